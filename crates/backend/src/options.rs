@@ -1,0 +1,83 @@
+//! What a pool of servers is told at start.
+
+use std::time::Duration;
+
+use wire::address::Endpoint;
+
+/// A pool of servers and how one of them is chosen.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Options {
+    /// In the order of the configuration; at least one.
+    pub servers: Vec<ServerOptions>,
+    /// How one is chosen.
+    pub balance: Balance,
+    /// When failed dials take a server out.
+    pub passive: PassiveOptions,
+    /// Active checks, if any.
+    pub check: Option<CheckOptions>,
+}
+
+/// One server.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ServerOptions {
+    /// Where it is.
+    pub endpoint: Endpoint,
+    /// Its share against the others', 1 to 256.
+    pub weight: u16,
+    /// Used only while no ordinary server is up.
+    pub backup: bool,
+}
+
+/// How a server is chosen among those that are up.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Balance {
+    /// Fewest open connections for its weight.
+    LeastConnections,
+    /// In turn, by weight.
+    RoundRobin,
+    /// By the client's address, so that a client stays with its server (consistent hash).
+    Source,
+}
+
+/// When a server is taken out for failed dials, and for how long.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct PassiveOptions {
+    /// Failed dials in a row that take a server out; 0 = never.
+    pub failures: u32,
+    /// How long it stays out.
+    pub pause: Duration,
+}
+
+/// An active check, made on a schedule by the control side.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CheckOptions {
+    /// What counts as an answer.
+    pub kind: CheckKind,
+    /// From one check's start to the next one's.
+    pub interval: Duration,
+    /// A check that takes longer has failed.
+    pub timeout: Duration,
+    /// Failures in a row that take a server out.
+    pub fall: u32,
+    /// Successes in a row that bring it back.
+    pub rise: u32,
+}
+
+/// What a check does.
+#[derive(Clone, Debug, PartialEq)]
+pub enum CheckKind {
+    /// `GET path` over HTTP/1.1; any status from 200 to 399 is good.
+    Http {
+        /// The request's path.
+        path: String,
+        /// The `Host` field; `None` sends the endpoint's.
+        host: Option<String>,
+    },
+    /// The connection is accepted.
+    Tcp,
+    /// A TLS handshake finishes; the certificate is not judged.
+    Tls {
+        /// The name sent in SNI, if any.
+        name: Option<String>,
+    },
+}

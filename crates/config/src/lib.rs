@@ -1,0 +1,2 @@
+//! Text and files to the Options of the parts.
+#![forbid(unsafe_code)]

@@ -1,0 +1,4 @@
+//! The program `lariat`.
+#![forbid(unsafe_code)]
+
+fn main() {}

@@ -1,0 +1,2 @@
+//! One connection as a pure state machine.
+#![forbid(unsafe_code)]

@@ -1,0 +1,4 @@
+//! The data plane: workers, each one thread and one loop.
+#![forbid(unsafe_code)]
+
+pub mod options;

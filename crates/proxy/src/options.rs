@@ -1,0 +1,155 @@
+//! What the data plane is told. Plain values: no text to parse, no files to open.
+
+use std::time::Duration;
+
+use wire::address::Address;
+use wire::network::Network;
+
+/// The whole plane.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Options {
+    /// In the order of the configuration; at least one.
+    pub services: Vec<ServiceOptions>,
+    /// The threads. Changing them takes a restart.
+    pub workers: WorkerOptions,
+    /// Limits of the whole process.
+    pub limits: Limits,
+    /// What is written about connections.
+    pub log: LogOptions,
+}
+
+/// One service: a front, a back, and what holds for a connection between them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ServiceOptions {
+    /// Unique; in logs and labels.
+    pub name: String,
+    /// Who connects to us.
+    pub front: FrontOptions,
+    /// Whom we connect to.
+    pub back: BackOptions,
+    /// How long each part of a connection may take.
+    pub timeouts: Timeouts,
+    /// Open connections of this service over all workers; `None` = only the process's limit.
+    pub connections_max: Option<u32>,
+}
+
+/// The side that clients connect to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FrontOptions {
+    /// At least one.
+    pub listen: Vec<Address>,
+    /// Connections from these networks begin with a PROXY header, v1 or v2; others' must not.
+    pub accept_proxy: Vec<Network>,
+    /// How TLS is taken off.
+    pub tls: tls::options::ServerOptions,
+}
+
+/// The side that we connect to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BackOptions {
+    /// The servers and the choice among them.
+    pub pool: backend::options::Options,
+    /// What we tell a server about the client, before the first byte.
+    pub send_proxy: SendProxy,
+}
+
+/// The PROXY header sent to servers.
+#[derive(Clone, Debug, PartialEq)]
+pub enum SendProxy {
+    /// None.
+    Off,
+    /// The incoming header as it came, byte for byte; needs `accept_proxy`.
+    Pass,
+    /// Version 1, text.
+    V1,
+    /// Version 2, binary, with these TLVs.
+    V2(ProxyTlvs),
+}
+
+/// Which TLVs a version 2 header carries.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct ProxyTlvs {
+    /// PP2_TYPE_ALPN.
+    pub alpn: bool,
+    /// PP2_TYPE_AUTHORITY: the server name.
+    pub authority: bool,
+    /// PP2_TYPE_SSL with version, cipher, client CN, verify result, signature and key algorithm.
+    pub ssl: bool,
+    /// PP2_TYPE_CRC32C.
+    pub crc32c: bool,
+    /// PP2_TYPE_UNIQUE_ID: the connection id of our log.
+    pub unique_id: bool,
+    /// The client's certificate in TLV 0xe0, as hitch sends it.
+    pub client_certificate: Option<CertificateForm>,
+}
+
+/// How a certificate is written into a TLV.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum CertificateForm {
+    /// DER.
+    Der,
+    /// PEM.
+    Pem,
+}
+
+/// How long each part of a connection may take.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Timeouts {
+    /// From accept to the handshake's end, with any PROXY header before it.
+    pub handshake: Duration,
+    /// One dial of one server.
+    pub dial: Duration,
+    /// No byte either way.
+    pub idle: Duration,
+}
+
+/// Limits of the whole process; each worker keeps its share.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Limits {
+    /// Open connections.
+    pub connections: u32,
+    /// Handshakes under way.
+    pub handshakes: u32,
+}
+
+/// The threads that carry connections.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct WorkerOptions {
+    /// One worker an entry, pinned to that CPU if it names one.
+    pub cpus: Vec<Option<u16>>,
+    /// The kernel's queue of connections not yet accepted, a listener.
+    pub backlog: u32,
+    /// TCP Fast Open (RFC 7413): the queue's length; 0 = off.
+    pub fast_open: u32,
+}
+
+/// What is written about connections.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct LogOptions {
+    /// Which connections get a line.
+    pub connections: LogConnections,
+    /// How a line is written.
+    pub format: LogFormat,
+    /// Lines a second and worker for each reason of failure; more are counted, not written.
+    pub failures_per_second: u32,
+}
+
+/// Which connections get a line.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum LogConnections {
+    /// Each one.
+    All,
+    /// Those that ended by somebody's fault.
+    Failed,
+    /// None.
+    None,
+}
+
+/// How a line is written.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum LogFormat {
+    /// One JSON object a line.
+    Json,
+    /// `key=value` pairs.
+    Text,
+}

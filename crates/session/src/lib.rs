@@ -1,0 +1,2 @@
+//! Opaque bytes under opaque keys: the session cache.
+#![forbid(unsafe_code)]

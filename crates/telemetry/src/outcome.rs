@@ -1,0 +1,126 @@
+//! How a connection ended: the nouns that the state machine, the log, the metrics and the tests
+//! share.
+//!
+//! Owns names, not counting.
+
+/// Whose doing an ending was.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Side {
+    /// The one who connected to us.
+    Client,
+    /// The one we connected to, or could not.
+    Backend,
+    /// This program, its limits or its operator.
+    Host,
+}
+
+macro_rules! reasons {
+    ($($variant:ident, $side:ident, $fault:literal, $name:literal, $help:literal;)*) => {
+        /// Why a connection ended. Every connection ends with exactly one of these.
+        #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+        #[repr(u8)]
+        pub enum Reason {
+            $(#[doc = $help] $variant,)*
+        }
+
+        impl Reason {
+            /// All reasons, in the order of their numbers.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
+
+            /// The name in logs and labels.
+            pub fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)* }
+            }
+
+            /// One sentence for the reference.
+            pub fn help(self) -> &'static str {
+                match self { $(Self::$variant => $help,)* }
+            }
+
+            /// Whose doing it was.
+            pub fn side(self) -> Side {
+                match self { $(Self::$variant => Side::$side,)* }
+            }
+
+            /// Whether somebody did wrong; an ordinary end is no fault.
+            pub fn is_fault(self) -> bool {
+                match self { $(Self::$variant => $fault,)* }
+            }
+        }
+    };
+}
+
+reasons! {
+    ClientClosed, Client, false, "client-closed", "The client ended its stream with close_notify, and the backend finished after it.";
+    BackendClosed, Backend, false, "backend-closed", "The backend ended its stream, and the client finished after it.";
+    Drained, Host, false, "drained", "The drain deadline passed while the connection was open.";
+    ClientAlert, Client, true, "client-alert", "The client sent a fatal alert; the log names it.";
+    ClientCertificateMissing, Client, true, "client-certificate-missing", "A client certificate is required and none was sent.";
+    ClientCertificateRefused, Client, true, "client-certificate-refused", "The client's certificate did not verify (issuer, expiry, revocation, usage).";
+    ClientLeft, Client, true, "client-left", "The client closed before the handshake had finished.";
+    ClientReset, Client, true, "client-reset", "The client reset the connection.";
+    ClientTruncated, Client, true, "client-truncated", "The client closed TCP without close_notify.";
+    HandshakeTimeout, Client, true, "handshake-timeout", "The handshake, with any PROXY header before it, took longer than its limit.";
+    HelloMalformed, Client, true, "hello-malformed", "What began as a TLS handshake was no valid ClientHello.";
+    HelloTooLarge, Client, true, "hello-too-large", "The ClientHello was larger than its limit.";
+    IdleTimeout, Client, true, "idle-timeout", "No byte went either way for the idle limit.";
+    NameMissing, Client, true, "name-missing", "The client sent no server name and the service refuses such clients.";
+    NameUnknown, Client, true, "name-unknown", "No certificate matches the server name and the service refuses unknown names.";
+    NothingShared, Client, true, "nothing-shared", "Client and service share no version, suite, group, signature scheme or protocol.";
+    NotTls, Client, true, "not-tls", "The first bytes were not TLS.";
+    PlainHttp, Client, true, "plain-http", "The client spoke plaintext HTTP to a TLS address.";
+    ProtocolViolation, Client, true, "protocol-violation", "The client broke the TLS protocol after its hello.";
+    ProxyHeaderMalformed, Client, true, "proxy-header-malformed", "A trusted peer sent no valid PROXY header.";
+    ProxyHeaderStranger, Client, true, "proxy-header-stranger", "A PROXY header came from an address that is not trusted to send one.";
+    RecordInvalid, Client, true, "record-invalid", "A record did not decrypt or was larger than TLS allows.";
+    VersionTooOld, Client, true, "version-too-old", "The client offered only SSLv2, SSLv3, TLS 1.0 or TLS 1.1.";
+    BackendNone, Backend, true, "backend-none", "No server was up, or all had been tried.";
+    BackendRefused, Backend, true, "backend-refused", "The last server tried refused the connection.";
+    BackendReset, Backend, true, "backend-reset", "The server reset the connection.";
+    BackendTimeout, Backend, true, "backend-timeout", "The last server tried did not answer the dial in time.";
+    BackendUnreachable, Backend, true, "backend-unreachable", "The last server tried could not be reached (no route, no such socket).";
+    ConnectionLimit, Host, true, "connection-limit", "The limit of open connections was reached.";
+    DescriptorLimit, Host, true, "descriptor-limit", "The process had no file descriptor left.";
+    HandshakeLimit, Host, true, "handshake-limit", "The limit of handshakes under way was reached.";
+    Internal, Host, true, "internal", "A fault of ours; please report it.";
+}
+
+impl Side {
+    /// The name in logs and labels.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Client => "client",
+            Self::Backend => "backend",
+            Self::Host => "host",
+        }
+    }
+}
+
+/// What kind of handshake a connection made.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[repr(u8)]
+pub enum HandshakeKind {
+    /// Certificates and signatures.
+    Full,
+    /// Resumed by TLS 1.2 session id.
+    SessionId,
+    /// Resumed by a TLS 1.2 ticket (RFC 5077).
+    Ticket,
+    /// Resumed by a TLS 1.3 PSK, which a ticket carried.
+    Psk,
+}
+
+impl HandshakeKind {
+    /// All kinds, in the order of their numbers.
+    pub const ALL: &'static [Self] = &[Self::Full, Self::SessionId, Self::Ticket, Self::Psk];
+
+    /// The name in logs and labels.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Full => "full",
+            Self::SessionId => "session-id",
+            Self::Ticket => "ticket",
+            Self::Psk => "psk",
+        }
+    }
+}

@@ -1,0 +1,2 @@
+//! For tests only: test CA, virtual clock, fake backends.
+#![forbid(unsafe_code)]

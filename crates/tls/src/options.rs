@@ -1,0 +1,166 @@
+//! What the TLS side of a service is told: bytes and choices, never paths to open.
+
+/// The TLS of a service's front.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ServerOptions {
+    /// In the order of the configuration: the first is the default for unknown names.
+    pub certificates: Vec<CertificateSource>,
+    /// What a client gets whose name no certificate has.
+    pub unknown_name: UnknownName,
+    /// The lowest version spoken.
+    pub version_min: Version,
+    /// The highest version spoken.
+    pub version_max: Version,
+    /// Which suites, in which order.
+    pub suites: Suites,
+    /// Which groups, in the order of our preference.
+    pub groups: Vec<Group>,
+    /// Application protocols (RFC 7301) in the order of our preference; empty = none negotiated.
+    pub alpn: Vec<Vec<u8>>,
+    /// Whether and how clients show certificates.
+    pub client: ClientVerification,
+    /// Whether sessions are resumed at all.
+    pub resumption: bool,
+}
+
+/// A certificate chain with its key, as PEM.
+#[derive(Clone, PartialEq)]
+pub struct CertificateSource {
+    /// Where it came from, for messages: a path.
+    pub place: String,
+    /// One or more `CERTIFICATE` blocks, leaf first; may hold the key too.
+    pub chain_pem: Vec<u8>,
+    /// The private key; `None` = it is in `chain_pem`.
+    pub key_pem: Option<Vec<u8>>,
+    /// Where the key came from, if apart.
+    pub key_place: Option<String>,
+    /// A DER-encoded OCSP response to staple.
+    pub ocsp_der: Option<Vec<u8>>,
+}
+
+/// A private key must not reach a log.
+impl std::fmt::Debug for CertificateSource {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CertificateSource")
+            .field("place", &self.place)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Some PEM and where it came from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PemSource {
+    /// A path, for messages.
+    pub place: String,
+    /// The text.
+    pub pem: Vec<u8>,
+}
+
+/// What a client gets whose server name no certificate has.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum UnknownName {
+    /// The first certificate.
+    Default,
+    /// The alert `unrecognized_name` (RFC 6066).
+    Refuse,
+}
+
+/// A version of TLS.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub enum Version {
+    /// RFC 5246.
+    Tls12,
+    /// RFC 8446.
+    Tls13,
+}
+
+/// Which cipher suites, in which order.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Suites {
+    /// All that the library has, cheapest on this CPU first.
+    Auto,
+    /// These, in this order.
+    Listed(Vec<Suite>),
+}
+
+macro_rules! named {
+    ($(#[$doc:meta])* $type:ident { $($variant:ident = $code:literal, $name:literal;)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+        pub enum $type {
+            $(#[doc = $name] $variant,)*
+        }
+
+        impl $type {
+            /// All of them, in the order of their default preference.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
+
+            /// The number on the wire (IANA's registry).
+            pub fn code(self) -> u16 {
+                match self { $(Self::$variant => $code,)* }
+            }
+
+            /// The standard name (IANA's registry).
+            pub fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)* }
+            }
+
+            /// The one with that standard name.
+            pub fn from_name(name: &str) -> Option<Self> {
+                Self::ALL.iter().copied().find(|one| one.name() == name)
+            }
+
+            /// The one with that number.
+            pub fn from_code(code: u16) -> Option<Self> {
+                Self::ALL.iter().copied().find(|one| one.code() == code)
+            }
+        }
+    };
+}
+
+named! {
+    /// A cipher suite.
+    Suite {
+        Tls13Aes128GcmSha256 = 0x1301, "TLS_AES_128_GCM_SHA256";
+        Tls13Aes256GcmSha384 = 0x1302, "TLS_AES_256_GCM_SHA384";
+        Tls13ChaCha20Poly1305Sha256 = 0x1303, "TLS_CHACHA20_POLY1305_SHA256";
+        EcdheEcdsaAes128GcmSha256 = 0xc02b, "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256";
+        EcdheRsaAes128GcmSha256 = 0xc02f, "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256";
+        EcdheEcdsaAes256GcmSha384 = 0xc02c, "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384";
+        EcdheRsaAes256GcmSha384 = 0xc030, "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384";
+        EcdheEcdsaChaCha20Poly1305Sha256 = 0xcca9, "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256";
+        EcdheRsaChaCha20Poly1305Sha256 = 0xcca8, "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256";
+    }
+}
+
+named! {
+    /// A key exchange group.
+    Group {
+        X25519MlKem768 = 0x11ec, "X25519MLKEM768";
+        X25519 = 0x001d, "x25519";
+        Secp256r1 = 0x0017, "secp256r1";
+        Secp384r1 = 0x0018, "secp384r1";
+    }
+}
+
+/// Whether and how clients show certificates.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClientVerification {
+    /// Whether one is asked for.
+    pub mode: ClientMode,
+    /// Who may have issued it; empty only if the mode is `None`.
+    pub authorities: Vec<PemSource>,
+    /// Certificate revocation lists.
+    pub crls: Vec<PemSource>,
+}
+
+/// Whether a client certificate is asked for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum ClientMode {
+    /// Not asked for.
+    None,
+    /// Asked for; a client without one is served, one that does not verify is refused.
+    Optional,
+    /// Asked for; a client without one is refused.
+    Required,
+}

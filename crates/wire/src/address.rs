@@ -1,0 +1,193 @@
+//! Where something listens or is dialled, as text and as a value.
+//!
+//! Owns the grammar of addresses; opens nothing and resolves no names.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// A place that can be bound or dialled without asking anybody.
+#[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub enum Address {
+    /// `192.0.2.1:443`, `[2001:db8::1]:443`, `*:443` (all of IPv6 and IPv4).
+    Ip(SocketAddr),
+    /// `unix:/run/app.sock`, or `unix:@name` in the abstract namespace.
+    Unix(UnixName),
+}
+
+/// The name of a Unix socket.
+#[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub enum UnixName {
+    /// Linux's abstract namespace: the bytes after the leading NUL.
+    Abstract(Vec<u8>),
+    /// A path in the file system.
+    Path(PathBuf),
+}
+
+/// A place to dial, which may first have to be resolved.
+#[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub enum Endpoint {
+    /// Nothing to resolve.
+    Address(Address),
+    /// `app.example:8080`.
+    Name {
+        /// A host name.
+        host: String,
+        /// A TCP port.
+        port: u16,
+    },
+}
+
+/// Why a text is no address.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum AddressError {
+    /// No `:port` at the end, and not `unix:`.
+    #[error("has no port (write HOST:PORT, [V6]:PORT or unix:PATH)")]
+    PortMissing,
+    /// The port is no number from 1 to 65535.
+    #[error("has a port that is no number from 0 to 65535")]
+    PortInvalid,
+    /// The host part is empty or holds characters that no host name has.
+    #[error("has no valid host name or IP address")]
+    HostInvalid,
+    /// An address was wanted, a name was given.
+    #[error("is a name where an IP address is wanted")]
+    NameNotAllowed,
+    /// A Unix socket's name is empty or longer than 107 bytes.
+    #[error("is a Unix socket name that is empty or longer than 107 bytes")]
+    UnixNameLength,
+}
+
+/// The kernel's `sun_path` holds 108 bytes, one of them the leading or closing NUL.
+const UNIX_NAME_BYTES_MAX: usize = 107;
+
+impl FromStr for Endpoint {
+    type Err = AddressError;
+
+    fn from_str(text: &str) -> Result<Self, AddressError> {
+        if let Some(name) = text.strip_prefix("unix:") {
+            return Ok(Self::Address(Address::Unix(name.parse()?)));
+        }
+        let (host, port) = text.rsplit_once(':').ok_or(AddressError::PortMissing)?;
+        if !host.starts_with('[') && host.contains(':') {
+            return Err(AddressError::PortMissing);
+        }
+        let port = port.parse().map_err(|_| AddressError::PortInvalid)?;
+        let bare = host
+            .strip_prefix('[')
+            .and_then(|h| h.strip_suffix(']'))
+            .unwrap_or(host);
+        if let Ok(ip) = bare.parse::<IpAddr>() {
+            return Ok(Self::Address(Address::Ip(SocketAddr::new(ip, port))));
+        }
+        if host == "*" {
+            return Ok(Self::Address(Address::Ip(SocketAddr::from((
+                [0u16; 8], port,
+            )))));
+        }
+        if !is_host_name(host) {
+            return Err(AddressError::HostInvalid);
+        }
+        Ok(Self::Name {
+            host: host.to_ascii_lowercase(),
+            port,
+        })
+    }
+}
+
+impl FromStr for Address {
+    type Err = AddressError;
+
+    fn from_str(text: &str) -> Result<Self, AddressError> {
+        match text.parse()? {
+            Endpoint::Address(address) => Ok(address),
+            Endpoint::Name { host, port } if host == "localhost" => {
+                Ok(Self::Ip(SocketAddr::from(([127, 0, 0, 1], port))))
+            }
+            Endpoint::Name { .. } => Err(AddressError::NameNotAllowed),
+        }
+    }
+}
+
+impl FromStr for UnixName {
+    type Err = AddressError;
+
+    fn from_str(text: &str) -> Result<Self, AddressError> {
+        let name = text.strip_prefix('@');
+        let length = name.unwrap_or(text).len();
+        if length == 0 || length > UNIX_NAME_BYTES_MAX {
+            return Err(AddressError::UnixNameLength);
+        }
+        Ok(match name {
+            Some(name) => Self::Abstract(name.as_bytes().to_vec()),
+            None => Self::Path(PathBuf::from(text)),
+        })
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ip(address) => address.fmt(f),
+            Self::Unix(name) => write!(f, "unix:{name}"),
+        }
+    }
+}
+
+impl fmt::Display for UnixName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Abstract(name) => write!(f, "@{}", String::from_utf8_lossy(name)),
+            Self::Path(path) => write!(f, "{}", path.display()),
+        }
+    }
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Address(address) => address.fmt(f),
+            Self::Name { host, port } => write!(f, "{host}:{port}"),
+        }
+    }
+}
+
+/// RFC 1123 names, and the underscore that service names use.
+fn is_host_name(text: &str) -> bool {
+    let allowed = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_');
+    !text.is_empty() && text.len() <= 253 && text.bytes().all(allowed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_shown_parses_to_the_same() {
+        for text in [
+            "192.0.2.1:443",
+            "[2001:db8::1]:443",
+            "unix:/run/a.sock",
+            "unix:@a",
+            "a.b:1",
+        ] {
+            let endpoint: Endpoint = text.parse().unwrap();
+            assert_eq!(endpoint.to_string(), text);
+        }
+    }
+
+    #[test]
+    fn each_fault_has_its_name() {
+        let fault = |text: &str| text.parse::<Endpoint>().unwrap_err();
+        assert_eq!(fault("localhost"), AddressError::PortMissing);
+        assert_eq!(fault("2001:db8::1"), AddressError::PortMissing);
+        assert_eq!(fault("a:70000"), AddressError::PortInvalid);
+        assert_eq!(fault("a b:1"), AddressError::HostInvalid);
+        assert_eq!(fault("unix:"), AddressError::UnixNameLength);
+        assert_eq!(
+            "app:80".parse::<Address>(),
+            Err(AddressError::NameNotAllowed)
+        );
+    }
+}

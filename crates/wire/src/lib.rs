@@ -1,0 +1,5 @@
+//! Hostile bytes to values and back, pure: no socket, file, clock or environment.
+#![forbid(unsafe_code)]
+
+pub mod address;
+pub mod network;

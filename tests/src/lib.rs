@@ -1,0 +1,2 @@
+//! The vocabulary of the black-box tests.
+#![forbid(unsafe_code)]

@@ -1,0 +1,4 @@
+//! Chores of the house.
+#![forbid(unsafe_code)]
+
+fn main() {}
