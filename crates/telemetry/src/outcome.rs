@@ -124,3 +124,26 @@ impl HandshakeKind {
         }
     }
 }
+
+/// The version of TLS that a handshake agreed on.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[repr(u8)]
+pub enum Version {
+    /// RFC 5246.
+    Tls12,
+    /// RFC 8446.
+    Tls13,
+}
+
+impl Version {
+    /// All versions, in the order of their numbers.
+    pub const ALL: &'static [Self] = &[Self::Tls12, Self::Tls13];
+
+    /// The name in logs and labels.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Tls12 => "TLSv1.2",
+            Self::Tls13 => "TLSv1.3",
+        }
+    }
+}
