@@ -1,7 +1,6 @@
 //! What the data plane is told. Plain values: no text to parse, no files to open.
 
-use std::time::Duration;
-
+pub use flow::options::{CertificateForm, ProxyTlvs, SendProxy, Timeouts};
 use wire::address::Address;
 use wire::network::Network;
 
@@ -51,56 +50,6 @@ pub struct BackOptions {
     pub pool: backend::options::Options,
     /// What we tell a server about the client, before the first byte.
     pub send_proxy: SendProxy,
-}
-
-/// The PROXY header sent to servers.
-#[derive(Clone, Debug, PartialEq)]
-pub enum SendProxy {
-    /// None.
-    Off,
-    /// The incoming header as it came, byte for byte; needs `accept_proxy`.
-    Pass,
-    /// Version 1, text.
-    V1,
-    /// Version 2, binary, with these TLVs.
-    V2(ProxyTlvs),
-}
-
-/// Which TLVs a version 2 header carries.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct ProxyTlvs {
-    /// PP2_TYPE_ALPN.
-    pub alpn: bool,
-    /// PP2_TYPE_AUTHORITY: the server name.
-    pub authority: bool,
-    /// PP2_TYPE_SSL with version, cipher, client CN, verify result, signature and key algorithm.
-    pub ssl: bool,
-    /// PP2_TYPE_CRC32C.
-    pub crc32c: bool,
-    /// PP2_TYPE_UNIQUE_ID: the connection id of our log.
-    pub unique_id: bool,
-    /// The client's certificate in TLV 0xe0, as hitch sends it.
-    pub client_certificate: Option<CertificateForm>,
-}
-
-/// How a certificate is written into a TLV.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum CertificateForm {
-    /// DER.
-    Der,
-    /// PEM.
-    Pem,
-}
-
-/// How long each part of a connection may take.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Timeouts {
-    /// From accept to the handshake's end, with any PROXY header before it.
-    pub handshake: Duration,
-    /// One dial of one server.
-    pub dial: Duration,
-    /// No byte either way.
-    pub idle: Duration,
 }
 
 /// Limits of the whole process; each worker keeps its share.
