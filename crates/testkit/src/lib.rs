@@ -1,2 +1,10 @@
-//! For tests only: test CA, virtual clock, fake backends.
+//! For tests only: a certificate authority, temporary directories and fake servers.
+//!
+//! Imports no crate of the product, so that no test can lean on what it tests.
 #![forbid(unsafe_code)]
+
+pub mod authority;
+pub mod directory;
+pub mod leaf;
+pub mod server;
+pub mod stream;

@@ -1,0 +1,279 @@
+//! A certificate authority: issues leaves, revokes them, answers OCSP.
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rcgen::{
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, DnType,
+    ExtendedKeyUsagePurpose, IsCa, Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose,
+    RevokedCertParams, SerialNumber, date_time_ymd,
+};
+
+use crate::directory::Directory;
+use crate::leaf::{Key, Leaf};
+
+/// A root, or an intermediate below one.
+#[derive(Debug)]
+pub struct Authority {
+    issuer: Issuer<'static, KeyPair>,
+    certificate_pem: String,
+    /// What a server must send above a leaf of ours: nothing for a root.
+    above_pem: String,
+}
+
+/// Serial numbers are unique in the process, which is more than RFC 5280 asks.
+static SERIAL: AtomicU64 = AtomicU64::new(0x1000);
+
+impl Authority {
+    /// A self-signed root.
+    #[must_use]
+    pub fn root(name: &str) -> Self {
+        let key = Key::EcdsaP256.generate();
+        let params = authority_params(name);
+        let certificate = params.self_signed(&key).expect("a root can sign itself");
+        Self {
+            certificate_pem: certificate.pem(),
+            above_pem: String::new(),
+            issuer: Issuer::new(params, key),
+        }
+    }
+
+    /// An intermediate signed by this one; its leaves carry it in their chains.
+    #[must_use]
+    pub fn intermediate(&self, name: &str) -> Self {
+        let key = Key::EcdsaP256.generate();
+        let params = authority_params(name);
+        let certificate = params
+            .signed_by(&key, &self.issuer)
+            .expect("we are an authority");
+        Self {
+            above_pem: format!("{}{}", certificate.pem(), self.above_pem),
+            certificate_pem: certificate.pem(),
+            issuer: Issuer::new(params, key),
+        }
+    }
+
+    /// This authority's own certificate.
+    #[must_use]
+    pub fn pem(&self) -> &str {
+        &self.certificate_pem
+    }
+
+    /// Writes this authority's own certificate into `name`.
+    pub fn write(&self, directory: &Directory, name: &str) -> PathBuf {
+        directory.write(name, &self.certificate_pem)
+    }
+
+    /// Begins a leaf whose common name is the first of `names` and whose alternative names are all
+    /// of them, DNS names (with wildcards) or IP addresses.
+    #[must_use]
+    pub fn leaf(&self, names: &[&str]) -> LeafRequest<'_> {
+        LeafRequest {
+            authority: self,
+            names: names.iter().map(|name| (*name).to_owned()).collect(),
+            key: Key::EcdsaP256,
+            usage: ExtendedKeyUsagePurpose::ServerAuth,
+            expired: false,
+        }
+    }
+
+    /// A client's certificate with this common name.
+    #[must_use]
+    pub fn client(&self, common_name: &str) -> Leaf {
+        let mut request = self.leaf(&[common_name]);
+        request.usage = ExtendedKeyUsagePurpose::ClientAuth;
+        request.issue()
+    }
+
+    /// A PEM list that revokes these leaves.
+    #[must_use]
+    pub fn revocation_list(&self, revoked: &[&Leaf]) -> String {
+        let entry = |leaf: &&Leaf| RevokedCertParams {
+            serial_number: SerialNumber::from(leaf.serial),
+            revocation_time: date_time_ymd(2024, 1, 1),
+            reason_code: None,
+            invalidity_date: None,
+        };
+        let params = CertificateRevocationListParams {
+            this_update: date_time_ymd(2024, 1, 2),
+            next_update: date_time_ymd(2124, 1, 2),
+            crl_number: SerialNumber::from(1u64),
+            issuing_distribution_point: None,
+            revoked_certs: revoked.iter().map(entry).collect(),
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        let list = params.signed_by(&self.issuer).expect("we may sign lists");
+        list.pem().expect("a list can be written")
+    }
+
+    /// A DER-encoded OCSP response that says "good" of `leaf`, made by `openssl ocsp`.
+    ///
+    /// # Panics
+    /// If there is no `openssl` or it fails.
+    #[must_use]
+    pub fn ocsp_response(&self, leaf: &Leaf) -> Vec<u8> {
+        let place = Directory::new();
+        place.write("ca.pem", &self.certificate_pem);
+        place.write("ca.key", self.issuer.key().serialize_pem());
+        place.write("leaf.pem", leaf.certificate_pem());
+        let serial = format!("{:04X}", leaf.serial);
+        place.write(
+            "index",
+            format!("V\t491231235959Z\t\t{serial}\tunknown\t/CN=leaf\n"),
+        );
+        let arguments = "ocsp -index index -CA ca.pem -rsigner ca.pem -rkey ca.key \
+                         -issuer ca.pem -cert leaf.pem -ndays 30 -respout response";
+        let output = Command::new("openssl")
+            .args(arguments.split_whitespace())
+            .current_dir(place.path())
+            .stdin(Stdio::null())
+            .output()
+            .expect("openssl is installed");
+        std::fs::read(place.join("response"))
+            .unwrap_or_else(|e| panic!("{e}: {}", String::from_utf8_lossy(&output.stderr)))
+    }
+}
+
+fn authority_params(name: &str) -> CertificateParams {
+    let mut params = params(name, &[]);
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.key_usages = vec![
+        KeyUsagePurpose::KeyCertSign,
+        KeyUsagePurpose::CrlSign,
+        KeyUsagePurpose::DigitalSignature,
+    ];
+    params
+}
+
+fn params(common_name: &str, names: &[String]) -> CertificateParams {
+    let mut params = CertificateParams::new(names).expect("test names are valid");
+    params.distinguished_name = rcgen::DistinguishedName::new();
+    params
+        .distinguished_name
+        .push(DnType::CommonName, common_name);
+    params.not_before = date_time_ymd(2024, 1, 1);
+    params.not_after = date_time_ymd(2049, 12, 31);
+    params
+}
+
+/// A leaf about to be issued.
+#[derive(Debug)]
+pub struct LeafRequest<'a> {
+    authority: &'a Authority,
+    names: Vec<String>,
+    key: Key,
+    usage: ExtendedKeyUsagePurpose,
+    expired: bool,
+}
+
+impl LeafRequest<'_> {
+    /// With this kind of key instead of ECDSA on P-256.
+    #[must_use]
+    pub fn key(mut self, key: Key) -> Self {
+        self.key = key;
+        self
+    }
+
+    /// Expired since 2025.
+    #[must_use]
+    pub fn expired(mut self) -> Self {
+        self.expired = true;
+        self
+    }
+
+    /// Signs it.
+    #[must_use]
+    pub fn issue(self) -> Leaf {
+        let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
+        let key = self.key.generate();
+        let common_name = self.names.first().map_or("nameless", String::as_str);
+        let mut params = params(common_name, &self.names);
+        params.serial_number = Some(SerialNumber::from(serial));
+        params.use_authority_key_identifier_extension = true;
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.extended_key_usages = vec![self.usage];
+        if self.expired {
+            params.not_after = date_time_ymd(2025, 1, 1);
+        }
+        let certificate = params
+            .signed_by(&key, &self.authority.issuer)
+            .expect("we are an authority");
+        Leaf {
+            certificate_pem: certificate.pem(),
+            above_pem: self.authority.above_pem.clone(),
+            certificate_der: certificate.der().to_vec(),
+            key_pem: key.serialize_pem(),
+            serial,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn verified(root: &Authority, leaf: &Leaf, more: &[&str]) -> (bool, String) {
+        let place = Directory::new();
+        root.write(&place, "ca.pem");
+        place.write("above.pem", leaf.chain_pem());
+        place.write("leaf.pem", leaf.certificate_pem());
+        let output = Command::new("openssl")
+            .args(["verify", "-CAfile", "ca.pem", "-untrusted", "above.pem"])
+            .args(more)
+            .arg("leaf.pem")
+            .current_dir(place.path())
+            .output()
+            .unwrap();
+        (
+            output.status.success(),
+            String::from_utf8_lossy(&output.stderr).into_owned(),
+        )
+    }
+
+    #[test]
+    fn openssl_verifies_each_kind_of_leaf() {
+        let root = Authority::root("root");
+        let intermediate = root.intermediate("intermediate");
+        for key in [Key::EcdsaP256, Key::EcdsaP384, Key::Ed25519, Key::Rsa2048] {
+            let leaf = intermediate.leaf(&["a.example", "*.a.example", "127.0.0.1"]);
+            let leaf = leaf.key(key).issue();
+            let (good, words) = verified(&root, &leaf, &["-verify_hostname", "b.a.example"]);
+            assert!(good, "{key:?}: {words}");
+        }
+    }
+
+    #[test]
+    fn openssl_refuses_an_expired_leaf() {
+        let root = Authority::root("root");
+        let (good, words) = verified(&root, &root.leaf(&["a"]).expired().issue(), &[]);
+        assert!(!good && words.contains("expired"), "{words}");
+    }
+
+    #[test]
+    fn openssl_refuses_a_revoked_client() {
+        let root = Authority::root("root");
+        let (good_client, bad_client) = (root.client("good"), root.client("bad"));
+        let place = Directory::new();
+        let list = place.write("list.pem", root.revocation_list(&[&bad_client]));
+        let check = [
+            "-crl_check",
+            "-CRLfile",
+            list.to_str().unwrap(),
+            "-purpose",
+            "sslclient",
+        ];
+        let (good, words) = verified(&root, &good_client, &check);
+        assert!(good, "{words}");
+        let (good, words) = verified(&root, &bad_client, &check);
+        assert!(!good && words.contains("revoked"), "{words}");
+    }
+
+    #[test]
+    fn an_ocsp_response_is_der() {
+        let root = Authority::root("root");
+        let response = root.ocsp_response(&root.leaf(&["a.example"]).issue());
+        assert_eq!(response.first(), Some(&0x30), "a SEQUENCE");
+        assert!(response.len() > 100);
+    }
+}

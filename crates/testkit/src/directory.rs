@@ -1,0 +1,76 @@
+//! Directories that are gone when the test is.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A new empty directory under the system's temporary one, removed on drop.
+#[derive(Debug)]
+pub struct Directory(PathBuf);
+
+static COUNT: AtomicU32 = AtomicU32::new(0);
+
+impl Directory {
+    /// Makes one; readable by every user, since programs under test give up their rights.
+    ///
+    /// # Panics
+    /// If the directory cannot be made: no test can go on without.
+    #[must_use]
+    #[expect(
+        clippy::new_without_default,
+        reason = "making a directory is no default"
+    )]
+    pub fn new() -> Self {
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("lariat-test-{}-{number}", process::id()));
+        let _left_by_an_older_process_of_the_same_id = fs::remove_dir_all(&path);
+        fs::create_dir_all(&path).expect("the temporary directory is writable");
+        Self(path)
+    }
+
+    /// Its path.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// The path of `name` in it; `name` may contain slashes.
+    #[must_use]
+    pub fn join(&self, name: impl AsRef<Path>) -> PathBuf {
+        self.0.join(name)
+    }
+
+    /// Writes a file, with any directories above it, and returns its path.
+    ///
+    /// # Panics
+    /// If the file cannot be written.
+    pub fn write(&self, name: impl AsRef<Path>, content: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.join(name);
+        let parent = path.parent().expect("a file of ours has a directory");
+        fs::create_dir_all(parent).expect("our own directory is writable");
+        fs::write(&path, content).expect("our own directory is writable");
+        path
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _best_effort = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_is_gone_after_its_value() {
+        let directory = Directory::new();
+        let file = directory.write("deep/er/file", "x");
+        assert_eq!(fs::read(&file).unwrap(), b"x");
+        let path = directory.path().to_owned();
+        drop(directory);
+        assert!(!path.exists());
+    }
+}

@@ -1,0 +1,97 @@
+//! A certificate for a server or a client, with its chain and key.
+
+use std::path::PathBuf;
+use std::sync::OnceLock;
+
+use rcgen::{
+    KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_ECDSA_P384_SHA384, PKCS_ED25519, PKCS_RSA_SHA256,
+};
+
+use crate::directory::Directory;
+
+/// The kind of a leaf's key.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Key {
+    /// ECDSA on P-256.
+    EcdsaP256,
+    /// ECDSA on P-384.
+    EcdsaP384,
+    /// Ed25519.
+    Ed25519,
+    /// RSA of 2048 bits; one key a process, because making one is slow.
+    Rsa2048,
+}
+
+impl Key {
+    pub(crate) fn generate(self) -> KeyPair {
+        let made = match self {
+            Self::EcdsaP256 => KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256),
+            Self::EcdsaP384 => KeyPair::generate_for(&PKCS_ECDSA_P384_SHA384),
+            Self::Ed25519 => KeyPair::generate_for(&PKCS_ED25519),
+            Self::Rsa2048 => KeyPair::from_pem(rsa_pem()),
+        };
+        made.expect("these algorithms are all there")
+    }
+}
+
+fn rsa_pem() -> &'static str {
+    static PEM: OnceLock<String> = OnceLock::new();
+    PEM.get_or_init(|| {
+        let key = KeyPair::generate_for(&PKCS_RSA_SHA256).expect("RSA keys can be made");
+        key.serialize_pem()
+    })
+}
+
+/// What a certificate authority issued.
+#[derive(Clone, Debug)]
+pub struct Leaf {
+    pub(crate) certificate_pem: String,
+    pub(crate) above_pem: String,
+    pub(crate) certificate_der: Vec<u8>,
+    pub(crate) key_pem: String,
+    pub(crate) serial: u64,
+}
+
+impl Leaf {
+    /// The leaf alone.
+    #[must_use]
+    pub fn certificate_pem(&self) -> &str {
+        &self.certificate_pem
+    }
+
+    /// The leaf and any intermediates, in the order in which a server sends them.
+    #[must_use]
+    pub fn chain_pem(&self) -> String {
+        format!("{}{}", self.certificate_pem, self.above_pem)
+    }
+
+    /// The leaf alone.
+    #[must_use]
+    pub fn certificate_der(&self) -> &[u8] {
+        &self.certificate_der
+    }
+
+    /// PKCS #8.
+    #[must_use]
+    pub fn key_pem(&self) -> &str {
+        &self.key_pem
+    }
+
+    /// Chain and key, as one file.
+    #[must_use]
+    pub fn pem(&self) -> String {
+        format!("{}{}", self.chain_pem(), self.key_pem)
+    }
+
+    /// Writes chain and key into `name`.
+    pub fn write(&self, directory: &Directory, name: &str) -> PathBuf {
+        directory.write(name, self.pem())
+    }
+
+    /// Writes `name`.crt and `name`.key.
+    pub fn write_apart(&self, directory: &Directory, name: &str) -> (PathBuf, PathBuf) {
+        let chain = directory.write(format!("{name}.crt"), self.chain_pem());
+        let key = directory.write(format!("{name}.key"), &self.key_pem);
+        (chain, key)
+    }
+}

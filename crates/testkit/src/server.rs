@@ -1,0 +1,380 @@
+//! Fake servers behind a proxy: threads on ephemeral ports that remember what they saw.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr as UnixAddress, UnixListener, UnixStream};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::thread;
+use std::time::Duration;
+
+use crate::stream::Stream;
+
+/// How long a test waits for something that is bound to come before it fails: long, because a
+/// loaded machine is no failure.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What a server does with each connection.
+#[derive(Clone, Debug)]
+pub enum Behaviour {
+    /// Sends back what comes, and its end after the client's end.
+    Echo,
+    /// Answers each HTTP/1.1 request head with `200` and this body, keeping the connection.
+    Http(Vec<u8>),
+    /// Keeps the connection open and reads nothing.
+    Hang,
+    /// Waits for the first byte, then resets.
+    Reset,
+    /// Reads to the client's end, then sends this and ends.
+    ReplyAfterEnd(Vec<u8>),
+    /// Sends this at once, ends, and reads to the client's end.
+    Speak(Vec<u8>),
+    /// Sends this before it is asked, then echoes.
+    Greet(Vec<u8>),
+    /// Reads everything and says nothing.
+    Swallow,
+}
+
+/// A fake server. It stops accepting on drop.
+#[derive(Debug)]
+pub struct Server {
+    address: String,
+    ip: Option<SocketAddr>,
+    seen: Arc<Seen>,
+    stopped: Arc<AtomicBool>,
+}
+
+#[derive(Debug, Default)]
+struct Seen {
+    connections: Mutex<Vec<Connection>>,
+    changed: Condvar,
+}
+
+/// What one connection brought so far.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Connection {
+    /// All bytes read.
+    pub bytes: Vec<u8>,
+    /// Whether the client's end of the stream was read.
+    pub ended: bool,
+    /// Whether reading or writing failed: the client reset.
+    pub failed: bool,
+}
+
+impl Server {
+    /// On an ephemeral port of 127.0.0.1.
+    ///
+    /// # Panics
+    /// If loopback has no port left.
+    #[must_use]
+    pub fn start(behaviour: Behaviour) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has free ports");
+        let address = listener
+            .local_addr()
+            .expect("a bound socket has an address");
+        let mut server = Self::new(address.to_string());
+        server.ip = Some(address);
+        server.run(behaviour, move || {
+            let stream = listener.accept()?.0;
+            stream.set_nodelay(true)?;
+            Ok(stream)
+        });
+        server
+    }
+
+    /// On a Unix socket at `path`.
+    ///
+    /// # Panics
+    /// If the path cannot be bound.
+    #[must_use]
+    pub fn start_unix(path: &Path, behaviour: Behaviour) -> Self {
+        let listener = UnixListener::bind(path).expect("the socket's path is free");
+        let server = Self::new(format!("unix:{}", path.display()));
+        server.run(behaviour, move || Ok(listener.accept()?.0));
+        server
+    }
+
+    /// On the abstract Unix socket `name` (without the `@`).
+    ///
+    /// # Panics
+    /// If the name is taken.
+    #[must_use]
+    pub fn start_abstract(name: &str, behaviour: Behaviour) -> Self {
+        let address = UnixAddress::from_abstract_name(name).expect("test names are short");
+        let listener = UnixListener::bind_addr(&address).expect("the abstract name is free");
+        let server = Self::new(format!("unix:@{name}"));
+        server.run(behaviour, move || Ok(listener.accept()?.0));
+        server
+    }
+
+    fn new(address: String) -> Self {
+        Self {
+            address,
+            ip: None,
+            seen: Arc::default(),
+            stopped: Arc::default(),
+        }
+    }
+
+    /// Accepts until stopped or until the listener fails; a thread a connection.
+    fn run<S: Stream + 'static>(
+        &self,
+        behaviour: Behaviour,
+        accept: impl Fn() -> io::Result<S> + Send + 'static,
+    ) {
+        let (seen, stopped) = (Arc::clone(&self.seen), Arc::clone(&self.stopped));
+        thread::spawn(move || {
+            while let Ok(stream) = accept() {
+                if stopped.load(Ordering::Acquire) {
+                    return;
+                }
+                let visitor = Visitor {
+                    index: seen.begin(),
+                    seen: Arc::clone(&seen),
+                    stream,
+                };
+                let behaviour = behaviour.clone();
+                thread::spawn(move || visitor.serve(&behaviour));
+            }
+        });
+    }
+
+    /// The address as configurations spell it: `127.0.0.1:PORT` or `unix:PATH`.
+    #[must_use]
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// What each connection brought so far, in the order of acceptance.
+    #[must_use]
+    pub fn connections(&self) -> Vec<Connection> {
+        self.seen.lock().clone()
+    }
+
+    /// Waits until what was seen is as `wanted` says, and returns it.
+    ///
+    /// # Panics
+    /// If that has not come after half a minute.
+    pub fn wait_until(&self, wanted: impl Fn(&[Connection]) -> bool) -> Vec<Connection> {
+        let (connections, waited) = self
+            .seen
+            .changed
+            .wait_timeout_while(self.seen.lock(), PATIENCE, |seen| !wanted(seen))
+            .expect("no server thread panics while it holds the lock");
+        assert!(!waited.timed_out(), "the server saw only {connections:?}");
+        connections.clone()
+    }
+
+    /// Waits for `count` connections and returns the bytes of the last of them once it has ended.
+    pub fn wait_for_end(&self, count: usize) -> Connection {
+        let connections = self.wait_until(|seen| {
+            seen.len() >= count
+                && seen
+                    .get(count - 1)
+                    .is_some_and(|one| one.ended || one.failed)
+        });
+        connections[count - 1].clone()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stopped.store(true, Ordering::Release);
+        // One more connection wakes the accepting thread, which then sees the flag.
+        if let Some(address) = self.ip {
+            let _woken = TcpStream::connect(address);
+        } else if let Some(name) = self.address.strip_prefix("unix:@") {
+            let address = UnixAddress::from_abstract_name(name).expect("it was bound");
+            let _woken = UnixStream::connect_addr(&address);
+        } else if let Some(path) = self.address.strip_prefix("unix:") {
+            let _woken = UnixStream::connect(path);
+        }
+    }
+}
+
+impl Seen {
+    fn lock(&self) -> MutexGuard<'_, Vec<Connection>> {
+        self.connections
+            .lock()
+            .expect("no server thread panics while it holds the lock")
+    }
+
+    fn begin(&self) -> usize {
+        let mut connections = self.lock();
+        connections.push(Connection::default());
+        self.changed.notify_all();
+        connections.len() - 1
+    }
+
+    fn change(&self, index: usize, change: impl FnOnce(&mut Connection)) {
+        change(&mut self.lock()[index]);
+        self.changed.notify_all();
+    }
+}
+
+/// One connection being served.
+struct Visitor<S> {
+    index: usize,
+    seen: Arc<Seen>,
+    stream: S,
+}
+
+impl<S: Stream> Visitor<S> {
+    fn serve(mut self, behaviour: &Behaviour) {
+        if self.act(behaviour).is_err() {
+            self.seen
+                .change(self.index, |connection| connection.failed = true);
+        }
+    }
+
+    fn act(&mut self, behaviour: &Behaviour) -> io::Result<()> {
+        match behaviour {
+            Behaviour::Echo => self.echo(),
+            Behaviour::Greet(words) => {
+                self.stream.write_all(words)?;
+                self.echo()
+            }
+            Behaviour::Hang => {
+                // Open as long as the process is: a hung server does not close either.
+                loop {
+                    thread::park();
+                }
+            }
+            Behaviour::Http(body) => self.http(body),
+            Behaviour::ReplyAfterEnd(words) => {
+                self.swallow()?;
+                self.stream.write_all(words)?;
+                self.stream.end()
+            }
+            Behaviour::Reset => {
+                // Closing a socket with unread bytes makes the kernel send RST.
+                self.stream.wait_for_byte()?;
+                Ok(())
+            }
+            Behaviour::Speak(words) => {
+                self.stream.write_all(words)?;
+                self.stream.end()?;
+                self.swallow()
+            }
+            Behaviour::Swallow => self.swallow(),
+        }
+    }
+
+    /// Reads some and remembers it; empty at the end.
+    fn read(&mut self) -> io::Result<Vec<u8>> {
+        let mut buffer = vec![0; 64 * 1024];
+        let length = self.stream.read(&mut buffer)?;
+        buffer.truncate(length);
+        self.seen.change(self.index, |connection| {
+            connection.bytes.extend_from_slice(&buffer);
+            connection.ended = buffer.is_empty();
+        });
+        Ok(buffer)
+    }
+
+    fn swallow(&mut self) -> io::Result<()> {
+        while !self.read()?.is_empty() {}
+        Ok(())
+    }
+
+    fn echo(&mut self) -> io::Result<()> {
+        loop {
+            let bytes = self.read()?;
+            if bytes.is_empty() {
+                return self.stream.end();
+            }
+            self.stream.write_all(&bytes)?;
+        }
+    }
+
+    fn http(&mut self, body: &[u8]) -> io::Result<()> {
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
+        let reply = [head.as_bytes(), body].concat();
+        let mut waiting = Vec::new();
+        loop {
+            let bytes = self.read()?;
+            if bytes.is_empty() {
+                return self.stream.end();
+            }
+            waiting.extend_from_slice(&bytes);
+            while let Some(end) = waiting.windows(4).position(|four| four == b"\r\n\r\n") {
+                waiting.drain(..end + 4);
+                self.stream.write_all(&reply)?;
+            }
+        }
+    }
+}
+
+/// A loopback address on which nobody listens: it was free a moment ago.
+///
+/// # Panics
+/// If loopback has no port left.
+#[must_use]
+pub fn free_address() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has free ports");
+    listener
+        .local_addr()
+        .expect("a bound socket has an address")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::Shutdown;
+
+    use super::*;
+    use crate::directory::Directory;
+
+    fn exchange(server: &Server, words: &[u8]) -> io::Result<Vec<u8>> {
+        let mut stream = TcpStream::connect(server.address())?;
+        stream.write_all(words)?;
+        stream.shutdown(Shutdown::Write)?;
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer)?;
+        Ok(answer)
+    }
+
+    #[test]
+    fn an_echo_is_what_was_said_and_is_remembered() {
+        let server = Server::start(Behaviour::Echo);
+        assert_eq!(exchange(&server, b"hello").unwrap(), b"hello");
+        let seen = server.wait_for_end(1);
+        assert_eq!((seen.bytes.as_slice(), seen.ended), (&b"hello"[..], true));
+    }
+
+    #[test]
+    fn a_reset_is_an_error_of_the_client() {
+        let server = Server::start(Behaviour::Reset);
+        let fault = exchange(&server, b"hello").unwrap_err();
+        assert_eq!(fault.kind(), io::ErrorKind::ConnectionReset);
+    }
+
+    #[test]
+    fn a_reply_comes_after_the_end() {
+        let server = Server::start(Behaviour::ReplyAfterEnd(b"late".to_vec()));
+        assert_eq!(exchange(&server, b"hello").unwrap(), b"late");
+    }
+
+    #[test]
+    fn two_requests_get_two_answers() {
+        let server = Server::start(Behaviour::Http(b"ok".to_vec()));
+        let answer = exchange(&server, b"GET / HTTP/1.1\r\n\r\nGET / HTTP/1.1\r\n\r\n").unwrap();
+        assert_eq!(answer.windows(2).filter(|two| two == b"ok").count(), 2);
+    }
+
+    #[test]
+    fn unix_sockets_serve_too() {
+        let place = Directory::new();
+        let path = place.join("socket");
+        let server = Server::start_unix(&path, Behaviour::Greet(b"hi".to_vec()));
+        let mut greeting = [0; 2];
+        UnixStream::connect(&path)
+            .unwrap()
+            .read_exact(&mut greeting)
+            .unwrap();
+        assert_eq!(&greeting, b"hi");
+        assert_eq!(server.connections().len(), 1);
+    }
+}

@@ -1,0 +1,40 @@
+//! What a fake server reads from and writes to, TCP or Unix.
+
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::os::unix::net::UnixStream;
+
+/// A connected socket.
+pub trait Stream: Read + Send + Write {
+    /// Sends FIN: the peer reads the end of the stream, and we still read what it sends.
+    ///
+    /// # Errors
+    /// As of `shutdown(2)`.
+    fn end(&self) -> io::Result<()>;
+
+    /// Waits until at least one byte can be read, and leaves it there; false at the stream's end.
+    ///
+    /// # Errors
+    /// As of `recv(2)`, or if this kind of socket cannot look ahead.
+    fn wait_for_byte(&self) -> io::Result<bool>;
+}
+
+impl Stream for TcpStream {
+    fn end(&self) -> io::Result<()> {
+        self.shutdown(Shutdown::Write)
+    }
+
+    fn wait_for_byte(&self) -> io::Result<bool> {
+        Ok(self.peek(&mut [0])? > 0)
+    }
+}
+
+impl Stream for UnixStream {
+    fn end(&self) -> io::Result<()> {
+        self.shutdown(Shutdown::Write)
+    }
+
+    fn wait_for_byte(&self) -> io::Result<bool> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}
