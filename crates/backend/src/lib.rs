@@ -1,4 +1,12 @@
 //! Pure choice of a server: balance, health state, affinity. No socket, no clock.
+//!
+//! Owns what decides where a connection goes; dialling and probing are done by the crates above,
+//! which report what came of it.
 #![forbid(unsafe_code)]
 
+pub mod affinity;
+pub mod check;
 pub mod options;
+pub mod pool;
+pub mod server;
+pub mod tried;

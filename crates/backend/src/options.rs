@@ -4,10 +4,17 @@ use std::time::Duration;
 
 use wire::address::Endpoint;
 
+/// Servers a pool may have. Each pick looks at all of them: at this many it takes a few
+/// microseconds, a tenth of a handshake, and no more.
+pub const SERVERS_MAX: usize = 1024;
+
+/// The largest weight: the sums of all weights stay far from any overflow.
+pub const WEIGHT_MAX: u16 = 256;
+
 /// A pool of servers and how one of them is chosen.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
-    /// In the order of the configuration; at least one.
+    /// In the order of the configuration; 1 to [`SERVERS_MAX`].
     pub servers: Vec<ServerOptions>,
     /// How one is chosen.
     pub balance: Balance,
@@ -22,7 +29,7 @@ pub struct Options {
 pub struct ServerOptions {
     /// Where it is.
     pub endpoint: Endpoint,
-    /// Its share against the others', 1 to 256.
+    /// Its share against the others', 1 to [`WEIGHT_MAX`].
     pub weight: u16,
     /// Used only while no ordinary server is up.
     pub backup: bool,

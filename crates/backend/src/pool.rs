@@ -1,0 +1,586 @@
+//! The servers of one service, as one worker sees them, and the choice among them.
+//!
+//! Owns the choice and the counts it rests on. Each worker has a pool of its own, so nothing here
+//! is shared or locked; what the control side learns is told to each of them.
+
+use std::net::SocketAddr;
+use std::time::Instant;
+
+use wire::address::Address;
+
+use crate::affinity;
+use crate::options::{Balance, Options, PassiveOptions, SERVERS_MAX, WEIGHT_MAX};
+use crate::server::{Server, ServerState, Standing};
+use crate::tried::{Place, Tried};
+
+/// The servers of one service.
+#[derive(Clone, Debug)]
+pub struct Pool {
+    balance: Balance,
+    passive: PassiveOptions,
+    is_checked: bool,
+    servers: Vec<Server>,
+}
+
+/// A connection that wants a server.
+#[derive(Clone, Copy, Debug)]
+pub struct Pick {
+    /// The present.
+    pub now: Instant,
+    /// The client, from [`affinity::key_of`]; only [`Balance::Source`] looks at it.
+    pub key: u64,
+    /// What this connection has dialled in vain.
+    pub tried: Tried,
+}
+
+/// A server that was chosen.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Picked {
+    /// Its index in the options.
+    pub server: usize,
+    /// Where to dial it. An owned copy; only that of a Unix socket's name allocates.
+    pub address: Address,
+    /// What to insert into [`Tried`] should the dial fail.
+    pub place: Place,
+}
+
+impl Pool {
+    /// All servers are taken to be up; names have no address before [`Self::set_addresses`].
+    ///
+    /// `worker` makes the workers begin their rounds at different servers: else the first few
+    /// connections of all of them would meet at the first.
+    ///
+    /// # Panics
+    /// If there are no servers or more than [`SERVERS_MAX`], or a weight is not from 1 to
+    /// [`WEIGHT_MAX`]: the configuration is checked before.
+    pub fn new(options: &Options, worker: usize) -> Self {
+        assert!((1..=SERVERS_MAX).contains(&options.servers.len()));
+        let mut servers: Vec<Server> = Vec::with_capacity(options.servers.len());
+        for (index, server) in options.servers.iter().enumerate() {
+            assert!((1..=WEIGHT_MAX).contains(&server.weight));
+            let earlier = options.servers[..index].iter();
+            let twins = earlier.filter(|other| other.endpoint == server.endpoint);
+            servers.push(Server::new(server, twins.count() as u64, worker));
+        }
+        for _ in 0..worker % servers.len() {
+            next_in_turn(&mut servers, |_, _| true);
+        }
+        Self {
+            balance: options.balance,
+            passive: options.passive,
+            is_checked: options.check.is_some(),
+            servers,
+        }
+    }
+
+    /// Takes over what the pool of an earlier plan had learnt about the servers that both have:
+    /// checks, failed dials, addresses of names.
+    ///
+    /// Not the connections that are open: they are counted where they were begun.
+    pub fn inherit(&mut self, before: &Self) {
+        for server in &mut self.servers {
+            let same = |other: &&Server| other.seed == server.seed;
+            if let Some(other) = before.servers.iter().find(same) {
+                server.inherit(other, self.is_checked && before.is_checked);
+            }
+        }
+    }
+
+    /// Chooses a server and one of its addresses; `None` if none can be used or all were tried.
+    ///
+    /// Ordinary servers come first, then backup servers, then ejected ones; among equals the
+    /// balance decides. Looks at each server two or three times and allocates nothing (but see
+    /// [`Picked::address`]).
+    pub fn pick(&mut self, request: &Pick) -> Option<Picked> {
+        let Pick { now, key, tried } = request;
+        if tried.is_full() {
+            return None;
+        }
+        let standing = |index: usize, server: &Server| server.standing(index, *now, tried);
+        let best = best_standing(&self.servers, standing)?;
+        let eligible = |index: usize, server: &Server| standing(index, server) == Some(best);
+        let server = match self.balance {
+            Balance::LeastConnections => least_connections(&mut self.servers, eligible),
+            Balance::RoundRobin => next_in_turn(&mut self.servers, eligible),
+            Balance::Source => nearest(&self.servers, *key, eligible),
+        }?;
+        let chosen = self.servers.get_mut(server)?;
+        let (place, address) = chosen.take(server, *now, tried, self.passive.pause)?;
+        Some(Picked {
+            server,
+            address,
+            place,
+        })
+    }
+
+    /// How many servers there are.
+    pub fn server_count(&self) -> usize {
+        self.servers.len()
+    }
+
+    /// What can be said about a server; `None` if there is no such server.
+    pub fn state(&self, server: usize) -> Option<ServerState> {
+        self.servers.get(server).map(Server::state)
+    }
+
+    /// A dial of a server was begun. Each one needs a [`Self::closed`] in the end.
+    pub fn opened(&mut self, server: usize) {
+        self.with(server, |server| server.open = server.open.saturating_add(1));
+    }
+
+    /// A connection to a server, or the dial of one, is over.
+    pub fn closed(&mut self, server: usize) {
+        self.with(server, |server| server.open = server.open.saturating_sub(1));
+    }
+
+    /// A server accepted: its failures are forgotten, its ejection ends.
+    pub fn dial_succeeded(&mut self, server: usize) {
+        self.with(server, Server::dial_succeeded);
+    }
+
+    /// A server refused, could not be reached or took too long.
+    pub fn dial_failed(&mut self, server: usize, now: Instant) {
+        let passive = self.passive;
+        self.with(server, |server| server.dial_failed(now, &passive));
+    }
+
+    /// An active check has changed its mind about a server.
+    pub fn set_checked(&mut self, server: usize, up: bool) {
+        self.with(server, |server| server.set_checked(up));
+    }
+
+    /// A name has these addresses now; none makes the server unusable. Does nothing to a server
+    /// that has no name.
+    pub fn set_addresses(&mut self, server: usize, addresses: Vec<SocketAddr>) {
+        self.with(server, |server| server.set_addresses(addresses));
+    }
+
+    /// News about a server that an earlier plan had may come late: it is dropped.
+    fn with(&mut self, server: usize, change: impl FnOnce(&mut Server)) {
+        if let Some(server) = self.servers.get_mut(server) {
+            change(server);
+        }
+    }
+}
+
+fn best_standing(
+    servers: &[Server],
+    standing: impl Fn(usize, &Server) -> Option<Standing>,
+) -> Option<Standing> {
+    let all = servers.iter().enumerate();
+    all.filter_map(|(index, server)| standing(index, server))
+        .min()
+}
+
+/// Smooth weighted round-robin, as nginx does it (`ngx_http_upstream_get_peer`): each gains its
+/// weight, the richest is chosen and pays what all gained. With weights 5, 1, 1 the order is
+/// a a b a c a a, not a a a a a b c.
+fn next_in_turn(
+    servers: &mut [Server],
+    eligible: impl Fn(usize, &Server) -> bool,
+) -> Option<usize> {
+    let mut gained = 0;
+    let mut richest: Option<(usize, i64)> = None;
+    for (index, server) in servers.iter_mut().enumerate() {
+        if !eligible(index, server) {
+            continue;
+        }
+        gained += i64::from(server.weight);
+        server.turn += i64::from(server.weight);
+        if richest.is_none_or(|(_, turn)| server.turn > turn) {
+            richest = Some((index, server.turn));
+        }
+    }
+    let (index, _) = richest?;
+    servers.get_mut(index)?.turn -= gained;
+    Some(index)
+}
+
+/// The fewest open connections for its weight; those that tie take turns.
+///
+/// Not counting the connection to be made (Adams's method of apportionment) no server ever gets
+/// one while it has more than its share.
+fn least_connections(
+    servers: &mut [Server],
+    eligible: impl Fn(usize, &Server) -> bool,
+) -> Option<usize> {
+    // open / weight, compared without the division.
+    let load = |server: &Server, weight: u16| u64::from(server.open) * u64::from(weight);
+    let mut least: Option<&Server> = None;
+    for (index, server) in servers.iter().enumerate() {
+        let is_less = |than: &Server| load(server, than.weight) < load(than, server.weight);
+        if eligible(index, server) && least.is_none_or(is_less) {
+            least = Some(server);
+        }
+    }
+    let (open, weight) = least.map(|server| (server.open, server.weight))?;
+    let ties = |server: &Server| load(server, weight) == u64::from(open) * u64::from(server.weight);
+    next_in_turn(servers, |index, server| {
+        eligible(index, server) && ties(server)
+    })
+}
+
+/// The server nearest to a client in the consistent hash.
+fn nearest(
+    servers: &[Server],
+    key: u64,
+    eligible: impl Fn(usize, &Server) -> bool,
+) -> Option<usize> {
+    let candidates = servers.iter().enumerate();
+    candidates
+        .filter(|(index, server)| eligible(*index, server))
+        .map(|(index, server)| (index, affinity::distance(key, server.seed, server.weight)))
+        .min_by(|(_, one), (_, other)| one.total_cmp(other))
+        .map(|(index, _)| index)
+}
+
+#[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "tests are their own clock")]
+mod tests {
+    use super::*;
+    use crate::affinity::key_of;
+    use crate::options::ServerOptions;
+    use crate::server::Health;
+    use proptest::prelude::*;
+    use std::time::Duration;
+
+    const PAUSE: Duration = Duration::from_secs(10);
+
+    /// Servers as `name*weight`, with `+` before a backup.
+    fn pool(balance: Balance, servers: &str) -> Pool {
+        Pool::new(&options(balance, servers), 0)
+    }
+
+    fn options(balance: Balance, servers: &str) -> Options {
+        let server = |text: &str| {
+            let (endpoint, weight) = text.split_once('*').unwrap_or((text, "1"));
+            ServerOptions {
+                endpoint: endpoint.trim_start_matches('+').parse().unwrap(),
+                weight: weight.parse().unwrap(),
+                backup: endpoint.starts_with('+'),
+            }
+        };
+        let passive = PassiveOptions {
+            failures: 3,
+            pause: PAUSE,
+        };
+        let servers = servers.split_whitespace().map(server).collect();
+        Options {
+            servers,
+            balance,
+            passive,
+            check: None,
+        }
+    }
+
+    fn many(balance: Balance, weights: &[u16]) -> Pool {
+        let server = |(index, weight): (usize, &u16)| format!("unix:@{index}*{weight} ");
+        pool(
+            balance,
+            &weights.iter().enumerate().map(server).collect::<String>(),
+        )
+    }
+
+    fn pick(pool: &mut Pool, now: Instant, key: u64, tried: Tried) -> Option<usize> {
+        pool.pick(&Pick { now, key, tried })
+            .map(|picked| picked.server)
+    }
+
+    fn picks(pool: &mut Pool, now: Instant, count: usize) -> Vec<usize> {
+        let one = |_| pick(pool, now, 0, Tried::new()).unwrap();
+        (0..count).map(one).collect()
+    }
+
+    fn fail(pool: &mut Pool, server: usize, times: usize, now: Instant) {
+        (0..times).for_each(|_| pool.dial_failed(server, now));
+    }
+
+    fn health(pool: &Pool, server: usize) -> Health {
+        pool.state(server).unwrap().health
+    }
+
+    #[test]
+    fn turns_are_smooth() {
+        let mut pool = pool(Balance::RoundRobin, "unix:a*5 unix:b unix:c");
+        assert_eq!(picks(&mut pool, Instant::now(), 7), [0, 0, 1, 0, 2, 0, 0]);
+    }
+
+    #[test]
+    fn workers_begin_at_different_servers() {
+        let options = options(Balance::RoundRobin, "unix:a unix:b unix:c");
+        let first = |worker| picks(&mut Pool::new(&options, worker), Instant::now(), 1)[0];
+        assert_eq!([first(0), first(1), first(2), first(3)], [0, 1, 2, 0]);
+    }
+
+    #[test]
+    fn a_backup_serves_only_while_no_ordinary_server_can() {
+        let mut pool = pool(Balance::RoundRobin, "+unix:spare unix:a unix:b");
+        let now = Instant::now();
+        assert_eq!(picks(&mut pool, now, 2), [1, 2]);
+        pool.set_checked(1, false);
+        fail(&mut pool, 2, 3, now);
+        assert_eq!(picks(&mut pool, now, 2), [0, 0]);
+        pool.set_checked(1, true);
+        assert_eq!(picks(&mut pool, now, 2), [1, 1]);
+    }
+
+    #[test]
+    fn failures_in_a_row_eject_and_one_trial_a_pause_brings_back() {
+        let mut pool = pool(Balance::RoundRobin, "unix:a unix:b");
+        let start = Instant::now();
+        fail(&mut pool, 0, 2, start);
+        pool.dial_succeeded(0);
+        fail(&mut pool, 0, 2, start);
+        assert_eq!(health(&pool, 0), Health::Up);
+        fail(&mut pool, 0, 1, start);
+        assert_eq!(health(&pool, 0), Health::Ejected);
+        let before = start + PAUSE - Duration::from_nanos(1);
+        assert_eq!(picks(&mut pool, before, 3), [1, 1, 1]);
+        let trials = |pool: &mut Pool, now| {
+            let trial = |server: &usize| *server == 0;
+            picks(pool, now, 10).iter().filter(|s| trial(s)).count()
+        };
+        assert_eq!(trials(&mut pool, start + PAUSE), 1);
+        pool.dial_failed(0, start + PAUSE);
+        assert_eq!(trials(&mut pool, start + PAUSE), 0);
+        assert_eq!(trials(&mut pool, start + 2 * PAUSE), 1);
+        pool.dial_succeeded(0);
+        assert_eq!(trials(&mut pool, start + 2 * PAUSE), 5);
+    }
+
+    #[test]
+    fn if_all_are_ejected_they_are_tried_but_never_one_that_a_check_has_down() {
+        let mut pool = pool(Balance::RoundRobin, "unix:a unix:b unix:c");
+        let now = Instant::now();
+        (0..3).for_each(|server| fail(&mut pool, server, 3, now));
+        pool.set_checked(1, false);
+        assert_eq!(health(&pool, 1), Health::CheckedDown);
+        let mut picked = picks(&mut pool, now, 4);
+        picked.sort_unstable();
+        assert_eq!(picked, [0, 0, 2, 2]);
+    }
+
+    #[test]
+    fn a_name_is_used_when_it_has_addresses_and_each_in_turn() {
+        let mut pool = pool(Balance::Source, "app.example:80");
+        let now = Instant::now();
+        assert_eq!(health(&pool, 0), Health::Unresolved);
+        assert_eq!(pick(&mut pool, now, 0, Tried::new()), None);
+        let addresses: Vec<SocketAddr> = ["192.0.2.1:80", "192.0.2.2:80", "192.0.2.3:80"]
+            .map(|text| text.parse().unwrap())
+            .into();
+        pool.set_addresses(0, addresses.clone());
+        let next = |pool: &mut Pool, tried| pool.pick(&Pick { now, key: 0, tried });
+        for address in addresses.iter().chain(&addresses) {
+            let picked = next(&mut pool, Tried::new()).unwrap();
+            assert_eq!(picked.address, Address::Ip(*address));
+        }
+        let mut tried = Tried::new();
+        let mut seen = Vec::new();
+        while let Some(picked) = next(&mut pool, tried) {
+            tried.insert(picked.place);
+            seen.push(picked.address);
+            next(&mut pool, Tried::new());
+        }
+        seen.sort();
+        assert_eq!(
+            seen,
+            addresses
+                .iter()
+                .copied()
+                .map(Address::Ip)
+                .collect::<Vec<_>>()
+        );
+    }
+
+    #[test]
+    fn another_server_comes_before_another_address_and_dials_are_bounded() {
+        let mut pool = pool(Balance::RoundRobin, "app.example:80 unix:a");
+        let address = |last: u8| SocketAddr::from(([192, 0, 2, last], 80));
+        pool.set_addresses(0, (0..20).map(address).collect());
+        let (now, mut tried, mut order) = (Instant::now(), Tried::new(), Vec::new());
+        while let Some(picked) = pool.pick(&Pick { now, key: 0, tried }) {
+            tried.insert(picked.place);
+            order.push(picked.server);
+        }
+        assert_eq!(order, [0, 1, 0, 0, 0, 0, 0, 0]);
+    }
+
+    #[test]
+    fn a_reload_keeps_what_was_learnt_of_the_servers_that_stay() {
+        let now = Instant::now();
+        let mut before = pool(Balance::RoundRobin, "unix:gone unix:bad app.example:80");
+        fail(&mut before, 1, 3, now);
+        before.set_addresses(2, vec![SocketAddr::from(([192, 0, 2, 1], 80))]);
+        before.set_checked(0, false);
+        let mut after = pool(
+            Balance::RoundRobin,
+            "app.example:80 unix:new unix:bad unix:gone",
+        );
+        after.inherit(&before);
+        let health: Vec<Health> = (0..4).map(|server| health(&after, server)).collect();
+        // The last was down by a check, and there are no checks any more.
+        assert_eq!(
+            health,
+            [Health::Up, Health::Up, Health::Ejected, Health::Up]
+        );
+    }
+
+    #[test]
+    fn a_late_word_about_a_server_that_is_gone_does_nothing() {
+        let mut pool = pool(Balance::RoundRobin, "unix:a");
+        pool.closed(0);
+        pool.opened(9);
+        pool.set_checked(9, false);
+        pool.set_addresses(0, Vec::new());
+        assert_eq!(pool.state(9), None);
+        assert_eq!(picks(&mut pool, Instant::now(), 1), [0]);
+    }
+
+    /// With 100,000 clients the standard deviation of a share is under 0.16 %.
+    #[test]
+    fn clients_spread_over_servers_by_weight() {
+        let weights = [1, 2, 3, 10];
+        let mut pool = many(Balance::Source, &weights);
+        let mut counts = [0u32; 4];
+        for client in 0..100_000u32 {
+            let key = key_of(Some(std::net::Ipv4Addr::from(client).into()));
+            counts[pick(&mut pool, Instant::now(), key, Tried::new()).unwrap()] += 1;
+        }
+        for (count, weight) in counts.iter().zip(weights) {
+            let error = f64::from(*count) / 100_000.0 - f64::from(weight) / 16.0;
+            assert!(error.abs() < 0.01, "{counts:?}");
+        }
+    }
+
+    fn balances() -> impl Strategy<Value = Balance> {
+        prop_oneof![
+            Just(Balance::LeastConnections),
+            Just(Balance::RoundRobin),
+            Just(Balance::Source)
+        ]
+    }
+
+    fn weights() -> impl Strategy<Value = Vec<u16>> {
+        prop::collection::vec(1u16..=256, 1..12)
+    }
+
+    /// A thing that happens to a pool.
+    #[derive(Clone, Debug)]
+    enum Event {
+        Close(usize),
+        Fail(usize),
+        Pass(u64),
+        Pick(u64, usize),
+        SetChecked(usize, bool),
+        Succeed(usize),
+    }
+
+    fn events() -> impl Strategy<Value = Vec<Event>> {
+        let event = prop_oneof![
+            (0usize..12).prop_map(Event::Close),
+            (0usize..12).prop_map(Event::Fail),
+            (0u64..20).prop_map(Event::Pass),
+            (any::<u64>(), 0usize..4).prop_map(|(key, dials)| Event::Pick(key, dials)),
+            (0usize..12, any::<bool>()).prop_map(|(server, up)| Event::SetChecked(server, up)),
+            (0usize..12).prop_map(Event::Succeed),
+        ];
+        prop::collection::vec(event, 0..200)
+    }
+
+    proptest! {
+        /// In each full round, from whatever turn it begins, each has its weight's turns.
+        #[test]
+        fn a_round_gives_each_its_weight(weights in weights(), skip in 0usize..500) {
+            let mut pool = many(Balance::RoundRobin, &weights);
+            let now = Instant::now();
+            picks(&mut pool, now, skip);
+            let round = picks(&mut pool, now, weights.iter().map(|w| usize::from(*w)).sum());
+            for (server, weight) in weights.iter().enumerate() {
+                let turns = round.iter().filter(|one| **one == server).count();
+                prop_assert_eq!(turns, usize::from(*weight));
+            }
+        }
+
+        /// Losing a server moves its clients only, and they come back with it.
+        #[test]
+        fn only_a_lost_servers_clients_move(
+            weights in weights(), lost in any::<prop::sample::Index>(),
+            keys in prop::collection::vec(any::<u64>(), 1..100),
+        ) {
+            let mut pool = many(Balance::Source, &weights);
+            let lost = lost.index(weights.len());
+            let now = Instant::now();
+            let all = |pool: &mut Pool| -> Vec<Option<usize>> {
+                keys.iter().map(|key| pick(pool, now, *key, Tried::new())).collect()
+            };
+            let before = all(&mut pool);
+            pool.set_checked(lost, false);
+            for (old, new) in before.iter().zip(all(&mut pool)) {
+                if *old == Some(lost) {
+                    prop_assert_ne!(new, Some(lost));
+                } else {
+                    prop_assert_eq!(*old, new);
+                }
+            }
+            pool.set_checked(lost, true);
+            prop_assert_eq!(before, all(&mut pool));
+        }
+
+        /// Nobody with more than its share gets another connection, whatever was closed before.
+        #[test]
+        fn least_connections_gives_none_to_who_has_more_than_a_fair_share(
+            weights in weights(), closes in prop::collection::vec(any::<(bool, u8)>(), 0..300),
+        ) {
+            let mut pool = many(Balance::LeastConnections, &weights);
+            let total: u64 = weights.iter().map(|w| u64::from(*w)).sum();
+            let open_of = |pool: &Pool, server| u64::from(pool.state(server).unwrap().open);
+            for (close, which) in closes {
+                if close {
+                    pool.closed(usize::from(which) % weights.len());
+                    continue;
+                }
+                let open: u64 = (0..weights.len()).map(|server| open_of(&pool, server)).sum();
+                let picked = pick(&mut pool, Instant::now(), 0, Tried::new()).unwrap();
+                let fair = open * u64::from(weights[picked]);
+                prop_assert!(open_of(&pool, picked) * total <= fair);
+                pool.opened(picked);
+            }
+        }
+
+        /// Whatever happened, what is picked may be used and was not tried, and nothing is
+        /// picked only if nothing may be.
+        #[test]
+        fn never_a_tried_one_never_a_down_one_and_none_only_if_there_is_none(
+            balance in balances(), weights in weights(), events in events(),
+        ) {
+            let mut pool = many(balance, &weights);
+            let mut now = Instant::now();
+            let mut up = vec![true; weights.len()];
+            for event in events {
+                match event {
+                    Event::Close(server) => pool.closed(server),
+                    Event::Fail(server) => pool.dial_failed(server, now),
+                    Event::Pass(seconds) => now += Duration::from_secs(seconds),
+                    Event::SetChecked(server, is_up) => {
+                        pool.set_checked(server, is_up);
+                        if let Some(up) = up.get_mut(server) { *up = is_up }
+                    }
+                    Event::Succeed(server) => pool.dial_succeeded(server),
+                    Event::Pick(key, dials) => {
+                        let mut tried = Tried::new();
+                        let usable = up.iter().filter(|up| **up).count();
+                        for dial in 0..=dials {
+                            let picked = pool.pick(&Pick { now, key, tried });
+                            prop_assert_eq!(picked.is_some(), dial < usable);
+                            let Some(picked) = picked else { break };
+                            prop_assert!(up[picked.server] && !tried.has_server(picked.server));
+                            pool.opened(picked.server);
+                            tried.insert(picked.place);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

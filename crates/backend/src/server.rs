@@ -1,0 +1,191 @@
+//! One server of a pool: its health, its addresses, its share.
+//!
+//! Owns what is known about it; the choice among several is the pool's.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use wire::address::{Address, Endpoint};
+
+use crate::affinity;
+use crate::options::{PassiveOptions, ServerOptions};
+use crate::tried::{Place, Tried};
+
+/// Addresses of one name that are used; a name server may answer with thousands.
+pub const ADDRESSES_MAX: usize = 64;
+
+/// What can be said about a server.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct ServerState {
+    /// Whether it is used.
+    pub health: Health,
+    /// Open connections, those being dialled among them.
+    pub open: u32,
+    /// Failed dials in a row.
+    pub failures: u32,
+    /// Addresses at hand.
+    pub addresses: usize,
+}
+
+/// Whether a server is used, and why not.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Health {
+    /// Its active check failed: it is never used.
+    CheckedDown,
+    /// Its dials failed: it is used if no other can be, and for a trial after each pause.
+    Ejected,
+    /// Its name has no address yet: it cannot be used.
+    Unresolved,
+    /// It is used.
+    Up,
+}
+
+/// How much a connection wants a server: the lowest comes first.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(crate) struct Standing(u8);
+
+impl Standing {
+    /// Dialled before by this connection, at another address of its name.
+    const AGAIN: u8 = 1;
+    /// Used only while no ordinary server can be.
+    const BACKUP: u8 = 2;
+    /// Its dials failed. Still better than refusing the client: if all are ejected, the cause is
+    /// likelier a short fault of all, or one on our side, than that none will ever answer.
+    const EJECTED: u8 = 4;
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Server {
+    /// Its identity in the consistent hash and across reloads.
+    pub(crate) seed: u64,
+    pub(crate) weight: u16,
+    pub(crate) open: u32,
+    /// The running balance of smooth weighted round-robin.
+    pub(crate) turn: i64,
+    backup: bool,
+    is_name: bool,
+    checked_up: bool,
+    failures: u32,
+    /// Ejected, and when the next trial is due.
+    trial_at: Option<Instant>,
+    addresses: Vec<Address>,
+    /// The address to be dialled next; may be past the end after a change.
+    next_address: usize,
+}
+
+impl Server {
+    /// `twin` tells servers with equal endpoints apart; `worker` makes the workers start at
+    /// different addresses of a name.
+    pub(crate) fn new(options: &ServerOptions, twin: u64, worker: usize) -> Self {
+        let addresses = match &options.endpoint {
+            Endpoint::Address(address) => vec![address.clone()],
+            Endpoint::Name { .. } => Vec::new(),
+        };
+        let name = options.endpoint.to_string();
+        Self {
+            seed: affinity::mix(affinity::hash(name.as_bytes()).wrapping_add(twin)),
+            weight: options.weight,
+            open: 0,
+            turn: 0,
+            backup: options.backup,
+            is_name: matches!(options.endpoint, Endpoint::Name { .. }),
+            checked_up: true,
+            failures: 0,
+            trial_at: None,
+            addresses,
+            next_address: worker,
+        }
+    }
+
+    /// Keeps what an earlier plan had learnt about the same server.
+    pub(crate) fn inherit(&mut self, before: &Self, is_checked: bool) {
+        self.checked_up = before.checked_up || !is_checked;
+        self.failures = before.failures;
+        self.trial_at = before.trial_at;
+        if self.is_name {
+            self.addresses.clone_from(&before.addresses);
+        }
+    }
+
+    pub(crate) fn state(&self) -> ServerState {
+        let health = match self {
+            _ if !self.checked_up => Health::CheckedDown,
+            _ if self.addresses.is_empty() => Health::Unresolved,
+            _ if self.trial_at.is_some() => Health::Ejected,
+            _ => Health::Up,
+        };
+        ServerState {
+            health,
+            open: self.open,
+            failures: self.failures,
+            addresses: self.addresses.len(),
+        }
+    }
+
+    /// Where a connection puts this server; `None` if it cannot be used.
+    pub(crate) fn standing(&self, index: usize, now: Instant, tried: &Tried) -> Option<Standing> {
+        let dials = tried.dials_of(index);
+        if !self.checked_up || dials >= self.addresses.len() {
+            return None;
+        }
+        let again = if dials > 0 { Standing::AGAIN } else { 0 };
+        let backup = if self.backup { Standing::BACKUP } else { 0 };
+        let ejected = match self.trial_at {
+            Some(at) if now < at => Standing::EJECTED,
+            _ => 0,
+        };
+        Some(Standing(again | backup | ejected))
+    }
+
+    /// The next address that the connection has not dialled. A trial that was due is now begun:
+    /// the one after it waits a pause, so that a trial whose end is never told blocks nothing.
+    pub(crate) fn take(
+        &mut self,
+        index: usize,
+        now: Instant,
+        tried: &Tried,
+        pause: Duration,
+    ) -> Option<(Place, Address)> {
+        let count = self.addresses.len();
+        let place_after = |step: usize| Place {
+            server: index as u16,
+            address: (self.next_address.wrapping_add(step) % count) as u16,
+        };
+        let place = (0..count)
+            .map(place_after)
+            .find(|place| !tried.has(*place))?;
+        let address = self.addresses.get(usize::from(place.address))?.clone();
+        self.next_address = usize::from(place.address) + 1;
+        if self.trial_at.is_some_and(|at| at <= now) {
+            self.trial_at = Some(now + pause);
+        }
+        Some((place, address))
+    }
+
+    pub(crate) fn dial_succeeded(&mut self) {
+        self.failures = 0;
+        self.trial_at = None;
+    }
+
+    pub(crate) fn dial_failed(&mut self, now: Instant, passive: &PassiveOptions) {
+        self.failures = self.failures.saturating_add(1);
+        if passive.failures > 0 && self.failures >= passive.failures {
+            self.trial_at = Some(now + passive.pause);
+        }
+    }
+
+    /// A check that succeeds again outweighs the dials that failed before it.
+    pub(crate) fn set_checked(&mut self, up: bool) {
+        if up && !self.checked_up {
+            self.dial_succeeded();
+        }
+        self.checked_up = up;
+    }
+
+    pub(crate) fn set_addresses(&mut self, addresses: Vec<SocketAddr>) {
+        if self.is_name {
+            let used = addresses.into_iter().take(ADDRESSES_MAX);
+            self.addresses = used.map(Address::Ip).collect();
+        }
+    }
+}
