@@ -1,1 +1,10 @@
 //! The only unsafe code: sockets, epoll, affinity, sandbox, signals.
+//!
+//! Thin and without policy: a function here is one thing that the kernel does, with a safe
+//! signature. What std or rustix offers safely is used from there.
+#![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
+
+pub mod cpu;
+pub mod epoll;
+pub mod socket;
+pub mod wake;

@@ -1,0 +1,134 @@
+//! CPUs: which there are for us, on which one a thread runs, and what was used of them.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::time::Duration;
+
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use rustix::time::{ClockId, clock_gettime};
+
+/// The CPUs that this thread may run on, in ascending order; what cgroups and taskset leave of
+/// the machine. On a machine with more CPUs than the kernel tells us about in 1024 bits, the
+/// first so many as std finds.
+pub fn allowed_cpus() -> Vec<u16> {
+    match sched_getaffinity(None) {
+        Ok(set) => (0..CPUS_MAX)
+            .filter(|&cpu| set.is_set(cpu.into()))
+            .collect(),
+        Err(_) => {
+            let count = std::thread::available_parallelism().map_or(1, usize::from);
+            (0..CPUS_MAX).take(count).collect()
+        }
+    }
+}
+
+/// `CpuSet` has 1024 bits, as glibc's `cpu_set_t`.
+const CPUS_MAX: u16 = 1024;
+
+/// Keeps the calling thread on one CPU. `InvalidInput` = there is no such CPU for us.
+pub fn pin_current_thread(cpu: u16) -> io::Result<()> {
+    if cpu >= CPUS_MAX {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let mut set = CpuSet::new();
+    set.set(cpu.into());
+    Ok(sched_setaffinity(None, &set)?)
+}
+
+/// The CPU time that the calling thread has used, in the kernel and outside.
+pub fn thread_cpu_time() -> Duration {
+    time_of(ClockId::ThreadCPUTime)
+}
+
+/// The CPU time that all threads of the process have used, in the kernel and outside.
+pub fn process_cpu_time() -> Duration {
+    time_of(ClockId::ProcessCPUTime)
+}
+
+fn time_of(clock: ClockId) -> Duration {
+    // CPU clocks are never negative.
+    Duration::try_from(clock_gettime(clock)).unwrap_or_default()
+}
+
+/// Reads how much memory the process occupies. Opened before the sandbox closes the file system,
+/// it works inside it.
+#[derive(Debug)]
+pub struct MemoryGauge {
+    statm: File,
+    page_bytes: u64,
+}
+
+impl MemoryGauge {
+    /// Opens the kernel's account of this process.
+    pub fn open() -> io::Result<Self> {
+        Ok(Self {
+            statm: File::open("/proc/self/statm")?,
+            page_bytes: page_bytes(),
+        })
+    }
+
+    /// Resident memory, in bytes.
+    pub fn resident_bytes(&self) -> io::Result<u64> {
+        let mut text = [0u8; 128];
+        let length = self.statm.read_at(&mut text, 0)?;
+        let text = text.get(..length).unwrap_or_default();
+        // proc_pid_statm(5): size, resident, shared, ... in pages.
+        let pages = text.split(|&byte| byte == b' ').nth(1);
+        let pages = pages.and_then(|field| str::from_utf8(field).ok()?.parse::<u64>().ok());
+        let pages = pages.ok_or(io::ErrorKind::InvalidData)?;
+        Ok(pages.saturating_mul(self.page_bytes))
+    }
+}
+
+fn page_bytes() -> u64 {
+    // SAFETY: sysconf reads no memory of ours.
+    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    // POSIX: always known; x86's size otherwise.
+    u64::try_from(bytes).unwrap_or(4096)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pinned_thread_may_run_on_its_cpu_alone() {
+        let allowed = allowed_cpus();
+        let last = *allowed.last().unwrap();
+        let pinned = std::thread::spawn(move || {
+            pin_current_thread(last).unwrap();
+            allowed_cpus()
+        });
+        assert_eq!(pinned.join().unwrap(), [last]);
+        assert_eq!(allowed_cpus(), allowed);
+    }
+
+    #[test]
+    fn a_cpu_that_is_not_there_is_an_error() {
+        for cpu in [1023, 1024, u16::MAX] {
+            let error = pin_current_thread(cpu).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+        }
+    }
+
+    #[test]
+    fn work_uses_time_of_thread_and_process() {
+        let (process, thread) = (process_cpu_time(), thread_cpu_time());
+        while thread_cpu_time() < thread + Duration::from_millis(1) {
+            std::hint::black_box(0);
+        }
+        assert!(process_cpu_time() >= process + Duration::from_millis(1));
+    }
+
+    #[test]
+    fn memory_in_use_is_resident() {
+        let gauge = MemoryGauge::open().unwrap();
+        let bytes = 64 << 20;
+        let before = gauge.resident_bytes().unwrap();
+        let block = std::hint::black_box(vec![1u8; bytes]);
+        let grown = gauge.resident_bytes().unwrap() - before;
+        // Other tests free memory meanwhile; half of 64 MiB is beyond all that they hold.
+        assert!(grown > block.len() as u64 / 2, "{grown}");
+    }
+}

@@ -1,0 +1,244 @@
+//! Readiness of many descriptors (epoll(7)).
+//!
+//! Owns the instance and the event buffer; what a token means is the caller's.
+
+use std::io;
+use std::ops::{BitOr, BitOrAssign};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::buffer::spare_capacity;
+use rustix::event::epoll as kernel;
+use rustix::event::epoll::EventFlags;
+use rustix::time::Timespec;
+
+/// What is waited for. Errors and hang-ups are always reported.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Interest(EventFlags);
+
+impl Interest {
+    /// Bytes to read, or the peer's end of stream (`EPOLLIN | EPOLLRDHUP`).
+    pub const READ: Self = Self(EventFlags::IN.union(EventFlags::RDHUP));
+    /// Room to write (`EPOLLOUT`).
+    pub const WRITE: Self = Self(EventFlags::OUT);
+    /// Report changes only, once each (`EPOLLET`).
+    pub const EDGE: Self = Self(EventFlags::ET);
+    /// Wake one of the instances that share the descriptor, not all (`EPOLLEXCLUSIVE`); only for
+    /// `add`, and not together with the peer's end of stream: see [`Self::ACCEPT_SHARED`].
+    pub const EXCLUSIVE: Self = Self(EventFlags::EXCLUSIVE);
+    /// Connections to accept from a listener that several instances watch.
+    pub const ACCEPT_SHARED: Self = Self(EventFlags::IN.union(EventFlags::EXCLUSIVE));
+}
+
+impl BitOr for Interest {
+    type Output = Self;
+
+    #[inline]
+    fn bitor(self, other: Self) -> Self {
+        // EPOLL_CTL_ADD answers EINVAL to EPOLLRDHUP beside EPOLLEXCLUSIVE.
+        let all = self.0 | other.0;
+        if all.contains(EventFlags::EXCLUSIVE) {
+            return Self(all - EventFlags::RDHUP);
+        }
+        Self(all)
+    }
+}
+
+impl BitOrAssign for Interest {
+    #[inline]
+    fn bitor_assign(&mut self, other: Self) {
+        *self = *self | other;
+    }
+}
+
+/// One epoll instance.
+#[derive(Debug)]
+pub struct Epoll {
+    fd: OwnedFd,
+}
+
+impl Epoll {
+    /// Opens an instance, closed on exec.
+    pub fn new() -> io::Result<Self> {
+        let fd = kernel::create(kernel::CreateFlags::CLOEXEC)?;
+        Ok(Self { fd })
+    }
+
+    /// Watches a descriptor. It leaves the instance by itself when its last copy is closed.
+    #[inline]
+    pub fn add(&self, fd: impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
+        Ok(kernel::add(
+            &self.fd,
+            fd,
+            kernel::EventData::new_u64(token),
+            interest.0,
+        )?)
+    }
+
+    /// Changes what is waited for, or re-arms an edge.
+    #[inline]
+    pub fn modify(&self, fd: impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
+        Ok(kernel::modify(
+            &self.fd,
+            fd,
+            kernel::EventData::new_u64(token),
+            interest.0,
+        )?)
+    }
+
+    /// Watches a descriptor no longer.
+    #[inline]
+    pub fn remove(&self, fd: impl AsFd) -> io::Result<()> {
+        Ok(kernel::delete(&self.fd, fd)?)
+    }
+
+    /// Waits until something is ready or the time is over, and says how many events there are;
+    /// 0 = the time is over or a signal came. `None` waits for ever; the kernel counts in whole
+    /// milliseconds, rounded up.
+    #[inline]
+    pub fn wait(&self, events: &mut Events, timeout: Option<Duration>) -> io::Result<usize> {
+        events.list.clear();
+        // A duration that the kernel cannot express (292 billion years) is for ever.
+        let timeout = timeout.and_then(|time| Timespec::try_from(time.min(WAIT_MAX)).ok());
+        match kernel::wait(&self.fd, spare_capacity(&mut events.list), timeout.as_ref()) {
+            Ok(count) => Ok(count),
+            Err(rustix::io::Errno::INTR) => Ok(0),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+impl AsFd for Epoll {
+    #[inline]
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// epoll_pwait(2) takes an `int` of milliseconds; a day keeps well below it.
+const WAIT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// The events of one wait. Reused from wait to wait: no allocation after the first.
+pub struct Events {
+    list: Vec<kernel::Event>,
+}
+
+impl Events {
+    /// Room for `count` events a wait (at least 1).
+    pub fn with_capacity(count: usize) -> Self {
+        let list = Vec::with_capacity(count.max(1));
+        Self { list }
+    }
+
+    /// What the last wait found.
+    #[inline]
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = Event> + '_ {
+        self.list.iter().map(Event::from_kernel)
+    }
+}
+
+/// What happened to one descriptor.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Event {
+    /// The caller's name for the descriptor.
+    pub token: u64,
+    /// There is something to read, were it the end of the stream (`EPOLLIN`).
+    pub readable: bool,
+    /// There is room to write (`EPOLLOUT`).
+    pub writable: bool,
+    /// The peer has shut its writing side down (`EPOLLRDHUP`).
+    pub read_closed: bool,
+    /// Both directions are shut down (`EPOLLHUP`).
+    pub hung_up: bool,
+    /// The descriptor has an error: take it with `socket::take_error` (`EPOLLERR`).
+    pub error: bool,
+}
+
+impl Event {
+    #[inline]
+    fn from_kernel(event: &kernel::Event) -> Self {
+        let (flags, data) = (event.flags, event.data);
+        Self {
+            token: data.u64(),
+            readable: flags.contains(EventFlags::IN),
+            writable: flags.contains(EventFlags::OUT),
+            read_closed: flags.contains(EventFlags::RDHUP),
+            hung_up: flags.contains(EventFlags::HUP),
+            error: flags.contains(EventFlags::ERR),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::os::unix::net::UnixStream;
+
+    fn wait(epoll: &Epoll, timeout: Option<Duration>) -> Vec<Event> {
+        let mut events = Events::with_capacity(8);
+        epoll.wait(&mut events, timeout).unwrap();
+        events.iter().collect()
+    }
+
+    #[test]
+    fn each_side_of_a_pair_says_what_happened_to_it() {
+        let epoll = Epoll::new().unwrap();
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let both = Interest::READ | Interest::WRITE | Interest::EDGE;
+        epoll.add(&ours, 7, both).unwrap();
+        let events = wait(&epoll, None);
+        assert!(matches!(
+            events[..],
+            [Event {
+                token: 7,
+                readable: false,
+                writable: true,
+                ..
+            }]
+        ));
+
+        theirs.write_all(b"x").unwrap();
+        assert!(wait(&epoll, None)[0].readable);
+
+        theirs.shutdown(std::net::Shutdown::Write).unwrap();
+        let event = wait(&epoll, None)[0];
+        assert!(event.read_closed && !event.hung_up);
+
+        drop(theirs);
+        assert!(wait(&epoll, None)[0].hung_up);
+    }
+
+    #[test]
+    fn an_edge_is_told_once_and_again_when_re_armed() {
+        let epoll = Epoll::new().unwrap();
+        let (ours, _theirs) = UnixStream::pair().unwrap();
+        let edge = Interest::WRITE | Interest::EDGE;
+        epoll.add(&ours, 1, edge).unwrap();
+        assert_eq!(wait(&epoll, None).len(), 1);
+        assert_eq!(wait(&epoll, Some(Duration::ZERO)).len(), 0);
+        epoll.modify(&ours, 2, edge).unwrap();
+        assert_eq!(wait(&epoll, None)[0].token, 2);
+        epoll.remove(&ours).unwrap();
+        assert_eq!(wait(&epoll, Some(Duration::ZERO)).len(), 0);
+    }
+
+    #[test]
+    fn a_shared_listener_may_be_watched_exclusively() {
+        let epoll = Epoll::new().unwrap();
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        epoll
+            .add(&ours, 1, Interest::READ | Interest::EXCLUSIVE)
+            .unwrap();
+        theirs.write_all(b"x").unwrap();
+        assert!(wait(&epoll, None)[0].readable);
+    }
+
+    #[test]
+    fn the_longest_wait_is_accepted() {
+        let epoll = Epoll::new().unwrap();
+        let (ours, _theirs) = UnixStream::pair().unwrap();
+        epoll.add(&ours, 1, Interest::WRITE).unwrap();
+        assert_eq!(wait(&epoll, Some(Duration::MAX)).len(), 1);
+    }
+}

@@ -1,0 +1,487 @@
+//! Stream sockets: listening, accepting, dialling, reading and writing.
+//!
+//! All are non-blocking and closed on exec. Each call on a connection's way is one system call.
+//! Writing to a peer that is gone is `EPIPE`, never the signal.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, SocketAddrAny,
+    SocketAddrUnix, SocketFlags, SocketType, acceptfrom_with, bind, getsockname, recv, send,
+    sendmsg, shutdown, socket_with, sockopt,
+};
+use wire::address::{Address, UnixName};
+
+/// How a socket listens.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct ListenOptions {
+    /// Connections that the kernel keeps for us before we accept them; the kernel caps it at
+    /// `net.core.somaxconn`.
+    pub backlog: u32,
+    /// TCP Fast Open (RFC 7413): how many unfinished handshakes may carry data; 0 = off.
+    pub fast_open: u32,
+    /// Several sockets of ours share the address, and the kernel spreads connections over them
+    /// (`SO_REUSEPORT`); TCP only.
+    pub reuse_port: bool,
+    /// The permissions of a Unix socket's path; `None` = by the umask.
+    pub unix_mode: Option<u32>,
+}
+
+/// Who is at the other end, or which end is ours.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum PeerAddress {
+    /// A TCP address. An IPv4 address that came in IPv6's clothes (`::ffff:192.0.2.1`, on a
+    /// socket bound to `[::]`) is given as IPv4.
+    Ip(SocketAddr),
+    /// A Unix socket; clients' have no name.
+    Unix,
+}
+
+/// Opens a listening socket.
+///
+/// `[::]` and `*` take IPv4 too; on a host without IPv6 they become `0.0.0.0`, as
+/// [`local_address`] then tells. A path that a dead process left behind is replaced; one that is
+/// in use, or is no socket, is `AddrInUse`.
+pub fn listen(address: &Address, options: &ListenOptions) -> io::Result<OwnedFd> {
+    let fd = match address {
+        Address::Ip(ip) => match bound_ip(*ip, options) {
+            Err(Errno::AFNOSUPPORT | Errno::ADDRNOTAVAIL) if is_any_v6(ip) => {
+                bound_ip(SocketAddr::from(([0; 4], ip.port())), options)?
+            }
+            bound => bound?,
+        },
+        Address::Unix(UnixName::Abstract(name)) => {
+            let fd = stream_socket(AddressFamily::UNIX)?;
+            bind(&fd, &SocketAddrUnix::new_abstract_name(name)?)?;
+            fd
+        }
+        Address::Unix(UnixName::Path(path)) => bound_path(path, options.unix_mode)?,
+    };
+    let backlog = i32::try_from(options.backlog).unwrap_or(i32::MAX);
+    rustix::net::listen(&fd, backlog)?;
+    Ok(fd)
+}
+
+fn bound_ip(address: SocketAddr, options: &ListenOptions) -> Result<OwnedFd, Errno> {
+    let fd = stream_socket(family_of(&address))?;
+    sockopt::set_socket_reuseaddr(&fd, true)?;
+    if options.reuse_port {
+        sockopt::set_socket_reuseport(&fd, true)?;
+    }
+    if address.is_ipv6() {
+        // The system's default may be otherwise (net.ipv6.bindv6only).
+        sockopt::set_ipv6_v6only(&fd, !address.ip().is_unspecified())?;
+    }
+    bind(&fd, &address)?;
+    if options.fast_open > 0 {
+        set_fast_open(&fd, options.fast_open)?;
+    }
+    Ok(fd)
+}
+
+fn is_any_v6(address: &SocketAddr) -> bool {
+    address.is_ipv6() && address.ip().is_unspecified()
+}
+
+fn bound_path(path: &Path, mode: Option<u32>) -> io::Result<OwnedFd> {
+    let fd = stream_socket(AddressFamily::UNIX)?;
+    if let Some(mode) = mode {
+        // bind(2) on Linux takes the path's permissions from here, less the umask: at no time
+        // are they wider than wanted.
+        rustix::fs::fchmod(&fd, mode.into())?;
+    }
+    let name = SocketAddrUnix::new(path)?;
+    match bind(&fd, &name) {
+        Err(Errno::ADDRINUSE) if is_left_behind(path, &name) => {
+            std::fs::remove_file(path)?;
+            bind(&fd, &name)?;
+        }
+        bound => bound?,
+    }
+    if let Some(mode) = mode {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
+    }
+    Ok(fd)
+}
+
+/// Whether that path is a socket which no process has open.
+///
+/// A datagram socket asks, so that a living stream listener sees no connection: the kernel
+/// answers `EPROTOTYPE` for it, and `ECONNREFUSED` where nobody is.
+fn is_left_behind(path: &Path, name: &SocketAddrUnix) -> bool {
+    let is_socket = std::fs::symlink_metadata(path).is_ok_and(|meta| meta.file_type().is_socket());
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let asker = socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None);
+    is_socket && asker.is_ok_and(|fd| rustix::net::connect(&fd, name) == Err(Errno::CONNREFUSED))
+}
+
+fn set_fast_open(fd: &OwnedFd, queue: u32) -> Result<(), Errno> {
+    let queue = libc::c_int::try_from(queue).unwrap_or(libc::c_int::MAX);
+    // SAFETY: the option's value is an int, which lives during the call and whose size is given.
+    let answer = unsafe {
+        libc::setsockopt(
+            fd.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_FASTOPEN,
+            (&raw const queue).cast(),
+            size_of_val(&queue) as libc::socklen_t,
+        )
+    };
+    if answer == 0 {
+        Ok(())
+    } else {
+        Err(last_error())
+    }
+}
+
+fn last_error() -> Errno {
+    Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)
+}
+
+fn stream_socket(family: AddressFamily) -> Result<OwnedFd, Errno> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    socket_with(family, SocketType::STREAM, flags, None)
+}
+
+fn family_of(address: &SocketAddr) -> AddressFamily {
+    match address {
+        SocketAddr::V4(_) => AddressFamily::INET,
+        SocketAddr::V6(_) => AddressFamily::INET6,
+    }
+}
+
+/// Takes one connection from a listener; `WouldBlock` = there is none.
+#[inline]
+pub fn accept(listener: impl AsFd) -> io::Result<(OwnedFd, PeerAddress)> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let (fd, peer) = acceptfrom_with(listener, flags)?;
+    Ok((fd, peer.map_or(PeerAddress::Unix, peer_of)))
+}
+
+/// The address of our end.
+#[inline]
+pub fn local_address(fd: impl AsFd) -> io::Result<PeerAddress> {
+    Ok(peer_of(getsockname(fd)?))
+}
+
+#[inline]
+fn peer_of(address: SocketAddrAny) -> PeerAddress {
+    match SocketAddr::try_from(address) {
+        Ok(ip) => PeerAddress::Ip(SocketAddr::new(ip.ip().to_canonical(), ip.port())),
+        Err(_) => PeerAddress::Unix,
+    }
+}
+
+/// Begins to dial and says whether the connection stands already. If not, the socket becomes
+/// writable when it does, or has an error for [`take_error`].
+///
+/// TCP sockets send at once what they are given (`TCP_NODELAY`). A Unix listener whose queue is
+/// full is `WouldBlock`, and nothing comes of waiting: it is busy.
+#[inline]
+pub fn connect(address: &Address) -> io::Result<(OwnedFd, bool)> {
+    let (fd, begun) = match address {
+        Address::Ip(ip) => {
+            let fd = stream_socket(family_of(ip))?;
+            sockopt::set_tcp_nodelay(&fd, true)?;
+            let begun = rustix::net::connect(&fd, ip);
+            (fd, begun)
+        }
+        Address::Unix(name) => {
+            let fd = stream_socket(AddressFamily::UNIX)?;
+            let begun = rustix::net::connect(&fd, &unix_address(name)?);
+            (fd, begun)
+        }
+    };
+    match begun {
+        Ok(()) => Ok((fd, true)),
+        Err(Errno::INPROGRESS) => Ok((fd, false)),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn unix_address(name: &UnixName) -> Result<SocketAddrUnix, Errno> {
+    match name {
+        UnixName::Abstract(name) => SocketAddrUnix::new_abstract_name(name),
+        UnixName::Path(path) => SocketAddrUnix::new(path.as_path()),
+    }
+}
+
+/// Takes the socket's pending error, once (`SO_ERROR`).
+#[inline]
+pub fn take_error(fd: impl AsFd) -> io::Result<Option<io::Error>> {
+    Ok(sockopt::socket_error(fd)?.err().map(io::Error::from))
+}
+
+/// Sends small writes at once (`TCP_NODELAY`); TCP only.
+#[inline]
+pub fn set_no_delay(fd: impl AsFd) -> io::Result<()> {
+    Ok(sockopt::set_tcp_nodelay(fd, true)?)
+}
+
+/// Reads what is there; 0 = the peer's end of stream, `WouldBlock` = nothing yet.
+#[inline]
+pub fn read(fd: impl AsFd, buffer: &mut [u8]) -> io::Result<usize> {
+    let (bytes, _) = recv(fd, buffer, RecvFlags::empty())?;
+    Ok(bytes)
+}
+
+/// Reads what is there into several buffers in turn.
+#[inline]
+pub fn read_vectored(fd: impl AsFd, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+    Ok(rustix::io::readv(fd, buffers)?)
+}
+
+/// Writes as much as there is room for; `WouldBlock` = none.
+#[inline]
+pub fn write(fd: impl AsFd, bytes: &[u8]) -> io::Result<usize> {
+    Ok(send(fd, bytes, SendFlags::NOSIGNAL)?)
+}
+
+/// Writes as much of several buffers as there is room for.
+#[inline]
+pub fn write_vectored(fd: impl AsFd, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
+    // writev(2) would raise SIGPIPE.
+    let mut no_control = SendAncillaryBuffer::default();
+    Ok(sendmsg(fd, buffers, &mut no_control, SendFlags::NOSIGNAL)?)
+}
+
+/// Ends our stream; what was written still arrives, and the peer's stream goes on.
+#[inline]
+pub fn shutdown_write(fd: impl AsFd) -> io::Result<()> {
+    Ok(shutdown(fd, Shutdown::Write)?)
+}
+
+/// Makes the coming close a reset, and what is unsent lost (`SO_LINGER` of 0 seconds).
+#[inline]
+pub fn reset_on_close(fd: impl AsFd) -> io::Result<()> {
+    Ok(sockopt::set_socket_linger(fd, Some(Duration::ZERO))?)
+}
+
+/// Bytes written and not yet acknowledged by the peer's kernel (`SIOCOUTQ`).
+pub fn unsent_bytes(fd: impl AsFd) -> io::Result<usize> {
+    let mut count: libc::c_int = 0;
+    // SAFETY: SIOCOUTQ (= TIOCOUTQ) writes one int, for which `count` is room.
+    let answer = unsafe { libc::ioctl(fd.as_fd().as_raw_fd(), libc::TIOCOUTQ, &raw mut count) };
+    if answer != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(usize::try_from(count).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::event::{PollFd, PollFlags, poll};
+    use std::path::PathBuf;
+
+    const PLAIN: ListenOptions = ListenOptions {
+        backlog: 16,
+        fast_open: 0,
+        reuse_port: false,
+        unix_mode: None,
+    };
+
+    fn wait(fd: &OwnedFd, what: PollFlags) {
+        poll(&mut [PollFd::new(fd, what)], None).unwrap();
+    }
+
+    fn address_of(fd: &OwnedFd) -> Address {
+        match local_address(fd).unwrap() {
+            PeerAddress::Ip(ip) => Address::Ip(ip),
+            PeerAddress::Unix => panic!("no TCP socket"),
+        }
+    }
+
+    fn accept_one(listener: &OwnedFd) -> (OwnedFd, PeerAddress) {
+        wait(listener, PollFlags::IN);
+        accept(listener).unwrap()
+    }
+
+    /// A client and a server end, over a listener on that address.
+    fn pair_over(address: &str) -> (OwnedFd, OwnedFd) {
+        let listener = listen(&address.parse().unwrap(), &PLAIN).unwrap();
+        let (client, _) = connect(&address_of(&listener)).unwrap();
+        let (server, _) = accept_one(&listener);
+        wait(&client, PollFlags::OUT);
+        assert!(take_error(&client).unwrap().is_none());
+        (client, server)
+    }
+
+    /// A path for a socket that no other test has, removed with the guard.
+    struct SocketPath(PathBuf);
+
+    impl SocketPath {
+        fn new(name: &str) -> Self {
+            let file = format!("lariat-sys-{}-{name}", std::process::id());
+            Self(std::env::temp_dir().join(file))
+        }
+
+        fn address(&self) -> Address {
+            Address::Unix(UnixName::Path(self.0.clone()))
+        }
+    }
+
+    impl Drop for SocketPath {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_file(&self.0);
+        }
+    }
+
+    #[test]
+    fn bytes_go_both_ways_and_ends_are_seen() {
+        let (client, server) = pair_over("127.0.0.1:0");
+        set_no_delay(&server).unwrap();
+        assert_eq!(write(&client, b"hello ").unwrap(), 6);
+        let parts = [IoSlice::new(b"wor"), IoSlice::new(b"ld")];
+        assert_eq!(write_vectored(&client, &parts).unwrap(), 5);
+        shutdown_write(&client).unwrap();
+
+        let (mut head, mut tail) = ([0; 6], [0; 16]);
+        wait(&server, PollFlags::RDHUP);
+        let mut room = [IoSliceMut::new(&mut head), IoSliceMut::new(&mut tail)];
+        assert_eq!(read_vectored(&server, &mut room).unwrap(), 11);
+        assert_eq!((&head, &tail[..5]), (b"hello ", &b"world"[..]));
+        assert_eq!(read(&server, &mut tail).unwrap(), 0);
+
+        assert_eq!(write(&server, b"bye").unwrap(), 3);
+        wait(&client, PollFlags::IN);
+        assert_eq!(read(&client, &mut tail).unwrap(), 3);
+        assert_eq!(unsent_bytes(&server).unwrap(), 0);
+    }
+
+    #[test]
+    fn nothing_waits() {
+        let listener = listen(&"127.0.0.1:0".parse().unwrap(), &PLAIN).unwrap();
+        assert_eq!(
+            accept(&listener).unwrap_err().kind(),
+            io::ErrorKind::WouldBlock
+        );
+        let (client, _server) = pair_over("127.0.0.1:0");
+        let error = read(&client, &mut [0]).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+    }
+
+    #[test]
+    fn a_reset_is_an_error_for_the_other_end_and_no_signal() {
+        let (client, server) = pair_over("127.0.0.1:0");
+        reset_on_close(&client).unwrap();
+        drop(client);
+        wait(&server, PollFlags::IN);
+        let error = take_error(&server).unwrap().unwrap();
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
+        let error = write(&server, b"x").unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::BrokenPipe);
+        let error = write_vectored(&server, &[IoSlice::new(b"x")]).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::BrokenPipe);
+    }
+
+    #[test]
+    fn a_refused_dial_leaves_its_reason() {
+        let listener = listen(&"127.0.0.1:0".parse().unwrap(), &PLAIN).unwrap();
+        let address = address_of(&listener);
+        drop(listener);
+        let refused = match connect(&address) {
+            Ok((fd, _)) => {
+                wait(&fd, PollFlags::OUT);
+                take_error(&fd).unwrap().unwrap()
+            }
+            Err(error) => error,
+        };
+        assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
+    }
+
+    #[test]
+    fn all_addresses_of_ipv6_take_ipv4_too() {
+        let listener = listen(&"*:0".parse().unwrap(), &PLAIN).unwrap();
+        let Address::Ip(bound) = address_of(&listener) else {
+            panic!("no TCP socket")
+        };
+        let v4 = Address::Ip(SocketAddr::from(([127, 0, 0, 1], bound.port())));
+        let (client, _) = connect(&v4).unwrap();
+        let (server, peer) = accept_one(&listener);
+        assert_eq!(PeerAddress::Ip(into_ip(address_of(&client))), peer);
+        assert!(into_ip(address_of(&client)).is_ipv4());
+        assert_eq!(address_of(&server), v4);
+    }
+
+    fn into_ip(address: Address) -> SocketAddr {
+        match address {
+            Address::Ip(ip) => ip,
+            Address::Unix(_) => panic!("no TCP address"),
+        }
+    }
+
+    #[test]
+    fn an_address_is_shared_only_by_those_who_say_so() {
+        let shared = ListenOptions {
+            reuse_port: true,
+            fast_open: 16,
+            ..PLAIN
+        };
+        let first = listen(&"127.0.0.1:0".parse().unwrap(), &shared).unwrap();
+        let address = address_of(&first);
+        let _second = listen(&address, &shared).unwrap();
+        let error = listen(&address, &PLAIN).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+    }
+
+    #[test]
+    fn a_path_left_behind_is_replaced_and_a_living_one_is_not() {
+        let path = SocketPath::new("stale");
+        let first = listen(&path.address(), &PLAIN).unwrap();
+        let error = listen(&path.address(), &PLAIN).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+        let nobody_came = accept(&first).unwrap_err();
+        assert_eq!(nobody_came.kind(), io::ErrorKind::WouldBlock);
+        drop(first);
+
+        let listener = listen(&path.address(), &PLAIN).unwrap();
+        let (client, connected) = connect(&path.address()).unwrap();
+        assert!(connected);
+        let (server, peer) = accept_one(&listener);
+        assert_eq!(peer, PeerAddress::Unix);
+        assert_eq!(local_address(&server).unwrap(), PeerAddress::Unix);
+        write(&client, b"x").unwrap();
+        assert_eq!(read(&server, &mut [0; 2]).unwrap(), 1);
+    }
+
+    #[test]
+    fn a_file_that_is_no_socket_stays() {
+        let path = SocketPath::new("file");
+        std::fs::write(&path.0, b"precious").unwrap();
+        let error = listen(&path.address(), &PLAIN).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+        assert_eq!(std::fs::read(&path.0).unwrap(), b"precious");
+    }
+
+    #[test]
+    fn a_path_has_the_permissions_asked_for() {
+        let path = SocketPath::new("mode");
+        let options = ListenOptions {
+            unix_mode: Some(0o666),
+            ..PLAIN
+        };
+        let _listener = listen(&path.address(), &options).unwrap();
+        let mode = std::fs::metadata(&path.0).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o666);
+    }
+
+    #[test]
+    fn an_abstract_name_leaves_no_trace() {
+        let name = format!("unix:@lariat-sys-{}", std::process::id());
+        let address: Address = name.parse().unwrap();
+        let listener = listen(&address, &PLAIN).unwrap();
+        let error = listen(&address, &PLAIN).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+        assert!(connect(&address).unwrap().1);
+        drop(listener);
+        let error = connect(&address).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
+    }
+}
