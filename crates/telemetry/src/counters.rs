@@ -14,7 +14,7 @@ use crate::catalogue::{
 };
 use crate::outcome::{HandshakeKind, Reason, Version};
 use crate::snapshot::{
-    BUCKETS_US, HistogramSnapshot, ServerSnapshot, ServiceSnapshot, WorkerSnapshot,
+    BUCKETS_US, Counts, HistogramSnapshot, ServerSnapshot, ServiceSnapshot, WorkerSnapshot,
 };
 
 /// A finished handshake, to be counted.
@@ -97,8 +97,8 @@ impl<const N: usize> Cells<N> {
         self.0[index].store(value, Ordering::Relaxed);
     }
 
-    fn add_to(&self, sums: &mut [u64; N]) {
-        for (sum, cell) in sums.iter_mut().zip(&self.0) {
+    fn add_to(&self, sums: &mut Counts<N>) {
+        for (sum, cell) in sums.0.iter_mut().zip(&self.0) {
             *sum = sum.wrapping_add(cell.load(Ordering::Relaxed));
         }
     }
@@ -272,9 +272,9 @@ impl HistogramCells {
 
     fn add_to(&self, sums: &mut HistogramSnapshot) {
         self.buckets.add_to(&mut sums.buckets);
-        let mut sum_us = [sums.sum_us];
+        let mut sum_us = Counts([sums.sum_us]);
         self.sum_us.add_to(&mut sum_us);
-        [sums.sum_us] = sum_us;
+        Counts([sums.sum_us]) = sum_us;
     }
 }
 

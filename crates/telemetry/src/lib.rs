@@ -1,8 +1,11 @@
-//! Catalogue of metrics, outcomes, per-worker counters and their snapshot. No sockets.
+//! Catalogue of metrics, outcomes, per-worker counters and their snapshot; the lines about
+//! connections. No sockets, no clock.
 #![forbid(unsafe_code)]
 
 pub mod catalogue;
 pub mod counters;
+pub mod exposition;
+pub mod line;
 pub mod outcome;
 pub mod registry;
 pub mod snapshot;

@@ -85,6 +85,29 @@ reasons! {
     Internal, Host, true, "internal", "A fault of ours; please report it.";
 }
 
+/// The reasons as a table in Markdown, for the reference.
+pub fn write_reference(out: &mut String) {
+    out.push_str("| reason | fault | meaning |\n|---|---|---|\n");
+    for reason in Reason::ALL {
+        for part in ["| `", reason.name(), "` | ", reason.fault(), " | "] {
+            out.push_str(part);
+        }
+        out.push_str(reason.help());
+        out.push_str(" |\n");
+    }
+}
+
+impl Reason {
+    /// Whose fault it was, or `none`: the word in logs and in the reference.
+    pub fn fault(self) -> &'static str {
+        if self.is_fault() {
+            self.side().name()
+        } else {
+            "none"
+        }
+    }
+}
+
 impl Side {
     /// The name in logs and labels.
     pub fn name(self) -> &'static str {

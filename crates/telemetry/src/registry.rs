@@ -259,7 +259,7 @@ mod tests {
         assert!(seen.groups().any(|group| group == ("X25519MLKEM768", 1)));
         let histogram = seen.histogram(Histogram::HandshakePsk);
         assert_eq!((histogram.count(), histogram.sum_us), (1, 150));
-        assert_eq!(histogram.buckets[2], 1);
+        assert_eq!(histogram.buckets.0[2], 1);
     }
 
     #[test]
@@ -270,7 +270,7 @@ mod tests {
             web.observe(Histogram::Dial, Duration::from_micros(duration_us));
         }
         let snapshot = registry.snapshot();
-        let buckets = snapshot.services[0].histogram(Histogram::Dial).buckets;
+        let buckets = snapshot.services[0].histogram(Histogram::Dial).buckets.0;
         assert_eq!(
             (buckets[0], buckets[1], buckets[18], buckets[19]),
             (2, 1, 1, 1)

@@ -33,12 +33,12 @@ pub struct ServiceSnapshot {
     pub name: String,
     /// Those in use, in the order in which they were first named.
     pub servers: Vec<ServerSnapshot>,
-    pub(crate) counters: [u64; ServiceCounter::COUNT],
-    pub(crate) gauges: [u64; ServiceGauge::COUNT],
-    pub(crate) ended: [u64; Reason::ALL.len()],
-    pub(crate) handshakes: [[u64; Version::ALL.len()]; HandshakeKind::ALL.len()],
-    pub(crate) suites: [u64; SUITES.len()],
-    pub(crate) groups: [u64; GROUPS.len()],
+    pub(crate) counters: Counts<{ ServiceCounter::COUNT }>,
+    pub(crate) gauges: Counts<{ ServiceGauge::COUNT }>,
+    pub(crate) ended: Counts<{ Reason::ALL.len() }>,
+    pub(crate) handshakes: [Counts<{ Version::ALL.len() }>; HandshakeKind::ALL.len()],
+    pub(crate) suites: Counts<{ SUITES.len() }>,
+    pub(crate) groups: Counts<{ GROUPS.len() }>,
     pub(crate) histograms: [HistogramSnapshot; Histogram::COUNT],
 }
 
@@ -47,60 +47,71 @@ pub struct ServiceSnapshot {
 pub struct ServerSnapshot {
     /// As configured.
     pub name: String,
-    pub(crate) counters: [u64; ServerCounter::COUNT],
-    pub(crate) gauges: [u64; ServerGauge::COUNT],
+    pub(crate) counters: Counts<{ ServerCounter::COUNT }>,
+    pub(crate) gauges: Counts<{ ServerGauge::COUNT }>,
 }
 
 /// One worker.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct WorkerSnapshot {
-    pub(crate) counters: [u64; WorkerCounter::COUNT],
-    pub(crate) gauges: [u64; WorkerGauge::COUNT],
+    pub(crate) counters: Counts<{ WorkerCounter::COUNT }>,
+    pub(crate) gauges: Counts<{ WorkerGauge::COUNT }>,
 }
 
 /// Durations in buckets.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HistogramSnapshot {
     /// One count a bound of [`BUCKETS_US`], not cumulative, and one for what is longer.
-    pub buckets: [u64; BUCKETS_US.len() + 1],
+    pub buckets: Counts<{ BUCKETS_US.len() + 1 }>,
     /// All durations added.
     pub sum_us: u64,
+}
+
+/// Numbers in the order of some enum or table. A type of its own because the standard library gives
+/// arrays of more than 32 no default.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Counts<const N: usize>(pub [u64; N]);
+
+impl<const N: usize> Default for Counts<N> {
+    fn default() -> Self {
+        Self([0; N])
+    }
 }
 
 impl ServiceSnapshot {
     /// A counter's value.
     pub fn counter(&self, counter: ServiceCounter) -> u64 {
-        self.counters[counter as usize]
+        self.counters.0[counter as usize]
     }
 
     /// A gauge's value.
     pub fn gauge(&self, gauge: ServiceGauge) -> u64 {
-        self.gauges[gauge as usize]
+        self.gauges.0[gauge as usize]
     }
 
     /// Connections that ended for this reason.
     pub fn ended(&self, reason: Reason) -> u64 {
-        self.ended[reason as usize]
+        self.ended.0[reason as usize]
     }
 
     /// Handshakes of this kind in this version.
     pub fn handshakes(&self, kind: HandshakeKind, version: Version) -> u64 {
-        self.handshakes[kind as usize][version as usize]
+        self.handshakes[kind as usize].0[version as usize]
     }
 
     /// Handshakes of this kind.
     pub fn handshakes_of(&self, kind: HandshakeKind) -> u64 {
-        self.handshakes[kind as usize].iter().sum()
+        self.handshakes[kind as usize].0.iter().sum()
     }
 
     /// Suites by name with their handshakes.
     pub fn suites(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        SUITES.iter().map(|(_, name)| *name).zip(self.suites)
+        SUITES.iter().map(|(_, name)| *name).zip(self.suites.0)
     }
 
     /// Groups by name with their handshakes.
     pub fn groups(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        GROUPS.iter().map(|(_, name)| *name).zip(self.groups)
+        GROUPS.iter().map(|(_, name)| *name).zip(self.groups.0)
     }
 
     /// A histogram.
@@ -112,12 +123,12 @@ impl ServiceSnapshot {
 impl ServerSnapshot {
     /// A counter's value.
     pub fn counter(&self, counter: ServerCounter) -> u64 {
-        self.counters[counter as usize]
+        self.counters.0[counter as usize]
     }
 
     /// A gauge's value.
     pub fn gauge(&self, gauge: ServerGauge) -> u64 {
-        self.gauges[gauge as usize]
+        self.gauges.0[gauge as usize]
     }
 
     /// Whether any worker would send a connection to it.
@@ -129,19 +140,19 @@ impl ServerSnapshot {
 impl WorkerSnapshot {
     /// A counter's value.
     pub fn counter(&self, counter: WorkerCounter) -> u64 {
-        self.counters[counter as usize]
+        self.counters.0[counter as usize]
     }
 
     /// A gauge's value.
     pub fn gauge(&self, gauge: WorkerGauge) -> u64 {
-        self.gauges[gauge as usize]
+        self.gauges.0[gauge as usize]
     }
 }
 
 impl HistogramSnapshot {
     /// How many durations there are.
     pub fn count(&self) -> u64 {
-        self.buckets.iter().sum()
+        self.buckets.0.iter().sum()
     }
 
     /// The upper bound of the bucket that holds this share (0 to 1) of the durations, `None` while
@@ -150,7 +161,7 @@ impl HistogramSnapshot {
         let count = self.count();
         let rank = ((count as f64 * share).ceil() as u64).clamp(1, count.max(1));
         let mut below = 0;
-        for (bucket, bound) in self.buckets.iter().zip(BUCKETS_US) {
+        for (bucket, bound) in self.buckets.0.iter().zip(BUCKETS_US) {
             below += bucket;
             if below >= rank {
                 return Some(Duration::from_micros(bound));
@@ -174,12 +185,12 @@ mod tests {
     fn quantiles_are_bounds_of_the_buckets_that_hold_them() {
         let mut histogram = HistogramSnapshot::default();
         assert_eq!(histogram.quantile(0.5), None);
-        histogram.buckets[0] = 9;
-        histogram.buckets[4] = 1;
+        histogram.buckets.0[0] = 9;
+        histogram.buckets.0[4] = 1;
         assert_eq!(histogram.quantile(0.5), Some(Duration::from_micros(50)));
         assert_eq!(histogram.quantile(0.9), Some(Duration::from_micros(50)));
         assert_eq!(histogram.quantile(0.99), Some(Duration::from_micros(1000)));
-        histogram.buckets[19] = 1000;
+        histogram.buckets.0[19] = 1000;
         assert_eq!(histogram.quantile(0.99), Some(Duration::from_secs(60)));
     }
 }
