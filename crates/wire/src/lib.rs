@@ -2,4 +2,8 @@
 #![forbid(unsafe_code)]
 
 pub mod address;
+pub mod alert;
+pub mod client_hello;
+mod cursor;
 pub mod network;
+pub mod proxy_header;

@@ -1,0 +1,244 @@
+//! The first bytes of a TLS connection: is it a ClientHello, and what does it ask for?
+//!
+//! Owns the reading of records and of the hello in them (RFC 8446 sections 4.1.2, 4.2 and 5.1,
+//! RFC 5246 section 7.4.1.2), in one pass and, unless the hello is fragmented, without copying.
+//! Decides nothing about what is accepted besides "TLS 1.2 at least", and answers nothing.
+
+mod extensions;
+mod fault;
+mod host_name;
+mod opening;
+mod records;
+mod span;
+
+pub use crate::alert::alert_record;
+pub use fault::HelloFault;
+pub use records::{HELLO_BYTES_MAX, HELLO_RECORDS_MAX};
+
+use crate::cursor::Cursor;
+use extensions::Extensions;
+use span::Span;
+use std::borrow::Cow;
+
+const TLS_1_2: u16 = 0x0303;
+const TLS_1_3: u16 = 0x0304;
+
+/// What the bytes so far amount to.
+#[derive(Clone, Debug)]
+pub enum Peek<'a> {
+    /// Nothing wrong yet, and more is needed.
+    Incomplete,
+    /// The whole hello is there.
+    Hello(ClientHello<'a>),
+}
+
+/// Reads the first bytes of a connection; to be called again with more while it is
+/// [`Peek::Incomplete`].
+///
+/// Bytes after the hello's last record are not looked at. The answer depends on the bytes alone,
+/// not on how they were cut: a fault that a prefix shows is the fault of the whole.
+///
+/// # Errors
+/// The [`HelloFault`], as early as the bytes show it.
+pub fn read(bytes: &[u8]) -> Result<Peek<'_>, HelloFault> {
+    if opening::is_handshake(bytes)?.is_none() {
+        return Ok(Peek::Incomplete);
+    }
+    match records::join(bytes)? {
+        None => Ok(Peek::Incomplete),
+        Some(message) => ClientHello::read(message.body, message.wire_bytes).map(Peek::Hello),
+    }
+}
+
+/// A ClientHello whose every field that can be asked for has been checked for form.
+///
+/// Lists come in the client's order and are empty if the client did not send them; numbers are
+/// those of the IANA registries, GREASE values (RFC 8701) included.
+#[derive(Clone, Debug)]
+pub struct ClientHello<'a> {
+    body: Cow<'a, [u8]>,
+    wire_bytes: usize,
+    legacy_version: u16,
+    highest_version: u16,
+    random: [u8; 32],
+    session_id: Span,
+    cipher_suites: Span,
+    extensions: Extensions,
+}
+
+impl<'a> ClientHello<'a> {
+    fn read(body: Cow<'a, [u8]>, wire_bytes: usize) -> Result<Self, HelloFault> {
+        use HelloFault::Malformed;
+        let mut cursor = Cursor::new(&body);
+        let legacy_version = cursor.u16().ok_or(Malformed("legacy_version"))?;
+        let random = cursor.array().ok_or(Malformed("random"))?;
+        let session_id = cursor.vector8().ok_or(Malformed("session_id"))?;
+        if session_id.rest().len() > 32 {
+            return Err(Malformed("session_id of over 32 bytes"));
+        }
+        let cipher_suites = cursor.vector16().ok_or(Malformed("cipher_suites"))?;
+        if cipher_suites.is_empty() || cipher_suites.rest().len() % 2 != 0 {
+            return Err(Malformed("cipher_suites"));
+        }
+        let compression = cursor.vector8().ok_or(Malformed("compression methods"))?;
+        if compression.is_empty() {
+            return Err(Malformed("compression methods"));
+        }
+        let (session_id, cipher_suites) = (Span::of(&session_id), Span::of(&cipher_suites));
+        let extensions = extensions::read(cursor)?;
+        let highest_version = highest_version(&body, legacy_version, &extensions)?;
+        if !compression.rest().contains(&0) {
+            return Err(HelloFault::Illegal("no null compression offered"));
+        }
+        Ok(Self {
+            wire_bytes,
+            legacy_version,
+            highest_version,
+            random,
+            session_id,
+            cipher_suites,
+            extensions,
+            body,
+        })
+    }
+
+    /// How many bytes of input the hello took, record and handshake headers included.
+    pub fn wire_bytes(&self) -> usize {
+        self.wire_bytes
+    }
+
+    /// The message without its handshake header, its fragments joined.
+    pub fn body(&self) -> &[u8] {
+        &self.body
+    }
+
+    /// The newest version offered that we know: `0x0303` (TLS 1.2) or `0x0304` (TLS 1.3).
+    pub fn highest_version(&self) -> u16 {
+        self.highest_version
+    }
+
+    /// What a client before TLS 1.3 means by "my newest version"; `0x0303` from later ones.
+    pub fn legacy_version(&self) -> u16 {
+        self.legacy_version
+    }
+
+    /// The client's random.
+    pub fn random(&self) -> &[u8; 32] {
+        &self.random
+    }
+
+    /// Empty, a TLS 1.2 session to resume, or noise (RFC 8446 appendix D.4).
+    pub fn session_id(&self) -> &[u8] {
+        self.session_id.within(&self.body)
+    }
+
+    /// The cipher suites.
+    pub fn cipher_suites(&self) -> impl Iterator<Item = u16> + Clone {
+        numbers(self.cipher_suites.within(&self.body))
+    }
+
+    /// The host name asked for, in the client's spelling, without a closing dot.
+    ///
+    /// An IP address in its place is treated as no name.
+    pub fn server_name(&self) -> Option<&str> {
+        let name = self.extensions.server_name?.within(&self.body);
+        std::str::from_utf8(name).ok()
+    }
+
+    /// The application protocols (RFC 7301).
+    pub fn alpn_protocols(&self) -> impl Iterator<Item = &[u8]> + Clone {
+        items(self.extension(self.extensions.alpn), |list| {
+            list.vector8().map(|protocol| protocol.rest())
+        })
+    }
+
+    /// The versions in the extension of that name; none before TLS 1.3.
+    pub fn supported_versions(&self) -> impl Iterator<Item = u16> + Clone {
+        numbers(self.extension(self.extensions.supported_versions))
+    }
+
+    /// The key exchange groups.
+    pub fn supported_groups(&self) -> impl Iterator<Item = u16> + Clone {
+        numbers(self.extension(self.extensions.supported_groups))
+    }
+
+    /// The groups for which the client sent a key share.
+    pub fn key_share_groups(&self) -> impl Iterator<Item = u16> + Clone {
+        items(self.extension(self.extensions.key_shares), |list| {
+            let group = list.u16()?;
+            list.vector16()?;
+            Some(group)
+        })
+    }
+
+    /// The signature schemes for handshake signatures, and for certificates unless
+    /// [`Self::signature_algorithms_cert`] says otherwise.
+    pub fn signature_algorithms(&self) -> impl Iterator<Item = u16> + Clone {
+        numbers(self.extension(self.extensions.signature_algorithms))
+    }
+
+    /// The signature schemes for certificates, if the client names them apart.
+    pub fn signature_algorithms_cert(&self) -> impl Iterator<Item = u16> + Clone {
+        numbers(self.extension(self.extensions.signature_algorithms_cert))
+    }
+
+    /// The bytes of the session_ticket extension (RFC 5077): empty asks for a ticket, others
+    /// resume by it, `None` wants none.
+    pub fn session_ticket(&self) -> Option<&[u8]> {
+        Some(self.extensions.session_ticket?.within(&self.body))
+    }
+
+    /// The identities of the pre-shared keys offered, which TLS 1.3 resumes by.
+    pub fn psk_identities(&self) -> impl Iterator<Item = &[u8]> + Clone {
+        items(self.extension(self.extensions.psk_identities), |list| {
+            let identity = list.vector16()?;
+            list.u32()?;
+            Some(identity.rest())
+        })
+    }
+
+    /// Whether data before the handshake's end (0-RTT) is announced.
+    pub fn offers_early_data(&self) -> bool {
+        self.extensions.early_data
+    }
+
+    /// Whether the extended master secret (RFC 7627) is offered.
+    pub fn offers_extended_master_secret(&self) -> bool {
+        self.extensions.extended_master_secret
+    }
+
+    fn extension(&self, span: Option<Span>) -> &[u8] {
+        span.map_or(&[], |span| span.within(&self.body))
+    }
+}
+
+/// RFC 8446 section 4.2.1: the extension decides where there is one, whatever the field says.
+fn highest_version(body: &[u8], legacy: u16, extensions: &Extensions) -> Result<u16, HelloFault> {
+    let highest = match extensions.supported_versions {
+        Some(span) => numbers(span.within(body))
+            .filter(|version| (0x0300..=TLS_1_3).contains(version))
+            .max()
+            .unwrap_or(0),
+        None => legacy.min(TLS_1_2),
+    };
+    match highest >= TLS_1_2 {
+        true => Ok(highest),
+        false => Err(HelloFault::VersionTooOld { highest }),
+    }
+}
+
+fn numbers(list: &[u8]) -> impl Iterator<Item = u16> + Clone {
+    list.as_chunks()
+        .0
+        .iter()
+        .map(|pair| u16::from_be_bytes(*pair))
+}
+
+/// The items of a list until it ends; its form was checked when the hello was read.
+fn items<'a, T>(
+    list: &'a [u8],
+    item: impl Fn(&mut Cursor<'a>) -> Option<T> + Clone,
+) -> impl Iterator<Item = T> + Clone {
+    let mut cursor = Cursor::new(list);
+    std::iter::from_fn(move || item(&mut cursor))
+}

@@ -1,0 +1,228 @@
+//! One pass over a hello's extensions: checks the form of those we use, notes where they lie.
+
+use super::fault::HelloFault;
+use super::host_name::{self, HostName};
+use super::span::Span;
+use crate::cursor::Cursor;
+
+use HelloFault::{Illegal, Malformed};
+
+/// Extensions numbered 64 and above that one hello may carry.
+///
+/// The registry has fewer, GREASE adds two or three; the bound keeps the search for duplicates
+/// short.
+const HIGH_EXTENSIONS_MAX: usize = 64;
+
+/// Where the extensions lie that anybody asks for. A list that must not be empty is not.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Extensions {
+    pub(super) server_name: Option<Span>,
+    pub(super) alpn: Option<Span>,
+    pub(super) supported_versions: Option<Span>,
+    pub(super) supported_groups: Option<Span>,
+    pub(super) signature_algorithms: Option<Span>,
+    pub(super) signature_algorithms_cert: Option<Span>,
+    pub(super) key_shares: Option<Span>,
+    pub(super) session_ticket: Option<Span>,
+    pub(super) psk_identities: Option<Span>,
+    pub(super) early_data: bool,
+    pub(super) extended_master_secret: bool,
+}
+
+/// Reads all extensions, from behind the compression methods to the end of the hello.
+pub(super) fn read(mut hello: Cursor<'_>) -> Result<Extensions, HelloFault> {
+    let mut found = Extensions::default();
+    if hello.is_empty() {
+        return Ok(found);
+    }
+    let mut list = hello.vector16().ok_or(Malformed("extensions"))?;
+    if !hello.is_empty() {
+        return Err(Malformed("bytes after the extensions"));
+    }
+    let mut seen = Seen::default();
+    while !list.is_empty() {
+        let kind = list.u16().ok_or(Malformed("extension type"))?;
+        let data = list.vector16().ok_or(Malformed("extension length"))?;
+        seen.note(kind)?;
+        if found.psk_identities.is_some() {
+            return Err(Illegal("pre_shared_key is not the last extension"));
+        }
+        found.read_one(kind, data)?;
+    }
+    Ok(found)
+}
+
+impl Extensions {
+    fn read_one(&mut self, kind: u16, data: Cursor<'_>) -> Result<(), HelloFault> {
+        match kind {
+            0 => self.server_name = server_name(data)?,
+            10 => self.supported_groups = Some(numbers16(data, "supported_groups")?),
+            13 => self.signature_algorithms = Some(numbers16(data, "signature_algorithms")?),
+            16 => self.alpn = Some(alpn(data)?),
+            23 => self.extended_master_secret = flag(data, "extended_master_secret")?,
+            35 => self.session_ticket = Some(Span::of(&data)),
+            41 => self.psk_identities = Some(psk_identities(data)?),
+            42 => self.early_data = flag(data, "early_data")?,
+            43 => self.supported_versions = Some(supported_versions(data)?),
+            50 => {
+                let span = numbers16(data, "signature_algorithms_cert")?;
+                self.signature_algorithms_cert = Some(span);
+            }
+            51 => self.key_shares = Some(key_shares(data)?),
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// The types seen so far: a bit each for the low ones, a list for the others.
+struct Seen {
+    low: u64,
+    high: [u16; HIGH_EXTENSIONS_MAX],
+    high_count: usize,
+}
+
+impl Default for Seen {
+    fn default() -> Self {
+        Self {
+            low: 0,
+            high: [0; HIGH_EXTENSIONS_MAX],
+            high_count: 0,
+        }
+    }
+}
+
+impl Seen {
+    /// RFC 8446 section 4.2: no two extensions of one type.
+    fn note(&mut self, kind: u16) -> Result<(), HelloFault> {
+        const DUPLICATE: HelloFault = Illegal("two extensions of one type");
+        if kind < 64 {
+            let bit = 1 << kind;
+            let duplicate = self.low & bit != 0;
+            self.low |= bit;
+            return if duplicate { Err(DUPLICATE) } else { Ok(()) };
+        }
+        if self.high.iter().take(self.high_count).any(|k| *k == kind) {
+            return Err(DUPLICATE);
+        }
+        let slot = self.high.get_mut(self.high_count);
+        *slot.ok_or(Malformed("too many extensions"))? = kind;
+        self.high_count += 1;
+        Ok(())
+    }
+}
+
+fn flag(data: Cursor<'_>, name: &'static str) -> Result<bool, HelloFault> {
+    match data.is_empty() {
+        true => Ok(true),
+        false => Err(Malformed(name)),
+    }
+}
+
+/// The vector that fills the extension to its end.
+fn whole16<'a>(mut data: Cursor<'a>, name: &'static str) -> Result<Cursor<'a>, HelloFault> {
+    let list = data.vector16().ok_or(Malformed(name))?;
+    match data.is_empty() {
+        true => Ok(list),
+        false => Err(Malformed(name)),
+    }
+}
+
+fn even(list: Cursor<'_>, name: &'static str) -> Result<Span, HelloFault> {
+    let bytes = list.rest().len();
+    match bytes > 0 && bytes.is_multiple_of(2) {
+        true => Ok(Span::of(&list)),
+        false => Err(Malformed(name)),
+    }
+}
+
+fn numbers16(data: Cursor<'_>, name: &'static str) -> Result<Span, HelloFault> {
+    even(whole16(data, name)?, name)
+}
+
+fn supported_versions(mut data: Cursor<'_>) -> Result<Span, HelloFault> {
+    const NAME: &str = "supported_versions";
+    let list = data.vector8().ok_or(Malformed(NAME))?;
+    match data.is_empty() {
+        true => even(list, NAME),
+        false => Err(Malformed(NAME)),
+    }
+}
+
+/// RFC 6066 section 3. Names of other types than host_name have no known encoding, so nothing
+/// behind one can be read.
+fn server_name(data: Cursor<'_>) -> Result<Option<Span>, HelloFault> {
+    const NAME: &str = "server_name";
+    let mut list = whole16(data, NAME)?;
+    let kind = list.u8().ok_or(Malformed(NAME))?;
+    if kind != 0 {
+        return Err(Illegal("server_name without a host name"));
+    }
+    let mut name = list.vector16().ok_or(Malformed(NAME))?;
+    if list.rest().first() == Some(&0) {
+        return Err(Malformed("two host names"));
+    }
+    match host_name::judge(name.rest()) {
+        HostName::Valid(bytes) => Ok(name.part(bytes).as_ref().map(Span::of)),
+        HostName::Address => Ok(None),
+        HostName::Invalid => Err(Illegal("server_name is no host name")),
+    }
+}
+
+/// RFC 7301 section 3.1.
+fn alpn(data: Cursor<'_>) -> Result<Span, HelloFault> {
+    const NAME: &str = "application_layer_protocol_negotiation";
+    let list = whole16(data, NAME)?;
+    each(list, NAME, |list| {
+        let protocol = list.vector8()?;
+        (!protocol.is_empty()).then_some(())
+    })?;
+    Ok(Span::of(&list))
+}
+
+/// RFC 8446 section 4.2.8; an empty list asks for a HelloRetryRequest.
+fn key_shares(data: Cursor<'_>) -> Result<Span, HelloFault> {
+    const NAME: &str = "key_share";
+    let list = whole16(data, NAME)?;
+    if !list.is_empty() {
+        each(list, NAME, |list| {
+            list.u16()?;
+            let key = list.vector16()?;
+            (!key.is_empty()).then_some(())
+        })?;
+    }
+    Ok(Span::of(&list))
+}
+
+/// RFC 8446 section 4.2.11.
+fn psk_identities(mut data: Cursor<'_>) -> Result<Span, HelloFault> {
+    const NAME: &str = "pre_shared_key";
+    let identities = data.vector16().ok_or(Malformed(NAME))?;
+    let identity_count = each(identities, NAME, |list| {
+        let identity = list.vector16()?;
+        list.u32()?;
+        (!identity.is_empty()).then_some(())
+    })?;
+    let binder_count = each(whole16(data, NAME)?, NAME, |list| {
+        let binder = list.vector8()?;
+        (binder.rest().len() >= 32).then_some(())
+    })?;
+    match identity_count == binder_count {
+        true => Ok(Span::of(&identities)),
+        false => Err(Illegal("pre_shared_key has not one binder an identity")),
+    }
+}
+
+/// Reads items until the list, which must have one at least, is used up; tells how many.
+fn each<'a>(
+    mut list: Cursor<'a>,
+    name: &'static str,
+    mut item: impl FnMut(&mut Cursor<'a>) -> Option<()>,
+) -> Result<usize, HelloFault> {
+    let mut count = 0;
+    while count == 0 || !list.is_empty() {
+        item(&mut list).ok_or(Malformed(name))?;
+        count += 1;
+    }
+    Ok(count)
+}

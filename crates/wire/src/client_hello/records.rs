@@ -1,0 +1,159 @@
+//! From TLS records to one handshake message: walks the records, joins fragments, sets bounds.
+//!
+//! Faults are found by position: what a prefix shows wrong, every longer input shows wrong the
+//! same way, so the answer never depends on how the network cut the stream.
+
+use super::fault::HelloFault;
+use std::borrow::Cow;
+
+/// The largest ClientHello read, in bytes without its handshake header.
+///
+/// The largest in use, two hybrid key shares (ML-KEM-1024 and X25519MLKEM768), an ECH payload and
+/// a ticket of several kilobytes, stay below 8 KiB. 16 KiB is one full record, so a client that
+/// does not fragment cannot exceed it at all, and bounds what a stranger can make us hold.
+pub const HELLO_BYTES_MAX: usize = 1 << 14;
+
+/// The most records one ClientHello may be spread over.
+///
+/// The smallest fragment that libraries make is 512 bytes (RFC 6066 section 4), which needs 32;
+/// tools that cut around the server name make three or four. The bound keeps a hello of one-byte
+/// records from costing work in the square of its length.
+pub const HELLO_RECORDS_MAX: usize = 64;
+
+const RECORD_HEADER_BYTES: usize = 5;
+const RECORD_BYTES_MAX: u16 = 1 << 14;
+const HANDSHAKE_HEADER_BYTES: usize = 4;
+/// Version, random, empty session id, one suite, one compression method, no extensions.
+const BODY_BYTES_MIN: usize = 2 + 32 + 1 + 2 + 2 + 1 + 1;
+
+/// The body of a ClientHello, and the input that it and its headers took.
+pub(super) struct Message<'a> {
+    pub(super) body: Cow<'a, [u8]>,
+    pub(super) wire_bytes: usize,
+}
+
+/// One record as far as it has come.
+struct Record<'a> {
+    /// What the header announces.
+    length: usize,
+    /// What of it is there.
+    fragment: &'a [u8],
+    /// What follows it, once it is whole.
+    rest: &'a [u8],
+}
+
+/// Joins the first handshake message; `None` while bytes are missing.
+pub(super) fn join(bytes: &[u8]) -> Result<Option<Message<'_>>, HelloFault> {
+    let mut head = [0; HANDSHAKE_HEADER_BYTES];
+    let mut joined = 0;
+    let mut rest = bytes;
+    for _ in 0..HELLO_RECORDS_MAX {
+        let Some(record) = next_record(rest)? else {
+            return Ok(None);
+        };
+        for (to, from) in head.iter_mut().skip(joined).zip(record.fragment) {
+            *to = *from;
+        }
+        let message_bytes = message_bytes(&head, joined + record.fragment.len())?;
+        check_end(message_bytes, joined + record.length)?;
+        if joined == 0 {
+            check_legacy_version(record.fragment.get(HANDSHAKE_HEADER_BYTES..))?;
+        }
+        if record.fragment.len() < record.length {
+            return Ok(None);
+        }
+        joined += record.length;
+        rest = record.rest;
+        if message_bytes == Some(joined) {
+            return Ok(Some(message(bytes, bytes.len() - rest.len(), joined)));
+        }
+    }
+    Err(HelloFault::Malformed("spread over too many records"))
+}
+
+fn next_record(bytes: &[u8]) -> Result<Option<Record<'_>>, HelloFault> {
+    if bytes.first().is_some_and(|kind| *kind != 22) {
+        return Err(HelloFault::Unexpected("another record amid the hello"));
+    }
+    if bytes.get(1).is_some_and(|major| *major != 3) {
+        return Err(HelloFault::Malformed("record version"));
+    }
+    let Some((&[_, _, _, high, low], body)) = bytes.split_first_chunk::<RECORD_HEADER_BYTES>()
+    else {
+        return Ok(None);
+    };
+    let length = u16::from_be_bytes([high, low]);
+    if length == 0 {
+        return Err(HelloFault::Malformed("empty record"));
+    }
+    if length > RECORD_BYTES_MAX {
+        return Err(HelloFault::RecordTooLarge(length));
+    }
+    let length = usize::from(length);
+    let (fragment, rest) = body.split_at_checked(length).unwrap_or((body, &[]));
+    Ok(Some(Record {
+        length,
+        fragment,
+        rest,
+    }))
+}
+
+/// How long the message is with its header, once `known` bytes of it reach that far.
+fn message_bytes(head: &[u8; 4], known: usize) -> Result<Option<usize>, HelloFault> {
+    let [kind, high, middle, low] = *head;
+    if known > 0 && kind != 1 {
+        return Err(HelloFault::Unexpected("another handshake message first"));
+    }
+    if known < HANDSHAKE_HEADER_BYTES {
+        return Ok(None);
+    }
+    let length = u32::from_be_bytes([0, high, middle, low]);
+    match usize::try_from(length) {
+        Ok(bytes) if bytes < BODY_BYTES_MIN => Err(HelloFault::Malformed("too short a hello")),
+        Ok(bytes) if bytes <= HELLO_BYTES_MAX => Ok(Some(HANDSHAKE_HEADER_BYTES + bytes)),
+        _ => Err(HelloFault::TooLarge(length)),
+    }
+}
+
+/// Keys may change after a ClientHello, so it ends with its record (RFC 8446 section 5.1).
+fn check_end(message_bytes: Option<usize>, joined: usize) -> Result<(), HelloFault> {
+    match message_bytes {
+        Some(bytes) if joined > bytes => Err(HelloFault::Unexpected("bytes after the hello")),
+        _ => Ok(()),
+    }
+}
+
+/// SSL 3.0 and below are refused on sight (RFC 8446 appendix D.5).
+fn check_legacy_version(body: Option<&[u8]>) -> Result<(), HelloFault> {
+    if let Some([major, minor, ..]) = body {
+        let version = u16::from_be_bytes([*major, *minor]);
+        if version <= 0x0300 {
+            return Err(HelloFault::VersionTooOld { highest: version });
+        }
+    }
+    Ok(())
+}
+
+/// The whole message: borrowed when one record holds it, copied together when several do.
+fn message(bytes: &[u8], wire_bytes: usize, joined: usize) -> Message<'_> {
+    let wire = bytes.get(..wire_bytes).unwrap_or(bytes);
+    let body = if wire_bytes == RECORD_HEADER_BYTES + joined {
+        Cow::Borrowed(
+            wire.get(RECORD_HEADER_BYTES + HANDSHAKE_HEADER_BYTES..)
+                .unwrap_or(&[]),
+        )
+    } else {
+        Cow::Owned(join_fragments(wire, joined))
+    };
+    Message { body, wire_bytes }
+}
+
+fn join_fragments(mut wire: &[u8], joined: usize) -> Vec<u8> {
+    let mut whole = Vec::with_capacity(joined);
+    while let Ok(Some(record)) = next_record(wire) {
+        whole.extend_from_slice(record.fragment);
+        wire = record.rest;
+    }
+    whole.drain(..HANDSHAKE_HEADER_BYTES.min(whole.len()));
+    whole
+}
