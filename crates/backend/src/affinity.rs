@@ -34,15 +34,31 @@ pub(crate) fn mix(mut bits: u64) -> u64 {
     bits ^ (bits >> 33)
 }
 
-/// How long the client of `key` would wait for the server of `seed`: the lowest wins.
+/// How far the client of `key` is from the server of `seed`, if that is less than `limit`.
 ///
-/// An exponential variate of rate `weight`; the smallest of several such is each one's with a
-/// probability that is its share of the weights.
-pub(crate) fn distance(key: u64, seed: u64, weight: u16) -> f64 {
+/// An exponential variate of rate `weight`: the smallest of several such is each one's with a
+/// probability that is its share of the weights. So the nearest server is the client's.
+pub(crate) fn distance_below(limit: f64, key: u64, seed: u64, weight: u16) -> Option<f64> {
+    let weight = f64::from(weight);
     // 52 bits and a half, so that neither 0 nor 1 can come out.
     let fraction = ((mix(key ^ seed) >> 12) as f64 + 0.5) / (1u64 << 52) as f64;
-    -natural_logarithm(fraction) / f64::from(weight)
+    // -ln x is never below 1 - x: this spares most logarithms when there are many servers.
+    if (1.0 - fraction) / weight >= limit {
+        return None;
+    }
+    Some(-natural_logarithm(fraction) / weight).filter(|distance| *distance < limit)
 }
+
+/// artanh x = x + x³/3 + x⁵/5 + …
+const ARTANH: [f64; 9] = {
+    let mut coefficients = [0.0; 9];
+    let mut term = 0;
+    while term < coefficients.len() {
+        coefficients[term] = 1.0 / (2 * term + 1) as f64;
+        term += 1;
+    }
+    coefficients
+};
 
 /// The logarithm of a normal number above 0, to about 12 digits.
 ///
@@ -61,9 +77,8 @@ fn natural_logarithm(number: f64) -> f64 {
     };
     let ratio = (mantissa - 1.0) / (mantissa + 1.0);
     let square = ratio * ratio;
-    let series = (0..9).rev().fold(0.0, |sum, term| {
-        sum * square + 1.0 / f64::from(2 * term + 1)
-    });
+    let horner = |sum: f64, coefficient: &f64| sum * square + coefficient;
+    let series = ARTANH.iter().rev().fold(0.0, horner);
     f64::from(exponent) * std::f64::consts::LN_2 + 2.0 * ratio * series
 }
 

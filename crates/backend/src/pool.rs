@@ -226,12 +226,18 @@ fn nearest(
     key: u64,
     eligible: impl Fn(usize, &Server) -> bool,
 ) -> Option<usize> {
-    let candidates = servers.iter().enumerate();
-    candidates
-        .filter(|(index, server)| eligible(*index, server))
-        .map(|(index, server)| (index, affinity::distance(key, server.seed, server.weight)))
-        .min_by(|(_, one), (_, other)| one.total_cmp(other))
-        .map(|(index, _)| index)
+    let mut nearest = None;
+    let mut limit = f64::INFINITY;
+    for (index, server) in servers.iter().enumerate() {
+        if !eligible(index, server) {
+            continue;
+        }
+        let (seed, weight) = (server.seed, server.weight);
+        if let Some(distance) = affinity::distance_below(limit, key, seed, weight) {
+            (nearest, limit) = (Some(index), distance);
+        }
+    }
+    nearest
 }
 
 #[cfg(test)]
