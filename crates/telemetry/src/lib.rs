@@ -9,5 +9,6 @@ pub mod line;
 pub mod outcome;
 pub mod registry;
 pub mod snapshot;
+pub mod timestamp;
 
 pub use registry::Registry;
