@@ -4,7 +4,12 @@
 //! signature. What std or rustix offers safely is used from there.
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 
+pub mod channel;
 pub mod cpu;
 pub mod epoll;
+pub mod limit;
+pub mod process;
+pub mod sandbox;
+pub mod signal;
 pub mod socket;
 pub mod wake;

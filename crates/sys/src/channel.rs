@@ -1,0 +1,345 @@
+//! Messages with descriptors between two processes, over a Unix stream socket.
+//!
+//! Owns the frames; what the bytes mean is the caller's. On the wire a message is
+//! `u32 length, u32 descriptors` (little-endian), then one byte for each batch of descriptors,
+//! which the kernel hands over with it, then the bytes.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rustix::io::{Errno, retry_on_intr};
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recv, recvmsg, send, sendmsg,
+    socketpair,
+};
+
+/// The largest message: 10,000 certificates with keys and chains of 8 KiB, three times over.
+/// More is a mistake, or a peer that wants our memory.
+pub const MESSAGE_BYTES_MAX: usize = 256 << 20;
+
+/// The most descriptors in a message: as many listeners as a process may have files.
+pub const DESCRIPTORS_MAX: usize = 1 << 20;
+
+/// What a message carries: bytes and descriptors.
+pub type Message = (Vec<u8>, Vec<OwnedFd>);
+
+/// The kernel takes 253 descriptors a call (`SCM_MAX_FD`).
+const BATCH_MAX: usize = 250;
+
+/// Memory for a message grows as its bytes come, in steps of this; a length alone costs nothing.
+const STEP_BYTES: usize = 1 << 20;
+
+const HEADER_BYTES: usize = 8;
+
+/// One end. Calls block; each direction may be used by another thread, and calls of several
+/// threads in one direction take turns.
+#[derive(Debug)]
+pub struct Channel {
+    fd: OwnedFd,
+    sending: Mutex<()>,
+    receiving: Mutex<()>,
+}
+
+/// A channel and its other end, which is for another process.
+pub fn pair() -> io::Result<(Channel, OwnedFd)> {
+    let (ours, theirs) = socketpair(
+        AddressFamily::UNIX,
+        SocketType::STREAM,
+        SocketFlags::CLOEXEC,
+        None,
+    )?;
+    Ok((Channel::from(ours), theirs))
+}
+
+impl From<OwnedFd> for Channel {
+    /// Takes a Unix stream socket as this end.
+    fn from(fd: OwnedFd) -> Self {
+        Self {
+            fd,
+            sending: Mutex::new(()),
+            receiving: Mutex::new(()),
+        }
+    }
+}
+
+impl AsFd for Channel {
+    /// Readable when a message, or the peer's end, is there.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl Channel {
+    /// Gives up with `TimedOut` when the peer takes no byte of a message for so long. The
+    /// channel is of no use after that: half a message is in it.
+    pub fn set_send_timeout(&self, timeout: Duration) -> io::Result<()> {
+        Ok(set_socket_timeout(&self.fd, Timeout::Send, Some(timeout))?)
+    }
+
+    /// Sends a message; our descriptors stay open here.
+    pub fn send(&self, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+        if bytes.len() > MESSAGE_BYTES_MAX || fds.len() > DESCRIPTORS_MAX {
+            return Err(invalid("the message is too large to send"));
+        }
+        let _turn = turn(&self.sending);
+        // Both are far below 2^32.
+        let header = [bytes.len() as u32, fds.len() as u32].map(u32::to_le_bytes);
+        self.send_all(header.as_flattened())?;
+        for batch in fds.chunks(BATCH_MAX) {
+            self.send_batch(batch)?;
+        }
+        self.send_all(bytes)
+    }
+
+    /// The next message; `None` = the peer has closed its end, or is gone.
+    pub fn receive(&self) -> io::Result<Option<Message>> {
+        self.receive_up_to(MESSAGE_BYTES_MAX, DESCRIPTORS_MAX)
+    }
+
+    /// The next message, of a peer that may send no more than that.
+    pub fn receive_up_to(&self, bytes_max: usize, fds_max: usize) -> io::Result<Option<Message>> {
+        let _turn = turn(&self.receiving);
+        let Some(header) = self.receive_header()? else {
+            return Ok(None);
+        };
+        let (length, count) = header;
+        if length > bytes_max || count > fds_max {
+            return Err(invalid("the message is larger than its limit"));
+        }
+        let fds = self.receive_descriptors(count)?;
+        let bytes = self.receive_bytes(length)?;
+        Ok(Some((bytes, fds)))
+    }
+
+    fn send_all(&self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            let sent = retry_on_intr(|| send(&self.fd, bytes, SendFlags::NOSIGNAL));
+            bytes = bytes.get(sent.map_err(send_error)?..).unwrap_or_default();
+        }
+        Ok(())
+    }
+
+    fn send_batch(&self, batch: &[BorrowedFd<'_>]) -> io::Result<()> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(BATCH_MAX))];
+        let carrier = [IoSlice::new(&[0])];
+        retry_on_intr(|| {
+            let mut control = SendAncillaryBuffer::new(&mut space);
+            control.push(SendAncillaryMessage::ScmRights(batch));
+            sendmsg(&self.fd, &carrier, &mut control, SendFlags::NOSIGNAL)
+        })
+        .map_err(send_error)?;
+        Ok(())
+    }
+
+    fn receive_header(&self) -> io::Result<Option<(usize, usize)>> {
+        let mut header = [0; HEADER_BYTES];
+        match self.fill(&mut header) {
+            Ok(HEADER_BYTES) => {}
+            // An end between two messages is an orderly one; a peer that died with messages of
+            // ours unread resets.
+            Ok(0) | Err(Errno::CONNRESET) => return Ok(None),
+            Ok(_) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Err(error) => return Err(error.into()),
+        }
+        let (length, count) = header.split_at(HEADER_BYTES / 2);
+        let field = |bytes: &[u8]| bytes.first_chunk().copied().map_or(0, u32::from_le_bytes);
+        Ok(Some((field(length) as usize, field(count) as usize)))
+    }
+
+    fn receive_descriptors(&self, count: usize) -> io::Result<Vec<OwnedFd>> {
+        let mut fds = Vec::with_capacity(count.min(BATCH_MAX));
+        while fds.len() < count {
+            let before = fds.len();
+            self.receive_batch(&mut fds)?;
+            if fds.len() == before || fds.len() > count {
+                // Also if this process may open no more files: the kernel drops the rest.
+                return Err(invalid("descriptors of the message are missing"));
+            }
+        }
+        Ok(fds)
+    }
+
+    fn receive_batch(&self, fds: &mut Vec<OwnedFd>) -> io::Result<()> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(BATCH_MAX))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let mut carrier = [0u8];
+        let received = retry_on_intr(|| {
+            let mut room = [IoSliceMut::new(&mut carrier)];
+            recvmsg(&self.fd, &mut room, &mut control, RecvFlags::CMSG_CLOEXEC)
+        })?;
+        if received.bytes == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        for message in control.drain() {
+            if let RecvAncillaryMessage::ScmRights(batch) = message {
+                fds.extend(batch);
+            }
+        }
+        Ok(())
+    }
+
+    fn receive_bytes(&self, length: usize) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        // Address space only: pages come into being as they are written.
+        let reserved = bytes.try_reserve_exact(length);
+        reserved.map_err(|_| io::ErrorKind::OutOfMemory)?;
+        while bytes.len() < length {
+            let from = bytes.len();
+            bytes.resize(length.min(from.saturating_add(STEP_BYTES)), 0);
+            let room = bytes.get_mut(from..).unwrap_or_default();
+            if self.fill(room)? < room.len() {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+        Ok(bytes)
+    }
+
+    /// Receives until the room is full; less = the peer's end came first.
+    fn fill(&self, room: &mut [u8]) -> Result<usize, Errno> {
+        let mut filled = 0;
+        while let Some(rest) = room.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+            match recv(&self.fd, rest, RecvFlags::empty()) {
+                Ok((0, _)) => break,
+                Ok((bytes, _)) => filled += bytes,
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(filled)
+    }
+}
+
+/// A thread that panicked while sending has ended the process; there is nothing to be wary of.
+fn turn(lock: &Mutex<()>) -> MutexGuard<'_, ()> {
+    lock.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn send_error(error: Errno) -> io::Error {
+    match error {
+        // What the kernel says when SO_SNDTIMEO is over.
+        Errno::AGAIN => io::ErrorKind::TimedOut.into(),
+        error => error.into(),
+    }
+}
+
+fn invalid(what: &'static str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixStream;
+
+    fn channels() -> (Channel, Channel) {
+        let (ours, theirs) = pair().unwrap();
+        (ours, Channel::from(theirs))
+    }
+
+    #[test]
+    fn bytes_and_descriptors_arrive_in_order() {
+        let (ours, theirs) = channels();
+        // More than two batches, each told from the others by what it reads.
+        let pipes: Vec<_> = (0..600u32)
+            .map(|n| (n, UnixStream::pair().unwrap()))
+            .collect();
+        for (n, (_, write)) in &pipes {
+            (&*write).write_all(&n.to_le_bytes()).unwrap();
+        }
+        let fds: Vec<_> = pipes.iter().map(|(_, (read, _))| read.as_fd()).collect();
+        let large = vec![7; 3 * STEP_BYTES + 1];
+        let (large, _) = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                ours.send(b"", &[]).unwrap();
+                ours.send(b"listeners", &fds).unwrap();
+                ours.send(&large, &[]).unwrap();
+            });
+            assert_eq!(theirs.receive().unwrap().unwrap().0, b"");
+            let (bytes, fds) = theirs.receive().unwrap().unwrap();
+            assert_eq!((bytes.as_slice(), fds.len()), (&b"listeners"[..], 600));
+            for (n, fd) in (0..600u32).zip(fds) {
+                let mut word = [0; 4];
+                UnixStream::from(fd).read_exact(&mut word).unwrap();
+                assert_eq!(u32::from_le_bytes(word), n);
+            }
+            theirs.receive().unwrap().unwrap()
+        });
+        assert_eq!(large.len(), 3 * STEP_BYTES + 1);
+    }
+
+    #[test]
+    fn received_descriptors_are_closed_on_exec() {
+        let (ours, theirs) = channels();
+        ours.send(b"", &[ours.as_fd()]).unwrap();
+        let (_, fds) = theirs.receive().unwrap().unwrap();
+        let flags = rustix::io::fcntl_getfd(&fds[0]).unwrap();
+        assert!(flags.contains(rustix::io::FdFlags::CLOEXEC));
+    }
+
+    #[test]
+    fn the_end_is_told_from_a_message_cut_short() {
+        let (ours, theirs) = channels();
+        drop(ours);
+        assert!(theirs.receive().unwrap().is_none());
+        theirs.send(b"x", &[]).unwrap_err();
+
+        for cut in [
+            &[1][..],
+            &[9, 0, 0, 0, 0, 0, 0, 0, 1],
+            &[0, 0, 0, 0, 1, 0, 0, 0],
+        ] {
+            let (ours, theirs) = channels();
+            ours.send_all(cut).unwrap();
+            drop(ours);
+            let error = theirs.receive().unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof, "{cut:?}");
+        }
+    }
+
+    #[test]
+    fn a_peer_that_died_with_a_message_unread_is_gone() {
+        let (ours, theirs) = channels();
+        theirs.send(b"x", &[]).unwrap();
+        drop(ours);
+        assert!(theirs.receive().unwrap().is_none());
+    }
+
+    #[test]
+    fn more_than_the_limit_is_refused_unread() {
+        let (ours, theirs) = channels();
+        ours.send(b"123456789", &[]).unwrap();
+        let error = theirs.receive_up_to(8, 0).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+
+        let (ours, theirs) = channels();
+        ours.send(b"", &[ours.as_fd()]).unwrap();
+        let error = theirs.receive_up_to(8, 0).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+
+        let too_large = vec![0; MESSAGE_BYTES_MAX + 1];
+        let error = ours.send(&too_large, &[]).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+    }
+
+    #[test]
+    fn missing_descriptors_are_noticed() {
+        let (ours, theirs) = channels();
+        ours.send_all(&[0, 0, 0, 0, 1, 0, 0, 0, 0]).unwrap();
+        let error = theirs.receive().unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+    }
+
+    #[test]
+    fn a_peer_that_takes_nothing_does_not_hold_us() {
+        let (ours, _theirs) = channels();
+        ours.set_send_timeout(Duration::from_millis(1)).unwrap();
+        let error = ours.send(&vec![0; 16 << 20], &[]).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+    }
+}

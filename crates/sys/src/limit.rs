@@ -1,0 +1,52 @@
+//! Limits that the kernel keeps for a process.
+
+use std::io;
+
+use rustix::process::{
+    DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit,
+};
+
+/// Raises the number of descriptors that this process may have open to what it is allowed to
+/// raise it to, and returns it; `u64::MAX` = without limit.
+pub fn raise_open_files() -> io::Result<u64> {
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current != limit.maximum {
+        let raised = Rlimit {
+            current: limit.maximum,
+            maximum: limit.maximum,
+        };
+        setrlimit(Resource::Nofile, raised)?;
+    }
+    Ok(limit.maximum.unwrap_or(u64::MAX))
+}
+
+/// The number of descriptors that this process may have open; `u64::MAX` = without limit.
+pub fn open_files() -> u64 {
+    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
+}
+
+/// Writes no memory image if the process crashes, and lets no other process of the same user
+/// read its memory: keys are in it. A change of user undoes this on some systems; call it after.
+pub fn forbid_core_dumps() -> io::Result<()> {
+    Ok(set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_soft_limit_becomes_the_hard_one() {
+        let raised = raise_open_files().unwrap();
+        assert_eq!(open_files(), raised);
+        assert_eq!(raise_open_files().unwrap(), raised);
+    }
+
+    #[test]
+    fn a_process_may_leave_no_image() {
+        forbid_core_dumps().unwrap();
+        let now = rustix::process::dumpable_behavior().unwrap();
+        assert_eq!(now, DumpableBehavior::NotDumpable);
+        set_dumpable_behavior(DumpableBehavior::Dumpable).unwrap();
+    }
+}

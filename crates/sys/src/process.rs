@@ -1,0 +1,178 @@
+//! A process's name, user and rights.
+//!
+//! Starting and awaiting processes is std's.
+
+use std::ffi::CString;
+use std::io;
+
+use rustix::process::Signal as KernelSignal;
+
+/// A user and a group, by number.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Identity {
+    /// The user's number.
+    pub user: u32,
+    /// The group's number.
+    pub group: u32,
+}
+
+/// The user and group that this process acts as.
+pub fn identity() -> Identity {
+    Identity {
+        user: rustix::process::geteuid().as_raw(),
+        group: rustix::process::getegid().as_raw(),
+    }
+}
+
+/// Whether this process may become another user.
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// The parent's process number; 1 or that of a subreaper if the parent is gone.
+pub fn parent() -> u32 {
+    std::os::unix::process::parent_id()
+}
+
+/// Sets the name that `ps -o comm` and `top` show for this process; its first 15 bytes. To be
+/// called by the first thread: a thread's name is what this is.
+pub fn set_name(name: &str) -> io::Result<()> {
+    let name = CString::new(name).map_err(|_| io::ErrorKind::InvalidInput)?;
+    Ok(rustix::thread::set_name(&name)?)
+}
+
+/// Ends this process with SIGKILL when the thread that started it ends. A change of user undoes
+/// this; call it after, and look then whether the parent is still there.
+pub fn end_with_parent() -> io::Result<()> {
+    let signal = Some(KernelSignal::KILL);
+    Ok(rustix::process::set_parent_process_death_signal(signal)?)
+}
+
+/// Lets nothing that this process starts have more rights than it (`PR_SET_NO_NEW_PRIVS`).
+pub fn no_new_privileges() -> io::Result<()> {
+    Ok(rustix::thread::set_no_new_privs(true)?)
+}
+
+/// Becomes that user and group, in all threads, in no further group, for good; only root can.
+///
+/// An error may leave the process between the two: it must end then.
+pub fn drop_user(to: Identity) -> io::Result<()> {
+    // libc's calls change all threads; the kernel's, which rustix makes, one.
+    // SAFETY: no groups are read, since their count is 0.
+    check(unsafe { libc::setgroups(0, std::ptr::null()) })?;
+    // SAFETY: numbers only.
+    check(unsafe { libc::setresgid(to.group, to.group, to.group) })?;
+    // SAFETY: numbers only.
+    check(unsafe { libc::setresuid(to.user, to.user, to.user) })?;
+    if identity() != to || can_become_root(to) {
+        return Err(io::Error::other(
+            "the process is still root after leaving it",
+        ));
+    }
+    Ok(())
+}
+
+fn can_become_root(from: Identity) -> bool {
+    // SAFETY: a number only; it must fail.
+    from.user != 0 && unsafe { libc::setuid(0) } == 0
+}
+
+fn check(answer: libc::c_int) -> io::Result<()> {
+    if answer == 0 {
+        return Ok(());
+    }
+    Err(io::Error::last_os_error())
+}
+
+/// The user of that name, or with that number, and the user's own group, as `/etc/passwd` has
+/// them; a number that is not there has the group of the same number. `Ok(None)` = no such name.
+pub fn lookup_user(name: &str) -> io::Result<Option<Identity>> {
+    let found = find_user(&std::fs::read_to_string("/etc/passwd")?, name);
+    let numbered = || {
+        let user = name.parse().ok()?;
+        Some(Identity { user, group: user })
+    };
+    Ok(found.or_else(numbered))
+}
+
+/// The group of that name or number, as `/etc/group` has it.
+pub fn lookup_group(name: &str) -> io::Result<Option<u32>> {
+    let found = find_group(&std::fs::read_to_string("/etc/group")?, name);
+    Ok(found.or_else(|| name.parse().ok()))
+}
+
+/// passwd(5): `name:password:user:group:...`
+fn find_user(passwd: &str, name: &str) -> Option<Identity> {
+    passwd.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let (line_name, _) = (fields.next()?, fields.next()?);
+        let (user, group) = (fields.next()?, fields.next()?);
+        let identity = Identity {
+            user: user.parse().ok()?,
+            group: group.parse().ok()?,
+        };
+        (line_name == name || user == name).then_some(identity)
+    })
+}
+
+/// group(5): `name:password:group:members`
+fn find_group(groups: &str, name: &str) -> Option<u32> {
+    groups.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let (line_name, _, number) = (fields.next()?, fields.next()?, fields.next()?);
+        let group = number.parse().ok()?;
+        (line_name == name || number == name).then_some(group)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PASSWD: &str = "root:x:0:0:root:/root:/bin/bash\n\
+        broken:x\n\
+        nobody:x:65534:65533:nobody:/:/usr/sbin/nologin\n";
+
+    #[test]
+    fn users_are_found_by_name_and_number() {
+        let nobody = Some(Identity {
+            user: 65534,
+            group: 65533,
+        });
+        assert_eq!(find_user(PASSWD, "nobody"), nobody);
+        assert_eq!(find_user(PASSWD, "65534"), nobody);
+        assert_eq!(find_user(PASSWD, "broken"), None);
+        assert_eq!(find_user(PASSWD, "x"), None);
+        assert_eq!(find_user(PASSWD, ""), None);
+    }
+
+    #[test]
+    fn groups_are_found_by_name_and_number() {
+        let groups = "root:x:0:\nweb:x:33:a,b\n";
+        assert_eq!(find_group(groups, "web"), Some(33));
+        assert_eq!(find_group(groups, "33"), Some(33));
+        assert_eq!(find_group(groups, "a"), None);
+    }
+
+    #[test]
+    fn the_system_knows_root() {
+        let root = Identity { user: 0, group: 0 };
+        assert_eq!(lookup_user("root").unwrap(), Some(root));
+        assert_eq!(lookup_user("no such user").unwrap(), None);
+        let unnamed = lookup_user("4000000000").unwrap().unwrap();
+        assert_eq!(
+            (unnamed.user, unnamed.group),
+            (4_000_000_000, 4_000_000_000)
+        );
+    }
+
+    #[test]
+    fn a_thread_has_the_name_it_was_given() {
+        let name = std::thread::spawn(|| {
+            set_name("lariat: data").unwrap();
+            rustix::thread::name().unwrap()
+        });
+        assert_eq!(name.join().unwrap().to_bytes(), b"lariat: data");
+        assert!(set_name("a\0b").is_err());
+    }
+}

@@ -1,0 +1,332 @@
+//! Giving up what a process does not need: the file system (Landlock) and system calls (seccomp).
+//!
+//! Both hold for the calling thread and the threads it starts from now on: to be called before
+//! the first thread. Neither can be undone. Descriptors that are open already stay usable.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use landlock::{
+    ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, Ruleset, RulesetAttr, RulesetStatus,
+    Scope,
+};
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule, TargetArch,
+};
+
+/// How much of a restriction this kernel enforces.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Enforcement {
+    /// All of it.
+    Enforced,
+    /// What it knows of it: it is older than the restriction's newest part.
+    Partly,
+    /// Nothing: it lacks the mechanism, or has it switched off.
+    NotSupported,
+}
+
+/// Opens, makes, changes and removes no file any more; binds no TCP port (kernel 6.7) and signals
+/// no other process (6.12). Dialling stays, Unix sockets in the file system included.
+pub fn restrict_files() -> io::Result<Enforcement> {
+    let status = Ruleset::default()
+        .set_compatibility(CompatLevel::BestEffort)
+        .handle_access(AccessFs::from_all(ABI::V6))
+        .and_then(|rules| rules.handle_access(AccessNet::BindTcp))
+        .and_then(|rules| rules.scope(Scope::Signal))
+        .and_then(Ruleset::create)
+        .and_then(|rules| rules.restrict_self())
+        .map_err(io::Error::other)?;
+    Ok(match status.ruleset {
+        RulesetStatus::FullyEnforced => Enforcement::Enforced,
+        RulesetStatus::PartiallyEnforced => Enforcement::Partly,
+        RulesetStatus::NotEnforced => Enforcement::NotSupported,
+    })
+}
+
+/// Makes only the system calls that a process of threads, sockets and memory needs.
+///
+/// What no honest code here does (starting programs, looking into other processes, loading code
+/// into the kernel) ends the process; what libraries try and can do without fails; memory that
+/// can be executed cannot be made.
+pub fn restrict_system_calls() -> io::Result<Enforcement> {
+    let Ok(arch) = TargetArch::try_from(std::env::consts::ARCH) else {
+        return Ok(Enforcement::NotSupported);
+    };
+    // The kernel asks all filters and takes the strictest answer, and the newest filter's error
+    // number. The last one forbids the call that installs filters.
+    let filters = [
+        filter(
+            deadly()?,
+            SeccompAction::KillProcess,
+            SeccompAction::Allow,
+            arch,
+        ),
+        filter(
+            bare(ABSENT),
+            SeccompAction::Errno(libc::ENOSYS as u32),
+            SeccompAction::Allow,
+            arch,
+        ),
+        filter(
+            allowed()?,
+            SeccompAction::Allow,
+            SeccompAction::Errno(libc::EPERM as u32),
+            arch,
+        ),
+    ];
+    for program in filters {
+        match seccompiler::apply_filter(&program?) {
+            Err(seccompiler::Error::Seccomp(error)) if is_unsupported(&error) => {
+                return Ok(Enforcement::NotSupported);
+            }
+            applied => applied.map_err(io::Error::other)?,
+        }
+    }
+    Ok(Enforcement::Enforced)
+}
+
+fn is_unsupported(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EINVAL))
+}
+
+type Rules = BTreeMap<i64, Vec<SeccompRule>>;
+
+fn filter(
+    rules: Rules,
+    matched: SeccompAction,
+    otherwise: SeccompAction,
+    arch: TargetArch,
+) -> io::Result<BpfProgram> {
+    let filter = SeccompFilter::new(rules, otherwise, matched, arch).map_err(io::Error::other)?;
+    filter.try_into().map_err(io::Error::other)
+}
+
+/// Calls whatever their arguments. The kernel answers for those from a table (5.11), without
+/// running a filter: no cost where connections are carried.
+fn bare(calls: &[i64]) -> Rules {
+    calls.iter().map(|&call| (call, Vec::new())).collect()
+}
+
+/// What an argument must be for a call to match.
+fn argument(index: u8, operator: SeccompCmpOp, value: u64) -> io::Result<SeccompCondition> {
+    SeccompCondition::new(index, SeccompCmpArgLen::Dword, operator, value).map_err(io::Error::other)
+}
+
+/// The call matches if all conditions of one of the alternatives hold.
+fn when<const N: usize>(alternatives: [Vec<SeccompCondition>; N]) -> io::Result<Vec<SeccompRule>> {
+    let rules = alternatives.into_iter().map(SeccompRule::new);
+    rules.collect::<Result<_, _>>().map_err(io::Error::other)
+}
+
+/// The call matches if the argument is one of these.
+fn when_one_of(index: u8, values: &[u64]) -> io::Result<Vec<SeccompRule>> {
+    let rule = |value: &u64| {
+        let condition = argument(index, SeccompCmpOp::Eq, *value)?;
+        SeccompRule::new(vec![condition]).map_err(io::Error::other)
+    };
+    values.iter().map(rule).collect()
+}
+
+/// The call matches if of these bits of the argument exactly those in `value` are set.
+fn when_bits(index: u8, mask: u64, value: u64) -> io::Result<Vec<SeccompRule>> {
+    when([vec![argument(index, SeccompCmpOp::MaskedEq(mask), value)?]])
+}
+
+/// What ends the process. A new process is one: clone(2) without `CLONE_THREAD`.
+fn deadly() -> io::Result<Rules> {
+    let thread = libc::CLONE_THREAD as u64;
+    let mut rules = bare(DEADLY);
+    rules.insert(libc::SYS_clone, when_bits(0, thread, 0)?);
+    Ok(rules)
+}
+
+fn allowed() -> io::Result<Rules> {
+    let mut rules = bare(ALLOWED);
+    // So that the other filter's answer is the newest one that is no error of permission.
+    rules.extend(bare(ABSENT));
+    rules.extend(conditional()?);
+    Ok(rules)
+}
+
+/// What is allowed with some arguments only.
+fn conditional() -> io::Result<Rules> {
+    let thread = libc::CLONE_THREAD as u64;
+    let executable = libc::PROT_EXEC as u64;
+    let stream = |family: libc::c_int| -> io::Result<_> {
+        // The type's low bits; above them are SOCK_NONBLOCK and SOCK_CLOEXEC.
+        let kind = argument(1, SeccompCmpOp::MaskedEq(0xf), libc::SOCK_STREAM as u64)?;
+        Ok(vec![argument(0, SeccompCmpOp::Eq, family as u64)?, kind])
+    };
+    let ioctls = [
+        libc::FIONBIO,
+        libc::FIOCLEX,
+        libc::FIONREAD,
+        libc::TIOCOUTQ,
+        libc::TCGETS,
+    ];
+    let prctls = [libc::PR_SET_NAME, libc::PR_GET_NAME, libc::PR_SET_VMA];
+    Ok(Rules::from([
+        (libc::SYS_clone, when_bits(0, thread, thread)?),
+        (libc::SYS_ioctl, when_one_of(1, &ioctls)?),
+        (libc::SYS_mmap, when_bits(2, executable, 0)?),
+        (libc::SYS_mprotect, when_bits(2, executable, 0)?),
+        // fstat(3) of a descriptor.
+        (
+            libc::SYS_newfstatat,
+            when_bits(3, libc::AT_EMPTY_PATH as u64, libc::AT_EMPTY_PATH as u64)?,
+        ),
+        (
+            libc::SYS_prctl,
+            when_one_of(0, &prctls.map(|option| option as u64))?,
+        ),
+        // Limits are read, not set.
+        (libc::SYS_prlimit64, when([vec![null(2)?]])?),
+        (
+            libc::SYS_socket,
+            when([
+                stream(libc::AF_INET)?,
+                stream(libc::AF_INET6)?,
+                stream(libc::AF_UNIX)?,
+            ])?,
+        ),
+        (libc::SYS_socketpair, when([stream(libc::AF_UNIX)?])?),
+    ]))
+}
+
+fn null(index: u8) -> io::Result<SeccompCondition> {
+    SeccompCondition::new(index, SeccompCmpArgLen::Qword, SeccompCmpOp::Eq, 0)
+        .map_err(io::Error::other)
+}
+
+/// What no honest code in the data process does.
+const DEADLY: &[i64] = &[
+    libc::SYS_add_key,
+    libc::SYS_bpf,
+    libc::SYS_chroot,
+    libc::SYS_delete_module,
+    libc::SYS_execve,
+    libc::SYS_execveat,
+    libc::SYS_finit_module,
+    libc::SYS_init_module,
+    libc::SYS_kexec_load,
+    libc::SYS_keyctl,
+    libc::SYS_mount,
+    libc::SYS_move_mount,
+    libc::SYS_open_by_handle_at,
+    libc::SYS_perf_event_open,
+    libc::SYS_personality,
+    libc::SYS_pidfd_getfd,
+    libc::SYS_pivot_root,
+    libc::SYS_process_vm_readv,
+    libc::SYS_process_vm_writev,
+    libc::SYS_ptrace,
+    libc::SYS_reboot,
+    libc::SYS_request_key,
+    libc::SYS_setns,
+    libc::SYS_swapon,
+    libc::SYS_umount2,
+    libc::SYS_unshare,
+    libc::SYS_userfaultfd,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_fork,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_vfork,
+];
+
+/// What is answered as by a kernel without it, so that libraries take the older way, whose
+/// arguments a filter can see.
+const ABSENT: &[i64] = &[libc::SYS_clone3, libc::SYS_openat2, libc::SYS_statx];
+
+/// What is allowed whatever the arguments.
+const ALLOWED: &[i64] = &[
+    // Descriptors.
+    libc::SYS_close,
+    libc::SYS_close_range,
+    libc::SYS_dup,
+    libc::SYS_dup3,
+    libc::SYS_epoll_create1,
+    libc::SYS_epoll_ctl,
+    libc::SYS_epoll_pwait,
+    libc::SYS_epoll_pwait2,
+    libc::SYS_eventfd2,
+    libc::SYS_fcntl,
+    libc::SYS_fstat,
+    libc::SYS_lseek,
+    libc::SYS_pipe2,
+    libc::SYS_ppoll,
+    libc::SYS_pread64,
+    libc::SYS_pwrite64,
+    libc::SYS_read,
+    libc::SYS_readv,
+    libc::SYS_sendfile,
+    libc::SYS_splice,
+    libc::SYS_timerfd_create,
+    libc::SYS_timerfd_gettime,
+    libc::SYS_timerfd_settime,
+    libc::SYS_write,
+    libc::SYS_writev,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_epoll_wait,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_poll,
+    // Sockets; none is bound, none begins to listen.
+    libc::SYS_accept4,
+    libc::SYS_connect,
+    libc::SYS_getpeername,
+    libc::SYS_getsockname,
+    libc::SYS_getsockopt,
+    libc::SYS_recvfrom,
+    libc::SYS_recvmmsg,
+    libc::SYS_recvmsg,
+    libc::SYS_sendmmsg,
+    libc::SYS_sendmsg,
+    libc::SYS_sendto,
+    libc::SYS_setsockopt,
+    libc::SYS_shutdown,
+    // Memory.
+    libc::SYS_brk,
+    libc::SYS_madvise,
+    libc::SYS_membarrier,
+    libc::SYS_mlock,
+    libc::SYS_mlock2,
+    libc::SYS_mremap,
+    libc::SYS_munlock,
+    libc::SYS_munmap,
+    // Threads.
+    libc::SYS_exit,
+    libc::SYS_exit_group,
+    libc::SYS_futex,
+    libc::SYS_get_robust_list,
+    libc::SYS_getcpu,
+    libc::SYS_rseq,
+    libc::SYS_sched_getaffinity,
+    libc::SYS_sched_setaffinity,
+    libc::SYS_sched_yield,
+    libc::SYS_set_robust_list,
+    libc::SYS_set_tid_address,
+    // Signals; tgkill(2) is how abort(3) ends.
+    libc::SYS_restart_syscall,
+    libc::SYS_rt_sigaction,
+    libc::SYS_rt_sigprocmask,
+    libc::SYS_rt_sigreturn,
+    libc::SYS_sigaltstack,
+    libc::SYS_tgkill,
+    // Time and numbers about ourselves.
+    libc::SYS_clock_getres,
+    libc::SYS_clock_gettime,
+    libc::SYS_clock_nanosleep,
+    libc::SYS_getegid,
+    libc::SYS_geteuid,
+    libc::SYS_getgid,
+    libc::SYS_getpid,
+    libc::SYS_getppid,
+    libc::SYS_getrandom,
+    libc::SYS_getrusage,
+    libc::SYS_gettid,
+    libc::SYS_gettimeofday,
+    libc::SYS_getuid,
+    libc::SYS_nanosleep,
+    libc::SYS_sysinfo,
+    libc::SYS_uname,
+];

@@ -1,0 +1,196 @@
+//! Signals as something to poll (signalfd(2)), to ignore and to send.
+//!
+//! A mask is inherited by threads and by programs that are started; std empties it for the
+//! programs that `Command` starts.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use rustix::process::Pid;
+
+/// The signals that we deal in.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Signal {
+    /// SIGCHLD: a child has ended.
+    Child,
+    /// SIGHUP.
+    Hangup,
+    /// SIGINT, as from Ctrl-C.
+    Interrupt,
+    /// SIGPIPE.
+    Pipe,
+    /// SIGTERM.
+    Terminate,
+    /// SIGUSR1.
+    User1,
+}
+
+impl Signal {
+    const ALL: [Self; 6] = [
+        Self::Child,
+        Self::Hangup,
+        Self::Interrupt,
+        Self::Pipe,
+        Self::Terminate,
+        Self::User1,
+    ];
+
+    fn number(self) -> libc::c_int {
+        match self {
+            Self::Child => libc::SIGCHLD,
+            Self::Hangup => libc::SIGHUP,
+            Self::Interrupt => libc::SIGINT,
+            Self::Pipe => libc::SIGPIPE,
+            Self::Terminate => libc::SIGTERM,
+            Self::User1 => libc::SIGUSR1,
+        }
+    }
+
+    fn from_number(number: u32) -> Option<Self> {
+        let is_it = |one: &Self| u32::try_from(one.number()) == Ok(number);
+        Self::ALL.into_iter().find(is_it)
+    }
+}
+
+/// Signals that no longer interrupt anything, and are read here instead.
+#[derive(Debug)]
+pub struct Signals {
+    fd: OwnedFd,
+}
+
+impl Signals {
+    /// Blocks these signals in the calling thread and those that it starts from now on, and
+    /// opens the descriptor that is readable when one is pending. To be called before the first
+    /// thread is started: one that does not block a signal would take it.
+    pub fn new(signals: &[Signal]) -> io::Result<Self> {
+        let set = set_of(signals);
+        change_mask(libc::SIG_BLOCK, &set)?;
+        // SAFETY: `set` is initialised and lives during the call.
+        let fd = unsafe { libc::signalfd(-1, &set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the kernel has just given us this descriptor, and nobody else has it.
+        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        Ok(Self { fd })
+    }
+
+    /// The next pending signal, if there is one. Several of one kind count as one.
+    pub fn next(&self) -> Option<Signal> {
+        let mut info = [0u8; size_of::<libc::signalfd_siginfo>()];
+        let length = rustix::io::read(&self.fd, &mut info).ok()?;
+        if length < info.len() {
+            return None;
+        }
+        // signalfd_siginfo begins with ssi_signo, a u32.
+        Signal::from_number(u32::from_ne_bytes(*info.first_chunk()?))
+    }
+}
+
+impl AsFd for Signals {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// Makes the process deaf to these signals.
+pub fn ignore(signals: &[Signal]) -> io::Result<()> {
+    for signal in signals {
+        // SAFETY: SIG_IGN is no handler; no code of ours runs on the signal.
+        let answer = unsafe { libc::signal(signal.number(), libc::SIG_IGN) };
+        if answer == libc::SIG_ERR {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
+}
+
+/// Blocks no signal in the calling thread any more.
+pub fn unblock_all() -> io::Result<()> {
+    change_mask(libc::SIG_SETMASK, &set_of(&[]))
+}
+
+/// Sends a signal to a process.
+pub fn send(pid: u32, signal: Signal) -> io::Result<()> {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    let pid = pid.ok_or(io::ErrorKind::InvalidInput)?;
+    Ok(rustix::process::kill_process(pid, to_rustix(signal))?)
+}
+
+fn to_rustix(signal: Signal) -> rustix::process::Signal {
+    use rustix::process::Signal as Kernel;
+    match signal {
+        Signal::Child => Kernel::CHILD,
+        Signal::Hangup => Kernel::HUP,
+        Signal::Interrupt => Kernel::INT,
+        Signal::Pipe => Kernel::PIPE,
+        Signal::Terminate => Kernel::TERM,
+        Signal::User1 => Kernel::USR1,
+    }
+}
+
+fn set_of(signals: &[Signal]) -> libc::sigset_t {
+    let mut set = MaybeUninit::uninit();
+    // SAFETY: sigemptyset initialises the set it is given.
+    unsafe { libc::sigemptyset(set.as_mut_ptr()) };
+    for signal in signals {
+        // SAFETY: the set is initialised; the number is a signal's.
+        unsafe { libc::sigaddset(set.as_mut_ptr(), signal.number()) };
+    }
+    // SAFETY: sigemptyset has initialised it.
+    unsafe { set.assume_init() }
+}
+
+fn change_mask(how: libc::c_int, set: &libc::sigset_t) -> io::Result<()> {
+    // SAFETY: `set` is initialised; the old mask is not asked for.
+    match unsafe { libc::pthread_sigmask(how, set, std::ptr::null_mut()) } {
+        0 => Ok(()),
+        error => Err(io::Error::from_raw_os_error(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::event::{PollFd, PollFlags, poll};
+
+    #[test]
+    fn a_blocked_signal_is_read_not_suffered() {
+        // In a thread of its own: the mask is the thread's.
+        let test = std::thread::spawn(|| {
+            let signals = Signals::new(&[Signal::User1, Signal::Hangup]).unwrap();
+            assert_eq!(signals.next(), None);
+            for signal in [libc::SIGUSR1, libc::SIGUSR1] {
+                // SAFETY: the signal goes to this thread, which blocks it.
+                unsafe { libc::pthread_kill(libc::pthread_self(), signal) };
+            }
+            poll(&mut [PollFd::new(&signals, PollFlags::IN)], None).unwrap();
+            assert_eq!(signals.next(), Some(Signal::User1));
+            assert_eq!(signals.next(), None);
+            unblock_all().unwrap();
+        });
+        test.join().unwrap();
+    }
+
+    #[test]
+    fn an_ignored_signal_does_nothing() {
+        ignore(&[Signal::Pipe, Signal::Interrupt]).unwrap();
+        send(std::process::id(), Signal::Interrupt).unwrap();
+    }
+
+    #[test]
+    fn numbers_and_names_agree() {
+        for signal in Signal::ALL {
+            let number = u32::try_from(signal.number()).unwrap();
+            assert_eq!(Signal::from_number(number), Some(signal));
+            assert_eq!(to_rustix(signal).as_raw(), signal.number());
+        }
+    }
+
+    #[test]
+    fn no_process_has_that_number() {
+        assert!(send(0, Signal::Hangup).is_err());
+        assert!(send(u32::MAX, Signal::Hangup).is_err());
+    }
+}

@@ -1,0 +1,323 @@
+//! What a process that has given up its rights can still do, and what it cannot.
+//!
+//! Rights do not come back, so each case runs in a process of its own: this program, started
+//! again with the case's name.
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test; there is no #[test] for clippy to see"
+)]
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::os::fd::AsFd;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::PathBuf;
+use std::process::{Command, ExitCode, ExitStatus, Stdio};
+
+use sys::sandbox::{Enforcement, restrict_files, restrict_system_calls};
+use sys::{cpu, limit, process};
+
+/// How a case's process must end.
+enum End {
+    Well,
+    /// By SIGSYS: it made a call that is deadly.
+    Killed,
+}
+
+const CASES: &[(&str, fn(), End)] = &[
+    ("files-are-out-of-reach", files_are_out_of_reach, End::Well),
+    (
+        "sockets-work-without-files",
+        sockets_work_without_files,
+        End::Well,
+    ),
+    (
+        "threads-and-sockets-work",
+        threads_and_sockets_work,
+        End::Well,
+    ),
+    ("an-async-runtime-works", an_async_runtime_works, End::Well),
+    ("other-calls-fail", other_calls_fail, End::Well),
+    ("exec-is-deadly", exec_is_deadly, End::Killed),
+    (
+        "starting-a-program-is-deadly",
+        starting_is_deadly,
+        End::Killed,
+    ),
+    ("a-user-left-stays-left", a_user_left_stays_left, End::Well),
+    ("an-orphan-ends", an_orphan_ends, End::Well),
+];
+
+/// Started by a case, not by itself.
+const HELPERS: &[(&str, fn())] = &[("parent", parent), ("orphan", orphan)];
+
+fn main() -> ExitCode {
+    if let Ok(name) = std::env::var("RIGHTS_CASE") {
+        let case = CASES.iter().map(|(name, run, _)| (*name, *run));
+        let all = case.chain(HELPERS.iter().copied());
+        for (_, run) in all.filter(|(case, _)| *case == name) {
+            run();
+        }
+        return ExitCode::SUCCESS;
+    }
+    std::fs::create_dir(directory(std::process::id())).unwrap();
+    let failed = CASES
+        .iter()
+        .filter(|(name, _, end)| !passes(name, end))
+        .count();
+    std::fs::remove_dir_all(directory(std::process::id())).unwrap();
+    match failed {
+        0 => ExitCode::SUCCESS,
+        _ => ExitCode::FAILURE,
+    }
+}
+
+/// What a case leaves in here is removed by the process that it is a child of.
+fn directory(of: u32) -> PathBuf {
+    std::env::temp_dir().join(format!("lariat-rights-{of}"))
+}
+
+fn passes(name: &str, end: &End) -> bool {
+    let output = again(name).output().expect("this program starts");
+    let passed = match end {
+        End::Well => output.status.success(),
+        End::Killed => is_killed(output.status),
+    };
+    println!("case {name} ... {}", if passed { "ok" } else { "FAILED" });
+    if !passed {
+        println!("{:?}", output.status);
+        println!("{}", String::from_utf8_lossy(&output.stderr));
+    }
+    passed
+}
+
+fn is_killed(status: ExitStatus) -> bool {
+    const SIGSYS: i32 = 31;
+    status.signal() == Some(SIGSYS)
+}
+
+fn again(case: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().expect("this program has a path"));
+    command.env("RIGHTS_CASE", case);
+    command
+}
+
+fn assert_denied<T>(result: io::Result<T>) {
+    let error = result.err().expect("this is forbidden");
+    assert_eq!(error.kind(), ErrorKind::PermissionDenied, "{error}");
+}
+
+fn files_are_out_of_reach() {
+    let gauge = cpu::MemoryGauge::open().unwrap();
+    let open = File::open("/etc/passwd").unwrap();
+    if restrict_files().unwrap() == Enforcement::NotSupported {
+        return;
+    }
+    assert_denied(File::open("/etc/passwd"));
+    assert_denied(std::fs::read_dir("/"));
+    assert_denied(File::create(directory(process::parent()).join("file")));
+    std::thread::spawn(|| assert_denied(File::open("/etc/passwd")))
+        .join()
+        .unwrap();
+    assert_denied(Command::new("/bin/true").status());
+    // What was open before stays.
+    assert!(gauge.resident_bytes().unwrap() > 0);
+    assert!(io::read_to_string(&open).unwrap().contains("root"));
+}
+
+fn sockets_work_without_files() {
+    let path = directory(process::parent()).join("socket");
+    let unix = UnixListener::bind(&path).unwrap();
+    let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
+    let enforced = restrict_files().unwrap();
+    exchange(&tcp);
+    let mut dialled = UnixStream::connect(&path).unwrap();
+    dialled.write_all(b"x").unwrap();
+    unix.accept().unwrap().0.read_exact(&mut [0]).unwrap();
+    if enforced == Enforcement::Enforced {
+        assert_denied(TcpListener::bind("127.0.0.1:0"));
+        assert_denied(std::fs::remove_file(&path));
+    }
+}
+
+/// One byte over a connection to that listener.
+fn exchange(listener: &TcpListener) {
+    let mut dialled = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    dialled.set_nodelay(true).unwrap();
+    let (mut accepted, _) = listener.accept().unwrap();
+    dialled.write_all(b"x").unwrap();
+    accepted.read_exact(&mut [0]).unwrap();
+}
+
+/// What the data process does before it says that it is ready, in its order.
+fn enter() -> TcpListener {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    restrict_files().unwrap();
+    process::no_new_privileges().unwrap();
+    assert_eq!(restrict_system_calls().unwrap(), Enforcement::Enforced);
+    listener
+}
+
+fn threads_and_sockets_work() {
+    let listener = enter();
+    let mut threads = Vec::new();
+    for cpu in cpu::allowed_cpus() {
+        let worker = std::thread::Builder::new().name("worker".to_owned());
+        threads.push(worker.spawn(move || work_on(cpu)).unwrap());
+    }
+    for thread in threads {
+        assert_eq!(thread.join().unwrap(), (64 << 20) + 1000);
+    }
+    exchange(&listener);
+    let waker = sys::wake::Waker::new().unwrap();
+    let epoll = sys::epoll::Epoll::new().unwrap();
+    epoll.add(&waker, 1, sys::epoll::Interest::READ).unwrap();
+    waker.wake();
+    let mut events = sys::epoll::Events::with_capacity(1);
+    assert_eq!(epoll.wait(&mut events, None).unwrap(), 1);
+    assert!(limit::open_files() > 0);
+    println!("a line");
+}
+
+fn work_on(cpu: u16) -> usize {
+    cpu::pin_current_thread(cpu).unwrap();
+    // Larger than what glibc's malloc keeps on its heap, and grown.
+    let mut block = vec![1u8; 1 << 20];
+    block.resize(64 << 20, 2);
+    let map: HashMap<_, _> = (0..1000).map(|n| (n, n)).collect();
+    block.len() + map.len()
+}
+
+fn an_async_runtime_works() {
+    let listener = enter();
+    listener.set_nonblocking(true).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+        let address = listener.local_addr().unwrap();
+        let (dialled, accepted) =
+            tokio::join!(tokio::net::TcpStream::connect(address), listener.accept());
+        let (mut dialled, mut accepted) = (dialled.unwrap(), accepted.unwrap().0);
+        tokio::time::timeout(std::time::Duration::from_secs(60), async {
+            use tokio::io::{AsyncReadExt, AsyncWriteExt};
+            dialled.write_all(b"x").await.unwrap();
+            accepted.read_exact(&mut [0]).await.unwrap();
+        })
+        .await
+        .unwrap();
+    });
+}
+
+fn other_calls_fail() {
+    // Not Landlock's doing.
+    assert_eq!(restrict_system_calls().unwrap(), Enforcement::Enforced);
+    assert_denied(File::open("/etc/passwd"));
+    assert_denied(std::fs::metadata("/etc/passwd"));
+    assert_denied(UdpSocket::bind("127.0.0.1:0"));
+    assert_denied(TcpListener::bind("127.0.0.1:0"));
+    assert_denied(sys::signal::send(
+        std::process::id(),
+        sys::signal::Signal::Pipe,
+    ));
+    assert_denied(limit_files());
+    assert_denied(executable_memory());
+    assert_denied(restrict_system_calls().map_err(|error| {
+        // seccompiler wraps the kernel's answer.
+        assert!(error.to_string().contains("not permitted"), "{error}");
+        ErrorKind::PermissionDenied.into()
+    }));
+}
+
+fn limit_files() -> io::Result<()> {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    Ok(rustix::process::setrlimit(
+        rustix::process::Resource::Nofile,
+        limit,
+    )?)
+}
+
+fn executable_memory() -> io::Result<()> {
+    let (read, execute) = (libc::PROT_READ, libc::PROT_EXEC);
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    // SAFETY: a new mapping where the kernel likes, which nothing refers to.
+    let page = unsafe { libc::mmap(std::ptr::null_mut(), 4096, read, flags, -1, 0) };
+    assert_ne!(page, libc::MAP_FAILED);
+    // SAFETY: the page is ours and nothing refers to it.
+    let answer = unsafe { libc::mprotect(page, 4096, read | execute) };
+    if answer == 0 {
+        return Ok(());
+    }
+    Err(io::Error::last_os_error())
+}
+
+fn exec_is_deadly() {
+    enter();
+    let error = Command::new("/bin/true").exec();
+    panic!("still here: {error}");
+}
+
+fn starting_is_deadly() {
+    enter();
+    let status = Command::new("/bin/true").status();
+    panic!("still here: {status:?}");
+}
+
+fn a_user_left_stays_left() {
+    let nobody = process::Identity {
+        user: 65534,
+        group: 65534,
+    };
+    if !process::is_root() {
+        return assert_denied(process::drop_user(nobody));
+    }
+    process::drop_user(nobody).unwrap();
+    assert_eq!(process::identity(), nobody);
+    assert!(rustix::process::getgroups().unwrap().is_empty());
+    let root = process::Identity { user: 0, group: 0 };
+    assert_denied(process::drop_user(root));
+    // Only root reads it.
+    assert_denied(File::open("/etc/shadow"));
+    std::thread::spawn(move || assert_eq!(process::identity(), nobody))
+        .join()
+        .unwrap();
+}
+
+/// The orphan holds the other end of the pipe, and nobody else does once its parent has ended:
+/// the pipe's end is the orphan's end. (If it lived on, this would wait for ever.)
+fn an_orphan_ends() {
+    let mut parent = again("parent").stdout(Stdio::piped()).spawn().unwrap();
+    let mut pipe = parent.stdout.take().unwrap();
+    assert!(parent.wait().unwrap().success());
+    let mut said = String::new();
+    pipe.read_to_string(&mut said).unwrap();
+    assert_eq!(said, "the orphan is ready\n");
+}
+
+#[expect(clippy::zombie_processes, reason = "an orphan is what this makes")]
+fn parent() {
+    let (read, write) = io::pipe().unwrap();
+    let mut orphan = again("orphan");
+    orphan.stdin(write);
+    orphan.spawn().unwrap();
+    drop(orphan);
+    let mut line = String::new();
+    BufReader::new(read).read_line(&mut line).unwrap();
+    print!("{line}");
+}
+
+fn orphan() {
+    process::end_with_parent().unwrap();
+    let pipe = io::stdin().as_fd().try_clone_to_owned().unwrap();
+    File::from(pipe)
+        .write_all(b"the orphan is ready\n")
+        .unwrap();
+    loop {
+        std::thread::park();
+    }
+}
