@@ -1,2 +1,18 @@
-//! The vocabulary of the black-box tests.
+//! The vocabulary of the black-box tests: the program under test, and the real programs around it.
+//!
+//! Knows the product only as its users do: by command line, configuration, sockets and output.
 #![forbid(unsafe_code)]
+
+pub mod chromium;
+pub mod client;
+pub mod configuration;
+pub mod curl;
+pub mod haproxy;
+pub mod lariat;
+pub mod metrics;
+pub mod nginx;
+pub mod openssl;
+pub mod patience;
+pub mod program;
+pub mod proxy_header;
+pub mod site;

@@ -1,0 +1,157 @@
+//! A TLS client for what curl and openssl cannot be told: half-closes, pauses, resumption.
+
+use std::fs;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+
+use rustls::client::Resumption;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::version::{TLS12, TLS13};
+use rustls::{
+    ClientConfig, ClientConnection, HandshakeKind, RootCertStore, StreamOwned,
+    SupportedProtocolVersion,
+};
+use testkit::leaf::Leaf;
+
+use crate::patience::PATIENCE;
+use crate::site::Site;
+
+/// Makes connections that share one memory of sessions.
+#[derive(Clone, Debug)]
+pub struct Client(Arc<ClientConfig>);
+
+impl Client {
+    /// Trusts the site's root and speaks TLS 1.3.
+    #[must_use]
+    pub fn new(site: &Site) -> Self {
+        Self::with(site, &TLS13, None)
+    }
+
+    /// Trusts the site's root and speaks TLS 1.2.
+    #[must_use]
+    pub fn tls12(site: &Site) -> Self {
+        Self::with(site, &TLS12, None)
+    }
+
+    /// Speaks TLS 1.3 and shows a certificate.
+    #[must_use]
+    pub fn showing(site: &Site, leaf: &Leaf) -> Self {
+        Self::with(site, &TLS13, Some(leaf))
+    }
+
+    fn with(site: &Site, version: &'static SupportedProtocolVersion, leaf: Option<&Leaf>) -> Self {
+        let mut roots = RootCertStore::empty();
+        let ca = fs::read(site.ca()).expect("the site has a root");
+        roots
+            .add(certificate(&ca))
+            .expect("the root is well-formed");
+        let builder =
+            ClientConfig::builder_with_protocol_versions(&[version]).with_root_certificates(roots);
+        let mut config = match leaf {
+            None => builder.with_no_client_auth(),
+            Some(leaf) => {
+                let key = PrivateKeyDer::from_pem_slice(leaf.key_pem().as_bytes());
+                let chain = vec![certificate(leaf.certificate_pem().as_bytes())];
+                let key = key.expect("the kit's keys are well-formed");
+                builder
+                    .with_client_auth_cert(chain, key)
+                    .expect("key and certificate match")
+            }
+        };
+        config.resumption = Resumption::in_memory_sessions(16);
+        Self(Arc::new(config))
+    }
+
+    /// Connects as `localhost` and finishes the handshake.
+    ///
+    /// # Panics
+    /// If that fails.
+    #[must_use]
+    pub fn connect(&self, address: SocketAddr) -> Connection {
+        self.try_connect(address).expect("the handshake succeeds")
+    }
+
+    /// Connects as `localhost` and finishes the handshake.
+    ///
+    /// # Errors
+    /// Of the socket, or of TLS wrapped in `InvalidData`.
+    pub fn try_connect(&self, address: SocketAddr) -> io::Result<Connection> {
+        let socket = TcpStream::connect(address)?;
+        socket.set_read_timeout(Some(PATIENCE))?;
+        socket.set_nodelay(true)?;
+        let name = ServerName::try_from("localhost").expect("a valid name");
+        let tls = ClientConnection::new(Arc::clone(&self.0), name).expect("a valid client");
+        let mut stream = StreamOwned::new(tls, socket);
+        while stream.conn.is_handshaking() {
+            stream.conn.complete_io(&mut stream.sock)?;
+        }
+        Ok(Connection(stream))
+    }
+}
+
+fn certificate(pem: &[u8]) -> CertificateDer<'static> {
+    CertificateDer::from_pem_slice(pem).expect("the kit's certificates are well-formed")
+}
+
+/// A TLS connection whose handshake is over.
+#[derive(Debug)]
+pub struct Connection(StreamOwned<ClientConnection, TcpStream>);
+
+impl Connection {
+    /// Sends these bytes.
+    ///
+    /// # Panics
+    /// If the connection is broken.
+    pub fn send(&mut self, bytes: &[u8]) {
+        self.0.write_all(bytes).expect("the connection is open");
+        self.0.flush().expect("the connection is open");
+    }
+
+    /// Receives exactly that many bytes.
+    ///
+    /// # Panics
+    /// If fewer come.
+    pub fn receive(&mut self, length: usize) -> Vec<u8> {
+        let mut bytes = vec![0; length];
+        self.0
+            .read_exact(&mut bytes)
+            .expect("the server sends that much");
+        bytes
+    }
+
+    /// Sends close_notify and keeps reading: a half-close.
+    ///
+    /// # Panics
+    /// If the connection is broken.
+    pub fn end(&mut self) {
+        self.0.conn.send_close_notify();
+        self.0.flush().expect("the connection is open");
+    }
+
+    /// Reads to the server's close_notify.
+    ///
+    /// # Errors
+    /// `UnexpectedEof` if TCP ended without close_notify; others of the socket or of TLS.
+    pub fn read_to_end(&mut self) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        self.0.read_to_end(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// Whether the handshake was full or resumed.
+    ///
+    /// # Panics
+    /// Never: the handshake is over.
+    #[must_use]
+    pub fn kind(&self) -> HandshakeKind {
+        self.0.conn.handshake_kind().expect("the handshake is over")
+    }
+
+    /// The TCP socket beneath.
+    #[must_use]
+    pub fn socket(&self) -> &TcpStream {
+        &self.0.sock
+    }
+}

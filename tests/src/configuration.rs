@@ -1,0 +1,124 @@
+//! A service as TOML: what each test needs is said, the rest is the same for all.
+
+use std::net::SocketAddr;
+
+use testkit::server::{Server, free_address};
+
+use crate::site::Site;
+
+/// A service that takes TLS off for one server.
+#[derive(Clone, Debug)]
+pub struct Service {
+    name: String,
+    /// Where it listens.
+    pub address: SocketAddr,
+    listen: String,
+    certificates: String,
+    servers: String,
+    more: String,
+    front: String,
+    tls: String,
+    back: String,
+}
+
+impl Service {
+    /// Named `web`, on a free port, with the site's own certificate.
+    #[must_use]
+    pub fn new(site: &Site, server: &Server) -> Self {
+        let address = free_address();
+        Self {
+            name: "web".to_owned(),
+            address,
+            listen: format!("{:?}", [address.to_string()]),
+            certificates: format!("[{:?}]", site.path("site.pem")),
+            servers: format!("{:?}", [server.address()]),
+            more: String::new(),
+            front: String::new(),
+            tls: String::new(),
+            back: String::new(),
+        }
+    }
+
+    /// With another name.
+    #[must_use]
+    pub fn named(mut self, name: &str) -> Self {
+        name.clone_into(&mut self.name);
+        self
+    }
+
+    /// With these addresses, as a TOML array.
+    #[must_use]
+    pub fn listen(mut self, array: &str) -> Self {
+        array.clone_into(&mut self.listen);
+        self
+    }
+
+    /// With these certificates, as a TOML array.
+    #[must_use]
+    pub fn certificates(mut self, array: &str) -> Self {
+        array.clone_into(&mut self.certificates);
+        self
+    }
+
+    /// With these servers, as a TOML array.
+    #[must_use]
+    pub fn servers(mut self, array: &str) -> Self {
+        array.clone_into(&mut self.servers);
+        self
+    }
+
+    /// With more keys of the service itself: `timeouts`, `limits`.
+    #[must_use]
+    pub fn more(mut self, keys: &str) -> Self {
+        add(&mut self.more, keys);
+        self
+    }
+
+    /// With more keys of `front`.
+    #[must_use]
+    pub fn front(mut self, keys: &str) -> Self {
+        add(&mut self.front, keys);
+        self
+    }
+
+    /// With more keys of `front.tls`.
+    #[must_use]
+    pub fn tls(mut self, keys: &str) -> Self {
+        add(&mut self.tls, keys);
+        self
+    }
+
+    /// With more keys of `back`.
+    #[must_use]
+    pub fn back(mut self, keys: &str) -> Self {
+        add(&mut self.back, keys);
+        self
+    }
+
+    /// The text.
+    #[must_use]
+    pub fn toml(&self) -> String {
+        let Self {
+            name,
+            listen,
+            certificates,
+            servers,
+            more,
+            front,
+            tls,
+            back,
+            ..
+        } = self;
+        format!(
+            "[[service]]\nname = {name:?}\n{more}\
+             [service.front]\nlisten = {listen}\n{front}\
+             [service.front.tls]\ncertificates = {certificates}\n{tls}\
+             [service.back]\nservers = {servers}\n{back}"
+        )
+    }
+}
+
+fn add(keys: &mut String, more: &str) {
+    keys.push_str(more);
+    keys.push('\n');
+}

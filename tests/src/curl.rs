@@ -1,0 +1,58 @@
+//! The program `curl`.
+
+use std::net::SocketAddr;
+use std::process::Command;
+
+use crate::program::{Finished, run};
+use crate::site::Site;
+
+/// `curl` that prints the body, fails on HTTP errors and gives up after half a minute.
+#[must_use]
+pub fn curl() -> Curl {
+    let mut command = Command::new("curl");
+    command.args([
+        "--silent",
+        "--show-error",
+        "--fail",
+        "--max-time",
+        "30",
+        "--noproxy",
+        "*",
+    ]);
+    Curl(command)
+}
+
+/// `curl` that asks `address` for `/` as `https://localhost`, trusting the site's root.
+#[must_use]
+pub fn curl_tls(site: &Site, address: SocketAddr) -> Curl {
+    let port = address.port();
+    let curl = curl().args(&["--resolve", &format!("localhost:{port}:{}", address.ip())]);
+    let mut curl = curl.url(&format!("https://localhost:{port}/"));
+    curl.0.arg("--cacert").arg(site.ca());
+    curl
+}
+
+/// A command line of `curl`.
+#[derive(Debug)]
+pub struct Curl(Command);
+
+impl Curl {
+    /// With a URL.
+    #[must_use]
+    pub fn url(self, url: &str) -> Self {
+        self.args(&[url])
+    }
+
+    /// With more arguments.
+    #[must_use]
+    pub fn args(mut self, arguments: &[&str]) -> Self {
+        self.0.args(arguments);
+        self
+    }
+
+    /// Runs it to its end.
+    #[must_use]
+    pub fn run(mut self) -> Finished {
+        run(&mut self.0)
+    }
+}

@@ -1,0 +1,58 @@
+//! The program `haproxy`, before and behind.
+
+use std::net::SocketAddr;
+use std::process::Command;
+
+use testkit::directory::Directory;
+use testkit::server::free_address;
+
+use crate::program::Running;
+
+/// A running `haproxy`.
+#[derive(Debug)]
+pub struct Haproxy {
+    /// Where it listens.
+    pub address: SocketAddr,
+    _running: Running,
+    _directory: Directory,
+}
+
+impl Haproxy {
+    /// An HTTP server that takes a PROXY header and answers with `body`, a log format of haproxy's.
+    #[must_use]
+    pub fn receive_proxy(body: &str) -> Self {
+        Self::start(
+            "accept-proxy",
+            &format!(
+                "mode http\n http-request return status 200 content-type text/plain lf-string {body:?}\n"
+            ),
+        )
+    }
+
+    /// A TCP forwarder to `target` that sends a PROXY header: `send-proxy` or `send-proxy-v2`.
+    #[must_use]
+    pub fn send_proxy(target: SocketAddr, how: &str) -> Self {
+        Self::start("", &format!("mode tcp\n server target {target} {how}\n"))
+    }
+
+    fn start(bind: &str, rest: &str) -> Self {
+        let address = free_address();
+        let directory = Directory::new();
+        let file = directory.write(
+            "haproxy.cfg",
+            format!(
+                "defaults\n timeout connect 10s\n timeout client 60s\n timeout server 60s\n\
+             listen test\n bind {address} {bind}\n {rest}"
+            ),
+        );
+        let mut command = Command::new("haproxy");
+        command.arg("-db").arg("-f").arg(file);
+        let mut running = Running::start(&mut command);
+        running.wait_for_listener(address);
+        Self {
+            address,
+            _running: running,
+            _directory: directory,
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! The program under test.
+
+use std::env;
+use std::fs;
+use std::io::Read;
+use std::net::SocketAddr;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
+use std::sync::OnceLock;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use testkit::directory::Directory;
+use testkit::server::free_address;
+
+use crate::curl::curl;
+use crate::metrics::Metrics;
+use crate::patience::until;
+use crate::program::{Finished, Running, run};
+
+/// A running `lariat serve`; killed on drop.
+#[derive(Debug)]
+pub struct Lariat {
+    running: Running,
+    directory: Directory,
+    admin: SocketAddr,
+}
+
+impl Lariat {
+    /// Starts it with this configuration (services, and tables other than `admin` and `log`) and
+    /// waits until it serves.
+    ///
+    /// # Panics
+    /// If it ends instead.
+    #[must_use]
+    pub fn start(configuration: &str) -> Self {
+        let directory = Directory::new();
+        let admin = free_address();
+        write_configuration(&directory, admin, configuration);
+        let mut command = command();
+        command.arg("serve").arg(directory.join("lariat.toml"));
+        let running = Running::start(&mut command);
+        let mut lariat = Self {
+            running,
+            directory,
+            admin,
+        };
+        until("lariat to serve", || {
+            lariat.running.assert_running();
+            lariat.try_status()
+        });
+        lariat
+    }
+
+    /// Writes another configuration; `reload` makes it the running one.
+    pub fn configure(&self, configuration: &str) {
+        write_configuration(&self.directory, self.admin, configuration);
+    }
+
+    /// `lariat reload`, to its end.
+    pub fn reload(&self) -> Finished {
+        self.ask("reload")
+    }
+
+    /// `lariat status`, `reload` or `drain`, to its end.
+    pub fn ask(&self, what: &str) -> Finished {
+        self.ask_with(what, &[])
+    }
+
+    /// The same with more arguments.
+    pub fn ask_with(&self, what: &str, arguments: &[&str]) -> Finished {
+        let mut command = command();
+        run(command
+            .arg(what)
+            .arg("--status-socket")
+            .arg(self.status_socket())
+            .args(arguments))
+    }
+
+    /// The path of the status socket.
+    #[must_use]
+    pub fn status_socket(&self) -> PathBuf {
+        self.directory.join("status.sock")
+    }
+
+    /// The path of the configuration file.
+    #[must_use]
+    pub fn configuration(&self) -> PathBuf {
+        self.directory.join("lariat.toml")
+    }
+
+    /// The status document.
+    #[must_use]
+    pub fn status(&self) -> Value {
+        until("the status document", || self.try_status())
+    }
+
+    fn try_status(&self) -> Option<Value> {
+        let mut stream = UnixStream::connect(self.status_socket()).ok()?;
+        let mut text = String::new();
+        stream.read_to_string(&mut text).ok()?;
+        serde_json::from_str(&text).ok()
+    }
+
+    /// Where the status page and the metrics are served.
+    #[must_use]
+    pub fn admin(&self) -> SocketAddr {
+        self.admin
+    }
+
+    /// What `/metrics` says.
+    #[must_use]
+    pub fn metrics(&self) -> Metrics {
+        Metrics::parse(
+            &curl()
+                .url(&format!("http://{}/metrics", self.admin))
+                .run()
+                .success(),
+        )
+    }
+
+    /// Waits until a metric, summed over the series with these labels, has this value.
+    pub fn wait_for_metric(&self, name: &str, labels: &[(&str, &str)], value: f64) {
+        until(&format!("{name}{labels:?} to be {value}"), || {
+            let now = self.metrics().sum(name, labels);
+            ((now - value).abs() < f64::EPSILON).then_some(())
+        });
+    }
+
+    /// Waits until this many connections have ended for this reason.
+    pub fn wait_for_reason(&self, reason: &str, count: u32) {
+        let labels = [("reason", reason)];
+        self.wait_for_metric("lariat_connections_ended_total", &labels, f64::from(count));
+    }
+
+    /// The lines about connections so far: the standard output.
+    #[must_use]
+    pub fn log(&self) -> String {
+        self.running.stdout()
+    }
+
+    /// Waits for a line about a connection that contains all these words, and returns it as JSON.
+    pub fn wait_for_line(&self, words: &[&str]) -> Value {
+        until(&format!("a line with {words:?}"), || {
+            let log = self.log();
+            let line = log
+                .lines()
+                .find(|line| words.iter().all(|word| line.contains(word)))?;
+            serde_json::from_str(line).ok()
+        })
+    }
+
+    /// What it said on its standard error so far.
+    #[must_use]
+    pub fn stderr(&self) -> String {
+        self.running.stderr()
+    }
+
+    /// The supervisor's process id.
+    #[must_use]
+    pub fn supervisor(&self) -> Pid {
+        process_id(self.running.id())
+    }
+
+    /// The data process's id.
+    #[must_use]
+    pub fn data_process(&self) -> Pid {
+        let supervisor = self.running.id();
+        let path = format!("/proc/{supervisor}/task/{supervisor}/children");
+        until("the data process", || {
+            let children = fs::read_to_string(&path).ok()?;
+            children
+                .split_whitespace()
+                .next()?
+                .parse()
+                .ok()
+                .map(process_id)
+        })
+    }
+
+    /// Sends the supervisor a signal.
+    pub fn signal(&self, signal: Signal) {
+        kill_process(self.supervisor(), signal).expect("the supervisor runs");
+    }
+
+    /// Waits for its end.
+    pub fn wait(&mut self) -> ExitStatus {
+        self.running.wait()
+    }
+}
+
+fn process_id(number: u32) -> Pid {
+    let number = number.try_into().expect("process ids are small");
+    Pid::from_raw(number).expect("process ids are not zero")
+}
+
+fn write_configuration(directory: &Directory, admin: SocketAddr, configuration: &str) {
+    let status = directory.join("status.sock");
+    let text = format!(
+        "[admin]\nlisten = \"{admin}\"\nstatus-socket = {status:?}\n\
+         [log]\nformat = \"json\"\n{configuration}"
+    );
+    directory.write("lariat.toml", text);
+}
+
+/// The program, not yet started.
+#[must_use]
+pub fn command() -> Command {
+    Command::new(binary())
+}
+
+/// `LARIAT`, or the one beside the tests, built anew: it belongs to another package, which cargo
+/// does not build for ours.
+fn binary() -> &'static Path {
+    static BINARY: OnceLock<PathBuf> = OnceLock::new();
+    BINARY.get_or_init(|| env::var_os("LARIAT").map_or_else(build, PathBuf::from))
+}
+
+fn build() -> PathBuf {
+    let test = env::current_exe().expect("a test has a path");
+    let profile = test
+        .ancestors()
+        .nth(2)
+        .expect("cargo puts tests into target/PROFILE/deps");
+    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.args(["build", "--quiet", "--package", "daemon", "--bin", "lariat"]);
+    cargo
+        .arg("--target-dir")
+        .arg(profile.parent().expect("target"));
+    if profile.ends_with("release") {
+        cargo.arg("--release");
+    }
+    let built = cargo.status().expect("cargo runs");
+    assert!(built.success(), "lariat does not build");
+    profile.join("lariat")
+}

@@ -1,0 +1,68 @@
+//! The Prometheus text, read back.
+
+/// What `/metrics` said.
+#[derive(Clone, Debug)]
+pub struct Metrics(Vec<Sample>);
+
+#[derive(Clone, Debug)]
+struct Sample {
+    /// Name and labels as written: `name{label="value",...}`.
+    series: String,
+    value: f64,
+}
+
+impl Metrics {
+    /// Reads the text format 0.0.4.
+    ///
+    /// # Panics
+    /// If a line is none of that format.
+    #[must_use]
+    pub fn parse(text: &str) -> Self {
+        let sample = |line: &str| {
+            let (series, value) = line.rsplit_once(' ').expect("a series and its value");
+            let value = value.parse().expect("a number");
+            Sample {
+                series: series.to_owned(),
+                value,
+            }
+        };
+        let lines = text
+            .lines()
+            .filter(|line| !line.is_empty() && !line.starts_with('#'));
+        Self(lines.map(sample).collect())
+    }
+
+    /// The sum of all series with this name and all these `label="value"` pairs.
+    #[must_use]
+    pub fn sum(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
+        let matching = self.0.iter().filter(|sample| sample.matches(name, labels));
+        matching.map(|sample| sample.value).sum()
+    }
+}
+
+impl Sample {
+    fn matches(&self, name: &str, labels: &[(&str, &str)]) -> bool {
+        let rest = self.series.strip_prefix(name);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('{'))
+            && labels.iter().all(|(label, value)| {
+                self.series.contains(&format!("{{{label}=\"{value}\""))
+                    || self.series.contains(&format!(",{label}=\"{value}\""))
+            })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn series_are_summed_by_whole_names_and_labels() {
+        let metrics = Metrics::parse(
+            "# HELP a Help.\na{x=\"1\",y=\"2\"} 3\na{x=\"1\",y=\"3\"} 4\na_total 5\nb 1.5\n",
+        );
+        assert_eq!(metrics.sum("a", &[("x", "1")]), 7.0);
+        assert_eq!(metrics.sum("a", &[("y", "3")]), 4.0);
+        assert_eq!(metrics.sum("b", &[]), 1.5);
+        assert_eq!(metrics.sum("c", &[]), 0.0);
+    }
+}

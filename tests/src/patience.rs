@@ -1,0 +1,25 @@
+//! Waiting for what is bound to come. The only place of the tests that sleeps.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Long, because a loaded machine is no failure.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Short enough not to be felt, long enough not to burn the CPU that is being waited for.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// Asks again and again until there is an answer.
+///
+/// # Panics
+/// If there is none in half a minute.
+pub fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
+    let begun = Instant::now();
+    loop {
+        if let Some(answer) = ask() {
+            return answer;
+        }
+        assert!(begun.elapsed() < PATIENCE, "still waiting for {what}");
+        thread::sleep(PAUSE);
+    }
+}

@@ -1,0 +1,157 @@
+//! Other programs: run to their end, or kept beside a test.
+
+use std::fs::{self, File};
+use std::net::{SocketAddr, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+use testkit::directory::Directory;
+
+use crate::patience::until;
+
+/// What a program that ended had said.
+#[derive(Debug)]
+pub struct Finished {
+    /// How it ended.
+    pub status: ExitStatus,
+    /// Its standard output.
+    pub stdout: String,
+    /// Its standard error.
+    pub stderr: String,
+}
+
+impl Finished {
+    /// The exit code.
+    ///
+    /// # Panics
+    /// If a signal ended it.
+    #[must_use]
+    pub fn code(&self) -> i32 {
+        self.status
+            .code()
+            .unwrap_or_else(|| panic!("ended by a signal: {self:?}"))
+    }
+
+    /// The standard output of a success.
+    ///
+    /// # Panics
+    /// If it failed.
+    pub fn success(self) -> String {
+        assert!(self.status.success(), "{self:?}");
+        self.stdout
+    }
+}
+
+/// Runs a program to its end, without input.
+///
+/// # Panics
+/// If there is no such program, or it does not end in time.
+pub fn run(command: &mut Command) -> Finished {
+    let mut running = Running::start(command);
+    let status = running.wait();
+    Finished {
+        status,
+        stdout: running.stdout(),
+        stderr: running.stderr(),
+    }
+}
+
+/// A program that runs beside a test and is killed at its end.
+#[derive(Debug)]
+pub struct Running {
+    child: Child,
+    directory: Directory,
+    name: String,
+}
+
+impl Running {
+    /// Starts it, without input.
+    ///
+    /// # Panics
+    /// If there is no such program.
+    pub fn start(command: &mut Command) -> Self {
+        let directory = Directory::new();
+        let name = command.get_program().to_string_lossy().into_owned();
+        // Files, not pipes: a program never waits for us to read.
+        let file = |name: &str| File::create(directory.join(name)).expect("our own directory");
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(file("stdout"))
+            .stderr(file("stderr"))
+            .spawn()
+            .unwrap_or_else(|error| panic!("{name}: {error}; ./run-tests installs what is needed"));
+        Self {
+            child,
+            directory,
+            name,
+        }
+    }
+
+    /// Waits until something accepts connections at `address`.
+    ///
+    /// # Panics
+    /// If the program ends first, or nothing listens in time.
+    pub fn wait_for_listener(&mut self, address: SocketAddr) {
+        let name = self.name.clone();
+        until(&format!("{name} to listen on {address}"), || {
+            self.assert_running();
+            TcpStream::connect(address).ok()
+        });
+    }
+
+    /// Waits for its end.
+    pub fn wait(&mut self) -> ExitStatus {
+        let name = format!("{} to end", self.name);
+        until(&name, || self.child.try_wait().expect("our own child"))
+    }
+
+    /// # Panics
+    /// If it has ended.
+    pub fn assert_running(&mut self) {
+        if let Some(status) = self.child.try_wait().expect("our own child") {
+            panic!(
+                "{} ended: {status}\n{}{}",
+                self.name,
+                self.stdout(),
+                self.stderr()
+            );
+        }
+    }
+
+    /// Its process id.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// What it wrote to its standard output so far.
+    #[must_use]
+    pub fn stdout(&self) -> String {
+        self.read("stdout")
+    }
+
+    /// What it wrote to its standard error so far.
+    #[must_use]
+    pub fn stderr(&self) -> String {
+        self.read("stderr")
+    }
+
+    fn read(&self, name: &str) -> String {
+        let bytes = fs::read(self.file(name)).expect("our own file");
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ended_already = self.child.kill();
+        let _reaped_already = self.child.wait();
+        if std::thread::panicking() {
+            eprintln!("--- {}\n{}{}", self.name, self.stdout(), self.stderr());
+        }
+    }
+}

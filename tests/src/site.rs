@@ -1,0 +1,55 @@
+//! A place with certificates: what an operator has before the first start.
+
+use std::path::PathBuf;
+
+use testkit::authority::Authority;
+use testkit::directory::Directory;
+use testkit::leaf::Leaf;
+
+/// A directory, an authority that the clients trust, and a certificate for `localhost`.
+#[derive(Debug)]
+pub struct Site {
+    /// Everything lies in it.
+    pub directory: Directory,
+    /// Whom the clients trust.
+    pub authority: Authority,
+}
+
+impl Site {
+    /// Writes `ca.pem` and `site.pem` (chain and key for `localhost` and 127.0.0.1).
+    #[must_use]
+    pub fn new() -> Self {
+        let site = Self {
+            directory: Directory::new(),
+            authority: Authority::root("test root"),
+        };
+        site.authority.write(&site.directory, "ca.pem");
+        site.leaf(&["localhost", "127.0.0.1"])
+            .write(&site.directory, "site.pem");
+        site
+    }
+
+    /// A certificate for these names with an ECDSA key.
+    #[must_use]
+    pub fn leaf(&self, names: &[&str]) -> Leaf {
+        self.authority.leaf(names).issue()
+    }
+
+    /// The root that clients trust.
+    #[must_use]
+    pub fn ca(&self) -> PathBuf {
+        self.path("ca.pem")
+    }
+
+    /// The path of `name`.
+    #[must_use]
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
+    }
+}
+
+impl Default for Site {
+    fn default() -> Self {
+        Self::new()
+    }
+}

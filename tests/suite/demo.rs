@@ -1,0 +1,32 @@
+//! `lariat demo`: no files, no arguments; the line that it prints proves that it works.
+
+use std::process::Command;
+
+use rustix::process::{Pid, Signal, kill_process};
+use suite::lariat::command;
+use suite::patience::until;
+use suite::program::{Running, run};
+use testkit::server::free_address;
+
+#[test]
+fn the_printed_curl_line_works_and_ctrl_c_ends_it() {
+    let address = free_address();
+    let mut demo = Running::start(command().args(["demo", "--listen", &address.to_string()]));
+    demo.wait_for_listener(address);
+    let line = until("the curl line", || {
+        let said = format!("{}{}", demo.stdout(), demo.stderr());
+        let found = said
+            .lines()
+            .map(str::trim)
+            .find(|line| line.starts_with("curl "));
+        found.map(str::to_owned)
+    });
+    assert!(line.contains("--cacert"), "{line}");
+
+    let answer = run(Command::new("sh").args(["-c", &format!("{line} --fail --silent")]));
+    let page = answer.success();
+    assert!(page.contains("lariat") || page.contains("Lariat"), "{page}");
+    let process = Pid::from_raw(demo.id().try_into().unwrap()).unwrap();
+    kill_process(process, Signal::INT).unwrap();
+    assert_eq!(demo.wait().code(), Some(0));
+}

@@ -1,0 +1,75 @@
+//! A server that cannot be reached is passed over before any byte is lost.
+
+use suite::client::Client;
+use suite::configuration::Service;
+use suite::curl::curl_tls;
+use suite::lariat::Lariat;
+use suite::site::Site;
+use testkit::server::{Behaviour, Server, free_address};
+
+fn http() -> Server {
+    Server::start(Behaviour::Http("hello".into()))
+}
+
+#[test]
+fn a_refused_dial_goes_to_the_next_server() {
+    let (site, server, dead) = (Site::new(), http(), free_address());
+    let service =
+        Service::new(&site, &server).servers(&format!("['{dead}', '{}']", server.address()));
+    let lariat = Lariat::start(&service.toml());
+
+    for _ in 0..4 {
+        assert_eq!(curl_tls(&site, service.address).run().success(), "hello");
+    }
+    let retries = lariat.metrics().sum("lariat_dial_retries_total", &[]);
+    assert!(retries >= 1.0, "{retries}");
+}
+
+#[test]
+fn a_backup_serves_only_while_the_others_are_down() {
+    let (site, server, backup, dead) = (Site::new(), http(), http(), free_address());
+    let pool = |first: &str| {
+        let backup = backup.address();
+        format!("['{first}', {{ address = '{backup}', backup = true }}]")
+    };
+    let service = Service::new(&site, &server).servers(&pool(server.address()));
+    let lariat = Lariat::start(&service.toml());
+    curl_tls(&site, service.address).run().success();
+    assert_eq!(
+        (server.connections().len(), backup.connections().len()),
+        (1, 0)
+    );
+
+    lariat.configure(&service.clone().servers(&pool(&dead.to_string())).toml());
+    lariat.reload().success();
+    curl_tls(&site, service.address).run().success();
+    assert_eq!(
+        (server.connections().len(), backup.connections().len()),
+        (1, 1)
+    );
+}
+
+#[test]
+fn with_every_server_dead_the_client_is_let_go_and_the_reason_counted() {
+    let (site, server, dead) = (Site::new(), http(), free_address());
+    let service = Service::new(&site, &server).servers(&format!("['{dead}']"));
+    let lariat = Lariat::start(&service.toml());
+
+    let mut connection = Client::new(&site).connect(service.address);
+    let _ended_either_way = connection.read_to_end();
+    lariat.wait_for_reason("backend-refused", 1);
+}
+
+#[test]
+fn an_active_check_takes_a_dead_server_out() {
+    let (site, server, dead) = (Site::new(), http(), free_address());
+    let service = Service::new(&site, &server)
+        .servers(&format!("['{dead}', '{}']", server.address()))
+        .back("check = { kind = 'tcp', interval = '20ms', timeout = '5s', fall = 1, rise = 1 }");
+    let lariat = Lariat::start(&service.toml());
+
+    let dead = dead.to_string();
+    lariat.wait_for_metric("lariat_server_up", &[("server", &dead)], 0.0);
+    lariat.wait_for_metric("lariat_server_up", &[("server", server.address())], 1.0);
+    assert_eq!(curl_tls(&site, service.address).run().success(), "hello");
+}

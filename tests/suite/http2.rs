@@ -1,0 +1,31 @@
+//! A browser speaks HTTP/2 through us to a server behind.
+
+use suite::chromium::dump_page;
+use suite::configuration::Service;
+use suite::curl::curl_tls;
+use suite::lariat::Lariat;
+use suite::nginx::Nginx;
+use suite::site::Site;
+use testkit::server::{Behaviour, Server};
+
+#[test]
+fn chromium_and_curl_get_a_page_by_http2() {
+    let nginx = Nginx::start("http2", "<p>spoken: $server_protocol</p>");
+    let (site, unused) = (Site::new(), Server::start(Behaviour::Echo));
+    let service = Service::new(&site, &unused)
+        .servers(&format!("['{}']", nginx.address))
+        .tls("alpn = ['h2']");
+    let lariat = Lariat::start(&service.toml());
+
+    let curl = curl_tls(&site, service.address)
+        .args(&["--http2"])
+        .run()
+        .success();
+    assert!(curl.contains("spoken: HTTP/2.0"), "{curl}");
+    let page = dump_page(
+        &format!("https://localhost:{}/", service.address.port()),
+        1000,
+    );
+    assert!(page.contains("spoken: HTTP/2.0"), "{page}");
+    lariat.wait_for_line(&["\"h2\""]);
+}

@@ -1,0 +1,51 @@
+//! A service listens on several addresses of every kind, and there may be many services.
+
+use suite::configuration::Service;
+use suite::curl::{curl, curl_tls};
+use suite::lariat::Lariat;
+use suite::site::Site;
+use testkit::server::{Behaviour, Server, free_address};
+
+fn server(body: &str) -> Server {
+    Server::start(Behaviour::Http(body.into()))
+}
+
+#[test]
+fn ipv4_ipv6_and_unix_addresses_reach_one_service() {
+    let (site, server) = (Site::new(), server("hello"));
+    let (four, six) = (free_address(), free_address().port());
+    let unix = site.path("front.sock");
+    let service = Service::new(&site, &server).listen(&format!(
+        "['{four}', '[::1]:{six}', 'unix:{}']",
+        unix.display()
+    ));
+    let _lariat = Lariat::start(&service.toml());
+
+    assert_eq!(curl_tls(&site, four).run().success(), "hello");
+    let six = format!("[::1]:{six}").parse().unwrap();
+    assert_eq!(curl_tls(&site, six).run().success(), "hello");
+    let ca = site.ca();
+    let through_unix = [
+        "--unix-socket",
+        unix.to_str().unwrap(),
+        "--cacert",
+        ca.to_str().unwrap(),
+    ];
+    let answer = curl().args(&through_unix).url("https://localhost/").run();
+    assert_eq!(answer.success(), "hello");
+}
+
+#[test]
+fn each_of_many_services_has_its_own_server() {
+    let site = Site::new();
+    let servers = [server("one"), server("two"), server("three")];
+    let services: Vec<Service> = (0..)
+        .zip(&servers)
+        .map(|(number, server)| Service::new(&site, server).named(&format!("service-{number}")))
+        .collect();
+    let _lariat = Lariat::start(&services.iter().map(Service::toml).collect::<String>());
+
+    for (service, wanted) in services.iter().zip(["one", "two", "three"]) {
+        assert_eq!(curl_tls(&site, service.address).run().success(), wanted);
+    }
+}

@@ -1,0 +1,36 @@
+//! What `lariat` does, seen from outside: a module a behaviour.
+#![forbid(unsafe_code)]
+#![expect(
+    clippy::unwrap_used,
+    reason = "what fails in a test's own tools fails the test"
+)]
+
+mod alpn;
+mod bad_config;
+mod bad_input;
+mod balance;
+mod client_cert;
+mod crash_restart;
+mod demo;
+mod drain;
+mod dual_cert;
+mod failover;
+mod half_close;
+mod http2;
+mod limits;
+mod listen;
+mod log;
+mod metrics;
+mod ocsp;
+mod policy;
+mod port_in_use;
+mod privilege;
+mod proxy_header_in;
+mod proxy_header_out;
+mod relay;
+mod reload;
+mod resumption;
+mod sni;
+mod status;
+mod status_page;
+mod unix_server;

@@ -1,0 +1,70 @@
+//! Two processes: one keeps its rights and does no TLS, the other has none.
+
+use std::fs;
+
+use rustix::process::{Pid, geteuid};
+use suite::configuration::Service;
+use suite::curl::curl_tls;
+use suite::lariat::Lariat;
+use suite::site::Site;
+use testkit::server::{Behaviour, Server};
+
+fn status_line(process: Pid, key: &str) -> String {
+    let path = format!("/proc/{}/status", process.as_raw_nonzero());
+    let status = fs::read_to_string(path).unwrap();
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
+    line.unwrap_or_else(|| panic!("no {key}")).trim().to_owned()
+}
+
+fn command_line(process: Pid) -> String {
+    let path = format!("/proc/{}/cmdline", process.as_raw_nonzero());
+    fs::read_to_string(path).unwrap().replace('\0', " ")
+}
+
+fn start() -> (Site, Server, Service, Lariat) {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Http("hello".into())));
+    let service = Service::new(&site, &server);
+    let lariat = Lariat::start(&service.toml());
+    (site, server, service, lariat)
+}
+
+#[test]
+fn both_names_show_in_ps() {
+    let (_site, _server, _service, lariat) = start();
+    assert!(command_line(lariat.supervisor()).contains("lariat serve"));
+    assert!(command_line(lariat.data_process()).starts_with("lariat: data"));
+}
+
+#[test]
+fn the_data_process_has_no_rights() {
+    let (site, _server, service, lariat) = start();
+    let data = lariat.data_process();
+    assert_eq!(status_line(data, "NoNewPrivs"), "1");
+    assert_eq!(status_line(data, "Seccomp"), "2", "a filter");
+    assert_eq!(
+        u64::from_str_radix(&status_line(data, "CapEff"), 16).unwrap(),
+        0
+    );
+    if geteuid().is_root() {
+        let ids = status_line(data, "Uid");
+        assert!(ids.split_whitespace().all(|id| id != "0"), "{ids}");
+        let ids = status_line(data, "Gid");
+        assert!(ids.split_whitespace().all(|id| id != "0"), "{ids}");
+    }
+    assert_eq!(curl_tls(&site, service.address).run().success(), "hello");
+}
+
+#[test]
+fn the_data_process_holds_no_file_of_the_operator() {
+    let (site, _server, _service, lariat) = start();
+    let data = lariat.data_process();
+    let directory = format!("/proc/{}/fd", data.as_raw_nonzero());
+    let open: Vec<_> = fs::read_dir(directory)
+        .unwrap()
+        .filter_map(|entry| fs::read_link(entry.ok()?.path()).ok())
+        .filter(|target| target.starts_with(site.directory.path()))
+        .collect();
+    assert!(open.is_empty(), "{open:?}");
+}

@@ -1,0 +1,88 @@
+//! The PROXY header that a trusted peer sends: accepted, passed on, or refused.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use suite::configuration::Service;
+use suite::curl::curl_tls;
+use suite::haproxy::Haproxy;
+use suite::lariat::Lariat;
+use suite::proxy_header::ProxyHeader;
+use suite::site::Site;
+use testkit::server::{Behaviour, Server};
+
+fn trusting(site: &Site, server: &Server) -> Service {
+    Service::new(site, server).front("accept-proxy = ['127.0.0.0/8']")
+}
+
+#[test]
+fn haproxy_sends_both_versions() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Http("hello".into())));
+    let service = trusting(&site, &server).back("send-proxy = 'v2'");
+    let lariat = Lariat::start(&service.toml());
+
+    for (count, how) in [(1, "send-proxy"), (2, "send-proxy-v2")] {
+        let haproxy = Haproxy::send_proxy(service.address, how);
+        assert_eq!(
+            curl_tls(&site, haproxy.address).run().success(),
+            "hello",
+            "{how}"
+        );
+        let seen = server.wait_for_end(count);
+        let header = ProxyHeader::read(&seen.bytes).unwrap();
+        let (client, front) = header.addresses.unwrap();
+        assert_eq!(
+            front, haproxy.address,
+            "{how}: what the client had connected to"
+        );
+        lariat.wait_for_line(&[&client.to_string()]);
+    }
+}
+
+#[test]
+fn a_header_passes_through_byte_for_byte() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Http("hello".into())));
+    let service = trusting(&site, &server).back("send-proxy = 'pass'");
+    let _lariat = Lariat::start(&service.toml());
+
+    let haproxy = Haproxy::send_proxy(service.address, "send-proxy");
+    assert_eq!(curl_tls(&site, haproxy.address).run().success(), "hello");
+    let header = ProxyHeader::read(&server.wait_for_end(1).bytes).unwrap();
+    assert_eq!(header.version, 1);
+    assert_eq!(header.addresses.unwrap().1, haproxy.address);
+}
+
+#[test]
+fn a_header_from_a_stranger_is_refused() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
+    let service = Service::new(&site, &server).front("accept-proxy = ['192.0.2.0/24']");
+    let lariat = Lariat::start(&service.toml());
+
+    let mut stream = TcpStream::connect(service.address).unwrap();
+    stream
+        .write_all(b"PROXY TCP4 192.0.2.1 192.0.2.2 1 2\r\n")
+        .unwrap();
+    let _closed_or_reset = stream.read_to_end(&mut Vec::new());
+    lariat.wait_for_reason("proxy-header-stranger", 1);
+}
+
+#[test]
+fn a_malformed_header_from_a_trusted_peer_is_refused() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
+    let service = trusting(&site, &server);
+    let lariat = Lariat::start(&service.toml());
+
+    for (count, bytes) in [
+        (1, &b"PROXY TCP4 192.0.2.1 nonsense 1 2\r\n"[..]),
+        (2, b"\r\n\r\n\0\r\nQUIT\n\x31\x11\0\x0c............"),
+        (
+            3,
+            b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03 no header before the hello",
+        ),
+    ] {
+        let mut stream = TcpStream::connect(service.address).unwrap();
+        stream.write_all(bytes).unwrap();
+        let _closed_or_reset = stream.read_to_end(&mut Vec::new());
+        lariat.wait_for_reason("proxy-header-malformed", count);
+    }
+}

@@ -1,0 +1,112 @@
+//! Bytes arrive complete and in order, whatever their number and pieces.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::thread;
+
+use suite::client::Client;
+use suite::configuration::Service;
+use suite::curl::curl_tls;
+use suite::lariat::Lariat;
+use suite::site::Site;
+use testkit::server::{Behaviour, Server};
+
+/// Bytes in which a lost or moved one shows.
+fn pattern(length: usize) -> Vec<u8> {
+    let mut state = 1u32;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 17;
+        state ^= state << 5;
+        state as u8
+    };
+    (0..length).map(|_| next()).collect()
+}
+
+#[test]
+fn many_bytes_come_down_intact() {
+    let body = pattern(32 << 20);
+    let (site, server) = (Site::new(), Server::start(Behaviour::Http(body.clone())));
+    let service = Service::new(&site, &server);
+    let lariat = Lariat::start(&service.toml());
+
+    for version in ["--tlsv1.2", "--tlsv1.3"] {
+        let file = site.path("got");
+        let output = ["--output", file.to_str().unwrap(), version];
+        curl_tls(&site, service.address)
+            .args(&output)
+            .run()
+            .success();
+        assert!(std::fs::read(&file).unwrap() == body, "{version}");
+    }
+    let down = [("direction", "backend-to-client")];
+    let counted = lariat.metrics().sum("lariat_relayed_bytes_total", &down);
+    assert!(counted >= 2.0 * body.len() as f64, "{counted}");
+}
+
+#[test]
+fn many_bytes_go_up_intact() {
+    let body = pattern(16 << 20);
+    let (site, server) = (Site::new(), Server::start(Behaviour::Swallow));
+    let service = Service::new(&site, &server);
+    let _lariat = Lariat::start(&service.toml());
+
+    for (count, client) in [(1, Client::tls12(&site)), (2, Client::new(&site))] {
+        let mut connection = client.connect(service.address);
+        connection.send(&body);
+        connection.end();
+        assert!(server.wait_for_end(count).bytes == body);
+    }
+}
+
+#[test]
+fn both_directions_flow_at_once_and_many_connections_do_not_mix() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
+    let service = Service::new(&site, &server);
+    let _lariat = Lariat::start(&service.toml());
+    let client = Client::new(&site);
+
+    thread::scope(|scope| {
+        for number in 0..16usize {
+            let (client, address) = (&client, service.address);
+            scope.spawn(move || {
+                let sent = pattern(100_000 + number);
+                let mut connection = client.connect(address);
+                for piece in sent.chunks(997 + number) {
+                    connection.send(piece);
+                    assert!(connection.receive(piece.len()) == piece);
+                }
+                connection.end();
+                assert_eq!(connection.read_to_end().unwrap(), b"");
+            });
+        }
+    });
+}
+
+#[test]
+fn a_hello_in_pieces_of_one_byte_is_a_hello() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Http("hello".into())));
+    let service = Service::new(&site, &server);
+    let _lariat = Lariat::start(&service.toml());
+
+    let through = one_byte_relay(service.address);
+    assert_eq!(curl_tls(&site, through).run().success(), "hello");
+}
+
+/// A TCP relay that sends what comes from the client a byte a segment.
+fn one_byte_relay(target: SocketAddr) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        let (mut client, mut server) = (listener.accept()?.0, TcpStream::connect(target)?);
+        server.set_nodelay(true)?;
+        let (mut down, mut back) = (server.try_clone()?, client.try_clone()?);
+        thread::spawn(move || io::copy(&mut down, &mut back));
+        let mut byte = [0];
+        while client.read(&mut byte)? > 0 {
+            server.write_all(&byte)?;
+        }
+        io::Result::Ok(())
+    });
+    address
+}

@@ -1,0 +1,81 @@
+//! A reload is a transaction: the whole new plan, or the old one; connections go on.
+
+use rustix::process::Signal;
+use suite::client::Client;
+use suite::configuration::Service;
+use suite::curl::curl_tls;
+use suite::lariat::Lariat;
+use suite::openssl::s_client;
+use suite::site::Site;
+use testkit::server::{Behaviour, Server};
+
+#[test]
+fn a_new_certificate_is_served_and_old_connections_go_on() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
+    let service = Service::new(&site, &server);
+    let lariat = Lariat::start(&service.toml());
+    let mut old = Client::new(&site).connect(service.address);
+    old.send(b"a");
+    assert_eq!(old.receive(1), b"a");
+
+    site.leaf(&["renewed.example", "localhost"])
+        .write(&site.directory, "site.pem");
+    lariat.reload().success();
+    let answer = s_client(&site, service.address, &[]);
+    assert!(
+        answer.stdout.contains("subject=CN = renewed.example"),
+        "{answer:?}"
+    );
+    old.send(b"b");
+    assert_eq!(old.receive(1), b"b");
+}
+
+#[test]
+fn a_service_comes_and_another_goes() {
+    let (site, one) = (Site::new(), Server::start(Behaviour::Http("one".into())));
+    let two = Server::start(Behaviour::Http("two".into()));
+    let first = Service::new(&site, &one).named("first");
+    let second = Service::new(&site, &two).named("second");
+    let lariat = Lariat::start(&first.toml());
+
+    lariat.configure(&second.toml());
+    lariat.reload().success();
+    assert_eq!(curl_tls(&site, second.address).run().success(), "two");
+    assert!(
+        std::net::TcpStream::connect(first.address).is_err(),
+        "the old address is closed"
+    );
+}
+
+#[test]
+fn a_bad_configuration_changes_nothing() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Http("hello".into())));
+    let service = Service::new(&site, &server);
+    let lariat = Lariat::start(&service.toml());
+
+    for bad in [
+        service.clone().back("balance = 'by-faith'").toml(),
+        service
+            .clone()
+            .certificates("['/does/not/exist.pem']")
+            .toml(),
+        "nonsense".to_owned(),
+    ] {
+        lariat.configure(&bad);
+        let refused = lariat.reload();
+        assert_ne!(refused.code(), 0, "{refused:?}");
+        assert_eq!(curl_tls(&site, service.address).run().success(), "hello");
+    }
+    let refused = [("result", "refused")];
+    assert_eq!(lariat.metrics().sum("lariat_reloads_total", &refused), 3.0);
+}
+
+#[test]
+fn sighup_reloads() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
+    let service = Service::new(&site, &server);
+    let lariat = Lariat::start(&service.toml());
+    lariat.signal(Signal::HUP);
+    lariat.wait_for_metric("lariat_reloads_total", &[("result", "ok")], 1.0);
+    lariat.wait_for_metric("lariat_generation", &[], 2.0);
+}

@@ -1,0 +1,68 @@
+//! Sessions are resumed: by PSK, by ticket, by session id; after a reload too.
+
+use rustls::HandshakeKind;
+use suite::client::Client;
+use suite::configuration::Service;
+use suite::lariat::Lariat;
+use suite::openssl::s_client;
+use suite::site::Site;
+use testkit::server::{Behaviour, Server};
+
+/// One connection to its end, so that the client has its tickets.
+fn visit(client: &Client, service: &Service) -> HandshakeKind {
+    let mut connection = client.connect(service.address);
+    connection.send(b"x");
+    connection.end();
+    assert_eq!(connection.read_to_end().unwrap(), b"x");
+    connection.kind()
+}
+
+#[test]
+fn both_versions_resume_also_after_a_reload() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
+    let service = Service::new(&site, &server);
+    let lariat = Lariat::start(&service.toml());
+
+    for client in [Client::tls12(&site), Client::new(&site)] {
+        assert_eq!(visit(&client, &service), HandshakeKind::Full);
+        assert_eq!(visit(&client, &service), HandshakeKind::Resumed);
+        lariat.reload().success();
+        assert_eq!(visit(&client, &service), HandshakeKind::Resumed);
+    }
+    let count = |kind| {
+        lariat
+            .metrics()
+            .sum("lariat_handshakes_total", &[("kind", kind)])
+    };
+    assert_eq!((count("psk"), count("full")), (2.0, 2.0));
+}
+
+#[test]
+fn a_client_without_tickets_resumes_by_session_id() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
+    let service = Service::new(&site, &server);
+    let lariat = Lariat::start(&service.toml());
+
+    let file = site.path("session");
+    let file = file.to_str().unwrap();
+    let options = ["-tls1_2", "-no_ticket", "-sess_out", file];
+    let first = s_client(&site, service.address, &options);
+    assert!(first.stdout.contains("New, TLSv1.2"), "{first:?}");
+    let options = ["-tls1_2", "-no_ticket", "-sess_in", file];
+    let second = s_client(&site, service.address, &options);
+    assert!(second.stdout.contains("Reused, TLSv1.2"), "{second:?}");
+    let kind = [("kind", "session-id")];
+    assert_eq!(lariat.metrics().sum("lariat_handshakes_total", &kind), 1.0);
+}
+
+#[test]
+fn resumption_can_be_switched_off() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
+    let service = Service::new(&site, &server).tls("resumption = false");
+    let _lariat = Lariat::start(&service.toml());
+
+    for client in [Client::tls12(&site), Client::new(&site)] {
+        assert_eq!(visit(&client, &service), HandshakeKind::Full);
+        assert_eq!(visit(&client, &service), HandshakeKind::Full);
+    }
+}

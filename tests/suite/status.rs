@@ -1,0 +1,59 @@
+//! The status document, from a socket that only writes.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+
+use suite::configuration::Service;
+use suite::curl::curl_tls;
+use suite::lariat::Lariat;
+use suite::site::Site;
+use testkit::server::{Behaviour, Server};
+
+fn start() -> (Site, Server, Service, Lariat) {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Http("hello".into())));
+    let service = Service::new(&site, &server);
+    let lariat = Lariat::start(&service.toml());
+    (site, server, service, lariat)
+}
+
+#[test]
+fn the_command_prints_a_table_or_the_document() {
+    let (site, server, service, lariat) = start();
+    curl_tls(&site, service.address).run().success();
+
+    let table = lariat.ask("status").success();
+    assert!(
+        table.contains("web") && table.contains(server.address()),
+        "{table}"
+    );
+    let json = lariat.ask_with("status", &["--json"]).success();
+    let document: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert!(document.is_object() && json.contains("\"web\""), "{json}");
+}
+
+#[test]
+fn the_socket_never_reads() {
+    let (_site, _server, _service, lariat) = start();
+    let mut stream = UnixStream::connect(lariat.status_socket()).unwrap();
+    let mut document = String::new();
+    // Whether our words arrive before it closes is left open; that they change nothing is not.
+    let _ignored = stream.write_all(b"reload\ndrain\nquit\n");
+    let _reset_if_unread = stream.read_to_string(&mut document);
+    assert!(lariat.status().is_object());
+    assert_eq!(lariat.metrics().sum("lariat_generation", &[]), 1.0);
+}
+
+#[test]
+fn without_a_running_lariat_the_command_fails_and_says_why() {
+    let site = Site::new();
+    let mut command = suite::lariat::command();
+    let nowhere = site.path("nowhere.sock");
+    let answer = suite::program::run(command.arg("status").arg("--status-socket").arg(&nowhere));
+    assert_ne!(answer.code(), 0);
+    assert!(
+        answer.stderr.contains(nowhere.to_str().unwrap()),
+        "{answer:?}"
+    );
+    assert!(answer.stderr.contains("hint:"), "{answer:?}");
+    assert_eq!(answer.stdout, "");
+}
