@@ -1,8 +1,6 @@
 //! CPUs: which there are for us, on which one a thread runs, and what was used of them.
 
-use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -51,43 +49,6 @@ fn time_of(clock: ClockId) -> Duration {
     Duration::try_from(clock_gettime(clock)).unwrap_or_default()
 }
 
-/// Reads how much memory the process occupies. Opened before the sandbox closes the file system,
-/// it works inside it.
-#[derive(Debug)]
-pub struct MemoryGauge {
-    statm: File,
-    page_bytes: u64,
-}
-
-impl MemoryGauge {
-    /// Opens the kernel's account of this process.
-    pub fn open() -> io::Result<Self> {
-        Ok(Self {
-            statm: File::open("/proc/self/statm")?,
-            page_bytes: page_bytes(),
-        })
-    }
-
-    /// Resident memory, in bytes.
-    pub fn resident_bytes(&self) -> io::Result<u64> {
-        let mut text = [0u8; 128];
-        let length = self.statm.read_at(&mut text, 0)?;
-        let text = text.get(..length).unwrap_or_default();
-        // proc_pid_statm(5): size, resident, shared, ... in pages.
-        let pages = text.split(|&byte| byte == b' ').nth(1);
-        let pages = pages.and_then(|field| str::from_utf8(field).ok()?.parse::<u64>().ok());
-        let pages = pages.ok_or(io::ErrorKind::InvalidData)?;
-        Ok(pages.saturating_mul(self.page_bytes))
-    }
-}
-
-fn page_bytes() -> u64 {
-    // SAFETY: sysconf reads no memory of ours.
-    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-    // POSIX: always known; x86's size otherwise.
-    u64::try_from(bytes).unwrap_or(4096)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -119,16 +80,5 @@ mod tests {
             std::hint::black_box(0);
         }
         assert!(process_cpu_time() >= process + Duration::from_millis(1));
-    }
-
-    #[test]
-    fn memory_in_use_is_resident() {
-        let gauge = MemoryGauge::open().unwrap();
-        let bytes = 64 << 20;
-        let before = gauge.resident_bytes().unwrap();
-        let block = std::hint::black_box(vec![1u8; bytes]);
-        let grown = gauge.resident_bytes().unwrap() - before;
-        // Other tests free memory meanwhile; half of 64 MiB is beyond all that they hold.
-        assert!(grown > block.len() as u64 / 2, "{grown}");
     }
 }

@@ -8,6 +8,7 @@ pub mod channel;
 pub mod cpu;
 pub mod epoll;
 pub mod limit;
+pub mod memory;
 pub mod process;
 pub mod sandbox;
 pub mod signal;

@@ -68,6 +68,21 @@ pub fn listen(address: &Address, options: &ListenOptions) -> io::Result<OwnedFd>
     Ok(fd)
 }
 
+/// Whether a TCP address is nobody's: an error is what [`listen`] would say without
+/// `reuse_port`. With it, two processes of one user would share the address unawares.
+pub fn check_free(address: SocketAddr) -> io::Result<()> {
+    let alone = ListenOptions {
+        backlog: 0,
+        fast_open: 0,
+        reuse_port: false,
+        unix_mode: None,
+    };
+    match bound_ip(address, &alone) {
+        Err(Errno::AFNOSUPPORT | Errno::ADDRNOTAVAIL) if is_any_v6(&address) => Ok(()),
+        bound => Ok(bound.map(drop)?),
+    }
+}
+
 fn bound_ip(address: SocketAddr, options: &ListenOptions) -> Result<OwnedFd, Errno> {
     let fd = stream_socket(family_of(&address))?;
     sockopt::set_socket_reuseaddr(&fd, true)?;
@@ -427,8 +442,20 @@ mod tests {
         let first = listen(&"127.0.0.1:0".parse().unwrap(), &shared).unwrap();
         let address = address_of(&first);
         let _second = listen(&address, &shared).unwrap();
+        let error = check_free(into_ip(address.clone())).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
         let error = listen(&address, &PLAIN).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+    }
+
+    #[test]
+    fn an_address_that_nobody_has_is_free() {
+        let listener = listen(&"127.0.0.1:0".parse().unwrap(), &PLAIN).unwrap();
+        let address = into_ip(address_of(&listener));
+        assert!(check_free(address).is_err());
+        drop(listener);
+        check_free(address).unwrap();
+        check_free(address).unwrap();
     }
 
     #[test]

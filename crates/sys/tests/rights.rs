@@ -1,4 +1,5 @@
-//! What a process that has given up its rights can still do, and what it cannot.
+//! What a process that has given up its rights can still do, and what it cannot; and what else
+//! needs a process of its own to be seen.
 //!
 //! Rights do not come back, so each case runs in a process of its own: this program, started
 //! again with the case's name.
@@ -18,7 +19,7 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode, ExitStatus, Stdio};
 
 use sys::sandbox::{Enforcement, restrict_files, restrict_system_calls};
-use sys::{cpu, limit, process};
+use sys::{cpu, limit, memory, process};
 
 /// How a case's process must end.
 enum End {
@@ -49,6 +50,7 @@ const CASES: &[(&str, fn(), End)] = &[
     ),
     ("a-user-left-stays-left", a_user_left_stays_left, End::Well),
     ("an-orphan-ends", an_orphan_ends, End::Well),
+    ("memory-comes-and-goes", memory_comes_and_goes, End::Well),
 ];
 
 /// Started by a case, not by itself.
@@ -111,7 +113,7 @@ fn assert_denied<T>(result: io::Result<T>) {
 }
 
 fn files_are_out_of_reach() {
-    let gauge = cpu::MemoryGauge::open().unwrap();
+    let gauge = memory::MemoryGauge::open().unwrap();
     let open = File::open("/etc/passwd").unwrap();
     if restrict_files().unwrap() == Enforcement::NotSupported {
         return;
@@ -320,4 +322,20 @@ fn orphan() {
     loop {
         std::thread::park();
     }
+}
+
+fn memory_comes_and_goes() {
+    const MIB: u64 = 1 << 20;
+    let gauge = memory::MemoryGauge::open().unwrap();
+    let before = gauge.resident_bytes().unwrap();
+    // Each too small to be mapped apart; the last one keeps the heap's end in use.
+    let blocks: Vec<_> = (0..64 * 1024).map(|_| vec![1u8; 1024]).collect();
+    let last = std::hint::black_box(vec![1u8; 1024]);
+    let full = gauge.resident_bytes().unwrap();
+    assert!(full > before + 60 * MIB, "{before} {full}");
+    drop(std::hint::black_box(blocks));
+    memory::return_freed();
+    let after = gauge.resident_bytes().unwrap();
+    assert!(after < before + 20 * MIB, "{before} {full} {after}");
+    drop(last);
 }
