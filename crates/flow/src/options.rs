@@ -1,6 +1,20 @@
 //! What one connection is told: how it presents itself to a server, how long its parts may take.
 
+use std::sync::Arc;
 use std::time::Duration;
+
+use tls::server::Server;
+
+/// What all connections of a service share.
+#[derive(Clone)]
+pub struct Settings {
+    /// How TLS is taken off.
+    pub tls: Arc<Server>,
+    /// What a server is told about the client.
+    pub send_proxy: SendProxy,
+    /// How long each part may take.
+    pub timeouts: Timeouts,
+}
 
 /// The PROXY header sent to servers.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,4 +1,17 @@
 //! The data plane: workers, each one thread and one loop.
+//!
+//! The only room with an event loop. Sockets are reached through `sys`; what bytes mean is
+//! `flow`'s.
 #![forbid(unsafe_code)]
 
+mod dial;
+mod driver;
+mod lines;
+mod link;
+mod links;
 pub mod options;
+pub mod plan;
+pub mod plane;
+mod service;
+mod timers;
+mod worker;

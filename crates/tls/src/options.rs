@@ -74,6 +74,24 @@ pub enum Version {
     Tls13,
 }
 
+impl Version {
+    /// The number on the wire.
+    pub fn code(self) -> u16 {
+        match self {
+            Self::Tls12 => 0x0303,
+            Self::Tls13 => 0x0304,
+        }
+    }
+
+    /// The name that people use.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Tls12 => "TLS 1.2",
+            Self::Tls13 => "TLS 1.3",
+        }
+    }
+}
+
 /// Which cipher suites, in which order.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Suites {
@@ -130,6 +148,32 @@ named! {
         EcdheRsaAes256GcmSha384 = 0xc030, "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384";
         EcdheEcdsaChaCha20Poly1305Sha256 = 0xcca9, "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256";
         EcdheRsaChaCha20Poly1305Sha256 = 0xcca8, "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256";
+    }
+}
+
+impl Suite {
+    /// The one version that it is for: RFC 8446 B.4 gave TLS 1.3, and only it, 0x13xx.
+    pub fn version(self) -> Version {
+        if self.code() >> 8 == 0x13 {
+            Version::Tls13
+        } else {
+            Version::Tls12
+        }
+    }
+}
+
+impl Suite {
+    /// OpenSSL's name, which the PROXY protocol's receivers know it by.
+    pub fn openssl_name(self) -> &'static str {
+        match self {
+            Self::EcdheEcdsaAes128GcmSha256 => "ECDHE-ECDSA-AES128-GCM-SHA256",
+            Self::EcdheRsaAes128GcmSha256 => "ECDHE-RSA-AES128-GCM-SHA256",
+            Self::EcdheEcdsaAes256GcmSha384 => "ECDHE-ECDSA-AES256-GCM-SHA384",
+            Self::EcdheRsaAes256GcmSha384 => "ECDHE-RSA-AES256-GCM-SHA384",
+            Self::EcdheEcdsaChaCha20Poly1305Sha256 => "ECDHE-ECDSA-CHACHA20-POLY1305",
+            Self::EcdheRsaChaCha20Poly1305Sha256 => "ECDHE-RSA-CHACHA20-POLY1305",
+            tls13 => tls13.name(),
+        }
     }
 }
 

@@ -1,0 +1,72 @@
+//! What a connection asks of whoever owns its sockets.
+
+/// One thing to be done, in the order in which they have to be done.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[repr(u8)]
+pub enum Action {
+    /// Choose a server and connect to it.
+    Dial,
+    /// The server being dialled took too long: give it up and choose another.
+    Redial,
+    /// End our stream to the server (TCP FIN); go on reading.
+    ShutdownBack,
+    /// End our stream to the client (TCP FIN); go on reading.
+    ShutdownFront,
+    /// When the server's connection is closed, close it by a reset.
+    ResetBack,
+    /// When the client's connection is closed, close it by a reset.
+    ResetFront,
+    /// Close the server's connection.
+    CloseBack,
+    /// Close what is open.
+    Close,
+}
+
+const ORDER: [Action; 8] = [
+    Action::Dial,
+    Action::Redial,
+    Action::ShutdownBack,
+    Action::ShutdownFront,
+    Action::ResetBack,
+    Action::ResetFront,
+    Action::CloseBack,
+    Action::Close,
+];
+
+/// What is to be done, and what was.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Actions {
+    due: u8,
+    done: u8,
+}
+
+impl Actions {
+    pub(crate) fn add(&mut self, action: Action) {
+        self.due |= 1 << action as u8;
+    }
+
+    /// Adds what is done at most once in a connection's life.
+    pub(crate) fn add_once(&mut self, action: Action) {
+        if self.done & (1 << action as u8) == 0 {
+            self.add(action);
+        }
+    }
+
+    pub(crate) fn take(&mut self) -> Option<Action> {
+        let action = ORDER
+            .into_iter()
+            .find(|action| self.due & (1 << *action as u8) != 0)?;
+        self.due &= !(1 << action as u8);
+        self.done |= 1 << action as u8;
+        Some(action)
+    }
+
+    /// Whoever has nothing more to send needs no server.
+    pub(crate) fn cancel_dials(&mut self) {
+        self.due &= !(1 << Action::Dial as u8 | 1 << Action::Redial as u8);
+    }
+
+    pub(crate) fn is_front_to_be_reset(&self) -> bool {
+        (self.due | self.done) & (1 << Action::ResetFront as u8) != 0
+    }
+}

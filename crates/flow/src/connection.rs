@@ -1,0 +1,562 @@
+//! One connection, from accept to close: the state machine that owns no socket and reads no clock.
+//!
+//! It is told what came in (`handle_*`, `*_received`, `*_sent`, `*_ended`, `*_failed`), is asked
+//! what it wants (`*_room`, `*_pending`, `poll_action`, `deadline`), and gives the same answers
+//! however the bytes were cut. Where bytes come from and go to is the caller's.
+
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use telemetry::outcome::Reason;
+use tls::handshake::Established;
+use tls::traffic::Traffic;
+
+use crate::actions::{Action, Actions};
+use crate::announce;
+use crate::buffer::{Buffer, Pool, Size};
+use crate::facts::{Ending, Facts};
+use crate::opening::{self, Opening, Progress};
+use crate::options::Settings;
+use crate::relay::{Down, OpenFault, StreamEnd, Up};
+
+/// How long a client that has been sent an alert may take to read it and close. Closing at once
+/// would reset the connection if bytes of the client's were unread, and lose the alert.
+const PARTING_MAX: Duration = Duration::from_secs(2);
+
+/// How many bytes such a client may still send.
+const PARTING_BYTES_MAX: usize = 256 << 10;
+
+const ALERT_INTERNAL_ERROR: u8 = 80;
+
+/// Where a connection is in its life.
+enum Stage {
+    /// Up to the end of the handshake.
+    Opening(Opening),
+    /// No server is connected yet.
+    Dialling { since: Instant },
+    /// Bytes go both ways.
+    Relaying,
+    /// Last bytes go to the client, what it still sends is dropped.
+    Parting { until: Instant, dropped: usize },
+    /// Nothing is left to do but to close.
+    Over,
+}
+
+/// A connection.
+pub struct Flow {
+    settings: Rc<Settings>,
+    stage: Stage,
+    traffic: Option<Box<Traffic>>,
+    up: Up,
+    down: Down,
+    /// What the server gets before the client's first byte.
+    preamble: Vec<u8>,
+    facts: Facts,
+    ending: Option<Ending>,
+    actions: Actions,
+    /// The client's TCP stream has ended: nothing more will come, and nobody need be waited for.
+    is_front_ended: bool,
+    last_byte: Instant,
+}
+
+impl Flow {
+    /// A connection that has just been accepted.
+    pub fn new(settings: Rc<Settings>, expects_proxy_header: bool, facts: Facts) -> Self {
+        let last_byte = facts.accepted;
+        Self {
+            settings,
+            stage: Stage::Opening(Opening::new(expects_proxy_header)),
+            traffic: None,
+            up: Up::default(),
+            down: Down::default(),
+            preamble: Vec::new(),
+            facts,
+            ending: None,
+            actions: Actions::default(),
+            is_front_ended: false,
+            last_byte,
+        }
+    }
+
+    /// What is known so far.
+    pub fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    /// How it ended; `None` while it has not.
+    pub fn ending(&self) -> Option<&Ending> {
+        self.ending.as_ref()
+    }
+
+    /// Whether the handshake is not yet over.
+    pub fn is_opening(&self) -> bool {
+        matches!(self.stage, Stage::Opening(_))
+    }
+
+    /// Whether nothing is left but to close.
+    pub fn is_over(&self) -> bool {
+        matches!(self.stage, Stage::Over)
+    }
+
+    /// The next thing to be done, if any.
+    pub fn poll_action(&mut self) -> Option<Action> {
+        self.actions.take()
+    }
+
+    /// When [`Flow::handle_timeout`] is due.
+    pub fn deadline(&self) -> Option<Instant> {
+        let timeouts = &self.settings.timeouts;
+        match self.stage {
+            Stage::Opening(_) => Some(self.facts.accepted + timeouts.handshake),
+            Stage::Dialling { since } => Some(since + timeouts.dial),
+            Stage::Relaying => Some(self.last_byte + timeouts.idle),
+            Stage::Parting { until, .. } => Some(until),
+            Stage::Over => None,
+        }
+    }
+
+    /// Takes note that the deadline has passed.
+    pub fn handle_timeout(&mut self, now: Instant, pool: &mut Pool) {
+        if self.deadline().is_none_or(|deadline| deadline > now) {
+            return;
+        }
+        match self.stage {
+            Stage::Opening(_) => self.stop(Ending::new(Reason::HandshakeTimeout), pool),
+            Stage::Dialling { .. } => {
+                self.stage = Stage::Dialling { since: now };
+                self.actions.add(Action::Redial);
+            }
+            Stage::Relaying => {
+                if !self.down.is_ended {
+                    self.say_goodbye(pool);
+                }
+                self.part(Ending::new(Reason::IdleTimeout), now, pool);
+            }
+            Stage::Parting { .. } => self.finish(pool),
+            Stage::Over => {}
+        }
+    }
+
+    /// Ends the connection for a reason of the host's: a drain deadline, a limit.
+    pub fn cut(&mut self, reason: Reason, pool: &mut Pool) {
+        if !self.is_over() {
+            self.stop(Ending::new(reason), pool);
+        }
+    }
+
+    // The client's side.
+
+    /// Where to receive from the client; `None` = not now.
+    pub fn front_room(&mut self, pool: &mut Pool) -> Option<&mut [u8]> {
+        match &self.stage {
+            Stage::Opening(_) => Some(self.opening_room(pool)),
+            Stage::Dialling { .. } | Stage::Relaying => self.up.room(pool),
+            Stage::Parting { .. } => {
+                let dropped = self.up.sealed.get_or_insert_with(|| pool.take(Size::Small));
+                dropped.consume(dropped.data().len());
+                dropped.compact();
+                Some(dropped.space())
+            }
+            Stage::Over => None,
+        }
+    }
+
+    /// A handshake message may be longer than one record; the large buffer bounds it.
+    fn opening_room(&mut self, pool: &mut Pool) -> &mut [u8] {
+        let incoming = self.up.sealed.get_or_insert_with(|| pool.take(Size::Small));
+        if incoming.space().is_empty() {
+            incoming.compact();
+        }
+        if incoming.space().is_empty() && !incoming.is_large() {
+            let mut larger = pool.take(Size::Large);
+            larger.append(incoming.data());
+            pool.give(std::mem::replace(incoming, larger));
+        }
+        incoming.space()
+    }
+
+    /// Takes note of `count` bytes that were received into the room.
+    pub fn front_received(&mut self, count: usize, now: Instant, pool: &mut Pool) {
+        self.last_byte = now;
+        match &mut self.stage {
+            Stage::Opening(_) => {
+                self.up
+                    .sealed
+                    .as_mut()
+                    .expect("the room was given")
+                    .fill(count);
+                self.facts.first_byte.get_or_insert(now);
+                self.advance_opening(now, pool);
+            }
+            Stage::Dialling { .. } | Stage::Relaying => {
+                self.up.received(count);
+                self.open_records(now, pool);
+            }
+            Stage::Parting { dropped, .. } => {
+                *dropped += count;
+                if *dropped > PARTING_BYTES_MAX {
+                    self.finish(pool);
+                }
+            }
+            Stage::Over => {}
+        }
+    }
+
+    /// Takes note that nothing was received into the room.
+    pub fn front_received_nothing(&mut self, pool: &mut Pool) {
+        pool.give_if_empty(&mut self.up.sealed);
+    }
+
+    /// Takes note that the client's TCP stream has ended.
+    pub fn front_ended(&mut self, pool: &mut Pool) {
+        self.is_front_ended = true;
+        match self.stage {
+            Stage::Opening(_) => self.stop(Ending::new(Reason::ClientLeft), pool),
+            Stage::Dialling { .. } | Stage::Relaying => {
+                self.up.end.get_or_insert(StreamEnd::Fin);
+                pool.give_all(&mut self.up.sealed);
+                self.settle(pool);
+            }
+            Stage::Parting { .. } => self.settle(pool),
+            Stage::Over => {}
+        }
+    }
+
+    /// Takes note that the client's connection is broken.
+    pub fn front_failed(&mut self, pool: &mut Pool) {
+        match self.stage {
+            Stage::Opening(_) | Stage::Dialling { .. } | Stage::Relaying => {
+                let reason = match (self.up.end, self.down.is_ended) {
+                    (_, true) => Reason::BackendClosed,
+                    (Some(StreamEnd::CloseNotify), false) => Reason::ClientClosed,
+                    _ => Reason::ClientReset,
+                };
+                if reason == Reason::ClientReset {
+                    self.actions.add(Action::ResetBack);
+                }
+                self.stop(Ending::new(reason), pool);
+            }
+            Stage::Parting { .. } => self.finish(pool),
+            Stage::Over => {}
+        }
+    }
+
+    /// What waits to be sent to the client.
+    pub fn front_pending(&self) -> &[u8] {
+        self.down.pending()
+    }
+
+    /// Takes note of `count` bytes that were sent to the client.
+    pub fn front_sent(&mut self, count: usize, now: Instant, pool: &mut Pool) {
+        self.last_byte = now;
+        self.down.sent(count, pool);
+        self.settle(pool);
+    }
+
+    // The server's side.
+
+    /// Takes note that a server is connected.
+    pub fn dial_connected(&mut self, now: Instant, pool: &mut Pool) {
+        assert!(
+            matches!(self.stage, Stage::Dialling { .. }),
+            "a dial was asked for"
+        );
+        self.facts.connected = Some(now);
+        self.last_byte = now;
+        announce::write(&self.settings.send_proxy, &self.facts, &mut self.preamble);
+        self.stage = Stage::Relaying;
+        self.settle(pool);
+    }
+
+    /// Takes note that another server is being dialled.
+    pub fn dial_restarted(&mut self, now: Instant) {
+        if let Stage::Dialling { since } = &mut self.stage {
+            *since = now;
+        }
+    }
+
+    /// Takes note that no server could be connected, for the reason that the last one gave.
+    pub fn dial_failed(&mut self, ending: Ending, now: Instant, pool: &mut Pool) {
+        self.say_alert(ALERT_INTERNAL_ERROR, pool);
+        self.part(ending, now, pool);
+    }
+
+    /// Where to receive from the server: pieces to be filled in order by one vectored read;
+    /// `None` = not now.
+    pub fn back_room<'a>(
+        &'a mut self,
+        pool: &mut Pool,
+    ) -> Option<impl Iterator<Item = &'a mut [u8]> + use<'a>> {
+        let Stage::Relaying = self.stage else {
+            return None;
+        };
+        let layout = self.traffic.as_ref()?.layout();
+        self.down.room(layout, pool)
+    }
+
+    /// Takes note of `count` bytes that were received into the room.
+    pub fn back_received(&mut self, count: usize, now: Instant, pool: &mut Pool) {
+        let Some(traffic) = &mut self.traffic else {
+            return;
+        };
+        self.last_byte = now;
+        self.facts.bytes_down += count as u64;
+        if self.down.received(count, traffic).is_err() {
+            self.fail(
+                Ending::with(Reason::Internal, "the sealing key is used up"),
+                pool,
+            );
+        }
+    }
+
+    /// Takes note that nothing was received into the room.
+    pub fn back_received_nothing(&mut self, pool: &mut Pool) {
+        self.down.received_nothing(pool);
+    }
+
+    /// Takes note that the server's stream has ended: the client is told by close_notify.
+    pub fn back_ended(&mut self, pool: &mut Pool) {
+        if matches!(self.stage, Stage::Relaying) && !self.down.is_ended {
+            self.down.received_nothing(pool);
+            self.say_goodbye(pool);
+            self.down.is_ended = true;
+            self.note_ending();
+            self.settle(pool);
+        }
+    }
+
+    /// Takes note that the server's connection is broken.
+    ///
+    /// The client must not take what it got for the whole: it is sent what is already sealed, and
+    /// then a reset in place of close_notify.
+    pub fn back_failed(&mut self, now: Instant, pool: &mut Pool) {
+        let Stage::Relaying = self.stage else { return };
+        if self.down.is_ended {
+            // It had said all it wanted to say; what the client still sends has no reader.
+            self.up.clear(pool);
+            self.preamble = Vec::new();
+            self.up.end.get_or_insert(StreamEnd::Fin);
+            self.actions.add(Action::CloseBack);
+            self.settle(pool);
+            return;
+        }
+        self.actions.add(Action::CloseBack);
+        self.actions.add(Action::ResetFront);
+        self.part(Ending::new(Reason::BackendReset), now, pool);
+    }
+
+    /// What waits to be sent to the server: two pieces, in order.
+    pub fn back_pending(&self) -> [&[u8]; 2] {
+        let Stage::Relaying = self.stage else {
+            return [&[], &[]];
+        };
+        [
+            &self.preamble,
+            self.up.plain.as_ref().map_or(&[], Buffer::data),
+        ]
+    }
+
+    /// Takes note of `count` bytes that were sent to the server.
+    pub fn back_sent(&mut self, count: usize, now: Instant, pool: &mut Pool) {
+        self.last_byte = now;
+        let announced = count.min(self.preamble.len());
+        if announced > 0 {
+            self.preamble.drain(..announced);
+            if self.preamble.is_empty() {
+                self.preamble = Vec::new();
+            }
+        }
+        if count > announced {
+            self.up.sent(count - announced, pool);
+        }
+        self.settle(pool);
+    }
+
+    // Within.
+
+    fn advance_opening(&mut self, now: Instant, pool: &mut Pool) {
+        let (Stage::Opening(opening), Some(incoming)) = (&mut self.stage, &mut self.up.sealed)
+        else {
+            return;
+        };
+        let mut out = std::mem::take(&mut pool.scratch);
+        let progress = opening.advance(incoming, &self.settings, &mut self.facts, &mut out);
+        self.down.append(&out, pool);
+        out.clear();
+        pool.scratch = out;
+        match progress {
+            Ok(Progress::More) if self.is_opening_full() => {
+                let detail = "a handshake message in too many records";
+                self.stop(Ending::with(Reason::ProtocolViolation, detail), pool);
+            }
+            Ok(Progress::More) => pool.give_if_empty(&mut self.up.sealed),
+            Ok(Progress::Done(established)) => self.establish(*established, now, pool),
+            Err(ending) => self.part(ending, now, pool),
+        }
+    }
+
+    /// Whether not even the largest buffer holds what the handshake still waits for.
+    fn is_opening_full(&mut self) -> bool {
+        self.up.sealed.as_mut().is_some_and(|incoming| {
+            incoming.compact();
+            incoming.is_large() && incoming.space().is_empty()
+        })
+    }
+
+    fn establish(&mut self, established: Established, now: Instant, pool: &mut Pool) {
+        self.facts.kind = Some(opening::kind_of(&established, self.facts.kind));
+        self.facts.established = Some(now);
+        self.facts.agreed = Some(established.agreed);
+        self.traffic = Some(Box::new(established.traffic));
+        self.stage = Stage::Dialling { since: now };
+        self.actions.add(Action::Dial);
+        self.open_records(now, pool);
+    }
+
+    fn open_records(&mut self, now: Instant, pool: &mut Pool) {
+        let Some(traffic) = &mut self.traffic else {
+            return;
+        };
+        match self.up.open(traffic, pool) {
+            Ok(opened) => {
+                self.facts.bytes_up += opened.bytes as u64;
+                self.facts.key_updates += opened.controls;
+                self.settle(pool);
+            }
+            Err(OpenFault::Alert(alert)) => {
+                self.actions.add(Action::ResetBack);
+                let detail = format!("alert {alert}");
+                self.stop(Ending::with(Reason::ClientAlert, detail), pool);
+            }
+            Err(OpenFault::Traffic(fault)) => {
+                self.say_alert(fault.alert(), pool);
+                self.actions.add(Action::ResetBack);
+                let reason = match fault {
+                    tls::traffic::TrafficFault::Record(_) => Reason::RecordInvalid,
+                    tls::traffic::TrafficFault::Message(_) => Reason::ProtocolViolation,
+                };
+                self.part(Ending::with(reason, format!("{fault:?}")), now, pool);
+            }
+        }
+    }
+
+    /// Looks whether what has just happened makes the next step due.
+    fn settle(&mut self, pool: &mut Pool) {
+        match self.stage {
+            Stage::Relaying | Stage::Dialling { .. } => self.settle_relay(pool),
+            Stage::Parting { .. } if self.down.pending().is_empty() => {
+                if self.is_front_ended || self.actions.is_front_to_be_reset() {
+                    self.finish(pool);
+                } else {
+                    self.actions.add(Action::ShutdownFront);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn settle_relay(&mut self, pool: &mut Pool) {
+        self.send_control(pool);
+        self.note_ending();
+        let Stage::Relaying = self.stage else { return };
+        let up_is_sent = self.preamble.is_empty() && self.up.plain.is_none();
+        let down_is_sent = self.down.pending().is_empty();
+        let up_is_done = self.up.end.is_some() && up_is_sent;
+        let down_is_done = self.down.is_ended && down_is_sent;
+        if up_is_done && down_is_done {
+            self.finish(pool);
+        } else if up_is_done {
+            self.actions.add_once(Action::ShutdownBack);
+        } else if down_is_done {
+            self.actions.add_once(Action::ShutdownFront);
+        }
+    }
+
+    /// Answers KeyUpdate and renegotiation as soon as no sealed record waits: the answer has to
+    /// come before the next data, and one answer serves for several requests.
+    fn send_control(&mut self, pool: &mut Pool) {
+        let Some(traffic) = &mut self.traffic else {
+            return;
+        };
+        if !traffic.is_control_due() || self.down.is_ended || !self.down.pending().is_empty() {
+            return;
+        }
+        let mut out = std::mem::take(&mut pool.scratch);
+        if traffic.seal_control(&mut out).is_ok() {
+            self.down.append(&out, pool);
+        }
+        out.clear();
+        pool.scratch = out;
+    }
+
+    /// Whoever ends its stream first is the one who ended the connection.
+    fn note_ending(&mut self) {
+        if self.ending.is_some() {
+            return;
+        }
+        let reason = match (self.up.end, self.down.is_ended) {
+            (Some(StreamEnd::CloseNotify), _) => Reason::ClientClosed,
+            (Some(StreamEnd::Fin), _) => Reason::ClientTruncated,
+            (None, true) => Reason::BackendClosed,
+            (None, false) => return,
+        };
+        self.ending = Some(Ending::new(reason));
+    }
+
+    fn say_goodbye(&mut self, pool: &mut Pool) {
+        self.say(pool, |traffic, out| traffic.seal_close_notify(out).is_ok());
+    }
+
+    fn say_alert(&mut self, alert: u8, pool: &mut Pool) {
+        self.say(pool, |traffic, out| traffic.seal_alert(alert, out).is_ok());
+    }
+
+    /// Appends a record of ours behind what waits to be sent.
+    fn say(&mut self, pool: &mut Pool, seal: impl FnOnce(&mut Traffic, &mut Vec<u8>) -> bool) {
+        let Some(traffic) = &mut self.traffic else {
+            return;
+        };
+        let mut out = std::mem::take(&mut pool.scratch);
+        if seal(traffic, &mut out) {
+            self.down.append(&out, pool);
+        }
+        out.clear();
+        pool.scratch = out;
+    }
+
+    /// Ends with last bytes to the client.
+    fn part(&mut self, ending: Ending, now: Instant, pool: &mut Pool) {
+        self.ending = Some(ending);
+        self.up.clear(pool);
+        self.preamble = Vec::new();
+        self.actions.cancel_dials();
+        self.actions.add(Action::CloseBack);
+        self.stage = Stage::Parting {
+            until: now + PARTING_MAX,
+            dropped: 0,
+        };
+        self.settle(pool);
+    }
+
+    /// Ends without close_notify: what the client got is not the whole.
+    fn fail(&mut self, ending: Ending, pool: &mut Pool) {
+        self.actions.add(Action::ResetFront);
+        self.actions.add(Action::ResetBack);
+        self.stop(ending, pool);
+    }
+
+    /// Ends at once.
+    fn stop(&mut self, ending: Ending, pool: &mut Pool) {
+        self.ending = Some(ending);
+        self.finish(pool);
+    }
+
+    fn finish(&mut self, pool: &mut Pool) {
+        self.up.clear(pool);
+        self.down.clear(pool);
+        self.traffic = None;
+        self.stage = Stage::Over;
+        self.actions.cancel_dials();
+        self.actions.add(Action::Close);
+    }
+}

@@ -1,0 +1,109 @@
+//! What is known of a connection: filled in as it goes, read by the log, the metrics and the
+//! PROXY header.
+
+use std::borrow::Cow;
+use std::net::SocketAddr;
+use std::time::Instant;
+
+use telemetry::outcome::{HandshakeKind, Reason};
+use tls::handshake::Agreed;
+
+/// Where the two ends of the client's connection are; `None` is a Unix socket.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Route {
+    /// The client.
+    pub source: Option<SocketAddr>,
+    /// The address it connected to.
+    pub destination: Option<SocketAddr>,
+}
+
+/// The algorithms of the certificate that a client was shown.
+#[derive(Clone, Debug)]
+pub struct CertificateAlgorithms {
+    /// How its issuer signed it: `RSA-SHA256`.
+    pub signature: Cow<'static, str>,
+    /// Its kind of key: `RSA2048`, `EC256`.
+    pub key: Cow<'static, str>,
+}
+
+/// What is known so far.
+#[derive(Debug)]
+pub struct Facts {
+    /// As the log and PP2_TYPE_UNIQUE_ID show it.
+    pub id: u64,
+    /// When it was accepted.
+    pub accepted: Instant,
+    /// Who connected, by the PROXY header if one was taken, else by the socket.
+    pub route: Route,
+    /// The PROXY header as it came, kept while it is to be passed on.
+    pub proxy_header: Option<Box<[u8]>>,
+    /// The name that the client asked for.
+    pub server_name: Option<Box<str>>,
+    /// The server certificate's algorithms, if a server is to be told.
+    pub certificate: Option<CertificateAlgorithms>,
+    /// What the handshake agreed on.
+    pub agreed: Option<Agreed>,
+    /// How the handshake was made.
+    pub kind: Option<HandshakeKind>,
+    /// When the first byte came.
+    pub first_byte: Option<Instant>,
+    /// When the handshake was over.
+    pub established: Option<Instant>,
+    /// When a server was connected.
+    pub connected: Option<Instant>,
+    /// Application bytes from the client to the server.
+    pub bytes_up: u64,
+    /// Application bytes from the server to the client.
+    pub bytes_down: u64,
+    /// KeyUpdate and other control records answered.
+    pub key_updates: u32,
+}
+
+impl Facts {
+    /// Of a connection that has just been accepted.
+    pub fn new(id: u64, route: Route, now: Instant) -> Self {
+        Self {
+            id,
+            accepted: now,
+            route,
+            proxy_header: None,
+            server_name: None,
+            certificate: None,
+            agreed: None,
+            kind: None,
+            first_byte: None,
+            established: None,
+            connected: None,
+            bytes_up: 0,
+            bytes_down: 0,
+            key_updates: 0,
+        }
+    }
+}
+
+/// How a connection ended.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Ending {
+    /// Why.
+    pub reason: Reason,
+    /// What else the log can say, in somebody's words.
+    pub detail: Option<Box<str>>,
+}
+
+impl Ending {
+    /// An end that needs no more words.
+    pub fn new(reason: Reason) -> Self {
+        Self {
+            reason,
+            detail: None,
+        }
+    }
+
+    /// An end with words.
+    pub fn with(reason: Reason, detail: impl Into<Box<str>>) -> Self {
+        Self {
+            reason,
+            detail: Some(detail.into()),
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! From a connection's first byte to the end of its handshake.
+//!
+//! Owns the order of things: PROXY header where one must come, ClientHello, handshake. What may
+//! follow, and what is done about a failure, is `connection`'s.
+
+use telemetry::outcome::{HandshakeKind, Reason};
+use tls::handshake::{Established, FaultKind, Handshake, HandshakeFault, ServerHandshake};
+use tls::options::Version;
+use tls::server::RefusalReason;
+use wire::client_hello::{self, ClientHello, HelloFault, Peek};
+use wire::proxy_header::{self, Likeness, ProxyFault};
+
+use crate::buffer::Buffer;
+use crate::facts::{CertificateAlgorithms, Ending, Facts};
+use crate::options::{SendProxy, Settings};
+
+/// How far the opening got.
+pub(crate) enum Opening {
+    /// A PROXY header has to come first.
+    ProxyHeader,
+    /// The ClientHello is not yet whole.
+    Hello,
+    /// Messages go to and fro.
+    Handshake(Box<dyn Handshake>),
+}
+
+/// What came of the bytes so far.
+pub(crate) enum Progress {
+    /// More are needed.
+    More,
+    /// The handshake is over.
+    Done(Box<Established>),
+}
+
+impl Opening {
+    /// Before the first byte.
+    pub(crate) fn new(expects_proxy_header: bool) -> Self {
+        if expects_proxy_header {
+            Self::ProxyHeader
+        } else {
+            Self::Hello
+        }
+    }
+
+    /// Works through what came in. What has to go out, alerts included, is appended to `out`.
+    pub(crate) fn advance(
+        &mut self,
+        incoming: &mut Buffer,
+        settings: &Settings,
+        facts: &mut Facts,
+        out: &mut Vec<u8>,
+    ) -> Result<Progress, Ending> {
+        if matches!(self, Self::ProxyHeader) {
+            if !take_proxy_header(incoming, settings, facts)? {
+                return Ok(Progress::More);
+            }
+            *self = Self::Hello;
+        }
+        if matches!(self, Self::Hello) {
+            let Some(handshake) = take_hello(incoming, settings, facts, out)? else {
+                return Ok(Progress::More);
+            };
+            *self = Self::Handshake(handshake);
+        }
+        let Self::Handshake(handshake) = self else {
+            return Ok(Progress::More);
+        };
+        let step = handshake
+            .advance(incoming.data_mut(), out)
+            .map_err(ending_of_handshake)?;
+        incoming.consume(step.consumed);
+        if !step.done {
+            return Ok(Progress::More);
+        }
+        let Self::Handshake(handshake) = std::mem::replace(self, Self::Hello) else {
+            return Ok(Progress::More);
+        };
+        let established = handshake.finish().map_err(ending_of_handshake)?;
+        Ok(Progress::Done(Box::new(established)))
+    }
+}
+
+/// Whether the header was there; it is consumed then.
+fn take_proxy_header(
+    incoming: &mut Buffer,
+    settings: &Settings,
+    facts: &mut Facts,
+) -> Result<bool, Ending> {
+    let malformed =
+        |fault: ProxyFault| Ending::with(Reason::ProxyHeaderMalformed, fault.to_string());
+    let Some(parsed) = proxy_header::read(incoming.data()).map_err(malformed)? else {
+        return Ok(false);
+    };
+    // With LOCAL or unknown addresses the ends of the connection itself count.
+    if let Some(source) = parsed.header.addresses.source() {
+        facts.route.source = Some(source);
+        facts.route.destination = parsed.header.addresses.destination();
+    }
+    let wire_bytes = parsed.wire_bytes;
+    if settings.send_proxy == SendProxy::Pass {
+        facts.proxy_header = incoming.data().get(..wire_bytes).map(Into::into);
+    }
+    incoming.consume(wire_bytes);
+    Ok(true)
+}
+
+/// Begins the handshake if the hello is whole.
+fn take_hello(
+    incoming: &Buffer,
+    settings: &Settings,
+    facts: &mut Facts,
+    out: &mut Vec<u8>,
+) -> Result<Option<Box<dyn Handshake>>, Ending> {
+    let hello = match client_hello::read(incoming.data()) {
+        Ok(Peek::Incomplete) => return Ok(None),
+        Ok(Peek::Hello(hello)) => hello,
+        Err(fault) => return Err(ending_of_hello(&fault, incoming.data(), out)),
+    };
+    facts.server_name = hello
+        .server_name()
+        .map(|name| name.to_ascii_lowercase().into());
+    let config = settings.tls.select(&hello).map_err(|refusal| {
+        out.extend_from_slice(&client_hello::alert_record(refusal.alert));
+        ending_of_refusal(&refusal.reason)
+    })?;
+    if matches!(&settings.send_proxy, SendProxy::V2(tlvs) if tlvs.ssl) {
+        facts.certificate = settings
+            .tls
+            .certificate_for(&hello)
+            .map(|one| CertificateAlgorithms {
+                signature: one.signature_algorithm.clone(),
+                key: one.key_algorithm.clone(),
+            });
+    }
+    facts.kind = Some(kind_if_resumed(&hello));
+    let handshake = ServerHandshake::new(config).map_err(ending_of_handshake)?;
+    Ok(Some(Box::new(handshake)))
+}
+
+/// By which means a session would be resumed, if it is.
+fn kind_if_resumed(hello: &ClientHello<'_>) -> HandshakeKind {
+    if hello.psk_identities().next().is_some() {
+        HandshakeKind::Psk
+    } else if hello
+        .session_ticket()
+        .is_some_and(|ticket| !ticket.is_empty())
+    {
+        HandshakeKind::Ticket
+    } else {
+        HandshakeKind::SessionId
+    }
+}
+
+/// The kind of a handshake that is over.
+pub(crate) fn kind_of(established: &Established, offered: Option<HandshakeKind>) -> HandshakeKind {
+    match (
+        established.agreed.resumed,
+        established.agreed.version,
+        offered,
+    ) {
+        (false, _, _) => HandshakeKind::Full,
+        (true, Version::Tls13, _) => HandshakeKind::Psk,
+        (true, Version::Tls12, Some(HandshakeKind::Ticket)) => HandshakeKind::Ticket,
+        (true, Version::Tls12, _) => HandshakeKind::SessionId,
+    }
+}
+
+fn ending_of_hello(fault: &HelloFault, bytes: &[u8], out: &mut Vec<u8>) -> Ending {
+    if let Some(alert) = fault.alert() {
+        out.extend_from_slice(&client_hello::alert_record(alert));
+    }
+    let reason = match fault {
+        HelloFault::NotTls if proxy_header::likeness(bytes) != Likeness::No => {
+            Reason::ProxyHeaderStranger
+        }
+        HelloFault::NotTls => Reason::NotTls,
+        HelloFault::PlainHttp => Reason::PlainHttp,
+        HelloFault::Sslv2 | HelloFault::VersionTooOld { .. } => Reason::VersionTooOld,
+        HelloFault::Unexpected(_) | HelloFault::Malformed(_) | HelloFault::Illegal(_) => {
+            Reason::HelloMalformed
+        }
+        HelloFault::RecordTooLarge(_) | HelloFault::TooLarge(_) => Reason::HelloTooLarge,
+    };
+    if reason == Reason::PlainHttp {
+        out.extend_from_slice(PLAIN_HTTP_ANSWER);
+    }
+    Ending::with(reason, fault.to_string())
+}
+
+/// What a browser that forgot the `s` can show.
+const PLAIN_HTTP_ANSWER: &[u8] = b"HTTP/1.1 400 Bad Request\r\n\
+    Content-Type: text/plain\r\n\
+    Content-Length: 52\r\n\
+    Connection: close\r\n\
+    \r\n\
+    This port speaks HTTPS; use https:// in the address\n";
+
+fn ending_of_refusal(refusal: &RefusalReason) -> Ending {
+    match refusal {
+        RefusalReason::NameMissing => Ending::new(Reason::NameMissing),
+        RefusalReason::NameUnknown => Ending::new(Reason::NameUnknown),
+        RefusalReason::NothingShared(what) => Ending::with(Reason::NothingShared, *what),
+        RefusalReason::VersionTooOld => Ending::new(Reason::VersionTooOld),
+    }
+}
+
+fn ending_of_handshake(fault: HandshakeFault) -> Ending {
+    let reason = match fault.kind {
+        FaultKind::Alert => Reason::ClientAlert,
+        FaultKind::CertificateMissing => Reason::ClientCertificateMissing,
+        FaultKind::CertificateRefused => Reason::ClientCertificateRefused,
+        FaultKind::Closed => Reason::ClientLeft,
+        FaultKind::Internal => Reason::Internal,
+        FaultKind::NothingShared => Reason::NothingShared,
+        FaultKind::RecordInvalid => Reason::RecordInvalid,
+        FaultKind::Violation => Reason::ProtocolViolation,
+    };
+    Ending::with(reason, fault.detail)
+}

@@ -1,0 +1,271 @@
+//! The seam between the loop and the operating system.
+//!
+//! All that a worker asks of the kernel for its connections goes through here: wait, accept,
+//! connect, receive, send, end, reset. This driver is epoll, edge-triggered; another one takes the
+//! place of this file and nothing else. It remembers readiness, so that no system call is made
+//! that is known to give nothing.
+
+use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use sys::epoll::{Epoll, Event, Events, Interest};
+use sys::socket::{self, PeerAddress};
+use sys::wake::Waker;
+use wire::address::Address;
+
+/// Events taken from the kernel at once. More would let the first ones of a batch wait long for
+/// the last ones to be worked through; fewer would cost system calls.
+const EVENTS_MAX: usize = 256;
+
+/// The most pieces that one vectored read fills.
+pub(crate) const PIECES_MAX: usize = flow::buffer::RECORDS_LARGE;
+
+/// Waits for what happens to sockets.
+pub(crate) struct Driver {
+    epoll: Epoll,
+    events: Events,
+}
+
+/// A connected socket, or one that is being connected.
+pub(crate) struct Socket {
+    fd: OwnedFd,
+    token: u64,
+    readable: bool,
+    writable: bool,
+    /// The peer's FIN is in the receive queue, or has been read.
+    read_closed: bool,
+    failed: bool,
+    watches_writes: bool,
+}
+
+/// What came of receiving.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Received {
+    /// So many bytes.
+    Bytes(usize),
+    /// So many bytes, and they are the last.
+    Last(usize),
+    /// The peer's stream has ended.
+    End,
+    /// Nothing for now.
+    Nothing,
+    /// The connection is broken.
+    Failed,
+}
+
+impl Driver {
+    pub(crate) fn new() -> io::Result<Self> {
+        Ok(Self {
+            epoll: Epoll::new()?,
+            events: Events::with_capacity(EVENTS_MAX),
+        })
+    }
+
+    /// Waits until something happens, at most so long; `None` = for ever.
+    pub(crate) fn wait(&mut self, timeout: Option<Duration>) -> io::Result<usize> {
+        self.epoll.wait(&mut self.events, timeout)
+    }
+
+    /// What happened, by its place in the batch.
+    pub(crate) fn event(&self, index: usize) -> Option<Event> {
+        self.events.iter().nth(index)
+    }
+
+    /// Watches a listener. One that several workers share wakes only one of them.
+    pub(crate) fn listen(&self, fd: &OwnedFd, token: u64, is_shared: bool) -> io::Result<()> {
+        let interest = if is_shared {
+            Interest::ACCEPT_SHARED
+        } else {
+            Interest::READ
+        };
+        self.epoll.add(fd, token, interest)
+    }
+
+    /// Stops watching a listener.
+    pub(crate) fn ignore(&self, fd: &OwnedFd) {
+        // It may not be watched, or no longer; either way it is not watched now.
+        let _ = self.epoll.remove(fd);
+    }
+
+    /// Watches for the other threads' calls.
+    pub(crate) fn watch_waker(&self, waker: &Waker, token: u64) -> io::Result<()> {
+        self.epoll.add(waker, token, Interest::READ)
+    }
+
+    /// The next connection in a listener's queue.
+    pub(crate) fn accept(
+        &self,
+        listener: &OwnedFd,
+        token: u64,
+    ) -> io::Result<(Socket, PeerAddress)> {
+        let (fd, peer) = socket::accept(listener)?;
+        self.epoll
+            .add(&fd, token, Interest::READ | Interest::EDGE)?;
+        // A client has often sent its first bytes by now: try before waiting.
+        Ok((Socket::new(fd, token, true), peer))
+    }
+
+    /// Takes a connection from a listener's queue and resets it.
+    pub(crate) fn refuse(&self, listener: &OwnedFd) -> io::Result<()> {
+        let (fd, _) = socket::accept(listener)?;
+        socket::reset_on_close(&fd)
+    }
+
+    /// Begins to connect; says whether that is already over.
+    pub(crate) fn connect(&self, address: &Address, token: u64) -> io::Result<(Socket, bool)> {
+        let (fd, connected) = socket::connect(address)?;
+        let mut interest = Interest::READ | Interest::EDGE;
+        if !connected {
+            interest = interest | Interest::WRITE;
+        }
+        self.epoll.add(&fd, token, interest)?;
+        let mut socket = Socket::new(fd, token, false);
+        socket.writable = connected;
+        socket.watches_writes = !connected;
+        Ok((socket, connected))
+    }
+
+    /// Asks to be told when a socket that took no more bytes takes them again.
+    pub(crate) fn watch_writes(&self, socket: &mut Socket) {
+        if !socket.writable && !socket.watches_writes {
+            socket.watches_writes = true;
+            let interest = Interest::READ | Interest::WRITE | Interest::EDGE;
+            if self
+                .epoll
+                .modify(&socket.fd, socket.token, interest)
+                .is_err()
+            {
+                socket.failed = true;
+            }
+        }
+    }
+}
+
+impl Socket {
+    fn new(fd: OwnedFd, token: u64, readable: bool) -> Self {
+        Self {
+            fd,
+            token,
+            readable,
+            writable: true,
+            read_closed: false,
+            failed: false,
+            watches_writes: false,
+        }
+    }
+
+    /// Takes note of an event.
+    pub(crate) fn note(&mut self, event: &Event) {
+        self.readable |= event.readable || event.read_closed || event.hung_up;
+        self.writable |= event.writable;
+        self.read_closed |= event.read_closed || event.hung_up;
+        self.failed |= event.error;
+    }
+
+    pub(crate) fn is_readable(&self) -> bool {
+        self.readable
+    }
+
+    pub(crate) fn is_writable(&self) -> bool {
+        self.writable
+    }
+
+    /// Whether the kernel has reported an error; `take_error` tells which.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.failed
+    }
+
+    /// The error that the kernel has reported.
+    pub(crate) fn take_error(&mut self) -> Option<io::Error> {
+        self.failed = false;
+        socket::take_error(&self.fd).ok().flatten()
+    }
+
+    /// Receives into one piece.
+    pub(crate) fn receive(&mut self, room: &mut [u8]) -> Received {
+        let result = socket::read(&self.fd, room);
+        self.received(result, room.len())
+    }
+
+    /// Receives into several pieces, in order.
+    pub(crate) fn receive_pieces(&mut self, pieces: &mut [IoSliceMut<'_>]) -> Received {
+        let room = pieces.iter().map(|piece| piece.len()).sum();
+        let result = socket::read_vectored(&self.fd, pieces);
+        self.received(result, room)
+    }
+
+    fn received(&mut self, result: io::Result<usize>, room: usize) -> Received {
+        match result {
+            Ok(0) => {
+                self.readable = false;
+                Received::End
+            }
+            // Less than there was room for: the queue is empty (epoll(7)), and if the FIN was
+            // known to be in it before, it has been reached.
+            Ok(count) if count < room => {
+                self.readable = false;
+                if self.read_closed {
+                    Received::Last(count)
+                } else {
+                    Received::Bytes(count)
+                }
+            }
+            Ok(count) => Received::Bytes(count),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                self.readable = false;
+                Received::Nothing
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => Received::Nothing,
+            Err(_) => {
+                self.readable = false;
+                Received::Failed
+            }
+        }
+    }
+
+    /// Sends what the kernel takes; `None` = the connection is broken.
+    pub(crate) fn send(&mut self, bytes: &[u8]) -> Option<usize> {
+        let result = socket::write(&self.fd, bytes);
+        self.sent(result, bytes.len())
+    }
+
+    /// Sends two pieces in order, like [`Socket::send`].
+    pub(crate) fn send_pieces(&mut self, pieces: [&[u8]; 2]) -> Option<usize> {
+        let size = pieces[0].len() + pieces[1].len();
+        let result = socket::write_vectored(&self.fd, &pieces.map(IoSlice::new));
+        self.sent(result, size)
+    }
+
+    fn sent(&mut self, result: io::Result<usize>, size: usize) -> Option<usize> {
+        match result {
+            Ok(count) => {
+                self.writable = count == size;
+                Some(count)
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                self.writable = false;
+                Some(0)
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => Some(0),
+            Err(_) => None,
+        }
+    }
+
+    /// Ends our stream; the peer's goes on.
+    pub(crate) fn end(&self) {
+        // It fails only if the connection is gone, which the next event tells.
+        let _ = socket::shutdown_write(&self.fd);
+    }
+
+    /// Makes the close a reset.
+    pub(crate) fn reset_on_close(&self) {
+        // As above: a connection that is gone needs no reset.
+        let _ = socket::reset_on_close(&self.fd);
+    }
+
+    /// The address that this end has.
+    pub(crate) fn local_address(&self) -> Option<PeerAddress> {
+        socket::local_address(&self.fd).ok()
+    }
+}

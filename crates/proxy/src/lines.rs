@@ -1,0 +1,188 @@
+//! What is written about connections: one line for each that ends, within limits.
+//!
+//! Owns which connections get a line and when lines leave the worker; their form is
+//! `telemetry::line`'s, and who writes them to a file is the caller's.
+
+use std::sync::mpsc::{SyncSender, TrySendError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use flow::facts::{Ending, Facts};
+use telemetry::catalogue::ServiceCounter;
+use telemetry::line::{ClientAddress, ConnectionLine, LineLimiter, SuppressedLine};
+use telemetry::outcome::Version;
+
+use crate::link::Link;
+use crate::options::{LogConnections, LogFormat, LogOptions};
+
+/// Lines leave the worker when so many bytes have come together, or at the end of a turn in which
+/// it has nothing else to do.
+const BATCH_BYTES: usize = 16 << 10;
+
+/// One worker's lines.
+pub(crate) struct Lines {
+    options: LogOptions,
+    worker: usize,
+    limiter: LineLimiter,
+    summary_due: Option<Instant>,
+    batch: Vec<u8>,
+    writer: SyncSender<Vec<u8>>,
+}
+
+impl Lines {
+    pub(crate) fn new(options: LogOptions, worker: usize, writer: SyncSender<Vec<u8>>) -> Self {
+        Self {
+            options,
+            worker,
+            limiter: LineLimiter::new(options.failures_per_second),
+            summary_due: None,
+            batch: Vec::new(),
+            writer,
+        }
+    }
+
+    /// Takes up a new plan's options.
+    pub(crate) fn set_options(&mut self, options: LogOptions) {
+        if self.options != options {
+            self.limiter = LineLimiter::new(options.failures_per_second);
+            self.options = options;
+        }
+    }
+
+    /// Writes about a connection that has ended, if it is to have a line.
+    pub(crate) fn report(&mut self, link: &Link, ending: &Ending, now: Instant) {
+        let is_fault = ending.reason.is_fault();
+        let wanted = match self.options.connections {
+            LogConnections::All => true,
+            LogConnections::Failed => is_fault,
+            LogConnections::None => false,
+        };
+        if !wanted {
+            return;
+        }
+        if is_fault && !self.limiter.admit(ending.reason, now) {
+            link.service
+                .counters
+                .count(ServiceCounter::LogLinesSuppressed);
+            self.summary_due.get_or_insert(now + Duration::from_secs(1));
+            return;
+        }
+        self.write(link, ending, now);
+        if self.batch.len() >= BATCH_BYTES {
+            self.flush();
+        }
+    }
+
+    fn write(&mut self, link: &Link, ending: &Ending, now: Instant) {
+        let facts = link.flow.facts();
+        let agreed = facts.agreed.as_ref();
+        let certificate = agreed.and_then(|agreed| agreed.client_certificate.as_deref());
+        let client_cn = certificate.and_then(tls::peer::common_name);
+        let server = link.dial.server();
+        let line = ConnectionLine {
+            time_us: unix_us(facts.accepted, now),
+            id: facts.id,
+            worker: self.worker,
+            service: &link.service.plan.name,
+            client: facts
+                .route
+                .source
+                .map_or(ClientAddress::Text("unix"), ClientAddress::Ip),
+            listener: &link.listener,
+            server_name: facts.server_name.as_deref(),
+            version: agreed.map(|agreed| version_of(agreed.version)),
+            suite: agreed
+                .and_then(|agreed| agreed.suite)
+                .map(|suite| suite.name()),
+            group: agreed
+                .and_then(|agreed| agreed.group)
+                .map(|group| group.name()),
+            kind: facts.kind.filter(|_| agreed.is_some()),
+            alpn: agreed.and_then(|agreed| agreed.alpn.as_deref()),
+            client_cn: client_cn.as_deref(),
+            server: server
+                .and_then(|index| link.service.plan.server_names.get(index))
+                .map(String::as_str),
+            bytes_up: facts.bytes_up,
+            bytes_down: facts.bytes_down,
+            handshake_us: handshake_time(facts).map(micros),
+            dial_us: facts.connected.map(|at| micros(at - link.dial.started())),
+            total_us: micros(now - facts.accepted),
+            retries: link.dial.retries(),
+            reason: ending.reason,
+            detail: ending.detail.as_deref(),
+        };
+        match self.options.format {
+            LogFormat::Json => line.write_json(&mut self.batch),
+            LogFormat::Text => line.write_text(&mut self.batch),
+        }
+    }
+
+    /// When [`Lines::summarise`] is due.
+    pub(crate) fn summary_due(&self) -> Option<Instant> {
+        self.summary_due
+    }
+
+    /// Says how many lines were not written, once their second is over.
+    pub(crate) fn summarise(&mut self, now: Instant) {
+        if self.summary_due.is_none_or(|due| due > now) {
+            return;
+        }
+        self.summary_due = None;
+        let (worker, format, batch) = (self.worker, self.options.format, &mut self.batch);
+        self.limiter.take_suppressed(now, |reason, count| {
+            let line = SuppressedLine {
+                time_us: unix_us(now, now),
+                worker,
+                reason,
+                count,
+            };
+            match format {
+                LogFormat::Json => line.write_json(batch),
+                LogFormat::Text => line.write_text(batch),
+            }
+        });
+    }
+
+    /// Hands over what has been written. A writer that does not keep up loses lines rather than
+    /// holding up connections; it is told at the next chance, since the batch stays until then.
+    pub(crate) fn flush(&mut self) {
+        if self.batch.is_empty() {
+            return;
+        }
+        let batch = std::mem::take(&mut self.batch);
+        if let Err(TrySendError::Full(mut batch)) = self.writer.try_send(batch) {
+            if batch.len() > BATCH_BYTES * 16 {
+                batch.clear();
+            }
+            self.batch = batch;
+        }
+    }
+}
+
+/// From the first byte to the handshake's end.
+pub(crate) fn handshake_time(facts: &Facts) -> Option<Duration> {
+    Some(
+        facts
+            .established?
+            .saturating_duration_since(facts.first_byte?),
+    )
+}
+
+/// The library's version as the metrics know it.
+pub(crate) fn version_of(version: tls::options::Version) -> Version {
+    match version {
+        tls::options::Version::Tls12 => Version::Tls12,
+        tls::options::Version::Tls13 => Version::Tls13,
+    }
+}
+
+fn unix_us(at: Instant, now: Instant) -> u64 {
+    let since_epoch = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    micros(since_epoch.saturating_sub(now.saturating_duration_since(at)))
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}

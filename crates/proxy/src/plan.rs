@@ -1,0 +1,138 @@
+//! What the plane serves: built whole from options or not at all, then shared and never changed.
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use flow::options::{SendProxy, Timeouts};
+use tls::policy::SuiteOrder;
+use tls::resumption::Resumption;
+use tls::server::{BuildError, Server, Warning};
+use wire::network::Network;
+
+use crate::options::{Limits, LogOptions, Options, ServiceOptions, WorkerOptions};
+
+/// A plan that can be served. Cloning shares it.
+#[derive(Clone)]
+pub struct Plan {
+    pub(crate) services: Arc<[Arc<ServicePlan>]>,
+    pub(crate) workers: WorkerOptions,
+    pub(crate) limits: Limits,
+    pub(crate) log: LogOptions,
+}
+
+/// One service of a plan.
+pub struct ServicePlan {
+    pub(crate) name: String,
+    pub(crate) tls: Arc<Server>,
+    pub(crate) accept_proxy: Vec<Network>,
+    pub(crate) send_proxy: SendProxy,
+    pub(crate) timeouts: Timeouts,
+    pub(crate) connections_max: Option<u32>,
+    pub(crate) pool: backend::options::Options,
+    /// The servers' names, in the order of the options, for logs and labels.
+    pub(crate) server_names: Vec<String>,
+}
+
+/// Why no plan could be built: one service's fault.
+#[derive(Debug)]
+pub struct PlanError(BuildError);
+
+impl fmt::Display for PlanError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::error::Error for PlanError {}
+
+impl Plan {
+    /// Builds all services; the first that cannot be built refuses the whole.
+    pub fn build(
+        options: Options,
+        resumption: &Arc<Resumption>,
+    ) -> Result<(Self, Vec<Warning>), PlanError> {
+        let mut warnings = Vec::new();
+        let services = options
+            .services
+            .into_iter()
+            .map(|service| ServicePlan::build(service, resumption, &mut warnings).map(Arc::new))
+            .collect::<Result<_, _>>()
+            .map_err(PlanError)?;
+        let Options {
+            workers,
+            limits,
+            log,
+            ..
+        } = Options {
+            services: Vec::new(),
+            ..options
+        };
+        Ok((
+            Self {
+                services,
+                workers,
+                limits,
+                log,
+            },
+            warnings,
+        ))
+    }
+
+    /// The services, in the order of the options.
+    pub fn services(&self) -> &[Arc<ServicePlan>] {
+        &self.services
+    }
+
+    /// How many workers the plan wants.
+    pub fn worker_count(&self) -> usize {
+        self.workers.cpus.len()
+    }
+}
+
+impl ServicePlan {
+    fn build(
+        options: ServiceOptions,
+        resumption: &Arc<Resumption>,
+        warnings: &mut Vec<Warning>,
+    ) -> Result<Self, BuildError> {
+        let (server, concerns) =
+            Server::build(&options.front.tls, &options.name, resumption, suite_order())?;
+        warnings.extend(concerns);
+        let pool = options.back.pool;
+        Ok(Self {
+            tls: Arc::new(server),
+            accept_proxy: options.front.accept_proxy,
+            send_proxy: options.back.send_proxy,
+            timeouts: options.timeouts,
+            connections_max: options.connections_max,
+            server_names: pool
+                .servers
+                .iter()
+                .map(|one| one.endpoint.to_string())
+                .collect(),
+            pool,
+            name: options.name,
+        })
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its TLS.
+    pub fn tls(&self) -> &Server {
+        &self.tls
+    }
+
+    /// Its servers' names, as in logs and labels.
+    pub fn server_names(&self) -> &[String] {
+        &self.server_names
+    }
+}
+
+/// The order of suites that suits this CPU: measured once, when the first plan is built.
+fn suite_order() -> &'static SuiteOrder {
+    static ORDER: OnceLock<SuiteOrder> = OnceLock::new();
+    ORDER.get_or_init(SuiteOrder::measure)
+}

@@ -1,0 +1,219 @@
+//! All workers: started, told, drained.
+//!
+//! Owns the threads and the messages to them. Each message that changes what is served is
+//! answered, so whoever sends it knows when it holds.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::sync::mpsc::{Sender, SyncSender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use sys::wake::Waker;
+use telemetry::registry::Registry;
+use wire::address::Address;
+
+use crate::lines::Lines;
+use crate::plan::Plan;
+use crate::worker::{Assignment, Command, Worker};
+
+/// A socket that listens, and for whom.
+#[derive(Debug)]
+pub struct BoundListener {
+    /// The service, by its index in the options.
+    pub service: usize,
+    /// The address as configured.
+    pub address: Address,
+    /// The socket.
+    pub fd: OwnedFd,
+}
+
+/// The workers, and the way to them.
+pub struct Plane {
+    workers: Vec<Handle>,
+    registry: Arc<Registry>,
+    plan: Mutex<Plan>,
+}
+
+struct Handle {
+    commands: Sender<Command>,
+    waker: Arc<Waker>,
+    thread: JoinHandle<io::Result<()>>,
+}
+
+impl Plane {
+    /// Starts as many workers as the plan wants; `listeners` holds one list for each. What is to
+    /// be written about connections goes to `lines` in batches of whole lines.
+    pub fn start(
+        plan: Plan,
+        listeners: Vec<Vec<BoundListener>>,
+        registry: Arc<Registry>,
+        lines: SyncSender<Vec<u8>>,
+    ) -> io::Result<Self> {
+        let count = plan.worker_count();
+        assert_eq!(listeners.len(), count, "each worker has its listeners");
+        let cpus = plan.workers.cpus.clone();
+        let mut workers = Vec::with_capacity(count);
+        let (started, starts) = channel();
+        for ((index, cpu), listeners) in cpus.into_iter().enumerate().zip(listeners) {
+            let (commands, received) = channel();
+            let waker = Arc::new(Waker::new()?);
+            let lines = Lines::new(plan.log, index, lines.clone());
+            let assignment = assignment(&plan, index, listeners, &registry);
+            let counters = registry.worker(index);
+            let its_waker = Arc::clone(&waker);
+            let started = started.clone();
+            let make = move || {
+                if let Some(cpu) = cpu {
+                    sys::cpu::pin_current_thread(cpu)?;
+                }
+                Worker::new(index, count, its_waker, received, counters, lines)
+            };
+            let body = move || match make() {
+                Ok(mut worker) => {
+                    worker.take_up(assignment);
+                    // Whoever starts us waits for this.
+                    let _ = started.send(Ok(()));
+                    worker.run()
+                }
+                Err(error) => {
+                    let _ = started.send(Err(error));
+                    Ok(())
+                }
+            };
+            let thread = std::thread::Builder::new()
+                .name(format!("worker-{index}"))
+                .spawn(body)?;
+            workers.push(Handle {
+                commands,
+                waker,
+                thread,
+            });
+        }
+        drop(started);
+        starts.into_iter().collect::<io::Result<()>>()?;
+        Ok(Self {
+            workers,
+            registry,
+            plan: Mutex::new(plan),
+        })
+    }
+
+    /// Serves another plan from now on; returns when every worker does. Connections that are open
+    /// stay with what they began with. The number of workers and their CPUs stay as they are.
+    pub fn replace(&self, plan: Plan, listeners: Vec<Vec<BoundListener>>) {
+        assert_eq!(
+            listeners.len(),
+            self.workers.len(),
+            "each worker has its listeners"
+        );
+        let (answer, answers) = channel();
+        for (index, listeners) in listeners.into_iter().enumerate() {
+            let assignment = assignment(&plan, index, listeners, &self.registry);
+            self.send(
+                index,
+                Command::Replace(Box::new(assignment), answer.clone()),
+            );
+        }
+        drop(answer);
+        // Ends when every worker has answered or dropped its end.
+        while answers.recv().is_ok() {}
+        *self.plan.lock().unwrap_or_else(PoisonError::into_inner) = plan;
+    }
+
+    /// The plan that is served.
+    pub fn plan(&self) -> Plan {
+        self.plan
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// How many workers there are.
+    pub fn worker_count(&self) -> usize {
+        self.workers.len()
+    }
+
+    /// Tells what an active check has found out.
+    pub fn set_server_up(&self, service: &str, server: usize, up: bool) {
+        let service: Arc<str> = service.into();
+        self.send_all(|| Command::SetServerUp {
+            service: Arc::clone(&service),
+            server,
+            up,
+        });
+    }
+
+    /// Tells what a server's name resolves to.
+    pub fn set_addresses(&self, service: &str, server: usize, addresses: Vec<SocketAddr>) {
+        let (service, addresses): (Arc<str>, Arc<[_]>) = (service.into(), addresses.into());
+        self.send_all(|| Command::SetAddresses {
+            service: Arc::clone(&service),
+            server,
+            addresses: Arc::clone(&addresses),
+        });
+    }
+
+    /// Accepts no more; connections have until the deadline to end by themselves.
+    pub fn drain(&self, deadline: Duration) {
+        let deadline = Instant::now() + deadline;
+        self.send_all(|| Command::Drain(deadline));
+    }
+
+    /// Whether all workers have ended.
+    pub fn is_finished(&self) -> bool {
+        self.workers
+            .iter()
+            .all(|worker| worker.thread.is_finished())
+    }
+
+    /// Waits until all workers have ended.
+    pub fn join(self) -> io::Result<()> {
+        for worker in self.workers {
+            // A worker that panics takes the process with it (`panic = "abort"`).
+            worker
+                .thread
+                .join()
+                .unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))?;
+        }
+        Ok(())
+    }
+
+    fn send_all(&self, command: impl Fn() -> Command) {
+        for index in 0..self.workers.len() {
+            self.send(index, command());
+        }
+    }
+
+    fn send(&self, index: usize, command: Command) {
+        // A worker that has ended is drained and needs no more telling.
+        if self.workers[index].commands.send(command).is_ok() {
+            self.workers[index].waker.wake();
+        }
+    }
+}
+
+fn assignment(
+    plan: &Plan,
+    worker: usize,
+    listeners: Vec<BoundListener>,
+    registry: &Registry,
+) -> Assignment {
+    let counters = plan
+        .services
+        .iter()
+        .map(|service| registry.service(worker, &service.name, &service.server_names))
+        .collect();
+    Assignment {
+        services: plan.services.to_vec(),
+        counters,
+        listeners: listeners
+            .into_iter()
+            .map(|one| (one.service, one.address, one.fd))
+            .collect(),
+        limits: plan.limits,
+        log: plan.log,
+    }
+}

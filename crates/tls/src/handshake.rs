@@ -1,0 +1,277 @@
+//! A handshake as bytes in and bytes out: the seam behind which the TLS library stands.
+//!
+//! Owns the drive of the library's unbuffered interface and the translation of its faults. Which
+//! certificate and which parameters a client gets is decided before, in `server`.
+
+use std::sync::Arc;
+
+use rustls::ServerConfig;
+use rustls::server::UnbufferedServerConnection;
+use rustls::unbuffered::{ConnectionState, EncodeError, EncodeTlsData, UnbufferedStatus};
+
+use crate::options::{Group, Suite, Version};
+use crate::record::{HEADER_BYTES, Opener, Sealer};
+use crate::traffic::Traffic;
+
+/// One side of a handshake. Sans-IO: it is fed bytes and gives bytes, and never waits.
+pub trait Handshake: Send {
+    /// Takes what came in and appends what has to go out, also when it fails (an alert).
+    ///
+    /// Only whole records are looked at. Bytes that were not consumed are to be offered again with
+    /// more behind them. After `done`, what was not consumed belongs to [`Traffic`].
+    fn advance(
+        &mut self,
+        incoming: &mut [u8],
+        outgoing: &mut Vec<u8>,
+    ) -> Result<Step, HandshakeFault>;
+
+    /// Ends a handshake that is done.
+    fn finish(self: Box<Self>) -> Result<Established, HandshakeFault>;
+}
+
+/// How far a handshake got.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Step {
+    /// Bytes of the input that are done with.
+    pub consumed: usize,
+    /// Whether the handshake is over.
+    pub done: bool,
+}
+
+/// What a finished handshake leaves.
+pub struct Established {
+    /// The connection itself.
+    pub traffic: Traffic,
+    /// What was agreed.
+    pub agreed: Agreed,
+}
+
+/// What client and server agreed on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Agreed {
+    /// The version.
+    pub version: Version,
+    /// The suite.
+    pub suite: Option<Suite>,
+    /// The key exchange group; none where a TLS 1.2 session was resumed.
+    pub group: Option<Group>,
+    /// Whether a session was resumed.
+    pub resumed: bool,
+    /// Whether the client had to be asked for another key share.
+    pub retried: bool,
+    /// The application protocol (RFC 7301).
+    pub alpn: Option<Box<[u8]>>,
+    /// The client's certificate, DER.
+    pub client_certificate: Option<Box<[u8]>>,
+}
+
+/// Why a handshake failed.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct HandshakeFault {
+    /// The kind, for counting.
+    pub kind: FaultKind,
+    /// The library's words, for the log.
+    pub detail: String,
+}
+
+/// Kinds of failure, each with a guilty side.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum FaultKind {
+    /// The client sent a fatal alert.
+    Alert,
+    /// A client certificate is required and none came.
+    CertificateMissing,
+    /// The client's certificate did not verify.
+    CertificateRefused,
+    /// The client closed its stream.
+    Closed,
+    /// A fault of ours.
+    Internal,
+    /// Nothing in common: version, suite, group, scheme or protocol.
+    NothingShared,
+    /// A record did not decrypt.
+    RecordInvalid,
+    /// The client broke the protocol.
+    Violation,
+}
+
+/// The server's side of a handshake.
+pub struct ServerHandshake {
+    connection: UnbufferedServerConnection,
+}
+
+impl ServerHandshake {
+    /// Begins; the first bytes fed are the ClientHello's.
+    pub fn new(config: Arc<ServerConfig>) -> Result<Self, HandshakeFault> {
+        let connection = UnbufferedServerConnection::new(config).map_err(fault_of)?;
+        Ok(Self { connection })
+    }
+
+    /// Appends the alert that the library has queued after a fault.
+    fn collect_alert(&mut self, outgoing: &mut Vec<u8>) {
+        while let Ok(state) = self.connection.process_tls_records(&mut []).state {
+            match state {
+                ConnectionState::EncodeTlsData(mut data) => {
+                    if encode(&mut data, outgoing).is_err() {
+                        return;
+                    }
+                }
+                ConnectionState::TransmitTlsData(transmit) => transmit.done(),
+                _ => return,
+            }
+        }
+    }
+}
+
+impl Handshake for ServerHandshake {
+    fn advance(
+        &mut self,
+        incoming: &mut [u8],
+        outgoing: &mut Vec<u8>,
+    ) -> Result<Step, HandshakeFault> {
+        let mut consumed = 0;
+        // The library sees one record more only when it asks: what follows the last record of the
+        // handshake is application data, which it must never get.
+        let mut shown = 0;
+        loop {
+            let window = incoming.get_mut(consumed..shown).unwrap_or_default();
+            let UnbufferedStatus { discard, state, .. } =
+                self.connection.process_tls_records(window);
+            consumed += discard;
+            match state {
+                Ok(ConnectionState::EncodeTlsData(mut data)) => encode(&mut data, outgoing)?,
+                Ok(ConnectionState::TransmitTlsData(transmit)) => transmit.done(),
+                Ok(ConnectionState::BlockedHandshake | ConnectionState::WriteTraffic(_)) => {
+                    if !self.connection.is_handshaking() {
+                        return Ok(Step {
+                            consumed,
+                            done: true,
+                        });
+                    }
+                    let Some(end) = record_end(incoming, shown.max(consumed)) else {
+                        return Ok(Step {
+                            consumed,
+                            done: false,
+                        });
+                    };
+                    shown = end;
+                }
+                Ok(ConnectionState::PeerClosed | ConnectionState::Closed) => {
+                    return Err(HandshakeFault::new(FaultKind::Closed, "close_notify"));
+                }
+                Ok(_) => {
+                    return Err(HandshakeFault::new(
+                        FaultKind::Violation,
+                        "data in a handshake",
+                    ));
+                }
+                Err(error) => {
+                    self.collect_alert(outgoing);
+                    return Err(fault_of(error));
+                }
+            }
+        }
+    }
+
+    fn finish(self: Box<Self>) -> Result<Established, HandshakeFault> {
+        let agreed = agreed_by(&self.connection)?;
+        let (secrets, next) = self
+            .connection
+            .dangerous_into_kernel_connection()
+            .map_err(fault_of)?;
+        let unknown = || HandshakeFault::new(FaultKind::Internal, "unknown suite");
+        let (sequence, keys) = &secrets.tx;
+        let sealer = Sealer::new(agreed.version, *sequence, keys).ok_or_else(unknown)?;
+        let (sequence, keys) = &secrets.rx;
+        let opener = Opener::new(agreed.version, *sequence, keys).ok_or_else(unknown)?;
+        let traffic = Traffic::new(agreed.version, sealer, opener, Box::new(next));
+        Ok(Established { traffic, agreed })
+    }
+}
+
+impl HandshakeFault {
+    fn new(kind: FaultKind, detail: &str) -> Self {
+        Self {
+            kind,
+            detail: detail.to_owned(),
+        }
+    }
+}
+
+/// Where the record that starts at `start` ends, if all of it is there.
+fn record_end(bytes: &[u8], start: usize) -> Option<usize> {
+    let header = bytes.get(start..)?.first_chunk::<HEADER_BYTES>()?;
+    let end = start + HEADER_BYTES + usize::from(u16::from_be_bytes([header[3], header[4]]));
+    (end <= bytes.len()).then_some(end)
+}
+
+fn encode<Side>(
+    data: &mut EncodeTlsData<'_, Side>,
+    outgoing: &mut Vec<u8>,
+) -> Result<(), HandshakeFault> {
+    let start = outgoing.len();
+    // The library tells the size by refusing an empty space.
+    let size = match data.encode(&mut []) {
+        Ok(written) => written,
+        Err(EncodeError::InsufficientSize(size)) => size.required_size,
+        Err(EncodeError::AlreadyEncoded) => 0,
+    };
+    outgoing.resize(start + size, 0);
+    match data.encode(&mut outgoing[start..]) {
+        Ok(_) | Err(EncodeError::AlreadyEncoded) => Ok(()),
+        Err(error) => Err(HandshakeFault::new(FaultKind::Internal, &error.to_string())),
+    }
+}
+
+fn agreed_by(connection: &UnbufferedServerConnection) -> Result<Agreed, HandshakeFault> {
+    use rustls::HandshakeKind::{FullWithHelloRetryRequest, Resumed};
+    use rustls::ProtocolVersion;
+
+    let version = match connection.protocol_version() {
+        Some(ProtocolVersion::TLSv1_3) => Version::Tls13,
+        Some(ProtocolVersion::TLSv1_2) => Version::Tls12,
+        _ => return Err(HandshakeFault::new(FaultKind::Internal, "unknown version")),
+    };
+    let suite = connection
+        .negotiated_cipher_suite()
+        .map(|suite| u16::from(suite.suite()));
+    let group = connection
+        .negotiated_key_exchange_group()
+        .map(|group| u16::from(group.name()));
+    let kind = connection.handshake_kind();
+    let chain = connection.peer_certificates();
+    Ok(Agreed {
+        version,
+        suite: suite.and_then(Suite::from_code),
+        group: group.and_then(Group::from_code),
+        resumed: matches!(kind, Some(Resumed)),
+        retried: matches!(kind, Some(FullWithHelloRetryRequest)),
+        alpn: connection.alpn_protocol().map(Into::into),
+        client_certificate: chain
+            .and_then(|chain| chain.first())
+            .map(|leaf| leaf[..].into()),
+    })
+}
+
+fn fault_of(error: rustls::Error) -> HandshakeFault {
+    use rustls::Error;
+
+    let kind = match &error {
+        Error::AlertReceived(_) => FaultKind::Alert,
+        Error::NoCertificatesPresented => FaultKind::CertificateMissing,
+        Error::InvalidCertificate(_) | Error::InvalidCertRevocationList(_) => {
+            FaultKind::CertificateRefused
+        }
+        Error::PeerIncompatible(_) | Error::NoApplicationProtocol => FaultKind::NothingShared,
+        Error::DecryptError | Error::PeerSentOversizedRecord => FaultKind::RecordInvalid,
+        Error::InappropriateMessage { .. }
+        | Error::InappropriateHandshakeMessage { .. }
+        | Error::InvalidMessage(_)
+        | Error::PeerMisbehaved(_) => FaultKind::Violation,
+        _ => FaultKind::Internal,
+    };
+    HandshakeFault {
+        kind,
+        detail: error.to_string(),
+    }
+}

@@ -1,0 +1,411 @@
+//! The record layer after the handshake: seals and opens records where they lie.
+//!
+//! Owns framing, nonces, sequence numbers and their limits for TLS 1.2 (RFC 5246, RFC 5288,
+//! RFC 7905) and TLS 1.3 (RFC 8446 section 5). It does not know what the records mean; `traffic`
+//! does. It exists because sealing in the buffer that is sent, and opening into the buffer that is
+//! forwarded, saves every copy that a general-purpose interface needs.
+
+use aws_lc_rs::aead::{AES_128_GCM, AES_256_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, Nonce};
+use aws_lc_rs::aead::{Algorithm, UnboundKey};
+use rustls::ConnectionTrafficSecrets;
+
+use crate::options::Version;
+
+/// The most plaintext that one record carries (RFC 8446 section 5.1).
+pub const PLAINTEXT_BYTES_MAX: usize = 16_384;
+
+/// The fixed head of a record: type, version, length.
+pub const HEADER_BYTES: usize = 5;
+
+/// The most that [`Layout`] adds to a plaintext, in any version and suite.
+pub const OVERHEAD_BYTES_MAX: usize = HEADER_BYTES + 8 + 1 + TAG_BYTES;
+
+/// The most bytes that a record may take on the wire: TLS 1.2 allows 2048 bytes of expansion
+/// (RFC 5246 section 6.2.3).
+pub const RECORD_BYTES_MAX: usize = HEADER_BYTES + PLAINTEXT_BYTES_MAX + 2048;
+
+const TAG_BYTES: usize = 16;
+const NONCE_BYTES: usize = 12;
+const EXPLICIT_NONCE_BYTES: usize = 8;
+/// TLS 1.3 allows 256 bytes of expansion, the type byte among them (RFC 8446 section 5.2).
+const EXPANSION_BYTES_MAX_13: usize = 256;
+const EXPANSION_BYTES_MAX_12: usize = 2048;
+
+/// Records of full size that AES-GCM may seal under one key: 2^24.5 (RFC 8446 section 5.5, and
+/// RFC 9325 section 4.4 for TLS 1.2), less a margin so that the update itself still fits.
+const GCM_RECORDS_MAX: u64 = (1 << 24) - 16;
+/// ChaCha20-Poly1305 is bounded by the sequence number alone (RFC 8446 section 5.5), and so is
+/// opening: how much a peer seals under one key is the peer's to limit.
+const SEQUENCE_MAX: u64 = u64::MAX - 16;
+
+/// What a record carries (RFC 8446 section 5.1).
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum ContentType {
+    /// 20
+    ChangeCipherSpec,
+    /// 21
+    Alert,
+    /// 22
+    Handshake,
+    /// 23
+    ApplicationData,
+}
+
+impl ContentType {
+    fn from_code(code: u8) -> Option<Self> {
+        Some(match code {
+            20 => Self::ChangeCipherSpec,
+            21 => Self::Alert,
+            22 => Self::Handshake,
+            23 => Self::ApplicationData,
+            _ => return None,
+        })
+    }
+
+    fn code(self) -> u8 {
+        match self {
+            Self::ChangeCipherSpec => 20,
+            Self::Alert => 21,
+            Self::Handshake => 22,
+            Self::ApplicationData => 23,
+        }
+    }
+}
+
+/// What is wrong with a record that came in.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum RecordFault {
+    /// Its tag does not verify.
+    BadMac,
+    /// Its type is unknown or not allowed here.
+    Unexpected,
+    /// Its version is none of TLS.
+    Version,
+    /// It is longer than TLS allows.
+    Overflow,
+    /// It is too short to carry its tag.
+    Underflow,
+    /// The sequence number is used up.
+    Exhausted,
+}
+
+impl RecordFault {
+    /// The alert that RFC 8446 section 6.2 wants.
+    pub fn alert(self) -> u8 {
+        match self {
+            Self::BadMac => 20,
+            Self::Unexpected => 10,
+            Self::Version => 70,
+            Self::Overflow => 22,
+            Self::Underflow => 50,
+            Self::Exhausted => 80,
+        }
+    }
+}
+
+/// The key may seal nothing more.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct KeyExhausted;
+
+/// How many bytes a record has before and after its plaintext.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Layout {
+    /// Header and explicit nonce.
+    pub head: usize,
+    /// Content type and tag.
+    pub tail: usize,
+}
+
+impl Layout {
+    /// From one full record's start to the next one's, when they lie end to end.
+    pub fn stride(self) -> usize {
+        self.head + PLAINTEXT_BYTES_MAX + self.tail
+    }
+}
+
+/// How a version and a suite arrange a record.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Form {
+    ChaCha12,
+    Gcm12,
+    Tls13,
+}
+
+/// One direction's key with its place in the sequence.
+struct Cipher {
+    key: LessSafeKey,
+    iv: [u8; NONCE_BYTES],
+    sequence: u64,
+    records_max: u64,
+    form: Form,
+}
+
+/// Turns plaintext into records, in place.
+pub struct Sealer(Cipher);
+
+/// Turns records into plaintext.
+pub struct Opener(Cipher);
+
+impl Sealer {
+    /// Goes on where the handshake's own sealing stopped.
+    ///
+    /// `None` if the library names an algorithm that this layer does not know.
+    pub fn new(
+        version: Version,
+        sequence: u64,
+        secrets: &ConnectionTrafficSecrets,
+    ) -> Option<Self> {
+        let mut cipher = Cipher::new(version, sequence, secrets)?;
+        if !matches!(secrets, ConnectionTrafficSecrets::Chacha20Poly1305 { .. }) {
+            cipher.records_max = GCM_RECORDS_MAX;
+        }
+        Some(Self(cipher))
+    }
+
+    /// How a record has to be laid out for [`Sealer::seal`].
+    pub fn layout(&self) -> Layout {
+        match self.0.form {
+            Form::Tls13 => Layout {
+                head: HEADER_BYTES,
+                tail: 1 + TAG_BYTES,
+            },
+            Form::Gcm12 => Layout {
+                head: HEADER_BYTES + EXPLICIT_NONCE_BYTES,
+                tail: TAG_BYTES,
+            },
+            Form::ChaCha12 => Layout {
+                head: HEADER_BYTES,
+                tail: TAG_BYTES,
+            },
+        }
+    }
+
+    /// Whether the key is close to its limit and a KeyUpdate is due.
+    pub fn is_worn(&self) -> bool {
+        self.0.sequence >= self.0.records_max - self.0.records_max / 16
+    }
+
+    /// Seals one record in place.
+    ///
+    /// `record` is the whole record: the plaintext lies between `layout().head` bytes at its front
+    /// and `layout().tail` bytes at its end, which are filled in.
+    pub fn seal(&mut self, kind: ContentType, record: &mut [u8]) -> Result<(), KeyExhausted> {
+        let layout = self.layout();
+        let plain_bytes = record.len() - layout.head - layout.tail;
+        assert!(
+            plain_bytes <= PLAINTEXT_BYTES_MAX,
+            "a record holds 16 KiB of plaintext"
+        );
+        let sequence = self.0.next_sequence().ok_or(KeyExhausted)?;
+        let nonce = self.0.nonce(sequence);
+        let length = (record.len() - HEADER_BYTES) as u16;
+        let (head, rest) = record.split_at_mut(layout.head);
+        let outer = match self.0.form {
+            Form::Tls13 => ContentType::ApplicationData,
+            Form::Gcm12 | Form::ChaCha12 => kind,
+        };
+        let header = header_of(outer, length);
+        head[..HEADER_BYTES].copy_from_slice(&header);
+        if self.0.form == Form::Gcm12 {
+            head[HEADER_BYTES..].copy_from_slice(&nonce[NONCE_BYTES - EXPLICIT_NONCE_BYTES..]);
+        }
+        let (body, tag) = rest.split_at_mut(rest.len() - TAG_BYTES);
+        let nonce = Nonce::assume_unique_for_key(nonce);
+        let sealed = if self.0.form == Form::Tls13 {
+            body[plain_bytes] = kind.code();
+            self.0
+                .key
+                .seal_in_place_separate_tag(nonce, Aad::from(header), body)
+        } else {
+            let aad = Aad::from(aad_12(sequence, kind, plain_bytes));
+            self.0.key.seal_in_place_separate_tag(nonce, aad, body)
+        };
+        tag.copy_from_slice(sealed.map_err(|_| KeyExhausted)?.as_ref());
+        Ok(())
+    }
+}
+
+impl Opener {
+    /// Goes on where the handshake's own opening stopped.
+    ///
+    /// `None` if the library names an algorithm that this layer does not know.
+    pub fn new(
+        version: Version,
+        sequence: u64,
+        secrets: &ConnectionTrafficSecrets,
+    ) -> Option<Self> {
+        Cipher::new(version, sequence, secrets).map(Self)
+    }
+
+    /// The length of the record at the start of `bytes`, header included; `None` = its header is
+    /// not yet there. A record that can never be valid is refused from its header alone.
+    pub fn record_bytes(&self, bytes: &[u8]) -> Result<Option<usize>, RecordFault> {
+        let Some(&[kind, major, _, high, low]) = bytes.first_chunk::<HEADER_BYTES>() else {
+            return Ok(None);
+        };
+        ContentType::from_code(kind).ok_or(RecordFault::Unexpected)?;
+        if major != 3 {
+            return Err(RecordFault::Version);
+        }
+        let length = usize::from(u16::from_be_bytes([high, low]));
+        let expansion = match self.0.form {
+            Form::Tls13 => EXPANSION_BYTES_MAX_13,
+            Form::Gcm12 | Form::ChaCha12 => EXPANSION_BYTES_MAX_12,
+        };
+        if length > PLAINTEXT_BYTES_MAX + expansion {
+            return Err(RecordFault::Overflow);
+        }
+        Ok(Some(HEADER_BYTES + length))
+    }
+
+    /// Opens one whole record into the start of `plain`, which is at least as long.
+    pub fn open(
+        &mut self,
+        record: &[u8],
+        plain: &mut [u8],
+    ) -> Result<(ContentType, usize), RecordFault> {
+        let (header, body) = record
+            .split_first_chunk::<HEADER_BYTES>()
+            .ok_or(RecordFault::Underflow)?;
+        let outer = ContentType::from_code(header[0]).ok_or(RecordFault::Unexpected)?;
+        let sequence = self.0.next_sequence().ok_or(RecordFault::Exhausted)?;
+        match self.0.form {
+            Form::Tls13 => self.open_13(sequence, outer, header, body, plain),
+            Form::Gcm12 | Form::ChaCha12 => self.open_12(sequence, outer, body, plain),
+        }
+    }
+
+    fn open_13(
+        &self,
+        sequence: u64,
+        outer: ContentType,
+        header: &[u8; HEADER_BYTES],
+        body: &[u8],
+        plain: &mut [u8],
+    ) -> Result<(ContentType, usize), RecordFault> {
+        if outer != ContentType::ApplicationData {
+            return Err(RecordFault::Unexpected);
+        }
+        let inner = self
+            .0
+            .open(self.0.nonce(sequence), Aad::from(*header), body, plain)?;
+        // The type is the last byte that is not padding (RFC 8446 section 5.4).
+        let end = inner
+            .iter()
+            .rposition(|&byte| byte != 0)
+            .ok_or(RecordFault::Unexpected)?;
+        let kind = ContentType::from_code(inner[end]).ok_or(RecordFault::Unexpected)?;
+        if end > PLAINTEXT_BYTES_MAX {
+            return Err(RecordFault::Overflow);
+        }
+        Ok((kind, end))
+    }
+
+    fn open_12(
+        &self,
+        sequence: u64,
+        kind: ContentType,
+        body: &[u8],
+        plain: &mut [u8],
+    ) -> Result<(ContentType, usize), RecordFault> {
+        let mut nonce = self.0.nonce(sequence);
+        let mut sealed = body;
+        if self.0.form == Form::Gcm12 {
+            let (explicit, rest) = body
+                .split_first_chunk::<EXPLICIT_NONCE_BYTES>()
+                .ok_or(RecordFault::Underflow)?;
+            let salt_bytes = NONCE_BYTES - EXPLICIT_NONCE_BYTES;
+            nonce[..salt_bytes].copy_from_slice(&self.0.iv[..salt_bytes]);
+            nonce[salt_bytes..].copy_from_slice(explicit);
+            sealed = rest;
+        }
+        let plain_bytes = sealed
+            .len()
+            .checked_sub(TAG_BYTES)
+            .ok_or(RecordFault::Underflow)?;
+        if plain_bytes > PLAINTEXT_BYTES_MAX {
+            return Err(RecordFault::Overflow);
+        }
+        let aad = Aad::from(aad_12(sequence, kind, plain_bytes));
+        let bytes = self.0.open(nonce, aad, sealed, plain)?.len();
+        Ok((kind, bytes))
+    }
+}
+
+impl Cipher {
+    fn new(version: Version, sequence: u64, secrets: &ConnectionTrafficSecrets) -> Option<Self> {
+        let (algorithm, key, iv): (&'static Algorithm, &[u8], &[u8]) = match secrets {
+            ConnectionTrafficSecrets::Aes128Gcm { key, iv } => {
+                (&AES_128_GCM, key.as_ref(), iv.as_ref())
+            }
+            ConnectionTrafficSecrets::Aes256Gcm { key, iv } => {
+                (&AES_256_GCM, key.as_ref(), iv.as_ref())
+            }
+            ConnectionTrafficSecrets::Chacha20Poly1305 { key, iv } => {
+                (&CHACHA20_POLY1305, key.as_ref(), iv.as_ref())
+            }
+            _ => return None,
+        };
+        let is_chacha = std::ptr::eq(algorithm, &CHACHA20_POLY1305);
+        Some(Self {
+            key: LessSafeKey::new(UnboundKey::new(algorithm, key).ok()?),
+            iv: iv.try_into().ok()?,
+            sequence,
+            records_max: SEQUENCE_MAX,
+            form: match version {
+                Version::Tls13 => Form::Tls13,
+                Version::Tls12 if is_chacha => Form::ChaCha12,
+                Version::Tls12 => Form::Gcm12,
+            },
+        })
+    }
+
+    fn next_sequence(&mut self) -> Option<u64> {
+        if self.sequence >= self.records_max {
+            return None;
+        }
+        let sequence = self.sequence;
+        self.sequence += 1;
+        Some(sequence)
+    }
+
+    /// The initialisation vector with the sequence number in its last 64 bits (RFC 8446 section
+    /// 5.3; RFC 7905; for AES-GCM in TLS 1.2 any unique explicit part will do, RFC 5288).
+    fn nonce(&self, sequence: u64) -> [u8; NONCE_BYTES] {
+        let mut nonce = self.iv;
+        let tail = nonce.last_chunk_mut::<8>().expect("12 bytes have a last 8");
+        *tail = (u64::from_be_bytes(*tail) ^ sequence).to_be_bytes();
+        nonce
+    }
+
+    fn open<'p, A: AsRef<[u8]>>(
+        &self,
+        nonce: [u8; NONCE_BYTES],
+        aad: Aad<A>,
+        sealed: &[u8],
+        plain: &'p mut [u8],
+    ) -> Result<&'p [u8], RecordFault> {
+        let (text, tag) = sealed
+            .split_last_chunk::<TAG_BYTES>()
+            .ok_or(RecordFault::Underflow)?;
+        let plain = plain.get_mut(..text.len()).ok_or(RecordFault::Overflow)?;
+        let nonce = Nonce::assume_unique_for_key(nonce);
+        self.key
+            .open_separate_gather(nonce, aad, text, tag, plain)
+            .map_err(|_| RecordFault::BadMac)?;
+        Ok(plain)
+    }
+}
+
+fn header_of(kind: ContentType, length: u16) -> [u8; HEADER_BYTES] {
+    let [high, low] = length.to_be_bytes();
+    [kind.code(), 3, 3, high, low]
+}
+
+/// The additional data of TLS 1.2 (RFC 5246 section 6.2.3.3).
+fn aad_12(sequence: u64, kind: ContentType, plain_bytes: usize) -> [u8; 13] {
+    let mut aad = [0; 13];
+    aad[..8].copy_from_slice(&sequence.to_be_bytes());
+    aad[8..].copy_from_slice(&header_of(kind, plain_bytes as u16));
+    aad
+}
