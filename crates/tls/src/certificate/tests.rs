@@ -1,0 +1,281 @@
+use super::*;
+use testkit::authority::Authority;
+use testkit::leaf::{Key, Leaf};
+
+/// The middle of 2026, when the test authority's certificates are valid.
+const NOW: u64 = 1_782_000_000;
+const DAY: u64 = 24 * 60 * 60;
+
+fn at(seconds: u64) -> UnixTime {
+    UnixTime::since_unix_epoch(std::time::Duration::from_secs(seconds))
+}
+
+fn source(chain_pem: &str) -> CertificateSource {
+    CertificateSource {
+        place: "/certs/site.pem".into(),
+        chain_pem: chain_pem.into(),
+        key_pem: None,
+        key_place: None,
+        ocsp_der: None,
+    }
+}
+
+fn load(pem: &str) -> Result<(Certificate, Vec<CertificateConcern>), CertificateError> {
+    Certificate::load(&source(pem), at(NOW))
+}
+
+fn fault(pem: &str) -> CertificateFault {
+    load(pem).expect_err("no certificate").fault
+}
+
+fn leaf(names: &[&str]) -> Leaf {
+    Authority::root("root").leaf(names).issue()
+}
+
+#[test]
+fn the_facts_are_read() {
+    let root = Authority::root("The Root");
+    let leaf = root
+        .leaf(&["A.example", "*.a.example", "127.0.0.1", "::1"])
+        .issue();
+    let (certificate, concerns) = load(&leaf.pem()).expect("a certificate");
+    let names: Vec<&str> = certificate.names.iter().map(|name| &**name).collect();
+    assert_eq!(names, ["a.example", "*.a.example", "127.0.0.1", "::1"]);
+    assert_eq!(certificate.kind, KeyKind::EcdsaP256);
+    assert_eq!(&*certificate.issuer, "CN=The Root");
+    assert_eq!(certificate.signature_algorithm, "ecdsa-with-SHA256");
+    assert_eq!(certificate.key_algorithm, "EC256");
+    assert_eq!(&*certificate.place, "/certs/site.pem");
+    // From 2024 to 2049.
+    assert_eq!(certificate.not_before, 1_704_067_200);
+    assert_eq!(certificate.not_after, 2_524_521_600);
+    assert_eq!(concerns, []);
+}
+
+#[test]
+fn each_kind_of_key_is_known() {
+    let kinds = [
+        (Key::EcdsaP256, KeyKind::EcdsaP256, "EC256"),
+        (Key::EcdsaP384, KeyKind::EcdsaP384, "EC384"),
+        (Key::Ed25519, KeyKind::Ed25519, "ED25519"),
+        (Key::Rsa2048, KeyKind::Rsa, "RSA2048"),
+    ];
+    let root = Authority::root("root");
+    for (key, kind, name) in kinds {
+        let leaf = root.leaf(&["a.example"]).key(key).issue();
+        let (certificate, _) = load(&leaf.pem()).expect("a certificate");
+        assert_eq!(certificate.kind, kind);
+        assert_eq!(certificate.key_algorithm, name);
+    }
+}
+
+#[test]
+fn key_and_chain_may_lie_apart() {
+    let intermediate = Authority::root("root").intermediate("between");
+    let leaf = intermediate.leaf(&["a.example"]).issue();
+    let mut apart = source(&leaf.chain_pem());
+    apart.key_pem = Some(leaf.key_pem().into());
+    let (certificate, _) = Certificate::load(&apart, at(NOW)).expect("a certificate");
+    assert_eq!(certificate.key.cert.len(), 2);
+    assert_eq!(certificate.key.cert[0].as_ref(), leaf.certificate_der());
+}
+
+#[test]
+fn crlf_and_text_around_the_blocks_do_not_matter() {
+    let pem = format!("Bag Attributes\n{}\n# end\n", leaf(&["a.example"]).pem());
+    assert!(load(&pem.replace('\n', "\r\n")).is_ok());
+}
+
+#[test]
+fn a_leaf_that_is_not_first_is_put_first() {
+    let intermediate = Authority::root("root").intermediate("between");
+    let leaf = intermediate.leaf(&["a.example"]).issue();
+    let pem = format!(
+        "{}{}{}",
+        intermediate.pem(),
+        leaf.certificate_pem(),
+        leaf.key_pem()
+    );
+    let (certificate, concerns) = load(&pem).expect("a certificate");
+    assert_eq!(certificate.key.cert[0].as_ref(), leaf.certificate_der());
+    assert_eq!(certificate.key.cert.len(), 2);
+    assert_eq!(concerns, [CertificateConcern::LeafNotFirst]);
+}
+
+#[test]
+fn what_is_missing_is_named() {
+    let leaf = leaf(&["a.example"]);
+    assert_eq!(fault(""), CertificateFault::NoCertificate);
+    assert_eq!(fault(leaf.key_pem()), CertificateFault::NoCertificate);
+    assert_eq!(fault(&leaf.chain_pem()), CertificateFault::NoKey);
+    let two = format!("{}{}", leaf.pem(), leaf.key_pem());
+    assert_eq!(fault(&two), CertificateFault::SeveralKeys { count: 2 });
+}
+
+#[test]
+fn der_is_told_from_pem() {
+    let mut der = source("");
+    der.chain_pem = leaf(&["a.example"]).certificate_der().to_vec();
+    let error = Certificate::load(&der, at(NOW)).expect_err("no PEM");
+    assert_eq!(error.fault, CertificateFault::Der);
+}
+
+#[test]
+fn a_key_of_another_certificate_is_noticed() {
+    let (ours, other) = (leaf(&["a.example"]), leaf(&["a.example"]));
+    let pem = format!("{}{}", ours.chain_pem(), other.key_pem());
+    assert_eq!(fault(&pem), CertificateFault::KeyMismatch);
+}
+
+#[test]
+fn an_encrypted_key_is_no_riddle() {
+    let chain = leaf(&["a.example"]).chain_pem();
+    let pkcs8 =
+        "-----BEGIN ENCRYPTED PRIVATE KEY-----\nMIGb\n-----END ENCRYPTED PRIVATE KEY-----\n";
+    assert_eq!(
+        fault(&format!("{chain}{pkcs8}")),
+        CertificateFault::EncryptedKey
+    );
+    let older = "-----BEGIN EC PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n\
+                 DEK-Info: AES-128-CBC,00\n\nAAAA\n-----END EC PRIVATE KEY-----\n";
+    assert_eq!(
+        fault(&format!("{chain}{older}")),
+        CertificateFault::EncryptedKey
+    );
+}
+
+#[test]
+fn damaged_text_and_damaged_der_are_told_apart() {
+    let pem = leaf(&["a.example"]).pem();
+    let cut = &pem[..pem.len() / 2];
+    assert!(matches!(fault(cut), CertificateFault::Pem(_)));
+    let wrong = "-----BEGIN CERTIFICATE-----\nMAMCAQA=\n-----END CERTIFICATE-----\n";
+    let key = leaf(&["b.example"]).key_pem().to_owned();
+    assert_eq!(
+        fault(&format!("{wrong}{key}")),
+        CertificateFault::Malformed { index: 0 }
+    );
+    let junk = "-----BEGIN PRIVATE KEY-----\nMAMCAQA=\n-----END PRIVATE KEY-----\n";
+    let chain = leaf(&["a.example"]).chain_pem();
+    assert_eq!(
+        fault(&format!("{chain}{junk}")),
+        CertificateFault::KeyUnreadable
+    );
+}
+
+#[test]
+fn an_rsa_key_of_1024_bits_is_too_small() {
+    let pem = include_str!("data/rsa-1024.pem");
+    assert_eq!(fault(pem), CertificateFault::KeyTooSmall { bits: 1024 });
+}
+
+#[test]
+fn a_key_of_an_unknown_kind_is_named() {
+    let pem = include_str!("data/secp256k1.pem");
+    let algorithm = "1.3.132.0.10".to_owned();
+    assert_eq!(fault(pem), CertificateFault::KeyUnsupported { algorithm });
+}
+
+#[test]
+fn the_common_name_counts_only_without_alternative_names() {
+    let (certificate, _) = load(include_str!("data/common-name.pem")).expect("a certificate");
+    assert_eq!(certificate.names.to_vec(), ["old.example".into()]);
+}
+
+#[test]
+fn validity_is_watched() {
+    let pem = leaf(&["a.example"]).pem();
+    let concerns = |seconds: u64| {
+        Certificate::load(&source(&pem), at(seconds))
+            .expect("a certificate")
+            .1
+    };
+    let end = 2_524_521_600;
+    assert_eq!(concerns(end - 15 * DAY), []);
+    assert_eq!(
+        concerns(end - 13 * DAY),
+        [CertificateConcern::ExpiresSoon { days: 13 }]
+    );
+    assert_eq!(concerns(end), [CertificateConcern::ExpiresSoon { days: 0 }]);
+    assert_eq!(concerns(end + 1), [CertificateConcern::Expired { days: 0 }]);
+    assert_eq!(
+        concerns(end + 3 * DAY),
+        [CertificateConcern::Expired { days: 3 }]
+    );
+    let begin = 1_704_067_200;
+    assert_eq!(
+        concerns(begin - 2 * DAY),
+        [CertificateConcern::NotYetValid { days: 2 }]
+    );
+}
+
+#[test]
+fn an_ocsp_response_is_stapled_if_it_is_good() {
+    let root = Authority::root("root");
+    let leaf = root.leaf(&["a.example"]).issue();
+    let mut with_ocsp = source(&leaf.pem());
+    with_ocsp.ocsp_der = Some(root.ocsp_response(&leaf));
+    let now = UnixTime::now();
+    let (certificate, concerns) = Certificate::load(&with_ocsp, now).expect("a certificate");
+    assert_eq!(certificate.key.ocsp, with_ocsp.ocsp_der);
+    assert_eq!(concerns, []);
+
+    // It was made for 30 days.
+    let (certificate, concerns) =
+        Certificate::load(&with_ocsp, at(now.as_secs() + 31 * DAY)).expect("a certificate");
+    assert_eq!(certificate.key.ocsp, None);
+    assert_eq!(concerns, [CertificateConcern::OcspExpired]);
+}
+
+#[test]
+fn an_ocsp_response_that_is_none_is_refused() {
+    let root = Authority::root("root");
+    let (leaf, other) = (
+        root.leaf(&["a.example"]).issue(),
+        root.leaf(&["b.example"]).issue(),
+    );
+    let with = |ocsp: Vec<u8>| {
+        let mut with_ocsp = source(&leaf.pem());
+        with_ocsp.ocsp_der = Some(ocsp);
+        Certificate::load(&with_ocsp, at(NOW))
+            .expect_err("no response")
+            .fault
+    };
+    assert_eq!(
+        with(root.ocsp_response(&other)),
+        CertificateFault::Ocsp(OcspFault::OfAnother)
+    );
+    // tryLater, RFC 6960 section 4.2.1.
+    let try_later = vec![0x30, 0x03, 0x0a, 0x01, 0x03];
+    assert_eq!(
+        with(try_later),
+        CertificateFault::Ocsp(OcspFault::NotSuccessful(3))
+    );
+    let whole = root.ocsp_response(&leaf);
+    for length in 0..whole.len() {
+        let cut = with(whole[..length].to_vec());
+        assert_eq!(
+            cut,
+            CertificateFault::Ocsp(OcspFault::Malformed),
+            "{length} bytes"
+        );
+    }
+}
+
+#[test]
+fn every_sentence_names_the_place_and_no_key() {
+    let mut apart = source(&leaf(&["a.example"]).chain_pem());
+    apart.key_pem = Some(leaf(&["b.example"]).key_pem().into());
+    apart.key_place = Some("/certs/site.key".into());
+    let error = Certificate::load(&apart, at(NOW))
+        .expect_err("another's key")
+        .to_string();
+    assert!(error.starts_with("/certs/site.pem: "), "{error}");
+    assert!(error.contains("/certs/site.key"), "{error}");
+    apart.key_pem = Some(b"-----BEGIN PRIVATE KEY-----\nSECRET!\n".to_vec());
+    let error = Certificate::load(&apart, at(NOW))
+        .expect_err("cut")
+        .to_string();
+    assert!(error.starts_with("/certs/site.key: "), "{error}");
+    assert!(!error.contains("SECRET"), "{error}");
+}
