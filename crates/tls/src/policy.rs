@@ -1,0 +1,334 @@
+//! Which versions, cipher suites and groups a service speaks, and in which order.
+//!
+//! Owns the order and its reasons, and what of it suits one client; makes no configuration of the
+//! library (that is [`crate::server`]) beyond looking its parts up by name.
+
+mod cost;
+
+use std::fmt::{self, Display, Formatter};
+
+use rustls::SupportedCipherSuite;
+use rustls::crypto::{CryptoProvider, SupportedKxGroup, aws_lc_rs};
+
+pub use cost::SuiteOrder;
+
+use crate::options::{Group, ServerOptions, Suite, Suites, Version};
+
+/// Why a policy is none.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum PolicyFault {
+    /// The lowest version is above the highest.
+    VersionsReversed,
+    /// No suite is left for any version.
+    NoSuite,
+    /// No group is left for any version.
+    NoGroup,
+}
+
+/// What an operator should know about a policy that works all the same.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum PolicyConcern {
+    /// The version is on but no listed suite is of it.
+    NoSuiteOf(Version),
+    /// The version is on but no listed group can be used in it.
+    NoGroupOf(Version),
+}
+
+/// What a service speaks.
+#[derive(Clone, Debug)]
+pub struct Policy {
+    versions: Vec<Version>,
+    suites: Vec<Suite>,
+    groups: Vec<Group>,
+    /// Whether a client that prefers ChaCha20 gets it although we do not.
+    follows_chacha: bool,
+}
+
+impl Policy {
+    /// The policy that these options ask for. `order` is used where the operator listed no suites.
+    pub fn new(
+        options: &ServerOptions,
+        order: &SuiteOrder,
+    ) -> Result<(Self, Vec<PolicyConcern>), PolicyFault> {
+        let range = options.version_min..=options.version_max;
+        let mut versions = vec![Version::Tls13, Version::Tls12];
+        versions.retain(|version| range.contains(version));
+        if versions.is_empty() {
+            return Err(PolicyFault::VersionsReversed);
+        }
+        let listed = match &options.suites {
+            Suites::Auto => order.suites(),
+            Suites::Listed(listed) => listed,
+        };
+        let mut policy = Self {
+            versions,
+            suites: without_repeats(listed),
+            groups: without_repeats(&options.groups),
+            follows_chacha: options.suites == Suites::Auto,
+        };
+        let concerns = policy.drop_what_cannot_be();
+        policy
+            .suites
+            .retain(|suite| policy.versions.contains(&suite.version()));
+        policy.check().map(|()| (policy, concerns))
+    }
+
+    /// The versions spoken, highest first.
+    pub fn versions(&self) -> &[Version] {
+        &self.versions
+    }
+
+    /// The suites spoken, most preferred first, TLS 1.2's and TLS 1.3's mixed.
+    pub fn suites(&self) -> &[Suite] {
+        &self.suites
+    }
+
+    /// The groups that can be used in this version, most preferred first.
+    pub fn groups(&self, version: Version) -> impl Iterator<Item = Group> + Clone {
+        self.groups
+            .iter()
+            .copied()
+            .filter(move |group| is_usable_in(*group, version))
+    }
+
+    /// Whether this client is to be served with ChaCha20 first: it lists it before all other
+    /// suites of `version` that we have, which is how devices without AES instructions say so.
+    /// An operator's own list is kept as it stands.
+    pub fn prefers_chacha(&self, version: Version, offered: impl Iterator<Item = u16>) -> bool {
+        let mut known = offered.filter_map(Suite::from_code);
+        let first = known.find(|suite| suite.version() == version && self.suites.contains(suite));
+        self.follows_chacha && first.is_some_and(is_chacha)
+    }
+
+    /// The library's parts for connections that use this group.
+    pub(crate) fn provider(&self, group: Group, chacha_first: bool) -> CryptoProvider {
+        let mut suites = self.suites.clone();
+        if chacha_first {
+            // A stable sort: the order is otherwise kept.
+            suites.sort_by_key(|suite| !is_chacha(*suite));
+        }
+        CryptoProvider {
+            cipher_suites: suites.into_iter().filter_map(library_suite).collect(),
+            kx_groups: library_group(group).into_iter().collect(),
+            ..aws_lc_rs::default_provider()
+        }
+    }
+
+    /// Turns off the versions that have no suite or no group, and says so.
+    fn drop_what_cannot_be(&mut self) -> Vec<PolicyConcern> {
+        let Self { suites, groups, .. } = self;
+        let mut concerns = Vec::new();
+        self.versions.retain(|version| {
+            let has_suite = suites.iter().any(|suite| suite.version() == *version);
+            let has_group = groups.iter().any(|group| is_usable_in(*group, *version));
+            if !has_suite {
+                concerns.push(PolicyConcern::NoSuiteOf(*version));
+            } else if !has_group {
+                concerns.push(PolicyConcern::NoGroupOf(*version));
+            }
+            has_suite && has_group
+        });
+        concerns
+    }
+
+    fn check(&self) -> Result<(), PolicyFault> {
+        if self.groups.is_empty() {
+            Err(PolicyFault::NoGroup)
+        } else if self.suites.is_empty() {
+            Err(PolicyFault::NoSuite)
+        } else {
+            Ok(())
+        }
+    }
+}
+
+fn without_repeats<T: Copy + PartialEq>(listed: &[T]) -> Vec<T> {
+    let mut kept = Vec::with_capacity(listed.len());
+    for one in listed {
+        if !kept.contains(one) {
+            kept.push(*one);
+        }
+    }
+    kept
+}
+
+fn is_chacha(suite: Suite) -> bool {
+    matches!(
+        suite,
+        Suite::Tls13ChaCha20Poly1305Sha256
+            | Suite::EcdheEcdsaChaCha20Poly1305Sha256
+            | Suite::EcdheRsaChaCha20Poly1305Sha256
+    )
+}
+
+/// The hybrid group exists in TLS 1.3 only.
+fn is_usable_in(group: Group, version: Version) -> bool {
+    version == Version::Tls13 || group != Group::X25519MlKem768
+}
+
+fn library_suite(suite: Suite) -> Option<SupportedCipherSuite> {
+    let is_it = |one: &&SupportedCipherSuite| u16::from(one.suite()) == suite.code();
+    aws_lc_rs::ALL_CIPHER_SUITES.iter().find(is_it).copied()
+}
+
+fn library_group(group: Group) -> Option<&'static dyn SupportedKxGroup> {
+    let is_it = |one: &&&'static dyn SupportedKxGroup| u16::from(one.name()) == group.code();
+    aws_lc_rs::ALL_KX_GROUPS.iter().find(is_it).copied()
+}
+
+impl std::error::Error for PolicyFault {}
+
+impl Display for PolicyFault {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::VersionsReversed => {
+                "the lowest version is above the highest; swap them or set only one"
+            }
+            Self::NoSuite => {
+                "no listed suite can be used with these versions and groups; list one of each \
+                 version, or use \"auto\""
+            }
+            Self::NoGroup => "no group is listed; list at least x25519, or remove the key",
+        })
+    }
+}
+
+impl Display for PolicyConcern {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoSuiteOf(version) => write!(
+                f,
+                "{} is on but no listed suite is of it, so it is not spoken; add one or \
+                 narrow the versions",
+                version.name()
+            ),
+            Self::NoGroupOf(version) => write!(
+                f,
+                "{} is on but no listed group can be used in it, so it is not spoken; add \
+                 x25519 or narrow the versions",
+                version.name()
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::{ClientMode, ClientVerification, UnknownName};
+
+    fn options(suites: Suites, groups: &[Group]) -> ServerOptions {
+        ServerOptions {
+            certificates: Vec::new(),
+            unknown_name: UnknownName::Default,
+            version_min: Version::Tls12,
+            version_max: Version::Tls13,
+            suites,
+            groups: groups.to_vec(),
+            alpn: Vec::new(),
+            client: ClientVerification {
+                mode: ClientMode::None,
+                authorities: Vec::new(),
+                crls: Vec::new(),
+            },
+            resumption: true,
+        }
+    }
+
+    fn policy(options: &ServerOptions) -> Result<(Policy, Vec<PolicyConcern>), PolicyFault> {
+        Policy::new(options, &SuiteOrder::default())
+    }
+
+    #[test]
+    fn every_name_is_known_to_the_library() {
+        for suite in Suite::ALL {
+            assert!(library_suite(*suite).is_some(), "{}", suite.name());
+        }
+        for group in Group::ALL {
+            assert!(library_group(*group).is_some(), "{}", group.name());
+        }
+    }
+
+    #[test]
+    fn a_listed_order_is_kept_and_repeats_are_not() {
+        let listed = vec![
+            Suite::Tls13ChaCha20Poly1305Sha256,
+            Suite::EcdheRsaAes128GcmSha256,
+            Suite::Tls13ChaCha20Poly1305Sha256,
+            Suite::Tls13Aes128GcmSha256,
+        ];
+        let options = options(Suites::Listed(listed.clone()), Group::ALL);
+        let (policy, concerns) = policy(&options).expect("a policy");
+        assert_eq!(policy.suites(), [listed[0], listed[1], listed[3]]);
+        assert_eq!(concerns, []);
+    }
+
+    #[test]
+    fn only_suites_of_spoken_versions_stay() {
+        let mut options = options(Suites::Auto, Group::ALL);
+        options.version_max = Version::Tls12;
+        let (policy, _) = policy(&options).expect("a policy");
+        assert_eq!(policy.versions(), [Version::Tls12]);
+        assert!(
+            policy
+                .suites()
+                .iter()
+                .all(|suite| suite.version() == Version::Tls12)
+        );
+        assert_eq!(policy.suites().len(), 6);
+    }
+
+    #[test]
+    fn a_version_without_suite_or_group_is_reported_and_off() {
+        let suites = Suites::Listed(vec![Suite::Tls13Aes128GcmSha256]);
+        let (only_13, concerns) = policy(&options(suites, Group::ALL)).expect("a policy");
+        assert_eq!(only_13.versions(), [Version::Tls13]);
+        assert_eq!(concerns, [PolicyConcern::NoSuiteOf(Version::Tls12)]);
+
+        let hybrid = options(Suites::Auto, &[Group::X25519MlKem768]);
+        let (only_13, concerns) = policy(&hybrid).expect("a policy");
+        assert_eq!(only_13.versions(), [Version::Tls13]);
+        assert_eq!(concerns, [PolicyConcern::NoGroupOf(Version::Tls12)]);
+    }
+
+    #[test]
+    fn a_policy_that_leaves_nothing_is_refused() {
+        let fault = |options: &ServerOptions| policy(options).expect_err("no policy");
+        assert_eq!(fault(&options(Suites::Auto, &[])), PolicyFault::NoGroup);
+        assert_eq!(
+            fault(&options(Suites::Listed(Vec::new()), Group::ALL)),
+            PolicyFault::NoSuite
+        );
+        let mut reversed = options(Suites::Auto, Group::ALL);
+        (reversed.version_min, reversed.version_max) = (Version::Tls13, Version::Tls12);
+        assert_eq!(fault(&reversed), PolicyFault::VersionsReversed);
+        let mut of_another = options(
+            Suites::Listed(vec![Suite::EcdheRsaAes128GcmSha256]),
+            Group::ALL,
+        );
+        of_another.version_min = Version::Tls13;
+        assert_eq!(fault(&of_another), PolicyFault::NoSuite);
+    }
+
+    #[test]
+    fn chacha_is_for_clients_that_put_it_first() {
+        let (auto, _) = policy(&options(Suites::Auto, Group::ALL)).expect("a policy");
+        let prefers =
+            |offered: &[u16]| auto.prefers_chacha(Version::Tls13, offered.iter().copied());
+        // GREASE (RFC 8701) and suites of the other version come before it without meaning.
+        assert!(prefers(&[0x3a3a, 0xc02b, 0x1303, 0x1301]));
+        assert!(!prefers(&[0x1301, 0x1303]));
+        assert!(!prefers(&[]));
+        let first =
+            |chacha_first| auto.provider(Group::X25519, chacha_first).cipher_suites[0].suite();
+        assert_eq!(u16::from(first(true)), 0x1303);
+        assert_ne!(u16::from(first(false)), 0x1303);
+    }
+
+    #[test]
+    fn an_operators_list_is_not_reordered_for_chacha() {
+        let listed = Suites::Listed(Suite::ALL.to_vec());
+        let (listed, _) = policy(&options(listed, Group::ALL)).expect("a policy");
+        assert!(!listed.prefers_chacha(Version::Tls13, [0x1303, 0x1301].into_iter()));
+    }
+}
