@@ -1,0 +1,386 @@
+//! The TLS of one service's front, ready for use: built whole from options, or not at all.
+//!
+//! Owns which configuration of the library a client gets. The library takes the client's order of
+//! groups and ignores which key shares came along, keeps one order of suites for all clients and
+//! offers each both kinds of TLS 1.2 resumption. So there is one configuration for each
+//! combination that matters (a [`Variant`]), and the parsed ClientHello chooses among them before
+//! the library sees a byte.
+
+mod fault;
+
+use std::sync::Arc;
+
+use rustls::ServerConfig;
+use rustls::server::{
+    ClientHello as LibraryHello, NoServerSessionStorage, ProducesTickets, ResolvesServerCert,
+    StoresServerSessions,
+};
+use rustls::sign::CertifiedKey;
+use rustls_pki_types::UnixTime;
+use wire::client_hello::ClientHello;
+
+pub use fault::{BuildError, BuildFault, Concern, Refusal, RefusalReason, Warning};
+
+use crate::certificate::Certificate;
+use crate::names::{Entry, Index, NoCertificate, Usable};
+use crate::options::{ClientMode, Group, ServerOptions, Suite, Version};
+use crate::policy::{Policy, SuiteOrder};
+use crate::resumption::Resumption;
+use crate::verify::{self, Verifier};
+
+/// Tickets after a full TLS 1.3 handshake. One is what a client needs that opens one connection
+/// after the other, and one that opens several at once gets one with each. Each ticket costs a
+/// sealing and about 250 bytes on every connection, used or not.
+const TICKETS: usize = 1;
+
+/// Tickets at most for a client that asks for a number (RFC 9149).
+const TICKETS_MAX: usize = 4;
+
+/// The TLS of one service's front.
+#[derive(Debug)]
+pub struct Server {
+    site: Arc<Site>,
+    policy: Policy,
+    resumes: bool,
+    variants: Vec<(Variant, Arc<ServerConfig>)>,
+}
+
+/// What is shared by all variants.
+#[derive(Debug)]
+struct Site {
+    index: Index,
+    certificates: Vec<Certificate>,
+    suites: Vec<Suite>,
+}
+
+/// What a client's hello decides about its configuration.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+struct Variant {
+    version: Version,
+    /// The only group that is spoken.
+    group: Group,
+    /// Whether ChaCha20 comes before our own first choice.
+    chacha_first: bool,
+    /// TLS 1.2: whether the client resumes by ticket, else by session id.
+    by_ticket: bool,
+}
+
+/// How sessions of the service resume; `None` = they do not.
+type Resuming = Option<(Arc<dyn ProducesTickets>, Arc<dyn StoresServerSessions>)>;
+
+/// The parts that all variants' configurations are made of.
+struct Parts<'a> {
+    site: &'a Arc<Site>,
+    policy: &'a Policy,
+    versions: Vec<&'static rustls::SupportedProtocolVersion>,
+    verifier: Verifier,
+    resuming: Resuming,
+    alpn: &'a [Vec<u8>],
+}
+
+impl Server {
+    /// Builds the whole of it from `options`, or says what is wrong. Takes about a tenth of a
+    /// millisecond for each certificate.
+    pub fn build(
+        options: &ServerOptions,
+        service: &str,
+        resumption: &Arc<Resumption>,
+        order: &SuiteOrder,
+    ) -> Result<(Self, Vec<Warning>), BuildError> {
+        let mut concerns = Vec::new();
+        Self::assemble(options, service, resumption, order, &mut concerns)
+            .map(|server| (server, Warning::of_all(service, concerns)))
+            .map_err(|fault| BuildError {
+                service: service.to_owned(),
+                fault,
+            })
+    }
+
+    /// The configuration for this client, or how to refuse it.
+    pub fn select(&self, hello: &ClientHello<'_>) -> Result<Arc<ServerConfig>, Refusal> {
+        let version = self.version_for(hello)?;
+        self.certificate_number(version, hello)?;
+        self.check_suites(version, hello)?;
+        let variant = Variant {
+            version,
+            group: self.group_for(version, hello)?,
+            chacha_first: self.policy.prefers_chacha(version, hello.cipher_suites()),
+            by_ticket: self.resumes
+                && version == Version::Tls12
+                && hello.session_ticket().is_some(),
+        };
+        let found = self.variants.iter().find(|(one, _)| *one == variant);
+        let (_, config) = found.expect("a configuration was built for every variant");
+        Ok(Arc::clone(config))
+    }
+
+    /// The certificate that a full handshake shows this client, if it gets one.
+    pub fn certificate_for(&self, hello: &ClientHello<'_>) -> Option<&Certificate> {
+        let version = self.version_for(hello).ok()?;
+        let number = self.certificate_number(version, hello).ok()?;
+        self.site.certificates.get(number)
+    }
+
+    /// All certificates, in the order of the configuration.
+    pub fn certificates(&self) -> &[Certificate] {
+        &self.site.certificates
+    }
+
+    /// The suites spoken, most preferred first.
+    pub fn suites(&self) -> &[Suite] {
+        self.policy.suites()
+    }
+
+    fn assemble(
+        options: &ServerOptions,
+        service: &str,
+        resumption: &Arc<Resumption>,
+        order: &SuiteOrder,
+        concerns: &mut Vec<Concern>,
+    ) -> Result<Self, BuildFault> {
+        let now = UnixTime::now();
+        let (policy, policy_concerns) = Policy::new(options, order).map_err(BuildFault::Policy)?;
+        concerns.extend(policy_concerns.into_iter().map(Concern::Policy));
+        let (verifier, verify_concerns) =
+            verify::verifier(&options.client, now).map_err(BuildFault::Verify)?;
+        concerns.extend(verify_concerns.into_iter().map(Concern::Verify));
+        let site = Arc::new(Site::load(options, &policy, now, concerns)?);
+        let resumes = options.resumption && options.client.mode == ClientMode::None;
+        let parts = Parts {
+            site: &site,
+            policy: &policy,
+            versions: policy
+                .versions()
+                .iter()
+                .map(|version| library_version(*version))
+                .collect(),
+            verifier,
+            resuming: resumes.then(|| {
+                (
+                    resumption.tickets_of(service),
+                    resumption.sessions_of(service),
+                )
+            }),
+            alpn: &options.alpn,
+        };
+        let variants = Variant::all(&policy, resumes)
+            .map(|variant| Ok((variant, Arc::new(parts.config(variant)?))))
+            .collect::<Result<_, rustls::Error>>()
+            .map_err(|error| BuildFault::Library(error.to_string()))?;
+        Ok(Self {
+            policy,
+            resumes,
+            variants,
+            site,
+        })
+    }
+
+    /// The highest version that both speak.
+    fn version_for(&self, hello: &ClientHello<'_>) -> Result<Version, Refusal> {
+        let shared = |version: &Version| speaks(hello, *version);
+        let version = self.policy.versions().iter().copied().find(shared);
+        version.ok_or_else(|| Refusal::of_version(hello.highest_version(), self.policy.versions()))
+    }
+
+    fn certificate_number(
+        &self,
+        version: Version,
+        hello: &ClientHello<'_>,
+    ) -> Result<usize, Refusal> {
+        let usable = Usable::of(
+            version,
+            hello.signature_algorithms(),
+            hello.cipher_suites(),
+            hello.supported_groups(),
+            &self.site.suites,
+        );
+        let choice = self.site.index.choose(hello.server_name(), usable);
+        choice.map_err(|missing| match missing {
+            // What TLS 1.2 calls no shared signature scheme may be no shared suite at all.
+            NoCertificate::KindUnusable => self
+                .check_suites(version, hello)
+                .err()
+                .unwrap_or(Refusal::NO_SCHEME),
+            NoCertificate::NameMissing => Refusal::name_missing(version),
+            NoCertificate::NameUnknown => Refusal::NAME_UNKNOWN,
+        })
+    }
+
+    fn check_suites(&self, version: Version, hello: &ClientHello<'_>) -> Result<(), Refusal> {
+        let ours = &self.site.suites;
+        let mut offered = hello.cipher_suites().filter_map(Suite::from_code);
+        let is_shared = offered.any(|suite| suite.version() == version && ours.contains(&suite));
+        if is_shared {
+            Ok(())
+        } else {
+            Err(Refusal::NO_SUITE)
+        }
+    }
+
+    /// The first group of our preference for which a key share is at hand, so that no round trip
+    /// is spent on a HelloRetryRequest; else the first that the client has at all.
+    fn group_for(&self, version: Version, hello: &ClientHello<'_>) -> Result<Group, Refusal> {
+        let mut ours = self.policy.groups(version);
+        let with_share = ours.clone().find(|group| {
+            version == Version::Tls13 && hello.key_share_groups().any(|code| code == group.code())
+        });
+        with_share
+            .or_else(|| {
+                ours.find(|group| hello.supported_groups().any(|code| code == group.code()))
+            })
+            .ok_or(Refusal::NO_GROUP)
+    }
+}
+
+impl Site {
+    fn load(
+        options: &ServerOptions,
+        policy: &Policy,
+        now: UnixTime,
+        concerns: &mut Vec<Concern>,
+    ) -> Result<Self, BuildFault> {
+        let mut certificates = Vec::with_capacity(options.certificates.len());
+        for source in &options.certificates {
+            let (certificate, found) =
+                Certificate::load(source, now).map_err(BuildFault::Certificate)?;
+            concerns.extend(found.into_iter().map(|concern| Concern::Certificate {
+                place: source.place.clone(),
+                concern,
+            }));
+            certificates.push(certificate);
+        }
+        if certificates.is_empty() {
+            return Err(BuildFault::NoCertificate);
+        }
+        let entries = certificates.iter().map(|one| Entry {
+            names: &one.names,
+            kind: one.kind,
+            valid: one.is_valid_at(now),
+        });
+        let index = Index::build(entries, options.unknown_name);
+        concerns.extend(index.unused(certificates.len()).into_iter().map(|number| {
+            Concern::CertificateUnused {
+                place: certificates[number].place.to_string(),
+            }
+        }));
+        Ok(Self {
+            index,
+            certificates,
+            suites: policy.suites().to_vec(),
+        })
+    }
+}
+
+impl Variant {
+    /// Every combination that [`Server::select`] can ask for.
+    fn all(policy: &Policy, resumes: bool) -> impl Iterator<Item = Self> {
+        policy.versions().iter().flat_map(move |&version| {
+            let ways = if resumes && version == Version::Tls12 {
+                2
+            } else {
+                1
+            };
+            policy.groups(version).flat_map(move |group| {
+                [false, true].into_iter().flat_map(move |chacha_first| {
+                    [false, true]
+                        .into_iter()
+                        .take(ways)
+                        .map(move |by_ticket| Self {
+                            version,
+                            group,
+                            chacha_first,
+                            by_ticket,
+                        })
+                })
+            })
+        })
+    }
+}
+
+impl Parts<'_> {
+    fn config(&self, variant: Variant) -> Result<ServerConfig, rustls::Error> {
+        let provider = self.policy.provider(variant.group, variant.chacha_first);
+        // All versions, also where the variant's is known: the library marks a TLS 1.2 hello's
+        // answer against downgrade (RFC 8446 section 4.1.3) only if it could have spoken 1.3.
+        let builder = ServerConfig::builder_with_provider(Arc::new(provider))
+            .with_protocol_versions(&self.versions)?;
+        let builder = match &self.verifier {
+            Some(verifier) => builder.with_client_cert_verifier(Arc::clone(verifier)),
+            None => builder.with_no_client_auth(),
+        };
+        let mut config = builder.with_cert_resolver(Arc::new(Resolver {
+            site: Arc::clone(self.site),
+            version: variant.version,
+        }));
+        config.ignore_client_order = true;
+        config.enable_secret_extraction = true;
+        config.max_fragment_size = None;
+        config.alpn_protocols = self.alpn.to_vec();
+        self.set_resumption(&mut config, variant);
+        Ok(config)
+    }
+
+    fn set_resumption(&self, config: &mut ServerConfig, variant: Variant) {
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        config.send_tls13_tickets = 0;
+        let Some((tickets, sessions)) = &self.resuming else {
+            return;
+        };
+        config.ticketer = Arc::clone(tickets);
+        config.send_tls13_tickets = TICKETS;
+        config.max_tls13_tickets = TICKETS_MAX;
+        if variant.version == Version::Tls12 && !variant.by_ticket {
+            config.session_storage = Arc::clone(sessions);
+        }
+    }
+}
+
+/// Answers the library's question for a certificate with the same rules as [`Server::select`].
+#[derive(Debug)]
+struct Resolver {
+    site: Arc<Site>,
+    version: Version,
+}
+
+impl ResolvesServerCert for Resolver {
+    fn resolve(&self, hello: LibraryHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let usable = Usable::of(
+            self.version,
+            hello
+                .signature_schemes()
+                .iter()
+                .map(|scheme| u16::from(*scheme)),
+            hello.cipher_suites().iter().map(|suite| u16::from(*suite)),
+            hello
+                .named_groups()
+                .unwrap_or_default()
+                .iter()
+                .map(|group| u16::from(*group)),
+            &self.site.suites,
+        );
+        let number = self.site.index.choose(hello.server_name(), usable).ok()?;
+        self.site
+            .certificates
+            .get(number)
+            .map(|certificate| Arc::clone(&certificate.key))
+    }
+}
+
+fn speaks(hello: &ClientHello<'_>, version: Version) -> bool {
+    let mut listed = hello.supported_versions().peekable();
+    // RFC 8446 section 4.2.1: the older field counts only if the extension is not there.
+    if listed.peek().is_none() {
+        return version == Version::Tls12 && hello.legacy_version() >= version.code();
+    }
+    listed.any(|code| code == version.code())
+}
+
+fn library_version(version: Version) -> &'static rustls::SupportedProtocolVersion {
+    match version {
+        Version::Tls12 => &rustls::version::TLS12,
+        Version::Tls13 => &rustls::version::TLS13,
+    }
+}
+
+#[cfg(test)]
+mod tests;
