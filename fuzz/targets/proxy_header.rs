@@ -1,0 +1,67 @@
+//! Any bytes as a PROXY header: no panic, the same answer however they arrive, and what was read
+//! can be written and read again.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use wire::proxy_header::{
+    Addresses, Header, HeaderV2, Likeness, Written, kind, likeness, read, write_v1,
+};
+
+fuzz_target!(|bytes: &[u8]| {
+    let whole = read(bytes);
+    let prefix = read(bytes.get(..last_two(bytes)).unwrap_or(bytes));
+    if prefix != Ok(None) {
+        assert_eq!(prefix, whole);
+    }
+    if let Ok(Some(parsed)) = whole {
+        assert!(parsed.wire_bytes <= bytes.len());
+        assert_eq!(likeness(bytes), Likeness::Yes);
+        check_rewritten(&parsed.header);
+    }
+});
+
+/// Where to cut: the end of the input says, since what follows a header is not part of it.
+fn last_two(bytes: &[u8]) -> usize {
+    bytes
+        .last_chunk()
+        .map_or(0, |two| u16::from_le_bytes(*two).into())
+}
+
+fn check_rewritten(header: &Header<'_>) {
+    let others: Vec<(u8, &[u8])> = header
+        .tlvs
+        .iter()
+        .filter(|tlv| tlv.kind != kind::CRC32C)
+        .map(|tlv| (tlv.kind, tlv.value))
+        .collect();
+    let again = HeaderV2 {
+        command: header.command,
+        addresses: header.addresses,
+        others: &others,
+        checksum: true,
+        ..HeaderV2::default()
+    };
+    let mut wire = Vec::new();
+    assert_eq!(again.write(&mut wire), Ok(Written::Whole));
+    let Ok(Some(parsed)) = read(&wire) else {
+        // The checksum may have made it longer than what is read.
+        assert!(wire.len() > wire::proxy_header::HEADER_BYTES_MAX);
+        return;
+    };
+    assert_eq!(parsed.header.addresses, header.addresses);
+    assert_eq!(parsed.header.tlvs.authority(), header.tlvs.authority());
+    assert_eq!(parsed.header.tlvs.ssl(), header.tlvs.ssl());
+    check_in_text(&header.addresses);
+}
+
+fn check_in_text(addresses: &Addresses<'_>) {
+    let mut line = Vec::new();
+    write_v1(addresses, &mut line);
+    let parsed = read(&line).expect("a line we wrote").expect("a whole line");
+    assert_eq!(parsed.wire_bytes, line.len());
+    assert_eq!(parsed.header.addresses.source(), addresses.source());
+    assert_eq!(
+        parsed.header.addresses.destination(),
+        addresses.destination()
+    );
+}
