@@ -1,0 +1,18 @@
+//! What an operator sees of the running process: the status document, the metrics, the page.
+//!
+//! Owns their forms and the two doors they go out by, HTTP and the status socket. Both only tell;
+//! neither takes an order.
+
+mod display;
+mod document;
+mod http;
+mod page;
+mod socket;
+mod state;
+mod text;
+
+pub(crate) use document::{StatusDocument, StatusError};
+pub(crate) use http::serve_http;
+pub(crate) use socket::serve_status;
+pub(crate) use state::{AdminState, ReloadFacts, ReloadResult, ServiceFacts, StartFacts};
+pub(crate) use text::render_status_text;

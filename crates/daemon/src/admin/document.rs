@@ -1,0 +1,248 @@
+//! The status document: what `/status`, the status socket and `lariat status --json` say.
+//!
+//! Owns its shape, which is public and versioned: fields are added within a version, and never
+//! renamed, removed or given another meaning. Told in full in `docs/reference/status.md`.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// The version that this program writes and reads.
+pub(crate) const VERSION: u32 = 1;
+
+/// Everything at one time. Counts are since the data process started, and never fall but when it
+/// was started again.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub(crate) struct StatusDocument {
+    /// [`VERSION`].
+    pub(crate) version: u32,
+    /// When this was said.
+    pub(crate) time_ms: u64,
+    pub(crate) process: ProcessStatus,
+    pub(crate) reload: ReloadStatus,
+    pub(crate) workers: Vec<WorkerStatus>,
+    pub(crate) services: Vec<ServiceStatus>,
+    /// Upper bounds of all histograms' buckets.
+    pub(crate) bounds_us: Vec<u64>,
+}
+
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub(crate) struct ProcessStatus {
+    /// This program's version.
+    pub(crate) program: String,
+    pub(crate) state: RunState,
+    pub(crate) pid: u32,
+    pub(crate) supervisor_pid: u32,
+    /// When the data process started.
+    pub(crate) start_ms: u64,
+    pub(crate) supervisor_start_ms: u64,
+    /// Data processes started again after one died.
+    pub(crate) restarts: u64,
+    /// The number of the plan that is served; 1 is the first.
+    pub(crate) generation: u64,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum RunState {
+    /// Accepts connections.
+    Serving,
+    /// Accepts none, and ends when the last has ended.
+    Draining,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub(crate) struct ReloadStatus {
+    pub(crate) ok: u64,
+    pub(crate) refused: u64,
+    /// `None` before the first.
+    pub(crate) last: Option<LastReload>,
+}
+
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub(crate) struct LastReload {
+    pub(crate) time_ms: u64,
+    /// Why it was refused; `None` if it was not.
+    pub(crate) refused: Option<String>,
+}
+
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub(crate) struct WorkerStatus {
+    /// The CPU it is pinned to.
+    pub(crate) cpu: Option<u16>,
+    pub(crate) connections_open: u64,
+    pub(crate) busy_us: u64,
+    pub(crate) loop_iterations: u64,
+    pub(crate) events: u64,
+    pub(crate) accept_errors: u64,
+    pub(crate) buffers_in_use: u64,
+    pub(crate) buffers_pooled: u64,
+}
+
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub(crate) struct ServiceStatus {
+    pub(crate) name: String,
+    pub(crate) listeners: Vec<String>,
+    pub(crate) certificates: CertificateStatus,
+    pub(crate) connections: ConnectionStatus,
+    pub(crate) handshakes: HandshakeStatus,
+    pub(crate) bytes: ByteStatus,
+    pub(crate) dials: DialStatus,
+    pub(crate) servers: Vec<ServerStatus>,
+    pub(crate) log_lines_suppressed: u64,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub(crate) struct CertificateStatus {
+    pub(crate) loaded: u64,
+    /// When the first of them expires, in seconds since the epoch.
+    pub(crate) expiry_seconds: Option<u64>,
+}
+
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub(crate) struct ConnectionStatus {
+    pub(crate) accepted: u64,
+    pub(crate) open: u64,
+    /// By reason; those that never happened are left out.
+    pub(crate) ended: BTreeMap<String, EndedStatus>,
+    pub(crate) duration: HistogramStatus,
+}
+
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub(crate) struct EndedStatus {
+    /// `client`, `backend`, `host` or `none`.
+    pub(crate) fault: String,
+    pub(crate) count: u64,
+}
+
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub(crate) struct HandshakeStatus {
+    pub(crate) under_way: u64,
+    /// Finished, by kind; all kinds are there.
+    pub(crate) kinds: BTreeMap<String, KindStatus>,
+    /// Finished, by version; all versions are there.
+    pub(crate) versions: BTreeMap<String, u64>,
+    /// Finished, by suite; those never used are left out.
+    pub(crate) suites: BTreeMap<String, u64>,
+    /// Finished, by group; those never used are left out.
+    pub(crate) groups: BTreeMap<String, u64>,
+    pub(crate) hello_retry_requests: u64,
+    pub(crate) key_updates: u64,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub(crate) struct KindStatus {
+    pub(crate) count: u64,
+    pub(crate) duration: HistogramStatus,
+}
+
+/// Plaintext.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub(crate) struct ByteStatus {
+    /// From clients to servers.
+    pub(crate) up: u64,
+    /// From servers to clients.
+    pub(crate) down: u64,
+}
+
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub(crate) struct DialStatus {
+    pub(crate) retries: u64,
+    pub(crate) duration: HistogramStatus,
+}
+
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub(crate) struct ServerStatus {
+    pub(crate) name: String,
+    pub(crate) state: ServerState,
+    /// Workers that would send a connection to it.
+    pub(crate) workers_up: u64,
+    /// What the last check said, if it failed.
+    pub(crate) note: Option<String>,
+    pub(crate) connections_open: u64,
+    pub(crate) dials: u64,
+    pub(crate) dials_refused: u64,
+    pub(crate) dials_timed_out: u64,
+    pub(crate) dials_unreachable: u64,
+    pub(crate) checks_passed: u64,
+    pub(crate) checks_failed: u64,
+    pub(crate) bytes_up: u64,
+    pub(crate) bytes_down: u64,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum ServerState {
+    /// All workers would use it.
+    Up,
+    /// Some would.
+    Partly,
+    /// None would.
+    Down,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub(crate) struct HistogramStatus {
+    /// One count a bound, not cumulative, and one for what is longer.
+    pub(crate) buckets: Vec<u64>,
+    pub(crate) sum_us: u64,
+}
+
+/// Why a text is no status document.
+#[derive(Debug)]
+pub(crate) enum StatusError {
+    /// It is none at all.
+    Malformed(serde_json::Error),
+    /// It is one of another version.
+    Version(u32),
+}
+
+impl std::fmt::Display for StatusError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Malformed(error) => write!(f, "no status document: {error}"),
+            Self::Version(version) => write!(
+                f,
+                "a status document of version {version}, where this program reads {VERSION}"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for StatusError {}
+
+impl StatusDocument {
+    /// Reads what [`Self::to_json`] wrote.
+    pub(crate) fn from_json(text: &[u8]) -> Result<Self, StatusError> {
+        #[derive(Deserialize)]
+        struct Versioned {
+            version: u32,
+        }
+        let Versioned { version } = serde_json::from_slice(text).map_err(StatusError::Malformed)?;
+        if version != VERSION {
+            return Err(StatusError::Version(version));
+        }
+        serde_json::from_slice(text).map_err(StatusError::Malformed)
+    }
+
+    /// One line of JSON with a line feed.
+    pub(crate) fn to_json(&self) -> Vec<u8> {
+        let mut out = serde_json::to_vec(self).expect("keys are strings and no field can fail");
+        out.push(b'\n');
+        out
+    }
+}
+
+impl HandshakeStatus {
+    /// Finished, of all kinds.
+    pub(crate) fn finished(&self) -> u64 {
+        self.kinds.values().map(|kind| kind.count).sum()
+    }
+}
+
+impl ServerStatus {
+    /// Dials that failed, of all kinds.
+    pub(crate) fn dials_failed(&self) -> u64 {
+        self.dials_refused + self.dials_timed_out + self.dials_unreachable
+    }
+}

@@ -1,0 +1,142 @@
+//! The admin address: the page, the metrics and the status document over HTTP/1.1.
+//!
+//! Owns the three paths and the limits on those who ask. It takes no order: only `GET` and `HEAD`
+//! are answered, request bodies are not read.
+
+use std::convert::Infallible;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{self, HeaderValue};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+
+use super::page;
+use super::state::AdminState;
+
+/// Connections at the same time; more wait in the kernel's queue. A browser opens up to six, a
+/// scraper one.
+const CONNECTIONS_MAX: usize = 64;
+
+/// From a connection's start, or the last answer, to the end of a request's header.
+const HEADER_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// Bytes of a request's header; the least that hyper takes.
+const HEADER_BYTES_MAX: usize = 8192;
+
+/// Fields of a request's header.
+const HEADER_FIELDS_MAX: usize = 64;
+
+/// A connection gets no further request after this long, so that none keeps a place for ever.
+const CONNECTION_TIME_MAX: Duration = Duration::from_secs(120);
+
+/// How long the last answer may take after that.
+const CLOSE_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// Accepting fails for want of descriptors or memory, and does so at once until there are some.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Serves until its task is dropped.
+pub(crate) async fn serve_http(listener: TcpListener, state: Arc<AdminState>) {
+    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    while let Ok(place) = Arc::clone(&places).acquire_owned().await {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let state = Arc::clone(&state);
+                tokio::spawn(async move {
+                    serve_connection(stream, state).await;
+                    drop(place);
+                });
+            }
+            Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
+        }
+    }
+}
+
+/// Errors are the asker's: it left, was too slow or spoke no HTTP; hyper has answered what can be
+/// answered.
+async fn serve_connection(stream: TcpStream, state: Arc<AdminState>) {
+    let service = service_fn(move |request| {
+        let response = answer(&request, &state);
+        async { Ok::<_, Infallible>(response) }
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADER_TIME_MAX)
+        .max_buf_size(HEADER_BYTES_MAX)
+        .max_headers(HEADER_FIELDS_MAX)
+        .serve_connection(TokioIo::new(stream), service);
+    let mut connection = pin!(connection);
+    if tokio::time::timeout(CONNECTION_TIME_MAX, connection.as_mut())
+        .await
+        .is_err()
+    {
+        connection.as_mut().graceful_shutdown();
+        let _ = tokio::time::timeout(CLOSE_TIME_MAX, connection).await;
+    }
+}
+
+type Answer = Response<Full<Bytes>>;
+
+fn answer(request: &Request<Incoming>, state: &AdminState) -> Answer {
+    let (kind, body) = match request.uri().path() {
+        "/" => (
+            "text/html; charset=utf-8",
+            Bytes::from_static(page::HTML.as_bytes()),
+        ),
+        "/metrics" => (
+            telemetry::exposition::CONTENT_TYPE,
+            state.prometheus().into(),
+        ),
+        "/status" => ("application/json", state.document().to_json().into()),
+        _ => {
+            return refusal(
+                StatusCode::NOT_FOUND,
+                "404: there are /, /metrics and /status\n",
+            );
+        }
+    };
+    if !matches!(*request.method(), Method::GET | Method::HEAD) {
+        let mut response = refusal(StatusCode::METHOD_NOT_ALLOWED, "405: only GET and HEAD\n");
+        let allowed = HeaderValue::from_static("GET, HEAD");
+        response.headers_mut().insert(header::ALLOW, allowed);
+        return response;
+    }
+    response(StatusCode::OK, kind, body)
+}
+
+fn refusal(status: StatusCode, text: &'static str) -> Answer {
+    response(
+        status,
+        "text/plain; charset=utf-8",
+        Bytes::from_static(text.as_bytes()),
+    )
+}
+
+fn response(status: StatusCode, kind: &'static str, body: Bytes) -> Answer {
+    let mut response = Response::new(Full::new(body));
+    *response.status_mut() = status;
+    let fields = [
+        (header::CONTENT_TYPE, kind),
+        (header::CACHE_CONTROL, "no-store"),
+        (
+            header::CONTENT_SECURITY_POLICY,
+            page::content_security_policy(),
+        ),
+        (header::REFERRER_POLICY, "no-referrer"),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    ];
+    for (name, value) in fields {
+        response
+            .headers_mut()
+            .insert(name, HeaderValue::from_static(value));
+    }
+    response
+}

@@ -1,0 +1,49 @@
+//! The status socket: whoever connects gets the status document and the end of the stream.
+//!
+//! It never reads, so nothing that is sent to it can do harm.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::AsyncWriteExt;
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::Semaphore;
+
+use super::state::AdminState;
+
+/// Those who connect at the same time; more wait in the kernel's queue.
+const CONNECTIONS_MAX: usize = 16;
+
+/// How long somebody may take to read the document: it fits into a socket's buffer but for very
+/// many services, so this is generous.
+const WRITE_TIME_MAX: Duration = Duration::from_secs(5);
+
+/// Accepting fails for want of descriptors or memory, and does so at once until there are some.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Serves until its task is dropped.
+pub(crate) async fn serve_status(listener: UnixListener, state: Arc<AdminState>) {
+    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    while let Ok(place) = Arc::clone(&places).acquire_owned().await {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let state = Arc::clone(&state);
+                tokio::spawn(async move {
+                    tell(stream, &state).await;
+                    drop(place);
+                });
+            }
+            Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
+        }
+    }
+}
+
+/// Whoever leaves before the end loses the rest; that is no fault of ours.
+async fn tell(mut stream: UnixStream, state: &AdminState) {
+    let document = state.document().to_json();
+    let told = async {
+        stream.write_all(&document).await?;
+        stream.shutdown().await
+    };
+    let _ = tokio::time::timeout(WRITE_TIME_MAX, told).await;
+}

@@ -1,0 +1,461 @@
+//! What the admin side knows: the counters, what was true at start, and what reloads change.
+//!
+//! Owns the translation of these into the status document and the exposition.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use telemetry::Registry;
+use telemetry::catalogue::{
+    Histogram, ServerCounter, ServerGauge, ServiceCounter, ServiceGauge, WorkerCounter, WorkerGauge,
+};
+use telemetry::exposition::{Certificates, Process, write_prometheus};
+use telemetry::outcome::{HandshakeKind, Reason, Version};
+use telemetry::snapshot::{
+    BUCKETS_US, HistogramSnapshot, ServerSnapshot, ServiceSnapshot, Snapshot, WorkerSnapshot,
+};
+
+use super::document::{
+    ByteStatus, CertificateStatus, ConnectionStatus, DialStatus, EndedStatus, HandshakeStatus,
+    HistogramStatus, KindStatus, LastReload, ProcessStatus, ReloadStatus, RunState, ServerState,
+    ServerStatus, ServiceStatus, StatusDocument, VERSION, WorkerStatus,
+};
+
+/// What the admin side knows. Shared by the control thread's tasks.
+pub(crate) struct AdminState {
+    registry: Arc<Registry>,
+    start: StartFacts,
+    start_time: SystemTime,
+    facts: Mutex<Facts>,
+}
+
+/// What was true when the data process started.
+#[derive(Clone, Debug)]
+pub(crate) struct StartFacts {
+    /// This program's version.
+    pub(crate) program: &'static str,
+    pub(crate) supervisor_pid: u32,
+    pub(crate) supervisor_start: SystemTime,
+    /// Data processes started again after one died, this one with them.
+    pub(crate) restarts: u64,
+    /// One a worker: the CPU it is pinned to.
+    pub(crate) worker_cpus: Vec<Option<u16>>,
+}
+
+/// What the supervisor knows of reloads, since it started.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct ReloadFacts {
+    pub(crate) ok: u64,
+    pub(crate) refused: u64,
+    pub(crate) last: Option<(SystemTime, ReloadResult)>,
+}
+
+/// How a reload ended.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum ReloadResult {
+    /// The new plan is served.
+    Ok,
+    /// The old one still is; why.
+    Refused(String),
+}
+
+/// What a plan says of one service.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct ServiceFacts {
+    pub(crate) name: String,
+    /// Addresses, as configured.
+    pub(crate) listeners: Vec<String>,
+    /// Certificates loaded.
+    pub(crate) certificates: u64,
+    /// When the first of them expires, in seconds since the epoch.
+    pub(crate) certificate_expiry_seconds: Option<u64>,
+}
+
+#[derive(Default)]
+struct Facts {
+    generation: u64,
+    services: Vec<ServiceFacts>,
+    reload: ReloadFacts,
+    is_draining: bool,
+    /// What the last check of a server said, by service and server.
+    notes: BTreeMap<(String, String), String>,
+}
+
+impl AdminState {
+    /// Knows of no plan yet; the data process starts now.
+    pub(crate) fn new(registry: Arc<Registry>, start: StartFacts) -> Self {
+        Self {
+            registry,
+            start,
+            start_time: SystemTime::now(),
+            facts: Mutex::default(),
+        }
+    }
+
+    /// A plan is served from now on.
+    pub(crate) fn plan_served(&self, generation: u64, services: Vec<ServiceFacts>) {
+        let mut facts = self.facts();
+        facts.notes.clear();
+        facts.generation = generation;
+        facts.services = services;
+    }
+
+    /// What the supervisor says of reloads.
+    pub(crate) fn reloaded(&self, reload: ReloadFacts) {
+        self.facts().reload = reload;
+    }
+
+    /// No connection is accepted any more.
+    pub(crate) fn drain_begun(&self) {
+        self.facts().is_draining = true;
+    }
+
+    /// What a check of a server said: why it failed, or `None`.
+    pub(crate) fn server_noted(&self, service: &str, server: &str, note: Option<String>) {
+        let key = (service.to_owned(), server.to_owned());
+        let mut facts = self.facts();
+        match note {
+            Some(note) => facts.notes.insert(key, note),
+            None => facts.notes.remove(&key),
+        };
+    }
+
+    /// All metrics in Prometheus' text format.
+    pub(crate) fn prometheus(&self) -> String {
+        let snapshot = self.registry.snapshot();
+        let mut out = String::with_capacity(64 * 1024);
+        write_prometheus(&snapshot, &self.process_metrics(), &mut out);
+        out
+    }
+
+    fn process_metrics(&self) -> Process {
+        let facts = self.facts();
+        let certificates = facts.services.iter().map(|service| Certificates {
+            service: service.name.clone(),
+            count: service.certificates,
+            expiry_seconds: service.certificate_expiry_seconds,
+        });
+        Process {
+            version: self.start.program.to_owned(),
+            start_seconds: milliseconds(self.start_time) / 1000,
+            supervisor_start_seconds: milliseconds(self.start.supervisor_start) / 1000,
+            restarts: self.start.restarts,
+            generation: facts.generation,
+            reloads_ok: facts.reload.ok,
+            reloads_refused: facts.reload.refused,
+            certificates: certificates.collect(),
+        }
+    }
+
+    /// The status document as of now.
+    pub(crate) fn document(&self) -> StatusDocument {
+        let snapshot = self.registry.snapshot();
+        let facts = self.facts();
+        StatusDocument {
+            version: VERSION,
+            time_ms: milliseconds(SystemTime::now()),
+            process: self.process(&facts),
+            reload: reload(&facts.reload),
+            workers: self.workers(&snapshot),
+            services: services(&snapshot, &facts),
+            bounds_us: BUCKETS_US.to_vec(),
+        }
+    }
+
+    fn process(&self, facts: &Facts) -> ProcessStatus {
+        ProcessStatus {
+            program: self.start.program.to_owned(),
+            state: match facts.is_draining {
+                false => RunState::Serving,
+                true => RunState::Draining,
+            },
+            pid: std::process::id(),
+            supervisor_pid: self.start.supervisor_pid,
+            start_ms: milliseconds(self.start_time),
+            supervisor_start_ms: milliseconds(self.start.supervisor_start),
+            restarts: self.start.restarts,
+            generation: facts.generation,
+        }
+    }
+
+    fn workers(&self, snapshot: &Snapshot) -> Vec<WorkerStatus> {
+        let workers = snapshot.workers.iter().enumerate();
+        let cpu = |index: usize| self.start.worker_cpus.get(index).copied().flatten();
+        workers
+            .map(|(index, counts)| worker(counts, cpu(index)))
+            .collect()
+    }
+
+    /// A panic elsewhere leaves facts as true as they were.
+    fn facts(&self) -> MutexGuard<'_, Facts> {
+        self.facts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn reload(facts: &ReloadFacts) -> ReloadStatus {
+    let last = facts.last.as_ref().map(|(time, result)| LastReload {
+        time_ms: milliseconds(*time),
+        refused: match result {
+            ReloadResult::Ok => None,
+            ReloadResult::Refused(message) => Some(message.clone()),
+        },
+    });
+    ReloadStatus {
+        ok: facts.ok,
+        refused: facts.refused,
+        last,
+    }
+}
+
+fn worker(counts: &WorkerSnapshot, cpu: Option<u16>) -> WorkerStatus {
+    WorkerStatus {
+        cpu,
+        connections_open: counts.gauge(WorkerGauge::ConnectionsOpen),
+        busy_us: counts.counter(WorkerCounter::BusyMicroseconds),
+        loop_iterations: counts.counter(WorkerCounter::LoopIterations),
+        events: counts.counter(WorkerCounter::Events),
+        accept_errors: counts.counter(WorkerCounter::AcceptErrors),
+        buffers_in_use: counts.gauge(WorkerGauge::BuffersInUse),
+        buffers_pooled: counts.gauge(WorkerGauge::BuffersPooled),
+    }
+}
+
+/// Those of the plan in its order, then those that are gone from it and still have connections.
+fn services(snapshot: &Snapshot, facts: &Facts) -> Vec<ServiceStatus> {
+    let counted = |name: &str| snapshot.services.iter().find(|s| s.name == name);
+    let planned = facts.services.iter().map(|plan| {
+        let counts = counted(&plan.name).cloned().unwrap_or_default();
+        service(&counts, plan, facts, snapshot.workers.len())
+    });
+    let is_gone = |counts: &&ServiceSnapshot| facts.services.iter().all(|s| s.name != counts.name);
+    let gone = snapshot.services.iter().filter(is_gone).map(|counts| {
+        let plan = ServiceFacts {
+            name: counts.name.clone(),
+            ..ServiceFacts::default()
+        };
+        service(counts, &plan, facts, snapshot.workers.len())
+    });
+    planned.chain(gone).collect()
+}
+
+fn service(
+    counts: &ServiceSnapshot,
+    plan: &ServiceFacts,
+    facts: &Facts,
+    workers: usize,
+) -> ServiceStatus {
+    let note = |server: &str| {
+        let key = (plan.name.clone(), server.to_owned());
+        facts.notes.get(&key).cloned()
+    };
+    let servers = counts.servers.iter();
+    ServiceStatus {
+        name: plan.name.clone(),
+        listeners: plan.listeners.clone(),
+        certificates: CertificateStatus {
+            loaded: plan.certificates,
+            expiry_seconds: plan.certificate_expiry_seconds,
+        },
+        connections: ConnectionStatus {
+            accepted: counts.counter(ServiceCounter::ConnectionsAccepted),
+            open: counts.gauge(ServiceGauge::ConnectionsOpen),
+            ended: ended(counts),
+            duration: histogram(counts.histogram(Histogram::Connection)),
+        },
+        handshakes: handshakes(counts),
+        bytes: ByteStatus {
+            up: counts.counter(ServiceCounter::BytesUp),
+            down: counts.counter(ServiceCounter::BytesDown),
+        },
+        dials: DialStatus {
+            retries: counts.counter(ServiceCounter::DialRetries),
+            duration: histogram(counts.histogram(Histogram::Dial)),
+        },
+        servers: servers.map(|s| server(s, note(&s.name), workers)).collect(),
+        log_lines_suppressed: counts.counter(ServiceCounter::LogLinesSuppressed),
+    }
+}
+
+fn ended(counts: &ServiceSnapshot) -> BTreeMap<String, EndedStatus> {
+    let happened = Reason::ALL
+        .iter()
+        .filter(|reason| counts.ended(**reason) > 0);
+    let named = happened.map(|reason| {
+        let ended = EndedStatus {
+            fault: reason.fault().to_owned(),
+            count: counts.ended(*reason),
+        };
+        (reason.name().to_owned(), ended)
+    });
+    named.collect()
+}
+
+fn handshakes(counts: &ServiceSnapshot) -> HandshakeStatus {
+    let kinds = HandshakeKind::ALL.iter().map(|kind| {
+        let status = KindStatus {
+            count: counts.handshakes_of(*kind),
+            duration: histogram(counts.histogram(Histogram::of_handshake(*kind))),
+        };
+        (kind.name().to_owned(), status)
+    });
+    let versions = Version::ALL.iter().map(|version| {
+        let kinds = HandshakeKind::ALL.iter();
+        let count = kinds.map(|kind| counts.handshakes(*kind, *version)).sum();
+        (version.name().to_owned(), count)
+    });
+    HandshakeStatus {
+        under_way: counts.gauge(ServiceGauge::HandshakesUnderWay),
+        kinds: kinds.collect(),
+        versions: versions.collect(),
+        suites: those_used(counts.suites()),
+        groups: those_used(counts.groups()),
+        hello_retry_requests: counts.counter(ServiceCounter::HelloRetryRequests),
+        key_updates: counts.counter(ServiceCounter::KeyUpdates),
+    }
+}
+
+fn those_used(counts: impl Iterator<Item = (&'static str, u64)>) -> BTreeMap<String, u64> {
+    let used = counts.filter(|(_, count)| *count > 0);
+    used.map(|(name, count)| (name.to_owned(), count)).collect()
+}
+
+fn server(counts: &ServerSnapshot, note: Option<String>, workers: usize) -> ServerStatus {
+    let workers_up = counts.gauge(ServerGauge::WorkersUp);
+    ServerStatus {
+        name: counts.name.clone(),
+        state: match workers_up {
+            0 => ServerState::Down,
+            up if up < workers as u64 => ServerState::Partly,
+            _ => ServerState::Up,
+        },
+        workers_up,
+        note,
+        connections_open: counts.gauge(ServerGauge::ConnectionsOpen),
+        dials: counts.counter(ServerCounter::Dials),
+        dials_refused: counts.counter(ServerCounter::DialsRefused),
+        dials_timed_out: counts.counter(ServerCounter::DialsTimedOut),
+        dials_unreachable: counts.counter(ServerCounter::DialsUnreachable),
+        checks_passed: counts.counter(ServerCounter::ChecksPassed),
+        checks_failed: counts.counter(ServerCounter::ChecksFailed),
+        bytes_up: counts.counter(ServerCounter::BytesUp),
+        bytes_down: counts.counter(ServerCounter::BytesDown),
+    }
+}
+
+fn histogram(snapshot: &HistogramSnapshot) -> HistogramStatus {
+    HistogramStatus {
+        buckets: snapshot.buckets.0.to_vec(),
+        sum_us: snapshot.sum_us,
+    }
+}
+
+/// Since the epoch; a clock that stands before it says 0.
+fn milliseconds(time: SystemTime) -> u64 {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn state(registry: &Arc<Registry>) -> AdminState {
+        let start = StartFacts {
+            program: "1.2.3",
+            supervisor_pid: 7,
+            supervisor_start: UNIX_EPOCH + Duration::from_secs(5),
+            restarts: 2,
+            worker_cpus: vec![Some(3)],
+        };
+        AdminState::new(Arc::clone(registry), start)
+    }
+
+    fn facts(name: &str) -> ServiceFacts {
+        ServiceFacts {
+            name: name.into(),
+            listeners: vec!["[::]:443".into()],
+            certificates: 2,
+            certificate_expiry_seconds: Some(99),
+        }
+    }
+
+    #[test]
+    fn the_document_reads_back_as_it_was_written() {
+        let registry = Arc::new(Registry::new(1));
+        let state = state(&registry);
+        let web = registry.service(0, "web", &["a:1".to_owned()]);
+        web.ended(Reason::NotTls);
+        web.server(0).set_up(false);
+        state.plan_served(4, vec![facts("web")]);
+        state.server_noted("web", "a:1", Some("status 503".into()));
+        state.reloaded(ReloadFacts {
+            ok: 3,
+            refused: 1,
+            last: Some((UNIX_EPOCH, ReloadResult::Refused("no such file".into()))),
+        });
+
+        let document = state.document();
+        let read = StatusDocument::from_json(&document.to_json()).expect("our own");
+        assert_eq!(read, document);
+        let service = &document.services[0];
+        assert_eq!(service.connections.ended["not-tls"].fault, "client");
+        assert_eq!(service.servers[0].state, ServerState::Down);
+        assert_eq!(service.servers[0].note.as_deref(), Some("status 503"));
+        assert_eq!(document.workers[0].cpu, Some(3));
+        assert_eq!(document.process.generation, 4);
+        let last = document.reload.last.expect("one was said");
+        assert_eq!(last.refused.as_deref(), Some("no such file"));
+    }
+
+    #[test]
+    fn services_stand_in_the_plans_order_and_those_gone_from_it_last() {
+        let registry = Arc::new(Registry::new(1));
+        let state = state(&registry);
+        let _held = ["old", "b", "a"].map(|name| registry.service(0, name, &[]));
+        state.plan_served(2, vec![facts("a"), facts("b")]);
+        let services = state.document().services;
+        let names: Vec<_> = services.iter().map(|s| s.name.as_str()).collect();
+        assert_eq!(names, ["a", "b", "old"]);
+    }
+
+    #[test]
+    fn a_server_that_some_workers_would_use_is_partly_up() {
+        let registry = Arc::new(Registry::new(2));
+        let state = state(&registry);
+        let list = ["a:1".to_owned()];
+        let workers = [0, 1].map(|worker| registry.service(worker, "web", &list));
+        workers[1].server(0).set_up(false);
+        state.plan_served(1, vec![facts("web")]);
+        let server = &state.document().services[0].servers[0];
+        assert_eq!((server.state, server.workers_up), (ServerState::Partly, 1));
+    }
+
+    #[test]
+    fn a_document_of_another_version_is_refused() {
+        let error = StatusDocument::from_json(br#"{"version": 2}"#).unwrap_err();
+        assert!(matches!(error, super::super::StatusError::Version(2)));
+        let error = StatusDocument::from_json(b"garbage").unwrap_err();
+        assert!(matches!(error, super::super::StatusError::Malformed(_)));
+    }
+
+    #[test]
+    fn the_metrics_tell_the_facts() {
+        let registry = Arc::new(Registry::new(1));
+        let state = state(&registry);
+        state.plan_served(4, vec![facts("web")]);
+        let metrics = state.prometheus();
+        for line in [
+            "lariat_build_info{version=\"1.2.3\"} 1",
+            "lariat_generation 4",
+            "lariat_supervisor_start_time_seconds 5",
+            "lariat_data_process_restarts_total 2",
+            "lariat_certificates{service=\"web\"} 2",
+            "lariat_certificate_expiry_seconds{service=\"web\"} 99",
+        ] {
+            assert!(metrics.lines().any(|l| l == line), "no {line}");
+        }
+    }
+}

@@ -1,0 +1,522 @@
+//! The status document for people: what `lariat status` prints.
+//!
+//! Pure: rates come from two documents, nothing is asked and no clock is read.
+
+use std::fmt::Write;
+
+use super::display::{Age, Align, Bytes, Count, Date, Latency, Rate, Table, Time};
+use super::document::{
+    HistogramStatus, RunState, ServerState, ServerStatus, ServiceStatus, StatusDocument,
+    WorkerStatus,
+};
+
+/// Reasons of failure that are shown, a service.
+const REASONS_MAX: usize = 5;
+
+/// The document as text. With an earlier document of the same process it has rates too.
+pub(crate) fn render_status_text(now: &StatusDocument, earlier: Option<&StatusDocument>) -> String {
+    let past = earlier.and_then(|earlier| Past::new(now, earlier));
+    let mut out = String::new();
+    for part in [header(now), reloads(now)] {
+        out.push_str(&part);
+    }
+    for service in &now.services {
+        let before = past.as_ref().and_then(|past| past.service(&service.name));
+        out.push_str(&service_text(now, service, before));
+    }
+    out.push_str(&workers_text(now, past.as_ref()));
+    out
+}
+
+/// An earlier document and how long ago it was.
+struct Past<'a> {
+    document: &'a StatusDocument,
+    seconds: f64,
+}
+
+/// The same service in an earlier document.
+#[derive(Clone, Copy)]
+struct Before<'a> {
+    service: &'a ServiceStatus,
+    seconds: f64,
+}
+
+impl<'a> Past<'a> {
+    /// `None` if it is of another process or of no earlier time, and so gives no rates.
+    fn new(now: &StatusDocument, document: &'a StatusDocument) -> Option<Self> {
+        let is_same = now.process.start_ms == document.process.start_ms;
+        let passed_ms = now.time_ms.saturating_sub(document.time_ms);
+        (is_same && passed_ms > 0).then(|| Self {
+            document,
+            seconds: passed_ms as f64 / 1e3,
+        })
+    }
+
+    fn service(&self, name: &str) -> Option<Before<'a>> {
+        let found = self.document.services.iter().find(|s| s.name == name);
+        found.map(|service| Before {
+            service,
+            seconds: self.seconds,
+        })
+    }
+}
+
+impl Before<'_> {
+    fn rate(&self, now: u64, then: impl Fn(&ServiceStatus) -> u64) -> f64 {
+        now.saturating_sub(then(self.service)) as f64 / self.seconds
+    }
+}
+
+fn header(now: &StatusDocument) -> String {
+    let process = &now.process;
+    let state = match process.state {
+        RunState::Serving => "serving",
+        RunState::Draining => "draining",
+    };
+    let up_seconds = now.time_ms.saturating_sub(process.start_ms) / 1000;
+    let mut text = format!(
+        "lariat {} {state} plan {} for {}, process {} of supervisor {}",
+        process.program,
+        process.generation,
+        Age(up_seconds),
+        process.pid,
+        process.supervisor_pid,
+    );
+    if process.restarts > 0 {
+        push(
+            &mut text,
+            format_args!(", restarted {} times", process.restarts),
+        );
+    }
+    text.push('\n');
+    text
+}
+
+fn reloads(now: &StatusDocument) -> String {
+    let Some(last) = &now.reload.last else {
+        return String::new();
+    };
+    let time = Time(last.time_ms / 1000);
+    let counts = format!("{} ok, {} refused", now.reload.ok, now.reload.refused);
+    match &last.refused {
+        None => format!("reloads: {counts}; the last was taken {time}\n"),
+        Some(message) => format!("reloads: {counts}; the last was refused {time}: {message}\n"),
+    }
+}
+
+fn service_text(
+    now: &StatusDocument,
+    service: &ServiceStatus,
+    before: Option<Before<'_>>,
+) -> String {
+    let mut text = format!("\nservice {}\n", service.name);
+    let mut field = |name: &str, value: String| {
+        if !value.is_empty() {
+            push(&mut text, format_args!("  {name:<13} {value}\n"));
+        }
+    };
+    field("listens", service.listeners.join(", "));
+    field("certificates", certificates(now, service));
+    field("connections", connections(service, before));
+    field("handshakes", handshakes(service, before));
+    field("", kinds(service));
+    field("", latency(now, service));
+    field("bytes", bytes(service, before));
+    field("failures", failures(service));
+    if !service.servers.is_empty() {
+        text.push_str(&servers(&service.servers));
+    }
+    text
+}
+
+fn certificates(now: &StatusDocument, service: &ServiceStatus) -> String {
+    let loaded = service.certificates.loaded;
+    let Some(expiry) = service.certificates.expiry_seconds else {
+        return loaded.to_string();
+    };
+    let now_seconds = now.time_ms / 1000;
+    match expiry.checked_sub(now_seconds) {
+        Some(left) => format!(
+            "{loaded}, the first expires {} (in {})",
+            Date(expiry),
+            Age(left)
+        ),
+        None => format!("{loaded}, the first EXPIRED {}", Date(expiry)),
+    }
+}
+
+fn connections(service: &ServiceStatus, before: Option<Before<'_>>) -> String {
+    let counts = &service.connections;
+    let rate = before.map(|b| b.rate(counts.accepted, |s| s.connections.accepted));
+    let (open, accepted) = (Count(counts.open), Count(counts.accepted));
+    format!("{open} open, {accepted} accepted{}", per_second(rate))
+}
+
+fn handshakes(service: &ServiceStatus, before: Option<Before<'_>>) -> String {
+    let handshakes = &service.handshakes;
+    let finished = handshakes.finished();
+    let rate = before.map(|b| b.rate(finished, |s| s.handshakes.finished()));
+    let (under_way, count) = (Count(handshakes.under_way), Count(finished));
+    format!(
+        "{under_way} under way, {count} finished{}",
+        per_second(rate)
+    )
+}
+
+/// How the finished handshakes were made, and the share that was resumed.
+fn kinds(service: &ServiceStatus) -> String {
+    let finished = service.handshakes.finished();
+    if finished == 0 {
+        return String::new();
+    }
+    let kinds = service
+        .handshakes
+        .kinds
+        .iter()
+        .filter(|(_, kind)| kind.count > 0);
+    let kinds: Vec<_> = kinds
+        .map(|(name, kind)| format!("{name} {}", Count(kind.count)))
+        .collect();
+    let full = service
+        .handshakes
+        .kinds
+        .get("full")
+        .map_or(0, |kind| kind.count);
+    let resumed = 100.0 * (finished - full) as f64 / finished as f64;
+    format!("{}; {resumed:.1} % resumed", kinds.join(", "))
+}
+
+/// Of all kinds of handshake together.
+fn latency(now: &StatusDocument, service: &ServiceStatus) -> String {
+    let mut sum = vec![0; now.bounds_us.len() + 1];
+    for kind in service.handshakes.kinds.values() {
+        add(&mut sum, &kind.duration);
+    }
+    let quantiles = [("half", 0.5), ("99 %", 0.99)].map(|(name, share)| {
+        quantile_us(&now.bounds_us, &sum, share).map(|us| format!("{name} within {}", Latency(us)))
+    });
+    quantiles
+        .into_iter()
+        .flatten()
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
+fn add(sum: &mut [u64], histogram: &HistogramStatus) {
+    for (sum, bucket) in sum.iter_mut().zip(&histogram.buckets) {
+        *sum += bucket;
+    }
+}
+
+/// The bound below which this share lies; the last bound stands for what is longer.
+fn quantile_us(bounds_us: &[u64], buckets: &[u64], share: f64) -> Option<u64> {
+    let count: u64 = buckets.iter().sum();
+    let rank = (count as f64 * share).ceil() as u64;
+    let mut below = 0;
+    let found = bounds_us.iter().zip(buckets).find(|(_, bucket)| {
+        below += *bucket;
+        below >= rank
+    });
+    let bound = found.map(|(bound, _)| *bound).or_else(|| bounds_us.last().copied());
+    bound.filter(|_| count > 0)
+}
+
+fn bytes(service: &ServiceStatus, before: Option<Before<'_>>) -> String {
+    let side = |name: &str, now: u64, then: fn(&ServiceStatus) -> u64| {
+        let rate = before.map(|b| format!(" ({}/s)", Bytes(b.rate(now, then))));
+        format!("{} {name}{}", Bytes(now as f64), rate.unwrap_or_default())
+    };
+    let up = side("up", service.bytes.up, |s| s.bytes.up);
+    let down = side("down", service.bytes.down, |s| s.bytes.down);
+    format!("{up}, {down}")
+}
+
+/// The most frequent first.
+fn failures(service: &ServiceStatus) -> String {
+    let ended = service.connections.ended.iter();
+    let mut faults: Vec<_> = ended.filter(|(_, ended)| ended.fault != "none").collect();
+    faults.sort_by_key(|(_, ended)| std::cmp::Reverse(ended.count));
+    let shown = faults.iter().take(REASONS_MAX);
+    let mut texts: Vec<_> = shown
+        .map(|(reason, e)| format!("{reason} {}", Count(e.count)))
+        .collect();
+    let rest: u64 = faults
+        .iter()
+        .skip(REASONS_MAX)
+        .map(|(_, ended)| ended.count)
+        .sum();
+    if rest > 0 {
+        texts.push(format!("others {}", Count(rest)));
+    }
+    if texts.is_empty() && service.connections.accepted > 0 {
+        texts.push("none".into());
+    }
+    texts.join(", ")
+}
+
+fn servers(servers: &[ServerStatus]) -> String {
+    let mut table = Table::new(&[
+        ("SERVER", Align::Left),
+        ("STATE", Align::Left),
+        ("OPEN", Align::Right),
+        ("DIALS", Align::Right),
+        ("FAILED", Align::Right),
+        ("UP", Align::Right),
+        ("DOWN", Align::Right),
+        ("NOTE", Align::Left),
+    ]);
+    for server in servers {
+        let state = match server.state {
+            ServerState::Up => "up",
+            ServerState::Partly => "partly up",
+            ServerState::Down => "DOWN",
+        };
+        table.row(vec![
+            server.name.clone(),
+            state.into(),
+            Count(server.connections_open).to_string(),
+            Count(server.dials).to_string(),
+            Count(server.dials_failed()).to_string(),
+            Bytes(server.bytes_up as f64).to_string(),
+            Bytes(server.bytes_down as f64).to_string(),
+            server.note.clone().unwrap_or_default(),
+        ]);
+    }
+    table.to_string()
+}
+
+fn workers_text(now: &StatusDocument, past: Option<&Past<'_>>) -> String {
+    let mut table = Table::new(&[
+        ("WORKER", Align::Right),
+        ("CPU", Align::Right),
+        ("OPEN", Align::Right),
+        ("BUSY", Align::Right),
+        ("EVENTS", Align::Right),
+    ]);
+    for (index, worker) in now.workers.iter().enumerate() {
+        let before = past.and_then(|past| past.document.workers.get(index));
+        let seconds = past.map_or(0.0, |past| past.seconds);
+        table.row(vec![
+            index.to_string(),
+            worker
+                .cpu
+                .map_or_else(|| "any".into(), |cpu| cpu.to_string()),
+            Count(worker.connections_open).to_string(),
+            busy(worker, before, seconds, now),
+            Count(worker.events).to_string(),
+        ]);
+    }
+    format!("\n{table}")
+}
+
+/// The share of the time between the two documents, or else since the start.
+fn busy(
+    worker: &WorkerStatus,
+    before: Option<&WorkerStatus>,
+    seconds: f64,
+    now: &StatusDocument,
+) -> String {
+    let (busy_us, of_us) = match before {
+        Some(before) => (worker.busy_us.saturating_sub(before.busy_us), seconds * 1e6),
+        None => {
+            let up_ms = now.time_ms.saturating_sub(now.process.start_ms);
+            (worker.busy_us, up_ms.max(1) as f64 * 1e3)
+        }
+    };
+    format!("{:.0} %", (100.0 * busy_us as f64 / of_us).min(100.0))
+}
+
+fn per_second(rate: Option<f64>) -> String {
+    rate.map(|rate| format!(" ({}/s)", Rate(rate)))
+        .unwrap_or_default()
+}
+
+fn push(text: &mut String, more: std::fmt::Arguments<'_>) {
+    text.write_fmt(more)
+        .expect("a String takes all that is written");
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::super::document::{
+        ByteStatus, CertificateStatus, ConnectionStatus, DialStatus, EndedStatus, HandshakeStatus,
+        KindStatus, LastReload, ProcessStatus, ReloadStatus, VERSION,
+    };
+    use super::*;
+
+    fn server(name: &str, state: ServerState, note: Option<&str>) -> ServerStatus {
+        ServerStatus {
+            name: name.into(),
+            state,
+            workers_up: 0,
+            note: note.map(Into::into),
+            connections_open: 12,
+            dials: 4321,
+            dials_refused: 2,
+            dials_timed_out: 1,
+            dials_unreachable: 0,
+            checks_passed: 0,
+            checks_failed: 0,
+            bytes_up: 2048,
+            bytes_down: 3 << 20,
+        }
+    }
+
+    fn kind(count: u64) -> KindStatus {
+        let duration = HistogramStatus {
+            buckets: vec![0, count, 0],
+            sum_us: 0,
+        };
+        KindStatus { count, duration }
+    }
+
+    fn service() -> ServiceStatus {
+        let ended = |fault: &str, count| EndedStatus {
+            fault: fault.into(),
+            count,
+        };
+        ServiceStatus {
+            name: "web".into(),
+            listeners: vec!["[::]:443".into(), "unix:/run/web".into()],
+            certificates: CertificateStatus {
+                loaded: 3,
+                expiry_seconds: Some(86_400 * 20_000),
+            },
+            connections: ConnectionStatus {
+                accepted: 4400,
+                open: 24,
+                ended: BTreeMap::from([
+                    ("client-closed".into(), ended("none", 4000)),
+                    ("not-tls".into(), ended("client", 3)),
+                    ("backend-refused".into(), ended("backend", 40)),
+                ]),
+                duration: HistogramStatus::default(),
+            },
+            handshakes: HandshakeStatus {
+                under_way: 1,
+                kinds: BTreeMap::from([("full".into(), kind(1000)), ("psk".into(), kind(3000))]),
+                versions: BTreeMap::new(),
+                suites: BTreeMap::new(),
+                groups: BTreeMap::new(),
+                hello_retry_requests: 0,
+                key_updates: 0,
+            },
+            bytes: ByteStatus {
+                up: 1024,
+                down: 5 << 30,
+            },
+            dials: DialStatus {
+                retries: 0,
+                duration: HistogramStatus::default(),
+            },
+            servers: vec![
+                server("10.0.0.3:80", ServerState::Up, None),
+                server(
+                    "unix:/run/app.sock",
+                    ServerState::Down,
+                    Some("connection refused"),
+                ),
+            ],
+            log_lines_suppressed: 0,
+        }
+    }
+
+    fn document() -> StatusDocument {
+        StatusDocument {
+            version: VERSION,
+            time_ms: 86_400_000 * 19_990,
+            process: ProcessStatus {
+                program: "0.1.0".into(),
+                state: RunState::Serving,
+                pid: 12,
+                supervisor_pid: 11,
+                start_ms: 86_400_000 * 19_990 - 100_000,
+                supervisor_start_ms: 0,
+                restarts: 0,
+                generation: 2,
+            },
+            reload: ReloadStatus {
+                ok: 1,
+                refused: 1,
+                last: Some(LastReload {
+                    time_ms: 951_827_696_000,
+                    refused: Some("no such file".into()),
+                }),
+            },
+            workers: vec![WorkerStatus {
+                cpu: Some(0),
+                connections_open: 24,
+                busy_us: 50_000_000,
+                loop_iterations: 1,
+                events: 99_000,
+                accept_errors: 0,
+                buffers_in_use: 0,
+                buffers_pooled: 0,
+            }],
+            services: vec![service()],
+            bounds_us: vec![1000, 2000],
+        }
+    }
+
+    #[test]
+    fn one_document_gives_totals() {
+        let expected = "\
+lariat 0.1.0 serving plan 2 for 1 min 40 s, process 12 of supervisor 11
+reloads: 1 ok, 1 refused; the last was refused 2000-02-29 12:34:56 UTC: no such file
+
+service web
+  listens       [::]:443, unix:/run/web
+  certificates  3, the first expires 2024-10-04 (in 10 d 0 h)
+  connections   24 open, 4 400 accepted
+  handshakes    1 under way, 4 000 finished
+                full 1 000, psk 3 000; 75.0 % resumed
+                half within 2 ms, 99 % within 2 ms
+  bytes         1.0 KiB up, 5.0 GiB down
+  failures      backend-refused 40, not-tls 3
+  SERVER              STATE  OPEN  DIALS  FAILED       UP     DOWN  NOTE
+  10.0.0.3:80         up       12  4 321       3  2.0 KiB  3.0 MiB
+  unix:/run/app.sock  DOWN     12  4 321       3  2.0 KiB  3.0 MiB  connection refused
+
+  WORKER  CPU  OPEN  BUSY  EVENTS
+       0    0    24  50 %  99 000
+";
+        assert_eq!(render_status_text(&document(), None), expected);
+    }
+
+    #[test]
+    fn two_documents_give_rates() {
+        let (earlier, mut now) = (document(), document());
+        now.time_ms += 2000;
+        now.workers[0].busy_us += 500_000;
+        now.services[0].connections.accepted += 100;
+        now.services[0].bytes.down += 4 << 20;
+        let text = render_status_text(&now, Some(&earlier));
+        for part in [
+            "24 open, 4 500 accepted (50/s)",
+            "4 000 finished (0/s)",
+            "1.0 KiB up (0 B/s), 5.0 GiB down (2.0 MiB/s)",
+            "24  25 %",
+        ] {
+            assert!(text.contains(part), "no {part} in\n{text}");
+        }
+    }
+
+    #[test]
+    fn a_document_of_another_process_gives_no_rates() {
+        let (mut earlier, mut now) = (document(), document());
+        now.time_ms += 2000;
+        earlier.process.start_ms -= 1;
+        let text = render_status_text(&now, Some(&earlier));
+        assert!(!text.contains("/s)"), "{text}");
+    }
+
+    #[test]
+    fn an_expired_certificate_stands_out() {
+        let mut now = document();
+        now.services[0].certificates.expiry_seconds = Some(0);
+        let text = render_status_text(&now, None);
+        assert!(text.contains("3, the first EXPIRED 1970-01-01"), "{text}");
+    }
+}
