@@ -1,0 +1,245 @@
+//! The client's half of a handshake, to see whether a server can make one.
+//!
+//! Owns the drive of the library's client for active checks; opens nothing and waits for nothing.
+//! The certificate is not judged: a check asks whether the server answers, not who it is, and no
+//! byte of any client is ever sent over such a connection.
+
+use std::sync::Arc;
+
+use rustls::client::Resumption;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, Error, SignatureScheme};
+use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
+
+/// A handshake under way: give it what came in, send what goes out.
+#[derive(Debug)]
+pub struct Probe {
+    connection: ClientConnection,
+}
+
+/// Why a handshake did not come about.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum ProbeFault {
+    /// Our configuration: the name for SNI is no host name.
+    #[error("the server name of the check is no host name")]
+    NameInvalid,
+    /// The server closed before the handshake was over.
+    #[error("closed during the TLS handshake")]
+    Closed,
+    /// The server's: it sent an alert, or something that is not TLS, or shares nothing with us.
+    #[error("no TLS handshake: {0}")]
+    Refused(String),
+}
+
+impl Probe {
+    /// A handshake by all versions, suites and groups at hand, with that name in SNI, or none.
+    ///
+    /// # Errors
+    /// [`ProbeFault::NameInvalid`].
+    pub fn new(name: Option<&str>) -> Result<Self, ProbeFault> {
+        let server = match name {
+            Some(name) => ServerName::try_from(name.to_owned()),
+            // The library wants a name in any case; one that is an address is never sent.
+            None => Ok(ServerName::IpAddress(
+                std::net::Ipv4Addr::UNSPECIFIED.into(),
+            )),
+        };
+        let server = server.map_err(|_| ProbeFault::NameInvalid)?;
+        let connection = ClientConnection::new(Arc::new(configuration()?), server);
+        Ok(Self {
+            connection: connection.map_err(refused)?,
+        })
+    }
+
+    /// What has to be sent now; often nothing.
+    pub fn output(&mut self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        while self.connection.wants_write() {
+            // Writing into memory cannot fail.
+            if self.connection.write_tls(&mut bytes).is_err() {
+                break;
+            }
+        }
+        bytes
+    }
+
+    /// Takes what came in; nothing means that the server has closed.
+    ///
+    /// # Errors
+    /// [`ProbeFault::Closed`] and [`ProbeFault::Refused`]. An alert may have to be sent
+    /// ([`Self::output`]).
+    pub fn input(&mut self, mut bytes: &[u8]) -> Result<(), ProbeFault> {
+        if bytes.is_empty() {
+            return Err(ProbeFault::Closed);
+        }
+        while !bytes.is_empty() && !self.is_done() {
+            let fault = |error: std::io::Error| ProbeFault::Refused(error.to_string());
+            self.connection.read_tls(&mut bytes).map_err(fault)?;
+            self.connection.process_new_packets().map_err(refused)?;
+        }
+        Ok(())
+    }
+
+    /// Whether the handshake is over; the last of it may still have to be sent.
+    pub fn is_done(&self) -> bool {
+        !self.connection.is_handshaking()
+    }
+
+    /// The end: what has still to be sent, with close_notify.
+    pub fn close(mut self) -> Vec<u8> {
+        self.connection.send_close_notify();
+        self.output()
+    }
+}
+
+fn configuration() -> Result<ClientConfig, ProbeFault> {
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let verifier = Arc::new(Unjudged(Arc::clone(&provider)));
+    let mut config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(refused)?
+        .dangerous()
+        .with_custom_certificate_verifier(verifier)
+        .with_no_client_auth();
+    // Each check is to show that a full handshake can be made.
+    config.resumption = Resumption::disabled();
+    Ok(config)
+}
+
+fn refused(error: Error) -> ProbeFault {
+    ProbeFault::Refused(error.to_string())
+}
+
+/// Takes any certificate and any signature.
+#[derive(Debug)]
+struct Unjudged(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for Unjudged {
+    fn verify_server_cert(
+        &self,
+        _end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _message: &[u8],
+        _certificate: &CertificateDer<'_>,
+        _signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        _message: &[u8],
+        _certificate: &CertificateDer<'_>,
+        _signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustls::{ServerConfig, ServerConnection, SupportedProtocolVersion, version};
+    use rustls_pki_types::PrivateKeyDer;
+    use rustls_pki_types::pem::PemObject;
+    use testkit::authority::Authority;
+
+    /// A server with a certificate that nobody would trust, for another name, and expired.
+    fn server(versions: &[&'static SupportedProtocolVersion]) -> ServerConnection {
+        let leaf = Authority::root("nobody")
+            .leaf(&["other.example"])
+            .expired()
+            .issue();
+        let chain = vec![CertificateDer::from(leaf.certificate_der().to_vec())];
+        let key = PrivateKeyDer::from_pem_slice(leaf.key_pem().as_bytes()).unwrap();
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let config = ServerConfig::builder_with_provider(provider)
+            .with_protocol_versions(versions)
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(chain, key)
+            .unwrap();
+        ServerConnection::new(Arc::new(config)).unwrap()
+    }
+
+    /// Carries bytes, `step` at a time, until the probe is done.
+    fn converse(probe: &mut Probe, server: &mut ServerConnection, step: usize) {
+        while !probe.is_done() {
+            deliver(&probe.output(), server);
+            let mut answer = Vec::new();
+            server.write_tls(&mut answer).unwrap();
+            for part in answer.chunks(step) {
+                probe.input(part).unwrap();
+            }
+        }
+    }
+
+    fn deliver(mut bytes: &[u8], server: &mut ServerConnection) {
+        while !bytes.is_empty() {
+            server.read_tls(&mut bytes).unwrap();
+            server.process_new_packets().unwrap();
+        }
+    }
+
+    #[test]
+    fn a_handshake_is_made_by_either_version_however_the_bytes_are_cut() {
+        for versions in [&[&version::TLS12], &[&version::TLS13]] {
+            for step in [1, 7, 20_000] {
+                let mut server = server(versions);
+                let mut probe = Probe::new(Some("app.example")).unwrap();
+                converse(&mut probe, &mut server, step);
+                deliver(&probe.close(), &mut server);
+                assert!(!server.is_handshaking());
+                assert_eq!(server.server_name(), Some("app.example"));
+                let mut rest = [0; 8];
+                // A clean end, which only a close_notify makes.
+                assert_eq!(
+                    std::io::Read::read(&mut server.reader(), &mut rest).unwrap(),
+                    0
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn no_name_is_sent_if_there_is_none() {
+        let mut server = server(&[&version::TLS13]);
+        let mut probe = Probe::new(None).unwrap();
+        converse(&mut probe, &mut server, 20_000);
+        assert_eq!(server.server_name(), None);
+    }
+
+    #[test]
+    fn each_way_to_fail_has_its_fault() {
+        let fault = |bytes: &[u8]| {
+            let mut probe = Probe::new(None).unwrap();
+            probe.output();
+            probe.input(bytes).unwrap_err()
+        };
+        assert_eq!(fault(b""), ProbeFault::Closed);
+        assert!(matches!(
+            fault(b"HTTP/1.1 400 Bad Request\r\n\r\n"),
+            ProbeFault::Refused(_)
+        ));
+        let alert = fault(&[21, 3, 3, 0, 2, 2, 40]).to_string();
+        assert!(alert.contains("HandshakeFailure"), "{alert}");
+        assert_eq!(
+            Probe::new(Some("no name")).err(),
+            Some(ProbeFault::NameInvalid)
+        );
+    }
+}
