@@ -1,0 +1,245 @@
+//! The keys of a service's back.
+
+use backend::options::{Balance, CheckKind, CheckOptions, Options, PassiveOptions, ServerOptions};
+use proxy::options::{BackOptions, CertificateForm, ProxyTlvs, SendProxy};
+use wire::address::{Address, Endpoint};
+
+use crate::diagnostic::Problem;
+use crate::section::Section;
+
+/// A connection remembers the servers it tried; this many fit.
+const SERVERS_MAX: usize = 1024;
+
+/// Reads `service.back`.
+pub(crate) fn read(back: &Section<'_>) -> Option<BackOptions> {
+    let servers = servers(back);
+    let balance = back.choice(
+        "balance",
+        &[
+            ("round-robin", Balance::RoundRobin),
+            ("least-connections", Balance::LeastConnections),
+            ("source", Balance::Source),
+        ],
+    );
+    let passive = passive(&back.section("passive"));
+    let check = match back.section_if_written("check") {
+        Some(section) => check(&section).map(Some),
+        None => Some(None),
+    };
+    let send_proxy = match back.section_if_written("send-proxy") {
+        Some(section) => send_proxy(&section),
+        None => Some(SendProxy::Off),
+    };
+    Some(BackOptions {
+        pool: Options {
+            servers: servers?,
+            balance: balance?,
+            passive: passive?,
+            check: check?,
+        },
+        send_proxy: send_proxy?,
+    })
+}
+
+fn servers(back: &Section<'_>) -> Option<Vec<ServerOptions>> {
+    let sections = back.sections("servers");
+    if sections.len() > SERVERS_MAX {
+        back.error(
+            "servers",
+            Problem::new(format!("has more than {SERVERS_MAX} servers")),
+        );
+        return None;
+    }
+    let read: Vec<_> = sections.iter().map(server).collect();
+    let servers: Vec<_> = read.into_iter().collect::<Option<_>>()?;
+    if !servers.is_empty() && servers.iter().all(|server| server.backup) {
+        let problem = Problem::new("are all backups, so they are used as if none were");
+        back.warn(
+            "servers",
+            problem.hint("leave `backup` out of those in daily use"),
+        );
+    }
+    repeated(&sections, &servers);
+    (!servers.is_empty()).then_some(servers)
+}
+
+fn server(section: &Section<'_>) -> Option<ServerOptions> {
+    let endpoint = section.parsed("address");
+    let weight = section.count("weight");
+    let backup = section.boolean("backup");
+    let endpoint: Endpoint = endpoint?;
+    let port = match &endpoint {
+        Endpoint::Name { port, .. } => Some(*port),
+        Endpoint::Address(Address::Ip(address)) => Some(address.port()),
+        Endpoint::Address(Address::Unix(_)) => None,
+    };
+    if port == Some(0) {
+        section.error(
+            "address",
+            Problem::new("has port 0, which nobody listens at"),
+        );
+        return None;
+    }
+    Some(ServerOptions {
+        endpoint,
+        weight: weight?,
+        backup: backup?,
+    })
+}
+
+fn repeated(sections: &[Section<'_>], servers: &[ServerOptions]) {
+    for (index, (section, server)) in sections.iter().zip(servers).enumerate() {
+        let earlier = servers.iter().take(index);
+        if earlier
+            .clone()
+            .any(|other| other.endpoint == server.endpoint)
+        {
+            let problem = Problem::new(format!("{} stands there twice", server.endpoint));
+            section.warn(
+                "address",
+                problem.hint("a larger share is written as a `weight`"),
+            );
+        }
+    }
+}
+
+fn passive(passive: &Section<'_>) -> Option<PassiveOptions> {
+    let failures = passive.count("failures");
+    let pause = passive.duration("pause");
+    Some(PassiveOptions {
+        failures: failures?,
+        pause: pause?,
+    })
+}
+
+#[derive(Clone, Copy, Eq, PartialEq)]
+enum Asked {
+    Http,
+    Tcp,
+    Tls,
+}
+
+fn check(check: &Section<'_>) -> Option<CheckOptions> {
+    let asked = check.choice(
+        "kind",
+        &[
+            ("tcp", Asked::Tcp),
+            ("tls", Asked::Tls),
+            ("http", Asked::Http),
+        ],
+    );
+    let path = check.text("path");
+    let host = if check.has("host") {
+        check.text("host").map(Some)
+    } else {
+        Some(None)
+    };
+    let interval = check.duration("interval");
+    let timeout = check.duration("timeout");
+    let fall = check.count("fall");
+    let rise = check.count("rise");
+    let (asked, path, host) = (asked?, path?, host?);
+    check_fits(check, asked, &path, host.as_deref())?;
+    Some(CheckOptions {
+        kind: match asked {
+            Asked::Http => CheckKind::Http { path, host },
+            Asked::Tcp => CheckKind::Tcp,
+            Asked::Tls => CheckKind::Tls { name: host },
+        },
+        interval: interval?,
+        timeout: timeout?,
+        fall: fall?,
+        rise: rise?,
+    })
+}
+
+fn check_fits(check: &Section<'_>, asked: Asked, path: &str, host: Option<&str>) -> Option<()> {
+    if asked != Asked::Http && check.has("path") {
+        check.warn(
+            "path",
+            Problem::new("has no effect on a check that is not `http`"),
+        );
+    }
+    if asked == Asked::Tcp && check.has("host") {
+        check.warn("host", Problem::new("has no effect on a `tcp` check"));
+    }
+    let printable = |text: &str| text.bytes().all(|byte| byte.is_ascii_graphic());
+    if !path.starts_with('/') || !printable(path) {
+        let problem = Problem::new(format!("\"{}\" is no path", path.escape_debug()));
+        check.error("path", problem.hint("it begins with / and has no space"));
+        return None;
+    }
+    if host.is_some_and(|host| !printable(host)) {
+        check.error("host", Problem::new("is no host name"));
+        return None;
+    }
+    Some(())
+}
+
+#[derive(Clone, Copy, Eq, PartialEq)]
+enum Header {
+    Off,
+    Pass,
+    V1,
+    V2,
+}
+
+fn send_proxy(section: &Section<'_>) -> Option<SendProxy> {
+    let header = section.choice(
+        "version",
+        &[
+            ("off", Header::Off),
+            ("v1", Header::V1),
+            ("v2", Header::V2),
+            ("pass", Header::Pass),
+        ],
+    );
+    let tlvs = tlvs(section);
+    let (header, tlvs) = (header?, tlvs?);
+    if header != Header::V2 {
+        const TLVS: [&str; 6] = [
+            "alpn",
+            "authority",
+            "tls",
+            "crc32c",
+            "unique-id",
+            "client-certificate",
+        ];
+        for name in TLVS.iter().filter(|name| section.has(name)) {
+            section.warn(
+                name,
+                Problem::new("has an effect only with version = \"v2\""),
+            );
+        }
+    }
+    Some(match header {
+        Header::Off => SendProxy::Off,
+        Header::Pass => SendProxy::Pass,
+        Header::V1 => SendProxy::V1,
+        Header::V2 => SendProxy::V2(tlvs),
+    })
+}
+
+fn tlvs(section: &Section<'_>) -> Option<ProxyTlvs> {
+    let alpn = section.boolean("alpn");
+    let authority = section.boolean("authority");
+    let ssl = section.boolean("tls");
+    let crc32c = section.boolean("crc32c");
+    let unique_id = section.boolean("unique-id");
+    let client_certificate = section.choice(
+        "client-certificate",
+        &[
+            ("off", None),
+            ("der", Some(CertificateForm::Der)),
+            ("pem", Some(CertificateForm::Pem)),
+        ],
+    );
+    Some(ProxyTlvs {
+        alpn: alpn?,
+        authority: authority?,
+        ssl: ssl?,
+        crc32c: crc32c?,
+        unique_id: unique_id?,
+        client_certificate: client_certificate?,
+    })
+}

@@ -1,0 +1,269 @@
+//! The files that a service's TLS names: certificates with keys and staples, authorities, CRLs.
+//!
+//! Finds and reads them; whether they hold what they should is judged in `tls`.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use tls::options::{CertificateSource, PemSource};
+
+use crate::diagnostic::Problem;
+use crate::files::Files;
+use crate::section::Section;
+
+/// Files, and where relative paths to them begin.
+pub(crate) struct Shelf<'f> {
+    /// The directory of the configuration file.
+    pub(crate) base: PathBuf,
+    /// Who opens them.
+    pub(crate) files: &'f mut dyn Files,
+}
+
+/// All certificates of a front, in the order written.
+pub(crate) fn certificates(
+    tls: &Section<'_>,
+    shelf: &mut Shelf<'_>,
+) -> Option<Vec<CertificateSource>> {
+    let entries = tls.sections("certificates");
+    let read: Vec<_> = entries
+        .iter()
+        .map(|entry| certificate(entry, shelf))
+        .collect();
+    let all: Option<Vec<_>> = read.into_iter().collect();
+    all.filter(|all| !all.is_empty()).map(|all| all.concat())
+}
+
+/// PEM files that a list of paths names.
+pub(crate) fn pem_files(
+    section: &Section<'_>,
+    name: &str,
+    shelf: &mut Shelf<'_>,
+) -> Option<Vec<PemSource>> {
+    let mut sources = Vec::new();
+    for path in section.texts(name)? {
+        let path = shelf.base.join(path);
+        let pem = shelf.read(section, name, &path)?;
+        sources.push(PemSource {
+            place: path.display().to_string(),
+            pem,
+        });
+    }
+    Some(sources)
+}
+
+fn certificate(entry: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<Vec<CertificateSource>> {
+    let typed = entry.text("chain");
+    let key = entry.has("key").then(|| entry.text("key"));
+    let ocsp = entry.has("ocsp").then(|| entry.text("ocsp"));
+    let chain = shelf.base.join(typed?);
+    if shelf.is_directory(&chain) {
+        if key.is_some() || ocsp.is_some() {
+            let problem = Problem::new(format!("{} is a directory", chain.display()));
+            entry.error("chain", problem.hint("a key or staple belongs to one file"));
+            return None;
+        }
+        return directory(entry, &chain, shelf);
+    }
+    let found = Found {
+        key: match key {
+            Some(path) => Some(shelf.base.join(path?)),
+            None => None,
+        },
+        ocsp: match ocsp {
+            Some(path) => Staple::At(shelf.base.join(path?)),
+            None => Staple::IfThere(chain.with_extension("ocsp")),
+        },
+        chain,
+    };
+    found.read(entry, shelf).map(|source| vec![source])
+}
+
+/// The files of one certificate.
+struct Found {
+    chain: PathBuf,
+    key: Option<PathBuf>,
+    ocsp: Staple,
+}
+
+/// Where an OCSP response is.
+enum Staple {
+    At(PathBuf),
+    IfThere(PathBuf),
+    Nowhere,
+}
+
+impl Found {
+    fn read(self, entry: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<CertificateSource> {
+        let chain_pem = shelf.read(entry, "chain", &self.chain);
+        let key_pem = self.key.as_ref().map(|path| shelf.read(entry, "key", path));
+        let ocsp_der = match &self.ocsp {
+            Staple::At(path) => Some(shelf.read(entry, "ocsp", path)),
+            Staple::IfThere(path) => match shelf.files.read(path) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+                Err(error) => Some(unreadable(entry, "ocsp", path, &error)),
+                Ok(bytes) => Some(Some(bytes)),
+            },
+            Staple::Nowhere => None,
+        };
+        Some(CertificateSource {
+            place: self.chain.display().to_string(),
+            chain_pem: chain_pem?,
+            key_pem: option(key_pem)?,
+            key_place: self.key.map(|path| path.display().to_string()),
+            ocsp_der: option(ocsp_der)?,
+        })
+    }
+}
+
+/// Asked for and read, or not asked for; `None` only for what was asked for and failed.
+#[allow(
+    clippy::option_option,
+    reason = "two kinds of absence meet here and are told apart"
+)]
+fn option<T>(read: Option<Option<T>>) -> Option<Option<T>> {
+    match read {
+        Some(read) => read.map(Some),
+        None => Some(None),
+    }
+}
+
+fn directory(
+    entry: &Section<'_>,
+    path: &Path,
+    shelf: &mut Shelf<'_>,
+) -> Option<Vec<CertificateSource>> {
+    let listed = match shelf.files.list(path) {
+        Ok(listed) => listed,
+        Err(error) => return unreadable(entry, "chain", path, &error),
+    };
+    let found = sorted_out(&listed);
+    if found.is_empty() {
+        let problem = Problem::new(format!("{} holds no certificate", path.display()));
+        entry.error(
+            "chain",
+            problem.hint("put x.pem, or x.crt and x.key, into it"),
+        );
+        return None;
+    }
+    let read: Vec<_> = found
+        .into_iter()
+        .map(|one| one.read(entry, shelf))
+        .collect();
+    read.into_iter().collect()
+}
+
+/// Which files of a directory belong together.
+fn sorted_out(listed: &[PathBuf]) -> Vec<Found> {
+    let names: BTreeSet<&Path> = listed.iter().map(PathBuf::as_path).collect();
+    let beside = |path: &Path, ending: &str| {
+        let other = path.with_extension(ending);
+        names.contains(other.as_path()).then_some(other)
+    };
+    let staple = |path: &Path| beside(path, "ocsp").map_or(Staple::Nowhere, Staple::At);
+    if let Some(found) = certbot(&names) {
+        return vec![found];
+    }
+    let chains = listed.iter().filter(|path| is_chain(path));
+    chains
+        .map(|path| Found {
+            chain: path.clone(),
+            key: beside(path, "key"),
+            ocsp: staple(path),
+        })
+        .collect()
+}
+
+fn is_chain(path: &Path) -> bool {
+    let hidden = path
+        .file_name()
+        .is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+    !hidden
+        && path
+            .extension()
+            .is_some_and(|ending| ending == "pem" || ending == "crt")
+}
+
+/// certbot's `live/NAME`: four files for one certificate.
+fn certbot(names: &BTreeSet<&Path>) -> Option<Found> {
+    let named = |wanted: &str| {
+        let mut all = names.iter();
+        all.find(|path| path.file_name().is_some_and(|name| name == wanted))
+            .map(|path| path.to_path_buf())
+    };
+    Some(Found {
+        chain: named("fullchain.pem")?,
+        key: Some(named("privkey.pem")?),
+        ocsp: named("fullchain.ocsp").map_or(Staple::Nowhere, Staple::At),
+    })
+}
+
+impl Shelf<'_> {
+    fn is_directory(&mut self, path: &Path) -> bool {
+        let read = self.files.read(path);
+        matches!(read, Err(error) if error.kind() == io::ErrorKind::IsADirectory)
+    }
+
+    fn read(&mut self, section: &Section<'_>, name: &str, path: &Path) -> Option<Vec<u8>> {
+        match self.files.read(path) {
+            Ok(bytes) => Some(bytes),
+            Err(error) => unreadable(section, name, path, &error),
+        }
+    }
+}
+
+fn unreadable<T>(section: &Section<'_>, name: &str, path: &Path, error: &io::Error) -> Option<T> {
+    let hint = match error.kind() {
+        io::ErrorKind::NotFound => {
+            "relative paths begin at the directory of the configuration file, or for flags at the \
+             working directory"
+        }
+        io::ErrorKind::PermissionDenied => {
+            "start as a user who may read it: the rights are dropped after it has been read"
+        }
+        io::ErrorKind::FileTooLarge => "no certificate file is larger than 64 MiB",
+        _ => "check what is at that path",
+    };
+    let problem = Problem::new(format!("cannot read {}: {error}", path.display())).hint(hint);
+    section.error(name, problem);
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chains(names: &[&str]) -> Vec<(String, bool, bool)> {
+        let listed: Vec<_> = names.iter().map(PathBuf::from).collect();
+        let show = |found: Found| {
+            let stapled = matches!(found.ocsp, Staple::At(_));
+            (
+                found.chain.display().to_string(),
+                found.key.is_some(),
+                stapled,
+            )
+        };
+        sorted_out(&listed).into_iter().map(show).collect()
+    }
+
+    #[test]
+    fn pem_alone_and_crt_with_key() {
+        let found = chains(&[
+            "d/.x.pem", "d/a.ocsp", "d/a.pem", "d/b.crt", "d/b.key", "d/README",
+        ]);
+        let a = ("d/a.pem".to_owned(), false, true);
+        let b = ("d/b.crt".to_owned(), true, false);
+        assert_eq!(found, [a, b]);
+    }
+
+    #[test]
+    fn a_directory_of_certbot_is_one_certificate() {
+        let found = chains(&[
+            "d/cert.pem",
+            "d/chain.pem",
+            "d/fullchain.pem",
+            "d/privkey.pem",
+        ]);
+        assert_eq!(found, [("d/fullchain.pem".to_owned(), true, false)]);
+    }
+}

@@ -1,0 +1,400 @@
+//! What is said about a configuration: where, what, and what to do about it.
+//!
+//! Owns the sentences' frame (place, excerpt, caret, hint), not the sentences.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::ops::Range;
+
+/// One thing that is wrong, or that deserves a second look.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Diagnostic {
+    /// Whether it stops the program.
+    pub severity: Severity,
+    /// The key (`service.front.listen`) or flag (`--listen`) that it is about.
+    pub subject: Option<String>,
+    /// One sentence without a full stop.
+    pub message: String,
+    /// Where it was written.
+    pub place: Place,
+    /// The line it was written in.
+    pub excerpt: Option<Excerpt>,
+    /// The remedy.
+    pub hint: Option<String>,
+}
+
+/// Whether a diagnostic stops the program.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub enum Severity {
+    /// Nothing starts.
+    Error,
+    /// It starts, and somebody should look.
+    Warning,
+}
+
+/// Where something was written.
+#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub enum Place {
+    /// In the configuration as a whole.
+    Nowhere,
+    /// In a file.
+    File {
+        /// The path as it was given.
+        path: String,
+        /// From 1; 0 = the file as a whole.
+        line: usize,
+        /// In characters, from 1.
+        column: usize,
+    },
+    /// On the command line.
+    Flag(String),
+}
+
+/// A line and what is marked in it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Excerpt {
+    /// The line, or the part of a long one, without control characters.
+    pub line: String,
+    /// How many characters stand before the mark.
+    pub before: usize,
+    /// How many characters are marked, at least one.
+    pub marked: usize,
+}
+
+/// A sentence and its remedy, not yet at a place.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Problem {
+    message: String,
+    hint: Option<String>,
+}
+
+impl Problem {
+    pub(crate) fn new(message: impl Into<String>) -> Self {
+        Self {
+            message: message.into(),
+            hint: None,
+        }
+    }
+
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+}
+
+/// Where a value came from.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Spot {
+    /// Bytes of the file.
+    File(Range<usize>),
+    /// A flag's name, without dashes.
+    Flag(&'static str),
+    /// Nobody wrote it: a default, or the configuration as a whole.
+    Nowhere,
+}
+
+/// Collects diagnostics about one source.
+pub(crate) struct Report<'a> {
+    /// Path and text, if the source is a file.
+    file: Option<(&'a str, &'a str)>,
+    found: RefCell<Vec<Diagnostic>>,
+}
+
+impl<'a> Report<'a> {
+    pub(crate) fn new(file: Option<(&'a str, &'a str)>) -> Self {
+        Self {
+            file,
+            found: RefCell::default(),
+        }
+    }
+
+    /// Whether the source is a file.
+    pub(crate) fn is_file(&self) -> bool {
+        self.file.is_some()
+    }
+
+    /// Notes an error about a key.
+    pub(crate) fn error(&self, spot: &Spot, key: &str, problem: Problem) {
+        self.note(Severity::Error, spot, Some(key), problem);
+    }
+
+    /// Notes an error whose message names what it is about.
+    pub(crate) fn error_here(&self, spot: &Spot, problem: Problem) {
+        self.note(Severity::Error, spot, None, problem);
+    }
+
+    /// Notes a warning about a key.
+    pub(crate) fn warn(&self, spot: &Spot, key: &str, problem: Problem) {
+        self.note(Severity::Warning, spot, Some(key), problem);
+    }
+
+    fn note(&self, severity: Severity, spot: &Spot, key: Option<&str>, problem: Problem) {
+        let subject = match spot {
+            Spot::Flag(flag) => Some(format!("--{flag}")),
+            Spot::File(_) | Spot::Nowhere => key.map(str::to_owned),
+        };
+        self.found.borrow_mut().push(Diagnostic {
+            severity,
+            subject,
+            message: problem.message,
+            place: self.place(spot),
+            excerpt: self.excerpt(spot),
+            hint: problem.hint,
+        });
+    }
+
+    fn place(&self, spot: &Spot) -> Place {
+        match (spot, self.file) {
+            (Spot::Flag(flag), _) => Place::Flag(format!("--{flag}")),
+            (Spot::File(range), Some((path, text))) => {
+                let (line, start) = line_of(text, range.start);
+                Place::File {
+                    path: path.to_owned(),
+                    line,
+                    column: characters(text, start..range.start) + 1,
+                }
+            }
+            (Spot::Nowhere, Some((path, _))) => Place::File {
+                path: path.to_owned(),
+                line: 0,
+                column: 0,
+            },
+            (Spot::File(_) | Spot::Nowhere, None) => Place::Nowhere,
+        }
+    }
+
+    fn excerpt(&self, spot: &Spot) -> Option<Excerpt> {
+        let (Spot::File(range), Some((_, text))) = (spot, self.file) else {
+            return None;
+        };
+        let (_, start) = line_of(text, range.start);
+        let line = text.get(start..)?.lines().next().unwrap_or_default();
+        let end = range.end.min(start + line.len());
+        let before = characters(text, start..range.start);
+        let marked = characters(text, range.start..end);
+        Some(Excerpt::cut(line, before, marked))
+    }
+
+    /// How many errors there are.
+    pub(crate) fn errors(&self) -> usize {
+        let found = self.found.borrow();
+        found
+            .iter()
+            .filter(|one| one.severity == Severity::Error)
+            .count()
+    }
+
+    /// All of them, in the order of their places.
+    pub(crate) fn into_diagnostics(self) -> Vec<Diagnostic> {
+        let mut found = self.found.into_inner();
+        found.sort_by(|a, b| a.place.cmp(&b.place));
+        found
+    }
+}
+
+/// The number of the line that holds a byte, from 1, and where that line begins.
+fn line_of(text: &str, offset: usize) -> (usize, usize) {
+    let head = text.get(..offset).unwrap_or(text);
+    let start = head.rfind('\n').map_or(0, |newline| newline + 1);
+    (head.matches('\n').count() + 1, start)
+}
+
+fn characters(text: &str, range: Range<usize>) -> usize {
+    text.get(range).map_or(0, |part| part.chars().count())
+}
+
+/// What fits beside a line number on a usual terminal.
+const EXCERPT_CHARACTERS_MAX: usize = 120;
+
+/// How much of a long line is shown before the mark.
+const CONTEXT_CHARACTERS: usize = 40;
+
+/// Stands for what is left out.
+const CUT: &str = "... ";
+
+impl Excerpt {
+    fn cut(line: &str, before: usize, marked: usize) -> Self {
+        let characters = line.chars().count();
+        let skipped = match characters <= EXCERPT_CHARACTERS_MAX || before < CONTEXT_CHARACTERS {
+            true => 0,
+            false => before - CONTEXT_CHARACTERS,
+        };
+        let mut shown: String = line
+            .chars()
+            .skip(skipped)
+            .take(EXCERPT_CHARACTERS_MAX)
+            .map(printable)
+            .collect();
+        let room = shown.chars().count().saturating_sub(before - skipped);
+        let mut before = before - skipped;
+        if skipped > 0 {
+            shown.insert_str(0, CUT);
+            before += CUT.len();
+        }
+        Self {
+            line: shown,
+            before,
+            marked: marked.min(room).max(1),
+        }
+    }
+}
+
+/// A terminal must not obey what a file holds.
+fn printable(character: char) -> char {
+    match character {
+        '\t' => ' ',
+        other if other.is_control() => '\u{fffd}',
+        other => other,
+    }
+}
+
+impl Diagnostic {
+    /// The text for a terminal, several lines without the last newline.
+    pub fn render(&self, colour: bool) -> String {
+        let paint = Paint { colour };
+        let name = match self.severity {
+            Severity::Error => paint.red("error"),
+            Severity::Warning => paint.yellow("warning"),
+        };
+        let subject = self.subject.as_ref().map(|subject| format!("{subject}: "));
+        let mut text = format!("{name}: {}{}", subject.unwrap_or_default(), self.message);
+        text.push_str(&self.render_place(paint));
+        if let Some(hint) = &self.hint {
+            text.push_str(&format!("\n{}: {hint}", paint.cyan("hint")));
+        }
+        text
+    }
+
+    fn render_place(&self, paint: Paint) -> String {
+        let Place::File { path, line, column } = &self.place else {
+            return String::new();
+        };
+        let number = line.to_string();
+        let margin = " ".repeat(number.len());
+        let arrow = paint.blue("-->");
+        if *line == 0 {
+            return format!("\n{margin}{arrow} {path}");
+        }
+        let mut text = format!("\n{margin}{arrow} {path}:{line}:{column}");
+        if let Some(excerpt) = &self.excerpt {
+            let bar = paint.blue("|");
+            let caret = paint.red(&"^".repeat(excerpt.marked));
+            let indent = " ".repeat(excerpt.before);
+            let shown = excerpt.line.trim_end();
+            text.push_str(&format!(
+                "\n{margin} {bar}\n{} {bar} {shown}",
+                paint.blue(&number)
+            ));
+            text.push_str(&format!("\n{margin} {bar} {indent}{caret}"));
+        }
+        text
+    }
+}
+
+impl fmt::Display for Diagnostic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.render(false))
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Paint {
+    colour: bool,
+}
+
+impl Paint {
+    fn wrap(self, code: &str, text: &str) -> String {
+        if self.colour {
+            format!("\u{1b}[{code}m{text}\u{1b}[0m")
+        } else {
+            text.to_owned()
+        }
+    }
+
+    fn red(self, text: &str) -> String {
+        self.wrap("1;31", text)
+    }
+
+    fn yellow(self, text: &str) -> String {
+        self.wrap("1;33", text)
+    }
+
+    fn cyan(self, text: &str) -> String {
+        self.wrap("1;36", text)
+    }
+
+    fn blue(self, text: &str) -> String {
+        self.wrap("1;34", text)
+    }
+}
+
+/// The name nearest to what was typed, if any is near.
+pub(crate) fn nearest<'n>(
+    typed: &str,
+    names: impl IntoIterator<Item = &'n str>,
+) -> Option<&'n str> {
+    let typed = typed.to_ascii_lowercase();
+    names
+        .into_iter()
+        .map(|name| {
+            (
+                strsim::jaro_winkler(&typed, &name.to_ascii_lowercase()),
+                name,
+            )
+        })
+        .filter(|(likeness, _)| *likeness >= 0.75)
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|(_, name)| name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rendered(text: &str, spot: Spot) -> String {
+        let report = Report::new(Some(("a.toml", text)));
+        report.error(&spot, "key", Problem::new("is wrong").hint("make it right"));
+        report.into_diagnostics()[0].to_string()
+    }
+
+    #[test]
+    fn the_caret_stands_under_what_it_means() {
+        let text = "one = 1\n\ttwö = \"x\"\n";
+        let start = text.find("\"x\"").unwrap();
+        let expected = "error: key: is wrong\n --> a.toml:2:8\n  |\n2 |  twö = \"x\"\n  |        ^^^\n\
+                        hint: make it right";
+        assert_eq!(rendered(text, Spot::File(start..start + 3)), expected);
+    }
+
+    #[test]
+    fn a_span_over_several_lines_marks_the_first() {
+        assert!(rendered("a = [\n1,\n]\n", Spot::File(4..9)).contains("1 | a = [\n  |     ^\n"));
+    }
+
+    #[test]
+    fn a_long_line_is_cut_around_the_mark() {
+        let text = format!("{}HERE{}", "x".repeat(5000), "y".repeat(5000));
+        let shown = rendered(&text, Spot::File(5000..5004));
+        assert!(shown.contains("HERE") && shown.len() < 500, "{shown}");
+    }
+
+    #[test]
+    fn an_escape_sequence_does_not_reach_the_terminal() {
+        assert!(!rendered("a = \u{1b}[31m", Spot::File(0..1)).contains('\u{1b}'));
+    }
+
+    #[test]
+    fn spans_outside_the_text_do_no_harm() {
+        rendered("", Spot::File(0..0));
+        rendered("a", Spot::File(7..9));
+        rendered("ä", Spot::File(1..2));
+    }
+
+    #[test]
+    fn nearest_names() {
+        let names = ["listen", "tls", "accept-proxy"];
+        assert_eq!(nearest("lisen", names), Some("listen"));
+        assert_eq!(nearest("TLS", names), Some("tls"));
+        assert_eq!(nearest("qqq", names), None);
+    }
+}

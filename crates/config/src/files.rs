@@ -1,0 +1,200 @@
+//! The doors to the file system: the only place of this crate that opens something, and the
+//! recording by which a process without rights repeats what another one read.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+/// What a configuration may ask of its host.
+pub trait Files {
+    /// The bytes of a file. A directory is an error of the kind `IsADirectory`.
+    fn read(&mut self, path: &Path) -> io::Result<Vec<u8>>;
+
+    /// The files of a directory, by path, sorted; directories in it are left out.
+    fn list(&mut self, directory: &Path) -> io::Result<Vec<PathBuf>>;
+
+    /// The CPUs that this process may run on, ascending; at least one.
+    fn cpus(&mut self) -> Vec<u16>;
+}
+
+/// The host's own file system.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Disk;
+
+/// No certificate, bundle or revocation list is larger; a device that never ends is not read on.
+const FILE_BYTES_MAX: u64 = 64 << 20;
+
+impl Files for Disk {
+    fn read(&mut self, path: &Path) -> io::Result<Vec<u8>> {
+        let file = std::fs::File::open(path)?;
+        if file.metadata()?.is_dir() {
+            return Err(io::ErrorKind::IsADirectory.into());
+        }
+        let mut bytes = Vec::new();
+        io::Read::read_to_end(&mut io::Read::take(file, FILE_BYTES_MAX + 1), &mut bytes)?;
+        if bytes.len() as u64 > FILE_BYTES_MAX {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        Ok(bytes)
+    }
+
+    fn list(&mut self, directory: &Path) -> io::Result<Vec<PathBuf>> {
+        let mut paths = Vec::new();
+        for entry in std::fs::read_dir(directory)? {
+            let path = entry?.path();
+            if !path.is_dir() {
+                paths.push(path);
+            }
+        }
+        paths.sort();
+        Ok(paths)
+    }
+
+    fn cpus(&mut self) -> Vec<u16> {
+        sys::cpu::allowed_cpus()
+    }
+}
+
+/// Hands through what another one reads, and remembers it.
+#[derive(Debug)]
+pub struct Recorder<F> {
+    files: F,
+    recording: Recording,
+}
+
+impl<F: Files> Recorder<F> {
+    /// Begins with nothing read.
+    pub fn new(files: F) -> Self {
+        Self {
+            files,
+            recording: Recording::default(),
+        }
+    }
+
+    /// All that was read.
+    pub fn into_recording(self) -> Recording {
+        self.recording
+    }
+}
+
+impl<F: Files> Files for Recorder<F> {
+    fn read(&mut self, path: &Path) -> io::Result<Vec<u8>> {
+        let bytes = self.files.read(path)?;
+        self.recording.insert(path, bytes.clone());
+        Ok(bytes)
+    }
+
+    fn list(&mut self, directory: &Path) -> io::Result<Vec<PathBuf>> {
+        let paths = self.files.list(directory)?;
+        let directory = directory.to_path_buf();
+        self.recording.lists.insert(directory, paths.clone());
+        Ok(paths)
+    }
+
+    fn cpus(&mut self) -> Vec<u16> {
+        self.recording.cpus = self.files.cpus();
+        self.recording.cpus.clone()
+    }
+}
+
+/// Files in memory: what a recorder saw, or what a test puts in.
+///
+/// It holds private keys, so it shows nothing and is overwritten when it goes.
+#[derive(Clone, Default, Deserialize, Serialize)]
+pub struct Recording {
+    files: BTreeMap<PathBuf, Vec<u8>>,
+    lists: BTreeMap<PathBuf, Vec<PathBuf>>,
+    cpus: Vec<u16>,
+}
+
+impl Recording {
+    /// Adds a file.
+    pub fn insert(&mut self, path: impl Into<PathBuf>, bytes: Vec<u8>) {
+        self.files.insert(path.into(), bytes);
+    }
+
+    /// Adds a directory with these files, which are added apart.
+    pub fn insert_list(&mut self, directory: impl Into<PathBuf>, paths: Vec<PathBuf>) {
+        self.lists.insert(directory.into(), paths);
+    }
+}
+
+impl Files for Recording {
+    fn read(&mut self, path: &Path) -> io::Result<Vec<u8>> {
+        match self.files.get(path) {
+            Some(bytes) => Ok(bytes.clone()),
+            None if self.lists.contains_key(path) => Err(io::ErrorKind::IsADirectory.into()),
+            None => Err(io::ErrorKind::NotFound.into()),
+        }
+    }
+
+    fn list(&mut self, directory: &Path) -> io::Result<Vec<PathBuf>> {
+        let paths = self.lists.get(directory);
+        paths.cloned().ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    fn cpus(&mut self) -> Vec<u16> {
+        if self.cpus.is_empty() {
+            return vec![0];
+        }
+        self.cpus.clone()
+    }
+}
+
+impl Drop for Recording {
+    fn drop(&mut self) {
+        for bytes in self.files.values_mut() {
+            bytes.fill(0);
+            // The compiler must not leave out a write that nobody reads.
+            std::hint::black_box(bytes);
+        }
+    }
+}
+
+impl fmt::Debug for Recording {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Recording").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_recording_repeats_what_was_read() {
+        let mut origin = Recording::default();
+        origin.insert("/a.pem", b"secret".to_vec());
+        origin.insert_list("/d", vec!["/d/x.pem".into()]);
+        let mut recorder = Recorder::new(origin);
+        recorder.read(Path::new("/a.pem")).unwrap();
+        recorder.list(Path::new("/d")).unwrap();
+        let kind = |error: io::Error| error.kind();
+        let read = |files: &mut Recording, path: &str| files.read(Path::new(path)).map_err(kind);
+
+        let mut recording = recorder.into_recording();
+        assert_eq!(read(&mut recording, "/a.pem").unwrap(), b"secret");
+        assert_eq!(read(&mut recording, "/b.pem"), Err(io::ErrorKind::NotFound));
+        assert_eq!(read(&mut recording, "/d"), Err(io::ErrorKind::IsADirectory));
+        assert_eq!(
+            recording.list(Path::new("/d")).unwrap(),
+            [PathBuf::from("/d/x.pem")]
+        );
+    }
+
+    #[test]
+    fn debug_shows_no_byte() {
+        let mut recording = Recording::default();
+        recording.insert("/secret-name", b"secret".to_vec());
+        assert_eq!(format!("{recording:?}"), "Recording { .. }");
+    }
+
+    #[test]
+    fn the_disk_says_what_is_a_directory() {
+        let error = Disk.read(Path::new("/")).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::IsADirectory);
+    }
+}

@@ -1,0 +1,164 @@
+//! The keys of a service's front.
+
+use proxy::options::FrontOptions;
+use tls::options::{
+    ClientMode, ClientVerification, Group, ServerOptions, Suite, Suites, UnknownName, Version,
+};
+
+use crate::certificates::{self, Shelf};
+use crate::diagnostic::Problem;
+use crate::node::Value;
+use crate::section::Section;
+
+/// Reads `service.front`.
+pub(crate) fn read(front: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<FrontOptions> {
+    let listen = front.parsed_list("listen");
+    let accept_proxy = front.parsed_list("accept-proxy");
+    let tls = tls(&front.section("tls"), shelf);
+    Some(FrontOptions {
+        listen: listen?,
+        accept_proxy: accept_proxy?,
+        tls: tls?,
+    })
+}
+
+fn tls(tls: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<ServerOptions> {
+    let certificates = certificates::certificates(tls, shelf);
+    let alpn = alpn(tls);
+    let versions = tls.choices(
+        "versions",
+        &[("1.2", Version::Tls12), ("1.3", Version::Tls13)],
+    );
+    let suites = suites(tls);
+    let groups = tls.choices(
+        "groups",
+        &Group::ALL
+            .iter()
+            .map(|g| (g.name(), *g))
+            .collect::<Vec<_>>(),
+    );
+    let unknown_name = tls.choice(
+        "unknown-name",
+        &[
+            ("default", UnknownName::Default),
+            ("refuse", UnknownName::Refuse),
+        ],
+    );
+    let client = client(tls, shelf);
+    let resumption = tls.boolean("resumption");
+    if let (Some(versions), Some(suites)) = (&versions, &suites) {
+        suites_fit(tls, versions, suites);
+    }
+    let versions = versions?;
+    Some(ServerOptions {
+        certificates: certificates?,
+        unknown_name: unknown_name?,
+        version_min: *versions.iter().min()?,
+        version_max: *versions.iter().max()?,
+        suites: suites?,
+        groups: groups?,
+        alpn: alpn?,
+        client: client?,
+        resumption: resumption?,
+    })
+}
+
+fn alpn(tls: &Section<'_>) -> Option<Vec<Vec<u8>>> {
+    tls.list("alpn", |value, _| match value {
+        Value::Text(name) if (1..=255).contains(&name.len()) => Ok(name.clone().into_bytes()),
+        Value::Text(_) => Err(Problem::new("holds a name that has not 1 to 255 bytes")),
+        other => Err(Problem::new(format!(
+            "is {}, but a string is wanted",
+            other.kind()
+        ))),
+    })
+}
+
+/// A listed suite, or the word for all of them.
+#[derive(Clone, Copy)]
+enum Wanted {
+    Auto,
+    One(Suite),
+}
+
+fn suites(tls: &Section<'_>) -> Option<Suites> {
+    let mut meanings = vec![("auto", Wanted::Auto)];
+    meanings.extend(
+        Suite::ALL
+            .iter()
+            .map(|suite| (suite.name(), Wanted::One(*suite))),
+    );
+    let wanted = tls.choices("suites", &meanings)?;
+    let listed: Vec<_> = wanted
+        .iter()
+        .filter_map(|one| match one {
+            Wanted::Auto => None,
+            Wanted::One(suite) => Some(*suite),
+        })
+        .collect();
+    match (listed.is_empty(), listed.len() == wanted.len()) {
+        (true, _) => Some(Suites::Auto),
+        (false, true) => Some(Suites::Listed(listed)),
+        (false, false) => {
+            let problem = Problem::new("mixes \"auto\" with names");
+            tls.error(
+                "suites",
+                problem.hint("write \"auto\" alone, or names alone"),
+            );
+            None
+        }
+    }
+}
+
+/// Every version that is spoken needs a suite.
+fn suites_fit(tls: &Section<'_>, versions: &[Version], suites: &Suites) {
+    let Suites::Listed(suites) = suites else {
+        return;
+    };
+    for (version, name) in [(Version::Tls12, "1.2"), (Version::Tls13, "1.3")] {
+        let fits = |suite: &Suite| (suite.code() >> 8 == 0x13) == (version == Version::Tls13);
+        if versions.contains(&version) && !suites.iter().any(fits) {
+            let problem = Problem::new(format!("has no suite for TLS {name}"));
+            let hint = format!("add one, or take \"{name}\" out of `versions`");
+            tls.error("suites", problem.hint(hint));
+        }
+    }
+}
+
+fn client(tls: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<ClientVerification> {
+    let Some(section) = tls.section_if_written("client-certificates") else {
+        return Some(ClientVerification {
+            mode: ClientMode::None,
+            authorities: Vec::new(),
+            crls: Vec::new(),
+        });
+    };
+    let mode = section.choice(
+        "mode",
+        &[
+            ("none", ClientMode::None),
+            ("optional", ClientMode::Optional),
+            ("required", ClientMode::Required),
+        ],
+    );
+    let authorities = certificates::pem_files(&section, "ca", shelf);
+    let crls = certificates::pem_files(&section, "crl", shelf);
+    let client = ClientVerification {
+        mode: mode?,
+        authorities: authorities?,
+        crls: crls?,
+    };
+    if client.mode != ClientMode::None && client.authorities.is_empty() {
+        let problem = Problem::new("asks for certificates, but no `ca` says who may issue them");
+        section.error("mode", problem.hint("add ca = [\"clients-ca.pem\"]"));
+        return None;
+    }
+    if client.mode == ClientMode::None && section.has("ca") {
+        let problem = Problem::new("asks for no certificate, so `ca` has no effect");
+        section.warn(
+            "mode",
+            problem.hint("write mode = \"required\" or \"optional\""),
+        );
+    }
+    Some(client)
+}

@@ -1,0 +1,179 @@
+//! The keys that hold for the whole process: workers, limits, rights, log, doors, resumption.
+
+use proxy::options::{Limits, LogConnections, LogFormat, LogOptions, WorkerOptions};
+use wire::address::Address;
+
+use crate::certificates::Shelf;
+use crate::diagnostic::Problem;
+use crate::node::Value;
+use crate::quantity;
+use crate::section::Section;
+use crate::settings::{
+    ControlOptions, LogOutput, ProcessOptions, ResumptionOptions, SandboxOptions,
+};
+use crate::table::Key;
+
+/// More threads than any host has CPUs would only be a slip of the keyboard.
+const THREADS_MAX: i64 = 1024;
+
+/// Reads `[workers]`.
+pub(crate) fn workers(section: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<WorkerOptions> {
+    let allowed = shelf.files.cpus();
+    let cpus = section.one("threads", |value, _| threads(value, &allowed));
+    let backlog = section.count("backlog");
+    let fast_open = section.count("fast-open");
+    Some(WorkerOptions {
+        cpus: cpus?,
+        backlog: backlog?,
+        fast_open: fast_open?,
+    })
+}
+
+fn threads(value: &Value, allowed: &[u16]) -> Result<Vec<Option<u16>>, Problem> {
+    let pinned = |cpus: &[u16]| cpus.iter().copied().map(Some).collect();
+    match value {
+        Value::Text(text) if text == "auto" => Ok(pinned(allowed)),
+        Value::Integer(number) => number_of_threads(*number, allowed),
+        Value::Text(text) => {
+            let hint = "write \"auto\", a number, or CPUs such as \"0-3,6\"";
+            let no_list = || Problem::new(format!("\"{text}\" is no list of CPUs")).hint(hint);
+            let cpus = quantity::cpu_list(text).ok_or_else(no_list)?;
+            match cpus.iter().find(|cpu| !allowed.contains(cpu)) {
+                None => Ok(pinned(&cpus)),
+                Some(cpu) => Err(forbidden(*cpu, allowed)),
+            }
+        }
+        other => Err(Problem::new(format!("is {}", other.kind()))),
+    }
+}
+
+fn number_of_threads(number: Option<i64>, allowed: &[u16]) -> Result<Vec<Option<u16>>, Problem> {
+    let number = number
+        .filter(|number| (1..=THREADS_MAX).contains(number))
+        .and_then(|number| usize::try_from(number).ok())
+        .ok_or_else(|| Problem::new(format!("is out of range: 1 to {THREADS_MAX}")))?;
+    Ok(match allowed.get(..number) {
+        Some(cpus) => cpus.iter().copied().map(Some).collect(),
+        None => vec![None; number],
+    })
+}
+
+fn forbidden(cpu: u16, allowed: &[u16]) -> Problem {
+    let allowed: Vec<_> = allowed.iter().map(u16::to_string).collect();
+    Problem::new(format!("CPU {cpu} is none that this process may use"))
+        .hint(format!("it may use: {}", allowed.join(", ")))
+}
+
+/// Reads `[limits]`.
+pub(crate) fn limits(section: &Section<'_>) -> Option<Limits> {
+    let connections = section.count("connections");
+    let handshakes = section.count("handshakes");
+    Some(Limits {
+        connections: connections?,
+        handshakes: handshakes?,
+    })
+}
+
+/// Reads the part of `[log]` that the data plane needs.
+pub(crate) fn log(section: &Section<'_>) -> Option<LogOptions> {
+    let connections = section.choice(
+        "connections",
+        &[
+            ("all", LogConnections::All),
+            ("failed", LogConnections::Failed),
+            ("none", LogConnections::None),
+        ],
+    );
+    let format = section.choice(
+        "format",
+        &[("text", LogFormat::Text), ("json", LogFormat::Json)],
+    );
+    let failures_per_second = section.count("failures-per-second");
+    Some(LogOptions {
+        connections: connections?,
+        format: format?,
+        failures_per_second: failures_per_second?,
+    })
+}
+
+/// Reads `[process]`.
+pub(crate) fn process(section: &Section<'_>, shelf: &Shelf<'_>) -> Option<ProcessOptions> {
+    let sandbox = section.choice(
+        "sandbox",
+        &[
+            ("on", sandbox(true, true)),
+            ("files", sandbox(true, false)),
+            ("system-calls", sandbox(false, true)),
+            ("off", sandbox(false, false)),
+        ],
+    );
+    let drain = section.duration("drain");
+    let user = section.text_if_written("user");
+    let group = section.text_if_written("group");
+    let pid_file = section.text_if_written("pid-file");
+    Some(ProcessOptions {
+        user: user?,
+        group: group?,
+        sandbox: sandbox?,
+        drain: drain?,
+        pid_file: pid_file?.map(|path| shelf.base.join(path)),
+    })
+}
+
+const fn sandbox(files: bool, system_calls: bool) -> SandboxOptions {
+    SandboxOptions {
+        files,
+        system_calls,
+    }
+}
+
+/// Reads `[admin]` and where the log goes.
+pub(crate) fn control(top: &Section<'_>, shelf: &Shelf<'_>) -> Option<ControlOptions> {
+    let admin = top.section("admin");
+    let status_socket = admin.text_if_written("status-socket");
+    let listen = match admin.has("listen") {
+        true => admin.one("listen", admin_address).map(Some),
+        false => Some(None),
+    };
+    let log = match top.section("log").text("output")?.as_str() {
+        "stdout" => LogOutput::Stdout,
+        "stderr" => LogOutput::Stderr,
+        path => LogOutput::File(shelf.base.join(path)),
+    };
+    Some(ControlOptions {
+        status_socket: status_socket?.map(|path| shelf.base.join(path)),
+        listen: listen?,
+        log,
+    })
+}
+
+fn admin_address(value: &Value, key: &Key) -> Result<std::net::SocketAddr, Problem> {
+    let hint = || format!("for example: {}", key.example);
+    let Value::Text(text) = value else {
+        return Err(Problem::new(format!("is {}", value.kind())).hint(hint()));
+    };
+    match text.parse() {
+        Ok(Address::Ip(address)) => Ok(address),
+        Ok(Address::Unix(_)) => {
+            Err(Problem::new("is a Unix socket, but an IP address is wanted").hint(hint()))
+        }
+        Err(error) => Err(Problem::new(format!("\"{text}\" {error}")).hint(hint())),
+    }
+}
+
+/// Reads `[resumption]`.
+pub(crate) fn resumption(section: &Section<'_>) -> Option<ResumptionOptions> {
+    let (cache, tickets) = (section.section("session-cache"), section.section("tickets"));
+    let session_entries = cache.count("entries");
+    let session_bytes = cache.size("bytes");
+    let session_lifetime = cache.duration("lifetime");
+    let ticket_rotate = tickets.duration("rotate");
+    let ticket_keep = tickets.count("keep");
+    Some(ResumptionOptions {
+        session_entries: session_entries?,
+        session_bytes: session_bytes?,
+        session_lifetime: session_lifetime?,
+        ticket_rotate: ticket_rotate?,
+        ticket_keep: ticket_keep?,
+    })
+}

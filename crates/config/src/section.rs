@@ -1,0 +1,369 @@
+//! Reads the keys of one table: typed, in range, with the defaults of the table of options.
+//!
+//! Every reader gives `None` after it has reported why, so that all keys of a table are read, and
+//! all faults told, before the first `?`.
+
+use std::borrow::Cow;
+use std::str::FromStr;
+use std::time::Duration;
+
+use crate::diagnostic::{Problem, Report, Spot, nearest};
+use crate::flags;
+use crate::node::{Node, Value};
+use crate::quantity;
+use crate::table::{self, Default, Key, Kind};
+
+/// One table of the configuration, or what stands for one.
+#[derive(Clone, Copy)]
+pub(crate) struct Section<'a> {
+    report: &'a Report<'a>,
+    /// Its path in the table of options; empty at the top.
+    path: &'static str,
+    /// What was written; `None` if the table was left out.
+    node: Option<&'a Node>,
+    /// That, or the nearest table around it that was written.
+    around: &'a Node,
+}
+
+impl<'a> Section<'a> {
+    pub(crate) fn top(root: &'a Node, report: &'a Report<'a>) -> Self {
+        Self {
+            report,
+            path: "",
+            node: Some(root),
+            around: root,
+        }
+    }
+
+    /// The table of that name; one that was left out holds defaults only.
+    pub(crate) fn section(&self, name: &str) -> Self {
+        let key = self.key(name);
+        let node = self.written(key);
+        Self {
+            path: key.path,
+            node,
+            around: node.unwrap_or(self.around),
+            ..*self
+        }
+    }
+
+    /// The table of that name, if it was written.
+    pub(crate) fn section_if_written(&self, name: &str) -> Option<Self> {
+        let section = self.section(name);
+        section.node.is_some().then_some(section)
+    }
+
+    /// The tables of that list; reports an empty or missing one that is required.
+    pub(crate) fn sections(&self, name: &str) -> Vec<Self> {
+        let key = self.key(name);
+        let written = self.written(key);
+        let elements = written.map_or(&[][..], Node::elements);
+        if elements.is_empty() && written.is_none_or(|node| matches!(node.value, Value::List(_))) {
+            self.missing(key);
+        }
+        let section = |node| Self {
+            path: key.path,
+            node: Some(node),
+            around: node,
+            ..*self
+        };
+        elements.iter().map(section).collect()
+    }
+
+    /// Whether somebody wrote that key.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.written(self.key(name)).is_some()
+    }
+
+    /// Reports an error about a key of this table, where the key was written.
+    pub(crate) fn error(&self, name: &str, problem: Problem) {
+        let key = self.key(name);
+        self.report.error(&self.spot_of(key), key.path, problem);
+    }
+
+    /// Reports a warning about a key of this table, where the key was written.
+    pub(crate) fn warn(&self, name: &str, problem: Problem) {
+        let key = self.key(name);
+        self.report.warn(&self.spot_of(key), key.path, problem);
+    }
+
+    /// One value that is text and parses.
+    pub(crate) fn parsed<T: FromStr<Err: std::fmt::Display>>(&self, name: &str) -> Option<T> {
+        self.one(name, parse)
+    }
+
+    /// A list of values that are text and parse.
+    pub(crate) fn parsed_list<T: FromStr<Err: std::fmt::Display>>(
+        &self,
+        name: &str,
+    ) -> Option<Vec<T>> {
+        self.list(name, parse)
+    }
+
+    /// Free text.
+    pub(crate) fn text(&self, name: &str) -> Option<String> {
+        self.one(name, |value, _| Ok(text(value)?.to_owned()))
+    }
+
+    /// Free text that may be left out.
+    #[allow(clippy::option_option, reason = "left out and reported are two things")]
+    pub(crate) fn text_if_written(&self, name: &str) -> Option<Option<String>> {
+        if !self.has(name) {
+            return Some(None);
+        }
+        self.text(name).map(Some)
+    }
+
+    /// Free text or its default, or `None` without a report.
+    pub(crate) fn text_quietly(&self, name: &str) -> Option<String> {
+        let key = self.key(name);
+        let typed = self.written(key).map(|node| text(&node.value).ok());
+        match (typed, key.default) {
+            (Some(typed), _) => typed.map(str::to_owned),
+            (None, Default::Text(text)) => Some(text.to_owned()),
+            (None, _) => None,
+        }
+    }
+
+    /// A list of free texts.
+    pub(crate) fn texts(&self, name: &str) -> Option<Vec<String>> {
+        self.list(name, |value, _| Ok(text(value)?.to_owned()))
+    }
+
+    /// `true` or `false`.
+    pub(crate) fn boolean(&self, name: &str) -> Option<bool> {
+        self.one(name, |value, _| match value {
+            Value::Boolean(boolean) => Ok(*boolean),
+            other => Err(wrong_kind(other, "`true` or `false`")),
+        })
+    }
+
+    /// A number within the key's range.
+    pub(crate) fn count<T: TryFrom<u64>>(&self, name: &str) -> Option<T> {
+        let number = self.one(name, count)?;
+        Some(T::try_from(number).unwrap_or_else(|_| unreachable!("the range of {name} fits")))
+    }
+
+    /// A duration within the key's range.
+    pub(crate) fn duration(&self, name: &str) -> Option<Duration> {
+        self.one(name, duration)
+    }
+
+    /// A number of bytes within the key's range.
+    pub(crate) fn size(&self, name: &str) -> Option<usize> {
+        let bytes = self.one(name, size)?;
+        Some(usize::try_from(bytes).unwrap_or(usize::MAX))
+    }
+
+    /// One of the key's words, as what it means.
+    pub(crate) fn choice<T: Clone>(&self, name: &str, meanings: &[(&str, T)]) -> Option<T> {
+        self.one(name, |value, key| chosen(value, key, meanings))
+    }
+
+    /// A list of the key's words, as what they mean.
+    pub(crate) fn choices<T: Clone>(&self, name: &str, meanings: &[(&str, T)]) -> Option<Vec<T>> {
+        self.list(name, |value, key| chosen(value, key, meanings))
+    }
+
+    /// One value, read by `read`; a missing one is the default.
+    pub(crate) fn one<T>(
+        &self,
+        name: &str,
+        read: impl Fn(&Value, &Key) -> Result<T, Problem>,
+    ) -> Option<T> {
+        let key = self.key(name);
+        let node = self.node_or_default(key)?;
+        if !node.value.is_scalar() {
+            // Its shape has been reported.
+            return None;
+        }
+        self.read(&node, key, read)
+    }
+
+    /// A list of values, each read by `read`; a missing one is the default, or empty.
+    pub(crate) fn list<T>(
+        &self,
+        name: &str,
+        read: impl Fn(&Value, &Key) -> Result<T, Problem>,
+    ) -> Option<Vec<T>> {
+        let key = self.key(name);
+        if self.written(key).is_none() && matches!(key.default, Default::Absent(_)) {
+            return Some(Vec::new());
+        }
+        let node = self.node_or_default(key)?;
+        let Value::List(elements) = &node.value else {
+            return None;
+        };
+        if elements.is_empty() && !matches!(key.default, Default::Absent(_)) {
+            let problem = Problem::new("is empty").hint(format!("for example: {}", key.example));
+            self.report.error(&node.spot, key.path, problem);
+            return None;
+        }
+        let read: Vec<_> = elements
+            .iter()
+            .map(|element| {
+                let scalar = element.value.is_scalar();
+                scalar.then(|| self.read(element, key, &read)).flatten()
+            })
+            .collect();
+        read.into_iter().collect()
+    }
+
+    fn read<T>(
+        &self,
+        node: &Node,
+        key: &Key,
+        read: impl Fn(&Value, &Key) -> Result<T, Problem>,
+    ) -> Option<T> {
+        match read(&node.value, key) {
+            Ok(value) => Some(value),
+            Err(problem) => {
+                self.report.error(&node.spot, key.path, problem);
+                None
+            }
+        }
+    }
+
+    fn key(&self, name: &str) -> &'static Key {
+        table::children(self.path)
+            .find(|key| key.name() == name)
+            .unwrap_or_else(|| unreachable!("the table of options has {}.{name}", self.path))
+    }
+
+    fn written(&self, key: &Key) -> Option<&'a Node> {
+        let node = self.node?;
+        if let Value::Table(entries) = &node.value {
+            let entry = entries.iter().find(|entry| entry.key == key.name());
+            return entry.map(|entry| &entry.node);
+        }
+        // The value itself stands for one key of the table that it should be.
+        let table = table::find(self.path)?;
+        (table.shorthand == Some(key.name()) && node.value.is_scalar()).then_some(node)
+    }
+
+    fn node_or_default(&self, key: &Key) -> Option<Cow<'a, Node>> {
+        if let Some(node) = self.written(key) {
+            return Some(Cow::Borrowed(node));
+        }
+        match key.default {
+            Default::Text(text) => {
+                let value = flags::value(key, text, &Spot::Nowhere);
+                Some(Cow::Owned(Node::new(value, Spot::Nowhere)))
+            }
+            Default::Required => {
+                self.missing(key);
+                None
+            }
+            Default::Absent(_) => None,
+        }
+    }
+
+    fn missing(&self, key: &Key) {
+        if self
+            .node
+            .is_some_and(|node| matches!(node.value, Value::List(_)))
+        {
+            // A list where a table should be has been reported; what it lacks is not the point.
+            return;
+        }
+        let flag = key.flag.filter(|_| !self.report.is_file());
+        let problem = match flag {
+            Some(flag) => Problem::new(format!("--{flag} is missing"))
+                .hint(format!("give --{flag} {}", key.placeholder())),
+            None => Problem::new(format!("`{}` is missing", key.path))
+                .hint(format!("for example: {}", key.example)),
+        };
+        self.report.error_here(&self.around.spot, problem);
+    }
+
+    fn spot_of(&self, key: &Key) -> Spot {
+        self.written(key).unwrap_or(self.around).spot.clone()
+    }
+}
+
+fn wrong_kind(value: &Value, wanted: &str) -> Problem {
+    Problem::new(format!("is {}, but {wanted} is wanted", value.kind()))
+}
+
+fn text(value: &Value) -> Result<&str, Problem> {
+    match value {
+        Value::Text(text) if text.is_empty() => Err(Problem::new("is empty")),
+        Value::Text(text) => Ok(text),
+        other => Err(wrong_kind(other, "a string")),
+    }
+}
+
+fn parse<T: FromStr<Err: std::fmt::Display>>(value: &Value, key: &Key) -> Result<T, Problem> {
+    let text = text(value)?;
+    text.parse().map_err(|error| {
+        Problem::new(format!("\"{text}\" {error}")).hint(format!("for example: {}", key.example))
+    })
+}
+
+fn count(value: &Value, key: &Key) -> Result<u64, Problem> {
+    let Kind::Count(min, max) = key.kind else {
+        unreachable!("{} is a count", key.path);
+    };
+    let Value::Integer(number) = value else {
+        return Err(wrong_kind(value, "an integer"));
+    };
+    number
+        .and_then(|number| u64::try_from(number).ok())
+        .filter(|number| (min..=max).contains(number))
+        .ok_or_else(|| Problem::new(format!("is out of range: {min} to {max}")))
+}
+
+fn duration(value: &Value, key: &Key) -> Result<Duration, Problem> {
+    let Kind::Duration(min, max) = key.kind else {
+        unreachable!("{} is a duration", key.path);
+    };
+    let hint = "write a number with ms, s, m, h or d, such as \"250ms\" or \"10s\"";
+    if let Value::Integer(_) = value {
+        return Err(Problem::new("has no unit").hint(hint));
+    }
+    let text = text(value)?;
+    let duration = quantity::duration(text)
+        .ok_or_else(|| Problem::new(format!("\"{text}\" is no duration")).hint(hint))?;
+    if (min..=max).contains(&duration) {
+        return Ok(duration);
+    }
+    let (min, max) = (quantity::show_duration(min), quantity::show_duration(max));
+    Err(Problem::new(format!("is out of range: {min} to {max}")))
+}
+
+fn size(value: &Value, key: &Key) -> Result<u64, Problem> {
+    let Kind::Size(min, max) = key.kind else {
+        unreachable!("{} is a size", key.path);
+    };
+    let bytes = match value {
+        Value::Integer(number) => number.and_then(|number| u64::try_from(number).ok()),
+        other => {
+            let text = text(other)?;
+            let hint = "write a number with B, KiB, MiB or GiB, such as \"64MiB\"";
+            let bytes = quantity::size(text);
+            Some(bytes.ok_or_else(|| Problem::new(format!("\"{text}\" is no size")).hint(hint))?)
+        }
+    };
+    bytes
+        .filter(|bytes| (min..=max).contains(bytes))
+        .ok_or_else(|| {
+            let (min, max) = (quantity::show_size(min), quantity::show_size(max));
+            Problem::new(format!("is out of range: {min} to {max}"))
+        })
+}
+
+fn chosen<T: Clone>(value: &Value, key: &Key, meanings: &[(&str, T)]) -> Result<T, Problem> {
+    let text = text(value)?;
+    if let Some((_, meaning)) = meanings.iter().find(|(word, _)| *word == text) {
+        return Ok(meaning.clone());
+    }
+    let words = meanings.iter().map(|(word, _)| *word);
+    let problem = Problem::new(format!("\"{text}\" is not known"));
+    Err(match nearest(text, words.clone()) {
+        Some(near) => problem.hint(format!("did you mean \"{near}\"?")),
+        None => {
+            let known: Vec<_> = words.collect();
+            problem.hint(format!("`{}` takes: {}", key.name(), known.join(", ")))
+        }
+    })
+}

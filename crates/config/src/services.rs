@@ -1,0 +1,162 @@
+//! The keys of a service, and what must hold between services.
+
+use std::collections::HashMap;
+
+use proxy::options::{CertificateForm, SendProxy, ServiceOptions, Timeouts};
+use tls::options::ClientMode;
+use wire::address::Address;
+use wire::network::Network;
+
+use crate::certificates::Shelf;
+use crate::diagnostic::Problem;
+use crate::section::Section;
+use crate::{back, front};
+
+/// The longest name of a service: it is a label in every metric and a field in every line.
+const NAME_BYTES_MAX: usize = 64;
+
+/// Reads `[[service]]`.
+pub(crate) fn read(top: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<Vec<ServiceOptions>> {
+    let sections = top.sections("service");
+    let read: Vec<_> = sections
+        .iter()
+        .map(|section| service(section, shelf))
+        .collect();
+    names_differ(&sections);
+    addresses_differ(&sections, &read);
+    let services: Vec<_> = read.into_iter().collect::<Option<_>>()?;
+    (!services.is_empty()).then_some(services)
+}
+
+fn service(section: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<ServiceOptions> {
+    let name = name(section);
+    let front = front::read(&section.section("front"), shelf);
+    let back = back::read(&section.section("back"));
+    let timeouts = timeouts(&section.section("timeouts"));
+    let limits = section.section("limits");
+    let connections_max = match limits.has("connections") {
+        true => limits.count("connections").map(Some),
+        false => Some(None),
+    };
+    let service = ServiceOptions {
+        name: name?,
+        front: front?,
+        back: back?,
+        timeouts: timeouts?,
+        connections_max: connections_max?,
+    };
+    sides_fit(section, &service)?;
+    Some(service)
+}
+
+fn name(section: &Section<'_>) -> Option<String> {
+    let name = section.text("name")?;
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    if name.len() <= NAME_BYTES_MAX && name.bytes().all(allowed) {
+        return Some(name);
+    }
+    let problem = Problem::new(format!(
+        "\"{}\" is no name of a service",
+        name.escape_debug()
+    ));
+    let hint = "letters, digits, `.`, `_` and `-`, at most 64 of them";
+    section.error("name", problem.hint(hint));
+    None
+}
+
+fn timeouts(section: &Section<'_>) -> Option<Timeouts> {
+    let handshake = section.duration("handshake");
+    let dial = section.duration("dial");
+    let idle = section.duration("idle");
+    Some(Timeouts {
+        handshake: handshake?,
+        dial: dial?,
+        idle: idle?,
+    })
+}
+
+/// What the one side asks of the other.
+fn sides_fit(section: &Section<'_>, service: &ServiceOptions) -> Option<()> {
+    let (front, back) = (section.section("front"), section.section("back"));
+    let accept_proxy = &service.front.accept_proxy;
+    if accept_proxy.iter().any(everybody) {
+        let problem = Problem::new("trusts everybody to say who the client is");
+        front.warn(
+            "accept-proxy",
+            problem.hint("name the networks of the proxies before us"),
+        );
+    }
+    if service.back.send_proxy == SendProxy::Pass && accept_proxy.is_empty() {
+        let problem =
+            Problem::new("is \"pass\", but no header is accepted that could be passed on");
+        let hint = "name the senders in front.accept-proxy, or write \"v2\" to send our own";
+        back.error("send-proxy", problem.hint(hint));
+        return None;
+    }
+    if asks_for_client_certificate(&service.back.send_proxy).is_some()
+        && service.front.tls.client.mode == ClientMode::None
+    {
+        let problem = Problem::new("is to hold the client's certificate, but none is asked for");
+        back.warn(
+            "send-proxy",
+            problem.hint("see front.tls.client-certificates"),
+        );
+    }
+    Some(())
+}
+
+fn everybody(network: &Network) -> bool {
+    matches!(network, Network::Ip { prefix_bits: 0, .. })
+}
+
+fn asks_for_client_certificate(send_proxy: &SendProxy) -> Option<CertificateForm> {
+    match send_proxy {
+        SendProxy::V2(tlvs) => tlvs.client_certificate,
+        SendProxy::Off | SendProxy::Pass | SendProxy::V1 => None,
+    }
+}
+
+fn names_differ(sections: &[Section<'_>]) {
+    let mut seen = Vec::new();
+    for section in sections {
+        // A name that is no text has been reported.
+        let Some(name) = section.text_quietly("name") else {
+            continue;
+        };
+        if seen.contains(&name) {
+            let problem = Problem::new(format!("\"{name}\" is the name of an earlier service"));
+            section.error(
+                "name",
+                problem.hint("give each [[service]] a name of its own"),
+            );
+        }
+        seen.push(name);
+    }
+}
+
+fn addresses_differ(sections: &[Section<'_>], services: &[Option<ServiceOptions>]) {
+    let mut seen: HashMap<&Address, &str> = HashMap::new();
+    for (section, service) in sections.iter().zip(services) {
+        let Some(service) = service else {
+            continue;
+        };
+        for address in service
+            .front
+            .listen
+            .iter()
+            .filter(|address| !is_ephemeral(address))
+        {
+            if let Some(other) = seen.insert(address, &service.name) {
+                let problem =
+                    Problem::new(format!("{address} is already listened at by `{other}`"));
+                let hint = "one service per address; certificates are chosen by name within it";
+                section.section("front").error("listen", problem.hint(hint));
+            }
+        }
+    }
+}
+
+/// The kernel gives each of them another port.
+fn is_ephemeral(address: &Address) -> bool {
+    matches!(address, Address::Ip(address) if address.port() == 0)
+}

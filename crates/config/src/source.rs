@@ -1,0 +1,61 @@
+//! Where a configuration comes from.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::diagnostic::{Diagnostic, Place, Severity};
+use crate::files::Files;
+
+/// A configuration as it was typed.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub enum Source {
+    /// A TOML file. Relative paths in it begin at its directory.
+    File {
+        /// The path as it was given.
+        place: String,
+        /// The text.
+        text: String,
+    },
+    /// Flags of `lariat serve`, which describe one service: name without dashes, and value.
+    /// Relative paths begin at the working directory.
+    Flags(Vec<(String, String)>),
+}
+
+impl Source {
+    /// Reads a file.
+    pub fn read(path: &Path, files: &mut dyn Files) -> Result<Self, Diagnostic> {
+        let place = path.display().to_string();
+        let failed = |message: String, hint: &str| Diagnostic {
+            severity: Severity::Error,
+            subject: None,
+            message,
+            place: Place::Nowhere,
+            excerpt: None,
+            hint: Some(hint.to_owned()),
+        };
+        let bytes = files.read(path).map_err(|error| {
+            let message = format!("cannot read {place}: {error}");
+            failed(message, "name the configuration file by its path")
+        })?;
+        let text = String::from_utf8(bytes).map_err(|error| {
+            let at = error.utf8_error().valid_up_to();
+            failed(
+                format!("{place} is no UTF-8 text (byte {at})"),
+                "a configuration is a TOML file",
+            )
+        })?;
+        Ok(Self::File { place, text })
+    }
+
+    /// Where relative paths begin.
+    pub(crate) fn base(&self) -> PathBuf {
+        match self {
+            Self::File { place, .. } => Path::new(place)
+                .parent()
+                .map(Path::to_path_buf)
+                .unwrap_or_default(),
+            Self::Flags(_) => PathBuf::new(),
+        }
+    }
+}

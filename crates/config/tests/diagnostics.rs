@@ -1,0 +1,54 @@
+//! Each `bad/NAME.toml` is answered by exactly what `bad/NAME.txt` says.
+//!
+//! With `BLESS=1` in the environment the answers are written anew, to be read in the diff.
+
+use std::path::{Path, PathBuf};
+
+use config::{Diagnostic, Recording, Source};
+
+/// What the files in `bad/` may name.
+fn files() -> Recording {
+    let mut files = Recording::default();
+    for name in ["site.pem", "site.key", "certs/a.pem"] {
+        files.insert(name, b"PEM".to_vec());
+    }
+    files.insert_list("empty/", Vec::new());
+    files.insert_list("certs/", vec!["certs/a.pem".into()]);
+    files
+}
+
+fn answer(path: &Path) -> String {
+    let source = Source::File {
+        place: path.file_name().unwrap().to_str().unwrap().to_owned(),
+        text: std::fs::read_to_string(path).unwrap(),
+    };
+    let diagnostics = match config::load(&source, &mut files()) {
+        Ok(loaded) => loaded.warnings,
+        Err(diagnostics) => diagnostics,
+    };
+    let texts: Vec<_> = diagnostics.iter().map(Diagnostic::to_string).collect();
+    texts.join("\n\n") + "\n"
+}
+
+fn bad_files() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/bad");
+    let entries = std::fs::read_dir(folder).unwrap();
+    let paths = entries.map(|entry| entry.unwrap().path());
+    paths
+        .filter(|path| path.extension().is_some_and(|ending| ending == "toml"))
+        .collect()
+}
+
+#[test]
+fn every_bad_file_gets_its_answer() {
+    let paths = bad_files();
+    assert!(paths.len() >= 12);
+    for path in paths {
+        let (answer, golden) = (answer(&path), path.with_extension("txt"));
+        if std::env::var_os("BLESS").is_some() {
+            std::fs::write(&golden, &answer).unwrap();
+        }
+        let expected = std::fs::read_to_string(&golden).unwrap();
+        assert_eq!(answer, expected, "{}", path.display());
+    }
+}
