@@ -1,0 +1,119 @@
+//! A TLS client in memory: bytes in, bytes out, no socket.
+//!
+//! The other side for tests of the state machine. It is the TLS library's own client, so that what
+//! we seal is judged by code that is not ours.
+
+use std::io::{Read, Write};
+use std::sync::Arc;
+
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{CipherSuite, ClientConfig, ClientConnection, RootCertStore, SupportedProtocolVersion};
+
+/// What a client offers and trusts; sessions are remembered between the clients of one choice.
+#[derive(Clone)]
+pub struct ClientChoice(Arc<ClientConfig>);
+
+impl ClientChoice {
+    /// Trusts one authority; speaks one version with the suites of that number, or all.
+    #[must_use]
+    pub fn new(authority_pem: &str, is_tls13: bool, suites: &[u16]) -> Self {
+        let mut roots = RootCertStore::empty();
+        let root = CertificateDer::from_pem_slice(authority_pem.as_bytes());
+        roots.add(root.expect("the authority is PEM")).expect("the authority is a certificate");
+        let mut provider = aws_lc_rs::default_provider();
+        let wanted = |suite: CipherSuite| suites.is_empty() || suites.contains(&suite.into());
+        provider.cipher_suites.retain(|suite| wanted(suite.suite()));
+        Self(Arc::new(config(provider, is_tls13, roots)))
+    }
+
+    /// A client that asks for `name`.
+    #[must_use]
+    pub fn connect(&self, name: &str) -> Client {
+        let name = ServerName::try_from(name.to_owned()).expect("a DNS name");
+        let connection = ClientConnection::new(Arc::clone(&self.0), name);
+        Client(connection.expect("the configuration is complete"))
+    }
+}
+
+fn config(provider: CryptoProvider, is_tls13: bool, roots: RootCertStore) -> ClientConfig {
+    let versions: &[&SupportedProtocolVersion] =
+        if is_tls13 { &[&rustls::version::TLS13] } else { &[&rustls::version::TLS12] };
+    ClientConfig::builder_with_provider(Arc::new(provider))
+        .with_protocol_versions(versions)
+        .expect("the suites fit the version")
+        .with_root_certificates(roots)
+        .with_no_client_auth()
+}
+
+/// A client's end of a connection.
+pub struct Client(ClientConnection);
+
+impl Client {
+    /// Takes bytes from the wire; an error is what the client holds against the server.
+    ///
+    /// # Errors
+    /// The library's words.
+    pub fn receive(&mut self, mut bytes: &[u8], plain: &mut Vec<u8>) -> Result<(), String> {
+        while !bytes.is_empty() {
+            self.0.read_tls(&mut bytes).map_err(|error| error.to_string())?;
+            let state = self.0.process_new_packets().map_err(|error| error.to_string())?;
+            let mut chunk = vec![0; state.plaintext_bytes_to_read()];
+            self.0.reader().read_exact(&mut chunk).map_err(|error| error.to_string())?;
+            plain.extend_from_slice(&chunk);
+        }
+        Ok(())
+    }
+
+    /// Puts application data behind what was put before.
+    pub fn send(&mut self, plain: &[u8]) {
+        self.0.set_buffer_limit(None);
+        self.0.writer().write_all(plain).expect("the buffer has no limit");
+    }
+
+    /// Asks for new keys in both directions (RFC 8446 section 4.6.3).
+    ///
+    /// # Errors
+    /// The library's words; TLS 1.2 has no such thing.
+    pub fn update_keys(&mut self) -> Result<(), String> {
+        self.0.refresh_traffic_keys().map_err(|error| error.to_string())
+    }
+
+    /// Ends its stream.
+    pub fn close(&mut self) {
+        self.0.send_close_notify();
+    }
+
+    /// What has to go on the wire now.
+    #[must_use]
+    pub fn take_wire(&mut self) -> Vec<u8> {
+        let mut wire = Vec::new();
+        while self.0.wants_write() {
+            self.0.write_tls(&mut wire).expect("a Vec takes all");
+        }
+        wire
+    }
+
+    /// Whether the handshake is over.
+    #[must_use]
+    pub fn is_established(&self) -> bool {
+        !self.0.is_handshaking()
+    }
+
+    /// Whether a session was resumed.
+    #[must_use]
+    pub fn is_resumed(&self) -> bool {
+        self.0.handshake_kind() == Some(rustls::HandshakeKind::Resumed)
+    }
+
+    /// Whether the server's close_notify has come.
+    ///
+    /// # Panics
+    /// Never: the state is only looked at.
+    #[must_use]
+    pub fn is_closed_by_server(&mut self) -> bool {
+        let state = self.0.process_new_packets();
+        state.is_ok_and(|state| state.peer_has_closed())
+    }
+}
