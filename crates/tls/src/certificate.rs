@@ -18,19 +18,13 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 
 pub(crate) use fault::pem_fault;
-pub use fault::{CertificateConcern, CertificateError, CertificateFault};
+pub use fault::{
+    CertificateConcern, CertificateError, CertificateFault, EXPIRY_WARNING_DAYS, RSA_BITS_MIN,
+};
 pub use key::KeyKind;
 pub use ocsp::OcspFault;
 
 use crate::options::CertificateSource;
-
-/// How long before the end of its validity a certificate is worth a warning. A CA's usual renewal
-/// happens 30 days before, so one that has only this left was most likely not renewed.
-pub const EXPIRY_WARNING_DAYS: i64 = 14;
-
-/// The smallest RSA key served: the library signs with none that is smaller, and no client of
-/// today accepts one.
-pub const RSA_BITS_MIN: usize = 2048;
 
 const DAY_SECONDS: i64 = 24 * 60 * 60;
 
@@ -168,13 +162,14 @@ fn put_leaf_first(
     key: &dyn SigningKey,
 ) -> Result<bool, CertificateFault> {
     let public_key = key.public_key().ok_or(CertificateFault::KeyUnreadable)?;
-    for index in 0..chain.len() {
-        if key::fits(&public_key, parse(index, &chain[index])?.public_key()) {
-            chain[..=index].rotate_right(1);
-            return Ok(index > 0);
-        }
+    let mut leaf = None;
+    for (index, der) in chain.iter().enumerate() {
+        let fits = key::fits(&public_key, parse(index, der)?.public_key());
+        leaf = leaf.or_else(|| fits.then_some(index));
     }
-    Err(CertificateFault::KeyMismatch)
+    let leaf = leaf.ok_or(CertificateFault::KeyMismatch)?;
+    chain[..=leaf].rotate_right(1);
+    Ok(leaf > 0)
 }
 
 fn parse<'a>(

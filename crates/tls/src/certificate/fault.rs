@@ -5,8 +5,15 @@ use std::fmt::{self, Display, Formatter};
 use rustls_pki_types::pem;
 
 use super::ocsp::OcspFault;
-use super::{EXPIRY_WARNING_DAYS, RSA_BITS_MIN};
 use crate::options::CertificateSource;
+
+/// How long before the end of its validity a certificate is worth a warning. A CA's usual renewal
+/// happens 30 days before, so one that has only this left was most likely not renewed.
+pub const EXPIRY_WARNING_DAYS: i64 = 14;
+
+/// The smallest RSA key served: the library signs with none that is smaller, and no client of
+/// today accepts one.
+pub const RSA_BITS_MIN: usize = 2048;
 
 /// Why a certificate cannot be served, and which files it came from.
 #[derive(Clone, Debug, Eq, PartialEq)]

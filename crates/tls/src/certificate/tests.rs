@@ -1,3 +1,5 @@
+//! Loading: what is read, and what is wrong in which words.
+
 use super::*;
 use testkit::authority::Authority;
 use testkit::leaf::{Key, Leaf};
@@ -155,6 +157,8 @@ fn damaged_text_and_damaged_der_are_told_apart() {
         fault(&format!("{wrong}{key}")),
         CertificateFault::Malformed { index: 0 }
     );
+    let behind = leaf(&["a.example"]).pem() + wrong;
+    assert_eq!(fault(&behind), CertificateFault::Malformed { index: 1 });
     let junk = "-----BEGIN PRIVATE KEY-----\nMAMCAQA=\n-----END PRIVATE KEY-----\n";
     let chain = leaf(&["a.example"]).chain_pem();
     assert_eq!(
