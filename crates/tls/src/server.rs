@@ -28,9 +28,10 @@ use crate::policy::{Policy, SuiteOrder};
 use crate::resumption::Resumption;
 use crate::verify::{self, Verifier};
 
-/// Tickets after a full TLS 1.3 handshake. One is what a client needs that opens one connection
-/// after the other, and one that opens several at once gets one with each. Each ticket costs a
-/// sealing and about 250 bytes on every connection, used or not.
+/// Tickets after a TLS 1.3 handshake. One is what a client needs that opens one connection after
+/// the other, and one that opens several at once gets one with each. Each costs 2.4 µs, 3 % of a
+/// P-256 handshake on the machine this was measured on, and 170 bytes on every connection,
+/// whether it is used or not.
 const TICKETS: usize = 1;
 
 /// Tickets at most for a client that asks for a number (RFC 9149).
@@ -79,8 +80,8 @@ struct Parts<'a> {
 }
 
 impl Server {
-    /// Builds the whole of it from `options`, or says what is wrong. Takes about a tenth of a
-    /// millisecond for each certificate.
+    /// Builds the whole of it from `options`, or says what is wrong. Takes about 60 µs for each
+    /// ECDSA and 250 µs for each RSA certificate: the library proves that an RSA key is one.
     pub fn build(
         options: &ServerOptions,
         service: &str,
