@@ -62,14 +62,17 @@ impl Driver {
         })
     }
 
-    /// Waits until something happens, at most so long; `None` = for ever.
-    pub(crate) fn wait(&mut self, timeout: Option<Duration>) -> io::Result<usize> {
-        self.epoll.wait(&mut self.events, timeout)
-    }
-
-    /// What happened, by its place in the batch.
-    pub(crate) fn event(&self, index: usize) -> Option<Event> {
-        self.events.iter().nth(index)
+    /// Waits until something happens, at most so long (`None` = for ever), and puts what happened
+    /// into `batch`.
+    pub(crate) fn wait(
+        &mut self,
+        timeout: Option<Duration>,
+        batch: &mut Vec<Event>,
+    ) -> io::Result<()> {
+        self.epoll.wait(&mut self.events, timeout)?;
+        batch.clear();
+        batch.extend(self.events.iter());
+        Ok(())
     }
 
     /// Watches a listener. One that several workers share wakes only one of them.
@@ -115,10 +118,8 @@ impl Driver {
     /// Begins to connect; says whether that is already over.
     pub(crate) fn connect(&self, address: &Address, token: u64) -> io::Result<(Socket, bool)> {
         let (fd, connected) = socket::connect(address)?;
-        let mut interest = Interest::READ | Interest::EDGE;
-        if !connected {
-            interest = interest | Interest::WRITE;
-        }
+        let reads = Interest::READ | Interest::EDGE;
+        let interest = if connected { reads } else { reads | Interest::WRITE };
         self.epoll.add(&fd, token, interest)?;
         let mut socket = Socket::new(fd, token, false);
         socket.writable = connected;

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use flow::buffer::Pool;
 use flow::connection::Flow;
 use flow::facts::{Facts, Route};
+use sys::epoll::Event;
 use sys::socket::PeerAddress;
 use sys::wake::Waker;
 use telemetry::catalogue::{Histogram, ServiceCounter, ServiceGauge, WorkerCounter, WorkerGauge};
@@ -99,6 +100,7 @@ pub(crate) struct Worker {
     accept_resumes: Option<Instant>,
     drain_deadline: Option<Instant>,
     next_connection: u64,
+    batch: Vec<Event>,
     fired: Vec<(u64, u64)>,
     now: Instant,
 }
@@ -141,6 +143,7 @@ impl Worker {
             accept_resumes: None,
             drain_deadline: None,
             next_connection,
+            batch: Vec::new(),
             fired: Vec::new(),
             now,
         })
@@ -152,11 +155,14 @@ impl Worker {
             let waited_from = Instant::now();
             let busy_us = waited_from.saturating_duration_since(self.now).as_micros() as u64;
             self.counters.add(WorkerCounter::BusyMicroseconds, busy_us);
-            let events = self.driver.wait(self.wait_limit(waited_from))?;
+            let limit = self.wait_limit(waited_from);
+            let mut batch = std::mem::take(&mut self.batch);
+            self.driver.wait(limit, &mut batch)?;
             self.now = Instant::now();
             self.counters.count(WorkerCounter::LoopIterations);
-            self.counters.add(WorkerCounter::Events, events as u64);
-            self.turn(events);
+            self.counters.add(WorkerCounter::Events, batch.len() as u64);
+            self.turn(&batch);
+            self.batch = batch;
         }
         self.lines.flush();
         Ok(())
@@ -183,16 +189,13 @@ impl Worker {
         until.chain(self.timers.next(now)).min()
     }
 
-    fn turn(&mut self, events: usize) {
+    fn turn(&mut self, batch: &[Event]) {
         let mut is_called = false;
         let mut callers = [false; LISTENERS_PER_BATCH];
-        for index in 0..events {
-            let Some(event) = self.driver.event(index) else {
-                break;
-            };
+        for event in batch {
             match Named::of(event.token) {
-                Named::Front(id) => self.note(id, &event, false),
-                Named::Back(id) => self.note(id, &event, true),
+                Named::Front(id) => self.note(id, event, false),
+                Named::Back(id) => self.note(id, event, true),
                 Named::Listener(place) => callers[place.min(LISTENERS_PER_BATCH - 1)] = true,
                 Named::Waker => is_called = true,
             }
@@ -218,7 +221,7 @@ impl Worker {
     }
 
     /// Takes note of an event; established connections are served at once.
-    fn note(&mut self, id: LinkId, event: &sys::epoll::Event, is_back: bool) {
+    fn note(&mut self, id: LinkId, event: &Event, is_back: bool) {
         let Some(link) = self.links.find(id) else {
             return;
         };
