@@ -140,3 +140,103 @@ fn response(status: StatusCode, kind: &'static str, body: Bytes) -> Answer {
     }
     response
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use telemetry::Registry;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::super::document::StatusDocument;
+    use super::super::state::StartFacts;
+    use super::*;
+
+    /// Sends this and gives back all that comes until the end of the stream.
+    fn exchange(request: &[u8]) -> String {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
+        runtime.unwrap().block_on(async {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let address = listener.local_addr().unwrap();
+            let start = StartFacts {
+                program: "1.2.3",
+                supervisor_pid: 1,
+                supervisor_start: SystemTime::now(),
+                restarts: 0,
+                worker_cpus: Vec::new(),
+            };
+            let state = AdminState::new(Arc::new(Registry::new(1)), start);
+            tokio::spawn(serve_http(listener, Arc::new(state)));
+            let mut stream = TcpStream::connect(address).await.unwrap();
+            stream.write_all(request).await.unwrap();
+            let mut answer = Vec::new();
+            // What is refused is not read to its end, so the answer may be followed by a reset.
+            let _ = stream.read_to_end(&mut answer).await;
+            String::from_utf8(answer).unwrap()
+        })
+    }
+
+    fn get(path: &str) -> String {
+        exchange(format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").as_bytes())
+    }
+
+    #[test]
+    fn the_three_paths_are_answered() {
+        let page = get("/");
+        assert!(page.starts_with("HTTP/1.1 200 "), "{page}");
+        assert!(
+            page.contains("\r\ncontent-security-policy: default-src 'none'; "),
+            "{page}"
+        );
+        assert!(page.ends_with(page::HTML));
+        let metrics = get("/metrics");
+        assert!(
+            metrics.contains("\r\ncontent-type: text/plain; version=0.0.4; "),
+            "{metrics}"
+        );
+        assert!(
+            metrics.contains("\nlariat_build_info{version=\"1.2.3\"} 1\n"),
+            "{metrics}"
+        );
+        let status = get("/status");
+        let (_, body) = status.split_once("\r\n\r\n").unwrap();
+        let document = StatusDocument::from_json(body.as_bytes()).unwrap();
+        assert_eq!(document.process.program, "1.2.3");
+    }
+
+    #[test]
+    fn anything_else_is_refused() {
+        assert!(get("/status/").starts_with("HTTP/1.1 404 "));
+        let posted = exchange(
+            b"POST /status HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 1\r\n\r\nx",
+        );
+        assert!(posted.starts_with("HTTP/1.1 405 "), "{posted}");
+        assert!(posted.contains("\r\nallow: GET, HEAD\r\n"), "{posted}");
+        assert!(exchange(b"\x16\x03\x01 no HTTP\r\n\r\n").starts_with("HTTP/1.1 400 "));
+    }
+
+    #[test]
+    fn a_header_has_its_limits() {
+        let long = format!(
+            "GET / HTTP/1.1\r\nHost: a\r\nX: {}\r\n\r\n",
+            "x".repeat(HEADER_BYTES_MAX)
+        );
+        assert!(exchange(long.as_bytes()).starts_with("HTTP/1.1 431 "));
+        let many = format!(
+            "GET / HTTP/1.1\r\n{}\r\n",
+            "X: y\r\n".repeat(HEADER_FIELDS_MAX + 1)
+        );
+        assert!(exchange(many.as_bytes()).starts_with("HTTP/1.1 431 "));
+    }
+
+    #[test]
+    fn head_has_no_body() {
+        let answer = exchange(b"HEAD / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+        assert!(
+            answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("\r\n\r\n"),
+            "{answer}"
+        );
+    }
+}

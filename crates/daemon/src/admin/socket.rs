@@ -47,3 +47,43 @@ async fn tell(mut stream: UnixStream, state: &AdminState) {
     };
     let _ = tokio::time::timeout(WRITE_TIME_MAX, told).await;
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use telemetry::Registry;
+    use tokio::io::AsyncReadExt;
+
+    use super::super::document::StatusDocument;
+    use super::super::state::StartFacts;
+    use super::*;
+
+    #[test]
+    fn whoever_connects_is_told_and_not_heard() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
+        runtime.unwrap().block_on(async {
+            let directory = testkit::directory::Directory::new();
+            let path = directory.join("status");
+            let listener = UnixListener::bind(&path).unwrap();
+            let start = StartFacts {
+                program: "1.2.3",
+                supervisor_pid: 7,
+                supervisor_start: SystemTime::now(),
+                restarts: 0,
+                worker_cpus: Vec::new(),
+            };
+            let state = AdminState::new(Arc::new(Registry::new(1)), start);
+            tokio::spawn(serve_status(listener, Arc::new(state)));
+            for _ in 0..2 * CONNECTIONS_MAX {
+                let mut stream = UnixStream::connect(&path).await.unwrap();
+                let mut told = Vec::new();
+                stream.read_to_end(&mut told).await.unwrap();
+                let document = StatusDocument::from_json(&told).unwrap();
+                assert_eq!(document.process.supervisor_pid, 7);
+            }
+        });
+    }
+}

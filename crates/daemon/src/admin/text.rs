@@ -217,7 +217,9 @@ fn quantile_us(bounds_us: &[u64], buckets: &[u64], share: f64) -> Option<u64> {
         below += *bucket;
         below >= rank
     });
-    let bound = found.map(|(bound, _)| *bound).or_else(|| bounds_us.last().copied());
+    let bound = found
+        .map(|(bound, _)| *bound)
+        .or_else(|| bounds_us.last().copied());
     bound.filter(|_| count > 0)
 }
 
