@@ -143,8 +143,8 @@ catalogue! {
         DialsRefused: Counter Count "lariat_dial_failures_total" [service, server] {kind = "refused"} "Dials that failed, by kind.";
         DialsTimedOut: Counter Count "lariat_dial_failures_total" [service, server] {kind = "timeout"} "Dials that failed, by kind.";
         DialsUnreachable: Counter Count "lariat_dial_failures_total" [service, server] {kind = "unreachable"} "Dials that failed, by kind.";
-        ChecksPassed: Counter Count "lariat_server_checks_total" [service, server] {outcome = "passed"} "Active checks made, by outcome.";
-        ChecksFailed: Counter Count "lariat_server_checks_total" [service, server] {outcome = "failed"} "Active checks made, by outcome.";
+        WentDown: Counter Count "lariat_server_changes_total" [service, server] {to = "down"} "Changes of a server's state that active checks decided.";
+        WentUp: Counter Count "lariat_server_changes_total" [service, server] {to = "up"} "Changes of a server's state that active checks decided.";
         BytesUp: Counter Bytes "lariat_server_bytes_total" [service, server] {direction = "client-to-backend"} "Bytes exchanged with the server.";
         BytesDown: Counter Bytes "lariat_server_bytes_total" [service, server] {direction = "backend-to-client"} "Bytes exchanged with the server.";
     }

@@ -49,8 +49,8 @@ impl Registry {
         self.workers.len()
     }
 
-    /// The index under which the control thread asks for a service's counters: checks are counted
-    /// there. Its word on whether a server is up does not count.
+    /// The index under which the control thread asks for a service's counters: what checks decide
+    /// is counted there. Its word on whether a server is up does not count.
     pub fn control(&self) -> usize {
         self.workers.len()
     }
@@ -326,7 +326,7 @@ mod tests {
         let list = servers(&["a:1"]);
         let workers = [0, 1].map(|worker| registry.service(worker, "web", &list));
         let control = registry.service(registry.control(), "web", &list);
-        control.server(0).count(ServerCounter::ChecksFailed);
+        control.server(0).count(ServerCounter::WentDown);
         let is_up = || registry.snapshot().services[0].servers[0].is_up();
         assert!(is_up());
         workers[0].server(0).set_up(false);
@@ -335,7 +335,7 @@ mod tests {
         assert!(!is_up());
         let snapshot = registry.snapshot();
         let server = &snapshot.services[0].servers[0];
-        assert_eq!(server.counter(ServerCounter::ChecksFailed), 1);
+        assert_eq!(server.counter(ServerCounter::WentDown), 1);
     }
 
     #[test]

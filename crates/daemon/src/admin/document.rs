@@ -157,15 +157,15 @@ pub(crate) struct ServerStatus {
     pub(crate) state: ServerState,
     /// Workers that would send a connection to it.
     pub(crate) workers_up: u64,
-    /// What the last check said, if it failed.
+    /// What the check saw that took it out; `None` if it is up.
     pub(crate) note: Option<String>,
     pub(crate) connections_open: u64,
     pub(crate) dials: u64,
     pub(crate) dials_refused: u64,
     pub(crate) dials_timed_out: u64,
     pub(crate) dials_unreachable: u64,
-    pub(crate) checks_passed: u64,
-    pub(crate) checks_failed: u64,
+    /// How often active checks took it out.
+    pub(crate) went_down: u64,
     pub(crate) bytes_up: u64,
     pub(crate) bytes_down: u64,
 }

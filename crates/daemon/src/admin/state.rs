@@ -78,7 +78,7 @@ struct Facts {
     services: Vec<ServiceFacts>,
     reload: ReloadFacts,
     is_draining: bool,
-    /// What the last check of a server said, by service and server.
+    /// Why servers are down that checks took out, by service and server.
     notes: BTreeMap<(String, String), String>,
 }
 
@@ -96,7 +96,8 @@ impl AdminState {
     /// A plan is served from now on.
     pub(crate) fn plan_served(&self, generation: u64, services: Vec<ServiceFacts>) {
         let mut facts = self.facts();
-        facts.notes.clear();
+        let is_served = |name: &String| services.iter().any(|service| service.name == *name);
+        facts.notes.retain(|(service, _), _| is_served(service));
         facts.generation = generation;
         facts.services = services;
     }
@@ -111,14 +112,26 @@ impl AdminState {
         self.facts().is_draining = true;
     }
 
-    /// What a check of a server said: why it failed, or `None`.
+    /// What a check of a server decided: why it is down, or `None` if it is up. May be said again.
     pub(crate) fn server_noted(&self, service: &str, server: &str, note: Option<String>) {
+        let is_down = note.is_some();
         let key = (service.to_owned(), server.to_owned());
         let mut facts = self.facts();
-        match note {
+        let before = match note {
             Some(note) => facts.notes.insert(key, note),
             None => facts.notes.remove(&key),
         };
+        if before.is_some() != is_down {
+            let change = if is_down {
+                ServerCounter::WentDown
+            } else {
+                ServerCounter::WentUp
+            };
+            let servers = [server.to_owned()];
+            let control = self.registry.control();
+            let counters = self.registry.service(control, service, &servers);
+            counters.server(0).count(change);
+        }
     }
 
     /// All metrics in Prometheus' text format.
@@ -322,22 +335,22 @@ fn those_used(counts: impl Iterator<Item = (&'static str, u64)>) -> BTreeMap<Str
 
 fn server(counts: &ServerSnapshot, note: Option<String>, workers: usize) -> ServerStatus {
     let workers_up = counts.gauge(ServerGauge::WorkersUp);
+    let state = match workers_up {
+        0 => ServerState::Down,
+        up if up < workers as u64 => ServerState::Partly,
+        _ => ServerState::Up,
+    };
     ServerStatus {
         name: counts.name.clone(),
-        state: match workers_up {
-            0 => ServerState::Down,
-            up if up < workers as u64 => ServerState::Partly,
-            _ => ServerState::Up,
-        },
+        state,
         workers_up,
-        note,
+        note: note.filter(|_| state != ServerState::Up),
         connections_open: counts.gauge(ServerGauge::ConnectionsOpen),
         dials: counts.counter(ServerCounter::Dials),
         dials_refused: counts.counter(ServerCounter::DialsRefused),
         dials_timed_out: counts.counter(ServerCounter::DialsTimedOut),
         dials_unreachable: counts.counter(ServerCounter::DialsUnreachable),
-        checks_passed: counts.counter(ServerCounter::ChecksPassed),
-        checks_failed: counts.counter(ServerCounter::ChecksFailed),
+        went_down: counts.counter(ServerCounter::WentDown),
         bytes_up: counts.counter(ServerCounter::BytesUp),
         bytes_down: counts.counter(ServerCounter::BytesDown),
     }
@@ -431,6 +444,24 @@ mod tests {
         state.plan_served(1, vec![facts("web")]);
         let server = &state.document().services[0].servers[0];
         assert_eq!((server.state, server.workers_up), (ServerState::Partly, 1));
+    }
+
+    #[test]
+    fn a_change_is_counted_once_however_often_it_is_said() {
+        let registry = Arc::new(Registry::new(1));
+        let state = state(&registry);
+        let _web = registry.service(0, "web", &["a:1".to_owned()]);
+        state.server_noted("web", "a:1", None);
+        for note in ["refused", "reset"] {
+            state.server_noted("web", "a:1", Some(note.into()));
+            state.plan_served(2, vec![facts("web")]);
+        }
+        state.server_noted("web", "a:1", None);
+        state.server_noted("web", "a:1", Some("refused".into()));
+        let snapshot = registry.snapshot();
+        let server = &snapshot.services[0].servers[0];
+        let changes = [ServerCounter::WentDown, ServerCounter::WentUp].map(|c| server.counter(c));
+        assert_eq!(changes, [2, 1]);
     }
 
     #[test]

@@ -359,8 +359,7 @@ mod tests {
             dials_refused: 2,
             dials_timed_out: 1,
             dials_unreachable: 0,
-            checks_passed: 0,
-            checks_failed: 0,
+            went_down: 0,
             bytes_up: 2048,
             bytes_down: 3 << 20,
         }
