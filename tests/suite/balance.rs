@@ -8,7 +8,7 @@ use suite::site::Site;
 use testkit::server::{Behaviour, Server};
 
 /// One worker, because each worker counts for itself.
-const ONE_WORKER: &str = "[workers]\ncount = 1\n";
+const ONE_WORKER: &str = "[workers]\nthreads = 1\n";
 
 fn servers() -> [Server; 3] {
     [(); 3].map(|()| Server::start(Behaviour::Echo))

@@ -26,7 +26,7 @@ fn club(mode: &str) -> Club {
         .write("list.pem", authority.revocation_list(&[&revoked]));
     let server = Server::start(Behaviour::Echo);
     let service = Service::new(&site, &server).tls(&format!(
-        "client-certificates = {{ mode = '{mode}', ca = {ca:?}, crl = {list:?} }}"
+        "client-certificates = {{ mode = '{mode}', ca = [{ca:?}], crl = [{list:?}] }}"
     ));
     Club {
         site,

@@ -10,8 +10,14 @@ use testkit::server::free_address;
 
 #[test]
 fn the_printed_curl_line_works_and_ctrl_c_ends_it() {
-    let address = free_address();
-    let mut demo = Running::start(command().args(["demo", "--listen", &address.to_string()]));
+    let (address, admin) = (free_address(), free_address());
+    let mut demo = Running::start(command().args([
+        "demo",
+        "--listen",
+        &address.to_string(),
+        "--admin",
+        &admin.to_string(),
+    ]));
     demo.wait_for_listener(address);
     let line = until("the curl line", || {
         let said = format!("{}{}", demo.stdout(), demo.stderr());

@@ -10,7 +10,7 @@ use testkit::server::{Behaviour, Server};
 fn connections_beyond_the_limit_are_ended_and_counted() {
     let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
     let service = Service::new(&site, &server).more("limits = { connections = 2 }");
-    let lariat = Lariat::start(&format!("[workers]\ncount = 1\n{}", service.toml()));
+    let lariat = Lariat::start(&format!("[workers]\nthreads = 1\n{}", service.toml()));
     let client = Client::new(&site);
     let connect = || {
         let mut connection = client.connect(service.address);

@@ -22,11 +22,12 @@ fn a_line_tells_the_connections_story() {
     let line = lariat.wait_for_line(&["\"web\""]);
     for (key, value) in [
         ("service", "web"),
-        ("server_name", "localhost"),
+        ("name", "localhost"),
         ("kind", "full"),
         ("alpn", "http/1.1"),
         ("server", server.address()),
         ("reason", "client-closed"),
+        ("fault", "none"),
     ] {
         assert_eq!(line[key], value, "{key}: {line}");
     }

@@ -42,7 +42,7 @@ fn nginx_reads_versions_1_and_2() {
 fn haproxy_reads_version_2_with_authority_and_unique_id() {
     let body = "%[src] %[dst_port] %[fc_pp_authority] %[fc_pp_unique_id,length]";
     let haproxy = Haproxy::receive_proxy(body);
-    let answer = answer_through(haproxy.address, "'v2'");
+    let answer = answer_through(haproxy.address, "{ version = 'v2', unique-id = true }");
     let words: Vec<&str> = answer.split(' ').collect();
     assert_eq!(words[..3], ["127.0.0.1", "FRONT", "localhost"], "{answer}");
     assert!(
@@ -58,9 +58,9 @@ fn version_2_carries_tls_alpn_checksum_and_the_client_certificate() {
     let member = site.authority.client("member");
     let service = Service::new(&site, &server)
         .tls(&format!(
-            "client-certificates = {{ mode = 'optional', ca = {ca:?} }}"
+            "client-certificates = {{ mode = 'optional', ca = [{ca:?}] }}"
         ))
-        .back("send-proxy = { version = 'v2', client-certificate = 'der' }");
+        .back("send-proxy = { version = 'v2', crc32c = true, client-certificate = 'der' }");
     let _lariat = Lariat::start(&service.toml());
 
     let mut connection = Client::showing(&site, &member).connect(service.address);

@@ -49,7 +49,7 @@ fn without_a_running_lariat_the_command_fails_and_says_why() {
     let mut command = suite::lariat::command();
     let nowhere = site.path("nowhere.sock");
     let answer = suite::program::run(command.arg("status").arg("--status-socket").arg(&nowhere));
-    assert_ne!(answer.code(), 0);
+    assert_eq!(answer.code(), 4);
     assert!(
         answer.stderr.contains(nowhere.to_str().unwrap()),
         "{answer:?}"
