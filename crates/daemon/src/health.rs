@@ -1,0 +1,503 @@
+//! Active checks of servers, made by the control side of the data process.
+//!
+//! Owns when servers are checked and what is reported; how one check is made is `probe`'s, what
+//! results add up to is `backend::check`'s, and what follows from it the pools'.
+
+mod http;
+mod probe;
+
+use std::collections::HashMap;
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use backend::check::Check;
+use backend::options::CheckOptions;
+use proxy::options::{SendProxy, ServiceOptions};
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+use wire::address::{Address, Endpoint};
+use wire::proxy_header::{self, Addresses, Command, HeaderV2};
+
+use probe::{Passed, ProbeFault, Target};
+
+/// Checks under way at once: a descriptor each, of those the connections live on.
+const PROBES_MAX: usize = 64;
+
+/// No server is checked more often: faster tells nothing and loads it.
+const INTERVAL_MIN: Duration = Duration::from_millis(10);
+
+/// The first round is spread over an interval, but over no more than this: until its first check
+/// a dead server is used.
+const FIRST_DELAY_MAX: Duration = Duration::from_secs(1);
+
+/// What of an interval is left to chance, so that many hosts do not check in step.
+const JITTER_SHARE: f64 = 0.1;
+
+/// A service whose servers are to be checked.
+#[derive(Clone, Debug)]
+pub(crate) struct CheckedService {
+    name: String,
+    check: CheckOptions,
+    servers: Vec<Endpoint>,
+    preface: Vec<u8>,
+}
+
+impl CheckedService {
+    /// `None` if the service asks for no checks.
+    pub(crate) fn of(service: &ServiceOptions) -> Option<Self> {
+        let pool = &service.back.pool;
+        let servers = pool.servers.iter().map(|server| server.endpoint.clone());
+        Some(Self {
+            name: service.name.clone(),
+            check: pool.check.clone()?,
+            servers: servers.collect(),
+            preface: preface_of(&service.back.send_proxy),
+        })
+    }
+}
+
+/// A server that wants a PROXY header gets one that says that there is no client.
+fn preface_of(send_proxy: &SendProxy) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    match send_proxy {
+        SendProxy::Off => {}
+        SendProxy::V1 => proxy_header::write_v1(&Addresses::Unknown, &mut bytes),
+        SendProxy::Pass | SendProxy::V2(_) => {
+            let header = HeaderV2 {
+                command: Command::Local,
+                ..HeaderV2::default()
+            };
+            header
+                .write(&mut bytes)
+                .expect("a header without fields fits");
+        }
+    }
+    bytes
+}
+
+/// A server has gone up or down, or its first check is done.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct HealthReport {
+    /// The service's name.
+    pub(crate) service: String,
+    /// The server's index in the pool's options.
+    pub(crate) server: usize,
+    /// Whether it may be used.
+    pub(crate) up: bool,
+    /// What the deciding check saw.
+    pub(crate) why: String,
+}
+
+type Report = Arc<dyn Fn(HealthReport) + Send + Sync>;
+
+/// The checks of one plan, running until they are replaced or dropped.
+pub(crate) struct Checks {
+    report: Report,
+    permits: Arc<Semaphore>,
+    watched: HashMap<(String, usize), Watched>,
+}
+
+/// One server under check.
+struct Watched {
+    endpoint: Endpoint,
+    addresses: watch::Sender<Vec<Address>>,
+    known: watch::Receiver<Option<Known>>,
+    task: JoinHandle<()>,
+}
+
+/// What the checks have found out about a server.
+#[derive(Clone, Debug)]
+struct Known {
+    up: bool,
+    why: String,
+}
+
+/// Starts to check. To be called inside a tokio runtime; a current-thread one will do.
+///
+/// `report` is called from the runtime's thread, at each change and after each server's first
+/// check, and must not wait.
+pub(crate) fn run(
+    services: Vec<CheckedService>,
+    report: impl Fn(HealthReport) + Send + Sync + 'static,
+) -> Checks {
+    let permits = Arc::new(Semaphore::new(PROBES_MAX));
+    let mut checks = Checks {
+        report: Arc::new(report),
+        permits,
+        watched: HashMap::new(),
+    };
+    checks.replace(services);
+    checks
+}
+
+impl Checks {
+    /// Checks these services from now on. A server that was checked before, in the service of
+    /// that name, keeps its state and its addresses, and its state is reported again: the pools
+    /// are new.
+    pub(crate) fn replace(&mut self, services: Vec<CheckedService>) {
+        let before = std::mem::take(&mut self.watched);
+        before.values().for_each(|watched| watched.task.abort());
+        for service in services {
+            let service = Arc::new(service);
+            for (server, endpoint) in service.servers.iter().enumerate() {
+                let same = |((name, _), watched): &(&(String, usize), &Watched)| {
+                    *name == service.name && watched.endpoint == *endpoint
+                };
+                let before = before.iter().find(same).map(|(_, watched)| watched);
+                let watched = self.watch(&service, server, endpoint, before);
+                self.watched.insert((service.name.clone(), server), watched);
+            }
+        }
+    }
+
+    /// A name's addresses have changed. All of them are checked until one answers.
+    pub(crate) fn set_addresses(&self, service: &str, server: usize, addresses: &[SocketAddr]) {
+        if let Some(watched) = self.watched.get(&(service.to_owned(), server)) {
+            let addresses = addresses.iter().copied().map(Address::Ip);
+            watched.addresses.send_replace(addresses.collect());
+        }
+    }
+
+    fn watch(
+        &self,
+        service: &Arc<CheckedService>,
+        server: usize,
+        endpoint: &Endpoint,
+        before: Option<&Watched>,
+    ) -> Watched {
+        let known = before.and_then(|watched| watched.known.borrow().clone());
+        let first = match (before, endpoint) {
+            (Some(watched), _) => watched.addresses.borrow().clone(),
+            (None, Endpoint::Address(address)) => vec![address.clone()],
+            (None, Endpoint::Name { .. }) => Vec::new(),
+        };
+        let (addresses, addresses_seen) = watch::channel(first);
+        let (known_told, known) = watch::channel(known);
+        let watch = Watch {
+            service: Arc::clone(service),
+            server,
+            target: Target::new(&service.check, endpoint, &service.preface),
+            addresses: addresses_seen,
+            known: known_told,
+            permits: Arc::clone(&self.permits),
+            report: Arc::clone(&self.report),
+        };
+        let task = tokio::spawn(watch.run());
+        Watched {
+            endpoint: endpoint.clone(),
+            addresses,
+            known,
+            task,
+        }
+    }
+}
+
+impl Drop for Checks {
+    fn drop(&mut self) {
+        self.watched
+            .values()
+            .for_each(|watched| watched.task.abort());
+    }
+}
+
+/// What the task of one server has.
+struct Watch {
+    service: Arc<CheckedService>,
+    server: usize,
+    target: Target,
+    addresses: watch::Receiver<Vec<Address>>,
+    known: watch::Sender<Option<Known>>,
+    permits: Arc<Semaphore>,
+    report: Report,
+}
+
+impl Watch {
+    async fn run(mut self) {
+        let known = self.known.borrow().clone();
+        let mut check = Check::new(&self.service.check, known.as_ref().map(|known| known.up));
+        if let Some(known) = known {
+            self.tell(known);
+        }
+        let interval = self.service.check.interval.max(INTERVAL_MIN);
+        let delay = interval.min(FIRST_DELAY_MAX).mul_f64(chance());
+        tokio::time::sleep(delay).await;
+        loop {
+            let started = Instant::now();
+            if let Some(result) = self.check_once().await
+                && let Some(up) = check.observe(result.is_ok())
+            {
+                let why =
+                    result.map_or_else(|fault| fault.to_string(), |passed| passed.to_string());
+                self.known.send_replace(Some(Known {
+                    up,
+                    why: why.clone(),
+                }));
+                self.tell(Known { up, why });
+            }
+            let jitter = 1.0 + JITTER_SHARE * (chance() - 0.5);
+            tokio::time::sleep_until(started + interval.mul_f64(jitter)).await;
+        }
+    }
+
+    /// One check: of each address in turn, until one answers. `None` while there are none.
+    async fn check_once(&mut self) -> Option<Result<Passed, ProbeFault>> {
+        let addresses = self.addresses.borrow_and_update().clone();
+        let timeout = self.service.check.timeout;
+        let mut result = None;
+        for address in &addresses {
+            let _permit = self.permits.acquire().await.ok()?;
+            let probe = tokio::time::timeout(timeout, self.target.probe(address));
+            let one = probe.await.unwrap_or(Err(ProbeFault::TimedOut(timeout)));
+            let passed = one.is_ok();
+            result = Some(one);
+            if passed {
+                break;
+            }
+        }
+        result
+    }
+
+    fn tell(&self, known: Known) {
+        (self.report)(HealthReport {
+            service: self.service.name.clone(),
+            server: self.server,
+            up: known.up,
+            why: known.why,
+        });
+    }
+}
+
+/// A number from 0 to 1, from the randomness that the standard library seeds its maps with. Good
+/// enough to keep hosts out of step, and no more is asked of it.
+fn chance() -> f64 {
+    let bits = RandomState::new().hash_one(0u8);
+    (bits >> 11) as f64 / (1u64 << 53) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use backend::options::CheckKind;
+    use std::io::{BufRead, BufReader};
+    use std::process::{Command as Process, Stdio};
+    use testkit::authority::Authority;
+    use testkit::directory::Directory;
+    use testkit::server::{Behaviour, Server, free_address};
+    use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+    /// How long a test waits for what is bound to come.
+    const PATIENCE: Duration = Duration::from_secs(30);
+
+    fn http() -> CheckKind {
+        CheckKind::Http {
+            path: "/health".to_owned(),
+            host: None,
+        }
+    }
+
+    fn service(kind: CheckKind, servers: &[&str]) -> CheckedService {
+        let check = CheckOptions {
+            kind,
+            interval: INTERVAL_MIN,
+            timeout: PATIENCE,
+            fall: 2,
+            rise: 2,
+        };
+        let servers = servers
+            .iter()
+            .map(|server| server.parse().unwrap())
+            .collect();
+        CheckedService {
+            name: "web".to_owned(),
+            check,
+            servers,
+            preface: Vec::new(),
+        }
+    }
+
+    struct Running {
+        checks: Checks,
+        reports: UnboundedReceiver<HealthReport>,
+    }
+
+    impl Running {
+        fn new(services: Vec<CheckedService>) -> Self {
+            let (sender, reports) = unbounded_channel();
+            let checks = run(services, move |report| drop(sender.send(report)));
+            Self { checks, reports }
+        }
+
+        async fn next(&mut self) -> HealthReport {
+            let report = tokio::time::timeout(PATIENCE, self.reports.recv()).await;
+            report.expect("a report comes").expect("the checks go on")
+        }
+    }
+
+    fn block_on<T>(future: impl Future<Output = T>) -> T {
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        runtime.enable_all().build().unwrap().block_on(future)
+    }
+
+    /// What the first check says.
+    fn first(service: CheckedService) -> (bool, String) {
+        block_on(async {
+            let report = Running::new(vec![service]).next().await;
+            (report.up, report.why)
+        })
+    }
+
+    #[test]
+    fn servers_that_answer_are_up_on_every_kind_of_address() {
+        let directory = Directory::new();
+        let path = directory.join("app.sock");
+        let name = format!("lariat-health-{}", std::process::id());
+        let servers = [
+            Server::start(Behaviour::Http(Vec::new())),
+            Server::start_unix(&path, Behaviour::Http(Vec::new())),
+            Server::start_abstract(&name, Behaviour::Http(Vec::new())),
+        ];
+        for server in &servers {
+            let address = server.address();
+            let answered = (true, "answered with status 200".to_owned());
+            assert_eq!(first(service(http(), &[address])), answered);
+            let accepted = (true, "accepted the connection".to_owned());
+            assert_eq!(first(service(CheckKind::Tcp, &[address])), accepted);
+        }
+    }
+
+    #[test]
+    fn each_way_to_fail_says_what_it_was() {
+        let why = |kind: CheckKind, address: &str| {
+            let (up, why) = first(service(kind, &[address]));
+            assert!(!up, "{why}");
+            why
+        };
+        let speak = |text: &[u8]| Server::start(Behaviour::Greet(text.to_vec()));
+        let tls = CheckKind::Tls { name: None };
+        let nobody = why(CheckKind::Tcp, &free_address().to_string());
+        assert!(nobody.starts_with("could not be dialled"), "{nobody}");
+        let busy = speak(b"HTTP/1.1 503 Service Unavailable\r\n\r\n");
+        assert_eq!(why(http(), busy.address()), "answered with status 503");
+        let other = speak(b"SSH-2.0-OpenSSH_9.9\r\n");
+        assert_eq!(
+            why(http(), other.address()),
+            "answered with something that is not HTTP/1"
+        );
+        let no_tls = why(tls, other.address());
+        assert!(no_tls.starts_with("no TLS handshake"), "{no_tls}");
+        let hanging = Server::start(Behaviour::Hang);
+        let mut hurried = service(http(), &[hanging.address()]);
+        hurried.check.timeout = Duration::from_millis(20);
+        assert_eq!(
+            first(hurried),
+            (false, "did not answer within 20ms".to_owned())
+        );
+    }
+
+    #[test]
+    fn a_tls_check_takes_any_certificate() {
+        let directory = Directory::new();
+        let leaf = Authority::root("nobody")
+            .leaf(&["other.example"])
+            .expired()
+            .issue();
+        let certificate = leaf.write(&directory, "leaf.pem");
+        let mut server = Process::new("openssl")
+            .args(["s_server", "-accept", "127.0.0.1:0", "-cert"])
+            .arg(certificate)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("openssl is installed");
+        let lines = BufReader::new(server.stdout.take().unwrap()).lines();
+        let accepts = |line: String| line.strip_prefix("ACCEPT ").map(str::to_owned);
+        let address = lines.map_while(Result::ok).find_map(accepts);
+        let address = address.expect("openssl names its address");
+        let result = first(service(CheckKind::Tls { name: None }, &[&address]));
+        server.kill().unwrap();
+        server.wait().unwrap();
+        assert_eq!(result, (true, "finished a TLS handshake".to_owned()));
+    }
+
+    #[test]
+    fn a_server_that_stops_goes_down_and_comes_back() {
+        let directory = Directory::new();
+        let path = directory.join("app.sock");
+        let endpoint = format!("unix:{}", path.display());
+        block_on(async {
+            let mut running = Running::new(vec![service(http(), &[&endpoint])]);
+            assert!(!running.next().await.up);
+            let server = Server::start_unix(&path, Behaviour::Http(Vec::new()));
+            assert!(running.next().await.up);
+            drop(server);
+            std::fs::remove_file(&path).unwrap();
+            assert!(!running.next().await.up);
+        });
+    }
+
+    #[test]
+    fn a_reload_tells_again_what_is_known_and_forgets_who_is_gone() {
+        let alive = Server::start(Behaviour::Http(Vec::new()));
+        let dead = free_address().to_string();
+        block_on(async {
+            let mut running = Running::new(vec![service(http(), &[&dead])]);
+            let known = running.next().await;
+            assert!(!known.up);
+            // In the new plan it comes second, and is checked too seldom to be checked again.
+            let mut after = service(http(), &[alive.address(), &dead]);
+            after.check.interval = Duration::from_secs(3600);
+            running.checks.replace(vec![after]);
+            let mut reports = [running.next().await, running.next().await];
+            reports.sort_by_key(|report| report.server);
+            assert!(reports[0].up);
+            assert_eq!(reports[1], HealthReport { server: 1, ..known });
+            running.checks.replace(Vec::new());
+            assert!(running.checks.watched.is_empty());
+        });
+    }
+
+    #[test]
+    fn a_name_is_up_if_any_of_its_addresses_answers() {
+        let server = Server::start(Behaviour::Http(Vec::new()));
+        let addresses = [free_address(), server.address().parse().unwrap()];
+        block_on(async {
+            let mut running = Running::new(vec![service(http(), &["app.example:80"])]);
+            running.checks.set_addresses("web", 0, &addresses[..1]);
+            assert!(!running.next().await.up);
+            running.checks.set_addresses("web", 0, &addresses);
+            assert!(running.next().await.up);
+        });
+        let asked = &server.wait_until(|connections| !connections.is_empty())[0];
+        let head = String::from_utf8_lossy(&asked.bytes);
+        assert!(head.contains("\r\nHost: app.example:80\r\n"), "{head}");
+    }
+
+    #[test]
+    fn servers_that_want_a_proxy_header_get_one_without_a_client() {
+        let server = Arc::new(Server::start(Behaviour::Swallow));
+        for (send_proxy, begin) in [
+            (SendProxy::V1, &b"PROXY UNKNOWN\r\nGET "[..]),
+            (SendProxy::Pass, b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0GET "),
+        ] {
+            let mut service = service(http(), &[server.address()]);
+            service.preface = preface_of(&send_proxy);
+            block_on(async {
+                let _running = Running::new(vec![service]);
+                let seen = |all: &[testkit::server::Connection]| {
+                    all.iter()
+                        .any(|connection| connection.bytes.starts_with(begin))
+                };
+                let server = Arc::clone(&server);
+                tokio::task::spawn_blocking(move || server.wait_until(seen))
+                    .await
+                    .unwrap();
+            });
+        }
+        assert_eq!(preface_of(&SendProxy::Off), b"");
+    }
+}
