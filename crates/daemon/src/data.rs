@@ -1,0 +1,324 @@
+//! The data process: gives up its rights, takes a plan from the supervisor, and serves it.
+//!
+//! Owns the control thread: the supervisor's orders, the doors for operators, checks and names,
+//! all between the connections' workers, which are `proxy`'s.
+
+mod log;
+mod orders;
+mod plan;
+mod rights;
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use proxy::plane::Plane;
+use sys::channel::Channel;
+use sys::{memory, process};
+use telemetry::Registry;
+use tls::resumption::Resumption;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::time::MissedTickBehavior;
+
+use crate::admin::{self, AdminState, ReloadFacts, ReloadResult, StartFacts};
+use crate::handover::{Answer, Bundle, DATA_NAME, Order, Reloads, Resolved, Serve, Start, encode};
+use crate::health::{self, Checks, HealthReport};
+
+use log::Log;
+use orders::Letter;
+use plan::{Built, Servers, Sessions};
+
+/// How often expired sessions are looked for; they are refused anyway.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Serves what the supervisor at the other end of the standard input says, until it says to end
+/// or is gone.
+///
+/// To be called by the process's first thread before it starts another.
+pub(crate) fn run() -> ExitCode {
+    match serve() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let _ = io::Write::write_fmt(&mut io::stderr(), format_args!("{DATA_NAME}: {error}\n"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn serve() -> io::Result<()> {
+    rights::ignore_signals()?;
+    process::set_name(DATA_NAME)?;
+    let channel = Arc::new(Channel::from(io::stdin().as_fd().try_clone_to_owned()?));
+    let Some(Letter {
+        order: Order::Enter(fences),
+        ..
+    }) = orders::next(&channel)?
+    else {
+        return Err(io::Error::other(
+            "this is started by `lariat serve`, not by hand",
+        ));
+    };
+    match rights::give_up(&fences) {
+        Ok(rights) => say(&channel, &Answer::Entered(rights))?,
+        Err(message) => return say(&channel, &Answer::Stuck(message)),
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(control(channel))
+}
+
+fn say(channel: &Channel, answer: &Answer) -> io::Result<()> {
+    let bytes = encode(answer).map_err(io::Error::other)?;
+    channel.send(bytes.bytes(), &[])
+}
+
+/// The control thread's work, from the first plan to the end.
+async fn control(channel: Arc<Channel>) -> io::Result<()> {
+    let mut letters = orders::listen(Arc::clone(&channel))?;
+    let (sender, mut reports) = unbounded_channel();
+    let report = move |report: HealthReport| {
+        // The receiver lives as long as this thread's loop.
+        let _ = sender.send(report);
+    };
+    let checks = health::run(Vec::new(), report);
+    let Some(mut control) = Control::start(channel, letters.recv().await, checks).await? else {
+        return Ok(());
+    };
+    let mut sweep = tokio::time::interval(SWEEP_INTERVAL);
+    sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            letter = letters.recv() => match letter {
+                Some(Letter { order: Order::Drain(deadline), .. }) => {
+                    return control.drain(deadline, &mut letters).await;
+                }
+                Some(letter) => control.obey(letter).await?,
+                None => return Ok(()),
+            },
+            Some(report) = reports.recv() => control.checked(&report),
+            _ = sweep.tick() => control.resumption.sweep(Instant::now()),
+        }
+    }
+}
+
+struct Control {
+    channel: Arc<Channel>,
+    plane: Plane,
+    resumption: Arc<Resumption>,
+    admin: Arc<AdminState>,
+    log: Log,
+    checks: Checks,
+    servers: Servers,
+}
+
+impl Control {
+    /// Serves the first plan; `None` = it was refused, or the supervisor is gone.
+    async fn start(
+        channel: Arc<Channel>,
+        letter: Option<Letter>,
+        checks: Checks,
+    ) -> io::Result<Option<Self>> {
+        let Some(letter) = letter else {
+            return Ok(None);
+        };
+        let (Order::Start(start, serve), Some(bundle)) = (letter.order, letter.bundle) else {
+            return Err(io::Error::other("the supervisor began with another order"));
+        };
+        let sessions = Sessions::New(start.secret);
+        let serve = Arc::new(serve);
+        let mut built = match build(bundle, &serve, letter.fds, sessions).await? {
+            Ok(built) => built,
+            Err(message) => {
+                say(&channel, &refused(&serve, message))?;
+                return Ok(None);
+            }
+        };
+        let registry = Arc::new(Registry::new(serve.workers));
+        let admin = admin_state(&registry, &start, &built);
+        let target = built.doors.log.take().ok_or(io::ErrorKind::InvalidData)?;
+        let (log, lines) = Log::start(target)?;
+        open_doors(&mut built, &admin)?;
+        let listeners = std::mem::take(&mut built.listeners);
+        let plane = Plane::start(built.plan.clone(), listeners, registry, lines)?;
+        let mut control = Self {
+            channel,
+            plane,
+            resumption: Arc::clone(&built.resumption),
+            admin,
+            log,
+            checks,
+            servers: Servers::default(),
+        };
+        control.take_up(&serve, built)?;
+        Ok(Some(control))
+    }
+
+    async fn obey(&mut self, letter: Letter) -> io::Result<()> {
+        match (letter.order, letter.bundle) {
+            (Order::Replace(serve), Some(bundle)) => {
+                self.replace(serve, bundle, letter.fds).await?;
+            }
+            (Order::Resolved(resolved), _) => self.resolved(&resolved),
+            (Order::Reloads(reloads), _) => self.admin.reloaded(facts(reloads)),
+            (Order::Log, _) => {
+                letter
+                    .fds
+                    .into_iter()
+                    .for_each(|target| self.log.set_target(target));
+            }
+            (Order::Drain(_) | Order::Enter(_) | Order::Start(..) | Order::Replace(_), _) => {
+                return Err(io::Error::other("the supervisor gave an order out of turn"));
+            }
+        }
+        Ok(())
+    }
+
+    /// A new plan, or the old one.
+    async fn replace(&mut self, serve: Serve, bundle: Bundle, fds: Vec<OwnedFd>) -> io::Result<()> {
+        let serve = Arc::new(serve);
+        let sessions = Sessions::Kept(Arc::clone(&self.resumption));
+        let mut built = match build(bundle, &serve, fds, sessions).await? {
+            Ok(built) => built,
+            Err(message) => return say(&self.channel, &refused(&serve, message)),
+        };
+        if let Some(target) = built.doors.log.take() {
+            self.log.set_target(target);
+        }
+        let listeners = std::mem::take(&mut built.listeners);
+        self.plane.replace(built.plan.clone(), listeners);
+        self.take_up(&serve, built)
+    }
+
+    /// The plan is served: what goes with it follows, and the supervisor hears of it.
+    fn take_up(&mut self, serve: &Serve, built: Built) -> io::Result<()> {
+        self.servers = built.servers;
+        self.checks.replace(built.checked);
+        serve
+            .resolved
+            .iter()
+            .for_each(|resolved| self.resolved(resolved));
+        self.admin.plan_served(serve.generation, built.services);
+        // What is left of the old plan and of the bundle is large and rare.
+        drop(built.plan);
+        memory::return_freed();
+        let ready = Answer::Ready {
+            generation: serve.generation,
+            warnings: built.warnings,
+        };
+        say(&self.channel, &ready)
+    }
+
+    fn resolved(&self, resolved: &Resolved) {
+        for (service, server, addresses) in self.servers.named(resolved) {
+            self.plane
+                .set_addresses(service, server, addresses.to_vec());
+            self.checks.set_addresses(service, server, addresses);
+        }
+    }
+
+    fn checked(&self, report: &HealthReport) {
+        self.plane
+            .set_server_up(&report.service, report.server, report.up);
+        if let Some(server) = self.servers.label(&report.service, report.server) {
+            let note = (!report.up).then(|| report.why.clone());
+            self.admin.server_noted(&report.service, &server, note);
+        }
+    }
+
+    /// Lets connections finish; ends sooner if the supervisor goes.
+    async fn drain(
+        self,
+        deadline: Duration,
+        letters: &mut UnboundedReceiver<Letter>,
+    ) -> io::Result<()> {
+        self.admin.drain_begun();
+        self.plane.drain(deadline);
+        drop(self.checks);
+        let (plane, log) = (self.plane, self.log);
+        let finish = move || {
+            let ended = plane.join();
+            // The workers' senders are gone: the last lines are written.
+            log.finish();
+            ended
+        };
+        let mut finished = tokio::task::spawn_blocking(finish);
+        loop {
+            tokio::select! {
+                ended = &mut finished => {
+                    ended.map_err(io::Error::other)??;
+                    return say(&self.channel, &Answer::Drained);
+                }
+                letter = letters.recv() => match letter {
+                    // No order changes what is ending.
+                    Some(_) => {}
+                    // Threads of the connections go with us.
+                    None => std::process::exit(0),
+                },
+            }
+        }
+    }
+}
+
+/// Builds a plan beside the control thread, which has operators to answer meanwhile.
+async fn build(
+    bundle: Bundle,
+    serve: &Arc<Serve>,
+    fds: Vec<OwnedFd>,
+    sessions: Sessions,
+) -> io::Result<Result<Built, String>> {
+    let serve = Arc::clone(serve);
+    let work = move || plan::build(bundle, &serve, fds, sessions);
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(io::Error::other)
+}
+
+fn refused(serve: &Serve, message: String) -> Answer {
+    Answer::Refused {
+        generation: serve.generation,
+        message,
+    }
+}
+
+fn admin_state(registry: &Arc<Registry>, start: &Start, built: &Built) -> Arc<AdminState> {
+    let facts_of_start = StartFacts {
+        program: env!("CARGO_PKG_VERSION"),
+        supervisor_pid: start.supervisor_pid,
+        supervisor_start: start.supervisor_start,
+        restarts: start.restarts,
+        worker_cpus: built.cpus.clone(),
+    };
+    let state = AdminState::new(Arc::clone(registry), facts_of_start);
+    state.reloaded(facts(start.reloads.clone()));
+    Arc::new(state)
+}
+
+fn facts(reloads: Reloads) -> ReloadFacts {
+    let result = |refused| match refused {
+        None => ReloadResult::Ok,
+        Some(message) => ReloadResult::Refused(message),
+    };
+    ReloadFacts {
+        ok: reloads.ok,
+        refused: reloads.refused,
+        last: reloads.last.map(|(time, refused)| (time, result(refused))),
+    }
+}
+
+/// Serves operators on the descriptors that are for them.
+fn open_doors(built: &mut Built, state: &Arc<AdminState>) -> io::Result<()> {
+    if let Some(fd) = built.doors.status.take() {
+        let listener = std::os::unix::net::UnixListener::from(fd);
+        let listener = tokio::net::UnixListener::from_std(listener)?;
+        tokio::spawn(admin::serve_status(listener, Arc::clone(state)));
+    }
+    if let Some(fd) = built.doors.admin.take() {
+        let listener = std::net::TcpListener::from(fd);
+        let listener = tokio::net::TcpListener::from_std(listener)?;
+        tokio::spawn(admin::serve_http(listener, Arc::clone(state)));
+    }
+    Ok(())
+}

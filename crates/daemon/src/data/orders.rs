@@ -1,0 +1,61 @@
+//! Receiving orders: the thread that waits for the supervisor, and what it passes on.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::thread;
+
+use sys::channel::Channel;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use crate::handover::{Bundle, Order, Secret, decode};
+
+/// An order with what came with it.
+pub(super) struct Letter {
+    pub(super) order: Order,
+    pub(super) fds: Vec<OwnedFd>,
+    /// With orders to serve a plan.
+    pub(super) bundle: Option<Bundle>,
+}
+
+/// The next order; `None` = the supervisor is gone.
+pub(super) fn next(channel: &Channel) -> io::Result<Option<Letter>> {
+    let Some((bytes, fds)) = channel.receive()? else {
+        return Ok(None);
+    };
+    let bytes = Secret::new(bytes);
+    let order = decode(bytes.bytes()).map_err(io::Error::other)?;
+    let bundle = match order {
+        Order::Start(..) | Order::Replace(_) => match bundle(channel)? {
+            Some(bundle) => Some(bundle),
+            None => return Ok(None),
+        },
+        _ => None,
+    };
+    Ok(Some(Letter { order, fds, bundle }))
+}
+
+fn bundle(channel: &Channel) -> io::Result<Option<Bundle>> {
+    let Some((bytes, _)) = channel.receive()? else {
+        return Ok(None);
+    };
+    let bytes = Secret::new(bytes);
+    decode(bytes.bytes()).map(Some).map_err(io::Error::other)
+}
+
+/// Waits for orders in a thread of its own; the receiver ends when the supervisor is gone.
+pub(super) fn listen(channel: Arc<Channel>) -> io::Result<UnboundedReceiver<Letter>> {
+    // The supervisor is trusted not to send without end.
+    let (sender, letters) = unbounded_channel();
+    let thread = thread::Builder::new().name("orders".to_owned());
+    thread.spawn(move || pass_on(&channel, &sender))?;
+    Ok(letters)
+}
+
+fn pass_on(channel: &Channel, sender: &UnboundedSender<Letter>) {
+    while let Ok(Some(letter)) = next(channel) {
+        if sender.send(letter).is_err() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! From a bundle and its descriptors to a plan that can be served.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use config::Settings;
+use proxy::plan::Plan;
+use proxy::plane::BoundListener;
+use sys::socket::{self, PeerAddress};
+use tls::resumption::{Resumption, ResumptionOptions};
+use wire::address::{Address, Endpoint};
+
+use crate::admin::ServiceFacts;
+use crate::handover::{Bundle, Resolved, Role, Serve};
+use crate::health::CheckedService;
+
+/// A plan with what the control side must know of it.
+pub(super) struct Built {
+    pub(super) plan: Plan,
+    pub(super) warnings: Vec<String>,
+    /// One a worker: the CPU it is pinned to.
+    pub(super) cpus: Vec<Option<u16>>,
+    /// One list a worker.
+    pub(super) listeners: Vec<Vec<BoundListener>>,
+    pub(super) services: Vec<ServiceFacts>,
+    pub(super) checked: Vec<CheckedService>,
+    pub(super) servers: Servers,
+    pub(super) resumption: Arc<Resumption>,
+    pub(super) doors: Doors,
+}
+
+/// Descriptors that are no service's.
+#[derive(Default)]
+pub(super) struct Doors {
+    pub(super) log: Option<OwnedFd>,
+    pub(super) status: Option<OwnedFd>,
+    pub(super) admin: Option<OwnedFd>,
+}
+
+/// How ticket keys and the session cache come to be: for the first plan from a secret, later they
+/// stay.
+pub(super) enum Sessions {
+    New([u8; 32]),
+    Kept(Arc<Resumption>),
+}
+
+/// Builds a plan. It takes a tenth of a millisecond a certificate and the CPU for it.
+///
+/// An error says what is wrong with the configuration, in sentences.
+pub(super) fn build(
+    mut bundle: Bundle,
+    serve: &Serve,
+    fds: Vec<OwnedFd>,
+    sessions: Sessions,
+) -> Result<Built, String> {
+    let loaded = config::load(&bundle.source, &mut bundle.recording).map_err(|diagnostics| {
+        let texts: Vec<_> = diagnostics.iter().map(ToString::to_string).collect();
+        texts.join("\n")
+    })?;
+    drop(bundle);
+    let mut settings = loaded.settings;
+    settings.plane.workers.cpus.resize(serve.workers, None);
+    let (listeners, doors) = sort(&settings, serve, fds);
+    let mut services = facts(&settings, &listeners);
+    let servers = Servers::of(&settings);
+    let checked = settings
+        .plane
+        .services
+        .iter()
+        .filter_map(CheckedService::of)
+        .collect();
+    let resumption = match sessions {
+        Sessions::New(secret) => Arc::new(Resumption::new(&resumption_options(&settings, secret))),
+        Sessions::Kept(resumption) => resumption,
+    };
+    let cpus = settings.plane.workers.cpus.clone();
+    let built = Plan::build(settings.plane, &resumption);
+    let (plan, warnings) = built.map_err(|error| error.to_string())?;
+    add_certificates(&mut services, &plan);
+    Ok(Built {
+        plan,
+        warnings: warnings.iter().map(ToString::to_string).collect(),
+        cpus,
+        listeners,
+        services,
+        checked,
+        servers,
+        resumption,
+        doors,
+    })
+}
+
+fn resumption_options(settings: &Settings, secret: [u8; 32]) -> ResumptionOptions {
+    let options = settings.resumption;
+    ResumptionOptions {
+        secret,
+        ticket_rotate: options.ticket_rotate,
+        ticket_keep: options.ticket_keep,
+        session_entries: options.session_entries,
+        session_bytes: options.session_bytes,
+        session_lifetime: options.session_lifetime,
+    }
+}
+
+/// Gives each descriptor to whom it is for. The supervisor made the roles from the same settings.
+fn sort(settings: &Settings, serve: &Serve, fds: Vec<OwnedFd>) -> (Vec<Vec<BoundListener>>, Doors) {
+    let mut listeners: Vec<Vec<_>> = (0..serve.workers).map(|_| Vec::new()).collect();
+    let mut doors = Doors::default();
+    for (role, fd) in serve.roles.iter().zip(fds) {
+        match *role {
+            Role::Log => doors.log = Some(fd),
+            Role::StatusSocket => doors.status = Some(fd),
+            Role::AdminListener => doors.admin = Some(fd),
+            Role::Listener {
+                worker,
+                service,
+                address,
+            } => {
+                let bound = bound_listener(settings, service as usize, address as usize, fd);
+                if let (Some(list), Some(bound)) = (listeners.get_mut(worker as usize), bound) {
+                    list.push(bound);
+                }
+            }
+        }
+    }
+    (listeners, doors)
+}
+
+fn bound_listener(
+    settings: &Settings,
+    service: usize,
+    address: usize,
+    fd: OwnedFd,
+) -> Option<BoundListener> {
+    let configured = settings
+        .plane
+        .services
+        .get(service)?
+        .front
+        .listen
+        .get(address)?;
+    let address = match socket::local_address(&fd) {
+        // With the port that the kernel chose.
+        Ok(PeerAddress::Ip(ip)) => Address::Ip(ip),
+        Ok(PeerAddress::Unix) | Err(_) => configured.clone(),
+    };
+    Some(BoundListener {
+        service,
+        address,
+        fd,
+    })
+}
+
+fn facts(settings: &Settings, listeners: &[Vec<BoundListener>]) -> Vec<ServiceFacts> {
+    let services = settings.plane.services.iter().enumerate();
+    let each = services.map(|(index, service)| {
+        let first_worker = listeners.iter().take(1).flatten();
+        let its_own = first_worker.filter(|listener| listener.service == index);
+        ServiceFacts {
+            name: service.name.clone(),
+            listeners: its_own
+                .map(|listener| listener.address.to_string())
+                .collect(),
+            ..ServiceFacts::default()
+        }
+    });
+    each.collect()
+}
+
+fn add_certificates(services: &mut [ServiceFacts], plan: &Plan) {
+    for (facts, service) in services.iter_mut().zip(plan.services()) {
+        let certificates = service.tls().certificates();
+        let first = certificates
+            .iter()
+            .map(|certificate| certificate.not_after)
+            .min();
+        facts.certificates = certificates.len() as u64;
+        facts.certificate_expiry_seconds = first.map(|expiry| u64::try_from(expiry).unwrap_or(0));
+    }
+}
+
+/// The servers of all services, by place and by name.
+#[derive(Default)]
+pub(super) struct Servers {
+    endpoints: BTreeMap<String, Vec<Endpoint>>,
+}
+
+impl Servers {
+    fn of(settings: &Settings) -> Self {
+        let endpoints = settings.plane.services.iter().map(|service| {
+            let servers = service.back.pool.servers.iter();
+            (
+                service.name.clone(),
+                servers.map(|server| server.endpoint.clone()).collect(),
+            )
+        });
+        Self {
+            endpoints: endpoints.collect(),
+        }
+    }
+
+    /// What logs and labels call a server.
+    pub(super) fn label(&self, service: &str, server: usize) -> Option<String> {
+        Some(self.endpoints.get(service)?.get(server)?.to_string())
+    }
+
+    /// The services and places of the servers that have this name.
+    pub(super) fn named<'s>(
+        &'s self,
+        resolved: &'s Resolved,
+    ) -> impl Iterator<Item = (&'s str, usize, &'s [SocketAddr])> {
+        self.endpoints.iter().flat_map(move |(service, endpoints)| {
+            let is_it = move |endpoint: &Endpoint| {
+                matches!(endpoint, Endpoint::Name { host, port }
+                    if *host == resolved.host && *port == resolved.port)
+            };
+            let its = endpoints
+                .iter()
+                .enumerate()
+                .filter(move |(_, one)| is_it(one));
+            its.map(move |(server, _)| (service.as_str(), server, resolved.addresses.as_slice()))
+        })
+    }
+}

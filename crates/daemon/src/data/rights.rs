@@ -1,0 +1,62 @@
+//! Giving up rights, in the order in which one needs the other.
+
+use std::io;
+
+use sys::process::{self, Identity};
+use sys::sandbox::{Enforcement, restrict_files, restrict_system_calls};
+use sys::{limit, signal};
+
+use crate::handover::{Fence, Fences, Rights, User};
+
+/// Gives up what is to be given up, for good. To be called before the first thread is started.
+///
+/// An error names the step; the process must end then.
+pub(super) fn give_up(fences: &Fences) -> Result<Rights, String> {
+    let failed = |step: &'static str| move |error: io::Error| format!("{step}: {error}");
+    if let Some(User { user, group }) = fences.become_user {
+        let identity = Identity { user, group };
+        process::drop_user(identity).map_err(failed("becoming another user"))?;
+    }
+    // A change of user undoes these two.
+    limit::forbid_core_dumps().map_err(failed("forbidding memory images"))?;
+    process::end_with_parent().map_err(failed("binding its life to the supervisor's"))?;
+    if process::parent() != fences.supervisor_pid {
+        return Err("the supervisor has died".to_owned());
+    }
+    process::no_new_privileges().map_err(failed("refusing new privileges"))?;
+    let files = match fences.files {
+        true => restrict_files()
+            .map(Fence::from)
+            .map_err(failed("closing the file system"))?,
+        false => Fence::Off,
+    };
+    let system_calls = match fences.system_calls {
+        true => restrict_system_calls()
+            .map(Fence::from)
+            .map_err(failed("system calls"))?,
+        false => Fence::Off,
+    };
+    let Identity { user, group } = process::identity();
+    Ok(Rights {
+        user: User { user, group },
+        files,
+        system_calls,
+    })
+}
+
+/// The terminal and service managers signal every process; the supervisor tells us what to do.
+pub(super) fn ignore_signals() -> io::Result<()> {
+    use signal::Signal::{Hangup, Interrupt, Pipe, Terminate, User1};
+    signal::ignore(&[Hangup, Interrupt, Pipe, Terminate, User1])?;
+    signal::unblock_all()
+}
+
+impl From<Enforcement> for Fence {
+    fn from(enforcement: Enforcement) -> Self {
+        match enforcement {
+            Enforcement::Enforced => Self::Full,
+            Enforcement::Partly => Self::Partly,
+            Enforcement::NotSupported => Self::Absent,
+        }
+    }
+}

@@ -1,0 +1,331 @@
+//! What the supervisor and the data process say to each other, over a `sys::channel`.
+//!
+//! Owns the messages and their form, [postcard](https://postcard.jamesmunns.com); both ends are
+//! the same program of the same build, so the form needs no versions. Who says what when stands
+//! in `supervisor` and `data`.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::time::{Duration, SystemTime};
+
+use serde::{Deserialize, Serialize};
+
+/// The program's first argument when it is to be the data process.
+pub(crate) const DATA_ARGUMENT: &str = "--data-process";
+
+/// What `ps` shows for the supervisor.
+pub(crate) const SUPERVISOR_NAME: &str = "lariat";
+
+/// What `ps` shows for the data process.
+pub(crate) const DATA_NAME: &str = "lariat: data";
+
+/// What the supervisor says. The data process obeys; it has no say.
+#[derive(Debug, Deserialize, Serialize)]
+pub(crate) enum Order {
+    /// The first: give up these rights. No secret comes before it.
+    Enter(Fences),
+    /// The second: this is who we are. Serve the plan that follows.
+    Start(Start, Serve),
+    /// Serve another plan; the one served stays if this one is refused.
+    Replace(Serve),
+    /// A name has these addresses now.
+    Resolved(Resolved),
+    /// How reloads went.
+    Reloads(Reloads),
+    /// The lines about connections go to the descriptor that comes with this.
+    Log,
+    /// Accept no more, let connections finish for so long, and end.
+    Drain(Duration),
+}
+
+/// What the data process says.
+#[derive(Debug, Deserialize, Serialize)]
+pub(crate) enum Answer {
+    /// To `Enter`: what was given up.
+    Entered(Rights),
+    /// To `Enter`: it could not be done.
+    Stuck(String),
+    /// To `Start` and `Replace`: that plan is served.
+    Ready {
+        /// The plan's number.
+        generation: u64,
+        /// What deserves a second look.
+        warnings: Vec<String>,
+    },
+    /// To `Start` and `Replace`: that plan cannot be served.
+    Refused {
+        /// The plan's number.
+        generation: u64,
+        /// What is wrong with it.
+        message: String,
+    },
+    /// To `Drain`: the last connection has ended, or the time was over.
+    Drained,
+}
+
+/// An order may be as long as a channel's message; an answer is a sentence or two.
+pub(crate) const ANSWER_BYTES_MAX: usize = 1 << 20;
+
+/// What is to be given up.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
+pub(crate) struct Fences {
+    /// Whom to become; `None` = stay who we are.
+    pub(crate) become_user: Option<User>,
+    /// The file system.
+    pub(crate) files: bool,
+    /// System calls.
+    pub(crate) system_calls: bool,
+    /// Our parent: if it is another when this is read, it has died.
+    pub(crate) supervisor_pid: u32,
+}
+
+/// A user and a group, by number.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub(crate) struct User {
+    pub(crate) user: u32,
+    pub(crate) group: u32,
+}
+
+/// What was given up.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
+pub(crate) struct Rights {
+    /// Who the data process is now.
+    pub(crate) user: User,
+    /// Whether it can open files.
+    pub(crate) files: Fence,
+    /// Whether it can make any system call.
+    pub(crate) system_calls: Fence,
+}
+
+/// How far a right is given up.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub(crate) enum Fence {
+    /// Not asked for.
+    Off,
+    /// Wholly.
+    Full,
+    /// As far as this kernel can.
+    Partly,
+    /// Not at all: this kernel cannot.
+    Absent,
+}
+
+/// What stays the same for a data process's life.
+#[derive(Deserialize, Serialize)]
+pub(crate) struct Start {
+    pub(crate) supervisor_pid: u32,
+    pub(crate) supervisor_start: SystemTime,
+    /// Data processes started again after one died, this one with them.
+    pub(crate) restarts: u64,
+    /// What ticket keys are derived from; the same for all data processes of a supervisor, so
+    /// that sessions outlive them.
+    pub(crate) secret: [u8; 32],
+    pub(crate) reloads: Reloads,
+}
+
+/// A plan to serve. The message after this one is its [`Bundle`].
+#[derive(Debug, Deserialize, Serialize)]
+pub(crate) struct Serve {
+    /// The plan's number; 1 is the first.
+    pub(crate) generation: u64,
+    /// How many threads carry connections, whatever the plan says: a reload changes none.
+    pub(crate) workers: usize,
+    /// What each descriptor that comes with this is for.
+    pub(crate) roles: Vec<Role>,
+    /// The addresses of the names that its servers have, as far as known.
+    pub(crate) resolved: Vec<Resolved>,
+}
+
+/// What a descriptor is for.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub(crate) enum Role {
+    /// Lines about connections are written to it.
+    Log,
+    /// Whoever connects gets the status document.
+    StatusSocket,
+    /// The status page and the metrics are served on it.
+    AdminListener,
+    /// A service listens on it.
+    Listener {
+        /// The worker's number.
+        worker: u32,
+        /// The service's place in the plan.
+        service: u32,
+        /// The address's place in the service's list.
+        address: u32,
+    },
+}
+
+/// The addresses of a name that servers have.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub(crate) struct Resolved {
+    pub(crate) host: String,
+    pub(crate) port: u16,
+    pub(crate) addresses: Vec<SocketAddr>,
+}
+
+/// How reloads went since the supervisor started.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub(crate) struct Reloads {
+    pub(crate) ok: u64,
+    pub(crate) refused: u64,
+    /// When the last one ended, and why it was refused, if it was.
+    pub(crate) last: Option<(SystemTime, Option<String>)>,
+}
+
+impl Reloads {
+    /// One more has ended, refused for a reason or not.
+    pub(crate) fn ended(&mut self, now: SystemTime, refused: Option<String>) {
+        match refused {
+            None => self.ok += 1,
+            Some(_) => self.refused += 1,
+        }
+        self.last = Some((now, refused));
+    }
+}
+
+/// A configuration with every file that it names: from it, a process without rights makes the
+/// same settings again.
+#[derive(Deserialize, Serialize)]
+pub(crate) struct Bundle {
+    pub(crate) source: config::Source,
+    pub(crate) recording: config::Recording,
+}
+
+/// Bytes with keys in them: shown to nobody, and overwritten when they go.
+pub(crate) struct Secret(Vec<u8>);
+
+impl Secret {
+    pub(crate) fn new(bytes: Vec<u8>) -> Self {
+        Self(bytes)
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Drop for Secret {
+    fn drop(&mut self) {
+        self.0.fill(0);
+        // The compiler must not leave out a write that nobody reads.
+        std::hint::black_box(&mut self.0);
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Secret({} bytes)", self.0.len())
+    }
+}
+
+impl Drop for Start {
+    fn drop(&mut self) {
+        self.secret.fill(0);
+        std::hint::black_box(&mut self.secret);
+    }
+}
+
+impl fmt::Debug for Start {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Start")
+            .field("restarts", &self.restarts)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The bytes of a message.
+pub(crate) fn encode<T: Serialize>(message: &T) -> Result<Secret, postcard::Error> {
+    postcard::to_stdvec(message).map(Secret)
+}
+
+/// The message of these bytes, all of them.
+pub(crate) fn decode<'b, T: Deserialize<'b>>(bytes: &'b [u8]) -> Result<T, postcard::Error> {
+    match postcard::take_from_bytes(bytes)? {
+        (message, []) => Ok(message),
+        _ => Err(postcard::Error::DeserializeBadEncoding),
+    }
+}
+
+impl fmt::Display for Rights {
+    /// As one sentence without a full stop.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let User { user, group } = self.user;
+        write!(f, "runs as user {user}, group {group}")?;
+        match self.files {
+            Fence::Off => f.write_str("; it can open files, as configured")?,
+            Fence::Full => f.write_str("; it can open no file")?,
+            Fence::Partly => f.write_str("; it can open no file (this kernel knows no more)")?,
+            Fence::Absent => f.write_str("; it can open files: this kernel has no Landlock")?,
+        }
+        match self.system_calls {
+            Fence::Off => f.write_str(" and make all system calls, as configured"),
+            Fence::Full | Fence::Partly => f.write_str(" and make few system calls"),
+            Fence::Absent => f.write_str(" and make all system calls: this kernel has no seccomp"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bundle() -> Bundle {
+        let mut recording = config::Recording::default();
+        recording.insert("/a.pem", b"key".to_vec());
+        let source = config::Source::Flags(vec![("listen".into(), "*:443".into())]);
+        Bundle { source, recording }
+    }
+
+    #[test]
+    fn a_bundle_arrives_with_its_files() {
+        let sent = bundle();
+        let mut received: Bundle = decode(encode(&sent).unwrap().bytes()).unwrap();
+        assert_eq!(received.source, sent.source);
+        let read = config::Files::read(&mut received.recording, "/a.pem".as_ref());
+        assert_eq!(read.unwrap(), b"key");
+    }
+
+    #[test]
+    fn bytes_cut_short_or_too_long_are_no_message() {
+        let sent = encode(&Answer::Ready {
+            generation: 3,
+            warnings: vec!["expires".into()],
+        });
+        let sent = sent.unwrap();
+        for length in 0..sent.bytes().len() {
+            assert!(
+                decode::<Answer>(&sent.bytes()[..length]).is_err(),
+                "{length}"
+            );
+        }
+        let longer = [sent.bytes(), &[0]].concat();
+        assert!(decode::<Answer>(&longer).is_err());
+        assert!(matches!(
+            decode(sent.bytes()),
+            Ok(Answer::Ready { generation: 3, .. })
+        ));
+    }
+
+    #[test]
+    fn secrets_are_not_shown() {
+        let start = Start {
+            supervisor_pid: 1,
+            supervisor_start: SystemTime::UNIX_EPOCH,
+            restarts: 0,
+            secret: [42; 32],
+            reloads: Reloads::default(),
+        };
+        assert!(!format!("{start:?}").contains("42"));
+        assert!(!format!("{:?}", Secret::new(vec![42; 3])).contains("42"));
+    }
+
+    #[test]
+    fn reloads_are_counted_by_their_end() {
+        let mut reloads = Reloads::default();
+        reloads.ended(SystemTime::UNIX_EPOCH, Some("no such file".into()));
+        reloads.ended(SystemTime::UNIX_EPOCH, None);
+        let last = Some((SystemTime::UNIX_EPOCH, None));
+        assert_eq!((reloads.ok, reloads.refused, reloads.last), (1, 1, last));
+    }
+}

@@ -1,0 +1,622 @@
+//! The supervisor: keeps the rights, the sockets and the configuration, and a data process alive
+//! that has none of them but what it is handed.
+//!
+//! Owns the order of things: start, reload as a transaction, restart after a crash, drain. It
+//! carries no connection, does no TLS and knows no protocol; what it hears from the data process
+//! decides over its plans only, never over its own rights.
+
+mod backoff;
+mod child;
+mod doors;
+mod failure;
+mod inbox;
+mod listeners;
+mod names;
+mod prepared;
+mod user;
+
+use std::collections::BTreeSet;
+use std::fmt::Display;
+use std::io::{self, Read, Write};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitStatus;
+use std::time::{Duration, Instant, SystemTime};
+
+use config::Diagnostic;
+use sys::signal::Signal;
+use sys::{limit, process};
+use wire::address::Address;
+
+use crate::handover::{
+    Answer, Fence, Fences, Order, Reloads, Rights, Role, SUPERVISOR_NAME, Serve, Start, User,
+};
+use crate::resolve::{Name, Resolution};
+
+use backoff::Backoff;
+use child::{Child, Heard};
+use doors::Doors;
+use inbox::{Inbox, News};
+use listeners::Listeners;
+use names::Names;
+use prepared::{Prepared, prepare};
+
+pub(crate) use failure::Failure;
+pub(crate) use prepared::Origin;
+
+/// What `lariat serve` and `lariat demo` ask for.
+pub(crate) struct Request<'a> {
+    /// The configuration; read again at each reload.
+    pub(crate) origin: Origin,
+    /// Called once, when the first plan is served.
+    pub(crate) started: &'a mut dyn FnMut(&Started),
+    /// Whether diagnostics have colours.
+    pub(crate) colour: bool,
+}
+
+/// What is true when the first plan is served.
+#[derive(Debug)]
+pub(crate) struct Started {
+    /// Each service's name and an address it listens at, with the ports that the kernel chose.
+    pub(crate) listeners: Vec<(String, Address)>,
+    /// Where the status page is.
+    pub(crate) admin: Option<SocketAddr>,
+    /// Where the status socket is.
+    pub(crate) status_socket: PathBuf,
+    /// What the data process gave up, as a sentence without a full stop.
+    pub(crate) rights: String,
+}
+
+/// A plan of 10,000 certificates is built in ten seconds. A data process that answers nothing for
+/// this long is stuck.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(120);
+
+/// What the data process may take beyond the drain's time to close what is left.
+const DRAIN_GRACE: Duration = Duration::from_secs(5);
+
+/// How long a plan waits for the addresses of its names. Later ones follow it.
+const RESOLVE_TIME_MAX: Duration = Duration::from_secs(2);
+
+/// Serves until it is told to stop and the last connection has ended.
+///
+/// To be called by the process's first thread before it starts another: signals are blocked in
+/// it, and the data process ends with it.
+pub(crate) fn run(request: Request<'_>) -> Result<(), Failure> {
+    let inbox = Inbox::open().map_err(Failure::host("take signals"))?;
+    // Only `ps` would miss it.
+    let _ = process::set_name(SUPERVISOR_NAME);
+    limit::raise_open_files().map_err(Failure::host("raise the limit of open files"))?;
+    // Keys pass through here.
+    limit::forbid_core_dumps().map_err(Failure::host("forbid memory images"))?;
+    let mut supervisor = Supervisor::prepare(request, inbox)?;
+    supervisor.start_child()?;
+    supervisor.serve()
+}
+
+struct Supervisor<'a> {
+    request: Request<'a>,
+    inbox: Inbox,
+    listeners: Listeners,
+    doors: Doors,
+    names: Names,
+    become_user: Option<User>,
+    /// As many as the first plan wanted.
+    workers: usize,
+    /// What is served, or shall be by the next data process.
+    served: Prepared,
+    generation: u64,
+    /// What is served if the data process says yes.
+    pending: Option<Prepared>,
+    reload_asked: bool,
+    reloads: Reloads,
+    child: Option<Child>,
+    children: u64,
+    phase: Phase,
+    rights: Option<Rights>,
+    due: Option<(Instant, Due)>,
+    backoff: Backoff,
+    secret: [u8; 32],
+    start: SystemTime,
+}
+
+/// How far the data process is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Phase {
+    /// None has served yet.
+    Beginning,
+    /// A successor has been started, or will be.
+    Restarting,
+    /// It serves.
+    Serving,
+    /// It was told to drain.
+    Draining,
+}
+
+/// What happens when the time is over.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Due {
+    /// The next data process is started.
+    Restart,
+    /// The data process should have answered.
+    Answer,
+    /// The data process should have drained.
+    Drained,
+}
+
+/// Whether the supervisor goes on.
+enum Next {
+    GoOn,
+    Stop,
+}
+
+impl<'a> Supervisor<'a> {
+    fn prepare(request: Request<'a>, inbox: Inbox) -> Result<Self, Failure> {
+        let (served, warnings) = prepare(&request.origin)?;
+        say_each(&warnings, request.colour);
+        let outline = &served.outline;
+        let become_user = user::choose(&outline.process)?;
+        let mut listeners = Listeners::default();
+        listeners.open(&outline.listen, outline.workers, &outline.listen_options)?;
+        let doors = Doors::open(outline)?;
+        let mut supervisor = Self {
+            request,
+            inbox,
+            listeners,
+            doors,
+            names: Names::default(),
+            become_user,
+            workers: served.outline.workers,
+            served,
+            generation: 1,
+            pending: None,
+            reload_asked: false,
+            reloads: Reloads::default(),
+            child: None,
+            children: 0,
+            phase: Phase::Beginning,
+            rights: None,
+            due: None,
+            backoff: Backoff::default(),
+            secret: random().map_err(Failure::host("read /dev/urandom"))?,
+            start: SystemTime::now(),
+        };
+        supervisor.resolve(supervisor.served.outline.names.clone())?;
+        Ok(supervisor)
+    }
+
+    fn serve(&mut self) -> Result<(), Failure> {
+        loop {
+            let until = self.due.map(|(at, _)| at);
+            let news = self
+                .inbox
+                .next(until)
+                .map_err(Failure::host("wait for events"))?;
+            let next = match news {
+                Some(News::Signal(signal)) => self.signalled(signal)?,
+                Some(News::Heard(number, heard)) => self.heard(number, heard)?,
+                Some(News::Resolved(news)) => {
+                    self.resolved(&news);
+                    Next::GoOn
+                }
+                None => self.time_is_over()?,
+            };
+            if let Next::Stop = next {
+                return Ok(());
+            }
+        }
+    }
+
+    fn signalled(&mut self, signal: Signal) -> Result<Next, Failure> {
+        match signal {
+            Signal::Hangup => self.reload(),
+            Signal::User1 => Ok(self.reopen_log()),
+            Signal::Interrupt | Signal::Terminate => self.stop(),
+            Signal::Child | Signal::Pipe => Ok(Next::GoOn),
+        }
+    }
+
+    fn time_is_over(&mut self) -> Result<Next, Failure> {
+        match self.due.take() {
+            Some((_, Due::Restart)) => self.start_child().map(|()| Next::GoOn),
+            Some((_, Due::Answer)) => {
+                say("the data process does not answer");
+                self.child_is_gone()
+            }
+            // It has had its time.
+            Some((_, Due::Drained)) => Ok(self.end()),
+            None => Ok(Next::GoOn),
+        }
+    }
+
+    // The data process.
+
+    fn start_child(&mut self) -> Result<(), Failure> {
+        self.children += 1;
+        let (number, post) = (self.children, self.inbox.post());
+        let hear = move |heard| post.send(News::Heard(number, heard));
+        let child = Child::start(number, hear).map_err(Failure::host("start the data process"))?;
+        self.child = Some(child);
+        self.due = Some((Instant::now() + ANSWER_TIME_MAX, Due::Answer));
+        let sandbox = self.served.outline.process.sandbox;
+        let fences = Fences {
+            become_user: self.become_user,
+            files: sandbox.files,
+            system_calls: sandbox.system_calls,
+            supervisor_pid: std::process::id(),
+        };
+        self.tell(&Order::Enter(fences));
+        let start = Start {
+            supervisor_pid: std::process::id(),
+            supervisor_start: self.start,
+            restarts: self.restarts(),
+            secret: self.secret,
+            reloads: self.reloads.clone(),
+        };
+        self.tell_plan(self.generation, |serve| Order::Start(start, serve));
+        Ok(())
+    }
+
+    /// Data processes started again after one died.
+    fn restarts(&self) -> u64 {
+        self.children.saturating_sub(1)
+    }
+
+    fn tell(&mut self, order: &Order) {
+        let sent = self.child.as_ref().map(|child| child.send(order, &[]));
+        self.unless_stuck(sent);
+    }
+
+    /// Sends the pending plan, or else the one served, with all descriptors that it needs.
+    fn tell_plan(&mut self, generation: u64, order: impl FnOnce(Serve) -> Order) {
+        let Prepared { outline, bundle } = self.pending.as_ref().unwrap_or(&self.served);
+        let mut with_roles = self.doors.roles();
+        with_roles.extend(self.listeners.roles(&outline.listen));
+        let (roles, fds): (Vec<Role>, Vec<_>) = with_roles.into_iter().unzip();
+        let order = order(Serve {
+            generation,
+            workers: self.workers,
+            roles,
+            resolved: self.names.known(&outline.names),
+        });
+        let sent = self
+            .child
+            .as_ref()
+            .map(|child| child.send_with(&order, &fds, bundle));
+        self.unless_stuck(sent);
+    }
+
+    /// A data process that takes no orders has died or is stuck. Its last words may be under way:
+    /// what follows is decided when its end is heard.
+    fn unless_stuck(&mut self, sent: Option<io::Result<()>>) {
+        if let (Some(Err(_)), Some(child)) = (sent, &mut self.child) {
+            child.kill();
+        }
+    }
+
+    fn heard(&mut self, number: u64, heard: Heard) -> Result<Next, Failure> {
+        if self.child.as_ref().map(Child::number) != Some(number) {
+            // A predecessor's last words.
+            return Ok(Next::GoOn);
+        }
+        match heard {
+            Heard::End => self.child_is_gone(),
+            Heard::Answer(Answer::Entered(rights)) => {
+                self.entered(rights);
+                Ok(Next::GoOn)
+            }
+            Heard::Answer(Answer::Stuck(message)) => Err(Failure::Rights(printable(&message))),
+            Heard::Answer(Answer::Ready {
+                generation,
+                warnings,
+            }) => {
+                warnings
+                    .iter()
+                    .for_each(|one| say(format_args!("warning: {}", printable(one))));
+                self.ready(generation)
+            }
+            Heard::Answer(Answer::Refused {
+                generation,
+                message,
+            }) => self.refused(generation, printable(&message)),
+            Heard::Answer(Answer::Drained) => Ok(self.end()),
+        }
+    }
+
+    fn entered(&mut self, rights: Rights) {
+        if self.rights != Some(rights) {
+            let weak = [rights.files, rights.system_calls];
+            if weak.contains(&Fence::Absent) {
+                say(format_args!("warning: the data process {rights}"));
+            }
+        }
+        self.rights = Some(rights);
+    }
+
+    fn ready(&mut self, generation: u64) -> Result<Next, Failure> {
+        match self.phase {
+            Phase::Draining => return Ok(Next::GoOn),
+            Phase::Serving if generation == self.generation + 1 => return self.commit(),
+            // An answer that nothing asked for.
+            Phase::Serving => return Ok(Next::GoOn),
+            Phase::Beginning => {
+                let started = self.started();
+                (self.request.started)(&started);
+            }
+            Phase::Restarting => say("the data process serves again"),
+        }
+        self.phase = Phase::Serving;
+        self.due = None;
+        self.reload_if_asked()
+    }
+
+    fn started(&self) -> Started {
+        Started {
+            listeners: self.listeners.addresses(&self.served.outline.listen),
+            admin: self.doors.admin_address(),
+            status_socket: self.doors.status_path().to_owned(),
+            rights: self
+                .rights
+                .map(|rights| rights.to_string())
+                .unwrap_or_default(),
+        }
+    }
+
+    fn refused(&mut self, generation: u64, message: String) -> Result<Next, Failure> {
+        match self.phase {
+            Phase::Beginning => Err(Failure::Plan(message)),
+            Phase::Serving if generation == self.generation + 1 => self.roll_back(message),
+            Phase::Serving | Phase::Draining => Ok(Next::GoOn),
+            // The same plan has been served before: the host must have changed.
+            Phase::Restarting => {
+                say(format_args!("error: {message}"));
+                self.child_is_gone()
+            }
+        }
+    }
+
+    /// The data process has died, or is not to live on.
+    fn child_is_gone(&mut self) -> Result<Next, Failure> {
+        let Some(child) = self.child.take() else {
+            return Ok(Next::GoOn);
+        };
+        let pid = child.pid();
+        let status = child
+            .end()
+            .map_err(Failure::host("await the data process"))?;
+        self.due = None;
+        match self.phase {
+            Phase::Beginning | Phase::Draining => Err(self.died(status)),
+            Phase::Serving | Phase::Restarting => {
+                say(format_args!(
+                    "the data process (pid {pid}) has ended: {status}"
+                ));
+                self.restart(status)
+            }
+        }
+    }
+
+    fn died(&self, status: ExitStatus) -> Failure {
+        Failure::Died {
+            status,
+            restarts: self.restarts(),
+        }
+    }
+
+    fn restart(&mut self, status: ExitStatus) -> Result<Next, Failure> {
+        let now = Instant::now();
+        let pause = self.backoff.died(now).ok_or_else(|| self.died(status))?;
+        self.phase = Phase::Restarting;
+        if self.pending.take().is_some() {
+            self.listeners.keep(&self.served.outline.listen);
+            let message = "the data process died while it built the new plan";
+            self.reload_ended(Some(message.to_owned()));
+        }
+        if pause.is_zero() {
+            self.start_child()?;
+        } else {
+            self.due = Some((now + pause, Due::Restart));
+        }
+        Ok(Next::GoOn)
+    }
+
+    // Reloading: a whole new plan, or the old one.
+
+    fn reload(&mut self) -> Result<Next, Failure> {
+        match self.phase {
+            Phase::Serving if self.pending.is_none() => {}
+            Phase::Draining => return Ok(Next::GoOn),
+            // When what is under way has ended.
+            Phase::Serving | Phase::Beginning | Phase::Restarting => {
+                self.reload_asked = true;
+                return Ok(Next::GoOn);
+            }
+        }
+        match self.prepare_again() {
+            Ok(()) => {
+                self.due = Some((Instant::now() + ANSWER_TIME_MAX, Due::Answer));
+                self.tell_plan(self.generation + 1, Order::Replace);
+                Ok(Next::GoOn)
+            }
+            Err(failure) => self.roll_back(failure.to_string()),
+        }
+    }
+
+    fn prepare_again(&mut self) -> Result<(), Failure> {
+        let (new, warnings) = prepare(&self.request.origin)?;
+        say_each(&warnings, self.request.colour);
+        for part in self.served.outline.fixed_parts_changed(&new.outline) {
+            say(format_args!(
+                "warning: {part} stays as it is until a restart"
+            ));
+        }
+        let workers = self.workers;
+        self.listeners
+            .open(&new.outline.listen, workers, &new.outline.listen_options)?;
+        self.doors.reopen_log(&new.outline)?;
+        let both = self
+            .names
+            .wanted()
+            .union(&new.outline.names)
+            .cloned()
+            .collect();
+        self.pending = Some(new);
+        self.resolve(both)
+    }
+
+    fn commit(&mut self) -> Result<Next, Failure> {
+        let Some(mut new) = self.pending.take() else {
+            return Ok(Next::GoOn);
+        };
+        // What only a restart changes.
+        new.outline.process.sandbox = self.served.outline.process.sandbox;
+        self.served = new;
+        self.generation += 1;
+        self.due = None;
+        self.listeners.keep(&self.served.outline.listen);
+        self.reload_ended(None);
+        say(format_args!("reloaded: plan {} is served", self.generation));
+        self.after_reload()
+    }
+
+    fn roll_back(&mut self, message: String) -> Result<Next, Failure> {
+        self.pending = None;
+        self.due = None;
+        self.listeners.keep(&self.served.outline.listen);
+        // The next data process writes where this one does.
+        let _ = self.doors.reopen_log(&self.served.outline);
+        say(format_args!(
+            "reload refused, the old plan is still served:\n{message}"
+        ));
+        self.reload_ended(Some(message));
+        self.after_reload()
+    }
+
+    fn reload_ended(&mut self, refused: Option<String>) {
+        self.reloads.ended(SystemTime::now(), refused);
+    }
+
+    fn after_reload(&mut self) -> Result<Next, Failure> {
+        let names = self.served.outline.names.clone();
+        let post = self.inbox.post();
+        self.names
+            .want(names, &post)
+            .map_err(Failure::host("start a thread"))?;
+        self.tell(&Order::Reloads(self.reloads.clone()));
+        self.reload_if_asked()
+    }
+
+    fn reload_if_asked(&mut self) -> Result<Next, Failure> {
+        match std::mem::take(&mut self.reload_asked) {
+            true => self.reload(),
+            false => Ok(Next::GoOn),
+        }
+    }
+
+    fn reopen_log(&mut self) -> Next {
+        match self.doors.reopen_log(&self.served.outline) {
+            Ok(()) => {
+                let log = [self.doors.log()];
+                let sent = self
+                    .child
+                    .as_ref()
+                    .map(|child| child.send(&Order::Log, &log));
+                self.unless_stuck(sent);
+            }
+            Err(failure) => say(format_args!("error: {failure}; the log goes where it went")),
+        }
+        Next::GoOn
+    }
+
+    // Names.
+
+    /// Wants these names, and waits a little for those that are new.
+    fn resolve(&mut self, names: BTreeSet<Name>) -> Result<(), Failure> {
+        let post = self.inbox.post();
+        self.names
+            .want(names.clone(), &post)
+            .map_err(Failure::host("start a thread"))?;
+        let (until, mut others) = (Instant::now() + RESOLVE_TIME_MAX, Vec::new());
+        while !self.names.have_heard_of(&names) {
+            match self
+                .inbox
+                .next(Some(until))
+                .map_err(Failure::host("wait for events"))?
+            {
+                None => break,
+                Some(News::Resolved(news)) => self.resolved(&news),
+                Some(other) => others.push(other),
+            }
+        }
+        self.inbox.put_back(others);
+        Ok(())
+    }
+
+    fn resolved(&mut self, news: &Resolution) {
+        say_failed(news);
+        if let Some(resolved) = self.names.note(news) {
+            self.tell(&Order::Resolved(resolved));
+        }
+    }
+
+    // Ending.
+
+    /// Drains; when asked again, ends at once.
+    fn stop(&mut self) -> Result<Next, Failure> {
+        if self.child.is_none() || self.phase != Phase::Serving {
+            return Ok(self.end());
+        }
+        self.phase = Phase::Draining;
+        self.pending = None;
+        // Ours first: the kernel must send no connection to a socket that nobody accepts from.
+        self.listeners.keep(&[]);
+        let drain = self.served.outline.process.drain;
+        say(format_args!(
+            "draining for up to {} s; a second signal ends at once",
+            drain.as_secs()
+        ));
+        self.due = Some((Instant::now() + drain + DRAIN_GRACE, Due::Drained));
+        self.tell(&Order::Drain(drain));
+        Ok(Next::GoOn)
+    }
+
+    fn end(&mut self) -> Next {
+        // Its drop kills and reaps.
+        self.child = None;
+        Next::Stop
+    }
+}
+
+fn random() -> io::Result<[u8; 32]> {
+    let mut bytes = [0; 32];
+    std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Talk goes to stderr; if nobody listens any more, we serve on.
+fn say(text: impl Display) {
+    let _ = writeln!(io::stderr(), "lariat: {text}");
+}
+
+fn say_each(diagnostics: &[Diagnostic], colour: bool) {
+    for diagnostic in diagnostics {
+        let _ = writeln!(io::stderr(), "{}", diagnostic.render(colour));
+    }
+}
+
+fn say_failed(news: &Resolution) {
+    if let Resolution::Failed(Name { host, port }, why) = news {
+        say(format_args!("warning: cannot resolve {host}:{port}: {why}"));
+    }
+}
+
+/// What the data process says reaches a terminal: without control characters but line ends.
+fn printable(text: &str) -> String {
+    let shown = |c: char| {
+        if c.is_control() && c != '\n' {
+            '\u{fffd}'
+        } else {
+            c
+        }
+    };
+    text.chars().map(shown).collect()
+}

@@ -1,0 +1,141 @@
+//! Why the supervisor could not begin, or ended without being asked to.
+
+use std::fmt;
+use std::io;
+use std::process::ExitStatus;
+
+use config::Diagnostic;
+
+/// Why the supervisor could not begin, or ended without being asked to.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The configuration says no valid thing; each diagnostic has its place and remedy.
+    Config(Vec<Diagnostic>),
+    /// The configuration is well written, and cannot be served: a key is not its certificate's.
+    Plan(String),
+    /// An address cannot be listened at.
+    Listen(ListenFailure),
+    /// The user or group to run as does not exist, or cannot be become.
+    User(String),
+    /// The host denies something that we need.
+    Host {
+        /// What was tried.
+        what: &'static str,
+        /// What the host said.
+        error: io::Error,
+    },
+    /// The data process could not give up its rights.
+    Rights(String),
+    /// The data process died before it had served, while it drained, or too often.
+    Died {
+        /// How it ended the last time.
+        status: ExitStatus,
+        /// How often it was started again.
+        restarts: u64,
+    },
+}
+
+/// An address cannot be listened at.
+#[derive(Debug)]
+pub(crate) struct ListenFailure {
+    /// The service's name, or what else would listen there.
+    pub(crate) who: String,
+    /// The address.
+    pub(crate) address: String,
+    /// What the host said.
+    pub(crate) error: io::Error,
+}
+
+impl ListenFailure {
+    /// The remedy, if there is a usual one.
+    fn hint(&self) -> Option<&'static str> {
+        match self.error.kind() {
+            io::ErrorKind::AddrInUse => Some("another process has it: `ss -lnp` shows which"),
+            io::ErrorKind::AddrNotAvailable => Some("no interface of this host has that address"),
+            io::ErrorKind::PermissionDenied => Some(
+                "ports below 1024 need root or CAP_NET_BIND_SERVICE, paths a writable directory",
+            ),
+            io::ErrorKind::NotFound => Some("the socket's directory does not exist"),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for ListenFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            who,
+            address,
+            error,
+        } = self;
+        write!(f, "{who} cannot listen at {address}: {error}")?;
+        match self.hint() {
+            Some(hint) => write!(f, "\nhint: {hint}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Failure {
+    /// For `map_err`: the host denied this.
+    pub(super) fn host(what: &'static str) -> impl Fn(io::Error) -> Self {
+        move |error| Self::Host { what, error }
+    }
+}
+
+impl fmt::Display for Failure {
+    /// One or more lines; all but a configuration's diagnostics without a severity before them.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Config(diagnostics) => {
+                let texts: Vec<_> = diagnostics.iter().map(Diagnostic::to_string).collect();
+                f.write_str(&texts.join("\n"))
+            }
+            Self::Plan(message) | Self::User(message) => f.write_str(message),
+            Self::Listen(failure) => failure.fmt(f),
+            Self::Host { what, error } => write!(f, "cannot {what}: {error}"),
+            Self::Rights(message) => {
+                write!(f, "the data process cannot give up its rights: {message}")?;
+                f.write_str("\nhint: `[process] sandbox` says which are to be given up")
+            }
+            Self::Died {
+                status,
+                restarts: 0,
+            } => {
+                write!(f, "the data process ended by itself: {status}")
+            }
+            Self::Died { status, restarts } => write!(
+                f,
+                "the data process ended by itself, {restarts} times started again: {status}"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for Failure {}
+
+impl From<ListenFailure> for Failure {
+    fn from(failure: ListenFailure) -> Self {
+        Self::Listen(failure)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_taken_port_names_its_place_and_remedy() {
+        let failure = Failure::from(ListenFailure {
+            who: "service `web`".into(),
+            address: "[::]:443".into(),
+            error: io::ErrorKind::AddrInUse.into(),
+        });
+        let text = failure.to_string();
+        assert!(
+            text.starts_with("service `web` cannot listen at [::]:443: "),
+            "{text}"
+        );
+        assert!(text.contains("\nhint: "), "{text}");
+    }
+}

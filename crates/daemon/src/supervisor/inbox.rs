@@ -1,0 +1,140 @@
+//! What the supervisor waits for: signals, its threads' news, and the time.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::time::Instant;
+
+use sys::epoll::{Epoll, Events, Interest};
+use sys::signal::{Signal, Signals};
+use sys::wake::Waker;
+
+use super::child::Heard;
+use crate::resolve::Resolution;
+
+/// Something that happened.
+pub(super) enum News {
+    Signal(Signal),
+    /// What the data process with that number said.
+    Heard(u64, Heard),
+    Resolved(Resolution),
+}
+
+/// Signals and news, in the order in which they came.
+pub(super) struct Inbox {
+    signals: Signals,
+    letters: Receiver<News>,
+    post: Post,
+    epoll: Epoll,
+    events: Events,
+    waiting: VecDeque<News>,
+}
+
+/// Where threads leave their news.
+#[derive(Clone)]
+pub(super) struct Post {
+    letters: Sender<News>,
+    waker: Arc<Waker>,
+}
+
+impl Post {
+    /// Leaves something; nobody reads it once the supervisor is gone.
+    pub(super) fn send(&self, news: News) {
+        if self.letters.send(news).is_ok() {
+            self.waker.wake();
+        }
+    }
+}
+
+/// That a data process has ended is heard on its channel, after its last words.
+const SIGNALS: [Signal; 4] = [
+    Signal::Hangup,
+    Signal::Interrupt,
+    Signal::Terminate,
+    Signal::User1,
+];
+
+impl Inbox {
+    /// From now on signals come here. To be called before the first thread is started.
+    pub(super) fn open() -> io::Result<Self> {
+        let signals = Signals::new(&SIGNALS)?;
+        let waker = Arc::new(Waker::new()?);
+        let epoll = Epoll::new()?;
+        epoll.add(&signals, 0, Interest::READ)?;
+        epoll.add(&*waker, 1, Interest::READ)?;
+        let (sender, letters) = mpsc::channel();
+        Ok(Self {
+            signals,
+            letters,
+            post: Post {
+                letters: sender,
+                waker,
+            },
+            epoll,
+            events: Events::with_capacity(2),
+            waiting: VecDeque::new(),
+        })
+    }
+
+    /// For threads.
+    pub(super) fn post(&self) -> Post {
+        self.post.clone()
+    }
+
+    /// The next thing that happened; `None` = nothing did until then.
+    pub(super) fn next(&mut self, until: Option<Instant>) -> io::Result<Option<News>> {
+        loop {
+            if let Some(news) = self.waiting.pop_front() {
+                return Ok(Some(news));
+            }
+            let now = Instant::now();
+            let timeout = until.map(|until| until.saturating_duration_since(now));
+            self.epoll.wait(&mut self.events, timeout)?;
+            self.collect();
+            if self.waiting.is_empty() && until.is_some_and(|until| until <= Instant::now()) {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Puts news back that somebody took too early, before all others.
+    pub(super) fn put_back(&mut self, news: Vec<News>) {
+        news.into_iter()
+            .rev()
+            .for_each(|one| self.waiting.push_front(one));
+    }
+
+    fn collect(&mut self) {
+        while let Some(signal) = self.signals.next() {
+            self.waiting.push_back(News::Signal(signal));
+        }
+        // Before the letters: one that comes in between wakes us again.
+        self.post.waker.drain();
+        self.waiting.extend(self.letters.try_iter());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn news_of_threads_come_in_order_and_time_ends_the_wait() {
+        // In a thread of its own, whose signals are blocked.
+        let test = std::thread::spawn(|| {
+            let mut inbox = Inbox::open().unwrap();
+            let post = inbox.post();
+            std::thread::spawn(move || (0..3).for_each(|n| post.send(News::Heard(n, Heard::End))));
+            let mut number = || match inbox.next(None).unwrap() {
+                Some(News::Heard(number, Heard::End)) => number,
+                _ => panic!("other news"),
+            };
+            assert_eq!([number(), number(), number()], [0, 1, 2]);
+            assert!(inbox.next(Some(Instant::now())).unwrap().is_none());
+            inbox.put_back(vec![News::Heard(7, Heard::End), News::Heard(8, Heard::End)]);
+            assert!(matches!(inbox.next(None).unwrap(), Some(News::Heard(7, _))));
+        });
+        test.join().unwrap();
+    }
+}

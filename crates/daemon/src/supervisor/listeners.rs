@@ -1,0 +1,247 @@
+//! The sockets that services listen on. The supervisor holds them open whatever happens to the
+//! data process, and accepts nothing itself.
+
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use sys::socket::{self, ListenOptions, PeerAddress};
+use wire::address::{Address, UnixName};
+
+use super::failure::ListenFailure;
+use crate::handover::Role;
+
+/// An address that a service wants.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) struct Wanted {
+    pub(super) address: Address,
+    /// The service's name.
+    pub(super) service: String,
+    /// The service's place in the plan.
+    pub(super) service_index: u32,
+    /// The address's place in the service's list.
+    pub(super) address_index: u32,
+}
+
+/// An address, and how many equal ones stand before it: port 0 may be wanted twice.
+type Key = (Address, usize);
+
+/// Open sockets, by the address as configured; one a worker.
+#[derive(Debug, Default)]
+pub(super) struct Listeners {
+    open: BTreeMap<Key, Vec<OwnedFd>>,
+}
+
+impl Listeners {
+    /// Opens those that are not open yet: all, or none and the failure.
+    pub(super) fn open(
+        &mut self,
+        wanted: &[Wanted],
+        workers: usize,
+        options: &ListenOptions,
+    ) -> Result<(), ListenFailure> {
+        let mut opened = BTreeMap::new();
+        for (key, wanted) in keyed(wanted) {
+            if self.open.contains_key(&key) {
+                continue;
+            }
+            let failed = |error| ListenFailure {
+                who: format!("service `{}`", wanted.service),
+                address: wanted.address.to_string(),
+                error,
+            };
+            opened.insert(
+                key,
+                open_each(&wanted.address, workers, options).map_err(failed)?,
+            );
+        }
+        self.open.append(&mut opened);
+        Ok(())
+    }
+
+    /// Closes all that are not wanted.
+    pub(super) fn keep(&mut self, wanted: &[Wanted]) {
+        let keys: Vec<_> = keyed(wanted).map(|(key, _)| key).collect();
+        self.open.retain(|key, _| {
+            let is_kept = keys.contains(key);
+            if !is_kept {
+                remove_path(&key.0);
+            }
+            is_kept
+        });
+    }
+
+    /// The sockets that a plan wants, each with its role.
+    pub(super) fn roles(&self, wanted: &[Wanted]) -> Vec<(Role, BorrowedFd<'_>)> {
+        let each = keyed(wanted).flat_map(|(key, wanted)| {
+            let fds = self.open.get(&key).into_iter().flatten();
+            (0..).zip(fds).map(|(worker, fd)| {
+                let role = Role::Listener {
+                    worker,
+                    service: wanted.service_index,
+                    address: wanted.address_index,
+                };
+                (role, fd.as_fd())
+            })
+        });
+        each.collect()
+    }
+
+    /// What each service listens at, with the ports that the kernel chose.
+    pub(super) fn addresses(&self, wanted: &[Wanted]) -> Vec<(String, Address)> {
+        let each = keyed(wanted).filter_map(|(key, wanted)| {
+            let first = self.open.get(&key)?.first()?;
+            Some((wanted.service.clone(), actual(first, &wanted.address)))
+        });
+        each.collect()
+    }
+}
+
+impl Drop for Listeners {
+    fn drop(&mut self) {
+        self.keep(&[]);
+    }
+}
+
+fn keyed(wanted: &[Wanted]) -> impl Iterator<Item = (Key, &Wanted)> {
+    wanted.iter().enumerate().map(|(index, one)| {
+        let before = wanted.iter().take(index);
+        let equal = before.filter(|other| other.address == one.address).count();
+        ((one.address.clone(), equal), one)
+    })
+}
+
+/// One socket a worker. The kernel spreads TCP connections over those of one address; for a Unix
+/// socket there is one, which all workers share.
+fn open_each(
+    address: &Address,
+    workers: usize,
+    options: &ListenOptions,
+) -> std::io::Result<Vec<OwnedFd>> {
+    if let Address::Ip(ip) = address {
+        socket::check_free(*ip)?;
+    }
+    let mut fds = vec![socket::listen(address, options)?];
+    while let (Some(first), true) = (fds.first(), fds.len() < workers) {
+        let next = match address {
+            Address::Ip(_) => socket::listen(&actual(first, address), options)?,
+            Address::Unix(_) => first.try_clone()?,
+        };
+        fds.push(next);
+    }
+    Ok(fds)
+}
+
+/// The address with the port that the kernel chose.
+fn actual(fd: &OwnedFd, address: &Address) -> Address {
+    match (socket::local_address(fd), address) {
+        (Ok(PeerAddress::Ip(actual)), Address::Ip(_)) => Address::Ip(actual),
+        _ => address.clone(),
+    }
+}
+
+/// Nobody listens there any more; what remains would only say "connection refused".
+fn remove_path(address: &Address) {
+    if let Address::Unix(UnixName::Path(path)) = address {
+        let _ = std::fs::remove_file(path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpStream;
+
+    const OPTIONS: ListenOptions = ListenOptions {
+        backlog: 16,
+        fast_open: 0,
+        reuse_port: true,
+        unix_mode: None,
+    };
+
+    fn wanted(service_index: u32, address: &str) -> Wanted {
+        Wanted {
+            address: address.parse().unwrap(),
+            service: format!("s{service_index}"),
+            service_index,
+            address_index: 0,
+        }
+    }
+
+    fn port_of(listeners: &Listeners, wanted: &[Wanted]) -> u16 {
+        match listeners.addresses(wanted)[0].1 {
+            Address::Ip(ip) => ip.port(),
+            Address::Unix(_) => panic!("no TCP address"),
+        }
+    }
+
+    #[test]
+    fn workers_share_an_address_that_the_kernel_chose() {
+        let (mut listeners, wanted) = (Listeners::default(), [wanted(0, "127.0.0.1:0")]);
+        listeners.open(&wanted, 3, &OPTIONS).unwrap();
+        let roles = listeners.roles(&wanted);
+        assert_eq!(roles.len(), 3);
+        let ports = roles
+            .iter()
+            .map(|(_, fd)| socket::local_address(fd).unwrap());
+        let mut ports: Vec<_> = ports.map(|at| format!("{at:?}")).collect();
+        ports.dedup();
+        assert_eq!(ports.len(), 1);
+        let worker = |worker| Role::Listener {
+            worker,
+            service: 0,
+            address: 0,
+        };
+        assert_eq!(
+            roles.iter().map(|(role, _)| *role).collect::<Vec<_>>(),
+            [0, 1, 2].map(worker)
+        );
+    }
+
+    #[test]
+    fn a_socket_stays_as_long_as_it_is_wanted() {
+        let mut listeners = Listeners::default();
+        let first = [wanted(0, "127.0.0.1:0")];
+        listeners.open(&first, 1, &OPTIONS).unwrap();
+        let port = port_of(&listeners, &first);
+        // Another service has the address now, and there is one more.
+        let second = [wanted(0, "127.0.0.2:0"), wanted(1, "127.0.0.1:0")];
+        listeners.open(&second, 1, &OPTIONS).unwrap();
+        listeners.keep(&second);
+        assert_eq!(port_of(&listeners, &second[1..]), port);
+        listeners.keep(&second[..1]);
+        TcpStream::connect(("127.0.0.1", port)).unwrap_err();
+    }
+
+    #[test]
+    fn one_that_cannot_be_opened_opens_none() {
+        let mut listeners = Listeners::default();
+        let holder = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let taken = holder.local_addr().unwrap().to_string();
+        let both = [wanted(0, "127.0.0.1:0"), wanted(1, &taken)];
+        let failure = listeners.open(&both, 2, &OPTIONS).unwrap_err();
+        assert_eq!(failure.who, "service `s1`");
+        assert!(listeners.roles(&both).is_empty());
+    }
+
+    #[test]
+    fn the_same_port_zero_twice_is_two_ports() {
+        let mut listeners = Listeners::default();
+        let both = [wanted(0, "127.0.0.1:0"), wanted(1, "127.0.0.1:0")];
+        listeners.open(&both, 1, &OPTIONS).unwrap();
+        let addresses = listeners.addresses(&both);
+        assert_ne!(addresses[0].1, addresses[1].1);
+    }
+
+    #[test]
+    fn a_path_goes_with_its_socket() {
+        let name = format!("lariat-listeners-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let wanted = [wanted(0, &format!("unix:{}", path.display()))];
+        let mut listeners = Listeners::default();
+        listeners.open(&wanted, 2, &OPTIONS).unwrap();
+        assert_eq!(listeners.roles(&wanted).len(), 2);
+        assert!(path.exists());
+        drop(listeners);
+        assert!(!path.exists());
+    }
+}

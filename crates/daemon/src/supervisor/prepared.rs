@@ -1,0 +1,129 @@
+//! A configuration, read and understood: what the supervisor itself must know of it, and the
+//! bundle for the data process.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use config::{ControlOptions, Diagnostic, Disk, ProcessOptions, Recorder, Settings, Source};
+use sys::socket::ListenOptions;
+use wire::address::Endpoint;
+
+use super::failure::Failure;
+use super::listeners::Wanted;
+use crate::handover::{Bundle, Secret, encode};
+use crate::resolve::Name;
+
+/// Where a configuration comes from, each time that it is read.
+#[derive(Clone, Debug)]
+pub(crate) enum Origin {
+    /// A TOML file.
+    File(PathBuf),
+    /// Flags of `lariat serve`: name without dashes, and value.
+    Flags(Vec<(String, String)>),
+}
+
+/// A configuration, read and understood.
+pub(super) struct Prepared {
+    pub(super) outline: Outline,
+    pub(super) bundle: Secret,
+}
+
+/// What the supervisor knows of a configuration. No keys are in it.
+pub(super) struct Outline {
+    pub(super) listen: Vec<Wanted>,
+    pub(super) listen_options: ListenOptions,
+    /// How many threads will carry connections.
+    pub(super) workers: usize,
+    /// The names that servers have.
+    pub(super) names: BTreeSet<Name>,
+    pub(super) process: ProcessOptions,
+    pub(super) control: ControlOptions,
+}
+
+/// Reads a configuration and all that it names. Also returns what deserves a second look.
+pub(super) fn prepare(origin: &Origin) -> Result<(Prepared, Vec<Diagnostic>), Failure> {
+    let source = match origin {
+        Origin::File(path) => {
+            Source::read(path, &mut Disk).map_err(|error| Failure::Config(vec![error]))?
+        }
+        Origin::Flags(flags) => Source::Flags(flags.clone()),
+    };
+    let mut recorder = Recorder::new(Disk);
+    let loaded = config::load(&source, &mut recorder).map_err(Failure::Config)?;
+    let outline = Outline::of(loaded.settings);
+    let bundle = Bundle {
+        source,
+        recording: recorder.into_recording(),
+    };
+    let bundle = encode(&bundle)
+        .map_err(|error| Failure::host("pack the configuration")(std::io::Error::other(error)))?;
+    Ok((Prepared { outline, bundle }, loaded.warnings))
+}
+
+impl Outline {
+    fn of(settings: Settings) -> Self {
+        let workers = &settings.plane.workers;
+        let services = || (0..).zip(&settings.plane.services);
+        let listen = services().flat_map(|(service_index, service)| {
+            (0..)
+                .zip(&service.front.listen)
+                .map(move |(address_index, address)| Wanted {
+                    address: address.clone(),
+                    service: service.name.clone(),
+                    service_index,
+                    address_index,
+                })
+        });
+        let endpoints = services().flat_map(|(_, service)| &service.back.pool.servers);
+        let names = endpoints.filter_map(|server| match &server.endpoint {
+            Endpoint::Name { host, port } => Some(Name {
+                host: host.clone(),
+                port: *port,
+            }),
+            Endpoint::Address(_) => None,
+        });
+        Self {
+            listen: listen.collect(),
+            listen_options: ListenOptions {
+                backlog: workers.backlog,
+                fast_open: workers.fast_open,
+                reuse_port: true,
+                unix_mode: None,
+            },
+            workers: workers.cpus.len(),
+            names: names.collect(),
+            process: settings.process,
+            control: settings.control,
+        }
+    }
+
+    /// What another configuration says differently and a reload cannot change.
+    pub(super) fn fixed_parts_changed(&self, new: &Self) -> Vec<&'static str> {
+        let (old_door, new_door) = (&self.control, &new.control);
+        let (old, new) = (self, new);
+        let changes = [
+            ("[workers] threads", old.workers != new.workers),
+            ("[process] user and group", {
+                old.process.user != new.process.user || old.process.group != new.process.group
+            }),
+            (
+                "[process] sandbox",
+                old.process.sandbox != new.process.sandbox,
+            ),
+            (
+                "[process] pid-file",
+                old.process.pid_file != new.process.pid_file,
+            ),
+            (
+                "[admin] status-socket",
+                old_door.status_socket != new_door.status_socket,
+            ),
+            ("[admin] listen", old_door.listen != new_door.listen),
+        ];
+        changes
+            .into_iter()
+            .filter(|(_, changed)| *changed)
+            .map(|(part, _)| part)
+            .collect()
+    }
+}

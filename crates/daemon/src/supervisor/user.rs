@@ -1,0 +1,110 @@
+//! Whom the data process is to become.
+
+use std::io;
+
+use config::ProcessOptions;
+use sys::process::{self, Identity};
+
+use super::failure::Failure;
+use crate::handover::User;
+
+/// Whom root's data process becomes when nobody says; a user of every system.
+const USER_DEFAULT: &str = "nobody";
+
+/// That user's number, should a system (a bare container) not know the name.
+const NOBODY: Identity = Identity {
+    user: 65534,
+    group: 65534,
+};
+
+/// Whom the data process is to become; `None` = it stays who we are, since only root can choose.
+pub(super) fn choose(options: &ProcessOptions) -> Result<Option<User>, Failure> {
+    let ours = process::identity();
+    let chosen = match &options.user {
+        None if !process::is_root() => ours,
+        None => found(process::lookup_user(USER_DEFAULT)).unwrap_or(NOBODY),
+        Some(name) => {
+            let missing = || Failure::User(format!("process.user: there is no user `{name}`"));
+            found(process::lookup_user(name)).ok_or_else(missing)?
+        }
+    };
+    let group = match &options.group {
+        None if chosen.user == ours.user => ours.group,
+        None => chosen.group,
+        Some(name) => {
+            let missing = || Failure::User(format!("process.group: there is no group `{name}`"));
+            found(process::lookup_group(name)).ok_or_else(missing)?
+        }
+    };
+    let chosen = Identity {
+        user: chosen.user,
+        group,
+    };
+    if chosen == ours {
+        return Ok(None);
+    }
+    if !process::is_root() {
+        let message = "process.user: only root can have its data process become another user\n\
+                       hint: start as root, or leave out `user` and `group`";
+        return Err(Failure::User(message.to_owned()));
+    }
+    Ok(Some(User {
+        user: chosen.user,
+        group,
+    }))
+}
+
+/// A system without the file knows nobody.
+fn found<T>(result: io::Result<Option<T>>) -> Option<T> {
+    result.ok().flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use config::SandboxOptions;
+
+    fn options(user: Option<&str>, group: Option<&str>) -> ProcessOptions {
+        ProcessOptions {
+            user: user.map(str::to_owned),
+            group: group.map(str::to_owned),
+            sandbox: SandboxOptions {
+                files: true,
+                system_calls: true,
+            },
+            drain: std::time::Duration::ZERO,
+            pid_file: None,
+        }
+    }
+
+    #[test]
+    fn only_root_becomes_another() {
+        let chosen = choose(&options(None, None)).unwrap();
+        assert_eq!(chosen.is_some(), process::is_root());
+        assert_ne!(chosen.map(|user| user.user), Some(0));
+    }
+
+    #[test]
+    fn who_we_are_is_nobody_else() {
+        let ours = process::identity();
+        let (user, group) = (ours.user.to_string(), ours.group.to_string());
+        assert_eq!(choose(&options(Some(&user), Some(&group))).unwrap(), None);
+    }
+
+    #[test]
+    fn a_number_without_a_name_will_do() {
+        let chosen = choose(&options(Some("4000000000"), None));
+        match process::is_root() {
+            true => assert_eq!(chosen.unwrap().unwrap().user, 4_000_000_000),
+            false => assert!(matches!(chosen, Err(Failure::User(_)))),
+        }
+    }
+
+    #[test]
+    fn names_that_nobody_has_are_refused() {
+        let failure = choose(&options(Some("no such user"), None)).unwrap_err();
+        assert!(failure.to_string().contains("process.user"));
+        let failure = choose(&options(None, Some("no such group"))).unwrap_err();
+        assert!(failure.to_string().contains("process.group"));
+    }
+}
