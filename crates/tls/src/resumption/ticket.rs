@@ -6,8 +6,8 @@
 //! forward secrecy of resumed TLS 1.2 sessions lasts as long as the secret is secret. TLS 1.3
 //! always adds a fresh key exchange here (psk_dhe_ke).
 //!
-//! A ticket is `format (1) | key name (8) | nonce (12) | AES-256-GCM(issued (8) | state) | tag (16)`
-//! with the first two and the service's tag as additional data. Nonces are random: at 2^32 tickets
+//! A ticket is `format (1) | key name (8) | nonce (12) | sealed (issued (8) | state) | tag (16)`,
+//! sealed by AES-256-GCM with the first two and the service's tag as additional data. Nonces are random: at 2^32 tickets
 //! a key the chance of a repeat is 2^-33 (NIST SP 800-38D section 8.3), which is 100,000
 //! handshakes a second over a rotation of 12 hours.
 
