@@ -7,9 +7,9 @@
 //! always adds a fresh key exchange here (psk_dhe_ke).
 //!
 //! A ticket is `format (1) | key name (8) | nonce (12) | sealed (issued (8) | state) | tag (16)`,
-//! sealed by AES-256-GCM with the first two and the service's tag as additional data. Nonces are random: at 2^32 tickets
-//! a key the chance of a repeat is 2^-33 (NIST SP 800-38D section 8.3), which is 100,000
-//! handshakes a second over a rotation of 12 hours.
+//! sealed by AES-256-GCM with the first two and the service's tag as additional data. Nonces are
+//! random: at 2^32 tickets a key the chance of a repeat is 2^-33 (NIST SP 800-38D section 8.3),
+//! which is 100,000 handshakes a second over a rotation of 12 hours.
 
 use std::fmt::{self, Debug, Formatter};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
