@@ -74,8 +74,9 @@ impl Plane {
             let body = move || match make() {
                 Ok(mut worker) => {
                     worker.take_up(assignment);
-                    // Whoever starts us waits for this.
+                    // Whoever starts us waits for this, and for the end of the channel.
                     let _ = started.send(Ok(()));
+                    drop(started);
                     worker.run()
                 }
                 Err(error) => {
