@@ -329,10 +329,7 @@ impl Paint {
 }
 
 /// The name nearest to what was typed, if any is near.
-pub(crate) fn nearest<'n>(
-    typed: &str,
-    names: impl IntoIterator<Item = &'n str>,
-) -> Option<&'n str> {
+pub fn nearest<'n>(typed: &str, names: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
     let typed = typed.to_ascii_lowercase();
     names
         .into_iter()

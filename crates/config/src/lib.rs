@@ -25,7 +25,7 @@ pub mod table;
 use proxy::options::Options;
 use wire::address::Address;
 
-pub use diagnostic::{Diagnostic, Place, Severity};
+pub use diagnostic::{Diagnostic, Place, Severity, nearest};
 pub use files::{Disk, Files, Recorder, Recording};
 pub use settings::{
     ControlOptions, LogOutput, ProcessOptions, ResumptionOptions, SandboxOptions, Settings,

@@ -125,6 +125,9 @@ fn heading(key: &Key) -> &'static str {
     }
 }
 
+/// Longer lists of words are left to the reference.
+const WORDS_MAX: usize = 6;
+
 /// The first sentence, and the default.
 fn short_help(key: &Key) -> String {
     let first = key
@@ -133,10 +136,12 @@ fn short_help(key: &Key) -> String {
         .map_or(key.help, |(first, _)| first);
     let first = first.trim_end_matches('.').replace('`', "");
     match (key.default, key.kind) {
-        (Default::Text(text), Kind::Choice(words)) if !words.is_empty() => {
+        (Default::Text(text), Kind::Choice(words)) if words.len() <= WORDS_MAX => {
             format!("{first}: {} [default: {text}]", words.join(", "))
         }
-        (_, Kind::Choice(words)) => format!("{first}: {}", words.join(", ")),
+        (_, Kind::Choice(words)) if words.len() <= WORDS_MAX => {
+            format!("{first}: {}", words.join(", "))
+        }
         (Default::Text(text), _) => format!("{first} [default: {text}]"),
         (Default::Required | Default::Absent(_), _) => first,
     }

@@ -273,7 +273,11 @@ impl<'a> Section<'a> {
             None => Problem::new(format!("`{}` is missing", key.path))
                 .hint(format!("for example: {}", key.example)),
         };
-        self.report.error_here(&self.around.spot, problem);
+        let spot = match flag {
+            Some(_) => &Spot::Nowhere,
+            None => &self.around.spot,
+        };
+        self.report.error_here(spot, problem);
     }
 
     fn spot_of(&self, key: &Key) -> Spot {

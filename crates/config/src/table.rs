@@ -127,10 +127,18 @@ impl Key {
         self.path.rsplit_once('.').map_or("", |(parent, _)| parent)
     }
 
+    /// The key that a value means which is no table.
+    pub fn shorthand_key(&self) -> Option<&'static Self> {
+        let name = self.shorthand?;
+        children(self.path).find(|key| key.name() == name)
+    }
+
     /// What a flag's value is called in the help.
     pub fn placeholder(&self) -> &'static str {
         match self.kind {
-            Kind::Table => "TABLE",
+            Kind::Table => self
+                .shorthand_key()
+                .map_or("TABLE", |key| key.placeholder()),
             Kind::Address | Kind::Endpoint => "ADDRESS",
             Kind::Network => "NETWORK",
             Kind::Path => "PATH",
