@@ -1,4 +1,33 @@
-//! The program `lariat`.
+//! The program `lariat`: takes TLS off in front of any TCP service.
+//!
+//! Owns only the way from the arguments to a command, and from its end to the exit code.
 #![forbid(unsafe_code)]
 
-fn main() {}
+mod admin;
+mod args;
+mod commands;
+mod data;
+mod demo;
+mod exit;
+mod handover;
+mod health;
+mod place;
+mod resolve;
+mod supervisor;
+mod talk;
+
+use std::process::ExitCode;
+
+use exit::Exit;
+use talk::Talk;
+
+fn main() -> ExitCode {
+    let talk = Talk::to_stderr();
+    match args::parse(std::env::args_os().skip(1)) {
+        Ok(command) => commands::run(command, talk),
+        Err(error) => {
+            talk.error(error);
+            Exit::Usage.into()
+        }
+    }
+}

@@ -1,0 +1,330 @@
+//! The command line: what was typed to what is to be done. Does nothing of it.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use lexopt::{Arg, Parser, ValueExt};
+
+use crate::demo::DemoOptions;
+use crate::handover::DATA_ARGUMENT;
+use crate::supervisor::Origin;
+
+/// What is to be done.
+#[derive(Debug)]
+pub(crate) enum Command {
+    /// Explain a command, or all of them.
+    Help(Topic),
+    /// Say the version.
+    Version,
+    /// Show what the program does, without any file.
+    Demo(DemoOptions),
+    /// Serve.
+    Serve(Origin),
+    /// Say what is wrong with a configuration.
+    Check(Origin),
+    /// Say what the running one does.
+    Status {
+        /// Where it answers.
+        socket: Option<PathBuf>,
+        /// The document as it is.
+        json: bool,
+    },
+    /// Make the running one read its configuration again.
+    Reload {
+        /// Where it answers.
+        socket: Option<PathBuf>,
+    },
+    /// Make the running one finish.
+    Drain {
+        /// Where it answers.
+        socket: Option<PathBuf>,
+    },
+    /// Be the data process of a supervisor.
+    DataProcess,
+}
+
+/// What is to be explained.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Topic {
+    /// All commands.
+    Program,
+    /// `lariat check`.
+    Check,
+    /// `lariat demo`.
+    Demo,
+    /// `lariat drain`.
+    Drain,
+    /// `lariat reload`.
+    Reload,
+    /// `lariat serve`.
+    Serve,
+    /// `lariat status`.
+    Status,
+}
+
+impl Topic {
+    const NAMES: [(&str, Self); 6] = [
+        ("demo", Self::Demo),
+        ("serve", Self::Serve),
+        ("check", Self::Check),
+        ("status", Self::Status),
+        ("reload", Self::Reload),
+        ("drain", Self::Drain),
+    ];
+
+    fn named(name: &str) -> Option<Self> {
+        let mut names = Self::NAMES.iter();
+        names
+            .find(|(known, _)| *known == name)
+            .map(|(_, topic)| *topic)
+    }
+}
+
+/// Why the arguments say nothing.
+#[derive(Debug)]
+pub(crate) struct UsageError {
+    message: String,
+    hint: String,
+}
+
+impl UsageError {
+    fn new(message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self {
+            message: message.into(),
+            hint: hint.into(),
+        }
+    }
+}
+
+impl fmt::Display for UsageError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}\nhint: {}", self.message, self.hint)
+    }
+}
+
+impl From<lexopt::Error> for UsageError {
+    fn from(error: lexopt::Error) -> Self {
+        Self::new(error.to_string(), "`lariat help` explains the commands")
+    }
+}
+
+/// Reads the arguments, without the program's name.
+pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, UsageError> {
+    let arguments: Vec<_> = arguments.into_iter().collect();
+    if arguments
+        .first()
+        .is_some_and(|first| first == DATA_ARGUMENT)
+    {
+        return Ok(Command::DataProcess);
+    }
+    let mut parser = Parser::from_args(arguments);
+    match parser.next()? {
+        None | Some(Arg::Short('h') | Arg::Long("help")) => Ok(Command::Help(Topic::Program)),
+        Some(Arg::Short('V') | Arg::Long("version")) => Ok(Command::Version),
+        Some(Arg::Value(name)) => command(&name.to_string_lossy(), &mut parser),
+        Some(other) => Err(other.unexpected().into()),
+    }
+}
+
+fn command(name: &str, parser: &mut Parser) -> Result<Command, UsageError> {
+    match name {
+        "version" => return Ok(Command::Version),
+        "help" => return help(parser),
+        _ => {}
+    }
+    let Some(topic) = Topic::named(name) else {
+        return Err(unknown_command(name));
+    };
+    match topic {
+        Topic::Demo => demo(parser),
+        Topic::Serve => served(parser, topic, Command::Serve),
+        Topic::Check => served(parser, topic, Command::Check),
+        Topic::Status => running(parser, topic, |socket, json| Command::Status {
+            socket,
+            json,
+        }),
+        Topic::Reload => running(parser, topic, |socket, _| Command::Reload { socket }),
+        Topic::Drain => running(parser, topic, |socket, _| Command::Drain { socket }),
+        Topic::Program => Ok(Command::Help(Topic::Program)),
+    }
+}
+
+fn unknown_command(name: &str) -> UsageError {
+    let names = Topic::NAMES.iter().map(|(name, _)| *name);
+    let message = format!("there is no command `{}`", name.escape_debug());
+    match config::nearest(name, names.chain(["help", "version"])) {
+        Some(near) => UsageError::new(message, format!("did you mean `lariat {near}`?")),
+        None => UsageError::new(message, "`lariat help` lists the commands"),
+    }
+}
+
+fn help(parser: &mut Parser) -> Result<Command, UsageError> {
+    match parser.next()? {
+        None => Ok(Command::Help(Topic::Program)),
+        Some(Arg::Value(name)) => {
+            let name = name.to_string_lossy();
+            let topic = Topic::named(&name).ok_or_else(|| unknown_command(&name))?;
+            Ok(Command::Help(topic))
+        }
+        Some(other) => Err(other.unexpected().into()),
+    }
+}
+
+fn demo(parser: &mut Parser) -> Result<Command, UsageError> {
+    let mut options = DemoOptions::default();
+    while let Some(argument) = parser.next()? {
+        match argument {
+            Arg::Short('h') | Arg::Long("help") => return Ok(Command::Help(Topic::Demo)),
+            Arg::Long("listen") => options.listen = ip_address(parser, "--listen")?,
+            Arg::Long("admin") => options.admin = Some(ip_address(parser, "--admin")?),
+            other => return Err(other.unexpected().into()),
+        }
+    }
+    Ok(Command::Demo(options))
+}
+
+fn ip_address(parser: &mut Parser, flag: &str) -> Result<SocketAddr, UsageError> {
+    let text = parser.value()?.string()?;
+    text.parse().map_err(|_| {
+        let message = format!(
+            "{flag}: \"{}\" is no IP address with a port",
+            text.escape_debug()
+        );
+        UsageError::new(message, format!("for example: {flag} 127.0.0.1:9443"))
+    })
+}
+
+/// A file, or the flags that mean its keys.
+fn served(
+    parser: &mut Parser,
+    topic: Topic,
+    make: impl FnOnce(Origin) -> Command,
+) -> Result<Command, UsageError> {
+    let (mut file, mut flags) = (None, Vec::new());
+    while let Some(argument) = parser.next()? {
+        match argument {
+            Arg::Short('h') | Arg::Long("help") => return Ok(Command::Help(topic)),
+            Arg::Long("config") => set_file(&mut file, parser.value()?)?,
+            Arg::Long(name) => {
+                let name = known_flag(name)?;
+                flags.push((name.to_owned(), parser.value()?.string()?));
+            }
+            Arg::Value(path) => set_file(&mut file, path)?,
+            Arg::Short(_) => return Err(argument.unexpected().into()),
+        }
+    }
+    match (file, flags.first()) {
+        (None, None) => Err(UsageError::new(
+            "there is neither a file nor a flag",
+            "lariat serve FILE, or lariat serve --listen ADDRESS --backend ADDRESS --certificate PATH",
+        )),
+        (Some(file), None) => Ok(make(Origin::File(file))),
+        (None, Some(_)) => Ok(make(Origin::Flags(flags))),
+        (Some(file), Some((flag, _))) => Err(UsageError::new(
+            format!("--{flag} stands beside {}", file.display()),
+            format!(
+                "write `{}` into the file, or give flags alone",
+                key_of(flag)
+            ),
+        )),
+    }
+}
+
+fn known_flag(name: &str) -> Result<&'static str, UsageError> {
+    if let Some(flag) = config::table::find_flag(name).and_then(|key| key.flag) {
+        return Ok(flag);
+    }
+    let flags = config::table::KEYS.iter().filter_map(|key| key.flag);
+    let hint = match config::nearest(name, flags) {
+        Some(near) => format!("did you mean --{near}?"),
+        None => "`lariat help serve` lists the flags".to_owned(),
+    };
+    Err(UsageError::new(
+        format!("there is no flag --{}", name.escape_debug()),
+        hint,
+    ))
+}
+
+fn key_of(flag: &str) -> &'static str {
+    config::table::find_flag(flag).map_or("it", |key| key.path)
+}
+
+fn set_file(file: &mut Option<PathBuf>, path: OsString) -> Result<(), UsageError> {
+    match file.replace(path.into()) {
+        None => Ok(()),
+        Some(first) => Err(UsageError::new(
+            format!("there is a second file after {}", first.display()),
+            "one file holds all services",
+        )),
+    }
+}
+
+fn running(
+    parser: &mut Parser,
+    topic: Topic,
+    make: impl FnOnce(Option<PathBuf>, bool) -> Command,
+) -> Result<Command, UsageError> {
+    let (mut socket, mut json) = (None, false);
+    while let Some(argument) = parser.next()? {
+        match argument {
+            Arg::Short('h') | Arg::Long("help") => return Ok(Command::Help(topic)),
+            Arg::Long("status-socket") => socket = Some(parser.value()?.into()),
+            Arg::Long("json") if topic == Topic::Status => json = true,
+            other => return Err(other.unexpected().into()),
+        }
+    }
+    Ok(make(socket, json))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(line: &str) -> Result<Command, String> {
+        let words = line.split_whitespace().map(OsString::from);
+        parse(words).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn nothing_is_a_call_for_help() {
+        assert!(matches!(parsed(""), Ok(Command::Help(Topic::Program))));
+        assert!(matches!(
+            parsed("serve --help"),
+            Ok(Command::Help(Topic::Serve))
+        ));
+        assert!(matches!(
+            parsed("help drain"),
+            Ok(Command::Help(Topic::Drain))
+        ));
+    }
+
+    #[test]
+    fn flags_keep_their_order() {
+        let line = "serve --listen 0.0.0.0:443 --backend a:80 --weight=3 --backend b:80";
+        let Ok(Command::Serve(Origin::Flags(flags))) = parsed(line) else {
+            panic!("flags alone are a configuration");
+        };
+        let names: Vec<_> = flags.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["listen", "backend", "weight", "backend"]);
+        assert_eq!(flags[2].1, "3");
+    }
+
+    #[test]
+    fn slips_have_remedies() {
+        let error = |line: &str| parsed(line).unwrap_err();
+        assert!(error("sever").contains("did you mean `lariat serve`?"));
+        assert!(error("serve --lisen x").contains("did you mean --listen?"));
+        assert!(error("serve").contains("hint: "));
+        assert!(error("serve a.toml --workers 2").contains("`workers.threads`"));
+        assert!(error("serve a.toml b.toml").contains("second file"));
+        assert!(error("demo --listen here").contains("127.0.0.1"));
+        assert!(error("reload --json").contains("--json"));
+    }
+
+    #[test]
+    fn the_data_process_is_a_hidden_command() {
+        assert!(matches!(parsed(DATA_ARGUMENT), Ok(Command::DataProcess)));
+    }
+}

@@ -1,0 +1,106 @@
+//! `lariat check`: everything short of opening sockets.
+
+use std::sync::Arc;
+
+use config::{Disk, Loaded, ProcessOptions, Source};
+use proxy::plan::Plan;
+use tls::resumption::{Resumption, ResumptionOptions};
+
+use crate::exit::Exit;
+use crate::supervisor::Origin;
+use crate::talk::{Talk, print};
+
+pub(super) fn run(origin: &Origin, talk: Talk) -> Exit {
+    let Some(loaded) = load(origin, talk) else {
+        return Exit::Usage;
+    };
+    talk.diagnostics(&loaded.warnings);
+    let summary = summary(&loaded);
+    if let Err(message) = user_exists(&loaded.settings.process) {
+        talk.error(message);
+        return Exit::Usage;
+    }
+    match Plan::build(loaded.settings.plane, &idle_resumption()) {
+        Ok((_, warnings)) => {
+            warnings.iter().for_each(|warning| talk.warn(warning));
+            print(format_args!("{}: good: {summary}\n", name(origin)));
+            Exit::Success
+        }
+        Err(error) => {
+            talk.error(error);
+            Exit::Usage
+        }
+    }
+}
+
+fn load(origin: &Origin, talk: Talk) -> Option<Loaded> {
+    let source = match origin {
+        Origin::File(path) => Source::read(path, &mut Disk).map_err(|error| vec![error]),
+        Origin::Flags(flags) => Ok(Source::Flags(flags.clone())),
+    };
+    let loaded = source.and_then(|source| config::load(&source, &mut Disk));
+    loaded
+        .map_err(|diagnostics| talk.diagnostics(&diagnostics))
+        .ok()
+}
+
+fn name(origin: &Origin) -> String {
+    match origin {
+        Origin::File(path) => path.display().to_string(),
+        Origin::Flags(_) => "flags".to_owned(),
+    }
+}
+
+fn user_exists(process: &ProcessOptions) -> Result<(), String> {
+    if let Some(user) = &process.user {
+        let found = sys::process::lookup_user(user).map_err(|error| error.to_string())?;
+        found.ok_or_else(|| format!("process.user: there is no user `{user}`"))?;
+    }
+    if let Some(group) = &process.group {
+        let found = sys::process::lookup_group(group).map_err(|error| error.to_string())?;
+        found.ok_or_else(|| format!("process.group: there is no group `{group}`"))?;
+    }
+    Ok(())
+}
+
+/// No session will ever be stored in it, so its secret may be known.
+fn idle_resumption() -> Arc<Resumption> {
+    Arc::new(Resumption::new(&ResumptionOptions {
+        secret: [0; 32],
+        ticket_rotate: std::time::Duration::from_secs(3600),
+        ticket_keep: 1,
+        session_entries: 1,
+        session_bytes: 1 << 16,
+        session_lifetime: std::time::Duration::from_secs(3600),
+    }))
+}
+
+fn summary(loaded: &Loaded) -> String {
+    let services = &loaded.settings.plane.services;
+    let sum = |count: fn(&proxy::options::ServiceOptions) -> usize| -> usize {
+        services.iter().map(count).sum()
+    };
+    let parts = [
+        counted(services.len(), "service", "services"),
+        counted(
+            sum(|service| service.front.listen.len()),
+            "address",
+            "addresses",
+        ),
+        counted(
+            sum(|service| service.front.tls.certificates.len()),
+            "certificate",
+            "certificates",
+        ),
+        counted(
+            sum(|service| service.back.pool.servers.len()),
+            "server",
+            "servers",
+        ),
+    ];
+    parts.join(", ")
+}
+
+fn counted(number: usize, one: &str, many: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { many })
+}

@@ -1,0 +1,106 @@
+//! The texts of `lariat help`.
+
+use crate::args::Topic;
+use crate::exit::Exit;
+
+const PROGRAM: &str = "\
+lariat: takes TLS off in front of any TCP service, on all cores
+
+  lariat demo              see it work: no files, no arguments
+  lariat serve FILE        serve what a TOML file says
+  lariat serve FLAGS       serve one service, from flags alone
+  lariat check FILE        say what is wrong with a file
+  lariat status            what the running one does [--json]
+  lariat reload            make it read its configuration again
+  lariat drain             accept no more, let connections finish, end
+  lariat help COMMAND      more about one of these
+  lariat version
+
+Begin with: lariat demo
+";
+
+const DEMO: &str = "\
+lariat demo: see it work
+
+  lariat demo [--listen ADDRESS] [--admin ADDRESS]
+
+Makes a certificate authority with an ECDSA and an RSA certificate for localhost in a temporary
+directory, starts a small origin, takes TLS off in front of it, and prints the curl lines that
+prove it and the address of the status page. Ctrl-C stops it and removes the directory.
+
+  --listen ADDRESS
+      Where TLS is taken off [default: 127.0.0.1:8443]; port 0 takes a free one
+  --admin ADDRESS
+      Where the status page is [default: 127.0.0.1:8444, or a free port if that is taken]
+";
+
+const SERVE: &str = "\
+lariat serve: take TLS off
+
+  lariat serve FILE
+  lariat serve --listen ADDRESS --backend ADDRESS --certificate PATH [FLAGS]
+
+Every flag means the key of the file beside it; docs/reference/configuration.md tells all of them.
+Lines about connections go to the standard output. SIGHUP or `lariat reload` reads the
+configuration again; SIGTERM or `lariat drain` ends it when connections have finished; SIGUSR1
+opens the log file again.
+";
+
+const CHECK: &str = "\
+lariat check: say what is wrong with a configuration
+
+  lariat check FILE
+  lariat check FLAGS       those of `lariat serve`
+
+Does everything that `lariat serve` does short of opening sockets: reads every file that is
+named, and builds every certificate with its key. Ends with 0 if it would serve, else with 2.
+";
+
+const STATUS: &str = "\
+lariat status: what the running one does
+
+  lariat status [--json] [--status-socket PATH]
+
+Prints tables for people, or with --json the status document, which docs/reference/status.md
+tells.
+";
+
+const RELOAD: &str = "\
+lariat reload: make the running one read its configuration again
+
+  lariat reload [--status-socket PATH]
+
+Builds the whole new plan or keeps the old one; connections go on either way. Waits for the
+outcome: ends with 0 if the new plan is served, with 5 and the reason if it was refused.
+";
+
+const DRAIN: &str = "\
+lariat drain: end the running one without cutting a connection
+
+  lariat drain [--status-socket PATH]
+
+It accepts no more connections and lets those there are finish, for as long as `process.drain`
+allows. Waits until it has ended.
+";
+
+const SOCKET: &str = "
+The status socket is /run/lariat/status.sock for root, else in $XDG_RUNTIME_DIR/lariat/.
+";
+
+/// The help about that.
+pub(super) fn text(topic: Topic) -> String {
+    match topic {
+        Topic::Program => format!("{PROGRAM}{}", exit_codes()),
+        Topic::Demo => DEMO.to_owned(),
+        Topic::Serve => format!("{SERVE}{}", config::reference::flags()),
+        Topic::Check => CHECK.to_owned(),
+        Topic::Status => format!("{STATUS}{SOCKET}"),
+        Topic::Reload => format!("{RELOAD}{SOCKET}"),
+        Topic::Drain => format!("{DRAIN}{SOCKET}"),
+    }
+}
+
+fn exit_codes() -> String {
+    let codes = Exit::ALL.map(|exit| format!("  {}  {}\n", exit as u8, exit.help()));
+    format!("\nExit codes:\n{}", codes.concat())
+}

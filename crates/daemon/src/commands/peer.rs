@@ -1,0 +1,131 @@
+//! The running lariat, seen through its status socket, and the supervisor behind it.
+
+use std::fs::File;
+use std::io::{self, Read, Seek};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use sys::signal::Signal;
+
+use crate::admin::{StatusDocument, StatusError};
+use crate::exit::Exit;
+use crate::place;
+use crate::talk::Talk;
+
+/// The document is a few KiB for each service and comes over a local socket.
+const READ_TIME_MAX: Duration = Duration::from_secs(5);
+
+/// Longer than the document of ten thousand services.
+const DOCUMENT_BYTES_MAX: u64 = 256 << 20;
+
+/// Why the running lariat could not be asked or told something.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum PeerError {
+    /// Nobody answers there.
+    #[error("no lariat answers at {}: {error}", .path.display())]
+    Silent { path: PathBuf, error: io::Error },
+    /// What answers is no lariat, or another version of it.
+    #[error("what answers at {} sends {error}", .path.display())]
+    Strange { path: PathBuf, error: StatusError },
+    /// The supervisor may not be told anything by us.
+    #[error("cannot tell the supervisor (pid {pid}): {error}")]
+    Forbidden { pid: u32, error: io::Error },
+    /// The supervisor has ended.
+    #[error("the supervisor (pid {pid}) has ended")]
+    Ended { pid: u32 },
+}
+
+impl PeerError {
+    fn hint(&self) -> &'static str {
+        match self {
+            Self::Silent { .. } => {
+                "is it running? its first lines say where its status socket is; give that path \
+                 with --status-socket"
+            }
+            Self::Strange { .. } => "use the program of the version that runs",
+            Self::Forbidden { .. } => "do it as root, or as the user who started it",
+            Self::Ended { .. } => "its own log says why",
+        }
+    }
+
+    /// Says it, and what it means for the program.
+    pub(super) fn tell(&self, talk: Talk) -> Exit {
+        talk.error(self);
+        talk.hint(self.hint());
+        match self {
+            Self::Silent { .. } | Self::Strange { .. } => Exit::NotRunning,
+            Self::Forbidden { .. } | Self::Ended { .. } => Exit::Failed,
+        }
+    }
+}
+
+/// The place of the status socket that was named, or the usual one.
+pub(super) fn socket(named: Option<PathBuf>) -> PathBuf {
+    named.unwrap_or_else(place::status_socket_default)
+}
+
+/// The status document as it was sent.
+pub(super) fn document_bytes(path: &Path) -> Result<Vec<u8>, PeerError> {
+    let silent = |error| PeerError::Silent {
+        path: path.to_owned(),
+        error,
+    };
+    let stream = UnixStream::connect(path).map_err(silent)?;
+    stream
+        .set_read_timeout(Some(READ_TIME_MAX))
+        .map_err(silent)?;
+    let mut bytes = Vec::new();
+    stream
+        .take(DOCUMENT_BYTES_MAX)
+        .read_to_end(&mut bytes)
+        .map_err(silent)?;
+    Ok(bytes)
+}
+
+/// The status document.
+pub(super) fn document(path: &Path) -> Result<StatusDocument, PeerError> {
+    let bytes = document_bytes(path)?;
+    StatusDocument::from_json(&bytes).map_err(|error| PeerError::Strange {
+        path: path.to_owned(),
+        error,
+    })
+}
+
+/// A running supervisor.
+pub(super) struct Supervisor {
+    pid: u32,
+    /// Stays with the process that it was opened for, even when the number is used again.
+    stat: File,
+}
+
+impl Supervisor {
+    pub(super) fn of(document: &StatusDocument) -> Result<Self, PeerError> {
+        let pid = document.process.supervisor_pid;
+        let stat = File::open(format!("/proc/{pid}/stat")).map_err(|_| PeerError::Ended { pid })?;
+        Ok(Self { pid, stat })
+    }
+
+    pub(super) fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    pub(super) fn signal(&self, signal: Signal) -> Result<(), PeerError> {
+        let pid = self.pid;
+        sys::signal::send(pid, signal).map_err(|error| PeerError::Forbidden { pid, error })
+    }
+
+    /// Whether it has ended, even if nobody has asked how.
+    pub(super) fn has_ended(&mut self) -> bool {
+        let mut text = String::new();
+        let read = self
+            .stat
+            .rewind()
+            .and_then(|()| self.stat.read_to_string(&mut text));
+        // The state follows the name, which stands in parentheses and may hold some (proc(5)).
+        let state = text
+            .rsplit_once(") ")
+            .and_then(|(_, rest)| rest.chars().next());
+        read.is_err() || matches!(state, None | Some('Z' | 'X'))
+    }
+}

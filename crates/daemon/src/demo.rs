@@ -1,0 +1,214 @@
+//! `lariat demo`: the whole thing at work, without a file or an argument.
+//!
+//! Makes certificates and an origin, and hands the rest to the same supervisor that `serve` runs.
+
+mod certificates;
+mod origin;
+mod stage;
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::Path;
+
+use wire::address::Address;
+
+use crate::commands::end_of;
+use crate::exit::Exit;
+use crate::supervisor::{self, Failure, Origin, Request, Started};
+use crate::talk::Talk;
+
+use stage::Stage;
+
+/// What the demo can be told.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DemoOptions {
+    /// Where TLS is taken off.
+    pub(crate) listen: SocketAddr,
+    /// Where the status page is; `None` = the usual port, or another if that is taken.
+    pub(crate) admin: Option<SocketAddr>,
+}
+
+impl Default for DemoOptions {
+    fn default() -> Self {
+        Self {
+            listen: loopback(8443),
+            admin: None,
+        }
+    }
+}
+
+fn loopback(port: u16) -> SocketAddr {
+    SocketAddr::from((Ipv4Addr::LOCALHOST, port))
+}
+
+/// Shows it until Ctrl-C.
+pub(crate) fn run(options: DemoOptions, talk: Talk) -> Exit {
+    match set_up(options) {
+        Ok((stage, origin)) => serve(options, &stage, origin, talk),
+        Err(error) => {
+            talk.error(format_args!("cannot set up the demo: {error:#}"));
+            Exit::Failed
+        }
+    }
+}
+
+fn set_up(options: DemoOptions) -> anyhow::Result<(Stage, TcpListener)> {
+    let origin = TcpListener::bind(loopback(0))?;
+    let stage = Stage::new()?;
+    let certificates = certificates::make(options.listen.ip())?;
+    stage.write("ca.pem", &certificates.authority)?;
+    stage.write("ecdsa.pem", &certificates.ecdsa)?;
+    stage.write("rsa.pem", &certificates.rsa)?;
+    let text = configuration(options, origin.local_addr()?);
+    stage.write("lariat.toml", &text)?;
+    Ok((stage, origin))
+}
+
+fn configuration(options: DemoOptions, origin: SocketAddr) -> String {
+    let admin = options.admin.unwrap_or_else(free_admin_address);
+    let listen = options.listen;
+    format!(
+        r#"# What `lariat demo` serves.
+[[service]]
+name = "demo"
+front = {{ listen = ["{listen}"], tls = {{ certificates = ["ecdsa.pem", "rsa.pem"], alpn = ["http/1.1"] }} }}
+back = {{ servers = ["{origin}"], send-proxy = "v2" }}
+
+[admin]
+listen = "{admin}"
+status-socket = "status.sock"
+
+[process]
+drain = "1s"
+"#
+    )
+}
+
+/// The usual port of the status page, if nobody has it. The demo must not fail for its second
+/// port; should somebody take it in this moment, the supervisor says so.
+fn free_admin_address() -> SocketAddr {
+    let usual = loopback(8444);
+    match TcpListener::bind(usual) {
+        Ok(_) => usual,
+        Err(_) => loopback(0),
+    }
+}
+
+fn serve(options: DemoOptions, stage: &Stage, listener: TcpListener, talk: Talk) -> Exit {
+    let mut waiting = Some(listener);
+    let ended = supervisor::run(Request {
+        origin: Origin::File(stage.path("lariat.toml")),
+        started: &mut |started| {
+            // Threads start here, after the supervisor has blocked the signals that it reads.
+            match waiting.take().map(origin::start) {
+                Some(Err(error)) => talk.error(format_args!("the origin cannot start: {error}")),
+                Some(Ok(())) | None => tell(started, options, stage.directory(), talk),
+            }
+        },
+        colour: talk.colour(),
+    });
+    let taken = is_taken(&ended);
+    let exit = end_of(ended, talk);
+    if taken {
+        talk.hint("`lariat demo --listen 127.0.0.1:0` takes a free port");
+    }
+    exit
+}
+
+fn is_taken(ended: &Result<(), Failure>) -> bool {
+    let Err(Failure::Listen(failure)) = ended else {
+        return false;
+    };
+    failure.error.kind() == io::ErrorKind::AddrInUse
+}
+
+fn tell(started: &Started, options: DemoOptions, directory: &Path, talk: Talk) {
+    let address = started
+        .listeners
+        .iter()
+        .find_map(|(_, address)| match address {
+            Address::Ip(address) => Some(*address),
+            Address::Unix(_) => None,
+        });
+    let address = address.unwrap_or(options.listen);
+    let url = format!("https://{}:{}", host(address), address.port());
+    let authority = directory.join("ca.pem");
+    let curl = format!("curl --cacert {}", authority.display());
+    let rsa = "--tls-max 1.2 --ciphers ECDHE-RSA-AES128-GCM-SHA256";
+    let socket = started.status_socket.display();
+    talk.say(format_args!(
+        "\
+lariat takes TLS off at {address} and hands plain bytes to a small origin.
+
+See what the origin sees (TLS 1.3, and an ECDSA certificate):
+    {curl} {url}/
+
+The same address for a client that knows RSA alone:
+    {curl} {rsa} {url}/
+
+Some bytes:
+    {curl} --output /dev/null {url}/64k
+
+The data process {}.",
+        started.rights
+    ));
+    if let Some(admin) = started.admin {
+        talk.say(format_args!("Status page:    http://{admin}/"));
+    }
+    talk.say(format_args!(
+        "Status here:    lariat status --status-socket {socket}"
+    ));
+    talk.say(format_args!(
+        "Configuration:  {}",
+        directory.join("lariat.toml").display()
+    ));
+    talk.say("Ctrl-C stops it and removes its files. Connections:\n");
+}
+
+/// A name that is in the certificates.
+fn host(address: SocketAddr) -> String {
+    let ip = address.ip();
+    match ip {
+        _ if ip.is_loopback() || ip.is_unspecified() => "localhost".to_owned(),
+        std::net::IpAddr::V4(ip) => ip.to_string(),
+        std::net::IpAddr::V6(ip) => format!("[{ip}]"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_configuration_is_good() {
+        let certificates = certificates::make(Ipv4Addr::LOCALHOST.into()).unwrap();
+        let mut files = config::Recording::default();
+        files.insert("d/ecdsa.pem", certificates.ecdsa.into_bytes());
+        files.insert("d/rsa.pem", certificates.rsa.into_bytes());
+        let options = DemoOptions {
+            admin: Some(loopback(0)),
+            ..DemoOptions::default()
+        };
+        let source = config::Source::File {
+            place: "d/lariat.toml".into(),
+            text: configuration(options, loopback(80)),
+        };
+        let loaded = config::load(&source, &mut files).unwrap();
+        assert_eq!(loaded.warnings, []);
+        assert_eq!(
+            loaded.settings.plane.services[0]
+                .front
+                .tls
+                .certificates
+                .len(),
+            2
+        );
+    }
+
+    #[test]
+    fn hosts_are_names_of_the_certificate() {
+        assert_eq!(host(loopback(1)), "localhost");
+        assert_eq!(host("0.0.0.0:1".parse().unwrap()), "localhost");
+        assert_eq!(host("[2001:db8::1]:1".parse().unwrap()), "[2001:db8::1]");
+    }
+}
