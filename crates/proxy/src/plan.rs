@@ -1,6 +1,7 @@
 //! What the plane serves: built whole from options or not at all, then shared and never changed.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 
 use flow::options::{SendProxy, Timeouts};
@@ -31,6 +32,8 @@ pub struct ServicePlan {
     pub(crate) pool: backend::options::Options,
     /// The servers' names, in the order of the options, for logs and labels.
     pub(crate) server_names: Vec<String>,
+    /// What is known of servers' addresses before the first connection: server and addresses.
+    pub(crate) addresses: Vec<(usize, Vec<SocketAddr>)>,
 }
 
 /// Why no plan could be built: one service's fault.
@@ -78,6 +81,15 @@ impl Plan {
         ))
     }
 
+    /// Tells what a server's name resolves to, so that the first connection finds it. To be called
+    /// before the plan is shared; afterwards [`crate::plane::Plane::set_addresses`] tells.
+    pub fn set_addresses(&mut self, service: &str, server: usize, addresses: Vec<SocketAddr>) {
+        let services = Arc::get_mut(&mut self.services).into_iter().flatten();
+        for plan in services.filter_map(Arc::get_mut).filter(|plan| plan.name == service) {
+            plan.addresses.push((server, addresses.clone()));
+        }
+    }
+
     /// The services, in the order of the options.
     pub fn services(&self) -> &[Arc<ServicePlan>] {
         &self.services
@@ -111,6 +123,7 @@ impl ServicePlan {
                 .map(|one| one.endpoint.to_string())
                 .collect(),
             pool,
+            addresses: Vec::new(),
             name: options.name,
         })
     }

@@ -36,9 +36,13 @@ impl Service {
             send_proxy: plan.send_proxy.clone(),
             timeouts: plan.timeouts,
         };
+        let mut pool = Pool::new(&plan.pool, worker);
+        for (server, addresses) in &plan.addresses {
+            pool.set_addresses(*server, addresses.clone());
+        }
         Self {
             settings: Rc::new(settings),
-            pool: RefCell::new(Pool::new(&plan.pool, worker)),
+            pool: RefCell::new(pool),
             counters,
             connections_max: share(plan.connections_max.unwrap_or(u32::MAX), workers),
             connections: Cell::new(0),

@@ -409,3 +409,132 @@ fn aad_12(sequence: u64, kind: ContentType, plain_bytes: usize) -> [u8; 13] {
     aad[8..].copy_from_slice(&header_of(kind, plain_bytes as u16));
     aad
 }
+
+#[cfg(test)]
+mod tests {
+    use rustls::crypto::cipher::{AeadKey, Iv};
+
+    use super::*;
+
+    fn secrets(is_chacha: bool) -> ConnectionTrafficSecrets {
+        let (key, iv) = (AeadKey::from([3; 32]), Iv::copy(&[5; 12]));
+        if is_chacha {
+            ConnectionTrafficSecrets::Chacha20Poly1305 { key, iv }
+        } else {
+            ConnectionTrafficSecrets::Aes256Gcm { key, iv }
+        }
+    }
+
+    fn pairs() -> Vec<(Sealer, Opener)> {
+        let forms = [(Version::Tls12, false), (Version::Tls12, true), (Version::Tls13, false)];
+        let pair = |(version, is_chacha)| {
+            let secrets = secrets(is_chacha);
+            let sealer = Sealer::new(version, 9, &secrets).unwrap();
+            (sealer, Opener::new(version, 9, &secrets).unwrap())
+        };
+        forms.into_iter().map(pair).collect()
+    }
+
+    fn sealed(sealer: &mut Sealer, kind: ContentType, plain: &[u8]) -> Vec<u8> {
+        let Layout { head, tail } = sealer.layout();
+        let mut record = [&vec![0; head], plain, &vec![0; tail]].concat();
+        sealer.seal(kind, &mut record).unwrap();
+        record
+    }
+
+    #[test]
+    fn what_is_sealed_opens_to_the_same_in_order_only() {
+        for (mut sealer, mut opener) in pairs() {
+            let mut room = vec![0; RECORD_BYTES_MAX];
+            for bytes in [0, 1, 1000, PLAINTEXT_BYTES_MAX] {
+                let plain = vec![7; bytes];
+                let record = sealed(&mut sealer, ContentType::ApplicationData, &plain);
+                assert_eq!(opener.record_bytes(&record), Ok(Some(record.len())));
+                let opened = opener.open(&record, &mut room);
+                assert_eq!(opened, Ok((ContentType::ApplicationData, bytes)));
+                assert_eq!(room[..bytes], plain);
+            }
+            let alert = sealed(&mut sealer, ContentType::Alert, &[1, 0]);
+            assert_eq!(opener.open(&alert, &mut room), Ok((ContentType::Alert, 2)));
+            assert_eq!(opener.open(&alert, &mut room), Err(RecordFault::BadMac), "a replay");
+        }
+    }
+
+    #[test]
+    fn every_altered_byte_is_noticed() {
+        for form in 0..pairs().len() {
+            let (mut sealer, _) = pairs().remove(form);
+            let record = sealed(&mut sealer, ContentType::ApplicationData, b"some words");
+            for index in 0..record.len() {
+                let (_, mut opener) = pairs().remove(form);
+                let mut altered = record.clone();
+                altered[index] ^= 0x10;
+                let mut room = vec![0; RECORD_BYTES_MAX];
+                let is_refused = opener.record_bytes(&altered) != Ok(Some(record.len()))
+                    || opener.open(&altered, &mut room).is_err();
+                // TLS 1.2 does not authenticate the minor version of a record's header.
+                let is_minor_version = index == 2 && opener.0.form != Form::Tls13;
+                assert!(is_refused || is_minor_version, "byte {index}");
+            }
+        }
+    }
+
+    #[test]
+    fn lengths_that_cannot_be_are_refused_from_the_header() {
+        for (_, opener) in pairs() {
+            let header = |kind, major, length: usize| {
+                let [high, low] = (length as u16).to_be_bytes();
+                opener.record_bytes(&[kind, major, 3, high, low])
+            };
+            let most = if opener.0.form == Form::Tls13 { 16_384 + 256 } else { 16_384 + 2048 };
+            assert_eq!(header(23, 3, most), Ok(Some(HEADER_BYTES + most)));
+            assert_eq!(header(23, 3, most + 1), Err(RecordFault::Overflow));
+            assert_eq!(header(99, 3, 10), Err(RecordFault::Unexpected));
+            assert_eq!(header(23, 2, 10), Err(RecordFault::Version));
+            assert_eq!(opener.record_bytes(&[23, 3, 3, 0]), Ok(None));
+        }
+    }
+
+    #[test]
+    fn a_record_too_short_for_its_tag_is_refused() {
+        for (_, mut opener) in pairs() {
+            let mut room = vec![0; RECORD_BYTES_MAX];
+            for length in 0..TAG_BYTES as u8 {
+                let record = [&[23, 3, 3, 0, length][..], &vec![0; length.into()]].concat();
+                assert_eq!(opener.open(&record, &mut room), Err(RecordFault::Underflow));
+            }
+        }
+    }
+
+    #[test]
+    fn padding_is_taken_off_and_a_record_of_nothing_else_refused() {
+        let padded = |inner: &[u8]| {
+            let sealer = Sealer::new(Version::Tls13, 9, &secrets(false)).unwrap();
+            let header = header_of(ContentType::ApplicationData, (inner.len() + TAG_BYTES) as u16);
+            let mut body = inner.to_vec();
+            let nonce = Nonce::assume_unique_for_key(sealer.0.nonce(9));
+            let key = &sealer.0.key;
+            key.seal_in_place_append_tag(nonce, Aad::from(header), &mut body).unwrap();
+            let (_, mut opener) = pairs().remove(2);
+            let record = [&header[..], &body].concat();
+            opener.open(&record, &mut vec![0; RECORD_BYTES_MAX])
+        };
+        assert_eq!(padded(b"abc\x17\0\0\0\0"), Ok((ContentType::ApplicationData, 3)));
+        assert_eq!(padded(b"\x15\0"), Ok((ContentType::Alert, 0)));
+        assert_eq!(padded(b"\0\0\0"), Err(RecordFault::Unexpected));
+        assert_eq!(padded(b"abc\x63"), Err(RecordFault::Unexpected));
+        let too_long = [&vec![1; PLAINTEXT_BYTES_MAX + 1][..], &[23]].concat();
+        assert_eq!(padded(&too_long), Err(RecordFault::Overflow));
+    }
+
+    #[test]
+    fn a_worn_key_says_so_before_it_is_used_up() {
+        let (mut sealer, _) = pairs().remove(2);
+        assert!(!sealer.is_worn());
+        sealer.0.sequence = GCM_RECORDS_MAX - 1;
+        assert!(sealer.is_worn());
+        sealed(&mut sealer, ContentType::ApplicationData, b"last");
+        let mut record = [0; 40];
+        assert_eq!(sealer.seal(ContentType::ApplicationData, &mut record), Err(KeyExhausted));
+    }
+}
