@@ -27,6 +27,10 @@ use super::work::{Ending, Exchange, Handshakes, STALL_MAX, Version, Work, body_b
 /// Below this a read has emptied the socket, most likely: the next one waits for an event.
 const READ_AGAIN_BYTES: usize = 4096;
 
+/// The longest that a checked server may be silent: it may take connections before it has loaded all
+/// of its certificates.
+const CHECK_MAX: Duration = Duration::from_secs(120);
+
 /// What the client offers, but for version and resumption, which the work tells.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Offer {
@@ -477,7 +481,7 @@ pub(crate) fn check_server(
         ServerName::try_from(name.to_owned())?,
     )?;
     let mut stream = TcpStream::connect(target)?;
-    stream.set_read_timeout(Some(STALL_MAX))?;
+    stream.set_read_timeout(Some(CHECK_MAX))?;
     stream.set_nodelay(true)?;
     let mut link = rustls::Stream::new(&mut tls, &mut stream);
     link.write_all(work.exchange.request())?;
