@@ -1,4 +1,40 @@
-//! Chores of the house.
+//! Chores of the house: `cargo xtask COMMAND`.
 #![forbid(unsafe_code)]
 
-fn main() {}
+mod bench;
+mod generate;
+mod supply;
+mod tidy;
+
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+
+const USAGE: &str = "\
+cargo xtask bench ...           what Lariat and its peers cost a server; `bench --help`
+cargo xtask generate [--check]  write the generated pages, or compare them with what stands there
+cargo xtask supply              licences, sources and bans of deny.toml, without network
+cargo xtask tidy                the house's laws that no compiler checks";
+
+fn main() -> Result<()> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .context("xtask stands in the workspace")?;
+    let mut arguments = std::env::args_os().skip(1);
+    let command = arguments.next().unwrap_or_default();
+    if command == "bench" {
+        return bench::run(arguments);
+    }
+    let option = arguments.next();
+    match (command.to_str(), option.as_ref().and_then(|o| o.to_str())) {
+        (Some("generate"), None) => generate::write(root),
+        (Some("generate"), Some("--check")) => generate::check(root),
+        (Some("supply"), None) => supply::run(root),
+        (Some("tidy"), None) => tidy::run(root),
+        (Some("help" | "--help"), None) => {
+            println!("{USAGE}");
+            Ok(())
+        }
+        _ => bail!("usage:\n{USAGE}"),
+    }
+}

@@ -1,0 +1,107 @@
+//! `cargo xtask generate`: the pages that are made from the product's own tables.
+//!
+//! Owns which page is made of what; the words are in the tables.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+
+/// A page and its text.
+struct Page {
+    path: &'static str,
+    text: String,
+}
+
+fn pages() -> [Page; 3] {
+    let mut metrics = head("Metrics", "the catalogue of metrics");
+    metrics.push_str(
+        "What `/metrics` shows, in the Prometheus text format 0.0.4. Counters survive a reload; \
+         they begin anew with a new data process.\n\n",
+    );
+    telemetry::catalogue::write_reference(&mut metrics);
+    let mut outcomes = head("How connections end", "the table of reasons");
+    outcomes.push_str(
+        "Every connection ends with exactly one of these: the `reason` of its line in the log and \
+         of `lariat_connections_ended_total`.\n\n",
+    );
+    telemetry::outcome::write_reference(&mut outcomes);
+    [
+        Page {
+            path: "docs/reference/configuration.md",
+            text: config::reference::render(),
+        },
+        Page {
+            path: "docs/reference/metrics.md",
+            text: metrics,
+        },
+        Page {
+            path: "docs/reference/outcomes.md",
+            text: outcomes,
+        },
+    ]
+}
+
+fn head(title: &str, source: &str) -> String {
+    format!("<!-- Made by `cargo xtask generate` from {source}. Do not edit. -->\n\n# {title}\n\n")
+}
+
+/// Writes every page.
+///
+/// # Errors
+/// If a file cannot be written.
+pub(crate) fn write(root: &Path) -> Result<()> {
+    for page in pages() {
+        let path = root.join(page.path);
+        fs::create_dir_all(path.parent().context("pages stand in folders")?)?;
+        fs::write(&path, page.text).with_context(|| page.path)?;
+    }
+    Ok(())
+}
+
+/// Compares every page with what would be written.
+///
+/// # Errors
+/// If one differs; the first line that does is named.
+pub(crate) fn check(root: &Path) -> Result<()> {
+    for page in pages() {
+        let found = fs::read_to_string(root.join(page.path)).with_context(|| page.path)?;
+        if let Some(line) = first_difference(&found, &page.text) {
+            bail!(
+                "{}:{line} is not what its table says; run `cargo xtask generate`",
+                page.path
+            );
+        }
+    }
+    Ok(())
+}
+
+/// The first line, from 1, that differs.
+fn first_difference(found: &str, wanted: &str) -> Option<usize> {
+    if found == wanted {
+        return None;
+    }
+    let same = found
+        .lines()
+        .zip(wanted.lines())
+        .take_while(|(one, other)| one == other);
+    Some(same.count() + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_pages_are_what_the_tables_say() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        check(root).unwrap();
+    }
+
+    #[test]
+    fn the_first_difference_is_named() {
+        assert_eq!(first_difference("a\nb", "a\nb"), None);
+        assert_eq!(first_difference("a\nb", "a\nc"), Some(2));
+        assert_eq!(first_difference("a", "a\nb"), Some(2));
+    }
+}
