@@ -4,7 +4,9 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use config::{ControlOptions, Diagnostic, Disk, ProcessOptions, Recorder, Settings, Source};
+use config::{
+    ControlOptions, Diagnostic, Disk, ProcessOptions, Recorder, ResumptionOptions, Settings, Source,
+};
 use sys::socket::ListenOptions;
 use wire::address::Endpoint;
 
@@ -38,6 +40,7 @@ pub(super) struct Outline {
     pub(super) names: BTreeSet<Name>,
     pub(super) process: ProcessOptions,
     pub(super) control: ControlOptions,
+    pub(super) resumption: ResumptionOptions,
 }
 
 /// Reads a configuration and all that it names. Also returns what deserves a second look.
@@ -94,36 +97,34 @@ impl Outline {
             names: names.collect(),
             process: settings.process,
             control: settings.control,
+            resumption: settings.resumption,
         }
     }
 
     /// What another configuration says differently and a reload cannot change.
     pub(super) fn fixed_parts_changed(&self, new: &Self) -> Vec<&'static str> {
-        let (old_door, new_door) = (&self.control, &new.control);
-        let (old, new) = (self, new);
+        let user = |of: &Self| (of.process.user.clone(), of.process.group.clone());
+        let doors = |of: &Self| {
+            (
+                of.control.status_socket.clone(),
+                of.process.pid_file.clone(),
+            )
+        };
         let changes = [
-            ("[workers] threads", old.workers != new.workers),
-            ("[process] user and group", {
-                old.process.user != new.process.user || old.process.group != new.process.group
-            }),
+            ("[workers] threads", self.workers != new.workers),
+            ("[process] user and group", user(self) != user(new)),
             (
                 "[process] sandbox",
-                old.process.sandbox != new.process.sandbox,
+                self.process.sandbox != new.process.sandbox,
             ),
             (
-                "[process] pid-file",
-                old.process.pid_file != new.process.pid_file,
+                "the status socket's or pid file's path",
+                doors(self) != doors(new),
             ),
-            (
-                "[admin] status-socket",
-                old_door.status_socket != new_door.status_socket,
-            ),
-            ("[admin] listen", old_door.listen != new_door.listen),
+            ("[admin] listen", self.control.listen != new.control.listen),
+            ("[resumption]", self.resumption != new.resumption),
         ];
-        changes
-            .into_iter()
-            .filter(|(_, changed)| *changed)
-            .map(|(part, _)| part)
-            .collect()
+        let changed = changes.into_iter().filter(|(_, changed)| *changed);
+        changed.map(|(part, _)| part).collect()
     }
 }
