@@ -27,8 +27,8 @@ use super::work::{Ending, Exchange, Handshakes, STALL_MAX, Version, Work, body_b
 /// Below this a read has emptied the socket, most likely: the next one waits for an event.
 const READ_AGAIN_BYTES: usize = 4096;
 
-/// The longest that a checked server may be silent: it may take connections before it has loaded all
-/// of its certificates.
+/// The longest that a checked server may be silent: it may take connections before it has loaded
+/// its certificates.
 const CHECK_MAX: Duration = Duration::from_secs(120);
 
 /// What the client offers, but for version and resumption, which the work tells.
