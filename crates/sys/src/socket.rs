@@ -43,7 +43,7 @@ pub enum PeerAddress {
     Unix,
 }
 
-/// Opens a listening socket.
+/// Opens a listening socket; what it accepts over TCP sends without delay (`TCP_NODELAY`).
 ///
 /// `[::]` and `*` take IPv4 too; on a host without IPv6 they become `0.0.0.0`, as
 /// [`local_address`] then tells. A path that a dead process left behind is replaced; one that is
@@ -93,6 +93,9 @@ fn bound_ip(address: SocketAddr, options: &ListenOptions) -> Result<OwnedFd, Err
         // The system's default may be otherwise (net.ipv6.bindv6only).
         sockopt::set_ipv6_v6only(&fd, !address.ip().is_unspecified())?;
     }
+    // What is accepted inherits it, so that no answer waits for an acknowledgement (Nagle) and no
+    // connection pays a system call.
+    sockopt::set_tcp_nodelay(&fd, true)?;
     bind(&fd, &address)?;
     if options.fast_open > 0 {
         set_fast_open(&fd, options.fast_open)?;
@@ -233,12 +236,6 @@ pub fn take_error(fd: impl AsFd) -> io::Result<Option<io::Error>> {
     Ok(sockopt::socket_error(fd)?.err().map(io::Error::from))
 }
 
-/// Sends small writes at once (`TCP_NODELAY`); TCP only.
-#[inline]
-pub fn set_no_delay(fd: impl AsFd) -> io::Result<()> {
-    Ok(sockopt::set_tcp_nodelay(fd, true)?)
-}
-
 /// Reads what is there; 0 = the peer's end of stream, `WouldBlock` = nothing yet.
 #[inline]
 pub fn read(fd: impl AsFd, buffer: &mut [u8]) -> io::Result<usize> {
@@ -351,7 +348,7 @@ mod tests {
     #[test]
     fn bytes_go_both_ways_and_ends_are_seen() {
         let (client, server) = pair_over("127.0.0.1:0");
-        set_no_delay(&server).unwrap();
+        assert!(sockopt::tcp_nodelay(&server).unwrap(), "it is inherited from the listener");
         assert_eq!(write(&client, b"hello ").unwrap(), 6);
         let parts = [IoSlice::new(b"wor"), IoSlice::new(b"ld")];
         assert_eq!(write_vectored(&client, &parts).unwrap(), 5);

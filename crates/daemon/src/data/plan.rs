@@ -77,7 +77,12 @@ pub(super) fn build(
     };
     let cpus = settings.plane.workers.cpus.clone();
     let built = Plan::build(settings.plane, &resumption);
-    let (plan, warnings) = built.map_err(|error| error.to_string())?;
+    let (mut plan, warnings) = built.map_err(|error| error.to_string())?;
+    for resolved in &serve.resolved {
+        for (service, server, addresses) in servers.named(resolved) {
+            plan.set_addresses(service, server, addresses.to_vec());
+        }
+    }
     add_certificates(&mut services, &plan);
     Ok(Built {
         plan,
