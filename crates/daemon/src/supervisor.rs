@@ -13,17 +13,16 @@ mod inbox;
 mod listeners;
 mod names;
 mod prepared;
+mod say;
 mod user;
 
 use std::collections::BTreeSet;
-use std::fmt::Display;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant, SystemTime};
 
-use config::Diagnostic;
 use sys::signal::Signal;
 use sys::{limit, process};
 use wire::address::Address;
@@ -40,6 +39,7 @@ use inbox::{Inbox, News};
 use listeners::Listeners;
 use names::Names;
 use prepared::{Prepared, prepare};
+use say::{printable, say, say_each, say_failed};
 
 pub(crate) use failure::Failure;
 pub(crate) use prepared::Origin;
@@ -590,33 +590,4 @@ fn random() -> io::Result<[u8; 32]> {
     let mut bytes = [0; 32];
     std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
     Ok(bytes)
-}
-
-/// Talk goes to stderr; if nobody listens any more, we serve on.
-fn say(text: impl Display) {
-    let _ = writeln!(io::stderr(), "lariat: {text}");
-}
-
-fn say_each(diagnostics: &[Diagnostic], colour: bool) {
-    for diagnostic in diagnostics {
-        let _ = writeln!(io::stderr(), "{}", diagnostic.render(colour));
-    }
-}
-
-fn say_failed(news: &Resolution) {
-    if let Resolution::Failed(Name { host, port }, why) = news {
-        say(format_args!("warning: cannot resolve {host}:{port}: {why}"));
-    }
-}
-
-/// What the data process says reaches a terminal: without control characters but line ends.
-fn printable(text: &str) -> String {
-    let shown = |c: char| {
-        if c.is_control() && c != '\n' {
-            '\u{fffd}'
-        } else {
-            c
-        }
-    };
-    text.chars().map(shown).collect()
 }
