@@ -348,7 +348,10 @@ mod tests {
     #[test]
     fn bytes_go_both_ways_and_ends_are_seen() {
         let (client, server) = pair_over("127.0.0.1:0");
-        assert!(sockopt::tcp_nodelay(&server).unwrap(), "it is inherited from the listener");
+        assert!(
+            sockopt::tcp_nodelay(&server).unwrap(),
+            "it is inherited from the listener"
+        );
         assert_eq!(write(&client, b"hello ").unwrap(), 6);
         let parts = [IoSlice::new(b"wor"), IoSlice::new(b"ld")];
         assert_eq!(write_vectored(&client, &parts).unwrap(), 5);
