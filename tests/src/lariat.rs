@@ -224,7 +224,7 @@ fn build() -> PathBuf {
         .nth(2)
         .expect("cargo puts tests into target/PROFILE/deps");
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.args(["build", "--quiet", "--package", "daemon", "--bin", "lariat"]);
+    cargo.args(["build", "--quiet", "--workspace", "--bin", "lariat"]);
     cargo
         .arg("--target-dir")
         .arg(profile.parent().expect("target"));
