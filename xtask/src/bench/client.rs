@@ -279,12 +279,8 @@ impl Client {
         if let Some(session) = &mut slot.session {
             return session.ask(self.work.exchange, self.reply_bytes);
         }
-        let stream = TcpStream::connect(self.target).with_context(|| {
-            format!(
-                "cannot connect to {} (net.ipv4.tcp_tw_reuse must not be 0)",
-                self.target
-            )
-        })?;
+        let stream = TcpStream::connect(self.target)
+            .with_context(|| format!("cannot connect to {}", self.target))?;
         stream.set_nonblocking(true)?;
         stream.set_nodelay(true)?;
         let data = epoll::EventData::new_u64(index as u64);
