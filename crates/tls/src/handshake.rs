@@ -108,17 +108,23 @@ impl ServerHandshake {
     }
 
     /// Appends the alert that the library has queued after a fault.
-    fn collect_alert(&mut self, outgoing: &mut Vec<u8>) {
-        while let Ok(state) = self.connection.process_tls_records(&mut []).state {
+    ///
+    /// `rest` is what it has not let go of: messages behind the one at fault still wait in it, and
+    /// the library panics if they are gone (a Certificate that is refused comes in one record with
+    /// what follows it).
+    fn collect_alert(&mut self, mut rest: &mut [u8], outgoing: &mut Vec<u8>) {
+        loop {
+            let UnbufferedStatus { discard, state, .. } = self.connection.process_tls_records(rest);
             match state {
-                ConnectionState::EncodeTlsData(mut data) => {
+                Ok(ConnectionState::EncodeTlsData(mut data)) => {
                     if encode(&mut data, outgoing).is_err() {
                         return;
                     }
                 }
-                ConnectionState::TransmitTlsData(transmit) => transmit.done(),
+                Ok(ConnectionState::TransmitTlsData(transmit)) => transmit.done(),
                 _ => return,
             }
+            rest = rest.get_mut(discard..).unwrap_or_default();
         }
     }
 }
@@ -166,7 +172,8 @@ impl Handshake for ServerHandshake {
                     ));
                 }
                 Err(error) => {
-                    self.collect_alert(outgoing);
+                    let rest = incoming.get_mut(consumed..shown).unwrap_or_default();
+                    self.collect_alert(rest, outgoing);
                     return Err(fault_of(error));
                 }
             }
