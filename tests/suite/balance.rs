@@ -28,16 +28,18 @@ fn start(site: &Site, servers: &[Server], weights: &[u32], how: &str) -> (Lariat
     )
 }
 
-/// Makes connections one after the other, each of which stays open and has reached its server.
+/// Makes connections one after the other, all of which stay open.
 fn connect(site: &Site, service: &Service, count: usize) -> Vec<Connection> {
     let client = Client::new(site);
-    let reached = |_| {
-        let mut connection = client.connect(service.address);
-        connection.send(b"x");
-        connection.receive(1);
-        connection
-    };
-    (0..count).map(reached).collect()
+    (0..count).map(|_| reached(&client, service)).collect()
+}
+
+/// A connection that has reached its server.
+fn reached(client: &Client, service: &Service) -> Connection {
+    let mut connection = client.connect(service.address);
+    connection.send(b"x");
+    connection.receive(1);
+    connection
 }
 
 fn counts(servers: &[Server]) -> Vec<usize> {
@@ -59,24 +61,29 @@ fn round_robin_follows_the_weights() {
 fn least_connections_fills_the_emptiest() {
     let (site, servers) = (Site::new(), servers());
     let (lariat, service) = start(&site, &servers, &[1, 1, 1], "least-connections");
-    let mut open = connect(&site, &service, 6);
+    let client = Client::new(&site);
+    let mut on_first = Vec::new();
+    let mut on_others = Vec::new();
+    for _ in 0..6 {
+        let before = servers[0].connections().len();
+        let connection = reached(&client, &service);
+        let went_first = servers[0].connections().len() > before;
+        if went_first {
+            &mut on_first
+        } else {
+            &mut on_others
+        }
+        .push(connection);
+    }
     assert_eq!(counts(&servers), [2, 2, 2]);
 
-    // The fourth connection went to the server that the first one is on, and so on.
-    for index in [3, 0] {
-        let mut connection = open.remove(index);
+    for mut connection in on_first {
         connection.end();
         connection.read_to_end().unwrap();
     }
     lariat.wait_for_metric("lariat_server_connections_open", &[], 4.0);
     let _more = connect(&site, &service, 2);
-    let mut counts = counts(&servers);
-    counts.sort_unstable();
-    assert_eq!(
-        counts,
-        [2, 2, 4],
-        "both went to the server that had lost two"
-    );
+    assert_eq!(counts(&servers), [4, 2, 2], "both went to the emptiest");
 }
 
 #[test]

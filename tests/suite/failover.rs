@@ -65,7 +65,7 @@ fn an_active_check_takes_a_dead_server_out() {
     let (site, server, dead) = (Site::new(), http(), free_address());
     let service = Service::new(&site, &server)
         .servers(&format!("['{dead}', '{}']", server.address()))
-        .back("check = { kind = 'tcp', interval = '20ms', timeout = '5s', fall = 1, rise = 1 }");
+        .back("check = { kind = 'tcp', interval = '100ms', timeout = '5s', fall = 1, rise = 1 }");
     let lariat = Lariat::start(&service.toml());
 
     let dead = dead.to_string();

@@ -35,7 +35,7 @@ fn a_version_can_be_left_out() {
         answer.stderr.contains("alert protocol version"),
         "{answer:?}"
     );
-    lariat.wait_for_reason("nothing-shared", 1);
+    lariat.wait_for_reason("version-too-old", 1);
     assert!(
         s_client(&site, service.address, &["-tls1_3"])
             .status

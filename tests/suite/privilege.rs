@@ -33,7 +33,7 @@ fn start() -> (Site, Server, Service, Lariat) {
 #[test]
 fn both_names_show_in_ps() {
     let (_site, _server, _service, lariat) = start();
-    assert!(command_line(lariat.supervisor()).contains("lariat serve"));
+    assert!(command_line(lariat.supervisor()).contains(" serve "));
     assert!(command_line(lariat.data_process()).starts_with("lariat: data"));
 }
 
