@@ -122,7 +122,8 @@ fn one_round(
         let others = LOOKUPS_MAX.min(names.len()).saturating_sub(1);
         // With fewer threads than wanted it only takes longer.
         let thread = |_| thread::Builder::new().spawn_scoped(scope, work).ok();
-        let threads: Vec<_> = (0..others).filter_map(thread).collect();
+        let mut threads = Vec::with_capacity(others);
+        threads.extend((0..others).filter_map(thread));
         let mut answers = work();
         let joined = threads.into_iter().filter_map(|thread| thread.join().ok());
         answers.extend(joined.flatten());
