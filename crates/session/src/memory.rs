@@ -12,7 +12,8 @@ use zeroize::{Zeroize, Zeroizing};
 
 use crate::shard::{self, Key, Shard};
 
-/// With some tens of workers, two of them want the same one of 64 less than once in a while.
+/// Locks are held for well under a microsecond: even at 100,000 lookups a second over all workers,
+/// each of 64 is free 999 times of 1,000.
 const SHARDS_MAX: usize = 64;
 
 /// A shard of fewer entries would be full while others are empty: keys do not spread evenly.
