@@ -191,6 +191,11 @@ fn conditional() -> io::Result<Rules> {
             ])?,
         ),
         (libc::SYS_socketpair, when([stream(libc::AF_UNIX)?])?),
+        // How abort(3) ends; no signal to others.
+        (
+            libc::SYS_tgkill,
+            when_one_of(0, &[std::process::id().into()])?,
+        ),
     ]))
 }
 
@@ -305,13 +310,12 @@ const ALLOWED: &[i64] = &[
     libc::SYS_sched_yield,
     libc::SYS_set_robust_list,
     libc::SYS_set_tid_address,
-    // Signals; tgkill(2) is how abort(3) ends.
+    // Signals.
     libc::SYS_restart_syscall,
     libc::SYS_rt_sigaction,
     libc::SYS_rt_sigprocmask,
     libc::SYS_rt_sigreturn,
     libc::SYS_sigaltstack,
-    libc::SYS_tgkill,
     // Time and numbers about ourselves.
     libc::SYS_clock_getres,
     libc::SYS_clock_gettime,

@@ -16,7 +16,7 @@ use std::os::fd::AsFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
-use std::process::{Command, ExitCode, ExitStatus, Stdio};
+use std::process::{Command, ExitCode, Stdio};
 
 use sys::sandbox::{Enforcement, restrict_files, restrict_system_calls};
 use sys::{cpu, limit, memory, process};
@@ -24,8 +24,8 @@ use sys::{cpu, limit, memory, process};
 /// How a case's process must end.
 enum End {
     Well,
-    /// By SIGSYS: it made a call that is deadly.
-    Killed,
+    /// By this signal.
+    By(i32),
 }
 
 const CASES: &[(&str, fn(), End)] = &[
@@ -42,11 +42,16 @@ const CASES: &[(&str, fn(), End)] = &[
     ),
     ("an-async-runtime-works", an_async_runtime_works, End::Well),
     ("other-calls-fail", other_calls_fail, End::Well),
-    ("exec-is-deadly", exec_is_deadly, End::Killed),
+    ("exec-is-deadly", exec_is_deadly, End::By(libc::SIGSYS)),
     (
         "starting-a-program-is-deadly",
         starting_is_deadly,
-        End::Killed,
+        End::By(libc::SIGSYS),
+    ),
+    (
+        "a-panic-can-abort",
+        a_panic_can_abort,
+        End::By(libc::SIGABRT),
     ),
     ("a-user-left-stays-left", a_user_left_stays_left, End::Well),
     ("an-orphan-ends", an_orphan_ends, End::Well),
@@ -86,7 +91,7 @@ fn passes(name: &str, end: &End) -> bool {
     let output = again(name).output().expect("this program starts");
     let passed = match end {
         End::Well => output.status.success(),
-        End::Killed => is_killed(output.status),
+        End::By(signal) => output.status.signal() == Some(*signal),
     };
     println!("case {name} ... {}", if passed { "ok" } else { "FAILED" });
     if !passed {
@@ -94,11 +99,6 @@ fn passes(name: &str, end: &End) -> bool {
         println!("{}", String::from_utf8_lossy(&output.stderr));
     }
     passed
-}
-
-fn is_killed(status: ExitStatus) -> bool {
-    const SIGSYS: i32 = 31;
-    status.signal() == Some(SIGSYS)
 }
 
 fn again(case: &str) -> Command {
@@ -227,6 +227,7 @@ fn other_calls_fail() {
         std::process::id(),
         sys::signal::Signal::Pipe,
     ));
+    assert_denied(signal_a_thread_of(process::parent()));
     assert_denied(limit_files());
     assert_denied(executable_memory());
     assert_denied(restrict_system_calls().map_err(|error| {
@@ -234,6 +235,16 @@ fn other_calls_fail() {
         assert!(error.to_string().contains("not permitted"), "{error}");
         ErrorKind::PermissionDenied.into()
     }));
+}
+
+fn signal_a_thread_of(other: u32) -> io::Result<()> {
+    // Signal 0 only asks whether it could be sent.
+    // SAFETY: numbers only.
+    let answer = unsafe { libc::syscall(libc::SYS_tgkill, other, other, 0) };
+    if answer == 0 {
+        return Ok(());
+    }
+    Err(io::Error::last_os_error())
 }
 
 fn limit_files() -> io::Result<()> {
@@ -268,6 +279,11 @@ fn starting_is_deadly() {
     enter();
     let status = Command::new("/bin/true").status();
     panic!("still here: {status:?}");
+}
+
+fn a_panic_can_abort() {
+    enter();
+    std::process::abort();
 }
 
 fn a_user_left_stays_left() {
