@@ -1,5 +1,8 @@
 //! Limits hold, and a place that becomes free is given again.
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
 use suite::client::Client;
 use suite::configuration::Service;
 use suite::lariat::Lariat;
@@ -26,4 +29,25 @@ fn connections_beyond_the_limit_are_ended_and_counted() {
     first.read_to_end().unwrap();
     lariat.wait_for_metric("lariat_connections_open", &[], 1.0);
     connect();
+}
+
+#[test]
+fn handshakes_beyond_the_limit_are_ended_and_counted() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
+    let service = Service::new(&site, &server);
+    let limits = "[workers]\nthreads = 1\n[limits]\nhandshakes = 1\n";
+    let lariat = Lariat::start(&format!("{limits}{}", service.toml()));
+
+    let mut first = TcpStream::connect(service.address).unwrap();
+    first.write_all(b"\x16\x03\x01").unwrap();
+    lariat.wait_for_metric("lariat_handshakes_under_way", &[], 1.0);
+    let mut second = TcpStream::connect(service.address).unwrap();
+    let _closed_or_reset = second.read_to_end(&mut Vec::new());
+    lariat.wait_for_reason("handshake-limit", 1);
+
+    drop(first);
+    lariat.wait_for_metric("lariat_handshakes_under_way", &[], 0.0);
+    let mut third = Client::new(&site).connect(service.address);
+    third.send(b"x");
+    assert_eq!(third.receive(1), b"x");
 }

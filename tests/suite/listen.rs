@@ -49,3 +49,13 @@ fn each_of_many_services_has_its_own_server() {
         assert_eq!(curl_tls(&site, service.address).run().success(), wanted);
     }
 }
+
+#[test]
+fn fast_open_and_backlog_are_taken() {
+    let (site, server) = (Site::new(), server("hello"));
+    let service = Service::new(&site, &server);
+    let workers = "[workers]\nthreads = 2\nbacklog = 64\nfast-open = 64\n";
+    let _lariat = Lariat::start(&format!("{workers}{}", service.toml()));
+    let curl = curl_tls(&site, service.address).args(&["--tcp-fastopen"]);
+    assert_eq!(curl.run().success(), "hello");
+}

@@ -66,3 +66,17 @@ fn resumption_can_be_switched_off() {
         assert_eq!(visit(&client, &service), HandshakeKind::Full);
     }
 }
+
+#[test]
+fn a_session_of_one_service_is_none_of_anothers() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
+    let one = Service::new(&site, &server).named("one");
+    let other = Service::new(&site, &server).named("other");
+    let _lariat = Lariat::start(&format!("{}{}", one.toml(), other.toml()));
+
+    // The client takes both for one host: it offers the session of the first to the second.
+    for client in [Client::tls12(&site), Client::new(&site)] {
+        assert_eq!(visit(&client, &one), HandshakeKind::Full);
+        assert_eq!(visit(&client, &other), HandshakeKind::Full);
+    }
+}

@@ -1,0 +1,57 @@
+//! A service from flags alone, without any file.
+
+use std::os::unix::net::UnixStream;
+
+use suite::curl::curl_tls;
+use suite::lariat::command;
+use suite::patience::until;
+use suite::program::{Running, run};
+use suite::site::Site;
+use testkit::server::{Behaviour, Server, free_address};
+
+#[test]
+fn three_flags_make_a_service() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Http("hello".into())));
+    let (address, status) = (free_address(), site.path("status.sock"));
+    let mut serve = command();
+    serve
+        .args(["serve", "--listen", &address.to_string()])
+        .args(["--backend", server.address(), "--certificate"])
+        .arg(site.path("site.pem"))
+        .arg("--status-socket")
+        .arg(&status);
+    let mut lariat = Running::start(&mut serve);
+    until("the status socket", || {
+        lariat.assert_running();
+        UnixStream::connect(&status).ok()
+    });
+
+    assert_eq!(curl_tls(&site, address).run().success(), "hello");
+    let line = until("a line", || {
+        lariat.stdout().lines().next().map(str::to_owned)
+    });
+    for words in [" service=main ", " name=localhost ", " fault=none "] {
+        assert!(line.contains(words), "{words}: {line}");
+    }
+}
+
+#[test]
+fn a_slip_is_named_with_its_remedy() {
+    let answer = run(command().args(["serve", "--lisen", "127.0.0.1:0"]));
+    assert_eq!(answer.code(), 2);
+    assert!(answer.stderr.contains("hint:"), "{answer:?}");
+    assert!(answer.stderr.contains("--listen"), "{answer:?}");
+}
+
+#[test]
+fn help_and_version_are_data() {
+    let help = run(command().arg("help"));
+    let nothing = run(&mut command());
+    for answer in [help, nothing] {
+        let words = answer.success();
+        for name in ["demo", "serve", "check", "status", "reload", "drain"] {
+            assert!(words.contains(name), "{name}: {words}");
+        }
+    }
+    assert!(run(command().arg("version")).success().contains("lariat"));
+}
