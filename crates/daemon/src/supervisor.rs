@@ -39,7 +39,7 @@ use inbox::{Inbox, News};
 use listeners::Listeners;
 use names::Names;
 use prepared::{Prepared, prepare};
-use say::{printable, say, say_each, say_failed};
+use say::{printable, say, say_each, say_failed, say_warnings};
 
 pub(crate) use failure::Failure;
 pub(crate) use prepared::Origin;
@@ -308,12 +308,7 @@ impl<'a> Supervisor<'a> {
             Heard::Answer(Answer::Ready {
                 generation,
                 warnings,
-            }) => {
-                warnings
-                    .iter()
-                    .for_each(|one| say(format_args!("warning: {}", printable(one))));
-                self.ready(generation)
-            }
+            }) => self.ready(generation, &warnings),
             Heard::Answer(Answer::Refused {
                 generation,
                 message,
@@ -332,13 +327,17 @@ impl<'a> Supervisor<'a> {
         self.rights = Some(rights);
     }
 
-    fn ready(&mut self, generation: u64) -> Result<Next, Failure> {
+    fn ready(&mut self, generation: u64, warnings: &[String]) -> Result<Next, Failure> {
         match self.phase {
             Phase::Draining => return Ok(Next::GoOn),
-            Phase::Serving if generation == self.generation + 1 => return self.commit(),
+            Phase::Serving if self.pending.is_some() && generation == self.generation + 1 => {
+                say_warnings(warnings);
+                return self.commit();
+            }
             // An answer that nothing asked for.
             Phase::Serving => return Ok(Next::GoOn),
             Phase::Beginning => {
+                say_warnings(warnings);
                 let started = self.started();
                 (self.request.started)(&started);
             }
@@ -364,7 +363,9 @@ impl<'a> Supervisor<'a> {
     fn refused(&mut self, generation: u64, message: String) -> Result<Next, Failure> {
         match self.phase {
             Phase::Beginning => Err(Failure::Plan(message)),
-            Phase::Serving if generation == self.generation + 1 => self.roll_back(message),
+            Phase::Serving if self.pending.is_some() && generation == self.generation + 1 => {
+                self.roll_back(message)
+            }
             Phase::Serving | Phase::Draining => Ok(Next::GoOn),
             // The same plan has been served before: the host must have changed.
             Phase::Restarting => {

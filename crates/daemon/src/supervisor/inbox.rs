@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
-use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::time::Instant;
 
 use sys::epoll::{Epoll, Events, Interest};
@@ -34,18 +34,23 @@ pub(super) struct Inbox {
 /// Where threads leave their news.
 #[derive(Clone)]
 pub(super) struct Post {
-    letters: Sender<News>,
+    letters: SyncSender<News>,
     waker: Arc<Waker>,
 }
 
 impl Post {
-    /// Leaves something; nobody reads it once the supervisor is gone.
+    /// Leaves something, and waits while there is much unread. Nobody reads it once the
+    /// supervisor is gone.
     pub(super) fn send(&self, news: News) {
         if self.letters.send(news).is_ok() {
             self.waker.wake();
         }
     }
 }
+
+/// Letters not yet read, and read at a time. A data process that floods us with answers waits, and
+/// costs no memory.
+const LETTERS_MAX: usize = 64;
 
 /// That a data process has ended is heard on its channel, after its last words.
 const SIGNALS: [Signal; 4] = [
@@ -63,7 +68,7 @@ impl Inbox {
         let epoll = Epoll::new()?;
         epoll.add(&signals, 0, Interest::READ)?;
         epoll.add(&*waker, 1, Interest::READ)?;
-        let (sender, letters) = mpsc::channel();
+        let (sender, letters) = mpsc::sync_channel(LETTERS_MAX);
         Ok(Self {
             signals,
             letters,
@@ -111,7 +116,12 @@ impl Inbox {
         }
         // Before the letters: one that comes in between wakes us again.
         self.post.waker.drain();
-        self.waiting.extend(self.letters.try_iter());
+        let before = self.waiting.len();
+        self.waiting
+            .extend(self.letters.try_iter().take(LETTERS_MAX));
+        if self.waiting.len() - before == LETTERS_MAX {
+            self.post.waker.wake();
+        }
     }
 }
 
@@ -124,13 +134,15 @@ mod tests {
         // In a thread of its own, whose signals are blocked.
         let test = std::thread::spawn(|| {
             let mut inbox = Inbox::open().unwrap();
-            let post = inbox.post();
-            std::thread::spawn(move || (0..3).for_each(|n| post.send(News::Heard(n, Heard::End))));
-            let mut number = || match inbox.next(None).unwrap() {
-                Some(News::Heard(number, Heard::End)) => number,
-                _ => panic!("other news"),
-            };
-            assert_eq!([number(), number(), number()], [0, 1, 2]);
+            let (post, count) = (inbox.post(), 10 * LETTERS_MAX as u64);
+            let send_all = move || (0..count).for_each(|n| post.send(News::Heard(n, Heard::End)));
+            std::thread::spawn(send_all);
+            for expected in 0..count {
+                match inbox.next(None).unwrap() {
+                    Some(News::Heard(number, Heard::End)) => assert_eq!(number, expected),
+                    _ => panic!("other news"),
+                }
+            }
             assert!(inbox.next(Some(Instant::now())).unwrap().is_none());
             inbox.put_back(vec![News::Heard(7, Heard::End), News::Heard(8, Heard::End)]);
             assert!(matches!(inbox.next(None).unwrap(), Some(News::Heard(7, _))));

@@ -58,9 +58,16 @@ pub(super) fn prepare(origin: &Origin) -> Result<(Prepared, Vec<Diagnostic>), Fa
         source,
         recording: recorder.into_recording(),
     };
-    let bundle = encode(&bundle)
+    let bytes = encode(&bundle)
         .map_err(|error| Failure::host("pack the configuration")(std::io::Error::other(error)))?;
-    Ok((Prepared { outline, bundle }, loaded.warnings))
+    drop(bundle);
+    // The settings and the recording, which hold every file.
+    sys::memory::return_freed();
+    let prepared = Prepared {
+        outline,
+        bundle: bytes,
+    };
+    Ok((prepared, loaded.warnings))
 }
 
 impl Outline {

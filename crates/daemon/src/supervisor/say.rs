@@ -24,6 +24,13 @@ pub(super) fn say_failed(news: &Resolution) {
     }
 }
 
+/// What the data process says of a plan.
+pub(super) fn say_warnings(warnings: &[String]) {
+    for warning in warnings {
+        say(format_args!("warning: {}", printable(warning)));
+    }
+}
+
 /// What the data process says reaches a terminal: without control characters but line ends.
 pub(super) fn printable(text: &str) -> String {
     let shown = |c: char| {
