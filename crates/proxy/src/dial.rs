@@ -119,6 +119,7 @@ impl Dial {
             .pool
             .borrow_mut()
             .dial_succeeded(attempt.picked.server);
+        service.tell_state(attempt.picked.server);
         let took = now.saturating_duration_since(attempt.started);
         service.counters.observe(Histogram::Dial, took);
     }
@@ -150,9 +151,9 @@ impl Dial {
         };
         service.counters.server(server).count(counter);
         service.counters.server(server).lower();
-        let mut pool = service.pool.borrow_mut();
-        pool.closed(server);
-        pool.dial_failed(server, now);
+        service.pool.borrow_mut().closed(server);
+        service.pool.borrow_mut().dial_failed(server, now);
+        service.tell_state(server);
         self.tried.insert(attempt.picked.place);
         self.last_failure = Some(ending);
     }

@@ -119,7 +119,11 @@ impl Driver {
     pub(crate) fn connect(&self, address: &Address, token: u64) -> io::Result<(Socket, bool)> {
         let (fd, connected) = socket::connect(address)?;
         let reads = Interest::READ | Interest::EDGE;
-        let interest = if connected { reads } else { reads | Interest::WRITE };
+        let interest = if connected {
+            reads
+        } else {
+            reads | Interest::WRITE
+        };
         self.epoll.add(&fd, token, interest)?;
         let mut socket = Socket::new(fd, token, false);
         socket.writable = connected;

@@ -127,7 +127,11 @@ impl Link {
         let Some(back) = &mut self.back else { return };
         if self.dial.is_under_way() {
             if back.has_failed() || back.is_writable() {
-                let error = back.take_error();
+                let error = if back.has_failed() {
+                    back.take_error()
+                } else {
+                    None
+                };
                 self.dial_answered(error, context);
             }
         } else if back.has_failed() {

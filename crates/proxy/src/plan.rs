@@ -85,7 +85,10 @@ impl Plan {
     /// before the plan is shared; afterwards [`crate::plane::Plane::set_addresses`] tells.
     pub fn set_addresses(&mut self, service: &str, server: usize, addresses: Vec<SocketAddr>) {
         let services = Arc::get_mut(&mut self.services).into_iter().flatten();
-        for plan in services.filter_map(Arc::get_mut).filter(|plan| plan.name == service) {
+        for plan in services
+            .filter_map(Arc::get_mut)
+            .filter(|plan| plan.name == service)
+        {
             plan.addresses.push((server, addresses.clone()));
         }
     }

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use backend::pool::Pool;
+use backend::server::Health;
 use flow::options::{SendProxy, Settings};
 use sys::socket::PeerAddress;
 use telemetry::counters::ServiceCounters;
@@ -65,6 +66,13 @@ impl Service {
     /// Whether somebody is told to which address a client connected.
     pub(crate) fn tells_destination(&self) -> bool {
         self.settings.send_proxy != SendProxy::Off
+    }
+
+    /// Tells the metrics whether this worker would send a connection to a server.
+    pub(crate) fn tell_state(&self, server: usize) {
+        let state = self.pool.borrow().state(server);
+        let is_up = state.is_some_and(|state| state.health == Health::Up);
+        self.counters.server(server).set_up(is_up);
     }
 
     /// Counts one connection more, unless there are as many as may be.

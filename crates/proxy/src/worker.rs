@@ -74,6 +74,8 @@ struct Listener {
     service: Rc<Service>,
     text: Rc<str>,
     address: Address,
+    /// Connections to take at the next call.
+    batch: usize,
 }
 
 /// A worker.
@@ -327,8 +329,19 @@ impl Worker {
     fn accept_from(&mut self, callers: &[bool; LISTENERS_PER_BATCH]) {
         for place in 0..self.listeners.len() {
             if callers[place.min(LISTENERS_PER_BATCH - 1)] && self.accept_resumes.is_none() {
-                self.accept_some(place, ACCEPTS_PER_TURN);
+                self.accept_batch(place);
             }
+        }
+    }
+
+    /// Takes twice as many as the last time if there were that many, else half: a call that finds
+    /// the queue empty is made seldom, and a long queue is emptied soon.
+    fn accept_batch(&mut self, place: usize) {
+        let count = self.listeners[place].batch;
+        let has_more = self.accept_some(place, count);
+        let next = if has_more { count * 2 } else { count / 2 };
+        if let Some(listener) = self.listeners.get_mut(place) {
+            listener.batch = next.clamp(1, ACCEPTS_PER_TURN);
         }
     }
 
@@ -463,7 +476,7 @@ impl Worker {
                 } => {
                     self.with_service(&service, |service| {
                         service.pool.borrow_mut().set_checked(server, up);
-                        service.counters.server(server).set_up(up);
+                        service.tell_state(server);
                     });
                 }
                 Command::SetAddresses {
@@ -476,6 +489,7 @@ impl Worker {
                             .pool
                             .borrow_mut()
                             .set_addresses(server, addresses.to_vec());
+                        service.tell_state(server);
                     });
                 }
                 Command::Drain(deadline) => self.drain(deadline),
@@ -514,6 +528,7 @@ impl Worker {
                 service: Rc::clone(&self.services[service]),
                 text: address.to_string().into(),
                 address,
+                batch: 1,
             });
         self.listeners = listeners.collect();
         self.accept_resumes = None;
