@@ -1,0 +1,71 @@
+//! Any text as a configuration: no panic, the same answer each time, and every refusal says why.
+//!
+//! Text that begins with `--` stands for flags, one a line.
+#![no_main]
+
+use config::{Diagnostic, Recording, Severity, Source, load};
+use libfuzzer_sys::{Corpus, fuzz_target};
+
+fuzz_target!(|bytes: &[u8]| -> Corpus {
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return Corpus::Reject;
+    };
+    let source = source(text);
+    let loaded = load(&source, &mut files());
+    assert_eq!(loaded, load(&source, &mut files()));
+    match loaded {
+        Ok(loaded) => {
+            assert!(loaded.warnings.iter().all(|warning| !is_error(warning)));
+            check_rendered(&loaded.warnings);
+        }
+        Err(diagnostics) => {
+            assert!(diagnostics.iter().any(is_error));
+            check_rendered(&diagnostics);
+        }
+    }
+    Corpus::Keep
+});
+
+fn source(text: &str) -> Source {
+    if !text.starts_with("--") {
+        return Source::File {
+            place: "fuzz.toml".to_owned(),
+            text: text.to_owned(),
+        };
+    }
+    let flag = |line: &str| {
+        let (name, value) = line.split_once('=').unwrap_or((line, ""));
+        (name.trim_start_matches('-').to_owned(), value.to_owned())
+    };
+    Source::Flags(text.lines().map(flag).collect())
+}
+
+/// What a configuration may name; all else is missing.
+fn files() -> Recording {
+    let mut files = Recording::default();
+    for name in [
+        "site.pem",
+        "site.crt",
+        "site.key",
+        "site.ocsp",
+        "clients.pem",
+        "clients.crl",
+    ] {
+        files.insert(name, b"PEM".to_vec());
+    }
+    files.insert("certs/a.pem", b"PEM".to_vec());
+    files.insert_list("certs/", vec!["certs/a.pem".into()]);
+    files
+}
+
+fn is_error(diagnostic: &Diagnostic) -> bool {
+    diagnostic.severity == Severity::Error
+}
+
+fn check_rendered(diagnostics: &[Diagnostic]) {
+    for diagnostic in diagnostics {
+        assert!(!diagnostic.message.is_empty());
+        assert!(diagnostic.render(false).contains(&diagnostic.message));
+        assert!(!diagnostic.render(true).is_empty());
+    }
+}
