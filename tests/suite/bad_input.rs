@@ -119,16 +119,10 @@ const ENDED: &str = "lariat_connections_ended_total";
 #[test]
 fn a_slow_client_is_ended_by_the_handshake_limit() {
     let wall = wall("timeouts = { handshake = '200ms' }");
-    let hello = hello(3);
     let mut slow = TcpStream::connect(wall.service.address).unwrap();
-    slow.write_all(&hello[..10]).unwrap();
-    assert_eq!(
-        curl_tls(&wall.site, wall.service.address).run().success(),
-        "hello"
-    );
+    slow.write_all(&hello(3)[..10]).unwrap();
     wall.lariat.wait_for_reason("handshake-timeout", 1);
-    let mut rest = Vec::new();
-    let _closed_or_reset = slow.read_to_end(&mut rest);
+    let _closed_or_reset = slow.read_to_end(&mut Vec::new());
 }
 
 #[test]

@@ -14,6 +14,7 @@ mod crash_restart;
 mod demo;
 mod drain;
 mod dual_cert;
+mod examples;
 mod failover;
 mod flags;
 mod half_close;
