@@ -132,7 +132,7 @@ impl Control {
         let mut built = match build(bundle, &serve, letter.fds, sessions).await? {
             Ok(built) => built,
             Err(message) => {
-                say(&channel, &refused(&serve, message))?;
+                say(&channel, &Answer::refused(serve.generation, message))?;
                 return Ok(None);
             }
         };
@@ -182,7 +182,7 @@ impl Control {
         let sessions = Sessions::Kept(Arc::clone(&self.resumption));
         let mut built = match build(bundle, &serve, fds, sessions).await? {
             Ok(built) => built,
-            Err(message) => return say(&self.channel, &refused(&serve, message)),
+            Err(message) => return say(&self.channel, &Answer::refused(serve.generation, message)),
         };
         if let Some(target) = built.doors.log.take() {
             self.log.set_target(target);
@@ -204,10 +204,7 @@ impl Control {
         // What is left of the old plan and of the bundle is large and rare.
         drop(built.plan);
         memory::return_freed();
-        let ready = Answer::Ready {
-            generation: serve.generation,
-            warnings: built.warnings,
-        };
+        let ready = Answer::ready(serve.generation, built.warnings);
         say(&self.channel, &ready)
     }
 
@@ -274,13 +271,6 @@ async fn build(
     tokio::task::spawn_blocking(work)
         .await
         .map_err(io::Error::other)
-}
-
-fn refused(serve: &Serve, message: String) -> Answer {
-    Answer::Refused {
-        generation: serve.generation,
-        message,
-    }
 }
 
 fn admin_state(registry: &Arc<Registry>, start: &Start, built: &Built) -> Arc<AdminState> {

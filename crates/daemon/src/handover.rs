@@ -63,8 +63,46 @@ pub(crate) enum Answer {
     Drained,
 }
 
-/// An order may be as long as a channel's message; an answer is a sentence or two.
+/// An order may be as long as a channel's message; an answer is a page of sentences. More is no
+/// answer, and the data process is taken for broken.
 pub(crate) const ANSWER_BYTES_MAX: usize = 1 << 20;
+
+/// Warnings in an answer: nobody reads more, and ten thousand certificates may all have expired.
+const WARNINGS_MAX: usize = 100;
+
+/// Characters of a warning or of a message why a plan was refused.
+const SENTENCE_CHARACTERS_MAX: usize = 2000;
+
+impl Answer {
+    /// That a plan is served, with as many of the warnings as fit and the number of the others.
+    pub(crate) fn ready(generation: u64, mut warnings: Vec<String>) -> Self {
+        let more = warnings.len().saturating_sub(WARNINGS_MAX);
+        warnings.truncate(WARNINGS_MAX);
+        let mut warnings: Vec<_> = warnings.into_iter().map(shortened).collect();
+        if more > 0 {
+            warnings.push(format!("there are {more} more warnings"));
+        }
+        Self::Ready {
+            generation,
+            warnings,
+        }
+    }
+
+    /// That a plan cannot be served.
+    pub(crate) fn refused(generation: u64, message: String) -> Self {
+        Self::Refused {
+            generation,
+            message: shortened(message),
+        }
+    }
+}
+
+fn shortened(sentence: String) -> String {
+    match sentence.char_indices().nth(SENTENCE_CHARACTERS_MAX) {
+        Some((end, _)) => format!("{} ...", sentence.get(..end).unwrap_or_default()),
+        None => sentence,
+    }
+}
 
 /// What is to be given up.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
@@ -305,6 +343,19 @@ mod tests {
             decode(sent.bytes()),
             Ok(Answer::Ready { generation: 3, .. })
         ));
+    }
+
+    #[test]
+    fn every_answer_fits() {
+        let long = "\u{20ac}".repeat(10_000);
+        let ready = Answer::ready(1, vec![long.clone(); 1000]);
+        assert!(encode(&ready).unwrap().bytes().len() < ANSWER_BYTES_MAX);
+        let Answer::Ready { warnings, .. } = ready else {
+            panic!("another answer")
+        };
+        assert_eq!(warnings.last().unwrap(), "there are 900 more warnings");
+        let refused = Answer::refused(1, long);
+        assert!(encode(&refused).unwrap().bytes().len() < ANSWER_BYTES_MAX);
     }
 
     #[test]
