@@ -5,7 +5,7 @@ use proxy::options::{BackOptions, CertificateForm, ProxyTlvs, SendProxy};
 use wire::address::{Address, Endpoint};
 
 use crate::diagnostic::Problem;
-use crate::section::Section;
+use crate::section::{Section, all};
 
 /// A connection remembers the servers it tried; this many fit.
 const SERVERS_MAX: usize = 1024;
@@ -50,8 +50,7 @@ fn servers(back: &Section<'_>) -> Option<Vec<ServerOptions>> {
         );
         return None;
     }
-    let read: Vec<_> = sections.iter().map(server).collect();
-    let servers: Vec<_> = read.into_iter().collect::<Option<_>>()?;
+    let servers = all(sections.iter().map(server))?;
     if !servers.is_empty() && servers.iter().all(|server| server.backup) {
         let problem = Problem::new("are all backups, so they are used as if none were");
         back.warn(

@@ -10,7 +10,7 @@ use tls::options::{CertificateSource, PemSource};
 
 use crate::diagnostic::Problem;
 use crate::files::Files;
-use crate::section::Section;
+use crate::section::{Section, all};
 
 /// Files, and where relative paths to them begin.
 pub(crate) struct Shelf<'f> {
@@ -26,12 +26,9 @@ pub(crate) fn certificates(
     shelf: &mut Shelf<'_>,
 ) -> Option<Vec<CertificateSource>> {
     let entries = tls.sections("certificates");
-    let read: Vec<_> = entries
-        .iter()
-        .map(|entry| certificate(entry, shelf))
-        .collect();
-    let all: Option<Vec<_>> = read.into_iter().collect();
-    all.filter(|all| !all.is_empty()).map(|all| all.concat())
+    let read = all(entries.iter().map(|entry| certificate(entry, shelf)))?;
+    let certificates: Vec<_> = read.into_iter().flatten().collect();
+    (!certificates.is_empty()).then_some(certificates)
 }
 
 /// PEM files that a list of paths names.
@@ -146,11 +143,7 @@ fn directory(
         );
         return None;
     }
-    let read: Vec<_> = found
-        .into_iter()
-        .map(|one| one.read(entry, shelf))
-        .collect();
-    read.into_iter().collect()
+    all(found.into_iter().map(|one| one.read(entry, shelf)))
 }
 
 /// Which files of a directory belong together.

@@ -53,7 +53,7 @@ fn scaled(text: &str, units: &[(&str, u64)]) -> Option<u64> {
 
 fn show(amount: u64, units: &[(&str, u64)]) -> String {
     let fits = |(_, factor): &&(&str, u64)| amount >= *factor && amount.is_multiple_of(*factor);
-    match units.iter().find(fits).or(units.last()) {
+    match units.iter().find(fits).or_else(|| units.last()) {
         Some((unit, factor)) => format!("{}{unit}", amount / factor),
         None => amount.to_string(),
     }
@@ -66,7 +66,7 @@ pub(crate) fn cpu_list(text: &str) -> Option<Vec<u16>> {
         let (first, last) = part
             .trim()
             .split_once('-')
-            .unwrap_or((part.trim(), part.trim()));
+            .unwrap_or_else(|| (part.trim(), part.trim()));
         let (first, last): (u16, u16) = (first.parse().ok()?, last.parse().ok()?);
         if first > last || last > CPU_MAX {
             return None;

@@ -199,14 +199,10 @@ impl<'a> Section<'a> {
             self.report.error(&node.spot, key.path, problem);
             return None;
         }
-        let read: Vec<_> = elements
-            .iter()
-            .map(|element| {
-                let scalar = element.value.is_scalar();
-                scalar.then(|| self.read(element, key, &read)).flatten()
-            })
-            .collect();
-        read.into_iter().collect()
+        all(elements.iter().map(|element| {
+            let scalar = element.value.is_scalar();
+            scalar.then(|| self.read(element, key, &read)).flatten()
+        }))
     }
 
     fn read<T>(
@@ -266,7 +262,7 @@ impl<'a> Section<'a> {
             // A list where a table should be has been reported; what it lacks is not the point.
             return;
         }
-        let flag = key.flag.filter(|_| !self.report.is_file());
+        let flag = key.giving_flag().filter(|_| !self.report.is_file());
         let problem = match flag {
             Some(flag) => Problem::new(format!("--{flag} is missing"))
                 .hint(format!("give --{flag} {}", key.placeholder())),
@@ -283,6 +279,18 @@ impl<'a> Section<'a> {
     fn spot_of(&self, key: &Key) -> Spot {
         self.written(key).unwrap_or(self.around).spot.clone()
     }
+}
+
+/// All of what was read, or `None` if one was not. Reads every one, so that all faults are told.
+pub(crate) fn all<T>(read: impl Iterator<Item = Option<T>>) -> Option<Vec<T>> {
+    let (mut values, mut whole) = (Vec::new(), true);
+    for one in read {
+        match one {
+            Some(value) => values.push(value),
+            None => whole = false,
+        }
+    }
+    whole.then_some(values)
 }
 
 fn wrong_kind(value: &Value, wanted: &str) -> Problem {

@@ -24,15 +24,17 @@ pub enum Source {
 
 impl Source {
     /// Reads a file.
-    pub fn read(path: &Path, files: &mut dyn Files) -> Result<Self, Diagnostic> {
+    pub fn read(path: &Path, files: &mut dyn Files) -> Result<Self, Vec<Diagnostic>> {
         let place = path.display().to_string();
-        let failed = |message: String, hint: &str| Diagnostic {
-            severity: Severity::Error,
-            subject: None,
-            message,
-            place: Place::Nowhere,
-            excerpt: None,
-            hint: Some(hint.to_owned()),
+        let failed = |message: String, hint: &str| {
+            vec![Diagnostic {
+                severity: Severity::Error,
+                subject: None,
+                message,
+                place: Place::Nowhere,
+                excerpt: None,
+                hint: Some(hint.to_owned()),
+            }]
         };
         let bytes = files.read(path).map_err(|error| {
             let message = format!("cannot read {place}: {error}");

@@ -133,6 +133,13 @@ impl Key {
         children(self.path).find(|key| key.name() == name)
     }
 
+    /// The flag that gives this key, itself or as what a value of its table means.
+    pub fn giving_flag(&self) -> Option<&'static str> {
+        let short_for_me = |table: &&Self| table.shorthand == Some(self.name());
+        self.flag
+            .or_else(|| find(self.parent()).filter(short_for_me)?.flag)
+    }
+
     /// What a flag's value is called in the help.
     pub fn placeholder(&self) -> &'static str {
         match self.kind {
@@ -383,7 +390,7 @@ pub const KEYS: &[Key] = &[
         "What is asked: that the connection is accepted, that a TLS handshake finishes, or \
              that `GET` is answered with a status from 200 to 399.",
     )
-    .example(r#"check = "tcp""#),
+    .example(r#"kind = "tcp""#),
     key("service.back.check.path", Kind::Text("PATH"))
         .default("/")
         .flag("check-path")
@@ -451,7 +458,7 @@ pub const KEYS: &[Key] = &[
         "`v1` is text, `v2` binary with the TLVs below. `pass` hands on the client's own header \
          byte for byte, and needs `front.accept-proxy`.",
     )
-    .example(r#"send-proxy = "v2""#),
+    .example(r#"version = "v2""#),
     key("service.back.send-proxy.alpn", Kind::Boolean)
         .default("true")
         .flag("send-proxy-alpn")

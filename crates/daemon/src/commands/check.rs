@@ -35,7 +35,7 @@ pub(super) fn run(origin: &Origin, talk: Talk) -> Exit {
 
 fn load(origin: &Origin, talk: Talk) -> Option<Loaded> {
     let source = match origin {
-        Origin::File(path) => Source::read(path, &mut Disk).map_err(|error| vec![error]),
+        Origin::File(path) => Source::read(path, &mut Disk),
         Origin::Flags(flags) => Ok(Source::Flags(flags.clone())),
     };
     let loaded = source.and_then(|source| config::load(&source, &mut Disk));

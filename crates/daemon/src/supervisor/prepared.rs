@@ -47,7 +47,7 @@ pub(super) struct Outline {
 pub(super) fn prepare(origin: &Origin) -> Result<(Prepared, Vec<Diagnostic>), Failure> {
     let source = match origin {
         Origin::File(path) => {
-            Source::read(path, &mut Disk).map_err(|error| Failure::Config(vec![error]))?
+            Source::read(path, &mut Disk).map_err(Failure::Config)?
         }
         Origin::Flags(flags) => Source::Flags(flags.clone()),
     };
