@@ -4,11 +4,13 @@
 //! `flow`'s.
 #![forbid(unsafe_code)]
 
+mod commands;
 mod dial;
 mod driver;
 mod lines;
 mod link;
 mod links;
+mod listeners;
 pub mod options;
 pub mod plan;
 pub mod plane;

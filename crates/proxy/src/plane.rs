@@ -15,9 +15,10 @@ use sys::wake::Waker;
 use telemetry::registry::Registry;
 use wire::address::Address;
 
+use crate::commands::{Assignment, Command};
 use crate::lines::Lines;
 use crate::plan::Plan;
-use crate::worker::{Assignment, Command, Worker};
+use crate::worker::Worker;
 
 /// A socket that listens, and for whom.
 #[derive(Debug)]

@@ -5,78 +5,32 @@
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
-use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender};
+use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use flow::buffer::Pool;
 use flow::connection::Flow;
-use flow::facts::{Facts, Route};
+use flow::facts::Facts;
 use sys::epoll::Event;
-use sys::socket::PeerAddress;
 use sys::wake::Waker;
 use telemetry::catalogue::{Histogram, ServiceCounter, ServiceGauge, WorkerCounter, WorkerGauge};
 use telemetry::counters::{Handshake, WorkerCounters};
 use telemetry::outcome::Reason;
-use wire::address::Address;
 
-use crate::driver::{Driver, Socket};
+use crate::commands::{Assignment, Command};
+use crate::driver::Driver;
 use crate::lines::{self, Lines};
 use crate::link::{Context, Link, Turn};
 use crate::links::{LinkId, Links, Named};
+use crate::listeners::{Callers, Listener, Listeners};
 use crate::service::{Service, share};
 use crate::timers::{TICK, Timers};
-
-/// Connections accepted from one listener in a turn.
-const ACCEPTS_PER_TURN: usize = 64;
 
 /// How long handshakes may keep established connections waiting. One RSA-2048 signature takes a
 /// quarter of it, one RSA-4096 signature three times as long: never more than one above it.
 const HANDSHAKES_PER_TURN: Duration = Duration::from_micros(1000);
-
-/// How long a worker that has run out of descriptors leaves its listeners alone.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-
-/// What the control thread asks of a worker.
-pub(crate) enum Command {
-    /// Serve this from now on; connections that are open stay with what they began with.
-    Replace(Box<Assignment>, Sender<()>),
-    /// A server's state has been found out.
-    SetServerUp {
-        service: Arc<str>,
-        server: usize,
-        up: bool,
-    },
-    /// A server's name resolves to these.
-    SetAddresses {
-        service: Arc<str>,
-        server: usize,
-        addresses: Arc<[std::net::SocketAddr]>,
-    },
-    /// Accept no more, and end when the last connection has, or at the deadline.
-    Drain(Instant),
-}
-
-/// What a worker serves.
-pub(crate) struct Assignment {
-    pub(crate) services: Vec<Arc<crate::plan::ServicePlan>>,
-    pub(crate) counters: Vec<Arc<telemetry::counters::ServiceCounters>>,
-    pub(crate) listeners: Vec<(usize, Address, OwnedFd)>,
-    pub(crate) limits: crate::options::Limits,
-    pub(crate) log: crate::options::LogOptions,
-}
-
-/// A listening socket and whose it is.
-struct Listener {
-    fd: OwnedFd,
-    service: Rc<Service>,
-    text: Rc<str>,
-    address: Address,
-    /// Connections to take at the next call.
-    batch: usize,
-}
 
 /// A worker.
 pub(crate) struct Worker {
@@ -91,7 +45,7 @@ pub(crate) struct Worker {
     timers: Timers,
     links: Links,
     services: Vec<Rc<Service>>,
-    listeners: Vec<Listener>,
+    listeners: Listeners,
     /// Connections that had to let others go first.
     waiting: VecDeque<LinkId>,
     /// Handshakes with something to work on.
@@ -99,7 +53,6 @@ pub(crate) struct Worker {
     handshakes_under_way: u32,
     connections_max: u32,
     handshakes_max: u32,
-    accept_resumes: Option<Instant>,
     drain_deadline: Option<Instant>,
     next_connection: u64,
     batch: Vec<Event>,
@@ -136,13 +89,12 @@ impl Worker {
             timers: Timers::new(now),
             links: Links::default(),
             services: Vec::new(),
-            listeners: Vec::new(),
+            listeners: Listeners::default(),
             waiting: VecDeque::new(),
             handshakes: VecDeque::new(),
             handshakes_under_way: 0,
             connections_max: 0,
             handshakes_max: 0,
-            accept_resumes: None,
             drain_deadline: None,
             next_connection,
             batch: Vec::new(),
@@ -181,7 +133,7 @@ impl Worker {
         }
         let due = [
             self.lines.summary_due(),
-            self.accept_resumes,
+            self.listeners.resumes(),
             self.drain_deadline,
         ];
         let until = due
@@ -193,12 +145,12 @@ impl Worker {
 
     fn turn(&mut self, batch: &[Event]) {
         let mut is_called = false;
-        let mut callers = [false; LISTENERS_PER_BATCH];
+        let mut callers = Callers::default();
         for event in batch {
             match Named::of(event.token) {
                 Named::Front(id) => self.note(id, event, false),
                 Named::Back(id) => self.note(id, event, true),
-                Named::Listener(place) => callers[place.min(LISTENERS_PER_BATCH - 1)] = true,
+                Named::Listener(place) => callers.add(place),
                 Named::Waker => is_called = true,
             }
         }
@@ -210,7 +162,9 @@ impl Worker {
             self.waker.drain();
             self.obey();
         }
-        self.resume_accepting();
+        if !self.listeners.resume(&self.driver, self.now) {
+            self.counters.count(WorkerCounter::AcceptErrors);
+        }
         self.enforce_drain();
         self.lines.summarise(self.now);
         if self.waiting.is_empty() && self.handshakes.is_empty() {
@@ -326,26 +280,17 @@ impl Worker {
         }
     }
 
-    fn accept_from(&mut self, callers: &[bool; LISTENERS_PER_BATCH]) {
+    fn accept_from(&mut self, callers: &Callers) {
         for place in 0..self.listeners.len() {
-            if callers[place.min(LISTENERS_PER_BATCH - 1)] && self.accept_resumes.is_none() {
-                self.accept_batch(place);
+            let count = self.listeners.batch(callers, place);
+            if count > 0 {
+                let had_all = self.accept_some(place, count);
+                self.listeners.took_batch(place, had_all);
             }
         }
     }
 
-    /// Takes twice as many as the last time if there were that many, else half: a call that finds
-    /// the queue empty is made seldom, and a long queue is emptied soon.
-    fn accept_batch(&mut self, place: usize) {
-        let count = self.listeners[place].batch;
-        let has_more = self.accept_some(place, count);
-        let next = if has_more { count * 2 } else { count / 2 };
-        if let Some(listener) = self.listeners.get_mut(place) {
-            listener.batch = next.clamp(1, ACCEPTS_PER_TURN);
-        }
-    }
-
-    /// Accepts up to `count` connections; says whether the queue may hold more.
+    /// Accepts up to `count` connections; says whether there were that many.
     fn accept_some(&mut self, place: usize, count: usize) -> bool {
         for _ in 0..count {
             match self.accept_one(place) {
@@ -354,7 +299,8 @@ impl Worker {
                     ErrorKind::WouldBlock => return false,
                     ErrorKind::ConnectionAborted | ErrorKind::Interrupted => {}
                     _ => {
-                        self.pause_accepting();
+                        self.counters.count(WorkerCounter::AcceptErrors);
+                        self.listeners.pause(&self.driver, self.now);
                         return false;
                     }
                 },
@@ -364,7 +310,9 @@ impl Worker {
     }
 
     fn accept_one(&mut self, place: usize) -> io::Result<()> {
-        let listener = &self.listeners[place];
+        let Some(listener) = self.listeners.at(place) else {
+            return Err(ErrorKind::WouldBlock.into());
+        };
         let service = Rc::clone(&listener.service);
         if let Some(reason) = self.refusal(&service) {
             self.driver.refuse(&listener.fd)?;
@@ -382,7 +330,7 @@ impl Worker {
             }
         };
         let text = Rc::clone(&listener.text);
-        let route = route(&service, listener, &front, peer);
+        let route = listener.route(&front, peer);
         self.next_connection += 1 << 8;
         let facts = Facts::new(self.next_connection, route, self.now);
         let expects_header = service.expects_proxy_header(peer);
@@ -408,33 +356,6 @@ impl Worker {
             return Some(Reason::HandshakeLimit);
         }
         (!service.admit()).then_some(Reason::ConnectionLimit)
-    }
-
-    /// Without descriptors or memory accepting fails at once and for ever: leave it for a while.
-    fn pause_accepting(&mut self) {
-        self.counters.count(WorkerCounter::AcceptErrors);
-        for listener in &self.listeners {
-            self.driver.ignore(&listener.fd);
-        }
-        self.accept_resumes = Some(self.now + ACCEPT_PAUSE);
-    }
-
-    fn resume_accepting(&mut self) {
-        if self.accept_resumes.is_some_and(|at| at <= self.now) {
-            self.accept_resumes = None;
-            self.watch_listeners();
-        }
-    }
-
-    fn watch_listeners(&mut self) {
-        for (place, listener) in self.listeners.iter().enumerate() {
-            let is_shared = matches!(listener.address, Address::Unix(_));
-            let token = Named::Listener(place).token();
-            if self.driver.listen(&listener.fd, token, is_shared).is_err() {
-                self.accept_resumes = Some(self.now + ACCEPT_PAUSE);
-                self.counters.count(WorkerCounter::AcceptErrors);
-            }
-        }
     }
 
     /// Takes leave of a connection.
@@ -523,32 +444,26 @@ impl Worker {
         let listeners = assignment
             .listeners
             .into_iter()
-            .map(|(service, address, fd)| Listener {
-                fd,
-                service: Rc::clone(&self.services[service]),
-                text: address.to_string().into(),
-                address,
-                batch: 1,
+            .map(|(service, address, fd)| {
+                Listener::new(fd, Rc::clone(&self.services[service]), address)
             });
-        self.listeners = listeners.collect();
-        self.accept_resumes = None;
-        self.watch_listeners();
+        let listeners = listeners.collect();
+        if !self.listeners.replace(listeners, &self.driver, self.now) {
+            self.counters.count(WorkerCounter::AcceptErrors);
+        }
     }
 
     /// Closes the listeners. Connections that the kernel has already accepted for one of them
     /// would be lost with it if nobody else holds it open, so they are taken first.
     fn empty_queues(&mut self) {
         for place in 0..self.listeners.len() {
-            while self.accept_some(place, ACCEPTS_PER_TURN) {}
+            while self.accept_some(place, usize::MAX) {}
         }
-        for listener in self.listeners.drain(..) {
-            self.driver.ignore(&listener.fd);
-        }
+        self.listeners.close(&self.driver);
     }
 
     fn drain(&mut self, deadline: Instant) {
         self.empty_queues();
-        self.accept_resumes = None;
         self.drain_deadline = Some(deadline);
     }
 
@@ -568,10 +483,6 @@ impl Worker {
     }
 }
 
-/// Listeners told apart in one batch of events; those beyond share the last place and are all
-/// looked at when one of them calls.
-const LISTENERS_PER_BATCH: usize = 64;
-
 fn count_handshake(link: &Link) {
     let facts = link.flow.facts();
     let (Some(agreed), Some(kind)) = (&facts.agreed, facts.kind) else {
@@ -589,25 +500,4 @@ fn count_handshake(link: &Link) {
         group: agreed.group.map_or(0, |group| group.code()),
         duration: lines::handshake_time(facts).unwrap_or(TICK),
     });
-}
-
-fn route(service: &Service, listener: &Listener, front: &Socket, peer: PeerAddress) -> Route {
-    let PeerAddress::Ip(source) = peer else {
-        return Route {
-            source: None,
-            destination: None,
-        };
-    };
-    let destination = match &listener.address {
-        Address::Ip(address) if !address.ip().is_unspecified() => Some(*address),
-        _ if service.tells_destination() => match front.local_address() {
-            Some(PeerAddress::Ip(address)) => Some(address),
-            _ => None,
-        },
-        _ => None,
-    };
-    Route {
-        source: Some(source),
-        destination,
-    }
 }

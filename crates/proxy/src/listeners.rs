@@ -1,0 +1,177 @@
+//! A worker's listening sockets: which are watched, and how many connections are taken at a time.
+//!
+//! What becomes of a connection is the worker's.
+
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use flow::facts::Route;
+use sys::socket::PeerAddress;
+use wire::address::Address;
+
+use crate::driver::{Driver, Socket};
+use crate::links::Named;
+use crate::service::Service;
+
+/// Connections accepted from one listener in a turn.
+const ACCEPTS_PER_TURN: usize = 64;
+
+/// How long a worker that has run out of descriptors leaves its listeners alone: accepting would
+/// fail at once and for ever.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Listeners told apart in one batch of events; those beyond share the last place and are all
+/// looked at when one of them calls.
+const CALLERS_MAX: usize = 64;
+
+/// A listening socket and whose it is.
+pub(crate) struct Listener {
+    pub(crate) fd: OwnedFd,
+    pub(crate) service: Rc<Service>,
+    pub(crate) text: Rc<str>,
+    address: Address,
+    /// Connections to take at the next call.
+    batch: usize,
+}
+
+/// The listeners of one worker.
+#[derive(Default)]
+pub(crate) struct Listeners {
+    all: Vec<Listener>,
+    resumes: Option<Instant>,
+}
+
+/// Which listeners have a connection waiting.
+#[derive(Default)]
+pub(crate) struct Callers(u64);
+
+impl Callers {
+    pub(crate) fn add(&mut self, place: usize) {
+        self.0 |= 1 << place.min(CALLERS_MAX - 1);
+    }
+
+    fn has(&self, place: usize) -> bool {
+        self.0 & 1 << place.min(CALLERS_MAX - 1) != 0
+    }
+}
+
+impl Listener {
+    pub(crate) fn new(fd: OwnedFd, service: Rc<Service>, address: Address) -> Self {
+        let text = address.to_string().into();
+        Self {
+            fd,
+            service,
+            text,
+            address,
+            batch: 1,
+        }
+    }
+
+    /// Where the ends of a connection from here are. The local address is asked for only if it is
+    /// not known and somebody is told.
+    pub(crate) fn route(&self, front: &Socket, peer: PeerAddress) -> Route {
+        let PeerAddress::Ip(source) = peer else {
+            return Route {
+                source: None,
+                destination: None,
+            };
+        };
+        let destination = match &self.address {
+            Address::Ip(address) if !address.ip().is_unspecified() => Some(*address),
+            _ if self.service.tells_destination() => match front.local_address() {
+                Some(PeerAddress::Ip(address)) => Some(address),
+                _ => None,
+            },
+            _ => None,
+        };
+        Route {
+            source: Some(source),
+            destination,
+        }
+    }
+}
+
+impl Listeners {
+    pub(crate) fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    pub(crate) fn at(&self, place: usize) -> Option<&Listener> {
+        self.all.get(place)
+    }
+
+    /// Watches these in place of those before; says whether all could be.
+    pub(crate) fn replace(&mut self, all: Vec<Listener>, driver: &Driver, now: Instant) -> bool {
+        self.close(driver);
+        self.all = all;
+        self.watch(driver, now)
+    }
+
+    /// Closes all.
+    pub(crate) fn close(&mut self, driver: &Driver) {
+        self.ignore(driver);
+        self.all.clear();
+        self.resumes = None;
+    }
+
+    /// How many connections to take now from a listener that may have called.
+    ///
+    /// Twice as many as the last time if there were that many, else half: a call that finds the
+    /// queue empty is made seldom, and a long queue is emptied soon.
+    pub(crate) fn batch(&self, callers: &Callers, place: usize) -> usize {
+        let is_called = self.resumes.is_none() && callers.has(place);
+        self.all
+            .get(place)
+            .filter(|_| is_called)
+            .map_or(0, |one| one.batch)
+    }
+
+    /// Takes note of whether a listener had as many as its batch.
+    pub(crate) fn took_batch(&mut self, place: usize, had_all: bool) {
+        if let Some(one) = self.all.get_mut(place) {
+            let next = if had_all {
+                one.batch * 2
+            } else {
+                one.batch / 2
+            };
+            one.batch = next.clamp(1, ACCEPTS_PER_TURN);
+        }
+    }
+
+    /// Leaves all alone for a while.
+    pub(crate) fn pause(&mut self, driver: &Driver, now: Instant) {
+        self.ignore(driver);
+        self.resumes = Some(now + PAUSE);
+    }
+
+    /// When they are to be watched again, if they are not.
+    pub(crate) fn resumes(&self) -> Option<Instant> {
+        self.resumes
+    }
+
+    /// Watches them again if it is time; says whether all could be.
+    pub(crate) fn resume(&mut self, driver: &Driver, now: Instant) -> bool {
+        self.resumes.is_none_or(|at| at > now) || self.watch(driver, now)
+    }
+
+    fn watch(&mut self, driver: &Driver, now: Instant) -> bool {
+        self.resumes = None;
+        let is_watched = self.all.iter().enumerate().all(|(place, one)| {
+            let is_shared = matches!(one.address, Address::Unix(_));
+            driver
+                .listen(&one.fd, Named::Listener(place).token(), is_shared)
+                .is_ok()
+        });
+        if !is_watched {
+            self.pause(driver, now);
+        }
+        is_watched
+    }
+
+    fn ignore(&self, driver: &Driver) {
+        for one in &self.all {
+            driver.ignore(&one.fd);
+        }
+    }
+}
