@@ -70,8 +70,15 @@ impl Stage {
         let (server, warnings) =
             Server::build(&options, "test", &resumption, &SuiteOrder::measure()).unwrap();
         assert!(warnings.is_empty(), "{warnings:?}");
-        let settings = Settings { tls: Arc::new(server), send_proxy, timeouts: TIMEOUTS };
-        Self { settings: Rc::new(settings), authority_pem: authority.pem().to_owned() }
+        let settings = Settings {
+            tls: Arc::new(server),
+            send_proxy,
+            timeouts: TIMEOUTS,
+        };
+        Self {
+            settings: Rc::new(settings),
+            authority_pem: authority.pem().to_owned(),
+        }
     }
 
     fn choice(&self, is_tls13: bool, suites: &[u16]) -> ClientChoice {
@@ -138,7 +145,14 @@ impl Run {
         let now = Instant::now();
         let source = Some("192.0.2.1:1234".parse().unwrap());
         let destination = Some("192.0.2.2:443".parse().unwrap());
-        let facts = Facts::new(seed, Route { source, destination }, now);
+        let facts = Facts::new(
+            seed,
+            Route {
+                source,
+                destination,
+            },
+            now,
+        );
         Self {
             flow: Flow::new(Rc::clone(&stage.settings), false, facts),
             pool: Pool::new(),
@@ -180,9 +194,15 @@ impl Run {
     }
 
     fn client_to_flow(&mut self) {
-        let Some(room) = self.flow.front_room(&mut self.pool) else { return };
+        let Some(room) = self.flow.front_room(&mut self.pool) else {
+            return;
+        };
         let most = room.len().min(self.to_flow.len());
-        let count = if self.chance.one_in(2) { most } else { self.chance.below(most + 1) };
+        let count = if self.chance.one_in(2) {
+            most
+        } else {
+            self.chance.below(most + 1)
+        };
         if count == 0 {
             self.flow.front_received_nothing(&mut self.pool);
             if self.client_fin && self.to_flow.is_empty() {
@@ -206,8 +226,12 @@ impl Run {
     }
 
     fn backend_to_flow(&mut self) {
-        let Some(backend) = &mut self.backend else { return };
-        let Some(pieces) = self.flow.back_room(&mut self.pool) else { return };
+        let Some(backend) = &mut self.backend else {
+            return;
+        };
+        let Some(pieces) = self.flow.back_room(&mut self.pool) else {
+            return;
+        };
         let wanted = self.chance.below(backend.to_flow.len() + 1);
         let mut count = 0;
         for piece in pieces {
@@ -233,7 +257,9 @@ impl Run {
     fn flow_to_backend(&mut self) {
         let [first, second] = self.flow.back_pending();
         let count = self.chance.below(first.len() + second.len() + 1);
-        let Some(backend) = self.backend.as_mut().filter(|_| count > 0) else { return };
+        let Some(backend) = self.backend.as_mut().filter(|_| count > 0) else {
+            return;
+        };
         backend.got.extend(first.iter().chain(second).take(count));
         self.flow.back_sent(count, self.now, &mut self.pool);
     }
@@ -244,7 +270,10 @@ impl Run {
             match action {
                 Action::Dial | Action::Redial => {
                     let to_flow = self.reply.iter().copied().collect();
-                    self.backend = Some(Backend { to_flow, ..Backend::default() });
+                    self.backend = Some(Backend {
+                        to_flow,
+                        ..Backend::default()
+                    });
                     self.flow.dial_connected(self.now, &mut self.pool);
                 }
                 Action::ShutdownBack => {
@@ -264,7 +293,10 @@ impl Run {
             }
             self.step();
         }
-        panic!("never came to pass: {what}; ending {:?}", self.flow.ending());
+        panic!(
+            "never came to pass: {what}; ending {:?}",
+            self.flow.ending()
+        );
     }
 
     fn backend_got(&self) -> &[u8] {
@@ -281,7 +313,10 @@ impl Run {
         assert!(self.flow.ending().is_some(), "an end has a reason");
         assert_eq!(self.flow.deadline(), None);
         assert_eq!(self.pool.in_use(), 0, "every buffer has gone back");
-        let closes = self.actions.iter().filter(|action| **action == Action::Close);
+        let closes = self
+            .actions
+            .iter()
+            .filter(|action| **action == Action::Close);
         assert_eq!(closes.count(), 1);
     }
 }
@@ -332,19 +367,36 @@ fn exchange(stage: &Stage, choice: &ClientChoice, is_tls13: bool, seed: u64) {
     let client_first = run.chance.one_in(2);
     if client_first {
         run.client.close();
-        run.until("request", |run| run.backend.as_ref().is_some_and(|b| b.got_end));
-        assert!(run.backend_got() == request, "seed {seed}: the request arrived changed");
+        run.until("request", |run| {
+            run.backend.as_ref().is_some_and(|b| b.got_end)
+        });
+        assert!(
+            run.backend_got() == request,
+            "seed {seed}: the request arrived changed"
+        );
     }
-    run.until("all of the request", |run| run.backend_got().len() == request.len());
-    assert!(run.backend_got() == request, "seed {seed}: the request arrived changed");
+    run.until("all of the request", |run| {
+        run.backend_got().len() == request.len()
+    });
+    assert!(
+        run.backend_got() == request,
+        "seed {seed}: the request arrived changed"
+    );
     run.backend.as_mut().unwrap().is_ended = true;
     run.until("reply", |run| run.client.is_closed_by_server());
     assert_eq!(run.client_fault, None, "seed {seed}");
-    assert!(run.client_got == reply, "seed {seed}: the reply arrived changed");
+    assert!(
+        run.client_got == reply,
+        "seed {seed}: the reply arrived changed"
+    );
     run.client_fin = true;
     run.until("the end", |run| run.flow.is_over());
     run.assert_over();
-    let wanted = if client_first { Reason::ClientClosed } else { Reason::BackendClosed };
+    let wanted = if client_first {
+        Reason::ClientClosed
+    } else {
+        Reason::BackendClosed
+    };
     assert_eq!(run.reason(), Some(wanted), "seed {seed}");
     let facts = run.flow.facts();
     assert_eq!(facts.bytes_up, request.len() as u64);
@@ -402,15 +454,25 @@ fn an_altered_record_ends_the_connection_with_an_alert() {
     let stage = Stage::new(SendProxy::Off);
     for is_tls13 in [true, false] {
         let mut run = Run::new(&stage, &stage.choice(is_tls13, &[]), 5, Vec::new());
-        run.until("handshake", |run| run.client.is_established() && run.backend.is_some());
-        run.until("quiet", |run| run.to_flow.is_empty() && run.from_flow.is_empty());
+        run.until("handshake", |run| {
+            run.client.is_established() && run.backend.is_some()
+        });
+        run.until("quiet", |run| {
+            run.to_flow.is_empty() && run.from_flow.is_empty()
+        });
         run.client.send(b"hello");
         run.client_turn();
         *run.to_flow.back_mut().unwrap() ^= 1;
         run.until("the alert", |run| run.client_fault.is_some());
-        assert_eq!(run.client_fault.as_deref(), Some("received fatal alert: BadRecordMac"));
+        assert_eq!(
+            run.client_fault.as_deref(),
+            Some("received fatal alert: BadRecordMac")
+        );
         assert_eq!(run.reason(), Some(Reason::RecordInvalid));
-        assert!(run.actions.contains(&Action::ResetBack), "the server learns of it by a reset");
+        assert!(
+            run.actions.contains(&Action::ResetBack),
+            "the server learns of it by a reset"
+        );
         run.client_fin = true;
         run.until("the end", |run| run.flow.is_over());
         run.assert_over();
@@ -425,7 +487,10 @@ fn a_reset_by_the_server_is_no_clean_end() {
     run.flow.back_failed(run.now, &mut run.pool);
     run.until("the end", |run| run.flow.is_over());
     assert!(run.actions.contains(&Action::ResetFront));
-    assert!(!run.client.is_closed_by_server(), "no close_notify after a broken stream");
+    assert!(
+        !run.client.is_closed_by_server(),
+        "no close_notify after a broken stream"
+    );
     assert_eq!(run.reason(), Some(Reason::BackendReset));
 }
 
@@ -434,16 +499,20 @@ fn deadlines_are_those_of_the_stage() {
     let stage = Stage::new(SendProxy::Off);
     let mut run = Run::new(&stage, &stage.choice(true, &[]), 1, Vec::new());
     assert_eq!(run.flow.deadline(), Some(run.now + TIMEOUTS.handshake));
-    run.flow.handle_timeout(run.now + TIMEOUTS.handshake / 2, &mut run.pool);
+    run.flow
+        .handle_timeout(run.now + TIMEOUTS.handshake / 2, &mut run.pool);
     assert!(!run.flow.is_over());
-    run.flow.handle_timeout(run.now + TIMEOUTS.handshake, &mut run.pool);
+    run.flow
+        .handle_timeout(run.now + TIMEOUTS.handshake, &mut run.pool);
     assert_eq!(run.reason(), Some(Reason::HandshakeTimeout));
     let mut run = Run::new(&stage, &stage.choice(true, &[]), 1, Vec::new());
     run.until("relay", |run| run.backend.is_some());
     run.now += TIMEOUTS.idle * 2;
     run.flow.handle_timeout(run.now, &mut run.pool);
     assert_eq!(run.reason(), Some(Reason::IdleTimeout));
-    run.until("the goodbye", |run| run.client.is_closed_by_server() && run.front_shut);
+    run.until("the goodbye", |run| {
+        run.client.is_closed_by_server() && run.front_shut
+    });
 }
 
 #[test]
@@ -466,9 +535,13 @@ fn a_dial_that_takes_too_long_is_made_again_and_a_failed_one_is_told() {
     run.now += TIMEOUTS.dial * 2;
     run.flow.handle_timeout(run.now, &mut run.pool);
     assert_eq!(run.flow.poll_action(), Some(Action::Redial));
-    run.flow.dial_failed(Ending::new(Reason::BackendRefused), run.now, &mut run.pool);
+    run.flow
+        .dial_failed(Ending::new(Reason::BackendRefused), run.now, &mut run.pool);
     run.until("the alert", |run| run.client_fault.is_some());
-    assert_eq!(run.client_fault.as_deref(), Some("received fatal alert: InternalError"));
+    assert_eq!(
+        run.client_fault.as_deref(),
+        Some("received fatal alert: InternalError")
+    );
     assert_eq!(run.reason(), Some(Reason::BackendRefused));
 }
 

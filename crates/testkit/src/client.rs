@@ -9,7 +9,9 @@ use std::sync::Arc;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{CipherSuite, ClientConfig, ClientConnection, RootCertStore, SupportedProtocolVersion};
+use rustls::{
+    CipherSuite, ClientConfig, ClientConnection, RootCertStore, SupportedProtocolVersion,
+};
 
 /// What a client offers and trusts; sessions are remembered between the clients of one choice.
 #[derive(Clone)]
@@ -21,7 +23,9 @@ impl ClientChoice {
     pub fn new(authority_pem: &str, is_tls13: bool, suites: &[u16]) -> Self {
         let mut roots = RootCertStore::empty();
         let root = CertificateDer::from_pem_slice(authority_pem.as_bytes());
-        roots.add(root.expect("the authority is PEM")).expect("the authority is a certificate");
+        roots
+            .add(root.expect("the authority is PEM"))
+            .expect("the authority is a certificate");
         let mut provider = aws_lc_rs::default_provider();
         let wanted = |suite: CipherSuite| suites.is_empty() || suites.contains(&suite.into());
         provider.cipher_suites.retain(|suite| wanted(suite.suite()));
@@ -38,8 +42,11 @@ impl ClientChoice {
 }
 
 fn config(provider: CryptoProvider, is_tls13: bool, roots: RootCertStore) -> ClientConfig {
-    let versions: &[&SupportedProtocolVersion] =
-        if is_tls13 { &[&rustls::version::TLS13] } else { &[&rustls::version::TLS12] };
+    let versions: &[&SupportedProtocolVersion] = if is_tls13 {
+        &[&rustls::version::TLS13]
+    } else {
+        &[&rustls::version::TLS12]
+    };
     ClientConfig::builder_with_provider(Arc::new(provider))
         .with_protocol_versions(versions)
         .expect("the suites fit the version")
@@ -57,10 +64,18 @@ impl Client {
     /// The library's words.
     pub fn receive(&mut self, mut bytes: &[u8], plain: &mut Vec<u8>) -> Result<(), String> {
         while !bytes.is_empty() {
-            self.0.read_tls(&mut bytes).map_err(|error| error.to_string())?;
-            let state = self.0.process_new_packets().map_err(|error| error.to_string())?;
+            self.0
+                .read_tls(&mut bytes)
+                .map_err(|error| error.to_string())?;
+            let state = self
+                .0
+                .process_new_packets()
+                .map_err(|error| error.to_string())?;
             let mut chunk = vec![0; state.plaintext_bytes_to_read()];
-            self.0.reader().read_exact(&mut chunk).map_err(|error| error.to_string())?;
+            self.0
+                .reader()
+                .read_exact(&mut chunk)
+                .map_err(|error| error.to_string())?;
             plain.extend_from_slice(&chunk);
         }
         Ok(())
@@ -69,7 +84,10 @@ impl Client {
     /// Puts application data behind what was put before.
     pub fn send(&mut self, plain: &[u8]) {
         self.0.set_buffer_limit(None);
-        self.0.writer().write_all(plain).expect("the buffer has no limit");
+        self.0
+            .writer()
+            .write_all(plain)
+            .expect("the buffer has no limit");
     }
 
     /// Asks for new keys in both directions (RFC 8446 section 4.6.3).
@@ -77,7 +95,9 @@ impl Client {
     /// # Errors
     /// The library's words; TLS 1.2 has no such thing.
     pub fn update_keys(&mut self) -> Result<(), String> {
-        self.0.refresh_traffic_keys().map_err(|error| error.to_string())
+        self.0
+            .refresh_traffic_keys()
+            .map_err(|error| error.to_string())
     }
 
     /// Ends its stream.

@@ -426,7 +426,11 @@ mod tests {
     }
 
     fn pairs() -> Vec<(Sealer, Opener)> {
-        let forms = [(Version::Tls12, false), (Version::Tls12, true), (Version::Tls13, false)];
+        let forms = [
+            (Version::Tls12, false),
+            (Version::Tls12, true),
+            (Version::Tls13, false),
+        ];
         let pair = |(version, is_chacha)| {
             let secrets = secrets(is_chacha);
             let sealer = Sealer::new(version, 9, &secrets).unwrap();
@@ -456,7 +460,11 @@ mod tests {
             }
             let alert = sealed(&mut sealer, ContentType::Alert, &[1, 0]);
             assert_eq!(opener.open(&alert, &mut room), Ok((ContentType::Alert, 2)));
-            assert_eq!(opener.open(&alert, &mut room), Err(RecordFault::BadMac), "a replay");
+            assert_eq!(
+                opener.open(&alert, &mut room),
+                Err(RecordFault::BadMac),
+                "a replay"
+            );
         }
     }
 
@@ -486,7 +494,11 @@ mod tests {
                 let [high, low] = (length as u16).to_be_bytes();
                 opener.record_bytes(&[kind, major, 3, high, low])
             };
-            let most = if opener.0.form == Form::Tls13 { 16_384 + 256 } else { 16_384 + 2048 };
+            let most = if opener.0.form == Form::Tls13 {
+                16_384 + 256
+            } else {
+                16_384 + 2048
+            };
             assert_eq!(header(23, 3, most), Ok(Some(HEADER_BYTES + most)));
             assert_eq!(header(23, 3, most + 1), Err(RecordFault::Overflow));
             assert_eq!(header(99, 3, 10), Err(RecordFault::Unexpected));
@@ -510,16 +522,23 @@ mod tests {
     fn padding_is_taken_off_and_a_record_of_nothing_else_refused() {
         let padded = |inner: &[u8]| {
             let sealer = Sealer::new(Version::Tls13, 9, &secrets(false)).unwrap();
-            let header = header_of(ContentType::ApplicationData, (inner.len() + TAG_BYTES) as u16);
+            let header = header_of(
+                ContentType::ApplicationData,
+                (inner.len() + TAG_BYTES) as u16,
+            );
             let mut body = inner.to_vec();
             let nonce = Nonce::assume_unique_for_key(sealer.0.nonce(9));
             let key = &sealer.0.key;
-            key.seal_in_place_append_tag(nonce, Aad::from(header), &mut body).unwrap();
+            key.seal_in_place_append_tag(nonce, Aad::from(header), &mut body)
+                .unwrap();
             let (_, mut opener) = pairs().remove(2);
             let record = [&header[..], &body].concat();
             opener.open(&record, &mut vec![0; RECORD_BYTES_MAX])
         };
-        assert_eq!(padded(b"abc\x17\0\0\0\0"), Ok((ContentType::ApplicationData, 3)));
+        assert_eq!(
+            padded(b"abc\x17\0\0\0\0"),
+            Ok((ContentType::ApplicationData, 3))
+        );
         assert_eq!(padded(b"\x15\0"), Ok((ContentType::Alert, 0)));
         assert_eq!(padded(b"\0\0\0"), Err(RecordFault::Unexpected));
         assert_eq!(padded(b"abc\x63"), Err(RecordFault::Unexpected));
@@ -535,6 +554,9 @@ mod tests {
         assert!(sealer.is_worn());
         sealed(&mut sealer, ContentType::ApplicationData, b"last");
         let mut record = [0; 40];
-        assert_eq!(sealer.seal(ContentType::ApplicationData, &mut record), Err(KeyExhausted));
+        assert_eq!(
+            sealer.seal(ContentType::ApplicationData, &mut record),
+            Err(KeyExhausted)
+        );
     }
 }
