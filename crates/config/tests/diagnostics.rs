@@ -1,6 +1,7 @@
 //! Each `bad/NAME.toml` is answered by exactly what `bad/NAME.txt` says.
 //!
 //! With `BLESS=1` in the environment the answers are written anew, to be read in the diff.
+#![allow(clippy::unwrap_used, reason = "what a test cannot read fails it")]
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,5 @@
 //! What configurations mean: each default, flags and keys alike, and no panic on any text.
+#![allow(clippy::unwrap_used, reason = "what a test cannot read fails it")]
 
 use std::time::Duration;
 
