@@ -12,6 +12,7 @@ pub mod files;
 mod flags;
 mod front;
 mod host;
+mod key;
 mod node;
 mod quantity;
 pub mod reference;

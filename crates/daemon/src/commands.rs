@@ -18,8 +18,6 @@ use crate::demo;
 use crate::exit::Exit;
 use crate::talk::{Talk, print};
 
-pub(crate) use serve::end_of;
-
 /// Does it.
 pub(crate) fn run(command: Command, talk: Talk) -> ExitCode {
     let exit = match command {

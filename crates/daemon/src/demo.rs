@@ -12,7 +12,7 @@ use std::path::Path;
 
 use wire::address::Address;
 
-use crate::commands::end_of;
+use crate::ending::end_of;
 use crate::exit::Exit;
 use crate::supervisor::{self, Failure, Origin, Request, Started};
 use crate::talk::Talk;

@@ -8,6 +8,7 @@ mod args;
 mod commands;
 mod data;
 mod demo;
+mod ending;
 mod exit;
 mod handover;
 mod health;

@@ -46,9 +46,7 @@ pub(super) struct Outline {
 /// Reads a configuration and all that it names. Also returns what deserves a second look.
 pub(super) fn prepare(origin: &Origin) -> Result<(Prepared, Vec<Diagnostic>), Failure> {
     let source = match origin {
-        Origin::File(path) => {
-            Source::read(path, &mut Disk).map_err(Failure::Config)?
-        }
+        Origin::File(path) => Source::read(path, &mut Disk).map_err(Failure::Config)?,
         Origin::Flags(flags) => Source::Flags(flags.clone()),
     };
     let mut recorder = Recorder::new(Disk);
