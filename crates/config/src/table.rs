@@ -24,6 +24,41 @@ pub fn children(parent: &str) -> impl Iterator<Item = &'static Key> {
     KEYS.iter().filter(move |key| key.parent() == parent)
 }
 
+/// What a key says with the help of others.
+impl Key {
+    /// The key that a value means which is no table.
+    pub fn shorthand_key(&self) -> Option<&'static Self> {
+        let name = self.shorthand?;
+        children(self.path).find(|key| key.name() == name)
+    }
+
+    /// The flag that gives this key, itself or as what a value of its table means.
+    pub fn giving_flag(&self) -> Option<&'static str> {
+        let short_for_me = |table: &&Self| table.shorthand == Some(self.name());
+        self.flag
+            .or_else(|| find(self.parent()).filter(short_for_me)?.flag)
+    }
+
+    /// What a flag's value is called in the help.
+    pub fn placeholder(&self) -> &'static str {
+        match self.kind {
+            Kind::Table => self
+                .shorthand_key()
+                .map_or("TABLE", |key| key.placeholder()),
+            Kind::Address | Kind::Endpoint => "ADDRESS",
+            Kind::Network => "NETWORK",
+            Kind::Path => "PATH",
+            Kind::Text(what) => what,
+            Kind::Boolean => "BOOL",
+            Kind::Count(..) => "NUMBER",
+            Kind::Duration(..) => "TIME",
+            Kind::Size(..) => "SIZE",
+            Kind::Choice(_) => "WORD",
+            Kind::Threads => "NUMBER|CPUS",
+        }
+    }
+}
+
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3600);
 const DAY: Duration = Duration::from_secs(86_400);

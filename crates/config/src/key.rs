@@ -1,0 +1,132 @@
+//! One key of a configuration: what it holds, what holds without it, and how it is told.
+
+use std::time::Duration;
+
+/// One key.
+#[derive(Clone, Copy, Debug)]
+pub struct Key {
+    /// Its tables and its name, with dots: `service.front.listen`.
+    pub path: &'static str,
+    /// What it holds.
+    pub kind: Kind,
+    /// Whether it holds a list of that.
+    pub many: bool,
+    /// For a table: a value that is no table means this key of it.
+    pub shorthand: Option<&'static str>,
+    /// What holds if nobody writes it.
+    pub default: Default,
+    /// The flag of `lariat serve`, without dashes.
+    pub flag: Option<&'static str>,
+    /// One or more sentences; the first is the short help.
+    pub help: &'static str,
+    /// A line of TOML.
+    pub example: &'static str,
+}
+
+/// What a key holds.
+#[derive(Clone, Copy, Debug)]
+pub enum Kind {
+    /// Further keys.
+    Table,
+    /// A place to listen at.
+    Address,
+    /// A place to dial.
+    Endpoint,
+    /// A set of addresses.
+    Network,
+    /// A file or directory.
+    Path,
+    /// Free text; the word says what of.
+    Text(&'static str),
+    /// `true` or `false`.
+    Boolean,
+    /// A number in a range.
+    Count(u64, u64),
+    /// A time in a range.
+    Duration(Duration, Duration),
+    /// A number of bytes in a range.
+    Size(u64, u64),
+    /// One of these.
+    Choice(&'static [&'static str]),
+    /// `"auto"`, a number of threads, or a list of CPUs.
+    Threads,
+}
+
+/// What holds if nobody writes a key.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Default {
+    /// It must be written.
+    Required,
+    /// Nothing; the words say what that means.
+    Absent(&'static str),
+    /// This, as a flag would say it.
+    Text(&'static str),
+}
+
+/// A key that must be written and has no flag yet; the methods below say the rest.
+pub(crate) const fn key(path: &'static str, kind: Kind) -> Key {
+    Key {
+        path,
+        kind,
+        many: false,
+        shorthand: None,
+        default: Default::Required,
+        flag: None,
+        help: "",
+        example: "",
+    }
+}
+
+impl Key {
+    pub(crate) const fn many(mut self) -> Self {
+        self.many = true;
+        self
+    }
+
+    pub(crate) const fn shorthand(mut self, key: &'static str) -> Self {
+        self.shorthand = Some(key);
+        self
+    }
+
+    pub(crate) const fn default(mut self, text: &'static str) -> Self {
+        self.default = Default::Text(text);
+        self
+    }
+
+    pub(crate) const fn absent(mut self, meaning: &'static str) -> Self {
+        self.default = Default::Absent(meaning);
+        self
+    }
+
+    pub(crate) const fn flag(mut self, name: &'static str) -> Self {
+        self.flag = Some(name);
+        self
+    }
+
+    pub(crate) const fn help(mut self, help: &'static str) -> Self {
+        self.help = help;
+        self
+    }
+
+    pub(crate) const fn example(mut self, example: &'static str) -> Self {
+        self.example = example;
+        self
+    }
+
+    /// The last part of the path.
+    pub fn name(&self) -> &'static str {
+        self.path
+            .rsplit_once('.')
+            .map_or(self.path, |(_, name)| name)
+    }
+
+    /// The path of the table that it stands in; empty at the top.
+    pub fn parent(&self) -> &'static str {
+        self.path.rsplit_once('.').map_or("", |(parent, _)| parent)
+    }
+
+    /// Whether a flag's value may be a list with commas; paths and addresses may hold commas.
+    pub fn splits_at_commas(&self) -> bool {
+        self.many && !matches!(self.kind, Kind::Path | Kind::Address | Kind::Table)
+    }
+}

@@ -1,0 +1,21 @@
+//! How a supervisor's end is told, and what it means for the program.
+
+use crate::exit::Exit;
+use crate::supervisor::Failure;
+use crate::talk::Talk;
+
+/// Says why the supervisor ended, and what that means for the program.
+pub(crate) fn end_of(ended: Result<(), Failure>, talk: Talk) -> Exit {
+    let Err(failure) = ended else {
+        return Exit::Success;
+    };
+    match &failure {
+        Failure::Config(diagnostics) => talk.diagnostics(diagnostics),
+        other => talk.error(other),
+    }
+    match failure {
+        Failure::Config(_) | Failure::Plan(_) | Failure::User(_) => Exit::Usage,
+        Failure::Listen(_) => Exit::Listen,
+        Failure::Host { .. } | Failure::Rights(_) | Failure::Died { .. } => Exit::Failed,
+    }
+}
