@@ -13,6 +13,7 @@ mod flags;
 mod front;
 mod host;
 mod key;
+mod keys;
 mod node;
 mod quantity;
 pub mod reference;
