@@ -448,7 +448,10 @@ fn decided_once(bytes: &[u8]) -> Result<(), TestCaseError> {
 
 proptest! {
     #[test]
-    fn version_1_reads_back_from_any_cut(addresses in addresses(), after in vec(any::<u8>(), 0..9)) {
+    fn version_1_reads_back_from_any_cut(
+        addresses in addresses(),
+        after in vec(any::<u8>(), 0..9),
+    ) {
         let mut line = Vec::new();
         write_v1(&addresses, &mut line);
         for cut in 0..line.len() {
