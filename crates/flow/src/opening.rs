@@ -137,11 +137,9 @@ fn take_hello(
     Ok(Some(Box::new(handshake)))
 }
 
-/// By which means a session would be resumed, if it is.
+/// By which means a session of TLS 1.2 would be resumed, if it is.
 fn kind_if_resumed(hello: &ClientHello<'_>) -> HandshakeKind {
-    if hello.psk_identities().next().is_some() {
-        HandshakeKind::Psk
-    } else if hello
+    if hello
         .session_ticket()
         .is_some_and(|ticket| !ticket.is_empty())
     {

@@ -3,11 +3,13 @@
 //! Owns which connections get a line and when lines leave the worker; their form is
 //! `telemetry::line`'s, and who writes them to a file is the caller's.
 
+use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, TrySendError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use flow::facts::{Ending, Facts};
-use telemetry::catalogue::ServiceCounter;
+use telemetry::catalogue::{ServiceCounter, WorkerCounter};
+use telemetry::counters::WorkerCounters;
 use telemetry::line::{ClientAddress, ConnectionLine, LineLimiter, SuppressedLine};
 use telemetry::outcome::Version;
 
@@ -18,6 +20,9 @@ use crate::options::{LogConnections, LogFormat, LogOptions};
 /// it has nothing else to do.
 const BATCH_BYTES: usize = 16 << 10;
 
+/// What is kept for a writer that does not keep up.
+const KEPT_BYTES_MAX: usize = 256 << 10;
+
 /// One worker's lines.
 pub(crate) struct Lines {
     options: LogOptions,
@@ -26,10 +31,16 @@ pub(crate) struct Lines {
     summary_due: Option<Instant>,
     batch: Vec<u8>,
     writer: SyncSender<Vec<u8>>,
+    counters: Arc<WorkerCounters>,
 }
 
 impl Lines {
-    pub(crate) fn new(options: LogOptions, worker: usize, writer: SyncSender<Vec<u8>>) -> Self {
+    pub(crate) fn new(
+        options: LogOptions,
+        worker: usize,
+        writer: SyncSender<Vec<u8>>,
+        counters: Arc<WorkerCounters>,
+    ) -> Self {
         Self {
             options,
             worker,
@@ -37,6 +48,7 @@ impl Lines {
             summary_due: None,
             batch: Vec::new(),
             writer,
+            counters,
         }
     }
 
@@ -144,14 +156,17 @@ impl Lines {
     }
 
     /// Hands over what has been written. A writer that does not keep up loses lines rather than
-    /// holding up connections; it is told at the next chance, since the batch stays until then.
+    /// holding up connections: what it does not take stays here for a while, then it is dropped
+    /// and counted.
     pub(crate) fn flush(&mut self) {
         if self.batch.is_empty() {
             return;
         }
         let batch = std::mem::take(&mut self.batch);
         if let Err(TrySendError::Full(mut batch)) = self.writer.try_send(batch) {
-            if batch.len() > BATCH_BYTES * 16 {
+            if batch.len() > KEPT_BYTES_MAX {
+                let lost = batch.len() as u64;
+                self.counters.add(WorkerCounter::LogBytesLost, lost);
                 batch.clear();
             }
             self.batch = batch;

@@ -61,9 +61,9 @@ impl Plane {
         for ((index, cpu), listeners) in cpus.into_iter().enumerate().zip(listeners) {
             let (commands, received) = channel();
             let waker = Arc::new(Waker::new()?);
-            let lines = Lines::new(plan.log, index, lines.clone());
-            let assignment = assignment(&plan, index, listeners, &registry);
             let counters = registry.worker(index);
+            let lines = Lines::new(plan.log, index, lines.clone(), Arc::clone(&counters));
+            let assignment = assignment(&plan, index, listeners, &registry);
             let its_waker = Arc::clone(&waker);
             let started = started.clone();
             let make = move || {

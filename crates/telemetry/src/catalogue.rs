@@ -165,6 +165,7 @@ catalogue! {
         LoopIterations: Counter Count "lariat_worker_loop_iterations_total" [worker] "Turns of the event loop.";
         Events: Counter Count "lariat_worker_events_total" [worker] "Events taken from the kernel.";
         BusyMicroseconds: Counter Microseconds "lariat_worker_busy_seconds_total" [worker] "Time not spent waiting for events.";
+        LogBytesLost: Counter Bytes "lariat_worker_log_lost_bytes_total" [worker] "Bytes of lines about connections that were dropped because the log's writer did not keep up.";
         AcceptErrors: Counter Count "lariat_worker_accept_errors_total" [worker] "Calls of accept that failed for want of descriptors or memory.";
     }
 
