@@ -398,8 +398,9 @@ pub const KEYS: &[Key] = &[
         .default("50000")
         .flag("connections")
         .help(
-            "Open connections. Each needs two file descriptors, so the process's limit of these \
-             (`ulimit -Hn`) may lower it; the status says so.",
+            "Open connections. Each takes two file descriptors, so the process's limit of these \
+             (`ulimit -Hn`) should be more than twice as many; while none is left, clients \
+             wait in the kernel's queue.",
         )
         .example("connections = 200000"),
     key("limits.handshakes", Kind::Count(1, 10_000_000))

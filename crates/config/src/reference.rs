@@ -95,7 +95,7 @@ fn default(key: &Key) -> String {
     }
 }
 
-/// The flags of `lariat serve`, two lines each, in groups.
+/// The flags of `lariat serve`, each with its help below it, in groups.
 pub fn flags() -> String {
     let mut text = String::new();
     let mut group = "";
@@ -109,9 +109,27 @@ pub fn flags() -> String {
             group = heading;
         }
         text.push_str(&format!("  --{flag} {}\n", key.placeholder()));
-        text.push_str(&format!("      {}\n", short_help(key)));
+        text.push_str(&indented(&short_help(key)));
     }
     text
+}
+
+/// The widest line of the help, in characters.
+const LINE_CHARACTERS_MAX: usize = 92;
+
+fn indented(words: &str) -> String {
+    let mut text = String::new();
+    let mut line = "     ".to_owned();
+    for word in words.split_whitespace() {
+        if line.len() + 1 + word.len() > LINE_CHARACTERS_MAX {
+            text.push_str(&line);
+            text.push('\n');
+            line = "     ".to_owned();
+        }
+        line.push(' ');
+        line.push_str(word);
+    }
+    text + &line + "\n"
 }
 
 fn heading(key: &Key) -> &'static str {
