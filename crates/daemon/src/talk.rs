@@ -41,10 +41,10 @@ impl Talk {
         self.labelled("hint", "1;36", &text.to_string());
     }
 
-    /// What is wrong with a configuration.
+    /// What is wrong with a configuration, with an empty line after each.
     pub(crate) fn diagnostics(self, diagnostics: &[Diagnostic]) {
         for diagnostic in diagnostics {
-            self.say(diagnostic.render(self.colour));
+            self.say(format_args!("{}\n", diagnostic.render(self.colour)));
         }
     }
 
