@@ -14,21 +14,18 @@ pub enum Action {
     ShutdownFront,
     /// When the server's connection is closed, close it by a reset.
     ResetBack,
-    /// When the client's connection is closed, close it by a reset.
-    ResetFront,
     /// Close the server's connection.
     CloseBack,
     /// Close what is open.
     Close,
 }
 
-const ORDER: [Action; 8] = [
+const ORDER: [Action; 7] = [
     Action::Dial,
     Action::Redial,
     Action::ShutdownBack,
     Action::ShutdownFront,
     Action::ResetBack,
-    Action::ResetFront,
     Action::CloseBack,
     Action::Close,
 ];
@@ -64,9 +61,5 @@ impl Actions {
     /// Whoever has nothing more to send needs no server.
     pub(crate) fn cancel_dials(&mut self) {
         self.due &= !(1 << Action::Dial as u8 | 1 << Action::Redial as u8);
-    }
-
-    pub(crate) fn is_front_to_be_reset(&self) -> bool {
-        (self.due | self.done) & (1 << Action::ResetFront as u8) != 0
     }
 }

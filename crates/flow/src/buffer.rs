@@ -20,6 +20,10 @@ const LARGE_BYTES: usize =
 const SMALL_KEPT_MAX: usize = 256;
 const LARGE_KEPT_MAX: usize = 64;
 
+/// Large buffers out at once: 128 MiB a worker. Beyond that even bulk goes through small ones, so
+/// that many slow readers cannot have all memory.
+const LARGE_OUT_MAX: usize = 512;
+
 /// How much room is wanted.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Size {
@@ -124,6 +128,7 @@ pub struct Pool {
     small: Vec<Buffer>,
     large: Vec<Buffer>,
     in_use: usize,
+    large_in_use: usize,
     /// Where short records are put together before they are appended to a buffer.
     pub(crate) scratch: Vec<u8>,
 }
@@ -137,6 +142,7 @@ impl Pool {
     /// An empty buffer. The last one given back comes first: it is still in the cache.
     pub fn take(&mut self, size: Size) -> Buffer {
         self.in_use += 1;
+        self.large_in_use += usize::from(size == Size::Large);
         let (kept, bytes) = match size {
             Size::Small => (&mut self.small, SMALL_BYTES),
             Size::Large => (&mut self.large, LARGE_BYTES),
@@ -144,9 +150,18 @@ impl Pool {
         kept.pop().unwrap_or_else(|| Buffer::new(bytes))
     }
 
+    /// An empty buffer for bulk, as long as there are not too many, or for one record.
+    pub fn take_for(&mut self, is_bulk: bool) -> Buffer {
+        let is_large = is_bulk && self.large_in_use < LARGE_OUT_MAX;
+        self.take(if is_large { Size::Large } else { Size::Small })
+    }
+
     /// Takes a buffer back; what was in it counts as gone.
     pub fn give(&mut self, mut buffer: Buffer) {
         self.in_use -= 1;
+        if buffer.bytes.len() == LARGE_BYTES {
+            self.large_in_use -= 1;
+        }
         buffer.clear();
         match buffer.bytes.len() {
             SMALL_BYTES if self.small.len() < SMALL_KEPT_MAX => self.small.push(buffer),

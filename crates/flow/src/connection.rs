@@ -26,6 +26,10 @@ const PARTING_MAX: Duration = Duration::from_secs(2);
 /// How many bytes such a client may still send.
 const PARTING_BYTES_MAX: usize = 256 << 10;
 
+/// How long a client that has been sent the server's end may go on without a byte. What it still
+/// sends has a reader only if the server closed one direction, and few do.
+const HALF_CLOSED_MAX: Duration = Duration::from_secs(60);
+
 const ALERT_INTERNAL_ERROR: u8 = 80;
 
 /// Where a connection is in its life.
@@ -109,6 +113,9 @@ impl Flow {
         match self.stage {
             Stage::Opening(_) => Some(self.facts.accepted + timeouts.handshake),
             Stage::Dialling { since } => Some(since + timeouts.dial),
+            Stage::Relaying if self.down.is_ended => {
+                Some(self.last_byte + timeouts.idle.min(HALF_CLOSED_MAX))
+            }
             Stage::Relaying => Some(self.last_byte + timeouts.idle),
             Stage::Parting { until, .. } => Some(until),
             Stage::Over => None,
@@ -140,6 +147,10 @@ impl Flow {
     /// Ends the connection for a reason of the host's: a drain deadline, a limit.
     pub fn cut(&mut self, reason: Reason, pool: &mut Pool) {
         if !self.is_over() {
+            if self.up.end != Some(StreamEnd::CloseNotify) {
+                // A stream that was cut must not look finished to the server.
+                self.actions.add(Action::ResetBack);
+            }
             self.stop(Ending::new(reason), pool);
         }
     }
@@ -257,10 +268,9 @@ impl Flow {
 
     /// Takes note that a server is connected.
     pub fn dial_connected(&mut self, now: Instant, pool: &mut Pool) {
-        assert!(
-            matches!(self.stage, Stage::Dialling { .. }),
-            "a dial was asked for"
-        );
+        if !matches!(self.stage, Stage::Dialling { .. }) {
+            return;
+        }
         self.facts.connected = Some(now);
         self.last_byte = now;
         announce::write(&self.settings.send_proxy, &self.facts, &mut self.preamble);
@@ -302,10 +312,10 @@ impl Flow {
         self.last_byte = now;
         self.facts.bytes_down += count as u64;
         if self.down.received(count, traffic).is_err() {
-            self.fail(
-                Ending::with(Reason::Internal, "the sealing key is used up"),
-                pool,
-            );
+            // TLS 1.2 has no key update: the stream ends here, and not as if it were whole.
+            let ending = Ending::with(Reason::Internal, "the sealing key is used up");
+            self.actions.add(Action::ResetBack);
+            self.part(ending, now, pool);
         }
     }
 
@@ -325,23 +335,28 @@ impl Flow {
         }
     }
 
-    /// Takes note that the server's connection is broken.
+    /// Takes note that the server takes no more bytes. What it has sent is still to be received: a
+    /// server that refuses an upload answers first and resets then.
+    pub fn back_refused(&mut self, pool: &mut Pool) {
+        if matches!(self.stage, Stage::Relaying) {
+            self.up.clear(pool);
+            self.up.is_refused = true;
+            self.preamble = Vec::new();
+            self.settle(pool);
+        }
+    }
+
+    /// Takes note that the server's connection is broken and nothing more can be received.
     ///
-    /// The client must not take what it got for the whole: it is sent what is already sealed, and
-    /// then a reset in place of close_notify.
+    /// The client must not take what it got for the whole: it is sent what there is, and then the
+    /// end of TCP without close_notify.
     pub fn back_failed(&mut self, now: Instant, pool: &mut Pool) {
         let Stage::Relaying = self.stage else { return };
         if self.down.is_ended {
-            // It had said all it wanted to say; what the client still sends has no reader.
-            self.up.clear(pool);
-            self.preamble = Vec::new();
-            self.up.end.get_or_insert(StreamEnd::Fin);
-            self.actions.add(Action::CloseBack);
-            self.settle(pool);
+            // It had said all that it wanted to say.
+            self.back_refused(pool);
             return;
         }
-        self.actions.add(Action::CloseBack);
-        self.actions.add(Action::ResetFront);
         self.part(Ending::new(Reason::BackendReset), now, pool);
     }
 
@@ -445,7 +460,7 @@ impl Flow {
         match self.stage {
             Stage::Relaying | Stage::Dialling { .. } => self.settle_relay(pool),
             Stage::Parting { .. } if self.down.pending().is_empty() => {
-                if self.is_front_ended || self.actions.is_front_to_be_reset() {
+                if self.is_front_ended {
                     self.finish(pool);
                 } else {
                     self.actions.add(Action::ShutdownFront);
@@ -461,11 +476,16 @@ impl Flow {
         let Stage::Relaying = self.stage else { return };
         let up_is_sent = self.preamble.is_empty() && self.up.plain.is_none();
         let down_is_sent = self.down.pending().is_empty();
-        let up_is_done = self.up.end.is_some() && up_is_sent;
+        let up_is_done = self.up.is_refused || self.up.end.is_some() && up_is_sent;
         let down_is_done = self.down.is_ended && down_is_sent;
-        if up_is_done && down_is_done {
+        if up_is_done && down_is_done && self.up.is_refused && !self.is_front_ended {
+            // Closing with the client's bytes unread would reset it under the server's last ones.
+            let ending = self.ending.take();
+            let ending = ending.unwrap_or_else(|| Ending::new(Reason::BackendClosed));
+            self.part(ending, self.last_byte, pool);
+        } else if up_is_done && down_is_done {
             self.finish(pool);
-        } else if up_is_done {
+        } else if up_is_done && !self.up.is_refused {
             self.actions.add_once(Action::ShutdownBack);
         } else if down_is_done {
             self.actions.add_once(Action::ShutdownFront);
@@ -536,13 +556,6 @@ impl Flow {
             dropped: 0,
         };
         self.settle(pool);
-    }
-
-    /// Ends without close_notify: what the client got is not the whole.
-    fn fail(&mut self, ending: Ending, pool: &mut Pool) {
-        self.actions.add(Action::ResetFront);
-        self.actions.add(Action::ResetBack);
-        self.stop(ending, pool);
     }
 
     /// Ends at once.

@@ -44,6 +44,8 @@ pub(crate) struct Up {
     /// What was in them, not yet sent on.
     pub(crate) plain: Option<Buffer>,
     pub(crate) end: Option<StreamEnd>,
+    /// The server takes no more: what the client still sends has no reader.
+    pub(crate) is_refused: bool,
     is_bulk: bool,
 }
 
@@ -59,11 +61,15 @@ pub(crate) struct Down {
 impl Up {
     /// Where to receive; `None` = not now.
     pub(crate) fn room(&mut self, pool: &mut Pool) -> Option<&mut [u8]> {
-        if self.plain.is_some() || self.end.is_some() {
+        if self.plain.is_some() || self.end.is_some() || self.is_refused {
             return None;
         }
-        let size = self.size();
-        Some(self.sealed.get_or_insert_with(|| pool.take(size)).space())
+        let is_bulk = self.is_bulk;
+        Some(
+            self.sealed
+                .get_or_insert_with(|| pool.take_for(is_bulk))
+                .space(),
+        )
     }
 
     /// Takes note of `count` received bytes; whole records are opened by [`Up::open`].
@@ -131,10 +137,11 @@ impl Up {
         }
         pool.give_if_empty(&mut self.sealed);
         let Some(rest) = &mut self.sealed else { return };
-        if self.is_bulk && !rest.is_large() {
-            let mut larger = pool.take(Size::Large);
-            larger.append(rest.data());
-            pool.give(std::mem::replace(rest, larger));
+        // A connection that has paused must not keep a large buffer for half a record.
+        if self.is_bulk != rest.is_large() {
+            let mut fitting = pool.take_for(self.is_bulk);
+            fitting.append(rest.data());
+            pool.give(std::mem::replace(rest, fitting));
         } else {
             rest.compact();
         }
@@ -154,14 +161,6 @@ impl Up {
         pool.give_all(&mut self.sealed);
         pool.give_all(&mut self.plain);
     }
-
-    fn size(&self) -> Size {
-        if self.is_bulk {
-            Size::Large
-        } else {
-            Size::Small
-        }
-    }
 }
 
 impl Down {
@@ -180,12 +179,8 @@ impl Down {
         {
             return None;
         }
-        let size = if self.is_bulk {
-            Size::Large
-        } else {
-            Size::Small
-        };
-        let sealed = self.sealed.get_or_insert_with(|| pool.take(size));
+        let is_bulk = self.is_bulk;
+        let sealed = self.sealed.get_or_insert_with(|| pool.take_for(is_bulk));
         let records = if sealed.is_large() { RECORDS_LARGE } else { 1 };
         let pieces = sealed
             .space()

@@ -283,7 +283,7 @@ impl Run {
                 }
                 Action::ShutdownFront => self.front_shut = true,
                 Action::CloseBack => self.backend = None,
-                Action::ResetBack | Action::ResetFront | Action::Close => {}
+                Action::ResetBack | Action::Close => {}
             }
         }
     }
@@ -406,6 +406,77 @@ fn exchange(stage: &Stage, choice: &ClientChoice, is_tls13: bool, seed: u64) {
 }
 
 #[test]
+fn a_handshake_cut_into_small_records_is_made_all_the_same() {
+    let stage = Stage::new(SendProxy::Off);
+    for is_tls13 in [true, false] {
+        let choice = stage.choice(is_tls13, &[]).in_small_records();
+        for seed in 0..12 {
+            exchange(&stage, &choice, is_tls13, seed);
+        }
+    }
+}
+
+#[test]
+fn a_message_that_is_never_finished_harms_nobody() {
+    let stage = Stage::new(SendProxy::Off);
+    let mut run = Run::new(&stage, &stage.choice(false, &[]), 2, Vec::new());
+    run.to_flow.extend(run.client.take_wire());
+    run.until("the server's flight", |run| {
+        run.client_to_flow();
+        run.flow_to_client();
+        !run.from_flow.is_empty() && run.flow.front_pending().is_empty()
+    });
+    // One byte of a ClientKeyExchange, then one byte of a record's header, and so on.
+    for byte in [
+        &[22, 3, 3, 0, 1, 16][..],
+        &[22],
+        &[3, 3, 0],
+        &[1, 0],
+        &[22, 3, 3, 0xff, 0xff],
+    ] {
+        run.to_flow.extend(byte);
+        while !run.to_flow.is_empty() && !run.flow.is_over() {
+            run.client_to_flow();
+        }
+    }
+    run.until("the end", |run| {
+        run.client_fin = true;
+        run.flow.is_over()
+    });
+    assert_eq!(run.reason(), Some(Reason::RecordInvalid));
+    run.assert_over();
+}
+
+#[test]
+fn a_server_that_refuses_an_upload_is_heard_to_its_last_byte() {
+    let stage = Stage::new(SendProxy::Off);
+    for (has_fin, wanted) in [(true, Reason::BackendClosed), (false, Reason::BackendReset)] {
+        let mut run = Run::new(&stage, &stage.choice(true, &[]), 21, vec![7; 3000]);
+        run.until("handshake", |run| {
+            run.client.is_established() && run.backend.is_some()
+        });
+        run.client.send(&[1; 300_000]);
+        run.client_turn();
+        run.flow.back_refused(&mut run.pool);
+        run.until("the answer", |run| run.client_got.len() == 3000);
+        if has_fin {
+            run.flow.back_ended(&mut run.pool);
+        } else {
+            run.flow.back_failed(run.now, &mut run.pool);
+        }
+        run.act();
+        run.until("the end of TCP", |run| {
+            run.front_shut && run.from_flow.is_empty()
+        });
+        assert_eq!(run.client.is_closed_by_server(), has_fin);
+        run.client_fin = true;
+        run.until("the end", |run| run.flow.is_over());
+        assert_eq!(run.reason(), Some(wanted));
+        run.assert_over();
+    }
+}
+
+#[test]
 fn whatever_breaks_whenever_there_is_one_end_and_no_buffer_is_kept() {
     let stage = Stage::new(SendProxy::Off);
     let choices = [stage.choice(true, &[]), stage.choice(false, &[])];
@@ -487,8 +558,10 @@ fn a_reset_by_the_server_is_no_clean_end() {
     let mut run = Run::new(&stage, &stage.choice(true, &[]), 9, vec![1; 5000]);
     run.until("some reply", |run| !run.client_got.is_empty());
     run.flow.back_failed(run.now, &mut run.pool);
+    run.until("the end of TCP", |run| run.front_shut);
+    run.until("the last bytes", |run| run.from_flow.is_empty());
+    run.client_fin = true;
     run.until("the end", |run| run.flow.is_over());
-    assert!(run.actions.contains(&Action::ResetFront));
     assert!(
         !run.client.is_closed_by_server(),
         "no close_notify after a broken stream"

@@ -104,6 +104,9 @@ impl Dial {
             match connecting {
                 Ok((socket, true)) => return Dialled::Connected(socket),
                 Ok((socket, false)) => return Dialled::UnderWay(socket),
+                Err(error) if is_own_fault(&error) => {
+                    return Dialled::Exhausted(self.abandoned(service, &error));
+                }
                 Err(error) => self.failed(service, &error, now),
             }
         }
@@ -132,6 +135,22 @@ impl Dial {
             _ => Reason::BackendUnreachable,
         };
         self.gave_up(service, Ending::with(reason, error.to_string()), now);
+    }
+
+    /// The dial failed for want of something that is ours: no server is to blame, and none would
+    /// do better.
+    fn abandoned(&mut self, service: &Service, error: &io::Error) -> Ending {
+        if let Some(attempt) = self.attempt.take() {
+            service.counters.server(attempt.picked.server).lower();
+            service.pool.borrow_mut().closed(attempt.picked.server);
+        }
+        let is_descriptors = matches!(error.raw_os_error(), Some(EMFILE | ENFILE));
+        let reason = if is_descriptors {
+            Reason::DescriptorLimit
+        } else {
+            Reason::Internal
+        };
+        Ending::with(reason, error.to_string())
     }
 
     /// The dial took too long.
@@ -170,7 +189,7 @@ impl Dial {
 
     /// Counts bytes for the server that is connected.
     pub(crate) fn count_bytes(&self, service: &Service, up: u64, down: u64) {
-        if let Some(server) = self.server() {
+        if let Some(server) = self.server().filter(|_| !self.is_under_way()) {
             service
                 .counters
                 .server(server)
@@ -181,4 +200,21 @@ impl Dial {
                 .add(ServerCounter::BytesDown, down);
         }
     }
+}
+
+/// Numbers of Linux's errors that have no kind of their own.
+const ENOMEM: i32 = 12;
+const ENFILE: i32 = 23;
+const EMFILE: i32 = 24;
+const ENOSPC: i32 = 28;
+const ENOBUFS: i32 = 105;
+
+/// Whether the host, not the server, is why a connection cannot be begun: no descriptors, memory,
+/// watches or local ports.
+fn is_own_fault(error: &io::Error) -> bool {
+    let is_resource = matches!(
+        error.raw_os_error(),
+        Some(EMFILE | ENFILE | ENOMEM | ENOBUFS | ENOSPC)
+    );
+    is_resource || error.kind() == ErrorKind::AddrNotAvailable
 }

@@ -36,6 +36,8 @@ pub(crate) struct Socket {
     /// The peer's FIN is in the receive queue, or has been read.
     read_closed: bool,
     failed: bool,
+    /// It has failed, and what had come before is being received.
+    is_broken: bool,
     watches_writes: bool,
 }
 
@@ -156,6 +158,7 @@ impl Socket {
             writable: true,
             read_closed: false,
             failed: false,
+            is_broken: false,
             watches_writes: false,
         }
     }
@@ -164,7 +167,8 @@ impl Socket {
     pub(crate) fn note(&mut self, event: &Event) {
         self.readable |= event.readable || event.read_closed || event.hung_up;
         self.writable |= event.writable;
-        self.read_closed |= event.read_closed || event.hung_up;
+        // After a reset the kernel reports both as well, and no FIN has come.
+        self.read_closed |= (event.read_closed || event.hung_up) && !event.error;
         self.failed |= event.error;
     }
 
@@ -187,6 +191,14 @@ impl Socket {
         socket::take_error(&self.fd).ok().flatten()
     }
 
+    /// Takes note that nothing can be sent any more. What has come before the failure can still be
+    /// received; the end after it is a failure then, unless a FIN had been seen.
+    pub(crate) fn break_off(&mut self) {
+        self.failed = false;
+        self.is_broken = true;
+        self.readable = true;
+    }
+
     /// Receives into one piece.
     pub(crate) fn receive(&mut self, room: &mut [u8]) -> Received {
         let result = socket::read(&self.fd, room);
@@ -204,7 +216,11 @@ impl Socket {
         match result {
             Ok(0) => {
                 self.readable = false;
-                Received::End
+                if self.is_broken && !self.read_closed {
+                    Received::Failed
+                } else {
+                    Received::End
+                }
             }
             // Less than there was room for: the queue is empty (epoll(7)), and if the FIN was
             // known to be in it before, it has been reached.

@@ -109,6 +109,8 @@ impl Link {
                 break;
             }
             if moved >= budget {
+                self.watch_writes(context);
+                self.count_bytes();
                 return Turn::Again;
             }
             budget -= moved;
@@ -124,7 +126,9 @@ impl Link {
             self.front.take_error();
             self.flow.front_failed(context.pool);
         }
-        let Some(back) = &mut self.back else { return };
+        let Some(back) = self.back.as_mut().filter(|_| !self.flow.is_over()) else {
+            return;
+        };
         if self.dial.is_under_way() {
             if back.has_failed() || back.is_writable() {
                 let error = if back.has_failed() {
@@ -135,8 +139,8 @@ impl Link {
                 self.dial_answered(error, context);
             }
         } else if back.has_failed() {
-            back.take_error();
-            self.flow.back_failed(context.now, context.pool);
+            back.break_off();
+            self.flow.back_refused(context.pool);
         }
     }
 
@@ -227,7 +231,8 @@ impl Link {
                 count
             }
             None => {
-                self.flow.back_failed(context.now, context.pool);
+                back.break_off();
+                self.flow.back_refused(context.pool);
                 0
             }
         }
@@ -248,7 +253,6 @@ impl Link {
                 Action::ShutdownBack => self.with_back(Socket::end),
                 Action::ShutdownFront => self.front.end(),
                 Action::ResetBack => self.with_back(Socket::reset_on_close),
-                Action::ResetFront => self.front.reset_on_close(),
                 Action::CloseBack => self.close_back(),
                 Action::Close => {
                     self.count_bytes();
@@ -306,8 +310,10 @@ impl Link {
     }
 
     fn connected(&mut self, context: &mut Context<'_>) {
-        self.dial.succeeded(&self.service, context.now);
-        self.flow.dial_connected(context.now, context.pool);
+        // The turn's own instant may lie before the dial began.
+        let now = Instant::now();
+        self.dial.succeeded(&self.service, now);
+        self.flow.dial_connected(now, context.pool);
     }
 
     fn watch_writes(&mut self, context: &Context<'_>) {
@@ -340,14 +346,16 @@ fn receive_pieces<'a>(
     socket: &mut Socket,
     pieces: &mut impl Iterator<Item = &'a mut [u8]>,
 ) -> Received {
+    let first = pieces.next().unwrap_or_default();
+    let Some(second) = pieces.next() else {
+        return socket.receive(first);
+    };
     let mut count = 0;
+    let mut all = [first, second].into_iter().chain(pieces);
     let mut slices: [IoSliceMut<'a>; PIECES_MAX] = std::array::from_fn(|_| {
-        let piece = pieces.next();
+        let piece = all.next();
         count += usize::from(piece.is_some());
         IoSliceMut::new(piece.unwrap_or_default())
     });
-    match &mut slices[..count] {
-        [only] => socket.receive(only),
-        several => socket.receive_pieces(several),
-    }
+    socket.receive_pieces(&mut slices[..count])
 }

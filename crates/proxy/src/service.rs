@@ -22,7 +22,7 @@ pub(crate) struct Service {
     pub(crate) counters: Arc<ServiceCounters>,
     /// Open connections that this worker may have of it.
     connections_max: u32,
-    connections: Cell<u32>,
+    connections: Rc<Cell<u32>>,
 }
 
 impl Service {
@@ -31,6 +31,7 @@ impl Service {
         worker: usize,
         workers: usize,
         counters: Arc<ServiceCounters>,
+        before: Option<&Self>,
     ) -> Self {
         let settings = Settings {
             tls: Arc::clone(&plan.tls),
@@ -41,12 +42,16 @@ impl Service {
         for (server, addresses) in &plan.addresses {
             pool.set_addresses(*server, addresses.clone());
         }
+        if let Some(before) = before {
+            pool.inherit(&before.pool.borrow());
+        }
         Self {
             settings: Rc::new(settings),
             pool: RefCell::new(pool),
             counters,
             connections_max: share(plan.connections_max.unwrap_or(u32::MAX), workers),
-            connections: Cell::new(0),
+            // Connections of the plan before count too.
+            connections: before.map_or_else(Rc::default, |one| Rc::clone(&one.connections)),
             plan,
         }
     }

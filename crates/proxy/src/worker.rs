@@ -32,6 +32,10 @@ use crate::timers::{TICK, Timers};
 /// quarter of it, one RSA-4096 signature three times as long: never more than one above it.
 const HANDSHAKES_PER_TURN: Duration = Duration::from_micros(1000);
 
+/// Connections taken from a queue that is about to be closed: the longest that the kernel keeps. A
+/// flood that fills it as fast as it is emptied must not hold the worker up for ever.
+const QUEUE_MAX: usize = 1 << 16;
+
 /// A worker.
 pub(crate) struct Worker {
     index: usize,
@@ -212,6 +216,10 @@ impl Worker {
         match turn {
             Turn::Wait => self.set_timer(id),
             Turn::Again => {
+                self.set_timer(id);
+                let Some(link) = self.links.find(id) else {
+                    return;
+                };
                 if !link.is_queued {
                     link.is_queued = true;
                     self.waiting.push_back(id);
@@ -418,10 +426,13 @@ impl Worker {
         }
     }
 
-    fn with_service(&self, name: &str, act: impl FnOnce(&Service)) {
-        if let Some(service) = self.services.iter().find(|one| one.plan.name == name) {
-            act(service);
-        }
+    fn service(&self, name: &str) -> Option<&Service> {
+        let mut services = self.services.iter();
+        services.find(|one| one.plan.name == name).map(|one| &**one)
+    }
+
+    fn with_service(&self, name: &str, act: impl FnMut(&Service)) {
+        self.service(name).into_iter().for_each(act);
     }
 
     /// Serves an assignment in place of the one before.
@@ -432,10 +443,8 @@ impl Worker {
         let plans = assignment.services.into_iter().zip(assignment.counters);
         let services: Vec<_> = plans
             .map(|(plan, counters)| {
-                let service = Service::new(plan, self.index, self.workers, counters);
-                self.with_service(&service.plan.name, |before| {
-                    service.pool.borrow_mut().inherit(&before.pool.borrow());
-                });
+                let before = self.service(&plan.name);
+                let service = Service::new(plan, self.index, self.workers, counters, before);
                 Rc::new(service)
             })
             .collect();
@@ -457,7 +466,7 @@ impl Worker {
     /// would be lost with it if nobody else holds it open, so they are taken first.
     fn empty_queues(&mut self) {
         for place in 0..self.listeners.len() {
-            while self.accept_some(place, usize::MAX) {}
+            self.accept_some(place, QUEUE_MAX);
         }
         self.listeners.close(&self.driver);
     }

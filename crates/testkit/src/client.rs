@@ -32,6 +32,14 @@ impl ClientChoice {
         Self(Arc::new(config(provider, is_tls13, roots)))
     }
 
+    /// The same, with every message cut into records of at most 32 bytes.
+    #[must_use]
+    pub fn in_small_records(&self) -> Self {
+        let mut config = ClientConfig::clone(&self.0);
+        config.max_fragment_size = Some(32);
+        Self(Arc::new(config))
+    }
+
     /// A client that asks for `name`.
     #[must_use]
     pub fn connect(&self, name: &str) -> Client {

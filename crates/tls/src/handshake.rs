@@ -10,7 +10,7 @@ use rustls::server::UnbufferedServerConnection;
 use rustls::unbuffered::{ConnectionState, EncodeError, EncodeTlsData, UnbufferedStatus};
 
 use crate::options::{Group, Suite, Version};
-use crate::record::{HEADER_BYTES, Opener, Sealer};
+use crate::record::{HEADER_BYTES, Opener, RECORD_BYTES_MAX, Sealer};
 use crate::traffic::Traffic;
 
 /// One side of a handshake. Sans-IO: it is fed bytes and gives bytes, and never waits.
@@ -98,13 +98,19 @@ pub enum FaultKind {
 /// The server's side of a handshake.
 pub struct ServerHandshake {
     connection: UnbufferedServerConnection,
+    /// Bytes at the front of the input that the library has been shown and has not let go of: it
+    /// remembers places in them, so it must be shown them again, and first.
+    held: usize,
 }
 
 impl ServerHandshake {
     /// Begins; the first bytes fed are the ClientHello's.
     pub fn new(config: Arc<ServerConfig>) -> Result<Self, HandshakeFault> {
         let connection = UnbufferedServerConnection::new(config).map_err(fault_of)?;
-        Ok(Self { connection })
+        Ok(Self {
+            connection,
+            held: 0,
+        })
     }
 
     /// Appends the alert that the library has queued after a fault.
@@ -138,7 +144,7 @@ impl Handshake for ServerHandshake {
         let mut consumed = 0;
         // The library sees one record more only when it asks: what follows the last record of the
         // handshake is application data, which it must never get.
-        let mut shown = 0;
+        let mut shown = self.held;
         loop {
             let window = incoming.get_mut(consumed..shown).unwrap_or_default();
             let UnbufferedStatus { discard, state, .. } =
@@ -154,7 +160,9 @@ impl Handshake for ServerHandshake {
                             done: true,
                         });
                     }
-                    let Some(end) = record_end(incoming, shown.max(consumed)) else {
+                    shown = shown.max(consumed);
+                    let Some(end) = record_end(incoming, shown)? else {
+                        self.held = shown - consumed;
                         return Ok(Step {
                             consumed,
                             done: false,
@@ -205,11 +213,19 @@ impl HandshakeFault {
     }
 }
 
-/// Where the record that starts at `start` ends, if all of it is there.
-fn record_end(bytes: &[u8], start: usize) -> Option<usize> {
-    let header = bytes.get(start..)?.first_chunk::<HEADER_BYTES>()?;
-    let end = start + HEADER_BYTES + usize::from(u16::from_be_bytes([header[3], header[4]]));
-    (end <= bytes.len()).then_some(end)
+/// Where the record that starts at `start` ends, if all of it is there. One that is longer than
+/// TLS allows is refused from its header: it is not waited for.
+fn record_end(bytes: &[u8], start: usize) -> Result<Option<usize>, HandshakeFault> {
+    let rest = bytes.get(start..).unwrap_or_default();
+    let Some(&[_, _, _, high, low]) = rest.first_chunk::<HEADER_BYTES>() else {
+        return Ok(None);
+    };
+    let record_bytes = HEADER_BYTES + usize::from(u16::from_be_bytes([high, low]));
+    if record_bytes > RECORD_BYTES_MAX {
+        let detail = "a record longer than TLS allows";
+        return Err(HandshakeFault::new(FaultKind::RecordInvalid, detail));
+    }
+    Ok((record_bytes <= rest.len()).then_some(start + record_bytes))
 }
 
 fn encode<Side>(

@@ -31,12 +31,16 @@ const EXPLICIT_NONCE_BYTES: usize = 8;
 const EXPANSION_BYTES_MAX_13: usize = 256;
 const EXPANSION_BYTES_MAX_12: usize = 2048;
 
-/// Records of full size that AES-GCM may seal under one key: 2^24.5 (RFC 8446 section 5.5, and
-/// RFC 9325 section 4.4 for TLS 1.2), less a margin so that the update itself still fits.
-const GCM_RECORDS_MAX: u64 = (1 << 24) - 16;
+/// Blocks that AES-GCM may seal under one key: those of 2^24.5 records of full size (RFC 8446
+/// section 5.5, and RFC 9325 section 4.4 for TLS 1.2). Counting blocks and not records leaves
+/// connections with small messages their time.
+const GCM_BLOCKS_MAX: u64 = 23_726_566 * (PLAINTEXT_BYTES_MAX as u64 / BLOCK_BYTES);
+const BLOCK_BYTES: u64 = 16;
 /// ChaCha20-Poly1305 is bounded by the sequence number alone (RFC 8446 section 5.5), and so is
 /// opening: how much a peer seals under one key is the peer's to limit.
 const SEQUENCE_MAX: u64 = u64::MAX - 16;
+/// How many blocks before its limit a key is worn: those of some batches of records.
+const GCM_BLOCKS_MARGIN: u64 = 1 << 20;
 
 /// What a record carries (RFC 8446 section 5.1).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -136,7 +140,8 @@ struct Cipher {
     key: LessSafeKey,
     iv: [u8; NONCE_BYTES],
     sequence: u64,
-    records_max: u64,
+    /// Blocks that the key may still seal.
+    blocks_left: u64,
     form: Form,
 }
 
@@ -157,7 +162,7 @@ impl Sealer {
     ) -> Option<Self> {
         let mut cipher = Cipher::new(version, sequence, secrets)?;
         if !matches!(secrets, ConnectionTrafficSecrets::Chacha20Poly1305 { .. }) {
-            cipher.records_max = GCM_RECORDS_MAX;
+            cipher.blocks_left = GCM_BLOCKS_MAX;
         }
         Some(Self(cipher))
     }
@@ -182,7 +187,7 @@ impl Sealer {
 
     /// Whether the key is close to its limit and a KeyUpdate is due.
     pub fn is_worn(&self) -> bool {
-        self.0.sequence >= self.0.records_max - self.0.records_max / 16
+        self.0.blocks_left < GCM_BLOCKS_MARGIN
     }
 
     /// Seals one record in place.
@@ -196,6 +201,8 @@ impl Sealer {
             plain_bytes <= PLAINTEXT_BYTES_MAX,
             "a record holds 16 KiB of plaintext"
         );
+        let blocks = record.len() as u64 / BLOCK_BYTES + 1;
+        self.0.blocks_left = self.0.blocks_left.checked_sub(blocks).ok_or(KeyExhausted)?;
         let sequence = self.0.next_sequence().ok_or(KeyExhausted)?;
         let nonce = self.0.nonce(sequence);
         let length = (record.len() - HEADER_BYTES) as u16;
@@ -351,7 +358,7 @@ impl Cipher {
             key: LessSafeKey::new(UnboundKey::new(algorithm, key).ok()?),
             iv: iv.try_into().ok()?,
             sequence,
-            records_max: SEQUENCE_MAX,
+            blocks_left: u64::MAX,
             form: match version {
                 Version::Tls13 => Form::Tls13,
                 Version::Tls12 if is_chacha => Form::ChaCha12,
@@ -361,7 +368,7 @@ impl Cipher {
     }
 
     fn next_sequence(&mut self) -> Option<u64> {
-        if self.sequence >= self.records_max {
+        if self.sequence >= SEQUENCE_MAX {
             return None;
         }
         let sequence = self.sequence;
@@ -550,7 +557,7 @@ mod tests {
     fn a_worn_key_says_so_before_it_is_used_up() {
         let (mut sealer, _) = pairs().remove(2);
         assert!(!sealer.is_worn());
-        sealer.0.sequence = GCM_RECORDS_MAX - 1;
+        sealer.0.blocks_left = 3;
         assert!(sealer.is_worn());
         sealed(&mut sealer, ContentType::ApplicationData, b"last");
         let mut record = [0; 40];
