@@ -1,0 +1,322 @@
+//! One connection between a real TLS client and a backend in memory, in virtual time: bytes are
+//! cut, delayed and reordered between the two sides by a seed, which repeats a failure.
+
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use flow::actions::Action;
+use flow::buffer::Pool;
+use flow::connection::Flow;
+use flow::facts::{Facts, Route};
+use flow::options::{SendProxy, Settings, Timeouts};
+use telemetry::outcome::Reason;
+use testkit::authority::Authority;
+use testkit::client::{Client, ClientChoice};
+use tls::options::{
+    CertificateSource, ClientMode, ClientVerification, Group, ServerOptions, Suites, UnknownName,
+    Version,
+};
+use tls::policy::SuiteOrder;
+use tls::resumption::{Resumption, ResumptionOptions};
+use tls::server::Server;
+
+pub(crate) const TIMEOUTS: Timeouts = Timeouts {
+    handshake: Duration::from_secs(10),
+    dial: Duration::from_secs(3),
+    idle: Duration::from_secs(60),
+};
+
+/// What all runs share; making keys is slow.
+pub(crate) struct Stage {
+    pub(crate) settings: Rc<Settings>,
+    pub(crate) authority_pem: String,
+}
+
+impl Stage {
+    pub(crate) fn new(send_proxy: SendProxy) -> Self {
+        let authority = Authority::root("flow");
+        let leaf = authority.leaf(&["localhost"]).issue();
+        let options = ServerOptions {
+            certificates: vec![CertificateSource {
+                place: "localhost.pem".to_owned(),
+                chain_pem: leaf.pem().into_bytes(),
+                key_pem: None,
+                key_place: None,
+                ocsp_der: None,
+            }],
+            unknown_name: UnknownName::Refuse,
+            version_min: Version::Tls12,
+            version_max: Version::Tls13,
+            suites: Suites::Auto,
+            groups: Group::ALL.to_vec(),
+            alpn: Vec::new(),
+            client: ClientVerification {
+                mode: ClientMode::None,
+                authorities: Vec::new(),
+                crls: Vec::new(),
+            },
+            resumption: true,
+        };
+        let resumption = Arc::new(Resumption::new(&ResumptionOptions {
+            secret: [7; 32],
+            ticket_rotate: Duration::from_secs(3600),
+            ticket_keep: 2,
+            session_entries: 100,
+            session_bytes: 100_000,
+            session_lifetime: Duration::from_secs(3600),
+        }));
+        let (server, warnings) =
+            Server::build(&options, "test", &resumption, &SuiteOrder::measure()).unwrap();
+        assert!(warnings.is_empty(), "{warnings:?}");
+        let settings = Settings {
+            tls: Arc::new(server),
+            send_proxy,
+            timeouts: TIMEOUTS,
+        };
+        Self {
+            settings: Rc::new(settings),
+            authority_pem: authority.pem().to_owned(),
+        }
+    }
+
+    pub(crate) fn choice(&self, is_tls13: bool, suites: &[u16]) -> ClientChoice {
+        ClientChoice::new(&self.authority_pem, is_tls13, suites)
+    }
+}
+
+/// xorshift64*: all that a run leaves to chance comes from here.
+pub(crate) struct Chance(u64);
+
+impl Chance {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    pub(crate) fn below(&mut self, limit: usize) -> usize {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        let mixed = self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33;
+        mixed as usize % limit.max(1)
+    }
+
+    pub(crate) fn one_in(&mut self, count: usize) -> bool {
+        self.below(count) == 0
+    }
+
+    pub(crate) fn bytes(&mut self, count: usize) -> Vec<u8> {
+        (0..count).map(|_| self.below(256) as u8).collect()
+    }
+}
+
+/// One connection with both its neighbours.
+pub(crate) struct Run {
+    pub(crate) flow: Flow,
+    pub(crate) pool: Pool,
+    pub(crate) chance: Chance,
+    pub(crate) now: Instant,
+    pub(crate) client: Client,
+    /// On its way from the client to us, and back.
+    pub(crate) to_flow: VecDeque<u8>,
+    pub(crate) from_flow: VecDeque<u8>,
+    pub(crate) client_got: Vec<u8>,
+    pub(crate) client_fault: Option<String>,
+    pub(crate) client_fin: bool,
+    pub(crate) front_shut: bool,
+    pub(crate) backend: Option<Backend>,
+    pub(crate) reply: Vec<u8>,
+    pub(crate) actions: Vec<Action>,
+}
+
+/// A server that sends its reply, then ends.
+#[derive(Default)]
+pub(crate) struct Backend {
+    pub(crate) got: Vec<u8>,
+    pub(crate) to_flow: VecDeque<u8>,
+    pub(crate) got_end: bool,
+    pub(crate) is_ended: bool,
+    pub(crate) end_seen: bool,
+}
+
+impl Run {
+    pub(crate) fn new(stage: &Stage, choice: &ClientChoice, seed: u64, reply: Vec<u8>) -> Self {
+        let now = Instant::now();
+        let source = Some("192.0.2.1:1234".parse().unwrap());
+        let destination = Some("192.0.2.2:443".parse().unwrap());
+        let facts = Facts::new(
+            seed,
+            Route {
+                source,
+                destination,
+            },
+            now,
+        );
+        Self {
+            flow: Flow::new(Rc::clone(&stage.settings), false, facts),
+            pool: Pool::new(),
+            chance: Chance::new(seed),
+            now,
+            client: choice.connect("localhost"),
+            to_flow: VecDeque::new(),
+            from_flow: VecDeque::new(),
+            client_got: Vec::new(),
+            client_fault: None,
+            client_fin: false,
+            front_shut: false,
+            backend: None,
+            reply,
+            actions: Vec::new(),
+        }
+    }
+
+    /// One thing happens, chosen by chance.
+    pub(crate) fn step(&mut self) {
+        self.now += Duration::from_micros(self.chance.below(1000) as u64);
+        match self.chance.below(5) {
+            0 => self.client_to_flow(),
+            1 => self.flow_to_client(),
+            2 => self.backend_to_flow(),
+            3 => self.flow_to_backend(),
+            _ => self.client_turn(),
+        }
+        self.act();
+    }
+
+    pub(crate) fn client_turn(&mut self) {
+        self.to_flow.extend(self.client.take_wire());
+        let count = self.chance.below(self.from_flow.len() + 1);
+        let bytes: Vec<u8> = self.from_flow.drain(..count).collect();
+        if let Err(fault) = self.client.receive(&bytes, &mut self.client_got) {
+            self.client_fault.get_or_insert(fault);
+        }
+    }
+
+    pub(crate) fn client_to_flow(&mut self) {
+        let Some(room) = self.flow.front_room(&mut self.pool) else {
+            return;
+        };
+        let most = room.len().min(self.to_flow.len());
+        let count = if self.chance.one_in(2) {
+            most
+        } else {
+            self.chance.below(most + 1)
+        };
+        if count == 0 {
+            self.flow.front_received_nothing(&mut self.pool);
+            if self.client_fin && self.to_flow.is_empty() {
+                self.flow.front_ended(&mut self.pool);
+            }
+            return;
+        }
+        for (to, from) in room.iter_mut().zip(self.to_flow.drain(..count)) {
+            *to = from;
+        }
+        self.flow.front_received(count, self.now, &mut self.pool);
+    }
+
+    pub(crate) fn flow_to_client(&mut self) {
+        let pending = self.flow.front_pending();
+        let count = self.chance.below(pending.len() + 1);
+        if count > 0 {
+            self.from_flow.extend(&pending[..count]);
+            self.flow.front_sent(count, self.now, &mut self.pool);
+        }
+    }
+
+    pub(crate) fn backend_to_flow(&mut self) {
+        let Some(backend) = &mut self.backend else {
+            return;
+        };
+        let Some(pieces) = self.flow.back_room(&mut self.pool) else {
+            return;
+        };
+        let wanted = self.chance.below(backend.to_flow.len() + 1);
+        let mut count = 0;
+        for piece in pieces {
+            let here = piece.len().min(wanted - count);
+            for (to, from) in piece.iter_mut().zip(backend.to_flow.drain(..here)) {
+                *to = from;
+            }
+            count += here;
+        }
+        let is_last = backend.is_ended && backend.to_flow.is_empty();
+        if count > 0 {
+            self.flow.back_received(count, self.now, &mut self.pool);
+        } else {
+            self.flow.back_received_nothing(&mut self.pool);
+        }
+        // The end may be told with the last bytes or apart from them.
+        if is_last && !backend.end_seen && (count == 0 || self.chance.one_in(2)) {
+            backend.end_seen = true;
+            self.flow.back_ended(&mut self.pool);
+        }
+    }
+
+    pub(crate) fn flow_to_backend(&mut self) {
+        let [first, second] = self.flow.back_pending();
+        let count = self.chance.below(first.len() + second.len() + 1);
+        let Some(backend) = self.backend.as_mut().filter(|_| count > 0) else {
+            return;
+        };
+        backend.got.extend(first.iter().chain(second).take(count));
+        self.flow.back_sent(count, self.now, &mut self.pool);
+    }
+
+    pub(crate) fn act(&mut self) {
+        while let Some(action) = self.flow.poll_action() {
+            self.actions.push(action);
+            match action {
+                Action::Dial | Action::Redial => {
+                    let to_flow = self.reply.iter().copied().collect();
+                    self.backend = Some(Backend {
+                        to_flow,
+                        ..Backend::default()
+                    });
+                    self.flow.dial_connected(self.now, &mut self.pool);
+                }
+                Action::ShutdownBack => {
+                    self.backend.as_mut().expect("connected").got_end = true;
+                }
+                Action::ShutdownFront => self.front_shut = true,
+                Action::CloseBack => self.backend = None,
+                Action::ResetBack | Action::Close => {}
+            }
+        }
+    }
+
+    pub(crate) fn until(&mut self, what: &str, done: impl Fn(&mut Self) -> bool) {
+        for _ in 0..200_000 {
+            if done(self) {
+                return;
+            }
+            self.step();
+        }
+        panic!(
+            "never came to pass: {what}; ending {:?}",
+            self.flow.ending()
+        );
+    }
+
+    pub(crate) fn backend_got(&self) -> &[u8] {
+        self.backend.as_ref().map_or(&[], |backend| &backend.got)
+    }
+
+    pub(crate) fn reason(&self) -> Option<Reason> {
+        self.flow.ending().map(|ending| ending.reason)
+    }
+
+    /// What holds of every connection that is over.
+    pub(crate) fn assert_over(&self) {
+        assert!(self.flow.is_over());
+        assert!(self.flow.ending().is_some(), "an end has a reason");
+        assert_eq!(self.flow.deadline(), None);
+        assert_eq!(self.pool.in_use(), 0, "every buffer has gone back");
+        let closes = self
+            .actions
+            .iter()
+            .filter(|action| **action == Action::Close);
+        assert_eq!(closes.count(), 1);
+    }
+}
