@@ -22,6 +22,7 @@ pub(crate) struct Dial {
     tried: Tried,
     attempt: Option<Attempt>,
     last_failure: Option<Ending>,
+    last_server: Option<usize>,
 }
 
 /// The dial under way, or the one that succeeded.
@@ -57,12 +58,14 @@ impl Dial {
 
     /// The server that was dialled last, by its index in the options.
     pub(crate) fn server(&self) -> Option<usize> {
-        self.attempt.as_ref().map(|attempt| attempt.picked.server)
+        let now = self.attempt.as_ref().map(|attempt| attempt.picked.server);
+        now.or(self.last_server)
     }
 
     /// Dials after the first.
     pub(crate) fn retries(&self) -> u32 {
-        self.tried.count() as u32
+        let dials = self.tried.count() + usize::from(self.attempt.is_some());
+        dials.saturating_sub(1) as u32
     }
 
     /// Chooses and dials until one does not fail at once.
@@ -173,6 +176,7 @@ impl Dial {
         service.pool.borrow_mut().closed(server);
         service.pool.borrow_mut().dial_failed(server, now);
         service.tell_state(server);
+        self.last_server = Some(server);
         self.tried.insert(attempt.picked.place);
         self.last_failure = Some(ending);
     }
@@ -189,7 +193,8 @@ impl Dial {
 
     /// Counts bytes for the server that is connected.
     pub(crate) fn count_bytes(&self, service: &Service, up: u64, down: u64) {
-        if let Some(server) = self.server().filter(|_| !self.is_under_way()) {
+        if let Some(attempt) = self.attempt.as_ref().filter(|attempt| attempt.is_answered) {
+            let server = attempt.picked.server;
             service
                 .counters
                 .server(server)

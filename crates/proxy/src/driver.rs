@@ -99,22 +99,22 @@ impl Driver {
     }
 
     /// The next connection in a listener's queue.
-    pub(crate) fn accept(
-        &self,
-        listener: &OwnedFd,
-        token: u64,
-    ) -> io::Result<(Socket, PeerAddress)> {
-        let (fd, peer) = socket::accept(listener)?;
+    pub(crate) fn accept(&self, listener: &OwnedFd) -> io::Result<(OwnedFd, PeerAddress)> {
+        socket::accept(listener)
+    }
+
+    /// Watches a connection that was accepted.
+    pub(crate) fn adopt(&self, fd: OwnedFd, token: u64) -> io::Result<Socket> {
         self.epoll
             .add(&fd, token, Interest::READ | Interest::EDGE)?;
         // A client has often sent its first bytes by now: try before waiting.
-        Ok((Socket::new(fd, token, true), peer))
+        Ok(Socket::new(fd, token, true))
     }
 
-    /// Takes a connection from a listener's queue and resets it.
-    pub(crate) fn refuse(&self, listener: &OwnedFd) -> io::Result<()> {
-        let (fd, _) = socket::accept(listener)?;
-        socket::reset_on_close(&fd)
+    /// Resets a connection that was accepted.
+    pub(crate) fn refuse(&self, fd: OwnedFd) {
+        // It is closed either way.
+        let _ = socket::reset_on_close(&fd);
     }
 
     /// Begins to connect; says whether that is already over.

@@ -4,6 +4,7 @@
 //! `flow`'s.
 #![forbid(unsafe_code)]
 
+mod allowance;
 mod commands;
 mod dial;
 mod driver;

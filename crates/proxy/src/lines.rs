@@ -8,13 +8,16 @@ use std::sync::mpsc::{SyncSender, TrySendError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use flow::facts::{Ending, Facts};
+use sys::socket::PeerAddress;
 use telemetry::catalogue::{ServiceCounter, WorkerCounter};
 use telemetry::counters::WorkerCounters;
 use telemetry::line::{ClientAddress, ConnectionLine, LineLimiter, SuppressedLine};
-use telemetry::outcome::Version;
+use telemetry::outcome::{Reason, Version};
 
 use crate::link::Link;
+use crate::listeners::Listener;
 use crate::options::{LogConnections, LogFormat, LogOptions};
+use crate::service::Service;
 
 /// Lines leave the worker when so many bytes have come together, or at the end of a turn in which
 /// it has nothing else to do.
@@ -62,26 +65,66 @@ impl Lines {
 
     /// Writes about a connection that has ended, if it is to have a line.
     pub(crate) fn report(&mut self, link: &Link, ending: &Ending, now: Instant) {
-        let is_fault = ending.reason.is_fault();
-        let wanted = match self.options.connections {
+        if self.admit(&link.service, ending.reason, now) {
+            self.write(link, ending, now);
+        }
+    }
+
+    /// Whether there is to be a line, and may be one now.
+    fn admit(&mut self, service: &Service, reason: Reason, now: Instant) -> bool {
+        let is_fault = reason.is_fault();
+        let is_wanted = match self.options.connections {
             LogConnections::All => true,
             LogConnections::Failed => is_fault,
             LogConnections::None => false,
         };
-        if !wanted {
+        if !is_wanted || !is_fault || self.limiter.admit(reason, now) {
+            return is_wanted;
+        }
+        service.counters.count(ServiceCounter::LogLinesSuppressed);
+        self.summary_due.get_or_insert(now + Duration::from_secs(1));
+        false
+    }
+
+    /// Writes about a connection that was refused at once, as [`Lines::report`] does.
+    pub(crate) fn report_refused(
+        &mut self,
+        id: u64,
+        listener: &Listener,
+        peer: PeerAddress,
+        reason: Reason,
+        now: Instant,
+    ) {
+        if !self.admit(&listener.service, reason, now) {
             return;
         }
-        if is_fault && !self.limiter.admit(ending.reason, now) {
-            link.service
-                .counters
-                .count(ServiceCounter::LogLinesSuppressed);
-            self.summary_due.get_or_insert(now + Duration::from_secs(1));
-            return;
-        }
-        self.write(link, ending, now);
-        if self.batch.len() >= BATCH_BYTES {
-            self.flush();
-        }
+        self.put(&ConnectionLine {
+            time_us: unix_us(now, now),
+            id,
+            worker: self.worker,
+            service: &listener.service.plan.name,
+            client: match peer {
+                PeerAddress::Ip(address) => ClientAddress::Ip(address),
+                PeerAddress::Unix => ClientAddress::Text("unix"),
+            },
+            listener: &listener.text,
+            server_name: None,
+            version: None,
+            suite: None,
+            group: None,
+            kind: None,
+            alpn: None,
+            client_cn: None,
+            server: None,
+            bytes_up: 0,
+            bytes_down: 0,
+            handshake_us: None,
+            dial_us: None,
+            total_us: 0,
+            retries: 0,
+            reason,
+            detail: None,
+        });
     }
 
     fn write(&mut self, link: &Link, ending: &Ending, now: Instant) {
@@ -90,7 +133,7 @@ impl Lines {
         let certificate = agreed.and_then(|agreed| agreed.client_certificate.as_deref());
         let client_cn = certificate.and_then(tls::peer::common_name);
         let server = link.dial.server();
-        let line = ConnectionLine {
+        self.put(&ConnectionLine {
             time_us: unix_us(facts.accepted, now),
             id: facts.id,
             worker: self.worker,
@@ -122,10 +165,16 @@ impl Lines {
             retries: link.dial.retries(),
             reason: ending.reason,
             detail: ending.detail.as_deref(),
-        };
+        });
+    }
+
+    fn put(&mut self, line: &ConnectionLine<'_>) {
         match self.options.format {
             LogFormat::Json => line.write_json(&mut self.batch),
             LogFormat::Text => line.write_text(&mut self.batch),
+        }
+        if self.batch.len() >= BATCH_BYTES {
+            self.flush();
         }
     }
 

@@ -10,6 +10,7 @@ use tls::resumption::Resumption;
 use tls::server::{BuildError, Server, Warning};
 use wire::network::Network;
 
+use crate::allowance::Allowance;
 use crate::options::{Limits, LogOptions, Options, ServiceOptions, WorkerOptions};
 
 /// A plan that can be served. Cloning shares it.
@@ -28,7 +29,9 @@ pub struct ServicePlan {
     pub(crate) accept_proxy: Vec<Network>,
     pub(crate) send_proxy: SendProxy,
     pub(crate) timeouts: Timeouts,
-    pub(crate) connections_max: Option<u32>,
+    connections_max: Option<u32>,
+    /// Open connections over all workers and, after a reload, over the plans of this name.
+    open: OnceLock<Allowance>,
     pub(crate) pool: backend::options::Options,
     /// The servers' names, in the order of the options, for logs and labels.
     pub(crate) server_names: Vec<String>,
@@ -93,6 +96,17 @@ impl Plan {
         }
     }
 
+    /// Goes on counting where the plan before stopped; before this one is served.
+    pub(crate) fn succeed(&self, before: &Self) {
+        for service in self.services.iter() {
+            let mut others = before.services.iter();
+            if let Some(same) = others.find(|other| other.name == service.name) {
+                // Set already only if this very plan has been served before.
+                let _ = service.open.set(same.open().clone());
+            }
+        }
+    }
+
     /// The services, in the order of the options.
     pub fn services(&self) -> &[Arc<ServicePlan>] {
         &self.services
@@ -120,6 +134,7 @@ impl ServicePlan {
             send_proxy: options.back.send_proxy,
             timeouts: options.timeouts,
             connections_max: options.connections_max,
+            open: OnceLock::new(),
             server_names: pool
                 .servers
                 .iter()
@@ -129,6 +144,20 @@ impl ServicePlan {
             addresses: Vec::new(),
             name: options.name,
         })
+    }
+
+    /// Counts one connection more, unless there are as many as may be.
+    pub(crate) fn admit(&self) -> bool {
+        self.open().take(self.connections_max.unwrap_or(u32::MAX))
+    }
+
+    /// Counts one connection less.
+    pub(crate) fn release(&self) {
+        self.open().give();
+    }
+
+    fn open(&self) -> &Allowance {
+        self.open.get_or_init(Allowance::default)
     }
 
     /// Its name.

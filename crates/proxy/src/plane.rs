@@ -15,6 +15,7 @@ use sys::wake::Waker;
 use telemetry::registry::Registry;
 use wire::address::Address;
 
+use crate::allowance::Allowances;
 use crate::commands::{Assignment, Command};
 use crate::lines::Lines;
 use crate::plan::Plan;
@@ -58,6 +59,7 @@ impl Plane {
         let cpus = plan.workers.cpus.clone();
         let mut workers = Vec::with_capacity(count);
         let (started, starts) = channel();
+        let allowances = Allowances::default();
         for ((index, cpu), listeners) in cpus.into_iter().enumerate().zip(listeners) {
             let (commands, received) = channel();
             let waker = Arc::new(Waker::new()?);
@@ -66,11 +68,12 @@ impl Plane {
             let assignment = assignment(&plan, index, listeners, &registry);
             let its_waker = Arc::clone(&waker);
             let started = started.clone();
+            let allowances = allowances.clone();
             let make = move || {
                 if let Some(cpu) = cpu {
                     sys::cpu::pin_current_thread(cpu)?;
                 }
-                Worker::new(index, count, its_waker, received, counters, lines)
+                Worker::new(index, allowances, its_waker, received, counters, lines)
             };
             let body = move || match make() {
                 Ok(mut worker) => {
@@ -111,6 +114,7 @@ impl Plane {
             self.workers.len(),
             "each worker has its listeners"
         );
+        plan.succeed(&self.plan());
         let (answer, answers) = channel();
         for (index, listeners) in listeners.into_iter().enumerate() {
             let assignment = assignment(&plan, index, listeners, &self.registry);

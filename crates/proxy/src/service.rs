@@ -1,6 +1,6 @@
 //! A service as one worker sees it: the plan's part, the worker's own balance and counters.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -20,16 +20,12 @@ pub(crate) struct Service {
     pub(crate) settings: Rc<Settings>,
     pub(crate) pool: RefCell<Pool>,
     pub(crate) counters: Arc<ServiceCounters>,
-    /// Open connections that this worker may have of it.
-    connections_max: u32,
-    connections: Rc<Cell<u32>>,
 }
 
 impl Service {
     pub(crate) fn new(
         plan: Arc<ServicePlan>,
         worker: usize,
-        workers: usize,
         counters: Arc<ServiceCounters>,
         before: Option<&Self>,
     ) -> Self {
@@ -45,15 +41,14 @@ impl Service {
         if let Some(before) = before {
             pool.inherit(&before.pool.borrow());
         }
-        Self {
+        let service = Self {
             settings: Rc::new(settings),
             pool: RefCell::new(pool),
             counters,
-            connections_max: share(plan.connections_max.unwrap_or(u32::MAX), workers),
-            // Connections of the plan before count too.
-            connections: before.map_or_else(Rc::default, |one| Rc::clone(&one.connections)),
             plan,
-        }
+        };
+        (0..service.plan.server_names.len()).for_each(|server| service.tell_state(server));
+        service
     }
 
     /// Whether a connection from there begins with a PROXY header.
@@ -79,24 +74,4 @@ impl Service {
         let is_up = state.is_some_and(|state| state.health == Health::Up);
         self.counters.server(server).set_up(is_up);
     }
-
-    /// Counts one connection more, unless there are as many as may be.
-    pub(crate) fn admit(&self) -> bool {
-        let open = self.connections.get();
-        if open >= self.connections_max {
-            return false;
-        }
-        self.connections.set(open + 1);
-        true
-    }
-
-    /// Counts one connection less.
-    pub(crate) fn release(&self) {
-        self.connections.set(self.connections.get() - 1);
-    }
-}
-
-/// A worker's share of a limit of the whole process, rounded up.
-pub(crate) fn share(limit: u32, workers: usize) -> u32 {
-    limit.div_ceil(u32::try_from(workers).unwrap_or(u32::MAX).max(1))
 }

@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
+use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
@@ -14,18 +15,21 @@ use flow::buffer::Pool;
 use flow::connection::Flow;
 use flow::facts::Facts;
 use sys::epoll::Event;
+use sys::socket::PeerAddress;
 use sys::wake::Waker;
 use telemetry::catalogue::{Histogram, ServiceCounter, ServiceGauge, WorkerCounter, WorkerGauge};
 use telemetry::counters::{Handshake, WorkerCounters};
 use telemetry::outcome::Reason;
 
+use crate::allowance::Allowances;
 use crate::commands::{Assignment, Command};
 use crate::driver::Driver;
 use crate::lines::{self, Lines};
 use crate::link::{Context, Link, Turn};
 use crate::links::{LinkId, Links, Named};
 use crate::listeners::{Callers, Listener, Listeners};
-use crate::service::{Service, share};
+use crate::options::Limits;
+use crate::service::Service;
 use crate::timers::{TICK, Timers};
 
 /// How long handshakes may keep established connections waiting. One RSA-2048 signature takes a
@@ -39,7 +43,6 @@ const QUEUE_MAX: usize = 1 << 16;
 /// A worker.
 pub(crate) struct Worker {
     index: usize,
-    workers: usize,
     driver: Driver,
     waker: Arc<Waker>,
     commands: Receiver<Command>,
@@ -54,9 +57,10 @@ pub(crate) struct Worker {
     waiting: VecDeque<LinkId>,
     /// Handshakes with something to work on.
     handshakes: VecDeque<LinkId>,
-    handshakes_under_way: u32,
-    connections_max: u32,
-    handshakes_max: u32,
+    limits: Limits,
+    allowances: Allowances,
+    /// A descriptor that is given up when none is left.
+    reserve: Option<OwnedFd>,
     drain_deadline: Option<Instant>,
     next_connection: u64,
     batch: Vec<Event>,
@@ -67,7 +71,7 @@ pub(crate) struct Worker {
 impl Worker {
     pub(crate) fn new(
         index: usize,
-        workers: usize,
+        allowances: Allowances,
         waker: Arc<Waker>,
         commands: Receiver<Command>,
         counters: Arc<WorkerCounters>,
@@ -75,6 +79,7 @@ impl Worker {
     ) -> io::Result<Self> {
         let driver = Driver::new()?;
         driver.watch_waker(&waker, Named::Waker.token())?;
+        let reserve = waker.as_fd().try_clone_to_owned()?;
         let now = Instant::now();
         // Unique over restarts as long as no worker accepts a million connections a second.
         let since_epoch = SystemTime::now()
@@ -83,7 +88,6 @@ impl Worker {
         let next_connection = (since_epoch.as_micros() as u64) << 8 | index as u64 & 0xff;
         Ok(Self {
             index,
-            workers,
             driver,
             waker,
             commands,
@@ -96,9 +100,12 @@ impl Worker {
             listeners: Listeners::default(),
             waiting: VecDeque::new(),
             handshakes: VecDeque::new(),
-            handshakes_under_way: 0,
-            connections_max: 0,
-            handshakes_max: 0,
+            limits: Limits {
+                connections: 0,
+                handshakes: 0,
+            },
+            allowances,
+            reserve: Some(reserve),
             drain_deadline: None,
             next_connection,
             batch: Vec::new(),
@@ -207,7 +214,7 @@ impl Worker {
         let turn = link.pump(&mut context);
         if link.is_counted_opening && !link.flow.is_opening() {
             link.is_counted_opening = false;
-            self.handshakes_under_way -= 1;
+            self.allowances.handshakes.give();
             link.service
                 .counters
                 .lower(ServiceGauge::HandshakesUnderWay);
@@ -321,19 +328,23 @@ impl Worker {
         let Some(listener) = self.listeners.at(place) else {
             return Err(ErrorKind::WouldBlock.into());
         };
+        let (fd, peer) = match self.driver.accept(&listener.fd) {
+            Err(error) if is_out_of_descriptors(&error) => return self.shed(place),
+            accepted => accepted?,
+        };
         let service = Rc::clone(&listener.service);
-        if let Some(reason) = self.refusal(&service) {
-            self.driver.refuse(&listener.fd)?;
-            service.counters.count(ServiceCounter::ConnectionsAccepted);
-            service.counters.ended(reason);
+        if let Err(reason) = self.admit(&service) {
+            self.driver.refuse(fd);
+            self.refused(place, peer, reason);
             return Ok(());
         }
         let id = self.links.next_id();
-        let accepted = self.driver.accept(&listener.fd, Named::Front(id).token());
-        let (front, peer) = match accepted {
-            Ok(accepted) => accepted,
+        let front = match self.driver.adopt(fd, Named::Front(id).token()) {
+            Ok(front) => front,
             Err(error) => {
-                service.release();
+                self.release(&service);
+                self.allowances.handshakes.give();
+                self.refused(place, peer, Reason::Internal);
                 return Err(error);
             }
         };
@@ -347,7 +358,6 @@ impl Worker {
         service.counters.raise(ServiceGauge::ConnectionsOpen);
         service.counters.raise(ServiceGauge::HandshakesUnderWay);
         self.counters.raise(WorkerGauge::ConnectionsOpen);
-        self.handshakes_under_way += 1;
         let mut link = Link::new(flow, service, text, front, Named::Back(id).token());
         link.is_queued = true;
         self.links.insert(link);
@@ -355,15 +365,62 @@ impl Worker {
         Ok(())
     }
 
-    /// Why a further connection may not be had, if so; else it is counted as the service's.
-    fn refusal(&self, service: &Service) -> Option<Reason> {
-        if self.links.len() >= self.connections_max as usize {
-            return Some(Reason::ConnectionLimit);
+    /// Counts a further connection, or says why it may not be had.
+    fn admit(&self, service: &Service) -> Result<(), Reason> {
+        let Allowances {
+            connections,
+            handshakes,
+        } = &self.allowances;
+        if !connections.take(self.limits.connections) {
+            return Err(Reason::ConnectionLimit);
         }
-        if self.handshakes_under_way >= self.handshakes_max {
-            return Some(Reason::HandshakeLimit);
+        if !handshakes.take(self.limits.handshakes) {
+            connections.give();
+            return Err(Reason::HandshakeLimit);
         }
-        (!service.admit()).then_some(Reason::ConnectionLimit)
+        if !service.plan.admit() {
+            connections.give();
+            handshakes.give();
+            return Err(Reason::ConnectionLimit);
+        }
+        Ok(())
+    }
+
+    /// Counts a connection less.
+    fn release(&self, service: &Service) {
+        self.allowances.connections.give();
+        service.plan.release();
+    }
+
+    /// Takes note of a connection that was reset as soon as it was accepted.
+    fn refused(&mut self, place: usize, peer: PeerAddress, reason: Reason) {
+        let Some(listener) = self.listeners.at(place) else {
+            return;
+        };
+        self.next_connection += 1 << 8;
+        let counters = &listener.service.counters;
+        counters.count(ServiceCounter::ConnectionsAccepted);
+        counters.ended(reason);
+        self.lines
+            .report_refused(self.next_connection, listener, peer, reason, self.now);
+    }
+
+    /// Without a descriptor left a client would wait for nothing: the one held in reserve serves
+    /// to accept its connection and reset it, so that it knows and is counted.
+    fn shed(&mut self, place: usize) -> io::Result<()> {
+        let Some(listener) = self.listeners.at(place) else {
+            return Err(ErrorKind::WouldBlock.into());
+        };
+        self.reserve = None;
+        let accepted = self.driver.accept(&listener.fd);
+        let refused = accepted.map(|(fd, peer)| {
+            self.driver.refuse(fd);
+            peer
+        });
+        self.reserve = self.waker.as_fd().try_clone_to_owned().ok();
+        let peer = refused?;
+        self.refused(place, peer, Reason::DescriptorLimit);
+        Ok(())
     }
 
     /// Takes leave of a connection.
@@ -372,7 +429,7 @@ impl Worker {
             return;
         };
         let service = Rc::clone(&link.service);
-        service.release();
+        self.release(&service);
         service.counters.lower(ServiceGauge::ConnectionsOpen);
         self.counters.lower(WorkerGauge::ConnectionsOpen);
         let accepted = link.flow.facts().accepted;
@@ -438,13 +495,12 @@ impl Worker {
     /// Serves an assignment in place of the one before.
     pub(crate) fn take_up(&mut self, assignment: Assignment) {
         self.lines.set_options(assignment.log);
-        self.connections_max = share(assignment.limits.connections, self.workers);
-        self.handshakes_max = share(assignment.limits.handshakes, self.workers);
+        self.limits = assignment.limits;
         let plans = assignment.services.into_iter().zip(assignment.counters);
         let services: Vec<_> = plans
             .map(|(plan, counters)| {
                 let before = self.service(&plan.name);
-                let service = Service::new(plan, self.index, self.workers, counters, before);
+                let service = Service::new(plan, self.index, counters, before);
                 Rc::new(service)
             })
             .collect();
@@ -509,4 +565,9 @@ fn count_handshake(link: &Link) {
         group: agreed.group.map_or(0, |group| group.code()),
         duration: lines::handshake_time(facts).unwrap_or(TICK),
     });
+}
+
+/// Whether the process (`EMFILE`) or the host (`ENFILE`) has no descriptor left.
+fn is_out_of_descriptors(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(23 | 24))
 }
