@@ -168,7 +168,7 @@ fn ending_of_hello(fault: &HelloFault, bytes: &[u8], out: &mut Vec<u8>) -> Endin
         out.extend_from_slice(&client_hello::alert_record(alert));
     }
     let reason = match fault {
-        HelloFault::NotTls if proxy_header::likeness(bytes) != Likeness::No => {
+        HelloFault::NotTls if proxy_header::likeness(bytes) == Likeness::Yes => {
             Reason::ProxyHeaderStranger
         }
         HelloFault::NotTls => Reason::NotTls,
