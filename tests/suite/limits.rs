@@ -13,7 +13,8 @@ use testkit::server::{Behaviour, Server};
 fn connections_beyond_the_limit_are_ended_and_counted() {
     let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
     let service = Service::new(&site, &server).more("limits = { connections = 2 }");
-    let lariat = Lariat::start(&format!("[workers]\nthreads = 1\n{}", service.toml()));
+    // Of two workers each may get both connections or none.
+    let lariat = Lariat::start(&format!("[workers]\nthreads = 2\n{}", service.toml()));
     let client = Client::new(&site);
     let connect = || {
         let mut connection = client.connect(service.address);
@@ -24,6 +25,8 @@ fn connections_beyond_the_limit_are_ended_and_counted() {
     let (mut first, _second) = (connect(), connect());
     assert!(client.try_connect(service.address).is_err());
     lariat.wait_for_reason("connection-limit", 1);
+    let line = lariat.wait_for_line(&["connection-limit"]);
+    assert_eq!(line["fault"], "host", "{line}");
 
     first.end();
     first.read_to_end().unwrap();
