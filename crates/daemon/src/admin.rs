@@ -11,7 +11,7 @@ mod socket;
 mod state;
 mod text;
 
-pub(crate) use document::{StatusDocument, StatusError};
+pub(crate) use document::{RunState, StatusDocument, StatusError};
 pub(crate) use http::serve_http;
 pub(crate) use socket::serve_status;
 pub(crate) use state::{AdminState, ReloadFacts, ReloadResult, ServiceFacts, StartFacts};

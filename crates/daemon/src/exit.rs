@@ -38,7 +38,9 @@ impl Exit {
             Self::Usage => "The arguments or the configuration are wrong; nothing was started.",
             Self::Listen => "An address cannot be listened at: taken, not ours, or not allowed.",
             Self::NotRunning => "No running lariat answers at the status socket.",
-            Self::Refused => "The running lariat refused the new configuration and kept the old.",
+            Self::Refused => {
+                "The running lariat refused the new configuration and kept the old, or drains."
+            }
         }
     }
 }

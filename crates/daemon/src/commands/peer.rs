@@ -34,6 +34,9 @@ pub(super) enum PeerError {
     /// The supervisor has ended.
     #[error("the supervisor (pid {pid}) has ended")]
     Ended { pid: u32 },
+    /// It accepts no connections any more, and no configuration.
+    #[error("the running lariat (pid {pid}) is draining: it takes no new configuration")]
+    Draining { pid: u32 },
 }
 
 impl PeerError {
@@ -46,6 +49,9 @@ impl PeerError {
             Self::Strange { .. } => "use the program of the version that runs",
             Self::Forbidden { .. } => "do it as root, or as the user who started it",
             Self::Ended { .. } => "its own log says why",
+            Self::Draining { .. } => {
+                "it ends when its connections have; start another one, which reads the new one"
+            }
         }
     }
 
@@ -56,6 +62,7 @@ impl PeerError {
         match self {
             Self::Silent { .. } | Self::Strange { .. } => Exit::NotRunning,
             Self::Forbidden { .. } | Self::Ended { .. } => Exit::Failed,
+            Self::Draining { .. } => Exit::Refused,
         }
     }
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use sys::signal::Signal;
 
 use super::peer::{self, PeerError, Supervisor};
-use crate::admin::StatusDocument;
+use crate::admin::{RunState, StatusDocument};
 use crate::exit::Exit;
 use crate::talk::{Talk, print};
 
@@ -33,6 +33,7 @@ pub(super) fn run(socket: Option<PathBuf>, talk: Talk) -> Exit {
 /// The status after the reload has ended; `None` if it does not end.
 fn reloaded(path: &Path) -> Result<Option<StatusDocument>, PeerError> {
     let before = peer::document(path)?;
+    unless_draining(&before)?;
     let mut supervisor = Supervisor::of(&before)?;
     supervisor.signal(Signal::Hangup)?;
     let begin = Instant::now();
@@ -40,16 +41,26 @@ fn reloaded(path: &Path) -> Result<Option<StatusDocument>, PeerError> {
         std::thread::sleep(PAUSE);
         match peer::document(path) {
             Ok(now) if ended(&now) > ended(&before) => return Ok(Some(now)),
-            _ if supervisor.has_ended() => {
-                return Err(PeerError::Ended {
-                    pid: supervisor.pid(),
-                });
-            }
-            // Not yet; or the data process is being started again and answers in a moment.
-            _ => {}
+            Ok(now) => unless_draining(&now)?,
+            // The data process may be being started again, and answers in a moment.
+            Err(_) => {}
+        }
+        if supervisor.has_ended() {
+            let pid = supervisor.pid();
+            return Err(PeerError::Ended { pid });
         }
     }
     Ok(None)
+}
+
+/// Whoever drains hears no call to reload.
+fn unless_draining(document: &StatusDocument) -> Result<(), PeerError> {
+    match document.process.state {
+        RunState::Serving => Ok(()),
+        RunState::Draining => Err(PeerError::Draining {
+            pid: document.process.supervisor_pid,
+        }),
+    }
 }
 
 fn ended(document: &StatusDocument) -> u64 {
@@ -69,5 +80,28 @@ fn outcome(document: &StatusDocument, talk: Talk) -> Exit {
             talk.error("the new configuration was refused; the old plan is still served");
             Exit::Refused
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn document(state: &str) -> StatusDocument {
+        let text = format!(
+            r#"{{"version":1,"time_ms":0,"process":{{"program":"","state":"{state}","pid":2,
+                "supervisor_pid":1,"start_ms":0,"supervisor_start_ms":0,"restarts":0,
+                "generation":1}},"reload":{{"ok":0,"refused":0,"last":null}},"workers":[],
+                "services":[],"bounds_us":[]}}"#
+        );
+        StatusDocument::from_json(text.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn whoever_drains_refuses() {
+        unless_draining(&document("serving")).unwrap();
+        let error = unless_draining(&document("draining")).unwrap_err();
+        assert!(error.to_string().contains("is draining"), "{error}");
+        assert_eq!(error.tell(Talk::to_stderr()), Exit::Refused);
     }
 }
