@@ -35,7 +35,8 @@ pub use settings::{
 pub use source::Source;
 
 use certificates::Shelf;
-use diagnostic::{Problem, Report};
+use diagnostic::{Problem, Report, Spot};
+use node::{Node, Value};
 use section::Section;
 
 /// A configuration without errors.
@@ -54,14 +55,8 @@ pub struct Loaded {
 /// # Errors
 /// All that is wrong with it, and the warnings, in the order of their places.
 pub fn load(source: &Source, files: &mut dyn Files) -> Result<Loaded, Vec<Diagnostic>> {
-    let report = Report::new(match source {
-        Source::File { place, text } => Some((place, text)),
-        Source::Flags(_) => None,
-    });
-    let root = match source {
-        Source::File { text, .. } => document::parse(text, &report),
-        Source::Flags(flags) => Some(flags::parse(flags, &report)),
-    };
+    let report = report_about(source);
+    let root = root_of(source, &report);
     let mut shelf = Shelf {
         base: source.base(),
         files,
@@ -78,6 +73,36 @@ pub fn load(source: &Source, files: &mut dyn Files) -> Result<Loaded, Vec<Diagno
             warnings: diagnostics,
         }),
         _ => Err(diagnostics),
+    }
+}
+
+/// An error about a key such as `process.user` that only the host can tell, at the place where
+/// the key was written.
+pub fn fault(source: &Source, key: &str, message: &str, hint: &str) -> Vec<Diagnostic> {
+    // What is wrong with the text has been told before.
+    let empty = || Node::new(Value::Table(Vec::new()), Spot::Nowhere);
+    let root = root_of(source, &report_about(source)).unwrap_or_else(empty);
+    let report = report_about(source);
+    let mut section = Section::top(&root, &report);
+    let (tables, name) = key.rsplit_once('.').unwrap_or(("", key));
+    for table in tables.split('.').filter(|table| !table.is_empty()) {
+        section = section.section(table);
+    }
+    section.error(name, Problem::new(message).hint(hint));
+    report.into_diagnostics()
+}
+
+fn report_about(source: &Source) -> Report<'_> {
+    Report::new(match source {
+        Source::File { place, text } => Some((place, text)),
+        Source::Flags(_) => None,
+    })
+}
+
+fn root_of(source: &Source, report: &Report<'_>) -> Option<Node> {
+    match source {
+        Source::File { text, .. } => document::parse(text, report),
+        Source::Flags(flags) => Some(flags::parse(flags, report)),
     }
 }
 
@@ -124,4 +149,35 @@ fn admin_is_apart(top: &Section<'_>, settings: &Settings) -> Option<()> {
     let hint = "give the status page a port of its own";
     top.section("admin").error("listen", problem.hint(hint));
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fault_stands_where_its_key_was_written() {
+        let told = |source: &Source| {
+            let faults = fault(source, "log.output", "has no directory", "make one");
+            assert_eq!(faults.len(), 1);
+            faults[0].to_string()
+        };
+        let place = || "a.toml".to_owned();
+        for text in ["log = \"/x/y\"\n", "[log]\noutput = \"/x/y\"\n"] {
+            let text = text.to_owned();
+            let line = text.lines().count();
+            let told = told(&Source::File {
+                place: place(),
+                text,
+            });
+            assert!(
+                told.starts_with("error: log.output: has no directory\n"),
+                "{told}"
+            );
+            assert!(told.contains(&format!("--> a.toml:{line}:")), "{told}");
+            assert!(told.ends_with("hint: make one"), "{told}");
+        }
+        let flags = Source::Flags(vec![("log".into(), "/x/y".into())]);
+        assert!(told(&flags).starts_with("error: --log: has no directory"));
+    }
 }

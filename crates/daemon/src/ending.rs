@@ -14,7 +14,9 @@ pub(crate) fn end_of(ended: Result<(), Failure>, talk: Talk) -> Exit {
         other => talk.error(other),
     }
     match failure {
-        Failure::Config(_) | Failure::Plan(_) | Failure::User(_) => Exit::Usage,
+        Failure::Config(_) | Failure::Plan(_) | Failure::User(_) | Failure::File { .. } => {
+            Exit::Usage
+        }
         Failure::Listen(_) => Exit::Listen,
         Failure::Host { .. } | Failure::Rights(_) | Failure::Died { .. } => Exit::Failed,
     }

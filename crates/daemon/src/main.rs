@@ -10,6 +10,7 @@ mod data;
 mod demo;
 mod ending;
 mod exit;
+mod ground;
 mod handover;
 mod health;
 mod place;

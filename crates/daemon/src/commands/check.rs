@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use config::{Disk, Loaded, ProcessOptions, Source};
+use config::{Disk, Loaded, Source};
 use proxy::plan::Plan;
 use tls::resumption::{Resumption, ResumptionOptions};
 
 use crate::exit::Exit;
+use crate::ground;
 use crate::supervisor::Origin;
 use crate::talk::{Talk, print};
 
@@ -16,10 +17,6 @@ pub(super) fn run(origin: &Origin, talk: Talk) -> Exit {
     };
     talk.diagnostics(&loaded.warnings);
     let summary = summary(&loaded);
-    if let Err(message) = user_exists(&loaded.settings.process) {
-        talk.error(message);
-        return Exit::Usage;
-    }
     match Plan::build(loaded.settings.plane, &idle_resumption()) {
         Ok((_, warnings)) => {
             warnings.iter().for_each(|warning| talk.warn(warning));
@@ -38,7 +35,11 @@ fn load(origin: &Origin, talk: Talk) -> Option<Loaded> {
         Origin::File(path) => Source::read(path, &mut Disk),
         Origin::Flags(flags) => Ok(Source::Flags(flags.clone())),
     };
-    let loaded = source.and_then(|source| config::load(&source, &mut Disk));
+    let loaded = source.and_then(|source| {
+        let loaded = config::load(&source, &mut Disk)?;
+        ground::check(&source, &loaded.settings)?;
+        Ok(loaded)
+    });
     loaded
         .map_err(|diagnostics| talk.diagnostics(&diagnostics))
         .ok()
@@ -49,18 +50,6 @@ fn name(origin: &Origin) -> String {
         Origin::File(path) => path.display().to_string(),
         Origin::Flags(_) => "flags".to_owned(),
     }
-}
-
-fn user_exists(process: &ProcessOptions) -> Result<(), String> {
-    if let Some(user) = &process.user {
-        let found = sys::process::lookup_user(user).map_err(|error| error.to_string())?;
-        found.ok_or_else(|| format!("process.user: there is no user `{user}`"))?;
-    }
-    if let Some(group) = &process.group {
-        let found = sys::process::lookup_group(group).map_err(|error| error.to_string())?;
-        found.ok_or_else(|| format!("process.group: there is no group `{group}`"))?;
-    }
-    Ok(())
 }
 
 /// No session will ever be stored in it, so its secret may be known.

@@ -1,7 +1,7 @@
 //! What the supervisor keeps beside the services' listeners: the status socket, the admin
 //! listener, the log and the pid file. All but the log stay as they are until it ends.
 
-use std::fs::{DirBuilder, OpenOptions};
+use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -54,7 +54,7 @@ impl Doors {
         };
         doors.admin = outline.control.listen.map(open_admin).transpose()?;
         if let Some(path) = &outline.process.pid_file {
-            write_pid(path).map_err(Failure::host("write the pid file"))?;
+            write_pid(path).map_err(Failure::file("write the pid file", path))?;
             doors.pid_file = Some(path.clone());
         }
         Ok(doors)
@@ -140,18 +140,34 @@ fn open_log(output: &LogOutput) -> Result<OwnedFd, Failure> {
         LogOutput::Stdout => io::stdout().as_fd().try_clone_to_owned(),
         LogOutput::Stderr => io::stderr().as_fd().try_clone_to_owned(),
         LogOutput::File(path) => {
-            let mut options = OpenOptions::new();
-            options
-                .append(true)
-                .create(true)
-                .mode(LOG_MODE)
-                .open(path)
-                .map(OwnedFd::from)
+            let file = append(path).map_err(Failure::file("open the log", path))?;
+            return Ok(file.into());
         }
     };
     opened.map_err(Failure::host("open the log"))
 }
 
+fn append(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.append(true).create(true).mode(LOG_MODE).open(path)
+}
+
 fn write_pid(path: &Path) -> io::Result<()> {
     std::fs::write(path, format!("{}\n", std::process::id()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_that_cannot_be_opened_is_named() {
+        let failure = open_log(&LogOutput::File("/nonexistent/x.log".into())).unwrap_err();
+        let text = failure.to_string();
+        assert!(
+            text.starts_with("cannot open the log /nonexistent/x.log: "),
+            "{text}"
+        );
+        assert!(text.contains("\nhint: "), "{text}");
+    }
 }

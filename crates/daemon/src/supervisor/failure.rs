@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 
 use config::Diagnostic;
@@ -17,6 +18,15 @@ pub(crate) enum Failure {
     Listen(ListenFailure),
     /// The user or group to run as does not exist, or cannot be become.
     User(String),
+    /// A file that the configuration names cannot be opened or written.
+    File {
+        /// What was tried.
+        what: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What the host said.
+        error: io::Error,
+    },
     /// The host denies something that we need.
     Host {
         /// What was tried.
@@ -81,6 +91,15 @@ impl Failure {
     pub(super) fn host(what: &'static str) -> impl Fn(io::Error) -> Self {
         move |error| Self::Host { what, error }
     }
+
+    /// For `map_err`: the host denied this with a file that the configuration names.
+    pub(super) fn file(what: &'static str, path: &Path) -> impl Fn(io::Error) -> Self {
+        move |error| Self::File {
+            what,
+            path: path.to_owned(),
+            error,
+        }
+    }
 }
 
 impl fmt::Display for Failure {
@@ -93,6 +112,10 @@ impl fmt::Display for Failure {
             }
             Self::Plan(message) | Self::User(message) => f.write_str(message),
             Self::Listen(failure) => failure.fmt(f),
+            Self::File { what, path, error } => {
+                write!(f, "cannot {what} {}: {error}", path.display())?;
+                f.write_str("\nhint: its directory must exist and be writable, as must the file")
+            }
             Self::Host { what, error } => write!(f, "cannot {what}: {error}"),
             Self::Rights(message) => {
                 write!(f, "the data process cannot give up its rights: {message}")?;

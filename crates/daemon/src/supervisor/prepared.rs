@@ -12,6 +12,7 @@ use wire::address::Endpoint;
 
 use super::failure::Failure;
 use super::listeners::Wanted;
+use crate::ground;
 use crate::handover::{Bundle, Secret, encode};
 use crate::resolve::Name;
 
@@ -51,6 +52,7 @@ pub(super) fn prepare(origin: &Origin) -> Result<(Prepared, Vec<Diagnostic>), Fa
     };
     let mut recorder = Recorder::new(Disk);
     let loaded = config::load(&source, &mut recorder).map_err(Failure::Config)?;
+    ground::check(&source, &loaded.settings).map_err(Failure::Config)?;
     let outline = Outline::of(loaded.settings);
     let bundle = Bundle {
         source,
