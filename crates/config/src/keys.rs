@@ -46,7 +46,8 @@ pub const KEYS: &[Key] = &[
         .help(
             "Addresses to listen at. An IP address with a port (`*:443` and `[::]:443` are all of \
              IPv6 and IPv4), `unix:/path` or `unix:@name` for the abstract namespace. Port 0 lets \
-             the kernel choose; the status says what it chose.",
+             the kernel choose; the status says what it chose. A socket at a path has mode 0666: \
+             its directory says who may connect.",
         )
         .example(r#"listen = ["[::]:443", "unix:/run/lariat/web.sock"]"#),
     key("service.front.accept-proxy", Kind::Network)
@@ -490,9 +491,16 @@ pub const KEYS: &[Key] = &[
         )
         .example(r#"listen = "127.0.0.1:9090""#),
     key("admin.status-socket", Kind::Path)
-        .absent("`/run/lariat/status.sock` as root, else in `$XDG_RUNTIME_DIR/lariat/`")
+        .absent(
+            "`/run/lariat/status.sock` as root, else in `$XDG_RUNTIME_DIR/lariat/`, else in \
+             `/tmp/lariat-UID/`",
+        )
         .flag("status-socket")
-        .help("The Unix socket for `lariat status`, `reload` and `drain`. It only writes.")
+        .help(
+            "The Unix socket for `lariat status`, `reload` and `drain`. It only writes. \
+             `/tmp/lariat-UID/` (or `$TMPDIR/lariat-UID/`) must be a directory of that user's own \
+             with mode 0700; it is made if it is not there.",
+        )
         .example(r#"status-socket = "/run/lariat/status.sock""#),
     key("resumption", Kind::Table)
         .absent("its defaults")

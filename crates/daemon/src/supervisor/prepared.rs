@@ -16,6 +16,10 @@ use crate::ground;
 use crate::handover::{Bundle, Secret, encode};
 use crate::resolve::Name;
 
+/// Whoever reaches a service's Unix socket may connect, as to a port; its directory keeps others
+/// out.
+const SERVICE_MODE: u32 = 0o666;
+
 /// Where a configuration comes from, each time that it is read.
 #[derive(Clone, Debug)]
 pub(crate) enum Origin {
@@ -98,7 +102,7 @@ impl Outline {
                 backlog: workers.backlog,
                 fast_open: workers.fast_open,
                 reuse_port: true,
-                unix_mode: None,
+                unix_mode: Some(SERVICE_MODE),
             },
             workers: workers.cpus.len(),
             names: names.collect(),
@@ -133,5 +137,48 @@ impl Outline {
         ];
         let changed = changes.into_iter().filter(|(_, changed)| *changed);
         changed.map(|(part, _)| part).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn certificate() -> String {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let params = rcgen::CertificateParams::new(["localhost".to_owned()]).unwrap();
+        params.self_signed(&key).unwrap().pem() + &key.serialize_pem()
+    }
+
+    #[test]
+    fn every_user_may_connect_to_a_service() {
+        let name = format!("lariat-prepared-{}", std::process::id());
+        let directory = std::env::temp_dir().join(name);
+        std::fs::create_dir(&directory).unwrap();
+        let (pem, socket) = (directory.join("site.pem"), directory.join("web.sock"));
+        std::fs::write(&pem, certificate()).unwrap();
+        let flags = [
+            ("listen", format!("unix:{}", socket.display())),
+            ("certificate", pem.display().to_string()),
+            ("backend", "127.0.0.1:9".to_owned()),
+        ];
+        let flags = flags.map(|(name, value)| (name.to_owned(), value));
+        let prepared =
+            prepare(&Origin::Flags(flags.to_vec())).map(|(prepared, _)| prepared.outline);
+        let opened = prepared.and_then(
+            |Outline {
+                 listen,
+                 listen_options,
+                 ..
+             }| {
+                let mut listeners = crate::supervisor::listeners::Listeners::default();
+                listeners.open(&listen, 1, &listen_options)?;
+                let mode = std::fs::metadata(&socket).map(|meta| meta.permissions().mode());
+                mode.map_err(Failure::host("see the socket"))
+            },
+        );
+        std::fs::remove_dir_all(&directory).unwrap();
+        assert_eq!(opened.unwrap() & 0o777, 0o666);
     }
 }
