@@ -4,9 +4,10 @@ use std::fs::File;
 use std::io::{self, Read, Seek};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sys::signal::Signal;
+use wire::address::{Address, UnixName};
 
 use crate::admin::{StatusDocument, StatusError};
 use crate::exit::Exit;
@@ -15,6 +16,9 @@ use crate::talk::Talk;
 
 /// The document is a few KiB for each service and comes over a local socket.
 const READ_TIME_MAX: Duration = Duration::from_secs(5);
+
+/// From one try to connect to the next.
+const PAUSE: Duration = Duration::from_millis(25);
 
 /// Longer than the document of ten thousand services.
 const DOCUMENT_BYTES_MAX: u64 = 256 << 20;
@@ -25,6 +29,12 @@ pub(super) enum PeerError {
     /// Nobody answers there.
     #[error("no lariat answers at {}: {error}", .path.display())]
     Silent { path: PathBuf, error: io::Error },
+    /// Somebody listens there, and says nothing.
+    #[error("the lariat at {} does not answer", .path.display())]
+    Mute { path: PathBuf },
+    /// We may not connect.
+    #[error("no right to ask the lariat at {}: {error}", .path.display())]
+    Closed { path: PathBuf, error: io::Error },
     /// What answers is no lariat, or another version of it.
     #[error("what answers at {} sends {error}", .path.display())]
     Strange { path: PathBuf, error: StatusError },
@@ -46,6 +56,8 @@ impl PeerError {
                 "is it running? its first lines say where its status socket is; give that path \
                  with --status-socket"
             }
+            Self::Mute { .. } => "is it stopped? its processes are those named `lariat` in `ps`",
+            Self::Closed { .. } => "ask as root, or as the user or group who started it",
             Self::Strange { .. } => "use the program of the version that runs",
             Self::Forbidden { .. } => "do it as root, or as the user who started it",
             Self::Ended { .. } => "its own log says why",
@@ -60,7 +72,10 @@ impl PeerError {
         talk.error(self);
         talk.hint(self.hint());
         match self {
-            Self::Silent { .. } | Self::Strange { .. } => Exit::NotRunning,
+            Self::Silent { .. }
+            | Self::Mute { .. }
+            | Self::Closed { .. }
+            | Self::Strange { .. } => Exit::NotRunning,
             Self::Forbidden { .. } | Self::Ended { .. } => Exit::Failed,
             Self::Draining { .. } => Exit::Refused,
         }
@@ -74,20 +89,51 @@ pub(super) fn socket(named: Option<PathBuf>) -> PathBuf {
 
 /// The status document as it was sent.
 pub(super) fn document_bytes(path: &Path) -> Result<Vec<u8>, PeerError> {
-    let silent = |error| PeerError::Silent {
-        path: path.to_owned(),
-        error,
-    };
-    let stream = UnixStream::connect(path).map_err(silent)?;
-    stream
-        .set_read_timeout(Some(READ_TIME_MAX))
-        .map_err(silent)?;
+    document_within(path, READ_TIME_MAX)
+}
+
+fn document_within(path: &Path, time: Duration) -> Result<Vec<u8>, PeerError> {
+    read_all(path, time).map_err(|error| unheard(path, error))
+}
+
+fn read_all(path: &Path, time: Duration) -> io::Result<Vec<u8>> {
+    let stream = connected(path, time)?;
+    stream.set_read_timeout(Some(time))?;
     let mut bytes = Vec::new();
-    stream
-        .take(DOCUMENT_BYTES_MAX)
-        .read_to_end(&mut bytes)
-        .map_err(silent)?;
+    stream.take(DOCUMENT_BYTES_MAX).read_to_end(&mut bytes)?;
     Ok(bytes)
+}
+
+/// A listener that accepts nothing has a full queue, on which `connect` would wait for ever.
+fn connected(path: &Path, time: Duration) -> io::Result<UnixStream> {
+    let address = Address::Unix(UnixName::Path(path.to_owned()));
+    let begin = Instant::now();
+    loop {
+        match sys::socket::connect(&address) {
+            Err(error) if is_late(&error) && begin.elapsed() < time => std::thread::sleep(PAUSE),
+            Err(error) => return Err(error),
+            Ok((fd, _)) => {
+                let stream = UnixStream::from(fd);
+                stream.set_nonblocking(false)?;
+                return Ok(stream);
+            }
+        }
+    }
+}
+
+/// What a read that took too long says (socket(7), `SO_RCVTIMEO`), and a full queue.
+fn is_late(error: &io::Error) -> bool {
+    let kind = error.kind();
+    matches!(kind, io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
+}
+
+fn unheard(path: &Path, error: io::Error) -> PeerError {
+    let path = path.to_owned();
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => PeerError::Closed { path, error },
+        _ if is_late(&error) => PeerError::Mute { path },
+        _ => PeerError::Silent { path, error },
+    }
 }
 
 /// The status document.
@@ -134,5 +180,36 @@ impl Supervisor {
             .rsplit_once(") ")
             .and_then(|(_, rest)| rest.chars().next());
         read.is_err() || matches!(state, None | Some('Z' | 'X'))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixListener;
+
+    fn asked(path: &Path) -> PeerError {
+        document_within(path, Duration::from_millis(1)).unwrap_err()
+    }
+
+    #[test]
+    fn silence_has_its_reasons() {
+        let name = format!("lariat-peer-{}.sock", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        assert!(matches!(asked(&path), PeerError::Silent { .. }));
+        let listener = UnixListener::bind(&path).unwrap();
+        let mute = asked(&path);
+        drop(listener);
+        let left_behind = asked(&path);
+        std::fs::remove_file(&path).unwrap();
+        assert!(matches!(mute, PeerError::Mute { .. }), "{mute}");
+        assert!(mute.hint().contains("stopped"));
+        assert!(
+            matches!(left_behind, PeerError::Silent { .. }),
+            "{left_behind}"
+        );
+        let closed = unheard(&path, io::ErrorKind::PermissionDenied.into());
+        assert!(closed.to_string().starts_with("no right to ask"));
+        assert!(closed.hint().contains("root"));
     }
 }
