@@ -17,7 +17,7 @@ pub(crate) fn end_of(ended: Result<(), Failure>, talk: Talk) -> Exit {
         Failure::Config(_) | Failure::Plan(_) | Failure::User(_) | Failure::File { .. } => {
             Exit::Usage
         }
-        Failure::Listen(_) => Exit::Listen,
+        Failure::Listen(_) | Failure::Place(_) => Exit::Listen,
         Failure::Host { .. } | Failure::Rights(_) | Failure::Died { .. } => Exit::Failed,
     }
 }

@@ -1,8 +1,16 @@
 //! Where the daemon's own files are when nobody says.
 
-use std::path::PathBuf;
+use std::fs::DirBuilder;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
 
 use config::ControlOptions;
+
+/// Of a directory beside other users'.
+const PRIVATE_MODE: u32 = 0o700;
+
+/// Of a directory in a place of our own.
+const SHARED_MODE: u32 = 0o755;
 
 /// The status socket: as configured, or `/run/lariat/status.sock` for root and
 /// `$XDG_RUNTIME_DIR/lariat/status.sock` for others, who may have none and then get one beside
@@ -21,10 +29,73 @@ pub(crate) fn status_socket_default() -> PathBuf {
     } else if let Some(runtime) = std::env::var_os("XDG_RUNTIME_DIR") {
         PathBuf::from(runtime).join("lariat")
     } else {
-        let user = sys::process::identity().user;
-        std::env::temp_dir().join(format!("lariat-{user}"))
+        beside_temporary_files()
     };
     directory.join("status.sock")
+}
+
+fn beside_temporary_files() -> PathBuf {
+    let user = sys::process::identity().user;
+    std::env::temp_dir().join(format!("lariat-{user}"))
+}
+
+/// A directory that somebody else may have put where ours belongs.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "{} {why}: the status socket is not safe there\n\
+     hint: remove it, or set XDG_RUNTIME_DIR, or name another place with --status-socket",
+    .directory.display()
+)]
+pub(crate) struct ForeignDirectory {
+    directory: PathBuf,
+    why: &'static str,
+}
+
+/// Makes the status socket's directory if it is not there; if it cannot be made, listening there
+/// says why.
+pub(crate) fn make_directory(socket: &Path) -> Result<(), ForeignDirectory> {
+    if let Some(directory) = socket.parent() {
+        let mode = match is_beside_temporary_files(socket) {
+            true => PRIVATE_MODE,
+            false => SHARED_MODE,
+        };
+        let _ = DirBuilder::new()
+            .mode(mode)
+            .recursive(true)
+            .create(directory);
+    }
+    check_directory(socket)
+}
+
+/// Whether the status socket is where nobody else can have put it. Among the temporary files
+/// everybody may make directories; other places are their owners' matter.
+pub(crate) fn check_directory(socket: &Path) -> Result<(), ForeignDirectory> {
+    match socket.parent() {
+        Some(directory) if is_beside_temporary_files(socket) => check_private(directory),
+        _ => Ok(()),
+    }
+}
+
+fn is_beside_temporary_files(socket: &Path) -> bool {
+    socket.parent() == Some(&beside_temporary_files())
+}
+
+fn check_private(directory: &Path) -> Result<(), ForeignDirectory> {
+    // Not what a symbolic link points to: its owner may point it elsewhere.
+    let Ok(meta) = std::fs::symlink_metadata(directory) else {
+        return Ok(());
+    };
+    let why = if !meta.is_dir() {
+        "is no directory"
+    } else if meta.uid() != sys::process::identity().user {
+        "belongs to another user"
+    } else if meta.mode() & 0o7777 != PRIVATE_MODE {
+        "has another mode than 0700"
+    } else {
+        return Ok(());
+    };
+    let directory = directory.to_owned();
+    Err(ForeignDirectory { directory, why })
 }
 
 #[cfg(test)]
@@ -41,5 +112,26 @@ mod tests {
         assert_eq!(status_socket(&control), PathBuf::from("/a/b.sock"));
         control.status_socket = None;
         assert!(status_socket(&control).ends_with("status.sock"));
+    }
+
+    #[test]
+    fn a_directory_beside_other_users_is_ours_alone() {
+        let name = format!("lariat-place-{}", std::process::id());
+        let directory = std::env::temp_dir().join(name);
+        let make = |mode| DirBuilder::new().mode(mode).create(&directory).unwrap();
+        let checked = || check_private(&directory).map_err(|foreign| foreign.why);
+        assert_eq!(checked(), Ok(()));
+        make(0o700);
+        let private = checked();
+        std::fs::remove_dir(&directory).unwrap();
+        make(0o755);
+        let shared = checked();
+        std::fs::remove_dir(&directory).unwrap();
+        std::os::unix::fs::symlink("/", &directory).unwrap();
+        let link = checked();
+        std::fs::remove_file(&directory).unwrap();
+        assert_eq!(private, Ok(()));
+        assert_eq!(shared, Err("has another mode than 0700"));
+        assert_eq!(link, Err("is no directory"));
     }
 }

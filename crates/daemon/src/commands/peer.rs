@@ -11,7 +11,7 @@ use wire::address::{Address, UnixName};
 
 use crate::admin::{StatusDocument, StatusError};
 use crate::exit::Exit;
-use crate::place;
+use crate::place::{self, ForeignDirectory};
 use crate::talk::Talk;
 
 /// The document is a few KiB for each service and comes over a local socket.
@@ -38,6 +38,9 @@ pub(super) enum PeerError {
     /// What answers is no lariat, or another version of it.
     #[error("what answers at {} sends {error}", .path.display())]
     Strange { path: PathBuf, error: StatusError },
+    /// Whatever answers there may be another user's.
+    #[error(transparent)]
+    Foreign(#[from] ForeignDirectory),
     /// The supervisor may not be told anything by us.
     #[error("cannot tell the supervisor (pid {pid}): {error}")]
     Forbidden { pid: u32, error: io::Error },
@@ -50,8 +53,8 @@ pub(super) enum PeerError {
 }
 
 impl PeerError {
-    fn hint(&self) -> &'static str {
-        match self {
+    fn hint(&self) -> Option<&'static str> {
+        Some(match self {
             Self::Silent { .. } => {
                 "is it running? its first lines say where its status socket is; give that path \
                  with --status-socket"
@@ -59,22 +62,27 @@ impl PeerError {
             Self::Mute { .. } => "is it stopped? its processes are those named `lariat` in `ps`",
             Self::Closed { .. } => "ask as root, or as the user or group who started it",
             Self::Strange { .. } => "use the program of the version that runs",
+            // Says it itself.
+            Self::Foreign(_) => return None,
             Self::Forbidden { .. } => "do it as root, or as the user who started it",
             Self::Ended { .. } => "its own log says why",
             Self::Draining { .. } => {
                 "it ends when its connections have; start another one, which reads the new one"
             }
-        }
+        })
     }
 
     /// Says it, and what it means for the program.
     pub(super) fn tell(&self, talk: Talk) -> Exit {
         talk.error(self);
-        talk.hint(self.hint());
+        if let Some(hint) = self.hint() {
+            talk.hint(hint);
+        }
         match self {
             Self::Silent { .. }
             | Self::Mute { .. }
             | Self::Closed { .. }
+            | Self::Foreign(_)
             | Self::Strange { .. } => Exit::NotRunning,
             Self::Forbidden { .. } | Self::Ended { .. } => Exit::Failed,
             Self::Draining { .. } => Exit::Refused,
@@ -89,6 +97,7 @@ pub(super) fn socket(named: Option<PathBuf>) -> PathBuf {
 
 /// The status document as it was sent.
 pub(super) fn document_bytes(path: &Path) -> Result<Vec<u8>, PeerError> {
+    place::check_directory(path)?;
     document_within(path, READ_TIME_MAX)
 }
 
@@ -203,13 +212,13 @@ mod tests {
         let left_behind = asked(&path);
         std::fs::remove_file(&path).unwrap();
         assert!(matches!(mute, PeerError::Mute { .. }), "{mute}");
-        assert!(mute.hint().contains("stopped"));
+        assert!(mute.hint().is_some_and(|hint| hint.contains("stopped")));
         assert!(
             matches!(left_behind, PeerError::Silent { .. }),
             "{left_behind}"
         );
         let closed = unheard(&path, io::ErrorKind::PermissionDenied.into());
         assert!(closed.to_string().starts_with("no right to ask"));
-        assert!(closed.hint().contains("root"));
+        assert!(closed.hint().is_some_and(|hint| hint.contains("root")));
     }
 }

@@ -1,11 +1,11 @@
 //! What the supervisor keeps beside the services' listeners: the status socket, the admin
 //! listener, the log and the pid file. All but the log stay as they are until it ends.
 
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use config::LogOutput;
@@ -107,13 +107,7 @@ impl Drop for Doors {
 }
 
 fn open_status(path: &Path) -> Result<OwnedFd, Failure> {
-    if let Some(directory) = path.parent() {
-        // If it cannot be made, listening says why.
-        let _ = DirBuilder::new()
-            .mode(0o755)
-            .recursive(true)
-            .create(directory);
-    }
+    place::make_directory(path)?;
     let address = Address::Unix(UnixName::Path(path.to_owned()));
     let options = ListenOptions {
         unix_mode: Some(STATUS_MODE),

@@ -7,6 +7,8 @@ use std::process::ExitStatus;
 
 use config::Diagnostic;
 
+use crate::place::ForeignDirectory;
+
 /// Why the supervisor could not begin, or ended without being asked to.
 #[derive(Debug)]
 pub(crate) enum Failure {
@@ -16,6 +18,8 @@ pub(crate) enum Failure {
     Plan(String),
     /// An address cannot be listened at.
     Listen(ListenFailure),
+    /// The status socket's directory is not ours.
+    Place(ForeignDirectory),
     /// The user or group to run as does not exist, or cannot be become.
     User(String),
     /// A file that the configuration names cannot be opened or written.
@@ -112,6 +116,7 @@ impl fmt::Display for Failure {
             }
             Self::Plan(message) | Self::User(message) => f.write_str(message),
             Self::Listen(failure) => failure.fmt(f),
+            Self::Place(foreign) => foreign.fmt(f),
             Self::File { what, path, error } => {
                 write!(f, "cannot {what} {}: {error}", path.display())?;
                 f.write_str("\nhint: its directory must exist and be writable, as must the file")
@@ -140,6 +145,12 @@ impl std::error::Error for Failure {}
 impl From<ListenFailure> for Failure {
     fn from(failure: ListenFailure) -> Self {
         Self::Listen(failure)
+    }
+}
+
+impl From<ForeignDirectory> for Failure {
+    fn from(foreign: ForeignDirectory) -> Self {
+        Self::Place(foreign)
     }
 }
 
