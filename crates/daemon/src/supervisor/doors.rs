@@ -123,7 +123,7 @@ fn open_admin(address: SocketAddr) -> Result<OwnedFd, Failure> {
 fn listen(who: &str, address: &Address, options: &ListenOptions) -> Result<OwnedFd, Failure> {
     let failed = |error| ListenFailure {
         who: who.to_owned(),
-        address: address.to_string(),
+        address: address.clone(),
         error,
     };
     Ok(socket::listen(address, options).map_err(failed)?)

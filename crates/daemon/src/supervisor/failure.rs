@@ -2,10 +2,12 @@
 
 use std::fmt;
 use std::io;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 
 use config::Diagnostic;
+use wire::address::{Address, UnixName};
 
 use crate::place::ForeignDirectory;
 
@@ -55,7 +57,7 @@ pub(crate) struct ListenFailure {
     /// The service's name, or what else would listen there.
     pub(crate) who: String,
     /// The address.
-    pub(crate) address: String,
+    pub(crate) address: Address,
     /// What the host said.
     pub(crate) error: io::Error,
 }
@@ -64,6 +66,9 @@ impl ListenFailure {
     /// The remedy, if there is a usual one.
     fn hint(&self) -> Option<&'static str> {
         match self.error.kind() {
+            io::ErrorKind::AddrInUse if self.is_path_of_a_file() => {
+                Some("a file that is no socket is in the way: remove it, or choose another path")
+            }
             io::ErrorKind::AddrInUse => Some("another process has it: `ss -lnp` shows which"),
             io::ErrorKind::AddrNotAvailable => Some("no interface of this host has that address"),
             io::ErrorKind::PermissionDenied => Some(
@@ -72,6 +77,14 @@ impl ListenFailure {
             io::ErrorKind::NotFound => Some("the socket's directory does not exist"),
             _ => None,
         }
+    }
+
+    /// Sockets that nobody has open are replaced; all else stays.
+    fn is_path_of_a_file(&self) -> bool {
+        let Address::Unix(UnixName::Path(path)) = &self.address else {
+            return false;
+        };
+        std::fs::symlink_metadata(path).is_ok_and(|meta| !meta.file_type().is_socket())
     }
 }
 
@@ -162,7 +175,7 @@ mod tests {
     fn a_taken_port_names_its_place_and_remedy() {
         let failure = Failure::from(ListenFailure {
             who: "service `web`".into(),
-            address: "[::]:443".into(),
+            address: "[::]:443".parse().unwrap(),
             error: io::ErrorKind::AddrInUse.into(),
         });
         let text = failure.to_string();
@@ -171,5 +184,25 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("\nhint: "), "{text}");
+    }
+
+    #[test]
+    fn a_file_in_the_way_is_no_other_process() {
+        let name = format!("lariat-failure-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::write(&path, "").unwrap();
+        let failure = ListenFailure {
+            who: "service `web`".into(),
+            address: Address::Unix(UnixName::Path(path.clone())),
+            error: io::ErrorKind::AddrInUse.into(),
+        };
+        let hint = failure.hint();
+        std::fs::remove_file(&path).unwrap();
+        assert!(hint.is_some_and(|hint| hint.starts_with("a file ")));
+        assert!(
+            failure
+                .hint()
+                .is_some_and(|hint| hint.starts_with("another process "))
+        );
     }
 }

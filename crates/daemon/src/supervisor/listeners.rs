@@ -46,7 +46,7 @@ impl Listeners {
             }
             let failed = |error| ListenFailure {
                 who: format!("service `{}`", wanted.service),
-                address: wanted.address.to_string(),
+                address: wanted.address.clone(),
                 error,
             };
             opened.insert(
