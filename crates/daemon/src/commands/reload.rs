@@ -76,11 +76,21 @@ fn outcome(document: &StatusDocument, talk: Talk) -> Exit {
             Exit::Success
         }
         Some(why) => {
-            talk.say(why);
+            match has_severity(why) {
+                true => talk.say(why),
+                false => talk.error(why),
+            }
             talk.error("the new configuration was refused; the old plan is still served");
             Exit::Refused
         }
     }
+}
+
+/// Diagnostics bring theirs along; what the host or the data process said has none.
+fn has_severity(text: &str) -> bool {
+    ["error: ", "warning: "]
+        .iter()
+        .any(|severity| text.starts_with(severity))
 }
 
 #[cfg(test)]
@@ -103,5 +113,14 @@ mod tests {
         let error = unless_draining(&document("draining")).unwrap_err();
         assert!(error.to_string().contains("is draining"), "{error}");
         assert_eq!(error.tell(Talk::to_stderr()), Exit::Refused);
+    }
+
+    #[test]
+    fn a_refusal_says_error_once() {
+        assert!(has_severity("error: log.output: is wrong"));
+        assert!(has_severity(
+            "warning: service.front: is old\nerror: is wrong"
+        ));
+        assert!(!has_severity("service \"main\": holds no certificate"));
     }
 }
