@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use telemetry::outcome::Reason;
 use tls::handshake::Established;
-use tls::traffic::Traffic;
+use tls::traffic::{Traffic, alert_name};
 
 use crate::actions::{Action, Actions};
 use crate::announce;
@@ -440,7 +440,7 @@ impl Flow {
             }
             Err(OpenFault::Alert(alert)) => {
                 self.actions.add(Action::ResetBack);
-                let detail = format!("alert {alert}");
+                let detail = format!("received fatal alert: {}", alert_name(alert));
                 self.stop(Ending::with(Reason::ClientAlert, detail), pool);
             }
             Err(OpenFault::Traffic(fault)) => {

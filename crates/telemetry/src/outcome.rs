@@ -59,7 +59,7 @@ reasons! {
     ClientCertificateRefused, Client, true, "client-certificate-refused", "The client's certificate did not verify (issuer, expiry, revocation, usage).";
     ClientLeft, Client, true, "client-left", "The client closed before the handshake had finished.";
     ClientReset, Client, true, "client-reset", "The client reset the connection.";
-    ClientTruncated, Client, true, "client-truncated", "The client closed TCP without close_notify.";
+    ClientTruncated, Client, false, "client-truncated", "The client closed TCP without close_notify; many ordinary clients do.";
     HandshakeTimeout, Client, true, "handshake-timeout", "The handshake, with any PROXY header before it, took longer than its limit.";
     HelloMalformed, Client, true, "hello-malformed", "What began as a TLS handshake was no valid ClientHello.";
     HelloTooLarge, Client, true, "hello-too-large", "The ClientHello was larger than its limit.";

@@ -3,8 +3,8 @@
 //! Owns what a record means after the handshake; how records look is `record`'s, how the keys came
 //! to be is `handshake`'s. Holds no buffers.
 
-use rustls::ConnectionTrafficSecrets;
 use rustls::kernel::KernelConnection;
+use rustls::{AlertDescription, ConnectionTrafficSecrets};
 
 use crate::options::Version;
 use crate::record::{ContentType, KeyExhausted, Layout, Opener, RecordFault, Sealer};
@@ -77,6 +77,11 @@ impl TrafficFault {
             Self::Message(alert) => alert,
         }
     }
+}
+
+/// An alert's name, as the library spells it: `HandshakeFailure`.
+pub fn alert_name(description: u8) -> String {
+    format!("{:?}", AlertDescription::from(description))
 }
 
 /// Both directions of an established connection.
