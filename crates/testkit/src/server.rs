@@ -1,11 +1,11 @@
 //! Fake servers behind a proxy: threads on ephemeral ports that remember what they saw.
 
 use std::io;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr as UnixAddress, UnixListener, UnixStream};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread;
 use std::time::Duration;
@@ -307,16 +307,25 @@ impl<S: Stream> Visitor<S> {
     }
 }
 
-/// A loopback address on which nobody listens: it was free a moment ago.
+/// An address on which nobody listens, and that no other caller gets.
+///
+/// The port lies below those that the kernel chooses by itself (from 32768 on): one of these would
+/// be free now and, before it is used, the local end of somebody's connection.
 ///
 /// # Panics
-/// If loopback has no port left.
+/// If no port is free.
 #[must_use]
 pub fn free_address() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has free ports");
-    listener
-        .local_addr()
-        .expect("a bound socket has an address")
+    const FIRST: u32 = 10_000;
+    const COUNT: u32 = 20_000;
+    static ASKED: AtomicU32 = AtomicU32::new(0);
+    // Programs that test at the same time begin at different places.
+    let start = std::process::id().wrapping_mul(997);
+    let next = || FIRST + start.wrapping_add(ASKED.fetch_add(1, Ordering::Relaxed)) % COUNT;
+    let ports = (0..COUNT).map(|_| u16::try_from(next()).expect("it is below 30,000"));
+    let mut free = ports.filter(|port| TcpListener::bind((Ipv4Addr::UNSPECIFIED, *port)).is_ok());
+    let port = free.next().expect("one of 20,000 ports is free");
+    SocketAddr::from((Ipv4Addr::LOCALHOST, port))
 }
 
 #[cfg(test)]
