@@ -138,6 +138,35 @@ fn a_message_that_is_never_finished_harms_nobody() {
 }
 
 #[test]
+fn junk_in_place_of_any_handshake_record_is_answered_with_one_alert() {
+    let stage = Stage::new(SendProxy::Off);
+    for is_tls13 in [true, false] {
+        let choice = stage.choice(is_tls13, &[]);
+        for junk in [
+            &b"junk!"[..],
+            &[21, 3, 3, 0, 2, 2, 40],
+            &[22, 3, 3, 0, 4, 1, 2, 3, 4],
+        ] {
+            let mut run = Run::new(&stage, &choice, 4, Vec::new());
+            run.to_flow.extend(run.client.take_wire());
+            while !run.to_flow.is_empty() {
+                run.client_to_flow();
+            }
+            let flight = run.flow.front_pending().len();
+            run.to_flow.extend(junk);
+            run.to_flow.extend(junk);
+            while !run.to_flow.is_empty() && run.flow.is_opening() {
+                run.client_to_flow();
+            }
+            assert!(!run.flow.is_opening());
+            assert!(run.reason().is_some_and(Reason::is_fault));
+            let answer = run.flow.front_pending().len() - flight;
+            assert!(answer <= 31, "at most one alert, not {answer} bytes");
+        }
+    }
+}
+
+#[test]
 fn a_server_that_refuses_an_upload_is_heard_to_its_last_byte() {
     let stage = Stage::new(SendProxy::Off);
     for (has_fin, wanted) in [(true, Reason::BackendClosed), (false, Reason::BackendReset)] {

@@ -123,7 +123,10 @@ impl ServerHandshake {
             let UnbufferedStatus { discard, state, .. } = self.connection.process_tls_records(rest);
             match state {
                 Ok(ConnectionState::EncodeTlsData(mut data)) => {
-                    if encode(&mut data, outgoing).is_err() {
+                    let start = outgoing.len();
+                    let is_taken = encode(&mut data, outgoing).is_ok();
+                    // Asked once more, the library would judge the same bytes a second time.
+                    if !is_taken || is_alert(outgoing.get(start..).unwrap_or_default()) {
                         return;
                     }
                 }
@@ -226,6 +229,19 @@ fn record_end(bytes: &[u8], start: usize) -> Result<Option<usize>, HandshakeFaul
         return Err(HandshakeFault::new(FaultKind::RecordInvalid, detail));
     }
     Ok((record_bytes <= rest.len()).then_some(start + record_bytes))
+}
+
+/// Whether a record of ours is an alert: by its type, or in TLS 1.3, which hides the type, by its
+/// length, which no other message has.
+fn is_alert(record: &[u8]) -> bool {
+    const ALERT: u8 = 21;
+    const HIDDEN: u8 = 23;
+    const HIDDEN_ALERT_BYTES: usize = HEADER_BYTES + 2 + 1 + 16;
+    match record.first() {
+        Some(&ALERT) => true,
+        Some(&HIDDEN) => record.len() == HIDDEN_ALERT_BYTES,
+        _ => false,
+    }
 }
 
 fn encode<Side>(
