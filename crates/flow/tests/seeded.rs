@@ -166,6 +166,47 @@ fn junk_in_place_of_any_handshake_record_is_answered_with_one_alert() {
     }
 }
 
+/// How many connections of [`flights_altered_anyhow_never_panic`]; more by `FLOW_SEEDS=100000`.
+const ALTERED: u64 = 600;
+
+#[test]
+fn flights_altered_anyhow_never_panic() {
+    let stage = Stage::new(SendProxy::Off);
+    let choices = [true, false].map(|is_tls13| stage.choice(is_tls13, &[]));
+    let small = choices.clone().map(|choice| choice.in_small_records());
+    let seeds = std::env::var("FLOW_SEEDS").map_or(ALTERED, |text| text.parse().unwrap());
+    for seed in 0..seeds {
+        let choice = [&choices, &small][seed as usize / 2 % 2];
+        let mut run = Run::new(&stage, &choice[seed as usize % 2], seed, Vec::new());
+        run.client.send(b"request");
+        for _ in 0..60 {
+            let wire = run.client.take_wire();
+            let altered = altered(wire, &mut run.chance);
+            run.to_flow.extend(altered);
+            run.step();
+        }
+        run.flow.cut(Reason::Drained, &mut run.pool);
+        run.act();
+        run.assert_over();
+    }
+}
+
+/// The same bytes, one of them changed, some lost, repeated or in another order, or none of it.
+fn altered(mut wire: Vec<u8>, chance: &mut Chance) -> Vec<u8> {
+    let (from, to) = (chance.below(wire.len()), chance.below(wire.len()));
+    let (from, to) = (from.min(to), from.max(to));
+    match chance.below(8) {
+        _ if wire.is_empty() => {}
+        0 => wire[from] ^= 1 << chance.below(8),
+        1 => drop(wire.drain(from..to)),
+        2 => wire.extend_from_within(from..to),
+        3 => wire.rotate_left(from),
+        4 => wire.truncate(to),
+        _ => {}
+    }
+    wire
+}
+
 #[test]
 fn a_server_that_refuses_an_upload_is_heard_to_its_last_byte() {
     let stage = Stage::new(SendProxy::Off);
