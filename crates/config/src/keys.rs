@@ -318,7 +318,10 @@ pub const KEYS: &[Key] = &[
     )
     .default("off")
     .flag("send-proxy-client-certificate")
-    .help("The client's certificate in TLV 0xe0, as hitch sends it.")
+    .help(
+        "The client's certificate in TLV 0xe0, as hitch sends it. Only for receivers that read it: \
+         haproxy refuses a header with any field over 1024 bytes.",
+    )
     .example(r#"client-certificate = "der""#),
     key("service.timeouts", Kind::Table)
         .absent("their defaults")
