@@ -1,5 +1,9 @@
 //! Either side may end its direction; the other goes on.
 
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpListener;
+use std::thread;
+
 use suite::client::Client;
 use suite::configuration::Service;
 use suite::lariat::Lariat;
@@ -76,4 +80,37 @@ fn a_servers_reset_is_no_clean_end_for_the_client() {
         "no close_notify: the answer may be cut"
     );
     lariat.wait_for_reason("backend-reset", 1);
+}
+
+/// It answers before it has read all, and closes: the kernel then sends a reset.
+#[test]
+fn a_server_that_refuses_an_upload_is_heard_and_its_reset_is_no_clean_end() {
+    static ANSWER: [u8; 20_000] = [b'E'; 20_000];
+    let (site, unused) = (Site::new(), Server::start(Behaviour::Echo));
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    let servers = format!("{:?}", [server.local_addr().unwrap().to_string()]);
+    let service = Service::new(&site, &unused).servers(&servers);
+    let lariat = Lariat::start(&service.toml());
+    let rounds = 8;
+    let refusing = thread::spawn(move || {
+        for _ in 0..rounds {
+            let (mut stream, _) = server.accept().unwrap();
+            stream.read_exact(&mut [0; 1000]).unwrap();
+            assert_eq!(stream.peek(&mut [0]).unwrap(), 1, "more is unread");
+            stream.write_all(&ANSWER).unwrap();
+        }
+    });
+    for client in clients(&site).into_iter().cycle().take(rounds) {
+        let mut connection = client.connect(service.address);
+        connection.send(&[1; 100_000]);
+        assert_eq!(connection.receive(ANSWER.len()), ANSWER);
+        let end = connection.read_to_end().unwrap_err();
+        assert_eq!(
+            end.kind(),
+            ErrorKind::UnexpectedEof,
+            "no close_notify: {end}"
+        );
+    }
+    refusing.join().unwrap();
+    lariat.wait_for_reason("backend-reset", 8);
 }

@@ -225,7 +225,8 @@ impl Socket {
             // Less than there was room for: the queue is empty (epoll(7)), and if the FIN was
             // known to be in it before, it has been reached.
             Ok(count) if count < room => {
-                self.readable = false;
+                // Of a connection that has failed no event will tell: its end is read off.
+                self.readable = self.is_broken;
                 if self.read_closed {
                     Received::Last(count)
                 } else {
@@ -288,5 +289,60 @@ impl Socket {
     /// The address that this end has.
     pub(crate) fn local_address(&self) -> Option<PeerAddress> {
         socket::local_address(&self.fd).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sys::socket::ListenOptions;
+
+    use super::*;
+
+    const PLAIN: ListenOptions = ListenOptions {
+        backlog: 1,
+        fast_open: 0,
+        reuse_port: false,
+        unix_mode: None,
+    };
+
+    /// A connected socket with its other end.
+    fn connected(driver: &mut Driver) -> (Socket, OwnedFd) {
+        let listener = socket::listen(&"127.0.0.1:0".parse().unwrap(), &PLAIN).unwrap();
+        let Ok(PeerAddress::Ip(address)) = socket::local_address(&listener) else {
+            panic!("a TCP listener has an IP address");
+        };
+        driver.listen(&listener, 9, false).unwrap();
+        let (socket, _) = driver.connect(&Address::Ip(address), 1).unwrap();
+        let (other, _) = loop {
+            driver.wait(None, &mut Vec::new()).unwrap();
+            if let Ok(accepted) = driver.accept(&listener) {
+                break accepted;
+            }
+        };
+        driver.ignore(&listener);
+        (socket, other)
+    }
+
+    fn wait_for_error(driver: &mut Driver, socket: &mut Socket) {
+        let mut batch = Vec::new();
+        while !socket.has_failed() {
+            driver.wait(None, &mut batch).unwrap();
+            batch.iter().for_each(|event| socket.note(event));
+        }
+    }
+
+    #[test]
+    fn what_came_before_a_reset_is_received_and_then_the_failure() {
+        let mut driver = Driver::new().unwrap();
+        let (mut socket, other) = connected(&mut driver);
+        assert_eq!(socket::write(&other, b"sorry").unwrap(), 5);
+        socket::reset_on_close(&other).unwrap();
+        drop(other);
+        wait_for_error(&mut driver, &mut socket);
+        socket.break_off();
+        let mut room = [0; 64];
+        assert_eq!(socket.receive(&mut room), Received::Bytes(5));
+        assert!(socket.is_readable(), "no event will say so any more");
+        assert_eq!(socket.receive(&mut room), Received::Failed);
     }
 }
