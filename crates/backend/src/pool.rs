@@ -113,11 +113,6 @@ impl Pool {
         })
     }
 
-    /// How many servers there are.
-    pub fn server_count(&self) -> usize {
-        self.servers.len()
-    }
-
     /// What can be said about a server; `None` if there is no such server.
     pub fn state(&self, server: usize) -> Option<ServerState> {
         self.servers.get(server).map(Server::state)

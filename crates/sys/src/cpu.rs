@@ -1,10 +1,8 @@
-//! CPUs: which there are for us, on which one a thread runs, and what was used of them.
+//! CPUs: which there are for us, and on which one a thread runs.
 
 use std::io;
-use std::time::Duration;
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-use rustix::time::{ClockId, clock_gettime};
 
 /// The CPUs that this thread may run on, in ascending order; what cgroups and taskset leave of
 /// the machine. On a machine with more CPUs than the kernel tells us about in 1024 bits, the
@@ -34,21 +32,6 @@ pub fn pin_current_thread(cpu: u16) -> io::Result<()> {
     Ok(sched_setaffinity(None, &set)?)
 }
 
-/// The CPU time that the calling thread has used, in the kernel and outside.
-pub fn thread_cpu_time() -> Duration {
-    time_of(ClockId::ThreadCPUTime)
-}
-
-/// The CPU time that all threads of the process have used, in the kernel and outside.
-pub fn process_cpu_time() -> Duration {
-    time_of(ClockId::ProcessCPUTime)
-}
-
-fn time_of(clock: ClockId) -> Duration {
-    // CPU clocks are never negative.
-    Duration::try_from(clock_gettime(clock)).unwrap_or_default()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -71,14 +54,5 @@ mod tests {
             let error = pin_current_thread(cpu).unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
         }
-    }
-
-    #[test]
-    fn work_uses_time_of_thread_and_process() {
-        let (process, thread) = (process_cpu_time(), thread_cpu_time());
-        while thread_cpu_time() < thread + Duration::from_millis(1) {
-            std::hint::black_box(0);
-        }
-        assert!(process_cpu_time() >= process + Duration::from_millis(1));
     }
 }
