@@ -53,6 +53,10 @@ pub(super) const ROOMS: &[Room] = &[
     room("proxy", 5),
     room("config", 6),
     room("daemon", 7),
+    pure("measure", 1),
+    pure("report", 2),
+    room("load", 3),
+    room("lab", 4),
     tool("testkit", 0),
     tool("suite", 8),
     tool("xtask", 8),
@@ -70,7 +74,37 @@ pub(super) const TLS_LIBRARY: Wall = Wall {
         "rustls-webpki",
         "tokio-rustls",
     ],
-    open_to: &["tls", "testkit", "suite", "xtask"],
+    open_to: &["tls", "load", "testkit", "suite", "xtask"],
+};
+
+/// The laboratory: what serves carries no measuring code.
+pub(super) const LABORATORY: Wall = Wall {
+    crates: &["measure", "load", "report", "lab"],
+    open_to: &["measure", "load", "report", "lab", "xtask"],
+};
+
+/// The data plane: what measures does not know what it measures.
+pub(super) const DATA_PLANE: Wall = Wall {
+    crates: &[
+        "telemetry",
+        "session",
+        "backend",
+        "tls",
+        "flow",
+        "proxy",
+        "daemon",
+    ],
+    open_to: &[
+        "telemetry",
+        "session",
+        "backend",
+        "tls",
+        "flow",
+        "proxy",
+        "config",
+        "daemon",
+        "xtask",
+    ],
 };
 
 /// Cryptography; the daemon hashes the scripts of its page.
@@ -79,10 +113,16 @@ pub(super) const CRYPTOGRAPHY: Wall = Wall {
     open_to: &["tls", "daemon"],
 };
 
-/// The configuration's text stops at the door.
+/// The product's configuration is read by the program alone.
 pub(super) const CONFIGURATION: Wall = Wall {
-    crates: &["config", "toml", "toml_edit"],
-    open_to: &["config", "daemon", "xtask"],
+    crates: &["config"],
+    open_to: &["daemon", "xtask"],
+};
+
+/// The text of configurations and plans stops at the door.
+pub(super) const TEXT: Wall = Wall {
+    crates: &["toml", "toml_edit"],
+    open_to: &["config", "daemon", "lab", "xtask"],
 };
 
 /// Async runtimes and their servers live on the control side.
@@ -108,14 +148,17 @@ pub(super) const KERNEL: Wall = Wall {
 /// Text for errors only where a person reads them.
 pub(super) const PROSE_ERRORS: Wall = Wall {
     crates: &["anyhow", "eyre"],
-    open_to: &["daemon", "xtask"],
+    open_to: &["daemon", "lab", "xtask"],
 };
 
 /// All of them.
 pub(super) const WALLS: &[Wall] = &[
     TLS_LIBRARY,
     CRYPTOGRAPHY,
+    LABORATORY,
+    DATA_PLANE,
     CONFIGURATION,
+    TEXT,
     ASYNC,
     KERNEL,
     PROSE_ERRORS,

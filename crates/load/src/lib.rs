@@ -1,0 +1,7 @@
+//! A TLS client that controls every factor of the handshake, and load made of many of them.
+//!
+//! Owns the plan of a load, its clock and its clients; writes no file and prints nothing. It knows
+//! nothing of what it loads but the standards: no room of the data plane is named here.
+#![forbid(unsafe_code)]
+
+pub mod plan;

@@ -1,0 +1,310 @@
+//! What a load is to do: checked, complete, and free of contradictions.
+//!
+//! [`crate::options`] makes plans from what was asked; the engine believes them. Opens nothing.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use wire::address::Address;
+
+/// A whole load.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Whom to ask, and for what.
+    pub target: Target,
+    /// Our own addresses, taken in turn; none = the kernel chooses.
+    pub sources: Vec<IpAddr>,
+    /// A PROXY header before anything else.
+    pub proxy_header: Option<ProxyVersion>,
+    /// How TLS is spoken; `None` = it is not.
+    pub tls: Option<Tls>,
+    /// What is asked on a connection; `None` = nothing, the handshake is all.
+    pub request: Option<Request>,
+    /// How connections end.
+    pub ending: ConnectionEnding,
+    /// The clients: each has its own sessions, its own connection, and does one thing at a time.
+    pub clients: Clients,
+    /// When transactions are due.
+    pub arrival: Arrival,
+    /// Transactions before the figures begin, for this long.
+    pub warm_up: Duration,
+    /// For how long transactions are begun, warm-up not included.
+    pub duration: Duration,
+    /// At most so many transactions, warm-up not included.
+    pub count_max: Option<u64>,
+    /// A transaction may take this long from when it began; then it has failed.
+    pub timeout: Duration,
+    /// Threads that make the load, and where they run.
+    pub threads: Threads,
+    /// Chance repeats itself with the same number.
+    pub seed: u64,
+}
+
+/// Whom to ask.
+#[derive(Clone, Debug)]
+pub struct Target {
+    /// As it was given.
+    pub url: String,
+    /// Where connections go.
+    pub address: Address,
+    /// The `Host` header.
+    pub authority: String,
+}
+
+/// A version of the PROXY protocol.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum ProxyVersion {
+    /// Text.
+    V1,
+    /// Binary.
+    V2,
+}
+
+/// How TLS is spoken.
+#[derive(Clone, Debug)]
+pub struct Tls {
+    /// The versions that are offered where the kind of handshake does not say it.
+    pub versions: Versions,
+    /// What each client wants, in turn: the first of them wants the first, and so on. Never empty.
+    pub handshakes: Vec<Handshake>,
+    /// Suites that are offered, in this order. At least one for each version offered.
+    pub suites: Vec<Suite>,
+    /// Groups that are offered, in this order; the first has the key share. Never empty.
+    pub groups: Vec<Group>,
+    /// Signature schemes that are offered, in this order. Never empty.
+    pub signatures: Vec<Signature>,
+    /// Application protocols that are offered; none = no such extension.
+    pub alpn: Vec<Vec<u8>>,
+    /// The name in SNI, and the one that a certificate is checked for; `None` = no SNI.
+    pub server_name: Option<String>,
+    /// The certificate that we show if we are asked.
+    pub client_certificate: Option<ClientCertificate>,
+    /// How the server's certificate is judged.
+    pub verification: Verification,
+    /// Whether TLS 1.2 tickets (RFC 5077) are offered and used.
+    pub tickets: bool,
+    /// Whether TLS 1.2 session ids are kept and offered.
+    pub session_ids: bool,
+    /// Whether the request of a connection that resumes by PSK goes as early data.
+    pub early_data: bool,
+}
+
+/// Versions that are offered.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Versions {
+    /// TLS 1.2 alone.
+    Tls12,
+    /// TLS 1.3 alone.
+    Tls13,
+    /// Both: the server chooses.
+    Both,
+}
+
+/// The kind of handshake that a client wants of every connection but the first of a session.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Handshake {
+    /// Full; nothing is offered.
+    Full,
+    /// Resumed by session id; only TLS 1.2 is offered, and no ticket.
+    SessionId,
+    /// Resumed by ticket; only TLS 1.2 is offered.
+    Ticket,
+    /// Resumed by PSK; only TLS 1.3 is offered.
+    Psk,
+}
+
+macro_rules! named {
+    ($(#[$doc:meta])* $name:ident { $($(#[$value_doc:meta])* $value:ident = $text:literal,)+ }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+        pub enum $name { $($(#[$value_doc])* $value,)+ }
+
+        impl $name {
+            /// All of them, in the order of preference.
+            pub const ALL: &[Self] = &[$(Self::$value,)+];
+
+            /// The standard name.
+            #[must_use]
+            pub fn name(self) -> &'static str {
+                match self { $(Self::$value => $text,)+ }
+            }
+        }
+    };
+}
+
+named! {
+    /// A cipher suite. In today's browsers' order: AES-128 first.
+    Suite {
+        /// TLS 1.3.
+        Aes128Gcm13 = "TLS_AES_128_GCM_SHA256",
+        /// TLS 1.3.
+        Aes256Gcm13 = "TLS_AES_256_GCM_SHA384",
+        /// TLS 1.3.
+        ChaCha20Poly130513 = "TLS_CHACHA20_POLY1305_SHA256",
+        /// TLS 1.2.
+        EcdsaAes128Gcm = "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",
+        /// TLS 1.2.
+        RsaAes128Gcm = "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
+        /// TLS 1.2.
+        EcdsaAes256Gcm = "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384",
+        /// TLS 1.2.
+        RsaAes256Gcm = "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384",
+        /// TLS 1.2.
+        EcdsaChaCha20Poly1305 = "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256",
+        /// TLS 1.2.
+        RsaChaCha20Poly1305 = "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256",
+    }
+}
+
+impl Suite {
+    /// Whether it is one of TLS 1.3; all others are of TLS 1.2.
+    #[must_use]
+    pub fn is_tls13(self) -> bool {
+        matches!(
+            self,
+            Self::Aes128Gcm13 | Self::Aes256Gcm13 | Self::ChaCha20Poly130513
+        )
+    }
+}
+
+named! {
+    /// A group for the key exchange. The hybrid comes after X25519 by default: it costs more.
+    Group {
+        /// RFC 7748.
+        X25519 = "x25519",
+        /// NIST P-256.
+        Secp256r1 = "secp256r1",
+        /// NIST P-384.
+        Secp384r1 = "secp384r1",
+        /// The post-quantum hybrid of X25519 and ML-KEM-768; TLS 1.3 only.
+        X25519MlKem768 = "X25519MLKEM768",
+    }
+}
+
+named! {
+    /// A signature scheme (RFC 8446, section 4.2.3).
+    Signature {
+        /// ECDSA with P-256.
+        EcdsaP256 = "ecdsa_secp256r1_sha256",
+        /// ECDSA with P-384.
+        EcdsaP384 = "ecdsa_secp384r1_sha384",
+        /// ECDSA with P-521.
+        EcdsaP521 = "ecdsa_secp521r1_sha512",
+        /// Ed25519.
+        Ed25519 = "ed25519",
+        /// RSA-PSS with SHA-256.
+        RsaPss256 = "rsa_pss_rsae_sha256",
+        /// RSA-PSS with SHA-384.
+        RsaPss384 = "rsa_pss_rsae_sha384",
+        /// RSA-PSS with SHA-512.
+        RsaPss512 = "rsa_pss_rsae_sha512",
+        /// RSA PKCS#1 v1.5 with SHA-256; in TLS 1.3 for certificates only.
+        RsaPkcs256 = "rsa_pkcs1_sha256",
+        /// RSA PKCS#1 v1.5 with SHA-384; in TLS 1.3 for certificates only.
+        RsaPkcs384 = "rsa_pkcs1_sha384",
+        /// RSA PKCS#1 v1.5 with SHA-512; in TLS 1.3 for certificates only.
+        RsaPkcs512 = "rsa_pkcs1_sha512",
+    }
+}
+
+/// A certificate of ours with its key.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct ClientCertificate {
+    /// The chain as PEM, leaf first.
+    pub chain_pem: Vec<u8>,
+    /// The key as PEM.
+    pub key_pem: Vec<u8>,
+}
+
+/// How the server's certificate is judged.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Verification {
+    /// Not at all: neither who signed it nor whether the server has its key. The cheapest.
+    Off,
+    /// The server must have the key of its certificate; who it is does not matter.
+    Signature,
+    /// It must be issued by one of these (PEM), for the server name, and be in time.
+    Authority(Vec<u8>),
+}
+
+/// What is asked.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Request {
+    /// `GET`, `HEAD`, `POST`, …
+    pub method: String,
+    /// The path with the query.
+    pub path: String,
+    /// Further headers, without `Host`, `Connection` and `Content-Length`.
+    pub headers: Vec<(String, String)>,
+    /// The body, if any.
+    pub body: Vec<u8>,
+}
+
+/// How a connection ends that has done its work.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum ConnectionEnding {
+    /// close_notify and FIN, then it reads until the server's FIN.
+    Close,
+    /// RST at once. A connection that is to bring a session still ends properly.
+    Reset,
+}
+
+/// Who asks, and how often.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Clients {
+    /// How many there are; at least one a thread.
+    pub count: u32,
+    /// Requests with one session: the first handshake of a session is full, the others resume it.
+    /// `None` = as long as the server resumes it.
+    pub requests_per_session: Option<u32>,
+    /// Requests on one connection; `None` = as many as the server allows.
+    pub requests_per_connection: Option<u32>,
+    /// How long a client rests between two transactions.
+    pub think: Duration,
+}
+
+/// When transactions are due.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Arrival {
+    /// When one is done, the next begins: so many at once.
+    Closed {
+        /// Transactions under way at any moment, over all threads.
+        connections: u32,
+    },
+    /// At instants that do not depend on the server.
+    Open {
+        /// Stretches of time with their rates, one after the other; they fill the duration.
+        stretches: Vec<Stretch>,
+        /// How the instants lie.
+        spacing: Spacing,
+    },
+}
+
+/// A stretch of time in which the rate goes evenly from one value to another.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Stretch {
+    /// How long it is.
+    pub length: Duration,
+    /// Transactions a second at its beginning.
+    pub from_per_s: f64,
+    /// Transactions a second at its end.
+    pub to_per_s: f64,
+}
+
+/// How planned instants lie at a given rate.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Spacing {
+    /// Evenly.
+    Constant,
+    /// By chance, as independent users come (a Poisson process).
+    Poisson,
+}
+
+/// Threads.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Threads {
+    /// How many.
+    pub count: u16,
+    /// The CPUs that they are pinned to, in turn; none = not pinned.
+    pub cpus: Vec<u16>,
+}

@@ -1,0 +1,148 @@
+//! Quantities for people: three significant digits and a unit.
+
+use std::fmt;
+
+/// Nanoseconds, as `412 ns`, `17.3 µs`, `8.05 ms` or `2.50 s`.
+#[derive(Clone, Copy, Debug)]
+pub struct Nanoseconds(pub f64);
+
+impl fmt::Display for Nanoseconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        scaled(f, self.0, 1000.0, &["ns", "µs", "ms", "s"])
+    }
+}
+
+/// Bytes, as `512 B`, `1.00 KiB`, `3.20 GiB`.
+#[derive(Clone, Copy, Debug)]
+pub struct Bytes(pub u64);
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        scaled(f, self.0 as f64, 1024.0, &["B", "KiB", "MiB", "GiB", "TiB"])
+    }
+}
+
+/// A count or rate with its thousands set apart, as `12 345`; under 10 with two decimals unless
+/// whole, under 100 with one.
+#[derive(Clone, Copy, Debug)]
+pub struct Count(pub f64);
+
+impl fmt::Display for Count {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let whole = self.0.fract().abs() < 1e-9;
+        let text = match self.0.abs() {
+            _ if whole => format!("{:.0}", self.0),
+            ..9.995 => format!("{:.2}", self.0),
+            ..99.95 => format!("{:.1}", self.0),
+            _ => format!("{:.0}", self.0),
+        };
+        f.pad(&grouped(&text))
+    }
+}
+
+/// A share of a whole, as a percentage: `75 %`, `0.012 %`, `100 %`. Only all is 100 %.
+#[derive(Clone, Copy, Debug)]
+pub struct Share {
+    /// How many of them.
+    pub part: u64,
+    /// How many there are.
+    pub whole: u64,
+}
+
+impl fmt::Display for Share {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let percent = match self.whole {
+            0 => 0.0,
+            whole => self.part as f64 / whole as f64 * 100.0,
+        };
+        let text = match percent {
+            _ if self.part == self.whole && self.whole > 0 => "100 %".to_owned(),
+            0.0 => "0 %".to_owned(),
+            ..0.1 => format!("{percent:.3} %"),
+            ..10.0 => format!("{percent:.2} %"),
+            // Not rounded up to all.
+            _ => format!("{:.1} %", percent.min(99.9)),
+        };
+        f.pad(&text)
+    }
+}
+
+fn scaled(f: &mut fmt::Formatter<'_>, value: f64, step: f64, units: &[&str]) -> fmt::Result {
+    let mut scaled = value;
+    let mut index = 0;
+    // 999.5 would be shown as 1000.
+    while scaled.abs() >= step.min(999.5) && index + 1 < units.len() {
+        scaled /= step;
+        index += 1;
+    }
+    let decimals = match scaled.abs() {
+        _ if index == 0 => 0,
+        ..9.995 => 2,
+        ..99.95 => 1,
+        _ => 0,
+    };
+    f.pad(&format!("{scaled:.decimals$} {}", units[index]))
+}
+
+/// Thousands apart by a narrow space, from five digits on.
+fn grouped(number: &str) -> String {
+    let (whole, rest) = number.split_at(number.find('.').unwrap_or(number.len()));
+    let digits = whole.trim_start_matches('-').len();
+    if digits < 5 {
+        return number.to_owned();
+    }
+    let mut text = String::with_capacity(number.len() + 8);
+    for (index, digit) in whole.chars().enumerate() {
+        let left = whole.len() - index;
+        if index > 0 && left % 3 == 0 && !text.ends_with('-') {
+            text.push('\u{202f}');
+        }
+        text.push(digit);
+    }
+    text + rest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_have_three_digits_and_a_unit() {
+        let shown = |ns: f64| Nanoseconds(ns).to_string();
+        assert_eq!(shown(0.0), "0 ns");
+        assert_eq!(shown(999.0), "999 ns");
+        assert_eq!(shown(999.6), "1.00 µs");
+        assert_eq!(shown(17_340.0), "17.3 µs");
+        assert_eq!(shown(8_050_000.0), "8.05 ms");
+        assert_eq!(shown(2.5e9), "2.50 s");
+        assert_eq!(shown(4e12), "4000 s");
+    }
+
+    #[test]
+    fn sizes_are_binary() {
+        assert_eq!(Bytes(512).to_string(), "512 B");
+        assert_eq!(Bytes(1024).to_string(), "1.00 KiB");
+        assert_eq!(Bytes(3 << 30).to_string(), "3.00 GiB");
+    }
+
+    #[test]
+    fn counts_are_grouped() {
+        let shown = |count: f64| Count(count).to_string();
+        assert_eq!(shown(7.0), "7");
+        assert_eq!(shown(7.25), "7.25");
+        assert_eq!(shown(71.26), "71.3");
+        assert_eq!(shown(7126.0), "7126");
+        assert_eq!(shown(1_234_567.0), "1\u{202f}234\u{202f}567");
+        assert_eq!(shown(-123_456.0), "-123\u{202f}456");
+    }
+
+    #[test]
+    fn only_all_is_a_hundred_percent() {
+        let shown = |part, whole| Share { part, whole }.to_string();
+        assert_eq!(shown(3, 4), "75.0 %");
+        assert_eq!(shown(99_999, 100_000), "99.9 %");
+        assert_eq!(shown(4, 4), "100 %");
+        assert_eq!(shown(0, 0), "0 %");
+        assert_eq!(shown(12, 100_000), "0.012 %");
+    }
+}

@@ -1,0 +1,348 @@
+//! The record of a run of load: all that its figures are made from, as one JSON document.
+//!
+//! Times on the clock are UTC, durations nanoseconds, rates per second. `docs/reference/record.md`
+//! tells each field to people.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::capacity::{Point, ReadOffs};
+use crate::histogram::Histogram;
+use crate::kind::Kind;
+
+/// The form that this build writes. It rises when a field changes its meaning or goes.
+pub const FORMAT: u32 = 1;
+
+/// A run.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Record {
+    /// [`FORMAT`] of who wrote it.
+    pub format: u32,
+    /// What measured.
+    pub tool: Tool,
+    /// The command line that repeats it, a word an entry.
+    pub command: Vec<String>,
+    /// Every setting, given or by default, in the order of the reference.
+    pub settings: Vec<Setting>,
+    /// When the load began, as RFC 3339 in UTC.
+    pub started: String,
+    /// What the load ran on.
+    pub host: Host,
+    /// What was loaded.
+    pub target: Target,
+    /// How it came to its end.
+    pub ending: Ending,
+    /// From the first planned instant to the end of the load, warm-up not included.
+    pub elapsed_ns: u64,
+    /// Transactions of the warm-up, which are in no other figure but [`Self::handshakes`].
+    pub warm_up: Counts,
+    /// All transactions.
+    pub totals: Counts,
+    /// Failed ones by reason (`docs/reference/failures.md`).
+    pub failures: BTreeMap<String, u64>,
+    /// Handshakes that the client finished, of the warm-up too, by what came of them.
+    pub handshakes: Vec<Handshakes>,
+    /// Bytes on the wire and bodies.
+    pub traffic: Traffic,
+    /// How long it took, by kind.
+    pub latencies: BTreeMap<Kind, Latencies>,
+    /// Second by second.
+    pub seconds: Vec<Second>,
+    /// Rate by rate, where the plan has several.
+    pub steps: Vec<Step>,
+    /// What was searched and found, if a search was asked for.
+    pub capacity: Option<Capacity>,
+    /// What the client itself took.
+    pub client: Client,
+    /// Why the figures may tell of the client instead of the server.
+    pub warnings: Vec<Warning>,
+}
+
+/// The program that measured.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tool {
+    /// `lariat-lab`.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+    /// What made the handshakes: library and version.
+    pub tls: String,
+}
+
+/// A flag of the command line and its value.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Setting {
+    /// Without the dashes.
+    pub name: String,
+    /// As it would be typed.
+    pub value: String,
+}
+
+/// A host, as far as figures depend on it.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Host {
+    /// The CPU by its own name.
+    pub cpu: String,
+    /// CPUs that the program may use.
+    pub cpus: u32,
+    /// Memory in bytes.
+    pub memory_bytes: u64,
+    /// Name and release of the kernel.
+    pub kernel: String,
+    /// The hypervisor that the CPU admits to, if any.
+    pub hypervisor: Option<String>,
+    /// Processes that wanted to run, averaged over the last minute, at the start.
+    pub load_average: f64,
+}
+
+/// What was loaded.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Target {
+    /// As it was given.
+    pub url: String,
+    /// Where connections went.
+    pub address: String,
+}
+
+/// How a run came to its end.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Ending {
+    /// It did what was planned.
+    Completed,
+    /// A signal ended it early; it holds what was done.
+    Interrupted,
+}
+
+/// Transactions. Attempted ones have succeeded or failed.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Counts {
+    /// Planned and due.
+    pub attempted: u64,
+    /// With everything that was wanted: the kind of handshake, the reply.
+    pub succeeded: u64,
+    /// All others.
+    pub failed: u64,
+}
+
+/// Handshakes of one outcome.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Handshakes {
+    /// Full or how resumed.
+    pub kind: Kind,
+    /// `TLSv1.2` or `TLSv1.3`.
+    pub version: String,
+    /// The suite by its standard name.
+    pub suite: String,
+    /// The group of the key exchange; none where no keys were exchanged.
+    pub group: Option<String>,
+    /// The scheme of the server's signature; none where it did not sign.
+    pub signature: Option<String>,
+    /// The application protocol.
+    pub alpn: Option<String>,
+    /// Whether the server asked for a second hello (HelloRetryRequest).
+    pub retried: bool,
+    /// What became of early data; none where none was sent.
+    pub early_data_accepted: Option<bool>,
+    /// How many.
+    pub count: u64,
+}
+
+/// Bytes.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Traffic {
+    /// Connections that were begun.
+    pub connections: u64,
+    /// Read from sockets.
+    pub received_bytes: u64,
+    /// Written to sockets.
+    pub sent_bytes: u64,
+    /// Bodies of replies.
+    pub body_bytes: u64,
+}
+
+/// How long transactions took. Of those that succeeded.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Latencies {
+    /// From the first byte of the hello until the client could send data.
+    pub handshake: Histogram,
+    /// From the planned instant until the first byte of the reply.
+    pub first_byte: Histogram,
+    /// From the planned instant until the last byte of the reply; without a request, until the
+    /// handshake was over.
+    pub total: Histogram,
+}
+
+/// One second. What began in it and what ended in it are not the same transactions.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Second {
+    /// How many seconds after the beginning of the load it began.
+    pub at_s: u64,
+    /// Transactions that were due.
+    pub attempted: u64,
+    /// Transactions that succeeded.
+    pub succeeded: u64,
+    /// Transactions that failed.
+    pub failed: u64,
+    /// Handshakes that resumed a session.
+    pub resumed: u64,
+    /// Full handshakes.
+    pub full: u64,
+    /// Mean response time of those that succeeded; 0 if none did.
+    pub mean_ns: u64,
+    /// Its median.
+    pub median_ns: u64,
+    /// Its 99th percentile.
+    pub p99_ns: u64,
+    /// The longest.
+    pub max_ns: u64,
+    /// Open connections at its end.
+    pub open: u64,
+}
+
+/// A stretch of the plan with one rate.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Step {
+    /// When it began, after the beginning of the load.
+    pub from_ns: u64,
+    /// How long it lasted.
+    pub length_ns: u64,
+    /// Of transactions that were planned in it.
+    pub counts: Counts,
+    /// What it brought.
+    pub point: Point,
+}
+
+/// A search for the greatest rate that keeps a limit.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Capacity {
+    /// The limit, as `mean < 100 ms, loss < 0.1 %`.
+    pub limit: String,
+    /// The greatest rate of successes that kept it, if any did.
+    pub found_per_s: Option<f64>,
+    /// The least offered rate above it that broke it, if any did.
+    pub broken_at_per_s: Option<f64>,
+    /// The four of Bernat's method, over all steps.
+    pub read_offs: ReadOffs,
+}
+
+/// What the load itself took.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Client {
+    /// CPU time of all its threads during the load, warm-up not included.
+    pub cpu_ns: u64,
+    /// Greatest resident memory.
+    pub resident_bytes_max: u64,
+    /// Thread by thread.
+    pub threads: Vec<Thread>,
+}
+
+/// A thread that makes load.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Thread {
+    /// The CPU that it was pinned to.
+    pub cpu: Option<u16>,
+    /// CPU time that it used.
+    pub cpu_ns: u64,
+    /// How long after its planned instant each transaction began.
+    pub lag: Histogram,
+}
+
+/// A doubt about the figures.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Warning {
+    /// What was seen.
+    pub seen: String,
+    /// What to do about it.
+    pub hint: String,
+}
+
+/// Why a record cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordFault {
+    /// It is no JSON document with a number `format`.
+    #[error("this is no record: {0}")]
+    Foreign(serde_json::Error),
+    /// Another build wrote it.
+    #[error("a record of format {0}; this build reads format {FORMAT}")]
+    Format(u32),
+    /// It says its format but is not of it.
+    #[error("a damaged record: {0}")]
+    Damaged(serde_json::Error),
+}
+
+/// What can be read of any format.
+#[derive(Deserialize)]
+struct Head {
+    format: u32,
+}
+
+impl Record {
+    /// Reads a document.
+    ///
+    /// # Errors
+    /// [`RecordFault`].
+    pub fn parse(text: &str) -> Result<Self, RecordFault> {
+        let head: Head = serde_json::from_str(text).map_err(RecordFault::Foreign)?;
+        if head.format != FORMAT {
+            return Err(RecordFault::Format(head.format));
+        }
+        serde_json::from_str(text).map_err(RecordFault::Damaged)
+    }
+
+    /// The document.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(self).expect("maps with names as keys, and no NaN is an error")
+    }
+
+    /// Handshakes of a kind.
+    #[must_use]
+    pub fn handshakes_of(&self, kind: Kind) -> u64 {
+        let of_kind = self.handshakes.iter().filter(|row| row.kind == kind);
+        of_kind.map(|row| row.count).sum()
+    }
+
+    /// All response times, of every kind.
+    #[must_use]
+    pub fn total_latency(&self) -> Histogram {
+        let mut sum = Histogram::default();
+        for latencies in self.latencies.values() {
+            sum.add(&latencies.total);
+        }
+        sum
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_record_is_told_apart() {
+        let fault = |text| Record::parse(text).unwrap_err();
+        assert!(matches!(fault("{}"), RecordFault::Foreign(_)));
+        assert!(matches!(fault("GIF89a"), RecordFault::Foreign(_)));
+        assert!(matches!(
+            fault(r#"{"format":7,"x":1}"#),
+            RecordFault::Format(7)
+        ));
+        assert!(matches!(fault(r#"{"format":1}"#), RecordFault::Damaged(_)));
+    }
+}
