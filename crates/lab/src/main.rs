@@ -1,1 +1,18 @@
-fn main() {}
+//! The program `lariat-lab`: loads, serves and measures TLS endpoints, ours or not.
+//!
+//! Owns only the way from the arguments to a command, and from its end to the exit code.
+#![forbid(unsafe_code)]
+
+mod commands;
+mod exit;
+mod talk;
+mod usage;
+
+use std::process::ExitCode;
+
+use talk::Talk;
+
+fn main() -> ExitCode {
+    let arguments = std::env::args_os().skip(1);
+    commands::run(arguments, Talk::to_stderr()).into()
+}

@@ -1,0 +1,101 @@
+//! The commands by their names.
+//!
+//! Each reads its own arguments and returns how the program ends; what it says goes through
+//! `Talk`, its data to the standard output.
+
+mod help;
+
+use std::ffi::OsString;
+
+use lexopt::{Arg, Parser};
+
+use crate::exit::Exit;
+use crate::talk::{Talk, print};
+use crate::usage::{UsageError, nearest};
+
+/// What `help` and a mistyped command look among.
+const NAMES: [&str; 5] = ["load", "origin", "report", "help", "version"];
+
+/// Does what the arguments say, which come without the program's name.
+pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>, talk: Talk) -> Exit {
+    dispatch(&mut Parser::from_args(arguments), talk).unwrap_or_else(|error| {
+        talk.error(error);
+        Exit::Usage
+    })
+}
+
+fn dispatch(parser: &mut Parser, talk: Talk) -> Result<Exit, UsageError> {
+    match parser.next()? {
+        None | Some(Arg::Short('h') | Arg::Long("help")) => print(help::program()),
+        Some(Arg::Short('V') | Arg::Long("version")) => print_version(),
+        Some(Arg::Value(name)) => return command(&name.to_string_lossy(), parser, talk),
+        Some(other) => return Err(other.unexpected().into()),
+    }
+    Ok(Exit::Success)
+}
+
+fn command(name: &str, parser: &mut Parser, _talk: Talk) -> Result<Exit, UsageError> {
+    match name {
+        "help" => explain(parser)?,
+        "version" => print_version(),
+        _ => return Err(unknown(name)),
+    }
+    Ok(Exit::Success)
+}
+
+fn print_version() {
+    print(format_args!("lariat-lab {}\n", env!("CARGO_PKG_VERSION")));
+}
+
+fn explain(parser: &mut Parser) -> Result<(), UsageError> {
+    match parser.next()? {
+        None => print(help::program()),
+        Some(Arg::Value(name)) => {
+            let name = name.to_string_lossy();
+            print(help::command(&name).ok_or_else(|| unknown(&name))?);
+        }
+        Some(other) => return Err(other.unexpected().into()),
+    }
+    Ok(())
+}
+
+fn unknown(name: &str) -> UsageError {
+    let message = format!("there is no command `{}`", name.escape_debug());
+    if name.contains("://") {
+        let hint = format!("did you mean `lariat-lab load {}`?", name.escape_debug());
+        return UsageError::new(message, hint);
+    }
+    match nearest(name, NAMES) {
+        Some(near) => UsageError::new(message, format!("did you mean `lariat-lab {near}`?")),
+        None => UsageError::new(message, "`lariat-lab help` lists the commands"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fault(line: &str) -> String {
+        let words = line.split_whitespace().map(OsString::from);
+        let mut parser = Parser::from_args(words);
+        let error = dispatch(&mut parser, Talk::to_stderr()).unwrap_err();
+        error.to_string()
+    }
+
+    #[test]
+    fn slips_have_remedies() {
+        assert!(fault("laod").contains("did you mean `lariat-lab load`?"));
+        assert!(fault("help reprot").contains("did you mean `lariat-lab report`?"));
+        assert!(fault("https://host/").contains("did you mean `lariat-lab load https://host/`?"));
+        assert!(fault("--colour").contains("--colour"));
+    }
+
+    #[test]
+    fn every_command_is_explained() {
+        for name in ["load", "origin", "report"] {
+            let text = help::command(name).unwrap();
+            assert!(text.starts_with(&format!("lariat-lab {name}: ")), "{text}");
+            assert!(help::program().contains(&format!("  lariat-lab {name} ")));
+        }
+    }
+}

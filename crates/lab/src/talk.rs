@@ -1,0 +1,96 @@
+//! What is said to a person, on the standard error; the standard output is for data.
+
+use std::fmt::Display;
+use std::io::{self, IsTerminal, Write};
+
+/// Says things, with colours if the reader likes them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Talk {
+    colour: bool,
+    terminal: bool,
+}
+
+#[allow(dead_code, reason = "each command says what it has to say")]
+impl Talk {
+    /// Colours for a terminal, unless `NO_COLOR` is set (<https://no-color.org>).
+    pub(crate) fn to_stderr() -> Self {
+        let terminal = io::stderr().is_terminal();
+        Self {
+            colour: terminal && colours_wanted(),
+            terminal,
+        }
+    }
+
+    /// Whether lines may have colours.
+    pub(crate) fn colour(self) -> bool {
+        self.colour
+    }
+
+    /// Whether a person is likely to look on.
+    pub(crate) fn is_terminal(self) -> bool {
+        self.terminal
+    }
+
+    /// Something went wrong. Lines that begin with `hint: ` name the remedy.
+    pub(crate) fn error(self, text: impl Display) {
+        self.labelled("error", "1;31", &text.to_string());
+    }
+
+    /// Something deserves a second look.
+    pub(crate) fn warn(self, text: impl Display) {
+        self.labelled("warning", "1;33", &text.to_string());
+    }
+
+    /// The remedy for what was said before.
+    pub(crate) fn hint(self, text: impl Display) {
+        self.labelled("hint", "1;36", &text.to_string());
+    }
+
+    /// A line as it is. If nobody reads it any more, that is their choice.
+    pub(crate) fn say(self, text: impl Display) {
+        let _ = writeln!(io::stderr(), "{text}");
+    }
+
+    /// The text as it is, without a newline, at once.
+    pub(crate) fn write(self, text: impl Display) {
+        let mut stderr = io::stderr();
+        let _ = write!(stderr, "{text}");
+        let _ = stderr.flush();
+    }
+
+    fn labelled(self, label: &str, code: &str, text: &str) {
+        for (index, line) in text.lines().enumerate() {
+            match line.strip_prefix("hint: ") {
+                Some(hint) => self.say(format_args!("{}: {hint}", self.paint("hint", "1;36"))),
+                None if index == 0 => self.say(format_args!("{}: {line}", self.paint(label, code))),
+                None => self.say(line),
+            }
+        }
+    }
+
+    /// The text in a colour of ECMA-48, if lines may have colours.
+    pub(crate) fn paint(self, text: &str, code: &str) -> String {
+        if self.colour {
+            format!("\u{1b}[{code}m{text}\u{1b}[0m")
+        } else {
+            text.to_owned()
+        }
+    }
+}
+
+fn colours_wanted() -> bool {
+    let set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    let dumb = std::env::var_os("TERM").is_some_and(|terminal| terminal == "dumb");
+    !set("NO_COLOR") && !dumb
+}
+
+/// Whether data on the standard output may have colours.
+#[allow(dead_code, reason = "for the commands that print tables")]
+pub(crate) fn stdout_colour() -> bool {
+    io::stdout().is_terminal() && colours_wanted()
+}
+
+/// Writes data to the standard output. If nobody reads it any more, that is their choice.
+pub(crate) fn print(text: impl Display) {
+    let _ = write!(io::stdout(), "{text}");
+}
