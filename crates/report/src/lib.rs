@@ -1,1 +1,17 @@
-//! report
+//! Records of runs made readable: text for a terminal, figures, one page, and CSV.
+//!
+//! Pure: records in, text out. It reads no file, clock or environment, so that a page can be made
+//! from records alone, years later. What a record is belongs to `measure`.
+//!
+//! - [`summary::text`]: one record for a terminal.
+#![forbid(unsafe_code)]
+
+mod facts;
+mod headline;
+mod hostile;
+mod reading;
+mod shell;
+pub mod summary;
+mod table;
+mod tables;
+mod terminal;

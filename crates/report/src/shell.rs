@@ -1,0 +1,68 @@
+//! A command line as one would type it into a POSIX shell.
+
+use crate::hostile::harmless;
+
+/// The words as lines of at most `width` characters where words allow it, each but the last ended
+/// by a backslash, so that all of them can be pasted.
+pub(crate) fn command_lines(words: &[String], width: usize) -> Vec<String> {
+    const CONTINUED: &str = " \\";
+    let mut lines: Vec<String> = Vec::new();
+    for word in words.iter().map(|word| quoted(word)) {
+        let room = width.saturating_sub(CONTINUED.len());
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= room => {
+                line.push(' ');
+                line.push_str(&word);
+            }
+            Some(line) => {
+                line.push_str(CONTINUED);
+                lines.push(format!("    {word}"));
+            }
+            None => lines.push(word),
+        }
+    }
+    lines
+}
+
+/// The words as one line.
+pub(crate) fn command_line(words: &[String]) -> String {
+    command_lines(words, usize::MAX).concat()
+}
+
+fn quoted(word: &str) -> String {
+    let word = harmless(word);
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_@%+=:,./-".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word;
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(text: &[&str]) -> Vec<String> {
+        text.iter().map(|word| (*word).to_owned()).collect()
+    }
+
+    #[test]
+    fn what_a_shell_would_read_is_quoted() {
+        let line = command_line(&words(&[
+            "lab",
+            "http://a/?b=1&c",
+            "it's",
+            "",
+            "$(x)",
+            "5%",
+        ]));
+        assert_eq!(line, r"lab 'http://a/?b=1&c' 'it'\''s' '' '$(x)' 5%");
+    }
+
+    #[test]
+    fn long_commands_go_on_in_the_next_line() {
+        let lines = command_lines(&words(&["lariat-lab", "load", "--rate", "500"]), 19);
+        assert_eq!(lines, [r"lariat-lab load \", "    --rate 500"]);
+        assert!(command_lines(&[], 19).is_empty());
+    }
+}

@@ -1,0 +1,278 @@
+//! The tables of one record.
+
+use measure::capacity::{Point, ReadOffs};
+use measure::histogram::Histogram;
+use measure::quantity::{Count, Nanoseconds, Share};
+use measure::record::{Handshakes, Record};
+
+use crate::headline::headlines;
+use crate::hostile::harmless;
+use crate::reading::{Amount, Unit, loss, resumed};
+use crate::table::{Cell, Table};
+
+/// Stands where there is no value.
+pub(crate) const NONE: &str = "–";
+
+/// Figures of the whole run with their spread over the seconds.
+pub(crate) fn spreads(record: &Record) -> Table {
+    let heads = ["<", "whole run", "median", "min", "max", "deviation"];
+    let mut table = Table::new("Spread over the whole seconds of the run", &heads);
+    for figure in headlines(record)
+        .into_iter()
+        .filter(|figure| figure.whole.is_some())
+    {
+        let cell = |value: Option<f64>, part: &str| match value {
+            Some(value) => {
+                let name = format!("{}{part}", figure.id);
+                Cell::of(figure.amount(value)).named(name, value)
+            }
+            None => Cell::from(NONE),
+        };
+        let spread =
+            |part: fn(&measure::statistics::Spread) -> f64| figure.spread.as_ref().map(part);
+        table.row(vec![
+            Cell::from(figure.name),
+            Cell::of(cell(figure.whole, "").text),
+            cell(spread(|s| s.median), "-median"),
+            cell(spread(|s| s.min), "-min"),
+            cell(spread(|s| s.max), "-max"),
+            cell(spread(|s| s.deviation), "-deviation"),
+        ]);
+    }
+    table
+}
+
+/// The shares of the durations that are told of each histogram, with their heads.
+const QUANTILES: [(&str, f64); 4] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999)];
+
+/// How long it took, by kind: handshake, first byte, total.
+pub(crate) fn latencies(record: &Record) -> Table {
+    let heads = ["<", "count", "mean", "p50", "p90", "p99", "p99.9", "max"];
+    let mut table = Table::new("How long it took, of those that succeeded", &heads);
+    for (kind, latencies) in &record.latencies {
+        let parts = [
+            ("handshake", &latencies.handshake),
+            ("first byte", &latencies.first_byte),
+            ("total", &latencies.total),
+        ];
+        let filled = parts.into_iter().filter(|(_, part)| !part.is_empty());
+        for (index, (name, histogram)) in filled.enumerate() {
+            if index == 0 {
+                table.head(kind.name());
+            }
+            let id = format!("{}-{}", kind.name(), name.replace(' ', "-"));
+            table.row(durations(name, &id, histogram));
+        }
+    }
+    table
+}
+
+fn durations(name: &str, id: &str, histogram: &Histogram) -> Vec<Cell> {
+    let cell = |ns: f64, part: &str| Cell::of(Nanoseconds(ns)).named(format!("{id}-{part}-ns"), ns);
+    let count = histogram.count() as f64;
+    let mut cells = vec![
+        Cell::from(name),
+        Cell::of(Count(count)).named(format!("{id}-count"), count),
+        cell(histogram.mean_ns(), "mean"),
+    ];
+    let quantile = |(head, share): (&str, f64)| cell(histogram.quantile_ns(share) as f64, head);
+    cells.extend(QUANTILES.map(quantile));
+    cells.push(cell(histogram.max_ns() as f64, "max"));
+    cells
+}
+
+/// What was negotiated, the most frequent first.
+pub(crate) fn handshakes(record: &Record) -> Table {
+    let heads = ["<", "<version", "count", "share", "<negotiated"];
+    let mut table = Table::new(
+        "Handshakes as the client saw them, warm-up included",
+        &heads,
+    );
+    let mut rows: Vec<&Handshakes> = record.handshakes.iter().collect();
+    rows.sort_by_key(|row| std::cmp::Reverse(row.count));
+    let whole = resumed(record).whole;
+    for row in rows {
+        table.row(vec![
+            Cell::from(row.kind.name()),
+            Cell::of(harmless(&row.version)),
+            Cell::of(Count(row.count as f64)),
+            Cell::of(Share {
+                part: row.count,
+                whole,
+            }),
+            Cell::of(negotiated(row)),
+        ]);
+    }
+    table
+}
+
+fn negotiated(row: &Handshakes) -> String {
+    let mut words = vec![harmless(&row.suite)];
+    words.extend(row.group.as_deref().map(harmless));
+    words.extend(row.signature.as_deref().map(harmless));
+    words.extend(
+        row.alpn
+            .as_deref()
+            .map(|alpn| format!("ALPN {}", harmless(alpn))),
+    );
+    if row.retried {
+        words.push("second hello asked for".to_owned());
+    }
+    words.extend(row.early_data_accepted.map(|accepted| match accepted {
+        true => "early data accepted".to_owned(),
+        false => "early data refused".to_owned(),
+    }));
+    words.join(", ")
+}
+
+/// Failures by reason, the most frequent first.
+pub(crate) fn failures(record: &Record) -> Table {
+    let mut table = Table::new("Failed transactions by reason", &["<", "count", "of all"]);
+    let mut rows: Vec<_> = record.failures.iter().collect();
+    rows.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+    for (reason, &count) in rows {
+        let reason = harmless(reason);
+        let share = Share {
+            part: count,
+            whole: record.totals.attempted,
+        };
+        let name = format!("failure-{}", identifier(&reason));
+        table.row(vec![
+            Cell::of(&reason),
+            Cell::of(Count(count as f64)).named(name, count as f64),
+            Cell::of(share),
+        ]);
+    }
+    table
+}
+
+/// Letters, digits and hyphens alone, so that it can be part of an `id`.
+fn identifier(text: &str) -> String {
+    let letter = |c: char| match c {
+        _ if c.is_ascii_alphanumeric() => c.to_ascii_lowercase(),
+        _ => '-',
+    };
+    text.chars().map(letter).collect()
+}
+
+/// Steps in the order in which they were made.
+pub(crate) fn steps(record: &Record) -> Table {
+    let quantile = quantile_name(record).unwrap_or("percentile");
+    let heads = [
+        "from",
+        "length",
+        "offered/s",
+        "succeeded/s",
+        "failed",
+        "mean",
+        quantile,
+    ];
+    let mut table = Table::new("Steps, as they were made", &heads);
+    for step in &record.steps {
+        let Point {
+            offered_per_s,
+            succeeded_per_s,
+            mean_ns,
+            quantile_ns,
+            ..
+        } = step.point;
+        table.row(vec![
+            Cell::of(Nanoseconds(step.from_ns as f64)),
+            Cell::of(Nanoseconds(step.length_ns as f64)),
+            rate(offered_per_s),
+            rate(succeeded_per_s),
+            Cell::of(loss(step.counts)),
+            time(mean_ns),
+            time(quantile_ns),
+        ]);
+    }
+    table
+}
+
+fn rate(value: f64) -> Cell {
+    Cell::of(count(value))
+}
+
+fn count(value: f64) -> Amount {
+    Amount {
+        value,
+        unit: Unit::Count,
+    }
+}
+
+fn time(ns: f64) -> Cell {
+    if ns > 0.0 {
+        Cell::of(Nanoseconds(ns))
+    } else {
+        Cell::from(NONE)
+    }
+}
+
+/// The percentile of a limit as `p99 < 50 ms, …`, if the search had one.
+pub(crate) fn quantile_name(record: &Record) -> Option<&str> {
+    let limit = record.capacity.as_ref()?.limit.as_str();
+    let word = limit.split([' ', '<', ',']).find(|word| !word.is_empty())?;
+    let digits = word.strip_prefix('p')?;
+    let is_number = digits.parse::<f64>().is_ok_and(f64::is_finite);
+    (is_number && digits.len() < 8).then_some(word)
+}
+
+/// What was searched and found, and the four read-offs of the method.
+pub(crate) fn capacity(record: &Record) -> Table {
+    let mut table = Table::new("Greatest rates of success, and what they kept", &["<", "<"]);
+    let mut line = |name: &str, id: &str, rate: Option<f64>| {
+        let cell = match rate {
+            Some(rate) => Cell::of(format!("{}/s", count(rate))).named(id, rate),
+            None => Cell::from("no step kept it"),
+        };
+        table.row(vec![Cell::of(harmless(name)), cell]);
+    };
+    if let Some(capacity) = &record.capacity {
+        line(&capacity.limit, "capacity-per-s", capacity.found_per_s);
+        if capacity.broken_at_per_s.is_some() {
+            line(
+                "… broken when offered",
+                "broken-at-per-s",
+                capacity.broken_at_per_s,
+            );
+        }
+    }
+    for (id, name, rate) in read_offs_of(record).iter().flat_map(read_offs) {
+        line(name, id, rate);
+    }
+    table
+}
+
+/// The four read-offs of the method: name on the page, name for people, rate.
+pub(crate) fn read_offs(read: &ReadOffs) -> [(&'static str, &'static str, Option<f64>); 4] {
+    [
+        ("peak-per-s", "peak, whatever it takes", read.peak_per_s),
+        (
+            "under-500-ms-per-s",
+            "mean < 500 ms",
+            read.under_500_ms_per_s,
+        ),
+        (
+            "under-100-ms-per-s",
+            "mean < 100 ms",
+            read.under_100_ms_per_s,
+        ),
+        ("few-errors-per-s", "errors < 0.01 %", read.few_errors_per_s),
+    ]
+}
+
+/// What can be read off the steps: of the search, or of all of them in the order of their rates.
+pub(crate) fn read_offs_of(record: &Record) -> Option<ReadOffs> {
+    match &record.capacity {
+        Some(capacity) => Some(capacity.read_offs),
+        None if record.steps.is_empty() => None,
+        None => Some(ReadOffs::of(&points(record))),
+    }
+}
+
+/// The points of all steps, in the order of their rates.
+pub(crate) fn points(record: &Record) -> Vec<Point> {
+    let mut points: Vec<Point> = record.steps.iter().map(|step| step.point).collect();
+    points.sort_by(|a, b| a.offered_per_s.total_cmp(&b.offered_per_s));
+    points
+}

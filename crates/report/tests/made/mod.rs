@@ -1,0 +1,462 @@
+//! Records made by code, with the shapes of real runs. The same each time.
+
+#![allow(dead_code, reason = "each test binary takes the records that it needs")]
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use measure::capacity::{Point, ReadOffs};
+use measure::histogram::Histogram;
+use measure::kind::Kind;
+use measure::record::{
+    Capacity, Client, Counts, Ending, Handshakes, Host, Latencies, Record, Second, Setting, Step,
+    Target, Thread, Tool, Traffic, Warning,
+};
+
+/// Nothing was done.
+pub fn empty() -> Record {
+    Record {
+        format: measure::record::FORMAT,
+        tool: Tool {
+            name: "lariat-lab".to_owned(),
+            version: "0.1.0".to_owned(),
+            tls: "rustls 0.23.46".to_owned(),
+        },
+        command: words("lariat-lab load https://127.0.0.1:8443/1k"),
+        settings: vec![setting("url", "https://127.0.0.1:8443/1k")],
+        started: "2026-11-21T23:20:11Z".to_owned(),
+        host: Host {
+            cpu: "AMD EPYC 7B13".to_owned(),
+            cpus: 2,
+            memory_bytes: 8 << 30,
+            kernel: "Linux 6.8.0".to_owned(),
+            hypervisor: Some("KVM".to_owned()),
+            load_average: 0.42,
+        },
+        target: Target {
+            url: "https://127.0.0.1:8443/1k".to_owned(),
+            address: "127.0.0.1:8443".to_owned(),
+        },
+        ending: Ending::Interrupted,
+        elapsed_ns: 0,
+        warm_up: Counts::default(),
+        totals: Counts::default(),
+        failures: BTreeMap::new(),
+        handshakes: Vec::new(),
+        traffic: Traffic::default(),
+        latencies: BTreeMap::new(),
+        seconds: Vec::new(),
+        steps: Vec::new(),
+        capacity: None,
+        client: Client::default(),
+        warnings: Vec::new(),
+    }
+}
+
+/// One second, one client, no spread to speak of.
+pub fn one_second() -> Record {
+    let mut run = Run::new(7, "full");
+    run.second(Load {
+        attempted: 400,
+        failed: 0,
+        mean_ms: 2.5,
+        skew: 2.0,
+    });
+    run.finish(&[(Kind::Full, 1.0)])
+}
+
+/// 30 seconds of kept connections: fast, even, a few of them new.
+pub fn keep_alive() -> Record {
+    let mut run = Run::new(3, "full");
+    for _ in 0..30 {
+        let attempted = run.noisy(21_400.0, 0.02) as u64;
+        let mean_ms = run.noisy(0.43, 0.04);
+        run.second(Load {
+            attempted,
+            failed: 0,
+            mean_ms,
+            skew: 3.0,
+        });
+    }
+    run.set("requests-per-connection", "100");
+    run.finish(&[(Kind::Kept, 0.99), (Kind::Full, 0.01)])
+}
+
+/// One full handshake and three resumptions of a session, of one kind, at a rate.
+pub fn resumed(kind: Kind, seed: u64) -> Record {
+    let mut run = Run::new(seed, kind.name());
+    for _ in 0..20 {
+        let attempted = run.noisy(2000.0, 0.015) as u64;
+        let mean_ms = run.noisy(1.9, 0.08);
+        run.second(Load {
+            attempted,
+            failed: u64::from(attempted % 7 == 0),
+            mean_ms,
+            skew: 4.0,
+        });
+    }
+    run.set("requests-per-session", "4");
+    run.finish(&[(Kind::Full, 0.25), (kind, 0.75)])
+}
+
+/// A ramp past the capacity, as in Bernat's plots: at 788 a second it gives way.
+pub fn ramp() -> Record {
+    let mut run = Run::new(11, "session-id");
+    for second in 0..120 {
+        let offered = 10.0 * f64::from(second + 1);
+        let over = (offered / 788.0 - 1.0).max(0.0);
+        let near = (offered / 788.0).min(1.0);
+        let attempted = run.noisy(offered, 0.01) as u64;
+        let lost = run.noisy((over * 1.6).min(0.8), 0.2);
+        let mean_ms = run.noisy(4.0 + 60.0 * near.powi(24) + 3000.0 * over.min(0.4), 0.25);
+        run.second(Load {
+            attempted,
+            failed: (attempted as f64 * lost) as u64,
+            mean_ms,
+            skew: 3.0,
+        });
+    }
+    run.set("requests-per-session", "4");
+    run.set("ramp", "10:1200:2m");
+    let mut record = run.finish(&[(Kind::Full, 0.25), (Kind::SessionId, 0.75)]);
+    record.steps = steps_of(&record, 10);
+    let points: Vec<Point> = record.steps.iter().map(|step| step.point).collect();
+    let read_offs = ReadOffs::of(&points);
+    record.capacity = Some(Capacity {
+        limit: "mean < 100 ms, loss < 0.1 %".to_owned(),
+        found_per_s: read_offs.few_errors_per_s,
+        broken_at_per_s: Some(845.0),
+        read_offs,
+    });
+    record.failures = split(
+        record.totals.failed,
+        &["timeout", "connect-refused", "reset"],
+    );
+    record.warnings = vec![Warning {
+        seen: "the client's threads were busy for 93 % of the last 30 s".to_owned(),
+        hint: "give it more threads with --threads, or another host".to_owned(),
+    }];
+    record
+}
+
+/// A server that goes away in the middle and comes back, with seconds in which nothing succeeds.
+pub fn failing() -> Record {
+    let mut run = Run::new(5, "psk");
+    for second in 0..40 {
+        let is_down = (15..22).contains(&second);
+        let attempted = run.noisy(500.0, 0.02) as u64;
+        let mean_ms = run.noisy(6.0, 0.2);
+        run.second(Load {
+            attempted,
+            failed: if is_down { attempted } else { 0 },
+            mean_ms,
+            skew: 3.0,
+        });
+    }
+    let mut record = run.finish(&[(Kind::Full, 0.1), (Kind::Psk, 0.9)]);
+    record.failures = split(
+        record.totals.failed,
+        &["connect-refused", "reset", "handshake"],
+    );
+    record
+}
+
+/// Every second of a long run, with a spike that must not be lost.
+pub fn long(seconds: u32) -> Record {
+    let mut run = Run::new(9, "full");
+    for second in 0..seconds {
+        let attempted = run.noisy(1000.0, 0.05) as u64;
+        let mean_ms = run.noisy(3.0, 0.1);
+        run.second(Load {
+            attempted,
+            failed: if second == seconds / 2 { 777 } else { 0 },
+            mean_ms,
+            skew: 2.0,
+        });
+    }
+    run.finish(&[(Kind::Full, 1.0)])
+}
+
+/// Every string of it wants to be a script, a colour or a second cell.
+pub fn hostile() -> Record {
+    let evil = "\"><script>alert('x')</script>&amp;\u{1b}[31m\u{202e}";
+    let mut record = failing();
+    record.target.url = format!("https://host/{evil}");
+    record.target.address = evil.to_owned();
+    record.command.push(evil.to_owned());
+    record.settings.push(setting(evil, evil));
+    record.started = evil.to_owned();
+    record.host.cpu = evil.to_owned();
+    record.host.kernel = evil.to_owned();
+    record.host.hypervisor = Some(evil.to_owned());
+    record.tool.name = evil.to_owned();
+    record.tool.version = evil.to_owned();
+    record.tool.tls = evil.to_owned();
+    record.failures.insert(evil.to_owned(), 3);
+    for row in &mut record.handshakes {
+        row.version = evil.to_owned();
+        row.suite = evil.to_owned();
+        row.group = Some(evil.to_owned());
+        row.signature = Some(evil.to_owned());
+        row.alpn = Some(evil.to_owned());
+    }
+    record.steps = steps_of(&record, 4);
+    record.capacity = Some(Capacity {
+        limit: format!("p99{evil} < 5 ms"),
+        found_per_s: Some(1.0),
+        broken_at_per_s: None,
+        read_offs: ReadOffs::default(),
+    });
+    record.warnings = vec![Warning {
+        seen: evil.to_owned(),
+        hint: evil.to_owned(),
+    }];
+    record
+}
+
+/// What a second brings.
+struct Load {
+    attempted: u64,
+    failed: u64,
+    mean_ms: f64,
+    /// How many times the mean the slowest take.
+    skew: f64,
+}
+
+/// A run in the making.
+struct Run {
+    chance: u64,
+    seconds: Vec<Second>,
+    total: Histogram,
+    settings: Vec<Setting>,
+}
+
+impl Run {
+    fn new(seed: u64, handshake: &str) -> Self {
+        Self {
+            chance: seed,
+            seconds: Vec::new(),
+            total: Histogram::default(),
+            settings: vec![
+                setting("url", "https://127.0.0.1:8443/1k"),
+                setting("handshake", handshake),
+            ],
+        }
+    }
+
+    fn set(&mut self, name: &str, value: &str) {
+        self.settings.push(setting(name, value));
+    }
+
+    /// From 0 to 1 (splitmix64).
+    fn share(&mut self) -> f64 {
+        self.chance = self.chance.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.chance;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    /// The value, more or less.
+    fn noisy(&mut self, value: f64, noise: f64) -> f64 {
+        let sum: f64 = (0..4).map(|_| self.share() - 0.5).sum();
+        (value * (1.0 + noise * sum * 1.7)).max(0.0)
+    }
+
+    fn second(&mut self, load: Load) {
+        let succeeded = load.attempted.saturating_sub(load.failed);
+        let mut of_second = Histogram::default();
+        for _ in 0..succeeded.min(200) {
+            // Exponential above a floor, as a queue's waiting times are.
+            let waited = -(1.0 - self.share()).ln() * (load.skew / 6.0);
+            let ms = load.mean_ms * (1.0 - load.skew / 6.0 + waited);
+            of_second.record(Duration::from_secs_f64(ms.max(0.02) / 1e3));
+        }
+        self.seconds.push(Second {
+            at_s: self.seconds.len() as u64,
+            attempted: load.attempted,
+            succeeded,
+            failed: load.failed,
+            resumed: 0,
+            full: 0,
+            mean_ns: of_second.mean_ns() as u64,
+            median_ns: of_second.quantile_ns(0.5),
+            p99_ns: of_second.quantile_ns(0.99),
+            max_ns: of_second.max_ns(),
+            open: 50,
+        });
+        self.total.add(&of_second);
+    }
+
+    fn finish(mut self, kinds: &[(Kind, f64)]) -> Record {
+        let sum = |of: fn(&Second) -> u64| self.seconds.iter().map(of).sum::<u64>();
+        let totals = Counts {
+            attempted: sum(|second| second.attempted),
+            succeeded: sum(|second| second.succeeded),
+            failed: sum(|second| second.failed),
+        };
+        for second in &mut self.seconds {
+            for (kind, share) in kinds.iter().filter(|(kind, _)| kind.is_handshake()) {
+                let count = (second.succeeded as f64 * share).round() as u64;
+                match kind.is_resumption() {
+                    true => second.resumed += count,
+                    false => second.full += count,
+                }
+            }
+        }
+        let elapsed_ns = self.seconds.len() as u64 * 1_000_000_000;
+        let mut record = empty();
+        for setting in &self.settings[1..] {
+            record.command.push(format!("--{}", setting.name));
+            record.command.push(setting.value.clone());
+        }
+        record.settings = self.settings;
+        record.ending = Ending::Completed;
+        record.elapsed_ns = elapsed_ns;
+        record.totals = totals;
+        let mean: f64 = kinds.iter().map(|(kind, share)| cost(*kind) * share).sum();
+        record.latencies = kinds
+            .iter()
+            .map(|kind| latencies(*kind, &self.total, cost(kind.0) / mean))
+            .collect();
+        record.handshakes = kinds
+            .iter()
+            .filter_map(|kind| handshakes(*kind, totals))
+            .collect();
+        record.traffic = Traffic {
+            connections: record.handshakes.iter().map(|row| row.count).sum(),
+            received_bytes: totals.succeeded * 2300,
+            sent_bytes: totals.attempted * 640,
+            body_bytes: totals.succeeded * 1024,
+        };
+        record.failures = split(totals.failed, &["timeout"]);
+        record.client = client(totals.attempted, elapsed_ns);
+        record.seconds = self.seconds;
+        record
+    }
+}
+
+/// The histogram with its times and counts multiplied.
+fn scaled(histogram: &Histogram, time: f64, count: f64) -> Histogram {
+    let mut scaled = Histogram::default();
+    for (ns, of_it) in histogram.buckets() {
+        for _ in 0..(of_it as f64 * count).ceil() as u64 {
+            scaled.record(Duration::from_nanos((ns as f64 * time) as u64));
+        }
+    }
+    scaled
+}
+
+/// How long a transaction takes, compared with others.
+fn cost(kind: Kind) -> f64 {
+    match kind {
+        Kind::Full => 1.6,
+        Kind::SessionId => 0.7,
+        Kind::Ticket => 0.8,
+        Kind::Psk => 0.9,
+        Kind::Kept | Kind::Plain => 0.4,
+    }
+}
+
+fn latencies((kind, share): (Kind, f64), total: &Histogram, factor: f64) -> (Kind, Latencies) {
+    let handshake = match kind.is_handshake() {
+        true => scaled(total, factor * 0.6, share),
+        false => Histogram::default(),
+    };
+    let latencies = Latencies {
+        handshake,
+        first_byte: scaled(total, factor * 0.96, share),
+        total: scaled(total, factor, share),
+    };
+    (kind, latencies)
+}
+
+fn handshakes((kind, share): (Kind, f64), totals: Counts) -> Option<Handshakes> {
+    let is_13 = matches!(kind, Kind::Full | Kind::Psk);
+    let (version, suite) = match is_13 {
+        true => ("TLSv1.3", "TLS_AES_128_GCM_SHA256"),
+        false => ("TLSv1.2", "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"),
+    };
+    kind.is_handshake().then(|| Handshakes {
+        kind,
+        version: version.to_owned(),
+        suite: suite.to_owned(),
+        group: is_13.then(|| "x25519".to_owned()),
+        signature: (kind == Kind::Full).then(|| "ecdsa_secp256r1_sha256".to_owned()),
+        alpn: None,
+        retried: false,
+        early_data_accepted: None,
+        count: (totals.succeeded as f64 * share).round() as u64,
+    })
+}
+
+fn client(attempted: u64, elapsed_ns: u64) -> Client {
+    let mut lag = Histogram::default();
+    for transaction in 0..attempted.min(1000) {
+        lag.record(Duration::from_micros(20 + transaction % 70));
+    }
+    Client {
+        cpu_ns: attempted * 31_000,
+        resident_bytes_max: 23 << 20,
+        threads: vec![Thread {
+            cpu: Some(1),
+            cpu_ns: (attempted * 30_500).min(elapsed_ns),
+            lag,
+        }],
+    }
+}
+
+fn steps_of(record: &Record, length_s: usize) -> Vec<Step> {
+    let chunks = record.seconds.chunks(length_s).enumerate();
+    let step = |(index, seconds): (usize, &[Second])| {
+        let sum = |of: fn(&Second) -> u64| seconds.iter().map(of).sum::<u64>();
+        let (attempted, succeeded) = (sum(|s| s.attempted), sum(|s| s.succeeded));
+        let length = seconds.len() as f64;
+        let weighted: u64 = seconds.iter().map(|s| s.mean_ns * s.succeeded).sum();
+        Step {
+            from_ns: (index * length_s) as u64 * 1_000_000_000,
+            length_ns: seconds.len() as u64 * 1_000_000_000,
+            counts: Counts {
+                attempted,
+                succeeded,
+                failed: attempted - succeeded,
+            },
+            point: Point {
+                offered_per_s: attempted as f64 / length,
+                succeeded_per_s: succeeded as f64 / length,
+                loss: 1.0 - succeeded as f64 / attempted as f64,
+                mean_ns: weighted as f64 / succeeded.max(1) as f64,
+                quantile_ns: sum(|s| s.p99_ns) as f64 / length,
+            },
+        }
+    };
+    chunks.map(step).collect()
+}
+
+/// Shares of a count: most of it first.
+fn split(count: u64, reasons: &[&str]) -> BTreeMap<String, u64> {
+    let mut left = count;
+    let mut failures = BTreeMap::new();
+    for (index, reason) in reasons.iter().enumerate() {
+        let part = match index + 1 == reasons.len() {
+            true => left,
+            false => left * 3 / 4,
+        };
+        left -= part;
+        if part > 0 {
+            failures.insert((*reason).to_owned(), part);
+        }
+    }
+    failures
+}
+
+fn setting(name: &str, value: &str) -> Setting {
+    Setting {
+        name: name.to_owned(),
+        value: value.to_owned(),
+    }
+}
+
+fn words(text: &str) -> Vec<String> {
+    text.split(' ').map(str::to_owned).collect()
+}

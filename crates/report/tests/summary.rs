@@ -1,0 +1,78 @@
+//! The text of known records, compared with files: `BLESS=1` writes them anew.
+
+mod made;
+
+use measure::kind::Kind;
+use measure::record::Record;
+
+fn compare(name: &str, text: &str) {
+    let path = format!("{}/tests/text/{name}.txt", env!("CARGO_MANIFEST_DIR"));
+    if std::env::var_os("BLESS").is_some() {
+        std::fs::write(&path, text).unwrap();
+    }
+    let wanted = std::fs::read_to_string(&path).unwrap();
+    assert_eq!(text, wanted, "{path} differs");
+}
+
+/// Names that may be longer than a line are put into a line of their own.
+fn check(name: &str, record: &Record) {
+    let text = report::summary::text(record, 80, false);
+    for line in text.lines() {
+        assert!(line.chars().count() <= 80, "{line}");
+        assert_eq!(line, line.trim_end());
+    }
+    compare(name, &text);
+}
+
+#[test]
+fn a_ramp_past_the_capacity() {
+    check("ramp", &made::ramp());
+}
+
+#[test]
+fn kept_connections() {
+    check("keep-alive", &made::keep_alive());
+}
+
+#[test]
+fn a_server_that_goes_away() {
+    check("failing", &made::failing());
+}
+
+#[test]
+fn resumption_by_ticket() {
+    check("ticket", &made::resumed(Kind::Ticket, 1));
+}
+
+#[test]
+fn nothing_at_all() {
+    check("empty", &made::empty());
+}
+
+#[test]
+fn one_second() {
+    check("one-second", &made::one_second());
+}
+
+#[test]
+fn terminals_take_no_orders_from_a_record() {
+    let text = report::summary::text(&made::hostile(), 80, false);
+    let is_order = |c: char| c.is_control() && c != '\n';
+    assert!(!text.contains(is_order) && !text.contains('\u{202e}'));
+    // In the command it is one word.
+    assert!(text.contains(r"'\''x'\''"));
+}
+
+#[test]
+fn colours_change_nothing_but_colours() {
+    let record = made::ramp();
+    let coloured = report::summary::text(&record, 80, true);
+    let mut plain = String::new();
+    let mut rest = coloured.as_str();
+    while let Some((before, after)) = rest.split_once('\u{1b}') {
+        plain += before;
+        rest = after.split_once('m').unwrap().1;
+    }
+    assert_eq!(plain + rest, report::summary::text(&record, 80, false));
+    assert!(coloured.contains('\u{1b}'));
+}
