@@ -4,4 +4,5 @@
 //! nothing of what it loads but the standards: no room of the data plane is named here.
 #![forbid(unsafe_code)]
 
+pub mod arrival;
 pub mod plan;

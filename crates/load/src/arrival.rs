@@ -1,0 +1,448 @@
+//! When transactions are due in open load: planned instants, known before the first packet.
+//!
+//! Owns the arithmetic of rates that change and of chance; reads no clock. A transaction's latency
+//! counts from its planned instant, so that a server that stalls cannot hide those whom it kept
+//! waiting ("coordinated omission").
+
+use std::time::Duration;
+
+use crate::plan::{Arrival, Spacing, Stretch};
+
+/// The instants at which one thread begins transactions, counted from the beginning of the
+/// warm-up; in order, and before the end of the load.
+///
+/// Evenly spaced, the threads take the instants of one sequence in turn: together they are as one
+/// thread would be. By chance, each thread is a Poisson process of its share of the rate, and
+/// together they are one of the whole rate.
+#[derive(Clone, Debug)]
+pub struct Schedule {
+    course: Course,
+    source: Source,
+}
+
+/// Where the next instant comes from, in transactions since the beginning.
+#[derive(Clone, Debug)]
+enum Source {
+    /// Every so many.
+    Constant { next: u64, step: u64 },
+    /// So many on the average.
+    Poisson {
+        reached: f64,
+        mean: f64,
+        chance: Chance,
+    },
+}
+
+impl Schedule {
+    /// The schedule of thread number `thread` of `threads`. The warm-up runs at the rate with
+    /// which the first stretch begins. Closed load has no planned instants: the schedule is empty.
+    ///
+    /// # Panics
+    /// If there is no such thread.
+    #[must_use]
+    pub fn new(
+        arrival: &Arrival,
+        warm_up: Duration,
+        duration: Duration,
+        seed: u64,
+        thread: u16,
+        threads: u16,
+    ) -> Self {
+        assert!(thread < threads, "threads are numbered from 0");
+        let (stretches, spacing) = match arrival {
+            Arrival::Closed { .. } => (&[][..], Spacing::Constant),
+            Arrival::Open { stretches, spacing } => (&stretches[..], *spacing),
+        };
+        let source = match spacing {
+            Spacing::Constant => Source::Constant {
+                next: thread.into(),
+                step: threads.into(),
+            },
+            Spacing::Poisson => Source::poisson(seed, thread, threads),
+        };
+        Self {
+            course: Course::new(stretches, warm_up, duration),
+            source,
+        }
+    }
+}
+
+impl Iterator for Schedule {
+    type Item = Duration;
+
+    fn next(&mut self) -> Option<Duration> {
+        let number = self.source.next();
+        self.course.instant(number).map(Duration::from_nanos)
+    }
+}
+
+impl Source {
+    fn poisson(seed: u64, thread: u16, threads: u16) -> Self {
+        let mut chance = Chance::new(seed, thread);
+        let mean = f64::from(threads);
+        Self::Poisson {
+            reached: mean * chance.exponential(),
+            mean,
+            chance,
+        }
+    }
+
+    /// How many transactions are due before the next one of this thread.
+    fn next(&mut self) -> f64 {
+        match self {
+            Self::Constant { next, step } => {
+                let number = *next;
+                *next += *step;
+                number as f64
+            }
+            Self::Poisson {
+                reached,
+                mean,
+                chance,
+            } => {
+                let number = *reached;
+                *reached += *mean * chance.exponential();
+                number
+            }
+        }
+    }
+}
+
+/// How many transactions are due until when: the integral of the rate, and its inverse.
+#[derive(Clone, Debug)]
+struct Course {
+    legs: Vec<Leg>,
+    /// The leg that the last answer lay in; questions only rise.
+    at: usize,
+    end_ns: u64,
+}
+
+/// A stretch in its place.
+#[derive(Clone, Copy, Debug)]
+struct Leg {
+    start_ns: u64,
+    from_per_s: f64,
+    /// By how much the rate rises in a second, per second.
+    slope: f64,
+    /// Transactions that are due before it.
+    before: f64,
+    /// Transactions that are due in it.
+    count: f64,
+}
+
+impl Course {
+    fn new(stretches: &[Stretch], warm_up: Duration, duration: Duration) -> Self {
+        let first_per_s = stretches.first().map_or(0.0, |first| first.from_per_s);
+        let warm = Stretch {
+            length: warm_up,
+            from_per_s: first_per_s,
+            to_per_s: first_per_s,
+        };
+        let mut legs = Vec::with_capacity(stretches.len() + 1);
+        let (mut start, mut before) = (Duration::ZERO, 0.0);
+        for stretch in std::iter::once(&warm).chain(stretches) {
+            let leg = Leg::new(stretch, start, before);
+            start += stretch.length;
+            before += leg.count;
+            legs.push(leg);
+        }
+        Self {
+            legs,
+            at: 0,
+            end_ns: nanoseconds(start.min(warm_up + duration)),
+        }
+    }
+
+    /// When so many transactions have become due, in nanoseconds; `None` after the end. It must
+    /// not be asked for less than before.
+    fn instant(&mut self, number: f64) -> Option<u64> {
+        let leg = loop {
+            let leg = self.legs.get(self.at)?;
+            if number < leg.before + leg.count {
+                break leg;
+            }
+            self.at += 1;
+        };
+        Some(leg.instant(number - leg.before)).filter(|instant| *instant < self.end_ns)
+    }
+}
+
+impl Leg {
+    fn new(stretch: &Stretch, start: Duration, before: f64) -> Self {
+        let length_s = stretch.length.as_secs_f64();
+        let slope = match length_s {
+            0.0 => 0.0,
+            _ => (stretch.to_per_s - stretch.from_per_s) / length_s,
+        };
+        Self {
+            start_ns: nanoseconds(start),
+            from_per_s: stretch.from_per_s,
+            slope,
+            before,
+            count: f64::midpoint(stretch.from_per_s, stretch.to_per_s) * length_s,
+        }
+    }
+
+    /// When `number` transactions of it have become due: `from t + slope t²/2 = number`, solved so
+    /// that neither an even rate nor one from nothing divides by zero or cancels digits.
+    fn instant(&self, number: f64) -> u64 {
+        if number <= 0.0 {
+            return self.start_ns;
+        }
+        let square = self.from_per_s.powi(2) + 2.0 * self.slope * number;
+        let seconds = 2.0 * number / (self.from_per_s + square.max(0.0).sqrt());
+        self.start_ns + (seconds * 1e9).round() as u64
+    }
+}
+
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Numbers by chance that repeat themselves: SplitMix64 (Steele, Lea and Flood, 2014). Not for
+/// secrets.
+#[derive(Clone, Debug)]
+struct Chance {
+    state: u64,
+}
+
+impl Chance {
+    /// Another sequence for each thread of each seed.
+    fn new(seed: u64, thread: u16) -> Self {
+        let mut seeded = Self { state: seed };
+        let first = seeded.next();
+        let mut own = Self {
+            state: first ^ u64::from(thread).wrapping_mul(0xd134_2543_de82_ef95),
+        };
+        Self { state: own.next() }
+    }
+
+    fn next(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.state;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// Above 0, up to 1.
+    fn share(&mut self) -> f64 {
+        ((self.next() >> 11) + 1) as f64 / (1u64 << 53) as f64
+    }
+
+    /// The wait for an event that happens once in a unit of time.
+    fn exponential(&mut self) -> f64 {
+        -self.share().ln()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn stretch(seconds: f64, from: f64, to: f64) -> Stretch {
+        Stretch {
+            length: Duration::from_secs_f64(seconds),
+            from_per_s: from,
+            to_per_s: to,
+        }
+    }
+
+    fn open(stretches: Vec<Stretch>, spacing: Spacing) -> Arrival {
+        Arrival::Open { stretches, spacing }
+    }
+
+    fn length(stretches: &[Stretch]) -> Duration {
+        stretches.iter().map(|stretch| stretch.length).sum()
+    }
+
+    /// All instants of one thread, in nanoseconds.
+    fn instants(arrival: &Arrival, warm_up: Duration, thread: u16, threads: u16) -> Vec<u64> {
+        let Arrival::Open { stretches, .. } = arrival else {
+            panic!("closed load has none");
+        };
+        let duration = length(stretches);
+        Schedule::new(arrival, warm_up, duration, 7, thread, threads)
+            .map(nanoseconds)
+            .collect()
+    }
+
+    #[test]
+    fn an_even_rate_is_evenly_spaced() {
+        let arrival = open(vec![stretch(1.0, 3.0, 3.0)], Spacing::Constant);
+        let found = instants(&arrival, Duration::ZERO, 0, 1);
+        assert_eq!(found, [0, 333_333_333, 666_666_667]);
+    }
+
+    #[test]
+    fn the_warm_up_has_the_first_rate() {
+        let arrival = open(vec![stretch(1.0, 2.0, 6.0)], Spacing::Constant);
+        let found = instants(&arrival, Duration::from_secs(1), 0, 1);
+        let warm = found.iter().take_while(|ns| **ns < 1_000_000_000);
+        assert_eq!(warm.copied().collect::<Vec<_>>(), [0, 500_000_000]);
+        assert_eq!(found.len(), 2 + 4);
+    }
+
+    #[test]
+    fn a_ramp_from_nothing_follows_the_root() {
+        let arrival = open(vec![stretch(10.0, 0.0, 20.0)], Spacing::Constant);
+        let found = instants(&arrival, Duration::ZERO, 0, 1);
+        assert_eq!(found.len(), 100);
+        for (number, ns) in found.iter().enumerate() {
+            let exact = (number as f64).sqrt() * 1e9;
+            assert!((*ns as f64 - exact).abs() <= 1.0, "{number}: {ns}");
+        }
+    }
+
+    #[test]
+    fn the_duration_ends_it() {
+        let arrival = open(vec![stretch(100.0, 10.0, 10.0)], Spacing::Constant);
+        let short = Schedule::new(&arrival, Duration::ZERO, Duration::from_secs(2), 1, 0, 1);
+        assert_eq!(short.count(), 20);
+    }
+
+    #[test]
+    fn a_rate_of_nothing_is_passed_over() {
+        let pause = vec![
+            stretch(1.0, 0.0, 0.0),
+            stretch(1.0, 2.0, 2.0),
+            stretch(1.0, 0.0, 0.0),
+        ];
+        let found = instants(&open(pause, Spacing::Constant), Duration::ZERO, 0, 1);
+        assert_eq!(found, [1_000_000_000, 1_500_000_000]);
+        let nothing = open(vec![stretch(1.0, 0.0, 0.0)], Spacing::Poisson);
+        assert!(instants(&nothing, Duration::ZERO, 0, 1).is_empty());
+    }
+
+    #[test]
+    fn closed_load_has_no_instants() {
+        let closed = Arrival::Closed { connections: 4 };
+        let second = Duration::from_secs(1);
+        assert_eq!(Schedule::new(&closed, second, second, 1, 0, 1).count(), 0);
+    }
+
+    /// Mean and variance of a Poisson process are both its rate; five standard errors are allowed,
+    /// and the seeds are fixed.
+    #[test]
+    fn chance_has_its_mean_and_variance() {
+        let rate = 1000.0;
+        let arrival = open(vec![stretch(400.0, rate, rate)], Spacing::Poisson);
+        for seed in 0..4u64 {
+            let mut counts = vec![0.0f64; 400];
+            for thread in 0..3 {
+                let duration = Duration::from_secs(400);
+                for due in Schedule::new(&arrival, Duration::ZERO, duration, seed, thread, 3) {
+                    counts[usize::try_from(due.as_secs()).unwrap()] += 1.0;
+                }
+            }
+            let mean = counts.iter().sum::<f64>() / 400.0;
+            let squares: f64 = counts.iter().map(|count| (count - mean).powi(2)).sum();
+            assert!((mean - rate).abs() < 5.0 * (rate / 400.0).sqrt(), "{mean}");
+            let variance = squares / 399.0;
+            let error = rate * (2.0f64 / 399.0).sqrt();
+            assert!((variance - rate).abs() < 5.0 * error, "{variance}");
+        }
+    }
+
+    #[test]
+    fn chance_repeats_itself_by_seed_and_thread() {
+        let arrival = open(vec![stretch(1.0, 100.0, 100.0)], Spacing::Poisson);
+        let second = Duration::from_secs(1);
+        let of = |seed, thread| -> Vec<Duration> {
+            Schedule::new(&arrival, Duration::ZERO, second, seed, thread, 2).collect()
+        };
+        assert_eq!(of(1, 0), of(1, 0));
+        assert_ne!(of(1, 0), of(2, 0));
+        assert_ne!(of(1, 0), of(1, 1));
+    }
+
+    #[test]
+    fn waits_are_exponential() {
+        let mut chance = Chance::new(3, 0);
+        let waits: Vec<f64> = (0..100_000).map(|_| chance.exponential()).collect();
+        let longer = |limit: f64| waits.iter().filter(|wait| **wait > limit).count() as f64;
+        for limit in [0.1f64, 1.0, 3.0] {
+            let expected = (-limit).exp() * 1e5;
+            let error = expected.sqrt() * 5.0;
+            assert!((longer(limit) - expected).abs() < error, "{limit}");
+        }
+    }
+
+    fn rate() -> impl Strategy<Value = f64> {
+        prop_oneof![Just(0.0), 0.1..2000.0f64, (1u32..2000).prop_map(f64::from)]
+    }
+
+    fn any_stretch() -> impl Strategy<Value = Stretch> {
+        (1u64..4000, rate(), rate()).prop_map(|(ms, from_per_s, to_per_s)| Stretch {
+            length: Duration::from_millis(ms),
+            from_per_s,
+            to_per_s,
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn each_stretch_has_the_integral_of_its_rate(
+            stretches in prop::collection::vec(any_stretch(), 1..5),
+            warm_ms in 0u64..2000,
+        ) {
+            let warm_up = Duration::from_millis(warm_ms);
+            let arrival = open(stretches.clone(), Spacing::Constant);
+            let found = instants(&arrival, warm_up, 0, 1);
+            let mut start = nanoseconds(warm_up);
+            for one in &stretches {
+                let end = start + nanoseconds(one.length);
+                let within = found.iter().filter(|ns| (start..end).contains(ns)).count() as f64;
+                let integral = (one.from_per_s + one.to_per_s) / 2.0 * one.length.as_secs_f64();
+                prop_assert!((within - integral).abs() <= 1.001, "{within} for {integral}");
+                start = end;
+            }
+        }
+
+        #[test]
+        fn threads_together_are_as_one(
+            stretches in prop::collection::vec(any_stretch(), 1..4),
+            threads in 1u16..9,
+        ) {
+            let arrival = open(stretches, Spacing::Constant);
+            let one = instants(&arrival, Duration::from_millis(250), 0, 1);
+            let mut all: Vec<u64> = (0..threads)
+                .flat_map(|thread| instants(&arrival, Duration::from_millis(250), thread, threads))
+                .collect();
+            all.sort_unstable();
+            prop_assert_eq!(all, one);
+        }
+
+        #[test]
+        fn instants_rise_and_end(
+            stretches in prop::collection::vec(any_stretch(), 1..4),
+            poisson in any::<bool>(),
+        ) {
+            let spacing = if poisson { Spacing::Poisson } else { Spacing::Constant };
+            let end = nanoseconds(length(&stretches));
+            let found = instants(&open(stretches, spacing), Duration::ZERO, 1, 2);
+            prop_assert!(found.is_sorted());
+            prop_assert!(found.last().is_none_or(|last| *last < end));
+        }
+
+        /// So many are due at the instant of the n-th, to the nanosecond.
+        #[test]
+        fn the_instant_is_the_inverse_of_the_integral(
+            one in any_stretch(),
+            share in 0.0..1.0f64,
+        ) {
+            let mut course = Course::new(&[one], Duration::ZERO, one.length);
+            let total = course.legs[1].count;
+            let number = total * share;
+            if let Some(ns) = course.instant(number) {
+                let t = ns as f64 / 1e9;
+                let leg = course.legs[1];
+                let due = leg.from_per_s * t + leg.slope * t * t / 2.0;
+                let rate_max = one.from_per_s.max(one.to_per_s);
+                prop_assert!((due - number).abs() <= rate_max * 1e-9 + number * 1e-12);
+            }
+        }
+    }
+}
