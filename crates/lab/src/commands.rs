@@ -4,6 +4,7 @@
 //! `Talk`, its data to the standard output.
 
 mod help;
+mod origin;
 
 use std::ffi::OsString;
 
@@ -34,9 +35,10 @@ fn dispatch(parser: &mut Parser, talk: Talk) -> Result<Exit, UsageError> {
     Ok(Exit::Success)
 }
 
-fn command(name: &str, parser: &mut Parser, _talk: Talk) -> Result<Exit, UsageError> {
+fn command(name: &str, parser: &mut Parser, talk: Talk) -> Result<Exit, UsageError> {
     match name {
         "help" => explain(parser)?,
+        "origin" => return origin::run(parser, talk),
         "version" => print_version(),
         _ => return Err(unknown(name)),
     }

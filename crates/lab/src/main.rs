@@ -5,6 +5,7 @@
 
 mod commands;
 mod exit;
+mod origin;
 mod talk;
 mod usage;
 

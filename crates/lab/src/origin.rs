@@ -1,0 +1,274 @@
+//! The origin: a plain HTTP/1.1 server of replies by size, delay and status.
+//!
+//! Owns its sockets and threads. It stands behind a TLS terminator under load, so it must cost
+//! less than what it stands behind: epoll by hand, a thread a core, no memory for an idle client,
+//! one read and one write a request. It speaks no TLS.
+
+mod answer;
+mod connection;
+mod download;
+mod parse;
+mod upload;
+mod wish;
+mod worker;
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use sys::epoll::{Epoll, Events, Interest};
+use sys::signal::{Signal, Signals};
+use sys::socket::{self, ListenOptions, PeerAddress};
+use sys::wake::Waker;
+use sys::{cpu, limit};
+use wire::address::{Address, UnixName};
+
+use worker::Worker;
+
+pub(crate) use connection::Totals;
+
+/// What it is started with.
+#[derive(Clone, Debug)]
+pub(crate) struct Options {
+    /// Where it listens. Never empty.
+    pub(crate) listen: Vec<Address>,
+    /// How many threads serve; at least one.
+    pub(crate) threads: u16,
+    /// The CPUs that they are pinned to, in turn; none = not pinned.
+    pub(crate) cpus: Vec<u16>,
+    /// Clients that ask for nothing, or take nothing, are given up after this.
+    pub(crate) idle_timeout: Duration,
+    /// Told when the kernel gives no more sockets.
+    pub(crate) warn: fn(&io::Error),
+}
+
+/// Why it does not serve, or no longer.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Fault {
+    /// An address cannot be listened at.
+    #[error("cannot listen at {address}: {error}")]
+    Listen {
+        /// Which.
+        address: Address,
+        /// Why.
+        error: io::Error,
+    },
+    /// A thread cannot be pinned.
+    #[error("cannot run on CPU {cpu}: {error}")]
+    Cpu {
+        /// To which CPU.
+        cpu: u16,
+        /// Why.
+        error: io::Error,
+    },
+    /// The kernel refused something that it never refuses while it is well.
+    #[error("the kernel refused: {0}")]
+    Kernel(#[from] io::Error),
+}
+
+/// Connections that the kernel keeps for us: whole populations of clients come at once.
+const BACKLOG: u32 = 4096;
+
+/// An origin that listens and does not serve yet.
+pub(crate) struct Origin {
+    options: Options,
+    signals: Signals,
+    /// A list a thread.
+    listeners: Vec<Vec<(Arc<OwnedFd>, bool)>>,
+    /// Where it listens, with the ports that the kernel chose.
+    addresses: Vec<Address>,
+}
+
+/// What main and the workers share.
+struct Shared {
+    /// Woken when a worker has ended by itself.
+    ended: Waker,
+    failed: AtomicBool,
+}
+
+impl Origin {
+    /// Listens. From now on SIGINT and SIGTERM end [`Self::serve`] instead of the process.
+    pub(crate) fn open(options: Options) -> Result<Self, Fault> {
+        // Before the first thread, so that none takes them.
+        let signals = Signals::new(&[Signal::Interrupt, Signal::Terminate])?;
+        // What cannot be raised is said when it is reached.
+        let _ = limit::raise_open_files();
+        let mut origin = Self {
+            listeners: vec![Vec::new(); options.threads.into()],
+            addresses: Vec::new(),
+            options,
+            signals,
+        };
+        for address in origin.options.listen.clone() {
+            if let Err(error) = origin.listen(&address) {
+                return Err(Fault::Listen { address, error });
+            }
+        }
+        Ok(origin)
+    }
+
+    fn listen(&mut self, address: &Address) -> io::Result<()> {
+        let threads = self.listeners.len();
+        let options = ListenOptions {
+            backlog: BACKLOG,
+            fast_open: 0,
+            reuse_port: threads > 1,
+            unix_mode: None,
+        };
+        match address {
+            Address::Ip(ip) if threads > 1 && ip.port() != 0 => socket::check_free(*ip)?,
+            _ => {}
+        }
+        let first = socket::listen(address, &options)?;
+        let bound = match socket::local_address(&first)? {
+            PeerAddress::Ip(ip) => Address::Ip(ip),
+            PeerAddress::Unix => address.clone(),
+        };
+        self.addresses.push(bound.clone());
+        let first = Arc::new(first);
+        for (index, listeners) in self.listeners.iter_mut().enumerate() {
+            // A Unix socket is one for all; of TCP each thread has its own, and the kernel spreads
+            // connections over them.
+            let (listener, is_shared) = match &bound {
+                _ if index == 0 => (first.clone(), matches!(bound, Address::Unix(_))),
+                Address::Unix(_) => (first.clone(), true),
+                Address::Ip(_) => (Arc::new(socket::listen(&bound, &options)?), false),
+            };
+            listeners.push((listener, is_shared));
+        }
+        Ok(())
+    }
+
+    /// Where it listens, with the ports that the kernel chose.
+    pub(crate) fn addresses(&self) -> &[Address] {
+        &self.addresses
+    }
+
+    /// Serves until a signal, and says what was done.
+    pub(crate) fn serve(mut self) -> Result<Totals, Fault> {
+        let shared = Arc::new(Shared {
+            ended: Waker::new()?,
+            failed: AtomicBool::new(false),
+        });
+        let end = Arc::new(Waker::new()?);
+        let mut threads = Vec::new();
+        for (index, listeners) in self.listeners.drain(..).enumerate() {
+            let worker = worker::Options {
+                listeners,
+                end: end.clone(),
+                idle_timeout: self.options.idle_timeout,
+            };
+            let worker = Worker::new(worker, self.options.warn)?;
+            let cpu = pick(&self.options.cpus, index);
+            threads.push(start(index, cpu, worker, shared.clone())?);
+        }
+        self.wait(&shared)?;
+        end.wake();
+        let totals = sum(threads);
+        self.remove_paths();
+        totals
+    }
+
+    fn wait(&self, shared: &Shared) -> io::Result<()> {
+        let epoll = Epoll::new()?;
+        epoll.add(&self.signals, 0, Interest::READ)?;
+        epoll.add(&shared.ended, 1, Interest::READ)?;
+        let mut events = Events::with_capacity(2);
+        while self.signals.next().is_none() && !shared.failed.load(Ordering::Acquire) {
+            epoll.wait(&mut events, None)?;
+        }
+        Ok(())
+    }
+
+    fn remove_paths(&self) {
+        for address in &self.addresses {
+            if let Address::Unix(UnixName::Path(path)) = address {
+                // Somebody else may have removed it.
+                let _ = std::fs::remove_file(path);
+            }
+        }
+    }
+}
+
+/// The CPU of a thread.
+fn pick(cpus: &[u16], index: usize) -> Option<u16> {
+    cpus.get(index.checked_rem(cpus.len())?).copied()
+}
+
+type Thread = JoinHandle<Result<Totals, Fault>>;
+
+fn start(
+    index: usize,
+    cpu: Option<u16>,
+    worker: Worker,
+    shared: Arc<Shared>,
+) -> io::Result<Thread> {
+    let serve = move || {
+        let totals = pin(cpu).and_then(|()| Ok(worker.run()?));
+        if totals.is_err() {
+            shared.failed.store(true, Ordering::Release);
+            shared.ended.wake();
+        }
+        totals
+    };
+    thread::Builder::new()
+        .name(format!("origin-{index}"))
+        .spawn(serve)
+}
+
+fn pin(cpu: Option<u16>) -> Result<(), Fault> {
+    match cpu {
+        Some(cpu) => cpu::pin_current_thread(cpu).map_err(|error| Fault::Cpu { cpu, error }),
+        None => Ok(()),
+    }
+}
+
+/// What all threads did, or why one of them failed.
+fn sum(threads: Vec<Thread>) -> Result<Totals, Fault> {
+    let mut sum = Totals::default();
+    let mut fault = None;
+    for thread in threads {
+        match thread.join().expect("a panic ends the process") {
+            Ok(totals) => sum.add(&totals),
+            Err(found) => fault = Some(found),
+        }
+    }
+    fault.map_or(Ok(sum), Err)
+}
+
+/// An address as people type it into a client.
+pub(crate) fn url(address: &Address) -> String {
+    match address {
+        Address::Ip(ip) if ip.ip().is_unspecified() => {
+            let loopback = SocketAddr::from(([127, 0, 0, 1], ip.port()));
+            format!("http://{loopback} (every address)")
+        }
+        Address::Ip(ip) => format!("http://{ip}"),
+        Address::Unix(_) => address.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_take_cpus_in_turn() {
+        let cpus = |index| pick(&[4, 6], index);
+        assert_eq!([cpus(0), cpus(1), cpus(2)], [Some(4), Some(6), Some(4)]);
+        assert_eq!(pick(&[], 3), None);
+    }
+
+    #[test]
+    fn a_printed_address_can_be_typed() {
+        let shown = |text: &str| url(&text.parse().unwrap());
+        assert_eq!(shown("127.0.0.1:8000"), "http://127.0.0.1:8000");
+        assert_eq!(shown("[::1]:8000"), "http://[::1]:8000");
+        assert_eq!(shown("*:8000"), "http://127.0.0.1:8000 (every address)");
+        assert_eq!(shown("unix:/run/o.sock"), "unix:/run/o.sock");
+    }
+}

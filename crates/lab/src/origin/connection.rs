@@ -1,0 +1,506 @@
+//! One client: its socket, what came of its requests, and what is still to be sent.
+//!
+//! Owns the order of things: read, answer, one write. Between two requests a connection holds no
+//! buffer; what a turn needs lies on the worker's [`Desk`]. Deadlines and readiness are `worker`'s.
+
+use std::io::{self, ErrorKind, IoSlice};
+use std::mem;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use sys::socket;
+
+use super::answer::{Answer, Framing, Persistence};
+use super::download::{Download, SLICES_MAX, bytes_at};
+use super::parse::{self, Found, HEAD_BYTES_MAX, Request};
+use super::upload::Upload;
+use super::wish::Content;
+
+/// What is read of an upload at once.
+const INPUT_BYTES: usize = 64 * 1024;
+
+/// Replies to pipelined requests go out together up to about this size. It bounds what a client
+/// that does not read makes us keep.
+const OUT_BYTES_MAX: usize = 16 * 1024;
+
+/// Shorter bodies are copied behind their head: that costs less than the kernel's way with two
+/// slices.
+const COPIED_BYTES_MAX: u64 = 4096;
+
+/// Reads and writes of one connection before others have their turn.
+const ROUNDS_MAX: usize = 16;
+
+/// After a refusal, so long is read on, so that the client hears it: closing with unread input
+/// would reset the connection (RFC 9112, section 9.6).
+const LINGER: Duration = Duration::from_secs(2);
+
+/// What comes next.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Next {
+    /// Something happens to the socket.
+    Wait,
+    /// The socket has room, or something else happens to it.
+    WaitForRoom,
+    /// This instant.
+    Wake(Instant),
+    /// The connection has more to do, after others.
+    Again,
+    /// Nothing: it is over.
+    Close,
+}
+
+/// What a worker did.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Totals {
+    /// Connections that were accepted.
+    pub(crate) connections: u64,
+    /// Replies, refusals among them.
+    pub(crate) replies: u64,
+    /// Bytes that were written.
+    pub(crate) sent_bytes: u64,
+}
+
+impl Totals {
+    /// Adds another worker's.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.connections += other.connections;
+        self.replies += other.replies;
+        self.sent_bytes += other.sent_bytes;
+    }
+}
+
+/// What a worker's connections use in turn.
+pub(super) struct Desk {
+    input: Box<[u8]>,
+    pen: Pen,
+}
+
+struct Pen {
+    /// To be sent in this turn.
+    out: Vec<u8>,
+    last: Known,
+    totals: Totals,
+}
+
+/// The last head with what came of it. Clients of a load send the same bytes again and again, and
+/// the same bytes mean the same.
+struct Known {
+    head: Vec<u8>,
+    request: Request,
+    answer: Answer,
+    reply: Vec<u8>,
+    download: Option<Download>,
+}
+
+/// A client's connection.
+pub(super) struct Connection {
+    socket: OwnedFd,
+    stage: Stage,
+    /// Read and not yet understood or not yet due.
+    kept: Vec<u8>,
+    /// Whether that is the beginning of one head and no more.
+    kept_is_part: bool,
+    /// Due and not yet sent; the download comes after it.
+    unsent: Vec<u8>,
+    download: Option<Download>,
+    /// There may be something to read.
+    readable: bool,
+    /// The client's end was announced.
+    end_seen: bool,
+    /// The client's end was read.
+    ended: bool,
+    /// Of the last request, upload or download.
+    active_at: Instant,
+}
+
+enum Stage {
+    /// A head is wanted.
+    Head,
+    /// A body is coming in.
+    Upload(Upload, Answer),
+    /// A reply is withheld.
+    Delay(Instant, Answer),
+    /// No more requests; what is due is sent. `linger` = there is input that nobody wants.
+    Last { linger: bool },
+    /// All was sent; what comes is not looked at.
+    Linger,
+}
+
+enum Sent {
+    All,
+    UpToTheRoom,
+    UpToTheTurn,
+}
+
+impl Desk {
+    pub(super) fn new() -> Self {
+        let refused = Answer::refusal(400, "");
+        let nothing = Request {
+            method: parse::Method::Other,
+            wish: Err(super::wish::WishFault::Unknown),
+            body: parse::Framing::Length(0),
+            is_http10: false,
+            keeps_alive: false,
+            expects_continue: false,
+        };
+        Self {
+            input: vec![0; INPUT_BYTES].into(),
+            pen: Pen {
+                out: Vec::with_capacity(2 * OUT_BYTES_MAX),
+                last: Known {
+                    head: Vec::new(),
+                    request: nothing,
+                    answer: refused,
+                    reply: Vec::new(),
+                    download: None,
+                },
+                totals: Totals::default(),
+            },
+        }
+    }
+
+    pub(super) fn totals(&mut self) -> &mut Totals {
+        &mut self.pen.totals
+    }
+}
+
+impl Connection {
+    /// A connection that was just accepted. There may be a request already.
+    pub(super) fn new(socket: OwnedFd, now: Instant) -> Self {
+        Self {
+            socket,
+            stage: Stage::Head,
+            kept: Vec::new(),
+            kept_is_part: false,
+            unsent: Vec::new(),
+            download: None,
+            readable: true,
+            end_seen: false,
+            ended: false,
+            active_at: now,
+        }
+    }
+
+    /// Notes that there is something to read; `end` = the client's end is behind it.
+    #[inline]
+    pub(super) fn note_readable(&mut self, end: bool) {
+        self.readable = true;
+        self.end_seen |= end;
+    }
+
+    /// Whether the client has been given up.
+    pub(super) fn is_overdue(&self, now: Instant, idle_timeout: Duration) -> bool {
+        let patience = match self.stage {
+            Stage::Delay(..) => return false,
+            Stage::Linger => LINGER.min(idle_timeout),
+            _ => idle_timeout,
+        };
+        now.saturating_duration_since(self.active_at) >= patience
+    }
+
+    /// Does what can be done now.
+    #[inline]
+    pub(super) fn advance(&mut self, desk: &mut Desk, now: Instant) -> Next {
+        // A client that is gone is no news.
+        self.turn(desk, now).unwrap_or(Next::Close)
+    }
+
+    fn turn(&mut self, desk: &mut Desk, now: Instant) -> io::Result<Next> {
+        if self.is_withheld(now) {
+            return Ok(Next::Wait);
+        }
+        desk.pen.out.clear();
+        desk.pen.out.append(&mut self.unsent);
+        let mut rounds = 0;
+        loop {
+            self.end_delay(&mut desk.pen, now);
+            match self.send(&mut desk.pen, now)? {
+                Sent::All => {}
+                Sent::UpToTheRoom => return Ok(Next::WaitForRoom),
+                Sent::UpToTheTurn => return Ok(Next::Again),
+            }
+            match self.stage {
+                Stage::Delay(until, _) => return Ok(Next::Wake(until)),
+                Stage::Last { linger } if !linger && !self.readable => return Ok(Next::Close),
+                Stage::Last { .. } => {
+                    socket::shutdown_write(&self.socket)?;
+                    self.stage = Stage::Linger;
+                }
+                Stage::Head | Stage::Upload(..) | Stage::Linger => {}
+            }
+            let waits = self.kept.is_empty() || self.kept_is_part;
+            if waits && !self.readable {
+                return Ok(if self.ended { Next::Close } else { Next::Wait });
+            }
+            if rounds == ROUNDS_MAX {
+                return Ok(Next::Again);
+            }
+            rounds += 1;
+            let filled = self.fill(&mut desk.input)?;
+            self.consume(&desk.input[..filled], &mut desk.pen, now);
+        }
+    }
+
+    /// Whether there is nothing to do but to wait for an instant that was told.
+    fn is_withheld(&self, now: Instant) -> bool {
+        let all_sent = self.unsent.is_empty() && self.download.is_none();
+        all_sent && matches!(self.stage, Stage::Delay(until, _) if now < until)
+    }
+
+    /// Puts what was kept and what there is to read into `input`, and says how much that is.
+    fn fill(&mut self, input: &mut [u8]) -> io::Result<usize> {
+        let kept = mem::take(&mut self.kept);
+        input[..kept.len()].copy_from_slice(&kept);
+        if !kept.is_empty() && !self.kept_is_part {
+            return Ok(kept.len());
+        }
+        // No more than can be kept if it turns out to be requests.
+        let limit = match self.stage {
+            Stage::Upload(Upload::Length(left), _) => {
+                left.clamp(HEAD_BYTES_MAX as u64, INPUT_BYTES as u64) as usize
+            }
+            _ => HEAD_BYTES_MAX,
+        };
+        let room = &mut input[kept.len()..limit];
+        match socket::read(&self.socket, room) {
+            Ok(0) => {
+                self.ended = true;
+                self.readable = false;
+                Ok(kept.len())
+            }
+            Ok(count) => {
+                // Less than there was room for: all that there is, but for an end.
+                self.readable = count == room.len() || self.end_seen;
+                Ok(kept.len() + count)
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                self.readable = false;
+                Ok(kept.len())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Answers the requests in `input`, and keeps what has to wait.
+    fn consume(&mut self, input: &[u8], pen: &mut Pen, now: Instant) {
+        let mut rest = input;
+        self.kept_is_part = false;
+        while !rest.is_empty() && !self.kept_is_part {
+            let is_full = pen.out.len() >= OUT_BYTES_MAX || self.download.is_some();
+            rest = match &mut self.stage {
+                Stage::Head if !is_full => self.take_head(rest, pen, now),
+                Stage::Upload(upload, answer) => {
+                    let answer = *answer;
+                    self.active_at = now;
+                    match upload.skip(rest) {
+                        Ok(used) => {
+                            if upload.is_done() {
+                                self.reply(&answer, pen, now);
+                            }
+                            &rest[used..]
+                        }
+                        Err(_) => {
+                            let refusal = Answer::refusal(400, "No well-formed chunks.\n");
+                            self.refuse(&refusal, pen);
+                            rest
+                        }
+                    }
+                }
+                Stage::Last { linger } => {
+                    *linger = true;
+                    return;
+                }
+                Stage::Linger => return,
+                Stage::Head | Stage::Delay(..) => break,
+            };
+        }
+        self.kept.extend_from_slice(rest);
+    }
+
+    /// Takes a head off, and returns what is behind it.
+    #[inline]
+    fn take_head<'b>(&mut self, bytes: &'b [u8], pen: &mut Pen, now: Instant) -> &'b [u8] {
+        if pen.last.head.is_empty() || !bytes.starts_with(&pen.last.head) {
+            match parse::parse(bytes) {
+                Ok(Found::Request(length, request)) => pen.last.learn(&bytes[..length], request),
+                Ok(Found::Part) => {
+                    self.kept_is_part = true;
+                    return bytes;
+                }
+                Err(fault) => {
+                    self.refuse(&Answer::to_fault(fault), pen);
+                    return bytes;
+                }
+            }
+        }
+        self.active_at = now;
+        let rest = &bytes[pen.last.head.len()..];
+        self.begin(rest.is_empty(), pen, now);
+        rest
+    }
+
+    /// Does what the last head wants. `is_alone` = nothing came with it.
+    #[inline]
+    fn begin(&mut self, is_alone: bool, pen: &mut Pen, now: Instant) {
+        let Known {
+            request, answer, ..
+        } = pen.last;
+        let upload = Upload::new(request.body);
+        if upload.is_done() {
+            if answer.delay.is_zero() {
+                self.reply_known(pen);
+            } else {
+                self.reply(&answer, pen, now);
+            }
+        } else if request.expects_continue && answer.code >= 400 {
+            // The body was not to be sent for nothing: whether it comes all the same is unknown.
+            self.refuse(&answer, pen);
+        } else {
+            if request.expects_continue && is_alone {
+                pen.out.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
+            }
+            self.stage = Stage::Upload(upload, answer);
+        }
+    }
+
+    /// Replies to the last head at once.
+    #[inline]
+    fn reply_known(&mut self, pen: &mut Pen) {
+        pen.totals.replies += 1;
+        pen.out.extend_from_slice(&pen.last.reply);
+        self.download = pen.last.download;
+        if pen.last.answer.persistence == Persistence::Close {
+            self.stage = Stage::Last { linger: false };
+        }
+    }
+
+    /// Replies, when it is time.
+    fn reply(&mut self, answer: &Answer, pen: &mut Pen, now: Instant) {
+        if !answer.delay.is_zero() {
+            let undelayed = Answer {
+                delay: Duration::ZERO,
+                ..*answer
+            };
+            self.stage = Stage::Delay(now + answer.delay, undelayed);
+            return;
+        }
+        pen.totals.replies += 1;
+        self.download = write_beginning(answer, &mut pen.out);
+        self.stage = match answer.persistence {
+            Persistence::Close => Stage::Last { linger: false },
+            Persistence::Keep | Persistence::KeepSaid => Stage::Head,
+        };
+    }
+
+    /// Replies before the request was read to its end, and reads no further one.
+    fn refuse(&mut self, answer: &Answer, pen: &mut Pen) {
+        pen.totals.replies += 1;
+        let answer = Answer {
+            persistence: Persistence::Close,
+            ..*answer
+        };
+        self.download = write_beginning(&answer, &mut pen.out);
+        self.stage = Stage::Last { linger: true };
+    }
+
+    fn end_delay(&mut self, pen: &mut Pen, now: Instant) {
+        if let Stage::Delay(until, answer) = self.stage
+            && until <= now
+        {
+            self.active_at = now;
+            self.reply(&answer, pen, now);
+        }
+    }
+
+    /// Sends what is due.
+    fn send(&mut self, pen: &mut Pen, now: Instant) -> io::Result<Sent> {
+        if pen.out.is_empty() && self.download.is_none() {
+            return Ok(Sent::All);
+        }
+        let (written, offered) = self.write(&pen.out);
+        let written = match written {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => 0,
+            written => written?,
+        };
+        self.note_sent(written, pen, now);
+        if pen.out.is_empty() && self.download.is_none() {
+            return Ok(Sent::All);
+        }
+        self.unsent.append(&mut pen.out);
+        // A socket that takes less than it was offered is full, and will say when it is not.
+        Ok(if written < offered {
+            Sent::UpToTheRoom
+        } else {
+            Sent::UpToTheTurn
+        })
+    }
+
+    /// One write, and how much was offered with it.
+    #[inline]
+    fn write(&self, out: &[u8]) -> (io::Result<usize>, usize) {
+        let Some(download) = &self.download else {
+            return (socket::write(&self.socket, out), out.len());
+        };
+        let mut slices = [IoSlice::new(out); SLICES_MAX + 1];
+        let count = download.fill(&mut slices[1..]);
+        let slices = &slices[..=count];
+        let offered = slices.iter().map(|slice| slice.len()).sum();
+        (socket::write_vectored(&self.socket, slices), offered)
+    }
+
+    /// Takes so many bytes off what is due.
+    #[inline]
+    fn note_sent(&mut self, written: usize, pen: &mut Pen, now: Instant) {
+        if written > 0 {
+            self.active_at = now;
+        }
+        pen.totals.sent_bytes += written as u64;
+        let of_out = written.min(pen.out.len());
+        if of_out == pen.out.len() {
+            pen.out.clear();
+        } else {
+            pen.out.drain(..of_out);
+        }
+        if let Some(download) = &mut self.download {
+            download.advance((written - of_out) as u64);
+            if download.is_done() {
+                self.download = None;
+            }
+        }
+    }
+}
+
+impl AsFd for Connection {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl Known {
+    fn learn(&mut self, head: &[u8], request: Request) {
+        self.head.clear();
+        self.head.extend_from_slice(head);
+        self.request = request;
+        self.answer = Answer::to(&request);
+        self.reply.clear();
+        self.download = write_beginning(&self.answer, &mut self.reply);
+    }
+}
+
+/// Writes the head and a short body; returns the body that does not go with them.
+fn write_beginning(answer: &Answer, out: &mut Vec<u8>) -> Option<Download> {
+    answer.write_head(out);
+    match (answer.framing, answer.content) {
+        (Framing::Absent | Framing::Forbidden, _) => None,
+        (_, Content::Text(text)) => {
+            out.extend_from_slice(text.as_bytes());
+            None
+        }
+        (Framing::Chunked, Content::Pattern(bytes)) => Some(Download::chunked(bytes)),
+        (_, Content::Pattern(bytes)) if bytes <= COPIED_BYTES_MAX => {
+            out.extend_from_slice(bytes_at(0, bytes));
+            None
+        }
+        (_, Content::Pattern(bytes)) => Some(Download::plain(bytes)),
+    }
+}

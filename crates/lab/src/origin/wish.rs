@@ -1,0 +1,213 @@
+//! What a path asks for: `/64k`, `/?size=64k&time=20&close=1`.
+//!
+//! Pure. Names that mean nothing here are passed over, so that a client may number its requests.
+
+use std::time::Duration;
+
+/// The reply that is wanted.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct Wish {
+    /// What its body is.
+    pub(super) content: Content,
+    /// How long it is withheld.
+    pub(super) delay: Duration,
+    /// Whether the connection ends after it.
+    pub(super) close: bool,
+    /// Whether its body comes in chunks.
+    pub(super) chunked: bool,
+    /// Its status.
+    pub(super) code: u16,
+}
+
+/// What is in a body.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Content {
+    /// So many bytes of the pattern.
+    Pattern(u64),
+    /// A line for people.
+    Text(&'static str),
+}
+
+/// Why a path asks for nothing that there is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum WishFault {
+    /// There is no such path.
+    Unknown,
+    /// `size` is no size.
+    Size,
+    /// `time` is no number of milliseconds up to [`DELAY_MS_MAX`].
+    Time,
+    /// `code` is no final status.
+    Code,
+    /// `close` or `chunked` is neither 0 nor 1.
+    Switch,
+}
+
+/// Ten minutes: longer than any client waits.
+const DELAY_MS_MAX: u64 = 600_000;
+
+/// What `/` alone answers.
+const HELP: &str = "Sizes: /0 /1k /64k /1m, or /?size=64k&time=20&close=1&chunked=1&code=503\n";
+
+impl Wish {
+    /// The wish of a request target in origin-form or absolute-form (RFC 9112, section 3.2).
+    pub(super) fn parse(target: &str) -> Result<Self, WishFault> {
+        let target = without_authority(target);
+        let (path, query) = target.split_once('?').unwrap_or((target, ""));
+        let mut wish = Self::of_path(path)?;
+        for field in query.split('&') {
+            let (name, value) = field.split_once('=').unwrap_or((field, ""));
+            wish.set(name, value)?;
+        }
+        Ok(wish)
+    }
+
+    fn of_path(path: &str) -> Result<Self, WishFault> {
+        let content = match path {
+            // In absolute-form the path may be empty (RFC 9110, section 4.2.3).
+            "" | "/" => Content::Text(HELP),
+            _ => {
+                let size = path.strip_prefix('/').and_then(parse_size);
+                Content::Pattern(size.ok_or(WishFault::Unknown)?)
+            }
+        };
+        Ok(Self {
+            content,
+            delay: Duration::ZERO,
+            close: false,
+            chunked: false,
+            code: 200,
+        })
+    }
+
+    fn set(&mut self, name: &str, value: &str) -> Result<(), WishFault> {
+        match name {
+            "size" => self.content = Content::Pattern(parse_size(value).ok_or(WishFault::Size)?),
+            "time" => self.delay = parse_delay(value).ok_or(WishFault::Time)?,
+            "code" => self.code = parse_code(value).ok_or(WishFault::Code)?,
+            "close" => self.close = parse_switch(value).ok_or(WishFault::Switch)?,
+            "chunked" => self.chunked = parse_switch(value).ok_or(WishFault::Switch)?,
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// `http://host/path` as `/path`: some clients speak to a server as to a proxy.
+fn without_authority(target: &str) -> &str {
+    let Some((_, rest)) = target
+        .split_once("://")
+        .filter(|_| !target.starts_with('/'))
+    else {
+        return target;
+    };
+    rest.find(['/', '?']).map_or("", |at| &rest[at..])
+}
+
+/// `512`, `64k`, `1m`, `10g`: the letters are powers of 1024.
+fn parse_size(text: &str) -> Option<u64> {
+    let (digits, unit) = match text.as_bytes().last()? {
+        b'k' | b'K' => (&text[..text.len() - 1], 1 << 10),
+        b'm' | b'M' => (&text[..text.len() - 1], 1 << 20),
+        b'g' | b'G' => (&text[..text.len() - 1], 1 << 30),
+        _ => (text, 1),
+    };
+    parse_number(digits)?
+        .checked_mul(unit)
+        .filter(|&bytes| bytes <= SIZE_BYTES_MAX)
+}
+
+/// 1 EiB: positions in a reply with its framing stay far from 64 bits.
+const SIZE_BYTES_MAX: u64 = 1 << 60;
+
+fn parse_delay(text: &str) -> Option<Duration> {
+    let ms = parse_number(text).filter(|&ms| ms <= DELAY_MS_MAX)?;
+    Some(Duration::from_millis(ms))
+}
+
+/// A status that ends an exchange; 1xx announces another.
+fn parse_code(text: &str) -> Option<u16> {
+    let code = u16::try_from(parse_number(text)?).ok()?;
+    (200..600).contains(&code).then_some(code)
+}
+
+fn parse_switch(text: &str) -> Option<bool> {
+    match text {
+        "1" => Some(true),
+        "0" => Some(false),
+        _ => None,
+    }
+}
+
+/// Digits alone: `parse` would take a sign.
+fn parse_number(text: &str) -> Option<u64> {
+    let digits = text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|_| digits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn size(target: &str) -> Result<u64, WishFault> {
+        match Wish::parse(target)?.content {
+            Content::Pattern(bytes) => Ok(bytes),
+            Content::Text(text) => panic!("{text}"),
+        }
+    }
+
+    #[test]
+    fn a_path_is_a_size() {
+        assert_eq!(size("/0"), Ok(0));
+        assert_eq!(size("/512"), Ok(512));
+        assert_eq!(size("/1k"), Ok(1024));
+        assert_eq!(size("/64K"), Ok(65_536));
+        assert_eq!(size("/1m"), Ok(1 << 20));
+        assert_eq!(size("/10g"), Ok(10 << 30));
+        assert_eq!(
+            size("/1k?n=7"),
+            Ok(1024),
+            "a number for the client's own use"
+        );
+        assert_eq!(size("http://127.0.0.1:8000/1k"), Ok(1024));
+        assert_eq!(size("http://origin?size=3"), Ok(3));
+    }
+
+    #[test]
+    fn a_query_says_the_rest() {
+        let wish = Wish::parse("/?size=64k&time=20&close=1&chunked=1&code=503").unwrap();
+        let wanted = Wish {
+            content: Content::Pattern(65_536),
+            delay: Duration::from_millis(20),
+            close: true,
+            chunked: true,
+            code: 503,
+        };
+        assert_eq!(wish, wanted);
+        assert_eq!(size("/1k?size=2"), Ok(2), "the query has the last word");
+    }
+
+    #[test]
+    fn the_root_alone_is_for_people() {
+        for target in ["/", "http://origin", "/?time=5"] {
+            let wish = Wish::parse(target).unwrap();
+            assert_eq!(wish.content, Content::Text(HELP), "{target}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_there_is_unknown_and_what_is_wrong_is_named() {
+        for target in ["*", "1k", "/index.html", "/k", "/1kb", "/-1", "/+1", "/1k/"] {
+            assert_eq!(size(target), Err(WishFault::Unknown), "{target}");
+        }
+        assert_eq!(size("/99999999999999999999"), Err(WishFault::Unknown));
+        assert_eq!(size("/18446744073709551615g"), Err(WishFault::Unknown));
+        assert_eq!(size("/?size=x"), Err(WishFault::Size));
+        assert_eq!(size("/?size="), Err(WishFault::Size));
+        assert_eq!(size("/?time=600001"), Err(WishFault::Time));
+        assert_eq!(size("/?code=199"), Err(WishFault::Code));
+        assert_eq!(size("/?code=600"), Err(WishFault::Code));
+        assert_eq!(size("/?close=yes"), Err(WishFault::Switch));
+        assert_eq!(size("/?chunked"), Err(WishFault::Switch));
+    }
+}

@@ -1,0 +1,297 @@
+//! A thread's loop: who is ready, whose time has come, who is given up.
+//!
+//! Owns its listeners' connections. What one of them does is `connection`'s.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::io::{self, ErrorKind};
+use std::mem;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use slab::Slab;
+use sys::epoll::{Epoll, Event, Events, Interest};
+use sys::socket;
+use sys::wake::Waker;
+
+use super::connection::{Connection, Desk, Next, Totals};
+
+/// Events of one wait.
+const EVENTS: usize = 256;
+
+/// Connections that are accepted before others have their turn.
+const ACCEPTS_MAX: usize = 64;
+
+/// When the kernel gives no more sockets, nobody is accepted for so long: some may close.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// The token of the waker.
+const WAKER: u64 = u64::MAX;
+
+/// The bit that listeners' tokens have and connections' have not.
+const LISTENER: u64 = 1 << 63;
+
+/// What a worker is started with.
+pub(super) struct Options {
+    /// Each of them, and whether other workers have it too.
+    pub(super) listeners: Vec<(Arc<OwnedFd>, bool)>,
+    /// Woken when it is to end.
+    pub(super) end: Arc<Waker>,
+    /// Clients that ask for nothing, or take nothing, are given up after this.
+    pub(super) idle_timeout: Duration,
+}
+
+/// One thread's share.
+pub(super) struct Worker {
+    epoll: Epoll,
+    options: Options,
+    seats: Slab<Seat>,
+    /// Counts connections, so that what was meant for one does not reach its successor.
+    generation: u32,
+    /// Tokens of connections that have more to do.
+    again: Vec<u64>,
+    /// When withheld replies are due, and whose they are.
+    delays: BinaryHeap<Reverse<(Instant, u64)>>,
+    /// When the idle are looked for next.
+    sweep_at: Instant,
+    /// Until when nobody is accepted.
+    paused_until: Option<Instant>,
+    desk: Desk,
+    now: Instant,
+    warn: fn(&io::Error),
+}
+
+struct Seat {
+    generation: u32,
+    waits_for_room: bool,
+    connection: Connection,
+}
+
+impl Worker {
+    /// Watches the listeners. `warn` is told once if the kernel gives no more sockets.
+    pub(super) fn new(options: Options, warn: fn(&io::Error)) -> io::Result<Self> {
+        let epoll = Epoll::new()?;
+        epoll.add(&*options.end, WAKER, Interest::READ)?;
+        let now = Instant::now();
+        let worker = Self {
+            epoll,
+            sweep_at: now,
+            options,
+            seats: Slab::new(),
+            generation: 0,
+            again: Vec::new(),
+            delays: BinaryHeap::new(),
+            paused_until: None,
+            desk: Desk::new(),
+            now,
+            warn,
+        };
+        worker.watch_listeners()?;
+        Ok(worker)
+    }
+
+    fn watch_listeners(&self) -> io::Result<()> {
+        for (token, (listener, is_shared)) in (LISTENER..).zip(&self.options.listeners) {
+            let interest = match is_shared {
+                true => Interest::ACCEPT_SHARED,
+                false => Interest::READ,
+            };
+            self.epoll.add(&**listener, token, interest)?;
+        }
+        Ok(())
+    }
+
+    /// Serves until it is woken.
+    pub(super) fn run(mut self) -> io::Result<Totals> {
+        let mut events = Events::with_capacity(EVENTS);
+        loop {
+            self.epoll.wait(&mut events, self.patience())?;
+            self.now = Instant::now();
+            for event in events.iter() {
+                match event.token {
+                    WAKER => return Ok(*self.desk.totals()),
+                    token if token & LISTENER != 0 => self.accept(token)?,
+                    _ => self.ready(event),
+                }
+            }
+            self.resume()?;
+            self.fire_delays();
+            self.go_on();
+            self.sweep();
+        }
+    }
+
+    /// How long there is nothing to do.
+    fn patience(&self) -> Option<Duration> {
+        if !self.again.is_empty() {
+            return Some(Duration::ZERO);
+        }
+        let delay = self.delays.peek().map(|Reverse((at, _))| *at);
+        let sweep = (!self.seats.is_empty()).then_some(self.sweep_at);
+        let instants = [delay, sweep, self.paused_until];
+        let next = instants.into_iter().flatten().min()?;
+        Some(next.saturating_duration_since(Instant::now()))
+    }
+
+    fn accept(&mut self, token: u64) -> io::Result<()> {
+        let index = (token & !LISTENER) as usize;
+        for _ in 0..ACCEPTS_MAX {
+            match socket::accept(&*self.options.listeners[index].0) {
+                Ok((socket, _)) => self.welcome(socket)?,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
+                Err(error) => return self.pause(&error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Serves a client at once if it has asked already; one that is done then was never watched.
+    fn welcome(&mut self, socket: OwnedFd) -> io::Result<()> {
+        self.desk.totals().connections += 1;
+        let mut connection = Connection::new(socket, self.now);
+        let next = connection.advance(&mut self.desk, self.now);
+        if next == Next::Close {
+            return Ok(());
+        }
+        if self.seats.is_empty() {
+            self.sweep_at = self.now + self.sweep_interval();
+        }
+        self.generation = (self.generation + 1) & (u32::MAX >> 1);
+        let seat = Seat {
+            generation: self.generation,
+            waits_for_room: next == Next::WaitForRoom,
+            connection,
+        };
+        let interest = seat.interest();
+        let key = self.seats.insert(seat);
+        let token = u64::from(self.generation) << 32 | key as u64;
+        let connection = &self.seats[key].connection;
+        if let Err(error) = self.epoll.add(connection, token, interest) {
+            self.seats.remove(key);
+            return self.pause(&error);
+        }
+        self.follow(token, next);
+        Ok(())
+    }
+
+    fn pause(&mut self, error: &io::Error) -> io::Result<()> {
+        (self.warn)(error);
+        if self.paused_until.is_none() {
+            for (listener, _) in &self.options.listeners {
+                self.epoll.remove(&**listener)?;
+            }
+        }
+        self.paused_until = Some(self.now + PAUSE);
+        Ok(())
+    }
+
+    fn resume(&mut self) -> io::Result<()> {
+        if self.paused_until.is_some_and(|until| until <= self.now) {
+            self.paused_until = None;
+            self.watch_listeners()?;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn ready(&mut self, event: Event) {
+        let Some(seat) = seat(&mut self.seats, event.token) else {
+            return;
+        };
+        if event.error || event.hung_up {
+            // Nobody is there to hear a reply.
+            self.seats.remove(key_of(event.token));
+            return;
+        }
+        if event.readable || event.read_closed {
+            seat.connection.note_readable(event.read_closed);
+        }
+        self.advance(event.token);
+    }
+
+    #[inline]
+    fn advance(&mut self, token: u64) {
+        if let Some(seat) = seat(&mut self.seats, token) {
+            let next = seat.connection.advance(&mut self.desk, self.now);
+            self.follow(token, next);
+        }
+    }
+
+    #[inline]
+    fn follow(&mut self, token: u64, next: Next) {
+        match next {
+            Next::Wait => {}
+            Next::WaitForRoom => self.watch_room(token),
+            Next::Wake(at) => self.delays.push(Reverse((at, token))),
+            Next::Again => self.again.push(token),
+            Next::Close => drop(self.seats.remove(key_of(token))),
+        }
+    }
+
+    /// From the first time that it was full, a socket says when it is not.
+    fn watch_room(&mut self, token: u64) {
+        let Some(seat) = seat(&mut self.seats, token) else {
+            return;
+        };
+        if mem::replace(&mut seat.waits_for_room, true) {
+            return;
+        }
+        let watched = self.epoll.modify(&seat.connection, token, seat.interest());
+        if watched.is_err() {
+            self.seats.remove(key_of(token));
+        }
+    }
+
+    fn fire_delays(&mut self) {
+        while let Some(Reverse((at, token))) = self.delays.peek().copied()
+            && at <= self.now
+        {
+            self.delays.pop();
+            self.advance(token);
+        }
+    }
+
+    fn go_on(&mut self) {
+        for token in mem::take(&mut self.again) {
+            self.advance(token);
+        }
+    }
+
+    fn sweep(&mut self) {
+        if self.now < self.sweep_at {
+            return;
+        }
+        self.sweep_at = self.now + self.sweep_interval();
+        let (now, idle_timeout) = (self.now, self.options.idle_timeout);
+        self.seats
+            .retain(|_, seat| !seat.connection.is_overdue(now, idle_timeout));
+    }
+
+    /// The idle are given up within an eighth of their time, and looking costs nothing.
+    fn sweep_interval(&self) -> Duration {
+        let eighth = self.options.idle_timeout / 8;
+        eighth.clamp(Duration::from_millis(10), Duration::from_secs(1))
+    }
+}
+
+impl Seat {
+    fn interest(&self) -> Interest {
+        match self.waits_for_room {
+            true => Interest::READ | Interest::WRITE | Interest::EDGE,
+            false => Interest::READ | Interest::EDGE,
+        }
+    }
+}
+
+fn key_of(token: u64) -> usize {
+    (token & u64::from(u32::MAX)) as usize
+}
+
+/// The seat of a token, unless its connection is gone.
+#[inline]
+fn seat(seats: &mut Slab<Seat>, token: u64) -> Option<&mut Seat> {
+    let seat = seats.get_mut(key_of(token))?;
+    (u64::from(seat.generation) == token >> 32).then_some(seat)
+}
