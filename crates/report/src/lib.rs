@@ -6,12 +6,19 @@
 //! - [`summary::text`]: one record for a terminal.
 #![forbid(unsafe_code)]
 
+pub mod comparison;
+pub mod drawings;
 mod facts;
+mod figure;
 mod headline;
 mod hostile;
+mod limit;
+mod markup;
+pub mod page;
 mod reading;
 mod shell;
 pub mod summary;
 mod table;
 mod tables;
 mod terminal;
+mod track;

@@ -3,12 +3,14 @@
 use measure::capacity::{Point, ReadOffs};
 use measure::histogram::Histogram;
 use measure::quantity::{Count, Nanoseconds, Share};
-use measure::record::{Handshakes, Record};
+use measure::record::{Handshakes, Record, Second};
 
 use crate::headline::headlines;
 use crate::hostile::harmless;
+use crate::limit::Limit;
 use crate::reading::{Amount, Unit, loss, resumed};
 use crate::table::{Cell, Table};
+use crate::track::groups;
 
 /// Stands where there is no value.
 pub(crate) const NONE: &str = "–";
@@ -155,9 +157,57 @@ fn identifier(text: &str) -> String {
     text.chars().map(letter).collect()
 }
 
+/// Seconds, in at most so many rows; where a row is of several, its counts are sums and its times
+/// the longest.
+pub(crate) fn seconds(record: &Record, rows_max: usize) -> Table {
+    let (groups, length_s) = groups(record, rows_max);
+    let caption = match length_s {
+        1 => "Second by second".to_owned(),
+        _ => format!("{length_s} s a row: sums of counts, the longest of times"),
+    };
+    let heads = [
+        "s",
+        "attempted",
+        "succeeded",
+        "failed",
+        "full",
+        "resumed",
+        "mean",
+        "median",
+        "p99",
+        "max",
+        "open",
+    ];
+    let mut table = Table::new(&caption, &heads);
+    for seconds in groups {
+        let sum = |of: fn(&Second) -> u64| {
+            let all = seconds.iter().map(of).fold(0, u64::saturating_add);
+            Cell::of(Count(all as f64))
+        };
+        let greatest = |of: fn(&Second) -> u64| seconds.iter().map(of).max().unwrap_or(0);
+        let longest = |of: fn(&Second) -> u64| time(greatest(of) as f64);
+        table.row(vec![
+            Cell::of(seconds.first().map_or(0, |second| second.at_s)),
+            sum(|second| second.attempted),
+            sum(|second| second.succeeded),
+            sum(|second| second.failed),
+            sum(|second| second.full),
+            sum(|second| second.resumed),
+            longest(|second| second.mean_ns),
+            longest(|second| second.median_ns),
+            longest(|second| second.p99_ns),
+            longest(|second| second.max_ns),
+            Cell::of(Count(greatest(|second| second.open) as f64)),
+        ]);
+    }
+    table
+}
+
 /// Steps in the order in which they were made.
 pub(crate) fn steps(record: &Record) -> Table {
-    let quantile = quantile_name(record).unwrap_or("percentile");
+    let limit = record.capacity.as_ref().map(|it| Limit::parse(&it.limit));
+    let quantile = limit.and_then(|limit| limit.quantile);
+    let quantile = quantile.as_deref().unwrap_or("percentile");
     let heads = [
         "from",
         "length",
@@ -206,15 +256,6 @@ fn time(ns: f64) -> Cell {
     } else {
         Cell::from(NONE)
     }
-}
-
-/// The percentile of a limit as `p99 < 50 ms, …`, if the search had one.
-pub(crate) fn quantile_name(record: &Record) -> Option<&str> {
-    let limit = record.capacity.as_ref()?.limit.as_str();
-    let word = limit.split([' ', '<', ',']).find(|word| !word.is_empty())?;
-    let digits = word.strip_prefix('p')?;
-    let is_number = digits.parse::<f64>().is_ok_and(f64::is_finite);
-    (is_number && digits.len() < 8).then_some(word)
 }
 
 /// What was searched and found, and the four read-offs of the method.

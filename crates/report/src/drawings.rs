@@ -1,0 +1,424 @@
+//! The figures of records: along the time, by percentile, by offered rate.
+//!
+//! What stands where is decided here; how it is drawn is [`crate::figure`]'s.
+
+use measure::capacity::Point;
+use measure::histogram::Histogram;
+use measure::kind::Kind;
+use measure::quantity::{Count, Nanoseconds};
+use measure::record::{Latencies, Record, Second};
+
+use crate::figure::{Axis, Callout, Column, Figure, Panel, Series, Shape, Unit, WIDE};
+use crate::hostile::harmless;
+use crate::limit::Limit;
+use crate::reading::elapsed_s;
+use crate::tables;
+use crate::track::{Followed, Sample, groups, smoothed, track};
+
+/// A figure as a document of its own.
+#[derive(Clone, Debug)]
+pub struct Drawing {
+    /// What it shows, as part of a file's name: `time`, `total`, `capacity`, …
+    pub name: &'static str,
+    /// The document: SVG, dark or light as the reader likes.
+    pub svg: String,
+}
+
+/// All figures that a record has.
+#[must_use]
+pub fn of_record(record: &Record) -> Vec<Drawing> {
+    let mut drawings = Vec::new();
+    let mut add = |name, figure: Option<Figure>| {
+        let svg = figure.map(|figure| figure.document(WIDE));
+        drawings.extend(svg.map(|svg| Drawing { name, svg }));
+    };
+    add("time", along_time(record, SAMPLES_MAX));
+    for part in Part::ALL {
+        add(part.id(), percentiles(record, part));
+    }
+    add("capacity", capacity(record));
+    drawings
+}
+
+/// The figure that compares records, whose names are given with them.
+#[must_use]
+pub fn of_records(records: &[(String, &Record)]) -> Option<Drawing> {
+    let figure = compared(records)?;
+    Some(Drawing {
+        name: "comparison",
+        svg: figure.document(WIDE),
+    })
+}
+
+/// As many samples as are told apart on a wide screen.
+pub(crate) const SAMPLES_MAX: usize = 600;
+
+/// Transactions and response times along the time.
+pub(crate) fn along_time(record: &Record, samples_max: usize) -> Option<Figure> {
+    let last = record.seconds.last()?;
+    let rate = |name, colour, dashes, of: fn(&Second) -> u64| Line {
+        name,
+        colour,
+        dashes,
+        samples: track(record, samples_max, Followed::Rate(of)),
+    };
+    let time = |name, colour, dashes, of: fn(&Second) -> u64| Line {
+        name,
+        colour,
+        dashes,
+        samples: track(record, samples_max, Followed::Duration(of)),
+    };
+    let rates = [
+        rate("attempted", "grey", "7 3", |second| second.attempted),
+        rate("succeeded", "teal", "", |second| second.succeeded),
+        rate("failed", "rose", "2 3", |second| second.failed),
+    ];
+    let times = [
+        time("mean", "blue", "", |second| second.mean_ns),
+        time("p99", "violet", "7 3", |second| second.p99_ns),
+    ];
+    let greatest = drawn(&rates).fold(0.0, f64::max);
+    let transactions = Axis::from_zero("transactions a second", Unit::Count, greatest, 6);
+    let response = Axis::durations("response time", drawn(&times));
+    let end = elapsed_s(record).max(last.at_s as f64 + 1.0);
+    Some(Figure {
+        title: "Transactions and response time along the time".to_owned(),
+        description: description(record),
+        x: Axis::exact("time since the beginning", Unit::Clock, 0.0, end, 12),
+        panels: vec![panel(transactions, &rates), panel(response, &times)],
+        columns: columns(record, samples_max),
+    })
+}
+
+/// A line before it is known whether it will be smoothed.
+struct Line {
+    name: &'static str,
+    colour: &'static str,
+    dashes: &'static str,
+    samples: Vec<Sample>,
+}
+
+/// All values that will be drawn.
+fn drawn(lines: &[Line]) -> impl Iterator<Item = f64> {
+    let samples = lines.iter().flat_map(|line| &line.samples);
+    let values = samples.flat_map(|sample| [sample.value, sample.least, sample.greatest]);
+    values.filter(|value| value.is_finite())
+}
+
+fn panel(y: Axis, lines: &[Line]) -> Panel {
+    Panel::new(y, lines.iter().flat_map(series).collect())
+}
+
+/// A line as it is, or dotted behind its moving average; and behind both what was put together.
+fn series(line: &Line) -> Vec<Series> {
+    let points = |samples: &[Sample]| -> Vec<(f64, f64)> {
+        samples
+            .iter()
+            .map(|sample| (sample.at_s, sample.value))
+            .collect()
+    };
+    let mut series = band(line);
+    let shape = Shape::Line(line.dashes);
+    match smoothed(&line.samples) {
+        Some((average, window)) => {
+            series.push(Series::new("", line.colour, Shape::Raw).of(points(&line.samples)));
+            let name = format!("{} (mean of {window} samples)", line.name);
+            series.push(Series::new(&name, line.colour, shape).of(points(&average)));
+        }
+        None => series.push(Series::new(line.name, line.colour, shape).of(points(&line.samples))),
+    }
+    series
+}
+
+fn band(line: &Line) -> Vec<Series> {
+    let is_merged = |sample: &Sample| sample.least < sample.greatest;
+    if !line.samples.iter().any(is_merged) {
+        return Vec::new();
+    }
+    let runs = line.samples.split(|sample| !sample.value.is_finite());
+    let surfaces = runs.filter(|run| run.len() > 1).map(|run| {
+        let forth = run.iter().map(|sample| (sample.at_s, sample.greatest));
+        let back = run.iter().rev().map(|sample| (sample.at_s, sample.least));
+        Series::new("", line.colour, Shape::Band).of(forth.chain(back))
+    });
+    surfaces.collect()
+}
+
+fn description(record: &Record) -> String {
+    let totals = record.totals;
+    format!(
+        "In {}, {} transactions were attempted, {} succeeded and {} failed. The table of seconds \
+         has every value.",
+        Nanoseconds(record.elapsed_ns as f64),
+        Count(totals.attempted as f64),
+        Count(totals.succeeded as f64),
+        Count(totals.failed as f64),
+    )
+}
+
+fn columns(record: &Record, samples_max: usize) -> Vec<Column> {
+    let (groups, length_s) = groups(record, samples_max);
+    let column = |seconds: &[Second]| {
+        let from = seconds.first().map_or(0, |second| second.at_s);
+        let sum = |of: fn(&Second) -> u64| seconds.iter().map(of).fold(0, u64::saturating_add);
+        let longest = seconds.iter().map(|second| second.p99_ns).max();
+        let text = format!(
+            "{from} s: attempted {}, succeeded {}, failed {}, p99 {}",
+            Count(sum(|second| second.attempted) as f64),
+            Count(sum(|second| second.succeeded) as f64),
+            Count(sum(|second| second.failed) as f64),
+            Nanoseconds(longest.unwrap_or(0) as f64),
+        );
+        Column {
+            from: from as f64,
+            to: from as f64 + length_s as f64,
+            text,
+        }
+    };
+    groups.into_iter().map(column).collect()
+}
+
+/// A part of a transaction that is measured.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Part {
+    Total,
+    Handshake,
+    FirstByte,
+}
+
+impl Part {
+    pub(crate) const ALL: [Self; 3] = [Self::Total, Self::Handshake, Self::FirstByte];
+
+    /// As part of an id.
+    pub(crate) fn id(self) -> &'static str {
+        match self {
+            Self::Total => "total",
+            Self::Handshake => "handshake",
+            Self::FirstByte => "first-byte",
+        }
+    }
+
+    /// For people.
+    pub(crate) fn title(self) -> &'static str {
+        match self {
+            Self::Total => "Response time",
+            Self::Handshake => "Handshake time",
+            Self::FirstByte => "Time to the first byte",
+        }
+    }
+
+    fn of(self, latencies: &Latencies) -> &Histogram {
+        match self {
+            Self::Total => &latencies.total,
+            Self::Handshake => &latencies.handshake,
+            Self::FirstByte => &latencies.first_byte,
+        }
+    }
+}
+
+/// A part's percentiles, a line a kind; `None` if nothing was measured.
+pub(crate) fn percentiles(record: &Record, part: Part) -> Option<Figure> {
+    let kinds = record.latencies.iter();
+    let histograms = kinds.map(|(kind, latencies)| (*kind, part.of(latencies)));
+    let curves = histograms.filter(|(_, histogram)| !histogram.is_empty());
+    let curves = curves.map(|(kind, histogram)| {
+        let (colour, dashes) = look(kind);
+        Curve::new(kind.name(), colour, dashes, histogram)
+    });
+    curve_figure(part.title(), curves.collect())
+}
+
+/// The same colours as on the status page of `lariat serve`.
+fn look(kind: Kind) -> (&'static str, &'static str) {
+    match kind {
+        Kind::Full => ("blue", ""),
+        Kind::Psk => ("teal", "8 3"),
+        Kind::Ticket => ("amber", "3 3"),
+        Kind::SessionId => ("violet", "9 3 2 3"),
+        Kind::Kept => ("grey", "14 3"),
+        Kind::Plain => ("rose", "2 2"),
+    }
+}
+
+/// The response times of several records over each other.
+pub(crate) fn compared(records: &[(String, &Record)]) -> Option<Figure> {
+    const COLOURS: [&str; 7] = ["blue", "teal", "amber", "violet", "rose", "grey", "ink"];
+    const DASHES: [&str; 5] = ["", "8 3", "3 3", "9 3 2 3", "14 3"];
+    let curves = records.iter().enumerate().map(|(index, (name, record))| {
+        let colour = COLOURS[index % COLOURS.len()];
+        let dashes = DASHES[index % DASHES.len()];
+        Curve::new(&harmless(name), colour, dashes, &record.total_latency())
+    });
+    curve_figure("Response time", curves.collect())
+}
+
+/// A histogram as a line over the percentiles.
+struct Curve {
+    series: Series,
+    /// Where it ends: as many nines as its count can tell.
+    nines: f64,
+    text: String,
+}
+
+impl Curve {
+    fn new(name: &str, colour: &'static str, dashes: &'static str, histogram: &Histogram) -> Self {
+        /// Samples for each nine.
+        const SAMPLES: f64 = 40.0;
+        let nines = (histogram.count().max(1) as f64).log10();
+        let count = (nines * SAMPLES).ceil() as usize;
+        let at = |index: usize| (index as f64 / SAMPLES).min(nines);
+        let value = |nines: f64| histogram.quantile_ns(1.0 - 10.0_f64.powf(-nines)) as f64;
+        let points = (0..=count).map(|index| (at(index), value(at(index))));
+        let mut points: Vec<(f64, f64)> = points.filter(|_| !histogram.is_empty()).collect();
+        if let Some(last) = points.last_mut() {
+            last.1 = histogram.max_ns() as f64;
+        }
+        let text = format!(
+            "{name}: median {}, p99 {}, longest {}.",
+            Nanoseconds(histogram.quantile_ns(0.5) as f64),
+            Nanoseconds(histogram.quantile_ns(0.99) as f64),
+            Nanoseconds(histogram.max_ns() as f64),
+        );
+        Self {
+            series: Series::new(name, colour, Shape::Line(dashes)).of(without_repeats(points)),
+            nines,
+            text,
+        }
+    }
+}
+
+/// Without points between two of the same value.
+fn without_repeats(points: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
+    let is_needed = |index: usize| {
+        let value = |index: usize| points.get(index).map(|point| point.1);
+        index == 0 || value(index - 1) != value(index) || value(index + 1) != value(index)
+    };
+    let needed = (0..points.len()).filter(|index| is_needed(*index));
+    needed.map(|index| points[index]).collect()
+}
+
+fn curve_figure(title: &str, curves: Vec<Curve>) -> Option<Figure> {
+    const NINES_MIN: f64 = 2.0;
+    let nines = curves
+        .iter()
+        .map(|curve| curve.nines)
+        .fold(NINES_MIN, f64::max);
+    let values = curves.iter().flat_map(|curve| &curve.series.points);
+    let y = Axis::durations(&title.to_lowercase(), values.map(|point| point.1));
+    let texts: Vec<&str> = curves.iter().map(|curve| curve.text.as_str()).collect();
+    let description = texts.join(" ");
+    let series: Vec<Series> = curves.into_iter().map(|curve| curve.series).collect();
+    if series.iter().all(|series| series.points.is_empty()) {
+        return None;
+    }
+    Some(Figure {
+        title: format!("{title} by percentile"),
+        description,
+        x: Axis::exact("percentile", Unit::Nines, 0.0, nines, 12),
+        panels: vec![Panel::new(y, series)],
+        columns: Vec::new(),
+    })
+}
+
+/// Successes and response times over the offered rate, with what can be read off.
+pub(crate) fn capacity(record: &Record) -> Option<Figure> {
+    let read = tables::read_offs_of(record)?;
+    let points = tables::points(record);
+    let (first, last) = (points.first()?, points.last()?);
+    let limit = record
+        .capacity
+        .as_ref()
+        .map(|capacity| Limit::parse(&capacity.limit));
+    let mut texts = Vec::new();
+    let mut callouts: Vec<Callout> = Vec::new();
+    for (_, name, rate) in tables::read_offs(&read) {
+        let Some(rate) = rate else { continue };
+        texts.push(format!("{name}: {} a second.", Count(rate.round())));
+        add_callout(&mut callouts, &points, rate, name);
+    }
+    Some(Figure {
+        title: "Successes and response time by offered rate".to_owned(),
+        description: texts.join(" "),
+        x: Axis::exact(
+            "offered a second",
+            Unit::Count,
+            0.0,
+            last.offered_per_s.max(first.offered_per_s),
+            12,
+        ),
+        panels: vec![
+            goodput(&points, callouts),
+            response(&points, limit.unwrap_or_default()),
+        ],
+        columns: Vec::new(),
+    })
+}
+
+/// Read-offs of the same rate share a callout.
+fn add_callout(callouts: &mut Vec<Callout>, points: &[Point], rate: f64, name: &str) {
+    let point = points.iter().find(|point| point.succeeded_per_s == rate);
+    let Some(point) = point else { return };
+    let known = callouts.iter_mut().find(|callout| callout.y == rate);
+    match known {
+        Some(callout) => callout.text = format!("{name}; {}", callout.text),
+        None => callouts.push(Callout {
+            x: point.offered_per_s,
+            y: rate,
+            text: format!("{name}: {}/s", Count(rate.round())),
+        }),
+    }
+}
+
+fn goodput(points: &[Point], callouts: Vec<Callout>) -> Panel {
+    let greatest = points
+        .iter()
+        .map(|point| point.succeeded_per_s)
+        .fold(0.0, f64::max);
+    let y = Axis::from_zero("transactions a second", Unit::Count, greatest * 1.1, 6);
+    let end = points
+        .last()
+        .map_or(0.0, |point| point.offered_per_s)
+        .min(y.scale.to);
+    let of = |value: fn(&Point) -> f64| {
+        points
+            .iter()
+            .map(move |point| (point.offered_per_s, value(point)))
+    };
+    let series = vec![
+        Series::new("all that was offered", "grey", Shape::Line("1 4"))
+            .of([(0.0, 0.0), (end, end)]),
+        Series::new("succeeded", "teal", Shape::Marked("")).of(of(|point| point.succeeded_per_s)),
+        Series::new("failed", "rose", Shape::Marked("2 3"))
+            .of(of(|point| point.offered_per_s * point.loss)),
+    ];
+    Panel {
+        callouts,
+        ..Panel::new(y, series)
+    }
+}
+
+fn response(points: &[Point], limit: Limit) -> Panel {
+    let of = |value: fn(&Point) -> f64| {
+        let points = points.iter().filter(move |point| value(point) > 0.0);
+        points.map(move |point| (point.offered_per_s, value(point)))
+    };
+    let mut series =
+        vec![Series::new("mean", "blue", Shape::Marked("")).of(of(|point| point.mean_ns))];
+    if let Some(name) = &limit.quantile {
+        series.push(
+            Series::new(name, "violet", Shape::Marked("7 3")).of(of(|point| point.quantile_ns)),
+        );
+    }
+    let values = series
+        .iter()
+        .flat_map(|series| &series.points)
+        .map(|point| point.1);
+    let y = Axis::durations("response time", values.chain(limit.duration_ns));
+    let limits = limit
+        .duration_ns
+        .map(|ns| (ns, format!("limit {}", Nanoseconds(ns))));
+    Panel {
+        limits: limits.into_iter().collect(),
+        ..Panel::new(y, series)
+    }
+}

@@ -1,0 +1,206 @@
+//! An axis: what stands on it, in which unit, and what its ticks are called.
+
+use measure::quantity::{Count, Nanoseconds};
+
+use super::scale::{Scale, Spacing, multiples};
+
+/// An axis.
+#[derive(Clone, Debug)]
+pub(crate) struct Axis {
+    pub(crate) title: String,
+    pub(crate) unit: Unit,
+    pub(crate) scale: Scale,
+    /// About how many ticks there is room for in the wide form.
+    pub(crate) ticks: usize,
+}
+
+/// What the values of an axis are.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Unit {
+    /// Events, or events a second.
+    Count,
+    /// Nanoseconds.
+    Duration,
+    /// Seconds since the beginning.
+    Clock,
+    /// Nines: 1 is 90 %, 2 is 99 %, 3 is 99.9 %.
+    Nines,
+}
+
+impl Axis {
+    /// An axis that begins at 0 and ends at a tick.
+    pub(crate) fn from_zero(title: &str, unit: Unit, to: f64, ticks: usize) -> Self {
+        Self {
+            title: title.to_owned(),
+            unit,
+            scale: Scale::rounded(Spacing::Linear, 0.0, to, ticks),
+            ticks,
+        }
+    }
+
+    /// An axis from one value to another.
+    pub(crate) fn exact(title: &str, unit: Unit, from: f64, to: f64, ticks: usize) -> Self {
+        Self {
+            title: title.to_owned(),
+            unit,
+            scale: Scale::new(Spacing::Linear, from, to),
+            ticks,
+        }
+    }
+
+    /// An axis for values that are durations: by logarithms if they lie far apart.
+    pub(crate) fn durations(title: &str, values: impl Iterator<Item = f64>) -> Self {
+        /// Values that differ more than so many times are not seen side by side on a linear axis.
+        const RATIO_MAX: f64 = 20.0;
+        const TICKS: usize = 6;
+        let positive = values.filter(|value| value.is_finite() && *value > 0.0);
+        let (least, greatest) = positive.fold((f64::MAX, 0.0_f64), |(least, greatest), value| {
+            (least.min(value), greatest.max(value))
+        });
+        if greatest <= least * RATIO_MAX {
+            return Self::from_zero(title, Unit::Duration, greatest, TICKS);
+        }
+        Self {
+            title: format!("{title} (logarithmic)"),
+            unit: Unit::Duration,
+            scale: Scale::rounded(Spacing::Log, least, greatest, TICKS),
+            ticks: TICKS,
+        }
+    }
+
+    /// Its ticks with their names, where there is room for about so many.
+    pub(crate) fn named_ticks(&self, about: usize) -> Vec<(f64, String)> {
+        let Scale { from, to, .. } = self.scale;
+        let ticks = match self.unit {
+            Unit::Clock => multiples(clock_step(to - from, about), from, to),
+            Unit::Nines => nines(to),
+            Unit::Count | Unit::Duration => self.scale.ticks(about),
+        };
+        let is_long = to >= 120.0;
+        let name = |tick: f64| match self.unit {
+            Unit::Clock if is_long => clock(tick),
+            Unit::Clock => format!("{tick:.0} s"),
+            Unit::Nines => percentile(tick),
+            Unit::Count => short(&Count(clean(tick)).to_string()),
+            Unit::Duration => duration(tick),
+        };
+        ticks.into_iter().map(|tick| (tick, name(tick))).collect()
+    }
+}
+
+/// Without the last bits that multiplying steps left.
+fn clean(tick: f64) -> f64 {
+    (tick * 1e6).round() / 1e6
+}
+
+/// `5 ms`, where a figure would be `5.00 ms`.
+fn duration(ns: f64) -> String {
+    match clean(ns) {
+        0.0 => "0".to_owned(),
+        ns => short(&Nanoseconds(ns).to_string()),
+    }
+}
+
+/// Without the zeros after the point.
+fn short(text: &str) -> String {
+    let (number, unit) = text.split_once(' ').unwrap_or((text, ""));
+    let number = match number.contains('.') {
+        true => number.trim_end_matches('0').trim_end_matches('.'),
+        false => number,
+    };
+    format!("{number} {unit}").trim_end().to_owned()
+}
+
+/// As `1:30` or `2:00:00`.
+fn clock(seconds: f64) -> String {
+    let seconds = seconds.round() as u64;
+    let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    match hours {
+        0 => format!("{minutes}:{seconds:02}"),
+        _ => format!("{hours}:{minutes:02}:{seconds:02}"),
+    }
+}
+
+fn clock_step(range: f64, about: usize) -> f64 {
+    const STEPS: [f64; 13] = [
+        1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1200.0, 1800.0, 3600.0,
+    ];
+    let raw = range / about.max(1) as f64;
+    let found = STEPS.into_iter().find(|step| *step >= raw * 0.75);
+    found.unwrap_or_else(|| (raw / 3600.0).ceil() * 3600.0)
+}
+
+/// 0, 50 %, 90 %, 99 %, … up to the end.
+fn nines(to: f64) -> Vec<f64> {
+    let mut ticks = vec![0.0, std::f64::consts::LOG10_2];
+    ticks.extend(multiples(1.0, 1.0, to));
+    ticks
+}
+
+fn percentile(nines: f64) -> String {
+    match nines {
+        0.0 => "0".to_owned(),
+        ..1.0 => "50 %".to_owned(),
+        _ => {
+            let digits = nines.round() as usize;
+            format!(
+                "{:.*} %",
+                digits.saturating_sub(2),
+                100.0 - 10.0_f64.powf(2.0 - nines)
+            )
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(axis: &Axis, about: usize) -> Vec<String> {
+        let ticks = axis.named_ticks(about).into_iter();
+        ticks.map(|(_, name)| name).collect()
+    }
+
+    #[test]
+    fn ticks_have_short_names() {
+        let axis = Axis::from_zero("", Unit::Duration, 1.9e6, 4);
+        assert_eq!(names(&axis, 4), ["0", "500 µs", "1 ms", "1.5 ms", "2 ms"]);
+        let axis = Axis::from_zero("", Unit::Count, 15_000.0, 4);
+        assert_eq!(
+            names(&axis, 4),
+            ["0", "5000", "10\u{202f}000", "15\u{202f}000"]
+        );
+        let axis = Axis::from_zero("", Unit::Count, 0.6, 3);
+        assert_eq!(names(&axis, 3), ["0", "0.2", "0.4", "0.6"]);
+    }
+
+    #[test]
+    fn times_are_told_as_clocks_tell_them() {
+        let axis = |to| Axis::exact("", Unit::Clock, 0.0, to, 4);
+        assert_eq!(
+            names(&axis(40.0), 4),
+            ["0 s", "10 s", "20 s", "30 s", "40 s"]
+        );
+        assert_eq!(
+            names(&axis(120.0), 4),
+            ["0:00", "0:30", "1:00", "1:30", "2:00"]
+        );
+        assert_eq!(names(&axis(9000.0), 2), ["0:00", "1:00:00", "2:00:00"]);
+        assert_eq!(names(&axis(100_000.0), 2), ["0:00", "14:00:00"]);
+    }
+
+    #[test]
+    fn percentiles_are_nines() {
+        let axis = Axis::exact("", Unit::Nines, 0.0, 4.2, 6);
+        let wanted = ["0", "50 %", "90 %", "99 %", "99.9 %", "99.99 %"];
+        assert_eq!(names(&axis, 6), wanted);
+    }
+
+    #[test]
+    fn durations_far_apart_are_logarithmic() {
+        let spacing = |values: &[f64]| Axis::durations("t", values.iter().copied()).scale.spacing;
+        assert_eq!(spacing(&[1e6, 9e6]), Spacing::Linear);
+        assert_eq!(spacing(&[1e6, 9e8, f64::NAN, 0.0]), Spacing::Log);
+        assert_eq!(spacing(&[]), Spacing::Linear);
+    }
+}

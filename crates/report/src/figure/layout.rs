@@ -1,0 +1,123 @@
+//! Where the parts of a figure stand, in pixels.
+
+use super::form::{Figure, Panel, Series, Shape, Size};
+
+/// A figure's places.
+#[derive(Clone, Debug)]
+pub(crate) struct Layout {
+    pub(crate) width: f64,
+    pub(crate) height: f64,
+    /// The plots' edges.
+    pub(crate) left: f64,
+    pub(crate) right: f64,
+    pub(crate) panels: Vec<Place>,
+    /// About how many ticks there is room for below.
+    pub(crate) ticks: usize,
+}
+
+/// A panel's places.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    /// The baseline of its title.
+    pub(crate) title: f64,
+    /// The plot's edges.
+    pub(crate) top: f64,
+    pub(crate) bottom: f64,
+    /// About how many ticks there is room for at its left.
+    pub(crate) ticks: usize,
+    /// Where each series' entry in the legend begins, if it has one: left end and baseline.
+    pub(crate) legend: Vec<Option<(f64, f64)>>,
+}
+
+/// Height of a line of text.
+pub(crate) const LINE: f64 = 17.0;
+
+/// Width of the line or mark in front of a name in the legend, with the gap behind it.
+pub(crate) const SAMPLE: f64 = 30.0;
+
+/// Between the title and the legend, and between its entries.
+const APART: f64 = 18.0;
+
+/// Between two panels.
+const BETWEEN: f64 = 12.0;
+
+/// Below the last panel: ticks and the axis' title.
+const FOOT: f64 = 2.0 * LINE + 6.0;
+
+/// Right of the plots, so that the last tick's name has room.
+const MARGIN: f64 = 18.0;
+
+impl Layout {
+    pub(crate) fn new(figure: &Figure, size: Size) -> Self {
+        let names = figure.panels.iter().flat_map(|panel| {
+            let ticks = panel.y.named_ticks(vertical_ticks(panel, size));
+            ticks.into_iter().map(|(_, name)| text_width(&name))
+        });
+        let left = names.fold(20.0, f64::max).ceil() + 10.0;
+        let mut top = 0.0;
+        let mut panels = Vec::new();
+        for panel in &figure.panels {
+            let place = place(panel, top, size);
+            top = place.bottom + BETWEEN;
+            panels.push(place);
+        }
+        let ticks = horizontal_ticks(figure, size.width - left - MARGIN);
+        Self {
+            width: size.width,
+            height: (top - BETWEEN).max(0.0) + FOOT,
+            left,
+            right: size.width - MARGIN,
+            panels,
+            ticks,
+        }
+    }
+}
+
+fn place(panel: &Panel, top: f64, size: Size) -> Place {
+    let title = top + LINE - 4.0;
+    let mut x = text_width(&panel.y.title) + APART;
+    let mut baseline = title;
+    let mut legend = Vec::new();
+    for series in &panel.series {
+        if !has_entry(series) {
+            legend.push(None);
+            continue;
+        }
+        let width = SAMPLE + text_width(&series.name);
+        if x + width > size.width {
+            x = 0.0;
+            baseline += LINE;
+        }
+        legend.push(Some((x, baseline)));
+        x += width + APART;
+    }
+    let top = baseline + 12.0;
+    Place {
+        title,
+        top,
+        bottom: top + size.height,
+        ticks: vertical_ticks(panel, size),
+        legend,
+    }
+}
+
+fn has_entry(series: &Series) -> bool {
+    !series.name.is_empty() && !matches!(series.shape, Shape::Raw)
+}
+
+/// A line of text each two and a half lines.
+fn vertical_ticks(panel: &Panel, size: Size) -> usize {
+    let room = (size.height / (LINE * 2.5)) as usize;
+    panel.y.ticks.min(room).max(2)
+}
+
+fn horizontal_ticks(figure: &Figure, width: f64) -> usize {
+    const LONGEST: f64 = 64.0;
+    figure.x.ticks.min((width / LONGEST) as usize).max(2)
+}
+
+/// About how wide a text is. The reader's font is not known; most are narrower.
+pub(crate) fn text_width(text: &str) -> f64 {
+    const CHARACTER: f64 = 6.7;
+    text.chars().count() as f64 * CHARACTER
+}

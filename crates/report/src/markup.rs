@@ -1,0 +1,143 @@
+//! A tree of elements, written as HTML or SVG with everything escaped that is not ours.
+
+use crate::hostile::harmless;
+
+/// An element with its attributes and what is in it.
+#[derive(Clone, Debug)]
+pub(crate) struct Element {
+    name: &'static str,
+    attributes: Vec<(&'static str, String)>,
+    children: Vec<Child>,
+}
+
+#[derive(Clone, Debug)]
+enum Child {
+    Element(Element),
+    Text(String),
+    /// Style sheets, which have rules of their own for what is escaped.
+    Ours(&'static str),
+}
+
+/// Elements of HTML that have no end.
+const VOID: [&str; 3] = ["br", "link", "meta"];
+
+/// Elements of SVG that may be closed at once.
+const SHAPES: [&str; 4] = ["circle", "line", "path", "rect"];
+
+/// An empty element.
+pub(crate) fn element(name: &'static str) -> Element {
+    Element {
+        name,
+        attributes: Vec::new(),
+        children: Vec::new(),
+    }
+}
+
+impl Element {
+    /// Sets an attribute.
+    pub(crate) fn with(mut self, name: &'static str, value: impl ToString) -> Self {
+        self.attributes.push((name, value.to_string()));
+        self
+    }
+
+    /// Adds text.
+    pub(crate) fn text(mut self, text: impl ToString) -> Self {
+        self.children.push(Child::Text(text.to_string()));
+        self
+    }
+
+    /// Adds text that is written as it is, since we wrote it.
+    pub(crate) fn ours(mut self, text: &'static str) -> Self {
+        self.children.push(Child::Ours(text));
+        self
+    }
+
+    /// Adds an element.
+    pub(crate) fn child(mut self, child: Self) -> Self {
+        self.children.push(Child::Element(child));
+        self
+    }
+
+    /// Adds elements.
+    pub(crate) fn children(mut self, children: impl IntoIterator<Item = Self>) -> Self {
+        self.children
+            .extend(children.into_iter().map(Child::Element));
+        self
+    }
+
+    /// Writes it.
+    pub(crate) fn write(&self, out: &mut String) {
+        out.push('<');
+        out.push_str(self.name);
+        for (name, value) in &self.attributes {
+            *out += " ";
+            *out += name;
+            *out += "=\"";
+            escape(value, out);
+            out.push('"');
+        }
+        if self.children.is_empty() && SHAPES.contains(&self.name) {
+            return out.push_str("/>");
+        }
+        out.push('>');
+        if VOID.contains(&self.name) {
+            return;
+        }
+        for child in &self.children {
+            match child {
+                Child::Element(element) => element.write(out),
+                Child::Text(text) => escape(text, out),
+                Child::Ours(text) => out.push_str(text),
+            }
+        }
+        *out += "</";
+        *out += self.name;
+        out.push('>');
+    }
+}
+
+impl std::fmt::Display for Element {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut text = String::new();
+        self.write(&mut text);
+        f.write_str(&text)
+    }
+}
+
+fn escape(text: &str, out: &mut String) {
+    for character in harmless(text).chars() {
+        match character {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            _ => out.push(character),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_strangers_wrote_stays_text() {
+        let link = element("a")
+            .with("title", "\" onclick='x'")
+            .text("</a><script>");
+        let wanted = "<a title=\"&quot; onclick=&#39;x&#39;\">&lt;/a&gt;&lt;script&gt;</a>";
+        assert_eq!(link.to_string(), wanted);
+    }
+
+    #[test]
+    fn each_element_ends_as_it_must() {
+        let inner = [
+            element("br"),
+            element("td"),
+            element("path").with("d", "M0 0"),
+        ];
+        let row = element("tr").children(inner);
+        assert_eq!(row.to_string(), "<tr><br><td></td><path d=\"M0 0\"/></tr>");
+    }
+}

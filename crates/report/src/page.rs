@@ -1,0 +1,115 @@
+//! One page of records that needs nothing else: no network, no script, no font.
+//!
+//! Numbers that a program may want to read stand in elements with an `id` and the plain value as
+//! `data-value`: `r1-succeeded-per-s`, `r1-mean-ns`, `r1-p99-ns`, … for the first record.
+
+mod numbers;
+mod parts;
+mod record;
+
+use measure::record::Record;
+
+use crate::comparison;
+use crate::drawings;
+use crate::figure::{NARROW, PALETTE, STYLE, WIDE};
+use crate::hostile::harmless;
+use crate::markup::{Element, element};
+use parts::{card, figure, table, warnings};
+
+const SHEET: &str = include_str!("style/page.css");
+
+/// The page of these records, compared if there are several.
+#[must_use]
+pub fn html(records: &[Record]) -> String {
+    let names = comparison::names_of(records);
+    let mut main = element("main");
+    if records.len() > 1 {
+        main = main.children(compared(records, &names));
+    }
+    for (index, record) in records.iter().enumerate() {
+        let number = index + 1;
+        let name = (records.len() > 1).then(|| format!("{number}. {}", names[index]));
+        main = main.child(record::section(record, number, name.as_deref()));
+    }
+    let body = element("body")
+        .child(header(records))
+        .child(main)
+        .child(footer(records));
+    let page = element("html")
+        .with("lang", "en")
+        .child(head(records))
+        .child(body);
+    format!("<!doctype html>\n{page}\n")
+}
+
+fn head(records: &[Record]) -> Element {
+    let meta =
+        |name: &str, content: &str| element("meta").with("name", name).with("content", content);
+    element("head")
+        .child(element("meta").with("charset", "utf-8"))
+        .child(meta("viewport", "width=device-width, initial-scale=1"))
+        .child(meta("color-scheme", "light dark"))
+        .child(element("title").text(title(records)))
+        .child(element("style").ours(PALETTE).ours(STYLE).ours(SHEET))
+}
+
+fn title(records: &[Record]) -> String {
+    match records {
+        [record] => format!("Load on {}", harmless(&record.target.url)),
+        _ => format!("{} loads compared", records.len()),
+    }
+}
+
+fn header(records: &[Record]) -> Element {
+    let links = records.iter().enumerate().map(|(index, _)| {
+        let number = index + 1;
+        element("a")
+            .with("href", format!("#r{number}"))
+            .text(format!("Run {number}"))
+    });
+    let header = element("header").child(element("h1").child(parts::logo()).text(title(records)));
+    match records.len() {
+        0 | 1 => header,
+        _ => header.child(element("nav").with("aria-label", "Runs").children(links)),
+    }
+}
+
+fn compared(records: &[Record], names: &[String]) -> Vec<Element> {
+    let all = records.iter().flat_map(|record| &record.warnings);
+    let mut elements = vec![warnings(all)];
+    let runs = names.iter().enumerate().map(|(index, name)| {
+        let link = element("a")
+            .with("href", format!("#r{}", index + 1))
+            .text(name);
+        element("li").child(link)
+    });
+    let list = element("ol").with("class", "runs").children(runs);
+    let table = table(&comparison::table(records), "c");
+    elements.push(card("Runs side by side").child(list).child(table));
+    let repeats = comparison::repeats(records);
+    if !repeats.is_empty() {
+        elements.push(card("Spread over repeated runs").child(parts::table(&repeats, "c")));
+    }
+    let named: Vec<(String, &Record)> = names
+        .iter()
+        .zip(records)
+        .enumerate()
+        .map(|(index, (name, record))| (format!("{}. {name}", index + 1), record))
+        .collect();
+    if let Some(drawn) = drawings::compared(&named) {
+        let sizes = [("wide", WIDE), ("narrow", NARROW)];
+        elements.push(card("Response time by percentile").child(figure(&drawn, "c-total", &sizes)));
+    }
+    elements
+}
+
+fn footer(records: &[Record]) -> Element {
+    let Some(tool) = records.first().map(|record| &record.tool) else {
+        return element("footer").text("No records.");
+    };
+    let text = format!(
+        "Recorded by {} {} with {}. Durations count from the planned instant of each transaction.",
+        tool.name, tool.version, tool.tls,
+    );
+    element("footer").text(text)
+}
