@@ -1,0 +1,198 @@
+//! The URL of a load (RFC 3986, as far as a request needs it).
+
+use std::net::IpAddr;
+use std::str::FromStr;
+
+use wire::address::{Address, Endpoint};
+
+use super::value::ValueFault;
+
+/// What to ask for, and whom.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Url {
+    /// As it was typed.
+    pub text: String,
+    /// Whether TLS is spoken: `https`, not `http`.
+    pub tls: bool,
+    /// The host and port to connect to.
+    pub endpoint: Endpoint,
+    /// The `Host` header: the host, and the port if it was written.
+    pub authority: String,
+    /// The path with the query; `/` if there was none.
+    pub path: String,
+}
+
+impl Url {
+    /// The host as a name; `None` if it is an IP address.
+    #[must_use]
+    pub fn host_name(&self) -> Option<&str> {
+        match &self.endpoint {
+            Endpoint::Name { host, .. } => Some(host),
+            Endpoint::Address(_) => None,
+        }
+    }
+
+    /// The host as an IP address; `None` if it is a name.
+    #[must_use]
+    pub fn host_address(&self) -> Option<IpAddr> {
+        match &self.endpoint {
+            Endpoint::Address(Address::Ip(address)) => Some(address.ip()),
+            _ => None,
+        }
+    }
+}
+
+const EXAMPLE: &str = "https://127.0.0.1:8443/1k";
+
+impl FromStr for Url {
+    type Err = ValueFault;
+
+    fn from_str(text: &str) -> Result<Self, ValueFault> {
+        let (tls, rest) = scheme(text)?;
+        let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+        let (authority, path) = rest.split_at(end);
+        if authority.contains('@') {
+            return refused(
+                "has a user before its host",
+                "--header 'Authorization: …' says who asks",
+            );
+        }
+        if path.contains('#') {
+            return refused(
+                "has a fragment, which no server sees",
+                "the URL without `#…`",
+            );
+        }
+        Ok(Self {
+            text: text.to_owned(),
+            tls,
+            endpoint: endpoint(authority, tls)?,
+            authority: authority.to_owned(),
+            path: checked_path(path)?,
+        })
+    }
+}
+
+fn scheme(text: &str) -> Result<(bool, &str), ValueFault> {
+    let Some((scheme, rest)) = text.split_once("://") else {
+        let form = "a URL that begins with https:// or http://";
+        return Err(ValueFault::Form(form, EXAMPLE));
+    };
+    match scheme.to_ascii_lowercase().as_str() {
+        "https" => Ok((true, rest)),
+        "http" => Ok((false, rest)),
+        _ => refused("is neither of https nor of http", EXAMPLE),
+    }
+}
+
+fn endpoint(authority: &str, tls: bool) -> Result<Endpoint, ValueFault> {
+    let bare = authority.is_empty() || authority.ends_with(':') || authority.starts_with('*');
+    if bare || authority.starts_with("unix") && authority.contains(':') {
+        return refused("has no host", EXAMPLE);
+    }
+    if !authority.is_ascii() {
+        return refused(
+            "has a host name beyond ASCII",
+            "its form that begins with xn--",
+        );
+    }
+    let has_port = match authority.rsplit_once(']') {
+        Some((_, after)) => after.starts_with(':'),
+        None => authority.contains(':'),
+    };
+    let full = match (has_port, tls) {
+        (true, _) => authority.to_owned(),
+        (false, true) => format!("{authority}:443"),
+        (false, false) => format!("{authority}:80"),
+    };
+    let endpoint: Endpoint = full.parse().or_else(|_| {
+        refused(
+            "has no valid host and port",
+            "a host name, an IPv4 address, or an IPv6 address in brackets, then :PORT",
+        )
+    })?;
+    match &endpoint {
+        Endpoint::Address(Address::Ip(address)) if address.port() == 0 => no_port(),
+        Endpoint::Name { port: 0, .. } => no_port(),
+        _ => Ok(endpoint),
+    }
+}
+
+fn no_port() -> Result<Endpoint, ValueFault> {
+    refused("has port 0, which nobody listens at", EXAMPLE)
+}
+
+/// What stands in the request line: visible ASCII, so that no line can be added to it.
+fn checked_path(path: &str) -> Result<String, ValueFault> {
+    if !path.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return refused(
+            "has a space, a control character or one beyond ASCII in its path",
+            "%20 for a space; others likewise",
+        );
+    }
+    Ok(match path.starts_with('/') {
+        true => path.to_owned(),
+        false => format!("/{path}"),
+    })
+}
+
+fn refused<T>(why: &str, hint: &'static str) -> Result<T, ValueFault> {
+    Err(ValueFault::Refused(why.to_owned(), hint))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Url {
+        text.parse()
+            .unwrap_or_else(|fault| panic!("{text}: {fault:?}"))
+    }
+
+    #[test]
+    fn parts_are_found() {
+        let url = read("https://Example.org/1k?a=b");
+        assert_eq!(url.endpoint.to_string(), "example.org:443");
+        assert_eq!(
+            (url.authority.as_str(), url.path.as_str()),
+            ("Example.org", "/1k?a=b")
+        );
+        assert_eq!(url.host_name(), Some("example.org"));
+        let url = read("http://[::1]");
+        assert_eq!(url.endpoint.to_string(), "[::1]:80");
+        assert_eq!((url.authority.as_str(), url.path.as_str()), ("[::1]", "/"));
+        assert!(!url.tls && url.host_name().is_none() && url.host_address().is_some());
+        assert_eq!(read("HTTPS://127.0.0.1:8443?size=1").path, "/?size=1");
+        assert_eq!(
+            read("https://[2001:db8::1]:8443/").authority,
+            "[2001:db8::1]:8443"
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_asked_for_is_refused() {
+        for text in [
+            "",
+            "localhost",
+            "127.0.0.1:8443",
+            "ftp://h/",
+            "https://",
+            "https:///p",
+            "https://:443/",
+            "https://h:/",
+            "https://h:0/",
+            "https://h:70000/",
+            "https://::1/",
+            "https://u:p@h/",
+            "https://h/#top",
+            "https://h/a b",
+            "https://h/a\r\nX: y",
+            "https://h/ä",
+            "https://häst/",
+            "https://*:443/",
+            "https://unix:/run/a",
+        ] {
+            assert!(text.parse::<Url>().is_err(), "{text}");
+        }
+    }
+}
