@@ -5,4 +5,23 @@
 #![forbid(unsafe_code)]
 
 pub mod arrival;
+pub mod capacity;
+mod channel;
+mod clock;
+mod connection;
+mod crowd;
+mod dialler;
+mod doubts;
+pub mod failure;
+mod ledger;
+pub mod options;
+pub mod outcome;
 pub mod plan;
+mod reply;
+mod request;
+pub mod run;
+mod share;
+mod tally;
+mod tls;
+mod transaction;
+pub mod worker;

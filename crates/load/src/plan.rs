@@ -111,6 +111,8 @@ pub enum Handshake {
     Ticket,
     /// Resumed by PSK; only TLS 1.3 is offered.
     Psk,
+    /// Resumed by whatever the server gave, as browsers do.
+    Any,
 }
 
 macro_rules! named {

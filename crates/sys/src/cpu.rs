@@ -1,8 +1,10 @@
 //! CPUs: which there are for us, and on which one a thread runs.
 
 use std::io;
+use std::time::Duration;
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use rustix::time::{ClockId, clock_gettime};
 
 /// The CPUs that this thread may run on, in ascending order; what cgroups and taskset leave of
 /// the machine. On a machine with more CPUs than the kernel tells us about in 1024 bits, the
@@ -32,6 +34,13 @@ pub fn pin_current_thread(cpu: u16) -> io::Result<()> {
     Ok(sched_setaffinity(None, &set)?)
 }
 
+/// CPU time that the calling thread has used since it began.
+pub fn thread_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    // A thread's clock is never negative.
+    Duration::try_from(time).unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -46,6 +55,14 @@ mod tests {
         });
         assert_eq!(pinned.join().unwrap(), [last]);
         assert_eq!(allowed_cpus(), allowed);
+    }
+
+    #[test]
+    fn work_takes_time() {
+        let before = thread_time();
+        while thread_time() == before {
+            std::hint::spin_loop();
+        }
     }
 
     #[test]

@@ -13,4 +13,5 @@ pub mod process;
 pub mod sandbox;
 pub mod signal;
 pub mod socket;
+pub mod timer;
 pub mod wake;

@@ -4,7 +4,7 @@
 //! Writing to a peer that is gone is `EPIPE`, never the signal.
 
 use std::io::{self, IoSlice, IoSliceMut};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::Path;
@@ -141,14 +141,23 @@ fn is_left_behind(path: &Path, name: &SocketAddrUnix) -> bool {
 
 fn set_fast_open(fd: &OwnedFd, queue: u32) -> Result<(), Errno> {
     let queue = libc::c_int::try_from(queue).unwrap_or(libc::c_int::MAX);
+    set_option(fd, libc::IPPROTO_TCP, libc::TCP_FASTOPEN, queue)
+}
+
+fn set_option(
+    fd: &OwnedFd,
+    level: libc::c_int,
+    name: libc::c_int,
+    value: libc::c_int,
+) -> Result<(), Errno> {
     // SAFETY: the option's value is an int, which lives during the call and whose size is given.
     let answer = unsafe {
         libc::setsockopt(
             fd.as_raw_fd(),
-            libc::IPPROTO_TCP,
-            libc::TCP_FASTOPEN,
-            (&raw const queue).cast(),
-            size_of_val(&queue) as libc::socklen_t,
+            level,
+            name,
+            (&raw const value).cast(),
+            size_of_val(&value) as libc::socklen_t,
         )
     };
     if answer == 0 {
@@ -203,10 +212,21 @@ fn peer_of(address: SocketAddrAny) -> PeerAddress {
 /// full is `WouldBlock`, and nothing comes of waiting: it is busy.
 #[inline]
 pub fn connect(address: &Address) -> io::Result<(OwnedFd, bool)> {
+    connect_from(None, address)
+}
+
+/// As [`connect`], from an address of ours; its port is the kernel's choice when the destination
+/// is known, so that two connections to different places may share it. A Unix socket has none.
+#[inline]
+pub fn connect_from(source: Option<IpAddr>, address: &Address) -> io::Result<(OwnedFd, bool)> {
     let (fd, begun) = match address {
         Address::Ip(ip) => {
             let fd = stream_socket(family_of(ip))?;
             sockopt::set_tcp_nodelay(&fd, true)?;
+            if let Some(source) = source {
+                set_option(&fd, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1)?;
+                bind(&fd, &SocketAddr::new(source, 0))?;
+            }
             let begun = rustix::net::connect(&fd, ip);
             (fd, begun)
         }
@@ -361,6 +381,15 @@ mod tests {
         assert_eq!(write(&server, b"bye").unwrap(), 3);
         wait(&client, PollFlags::IN);
         assert_eq!(read(&client, &mut tail).unwrap(), 3);
+    }
+
+    #[test]
+    fn a_source_address_is_kept() {
+        let listener = listen(&"127.0.0.1:0".parse().unwrap(), &PLAIN).unwrap();
+        let source = IpAddr::from([127, 0, 0, 7]);
+        let (_client, _) = connect_from(Some(source), &address_of(&listener)).unwrap();
+        let (_server, peer) = accept_one(&listener);
+        assert!(matches!(peer, PeerAddress::Ip(address) if address.ip() == source));
     }
 
     #[test]

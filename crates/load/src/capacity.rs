@@ -1,0 +1,227 @@
+//! The search for the greatest rate that keeps a limit: each rate is a run of its own.
+
+use std::time::Duration;
+
+use measure::capacity::{Point, ReadOffs};
+use measure::record::{Capacity, Ending};
+
+use crate::options::{Limit, Search};
+use crate::outcome::Outcome;
+use crate::plan::{Arrival, Plan, Stretch};
+
+/// Rates tried at most: doubling from 1 to a million and halving the rest fits three times.
+const RATES_MAX: usize = 60;
+
+/// No rate below this is tried, transactions a second.
+const RATE_MIN_PER_S: f64 = 0.5;
+
+/// Each rate that kept the limit is doubled, until one breaks it.
+const GROWTH: f64 = 2.0;
+
+/// A search under way.
+#[derive(Debug)]
+pub struct Finder {
+    plan: Plan,
+    search: Search,
+    points: Vec<Point>,
+    whole: Outcome,
+}
+
+impl Finder {
+    /// Of a plan whose rate and duration the search sets.
+    #[must_use]
+    pub fn new(plan: Plan, search: Search) -> Self {
+        Self {
+            plan,
+            search,
+            points: Vec::new(),
+            whole: Outcome::empty(),
+        }
+    }
+
+    /// The load to run next; `None` = the search is over.
+    #[must_use]
+    pub fn next_plan(&self) -> Option<Plan> {
+        let is_stopped = self.whole.ending() == Ending::Interrupted;
+        if is_stopped || self.points.len() >= RATES_MAX {
+            return None;
+        }
+        let rate = next_rate(&self.points, &self.search)?;
+        let Arrival::Open { spacing, .. } = self.plan.arrival else {
+            return None;
+        };
+        Some(Plan {
+            arrival: Arrival::Open {
+                stretches: vec![Stretch {
+                    length: self.search.step,
+                    from_per_s: rate,
+                    to_per_s: rate,
+                }],
+                spacing,
+            },
+            duration: self.search.step,
+            warm_up: match self.points.is_empty() {
+                true => self.plan.warm_up,
+                // Clients are new for each rate, and so are their sessions.
+                false => self.plan.warm_up.max(self.search.step / 4),
+            },
+            ..self.plan.clone()
+        })
+    }
+
+    /// What came of it.
+    pub fn take(&mut self, plan: &Plan, outcome: Outcome) {
+        let offered_per_s = match &plan.arrival {
+            Arrival::Open { stretches, .. } => {
+                stretches.first().map_or(0.0, |first| first.from_per_s)
+            }
+            Arrival::Closed { .. } => 0.0,
+        };
+        let quantile = self.search.limit.quantile();
+        let point = Point {
+            offered_per_s,
+            ..outcome.point_over(self.search.step, quantile)
+        };
+        if outcome.ending() == Ending::Completed {
+            self.points.push(point);
+        }
+        self.whole.append(outcome, point);
+    }
+
+    /// What was found, with all that was measured on the way.
+    #[must_use]
+    pub fn finish(self) -> (Outcome, Capacity) {
+        let mut points = self.points;
+        points.sort_by(|a, b| a.offered_per_s.total_cmp(&b.offered_per_s));
+        let bounds = Bounds::of(&points, &self.search.limit);
+        let capacity = Capacity {
+            limit: self.search.limit.to_string(),
+            found_per_s: bounds.kept.map(|point| point.succeeded_per_s),
+            broken_at_per_s: bounds.broken.map(|point| point.offered_per_s),
+            read_offs: ReadOffs::of(&points),
+        };
+        (self.whole, capacity)
+    }
+}
+
+/// The greatest rate that kept the limit, and the least that broke it. Noise may let a rate fail
+/// below one that holds: then the lower one counts, so that the answer errs on the safe side.
+struct Bounds {
+    kept: Option<Point>,
+    broken: Option<Point>,
+}
+
+impl Bounds {
+    fn of(points: &[Point], limit: &Limit) -> Self {
+        let rate = |point: &&Point| point.offered_per_s;
+        let by_rate = |a: &&Point, b: &&Point| rate(a).total_cmp(&rate(b));
+        let broken = points
+            .iter()
+            .filter(|point| !limit.is_kept_by(point))
+            .min_by(by_rate);
+        let below = |point: &&Point| broken.is_none_or(|broken| rate(point) < broken.offered_per_s);
+        let kept = points
+            .iter()
+            .filter(|point| limit.is_kept_by(point))
+            .filter(below)
+            .max_by(by_rate);
+        Self {
+            kept: kept.copied(),
+            broken: broken.copied(),
+        }
+    }
+}
+
+/// The rate to try next: up by doubling, down by halving, then between.
+fn next_rate(points: &[Point], search: &Search) -> Option<f64> {
+    if points.is_empty() {
+        return Some(search.first_per_s);
+    }
+    let bounds = Bounds::of(points, &search.limit);
+    let rate = |point: Point| point.offered_per_s;
+    match (bounds.kept.map(rate), bounds.broken.map(rate)) {
+        (Some(kept), None) => Some(kept * GROWTH),
+        (None, Some(broken)) if broken / GROWTH >= RATE_MIN_PER_S => Some(broken / GROWTH),
+        (Some(kept), Some(broken)) if broken > kept * (1.0 + search.precision) => {
+            Some((kept * broken).sqrt())
+        }
+        _ => None,
+    }
+}
+
+/// How long a search takes about, for people: eight rates up and five between.
+#[must_use]
+pub fn expected_duration(search: &Search) -> Duration {
+    search.step * 13
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn search(first_per_s: f64) -> Search {
+        Search {
+            limit: Limit::default(),
+            precision: 0.05,
+            first_per_s,
+            step: Duration::from_secs(1),
+        }
+    }
+
+    /// A server that keeps the limit up to a rate.
+    fn measured(rate: f64, capacity: f64) -> Point {
+        let is_over = rate > capacity;
+        Point {
+            offered_per_s: rate,
+            succeeded_per_s: rate.min(capacity),
+            loss: if is_over { 1.0 - capacity / rate } else { 0.0 },
+            mean_ns: if is_over { 1e9 } else { 1e6 },
+            quantile_ns: 2e6,
+        }
+    }
+
+    fn found(first_per_s: f64, capacity: f64) -> (Option<f64>, usize) {
+        let search = search(first_per_s);
+        let mut points = Vec::new();
+        while let Some(rate) = next_rate(&points, &search) {
+            points.push(measured(rate, capacity));
+            assert!(points.len() < RATES_MAX, "{points:?}");
+        }
+        let kept = Bounds::of(&points, &search.limit).kept;
+        (kept.map(|point| point.offered_per_s), points.len())
+    }
+
+    #[test]
+    fn the_capacity_is_found_from_below_and_above() {
+        for first in [1.0, 100.0, 50_000.0] {
+            for capacity in [7.3, 812.0, 9000.0] {
+                let (kept, rates) = found(first, capacity);
+                let kept = kept.unwrap();
+                assert!(
+                    kept <= capacity && kept * 1.05 >= capacity,
+                    "{kept} of {capacity}"
+                );
+                assert!(rates < 30, "{rates}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_server_that_does_nothing_has_none() {
+        let (kept, rates) = found(100.0, 0.0);
+        assert_eq!(kept, None);
+        assert!(rates < 12);
+    }
+
+    #[test]
+    fn a_rate_that_broke_below_one_that_kept_counts() {
+        let points = [
+            measured(100.0, 1e9),
+            measured(200.0, 0.0),
+            measured(400.0, 1e9),
+        ];
+        let bounds = Bounds::of(&points, &Limit::default());
+        assert_eq!(bounds.kept.unwrap().offered_per_s, 100.0);
+        assert_eq!(bounds.broken.unwrap().offered_per_s, 200.0);
+    }
+}

@@ -1,0 +1,332 @@
+//! Bytes of a connection, through TLS or as they are.
+//!
+//! Owns the library's connection and what waits to be sent; the socket is the caller's.
+
+use std::io::{self, BufRead, IoSlice, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+
+use rustls::{
+    CertificateError, ClientConfig, ClientConnection, Error, HandshakeKind, InvalidMessage,
+};
+use rustls_pki_types::ServerName;
+
+use crate::failure::Failure;
+use crate::plan::Handshake;
+use crate::tls::offer::offered;
+
+/// What carries the bytes.
+#[derive(Debug)]
+enum Layer {
+    Plain,
+    Tls(Box<ClientConnection>),
+}
+
+/// One connection's bytes.
+#[derive(Debug)]
+pub(crate) struct Channel {
+    layer: Layer,
+    /// Goes out before anything else of the layer: a PROXY header, plain bytes, or what the
+    /// socket had no room for.
+    pending: Vec<u8>,
+    /// What the hello offers to resume.
+    offered: Handshake,
+    /// Whether a whole message of TLS has come: what fails before that was no TLS.
+    has_spoken: bool,
+}
+
+/// What a handshake came to.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Shaken {
+    /// `Full` if it was one, else the kind of resumption.
+    pub(crate) as_kind: Handshake,
+    /// The server wanted a second hello.
+    pub(crate) retried: bool,
+}
+
+impl Channel {
+    /// Without TLS.
+    pub(crate) fn plain(preface: Vec<u8>) -> Self {
+        Self::new(Layer::Plain, preface, Handshake::Full)
+    }
+
+    /// With TLS; `reads_offer` if the hello may offer anything.
+    ///
+    /// # Errors
+    /// The library's, of a kind that a plan does not let happen.
+    pub(crate) fn tls(
+        config: &Arc<ClientConfig>,
+        name: ServerName<'static>,
+        preface: Vec<u8>,
+        reads_offer: bool,
+    ) -> Result<Self, Error> {
+        let mut tls = ClientConnection::new(Arc::clone(config), name)?;
+        if !reads_offer {
+            return Ok(Self::new(
+                Layer::Tls(Box::new(tls)),
+                preface,
+                Handshake::Full,
+            ));
+        }
+        let start = preface.len();
+        let mut pending = preface;
+        drain(&mut tls, &mut pending);
+        let offered = offered(pending.get(start..).unwrap_or_default());
+        Ok(Self::new(Layer::Tls(Box::new(tls)), pending, offered))
+    }
+
+    fn new(layer: Layer, pending: Vec<u8>, offered: Handshake) -> Self {
+        Self {
+            layer,
+            pending,
+            offered,
+            has_spoken: false,
+        }
+    }
+
+    /// What the hello offers to resume; `Full` = nothing.
+    pub(crate) fn offered(&self) -> Handshake {
+        self.offered
+    }
+
+    /// The library's half, if there is TLS.
+    pub(crate) fn session(&self) -> Option<&ClientConnection> {
+        match &self.layer {
+            Layer::Plain => None,
+            Layer::Tls(tls) => Some(tls),
+        }
+    }
+
+    /// Whether data can be sent and received.
+    #[inline]
+    pub(crate) fn is_open(&self) -> bool {
+        match &self.layer {
+            Layer::Plain => true,
+            Layer::Tls(tls) => !tls.is_handshaking(),
+        }
+    }
+
+    /// What the handshake came to; `None` without TLS.
+    pub(crate) fn shaken(&self) -> Option<Shaken> {
+        let kind = self.session()?.handshake_kind()?;
+        Some(Shaken {
+            as_kind: match kind {
+                HandshakeKind::Resumed => self.offered,
+                HandshakeKind::Full | HandshakeKind::FullWithHelloRetryRequest => Handshake::Full,
+            },
+            // Of a resumed one the library does not tell.
+            retried: kind == HandshakeKind::FullWithHelloRetryRequest,
+        })
+    }
+
+    /// Sends data as soon as the handshake allows it.
+    #[inline]
+    pub(crate) fn send(&mut self, bytes: &[u8]) {
+        match &mut self.layer {
+            Layer::Plain => self.pending.extend_from_slice(bytes),
+            Layer::Tls(tls) => tls
+                .writer()
+                .write_all(bytes)
+                .expect("the library's buffer has no limit by default, but memory"),
+        }
+    }
+
+    /// Sends data with the hello, if the session that is offered allows so much of it.
+    pub(crate) fn send_early(&mut self, bytes: &[u8]) -> bool {
+        let Layer::Tls(tls) = &mut self.layer else {
+            return false;
+        };
+        let Some(mut early) = tls
+            .early_data()
+            .filter(|early| early.bytes_left() >= bytes.len())
+        else {
+            return false;
+        };
+        early.write_all(bytes).is_ok()
+    }
+
+    /// Says that no data follows.
+    pub(crate) fn send_close(&mut self) {
+        if let Layer::Tls(tls) = &mut self.layer {
+            tls.send_close_notify();
+        }
+    }
+
+    /// Takes bytes of the socket, a part of them at a time, and shows what of them is data.
+    /// It is called until nothing is left.
+    ///
+    /// # Errors
+    /// Why the connection cannot go on; an alert may have to be sent.
+    #[inline]
+    pub(crate) fn receive(&mut self, bytes: &mut &[u8]) -> Result<(), Failure> {
+        let Layer::Tls(tls) = &mut self.layer else {
+            return Ok(());
+        };
+        tls.read_tls(bytes).map_err(|_| Failure::BadRecord)?;
+        match tls.process_new_packets() {
+            Ok(_) => {
+                self.has_spoken = true;
+                Ok(())
+            }
+            Err(error) => Err(failure(&error, self.has_spoken)),
+        }
+    }
+
+    /// Shows the data in what was received to `take`, piece by piece; without TLS, the bytes
+    /// themselves, which are taken.
+    #[inline]
+    pub(crate) fn data<F>(
+        &mut self,
+        bytes: &mut &[u8],
+        mut take: impl FnMut(&[u8]) -> Result<(), F>,
+    ) -> Result<(), F> {
+        let Layer::Tls(tls) = &mut self.layer else {
+            return take(std::mem::take(bytes));
+        };
+        loop {
+            let mut reader = tls.reader();
+            // Would block: no more data now. Or the server has said that it is done, properly or
+            // not: its socket will say so, too.
+            let Ok(chunk) = reader.fill_buf() else {
+                return Ok(());
+            };
+            let count = chunk.len();
+            if count == 0 {
+                return Ok(());
+            }
+            take(chunk)?;
+            reader.consume(count);
+        }
+    }
+
+    /// Whether the server has said that no data follows (close_notify); without TLS, that its
+    /// socket says it is enough.
+    pub(crate) fn ends_cleanly(&mut self) -> bool {
+        match &mut self.layer {
+            Layer::Plain => true,
+            Layer::Tls(tls) => matches!(tls.reader().read(&mut [0; 1]), Ok(0)),
+        }
+    }
+
+    /// Writes what is to be sent, and says how many bytes went out; `Ok(None)` = the socket had no
+    /// room for all of it.
+    ///
+    /// # Errors
+    /// The socket's.
+    #[inline]
+    pub(crate) fn flush(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        sent_bytes: &mut u64,
+    ) -> io::Result<Flushed> {
+        if !self.pending.is_empty() {
+            if let Layer::Tls(tls) = &mut self.layer {
+                drain(tls, &mut self.pending);
+            }
+            return self.flush_pending(fd, sent_bytes);
+        }
+        let Layer::Tls(tls) = &mut self.layer else {
+            return Ok(Flushed::All);
+        };
+        while tls.wants_write() {
+            match tls.write_tls(&mut Socket(fd)) {
+                Ok(count) => *sent_bytes += count as u64,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    return Ok(Flushed::Part);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Flushed::All)
+    }
+
+    fn flush_pending(&mut self, fd: BorrowedFd<'_>, sent_bytes: &mut u64) -> io::Result<Flushed> {
+        let mut sent = 0;
+        let result = loop {
+            let rest = self.pending.get(sent..).unwrap_or_default();
+            if rest.is_empty() {
+                break Ok(Flushed::All);
+            }
+            match sys::socket::write(fd, rest) {
+                Ok(count) => sent += count,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break Ok(Flushed::Part),
+                Err(error) => break Err(error),
+            }
+        };
+        *sent_bytes += sent as u64;
+        self.pending.drain(..sent);
+        if self.pending.is_empty() {
+            // A connection that stays keeps no room that it used once.
+            self.pending = Vec::new();
+        }
+        result
+    }
+}
+
+/// Whether everything was written.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Flushed {
+    /// It was.
+    All,
+    /// The socket is full.
+    Part,
+}
+
+fn drain(tls: &mut ClientConnection, into: &mut Vec<u8>) {
+    while tls.wants_write() {
+        tls.write_tls(into).expect("memory takes everything");
+    }
+}
+
+/// The library writes several pieces at once.
+struct Socket<'a>(BorrowedFd<'a>);
+
+impl Write for Socket<'_> {
+    #[inline]
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        sys::socket::write(self.0.as_fd(), bytes)
+    }
+
+    #[inline]
+    fn write_vectored(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
+        match pieces {
+            [piece] => sys::socket::write(self.0.as_fd(), piece),
+            _ => sys::socket::write_vectored(self.0.as_fd(), pieces),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Whose fault an error of the library is.
+fn failure(error: &Error, has_spoken: bool) -> Failure {
+    match error {
+        Error::AlertReceived(alert) => Failure::Alert(u8::from(*alert)),
+        Error::InvalidCertificate(fault) => certificate_failure(fault),
+        Error::InvalidMessage(
+            InvalidMessage::InvalidContentType
+            | InvalidMessage::UnknownProtocolVersion
+            | InvalidMessage::MessageTooLarge
+            | InvalidMessage::InvalidEmptyPayload,
+        ) if !has_spoken => Failure::NotTls,
+        Error::DecryptError | Error::PeerSentOversizedRecord => Failure::BadRecord,
+        Error::PeerIncompatible(_) | Error::NoApplicationProtocol => Failure::Incompatible,
+        Error::NoCertificatesPresented => Failure::Certificate,
+        _ => Failure::ProtocolViolation,
+    }
+}
+
+fn certificate_failure(fault: &CertificateError) -> Failure {
+    use CertificateError as Fault;
+    match fault {
+        Fault::NotValidForName | Fault::NotValidForNameContext { .. } => Failure::CertificateName,
+        Fault::Expired
+        | Fault::ExpiredContext { .. }
+        | Fault::NotValidYet
+        | Fault::NotValidYetContext { .. } => Failure::CertificateTime,
+        Fault::UnknownIssuer => Failure::CertificateIssuer,
+        _ => Failure::Certificate,
+    }
+}

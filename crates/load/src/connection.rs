@@ -1,0 +1,376 @@
+//! One connection to the server: dial, handshake, requests, end.
+//!
+//! Owns its socket and knows where it stands. When a transaction begins and what its end means
+//! for the figures is the worker's.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Instant;
+
+use measure::record::Traffic;
+
+use crate::channel::{Channel, Flushed};
+use crate::failure::Failure;
+use crate::reply::{Progress, Reply};
+
+/// A connection.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    fd: OwnedFd,
+    channel: Channel,
+    stage: Stage,
+    reply: Reply,
+    /// Something may be left in the socket although no event will say so.
+    may_read: bool,
+    /// The server has ended its stream.
+    is_ended: bool,
+    /// The request went with the hello: its reply may come before the handshake is over.
+    is_early: bool,
+    /// The socket was full at the last write.
+    is_full: bool,
+    /// When the transaction's handshake was over, and its reply began.
+    pub(crate) marks: Marks,
+}
+
+/// Instants of the transaction under way.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Marks {
+    /// The first byte of the hello went out.
+    pub(crate) hello: Option<Instant>,
+    /// Data could be sent.
+    pub(crate) open: Option<Instant>,
+    /// Data came.
+    pub(crate) first_byte: Option<Instant>,
+}
+
+/// Where a connection stands.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Stage {
+    /// The dial is on its way.
+    Dialling,
+    /// TLS is being negotiated.
+    Handshake,
+    /// It can be used, and nothing is asked.
+    Open,
+    /// A reply is awaited.
+    Reply,
+    /// It did its work, and waits for the server's end.
+    Closing,
+}
+
+/// What happened to a connection.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Step {
+    /// Nothing that anybody waits for.
+    Waiting,
+    /// Data can be sent now, for the first time.
+    Opened,
+    /// The reply is whole.
+    Replied,
+    /// The connection is at its end, as it should be.
+    Over,
+    /// The connection is of no use any more.
+    Failed(Failure),
+}
+
+impl Connection {
+    /// Over a socket that is connected, or being so.
+    pub(crate) fn new(fd: OwnedFd, is_connected: bool, channel: Channel) -> Self {
+        Self {
+            fd,
+            channel,
+            stage: match is_connected {
+                true => Stage::Handshake,
+                false => Stage::Dialling,
+            },
+            reply: Reply::new(false),
+            may_read: false,
+            is_ended: false,
+            is_early: false,
+            is_full: false,
+            marks: Marks::default(),
+        }
+    }
+
+    pub(crate) fn socket(&self) -> &OwnedFd {
+        &self.fd
+    }
+
+    pub(crate) fn channel(&self) -> &Channel {
+        &self.channel
+    }
+
+    pub(crate) fn stage(&self) -> Stage {
+        self.stage
+    }
+
+    pub(crate) fn reply(&self) -> &Reply {
+        &self.reply
+    }
+
+    /// Sends the first bytes of a connection, if it stands.
+    pub(crate) fn start(&mut self, traffic: &mut Traffic) -> Step {
+        if self.stage == Stage::Dialling {
+            return Step::Waiting;
+        }
+        self.marks.hello = Some(Instant::now());
+        self.flush(traffic);
+        match self.channel.is_open() {
+            true => self.opened(),
+            false => Step::Waiting,
+        }
+    }
+
+    /// Whether the socket was full: it should say when it has room.
+    pub(crate) fn is_full(&self) -> bool {
+        self.is_full
+    }
+
+    /// Puts the request with the hello, if it may go there.
+    pub(crate) fn ask_early(&mut self, request: &[u8], to_head: bool) {
+        self.is_early = self.channel.send_early(request);
+        self.reply = Reply::new(to_head);
+    }
+
+    /// Whether the server took the request that went with the hello; `None` = none did.
+    pub(crate) fn early_data_accepted(&self) -> Option<bool> {
+        let session = self.channel.session().filter(|_| self.is_early)?;
+        Some(session.is_early_data_accepted())
+    }
+
+    /// Asks, once the connection is open, unless the server has taken the request already.
+    pub(crate) fn ask(&mut self, request: &[u8], to_head: bool, traffic: &mut Traffic) -> Step {
+        debug_assert_eq!(self.stage, Stage::Open, "one request at a time");
+        self.stage = Stage::Reply;
+        if self.early_data_accepted() == Some(true) {
+            self.is_early = false;
+            self.flush(traffic);
+            return match self.reply.is_whole() {
+                true => Step::Replied,
+                false => Step::Waiting,
+            };
+        }
+        self.is_early = false;
+        self.reply = Reply::new(to_head);
+        self.channel.send(request);
+        self.flush(traffic);
+        Step::Waiting
+    }
+
+    /// Forgets the instants of the last transaction.
+    pub(crate) fn renew(&mut self) {
+        self.marks = Marks::default();
+    }
+
+    /// Ends our stream; the server's is still read.
+    pub(crate) fn close(&mut self, traffic: &mut Traffic) -> Step {
+        self.channel.send_close();
+        self.stage = Stage::Closing;
+        self.flush(traffic);
+        if self.is_ended {
+            return Step::Over;
+        }
+        // A full socket is not waited for: nobody counts on these bytes.
+        match sys::socket::shutdown_write(&self.fd) {
+            Ok(()) => Step::Waiting,
+            Err(_) => Step::Over,
+        }
+    }
+
+    /// Makes the coming drop a reset.
+    pub(crate) fn reset(&self) {
+        // It fails on a socket that is reset already.
+        let _ = sys::socket::reset_on_close(&self.fd);
+    }
+
+    /// Something is to be had from the socket, or there is room in it.
+    pub(crate) fn on_ready(
+        &mut self,
+        event: &sys::epoll::Event,
+        buffer: &mut [u8],
+        traffic: &mut Traffic,
+    ) -> Step {
+        if self.stage == Stage::Dialling {
+            return self.dialled(event, traffic);
+        }
+        self.may_read |= event.readable || event.read_closed || event.hung_up || event.error;
+        if event.writable {
+            self.flush(traffic);
+        }
+        // A stream that has ended is read to its end: no event will come for it.
+        let reads_on = event.read_closed || event.hung_up || event.error;
+        self.advance(reads_on, buffer, traffic)
+    }
+
+    /// Goes on where a step stopped, if there may be anything left.
+    pub(crate) fn go_on(&mut self, buffer: &mut [u8], traffic: &mut Traffic) -> Step {
+        self.advance(true, buffer, traffic)
+    }
+
+    fn dialled(&mut self, event: &sys::epoll::Event, traffic: &mut Traffic) -> Step {
+        match sys::socket::take_error(&self.fd) {
+            Ok(None) if event.writable => {
+                self.stage = Stage::Handshake;
+                self.start(traffic)
+            }
+            Ok(None) => Step::Waiting,
+            Ok(Some(error)) | Err(error) => Step::Failed(dial_failure(&error)),
+        }
+    }
+
+    /// Reads until a step is made or nothing is left.
+    fn advance(&mut self, reads_on: bool, buffer: &mut [u8], traffic: &mut Traffic) -> Step {
+        while self.may_read {
+            let count = match sys::socket::read(&self.fd, buffer) {
+                Ok(0) => {
+                    self.may_read = false;
+                    return self.end();
+                }
+                Ok(count) => count,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.may_read = false;
+                    break;
+                }
+                Err(error) => {
+                    self.may_read = false;
+                    return self.broken(&error);
+                }
+            };
+            traffic.received_bytes += count as u64;
+            // What comes later brings an event of its own.
+            self.may_read = reads_on || count == buffer.len();
+            match self.take(buffer.get(..count).unwrap_or_default(), traffic) {
+                Step::Waiting => {}
+                step => return step,
+            }
+        }
+        Step::Waiting
+    }
+
+    fn take(&mut self, mut bytes: &[u8], traffic: &mut Traffic) -> Step {
+        let was_shaking = self.stage == Stage::Handshake;
+        let mut is_whole = false;
+        while !bytes.is_empty() {
+            if let Err(failure) = self.channel.receive(&mut bytes) {
+                // An alert may be to be sent; whether it arrives does not matter.
+                let _ = self.channel.flush(self.fd.as_fd(), &mut traffic.sent_bytes);
+                return self.excused(Step::Failed(failure));
+            }
+            // Data before the handshake is over can only answer early data.
+            if was_shaking && !self.is_early {
+                continue;
+            }
+            match self.take_data(&mut bytes) {
+                Ok(whole) => is_whole |= whole,
+                Err(failure) => return Step::Failed(failure),
+            }
+        }
+        if was_shaking && self.channel.is_open() {
+            // Our last flight goes out with the request, if there is one.
+            return self.opened();
+        }
+        match is_whole {
+            true => Step::Replied,
+            // Answers to the server's messages: a KeyUpdate, a flight.
+            false => {
+                self.flush(traffic);
+                Step::Waiting
+            }
+        }
+    }
+
+    fn opened(&mut self) -> Step {
+        self.stage = Stage::Open;
+        self.marks.open = Some(Instant::now());
+        Step::Opened
+    }
+
+    /// Whether the reply is whole.
+    fn take_data(&mut self, bytes: &mut &[u8]) -> Result<bool, Failure> {
+        let Self {
+            channel,
+            reply,
+            stage,
+            marks,
+            is_early,
+            ..
+        } = self;
+        let is_awaited = *stage == Stage::Reply || *is_early;
+        let mut is_whole = false;
+        channel.data(bytes, |data| match stage {
+            _ if is_awaited => {
+                if marks.first_byte.is_none() {
+                    marks.first_byte = Some(Instant::now());
+                }
+                let progress = reply.take(data).map_err(|_| Failure::ReplyMalformed)?;
+                is_whole |= progress == Progress::Whole;
+                Ok(())
+            }
+            // What comes after the end of the work is read and forgotten.
+            Stage::Closing => Ok(()),
+            _ => Err(Failure::ReplyMalformed),
+        })?;
+        Ok(is_whole)
+    }
+
+    /// The server has ended its stream.
+    fn end(&mut self) -> Step {
+        self.is_ended = true;
+        match self.stage {
+            Stage::Dialling | Stage::Handshake => Step::Failed(Failure::HandshakeClosed),
+            Stage::Open | Stage::Closing => Step::Over,
+            Stage::Reply => match self.reply.close() {
+                Progress::Whole if self.channel.ends_cleanly() => Step::Replied,
+                _ => Step::Failed(Failure::ReplyClosed),
+            },
+        }
+    }
+
+    /// The connection broke.
+    fn broken(&mut self, error: &io::Error) -> Step {
+        use io::ErrorKind::{BrokenPipe, ConnectionReset};
+        let is_reset = matches!(error.kind(), ConnectionReset | BrokenPipe);
+        self.is_ended = true;
+        self.excused(Step::Failed(match self.stage {
+            Stage::Dialling => dial_failure(error),
+            Stage::Handshake if is_reset => Failure::HandshakeReset,
+            Stage::Handshake => Failure::ConnectFailed,
+            Stage::Reply | Stage::Open | Stage::Closing => Failure::ReplyReset,
+        }))
+    }
+
+    /// A connection that has nothing more to do cannot fail.
+    fn excused(&self, step: Step) -> Step {
+        match self.stage {
+            Stage::Open | Stage::Closing => Step::Over,
+            _ => step,
+        }
+    }
+
+    /// Writes what is to be sent. A full socket says when it has room again; what broke one is
+    /// learnt by reading, and the server may have said why before.
+    fn flush(&mut self, traffic: &mut Traffic) {
+        match self.channel.flush(self.fd.as_fd(), &mut traffic.sent_bytes) {
+            Ok(flushed) => self.is_full = flushed == Flushed::Part,
+            Err(_) => self.may_read = true,
+        }
+    }
+}
+
+/// Why a dial failed.
+pub(crate) fn dial_failure(error: &io::Error) -> Failure {
+    match error.kind() {
+        io::ErrorKind::ConnectionRefused => Failure::ConnectRefused,
+        io::ErrorKind::ConnectionReset => Failure::ConnectRefused,
+        io::ErrorKind::AddrNotAvailable => Failure::NoLocalPort,
+        io::ErrorKind::TimedOut => Failure::ConnectTimeout,
+        // A Unix socket's queue is full.
+        io::ErrorKind::WouldBlock => Failure::ConnectRefused,
+        io::ErrorKind::NotFound => Failure::ConnectRefused,
+        _ => match error.raw_os_error() {
+            // EMFILE and ENFILE have no kind of their own.
+            Some(23 | 24) => Failure::NoDescriptor,
+            _ => Failure::ConnectFailed,
+        },
+    }
+}

@@ -1,0 +1,271 @@
+//! The clients: who is free, whose session goes on, and whose connection stays.
+//!
+//! Pure: it knows no socket and asks for the time.
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use crate::plan::{Clients, Handshake};
+
+/// Sessions are told apart by how far they are used, in so many grades.
+const PHASES_MAX: usize = 256;
+
+/// One thread's clients.
+#[derive(Debug)]
+pub(crate) struct Crowd {
+    rules: Clients,
+    clients: Vec<Client>,
+    /// Free clients by how far their session is used, each in the order in which they became free.
+    free: Vec<VecDeque<u32>>,
+    /// The phase that is served next. Taking turns among them mixes beginnings and resumptions
+    /// evenly; one queue for all would send every client's full handshake in one wave.
+    turn: usize,
+    /// Those who think, in the order in which they will be free.
+    resting: VecDeque<(Instant, u32)>,
+}
+
+/// One client.
+#[derive(Clone, Debug)]
+pub(crate) struct Client {
+    /// What it wants of every connection but the first of a session.
+    pub(crate) wants: Handshake,
+    /// Requests with its session so far; 0 = it has none, or it is used up.
+    session_requests: u32,
+    /// The key of its open connection.
+    pub(crate) connection: Option<usize>,
+    /// Requests on that connection so far.
+    connection_requests: u32,
+}
+
+impl Crowd {
+    /// The clients with the indices `first`, `first + step`, … of all; each wants the kind whose
+    /// turn it is by its index.
+    pub(crate) fn new(rules: Clients, kinds: &[Handshake], first: u32, step: u32) -> Self {
+        let clients: Vec<_> = (first..rules.count)
+            .step_by(step.max(1) as usize)
+            .map(|index| Client {
+                wants: kind_of(kinds, index),
+                session_requests: 0,
+                connection: None,
+                connection_requests: 0,
+            })
+            .collect();
+        let phases = match rules.requests_per_session {
+            Some(requests) => (requests as usize).clamp(1, PHASES_MAX),
+            None => 1,
+        };
+        let mut free = vec![VecDeque::new(); phases];
+        free[0] = (0..clients.len() as u32).collect();
+        Self {
+            rules,
+            clients,
+            free,
+            turn: 0,
+            resting: VecDeque::new(),
+        }
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.clients.len()
+    }
+
+    /// Takes a free client, if there is one.
+    pub(crate) fn take(&mut self) -> Option<u32> {
+        let phases = self.free.len();
+        for offset in 0..phases {
+            let phase = (self.turn + offset) % phases;
+            if let Some(client) = self.free.get_mut(phase).and_then(VecDeque::pop_front) {
+                self.turn = (phase + 1) % phases;
+                return Some(client);
+            }
+        }
+        None
+    }
+
+    /// A client has done its work and rests, until then at least.
+    pub(crate) fn release(&mut self, client: u32, now: Instant, until: Option<Instant>) {
+        let thought = now + self.rules.think;
+        let until = until.map_or(thought, |until| until.max(thought));
+        if until <= now {
+            return self.set_free(client);
+        }
+        // Nearly always the rest is as long as that of the one before.
+        let later = self.resting.iter().rev().take_while(|(at, _)| *at > until);
+        let place = self.resting.len() - later.count();
+        self.resting.insert(place, (until, client));
+    }
+
+    /// Those who have rested are free; when the next one is.
+    pub(crate) fn wake(&mut self, now: Instant) -> Option<Instant> {
+        while let Some((until, client)) = self.resting.front().copied() {
+            if until > now {
+                return Some(until);
+            }
+            self.resting.pop_front();
+            self.set_free(client);
+        }
+        None
+    }
+
+    fn set_free(&mut self, client: u32) {
+        let phase = self.phase(client);
+        if let Some(queue) = self.free.get_mut(phase) {
+            queue.push_back(client);
+        }
+    }
+
+    fn phase(&self, client: u32) -> usize {
+        let used = self.client(client).session_requests as usize;
+        match self.rules.requests_per_session {
+            Some(requests) => used * self.free.len() / (requests as usize).max(1),
+            None => 0,
+        }
+        .min(self.free.len() - 1)
+    }
+
+    pub(crate) fn client(&self, client: u32) -> &Client {
+        &self.clients[client as usize]
+    }
+
+    pub(crate) fn client_mut(&mut self, client: u32) -> &mut Client {
+        &mut self.clients[client as usize]
+    }
+
+    /// Whether the next connection of a client begins a session, instead of resuming one.
+    pub(crate) fn begins_session(&self, client: u32) -> bool {
+        self.client(client).session_requests == 0
+    }
+
+    /// Whether a request that begins now is the last one of its connection.
+    pub(crate) fn is_last_of_connection(&self, client: u32) -> bool {
+        let state = self.client(client);
+        let is_full = |limit: Option<u32>, used: u32| limit.is_some_and(|limit| used + 1 >= limit);
+        is_full(
+            self.rules.requests_per_connection,
+            state.connection_requests,
+        ) || is_full(self.rules.requests_per_session, state.session_requests)
+    }
+
+    /// A client has got what it asked for, or as much of it as there was.
+    pub(crate) fn has_asked(&mut self, client: u32) {
+        let limit = self.rules.requests_per_session;
+        let state = self.client_mut(client);
+        state.connection_requests += 1;
+        // It does not overflow: who asks without limit only knows that it has asked.
+        state.session_requests = match limit {
+            Some(limit) if state.session_requests + 1 >= limit => 0,
+            Some(_) => state.session_requests + 1,
+            None => 1,
+        };
+    }
+
+    /// A client's connection is gone.
+    pub(crate) fn disconnect(&mut self, client: u32) {
+        let state = self.client_mut(client);
+        state.connection = None;
+        state.connection_requests = 0;
+    }
+}
+
+fn kind_of(kinds: &[Handshake], index: u32) -> Handshake {
+    let turn = index as usize % kinds.len().max(1);
+    kinds.get(turn).copied().unwrap_or(Handshake::Full)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn rules(count: u32, per_session: Option<u32>, per_connection: Option<u32>) -> Clients {
+        Clients {
+            count,
+            requests_per_session: per_session,
+            requests_per_connection: per_connection,
+            think: Duration::ZERO,
+        }
+    }
+
+    /// Whether each of so many transactions, one after the other, begins a session.
+    fn beginnings(crowd: &mut Crowd, transactions: usize) -> Vec<bool> {
+        let now = Instant::now();
+        (0..transactions)
+            .map(|_| {
+                let client = crowd.take().unwrap();
+                let begins = crowd.begins_session(client);
+                crowd.has_asked(client);
+                crowd.disconnect(client);
+                crowd.release(client, now, None);
+                begins
+            })
+            .collect()
+    }
+
+    #[test]
+    fn sessions_have_their_length_and_are_mixed_evenly() {
+        let mut crowd = Crowd::new(rules(100, Some(4), Some(1)), &[Handshake::Psk], 0, 1);
+        let all = beginnings(&mut crowd, 400);
+        assert_eq!(all.iter().filter(|begins| **begins).count(), 100);
+        for part in all.chunks(4) {
+            assert_eq!(part.iter().filter(|begins| **begins).count(), 1, "{all:?}");
+        }
+    }
+
+    #[test]
+    fn without_a_limit_each_client_begins_once() {
+        let mut crowd = Crowd::new(rules(10, None, Some(1)), &[Handshake::Psk], 0, 1);
+        let all = beginnings(&mut crowd, 100);
+        assert!(all[..10].iter().all(|begins| *begins));
+        assert!(!all[10..].iter().any(|begins| *begins));
+    }
+
+    #[test]
+    fn clients_are_shared_among_threads_and_kinds() {
+        use Handshake::{Full, Psk, Ticket};
+        let kinds = [Full, Psk, Ticket];
+        let of_thread = |thread| Crowd::new(rules(7, None, Some(1)), &kinds, thread, 2);
+        let (even, odd) = (of_thread(0), of_thread(1));
+        assert_eq!((even.len(), odd.len()), (4, 3));
+        let wants =
+            |crowd: &Crowd| -> Vec<_> { crowd.clients.iter().map(|client| client.wants).collect() };
+        assert_eq!(wants(&even), [Full, Ticket, Psk, Full]);
+        assert_eq!(wants(&odd), [Psk, Full, Ticket]);
+    }
+
+    #[test]
+    fn connections_end_by_either_limit() {
+        let mut crowd = Crowd::new(rules(1, Some(4), Some(3)), &[Handshake::Psk], 0, 1);
+        let mut lasts = Vec::new();
+        for _ in 0..8 {
+            let last = crowd.is_last_of_connection(0);
+            crowd.has_asked(0);
+            if last {
+                crowd.disconnect(0);
+            }
+            lasts.push(last);
+        }
+        let t = true;
+        assert_eq!(lasts, [!t, !t, t, t, !t, !t, t, t]);
+    }
+
+    #[test]
+    fn who_thinks_is_not_free() {
+        let think = Duration::from_secs(1);
+        let rules = Clients {
+            think,
+            ..rules(2, None, None)
+        };
+        let mut crowd = Crowd::new(rules, &[Handshake::Full], 0, 1);
+        let now = Instant::now();
+        let (first, second) = (crowd.take().unwrap(), crowd.take().unwrap());
+        crowd.release(first, now, Some(now + 3 * think));
+        crowd.release(second, now, None);
+        assert_eq!(crowd.take(), None);
+        assert_eq!(crowd.wake(now), Some(now + think));
+        assert_eq!(crowd.wake(now + think), Some(now + 3 * think));
+        assert_eq!(crowd.take(), Some(second));
+        assert_eq!(crowd.wake(now + 3 * think), None);
+        assert_eq!(crowd.take(), Some(first));
+    }
+}

@@ -1,0 +1,174 @@
+//! Opens connections: the dial, a PROXY header, and TLS that offers what the client should offer.
+//!
+//! Owns a thread's TLS configurations and the sessions of its clients.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::time::Instant;
+
+use rustls::SignatureScheme;
+use sys::socket::PeerAddress;
+use wire::address::Address;
+use wire::proxy_header::{Addresses, HeaderV2, write_v1};
+
+use crate::channel::Channel;
+use crate::connection::{Connection, dial_failure};
+use crate::crowd::Crowd;
+use crate::failure::Failure;
+use crate::plan::{Handshake, Plan, ProxyVersion};
+use crate::share::Share;
+use crate::tls::configurations::{Configurations, TlsFault};
+use crate::transaction::Transaction;
+
+/// What opens one thread's connections.
+pub(crate) struct Dialler {
+    plan: Arc<Plan>,
+    tls: Option<Configurations>,
+    /// The last of our addresses that was used.
+    source: usize,
+}
+
+impl Dialler {
+    /// For so many clients.
+    ///
+    /// # Errors
+    /// [`TlsFault`].
+    pub(crate) fn new(plan: &Arc<Plan>, share: &Share, clients: usize) -> Result<Self, TlsFault> {
+        let tls = match &plan.tls {
+            Some(tls) => Some(Configurations::new(tls, clients)?),
+            None => None,
+        };
+        Ok(Self {
+            plan: Arc::clone(plan),
+            tls,
+            // Threads begin with different addresses.
+            source: usize::from(share.index),
+        })
+    }
+
+    /// What TLS says from now on concerns this client.
+    #[inline]
+    pub(crate) fn turn_to(&self, client: u32) {
+        if let Some(tls) = &self.tls {
+            tls.sessions.turn_to(client as usize);
+        }
+    }
+
+    /// How the server signed, if it has since the last call.
+    #[inline]
+    pub(crate) fn take_signature(&self) -> Option<SignatureScheme> {
+        self.tls.as_ref()?.signature.take()
+    }
+
+    /// Whether a connection's proper end may still bring the session that its client needs.
+    pub(crate) fn awaits_session(&self, crowd: &Crowd, client: u32) -> bool {
+        let needs = crowd.client(client).wants != Handshake::Full;
+        let has = |tls: &Configurations| tls.sessions.has_any(client as usize);
+        needs && self.tls.as_ref().is_some_and(|tls| !has(tls))
+    }
+
+    /// A connection for a client, and what is expected of it.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub(crate) fn dial(
+        &mut self,
+        crowd: &Crowd,
+        client: u32,
+        due: Instant,
+    ) -> Result<(Connection, Transaction), Failure> {
+        let source = self.next_source();
+        let dialled = sys::socket::connect_from(source, &self.plan.target.address);
+        let (fd, is_connected) = dialled.map_err(|error| dial_failure(&error))?;
+        let preface = self.preface(&fd, source);
+        let (channel, transaction) = self.channel(crowd, client, due, preface)?;
+        let connection = Connection::new(fd, is_connected, channel);
+        Ok((connection, transaction))
+    }
+
+    fn next_source(&mut self) -> Option<IpAddr> {
+        self.source += 1;
+        let sources = &self.plan.sources;
+        sources.get(self.source % sources.len().max(1)).copied()
+    }
+
+    fn preface(&self, fd: &impl AsFd, source: Option<IpAddr>) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let Some(version) = self.plan.proxy_header else {
+            return bytes;
+        };
+        let addresses = ends(fd, source, &self.plan.target.address);
+        match version {
+            ProxyVersion::V1 => write_v1(&addresses, &mut bytes),
+            ProxyVersion::V2 => {
+                let header = HeaderV2 {
+                    addresses,
+                    ..HeaderV2::default()
+                };
+                header
+                    .write(&mut bytes)
+                    .expect("addresses alone are far below the limit");
+            }
+        }
+        bytes
+    }
+
+    /// The bytes' way for a client's next connection, and what is expected of it.
+    fn channel(
+        &self,
+        crowd: &Crowd,
+        client: u32,
+        due: Instant,
+        preface: Vec<u8>,
+    ) -> Result<(Channel, Transaction), Failure> {
+        let Some(tls) = &self.tls else {
+            return Ok((Channel::plain(preface), Transaction::plain(due)));
+        };
+        let (index, wants) = (client as usize, crowd.client(client).wants);
+        if crowd.begins_session(client) {
+            tls.sessions.forget(index);
+        }
+        tls.sessions.turn_to(index);
+        let resumes = wants != Handshake::Full && !crowd.begins_session(client);
+        let make = |preface, reads_offer| {
+            Channel::tls(tls.of(wants), tls.name.clone(), preface, reads_offer)
+                .map_err(|_| Failure::Incompatible)
+        };
+        let reads_offer = resumes && tls.sessions.has_any(index);
+        let mut channel = make(preface.clone(), reads_offer)?;
+        if !self.is_welcome(wants, channel.offered()) {
+            // The server gave a session of another kind: it is not what the plan is about.
+            tls.sessions.forget(index);
+            channel = make(preface, false)?;
+        }
+        let offers = channel.offered() != Handshake::Full;
+        let sends_early = offers && self.plan.tls.as_ref().is_some_and(|tls| tls.early_data);
+        Ok((channel, Transaction::new(due, resumes, offers, sends_early)))
+    }
+
+    /// Whether a hello may offer this, by the plan.
+    fn is_welcome(&self, wants: Handshake, offered: Handshake) -> bool {
+        match (wants, offered) {
+            (_, Handshake::Full) => true,
+            (Handshake::Any, Handshake::SessionId) => {
+                self.plan.tls.as_ref().is_some_and(|tls| tls.session_ids)
+            }
+            (Handshake::Any, _) => true,
+            (wants, offered) => wants == offered,
+        }
+    }
+}
+
+/// Both ends of a connection, as a PROXY header tells them. A Unix socket has none.
+fn ends(fd: &impl AsFd, source: Option<IpAddr>, target: &Address) -> Addresses<'static> {
+    let unknown = SocketAddr::from((source.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)), 0));
+    let source = match sys::socket::local_address(fd) {
+        Ok(PeerAddress::Ip(address)) => address,
+        _ => unknown,
+    };
+    match target {
+        Address::Ip(destination) => Addresses::tcp(source, *destination),
+        Address::Unix(_) => Addresses::Unknown,
+    }
+}

@@ -1,0 +1,110 @@
+//! Whether the figures tell of the server, or of the client and its host.
+
+use std::time::Duration;
+
+use measure::quantity::{Count, Nanoseconds};
+use measure::record::{Thread, Warning};
+
+use crate::failure::Failure;
+use crate::plan::Plan;
+use crate::tally::Tally;
+
+/// A thread that is busy for this share of the time is the limit itself.
+const BUSY_MAX: f64 = 0.85;
+
+/// One in a hundred transactions may begin this late.
+const LAG_MAX: Duration = Duration::from_millis(5);
+
+/// With fewer, the 99th percentile is one transaction.
+const TRANSACTIONS_MIN: u64 = 100;
+
+/// All that is to be doubted, with the remedy.
+pub(crate) fn doubts(
+    plan: &Plan,
+    tally: &Tally,
+    threads: &[Thread],
+    elapsed: Duration,
+) -> Vec<Warning> {
+    let mut warnings = Vec::new();
+    warnings.extend(busy(plan, threads, elapsed));
+    warnings.extend(lag(tally));
+    warnings.extend(failures(tally));
+    warnings.extend(few(tally));
+    warnings
+}
+
+fn busy(plan: &Plan, threads: &[Thread], elapsed: Duration) -> Option<Warning> {
+    let elapsed_ns = elapsed.as_nanos() as f64;
+    if elapsed_ns == 0.0 {
+        return None;
+    }
+    let shares = threads
+        .iter()
+        .map(|thread| thread.cpu_ns as f64 / elapsed_ns);
+    let greatest = shares.fold(0.0, f64::max);
+    (greatest > BUSY_MAX).then(|| Warning {
+        seen: format!(
+            "a thread of the load was busy for {:.0} % of the time: the client may be the limit, \
+             not the server",
+            greatest.min(1.0) * 100.0
+        ),
+        hint: format!(
+            "more threads (`--threads {}`) on CPUs that the server does not use, a second host, \
+             or a lower rate",
+            plan.threads.count + 1
+        ),
+    })
+}
+
+fn lag(tally: &Tally) -> Option<Warning> {
+    let late_ns = tally.lag.quantile_ns(0.99);
+    (u128::from(late_ns) > LAG_MAX.as_nanos()).then(|| Warning {
+        seen: format!(
+            "one transaction in a hundred began {} or more after its planned instant",
+            Nanoseconds(late_ns as f64)
+        ),
+        hint: "response times count from the planned instant, so they hold; but the load had not \
+               the CPU to keep its schedule: more `--threads`, other `--cpus`, or a lower rate"
+            .to_owned(),
+    })
+}
+
+fn failures(tally: &Tally) -> Vec<Warning> {
+    let count = |failure| tally.failures.get(&failure).copied().unwrap_or(0);
+    let mut warnings = Vec::new();
+    let mut warn = |failure, seen: &str, hint: &str| {
+        let count = count(failure);
+        if count > 0 {
+            warnings.push(Warning {
+                seen: format!("{} {seen}", Count(count as f64)),
+                hint: hint.to_owned(),
+            });
+        }
+    };
+    warn(
+        Failure::NoLocalPort,
+        "dials found no local port free",
+        "add addresses of this host with `--source`, keep connections open with \
+         `--requests-per-connection`, or see net.ipv4.ip_local_port_range and tcp_tw_reuse",
+    );
+    warn(
+        Failure::NoDescriptor,
+        "dials found no file descriptor free",
+        "raise the limit (`ulimit -n`), or use fewer clients",
+    );
+    warn(
+        Failure::NotStarted,
+        "transactions could not begin: every client was busy",
+        "the server is slower than the rate; or, if it answers slowly by design, give more \
+         `--clients`",
+    );
+    warnings
+}
+
+fn few(tally: &Tally) -> Option<Warning> {
+    let succeeded = tally.totals.succeeded;
+    (succeeded < TRANSACTIONS_MIN && tally.totals.attempted > 0).then(|| Warning {
+        seen: format!("only {} transactions succeeded", Count(succeeded as f64)),
+        hint: "percentiles of so few say little: a longer `--duration`".to_owned(),
+    })
+}

@@ -1,0 +1,212 @@
+//! A thread's books: which figures a transaction belongs to, and when a second is over.
+
+use std::time::{Duration, Instant};
+
+use measure::record::Traffic;
+
+use crate::clock::Clock;
+use crate::failure::Failure;
+use crate::plan::{Arrival, Plan};
+use crate::share::{Report, Share};
+use crate::tally::{Negotiated, SecondTally, Tally, Timing};
+
+/// The books of one thread.
+#[derive(Debug)]
+pub(crate) struct Ledger {
+    /// Counted for all figures.
+    pub(crate) tally: Tally,
+    /// Counted by the connections themselves.
+    pub(crate) traffic: Traffic,
+    /// CPU time that the thread used for the figures.
+    pub(crate) cpu: Duration,
+    /// When the last transaction ended.
+    pub(crate) last_end: Option<Instant>,
+    clock: Clock,
+    second: SecondTally,
+    second_number: u64,
+    /// CPU time and bytes when the figures began; `None` before.
+    at_zero: Option<(Duration, Traffic)>,
+    /// Where each step ends, from the beginning of the figures.
+    step_ends: Vec<Duration>,
+    share: Share,
+}
+
+impl Ledger {
+    /// Empty books of a thread.
+    pub(crate) fn new(plan: &Plan, share: Share) -> Self {
+        let step_ends = step_ends(&plan.arrival);
+        Self {
+            tally: Tally::new(step_ends.len()),
+            traffic: Traffic::default(),
+            cpu: Duration::ZERO,
+            last_end: None,
+            clock: Clock::unstarted(),
+            second: SecondTally::default(),
+            second_number: 0,
+            at_zero: None,
+            step_ends,
+            share,
+        }
+    }
+
+    /// The clock runs.
+    pub(crate) fn start(&mut self, clock: Clock) {
+        self.clock = clock;
+    }
+
+    /// Closes the seconds that are over, and opens the figures when the warm-up is.
+    #[inline]
+    pub(crate) fn pass(&mut self, now: Instant) {
+        if self.at_zero.is_none() && now >= self.clock.zero {
+            self.at_zero = Some((sys::cpu::thread_time(), self.traffic));
+        }
+        while now >= self.next_second() {
+            self.close_second();
+        }
+    }
+
+    /// When the next second is over.
+    #[inline]
+    pub(crate) fn next_second(&self) -> Instant {
+        match self.at_zero {
+            None => self.clock.zero,
+            Some(_) => self.clock.end_of(self.second_number),
+        }
+    }
+
+    fn close_second(&mut self) {
+        if self.at_zero.is_none() {
+            return;
+        }
+        let open = self.second.open;
+        let tally = std::mem::take(&mut self.second);
+        self.second.open = open;
+        self.report(Some((self.second_number, tally)));
+        self.second_number += 1;
+    }
+
+    fn report(&self, second: Option<(u64, SecondTally)>) {
+        let thread = self.share.index;
+        // Nobody listens any more if the run was dropped.
+        let _ = self.share.reports.send(Report { thread, second });
+    }
+
+    /// How many connections are open now.
+    #[inline]
+    pub(crate) fn set_open(&mut self, open: u64) {
+        self.second.open = open;
+    }
+
+    /// The books are closed.
+    pub(crate) fn finish(&mut self) {
+        self.pass(Instant::now());
+        if self.at_zero.is_some() && self.second != SecondTally::default() {
+            self.close_second();
+        }
+        if let Some((cpu, traffic)) = self.at_zero {
+            self.cpu = sys::cpu::thread_time().saturating_sub(cpu);
+            self.tally.traffic = since(self.traffic, traffic);
+        }
+        self.report(None);
+    }
+
+    fn is_counted(&self, due: Instant) -> bool {
+        due >= self.clock.zero
+    }
+
+    /// The step that an instant lies in.
+    fn step(&self, due: Instant) -> Option<usize> {
+        let at = due.saturating_duration_since(self.clock.zero);
+        self.step_ends.iter().position(|end| at < *end)
+    }
+
+    /// A transaction was due.
+    #[inline]
+    pub(crate) fn attempt(&mut self, due: Instant) {
+        if !self.is_counted(due) {
+            self.tally.warm_up.attempted += 1;
+            return;
+        }
+        self.second.attempted += 1;
+        self.tally.totals.attempted += 1;
+        let step = self.step(due);
+        if let Some(step) = step.and_then(|step| self.tally.steps.get_mut(step)) {
+            step.counts.attempted += 1;
+        }
+    }
+
+    /// A transaction began so long after its planned instant.
+    #[inline]
+    pub(crate) fn lag(&mut self, due: Instant, begun: Instant) {
+        if self.is_counted(due) {
+            self.tally.lag.record(begun.saturating_duration_since(due));
+        }
+    }
+
+    /// A transaction succeeded.
+    #[inline]
+    pub(crate) fn succeed(&mut self, due: Instant, timing: &Timing) {
+        if !self.is_counted(due) {
+            self.tally.warm_up.succeeded += 1;
+            return;
+        }
+        self.last_end = Some(Instant::now());
+        self.second.succeeded += 1;
+        self.second.total.record(timing.total);
+        let step = self.step(due);
+        self.tally.succeed(timing, step);
+    }
+
+    /// A transaction failed.
+    pub(crate) fn fail(&mut self, due: Instant, failure: Failure) {
+        if !self.is_counted(due) {
+            self.tally.warm_up.failed += 1;
+            return;
+        }
+        self.last_end = Some(Instant::now());
+        self.second.failed += 1;
+        *self.second.failures.entry(failure).or_default() += 1;
+        let step = self.step(due);
+        self.tally.fail(failure, step);
+    }
+
+    /// A handshake was made, for the warm-up or the figures.
+    #[inline]
+    pub(crate) fn shake_hands(&mut self, due: Instant, negotiated: Negotiated) {
+        if self.is_counted(due) {
+            match negotiated.kind.is_resumption() {
+                true => self.second.resumed += 1,
+                false => self.second.full += 1,
+            }
+        }
+        self.tally.shake_hands(negotiated);
+    }
+}
+
+/// Ends of the stretches, if there are several with one rate each.
+fn step_ends(arrival: &Arrival) -> Vec<Duration> {
+    let Arrival::Open { stretches, .. } = arrival else {
+        return Vec::new();
+    };
+    let mut end = Duration::ZERO;
+    let ends = stretches.iter().map(|stretch| {
+        end += stretch.length;
+        end
+    });
+    let is_even = stretches
+        .iter()
+        .all(|stretch| stretch.from_per_s == stretch.to_per_s);
+    match is_even {
+        true => ends.collect(),
+        false => Vec::new(),
+    }
+}
+
+fn since(now: Traffic, before: Traffic) -> Traffic {
+    Traffic {
+        connections: now.connections - before.connections,
+        received_bytes: now.received_bytes - before.received_bytes,
+        sent_bytes: now.sent_bytes - before.sent_bytes,
+        body_bytes: now.body_bytes - before.body_bytes,
+    }
+}

@@ -1,0 +1,209 @@
+//! What a run came to, and the record of it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use measure::capacity::Point;
+use measure::histogram::Histogram;
+use measure::kind::Kind;
+use measure::record::{
+    Capacity, Client, Counts, Ending, FORMAT, Host, Record, Second, Setting, Step, Target, Thread,
+    Tool,
+};
+
+use crate::doubts::doubts;
+use crate::plan::{Arrival, Plan};
+use crate::tally::{StepTally, Tally};
+
+/// What a run came to.
+#[derive(Debug)]
+pub struct Outcome {
+    pub(crate) ending: Ending,
+    pub(crate) elapsed: Duration,
+    pub(crate) tally: Tally,
+    pub(crate) seconds: Vec<Second>,
+    pub(crate) steps: Vec<Step>,
+    pub(crate) threads: Vec<Thread>,
+}
+
+/// What a record tells that the load does not know.
+#[derive(Clone, Debug)]
+pub struct Frame {
+    /// What measured.
+    pub version: String,
+    /// The command line.
+    pub command: Vec<String>,
+    /// Every setting.
+    pub settings: Vec<Setting>,
+    /// When it began: RFC 3339, UTC.
+    pub started: String,
+    /// What it ran on.
+    pub host: Host,
+}
+
+impl Outcome {
+    /// How it ended.
+    #[must_use]
+    pub fn ending(&self) -> Ending {
+        self.ending
+    }
+
+    /// All transactions.
+    #[must_use]
+    pub fn totals(&self) -> Counts {
+        self.tally.totals
+    }
+
+    /// As one point, over the time in which transactions were begun; the quantile is a share.
+    pub(crate) fn point_over(&self, length: Duration, quantile: f64) -> Point {
+        let mut total = Histogram::default();
+        for latencies in self.tally.latencies.values() {
+            total.add(&latencies.total);
+        }
+        let whole = StepTally {
+            counts: self.tally.totals,
+            total,
+        };
+        point(&whole, length, quantile)
+    }
+
+    /// Adds a run that came after this one, as a step of its own.
+    pub(crate) fn append(&mut self, next: Self, point: Point) {
+        self.steps.push(Step {
+            from_ns: nanoseconds(self.elapsed),
+            length_ns: nanoseconds(next.elapsed),
+            counts: next.tally.totals,
+            point,
+        });
+        let first = self.seconds.last().map_or(0, |second| second.at_s + 1);
+        let seconds = next.seconds.into_iter();
+        self.seconds.extend(seconds.map(|second| Second {
+            at_s: first + second.at_s,
+            ..second
+        }));
+        self.elapsed += next.elapsed;
+        self.ending = next.ending;
+        self.tally.add(Tally {
+            steps: Vec::new(),
+            ..next.tally
+        });
+        for (index, thread) in next.threads.into_iter().enumerate() {
+            match self.threads.get_mut(index) {
+                Some(sum) => {
+                    sum.cpu_ns += thread.cpu_ns;
+                    sum.lag.add(&thread.lag);
+                }
+                None => self.threads.push(thread),
+            }
+        }
+    }
+
+    /// One that nothing has been added to.
+    pub(crate) fn empty() -> Self {
+        Self {
+            ending: Ending::Completed,
+            elapsed: Duration::ZERO,
+            tally: Tally::default(),
+            seconds: Vec::new(),
+            steps: Vec::new(),
+            threads: Vec::new(),
+        }
+    }
+
+    /// The record.
+    #[must_use]
+    pub fn record(self, plan: &Plan, frame: Frame, capacity: Option<Capacity>) -> Record {
+        let cpu_ns = self.threads.iter().map(|thread| thread.cpu_ns).sum();
+        let warnings = doubts(plan, &self.tally, &self.threads, self.elapsed);
+        Record {
+            format: FORMAT,
+            tool: Tool {
+                name: "lariat-lab".to_owned(),
+                version: frame.version,
+                tls: TLS_LIBRARY.to_owned(),
+            },
+            command: frame.command,
+            settings: frame.settings,
+            started: frame.started,
+            host: frame.host,
+            target: Target {
+                url: plan.target.url.clone(),
+                address: plan.target.address.to_string(),
+            },
+            ending: self.ending,
+            elapsed_ns: nanoseconds(self.elapsed),
+            warm_up: self.tally.warm_up,
+            totals: self.tally.totals,
+            failures: self.tally.failures_by_name(),
+            handshakes: self.tally.handshake_rows(),
+            traffic: self.tally.traffic,
+            latencies: self
+                .tally
+                .latencies
+                .into_iter()
+                .collect::<BTreeMap<Kind, _>>(),
+            seconds: self.seconds,
+            steps: self.steps,
+            capacity,
+            client: Client {
+                cpu_ns,
+                resident_bytes_max: resident_bytes_max(),
+                threads: self.threads,
+            },
+            warnings,
+        }
+    }
+}
+
+/// Which library makes the handshakes; its version is that of the lock file.
+const TLS_LIBRARY: &str = "rustls 0.23 on AWS-LC";
+
+/// The steps of a plan with several rates.
+pub(crate) fn steps(arrival: &Arrival, tally: &Tally) -> Vec<Step> {
+    let Arrival::Open { stretches, .. } = arrival else {
+        return Vec::new();
+    };
+    let mut from = Duration::ZERO;
+    let steps = stretches.iter().zip(&tally.steps).map(|(stretch, step)| {
+        let begun = from;
+        from += stretch.length;
+        Step {
+            from_ns: nanoseconds(begun),
+            length_ns: nanoseconds(stretch.length),
+            counts: step.counts,
+            point: Point {
+                offered_per_s: stretch.from_per_s,
+                ..point(step, stretch.length, 0.99)
+            },
+        }
+    });
+    steps.collect()
+}
+
+fn point(step: &StepTally, length: Duration, quantile: f64) -> Point {
+    let seconds = length.as_secs_f64().max(1e-9);
+    let Counts {
+        attempted,
+        succeeded,
+        failed,
+    } = step.counts;
+    Point {
+        offered_per_s: attempted as f64 / seconds,
+        succeeded_per_s: succeeded as f64 / seconds,
+        loss: failed as f64 / (attempted.max(1)) as f64,
+        mean_ns: step.total.mean_ns(),
+        quantile_ns: step.total.quantile_ns(quantile) as f64,
+    }
+}
+
+/// The greatest resident memory of this process; 0 where the kernel does not tell.
+fn resident_bytes_max() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+    kib.unwrap_or(0) * 1024
+}
+
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,237 @@
+//! A load on all its threads: start, a second at a time, stop, outcome.
+
+use std::collections::BTreeMap;
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Barrier, OnceLock};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use measure::record::{Ending, Second, Thread};
+use sys::wake::Waker;
+
+use crate::ledger::Ledger;
+use crate::outcome::Outcome;
+use crate::plan::{Arrival, Plan};
+use crate::share::{Common, Report, Share};
+use crate::tally::{SecondTally, Tally};
+use crate::worker::{StartFault, Worker};
+
+/// A load under way.
+#[derive(Debug)]
+pub struct Run {
+    plan: Arc<Plan>,
+    threads: Vec<JoinHandle<std::io::Result<Ledger>>>,
+    begin: Instant,
+    reports: Receiver<Report>,
+    stopper: Stopper,
+    /// Seconds that not every thread has told of.
+    parts: BTreeMap<u64, SecondTally>,
+    /// By thread, the first second that it has not told of; `None` = it has ended.
+    told: Vec<Option<u64>>,
+    seconds: Vec<Second>,
+}
+
+/// What happened in a second.
+#[derive(Clone, Debug)]
+pub struct Progress {
+    /// Its figures.
+    pub second: Second,
+    /// Failures in it, by reason.
+    pub failures: BTreeMap<String, u64>,
+}
+
+/// Ends a load early, from any thread.
+#[derive(Clone, Debug)]
+pub struct Stopper {
+    common: Arc<Common>,
+    wakers: Vec<Arc<Waker>>,
+}
+
+impl Stopper {
+    /// Begins nothing any more; what is under way has a second to finish.
+    pub fn stop(&self) {
+        self.common.stop();
+        for waker in &self.wakers {
+            waker.wake();
+        }
+    }
+}
+
+/// Begins a load.
+///
+/// # Errors
+/// [`StartFault`]; nothing was sent then.
+pub fn start(plan: Plan) -> Result<Run, StartFault> {
+    let plan = Arc::new(plan);
+    let common = Arc::new(Common::new(plan.count_max));
+    let (sender, reports) = channel();
+    let mut workers = Vec::new();
+    let mut wakers = Vec::new();
+    for index in 0..plan.threads.count {
+        let waker = Arc::new(Waker::new()?);
+        wakers.push(Arc::clone(&waker));
+        let share = Share {
+            index,
+            threads: plan.threads.count,
+            waker,
+            reports: sender.clone(),
+            common: Arc::clone(&common),
+        };
+        workers.push(Worker::new(&plan, share)?);
+    }
+    let starter = Arc::new(Starter {
+        barrier: Barrier::new(workers.len() + 1),
+        begin: OnceLock::new(),
+    });
+    let mut threads = Vec::new();
+    for (index, worker) in workers.into_iter().enumerate() {
+        let cpu = cpu_of(&plan, index);
+        threads.push(spawn(index, cpu, worker, &starter)?);
+    }
+    Ok(Run {
+        begin: starter.wait(),
+        told: vec![Some(0); threads.len()],
+        plan,
+        threads,
+        reports,
+        stopper: Stopper { common, wakers },
+        parts: BTreeMap::new(),
+        seconds: Vec::new(),
+    })
+}
+
+/// Lets all threads begin at one instant.
+#[derive(Debug)]
+struct Starter {
+    barrier: Barrier,
+    begin: OnceLock<Instant>,
+}
+
+impl Starter {
+    fn wait(&self) -> Instant {
+        self.barrier.wait();
+        *self.begin.get_or_init(Instant::now)
+    }
+}
+
+fn cpu_of(plan: &Plan, index: usize) -> Option<u16> {
+    let cpus = &plan.threads.cpus;
+    cpus.get(index % cpus.len().max(1)).copied()
+}
+
+fn spawn(
+    index: usize,
+    cpu: Option<u16>,
+    worker: Worker,
+    starter: &Arc<Starter>,
+) -> Result<JoinHandle<std::io::Result<Ledger>>, StartFault> {
+    let starter = Arc::clone(starter);
+    let thread = std::thread::Builder::new().name(format!("load-{index}"));
+    let handle = thread.spawn(move || {
+        // A CPU that is not ours is no reason to make no load.
+        let pinned = cpu.map(sys::cpu::pin_current_thread).transpose();
+        let begin = starter.wait();
+        pinned?;
+        worker.run(begin)
+    })?;
+    Ok(handle)
+}
+
+impl Run {
+    /// What ends it early.
+    #[must_use]
+    pub fn stopper(&self) -> Stopper {
+        self.stopper.clone()
+    }
+
+    /// Waits for the next second that all threads have told of; `None` = the load is over.
+    pub fn next_second(&mut self) -> Option<Progress> {
+        loop {
+            if let Some(progress) = self.whole_second() {
+                return Some(progress);
+            }
+            let report = self.reports.recv().ok()?;
+            self.take(report);
+        }
+    }
+
+    fn take(&mut self, report: Report) {
+        let next = report.second.as_ref().map(|(number, _)| number + 1);
+        if let Some(told) = self.told.get_mut(usize::from(report.thread)) {
+            *told = next;
+        }
+        if let Some((number, tally)) = report.second {
+            self.parts.entry(number).or_default().add(tally);
+        }
+    }
+
+    fn whole_second(&mut self) -> Option<Progress> {
+        let number = *self.parts.first_key_value()?.0;
+        let is_whole = self.told.iter().flatten().all(|told| *told > number);
+        if !is_whole {
+            return None;
+        }
+        let tally = self.parts.remove(&number)?;
+        let second = tally.second(number);
+        self.seconds.push(second);
+        Some(Progress {
+            second,
+            failures: tally.failures_by_name(),
+        })
+    }
+
+    /// Waits for the end.
+    ///
+    /// # Errors
+    /// The kernel failed a thread.
+    pub fn finish(mut self) -> std::io::Result<Outcome> {
+        // The threads hold a sender each, as the shares do: all are told when all have ended.
+        while self.told.iter().any(Option::is_some) {
+            match self.next_second() {
+                Some(_) => {}
+                None => break,
+            }
+        }
+        while self.whole_second().is_some() {}
+        let mut tally = Tally::default();
+        let mut threads = Vec::new();
+        let mut last_end = None;
+        for (index, thread) in self.threads.into_iter().enumerate() {
+            let ledger = thread.join().expect("a panic ends the program")?;
+            last_end = last_end.max(ledger.last_end);
+            threads.push(Thread {
+                cpu: cpu_of(&self.plan, index),
+                cpu_ns: nanoseconds(ledger.cpu),
+                lag: ledger.tally.lag.clone(),
+            });
+            tally.add(ledger.tally);
+        }
+        let zero = self.begin + self.plan.warm_up;
+        let worked = last_end.map_or(Duration::ZERO, |end| end.saturating_duration_since(zero));
+        let is_stopped = self.stopper.common.is_stopped();
+        Ok(Outcome {
+            ending: match is_stopped {
+                true => Ending::Interrupted,
+                false => Ending::Completed,
+            },
+            elapsed: elapsed(&self.plan, worked, is_stopped),
+            steps: crate::outcome::steps(&self.plan.arrival, &tally),
+            tally,
+            seconds: self.seconds,
+            threads,
+        })
+    }
+}
+
+/// A load by rate lasts as long as it was planned, though its last transaction ended earlier.
+fn elapsed(plan: &Plan, worked: Duration, is_stopped: bool) -> Duration {
+    let is_timed = matches!(plan.arrival, Arrival::Open { .. }) && plan.count_max.is_none();
+    match is_timed && !is_stopped {
+        true => worked.max(plan.duration),
+        false => worked,
+    }
+}
+
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}

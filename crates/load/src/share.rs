@@ -1,0 +1,84 @@
+//! What the threads of a run share, and which part of it is whose.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc::Sender;
+
+use sys::wake::Waker;
+
+use crate::tally::SecondTally;
+
+/// One thread's part.
+#[derive(Clone, Debug)]
+pub(crate) struct Share {
+    /// The thread's number.
+    pub(crate) index: u16,
+    /// How many threads there are.
+    pub(crate) threads: u16,
+    /// Wakes this thread when it is to stop.
+    pub(crate) waker: Arc<Waker>,
+    /// Where its seconds go.
+    pub(crate) reports: Sender<Report>,
+    /// What all have in common.
+    pub(crate) common: Arc<Common>,
+}
+
+/// What a thread tells while it runs.
+#[derive(Debug)]
+pub(crate) struct Report {
+    /// Whose it is.
+    pub(crate) thread: u16,
+    /// The second's number from the beginning of the figures, and what was counted in it; `None` =
+    /// there will be none any more.
+    pub(crate) second: Option<(u64, SecondTally)>,
+}
+
+/// What all threads look at.
+#[derive(Debug)]
+pub(crate) struct Common {
+    stopped: AtomicBool,
+    /// Transactions that may still be begun, if there is a limit.
+    left: Option<AtomicU64>,
+}
+
+impl Common {
+    /// With at most so many transactions.
+    pub(crate) fn new(count_max: Option<u64>) -> Self {
+        Self {
+            stopped: AtomicBool::new(false),
+            left: count_max.map(AtomicU64::new),
+        }
+    }
+
+    /// Nothing is to be begun any more.
+    pub(crate) fn stop(&self) {
+        self.stopped.store(true, Relaxed);
+    }
+
+    /// Whether it was said so.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stopped.load(Relaxed)
+    }
+}
+
+impl Share {
+    /// Whether the run was told to stop.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.common.is_stopped()
+    }
+
+    /// Whether all transactions have been begun.
+    pub(crate) fn is_spent(&self) -> bool {
+        let left = self.common.left.as_ref();
+        left.is_some_and(|left| left.load(Relaxed) == 0)
+    }
+
+    /// Takes one of the transactions that may be begun; those of the warm-up are free.
+    pub(crate) fn spend(&self, counts: bool) -> bool {
+        let Some(left) = self.common.left.as_ref().filter(|_| counts) else {
+            return true;
+        };
+        left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1))
+            .is_ok()
+    }
+}

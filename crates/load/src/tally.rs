@@ -1,0 +1,326 @@
+//! What a thread counts.
+//!
+//! Its size depends on how many seconds and kinds there are, not on how many transactions.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+use measure::histogram::Histogram;
+use measure::kind::Kind;
+use measure::record::{Counts, Handshakes, Latencies, Second, Traffic};
+use rustls::{CipherSuite, NamedGroup, ProtocolVersion, SignatureScheme};
+
+use crate::failure::Failure;
+use crate::tls::configurations::scheme_name;
+
+/// What became of a handshake, as the client saw it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Negotiated {
+    pub(crate) kind: Kind,
+    pub(crate) version: Option<ProtocolVersion>,
+    pub(crate) suite: Option<CipherSuite>,
+    pub(crate) group: Option<NamedGroup>,
+    pub(crate) signature: Option<SignatureScheme>,
+    pub(crate) alpn: Option<Vec<u8>>,
+    pub(crate) retried: bool,
+    pub(crate) early_data_accepted: Option<bool>,
+}
+
+/// Durations of a transaction that succeeded.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Timing {
+    pub(crate) kind: Kind,
+    /// `None` if there was no handshake.
+    pub(crate) handshake: Option<Duration>,
+    /// `None` if nothing was asked.
+    pub(crate) first_byte: Option<Duration>,
+    pub(crate) total: Duration,
+}
+
+/// What a thread, or all of them, have counted.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    pub(crate) warm_up: Counts,
+    pub(crate) totals: Counts,
+    pub(crate) failures: HashMap<Failure, u64>,
+    /// A handful of outcomes, so that looking through them is cheaper than a table.
+    pub(crate) handshakes: Vec<(Negotiated, u64)>,
+    pub(crate) traffic: Traffic,
+    pub(crate) latencies: BTreeMap<Kind, Latencies>,
+    pub(crate) lag: Histogram,
+    pub(crate) steps: Vec<StepTally>,
+}
+
+/// Transactions that were planned in one stretch.
+#[derive(Debug, Default)]
+pub(crate) struct StepTally {
+    pub(crate) counts: Counts,
+    pub(crate) total: Histogram,
+}
+
+/// What a thread counted in one second.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct SecondTally {
+    pub(crate) attempted: u64,
+    pub(crate) succeeded: u64,
+    pub(crate) failed: u64,
+    pub(crate) resumed: u64,
+    pub(crate) full: u64,
+    pub(crate) open: u64,
+    pub(crate) total: Histogram,
+    pub(crate) failures: HashMap<Failure, u64>,
+}
+
+impl Tally {
+    /// One with so many stretches.
+    pub(crate) fn new(steps: usize) -> Self {
+        Self {
+            steps: (0..steps).map(|_| StepTally::default()).collect(),
+            ..Self::default()
+        }
+    }
+
+    /// Counts a success that belongs to the figures.
+    pub(crate) fn succeed(&mut self, timing: &Timing, step: Option<usize>) {
+        self.totals.succeeded += 1;
+        let latencies = self.latencies.entry(timing.kind).or_default();
+        if let Some(duration) = timing.handshake {
+            latencies.handshake.record(duration);
+        }
+        if let Some(duration) = timing.first_byte {
+            latencies.first_byte.record(duration);
+        }
+        latencies.total.record(timing.total);
+        if let Some(step) = step.and_then(|step| self.steps.get_mut(step)) {
+            step.counts.succeeded += 1;
+            step.total.record(timing.total);
+        }
+    }
+
+    /// Counts a failure that belongs to the figures.
+    pub(crate) fn fail(&mut self, failure: Failure, step: Option<usize>) {
+        self.totals.failed += 1;
+        *self.failures.entry(failure).or_default() += 1;
+        if let Some(step) = step.and_then(|step| self.steps.get_mut(step)) {
+            step.counts.failed += 1;
+        }
+    }
+
+    /// Counts a handshake.
+    pub(crate) fn shake_hands(&mut self, negotiated: Negotiated) {
+        self.add_handshakes(negotiated, 1);
+    }
+
+    fn add_handshakes(&mut self, negotiated: Negotiated, more: u64) {
+        let known = self
+            .handshakes
+            .iter_mut()
+            .find(|(key, _)| *key == negotiated);
+        match known {
+            Some((_, count)) => *count += more,
+            None => self.handshakes.push((negotiated, more)),
+        }
+    }
+
+    /// Adds what another thread, or another run, has counted; its steps are the same or come after.
+    pub(crate) fn add(&mut self, other: Self) {
+        add_counts(&mut self.warm_up, other.warm_up);
+        add_counts(&mut self.totals, other.totals);
+        add_all(&mut self.failures, other.failures);
+        for (negotiated, count) in other.handshakes {
+            self.add_handshakes(negotiated, count);
+        }
+        self.traffic.connections += other.traffic.connections;
+        self.traffic.received_bytes += other.traffic.received_bytes;
+        self.traffic.sent_bytes += other.traffic.sent_bytes;
+        self.traffic.body_bytes += other.traffic.body_bytes;
+        for (kind, latencies) in other.latencies {
+            let sum = self.latencies.entry(kind).or_default();
+            sum.handshake.add(&latencies.handshake);
+            sum.first_byte.add(&latencies.first_byte);
+            sum.total.add(&latencies.total);
+        }
+        self.lag.add(&other.lag);
+        for (index, step) in other.steps.into_iter().enumerate() {
+            match self.steps.get_mut(index) {
+                Some(sum) => {
+                    add_counts(&mut sum.counts, step.counts);
+                    sum.total.add(&step.total);
+                }
+                None => self.steps.push(step),
+            }
+        }
+    }
+
+    /// Failures by their names.
+    pub(crate) fn failures_by_name(&self) -> BTreeMap<String, u64> {
+        by_name(&self.failures)
+    }
+
+    /// Handshakes as a record has them, the most frequent first.
+    pub(crate) fn handshake_rows(&self) -> Vec<Handshakes> {
+        let mut rows: Vec<_> = self
+            .handshakes
+            .iter()
+            .map(|(key, count)| row(key, *count))
+            .collect();
+        rows.sort_by(|a, b| {
+            let order = b.count.cmp(&a.count).then(a.kind.cmp(&b.kind));
+            order.then_with(|| a.suite.cmp(&b.suite))
+        });
+        rows
+    }
+}
+
+impl SecondTally {
+    /// Adds what another thread counted in the same second.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.attempted += other.attempted;
+        self.succeeded += other.succeeded;
+        self.failed += other.failed;
+        self.resumed += other.resumed;
+        self.full += other.full;
+        self.open += other.open;
+        self.total.add(&other.total);
+        add_all(&mut self.failures, other.failures);
+    }
+
+    /// As a record has it.
+    pub(crate) fn second(&self, at_s: u64) -> Second {
+        Second {
+            at_s,
+            attempted: self.attempted,
+            succeeded: self.succeeded,
+            failed: self.failed,
+            resumed: self.resumed,
+            full: self.full,
+            mean_ns: self.total.mean_ns() as u64,
+            median_ns: self.total.quantile_ns(0.5),
+            p99_ns: self.total.quantile_ns(0.99),
+            max_ns: self.total.max_ns(),
+            open: self.open,
+        }
+    }
+
+    /// Failures by their names.
+    pub(crate) fn failures_by_name(&self) -> BTreeMap<String, u64> {
+        by_name(&self.failures)
+    }
+}
+
+fn by_name(failures: &HashMap<Failure, u64>) -> BTreeMap<String, u64> {
+    let named = failures.iter();
+    named
+        .map(|(failure, count)| (failure.name().into_owned(), *count))
+        .collect()
+}
+
+fn add_counts(sum: &mut Counts, other: Counts) {
+    sum.attempted += other.attempted;
+    sum.succeeded += other.succeeded;
+    sum.failed += other.failed;
+}
+
+fn add_all<K: Eq + std::hash::Hash>(sum: &mut HashMap<K, u64>, other: HashMap<K, u64>) {
+    for (key, count) in other {
+        *sum.entry(key).or_default() += count;
+    }
+}
+
+fn row(key: &Negotiated, count: u64) -> Handshakes {
+    let text = |bytes: &Vec<u8>| String::from_utf8_lossy(bytes).into_owned();
+    Handshakes {
+        kind: key.kind,
+        version: match key.version {
+            Some(ProtocolVersion::TLSv1_2) => "TLSv1.2".to_owned(),
+            Some(ProtocolVersion::TLSv1_3) => "TLSv1.3".to_owned(),
+            other => format!("{other:?}"),
+        },
+        suite: key.suite.map(suite_name).unwrap_or_default(),
+        group: key.group.map(group_name),
+        signature: key.signature.map(scheme_name),
+        alpn: key.alpn.as_ref().map(text),
+        retried: key.retried,
+        early_data_accepted: key.early_data_accepted,
+        count,
+    }
+}
+
+/// The standard name: the library sets its own prefix for TLS 1.3.
+fn suite_name(suite: CipherSuite) -> String {
+    let name = suite
+        .as_str()
+        .map_or_else(|| format!("{suite:?}"), str::to_owned);
+    match name.strip_prefix("TLS13_") {
+        Some(rest) => format!("TLS_{rest}"),
+        None => name,
+    }
+}
+
+/// The name that flags use.
+fn group_name(group: NamedGroup) -> String {
+    match group {
+        NamedGroup::X25519 => "x25519".to_owned(),
+        other => other
+            .as_str()
+            .map_or_else(|| format!("{other:?}"), str::to_owned),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn negotiated(kind: Kind) -> Negotiated {
+        Negotiated {
+            kind,
+            version: Some(ProtocolVersion::TLSv1_3),
+            suite: Some(CipherSuite::TLS13_AES_128_GCM_SHA256),
+            group: Some(NamedGroup::X25519),
+            signature: Some(SignatureScheme::ECDSA_NISTP256_SHA256),
+            alpn: Some(b"h2".to_vec()),
+            retried: false,
+            early_data_accepted: None,
+        }
+    }
+
+    #[test]
+    fn sums_are_of_both() {
+        let mut sum = Tally::new(1);
+        let timing = Timing {
+            kind: Kind::Full,
+            handshake: Some(Duration::from_millis(2)),
+            first_byte: None,
+            total: Duration::from_millis(3),
+        };
+        sum.succeed(&timing, Some(0));
+        sum.shake_hands(negotiated(Kind::Full));
+        let mut other = Tally::new(2);
+        other.fail(Failure::NotTls, Some(1));
+        other.succeed(&timing, Some(0));
+        other.shake_hands(negotiated(Kind::Full));
+        other.shake_hands(negotiated(Kind::Psk));
+        sum.add(other);
+        assert_eq!((sum.totals.succeeded, sum.totals.failed), (2, 1));
+        assert_eq!(sum.latencies[&Kind::Full].handshake.count(), 2);
+        assert_eq!(
+            (sum.steps[0].counts.succeeded, sum.steps[1].counts.failed),
+            (2, 1)
+        );
+        assert_eq!(sum.failures_by_name()["not-tls"], 1);
+        let rows = sum.handshake_rows();
+        assert_eq!((rows[0].kind, rows[0].count), (Kind::Full, 2));
+        assert_eq!((rows[1].kind, rows[1].count), (Kind::Psk, 1));
+    }
+
+    #[test]
+    fn names_are_the_standard_ones() {
+        let row = row(&negotiated(Kind::Full), 1);
+        assert_eq!(row.version, "TLSv1.3");
+        assert_eq!(row.suite, "TLS_AES_128_GCM_SHA256");
+        assert_eq!(row.group.as_deref(), Some("x25519"));
+        assert_eq!(row.signature.as_deref(), Some("ecdsa_secp256r1_sha256"));
+        assert_eq!(group_name(NamedGroup::X25519MLKEM768), "X25519MLKEM768");
+        assert_eq!(group_name(NamedGroup::secp256r1), "secp256r1");
+    }
+}

@@ -1,0 +1,256 @@
+//! A plan's TLS as the library wants it: one configuration for each kind of handshake.
+
+use std::sync::Arc;
+
+use rustls::client::{Resumption, Tls12Resumption, WebPkiServerVerifier};
+use rustls::crypto::{CryptoProvider, SupportedKxGroup, aws_lc_rs};
+use rustls::{
+    ClientConfig, RootCertStore, SignatureScheme, SupportedCipherSuite, SupportedProtocolVersion,
+};
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+
+use crate::plan::{
+    ClientCertificate, Group, Handshake, Signature, Suite, Tls, Verification, Versions,
+};
+use crate::tls::sessions::Sessions;
+use crate::tls::verifier::{Check, LastSignature, Verifier};
+
+/// Why no client can be made from a plan.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum TlsFault {
+    /// The file for `--ca` has no certificate, or one that cannot be read.
+    #[error("--ca: {0}")]
+    Authority(String),
+    /// The client certificate or its key cannot be used.
+    #[error("--client-certificate: {0}")]
+    ClientCertificate(String),
+    /// The name is neither a host name nor an IP address.
+    #[error("`{0}` is no server name")]
+    ServerName(String),
+    /// The library refuses the combination.
+    #[error("no such client can be made: {0}")]
+    Library(String),
+}
+
+/// All configurations of one thread.
+#[derive(Debug)]
+pub(crate) struct Configurations {
+    kinds: Vec<(Handshake, Arc<ClientConfig>)>,
+    /// Whose certificate we want, and what is sent as SNI.
+    pub(crate) name: ServerName<'static>,
+    pub(crate) sessions: Arc<Sessions>,
+    pub(crate) signature: Arc<LastSignature>,
+}
+
+impl Configurations {
+    /// For a thread with so many clients.
+    ///
+    /// # Errors
+    /// [`TlsFault`]: files and names are read here for the first time.
+    pub(crate) fn new(tls: &Tls, clients: usize) -> Result<Self, TlsFault> {
+        let sessions = Arc::new(Sessions::new(clients));
+        let signature = Arc::new(LastSignature::default());
+        let mut kinds = Vec::new();
+        for kind in &tls.handshakes {
+            if kinds.iter().all(|(known, _)| known != kind) {
+                kinds.push((*kind, configuration(tls, *kind, &sessions, &signature)?));
+            }
+        }
+        Ok(Self {
+            kinds,
+            name: server_name(tls)?,
+            sessions,
+            signature,
+        })
+    }
+
+    /// For a client that wants this kind.
+    pub(crate) fn of(&self, kind: Handshake) -> &Arc<ClientConfig> {
+        let found = self.kinds.iter().find(|(known, _)| *known == kind);
+        &found.expect("every kind of the plan has one").1
+    }
+}
+
+fn server_name(tls: &Tls) -> Result<ServerName<'static>, TlsFault> {
+    match &tls.server_name {
+        Some(name) => {
+            ServerName::try_from(name.clone()).map_err(|_| TlsFault::ServerName(name.clone()))
+        }
+        // The library wants a name in any case; one that is an address is never sent.
+        None => Ok(ServerName::IpAddress(
+            std::net::Ipv4Addr::UNSPECIFIED.into(),
+        )),
+    }
+}
+
+fn configuration(
+    tls: &Tls,
+    kind: Handshake,
+    sessions: &Arc<Sessions>,
+    signature: &Arc<LastSignature>,
+) -> Result<Arc<ClientConfig>, TlsFault> {
+    let provider = Arc::new(provider(tls));
+    let verifier = verifier(tls, &provider, signature)?;
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(versions(tls.versions, kind))
+        .map_err(library)?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(verifier));
+    let mut config = match &tls.client_certificate {
+        None => builder.with_no_client_auth(),
+        Some(certificate) => {
+            let (chain, key) = read_certificate(certificate)?;
+            let fault = |error: rustls::Error| TlsFault::ClientCertificate(error.to_string());
+            builder.with_client_auth_cert(chain, key).map_err(fault)?
+        }
+    };
+    config.alpn_protocols.clone_from(&tls.alpn);
+    config.enable_sni = tls.server_name.is_some();
+    config.enable_early_data = tls.early_data;
+    config.resumption = resumption(tls, kind, sessions);
+    Ok(Arc::new(config))
+}
+
+fn library(error: rustls::Error) -> TlsFault {
+    TlsFault::Library(error.to_string())
+}
+
+fn resumption(tls: &Tls, kind: Handshake, sessions: &Arc<Sessions>) -> Resumption {
+    let store = || Resumption::store(Arc::clone(sessions) as _);
+    match kind {
+        Handshake::Full => Resumption::disabled(),
+        Handshake::SessionId => store().tls12_resumption(Tls12Resumption::SessionIdOnly),
+        Handshake::Any if !tls.tickets => store().tls12_resumption(Tls12Resumption::SessionIdOnly),
+        Handshake::Ticket | Handshake::Psk | Handshake::Any => {
+            store().tls12_resumption(Tls12Resumption::SessionIdOrTickets)
+        }
+    }
+}
+
+fn versions(asked: Versions, kind: Handshake) -> &'static [&'static SupportedProtocolVersion] {
+    static TLS12: [&SupportedProtocolVersion; 1] = [&rustls::version::TLS12];
+    static TLS13: [&SupportedProtocolVersion; 1] = [&rustls::version::TLS13];
+    static BOTH: [&SupportedProtocolVersion; 2] =
+        [&rustls::version::TLS13, &rustls::version::TLS12];
+    match (kind, asked) {
+        (Handshake::SessionId | Handshake::Ticket, _) | (_, Versions::Tls12) => &TLS12,
+        (Handshake::Psk, _) | (_, Versions::Tls13) => &TLS13,
+        (Handshake::Full | Handshake::Any, Versions::Both) => &BOTH,
+    }
+}
+
+fn provider(tls: &Tls) -> CryptoProvider {
+    CryptoProvider {
+        cipher_suites: tls.suites.iter().map(|suite| suite_of(*suite)).collect(),
+        kx_groups: tls.groups.iter().map(|group| group_of(*group)).collect(),
+        ..aws_lc_rs::default_provider()
+    }
+}
+
+fn suite_of(suite: Suite) -> SupportedCipherSuite {
+    use aws_lc_rs::cipher_suite as known;
+    match suite {
+        Suite::Aes128Gcm13 => known::TLS13_AES_128_GCM_SHA256,
+        Suite::Aes256Gcm13 => known::TLS13_AES_256_GCM_SHA384,
+        Suite::ChaCha20Poly130513 => known::TLS13_CHACHA20_POLY1305_SHA256,
+        Suite::EcdsaAes128Gcm => known::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
+        Suite::RsaAes128Gcm => known::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
+        Suite::EcdsaAes256Gcm => known::TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,
+        Suite::RsaAes256Gcm => known::TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
+        Suite::EcdsaChaCha20Poly1305 => known::TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,
+        Suite::RsaChaCha20Poly1305 => known::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
+    }
+}
+
+fn group_of(group: Group) -> &'static dyn SupportedKxGroup {
+    use aws_lc_rs::kx_group as known;
+    match group {
+        Group::X25519 => known::X25519,
+        Group::Secp256r1 => known::SECP256R1,
+        Group::Secp384r1 => known::SECP384R1,
+        Group::X25519MlKem768 => known::X25519MLKEM768,
+    }
+}
+
+fn scheme_of(signature: Signature) -> SignatureScheme {
+    match signature {
+        Signature::EcdsaP256 => SignatureScheme::ECDSA_NISTP256_SHA256,
+        Signature::EcdsaP384 => SignatureScheme::ECDSA_NISTP384_SHA384,
+        Signature::EcdsaP521 => SignatureScheme::ECDSA_NISTP521_SHA512,
+        Signature::Ed25519 => SignatureScheme::ED25519,
+        Signature::RsaPss256 => SignatureScheme::RSA_PSS_SHA256,
+        Signature::RsaPss384 => SignatureScheme::RSA_PSS_SHA384,
+        Signature::RsaPss512 => SignatureScheme::RSA_PSS_SHA512,
+        Signature::RsaPkcs256 => SignatureScheme::RSA_PKCS1_SHA256,
+        Signature::RsaPkcs384 => SignatureScheme::RSA_PKCS1_SHA384,
+        Signature::RsaPkcs512 => SignatureScheme::RSA_PKCS1_SHA512,
+    }
+}
+
+/// The standard name of a scheme, as in the plan.
+pub(crate) fn scheme_name(scheme: SignatureScheme) -> String {
+    let known = Signature::ALL
+        .iter()
+        .find(|known| scheme_of(**known) == scheme);
+    match known {
+        Some(known) => known.name().to_owned(),
+        None => format!("{:#06x}", u16::from(scheme)),
+    }
+}
+
+fn verifier(
+    tls: &Tls,
+    provider: &Arc<CryptoProvider>,
+    last: &Arc<LastSignature>,
+) -> Result<Verifier, TlsFault> {
+    let check = match &tls.verification {
+        Verification::Off => Check::Off,
+        Verification::Signature => Check::Signature,
+        Verification::Authority(pem) => Check::Chain(chain_verifier(pem, provider)?),
+    };
+    Ok(Verifier {
+        check,
+        offered: tls
+            .signatures
+            .iter()
+            .map(|known| scheme_of(*known))
+            .collect(),
+        algorithms: provider.signature_verification_algorithms,
+        last: Arc::clone(last),
+    })
+}
+
+fn chain_verifier(
+    pem: &[u8],
+    provider: &Arc<CryptoProvider>,
+) -> Result<Arc<WebPkiServerVerifier>, TlsFault> {
+    let fault = |error: &dyn std::fmt::Display| TlsFault::Authority(error.to_string());
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(pem) {
+        let certificate = certificate.map_err(|error| fault(&error))?;
+        roots.add(certificate).map_err(|error| fault(&error))?;
+    }
+    if roots.is_empty() {
+        return Err(fault(&"there is no certificate in it"));
+    }
+    WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider))
+        .build()
+        .map_err(|error| fault(&error))
+}
+
+type Certificate = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
+
+fn read_certificate(certificate: &ClientCertificate) -> Result<Certificate, TlsFault> {
+    let fault = |what: &str, error: &dyn std::fmt::Display| {
+        TlsFault::ClientCertificate(format!("{what}: {error}"))
+    };
+    let chain: Vec<_> = CertificateDer::pem_slice_iter(&certificate.chain_pem)
+        .collect::<Result<_, _>>()
+        .map_err(|error| fault("the chain", &error))?;
+    if chain.is_empty() {
+        return Err(fault("the chain", &"there is no certificate in it"));
+    }
+    let key = PrivateKeyDer::from_pem_slice(&certificate.key_pem);
+    Ok((chain, key.map_err(|error| fault("the key", &error))?))
+}

@@ -1,0 +1,581 @@
+//! One thread of load: its clients, its connections, its clock.
+//!
+//! Owns the loop. What a transaction is and when the next one is due is the plan's; what a
+//! connection does with its bytes is the connection's.
+
+use std::collections::VecDeque;
+use std::iter::Peekable;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustls::SignatureScheme;
+use slab::Slab;
+use sys::epoll::{Epoll, Event, Events, Interest};
+use sys::timer::Timer;
+
+use crate::arrival::Schedule;
+use crate::clock::Clock;
+use crate::connection::{Connection, Stage, Step};
+use crate::crowd::Crowd;
+use crate::dialler::Dialler;
+use crate::failure::Failure;
+use crate::ledger::Ledger;
+use crate::plan::{Arrival, ConnectionEnding, Handshake, Plan};
+use crate::request::Requests;
+use crate::share::Share;
+use crate::tls::configurations::TlsFault;
+use crate::transaction::{Transaction, Verdict};
+
+/// Bytes read at once: four records of the greatest size.
+const BUFFER_BYTES: usize = 64 * 1024;
+
+/// Events taken at once.
+const EVENTS_MAX: usize = 256;
+
+/// Transactions begun in a row before events are looked at again, when the schedule lags.
+const STARTS_MAX: usize = 64;
+
+/// In a closed load, a client whose connection failed rests so long: a server that refuses
+/// everything is not to be flooded with dials.
+const FAILED_REST: Duration = Duration::from_millis(10);
+
+/// After a stop, transactions under way may still finish for this long.
+const STOP_GRACE: Duration = Duration::from_secs(1);
+
+/// Tokens of descriptors that are no connections; connections have lesser ones.
+const TIMER: u64 = u64::MAX;
+const WAKER: u64 = u64::MAX - 1;
+
+/// One thread's load.
+pub(crate) struct Worker {
+    plan: Arc<Plan>,
+    share: Share,
+    clock: Clock,
+    requests: Option<Requests>,
+    dialler: Dialler,
+    crowd: Crowd,
+    schedule: Option<Peekable<Schedule>>,
+    /// Transactions that may be under way at once in a closed load.
+    concurrency: usize,
+    busy: usize,
+    slots: Slab<Slot>,
+    serial: u32,
+    deadlines: VecDeque<Deadline>,
+    epoll: Epoll,
+    timer: Timer,
+    armed_for: Option<Instant>,
+    buffer: Vec<u8>,
+    ledger: Ledger,
+    /// No transaction begins any more, and this is when those under way are given up.
+    last_call: Option<Instant>,
+}
+
+/// A connection and who uses it.
+struct Slot {
+    connection: Connection,
+    client: u32,
+    serial: u32,
+    transaction: Option<Transaction>,
+    /// Whether the client waits for it.
+    holds_client: bool,
+    /// When it is given up; `None` = it is idle.
+    deadline: Option<Instant>,
+    /// Whether the socket tells when it has room.
+    watches_room: bool,
+    /// How the server signed, once it has.
+    signature: Option<SignatureScheme>,
+}
+
+/// When to look whether a connection has done what it should.
+struct Deadline {
+    at: Instant,
+    key: usize,
+    serial: u32,
+}
+
+impl Worker {
+    /// Makes everything ready but the clock.
+    ///
+    /// # Errors
+    /// See [`StartFault`].
+    pub(crate) fn new(plan: &Arc<Plan>, share: Share) -> Result<Self, StartFault> {
+        let kinds = match &plan.tls {
+            Some(tls) => tls.handshakes.clone(),
+            None => vec![Handshake::Full],
+        };
+        let (index, threads) = (u32::from(share.index), u32::from(share.threads));
+        let crowd = Crowd::new(plan.clients, &kinds, index, threads);
+        let dialler = Dialler::new(plan, &share, crowd.len())?;
+        let (epoll, timer) = (Epoll::new()?, Timer::new()?);
+        epoll.add(&timer, TIMER, Interest::READ | Interest::EDGE)?;
+        epoll.add(share.waker.as_fd(), WAKER, Interest::READ | Interest::EDGE)?;
+        let (schedule, concurrency) = arrivals(plan, &share);
+        Ok(Self {
+            requests: plan
+                .request
+                .as_ref()
+                .map(|request| Requests::new(plan, request)),
+            ledger: Ledger::new(plan, share.clone()),
+            plan: Arc::clone(plan),
+            share,
+            clock: Clock::unstarted(),
+            dialler,
+            crowd,
+            schedule: schedule.map(Iterator::peekable),
+            concurrency,
+            busy: 0,
+            slots: Slab::new(),
+            serial: 0,
+            deadlines: VecDeque::new(),
+            epoll,
+            timer,
+            armed_for: None,
+            buffer: vec![0; BUFFER_BYTES],
+            last_call: None,
+        })
+    }
+
+    /// Makes the load, from this instant on.
+    ///
+    /// # Errors
+    /// The kernel refuses to tell of events: nothing can be done without.
+    pub(crate) fn run(mut self, begin: Instant) -> std::io::Result<Ledger> {
+        self.clock = Clock::new(&self.plan, begin);
+        self.ledger.start(self.clock);
+        let mut events = Events::with_capacity(EVENTS_MAX);
+        loop {
+            let now = Instant::now();
+            self.look_at_clock(now);
+            let next_start = self.begin_due(now);
+            let rested = self.crowd.wake(now);
+            self.give_up_late(now);
+            if self.is_done() {
+                break;
+            }
+            let wait = self.wait_for(next_start, rested)?;
+            self.epoll.wait(&mut events, wait)?;
+            for event in events.iter() {
+                self.on_event(&event);
+            }
+        }
+        self.ledger.finish();
+        Ok(self.ledger)
+    }
+
+    /// Seconds end, the figures begin, the last transaction has been begun.
+    fn look_at_clock(&mut self, now: Instant) {
+        self.ledger.set_open(self.slots.len() as u64);
+        self.ledger.pass(now);
+        let is_stopped = self.share.is_stopped();
+        let is_spent = self.share.is_spent();
+        if self.last_call.is_none() && (is_stopped || is_spent || now >= self.clock.end) {
+            self.last_call = Some(now + self.plan.timeout);
+            self.close_idle();
+        }
+        if is_stopped {
+            let grace = now + STOP_GRACE;
+            self.last_call = self.last_call.map(|at| at.min(grace));
+        }
+        if self.last_call.is_some_and(|at| now >= at) {
+            self.abandon();
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        self.last_call.is_some() && self.slots.is_empty()
+    }
+
+    /// Begins what is due. When the next one is, if that is known.
+    fn begin_due(&mut self, now: Instant) -> Option<Instant> {
+        if self.last_call.is_some() {
+            return None;
+        }
+        for _ in 0..STARTS_MAX {
+            let due = match &mut self.schedule {
+                None if self.busy >= self.concurrency => return None,
+                None => Instant::now(),
+                Some(schedule) => {
+                    let due = self.clock.begin + *schedule.peek()?;
+                    if due > now {
+                        return Some(due);
+                    }
+                    schedule.next();
+                    due
+                }
+            };
+            if !self.begin_transaction(due) {
+                return None;
+            }
+        }
+        Some(now)
+    }
+
+    /// Begins one; `false` = none can be begun.
+    fn begin_transaction(&mut self, due: Instant) -> bool {
+        let is_open_load = self.schedule.is_some();
+        let Some(client) = self.crowd.take() else {
+            // In a closed load somebody will be free.
+            if is_open_load && self.share.spend(due >= self.clock.zero) {
+                self.ledger.attempt(due);
+                self.ledger.fail(due, Failure::NotStarted);
+            }
+            return is_open_load;
+        };
+        if !self.share.spend(due >= self.clock.zero) {
+            self.crowd.release(client, due, None);
+            return false;
+        }
+        self.ledger.attempt(due);
+        if is_open_load {
+            self.ledger.lag(due, Instant::now());
+        }
+        self.busy += 1;
+        match self.crowd.client(client).connection {
+            Some(key) => self.ask_again(key, due),
+            None => {
+                if let Err(failure) = self.dial(client, due) {
+                    self.ledger.fail(due, failure);
+                    self.release(client, true);
+                }
+            }
+        }
+        true
+    }
+
+    fn release(&mut self, client: u32, has_failed: bool) {
+        self.busy -= 1;
+        let now = Instant::now();
+        let rests = has_failed && self.schedule.is_none();
+        let until = rests.then(|| now + FAILED_REST);
+        self.crowd.release(client, now, until);
+    }
+
+    /// Another request on a connection that stays.
+    fn ask_again(&mut self, key: usize, due: Instant) {
+        let Some(slot) = self.slots.get_mut(key) else {
+            return;
+        };
+        slot.connection.renew();
+        slot.holds_client = true;
+        slot.transaction = Some(Transaction::kept(due, self.plan.tls.is_some()));
+        self.set_deadline(key);
+        let step = self.ask(key);
+        self.follow(key, step);
+    }
+
+    /// Sends the request of a connection that is open; without one, the work is done.
+    fn ask(&mut self, key: usize) -> Step {
+        let (Some(slot), Some(requests)) = (self.slots.get_mut(key), &self.requests) else {
+            return Step::Replied;
+        };
+        let is_last = self.crowd.is_last_of_connection(slot.client);
+        let bytes = requests.bytes(is_last);
+        slot.connection
+            .ask(bytes, requests.to_head, &mut self.ledger.traffic)
+    }
+
+    /// A new connection for a client.
+    fn dial(&mut self, client: u32, due: Instant) -> Result<(), Failure> {
+        let (mut connection, transaction) = self.dialler.dial(&self.crowd, client, due)?;
+        if let Some(requests) = self.requests.as_ref().filter(|_| transaction.sends_early) {
+            let is_last = self.crowd.is_last_of_connection(client);
+            connection.ask_early(requests.bytes(is_last), requests.to_head);
+        }
+        self.ledger.traffic.connections += 1;
+        let key = self.add(connection, client, transaction)?;
+        let traffic = &mut self.ledger.traffic;
+        let step = match self.slots.get_mut(key) {
+            Some(slot) => slot.connection.start(traffic),
+            None => return Ok(()),
+        };
+        self.follow(key, step);
+        Ok(())
+    }
+
+    fn add(
+        &mut self,
+        connection: Connection,
+        client: u32,
+        transaction: Transaction,
+    ) -> Result<usize, Failure> {
+        self.serial = self.serial.wrapping_add(1);
+        let entry = self.slots.vacant_entry();
+        let key = entry.key();
+        let is_dialling = connection.stage() == Stage::Dialling;
+        let interest = match is_dialling {
+            true => Interest::READ | Interest::WRITE | Interest::EDGE,
+            false => Interest::READ | Interest::EDGE,
+        };
+        let token = token(key, self.serial);
+        let watched = self.epoll.add(connection.socket(), token, interest);
+        watched.map_err(|_| Failure::NoDescriptor)?;
+        entry.insert(Slot {
+            connection,
+            client,
+            serial: self.serial,
+            transaction: Some(transaction),
+            holds_client: true,
+            deadline: None,
+            watches_room: is_dialling,
+            signature: None,
+        });
+        self.crowd.client_mut(client).connection = Some(key);
+        self.set_deadline(key);
+        Ok(key)
+    }
+
+    fn set_deadline(&mut self, key: usize) {
+        let at = Instant::now() + self.plan.timeout;
+        if let Some(slot) = self.slots.get_mut(key) {
+            slot.deadline = Some(at);
+            let serial = slot.serial;
+            self.deadlines.push_back(Deadline { at, key, serial });
+        }
+    }
+
+    fn on_event(&mut self, event: &Event) {
+        match event.token {
+            WAKER => return self.share.waker.drain(),
+            TIMER => return,
+            _ => {}
+        }
+        let (key, serial) = parts(event.token);
+        // A connection that ended earlier in this batch may have left an event behind.
+        let Some(slot) = self.slots.get_mut(key).filter(|slot| slot.serial == serial) else {
+            return;
+        };
+        self.dialler.turn_to(slot.client);
+        let traffic = &mut self.ledger.traffic;
+        let step = slot.connection.on_ready(event, &mut self.buffer, traffic);
+        // The next connection's would be taken for this one's.
+        slot.signature = self.dialler.take_signature().or(slot.signature);
+        self.follow(key, step);
+    }
+
+    /// Draws the consequences of a step, and of those that it brings.
+    fn follow(&mut self, key: usize, mut step: Step) {
+        loop {
+            step = match step {
+                Step::Waiting => return self.watch_room(key),
+                Step::Opened => self.opened(key),
+                Step::Replied => match self.replied(key) {
+                    Some(step) => step,
+                    None => return,
+                },
+                Step::Over => return self.remove(key, false),
+                Step::Failed(failure) => {
+                    self.fail(key, failure);
+                    return self.remove(key, true);
+                }
+            };
+            if step == Step::Waiting {
+                let Some(slot) = self.slots.get_mut(key) else {
+                    return;
+                };
+                let traffic = &mut self.ledger.traffic;
+                step = slot.connection.go_on(&mut self.buffer, traffic);
+            }
+        }
+    }
+
+    fn watch_room(&mut self, key: usize) {
+        let Some(slot) = self.slots.get_mut(key) else {
+            return;
+        };
+        if slot.connection.is_full() && !slot.watches_room {
+            let interest = Interest::READ | Interest::WRITE | Interest::EDGE;
+            let token = token(key, slot.serial);
+            // It is watched already: only what for changes.
+            let watched = self.epoll.modify(slot.connection.socket(), token, interest);
+            slot.watches_room = watched.is_ok();
+        }
+    }
+
+    /// The handshake is over.
+    fn opened(&mut self, key: usize) -> Step {
+        let Some(slot) = self.slots.get_mut(key) else {
+            return Step::Waiting;
+        };
+        if let Some(transaction) = &mut slot.transaction
+            && let Some(negotiated) = transaction.opened(&slot.connection, slot.signature)
+        {
+            self.ledger.shake_hands(transaction.due, negotiated);
+        }
+        self.ask(key)
+    }
+
+    /// The work is done: the reply is whole, or there was nothing to ask. What follows, if the
+    /// connection has anything more to do.
+    fn replied(&mut self, key: usize) -> Option<Step> {
+        let slot = self.slots.get_mut(key)?;
+        let client = slot.client;
+        let Some(transaction) = slot.transaction.take() else {
+            return Some(Step::Waiting);
+        };
+        let is_last = self.requests.is_none() || self.crowd.is_last_of_connection(client);
+        self.crowd.has_asked(client);
+        let asked = self.requests.is_some();
+        let keeps = !is_last && slot.connection.reply().keeps_connection();
+        self.ledger.traffic.body_bytes += slot.connection.reply().body_bytes();
+        match transaction.verdict(&slot.connection, asked) {
+            Verdict::Success(timing) => self.ledger.succeed(transaction.due, &timing),
+            Verdict::Failure(failure) => self.ledger.fail(transaction.due, failure),
+        }
+        if keeps && self.last_call.is_none() {
+            slot.holds_client = false;
+            slot.deadline = None;
+            self.release(client, false);
+            return Some(Step::Waiting);
+        }
+        self.end(key)
+    }
+
+    /// Ends a connection that has done its work.
+    fn end(&mut self, key: usize) -> Option<Step> {
+        let slot = self.slots.get_mut(key)?;
+        let resets = self.plan.ending == ConnectionEnding::Reset;
+        if resets && !self.dialler.awaits_session(&self.crowd, slot.client) {
+            slot.connection.reset();
+            self.remove(key, false);
+            return None;
+        }
+        let step = slot.connection.close(&mut self.ledger.traffic);
+        self.set_deadline(key);
+        Some(step)
+    }
+
+    /// The transaction of a connection has failed.
+    fn fail(&mut self, key: usize, failure: Failure) {
+        let Some(slot) = self.slots.get_mut(key) else {
+            return;
+        };
+        if let Some(transaction) = slot.transaction.take() {
+            self.ledger.fail(transaction.due, failure);
+        }
+    }
+
+    fn remove(&mut self, key: usize, has_failed: bool) {
+        let Some(slot) = self.slots.try_remove(key) else {
+            return;
+        };
+        self.crowd.disconnect(slot.client);
+        if slot.holds_client {
+            self.release(slot.client, has_failed);
+        }
+    }
+
+    /// Connections that took too long.
+    fn give_up_late(&mut self, now: Instant) {
+        while let Some(deadline) = self.deadlines.front() {
+            if deadline.at > now {
+                return;
+            }
+            let Some(Deadline { at, key, serial }) = self.deadlines.pop_front() else {
+                return;
+            };
+            let slot = self.slots.get(key).filter(|slot| slot.serial == serial);
+            let Some(slot) = slot.filter(|slot| slot.deadline == Some(at)) else {
+                continue;
+            };
+            let failure = match slot.connection.stage() {
+                Stage::Dialling => Failure::ConnectTimeout,
+                Stage::Handshake => Failure::HandshakeTimeout,
+                Stage::Open | Stage::Reply | Stage::Closing => Failure::ReplyTimeout,
+            };
+            self.fail(key, failure);
+            self.remove(key, true);
+        }
+    }
+
+    /// Connections that stay have nothing to stay for.
+    fn close_idle(&mut self) {
+        let idle = |slot: &Slot| !slot.holds_client;
+        let keys: Vec<_> = self
+            .slots
+            .iter()
+            .filter(|(_, slot)| idle(slot))
+            .map(|(key, _)| key)
+            .collect();
+        for key in keys {
+            if let Some(step) = self.end(key) {
+                self.follow(key, step);
+            }
+        }
+    }
+
+    /// Nothing is waited for any more.
+    fn abandon(&mut self) {
+        let keys: Vec<_> = self.slots.iter().map(|(key, _)| key).collect();
+        for key in keys {
+            self.fail(key, Failure::Interrupted);
+            self.remove(key, true);
+        }
+    }
+
+    /// How long to wait for events. The schedule has a timer of its own, which is finer.
+    fn wait_for(
+        &mut self,
+        next_start: Option<Instant>,
+        rested: Option<Instant>,
+    ) -> std::io::Result<Option<Duration>> {
+        let now = Instant::now();
+        if let Some(due) = next_start {
+            if due <= now {
+                return Ok(Some(Duration::ZERO));
+            }
+            if self.armed_for != Some(due) {
+                self.timer.set(due - now)?;
+                self.armed_for = Some(due);
+            }
+        }
+        let late = self.deadlines.front().map(|deadline| deadline.at);
+        let end = match self.last_call {
+            None => Some(self.clock.end),
+            Some(at) => Some(at),
+        };
+        let next_second = Some(self.ledger.next_second());
+        let soonest = [late, end, next_second, rested].into_iter().flatten().min();
+        Ok(soonest.map(|at| at.saturating_duration_since(now)))
+    }
+}
+
+/// Why a thread cannot begin.
+#[derive(Debug, thiserror::Error)]
+pub enum StartFault {
+    /// The plan's TLS cannot be had.
+    #[error(transparent)]
+    Tls(#[from] TlsFault),
+    /// The kernel refused a descriptor or a CPU.
+    #[error("the kernel refused: {0}")]
+    Kernel(#[from] std::io::Error),
+}
+
+fn arrivals(plan: &Plan, share: &Share) -> (Option<Schedule>, usize) {
+    match &plan.arrival {
+        Arrival::Closed { connections } => {
+            let (index, threads) = (u32::from(share.index), u32::from(share.threads));
+            let rest = u32::from(connections % threads > index);
+            (None, (connections / threads + rest) as usize)
+        }
+        open @ Arrival::Open { .. } => {
+            let schedule = Schedule::new(
+                open,
+                plan.warm_up,
+                plan.duration,
+                plan.seed,
+                share.index,
+                share.threads,
+            );
+            (Some(schedule), usize::MAX)
+        }
+    }
+}
+
+fn token(key: usize, serial: u32) -> u64 {
+    (u64::from(serial) << 32) | key as u64
+}
+
+fn parts(token: u64) -> (usize, u32) {
+    ((token & u64::from(u32::MAX)) as usize, (token >> 32) as u32)
+}

@@ -1,0 +1,73 @@
+//! An alarm at an instant, as a descriptor (timerfd_create(2)).
+//!
+//! epoll_wait(2) counts in milliseconds; this one counts in nanoseconds.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+    timerfd_settime,
+};
+
+/// A timer that becomes readable when its time is over.
+#[derive(Debug)]
+pub struct Timer {
+    fd: OwnedFd,
+}
+
+impl Timer {
+    /// A timer at rest.
+    pub fn new() -> io::Result<Self> {
+        let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
+        let fd = timerfd_create(TimerfdClockId::Monotonic, flags)?;
+        Ok(Self { fd })
+    }
+
+    /// Becomes readable after this time, and not at an earlier one that was set before; it need
+    /// not be read. At once if the time is 0.
+    #[inline]
+    pub fn set(&self, after: Duration) -> io::Result<()> {
+        // 0 would stop it.
+        let after = after.max(Duration::from_nanos(1));
+        let value = Timespec::try_from(after).map_err(|_| io::ErrorKind::InvalidInput)?;
+        let never_again = Timespec::default();
+        let new = Itimerspec {
+            it_interval: never_again,
+            it_value: value,
+        };
+        timerfd_settime(&self.fd, TimerfdTimerFlags::empty(), &new)?;
+        Ok(())
+    }
+}
+
+impl AsFd for Timer {
+    #[inline]
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::epoll::{Epoll, Events, Interest};
+
+    #[test]
+    fn it_is_readable_when_its_time_is_over_and_not_before() {
+        let timer = Timer::new().unwrap();
+        let epoll = Epoll::new().unwrap();
+        let mut events = Events::with_capacity(1);
+        epoll
+            .add(&timer, 1, Interest::READ | Interest::EDGE)
+            .unwrap();
+        assert_eq!(epoll.wait(&mut events, Some(Duration::ZERO)).unwrap(), 0);
+        timer.set(Duration::ZERO).unwrap();
+        assert_eq!(epoll.wait(&mut events, None).unwrap(), 1);
+        timer.set(Duration::from_secs(3600)).unwrap();
+        assert_eq!(epoll.wait(&mut events, Some(Duration::ZERO)).unwrap(), 0);
+        timer.set(Duration::from_micros(10)).unwrap();
+        assert_eq!(epoll.wait(&mut events, None).unwrap(), 1, "again, unread");
+    }
+}
