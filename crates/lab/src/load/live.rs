@@ -1,0 +1,509 @@
+//! What is said while a load runs: what will be done, then a line a second.
+//!
+//! Pure: figures in, text out. It fits into the given width, with or without Unicode and colours.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use load::plan::{Arrival, Clients, Handshake, Plan, Spacing, Stretch};
+use measure::quantity::{Count, Nanoseconds, Share};
+use measure::record::Second;
+
+/// How lines look.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Line {
+    /// Columns that a line may have; the figures of a second take 78 of them.
+    pub(crate) width: usize,
+    /// Whether lines may have colours (ECMA-48).
+    pub(crate) colour: bool,
+    /// Whether what shows them knows more than ASCII.
+    pub(crate) unicode: bool,
+}
+
+/// Columns of the progress bar, its ends not counted.
+const BAR_CELLS: usize = 10;
+
+const DIM: &str = "2";
+const RED: &str = "1;31";
+
+impl Line {
+    /// For the standard error: 80 columns, ASCII unless the locale is one of UTF-8.
+    pub(crate) fn to_stderr(colour: bool) -> Self {
+        let set = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
+        // The order of setlocale(3).
+        let locale = set("LC_ALL")
+            .or_else(|| set("LC_CTYPE"))
+            .or_else(|| set("LANG"));
+        Self {
+            width: 80,
+            colour,
+            unicode: locale.is_some_and(|locale| is_utf8(&locale)),
+        }
+    }
+
+    /// What will be done, in a line or more, and the heads of the columns of [`Self::text`].
+    pub(crate) fn header(self, plan: &Plan) -> String {
+        let columns = format!(
+            "{:>6}  {:<12} {:>9} {:>9} {:>9} {:>8} {:>8} {:>8}",
+            "time", "", "attempted", "succeeded", "failed", "mean", "p99", "resumed"
+        );
+        let about = wrap(&sentence(plan), self.width);
+        format!("{}\n{}", self.encode(&about), self.paint(&columns, DIM))
+    }
+
+    /// What happened in a second, and under it why some of it failed. `planned` is how long the
+    /// load is to last, if that is known.
+    pub(crate) fn text(
+        self,
+        second: &Second,
+        failures: &BTreeMap<String, u64>,
+        elapsed: Duration,
+        planned: Option<Duration>,
+    ) -> String {
+        let bar = match planned {
+            Some(planned) => self.bar(elapsed, planned),
+            None => " ".repeat(BAR_CELLS + 2),
+        };
+        let failed = format!("{:>9}", Count(second.failed as f64));
+        let failed = match second.failed {
+            0 => failed,
+            _ => self.paint(&failed, RED),
+        };
+        let [mean, p99] = [second.mean_ns, second.p99_ns].map(|ns| match second.succeeded {
+            0 => "-".to_owned(),
+            _ => Nanoseconds(ns as f64).to_string(),
+        });
+        let line = format!(
+            "{:>4} s  {bar} {:>9} {:>9} {failed} {mean:>8} {p99:>8} {:>8}",
+            elapsed.as_secs(),
+            Count(second.attempted as f64),
+            Count(second.succeeded as f64),
+            resumed(second),
+        );
+        self.encode(&(line + &self.reasons(failures)))
+    }
+
+    /// `▕███▋      ▏`, or `[###-      ]`.
+    fn bar(self, elapsed: Duration, planned: Duration) -> String {
+        let share = match planned.is_zero() {
+            true => 1.0,
+            false => (elapsed.as_secs_f64() / planned.as_secs_f64()).min(1.0),
+        };
+        let eighths = (share * (BAR_CELLS * 8) as f64) as usize;
+        let (full, rest) = (eighths / 8, eighths % 8);
+        let (fill, parts, ends) = match self.unicode {
+            true => ("█", ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"], ["▕", "▏"]),
+            false => ("#", ["", "", "", "", "-", "-", "-", "-"], ["[", "]"]),
+        };
+        let filled = fill.repeat(full) + parts[rest];
+        let bar = format!("{}{filled:<BAR_CELLS$}{}", ends[0], ends[1]);
+        self.paint(&bar, DIM)
+    }
+
+    /// Why transactions failed, the commonest reason first, as far as a line goes.
+    fn reasons(self, failures: &BTreeMap<String, u64>) -> String {
+        let mut failures: Vec<_> = failures.iter().filter(|(_, count)| **count > 0).collect();
+        if failures.is_empty() {
+            return String::new();
+        }
+        failures.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+        let mut line = "        failed:".to_owned();
+        let count = failures.len();
+        for (index, (reason, times)) in failures.into_iter().enumerate() {
+            let comma = if index == 0 { "" } else { "," };
+            let word = format!("{comma} {reason} {}", Count(*times as f64));
+            let more = ", …";
+            let room = self.width
+                - if index + 1 < count {
+                    more.chars().count()
+                } else {
+                    0
+                };
+            if index > 0 && columns(&line) + columns(&word) > room {
+                line += more;
+                break;
+            }
+            line += &word;
+        }
+        format!("\n{}", self.paint(&clip(&line, self.width), RED))
+    }
+
+    fn paint(self, text: &str, code: &str) -> String {
+        match self.colour {
+            true => format!("\u{1b}[{code}m{text}\u{1b}[0m"),
+            false => text.to_owned(),
+        }
+    }
+
+    /// The text with nothing in it but ASCII, if that is all that is known.
+    fn encode(self, text: &str) -> String {
+        if self.unicode {
+            return text.to_owned();
+        }
+        let ascii = |c: char| match c {
+            'µ' => 'u',
+            '…' => '~',
+            '\u{202f}' => ' ',
+            c if c.is_ascii() => c,
+            _ => '?',
+        };
+        text.chars().map(ascii).collect()
+    }
+}
+
+fn is_utf8(locale: &str) -> bool {
+    let locale = locale.to_ascii_lowercase();
+    locale.contains("utf-8") || locale.contains("utf8")
+}
+
+/// The share of handshakes that resumed a session.
+fn resumed(second: &Second) -> String {
+    match second.resumed + second.full {
+        0 => "-".to_owned(),
+        whole => {
+            let part = second.resumed;
+            Share { part, whole }.to_string()
+        }
+    }
+}
+
+/// What will be done, as one sentence.
+fn sentence(plan: &Plan) -> String {
+    let mut parts = vec![arrival(plan), clients(&plan.clients, &plan.arrival)];
+    parts.extend(plan.tls.as_ref().map(|tls| kinds(&tls.handshakes)));
+    parts.extend(plan.request.is_none().then(|| "no request".to_owned()));
+    let sessions = plan.clients.requests_per_session;
+    parts.extend(sessions.map(|count| format!("{count} requests a session")));
+    parts.extend(match plan.clients.requests_per_connection {
+        Some(1) => None,
+        Some(count) => Some(format!("{count} requests a connection")),
+        None => Some("connections kept".to_owned()),
+    });
+    format!(
+        "Loading {} ({}) for {}: {}.",
+        plan.target.url,
+        plan.target.address,
+        length(plan),
+        parts.join(", ")
+    )
+}
+
+/// For how long, or how many.
+fn length(plan: &Plan) -> String {
+    let time = format!("{} s", Count(plan.duration.as_secs_f64()));
+    let warm_up = match plan.warm_up.is_zero() {
+        true => String::new(),
+        false => format!(" after {} s of warm-up", Count(plan.warm_up.as_secs_f64())),
+    };
+    match plan.count_max {
+        Some(count) => {
+            let count = Count(count as f64);
+            format!("{count} transactions, at most {time}{warm_up}")
+        }
+        None => format!("{time}{warm_up}"),
+    }
+}
+
+fn arrival(plan: &Plan) -> String {
+    let (stretches, spacing) = match &plan.arrival {
+        Arrival::Closed { connections } => return format!("{connections} connections at once"),
+        Arrival::Open { stretches, spacing } => (stretches.as_slice(), *spacing),
+    };
+    let rate = |per_s: f64| format!("{}/s", Count(per_s));
+    let rates = match stretches {
+        [
+            Stretch {
+                from_per_s,
+                to_per_s,
+                ..
+            },
+        ] if from_per_s == to_per_s => rate(*from_per_s),
+        [only] => format!("{} to {}", rate(only.from_per_s), rate(only.to_per_s)),
+        [first, .., last] => {
+            let (from, to) = (rate(first.from_per_s), rate(last.to_per_s));
+            format!("{} steps from {from} to {to}", stretches.len())
+        }
+        [] => rate(0.0),
+    };
+    match spacing {
+        Spacing::Constant => rates,
+        Spacing::Poisson => format!("{rates} (Poisson)"),
+    }
+}
+
+/// Where each connection has its client, the clients are not worth a word.
+fn clients(clients: &Clients, arrival: &Arrival) -> String {
+    let think = match clients.think.is_zero() {
+        true => String::new(),
+        false => format!(
+            " that rest {}",
+            Nanoseconds(clients.think.as_nanos() as f64)
+        ),
+    };
+    let same = matches!(arrival, Arrival::Closed { connections } if *connections == clients.count);
+    match same && think.is_empty() {
+        true => "a client each".to_owned(),
+        false => format!("{} clients{think}", Count(clients.count.into())),
+    }
+}
+
+fn kinds(handshakes: &[Handshake]) -> String {
+    let name = |handshake: &Handshake| match handshake {
+        Handshake::Full => "full handshakes",
+        Handshake::SessionId => "resumption by session id",
+        Handshake::Ticket => "resumption by ticket",
+        Handshake::Psk => "resumption by PSK",
+        Handshake::Any => "any resumption",
+    };
+    match handshakes {
+        [] | [_] => handshakes.first().map_or("", name).to_owned(),
+        several => several.iter().map(name).collect::<Vec<_>>().join(" / "),
+    }
+}
+
+/// Words in lines of at most so many columns, the second and later ones indented.
+fn wrap(text: &str, width: usize) -> String {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let line = lines.last_mut().expect("it is never emptied");
+        let is_first = line.trim().is_empty();
+        if !is_first && columns(line) + 1 + columns(word) > width {
+            lines.push(format!("  {word}"));
+        } else {
+            line.push_str(if is_first { "" } else { " " });
+            line.push_str(word);
+        }
+    }
+    let clipped: Vec<_> = lines.iter().map(|line| clip(line, width)).collect();
+    clipped.join("\n")
+}
+
+/// The text, cut at so many columns.
+fn clip(text: &str, width: usize) -> String {
+    match columns(text) > width {
+        true => text.chars().take(width - 1).chain(['…']).collect(),
+        false => text.to_owned(),
+    }
+}
+
+/// Columns of a text without colours: all that we print is one column wide.
+fn columns(text: &str) -> usize {
+    text.chars().count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use load::plan::{ConnectionEnding, Request, Target, Threads};
+
+    const PLAIN: Line = Line {
+        width: 80,
+        colour: false,
+        unicode: true,
+    };
+
+    fn second() -> Second {
+        Second {
+            at_s: 6,
+            attempted: 512,
+            succeeded: 512,
+            resumed: 384,
+            full: 128,
+            mean_ns: 3_100_000,
+            median_ns: 3_000_000,
+            p99_ns: 8_050_000,
+            max_ns: 9_000_000,
+            open: 50,
+            ..Second::default()
+        }
+    }
+
+    fn text(line: Line, second: &Second, failures: &[(&str, u64)]) -> String {
+        let failures = failures
+            .iter()
+            .map(|(name, count)| ((*name).to_owned(), *count));
+        let (elapsed, planned) = (Duration::from_secs(7), Duration::from_secs(10));
+        line.text(second, &failures.collect(), elapsed, Some(planned))
+    }
+
+    fn plan() -> Plan {
+        Plan {
+            target: Target {
+                url: "http://127.0.0.1:8000/1k".to_owned(),
+                address: "127.0.0.1:8000".parse().unwrap(),
+                authority: "127.0.0.1:8000".to_owned(),
+            },
+            sources: Vec::new(),
+            proxy_header: None,
+            tls: None,
+            request: Some(Request {
+                method: "GET".to_owned(),
+                path: "/1k".to_owned(),
+                headers: Vec::new(),
+                body: Vec::new(),
+            }),
+            ending: ConnectionEnding::Close,
+            clients: Clients {
+                count: 50,
+                requests_per_session: None,
+                requests_per_connection: Some(1),
+                think: Duration::ZERO,
+            },
+            arrival: Arrival::Closed { connections: 50 },
+            warm_up: Duration::ZERO,
+            duration: Duration::from_secs(10),
+            count_max: None,
+            timeout: Duration::from_secs(5),
+            threads: Threads {
+                count: 1,
+                cpus: Vec::new(),
+            },
+            seed: 1,
+        }
+    }
+
+    #[test]
+    fn a_second_is_a_line() {
+        let expected =
+            "   7 s  ▕███████   ▏       512       512         0  3.10 ms  8.05 ms   75.0 %";
+        assert_eq!(text(PLAIN, &second(), &[]), expected);
+        let ascii = Line {
+            unicode: false,
+            ..PLAIN
+        };
+        let expected =
+            "   7 s  [#######   ]       512       512         0  3.10 ms  8.05 ms   75.0 %";
+        assert_eq!(text(ascii, &second(), &[]), expected);
+    }
+
+    #[test]
+    fn nothing_is_no_figure() {
+        let nothing = Second {
+            attempted: 3,
+            failed: 3,
+            ..Second::default()
+        };
+        let shown = text(PLAIN, &nothing, &[("connect-refused", 3)]);
+        let mut lines = shown.lines();
+        let figures: Vec<_> = lines.next().unwrap().split_whitespace().skip(4).collect();
+        assert_eq!(figures, ["3", "0", "3", "-", "-", "-"]);
+        assert_eq!(lines.next().unwrap().trim(), "failed: connect-refused 3");
+    }
+
+    #[test]
+    fn the_commonest_reason_comes_first_and_no_line_wraps() {
+        let reasons = [
+            ("not-tls", 2),
+            ("resumption-not-offered", 1_000_000),
+            ("alert-bad_certificate_status_response", 3),
+            ("connect-timeout", 40),
+        ];
+        let busy = Second {
+            attempted: 9_876_543,
+            succeeded: 8_876_543,
+            failed: 1_000_045,
+            mean_ns: 999_000,
+            p99_ns: 99_900,
+            ..second()
+        };
+        for unicode in [true, false] {
+            let shown = text(Line { unicode, ..PLAIN }, &busy, &reasons);
+            assert!(
+                shown.contains("failed: resumption-not-offered 1"),
+                "{shown}"
+            );
+            assert!(shown.lines().all(|line| columns(line) <= 80), "{shown}");
+            assert_eq!(shown.is_ascii(), !unicode, "{shown}");
+        }
+        let narrow = Line { width: 40, ..PLAIN };
+        let shown = text(
+            narrow,
+            &busy,
+            &[("alert-bad_certificate_status_response", 3)],
+        );
+        assert!(
+            shown.lines().skip(1).all(|line| columns(line) <= 40),
+            "{shown}"
+        );
+    }
+
+    #[test]
+    fn colours_add_nothing_but_colours() {
+        let colour = Line {
+            colour: true,
+            ..PLAIN
+        };
+        let failing = Second {
+            failed: 4,
+            ..second()
+        };
+        let shown = text(colour, &failing, &[("not-tls", 4)]);
+        let mut bare = String::new();
+        for (index, part) in shown.split('\u{1b}').enumerate() {
+            let rest = part.split_once('m').map_or(part, |(_, rest)| rest);
+            bare += if index == 0 { part } else { rest };
+        }
+        assert!(shown.contains("\u{1b}[1;31m"));
+        assert_eq!(bare, text(PLAIN, &failing, &[("not-tls", 4)]));
+    }
+
+    #[test]
+    fn the_bar_grows_to_its_end() {
+        let bar = |ms| PLAIN.bar(Duration::from_millis(ms), Duration::from_secs(10));
+        assert_eq!(bar(0), "▕          ▏");
+        assert_eq!(bar(125), "▕▏         ▏");
+        assert_eq!(bar(5500), "▕█████▌    ▏");
+        assert_eq!(bar(10_000), "▕██████████▏");
+        assert_eq!(bar(11_000), "▕██████████▏");
+        let unknown = PLAIN.text(&second(), &BTreeMap::new(), Duration::from_secs(7), None);
+        assert_eq!(columns(&unknown), columns(&text(PLAIN, &second(), &[])));
+        assert!(!unknown.contains('█'));
+    }
+
+    #[test]
+    fn the_header_says_what_will_be_done() {
+        let header = PLAIN.header(&plan());
+        let lines: Vec<_> = header.lines().collect();
+        assert_eq!(
+            lines[..2],
+            [
+                "Loading http://127.0.0.1:8000/1k (127.0.0.1:8000) for 10 s: 50 connections at",
+                "  once, a client each."
+            ]
+        );
+        assert!(lines[2].ends_with(" mean      p99  resumed"), "{header}");
+        let figures = text(PLAIN, &second(), &[]);
+        assert_eq!(
+            columns(lines[2]),
+            columns(&figures),
+            "columns stand under their heads"
+        );
+    }
+
+    #[test]
+    fn open_load_is_told_by_its_rates() {
+        let stretch = |from_per_s, to_per_s| Stretch {
+            length: Duration::from_secs(5),
+            from_per_s,
+            to_per_s,
+        };
+        let told = |stretches: &[Stretch], spacing| {
+            let stretches = stretches.to_vec();
+            let arrival = Arrival::Open { stretches, spacing };
+            sentence(&Plan { arrival, ..plan() })
+        };
+        let constant = told(&[stretch(500.0, 500.0)], Spacing::Constant);
+        assert!(constant.contains(": 500/s, 50 clients"), "{constant}");
+        let ramp = told(&[stretch(10.0, 1000.0)], Spacing::Poisson);
+        assert!(ramp.contains(": 10/s to 1000/s (Poisson)"), "{ramp}");
+        let steps = [stretch(100.0, 100.0), stretch(200.0, 200.0)];
+        let steps = told(&steps, Spacing::Constant);
+        assert!(steps.contains("2 steps from 100/s to 200/s"), "{steps}");
+    }
+
+    #[test]
+    fn locales_are_known_by_their_encoding() {
+        assert!(is_utf8("C.UTF-8") && is_utf8("de_DE.utf8"));
+        assert!(!is_utf8("C") && !is_utf8("de_DE.ISO-8859-1"));
+    }
+}
