@@ -1,11 +1,10 @@
 //! The program under test.
 
-use std::env;
 use std::fs;
 use std::io::Read;
 use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, ExitStatus};
 use std::sync::OnceLock;
 
@@ -14,6 +13,7 @@ use serde_json::Value;
 use testkit::directory::Directory;
 use testkit::server::free_address;
 
+use crate::binary;
 use crate::curl::curl;
 use crate::metrics::Metrics;
 use crate::patience::until;
@@ -204,34 +204,9 @@ fn write_configuration(directory: &Directory, admin: SocketAddr, configuration: 
     directory.write("lariat.toml", text);
 }
 
-/// The program, not yet started.
+/// The program, not yet started; `LARIAT` names another one than that beside the tests.
 #[must_use]
 pub fn command() -> Command {
-    Command::new(binary())
-}
-
-/// `LARIAT`, or the one beside the tests, built anew: it belongs to another package, which cargo
-/// does not build for ours.
-fn binary() -> &'static Path {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
-    BINARY.get_or_init(|| env::var_os("LARIAT").map_or_else(build, PathBuf::from))
-}
-
-fn build() -> PathBuf {
-    let test = env::current_exe().expect("a test has a path");
-    let profile = test
-        .ancestors()
-        .nth(2)
-        .expect("cargo puts tests into target/PROFILE/deps");
-    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.args(["build", "--quiet", "--workspace", "--bin", "lariat"]);
-    cargo
-        .arg("--target-dir")
-        .arg(profile.parent().expect("target"));
-    if profile.ends_with("release") {
-        cargo.arg("--release");
-    }
-    let built = cargo.status().expect("cargo runs");
-    assert!(built.success(), "lariat does not build");
-    profile.join("lariat")
+    Command::new(BINARY.get_or_init(|| binary::find("LARIAT", "lariat")))
 }

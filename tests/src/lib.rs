@@ -3,11 +3,13 @@
 //! Knows the product only as its users do: by command line, configuration, sockets and output.
 #![forbid(unsafe_code)]
 
+mod binary;
 pub mod chromium;
 pub mod client;
 pub mod configuration;
 pub mod curl;
 pub mod haproxy;
+pub mod lab;
 pub mod lariat;
 pub mod metrics;
 pub mod nginx;

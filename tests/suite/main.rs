@@ -24,6 +24,7 @@ mod listen;
 mod log;
 mod metrics;
 mod ocsp;
+mod origin;
 mod policy;
 mod port_in_use;
 mod privilege;

@@ -1,0 +1,85 @@
+//! The program `lariat-lab`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::{Command, ExitStatus};
+use std::sync::OnceLock;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::binary;
+use crate::patience::until;
+use crate::program::Running;
+
+/// The program, not yet started; `LARIAT_LAB` names another one than that beside the tests.
+#[must_use]
+pub fn command() -> Command {
+    static BINARY: OnceLock<PathBuf> = OnceLock::new();
+    Command::new(BINARY.get_or_init(|| binary::find("LARIAT_LAB", "lariat-lab")))
+}
+
+/// A running `lariat-lab origin`; killed on drop.
+#[derive(Debug)]
+pub struct Origin {
+    /// Where it listens.
+    pub address: SocketAddr,
+    running: Running,
+}
+
+impl Origin {
+    /// Starts it on a free port, one thread.
+    #[must_use]
+    pub fn start() -> Self {
+        Self::start_with(&["--threads", "1"])
+    }
+
+    /// Starts it on a free port with more flags, and waits until it serves.
+    ///
+    /// # Panics
+    /// If it ends instead.
+    #[must_use]
+    pub fn start_with(flags: &[&str]) -> Self {
+        let mut command = command();
+        command.args(["origin", "--listen", "127.0.0.1:0"]);
+        let mut running = Running::start(command.args(flags));
+        let address = until("the origin to listen", || {
+            running.assert_running();
+            let said = running.stderr();
+            let line = said
+                .lines()
+                .find_map(|line| line.strip_prefix("listening on http://"));
+            line?.parse().ok()
+        });
+        Self { address, running }
+    }
+
+    /// The URL of a path there, without TLS.
+    #[must_use]
+    pub fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+
+    /// Its process id.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.running.id()
+    }
+
+    /// What it said on its standard error so far.
+    #[must_use]
+    pub fn stderr(&self) -> String {
+        self.running.stderr()
+    }
+
+    /// Sends it a signal and waits for its end.
+    ///
+    /// # Panics
+    /// If it is gone already.
+    pub fn end(&mut self, signal: Signal) -> ExitStatus {
+        let id = i32::try_from(self.running.id())
+            .ok()
+            .and_then(Pid::from_raw);
+        kill_process(id.expect("process ids are small"), signal).expect("it runs");
+        self.running.wait()
+    }
+}
