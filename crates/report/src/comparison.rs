@@ -117,14 +117,14 @@ pub(crate) fn table(records: &[Record]) -> Table {
             cell(&p99, p99.whole),
             Cell::of(loss(record.totals)),
             Cell::of(resumed(record)),
-            cpu.map_or(Cell::from(NONE), |ns| Cell::of(Nanoseconds(ns))),
+            cpu.map_or_else(|| Cell::from(NONE), |ns| Cell::of(Nanoseconds(ns))),
         ]);
     }
     table
 }
 
 fn cell(figure: &Headline, value: Option<f64>) -> Cell {
-    value.map_or(Cell::from(NONE), |value| Cell::of(figure.amount(value)))
+    value.map_or_else(|| Cell::from(NONE), |value| Cell::of(figure.amount(value)))
 }
 
 /// Runs that differ in nothing, with the spread over them.

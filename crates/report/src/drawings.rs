@@ -11,6 +11,7 @@ use measure::record::{Latencies, Record, Second};
 use crate::figure::{Axis, Callout, Column, Figure, Panel, Series, Shape, Unit, WIDE};
 use crate::hostile::harmless;
 use crate::limit::Limit;
+use crate::points;
 use crate::reading::elapsed_s;
 use crate::tables;
 use crate::track::{Followed, Sample, groups, smoothed, track};
@@ -56,17 +57,20 @@ pub(crate) const SAMPLES_MAX: usize = 600;
 /// Transactions and response times along the time.
 pub(crate) fn along_time(record: &Record, samples_max: usize) -> Option<Figure> {
     let last = record.seconds.last()?;
+    let (_, sample_s) = groups(record, samples_max);
     let rate = |name, colour, dashes, of: fn(&Second) -> u64| Line {
         name,
         colour,
         dashes,
         samples: track(record, samples_max, Followed::Rate(of)),
+        sample_s,
     };
     let time = |name, colour, dashes, of: fn(&Second) -> u64| Line {
         name,
         colour,
         dashes,
         samples: track(record, samples_max, Followed::Duration(of)),
+        sample_s,
     };
     let rates = [
         rate("attempted", "grey", "7 3", |second| second.attempted),
@@ -78,7 +82,7 @@ pub(crate) fn along_time(record: &Record, samples_max: usize) -> Option<Figure> 
         time("p99", "violet", "7 3", |second| second.p99_ns),
     ];
     let greatest = drawn(&rates).fold(0.0, f64::max);
-    let transactions = Axis::from_zero("transactions a second", Unit::Count, greatest, 6);
+    let transactions = Axis::from_zero("transactions a second", Unit::Count, greatest, 4);
     let response = Axis::durations("response time", drawn(&times));
     let end = elapsed_s(record).max(last.at_s as f64 + 1.0);
     Some(Figure {
@@ -96,6 +100,8 @@ struct Line {
     colour: &'static str,
     dashes: &'static str,
     samples: Vec<Sample>,
+    /// How long each of them is.
+    sample_s: u64,
 }
 
 /// All values that will be drawn.
@@ -121,8 +127,9 @@ fn series(line: &Line) -> Vec<Series> {
     let shape = Shape::Line(line.dashes);
     match smoothed(&line.samples) {
         Some((average, window)) => {
+            let window_s = window as u64 * line.sample_s;
             series.push(Series::new("", line.colour, Shape::Raw).of(points(&line.samples)));
-            let name = format!("{} (mean of {window} samples)", line.name);
+            let name = format!("{} (mean over {window_s} s)", line.name);
             series.push(Series::new(&name, line.colour, shape).of(points(&average)));
         }
         None => series.push(Series::new(line.name, line.colour, shape).of(points(&line.samples))),
@@ -199,11 +206,20 @@ impl Part {
     }
 
     /// For people.
-    pub(crate) fn title(self) -> &'static str {
+    fn title(self) -> &'static str {
         match self {
             Self::Total => "Response time",
             Self::Handshake => "Handshake time",
             Self::FirstByte => "Time to the first byte",
+        }
+    }
+
+    /// In a word, for an axis.
+    fn axis(self) -> &'static str {
+        match self {
+            Self::Total => "response",
+            Self::Handshake => "handshake",
+            Self::FirstByte => "first byte",
         }
     }
 
@@ -225,7 +241,7 @@ pub(crate) fn percentiles(record: &Record, part: Part) -> Option<Figure> {
         let (colour, dashes) = look(kind);
         Curve::new(kind.name(), colour, dashes, histogram)
     });
-    curve_figure(part.title(), curves.collect())
+    curve_figure(part.title(), part.axis(), curves.collect())
 }
 
 /// The same colours as on the status page of `lariat serve`.
@@ -249,7 +265,7 @@ pub(crate) fn compared(records: &[(String, &Record)]) -> Option<Figure> {
         let dashes = DASHES[index % DASHES.len()];
         Curve::new(&harmless(name), colour, dashes, &record.total_latency())
     });
-    curve_figure("Response time", curves.collect())
+    curve_figure(Part::Total.title(), Part::Total.axis(), curves.collect())
 }
 
 /// A histogram as a line over the percentiles.
@@ -297,14 +313,14 @@ fn without_repeats(points: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
     needed.map(|index| points[index]).collect()
 }
 
-fn curve_figure(title: &str, curves: Vec<Curve>) -> Option<Figure> {
+fn curve_figure(title: &str, axis: &str, curves: Vec<Curve>) -> Option<Figure> {
     const NINES_MIN: f64 = 2.0;
     let nines = curves
         .iter()
         .map(|curve| curve.nines)
         .fold(NINES_MIN, f64::max);
     let values = curves.iter().flat_map(|curve| &curve.series.points);
-    let y = Axis::durations(&title.to_lowercase(), values.map(|point| point.1));
+    let y = Axis::durations(axis, values.map(|point| point.1));
     let texts: Vec<&str> = curves.iter().map(|curve| curve.text.as_str()).collect();
     let description = texts.join(" ");
     let series: Vec<Series> = curves.into_iter().map(|curve| curve.series).collect();
@@ -322,8 +338,8 @@ fn curve_figure(title: &str, curves: Vec<Curve>) -> Option<Figure> {
 
 /// Successes and response times over the offered rate, with what can be read off.
 pub(crate) fn capacity(record: &Record) -> Option<Figure> {
-    let read = tables::read_offs_of(record)?;
-    let points = tables::points(record);
+    let read = points::read_offs(record)?;
+    let points = points::points(record);
     let (first, last) = (points.first()?, points.last()?);
     let limit = record
         .capacity
@@ -331,10 +347,14 @@ pub(crate) fn capacity(record: &Record) -> Option<Figure> {
         .map(|capacity| Limit::parse(&capacity.limit));
     let mut texts = Vec::new();
     let mut callouts: Vec<Callout> = Vec::new();
-    for (_, name, rate) in tables::read_offs(&read) {
-        let Some(rate) = rate else { continue };
-        texts.push(format!("{name}: {} a second.", Count(rate.round())));
-        add_callout(&mut callouts, &points, rate, name);
+    for read_off in tables::read_offs(&read) {
+        let Some(rate) = read_off.per_s else { continue };
+        texts.push(format!(
+            "{}: {} a second.",
+            read_off.name,
+            Count(rate.round())
+        ));
+        add_callout(&mut callouts, &points, rate, read_off.short);
     }
     Some(Figure {
         title: "Successes and response time by offered rate".to_owned(),
@@ -360,7 +380,7 @@ fn add_callout(callouts: &mut Vec<Callout>, points: &[Point], rate: f64, name: &
     let Some(point) = point else { return };
     let known = callouts.iter_mut().find(|callout| callout.y == rate);
     match known {
-        Some(callout) => callout.text = format!("{name}; {}", callout.text),
+        Some(callout) => callout.text = format!("{name}, {}", callout.text),
         None => callouts.push(Callout {
             x: point.offered_per_s,
             y: rate,
@@ -374,7 +394,7 @@ fn goodput(points: &[Point], callouts: Vec<Callout>) -> Panel {
         .iter()
         .map(|point| point.succeeded_per_s)
         .fold(0.0, f64::max);
-    let y = Axis::from_zero("transactions a second", Unit::Count, greatest * 1.1, 6);
+    let y = Axis::from_zero("transactions a second", Unit::Count, greatest * 1.1, 4);
     let end = points
         .last()
         .map_or(0.0, |point| point.offered_per_s)

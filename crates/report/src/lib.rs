@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod comparison;
+pub mod csv;
 pub mod drawings;
 mod facts;
 mod figure;
@@ -15,6 +16,7 @@ mod hostile;
 mod limit;
 mod markup;
 pub mod page;
+mod points;
 mod reading;
 mod shell;
 pub mod summary;

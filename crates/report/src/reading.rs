@@ -101,6 +101,12 @@ pub(crate) fn lag(record: &Record) -> Histogram {
     sum
 }
 
+/// A setting's value, if the record names it.
+pub(crate) fn setting<'a>(record: &'a Record, name: &str) -> Option<&'a str> {
+    let found = record.settings.iter().find(|setting| setting.name == name);
+    found.map(|setting| setting.value.as_str())
+}
+
 /// In what an amount is told.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Unit {

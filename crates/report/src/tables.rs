@@ -8,6 +8,7 @@ use measure::record::{Handshakes, Record, Second};
 use crate::headline::headlines;
 use crate::hostile::harmless;
 use crate::limit::Limit;
+use crate::points;
 use crate::reading::{Amount, Unit, loss, resumed};
 use crate::table::{Cell, Table};
 use crate::track::groups;
@@ -207,7 +208,7 @@ pub(crate) fn seconds(record: &Record, rows_max: usize) -> Table {
 pub(crate) fn steps(record: &Record) -> Table {
     let limit = record.capacity.as_ref().map(|it| Limit::parse(&it.limit));
     let quantile = limit.and_then(|limit| limit.quantile);
-    let quantile = quantile.as_deref().unwrap_or("percentile");
+    let quantile = quantile.as_deref().unwrap_or("p99");
     let heads = [
         "from",
         "length",
@@ -227,7 +228,7 @@ pub(crate) fn steps(record: &Record) -> Table {
             ..
         } = step.point;
         table.row(vec![
-            Cell::of(Nanoseconds(step.from_ns as f64)),
+            Cell::of(format!("{} s", count(step.from_ns as f64 / 1e9))),
             Cell::of(Nanoseconds(step.length_ns as f64)),
             rate(offered_per_s),
             rate(succeeded_per_s),
@@ -278,42 +279,57 @@ pub(crate) fn capacity(record: &Record) -> Table {
             );
         }
     }
-    for (id, name, rate) in read_offs_of(record).iter().flat_map(read_offs) {
-        line(name, id, rate);
+    for read_off in points::read_offs(record).iter().flat_map(read_offs) {
+        line(read_off.name, read_off.id, read_off.per_s);
     }
     table
 }
 
-/// The four read-offs of the method: name on the page, name for people, rate.
-pub(crate) fn read_offs(read: &ReadOffs) -> [(&'static str, &'static str, Option<f64>); 4] {
+/// One of the four read-offs of the method.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ReadOff {
+    /// Its stable name on the page.
+    pub(crate) id: &'static str,
+    /// For people.
+    pub(crate) name: &'static str,
+    /// In a word, where others tell what it is about.
+    pub(crate) short: &'static str,
+    /// The greatest rate of successes that kept it, if any did.
+    pub(crate) per_s: Option<f64>,
+}
+
+/// All four, the loosest first.
+pub(crate) fn read_offs(read: &ReadOffs) -> [ReadOff; 4] {
+    let read_off = |id, name, short, per_s| ReadOff {
+        id,
+        name,
+        short,
+        per_s,
+    };
     [
-        ("peak-per-s", "peak, whatever it takes", read.peak_per_s),
-        (
+        read_off(
+            "peak-per-s",
+            "peak, whatever it takes",
+            "peak",
+            read.peak_per_s,
+        ),
+        read_off(
             "under-500-ms-per-s",
             "mean < 500 ms",
+            "< 500 ms",
             read.under_500_ms_per_s,
         ),
-        (
+        read_off(
             "under-100-ms-per-s",
             "mean < 100 ms",
+            "< 100 ms",
             read.under_100_ms_per_s,
         ),
-        ("few-errors-per-s", "errors < 0.01 %", read.few_errors_per_s),
+        read_off(
+            "few-errors-per-s",
+            "errors < 0.01 %",
+            "few errors",
+            read.few_errors_per_s,
+        ),
     ]
-}
-
-/// What can be read off the steps: of the search, or of all of them in the order of their rates.
-pub(crate) fn read_offs_of(record: &Record) -> Option<ReadOffs> {
-    match &record.capacity {
-        Some(capacity) => Some(capacity.read_offs),
-        None if record.steps.is_empty() => None,
-        None => Some(ReadOffs::of(&points(record))),
-    }
-}
-
-/// The points of all steps, in the order of their rates.
-pub(crate) fn points(record: &Record) -> Vec<Point> {
-    let mut points: Vec<Point> = record.steps.iter().map(|step| step.point).collect();
-    points.sort_by(|a, b| a.offered_per_s.total_cmp(&b.offered_per_s));
-    points
 }

@@ -21,7 +21,6 @@ pub(crate) enum Ink {
     Faint,
     Warning,
     Hint,
-    Bad,
 }
 
 impl Look {
@@ -32,7 +31,6 @@ impl Look {
             Ink::Faint => "2",
             Ink::Warning => "1;33",
             Ink::Hint => "1;36",
-            Ink::Bad => "31",
         };
         if self.colour && !text.is_empty() {
             format!("\u{1b}[{code}m{text}\u{1b}[0m")

@@ -1,5 +1,7 @@
 //! The text of known records, compared with files: `BLESS=1` writes them anew.
 
+#![allow(clippy::unwrap_used, reason = "what a test cannot read fails it")]
+
 mod made;
 
 use measure::kind::Kind;

@@ -52,7 +52,7 @@ impl Axis {
     pub(crate) fn durations(title: &str, values: impl Iterator<Item = f64>) -> Self {
         /// Values that differ more than so many times are not seen side by side on a linear axis.
         const RATIO_MAX: f64 = 20.0;
-        const TICKS: usize = 6;
+        const TICKS: usize = 5;
         let positive = values.filter(|value| value.is_finite() && *value > 0.0);
         let (least, greatest) = positive.fold((f64::MAX, 0.0_f64), |(least, greatest), value| {
             (least.min(value), greatest.max(value))
@@ -61,7 +61,7 @@ impl Axis {
             return Self::from_zero(title, Unit::Duration, greatest, TICKS);
         }
         Self {
-            title: format!("{title} (logarithmic)"),
+            title: format!("{title}, log scale"),
             unit: Unit::Duration,
             scale: Scale::rounded(Spacing::Log, least, greatest, TICKS),
             ticks: TICKS,
@@ -130,16 +130,15 @@ fn clock_step(range: f64, about: usize) -> f64 {
     found.unwrap_or_else(|| (raw / 3600.0).ceil() * 3600.0)
 }
 
-/// 0, 50 %, 90 %, 99 %, … up to the end.
+/// 50 %, 90 %, 99 %, … up to the end.
 fn nines(to: f64) -> Vec<f64> {
-    let mut ticks = vec![0.0, std::f64::consts::LOG10_2];
+    let mut ticks = vec![std::f64::consts::LOG10_2];
     ticks.extend(multiples(1.0, 1.0, to));
     ticks
 }
 
 fn percentile(nines: f64) -> String {
     match nines {
-        0.0 => "0".to_owned(),
         ..1.0 => "50 %".to_owned(),
         _ => {
             let digits = nines.round() as usize;
@@ -192,7 +191,7 @@ mod tests {
     #[test]
     fn percentiles_are_nines() {
         let axis = Axis::exact("", Unit::Nines, 0.0, 4.2, 6);
-        let wanted = ["0", "50 %", "90 %", "99 %", "99.9 %", "99.99 %"];
+        let wanted = ["50 %", "90 %", "99 %", "99.9 %", "99.99 %"];
         assert_eq!(names(&axis, 6), wanted);
     }
 

@@ -49,8 +49,6 @@ pub(crate) enum Shape {
     Marked(&'static str),
     /// A surface: forth along the upper edge, back along the lower one.
     Band,
-    /// Marks alone.
-    Dots,
 }
 
 /// A point that has a name, with a line to it.
@@ -86,7 +84,7 @@ pub(crate) const WIDE: Size = Size {
 /// As wide as a telephone.
 pub(crate) const NARROW: Size = Size {
     width: 360.0,
-    height: 170.0,
+    height: 190.0,
 };
 
 impl Series {

@@ -75,16 +75,21 @@ impl Layout {
 
 fn place(panel: &Panel, top: f64, size: Size) -> Place {
     let title = top + LINE - 4.0;
-    let mut x = text_width(&panel.y.title) + APART;
-    let mut baseline = title;
+    let entries: Vec<Option<f64>> = panel.series.iter().map(entry_width).collect();
+    let all: f64 = entries.iter().flatten().map(|width| width + APART).sum();
+    let after_title = text_width(&panel.y.title) + APART;
+    // Beside the title if all have room there, else below it.
+    let (mut x, mut baseline) = match after_title + all - APART <= size.width {
+        true => (after_title, title),
+        false => (0.0, title + LINE),
+    };
     let mut legend = Vec::new();
-    for series in &panel.series {
-        if !has_entry(series) {
+    for entry in entries {
+        let Some(width) = entry else {
             legend.push(None);
             continue;
-        }
-        let width = SAMPLE + text_width(&series.name);
-        if x + width > size.width {
+        };
+        if x > 0.0 && x + width > size.width {
             x = 0.0;
             baseline += LINE;
         }
@@ -101,11 +106,12 @@ fn place(panel: &Panel, top: f64, size: Size) -> Place {
     }
 }
 
-fn has_entry(series: &Series) -> bool {
-    !series.name.is_empty() && !matches!(series.shape, Shape::Raw)
+/// Of its entry in the legend, if it has one.
+fn entry_width(series: &Series) -> Option<f64> {
+    let has_entry = !series.name.is_empty() && !matches!(series.shape, Shape::Raw);
+    has_entry.then(|| SAMPLE + text_width(&series.name))
 }
-
-/// A line of text each two and a half lines.
+/// A tick each two and a half lines.
 fn vertical_ticks(panel: &Panel, size: Size) -> usize {
     let room = (size.height / (LINE * 2.5)) as usize;
     panel.y.ticks.min(room).max(2)

@@ -73,7 +73,7 @@ impl Scale {
             _ if decades * 3 <= about + 3 => &[1.0, 2.0, 5.0],
             _ => &[1.0],
         };
-        let every = decades.div_ceil(about.max(1)).max(1);
+        let every = decades.div_ceil(about + 2);
         let powers = (first..=last).step_by(every).map(power);
         let ticks = powers.flat_map(|power| factors.iter().map(move |factor| power * factor));
         ticks.filter(|tick| self.place(*tick).is_some()).collect()

@@ -97,15 +97,12 @@ impl Draw<'_> {
             Shape::Line(dashes) | Shape::Marked(dashes) => ("line", dashes),
             Shape::Raw => ("line raw", "1 3"),
             Shape::Band => ("band", ""),
-            Shape::Dots => ("", ""),
         };
-        if !class.is_empty() {
-            shapes.extend(path(class, dashes, series, &runs));
-        }
+        shapes.extend(path(class, dashes, series, &runs));
         // A lonely point would be a line of no length.
         let lonely = runs.iter().filter(|run| run.len() == 1);
         match series.shape {
-            Shape::Marked(_) | Shape::Dots => {
+            Shape::Marked(_) => {
                 let points = runs.iter().flatten();
                 shapes.extend(points.map(|point| dot(series.colour, *point, 3.0)));
             }
@@ -219,7 +216,7 @@ fn sample(series: &Series, x: f64, y: f64) -> Element {
                 pixels(x)
             ),
         ),
-        Shape::Dots | Shape::Raw => dot(series.colour, ((x + end) / 2.0, y), 3.0),
+        Shape::Raw => dot(series.colour, ((x + end) / 2.0, y), 3.0),
     }
 }
 

@@ -124,7 +124,7 @@ fn resumption(record: &Record, prefix: &str) -> Element {
 
 fn client(record: &Record, prefix: &str) -> Element {
     let ns = cpu_per_transaction_ns(record);
-    let shown = ns.map_or(NONE.to_owned(), |ns| Nanoseconds(ns).to_string());
+    let shown = ns.map_or_else(|| NONE.to_owned(), |ns| Nanoseconds(ns).to_string());
     let threads = record.client.threads.len();
     let load = client_load(record).map(|load| {
         let plural = if threads == 1 { "thread" } else { "threads" };

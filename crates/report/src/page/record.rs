@@ -21,15 +21,10 @@ const SAMPLES_NARROW_MAX: usize = 160;
 pub(crate) fn section(record: &Record, number: usize, name: Option<&str>) -> Element {
     let prefix = format!("r{number}");
     let heading = name.map(|name| element("h2").text(name));
-    let course = format!("{}, {}", harmless(&record.started), facts::course(record));
-    let target = format!(
-        "{} at {}",
-        harmless(&record.target.url),
-        harmless(&record.target.address)
-    );
-    let lead = element("p")
-        .with("class", "lead")
-        .text(format!("{target} · {course}"));
+    let at = format!("at {}", harmless(&record.target.address));
+    let started = harmless(&record.started);
+    let lead = [at, started, facts::course(record)].join(" · ");
+    let lead = element("p").with("class", "lead").text(lead);
     element("article")
         .with("id", &prefix)
         .children(heading)
@@ -39,7 +34,11 @@ pub(crate) fn section(record: &Record, number: usize, name: Option<&str>) -> Ele
         .children(along_time(record, &prefix))
         .children(percentiles(record, &prefix))
         .children(capacity(record, &prefix))
-        .children(tables_of(record, &prefix))
+        .child(
+            element("div")
+                .with("class", "pair")
+                .children(tables_of(record, &prefix)),
+        )
         .child(surroundings(record))
 }
 
@@ -110,7 +109,8 @@ fn tables_of(record: &Record, prefix: &str) -> Vec<Element> {
 }
 
 fn surroundings(record: &Record) -> Element {
-    let command = command_lines(&record.command, 100).join("\n");
+    let command = command_lines(&record.command, 100);
+    let lines = command.iter().map(|line| element("span").text(line));
     let mut settings = Table::new("Every setting, given or by default", &["<", "<"]);
     for setting in &record.settings {
         settings.row(vec![Cell::of(&setting.name), Cell::of(&setting.value)]);
@@ -125,7 +125,7 @@ fn surroundings(record: &Record) -> Element {
         .child(
             element("pre")
                 .with("tabindex", "0")
-                .child(element("code").text(command)),
+                .child(element("code").children(lines)),
         )
         .child(details)
 }

@@ -14,7 +14,7 @@ use measure::record::{
 };
 
 /// Nothing was done.
-pub fn empty() -> Record {
+pub(crate) fn empty() -> Record {
     Record {
         format: measure::record::FORMAT,
         tool: Tool {
@@ -54,7 +54,7 @@ pub fn empty() -> Record {
 }
 
 /// One second, one client, no spread to speak of.
-pub fn one_second() -> Record {
+pub(crate) fn one_second() -> Record {
     let mut run = Run::new(7, "full");
     run.second(Load {
         attempted: 400,
@@ -66,7 +66,7 @@ pub fn one_second() -> Record {
 }
 
 /// 30 seconds of kept connections: fast, even, a few of them new.
-pub fn keep_alive() -> Record {
+pub(crate) fn keep_alive() -> Record {
     let mut run = Run::new(3, "full");
     for _ in 0..30 {
         let attempted = run.noisy(21_400.0, 0.02) as u64;
@@ -83,14 +83,14 @@ pub fn keep_alive() -> Record {
 }
 
 /// One full handshake and three resumptions of a session, of one kind, at a rate.
-pub fn resumed(kind: Kind, seed: u64) -> Record {
+pub(crate) fn resumed(kind: Kind, seed: u64) -> Record {
     let mut run = Run::new(seed, kind.name());
     for _ in 0..20 {
         let attempted = run.noisy(2000.0, 0.015) as u64;
         let mean_ms = run.noisy(1.9, 0.08);
         run.second(Load {
             attempted,
-            failed: u64::from(attempted % 7 == 0),
+            failed: u64::from(attempted.is_multiple_of(7)),
             mean_ms,
             skew: 4.0,
         });
@@ -100,7 +100,7 @@ pub fn resumed(kind: Kind, seed: u64) -> Record {
 }
 
 /// A ramp past the capacity, as in Bernat's plots: at 788 a second it gives way.
-pub fn ramp() -> Record {
+pub(crate) fn ramp() -> Record {
     let mut run = Run::new(11, "session-id");
     for second in 0..120 {
         let offered = 10.0 * f64::from(second + 1);
@@ -140,7 +140,7 @@ pub fn ramp() -> Record {
 }
 
 /// A server that goes away in the middle and comes back, with seconds in which nothing succeeds.
-pub fn failing() -> Record {
+pub(crate) fn failing() -> Record {
     let mut run = Run::new(5, "psk");
     for second in 0..40 {
         let is_down = (15..22).contains(&second);
@@ -162,7 +162,7 @@ pub fn failing() -> Record {
 }
 
 /// Every second of a long run, with a spike that must not be lost.
-pub fn long(seconds: u32) -> Record {
+pub(crate) fn long(seconds: u32) -> Record {
     let mut run = Run::new(9, "full");
     for second in 0..seconds {
         let attempted = run.noisy(1000.0, 0.05) as u64;
@@ -178,7 +178,7 @@ pub fn long(seconds: u32) -> Record {
 }
 
 /// Every string of it wants to be a script, a colour or a second cell.
-pub fn hostile() -> Record {
+pub(crate) fn hostile() -> Record {
     let evil = "\"><script>alert('x')</script>&amp;\u{1b}[31m\u{202e}";
     let mut record = failing();
     record.target.url = format!("https://host/{evil}");
