@@ -462,6 +462,7 @@ mod tests {
             HTTPS.to_owned(),
             with("--handshake psk --rate 500 --spacing poisson --clients 20 --early-data"),
             with("--suites TLS_AES_256_GCM_SHA384 --header A:^b --header C:^d --count 7"),
+            with("--ca a --client-certificate b --tls 1.2 --handshake ticket"),
             "http://[::1]:8000/ --connections 3 --cpus none".to_owned(),
         ];
         for line in lines {
@@ -671,6 +672,11 @@ mod tests {
             Verification::Authority(PEM.as_bytes().to_vec())
         );
         assert!(tls.client_certificate.is_some());
+        assert_eq!(tls.server_name.unwrap(), "127.0.0.1", "checked, never sent");
+        assert_eq!(
+            blamed("https://host/ --ca a --server-name none"),
+            ["server-name"]
+        );
         assert_eq!(blamed(&with("--alpn h2")), ["alpn"]);
         assert_eq!(
             planned(&with("--alpn h2 --no-request")).tls.unwrap().alpn,

@@ -104,7 +104,10 @@ impl FromStr for Limit {
             };
             if named_before {
                 let why = format!("bounds {name} after it was bounded, or a second percentile");
-                return Err(ValueFault::Refused(why, "each once, and one percentile"));
+                return Err(ValueFault::Refused(
+                    why,
+                    "name each once, and one percentile",
+                ));
             }
         }
         Ok(limit)

@@ -1,5 +1,6 @@
 //! Settings of a plan as they would be typed: what defaults came to.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use crate::plan::{Arrival, Plan, Spacing, Stretch, Tls, Verification, Versions};
@@ -43,9 +44,11 @@ fn list(plan: &Plan, names: impl FnOnce(&Tls) -> Vec<&'static str>) -> Option<St
     Some(names(plan.tls.as_ref()?).join(","))
 }
 
+/// An address is checked for, but never sent.
 pub(crate) fn server_name(plan: &Plan) -> Option<String> {
     let name = plan.tls.as_ref()?.server_name.as_deref();
-    Some(name.unwrap_or("none").to_owned())
+    let sent = name.filter(|name| name.parse::<IpAddr>().is_err());
+    Some(sent.unwrap_or("none").to_owned())
 }
 
 pub(crate) fn verify(plan: &Plan) -> Option<String> {

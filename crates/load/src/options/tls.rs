@@ -27,6 +27,8 @@ pub(crate) fn offer(options: &Options, url: &Url, files: &Files, faults: &mut Fa
     let signatures = signatures(options, reach, of_lists);
     let suites = suites(options, reach, &signatures, of_lists);
     let groups = groups(options, reach, of_lists);
+    let verification = verification(options, files, faults);
+    let checked = matches!(verification, Verification::Authority(_));
     Tls {
         versions,
         handshakes,
@@ -34,9 +36,9 @@ pub(crate) fn offer(options: &Options, url: &Url, files: &Files, faults: &mut Fa
         groups,
         signatures,
         alpn: alpn(options, faults),
-        server_name: server_name(options, url),
+        server_name: server_name(options, url, checked, faults),
         client_certificate: client_certificate(options, files, faults),
-        verification: verification(options, files, faults),
+        verification,
         tickets: options.tickets.unwrap_or(true),
         session_ids: options.session_ids.unwrap_or(true),
         early_data,
@@ -340,14 +342,25 @@ fn alpn(options: &Options, faults: &mut Faults) -> Vec<Vec<u8>> {
     options.alpn.clone()
 }
 
-fn server_name(options: &Options, url: &Url) -> Option<String> {
+/// What is sent, and what a certificate is checked for: an address is checked, but never sent.
+fn server_name(options: &Options, url: &Url, checked: bool, faults: &mut Faults) -> Option<String> {
+    let address = || url.host_address().filter(|_| checked);
     match &options.server_name {
-        Some(OrNone::Nothing) => None,
         Some(OrNone::This(name)) => Some(name.clone()),
-        // A name is sent without the dot at its end (RFC 6066, section 3).
-        None => url
-            .host_name()
-            .map(|name| name.trim_end_matches('.').to_owned()),
+        Some(OrNone::Nothing) if checked && address().is_none() => {
+            faults.add(
+                "server-name",
+                "none leaves no name that the certificate could be checked for",
+                "a name, or --verify signature",
+            );
+            None
+        }
+        Some(OrNone::Nothing) => address().map(|address| address.to_string()),
+        None => match url.host_name() {
+            // A name is sent without the dot at its end (RFC 6066, section 3).
+            Some(name) => Some(name.trim_end_matches('.').to_owned()),
+            None => address().map(|address| address.to_string()),
+        },
     }
 }
 

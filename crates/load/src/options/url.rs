@@ -42,7 +42,7 @@ impl Url {
     }
 }
 
-const EXAMPLE: &str = "https://127.0.0.1:8443/1k";
+const EXAMPLE: &str = "for example: https://127.0.0.1:8443/1k";
 
 impl FromStr for Url {
     type Err = ValueFault;
@@ -60,7 +60,7 @@ impl FromStr for Url {
         if path.contains('#') {
             return refused(
                 "has a fragment, which no server sees",
-                "the URL without `#…`",
+                "leave out what begins with `#`",
             );
         }
         Ok(Self {
@@ -76,7 +76,7 @@ impl FromStr for Url {
 fn scheme(text: &str) -> Result<(bool, &str), ValueFault> {
     let Some((scheme, rest)) = text.split_once("://") else {
         let form = "a URL that begins with https:// or http://";
-        return Err(ValueFault::Form(form, EXAMPLE));
+        return Err(ValueFault::Form(form, "https://127.0.0.1:8443/1k"));
     };
     match scheme.to_ascii_lowercase().as_str() {
         "https" => Ok((true, rest)),
@@ -93,7 +93,7 @@ fn endpoint(authority: &str, tls: bool) -> Result<Endpoint, ValueFault> {
     if !authority.is_ascii() {
         return refused(
             "has a host name beyond ASCII",
-            "its form that begins with xn--",
+            "take its form that begins with xn--",
         );
     }
     let has_port = match authority.rsplit_once(']') {
@@ -108,7 +108,7 @@ fn endpoint(authority: &str, tls: bool) -> Result<Endpoint, ValueFault> {
     let endpoint: Endpoint = full.parse().or_else(|_| {
         refused(
             "has no valid host and port",
-            "a host name, an IPv4 address, or an IPv6 address in brackets, then :PORT",
+            "take a host name, an IPv4 address, or an IPv6 address in brackets, then :PORT",
         )
     })?;
     match &endpoint {
@@ -127,7 +127,7 @@ fn checked_path(path: &str) -> Result<String, ValueFault> {
     if !path.bytes().all(|byte| byte.is_ascii_graphic()) {
         return refused(
             "has a space, a control character or one beyond ASCII in its path",
-            "%20 for a space; others likewise",
+            "write %20 for a space, others likewise",
         );
     }
     Ok(match path.starts_with('/') {

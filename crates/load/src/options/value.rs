@@ -105,7 +105,7 @@ pub(crate) fn duration(text: &str) -> Read<Duration> {
     let nanoseconds = number * nanoseconds;
     if nanoseconds > LONGEST.as_nanos() as f64 {
         let why = "is longer than a week".to_owned();
-        return Err(ValueFault::Refused(why, "a shorter time"));
+        return Err(ValueFault::Refused(why, "take a shorter time"));
     }
     Ok(Duration::from_nanos(nanoseconds.round() as u64))
 }
@@ -114,7 +114,10 @@ pub(crate) fn duration(text: &str) -> Read<Duration> {
 pub(crate) fn some_time(text: &str) -> Read<Duration> {
     let duration = duration(text)?;
     if duration.is_zero() {
-        return Err(ValueFault::Refused("is no time at all".to_owned(), "10s"));
+        return Err(ValueFault::Refused(
+            "is no time at all".to_owned(),
+            "for example: 10s",
+        ));
     }
     Ok(duration)
 }
@@ -160,7 +163,7 @@ pub(crate) fn rate(text: &str) -> Read<f64> {
     };
     if rate > RATE_MAX {
         let why = "is more than 10,000,000 a second".to_owned();
-        return Err(ValueFault::Refused(why, "a lower rate"));
+        return Err(ValueFault::Refused(why, "take a lower rate"));
     }
     Ok(rate)
 }
@@ -169,7 +172,10 @@ pub(crate) fn rate(text: &str) -> Read<f64> {
 pub(crate) fn some_rate(text: &str) -> Read<f64> {
     let rate = rate(text)?;
     if rate == 0.0 {
-        return Err(ValueFault::Refused("is no load".to_owned(), "500"));
+        return Err(ValueFault::Refused(
+            "is no load".to_owned(),
+            "for example: 500",
+        ));
     }
     Ok(rate)
 }
@@ -192,7 +198,7 @@ pub(crate) fn ramp(text: &str) -> Read<Ramp> {
     };
     if ramp.from_per_s == 0.0 && ramp.to_per_s == 0.0 {
         let why = "begins and ends with no load".to_owned();
-        return Err(ValueFault::Refused(why, "0:2000:60s"));
+        return Err(ValueFault::Refused(why, "for example: 0:2000:60s"));
     }
     Ok(ramp)
 }
@@ -211,7 +217,10 @@ pub(crate) fn percentage(text: &str) -> Read<f64> {
 /// A whole number from 1.
 pub(crate) fn count(text: &str) -> Read<u64> {
     match text.parse() {
-        Ok(0) => Err(ValueFault::Refused("is nothing".to_owned(), "1 or more")),
+        Ok(0) => Err(ValueFault::Refused(
+            "is nothing".to_owned(),
+            "take 1 or more",
+        )),
         Ok(count) => Ok(count),
         Err(_) => Err(ValueFault::Form("a whole number", "1000")),
     }
@@ -250,7 +259,7 @@ pub(crate) fn threads(text: &str) -> Read<u16> {
 fn bounded(number: u64, max: u64, why: &str) -> Read<u32> {
     let fits = Some(number).filter(|number| *number <= max);
     fits.and_then(|number| u32::try_from(number).ok())
-        .ok_or_else(|| ValueFault::Refused(why.to_owned(), "a smaller number"))
+        .ok_or_else(|| ValueFault::Refused(why.to_owned(), "take a smaller number"))
 }
 
 /// Any number of 64 bits.
@@ -420,7 +429,7 @@ pub(crate) fn server_name(text: &str) -> Read<OrNone<String>> {
     if text.parse::<std::net::IpAddr>().is_ok() {
         let why =
             "is an IP address, which is never sent as a name (RFC 6066, section 3)".to_owned();
-        return Err(ValueFault::Refused(why, "a host name, or `none`"));
+        return Err(ValueFault::Refused(why, "take a host name, or `none`"));
     }
     match format!("{text}:0").parse() {
         Ok(Endpoint::Name { host, .. }) => Ok(OrNone::This(host)),
@@ -433,7 +442,7 @@ pub(crate) fn server_name(text: &str) -> Read<OrNone<String>> {
 
 /// A place to connect to.
 pub(crate) fn endpoint(text: &str) -> Read<Endpoint> {
-    let wanted = "HOST:PORT or unix:PATH";
+    let wanted = "take HOST:PORT or unix:PATH";
     let refuse = |error: AddressError| ValueFault::Refused(error.to_string(), wanted);
     let endpoint: Endpoint = text.parse().map_err(refuse)?;
     let port = match &endpoint {
@@ -443,7 +452,10 @@ pub(crate) fn endpoint(text: &str) -> Read<Endpoint> {
     };
     if port == Some(0) || text.starts_with('*') {
         let why = "cannot be connected to".to_owned();
-        return Err(ValueFault::Refused(why, "HOST:PORT with a port from 1"));
+        return Err(ValueFault::Refused(
+            why,
+            "take HOST:PORT with a port from 1",
+        ));
     }
     Ok(endpoint)
 }
@@ -455,7 +467,7 @@ pub(crate) fn method(text: &str) -> Read<String> {
     }
     if text == "CONNECT" {
         let why = "makes a tunnel, not a transaction".to_owned();
-        return Err(ValueFault::Refused(why, "GET"));
+        return Err(ValueFault::Refused(why, "for example: GET"));
     }
     Ok(text.to_owned())
 }
