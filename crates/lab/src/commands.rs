@@ -4,7 +4,9 @@
 //! `Talk`, its data to the standard output.
 
 mod help;
+mod load;
 mod origin;
+mod report;
 
 use std::ffi::OsString;
 
@@ -38,7 +40,9 @@ fn dispatch(parser: &mut Parser, talk: Talk) -> Result<Exit, UsageError> {
 fn command(name: &str, parser: &mut Parser, talk: Talk) -> Result<Exit, UsageError> {
     match name {
         "help" => explain(parser)?,
+        "load" => return load::run(parser, talk),
         "origin" => return origin::run(parser, talk),
+        "report" => return report::run(parser, talk),
         "version" => print_version(),
         _ => return Err(unknown(name)),
     }

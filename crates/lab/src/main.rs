@@ -5,6 +5,8 @@
 
 mod commands;
 mod exit;
+mod host;
+mod load;
 mod origin;
 mod talk;
 mod usage;

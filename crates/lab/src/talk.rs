@@ -21,6 +21,15 @@ impl Talk {
         }
     }
 
+    /// Without colours, whoever reads it.
+    #[cfg(test)]
+    pub(crate) fn plain() -> Self {
+        Self {
+            colour: false,
+            terminal: false,
+        }
+    }
+
     /// Whether lines may have colours.
     pub(crate) fn colour(self) -> bool {
         self.colour

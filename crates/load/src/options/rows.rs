@@ -93,7 +93,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
     setting("send-proxy", Target, One("v1|v2"), |o, t| {
         set(&mut o.send_proxy, value::proxy_version(t))
     })
-    .absent("none is sent")
+    .absent("no header")
     .help("Send a PROXY header of that version before anything else.")
     .example("v2"),
     setting("handshake", Client, One("KIND"), |o, t| {
@@ -228,7 +228,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
     setting("alpn", Tls, Commas("PROTOCOL"), |o, t| {
         add(&mut o.alpn, value::protocol(t))
     })
-    .absent("none is offered")
+    .absent("none")
     .help("Application protocols that are offered. Requests are always HTTP/1.1.")
     .example("http/1.1"),
     setting("server-name", Tls, One("NAME|none"), |o, t| {
@@ -293,7 +293,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
     setting("rate", Arrival, One("R"), |o, t| {
         set(&mut o.rate_per_s, value::some_rate(t))
     })
-    .absent("the load is closed")
+    .absent("")
     .help(
         "Open load: so many transactions a second, whatever the server does. Latency counts from \
          the planned instant; what could not begin has failed.",

@@ -1,0 +1,348 @@
+//! `lariat-lab load`: from the command line to the record.
+//!
+//! Owns the order of things: everything that can be wrong is told before the first packet.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use lexopt::Parser;
+use load::capacity::Finder;
+use load::options::{Draft, Options, Search, table};
+use load::outcome::{Frame, Outcome};
+use load::plan::{Arrival, Plan};
+use load::run::{self, Run};
+use load::worker::StartFault;
+use measure::quantity::{Count, Nanoseconds};
+use measure::record::{Capacity, Record, Setting};
+
+use super::help;
+use crate::exit::Exit;
+use crate::host;
+use crate::load::complaint::{Complaint, Source, tell};
+use crate::load::date::Date;
+use crate::load::destination::{Destination, Fault};
+use crate::load::flags::{self, Flags};
+use crate::load::given::{Given, merged};
+use crate::load::interrupt::Interrupt;
+use crate::load::live::Line;
+use crate::load::{meaning, plan_file, resolve};
+use crate::talk::{Talk, print, stdout_colour};
+use crate::usage::UsageError;
+
+/// Loads, and says what came of it.
+pub(super) fn run(parser: &mut Parser, talk: Talk) -> Result<Exit, UsageError> {
+    let flags = flags::read(parser)?;
+    if flags.help {
+        print(help::load());
+        return Ok(Exit::Success);
+    }
+    if flags.plan.is_none() && flags.given.is_empty() {
+        return Err(UsageError::new(
+            "there is neither a URL nor a plan",
+            "for example: lariat-lab load https://127.0.0.1:8443/",
+        ));
+    }
+    let ended = prepare(flags, talk).and_then(|prepared| carry_out(prepared, talk));
+    Ok(ended.unwrap_or_else(|exit| exit))
+}
+
+/// What lies ready before the first packet.
+struct Prepared {
+    options: Options,
+    plan: Plan,
+    search: Option<Search>,
+    /// How long it will take, if that is known.
+    planned: Option<Duration>,
+    started: Date,
+    destination: Destination,
+}
+
+/// Everything that can be wrong. What was, has been told; the exit is what it comes to.
+fn prepare(flags: Flags, talk: Talk) -> Result<Prepared, Exit> {
+    let file = flags
+        .plan
+        .as_deref()
+        .map(|path| read_plan(path, talk))
+        .transpose()?;
+    let source = file.as_ref().map(|file| Source {
+        path: &file.path,
+        text: &file.text,
+    });
+    let refuse = |complaints: Vec<Complaint>| {
+        tell(&complaints, source, talk);
+        Exit::Usage
+    };
+    let from_file = file
+        .as_ref()
+        .map(|file| file.given())
+        .transpose()
+        .map_err(refuse)?;
+    let given = merged(from_file.unwrap_or_default(), flags.given);
+    let options = meaning::options(&given).map_err(refuse)?;
+    let draft = meaning::draft(&options, &given, &sys::cpu::allowed_cpus()).map_err(refuse)?;
+    let started = Date::of(SystemTime::now());
+    let destination = Destination::open(options.record(), started).map_err(|fault| {
+        tell_unwritable(&fault, talk);
+        Exit::Usage
+    })?;
+    let (search, planned) = (draft.search(), draft.planned());
+    let address = resolved(&draft, talk)?;
+    let plan = draft.plan(address);
+    let plan = plan.map_err(|faults| refuse(meaning::of_plan(&faults, &given)))?;
+    Ok(Prepared {
+        options,
+        plan,
+        search,
+        planned,
+        started,
+        destination,
+    })
+}
+
+/// A plan file.
+struct PlanFile {
+    /// As it was given.
+    path: String,
+    text: String,
+}
+
+impl PlanFile {
+    fn given(&self) -> Result<Vec<Given>, Vec<Complaint>> {
+        let mut given = plan_file::parse(&self.text)?;
+        meaning::rebase(&mut given, Path::new(&self.path));
+        Ok(given)
+    }
+}
+
+fn read_plan(path: &Path, talk: Talk) -> Result<PlanFile, Exit> {
+    let shown = path.display().to_string();
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(PlanFile { path: shown, text }),
+        Err(error) => {
+            talk.error(format_args!("cannot read the plan {shown}: {error}"));
+            talk.hint("--plan names a TOML file; `lariat-lab load --help` tells what it holds");
+            Err(Exit::Usage)
+        }
+    }
+}
+
+fn tell_unwritable(fault: &Fault, talk: Talk) {
+    match fault {
+        Fault::Foreign(path) => {
+            talk.error(format_args!(
+                "{} is there, and is no record of a load",
+                path.display()
+            ));
+            talk.hint("--record names another file, or none");
+        }
+        Fault::Refused(path, error) => {
+            let path = path.display();
+            talk.error(format_args!(
+                "the record cannot be written to {path}: {error}"
+            ));
+            talk.hint("--record names a file in a folder that we may write to, or none");
+        }
+    }
+}
+
+fn resolved(draft: &Draft, talk: Talk) -> Result<wire::address::Address, Exit> {
+    let endpoint = draft.endpoint();
+    match resolve::resolve(endpoint) {
+        Ok(resolved) => {
+            if resolved.others > 0 {
+                let (address, others) = (&resolved.address, resolved.others);
+                talk.say(format_args!(
+                    "{endpoint} is {address}, and {others} more not taken"
+                ));
+            }
+            Ok(resolved.address)
+        }
+        Err(reason) => {
+            talk.error(format_args!("{endpoint} cannot be resolved: {reason}"));
+            talk.hint("--connect ADDRESS:PORT goes there without asking for the name");
+            Err(Exit::Address)
+        }
+    }
+}
+
+fn carry_out(prepared: Prepared, talk: Talk) -> Result<Exit, Exit> {
+    let failed = |error: std::io::Error| {
+        talk.error(format_args!("the kernel refused: {error}"));
+        talk.hint("look at the limits of this process (`ulimit -a`)");
+        Exit::Failed
+    };
+    let interrupt = Interrupt::new().map_err(failed)?;
+    // Without it, few clients fit; that they do not is told as a failure of its own.
+    let _ = sys::limit::raise_open_files();
+    let watch = Watch {
+        line: Line::to_stderr(talk.colour()),
+        quiet: prepared.options.is_quiet(),
+        interrupt,
+        talk,
+    };
+    let frame = frame(&prepared);
+    let (outcome, capacity) = match prepared.search {
+        None => (watch.one(&prepared.plan, prepared.planned)?, None),
+        Some(search) => {
+            let (outcome, capacity) = watch.search(&prepared.plan, search)?;
+            (outcome, Some(capacity))
+        }
+    };
+    let record = outcome.record(&prepared.plan, frame, capacity);
+    hand_over(&record, prepared.destination, talk)
+}
+
+fn frame(prepared: &Prepared) -> Frame {
+    let settings = table::settings(&prepared.options, &prepared.plan).into_iter();
+    let mut command = vec!["lariat-lab".to_owned()];
+    command.extend(table::command(&prepared.options));
+    Frame {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        command,
+        settings: settings
+            .map(|(name, value)| Setting {
+                name: name.to_owned(),
+                value,
+            })
+            .collect(),
+        started: prepared.started.to_string(),
+        host: host::facts(),
+    }
+}
+
+/// Runs loads, and says how they go.
+struct Watch {
+    line: Line,
+    quiet: bool,
+    interrupt: Interrupt,
+    talk: Talk,
+}
+
+impl Watch {
+    fn one(&self, plan: &Plan, planned: Option<Duration>) -> Result<Outcome, Exit> {
+        if !self.quiet {
+            self.talk.say(self.line.header(plan));
+        }
+        let run = self.begin(plan.clone())?;
+        self.follow(run, planned.map(|planned| planned + plan.warm_up))
+    }
+
+    fn search(&self, plan: &Plan, search: Search) -> Result<(Outcome, Capacity), Exit> {
+        if !self.quiet {
+            let Search { limit, step, .. } = search;
+            let step = Nanoseconds(step.as_nanos() as f64);
+            self.talk.say(format_args!(
+                "Searching the greatest rate with {limit}, {step} a rate."
+            ));
+            self.talk.say(self.line.header(plan));
+        }
+        let mut finder = Finder::new(plan.clone(), search);
+        while let Some(next) = finder.next_plan() {
+            if !self.quiet {
+                self.talk
+                    .say(format_args!("{}/s:", Count(first_rate(&next))));
+            }
+            let run = self.begin(next.clone())?;
+            let outcome = self.follow(run, Some(next.warm_up + next.duration))?;
+            finder.take(&next, outcome);
+        }
+        Ok(finder.finish())
+    }
+
+    fn begin(&self, plan: Plan) -> Result<Run, Exit> {
+        let run = run::start(plan).map_err(|fault| self.refused(&fault))?;
+        self.interrupt.watch(run.stopper());
+        Ok(run)
+    }
+
+    fn refused(&self, fault: &StartFault) -> Exit {
+        self.talk.error(fault);
+        match fault {
+            StartFault::Tls(_) => {
+                self.talk
+                    .hint("look at the files and names that the plan names");
+                Exit::Usage
+            }
+            StartFault::Kernel(_) => {
+                self.talk
+                    .hint("look at the limits of this process (`ulimit -a`)");
+                Exit::Failed
+            }
+        }
+    }
+
+    fn follow(&self, mut run: Run, planned: Option<Duration>) -> Result<Outcome, Exit> {
+        let none = BTreeMap::new();
+        while let Some(progress) = run.next_second() {
+            if self.quiet {
+                continue;
+            }
+            let elapsed = Duration::from_secs(progress.second.at_s + 1);
+            let failures = match progress.second.failed {
+                0 => &none,
+                _ => &progress.failures,
+            };
+            let line = self.line.text(&progress.second, failures, elapsed, planned);
+            self.talk.say(line);
+        }
+        run.finish().map_err(|error| {
+            self.talk
+                .error(format_args!("a thread of the load ended early: {error}"));
+            self.talk
+                .hint("--cpus none, if it is about a CPU; else `ulimit -a`");
+            Exit::Failed
+        })
+    }
+}
+
+fn first_rate(plan: &Plan) -> f64 {
+    match &plan.arrival {
+        Arrival::Open { stretches, .. } => stretches.first().map_or(0.0, |first| first.from_per_s),
+        Arrival::Closed { .. } => 0.0,
+    }
+}
+
+/// Columns of the summary.
+const SUMMARY_WIDTH: usize = 80;
+
+fn hand_over(record: &Record, destination: Destination, talk: Talk) -> Result<Exit, Exit> {
+    let takes_output = destination.is_output();
+    let written = destination.write(&record.to_json());
+    if takes_output {
+        talk.say(report::summary::text(record, SUMMARY_WIDTH, talk.colour()));
+    } else {
+        print(report::summary::text(
+            record,
+            SUMMARY_WIDTH,
+            stdout_colour(),
+        ));
+    }
+    match written {
+        Ok(path) => tell_written(path, talk),
+        Err(fault) => {
+            tell_unwritable(&fault, talk);
+            return Err(Exit::Failed);
+        }
+    }
+    Ok(exit_of(record))
+}
+
+fn tell_written(path: Option<PathBuf>, talk: Talk) {
+    if let Some(path) = path {
+        let path = path.display();
+        talk.say(format_args!("The record is {path}; a page of it makes"));
+        talk.say(format_args!("  lariat-lab report {path} -o page.html"));
+    }
+}
+
+/// Failures are a measurement, unless there is nothing else.
+fn exit_of(record: &Record) -> Exit {
+    let totals = record.totals;
+    match &record.capacity {
+        _ if totals.attempted > 0 && totals.succeeded == 0 => Exit::Fruitless,
+        Some(capacity) if capacity.found_per_s.is_none() => Exit::NoCapacity,
+        _ => Exit::Success,
+    }
+}

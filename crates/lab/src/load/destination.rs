@@ -1,0 +1,189 @@
+//! Where a record is written: looked at before the load begins; whole, or not there at all.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+use load::options::value::OrNone;
+
+use super::date::Date;
+
+/// Where a record goes.
+#[derive(Debug)]
+pub(crate) enum Destination {
+    /// Nowhere.
+    Nowhere,
+    /// To the standard output.
+    Output,
+    /// Into this file, when it is whole.
+    File(Partial),
+    /// Into something that is no regular file, `/dev/null` for one.
+    Device(PathBuf),
+}
+
+/// A file that is written under another name, and gets its own when it is whole.
+#[derive(Debug)]
+pub(crate) struct Partial {
+    path: PathBuf,
+    partial: PathBuf,
+}
+
+/// Why a record cannot be written there.
+#[derive(Debug)]
+pub(crate) enum Fault {
+    /// The file is there, and is not one of ours to replace.
+    Foreign(PathBuf),
+    /// The host refuses.
+    Refused(PathBuf, io::Error),
+}
+
+impl Destination {
+    /// Looks whether a record can be written there. `now` names the file if nobody else does.
+    pub(crate) fn open(asked: Option<&OrNone<PathBuf>>, now: Date) -> Result<Self, Fault> {
+        let path = match asked {
+            Some(OrNone::Nothing) => return Ok(Self::Nowhere),
+            Some(OrNone::This(path)) if path == Path::new("-") => return Ok(Self::Output),
+            Some(OrNone::This(path)) => path.clone(),
+            None => PathBuf::from(format!("lariat-load-{}.json", now.compact())),
+        };
+        match fs::metadata(&path) {
+            Ok(facts) if facts.is_dir() => {
+                let error = io::Error::from(io::ErrorKind::IsADirectory);
+                return Err(Fault::Refused(path, error));
+            }
+            Ok(facts) if !facts.is_file() => return Ok(Self::Device(path)),
+            Ok(_) if !is_record(&path) => return Err(Fault::Foreign(path)),
+            _ => {}
+        }
+        Partial::look(&path)
+            .map(Self::File)
+            .map_err(|error| Fault::Refused(path, error))
+    }
+
+    /// Writes the record; the path if it is a file.
+    pub(crate) fn write(self, record: &str) -> Result<Option<PathBuf>, Fault> {
+        match self {
+            Self::Nowhere => Ok(None),
+            Self::Output => {
+                let written = writeln!(io::stdout(), "{record}");
+                written.map_err(|error| Fault::Refused(PathBuf::from("-"), error))?;
+                Ok(None)
+            }
+            Self::Device(path) => match fs::write(&path, format!("{record}\n")) {
+                Ok(()) => Ok(None),
+                Err(error) => Err(Fault::Refused(path, error)),
+            },
+            Self::File(partial) => partial.write(record).map(Some),
+        }
+    }
+
+    /// Whether the record takes the standard output.
+    pub(crate) fn is_output(&self) -> bool {
+        matches!(self, Self::Output)
+    }
+}
+
+/// A record begins with its format; an empty file may become one.
+fn is_record(path: &Path) -> bool {
+    let mut head = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(64).read_to_end(&mut head));
+    let head = String::from_utf8_lossy(&head).replace(char::is_whitespace, "");
+    read.is_ok() && (head.is_empty() || head.starts_with("{\"format\":"))
+}
+
+impl Partial {
+    /// Looks whether it can be made, and leaves nothing behind.
+    fn look(path: &Path) -> io::Result<Self> {
+        let mut name = path.as_os_str().to_owned();
+        name.push(".partial");
+        let partial = PathBuf::from(name);
+        File::create(&partial)?;
+        fs::remove_file(&partial)?;
+        Ok(Self {
+            path: path.to_path_buf(),
+            partial,
+        })
+    }
+
+    fn write(self, record: &str) -> Result<PathBuf, Fault> {
+        let written = fs::write(&self.partial, format!("{record}\n"))
+            .and_then(|()| fs::rename(&self.partial, &self.path));
+        match written {
+            Ok(()) => Ok(self.path),
+            Err(error) => {
+                // It may not even have been made; what is left of it is no record.
+                let _ = fs::remove_file(&self.partial);
+                Err(Fault::Refused(self.path, error))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::UNIX_EPOCH;
+
+    /// A folder of its own for a test, removed with it.
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new(name: &str) -> Self {
+            let path =
+                std::env::temp_dir().join(format!("lariat-lab-{}-{name}", std::process::id()));
+            fs::create_dir_all(&path).unwrap();
+            Self(path)
+        }
+
+        fn open(&self, name: &str) -> Result<Destination, Fault> {
+            let path = OrNone::This(self.0.join(name));
+            Destination::open(Some(&path), Date::of(UNIX_EPOCH))
+        }
+
+        fn names(&self) -> Vec<String> {
+            let entries = fs::read_dir(&self.0).unwrap();
+            entries
+                .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
+                .collect()
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            fs::remove_dir_all(&self.0).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_record_is_there_whole_or_not_at_all() {
+        let folder = Folder::new("whole");
+        let destination = folder.open("a.json").unwrap();
+        assert!(folder.names().is_empty());
+        let path = destination.write("{\"format\":1}").unwrap();
+        assert_eq!(
+            fs::read_to_string(path.unwrap()).unwrap(),
+            "{\"format\":1}\n"
+        );
+        assert_eq!(folder.names(), ["a.json"]);
+        folder
+            .open("a.json")
+            .unwrap()
+            .write("{\"format\": 1}")
+            .unwrap();
+    }
+
+    #[test]
+    fn only_records_are_replaced() {
+        let folder = Folder::new("foreign");
+        fs::write(folder.0.join("key.pem"), "-----BEGIN").unwrap();
+        assert!(matches!(folder.open("key.pem"), Err(Fault::Foreign(_))));
+        assert!(matches!(
+            folder.open("none/a.json"),
+            Err(Fault::Refused(..))
+        ));
+        assert!(matches!(folder.open("."), Err(Fault::Refused(..))));
+        let null = OrNone::This(PathBuf::from("/dev/null"));
+        let device = Destination::open(Some(&null), Date::of(UNIX_EPOCH)).unwrap();
+        assert_eq!(device.write("{}").unwrap(), None);
+    }
+}

@@ -1,0 +1,59 @@
+//! The address of a target, by the host's own resolver.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+
+use wire::address::{Address, Endpoint};
+
+/// An address, and how many others there were.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Resolved {
+    /// The first.
+    pub(crate) address: Address,
+    /// Those that are not taken.
+    pub(crate) others: usize,
+}
+
+/// Asks once, before the load: what names cost is not measured. The reason of a failure is for
+/// people.
+pub(crate) fn resolve(endpoint: &Endpoint) -> Result<Resolved, String> {
+    let (host, port) = match endpoint {
+        Endpoint::Address(address) => {
+            return Ok(Resolved {
+                address: address.clone(),
+                others: 0,
+            });
+        }
+        Endpoint::Name { host, port } => (host.as_str(), *port),
+    };
+    let found: Vec<SocketAddr> = (host, port)
+        .to_socket_addrs()
+        .map_err(|error| error.to_string())?
+        .collect();
+    let first = found.first().ok_or("it has no address")?;
+    Ok(Resolved {
+        address: Address::Ip(*first),
+        others: found.len() - 1,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_need_no_asking() {
+        for text in ["127.0.0.1:443", "unix:/run/a"] {
+            let resolved = resolve(&text.parse().unwrap()).unwrap();
+            assert_eq!(resolved.address.to_string(), text);
+            assert_eq!(resolved.others, 0);
+        }
+    }
+
+    #[test]
+    fn this_host_has_a_name() {
+        let Address::Ip(address) = resolve(&"localhost:7".parse().unwrap()).unwrap().address else {
+            panic!("a name is of no Unix socket");
+        };
+        assert!(address.ip().is_loopback() && address.port() == 7);
+    }
+}
