@@ -146,7 +146,7 @@ impl Connection {
             self.is_early = false;
             self.flush(traffic);
             return match self.reply.is_whole() {
-                true => Step::Replied,
+                true => self.replied(),
                 false => Step::Waiting,
             };
         }
@@ -218,6 +218,12 @@ impl Connection {
         }
     }
 
+    /// The reply is whole.
+    fn replied(&mut self) -> Step {
+        self.stage = Stage::Open;
+        Step::Replied
+    }
+
     /// Reads until a step is made or nothing is left.
     fn advance(&mut self, reads_on: bool, buffer: &mut [u8], traffic: &mut Traffic) -> Step {
         while self.may_read {
@@ -270,7 +276,7 @@ impl Connection {
             return self.opened();
         }
         match is_whole {
-            true => Step::Replied,
+            true => self.replied(),
             // Answers to the server's messages: a KeyUpdate, a flight.
             false => {
                 self.flush(traffic);
@@ -320,7 +326,7 @@ impl Connection {
             Stage::Dialling | Stage::Handshake => Step::Failed(Failure::HandshakeClosed),
             Stage::Open | Stage::Closing => Step::Over,
             Stage::Reply => match self.reply.close() {
-                Progress::Whole if self.channel.ends_cleanly() => Step::Replied,
+                Progress::Whole if self.channel.ends_cleanly() => self.replied(),
                 _ => Step::Failed(Failure::ReplyClosed),
             },
         }

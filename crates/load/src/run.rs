@@ -44,16 +44,12 @@ pub struct Progress {
 #[derive(Clone, Debug)]
 pub struct Stopper {
     common: Arc<Common>,
-    wakers: Vec<Arc<Waker>>,
 }
 
 impl Stopper {
     /// Begins nothing any more; what is under way has a second to finish.
     pub fn stop(&self) {
         self.common.stop();
-        for waker in &self.wakers {
-            waker.wake();
-        }
     }
 }
 
@@ -63,13 +59,12 @@ impl Stopper {
 /// [`StartFault`]; nothing was sent then.
 pub fn start(plan: Plan) -> Result<Run, StartFault> {
     let plan = Arc::new(plan);
-    let common = Arc::new(Common::new(plan.count_max));
+    let wakers = (0..plan.threads.count).map(|_| Waker::new().map(Arc::new));
+    let wakers: Vec<_> = wakers.collect::<Result<_, _>>()?;
+    let common = Arc::new(Common::new(plan.count_max, wakers.clone()));
     let (sender, reports) = channel();
     let mut workers = Vec::new();
-    let mut wakers = Vec::new();
-    for index in 0..plan.threads.count {
-        let waker = Arc::new(Waker::new()?);
-        wakers.push(Arc::clone(&waker));
+    for (index, waker) in (0..plan.threads.count).zip(wakers) {
         let share = Share {
             index,
             threads: plan.threads.count,
@@ -94,7 +89,7 @@ pub fn start(plan: Plan) -> Result<Run, StartFault> {
         plan,
         threads,
         reports,
-        stopper: Stopper { common, wakers },
+        stopper: Stopper { common },
         parts: BTreeMap::new(),
         seconds: Vec::new(),
     })
@@ -150,6 +145,9 @@ impl Run {
             if let Some(progress) = self.whole_second() {
                 return Some(progress);
             }
+            if self.told.iter().all(Option::is_none) {
+                return None;
+            }
             let report = self.reports.recv().ok()?;
             self.take(report);
         }
@@ -185,14 +183,7 @@ impl Run {
     /// # Errors
     /// The kernel failed a thread.
     pub fn finish(mut self) -> std::io::Result<Outcome> {
-        // The threads hold a sender each, as the shares do: all are told when all have ended.
-        while self.told.iter().any(Option::is_some) {
-            match self.next_second() {
-                Some(_) => {}
-                None => break,
-            }
-        }
-        while self.whole_second().is_some() {}
+        while self.next_second().is_some() {}
         let mut tally = Tally::default();
         let mut threads = Vec::new();
         let mut last_end = None;

@@ -39,20 +39,30 @@ pub(crate) struct Common {
     stopped: AtomicBool,
     /// Transactions that may still be begun, if there is a limit.
     left: Option<AtomicU64>,
+    /// Of all threads: one that has nothing under way would sleep on.
+    wakers: Vec<Arc<Waker>>,
 }
 
 impl Common {
     /// With at most so many transactions.
-    pub(crate) fn new(count_max: Option<u64>) -> Self {
+    pub(crate) fn new(count_max: Option<u64>, wakers: Vec<Arc<Waker>>) -> Self {
         Self {
             stopped: AtomicBool::new(false),
             left: count_max.map(AtomicU64::new),
+            wakers,
         }
     }
 
     /// Nothing is to be begun any more.
     pub(crate) fn stop(&self) {
         self.stopped.store(true, Relaxed);
+        self.wake_all();
+    }
+
+    fn wake_all(&self) {
+        for waker in &self.wakers {
+            waker.wake();
+        }
     }
 
     /// Whether it was said so.
@@ -78,7 +88,10 @@ impl Share {
         let Some(left) = self.common.left.as_ref().filter(|_| counts) else {
             return true;
         };
-        left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1))
-            .is_ok()
+        let before = left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1));
+        if before == Ok(1) {
+            self.common.wake_all();
+        }
+        before.is_ok()
     }
 }

@@ -67,8 +67,10 @@ pub(crate) struct Worker {
     armed_for: Option<Instant>,
     buffer: Vec<u8>,
     ledger: Ledger,
-    /// No transaction begins any more, and this is when those under way are given up.
-    last_call: Option<Instant>,
+    /// No transaction begins any more; those under way end, at the latest by their timeouts.
+    is_ending: bool,
+    /// After a stop: when they are given up.
+    abandons_at: Option<Instant>,
 }
 
 /// A connection and who uses it.
@@ -132,7 +134,8 @@ impl Worker {
             timer,
             armed_for: None,
             buffer: vec![0; BUFFER_BYTES],
-            last_call: None,
+            is_ending: false,
+            abandons_at: None,
         })
     }
 
@@ -168,27 +171,23 @@ impl Worker {
         self.ledger.set_open(self.slots.len() as u64);
         self.ledger.pass(now);
         let is_stopped = self.share.is_stopped();
-        let is_spent = self.share.is_spent();
-        if self.last_call.is_none() && (is_stopped || is_spent || now >= self.clock.end) {
-            self.last_call = Some(now + self.plan.timeout);
+        let is_over = is_stopped || self.share.is_spent() || now >= self.clock.end;
+        if is_over && !self.is_ending {
+            self.is_ending = true;
             self.close_idle();
         }
-        if is_stopped {
-            let grace = now + STOP_GRACE;
-            self.last_call = self.last_call.map(|at| at.min(grace));
-        }
-        if self.last_call.is_some_and(|at| now >= at) {
+        if is_stopped && now >= *self.abandons_at.get_or_insert(now + STOP_GRACE) {
             self.abandon();
         }
     }
 
     fn is_done(&self) -> bool {
-        self.last_call.is_some() && self.slots.is_empty()
+        self.is_ending && self.slots.is_empty()
     }
 
     /// Begins what is due. When the next one is, if that is known.
     fn begin_due(&mut self, now: Instant) -> Option<Instant> {
-        if self.last_call.is_some() {
+        if self.is_ending {
             return None;
         }
         for _ in 0..STARTS_MAX {
@@ -422,7 +421,7 @@ impl Worker {
             Verdict::Success(timing) => self.ledger.succeed(transaction.due, &timing),
             Verdict::Failure(failure) => self.ledger.fail(transaction.due, failure),
         }
-        if keeps && self.last_call.is_none() {
+        if keeps && !self.is_ending {
             slot.holds_client = false;
             slot.deadline = None;
             self.release(client, false);
@@ -530,9 +529,9 @@ impl Worker {
             }
         }
         let late = self.deadlines.front().map(|deadline| deadline.at);
-        let end = match self.last_call {
-            None => Some(self.clock.end),
-            Some(at) => Some(at),
+        let end = match self.is_ending {
+            false => Some(self.clock.end),
+            true => self.abandons_at,
         };
         let next_second = Some(self.ledger.next_second());
         let soonest = [late, end, next_second, rested].into_iter().flatten().min();

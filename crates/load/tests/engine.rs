@@ -1,0 +1,327 @@
+//! The engine against servers of the test's own: kinds of handshake, and each way to fail.
+
+mod server;
+
+use std::time::Duration;
+
+use load::outcome::{Frame, Outcome};
+use load::plan::{
+    Arrival, Clients, ConnectionEnding, Group, Handshake, Plan, Request, Signature, Spacing,
+    Stretch, Suite, Target, Threads, Tls, Verification, Versions,
+};
+use measure::kind::Kind;
+use measure::record::{Ending, Host, Record, Second};
+use server::{Cache, Server};
+use testkit::server::Behaviour;
+use wire::address::Address;
+
+/// A closed load of so many transactions by four clients, everything offered.
+fn plan(address: &str, handshake: Handshake, count: u64) -> Plan {
+    Plan {
+        target: Target {
+            url: "https://localhost/1k".to_owned(),
+            address: address.parse::<Address>().unwrap(),
+            authority: "localhost".to_owned(),
+        },
+        sources: Vec::new(),
+        proxy_header: None,
+        tls: Some(Tls {
+            versions: Versions::Both,
+            handshakes: vec![handshake],
+            suites: Suite::ALL.to_vec(),
+            groups: Group::ALL.to_vec(),
+            signatures: Signature::ALL.to_vec(),
+            alpn: Vec::new(),
+            server_name: Some("localhost".to_owned()),
+            client_certificate: None,
+            verification: Verification::Off,
+            tickets: true,
+            session_ids: true,
+            early_data: false,
+        }),
+        request: Some(Request {
+            method: "GET".to_owned(),
+            path: "/1k".to_owned(),
+            headers: Vec::new(),
+            body: Vec::new(),
+        }),
+        ending: ConnectionEnding::Close,
+        clients: Clients {
+            count: 4,
+            requests_per_session: None,
+            requests_per_connection: Some(1),
+            think: Duration::ZERO,
+        },
+        arrival: Arrival::Closed { connections: 4 },
+        warm_up: Duration::ZERO,
+        duration: Duration::from_secs(60),
+        count_max: Some(count),
+        timeout: Duration::from_secs(30),
+        threads: Threads {
+            count: 2,
+            cpus: Vec::new(),
+        },
+        seed: 1,
+    }
+}
+
+/// By one client, so that no session or connection is cut short by the end.
+fn alone(mut plan: Plan) -> Plan {
+    plan.clients.count = 1;
+    plan.arrival = Arrival::Closed { connections: 1 };
+    plan.threads.count = 1;
+    plan
+}
+
+fn tls(plan: &mut Plan) -> &mut Tls {
+    plan.tls.as_mut().unwrap()
+}
+
+fn run(plan: &Plan) -> Record {
+    let mut run = load::run::start(plan.clone()).unwrap();
+    while run.next_second().is_some() {}
+    record(plan, run.finish().unwrap())
+}
+
+fn record(plan: &Plan, outcome: Outcome) -> Record {
+    let frame = Frame {
+        version: String::new(),
+        command: Vec::new(),
+        settings: Vec::new(),
+        started: String::new(),
+        host: Host::default(),
+    };
+    let record = outcome.record(plan, frame, None);
+    let totals = record.totals;
+    assert_eq!(totals.attempted, totals.succeeded + totals.failed);
+    let sum = |pick: fn(&Second) -> u64| record.seconds.iter().map(pick).sum::<u64>();
+    assert_eq!(totals.attempted, sum(|second| second.attempted));
+    assert_eq!(totals.succeeded, sum(|second| second.succeeded));
+    assert_eq!(totals.failed, sum(|second| second.failed));
+    assert_eq!(totals.failed, record.failures.values().sum::<u64>());
+    let read = Record::parse(&record.to_json()).unwrap();
+    assert_eq!(read.totals, record.totals, "a record survives its text");
+    record
+}
+
+/// Handshakes of a record: full, by session id, by ticket, by PSK.
+fn kinds(record: &Record) -> [u64; 4] {
+    [Kind::Full, Kind::SessionId, Kind::Ticket, Kind::Psk].map(|kind| record.handshakes_of(kind))
+}
+
+#[test]
+fn each_kind_of_handshake_is_made_and_seen_by_both_sides() {
+    let server = Server::start(Cache::All);
+    for (handshake, wanted) in [
+        (Handshake::Full, [40, 0, 0, 0]),
+        (Handshake::SessionId, [4, 36, 0, 0]),
+        (Handshake::Ticket, [4, 0, 36, 0]),
+        (Handshake::Psk, [4, 0, 0, 36]),
+    ] {
+        let before = server.counts();
+        let record = run(&plan(server.address(), handshake, 40));
+        assert_eq!(
+            record.totals.succeeded, 40,
+            "{handshake:?} {:?}",
+            record.failures
+        );
+        assert_eq!(kinds(&record), wanted, "{handshake:?}");
+        let seen = server.counts() - before;
+        assert_eq!(seen.full, wanted[0], "{handshake:?}");
+        assert_eq!(
+            seen.resumed,
+            wanted[1..].iter().sum::<u64>(),
+            "{handshake:?}"
+        );
+        assert_eq!(record.traffic.body_bytes, 40 * 1024);
+        let total: u64 = record
+            .latencies
+            .values()
+            .map(|kind| kind.total.count())
+            .sum();
+        assert_eq!(total, 40);
+    }
+}
+
+#[test]
+fn a_session_has_as_many_requests_as_it_should() {
+    let server = Server::start(Cache::All);
+    let mut plan = alone(plan(server.address(), Handshake::Psk, 80));
+    plan.clients.requests_per_session = Some(4);
+    let record = run(&plan);
+    assert_eq!(record.totals.succeeded, 80, "{:?}", record.failures);
+    assert_eq!(kinds(&record), [20, 0, 0, 60]);
+}
+
+#[test]
+fn clients_of_all_kinds_take_turns() {
+    let server = Server::start(Cache::All);
+    let mut plan = plan(server.address(), Handshake::Full, 80);
+    tls(&mut plan).handshakes = vec![
+        Handshake::Full,
+        Handshake::SessionId,
+        Handshake::Ticket,
+        Handshake::Psk,
+    ];
+    plan.threads.count = 1;
+    let record = run(&plan);
+    assert_eq!(record.totals.succeeded, 80, "{:?}", record.failures);
+    let [full, id, ticket, psk] = kinds(&record);
+    assert_eq!(full + id + ticket + psk, 80);
+    assert!(id > 0 && ticket > 0 && psk > 0, "{id} {ticket} {psk}");
+}
+
+#[test]
+fn connections_are_kept() {
+    let server = Server::start(Cache::All);
+    let mut plan = alone(plan(server.address(), Handshake::Full, 60));
+    plan.clients.requests_per_connection = Some(5);
+    let record = run(&plan);
+    assert_eq!(record.totals.succeeded, 60, "{:?}", record.failures);
+    assert_eq!(kinds(&record), [12, 0, 0, 0]);
+    assert_eq!(record.traffic.connections, 12);
+    assert_eq!(record.latencies[&Kind::Kept].total.count(), 48);
+}
+
+#[test]
+fn handshakes_alone_resume_too_whichever_way_they_end() {
+    let server = Server::start(Cache::All);
+    for ending in [ConnectionEnding::Close, ConnectionEnding::Reset] {
+        let mut plan = plan(server.address(), Handshake::Psk, 40);
+        plan.request = None;
+        plan.ending = ending;
+        let record = run(&plan);
+        assert_eq!(
+            record.totals.succeeded, 40,
+            "{ending:?} {:?}",
+            record.failures
+        );
+        assert_eq!(kinds(&record), [4, 0, 0, 36], "{ending:?}");
+        assert_eq!(record.traffic.body_bytes, 0);
+    }
+}
+
+#[test]
+fn a_server_without_resumption_fails_those_who_want_it() {
+    let server = Server::start(Cache::None);
+    for handshake in [Handshake::SessionId, Handshake::Ticket, Handshake::Psk] {
+        let record = run(&plan(server.address(), handshake, 20));
+        assert_eq!(kinds(&record), [20, 0, 0, 0], "{handshake:?}");
+        assert_eq!(record.totals.succeeded, 4);
+        assert_eq!(record.failures["resumption-not-offered"], 16);
+    }
+}
+
+#[test]
+fn a_server_that_forgets_sessions_is_found_out() {
+    let server = Server::start(Cache::Forgetful);
+    let record = run(&plan(server.address(), Handshake::SessionId, 20));
+    assert_eq!(kinds(&record), [20, 0, 0, 0]);
+    assert_eq!(record.failures["resumption-declined"], 16);
+}
+
+#[test]
+fn early_data_is_taken_or_missed() {
+    let server = Server::start(Cache::EarlyData);
+    let mut plan = plan(server.address(), Handshake::Psk, 20);
+    tls(&mut plan).early_data = true;
+    let record = run(&plan);
+    assert_eq!(record.totals.succeeded, 20, "{:?}", record.failures);
+    let early = record
+        .handshakes
+        .iter()
+        .filter(|row| row.early_data_accepted == Some(true));
+    assert_eq!(early.map(|row| row.count).sum::<u64>(), 16);
+    let refusing = Server::start(Cache::All);
+    plan.target.address = refusing.address().parse().unwrap();
+    let record = run(&plan);
+    assert_eq!(record.totals.succeeded, 4);
+    assert_eq!(record.failures["early-data-rejected"], 16);
+}
+
+#[test]
+fn certificates_are_judged_as_the_plan_says() {
+    let server = Server::start(Cache::All);
+    let mut plan = plan(server.address(), Handshake::Full, 8);
+    for verification in [
+        Verification::Signature,
+        Verification::Authority(server.authority_pem().into()),
+    ] {
+        tls(&mut plan).verification = verification;
+        assert_eq!(run(&plan).totals.succeeded, 8);
+    }
+    tls(&mut plan).server_name = Some("other.example".to_owned());
+    assert_eq!(run(&plan).failures["certificate-name"], 8);
+    let stranger = testkit::authority::Authority::root("stranger");
+    tls(&mut plan).verification = Verification::Authority(stranger.pem().into());
+    assert_eq!(run(&plan).failures["certificate-issuer"], 8);
+}
+
+#[test]
+fn each_way_to_fail_has_its_reason() {
+    let fails = |behaviour, wanted: &str| {
+        let server = testkit::server::Server::start(behaviour);
+        let mut plan = plan(server.address(), Handshake::Full, 8);
+        plan.timeout = Duration::from_millis(300);
+        let record = run(&plan);
+        assert_eq!(
+            record.failures.get(wanted),
+            Some(&8),
+            "{:?}",
+            record.failures
+        );
+        assert_eq!(record.ending, Ending::Completed);
+    };
+    fails(Behaviour::Hang, "handshake-timeout");
+    fails(Behaviour::Reset, "handshake-reset");
+    fails(Behaviour::Greet(b"SSH-2.0-x\r\n".to_vec()), "not-tls");
+    fails(
+        Behaviour::Greet(vec![21, 3, 3, 0, 2, 2, 40]),
+        "alert-handshake_failure",
+    );
+    fails(Behaviour::Speak(Vec::new()), "handshake-closed");
+    let nobody = testkit::server::free_address().to_string();
+    let record = run(&plan(&nobody, Handshake::Full, 8));
+    assert_eq!(record.failures["connect-refused"], 8);
+}
+
+#[test]
+fn open_load_is_planned_and_what_cannot_begin_is_a_failure() {
+    let server = testkit::server::Server::start(Behaviour::Hang);
+    let mut plan = plan(server.address(), Handshake::Full, 1);
+    plan.count_max = None;
+    plan.arrival = Arrival::Open {
+        stretches: vec![Stretch {
+            length: Duration::from_secs(1),
+            from_per_s: 100.0,
+            to_per_s: 100.0,
+        }],
+        spacing: Spacing::Constant,
+    };
+    plan.duration = Duration::from_secs(1);
+    plan.timeout = Duration::from_secs(2);
+    let record = run(&plan);
+    assert_eq!(record.totals.attempted, 100);
+    assert_eq!(record.failures["not-started"], 96, "four clients, all held");
+    assert_eq!(record.failures["handshake-timeout"], 4);
+    assert!(
+        record
+            .warnings
+            .iter()
+            .any(|warning| warning.hint.contains("--clients"))
+    );
+}
+
+#[test]
+fn a_load_that_is_stopped_keeps_its_books() {
+    let server = Server::start(Cache::All);
+    let mut plan = plan(server.address(), Handshake::Full, 1);
+    plan.count_max = None;
+    let mut run = load::run::start(plan.clone()).unwrap();
+    let first = run.next_second().unwrap();
+    assert!(first.second.succeeded > 0);
+    run.stopper().stop();
+    let record = record(&plan, run.finish().unwrap());
+    assert_eq!(record.ending, Ending::Interrupted);
+    assert!(record.totals.succeeded >= first.second.succeeded);
+}

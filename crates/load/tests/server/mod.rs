@@ -1,0 +1,205 @@
+//! A server of HTTP over TLS that counts its handshakes.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::ops::Sub;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::thread;
+
+use rustls::crypto::aws_lc_rs;
+use rustls::server::{NoServerSessionStorage, ServerSessionMemoryCache, StoresServerSessions};
+use rustls::{HandshakeKind, ServerConfig, ServerConnection, StreamOwned};
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use testkit::authority::Authority;
+
+/// What a server does for resumption.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Cache {
+    /// Session ids, tickets, PSK.
+    All,
+    /// The same, and early data, which wants the stateful kind of PSK.
+    EarlyData,
+    /// It gives session ids, and knows none of them.
+    Forgetful,
+    /// Nothing.
+    None,
+}
+
+/// Handshakes that a server has made.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Counts {
+    pub(crate) full: u64,
+    pub(crate) resumed: u64,
+}
+
+impl Sub for Counts {
+    type Output = Self;
+
+    fn sub(self, before: Self) -> Self {
+        Self {
+            full: self.full - before.full,
+            resumed: self.resumed - before.resumed,
+        }
+    }
+}
+
+/// A server on an ephemeral port, with a certificate for `localhost`.
+pub(crate) struct Server {
+    address: String,
+    authority_pem: String,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    full: AtomicU64,
+    resumed: AtomicU64,
+    stopped: AtomicBool,
+}
+
+impl Server {
+    pub(crate) fn start(cache: Cache) -> Self {
+        let authority = Authority::root("root");
+        let config = Arc::new(config(&authority, cache));
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let shared = Arc::new(Shared::default());
+        let of_thread = Arc::clone(&shared);
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                if of_thread.stopped.load(SeqCst) {
+                    return;
+                }
+                let (config, shared) = (Arc::clone(&config), Arc::clone(&of_thread));
+                thread::spawn(move || serve(stream.unwrap(), config, &shared));
+            }
+        });
+        Self {
+            address,
+            authority_pem: authority.pem().to_owned(),
+            shared,
+        }
+    }
+
+    pub(crate) fn address(&self) -> &str {
+        &self.address
+    }
+
+    pub(crate) fn authority_pem(&self) -> &str {
+        &self.authority_pem
+    }
+
+    pub(crate) fn counts(&self) -> Counts {
+        Counts {
+            full: self.shared.full.load(SeqCst),
+            resumed: self.shared.resumed.load(SeqCst),
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.shared.stopped.store(true, SeqCst);
+        let _ = TcpStream::connect(&self.address);
+    }
+}
+
+fn config(authority: &Authority, cache: Cache) -> ServerConfig {
+    let leaf = authority.leaf(&["localhost"]).issue();
+    let chain = vec![CertificateDer::from(leaf.certificate_der().to_vec())];
+    let key = PrivateKeyDer::from_pem_slice(leaf.key_pem().as_bytes()).unwrap();
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(chain, key)
+        .unwrap();
+    config.session_storage = match cache {
+        Cache::All | Cache::EarlyData => ServerSessionMemoryCache::new(1000),
+        Cache::Forgetful => Arc::new(Forgetful),
+        Cache::None => Arc::new(NoServerSessionStorage {}),
+    };
+    match cache {
+        Cache::All => config.ticketer = aws_lc_rs::Ticketer::new().unwrap(),
+        Cache::EarlyData => config.max_early_data_size = 16 * 1024,
+        Cache::Forgetful => {}
+        Cache::None => config.send_tls13_tickets = 0,
+    }
+    config
+}
+
+#[derive(Debug)]
+struct Forgetful;
+
+impl StoresServerSessions for Forgetful {
+    fn put(&self, _: Vec<u8>, _: Vec<u8>) -> bool {
+        true
+    }
+
+    fn get(&self, _: &[u8]) -> Option<Vec<u8>> {
+        None
+    }
+
+    fn take(&self, _: &[u8]) -> Option<Vec<u8>> {
+        None
+    }
+
+    fn can_cache(&self) -> bool {
+        true
+    }
+}
+
+fn serve(stream: TcpStream, config: Arc<ServerConfig>, shared: &Shared) {
+    let mut tls = ServerConnection::new(config).unwrap();
+    let mut stream = stream;
+    while tls.is_handshaking() {
+        if tls.complete_io(&mut stream).is_err() {
+            return;
+        }
+    }
+    match tls.handshake_kind() {
+        Some(HandshakeKind::Resumed) => shared.resumed.fetch_add(1, SeqCst),
+        _ => shared.full.fetch_add(1, SeqCst),
+    };
+    let mut early = Vec::new();
+    if let Some(mut data) = tls.early_data() {
+        data.read_to_end(&mut early).unwrap();
+    }
+    let stream = StreamOwned::new(tls, stream);
+    let mut reader = BufReader::new(Early(early, stream));
+    let mut line = String::new();
+    let mut closes = false;
+    while reader.read_line(&mut line).is_ok_and(|count| count > 0) {
+        closes |= line == "Connection: close\r\n";
+        if line == "\r\n" {
+            let mut reply = b"HTTP/1.1 200 OK\r\nContent-Length: 1024\r\n\r\n".to_vec();
+            reply.resize(reply.len() + 1024, b'x');
+            let stream = &mut reader.get_mut().1;
+            if stream.write_all(&reply).is_err() || closes {
+                break;
+            }
+        }
+        line.clear();
+    }
+    let stream = &mut reader.get_mut().1;
+    stream.conn.send_close_notify();
+    let _ = stream.flush();
+}
+
+/// Early data first, then what follows.
+struct Early(Vec<u8>, StreamOwned<ServerConnection, TcpStream>);
+
+impl Read for Early {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        if self.0.is_empty() {
+            return self.1.read(buffer);
+        }
+        let count = self.0.len().min(buffer.len());
+        buffer[..count].copy_from_slice(&self.0[..count]);
+        self.0.drain(..count);
+        Ok(count)
+    }
+}
