@@ -51,6 +51,8 @@ pub(super) struct Worker {
     generation: u32,
     /// Tokens of connections that have more to do.
     again: Vec<u64>,
+    /// Accepted in this round. They are looked at last: by then most have sent their request.
+    arrivals: Vec<OwnedFd>,
     /// When withheld replies are due, and whose they are.
     delays: BinaryHeap<Reverse<(Instant, u64)>>,
     /// When the idle are looked for next.
@@ -81,6 +83,7 @@ impl Worker {
             seats: Slab::new(),
             generation: 0,
             again: Vec::new(),
+            arrivals: Vec::with_capacity(ACCEPTS_MAX),
             delays: BinaryHeap::new(),
             paused_until: None,
             desk: Desk::new(),
@@ -118,6 +121,7 @@ impl Worker {
             self.resume()?;
             self.fire_delays();
             self.go_on();
+            self.welcome_all()?;
             self.sweep();
         }
     }
@@ -138,12 +142,21 @@ impl Worker {
         let index = (token & !LISTENER) as usize;
         for _ in 0..ACCEPTS_MAX {
             match socket::accept(&*self.options.listeners[index].0) {
-                Ok((socket, _)) => self.welcome(socket)?,
+                Ok((socket, _)) => self.arrivals.push(socket),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
                 Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
                 Err(error) => return self.pause(&error),
             }
         }
+        Ok(())
+    }
+
+    fn welcome_all(&mut self) -> io::Result<()> {
+        let mut arrivals = mem::take(&mut self.arrivals);
+        for socket in arrivals.drain(..) {
+            self.welcome(socket)?;
+        }
+        self.arrivals = arrivals;
         Ok(())
     }
 
