@@ -7,6 +7,8 @@ use std::sync::Once;
 use std::time::Duration;
 
 use lexopt::{Arg, Parser, ValueExt};
+use load::options::ValueFault;
+use load::options::value::{self, OrNone};
 use measure::quantity::{Bytes, Count};
 use sys::cpu::allowed_cpus;
 use wire::address::{Address, UnixName};
@@ -156,9 +158,13 @@ fn read(parser: &mut Parser) -> Result<Typed, UsageError> {
             Arg::Short('q') | Arg::Long("quiet") => typed.quiet = true,
             Arg::Long("listen") => typed.listen.push(address(parser.value()?)?),
             Arg::Long("unix") => typed.listen.push(path(parser.value()?)?),
-            Arg::Long("threads") => typed.threads = Some(threads(parser.value()?)?),
-            Arg::Long("cpus") => typed.cpus = cpus(parser.value()?)?,
-            Arg::Long("idle-timeout") => typed.idle_timeout = Some(time(parser.value()?)?),
+            Arg::Long("threads") => {
+                typed.threads = Some(valued("threads", parser, value::threads)?);
+            }
+            Arg::Long("cpus") => typed.cpus = valued("cpus", parser, cpus)?,
+            Arg::Long("idle-timeout") => {
+                typed.idle_timeout = Some(valued("idle-timeout", parser, value::some_time)?);
+            }
             other => return Err(unknown(&other)),
         }
     }
@@ -201,64 +207,36 @@ fn path(value: OsString) -> Result<Address, UsageError> {
     Ok(Address::Unix(UnixName::Path(path)))
 }
 
-fn threads(value: OsString) -> Result<u16, UsageError> {
-    let text = value.string()?;
-    let count = text.parse().ok();
-    count
-        .filter(|count| (1..=THREADS_MAX).contains(count))
-        .ok_or_else(|| {
-            let message = format!(
-                "--threads: `{}` is no number of threads",
-                text.escape_debug()
-            );
-            UsageError::new(message, format!("from 1 to {THREADS_MAX}"))
-        })
+/// The value of a flag whose grammar is that of `lariat-lab load`.
+fn valued<T>(
+    flag: &str,
+    parser: &mut Parser,
+    read: fn(&str) -> Result<T, ValueFault>,
+) -> Result<T, UsageError> {
+    let text = parser.value()?.string()?;
+    read(&text).map_err(|fault| {
+        let typed = text.escape_debug();
+        match fault {
+            ValueFault::Form(wanted, example) => UsageError::new(
+                format!("--{flag}: `{typed}` is not {wanted}"),
+                format!("for example: {example}"),
+            ),
+            ValueFault::Refused(why, hint) => {
+                UsageError::new(format!("--{flag}: `{typed}` {why}"), hint)
+            }
+            ValueFault::Name(known) => UsageError::new(
+                format!("--{flag}: `{typed}` is not known"),
+                format!("one of: {}", known.join(", ")),
+            ),
+        }
+    })
 }
 
-/// `0,2-3`, or `none`.
-fn cpus(value: OsString) -> Result<Vec<u16>, UsageError> {
-    let text = value.string()?;
-    if text == "none" {
-        return Ok(Vec::new());
-    }
-    let ranges: Option<Vec<_>> = text.split(',').map(range).collect();
-    let ranges = ranges.ok_or_else(|| {
-        let message = format!("--cpus: `{}` is no list of CPUs", text.escape_debug());
-        UsageError::new(message, "as in --cpus 0,2-3 or --cpus none")
-    })?;
-    Ok(ranges.into_iter().flatten().collect())
-}
-
-fn range(text: &str) -> Option<std::ops::RangeInclusive<u16>> {
-    let (first, last) = text.split_once('-').unwrap_or((text, text));
-    let (first, last) = (first.parse().ok()?, last.parse().ok()?);
-    (first <= last).then_some(first..=last)
-}
-
-/// `500ms`, `60s`, `5m`, `1h`.
-fn time(value: OsString) -> Result<Duration, UsageError> {
-    let text = value.string()?;
-    let unit_at = text
-        .find(|c: char| !c.is_ascii_digit())
-        .unwrap_or(text.len());
-    let (digits, unit) = text.split_at(unit_at);
-    let unit_ms = match unit {
-        "ms" => Some(1),
-        "s" => Some(1000),
-        "m" | "min" => Some(60_000),
-        "h" => Some(3_600_000),
-        _ => None,
-    };
-    let ms = unit_ms.and_then(|unit| digits.parse::<u64>().ok()?.checked_mul(unit));
-    ms.filter(|&ms| ms > 0)
-        .map(Duration::from_millis)
-        .ok_or_else(|| {
-            let message = format!("--idle-timeout: `{}` is no time", text.escape_debug());
-            UsageError::new(
-                message,
-                "as in --idle-timeout 60s; the units are ms, s, m, h",
-            )
-        })
+fn cpus(text: &str) -> Result<Vec<u16>, ValueFault> {
+    Ok(match value::cpus(text)? {
+        OrNone::Nothing => Vec::new(),
+        OrNone::This(cpus) => cpus,
+    })
 }
 
 #[cfg(test)]
@@ -303,9 +281,9 @@ mod tests {
         let fault = |line: &str| typed(line).unwrap_err();
         assert!(fault("--listne 1").contains("did you mean --listen?"));
         assert!(fault("--listen 8000").contains("has no port"));
-        assert!(fault("--threads 0").contains("from 1 to"));
-        assert!(fault("--cpus 3-1").contains("no list of CPUs"));
-        assert!(fault("--idle-timeout 60").contains("the units are"));
+        assert!(fault("--threads 0").contains("--threads: `0` "));
+        assert!(fault("--cpus 3-1").contains("--cpus: `3-1` is not CPU numbers"));
+        assert!(fault("--idle-timeout 60").contains("a time with its unit"));
         assert!(fault("--idle-timeout 0s").contains("is no time"));
         assert!(fault("127.0.0.1:8000").contains("takes no argument"));
         assert!(fault("-x").contains("no flag -x"));

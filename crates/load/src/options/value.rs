@@ -111,7 +111,10 @@ pub(crate) fn duration(text: &str) -> Read<Duration> {
 }
 
 /// A duration that is not nothing.
-pub(crate) fn some_time(text: &str) -> Read<Duration> {
+///
+/// # Errors
+/// [`ValueFault`].
+pub fn some_time(text: &str) -> Read<Duration> {
     let duration = duration(text)?;
     if duration.is_zero() {
         return Err(ValueFault::Refused(
@@ -251,7 +254,10 @@ pub(crate) fn times(text: &str) -> Read<Times> {
 const THREADS_MAX: u64 = 1024;
 
 /// A number of threads.
-pub(crate) fn threads(text: &str) -> Read<u16> {
+///
+/// # Errors
+/// [`ValueFault`].
+pub fn threads(text: &str) -> Read<u16> {
     let number = bounded(count(text)?, THREADS_MAX, "is more than 1024")?;
     Ok(u16::try_from(number).unwrap_or(u16::MAX))
 }
@@ -269,7 +275,10 @@ pub(crate) fn seed(text: &str) -> Read<u64> {
 }
 
 /// `0,2-3`, or `none`.
-pub(crate) fn cpus(text: &str) -> Read<OrNone<Vec<u16>>> {
+///
+/// # Errors
+/// [`ValueFault`].
+pub fn cpus(text: &str) -> Read<OrNone<Vec<u16>>> {
     if text == "none" {
         return Ok(OrNone::Nothing);
     }
