@@ -349,11 +349,7 @@ pub(crate) fn capacity(record: &Record) -> Option<Figure> {
     let mut callouts: Vec<Callout> = Vec::new();
     for read_off in tables::read_offs(&read) {
         let Some(rate) = read_off.per_s else { continue };
-        texts.push(format!(
-            "{}: {} a second.",
-            read_off.name,
-            Count(rate.round())
-        ));
+        texts.push(format!("{}: {} a second.", read_off.name, Count(rate)));
         add_callout(&mut callouts, &points, rate, read_off.short);
     }
     Some(Figure {
@@ -384,7 +380,7 @@ fn add_callout(callouts: &mut Vec<Callout>, points: &[Point], rate: f64, name: &
         None => callouts.push(Callout {
             x: point.offered_per_s,
             y: rate,
-            text: format!("{name}: {}/s", Count(rate.round())),
+            text: format!("{name}: {}/s", Count(rate)),
         }),
     }
 }

@@ -53,10 +53,21 @@ pub(crate) fn surroundings(record: &Record) -> Vec<Fact> {
 
 /// How long it was and how it ended.
 pub(crate) fn course(record: &Record) -> String {
-    let length = Nanoseconds(record.elapsed_ns as f64);
+    let length = length(record.elapsed_ns);
     match record.ending {
         Ending::Completed => format!("{length}, completed"),
         Ending::Interrupted => format!("{length}, interrupted"),
+    }
+}
+
+/// In minutes and hours where seconds would be many.
+pub(crate) fn length(ns: u64) -> String {
+    let seconds = ns.saturating_add(500_000_000) / 1_000_000_000;
+    let (hours, minutes, rest) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    match (hours, minutes) {
+        (0, 0 | 1) => Nanoseconds(ns as f64).to_string(),
+        (0, _) => format!("{minutes} min {rest} s"),
+        _ => format!("{hours} h {minutes} min {rest} s"),
     }
 }
 

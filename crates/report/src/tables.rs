@@ -261,7 +261,7 @@ fn time(ns: f64) -> Cell {
 
 /// What was searched and found, and the four read-offs of the method.
 pub(crate) fn capacity(record: &Record) -> Table {
-    let mut table = Table::new("Greatest rates of success, and what they kept", &["<", "<"]);
+    let mut table = Table::new("Greatest rates of success, and what they kept", &["<", ""]);
     let mut line = |name: &str, id: &str, rate: Option<f64>| {
         let cell = match rate {
             Some(rate) => Cell::of(format!("{}/s", count(rate))).named(id, rate),

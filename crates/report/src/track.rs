@@ -44,10 +44,10 @@ pub(crate) fn groups(record: &Record, groups_max: usize) -> (Vec<&[Second]>, u64
 
 /// A figure along the time, in at most so many samples.
 pub(crate) fn track(record: &Record, samples_max: usize, followed: Followed) -> Track {
-    let (groups, group_s) = groups(record, samples_max);
+    let (groups, _) = groups(record, samples_max);
     let samples = groups.into_iter().map(|seconds| {
-        let first = seconds.first().map_or(0, |second| second.at_s);
-        let at_s = first as f64 + group_s as f64 / 2.0;
+        let at = |second: Option<&Second>| second.map_or(0.0, |second| second.at_s as f64);
+        let at_s = f64::midpoint(at(seconds.first()), at(seconds.last()) + 1.0);
         let values = seconds
             .iter()
             .filter_map(|second| value(record, second, followed));
@@ -113,28 +113,95 @@ fn averaged(track: &[Sample], window: usize) -> Track {
     track.iter().enumerate().map(average).collect()
 }
 
-/// The moving average if the samples are rough, with the samples that it is over.
+/// The moving average if the samples are rough, with how many of them it is over.
 pub(crate) fn smoothed(track: &[Sample]) -> Option<(Track, usize)> {
     /// Fewer are seen well enough as they are.
     const SAMPLES_MIN: usize = 25;
     /// Bernat's plots average over 20 s.
     const WINDOW_MAX: usize = 20;
-    /// The share of the mean by which samples lie off their average.
-    const ROUGHNESS_MIN: f64 = 0.03;
+    /// The share of the mean by which samples lie off their neighbours' mean.
+    const ROUGHNESS_MIN: f64 = 0.05;
     if track.len() < SAMPLES_MIN {
         return None;
     }
-    let window = (track.len() / 12).clamp(3, WINDOW_MAX) | 1;
-    let average = averaged(track, window);
-    let pairs = || {
-        track
-            .iter()
-            .zip(&average)
-            .filter(|(raw, _)| raw.value.is_finite())
-    };
-    let off: f64 = pairs()
-        .map(|(raw, mean)| (raw.value - mean.value).abs())
-        .sum();
-    let all: f64 = pairs().map(|(_, mean)| mean.value.abs()).sum();
-    (off > all * ROUGHNESS_MIN).then_some((average, window))
+    let window = (track.len() / 12).clamp(5, WINDOW_MAX) | 1;
+    (roughness(track)? > ROUGHNESS_MIN).then(|| (averaged(track, window), window))
+}
+
+/// By what share of the mean a quarter of the samples, or more, lie off their neighbours. A
+/// quarter, since an edge between two levels is no roughness: it must not be smoothed away.
+fn roughness(track: &[Sample]) -> Option<f64> {
+    let off = |near: &[Sample]| (near[1].value - f64::midpoint(near[0].value, near[2].value)).abs();
+    let mut off: Vec<f64> = track
+        .windows(3)
+        .map(off)
+        .filter(|off| off.is_finite())
+        .collect();
+    off.sort_by(f64::total_cmp);
+    let values = track
+        .iter()
+        .map(|sample| sample.value)
+        .filter(|value| value.is_finite());
+    let (sum, count) = values.fold((0.0, 0.0), |(sum, count), value| (sum + value, count + 1.0));
+    let quarter = off.get(off.len() * 3 / 4)?;
+    (sum > 0.0).then(|| quarter / (sum / count))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(values: &[f64]) -> Track {
+        let sample = |(index, value): (usize, &f64)| Sample {
+            at_s: index as f64 + 0.5,
+            value: *value,
+            least: *value,
+            greatest: *value,
+            weight: 1.0,
+        };
+        values.iter().enumerate().map(sample).collect()
+    }
+
+    #[test]
+    fn rough_samples_are_smoothed_and_edges_are_not() {
+        let noise: Vec<f64> = (0..60)
+            .map(|index| 100.0 + f64::from(index % 2) * 20.0)
+            .collect();
+        let (average, window) = smoothed(&of(&noise)).unwrap();
+        assert_eq!((average.len(), window), (60, 5));
+        assert!(
+            average[10..50]
+                .iter()
+                .all(|sample| (sample.value - 110.0).abs() < 3.0)
+        );
+        let outage: Vec<f64> = (0..60)
+            .map(|index| if (20..30).contains(&index) { 0.0 } else { 9.0 })
+            .collect();
+        assert_eq!(smoothed(&of(&outage)), None);
+        assert_eq!(smoothed(&of(&noise[..20])), None);
+    }
+
+    #[test]
+    fn gaps_stay_gaps() {
+        let mut values = vec![1.0, 5.0].repeat(30);
+        values[30] = f64::NAN;
+        let (average, _) = smoothed(&of(&values)).unwrap();
+        assert!(average[30].value.is_nan());
+        assert!(
+            average
+                .iter()
+                .filter(|sample| sample.value.is_nan())
+                .count()
+                == 1
+        );
+        assert_eq!(smoothed(&of(&[f64::NAN; 40])), None);
+    }
+
+    #[test]
+    fn samples_put_together_keep_their_extremes() {
+        let values = [(4.0, 1.0), (10.0, 3.0), (1.0, 0.0)];
+        let sample = sample(3.0, values.into_iter());
+        assert_eq!((sample.least, sample.greatest), (1.0, 10.0));
+        assert_eq!((sample.value, sample.weight), (8.5, 4.0));
+    }
 }

@@ -1,33 +1,234 @@
-//! The page of known records.
+//! What holds for the page of any record: it is whole, it needs nothing, and its numbers are the
+//! record's.
+#![allow(clippy::unwrap_used, reason = "what a test cannot read fails it")]
 
 mod made;
 
-#[test]
-fn written_for_looking_at() {
-    let dir = std::path::Path::new("/tmp/report-look");
-    std::fs::create_dir_all(dir).unwrap();
-    let all = [made::ramp(), made::keep_alive(), made::failing()];
-    let write = |name: &str, records: &[measure::record::Record]| {
-        std::fs::write(dir.join(name), report::page::html(records)).unwrap();
-    };
-    write("ramp.html", &all[..1]);
-    write("keep.html", &all[1..2]);
-    write("failing.html", &all[2..]);
-    write("long.html", &[made::long(10_000)]);
-    write("empty.html", &[made::empty()]);
-    write("one.html", &[made::one_second()]);
-    write("hostile.html", &[made::hostile()]);
-    use measure::kind::Kind;
-    write(
-        "many.html",
-        &[
-            made::resumed(Kind::SessionId, 1),
-            made::resumed(Kind::Ticket, 2),
-            made::resumed(Kind::Psk, 3),
-            made::resumed(Kind::Psk, 4),
-        ],
-    );
-    for drawing in report::drawings::of_record(&all[0]) {
-        std::fs::write(dir.join(format!("{}.svg", drawing.name)), drawing.svg).unwrap();
+use std::collections::BTreeSet;
+
+use measure::kind::Kind;
+use measure::record::Record;
+use report::page::html;
+
+fn records() -> Vec<(&'static str, Record)> {
+    vec![
+        ("empty", made::empty()),
+        ("one second", made::one_second()),
+        ("ramp", made::ramp()),
+        ("ramp without steps", made::plain_ramp()),
+        ("kept", made::keep_alive()),
+        ("failing", made::failing()),
+        ("ticket", made::resumed(Kind::Ticket, 2)),
+        ("hostile", made::hostile()),
+        ("broken", made::broken()),
+    ]
+}
+
+/// Start tags as `(name, attributes)`, after checking that each is ended in its order.
+fn tags(page: &str) -> Vec<(String, Vec<(String, String)>)> {
+    let mut open: Vec<String> = Vec::new();
+    let mut tags = Vec::new();
+    let mut rest = page.strip_prefix("<!doctype html>").unwrap();
+    while let Some((_, after)) = rest.split_once('<') {
+        let (inside, behind) = after.split_once('>').unwrap();
+        rest = behind;
+        if let Some(name) = inside.strip_prefix('/') {
+            assert_eq!(open.pop().as_deref(), Some(name));
+            continue;
+        }
+        let is_closed = inside.ends_with('/');
+        let (name, words) = inside
+            .trim_end_matches('/')
+            .split_once(' ')
+            .unwrap_or((inside, ""));
+        tags.push((name.to_owned(), attributes(words)));
+        if name == "style" {
+            rest = rest.split_once("</style>").unwrap().1;
+        } else if !is_closed && !["meta", "br"].contains(&name) {
+            open.push(name.to_owned());
+        }
     }
+    assert!(open.is_empty(), "{open:?}");
+    tags
+}
+
+fn attributes(mut words: &str) -> Vec<(String, String)> {
+    let mut attributes = Vec::new();
+    while let Some((name, after)) = words.split_once("=\"") {
+        let (value, behind) = after.split_once('"').unwrap();
+        attributes.push((name.trim().to_owned(), value.to_owned()));
+        words = behind;
+    }
+    assert_eq!(words, "");
+    attributes
+}
+
+fn value(page: &str, id: &str) -> f64 {
+    let (_, after) = page
+        .split_once(&format!("id=\"{id}\" data-value=\""))
+        .unwrap();
+    after.split_once('"').unwrap().0.parse().unwrap()
+}
+
+#[test]
+fn every_page_is_whole_and_needs_nothing_else() {
+    for (name, record) in records() {
+        let page = html(&[record]);
+        let mut ids = BTreeSet::new();
+        let mut ends = Vec::new();
+        for (tag, attributes) in tags(&page) {
+            assert!(
+                !["script", "link", "img", "iframe"].contains(&tag.as_str()),
+                "{name}: {tag}"
+            );
+            for (key, value) in attributes {
+                assert!(!key.starts_with("on") && key != "src", "{name}: {key}");
+                assert!(key != "href" || value.starts_with('#'), "{name}: {value}");
+                assert!(
+                    key != "id" || ids.insert(value.clone()),
+                    "{name}: {value} twice"
+                );
+                if key == "aria-labelledby" {
+                    ends.extend(value.split(' ').map(str::to_owned));
+                }
+            }
+        }
+        assert!(ends.iter().all(|end| ids.contains(end)), "{name}");
+        assert!(
+            !page.contains("@import") && !page.contains("url("),
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn no_number_of_a_figure_is_none() {
+    const NUMBERS: [&str; 12] = [
+        "d",
+        "x",
+        "y",
+        "x1",
+        "x2",
+        "y1",
+        "y2",
+        "cx",
+        "cy",
+        "width",
+        "height",
+        "data-value",
+    ];
+    for (name, record) in records() {
+        for (tag, attributes) in tags(&html(&[record])) {
+            let numbers = attributes
+                .iter()
+                .filter(|(key, _)| NUMBERS.contains(&key.as_str()));
+            for (key, value) in numbers {
+                let is_letter = |c: char| c.is_alphabetic() && !"MLHVvzheac".contains(c);
+                assert!(!value.contains(is_letter), "{name}: {tag} {key} {value}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_page_has_the_record_s_numbers() {
+    let record = made::ramp();
+    let page = html(std::slice::from_ref(&record));
+    let totals = record.totals;
+    assert_eq!(value(&page, "r1-attempted"), totals.attempted as f64);
+    assert_eq!(value(&page, "r1-succeeded"), totals.succeeded as f64);
+    assert_eq!(value(&page, "r1-failed"), totals.failed as f64);
+    assert_eq!(
+        value(&page, "r1-succeeded-per-s"),
+        totals.succeeded as f64 / 120.0
+    );
+    assert_eq!(value(&page, "r1-mean-ns"), record.total_latency().mean_ns());
+    let resumed = record.handshakes_of(Kind::SessionId);
+    let full = record.handshakes_of(Kind::Full);
+    assert_eq!(value(&page, "r1-handshakes-session-id"), resumed as f64);
+    assert_eq!(
+        value(&page, "r1-resumed-share"),
+        resumed as f64 / (resumed + full) as f64
+    );
+    let histogram = &record.latencies[&Kind::Full].handshake;
+    assert_eq!(
+        value(&page, "r1-full-handshake-p99-ns"),
+        histogram.quantile_ns(0.99) as f64
+    );
+    assert_eq!(
+        value(&page, "r1-failure-timeout"),
+        record.failures["timeout"] as f64
+    );
+    let read = record.capacity.unwrap().read_offs;
+    assert_eq!(value(&page, "r1-peak-per-s"), read.peak_per_s.unwrap());
+    assert_eq!(
+        value(&page, "r1-few-errors-per-s"),
+        read.few_errors_per_s.unwrap()
+    );
+}
+
+#[test]
+fn warnings_stand_before_the_numbers() {
+    let page = html(&[made::ramp()]);
+    let place = |text: &str| page.find(text).unwrap();
+    assert!(place("threads were busy for 93 %") < place("r1-succeeded-per-s"));
+    assert!(place("give it more threads") < place("r1-succeeded-per-s"));
+    // And of several records before the comparison.
+    let page = html(&[made::keep_alive(), made::ramp()]);
+    let place = |text: &str| page.find(text).unwrap();
+    assert!(place("threads were busy for 93 %") < place("Runs side by side"));
+}
+
+#[test]
+fn what_a_record_says_is_text() {
+    let page = html(&[made::hostile(), made::hostile()]);
+    assert!(!page.contains("<script") && !page.contains("alert('x')"));
+    assert!(page.contains("&lt;script&gt;alert(&#39;x&#39;)"));
+    assert!(!page.contains(|c: char| c.is_control() && c != '\n'));
+    assert!(!page.contains('\u{202e}'));
+    for drawing in report::drawings::of_record(&made::hostile()) {
+        assert!(!drawing.svg.contains("<script"), "{}", drawing.name);
+    }
+}
+
+#[test]
+fn three_hours_make_a_small_page_that_keeps_the_spike() {
+    let record = made::long(10_000);
+    let page = html(&[record]);
+    assert!(page.len() < 2_000_000, "{} bytes", page.len());
+    // The one second in which 777 failed is in the spread, in the table and in the drawing.
+    assert_eq!(value(&page, "r1-failed-per-s-max"), 777.0);
+    assert!(page.contains("failed 777"));
+}
+
+#[test]
+fn several_records_are_compared_first() {
+    let kinds = [Kind::SessionId, Kind::Ticket, Kind::Psk, Kind::Psk];
+    let records = [1, 2, 3, 4].map(|seed| made::resumed(kinds[seed - 1], seed as u64));
+    let page = html(&records);
+    tags(&page);
+    let place = |text: &str| page.find(text).unwrap();
+    assert!(place("Runs side by side") < place("id=\"r1\""));
+    assert!(place("id=\"r1\"") < place("id=\"r4\""));
+    for name in [
+        "1. handshake session-id",
+        "2. handshake ticket",
+        "3. handshake psk",
+    ] {
+        assert!(page.contains(&format!("<h2>{name}</h2>")), "{name}");
+    }
+    // Runs 3 and 4 differ in nothing.
+    assert!(page.contains("Spread over repeated runs"));
+    let rates = records.map(|record| record.totals.succeeded as f64 / 20.0);
+    for (index, rate) in rates.into_iter().enumerate() {
+        assert_eq!(
+            value(&page, &format!("r{}-succeeded-per-s", index + 1)),
+            rate
+        );
+    }
+}
+
+#[test]
+fn no_records_make_a_page_too() {
+    assert!(html(&[]).contains("No records."));
 }

@@ -78,3 +78,24 @@ fn colours_change_nothing_but_colours() {
     assert_eq!(plain + rest, report::summary::text(&record, 80, false));
     assert!(coloured.contains('\u{1b}'));
 }
+
+#[test]
+fn several_runs_side_by_side() {
+    let kinds = [Kind::SessionId, Kind::Ticket, Kind::Psk, Kind::Psk];
+    let mut records = [1, 2, 3, 4]
+        .map(|seed| made::resumed(kinds[seed - 1], seed as u64))
+        .to_vec();
+    records.push(made::ramp());
+    let text = report::comparison::text(&records, 80, false);
+    assert!(
+        text.lines().all(|line| line.chars().count() <= 80),
+        "{text}"
+    );
+    compare("compared", &text);
+}
+
+#[test]
+fn numbers_that_cannot_be_are_told_somehow() {
+    let text = report::summary::text(&made::broken(), 80, false);
+    assert!(text.contains("Capacity"));
+}

@@ -70,7 +70,7 @@ impl Scale {
         let (first, last) = (exponent(self.from), exponent(self.to));
         let decades = (last - first + 1).max(1) as usize;
         let factors: &[f64] = match decades {
-            _ if decades * 3 <= about + 3 => &[1.0, 2.0, 5.0],
+            _ if decades * 3 <= about + 5 => &[1.0, 2.0, 5.0],
             _ => &[1.0],
         };
         let every = decades.div_ceil(about + 2);

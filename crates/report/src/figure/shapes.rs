@@ -106,7 +106,7 @@ impl Draw<'_> {
                 let points = runs.iter().flatten();
                 shapes.extend(points.map(|point| dot(series.colour, *point, 3.0)));
             }
-            Shape::Line(_) => shapes.extend(lonely.map(|run| dot(series.colour, run[0], 2.0))),
+            Shape::Line(_) => shapes.extend(lonely.map(|run| dot(series.colour, run[0], 3.0))),
             Shape::Raw | Shape::Band => {}
         }
         shapes

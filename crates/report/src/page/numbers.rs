@@ -4,11 +4,10 @@ use measure::kind::Kind;
 use measure::quantity::{Count, Nanoseconds};
 use measure::record::Record;
 
+use crate::facts::length;
 use crate::headline::{Headline, headlines};
 use crate::markup::{Element, element};
-use crate::reading::{
-    client_load, cpu_per_transaction_ns, elapsed_s, fraction, handshakes, loss, resumed,
-};
+use crate::reading::{client_load, cpu_per_transaction_ns, fraction, handshakes, loss, resumed};
 use crate::tables::NONE;
 
 use super::parts::identified;
@@ -55,13 +54,11 @@ fn spread(figure: Headline) -> String {
     let Some(spread) = figure.spread else {
         return "no whole second to take a spread from".to_owned();
     };
-    let plural = if spread.count == 1 {
-        "second"
-    } else {
-        "seconds"
-    };
+    if spread.count == 1 {
+        return "of one whole second, so without a spread".to_owned();
+    }
     format!(
-        "median {}, {} to {}, deviation {} over {} {plural}",
+        "median {}, {} to {}, deviation {} over {} seconds",
         figure.amount(spread.median),
         figure.amount(spread.min),
         figure.amount(spread.max),
@@ -128,9 +125,9 @@ fn client(record: &Record, prefix: &str) -> Element {
     let threads = record.client.threads.len();
     let load = client_load(record).map(|load| {
         let plural = if threads == 1 { "thread" } else { "threads" };
-        let seconds = Nanoseconds(elapsed_s(record) * 1e9);
+        let time = length(record.elapsed_ns);
         format!(
-            "the load itself kept {threads} {plural} {:.0} % busy for {seconds}",
+            "the load itself kept {threads} {plural} {:.0} % busy for {time}",
             load * 100.0
         )
     });

@@ -139,6 +139,38 @@ pub(crate) fn ramp() -> Record {
     record
 }
 
+/// The same as it is without a search: no steps, only seconds.
+pub(crate) fn plain_ramp() -> Record {
+    Record {
+        steps: Vec::new(),
+        capacity: None,
+        ..ramp()
+    }
+}
+
+/// Numbers that no load brings: none, infinite, or as great as can be.
+pub(crate) fn broken() -> Record {
+    let mut record = ramp();
+    record.host.load_average = f64::NAN;
+    record.steps[0].point.offered_per_s = f64::INFINITY;
+    record.steps[1].point.mean_ns = f64::NAN;
+    record.steps[2].point.succeeded_per_s = f64::NEG_INFINITY;
+    record.steps[3].point.loss = f64::NAN;
+    record.seconds[5].mean_ns = u64::MAX;
+    record.seconds[6].attempted = u64::MAX;
+    record.seconds[7].at_s = u64::MAX;
+    record.handshakes[0].count = u64::MAX;
+    record.handshakes[1].count = u64::MAX;
+    record.totals.attempted = u64::MAX;
+    record.client.cpu_ns = u64::MAX;
+    record.elapsed_ns = u64::MAX;
+    if let Some(capacity) = &mut record.capacity {
+        capacity.found_per_s = Some(f64::NAN);
+        capacity.read_offs.peak_per_s = Some(f64::INFINITY);
+    }
+    record
+}
+
 /// A server that goes away in the middle and comes back, with seconds in which nothing succeeds.
 pub(crate) fn failing() -> Record {
     let mut run = Run::new(5, "psk");
