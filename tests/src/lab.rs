@@ -34,12 +34,17 @@ impl Origin {
     }
 
     /// Starts it on a free port with more flags, and waits until it serves.
+    #[must_use]
+    pub fn start_with(flags: &[&str]) -> Self {
+        Self::start_by(&mut command(), flags)
+    }
+
+    /// The same by a command that runs the program with the arguments that it gets.
     ///
     /// # Panics
     /// If it ends instead.
     #[must_use]
-    pub fn start_with(flags: &[&str]) -> Self {
-        let mut command = command();
+    pub fn start_by(command: &mut Command, flags: &[&str]) -> Self {
         command.args(["origin", "--listen", "127.0.0.1:0"]);
         let mut running = Running::start(command.args(flags));
         let address = until("the origin to listen", || {

@@ -1,8 +1,9 @@
 //! `lariat-lab origin`: replies by size, delay and status, over plain HTTP/1.1.
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::process::Command;
 
 use rustix::process::Signal;
 use suite::curl::curl;
@@ -309,6 +310,12 @@ fn the_silent_and_the_slow_are_given_up_and_the_waiting_are_not() {
         let is_open = slow.write_all(b"x").is_ok();
         (!is_open || matches!(watcher.read(&mut [0]), Ok(0))).then_some(())
     });
+    // So is one that asks for much and takes nothing.
+    let mut lazy = connect(origin.address);
+    lazy.write_all(get("/10g").as_bytes()).unwrap();
+    until("the lazy one to be given up", || {
+        lazy.write_all(b"x").is_err().then_some(())
+    });
     assert!(read_head(&mut waiting).starts_with("HTTP/1.1 200"));
 }
 
@@ -329,6 +336,69 @@ fn one_that_does_not_read_holds_up_nobody() {
     let mut some = vec![0; 1_000_000];
     lazy.read_exact(&mut some).unwrap();
     assert!(some == pattern(1_000_000), "it stands where it stood");
+}
+
+#[test]
+fn without_descriptors_clients_wait_and_are_served_when_there_are_some() {
+    let mut limited = Command::new("sh");
+    limited.args(["-c", "ulimit -n 40 && exec \"$0\" \"$@\""]);
+    limited.arg(command().get_program());
+    let origin = Origin::start_by(&mut limited, &["--threads", "1"]);
+    let mut streams: Vec<_> = (0..60).map(|_| connect(origin.address)).collect();
+    until("the origin to warn", || {
+        origin.stderr().contains("warning: ").then_some(())
+    });
+    assert!(
+        origin
+            .stderr()
+            .contains("hint: raise the limit of open files")
+    );
+    let mut last = streams.pop().unwrap();
+    last.write_all(get("/3").as_bytes()).unwrap();
+    drop(streams);
+    assert!(read_head(&mut last).starts_with("HTTP/1.1 200"));
+    assert_eq!(origin.stderr().matches("warning: ").count(), 1);
+}
+
+/// A small generator (Marsaglia, 2003): the same rubbish in each run.
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 % bound as u64) as usize
+    }
+}
+
+#[test]
+fn rubbish_is_answered_or_not_but_never_hurts() {
+    let origin = Origin::start();
+    let whole = get("/1k?chunked=1&code=404")
+        + "POST /7 HTTP/1.1\r\nHost: o\r\nTransfer-Encoding: chunked\r\n\r\n5;x\r\nhello\r\n0\r\n\r\n"
+        + "PUT /?size=3 HTTP/1.0\r\nContent-Length: 4\r\nConnection: keep-alive\r\n\r\nabcd";
+    let mut chance = Chance(1);
+    for _ in 0..1000 {
+        let mut bytes = whole.clone().into_bytes();
+        for _ in 0..=chance.below(4) {
+            let (at, other) = (chance.below(bytes.len()), chance.below(bytes.len()));
+            match chance.below(4) {
+                0 => bytes[at] = chance.below(256) as u8,
+                1 => bytes.truncate(at.max(1)),
+                2 => bytes.extend_from_within(at.min(other)..at.max(other)),
+                _ => bytes.swap(at, other),
+            }
+        }
+        let mut stream = connect(origin.address);
+        stream.write_all(&bytes).unwrap();
+        stream.shutdown(Shutdown::Write).unwrap();
+        let end = stream.read_to_end(&mut Vec::new());
+        let is_stuck = end.is_err_and(|error| error.kind() == ErrorKind::WouldBlock);
+        assert!(!is_stuck, "{:?}", String::from_utf8_lossy(&bytes));
+    }
+    let (_, body) = parts(&exchange(origin.address, get("/1k").as_bytes()));
+    assert!(body == pattern(1024));
 }
 
 /// Resident memory of a process, in KiB.
