@@ -13,7 +13,7 @@ struct Page {
     text: String,
 }
 
-fn pages() -> [Page; 3] {
+fn pages() -> [Page; 4] {
     let mut metrics = head("Metrics", "the catalogue of metrics");
     metrics.push_str(
         "What `/metrics` shows, in the Prometheus text format 0.0.4. Counters survive a reload; \
@@ -30,6 +30,10 @@ fn pages() -> [Page; 3] {
         Page {
             path: "docs/reference/configuration.md",
             text: config::reference::render(),
+        },
+        Page {
+            path: "docs/reference/load.md",
+            text: load::options::reference::render(),
         },
         Page {
             path: "docs/reference/metrics.md",

@@ -4,7 +4,6 @@ use std::process::ExitCode;
 
 /// How the program ended.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-#[allow(dead_code, reason = "each command uses its own")]
 pub(crate) enum Exit {
     /// It did what it was asked, or was told to stop and did that.
     Success = 0,

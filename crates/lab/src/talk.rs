@@ -7,37 +7,25 @@ use std::io::{self, IsTerminal, Write};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Talk {
     colour: bool,
-    terminal: bool,
 }
 
-#[allow(dead_code, reason = "each command says what it has to say")]
 impl Talk {
     /// Colours for a terminal, unless `NO_COLOR` is set (<https://no-color.org>).
     pub(crate) fn to_stderr() -> Self {
-        let terminal = io::stderr().is_terminal();
         Self {
-            colour: terminal && colours_wanted(),
-            terminal,
+            colour: io::stderr().is_terminal() && colours_wanted(),
         }
     }
 
     /// Without colours, whoever reads it.
     #[cfg(test)]
     pub(crate) fn plain() -> Self {
-        Self {
-            colour: false,
-            terminal: false,
-        }
+        Self { colour: false }
     }
 
     /// Whether lines may have colours.
     pub(crate) fn colour(self) -> bool {
         self.colour
-    }
-
-    /// Whether a person is likely to look on.
-    pub(crate) fn is_terminal(self) -> bool {
-        self.terminal
     }
 
     /// Something went wrong. Lines that begin with `hint: ` name the remedy.
@@ -58,13 +46,6 @@ impl Talk {
     /// A line as it is. If nobody reads it any more, that is their choice.
     pub(crate) fn say(self, text: impl Display) {
         let _ = writeln!(io::stderr(), "{text}");
-    }
-
-    /// The text as it is, without a newline, at once.
-    pub(crate) fn write(self, text: impl Display) {
-        let mut stderr = io::stderr();
-        let _ = write!(stderr, "{text}");
-        let _ = stderr.flush();
     }
 
     fn labelled(self, label: &str, code: &str, text: &str) {
@@ -94,7 +75,6 @@ fn colours_wanted() -> bool {
 }
 
 /// Whether data on the standard output may have colours.
-#[allow(dead_code, reason = "for the commands that print tables")]
 pub(crate) fn stdout_colour() -> bool {
     io::stdout().is_terminal() && colours_wanted()
 }

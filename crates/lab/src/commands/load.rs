@@ -74,13 +74,9 @@ fn prepare(flags: Flags, talk: Talk) -> Result<Prepared, Exit> {
         tell(&complaints, source, talk);
         Exit::Usage
     };
-    let from_file = file
-        .as_ref()
-        .map(|file| file.given())
-        .transpose()
-        .map_err(refuse)?;
-    let given = merged(from_file.unwrap_or_default(), flags.given);
-    let options = meaning::options(&given).map_err(refuse)?;
+    let (from_file, malformed) = file.as_ref().map(PlanFile::given).unwrap_or_default();
+    let given = merged(from_file, flags.given);
+    let options = meaning::options(&given, malformed).map_err(refuse)?;
     let draft = meaning::draft(&options, &given, &sys::cpu::allowed_cpus()).map_err(refuse)?;
     let started = Date::of(SystemTime::now());
     let destination = Destination::open(options.record(), started).map_err(|fault| {
@@ -109,10 +105,10 @@ struct PlanFile {
 }
 
 impl PlanFile {
-    fn given(&self) -> Result<Vec<Given>, Vec<Complaint>> {
-        let mut given = plan_file::parse(&self.text)?;
+    fn given(&self) -> (Vec<Given>, Vec<Complaint>) {
+        let (mut given, malformed) = plan_file::parse(&self.text);
         meaning::rebase(&mut given, Path::new(&self.path));
-        Ok(given)
+        (given, malformed)
     }
 }
 
@@ -173,7 +169,7 @@ fn carry_out(prepared: Prepared, talk: Talk) -> Result<Exit, Exit> {
         talk.hint("look at the limits of this process (`ulimit -a`)");
         Exit::Failed
     };
-    let interrupt = Interrupt::new().map_err(failed)?;
+    let interrupt = Interrupt::new(talk).map_err(failed)?;
     // Without it, few clients fit; that they do not is told as a failure of its own.
     let _ = sys::limit::raise_open_files();
     let watch = Watch {

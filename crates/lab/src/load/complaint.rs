@@ -27,11 +27,13 @@ pub(crate) struct Source<'a> {
     pub(crate) text: &'a str,
 }
 
-/// Says them all, each with its place and remedy.
+/// Says them all, each with its place and remedy, and an empty line between two.
 pub(crate) fn tell(complaints: &[Complaint], source: Option<Source<'_>>, talk: Talk) {
-    for complaint in complaints {
-        talk.say(complaint.render(source, talk));
-    }
+    let told: Vec<_> = complaints
+        .iter()
+        .map(|one| one.render(source, talk))
+        .collect();
+    talk.say(told.join("\n\n"));
 }
 
 impl Complaint {

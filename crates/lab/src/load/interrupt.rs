@@ -9,6 +9,7 @@ use sys::epoll::{Epoll, Events, Interest};
 use sys::signal::{Signal, Signals};
 
 use crate::exit::Exit;
+use crate::talk::Talk;
 
 /// Hears signals from its making on. The thread that listens ends with the program.
 #[derive(Debug)]
@@ -24,14 +25,14 @@ struct State {
 
 impl Interrupt {
     /// To be made before any other thread: one that does not block a signal would take it.
-    pub(crate) fn new() -> io::Result<Self> {
+    pub(crate) fn new(talk: Talk) -> io::Result<Self> {
         let signals = Signals::new(&[Signal::Interrupt, Signal::Terminate])?;
         let epoll = Epoll::new()?;
         epoll.add(&signals, 0, Interest::READ)?;
         let state = Arc::default();
         let heard = Arc::clone(&state);
         let listener = thread::Builder::new().name("signals".to_owned());
-        listener.spawn(move || listen(&signals, &epoll, &heard))?;
+        listener.spawn(move || listen(&signals, &epoll, &heard, talk))?;
         Ok(Self { state })
     }
 
@@ -45,20 +46,21 @@ impl Interrupt {
     }
 }
 
-fn listen(signals: &Signals, epoll: &Epoll, state: &Mutex<State>) {
+fn listen(signals: &Signals, epoll: &Epoll, state: &Mutex<State>, talk: Talk) {
     let mut events = Events::with_capacity(1);
     while epoll.wait(&mut events, None).is_ok() {
         while signals.next().is_some() {
-            hear(&mut locked(state));
+            hear(&mut locked(state), talk);
         }
     }
 }
 
 /// The first signal ends the load, the second the program.
-fn hear(state: &mut State) {
+fn hear(state: &mut State, talk: Talk) {
     if std::mem::replace(&mut state.heard, true) {
         std::process::exit(Exit::Failed as i32);
     }
+    talk.say("Ending early; once more ends at once, without a record.");
     if let Some(stopper) = &state.stopper {
         stopper.stop();
     }

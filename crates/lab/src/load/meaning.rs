@@ -11,10 +11,12 @@ use super::complaint::Complaint;
 use super::given::{Given, Spot, Text};
 use crate::usage::nearest;
 
-/// Reads the texts, and the files that they name.
-pub(crate) fn options(given: &[Given]) -> Result<Options, Vec<Complaint>> {
+/// Reads the texts. `complaints` are those about their form, which are told together.
+pub(crate) fn options(
+    given: &[Given],
+    mut complaints: Vec<Complaint>,
+) -> Result<Options, Vec<Complaint>> {
     let mut options = Options::default();
-    let mut complaints = Vec::new();
     for one in given {
         for text in &one.texts {
             if let Err(fault) = table::apply(&mut options, one.setting, &text.text) {
@@ -157,8 +159,9 @@ mod tests {
     use crate::load::plan_file;
 
     fn complaints(text: &str) -> String {
-        let given = plan_file::parse(text).unwrap();
-        let found = options(&given).and_then(|options| draft(&options, &given, &[0, 1]));
+        let (given, malformed) = plan_file::parse(text);
+        let found = options(&given, malformed);
+        let found = found.and_then(|options| draft(&options, &given, &[0, 1]));
         let lines = found.unwrap_err().into_iter().map(|one| {
             format!(
                 "{}: {} ({})\n",
@@ -173,7 +176,8 @@ mod tests {
     #[test]
     fn every_text_is_read_before_anything_is_said() {
         let text = "url = \"localhost\"\nrate = \"much\"\nhandshake = \"sesion-id\"\n\
-                    suites = [\"TLS_AES_128_GCM_SHA265\"]\nearly-data = \"x\"\ncount = 0\n";
+                    suites = [\"TLS_AES_128_GCM_SHA265\"]\nearly-data = \"x\"\ncount = 0\n\
+                    raet = 5\n";
         let told = complaints(text);
         for line in [
             "the URL: `localhost` is not a URL that begins with https:// or http://",
@@ -182,6 +186,7 @@ mod tests {
             "(did you mean TLS_AES_128_GCM_SHA256?)",
             "early-data: is a switch, and `x` neither true nor false",
             "count: `0` is nothing",
+            "there is no setting `raet` (did you mean `rate`?)",
         ] {
             assert!(told.contains(line), "{line} in {told}");
         }
@@ -190,8 +195,8 @@ mod tests {
     #[test]
     fn contradictions_stand_where_they_were_typed() {
         let text = "url = \"https://h/\"\nhandshake = \"psk\"\ntls = \"1.2\"\nca = \"/nowhere\"\n";
-        let given = plan_file::parse(text).unwrap();
-        let options = options(&given).unwrap();
+        let (given, malformed) = plan_file::parse(text);
+        let options = options(&given, malformed).unwrap();
         let found = draft(&options, &given, &[0]).unwrap_err();
         assert_eq!(found.len(), 2);
         let psk = text.find("\"psk\"").unwrap();
@@ -201,8 +206,8 @@ mod tests {
 
     #[test]
     fn paths_begin_at_the_file() {
-        let mut given =
-            plan_file::parse("ca = \"ca.pem\"\nrecord = \"none\"\nbody-file = \"/b\"").unwrap();
+        let (mut given, _) =
+            plan_file::parse("ca = \"ca.pem\"\nrecord = \"none\"\nbody-file = \"/b\"");
         rebase(&mut given, Path::new("plans/a.toml"));
         let texts: Vec<_> = given.iter().map(|one| one.texts[0].text.as_str()).collect();
         assert_eq!(texts, ["plans/ca.pem", "none", "/b"]);
@@ -215,8 +220,9 @@ mod tests {
         for entry in fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
             let text = fs::read_to_string(&path).unwrap();
-            let given = plan_file::parse(&text).unwrap_or_else(|found| panic!("{found:?}"));
-            let options = options(&given).unwrap_or_else(|found| panic!("{found:?}"));
+            let (given, malformed) = plan_file::parse(&text);
+            let options = options(&given, malformed);
+            let options = options.unwrap_or_else(|found| panic!("{found:?}"));
             draft(&options, &given, &[0, 1]).unwrap_or_else(|found| panic!("{found:?}"));
             count += 1;
         }

@@ -13,11 +13,12 @@ use crate::usage::nearest;
 /// A file with this many syntax errors is no TOML; the rest would only hide the first.
 const SYNTAX_ERRORS_MAX: usize = 10;
 
-/// Settings in the order of the file, or all that is wrong with it.
-pub(crate) fn parse(text: &str) -> Result<Vec<Given>, Vec<Complaint>> {
+/// Settings in the order of the file, and all that is wrong with its form.
+pub(crate) fn parse(text: &str) -> (Vec<Given>, Vec<Complaint>) {
     let (table, errors) = DeTable::parse_recoverable(text);
     if !errors.is_empty() {
-        return Err(errors.iter().take(SYNTAX_ERRORS_MAX).map(syntax).collect());
+        let complaints = errors.iter().take(SYNTAX_ERRORS_MAX).map(syntax);
+        return (Vec::new(), complaints.collect());
     }
     let mut entries: Vec<_> = table.get_ref().iter().collect();
     entries.sort_by_key(|(key, _)| key.span().start);
@@ -28,10 +29,7 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Given>, Vec<Complaint>> {
             Err(complaint) => complaints.push(complaint),
         }
     }
-    match complaints.is_empty() {
-        true => Ok(given),
-        false => Err(complaints),
-    }
+    (given, complaints)
 }
 
 fn syntax(error: &toml::de::Error) -> Complaint {
@@ -126,7 +124,8 @@ mod tests {
     use super::*;
 
     fn told(text: &str) -> Vec<String> {
-        let given = parse(text).unwrap_or_else(|complaints| panic!("{complaints:?}"));
+        let (given, complaints) = parse(text);
+        assert!(complaints.is_empty(), "{complaints:?}");
         let line = |given: &Given| {
             let texts: Vec<_> = given.texts.iter().map(|text| text.text.as_str()).collect();
             format!("{} {}", given.setting.name, texts.join("|"))
@@ -135,7 +134,7 @@ mod tests {
     }
 
     fn complaint(text: &str) -> String {
-        let complaints = parse(text).unwrap_err();
+        let (_, complaints) = parse(text);
         let mut told = String::new();
         for one in complaints {
             let subject = one.subject.unwrap_or_default();

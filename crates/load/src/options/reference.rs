@@ -12,9 +12,10 @@ lariat-lab load URL [FLAGS]
 lariat-lab load --plan FILE.toml [URL] [FLAGS]
 ```
 
-A plan file says what flags say, a key for each flag with the same name; flags replace what the
-file says. Unknown keys and flags are errors, and so is a plan that contradicts itself: it is
-refused with all its reasons before the first packet.
+A plan file says what flags say, a key for each flag with the same name. Flags replace what the
+file says; one that says how load arrives (`--connections`, `--rate`, `--ramp`, `--steps`,
+`--find-capacity`) replaces every other way in the file. Unknown keys and flags are errors, and so
+is a plan that contradicts itself: it is refused with all its reasons before the first packet.
 
 ```toml
 url = \"https://127.0.0.1:8443/1k\"
@@ -30,7 +31,8 @@ Times are written `250us`, `80ms`, `1.5s`, `10m` or `1h`; sizes `512`, `64k`, `1
 times the one before; rates are transactions a second. Lists are written with commas, in a file as
 arrays. Relative paths in a file begin at its directory, those in flags at the working directory.
 
-How it ends: [exit codes](lab-exit-codes.md).
+The summary goes to the standard output, all talk to the standard error. How it ends:
+[exit codes](lab-exit-codes.md). Plans to begin with: [examples/load](../../examples/load).
 ";
 
 /// The whole page.

@@ -189,13 +189,17 @@ fn handshakes(options: &Options, versions: Versions, faults: &mut Faults) -> Vec
 }
 
 fn check_kind(options: &Options, kind: Handshake, reach: Reach, faults: &mut Faults) {
+    let cause = match options.versions {
+        Some(_) => "which --tls does not offer",
+        None => "which the lists of --suites, --groups and --signatures do not allow",
+    };
     match kind {
         Handshake::Full | Handshake::Any => {}
         Handshake::SessionId => {
             faults.add_if(
                 !reach.tls12,
                 "handshake",
-                "resumption by session id is of TLS 1.2, which is not offered",
+                format!("resumption by session id is of TLS 1.2, {cause}"),
                 "--tls 1.2; or --handshake psk, which is TLS 1.3's resumption",
             );
             faults.add_if(
@@ -209,7 +213,7 @@ fn check_kind(options: &Options, kind: Handshake, reach: Reach, faults: &mut Fau
             faults.add_if(
                 !reach.tls12,
                 "handshake",
-                "resumption by ticket is of TLS 1.2, which is not offered",
+                format!("resumption by ticket is of TLS 1.2, {cause}"),
                 "--tls 1.2; or --handshake psk, which is TLS 1.3's resumption",
             );
             faults.add_if(
@@ -222,7 +226,7 @@ fn check_kind(options: &Options, kind: Handshake, reach: Reach, faults: &mut Fau
         Handshake::Psk => faults.add_if(
             !reach.tls13,
             "handshake",
-            "resumption by PSK is of TLS 1.3, which is not offered",
+            format!("resumption by PSK is of TLS 1.3, {cause}"),
             "--tls 1.3; or --handshake ticket or session-id, which are TLS 1.2's resumptions",
         ),
     }
