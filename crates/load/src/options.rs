@@ -20,7 +20,7 @@ pub mod url;
 pub mod value;
 
 pub use asked::{Files, Options};
-pub use draft::{Draft, Search};
+pub use draft::Draft;
 pub use fault::PlanFault;
-pub use limit::Limit;
+pub use limit::{Limit, Search};
 pub use value::ValueFault;

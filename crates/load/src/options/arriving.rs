@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::asked::Options;
-use super::draft::Search;
 use super::fault::Faults;
+use super::limit::Search;
 use super::value::Ramp;
 use crate::plan::{Spacing, Stretch};
 

@@ -8,7 +8,7 @@ use wire::address::{Address, Endpoint};
 use super::arriving::{self, Arriving};
 use super::asked::{Files, Options};
 use super::fault::{Faults, PlanFault};
-use super::limit::Limit;
+use super::limit::Search;
 use super::table::SETTINGS;
 use super::url::Url;
 use super::value::{Kinds, OrNone, Times};
@@ -17,19 +17,6 @@ use crate::plan::{
     Arrival, Clients, ConnectionEnding, Handshake, Plan, ProxyVersion, Request, Target, Threads,
     Tls,
 };
-
-/// A search for the greatest rate that keeps a limit.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Search {
-    /// What a rate must keep.
-    pub limit: Limit,
-    /// It ends when the rate that broke the limit exceeds the one that kept it by this share.
-    pub precision: f64,
-    /// The first rate, transactions a second.
-    pub first_per_s: f64,
-    /// How long each rate is tried.
-    pub step: Duration,
-}
 
 /// A plan without contradictions, before names are resolved.
 #[derive(Clone, Debug)]

@@ -1,4 +1,4 @@
-//! The limit of a search for capacity: how long transactions may take, and how many may fail.
+//! The search for capacity: where it begins, and the limit that a rate must keep.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,6 +8,19 @@ use measure::capacity::Point;
 use measure::quantity::Nanoseconds;
 
 use super::value::{self, ValueFault};
+
+/// A search for the greatest rate that keeps a limit.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Search {
+    /// What a rate must keep.
+    pub limit: Limit,
+    /// It ends when the rate that broke the limit exceeds the one that kept it by this share.
+    pub precision: f64,
+    /// The first rate, transactions a second.
+    pub first_per_s: f64,
+    /// How long each rate is tried.
+    pub step: Duration,
+}
 
 /// What a rate must keep to count. A rate at which nothing succeeds keeps no limit.
 #[derive(Clone, Copy, Debug, PartialEq)]

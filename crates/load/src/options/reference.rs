@@ -27,8 +27,8 @@ duration = \"10s\"
 record = \"out.json\"
 ```
 
-Times are written `250us`, `80ms`, `1.5s`, `10m` or `1h`; sizes `512`, `64k`, `1m` or `1g`, each 1024
-times the one before; rates are transactions a second. Lists are written with commas, in a file as
+Times are written `250us`, `80ms`, `1.5s`, `10m` or `1h`; sizes `512`, `64k`, `1m` or `1g`, which
+are powers of 1024; rates are transactions a second. Lists are written with commas, in a file as
 arrays. Relative paths in a file begin at its directory, those in flags at the working directory.
 
 The summary goes to the standard output, all talk to the standard error. How it ends:
