@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn gaps_stay_gaps() {
-        let mut values = vec![1.0, 5.0].repeat(30);
+        let mut values = [1.0, 5.0].repeat(30);
         values[30] = f64::NAN;
         let (average, _) = smoothed(&of(&values)).unwrap();
         assert!(average[30].value.is_nan());

@@ -123,7 +123,7 @@ fn no_number_of_a_figure_is_none() {
                 .iter()
                 .filter(|(key, _)| NUMBERS.contains(&key.as_str()));
             for (key, value) in numbers {
-                let is_letter = |c: char| c.is_alphabetic() && !"MLHVvzheac".contains(c);
+                let is_letter = |c: char| c.is_alphabetic() && !"MLHVCvzheac".contains(c);
                 assert!(!value.contains(is_letter), "{name}: {tag} {key} {value}");
             }
         }
