@@ -12,9 +12,9 @@ use sys::socket;
 
 use super::answer::{Answer, Framing, Persistence};
 use super::download::{Download, SLICES_MAX, bytes_at};
-use super::parse::{self, Found, HEAD_BYTES_MAX, Request};
+use super::parse::{self, Found, HEAD_BYTES_MAX, Method, Request};
 use super::upload::Upload;
-use super::wish::Content;
+use super::wish::{Content, WishFault};
 
 /// What is read of an upload at once.
 const INPUT_BYTES: usize = 64 * 1024;
@@ -133,32 +133,19 @@ enum Sent {
 }
 
 impl Desk {
+    /// An empty one.
     pub(super) fn new() -> Self {
-        let refused = Answer::refusal(400, "");
-        let nothing = Request {
-            method: parse::Method::Other,
-            wish: Err(super::wish::WishFault::Unknown),
-            body: parse::Framing::Length(0),
-            is_http10: false,
-            keeps_alive: false,
-            expects_continue: false,
-        };
         Self {
             input: vec![0; INPUT_BYTES].into(),
             pen: Pen {
                 out: Vec::with_capacity(2 * OUT_BYTES_MAX),
-                last: Known {
-                    head: Vec::new(),
-                    request: nothing,
-                    answer: refused,
-                    reply: Vec::new(),
-                    download: None,
-                },
+                last: Known::nothing(),
                 totals: Totals::default(),
             },
         }
     }
 
+    /// What its connections did so far.
     pub(super) fn totals(&mut self) -> &mut Totals {
         &mut self.pen.totals
     }
@@ -188,7 +175,7 @@ impl Connection {
         self.end_seen |= end;
     }
 
-    /// Whether the client has been given up.
+    /// Whether it is time to give the client up.
     pub(super) fn is_overdue(&self, now: Instant, idle_timeout: Duration) -> bool {
         let patience = match self.stage {
             Stage::Delay(..) => return false,
@@ -289,23 +276,7 @@ impl Connection {
             let is_full = pen.out.len() >= OUT_BYTES_MAX || self.download.is_some();
             rest = match &mut self.stage {
                 Stage::Head if !is_full => self.take_head(rest, pen, now),
-                Stage::Upload(upload, answer) => {
-                    let answer = *answer;
-                    self.active_at = now;
-                    match upload.skip(rest) {
-                        Ok(used) => {
-                            if upload.is_done() {
-                                self.reply(&answer, pen, now);
-                            }
-                            &rest[used..]
-                        }
-                        Err(_) => {
-                            let refusal = Answer::refusal(400, "No well-formed chunks.\n");
-                            self.refuse(&refusal, pen);
-                            rest
-                        }
-                    }
-                }
+                Stage::Upload(..) => self.take_body(rest, pen, now),
                 Stage::Last { linger } => {
                     *linger = true;
                     return;
@@ -320,7 +291,7 @@ impl Connection {
     /// Takes a head off, and returns what is behind it.
     #[inline]
     fn take_head<'b>(&mut self, bytes: &'b [u8], pen: &mut Pen, now: Instant) -> &'b [u8] {
-        if pen.last.head.is_empty() || !bytes.starts_with(&pen.last.head) {
+        if !pen.last.is_of(bytes) {
             match parse::parse(bytes) {
                 Ok(Found::Request(length, request)) => pen.last.learn(&bytes[..length], request),
                 Ok(Found::Part) => {
@@ -337,6 +308,23 @@ impl Connection {
         let rest = &bytes[pen.last.head.len()..];
         self.begin(rest.is_empty(), pen, now);
         rest
+    }
+
+    /// Takes what there is of a body off, and returns what is behind it.
+    fn take_body<'b>(&mut self, bytes: &'b [u8], pen: &mut Pen, now: Instant) -> &'b [u8] {
+        let Stage::Upload(upload, answer) = &mut self.stage else {
+            return bytes;
+        };
+        self.active_at = now;
+        let answer = *answer;
+        let Ok(used) = upload.skip(bytes) else {
+            self.refuse(&Answer::refusal(400, "No well-formed chunks.\n"), pen);
+            return bytes;
+        };
+        if upload.is_done() {
+            self.reply(&answer, pen, now);
+        }
+        &bytes[used..]
     }
 
     /// Does what the last head wants. `is_alone` = nothing came with it.
@@ -477,6 +465,29 @@ impl AsFd for Connection {
 }
 
 impl Known {
+    /// No head: it is never looked up.
+    fn nothing() -> Self {
+        let request = Request {
+            method: Method::Other,
+            wish: Err(WishFault::Unknown),
+            body: parse::Framing::Length(0),
+            is_http10: false,
+            keeps_alive: false,
+            expects_continue: false,
+        };
+        Self {
+            head: Vec::new(),
+            request,
+            answer: Answer::to(&request),
+            reply: Vec::new(),
+            download: None,
+        }
+    }
+
+    fn is_of(&self, bytes: &[u8]) -> bool {
+        !self.head.is_empty() && bytes.starts_with(&self.head)
+    }
+
     fn learn(&mut self, head: &[u8], request: Request) {
         self.head.clear();
         self.head.extend_from_slice(head);
