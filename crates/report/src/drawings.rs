@@ -11,9 +11,9 @@ use measure::record::{Latencies, Record, Second};
 use crate::figure::{Axis, Callout, Column, Figure, Panel, Series, Shape, Unit, WIDE};
 use crate::hostile::harmless;
 use crate::limit::Limit;
-use crate::points;
+use crate::points::points;
+use crate::read_offs::{Reached, read_offs};
 use crate::reading::elapsed_s;
-use crate::tables;
 use crate::track::{Followed, Sample, groups, smoothed, track};
 
 /// A figure as a document of its own.
@@ -338,8 +338,7 @@ fn curve_figure(title: &str, axis: &str, curves: Vec<Curve>) -> Option<Figure> {
 
 /// Successes and response times over the offered rate, with what can be read off.
 pub(crate) fn capacity(record: &Record) -> Option<Figure> {
-    let read = points::read_offs(record)?;
-    let points = points::points(record);
+    let points = points(record);
     let (first, last) = (points.first()?, points.last()?);
     let limit = record
         .capacity
@@ -347,10 +346,14 @@ pub(crate) fn capacity(record: &Record) -> Option<Figure> {
         .map(|capacity| Limit::parse(&capacity.limit));
     let mut texts = Vec::new();
     let mut callouts: Vec<Callout> = Vec::new();
-    for read_off in tables::read_offs(&read) {
-        let Some(rate) = read_off.per_s else { continue };
-        texts.push(format!("{}: {} a second.", read_off.name, Count(rate)));
-        add_callout(&mut callouts, &points, rate, read_off.short);
+    for read_off in read_offs(record) {
+        let Some(per_s) = read_off.per_s else {
+            continue;
+        };
+        let is_open = read_off.is_open;
+        let reached = Reached { per_s, is_open };
+        texts.push(format!("{}: {reached}.", read_off.name));
+        add_callout(&mut callouts, &points, reached, read_off.short);
     }
     Some(Figure {
         title: "Successes and response time by offered rate".to_owned(),
@@ -371,16 +374,17 @@ pub(crate) fn capacity(record: &Record) -> Option<Figure> {
 }
 
 /// Read-offs of the same rate share a callout.
-fn add_callout(callouts: &mut Vec<Callout>, points: &[Point], rate: f64, name: &str) {
-    let point = points.iter().find(|point| point.succeeded_per_s == rate);
+fn add_callout(callouts: &mut Vec<Callout>, points: &[Point], rate: Reached, name: &str) {
+    let per_s = rate.per_s;
+    let point = points.iter().find(|point| point.succeeded_per_s == per_s);
     let Some(point) = point else { return };
-    let known = callouts.iter_mut().find(|callout| callout.y == rate);
+    let known = callouts.iter_mut().find(|callout| callout.y == per_s);
     match known {
         Some(callout) => callout.text = format!("{name}, {}", callout.text),
         None => callouts.push(Callout {
             x: point.offered_per_s,
-            y: rate,
-            text: format!("{name}: {}/s", Count(rate)),
+            y: per_s,
+            text: format!("{name}: {rate}"),
         }),
     }
 }

@@ -17,6 +17,7 @@ mod limit;
 mod markup;
 pub mod page;
 mod points;
+mod read_offs;
 mod reading;
 mod shell;
 pub mod summary;

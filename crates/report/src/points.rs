@@ -1,6 +1,6 @@
 //! What each offered rate brought: of the steps of a record, or of its seconds if it is a ramp.
 
-use measure::capacity::{Point, ReadOffs};
+use measure::capacity::Point;
 use measure::record::{Record, Second};
 
 use crate::reading::{setting, whole_seconds};
@@ -16,17 +16,6 @@ pub(crate) fn points(record: &Record) -> Vec<Point> {
     points.retain(|point| point.offered_per_s.is_finite());
     points.sort_by(|a, b| a.offered_per_s.total_cmp(&b.offered_per_s));
     points
-}
-
-/// The four read-offs: of the search, or of the points.
-pub(crate) fn read_offs(record: &Record) -> Option<ReadOffs> {
-    match &record.capacity {
-        Some(capacity) => Some(capacity.read_offs),
-        None => {
-            let points = points(record);
-            (!points.is_empty()).then(|| ReadOffs::of(&points))
-        }
-    }
 }
 
 /// `FROM:TO:TIME`.

@@ -1,6 +1,6 @@
 //! The tables of one record.
 
-use measure::capacity::{Point, ReadOffs};
+use measure::capacity::Point;
 use measure::histogram::Histogram;
 use measure::quantity::{Count, Nanoseconds, Share};
 use measure::record::{Handshakes, Record, Second};
@@ -8,7 +8,7 @@ use measure::record::{Handshakes, Record, Second};
 use crate::headline::headlines;
 use crate::hostile::harmless;
 use crate::limit::Limit;
-use crate::points;
+use crate::read_offs::{Reached, read_offs};
 use crate::reading::{Amount, Unit, loss, resumed};
 use crate::table::{Cell, Table};
 use crate::track::groups;
@@ -204,8 +204,9 @@ pub(crate) fn seconds(record: &Record, rows_max: usize) -> Table {
     table
 }
 
-/// Steps in the order in which they were made.
+/// Steps in the order in which they were made; none if there is one rate only.
 pub(crate) fn steps(record: &Record) -> Table {
+    let has_one_rate = record.steps.len() < 2 && record.capacity.is_none();
     let limit = record.capacity.as_ref().map(|it| Limit::parse(&it.limit));
     let quantile = limit.and_then(|limit| limit.quantile);
     let quantile = quantile.as_deref().unwrap_or("p99");
@@ -219,6 +220,9 @@ pub(crate) fn steps(record: &Record) -> Table {
         quantile,
     ];
     let mut table = Table::new("Steps, as they were made", &heads);
+    if has_one_rate {
+        return table;
+    }
     for step in &record.steps {
         let Point {
             offered_per_s,
@@ -261,75 +265,39 @@ fn time(ns: f64) -> Cell {
 
 /// What was searched and found, and the four read-offs of the method.
 pub(crate) fn capacity(record: &Record) -> Table {
-    let mut table = Table::new("Greatest rates of success, and what they kept", &["<", ""]);
-    let mut line = |name: &str, id: &str, rate: Option<f64>| {
+    let caption = match record.steps.len() {
+        0 => "Greatest rates of success, read off the seconds of the ramp",
+        _ => "Greatest rates of success, read off the steps",
+    };
+    let mut table = Table::new(caption, &["<", ""]);
+    let mut line = |name: &str, id: &str, rate: Option<Reached>| {
         let cell = match rate {
-            Some(rate) => Cell::of(format!("{}/s", count(rate))).named(id, rate),
-            None => Cell::from("no step kept it"),
+            Some(rate) => Cell::of(rate).named(id, rate.per_s),
+            None => Cell::from("nothing kept it"),
         };
         table.row(vec![Cell::of(harmless(name)), cell]);
     };
+    let reached = |rate: Option<f64>, is_open| {
+        Some(Reached {
+            per_s: rate?,
+            is_open,
+        })
+    };
     if let Some(capacity) = &record.capacity {
-        line(&capacity.limit, "capacity-per-s", capacity.found_per_s);
-        if capacity.broken_at_per_s.is_some() {
+        let broken = capacity.broken_at_per_s;
+        let found = reached(capacity.found_per_s, broken.is_none());
+        line(&capacity.limit, "capacity-per-s", found);
+        if broken.is_some() {
             line(
                 "… broken when offered",
                 "broken-at-per-s",
-                capacity.broken_at_per_s,
+                reached(broken, false),
             );
         }
     }
-    for read_off in points::read_offs(record).iter().flat_map(read_offs) {
-        line(read_off.name, read_off.id, read_off.per_s);
+    for read_off in read_offs(record) {
+        let rate = reached(read_off.per_s, read_off.is_open);
+        line(read_off.name, read_off.id, rate);
     }
     table
-}
-
-/// One of the four read-offs of the method.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ReadOff {
-    /// Its stable name on the page.
-    pub(crate) id: &'static str,
-    /// For people.
-    pub(crate) name: &'static str,
-    /// In a word, where others tell what it is about.
-    pub(crate) short: &'static str,
-    /// The greatest rate of successes that kept it, if any did.
-    pub(crate) per_s: Option<f64>,
-}
-
-/// All four, the loosest first.
-pub(crate) fn read_offs(read: &ReadOffs) -> [ReadOff; 4] {
-    let read_off = |id, name, short, per_s| ReadOff {
-        id,
-        name,
-        short,
-        per_s,
-    };
-    [
-        read_off(
-            "peak-per-s",
-            "peak, whatever it takes",
-            "peak",
-            read.peak_per_s,
-        ),
-        read_off(
-            "under-500-ms-per-s",
-            "mean < 500 ms",
-            "< 500 ms",
-            read.under_500_ms_per_s,
-        ),
-        read_off(
-            "under-100-ms-per-s",
-            "mean < 100 ms",
-            "< 100 ms",
-            read.under_100_ms_per_s,
-        ),
-        read_off(
-            "few-errors-per-s",
-            "errors < 0.01 %",
-            "few errors",
-            read.few_errors_per_s,
-        ),
-    ]
 }

@@ -1,13 +1,15 @@
 //! The cards of a run's most telling numbers.
 
 use measure::kind::Kind;
-use measure::quantity::{Count, Nanoseconds};
+use measure::quantity::{Bytes, Count, Nanoseconds};
 use measure::record::Record;
 
 use crate::facts::length;
 use crate::headline::{Headline, headlines};
 use crate::markup::{Element, element};
-use crate::reading::{client_load, cpu_per_transaction_ns, fraction, handshakes, loss, resumed};
+use crate::reading::{
+    client_load, cpu_per_transaction_ns, fraction, handshakes, loss, per_second, resumed,
+};
 use crate::tables::NONE;
 
 use super::parts::identified;
@@ -98,12 +100,9 @@ fn failed(record: &Record, prefix: &str, attempted: Headline) -> Element {
 
 fn resumption(record: &Record, prefix: &str) -> Element {
     let share = resumed(record);
-    let shown = if share.whole > 0 {
-        share.to_string()
-    } else {
-        NONE.to_owned()
-    };
-    let value = (share.whole > 0).then(|| fraction(share));
+    if share.whole == 0 {
+        return bodies(record, prefix);
+    }
     let mut kinds = element("p");
     let kinds_seen = Kind::ALL.into_iter().filter_map(|kind| {
         let count = handshakes(record, |other| other == kind);
@@ -116,7 +115,28 @@ fn resumption(record: &Record, prefix: &str) -> Element {
         kinds = kinds.text(if index > 0 { ", " } else { "" }).child(number);
         kinds = kinds.text(format!(" {}", kind.name()));
     }
-    number(prefix, "resumed-share", "Handshakes resumed", shown, value).child(kinds)
+    number(
+        prefix,
+        "resumed-share",
+        "Handshakes resumed",
+        share.to_string(),
+        Some(fraction(share)),
+    )
+    .child(kinds)
+}
+
+/// Where there were no handshakes.
+fn bodies(record: &Record, prefix: &str) -> Element {
+    let bytes = record.traffic.body_bytes;
+    let rate = per_second(record, bytes);
+    let shown = rate.map_or_else(
+        || NONE.to_owned(),
+        |rate| format!("{}/s", Bytes(rate as u64)),
+    );
+    number(prefix, "body-bytes-per-s", "Bodies received", shown, rate).child(note(&format!(
+        "{} in all; no handshake was finished",
+        Bytes(bytes)
+    )))
 }
 
 fn client(record: &Record, prefix: &str) -> Element {
