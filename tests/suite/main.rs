@@ -21,6 +21,7 @@ mod half_close;
 mod http2;
 mod limits;
 mod listen;
+mod load_plan;
 mod log;
 mod metrics;
 mod ocsp;

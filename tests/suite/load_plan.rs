@@ -1,0 +1,230 @@
+//! `lariat-lab load`: what was asked for, refused before the first packet or done and recorded.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::net::TcpListener;
+use std::path::Path;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use suite::lab::{Origin, command};
+use suite::patience::until;
+use suite::program::{Finished, Running, run};
+use testkit::directory::Directory;
+use testkit::server::free_address;
+
+fn load(words: &[&str]) -> Finished {
+    run(command().arg("load").args(words))
+}
+
+fn record(path: &Path) -> Value {
+    serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
+}
+
+/// The value of a setting in a record.
+fn setting<'a>(record: &'a Value, name: &str) -> &'a str {
+    let settings = record["settings"].as_array().unwrap();
+    let found = settings.iter().find(|setting| setting["name"] == name);
+    found
+        .and_then(|setting| setting["value"].as_str())
+        .unwrap_or_default()
+}
+
+#[test]
+fn a_plan_that_cannot_be_is_refused_before_the_first_packet() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let url = format!("https://{}/1k", listener.local_addr().unwrap());
+    let plans: [(&[&str], &str); 6] = [
+        (
+            &["--handshake", "psk", "--tls", "1.2"],
+            "resumption by PSK is of TLS 1.3",
+        ),
+        (
+            &[
+                "--tls",
+                "1.3",
+                "--suites",
+                "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
+            ],
+            "is of TLS 1.2, which is not offered",
+        ),
+        (
+            &["--tls", "1.2", "--groups", "X25519MLKEM768"],
+            "X25519MLKEM768 is of TLS 1.3",
+        ),
+        (
+            &["--verify", "full"],
+            "full needs to know who issues certificates",
+        ),
+        (&["--rate", "5", "--connections", "5"], "is of closed load"),
+        (&["--ca", "/nowhere/ca.pem"], "cannot read /nowhere/ca.pem"),
+    ];
+    for (flags, reason) in plans {
+        let answer = load(&[&[url.as_str()], flags].concat());
+        assert_eq!(answer.code(), 2, "{answer:?}");
+        assert!(answer.stderr.contains(reason), "{reason}: {answer:?}");
+        assert!(answer.stderr.contains("\nhint: "), "{answer:?}");
+        assert_eq!(answer.stdout, "");
+    }
+    let connected = listener.accept().map(|_| ());
+    assert_eq!(connected.unwrap_err().kind(), ErrorKind::WouldBlock);
+}
+
+#[test]
+fn every_contradiction_is_told_at_once_where_it_stands() {
+    let directory = Directory::new();
+    let text = "url = \"https://127.0.0.1:1/1k\"\nhandshake = \"psk\"\ntls = \"1.2\"\n";
+    let plan = directory.write("plan.toml", text);
+    let answer = load(&["--plan", plan.to_str().unwrap(), "--size", "1k"]);
+    assert_eq!(answer.code(), 2);
+    let place = format!("--> {}:2:13", plan.display());
+    assert!(answer.stderr.contains(&place), "{answer:?}");
+    assert!(
+        answer.stderr.contains("2 | handshake = \"psk\""),
+        "{answer:?}"
+    );
+    assert!(
+        answer.stderr.contains("--size: stands beside a path"),
+        "{answer:?}"
+    );
+}
+
+#[test]
+fn a_slip_has_its_remedy() {
+    for (words, remedy) in [
+        (
+            &["https://h/", "--handshaek", "full"][..],
+            "did you mean --handshake?",
+        ),
+        (
+            &["https://h/", "--handshake", "tickets"],
+            "did you mean ticket?",
+        ),
+        (&["127.0.0.1:8443"], "https://"),
+        (&[], "lariat-lab load https://"),
+        (
+            &["--plan", "/nowhere/plan.toml"],
+            "--plan names a TOML file",
+        ),
+    ] {
+        let answer = load(words);
+        assert_eq!(answer.code(), 2, "{answer:?}");
+        assert!(answer.stderr.contains(remedy), "{remedy}: {answer:?}");
+    }
+}
+
+#[test]
+fn flags_replace_what_the_plan_says_and_the_record_repeats_it() {
+    let origin = Origin::start();
+    let directory = Directory::new();
+    let text = format!(
+        "url = \"{}\"\nrate = 5\nduration = \"1h\"\nthreads = 1\nheader = [\"X-A: b\"]\n\
+         record = \"out.json\"\n",
+        origin.url("/1k")
+    );
+    let plan = directory.write("plan.toml", text);
+    let flags = [
+        "--plan",
+        plan.to_str().unwrap(),
+        "--connections",
+        "3",
+        "--count",
+        "20",
+    ];
+    let answer = load(&flags);
+    assert_eq!(answer.code(), 0, "{answer:?}");
+    let path = directory.join("out.json");
+    assert!(
+        answer
+            .stderr
+            .contains(&format!("The record is {}", path.display()))
+    );
+    let first = record(&path);
+    assert_eq!(first["totals"]["succeeded"], 20, "{answer:?}");
+    assert_eq!(setting(&first, "connections"), "3");
+    assert_eq!(
+        (setting(&first, "rate"), setting(&first, "timeout")),
+        ("", "5s")
+    );
+    let words = first["command"].as_array().unwrap().iter();
+    let again: Vec<_> = words.skip(1).map(|word| word.as_str().unwrap()).collect();
+    assert!(!again.contains(&"--plan"), "{again:?}");
+    fs::remove_file(&path).unwrap();
+    assert_eq!(run(command().args(&again)).code(), 0, "{again:?}");
+    let second = record(&path);
+    assert_eq!(second["totals"], first["totals"]);
+    assert_eq!(second["settings"], first["settings"]);
+}
+
+#[test]
+fn a_signal_ends_a_load_with_its_record() {
+    let origin = Origin::start();
+    let directory = Directory::new();
+    let path = directory.join("out.json");
+    let url = origin.url("/");
+    let flags = ["--rate", "50", "--duration", "1h", "--record"];
+    let mut load = Running::start(command().args(["load", &url]).args(flags).arg(&path));
+    until("a second to be told", || {
+        load.stderr().contains("   1 s ").then_some(())
+    });
+    let id = Pid::from_raw(i32::try_from(load.id()).unwrap()).unwrap();
+    kill_process(id, Signal::INT).unwrap();
+    assert_eq!(load.wait().code(), Some(0), "{}", load.stderr());
+    let record = record(&path);
+    assert_eq!(record["ending"], "interrupted");
+    let totals = &record["totals"];
+    assert!(totals["attempted"].as_u64().unwrap() >= 50, "{totals}");
+    let (succeeded, failed) = (totals["succeeded"].as_u64(), totals["failed"].as_u64());
+    assert_eq!(
+        totals["attempted"].as_u64().unwrap(),
+        succeeded.unwrap() + failed.unwrap()
+    );
+}
+
+#[test]
+fn a_load_in_which_nothing_succeeds_says_so() {
+    let url = format!("http://{}/", free_address());
+    let answer = load(&[&url, "--count", "5", "--record", "none"]);
+    assert_eq!(answer.code(), 4, "{answer:?}");
+    assert!(answer.stdout.contains("connect-refused"), "{answer:?}");
+    let name = load(&["http://host.invalid/", "--record", "none"]);
+    assert_eq!(name.code(), 3, "{name:?}");
+    assert!(
+        name.stderr.contains("host.invalid:80 cannot be resolved"),
+        "{name:?}"
+    );
+}
+
+#[test]
+fn only_a_record_is_replaced_by_a_record() {
+    let origin = Origin::start();
+    let directory = Directory::new();
+    let key = directory.write("site.key", "secret");
+    let url = origin.url("/");
+    let answer = load(&[&url, "--record", key.to_str().unwrap(), "--count", "5"]);
+    assert_eq!(answer.code(), 2, "{answer:?}");
+    assert!(answer.stderr.contains("no record of a load"), "{answer:?}");
+    assert_eq!(fs::read_to_string(&key).unwrap(), "secret");
+    let nowhere = directory.join("none/out.json");
+    let answer = load(&[&url, "--record", nowhere.to_str().unwrap(), "--count", "5"]);
+    assert_eq!(answer.code(), 2, "{answer:?}");
+}
+
+#[test]
+fn data_goes_to_the_standard_output() {
+    let origin = Origin::start();
+    let url = origin.url("/");
+    let answer = load(&[&url, "--count", "5", "--record", "-", "--quiet"]);
+    let record: Value = serde_json::from_str(&answer.stdout).unwrap();
+    assert_eq!(record["totals"]["attempted"], 5);
+    assert!(answer.stderr.contains("/s succeeded of "), "{answer:?}");
+    let told = load(&["--help"]);
+    assert!(
+        told.code() == 0
+            && told
+                .stdout
+                .contains("  --requests-per-session N|unlimited\n")
+    );
+    assert_eq!(told.stderr, "");
+}
