@@ -13,7 +13,7 @@ struct Page {
     text: String,
 }
 
-fn pages() -> [Page; 4] {
+fn pages() -> [Page; 5] {
     let mut metrics = head("Metrics", "the catalogue of metrics");
     metrics.push_str(
         "What `/metrics` shows, in the Prometheus text format 0.0.4. Counters survive a reload; \
@@ -26,10 +26,20 @@ fn pages() -> [Page; 4] {
          of `lariat_connections_ended_total`.\n\n",
     );
     telemetry::outcome::write_reference(&mut outcomes);
+    let mut failures = head("Why transactions fail", "the table of reasons");
+    failures.push_str(
+        "Every transaction of `lariat-lab load` succeeds, or fails for exactly one of these \
+         reasons: the `failures` of its record. The side is where to look first.\n\n",
+    );
+    load::failure::write_reference(&mut failures);
     [
         Page {
             path: "docs/reference/configuration.md",
             text: config::reference::render(),
+        },
+        Page {
+            path: "docs/reference/failures.md",
+            text: failures,
         },
         Page {
             path: "docs/reference/load.md",

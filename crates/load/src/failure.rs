@@ -236,6 +236,14 @@ pub const CATALOGUE: &[(&str, &str, &str)] = &[
     ),
 ];
 
+/// Appends the table of reasons, as Markdown.
+pub fn write_reference(out: &mut String) {
+    out.push_str("| reason | side | meaning |\n|---|---|---|\n");
+    for (name, side, meaning) in CATALOGUE {
+        out.push_str(&format!("| `{name}` | {side} | {meaning} |\n"));
+    }
+}
+
 /// The name of an alert in RFC 8446, section 6; others by their number.
 fn alert(number: u8) -> Cow<'static, str> {
     let name = match number {

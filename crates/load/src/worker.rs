@@ -150,8 +150,8 @@ impl Worker {
         loop {
             let now = Instant::now();
             self.look_at_clock(now);
-            let next_start = self.begin_due(now);
             let rested = self.crowd.wake(now);
+            let next_start = self.begin_due(now);
             self.give_up_late(now);
             if self.is_done() {
                 break;
