@@ -1,16 +1,16 @@
 //! Several records side by side: in what they differ, and what came of it.
 
+use measure::quantity::{Nanoseconds, Share};
 use measure::record::Record;
 use measure::statistics::Spread;
 
 use crate::headline::{Headline, headlines};
 use crate::hostile::harmless;
-use crate::reading::{cpu_per_transaction_ns, loss, resumed};
+use crate::reading::{cpu_per_transaction_ns, loss, resumed, setting};
 use crate::shell::command_line;
 use crate::table::{Cell, Table};
 use crate::tables::NONE;
 use crate::terminal::{Ink, Look};
-use measure::quantity::Nanoseconds;
 
 /// The records, told apart and compared, as text for a screen `width` characters wide.
 #[must_use]
@@ -25,17 +25,15 @@ pub fn text(records: &[Record], width: usize, colour: bool) -> String {
     if !repeats.is_empty() {
         text += &format!("\n{}", look.table("Repeated", &repeats));
     }
-    let warned = records
-        .iter()
-        .enumerate()
-        .filter(|(_, it)| !it.warnings.is_empty());
-    for (index, record) in warned {
-        let label = look.paint(Ink::Warning, "warning");
+    for (index, record) in records.iter().enumerate() {
         for warning in &record.warnings {
-            text += &format!("\n{label}: run {}: {}", index + 1, harmless(&warning.seen));
+            let label = format!("warning: run {}", index + 1);
+            text.push('\n');
+            text += &look.labelled(Ink::Warning, &label, &warning.seen);
+            text += &look.labelled(Ink::Hint, "hint", &warning.hint);
         }
     }
-    text.trim_end().to_owned() + "\n"
+    text
 }
 
 /// In what each record differs from the others: settings, target, host, tool, or nothing.
@@ -52,6 +50,10 @@ pub(crate) fn names_of(records: &[Record]) -> Vec<String> {
             keys.push(name);
         }
     }
+    // What was typed tells more than the defaults that follow from it.
+    if keys.iter().any(|key| is_typed(records, key)) {
+        keys.retain(|key| is_typed(records, key) || !is_setting(records, key));
+    }
     let name = |of: usize| {
         let parts = keys
             .iter()
@@ -63,6 +65,18 @@ pub(crate) fn names_of(records: &[Record]) -> Vec<String> {
         }
     };
     (0..records.len()).map(name).collect()
+}
+
+fn is_typed(records: &[Record], key: &str) -> bool {
+    let flag = format!("--{key}");
+    let is_it = |word: &String| word.split('=').next() == Some(flag.as_str());
+    let has_plan = |word: &String| word.starts_with("--plan");
+    let mut words = records.iter().flat_map(|record| &record.command);
+    words.any(|word| is_it(word) || has_plan(word))
+}
+
+fn is_setting(records: &[Record], key: &str) -> bool {
+    key != "url" && records.iter().any(|record| setting(record, key).is_some())
 }
 
 /// Names of settings that say nothing about what was measured.
@@ -116,11 +130,18 @@ pub(crate) fn table(records: &[Record]) -> Table {
             cell(&mean, mean.whole),
             cell(&p99, p99.whole),
             Cell::of(loss(record.totals)),
-            Cell::of(resumed(record)),
+            share(resumed(record)),
             cpu.map_or_else(|| Cell::from(NONE), |ns| Cell::of(Nanoseconds(ns))),
         ]);
     }
     table
+}
+
+fn share(share: Share) -> Cell {
+    match share.whole {
+        0 => Cell::from(NONE),
+        _ => Cell::of(share),
+    }
 }
 
 fn cell(figure: &Headline, value: Option<f64>) -> Cell {

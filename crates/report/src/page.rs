@@ -75,7 +75,10 @@ fn header(records: &[Record]) -> Element {
 }
 
 fn compared(records: &[Record], names: &[String]) -> Vec<Element> {
-    let all = records.iter().flat_map(|record| &record.warnings);
+    let all = records.iter().enumerate().flat_map(|(index, record)| {
+        let label = format!("Run {}, warning: ", index + 1);
+        record.warnings.iter().map(move |it| (label.clone(), it))
+    });
     let mut elements = vec![warnings(all)];
     let runs = names.iter().enumerate().map(|(index, name)| {
         let link = element("a")

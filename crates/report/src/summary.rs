@@ -69,17 +69,10 @@ fn shown(figure: Headline) -> String {
 fn warnings(record: &Record, look: Look) -> String {
     let mut text = String::new();
     for warning in &record.warnings {
-        text += &labelled(look, Ink::Warning, "warning", &warning.seen);
-        text += &labelled(look, Ink::Hint, "hint", &warning.hint);
+        text += &look.labelled(Ink::Warning, "warning", &warning.seen);
+        text += &look.labelled(Ink::Hint, "hint", &warning.hint);
     }
     text
-}
-
-fn labelled(look: Look, ink: Ink, label: &str, words: &str) -> String {
-    let first = label.len() + ": ".len();
-    let lines = wrap(&harmless(words), look.width.saturating_sub(first));
-    let indented = lines.join(&format!("\n{}", " ".repeat(first)));
-    format!("{}: {indented}\n", look.paint(ink, label))
 }
 
 fn facts(facts: &[Fact], look: Look) -> String {

@@ -1,5 +1,6 @@
 //! Text for a terminal: tables with aligned columns, wrapped words, a few colours.
 
+use crate::hostile::harmless;
 use crate::table::{Row, Side, Table};
 
 /// Between two columns.
@@ -101,6 +102,14 @@ impl Look {
         let mut lines = vec![line + &rest.next().unwrap_or_default()];
         lines.extend(rest.map(|words| indent.clone() + &words));
         lines
+    }
+
+    /// A label and what it is about, wrapped: `warning: words`.
+    pub(crate) fn labelled(self, ink: Ink, label: &str, words: &str) -> String {
+        let first = length(label) + ": ".len();
+        let lines = wrap(&harmless(words), self.width.saturating_sub(first));
+        let indented = lines.join(&format!("\n{}", " ".repeat(first)));
+        format!("{}: {indented}\n", self.paint(ink, label))
     }
 
     /// A name and its words, wrapped beneath themselves: `name      words`.

@@ -77,15 +77,20 @@ impl Draw<'_> {
         shapes
     }
 
+    /// Its name stands above the line where there is room.
     fn limit(&self, (value, name): &(f64, String)) -> Element {
         let group = element("g").with("class", "limit");
         let Some(y) = self.y(*value) else {
             return group;
         };
         let (left, right) = (self.layout.left, self.layout.right);
+        let baseline = match y - LINE > self.place.top {
+            true => y - 5.0,
+            false => y + LINE - 4.0,
+        };
         group.child(line("edge", (left, y), (right, y))).child(text(
             "tick",
-            (left + 5.0, y - 5.0),
+            (left + 5.0, baseline),
             name,
         ))
     }

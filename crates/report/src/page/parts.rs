@@ -92,11 +92,11 @@ pub(crate) fn figure(figure: &Figure, id: &str, sizes: &[(&str, Size)]) -> Eleme
     element("div").with("id", id).children(drawn)
 }
 
-/// Doubts, each with its remedy; nothing if there are none.
-pub(crate) fn warnings<'a>(warnings: impl Iterator<Item = &'a Warning>) -> Element {
-    let items = warnings.map(|warning| {
+/// Doubts, each with its label and remedy; nothing if there are none.
+pub(crate) fn warnings<'a>(warnings: impl Iterator<Item = (String, &'a Warning)>) -> Element {
+    let items = warnings.map(|(label, warning)| {
         element("li")
-            .child(element("strong").text("Warning: "))
+            .child(element("strong").text(label))
             .text(&warning.seen)
             .child(
                 element("span")

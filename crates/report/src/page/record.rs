@@ -29,7 +29,12 @@ pub(crate) fn section(record: &Record, number: usize, name: Option<&str>) -> Ele
         .with("id", &prefix)
         .children(heading)
         .child(lead)
-        .child(warnings(record.warnings.iter()))
+        .child(warnings(
+            record
+                .warnings
+                .iter()
+                .map(|it| ("Warning: ".to_owned(), it)),
+        ))
         .child(numbers::cards(record, &prefix))
         .children(along_time(record, &prefix))
         .children(percentiles(record, &prefix))
@@ -93,7 +98,7 @@ fn capacity(record: &Record, prefix: &str) -> Option<Element> {
     let tables = element("div")
         .with("class", "two")
         .child(table(&read, prefix))
-        .child(table(&steps, prefix));
+        .children((!steps.is_empty()).then(|| table(&steps, prefix)));
     Some(capacity.child(tables))
 }
 
