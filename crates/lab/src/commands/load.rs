@@ -147,11 +147,10 @@ fn resolved(draft: &Draft, talk: Talk) -> Result<wire::address::Address, Exit> {
     let endpoint = draft.endpoint();
     match resolve::resolve(endpoint) {
         Ok(resolved) => {
-            if resolved.others > 0 {
-                let (address, others) = (&resolved.address, resolved.others);
-                talk.say(format_args!(
-                    "{endpoint} is {address}, and {others} more not taken"
-                ));
+            if let Some(other) = resolved.others.first() {
+                let (address, count) = (&resolved.address, resolved.others.len());
+                talk.say(format_args!("{endpoint} is {address}, and {count} more."));
+                talk.hint(format_args!("--connect {other} goes there instead"));
             }
             Ok(resolved.address)
         }

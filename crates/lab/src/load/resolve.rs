@@ -4,13 +4,13 @@ use std::net::{SocketAddr, ToSocketAddrs};
 
 use wire::address::{Address, Endpoint};
 
-/// An address, and how many others there were.
+/// An address, and those that are not taken.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Resolved {
     /// The first.
     pub(crate) address: Address,
-    /// Those that are not taken.
-    pub(crate) others: usize,
+    /// Those after it.
+    pub(crate) others: Vec<SocketAddr>,
 }
 
 /// Asks once, before the load: what names cost is not measured. The reason of a failure is for
@@ -20,19 +20,25 @@ pub(crate) fn resolve(endpoint: &Endpoint) -> Result<Resolved, String> {
         Endpoint::Address(address) => {
             return Ok(Resolved {
                 address: address.clone(),
-                others: 0,
+                others: Vec::new(),
             });
         }
         Endpoint::Name { host, port } => (host.as_str(), *port),
     };
-    let found: Vec<SocketAddr> = (host, port)
+    let mut found: Vec<SocketAddr> = Vec::new();
+    for address in (host, port)
         .to_socket_addrs()
         .map_err(|error| error.to_string())?
-        .collect();
-    let first = found.first().ok_or("it has no address")?;
+    {
+        if !found.contains(&address) {
+            found.push(address);
+        }
+    }
+    let mut found = found.into_iter();
+    let first = found.next().ok_or("it has no address")?;
     Ok(Resolved {
-        address: Address::Ip(*first),
-        others: found.len() - 1,
+        address: Address::Ip(first),
+        others: found.collect(),
     })
 }
 
@@ -45,15 +51,17 @@ mod tests {
         for text in ["127.0.0.1:443", "unix:/run/a"] {
             let resolved = resolve(&text.parse().unwrap()).unwrap();
             assert_eq!(resolved.address.to_string(), text);
-            assert_eq!(resolved.others, 0);
+            assert!(resolved.others.is_empty());
         }
     }
 
     #[test]
     fn this_host_has_a_name() {
-        let Address::Ip(address) = resolve(&"localhost:7".parse().unwrap()).unwrap().address else {
+        let Resolved { address, others } = resolve(&"localhost:7".parse().unwrap()).unwrap();
+        let Address::Ip(address) = address else {
             panic!("a name is of no Unix socket");
         };
         assert!(address.ip().is_loopback() && address.port() == 7);
+        assert!(!others.contains(&address));
     }
 }

@@ -63,7 +63,7 @@ impl Options {
                 "is missing",
                 "for example: lariat-lab load https://127.0.0.1:8443/",
             );
-            return faults.or(()).map(|()| unreachable!("there is a fault"));
+            return Err(faults.into_list());
         };
         let tls = tls(self, &url, files, &mut faults);
         let request = request::request(self, &url, files, &mut faults);
@@ -329,6 +329,8 @@ fn pinned(cpus: Option<OrNone<Vec<u16>>>, allowed: &[u16], threads: u16) -> Vec<
 #[cfg(test)]
 mod tests {
     use std::net::SocketAddr;
+
+    use proptest::prelude::*;
 
     use super::*;
     use crate::options::reference;
@@ -774,6 +776,116 @@ mod tests {
             Options::default().draft(&Files::new(), &[0]).unwrap_err()[0].about,
             "url"
         );
+    }
+
+    /// A few values of each setting; those of one name may contradict those of another.
+    fn samples(setting: &table::Setting) -> Vec<&'static str> {
+        match setting.name {
+            "url" => vec![
+                "https://127.0.0.1:8443/",
+                "https://h/1k",
+                "http://[::1]:80/",
+            ],
+            "connect" => vec!["unix:@a", "127.0.0.1:1", "name:2"],
+            "source" => vec!["127.0.0.2", "::1"],
+            "handshake" => vec!["full", "session-id", "ticket", "psk", "any", "mixed"],
+            "requests-per-session" | "requests-per-connection" => vec!["1", "3", "unlimited"],
+            "clients" | "connections" | "threads" => vec!["1", "2", "70"],
+            "tls" => vec!["1.2", "1.3", "both"],
+            "suites" => Suite::ALL.iter().map(|suite| suite.name()).collect(),
+            "groups" => vec!["x25519", "X25519MLKEM768", "x25519,X25519MLKEM768"],
+            "signatures" => vec!["rsa", "ecdsa", "rsa_pkcs1_sha256", "ed25519"],
+            "tickets" | "session-ids" => vec!["on", "off"],
+            "server-name" => vec!["none", "a.example"],
+            "verify" => vec!["off", "signature", "full"],
+            "cpus" => vec!["none", "0", "1,2,3"],
+            "ramp" => vec!["0:5:3s", "5:0:3s", "5:5:20s"],
+            "duration" | "warm-up" => vec!["1s", "20s"],
+            _ => match setting.shape {
+                table::Shape::Switch => vec!["true"],
+                _ => vec![setting.example],
+            },
+        }
+    }
+
+    fn typed(pairs: &[(&str, String)]) -> Options {
+        let mut options = Options::default();
+        for (name, text) in pairs {
+            let setting = table::find(name).unwrap();
+            let parts: Vec<&str> = match setting.shape {
+                table::Shape::Commas(_) => text.split(',').collect(),
+                _ => vec![text],
+            };
+            for part in parts {
+                table::apply(&mut options, setting, part).unwrap();
+            }
+        }
+        options
+    }
+
+    fn assert_sound(plan: &Plan) {
+        let (threads, clients) = (u32::from(plan.threads.count), plan.clients.count);
+        assert!(threads >= 1 && clients >= threads);
+        match &plan.arrival {
+            Arrival::Closed { connections } => {
+                assert!((threads..=clients).contains(connections));
+            }
+            Arrival::Open { stretches, .. } => {
+                let sum: Duration = stretches.iter().map(|stretch| stretch.length).sum();
+                assert_eq!(sum, plan.duration);
+            }
+        }
+        let Some(tls) = &plan.tls else {
+            return assert!(plan.request.is_some());
+        };
+        for kind in &tls.handshakes {
+            let (tls12, tls13) = match kind {
+                Handshake::SessionId | Handshake::Ticket => (true, false),
+                Handshake::Psk => (false, true),
+                Handshake::Full | Handshake::Any => (
+                    tls.versions != Versions::Tls13,
+                    tls.versions != Versions::Tls12,
+                ),
+            };
+            let hybrid = Group::X25519MlKem768;
+            assert!(!tls12 || tls.suites.iter().any(|suite| !suite.is_tls13()));
+            assert!(!tls13 || tls.suites.iter().any(|suite| suite.is_tls13()));
+            assert!(!tls12 || tls.groups.iter().any(|group| *group != hybrid));
+            assert!(!tls.groups.is_empty() && !tls.signatures.is_empty());
+        }
+        assert!(!tls.early_data || plan.request.is_some());
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2000))]
+
+        /// Whatever is typed is refused with reasons, or is a plan that the engine can believe,
+        /// and the same plan when it is typed again with all its defaults.
+        #[test]
+        fn a_plan_is_sound_or_refused(
+            picks in prop::collection::vec((1..table::SETTINGS.len(), any::<prop::sample::Index>()), 0..7),
+            url in any::<prop::sample::Index>(),
+        ) {
+            let mut pairs = vec![("url", (*url.get(&samples(&table::SETTINGS[0]))).to_owned())];
+            for (number, sample) in picks {
+                let setting = &table::SETTINGS[number];
+                if pairs.iter().all(|(name, _)| *name != setting.name) {
+                    pairs.push((setting.name, (*sample.get(&samples(setting))).to_owned()));
+                }
+            }
+            let options = typed(&pairs);
+            let Ok(draft) = options.draft(&files(&options), &[0, 1, 2, 3]) else {
+                return Ok(());
+            };
+            let Ok(plan) = draft.plan(local()) else {
+                return Ok(());
+            };
+            assert_sound(&plan);
+            let all = typed(&table::settings(&options, &plan));
+            let again = all.draft(&files(&all), &[0, 1, 2, 3]);
+            let again = again.unwrap_or_else(|faults| panic!("{pairs:?}: {faults:?}"));
+            prop_assert_eq!(format!("{:?}", again.plan(local()).unwrap()), format!("{plan:?}"));
+        }
     }
 
     #[test]

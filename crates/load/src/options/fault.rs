@@ -45,10 +45,14 @@ impl Faults {
 
     /// The value, if nothing was wrong.
     pub(crate) fn or<T>(self, value: T) -> Result<T, Vec<PlanFault>> {
-        if self.0.is_empty() {
-            Ok(value)
-        } else {
-            Err(self.0)
+        match self.0.is_empty() {
+            true => Ok(value),
+            false => Err(self.0),
         }
+    }
+
+    /// All of them.
+    pub(crate) fn into_list(self) -> Vec<PlanFault> {
+        self.0
     }
 }

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use crate::plan::{Arrival, Plan, Spacing, Stretch, Tls, Verification, Versions};
+use crate::plan::{Arrival, Plan, Spacing, Tls, Verification, Versions};
 
 pub(crate) fn clients(plan: &Plan) -> Option<String> {
     Some(plan.clients.count.to_string())
@@ -82,15 +82,8 @@ pub(crate) fn spacing(plan: &Plan) -> Option<String> {
     Some(name.to_owned())
 }
 
-/// Where steps or a ramp give it, it is not typed.
 pub(crate) fn duration(plan: &Plan) -> Option<String> {
-    let even = |stretch: &Stretch| stretch.from_per_s == stretch.to_per_s;
-    match &plan.arrival {
-        Arrival::Open { stretches, .. } if stretches.len() > 1 || !stretches.iter().all(even) => {
-            None
-        }
-        _ => Some(time(plan.duration)),
-    }
+    Some(time(plan.duration))
 }
 
 pub(crate) fn threads(plan: &Plan) -> Option<String> {

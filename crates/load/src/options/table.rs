@@ -39,13 +39,20 @@ pub fn settings(options: &Options, plan: &Plan) -> Vec<(&'static str, String)> {
     let mut list = Vec::new();
     for setting in SETTINGS {
         let given = typed(options, setting);
-        if given.is_empty() {
-            list.extend(by_default(setting, plan).map(|text| (setting.name, text)));
-        } else {
+        if !given.is_empty() {
             list.extend(given.into_iter().map(|text| (setting.name, text)));
+        } else if !is_implied(options, setting) {
+            list.extend(by_default(setting, plan).map(|text| (setting.name, text)));
         }
     }
     list
+}
+
+/// Steps, ramps and searches bring their own time: it cannot be typed beside them.
+fn is_implied(options: &Options, setting: &Setting) -> bool {
+    let brings_time =
+        options.find_capacity || options.ramp.is_some() || !options.steps_per_s.is_empty();
+    setting.name == "duration" && brings_time
 }
 
 /// What was typed for a setting, a flag each.
