@@ -331,6 +331,7 @@ mod tests {
     use std::net::SocketAddr;
 
     use proptest::prelude::*;
+    use proptest::sample::Index;
 
     use super::*;
     use crate::options::reference;
@@ -863,8 +864,8 @@ mod tests {
         /// and the same plan when it is typed again with all its defaults.
         #[test]
         fn a_plan_is_sound_or_refused(
-            picks in prop::collection::vec((1..table::SETTINGS.len(), any::<prop::sample::Index>()), 0..7),
-            url in any::<prop::sample::Index>(),
+            picks in prop::collection::vec((1..table::SETTINGS.len(), any::<Index>()), 0..7),
+            url in any::<Index>(),
         ) {
             let mut pairs = vec![("url", (*url.get(&samples(&table::SETTINGS[0]))).to_owned())];
             for (number, sample) in picks {
