@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use wire::address::{Address, Endpoint};
 
+use super::SETTINGS;
 use super::arriving::{self, Arriving};
 use super::asked::{Files, Options};
 use super::fault::{Faults, PlanFault};
 use super::limit::Search;
-use super::table::SETTINGS;
 use super::url::Url;
 use super::value::{Kinds, OrNone, Times};
 use super::{request, tls};
@@ -437,7 +437,7 @@ mod tests {
 
     #[test]
     fn defaults_that_are_typed_change_nothing() {
-        for setting in table::SETTINGS {
+        for setting in SETTINGS {
             if let Otherwise::Text(text) = setting.otherwise {
                 let line = with(&format!("--{} {text}", setting.name));
                 let (typed, default) = (planned(&line), planned(HTTPS));
@@ -864,12 +864,12 @@ mod tests {
         /// and the same plan when it is typed again with all its defaults.
         #[test]
         fn a_plan_is_sound_or_refused(
-            picks in prop::collection::vec((1..table::SETTINGS.len(), any::<Index>()), 0..7),
+            picks in prop::collection::vec((1..SETTINGS.len(), any::<Index>()), 0..7),
             url in any::<Index>(),
         ) {
-            let mut pairs = vec![("url", (*url.get(&samples(&table::SETTINGS[0]))).to_owned())];
+            let mut pairs = vec![("url", (*url.get(&samples(&SETTINGS[0]))).to_owned())];
             for (number, sample) in picks {
-                let setting = &table::SETTINGS[number];
+                let setting = &SETTINGS[number];
                 if pairs.iter().all(|(name, _)| *name != setting.name) {
                     pairs.push((setting.name, (*sample.get(&samples(setting))).to_owned()));
                 }
