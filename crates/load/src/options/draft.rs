@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use wire::address::{Address, Endpoint};
 
-use super::SETTINGS;
 use super::arriving::{self, Arriving};
 use super::asked::{Files, Options};
 use super::fault::{Faults, PlanFault};
 use super::limit::Search;
+use super::table::SETTINGS;
 use super::url::Url;
 use super::value::{Kinds, OrNone, Times};
 use super::{request, tls};
