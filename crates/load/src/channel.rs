@@ -311,7 +311,9 @@ fn failure(error: &Error, has_spoken: bool) -> Failure {
             | InvalidMessage::MessageTooLarge
             | InvalidMessage::InvalidEmptyPayload,
         ) if !has_spoken => Failure::NotTls,
-        Error::DecryptError | Error::PeerSentOversizedRecord => Failure::BadRecord,
+        Error::DecryptError
+        | Error::PeerSentOversizedRecord
+        | Error::InvalidMessage(InvalidMessage::MessageTooLarge) => Failure::BadRecord,
         Error::PeerIncompatible(_) | Error::NoApplicationProtocol => Failure::Incompatible,
         Error::NoCertificatesPresented => Failure::Certificate,
         _ => Failure::ProtocolViolation,
