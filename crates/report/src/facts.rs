@@ -143,6 +143,7 @@ fn lateness(record: &Record) -> String {
 
 fn host(host: &Host) -> String {
     let under = match &host.hypervisor {
+        Some(name) if name == "unnamed" => " under a hypervisor without a name".to_owned(),
         Some(name) => format!(" under {}", harmless(name)),
         None => String::new(),
     };

@@ -29,6 +29,9 @@ impl Headline {
     }
 }
 
+/// So many of them have cards of their own on a page, and their names there.
+pub(crate) const CARDS: usize = 3;
+
 /// All of them, the most telling first.
 pub(crate) fn headlines(record: &Record) -> [Headline; 5] {
     let totals = record.totals;

@@ -4,8 +4,9 @@ use measure::capacity::Point;
 use measure::histogram::Histogram;
 use measure::quantity::{Count, Nanoseconds, Share};
 use measure::record::{Handshakes, Record, Second};
+use measure::statistics::Spread;
 
-use crate::headline::headlines;
+use crate::headline::{CARDS, Headline, headlines};
 use crate::hostile::harmless;
 use crate::limit::Limit;
 use crate::read_offs::{Reached, read_offs};
@@ -20,29 +21,30 @@ pub(crate) const NONE: &str = "–";
 pub(crate) fn spreads(record: &Record) -> Table {
     let heads = ["<", "whole run", "median", "min", "max", "deviation"];
     let mut table = Table::new("Spread over the whole seconds of the run", &heads);
-    for figure in headlines(record)
-        .into_iter()
-        .filter(|figure| figure.whole.is_some())
-    {
-        let cell = |value: Option<f64>, part: &str| match value {
-            Some(value) => {
-                let name = format!("{}{part}", figure.id);
-                Cell::of(figure.amount(value)).named(name, value)
-            }
-            None => Cell::from(NONE),
+    for (index, figure) in headlines(record).iter().enumerate() {
+        let Some(whole) = figure.whole else { continue };
+        let cell = Cell::of(figure.amount(whole));
+        let whole = match index {
+            ..CARDS => cell,
+            _ => cell.named(figure.id, whole),
         };
-        let spread =
-            |part: fn(&measure::statistics::Spread) -> f64| figure.spread.as_ref().map(part);
-        table.row(vec![
-            Cell::from(figure.name),
-            Cell::of(cell(figure.whole, "").text),
-            cell(spread(|s| s.median), "-median"),
-            cell(spread(|s| s.min), "-min"),
-            cell(spread(|s| s.max), "-max"),
-            cell(spread(|s| s.deviation), "-deviation"),
-        ]);
+        let cells = [Cell::from(figure.name), whole];
+        table.row(cells.into_iter().chain(parts(figure)).collect());
     }
     table
+}
+
+fn parts(figure: &Headline) -> [Cell; 4] {
+    let part = |name: &str, of: fn(&Spread) -> f64| match figure.spread.as_ref().map(of) {
+        Some(value) => Cell::of(figure.amount(value)).named(format!("{}-{name}", figure.id), value),
+        None => Cell::from(NONE),
+    };
+    [
+        part("median", |spread| spread.median),
+        part("min", |spread| spread.min),
+        part("max", |spread| spread.max),
+        part("deviation", |spread| spread.deviation),
+    ]
 }
 
 /// The shares of the durations that are told of each histogram, with their heads.

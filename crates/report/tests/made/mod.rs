@@ -53,6 +53,70 @@ pub(crate) fn empty() -> Record {
     }
 }
 
+/// Small enough to be read by eye: two transactions.
+pub(crate) fn tiny() -> Record {
+    let histogram = |times: [u64; 2]| {
+        let mut histogram = Histogram::default();
+        for us in times {
+            histogram.record(Duration::from_micros(us));
+        }
+        histogram
+    };
+    let mut record = empty();
+    record.ending = Ending::Completed;
+    record.elapsed_ns = 1_000_000_000;
+    record.totals = Counts {
+        attempted: 3,
+        succeeded: 2,
+        failed: 1,
+    };
+    record.failures = split(1, &["handshake-reset"]);
+    record
+        .handshakes
+        .extend(handshakes((Kind::Full, 1.0), record.totals));
+    record.traffic = Traffic {
+        connections: 3,
+        received_bytes: 4570,
+        sent_bytes: 1260,
+        body_bytes: 2048,
+    };
+    record.latencies.insert(
+        Kind::Full,
+        Latencies {
+            handshake: histogram([950, 1120]),
+            first_byte: histogram([1210, 1390]),
+            total: histogram([1230, 1410]),
+        },
+    );
+    record.seconds = vec![Second {
+        at_s: 0,
+        attempted: 3,
+        succeeded: 2,
+        failed: 1,
+        resumed: 0,
+        full: 2,
+        mean_ns: 1_320_000,
+        median_ns: 1_230_000,
+        p99_ns: 1_410_000,
+        max_ns: 1_410_000,
+        open: 0,
+    }];
+    record.client = Client {
+        cpu_ns: 1_900_000,
+        resident_bytes_max: 9 << 20,
+        threads: vec![Thread {
+            cpu: Some(1),
+            cpu_ns: 1_900_000,
+            lag: histogram([12, 31]),
+        }],
+    };
+    record.warnings = vec![Warning {
+        seen: "one of 3 transactions failed: handshake-reset 1".to_owned(),
+        hint: "`docs/reference/failures.md` tells what each reason means".to_owned(),
+    }];
+    record
+}
+
 /// One second, one client, no spread to speak of.
 pub(crate) fn one_second() -> Record {
     let mut run = Run::new(7, "full");
