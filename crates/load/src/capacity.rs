@@ -85,7 +85,7 @@ impl Finder {
         if outcome.ending() == Ending::Completed {
             self.points.push(point);
         }
-        self.whole.append(outcome, point);
+        self.whole.append(outcome, self.search.step, point);
     }
 
     /// What was found, with all that was measured on the way.
@@ -132,15 +132,28 @@ impl Bounds {
     }
 }
 
-/// The rate to try next: up by doubling, down by halving, then between.
+/// Beyond its limit a server is loaded on until it gives less than this share of what is asked:
+/// so its peak is seen.
+const FOLLOWS_MIN: f64 = 0.8;
+
+/// Whether a rate is beyond everything that is to be read off.
+fn is_saturated(point: &Point) -> bool {
+    point.succeeded_per_s < point.offered_per_s * FOLLOWS_MIN
+}
+
+/// The rate to try next: up by doubling until the server does not follow, down by halving, then
+/// between.
 fn next_rate(points: &[Point], search: &Search) -> Option<f64> {
-    if points.is_empty() {
+    let by_rate = |a: &&Point, b: &&Point| a.offered_per_s.total_cmp(&b.offered_per_s);
+    let Some(top) = points.iter().max_by(by_rate) else {
         return Some(search.first_per_s);
+    };
+    if !is_saturated(top) {
+        return Some(top.offered_per_s * GROWTH);
     }
     let bounds = Bounds::of(points, &search.limit);
     let rate = |point: Point| point.offered_per_s;
     match (bounds.kept.map(rate), bounds.broken.map(rate)) {
-        (Some(kept), None) => Some(kept * GROWTH),
         (None, Some(broken)) if broken / GROWTH >= RATE_MIN_PER_S => Some(broken / GROWTH),
         (Some(kept), Some(broken)) if broken > kept * (1.0 + search.precision) => {
             Some((kept * broken).sqrt())

@@ -68,7 +68,7 @@ impl Outcome {
     }
 
     /// Adds a run that came after this one, as a step of its own.
-    pub(crate) fn append(&mut self, next: Self, point: Point) {
+    pub(crate) fn append(&mut self, next: Self, length: Duration, point: Point) {
         self.steps.push(Step {
             from_ns: nanoseconds(self.elapsed),
             length_ns: nanoseconds(next.elapsed),
@@ -76,7 +76,7 @@ impl Outcome {
             point,
         });
         let first = self.seconds.last().map_or(0, |second| second.at_s + 1);
-        let seconds = next.seconds.into_iter();
+        let seconds = without_rest(next.seconds, length).into_iter();
         self.seconds.extend(seconds.map(|second| Second {
             at_s: first + second.at_s,
             ..second
@@ -157,6 +157,32 @@ impl Outcome {
 
 /// Which library makes the handshakes; its version is that of the lock file.
 const TLS_LIBRARY: &str = "rustls 0.23 on AWS-LC";
+
+/// Seconds in which transactions were begun. What ended after them is counted in the last one:
+/// between two runs of a series there is no time that belongs to either.
+fn without_rest(mut seconds: Vec<Second>, length: Duration) -> Vec<Second> {
+    let whole = length.as_secs_f64().ceil().max(1.0) as usize;
+    let rest = seconds.split_off(whole.min(seconds.len()));
+    let Some(last) = seconds.last_mut() else {
+        return seconds;
+    };
+    for second in rest {
+        let (before, more) = (last.succeeded as f64, second.succeeded as f64);
+        let sum = last.mean_ns as f64 * before + second.mean_ns as f64 * more;
+        last.mean_ns = (sum / (before + more).max(1.0)) as u64;
+        last.attempted += second.attempted;
+        last.succeeded += second.succeeded;
+        last.failed += second.failed;
+        last.resumed += second.resumed;
+        last.full += second.full;
+        // Of two percentiles the greater is not too small.
+        last.median_ns = last.median_ns.max(second.median_ns);
+        last.p99_ns = last.p99_ns.max(second.p99_ns);
+        last.max_ns = last.max_ns.max(second.max_ns);
+        last.open = second.open;
+    }
+    seconds
+}
 
 /// The steps of a plan with several rates.
 pub(crate) fn steps(arrival: &Arrival, tally: &Tally) -> Vec<Step> {
