@@ -20,7 +20,7 @@ fn plan(address: &str, handshake: Handshake, count: u64) -> Plan {
     Plan {
         target: Target {
             url: "https://localhost/1k".to_owned(),
-            address: address.parse::<Address>().unwrap(),
+            address: address.parse::<Address>().expect("an address"),
             authority: "localhost".to_owned(),
         },
         sources: Vec::new(),
@@ -74,13 +74,13 @@ fn alone(mut plan: Plan) -> Plan {
 }
 
 fn tls(plan: &mut Plan) -> &mut Tls {
-    plan.tls.as_mut().unwrap()
+    plan.tls.as_mut().expect("there is TLS")
 }
 
 fn run(plan: &Plan) -> Record {
-    let mut run = load::run::start(plan.clone()).unwrap();
+    let mut run = load::run::start(plan.clone()).expect("a good plan");
     while run.next_second().is_some() {}
-    record(plan, run.finish().unwrap())
+    record(plan, run.finish().expect("no thread fails"))
 }
 
 fn record(plan: &Plan, outcome: Outcome) -> Record {
@@ -99,7 +99,7 @@ fn record(plan: &Plan, outcome: Outcome) -> Record {
     assert_eq!(totals.succeeded, sum(|second| second.succeeded));
     assert_eq!(totals.failed, sum(|second| second.failed));
     assert_eq!(totals.failed, record.failures.values().sum::<u64>());
-    let read = Record::parse(&record.to_json()).unwrap();
+    let read = Record::parse(&record.to_json()).expect("our own text");
     assert_eq!(read.totals, record.totals, "a record survives its text");
     record
 }

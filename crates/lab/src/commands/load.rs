@@ -15,7 +15,7 @@ use load::plan::{Arrival, Plan};
 use load::run::{self, Run};
 use load::worker::StartFault;
 use measure::quantity::{Count, Nanoseconds};
-use measure::record::{Capacity, Record, Setting};
+use measure::record::{Capacity, Record, Second, Setting};
 
 use super::help;
 use crate::exit::Exit;
@@ -221,7 +221,7 @@ impl Watch {
             self.talk.say(self.line.header(plan));
         }
         let run = self.begin(plan.clone())?;
-        self.follow(run, planned.map(|planned| planned + plan.warm_up))
+        self.follow(run, planned)
     }
 
     fn search(&self, plan: &Plan, search: Search) -> Result<(Outcome, Capacity), Exit> {
@@ -240,7 +240,7 @@ impl Watch {
                     .say(format_args!("{}/s:", Count(first_rate(&next))));
             }
             let run = self.begin(next.clone())?;
-            let outcome = self.follow(run, Some(next.warm_up + next.duration))?;
+            let outcome = self.follow(run, Some(next.duration))?;
             finder.take(&next, outcome);
         }
         Ok(finder.finish())
@@ -274,8 +274,19 @@ impl Watch {
             if self.quiet {
                 continue;
             }
-            let elapsed = Duration::from_secs(progress.second.at_s + 1);
-            let failures = match progress.second.failed {
+            let Second {
+                at_s,
+                attempted,
+                failed,
+                ..
+            } = progress.second;
+            let elapsed = Duration::from_secs(at_s + 1);
+            let is_rest = planned.is_some_and(|planned| elapsed > planned) && attempted == 0;
+            if is_rest && failed == 0 {
+                // What was under way at the end has come to its end: nothing to look at.
+                continue;
+            }
+            let failures = match failed {
                 0 => &none,
                 _ => &progress.failures,
             };

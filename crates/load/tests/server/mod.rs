@@ -63,8 +63,8 @@ impl Server {
     pub(crate) fn start(cache: Cache) -> Self {
         let authority = Authority::root("root");
         let config = Arc::new(config(&authority, cache));
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap().to_string();
+        let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
+        let address = listener.local_addr().expect("loopback").to_string();
         let shared = Arc::new(Shared::default());
         let of_thread = Arc::clone(&shared);
         thread::spawn(move || {
@@ -73,7 +73,7 @@ impl Server {
                     return;
                 }
                 let (config, shared) = (Arc::clone(&config), Arc::clone(&of_thread));
-                thread::spawn(move || serve(stream.unwrap(), config, &shared));
+                thread::spawn(move || serve(stream.expect("loopback"), config, &shared));
             }
         });
         Self {
@@ -109,21 +109,21 @@ impl Drop for Server {
 fn config(authority: &Authority, cache: Cache) -> ServerConfig {
     let leaf = authority.leaf(&["localhost"]).issue();
     let chain = vec![CertificateDer::from(leaf.certificate_der().to_vec())];
-    let key = PrivateKeyDer::from_pem_slice(leaf.key_pem().as_bytes()).unwrap();
+    let key = PrivateKeyDer::from_pem_slice(leaf.key_pem().as_bytes()).expect("loopback");
     let provider = Arc::new(aws_lc_rs::default_provider());
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .unwrap()
+        .expect("loopback")
         .with_no_client_auth()
         .with_single_cert(chain, key)
-        .unwrap();
+        .expect("loopback");
     config.session_storage = match cache {
         Cache::All | Cache::EarlyData => ServerSessionMemoryCache::new(1000),
         Cache::Forgetful => Arc::new(Forgetful),
         Cache::None => Arc::new(NoServerSessionStorage {}),
     };
     match cache {
-        Cache::All => config.ticketer = aws_lc_rs::Ticketer::new().unwrap(),
+        Cache::All => config.ticketer = aws_lc_rs::Ticketer::new().expect("loopback"),
         Cache::EarlyData => config.max_early_data_size = 16 * 1024,
         Cache::Forgetful => {}
         Cache::None => config.send_tls13_tickets = 0,
@@ -153,7 +153,7 @@ impl StoresServerSessions for Forgetful {
 }
 
 fn serve(stream: TcpStream, config: Arc<ServerConfig>, shared: &Shared) {
-    let mut tls = ServerConnection::new(config).unwrap();
+    let mut tls = ServerConnection::new(config).expect("loopback");
     let mut stream = stream;
     while tls.is_handshaking() {
         if tls.complete_io(&mut stream).is_err() {
@@ -166,7 +166,7 @@ fn serve(stream: TcpStream, config: Arc<ServerConfig>, shared: &Shared) {
     };
     let mut early = Vec::new();
     if let Some(mut data) = tls.early_data() {
-        data.read_to_end(&mut early).unwrap();
+        data.read_to_end(&mut early).expect("loopback");
     }
     let stream = StreamOwned::new(tls, stream);
     let mut reader = BufReader::new(Early(early, stream));
