@@ -1,6 +1,7 @@
 //! The program `haproxy`, before and behind.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::process::Command;
 
 use testkit::directory::Directory;
@@ -33,6 +34,16 @@ impl Haproxy {
     #[must_use]
     pub fn send_proxy(target: SocketAddr, how: &str) -> Self {
         Self::start("", &format!("mode tcp\n server target {target} {how}\n"))
+    }
+
+    /// An HTTPS server with this certificate (chain and key in one file) and more options of its
+    /// `bind` line, that answers with `ok`.
+    #[must_use]
+    pub fn terminate(certificate: &Path, bind: &str) -> Self {
+        Self::start(
+            &format!("ssl crt {} {bind}", certificate.display()),
+            "mode http\n http-request return status 200 content-type text/plain string ok\n",
+        )
     }
 
     fn start(bind: &str, rest: &str) -> Self {

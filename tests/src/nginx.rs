@@ -1,8 +1,11 @@
-//! The program `nginx`, as a server behind and as a receiver of PROXY headers.
+//! The program `nginx`: a server behind, a receiver of PROXY headers, a TLS server with its log.
 
+use std::fs;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::process::Command;
 
+use rustix::process::{Pid, Signal, kill_process};
 use testkit::directory::Directory;
 use testkit::server::free_address;
 
@@ -13,8 +16,8 @@ use crate::program::Running;
 pub struct Nginx {
     /// Where it listens.
     pub address: SocketAddr,
-    _running: Running,
-    _directory: Directory,
+    running: Running,
+    directory: Directory,
 }
 
 impl Nginx {
@@ -25,9 +28,37 @@ impl Nginx {
     /// If nginx does not start.
     #[must_use]
     pub fn start(listen: &str, body: &str) -> Self {
-        let address = free_address();
+        let answer = format!("default_type text/html; location / {{ return 200 \"{body}\"; }}");
+        Self::start_at(free_address(), listen, &answer)
+    }
+
+    /// Starts one HTTPS server with this certificate (chain and key in one file) and more
+    /// directives. It answers with a body of `ok`.
+    #[must_use]
+    pub fn terminate(certificate: &Path, directives: &str) -> Self {
+        Self::terminate_at(free_address(), certificate, "", directives)
+    }
+
+    /// The same at an address, with more options of `listen`.
+    #[must_use]
+    pub fn terminate_at(
+        address: SocketAddr,
+        certificate: &Path,
+        listen: &str,
+        directives: &str,
+    ) -> Self {
+        let server = format!(
+            "ssl_certificate {certificate:?};
+             ssl_certificate_key {certificate:?};
+             {directives}
+             location / {{ return 200 ok; }}"
+        );
+        Self::start_at(address, &format!("ssl {listen}"), &server)
+    }
+
+    fn start_at(address: SocketAddr, listen: &str, server: &str) -> Self {
         let directory = Directory::new();
-        let file = directory.write("nginx.conf", text(address, listen, body));
+        let file = directory.write("nginx.conf", text(address, listen, server));
         let mut command = Command::new("nginx");
         command
             .arg("-p")
@@ -40,20 +71,68 @@ impl Nginx {
         running.wait_for_listener(address);
         Self {
             address,
-            _running: running,
-            _directory: directory,
+            running,
+            directory,
         }
+    }
+
+    /// The requests that it has logged so far.
+    #[must_use]
+    pub fn log(&self) -> Vec<Line> {
+        let path = self.directory.join("access.log");
+        let text = fs::read_to_string(path).unwrap_or_default();
+        text.lines().map(|line| Line(line.to_owned())).collect()
+    }
+
+    /// Ends it and returns all that it has logged.
+    ///
+    /// # Panics
+    /// If it has ended already.
+    #[must_use]
+    pub fn end(mut self) -> Vec<Line> {
+        let id = i32::try_from(self.running.id())
+            .ok()
+            .and_then(Pid::from_raw);
+        kill_process(id.expect("process ids are small"), Signal::QUIT).expect("it runs");
+        self.running.wait();
+        self.log()
     }
 }
 
-fn text(address: SocketAddr, listen: &str, body: &str) -> String {
+/// A request in the log.
+#[derive(Clone, Debug)]
+pub struct Line(String);
+
+impl Line {
+    /// The value of nginx's variable of that name (without `ssl_` in front, where it has that);
+    /// `-` if it has none.
+    ///
+    /// # Panics
+    /// If it is not logged.
+    #[must_use]
+    pub fn field(&self, name: &str) -> &str {
+        let mut words = self.0.split(' ');
+        let found = words.find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
+        found.unwrap_or_else(|| panic!("no {name} in {self:?}"))
+    }
+}
+
+const LOG: &str = "session_reused=$ssl_session_reused protocol=$ssl_protocol cipher=$ssl_cipher \
+                   curve=$ssl_curve server_name=$ssl_server_name \
+                   alpn_protocol=$ssl_alpn_protocol client_verify=$ssl_client_verify \
+                   connection_requests=$connection_requests \
+                   proxy_protocol_addr=$proxy_protocol_addr request_method=$request_method \
+                   request_uri=$request_uri";
+
+fn text(address: SocketAddr, listen: &str, server: &str) -> String {
     format!(
         "daemon off;
          master_process off;
          pid nginx.pid;
          events {{}}
          http {{
-             access_log off;
+             log_format lines '{LOG}';
+             access_log access.log lines;
              client_body_temp_path body;
              proxy_temp_path proxy;
              fastcgi_temp_path fastcgi;
@@ -61,8 +140,7 @@ fn text(address: SocketAddr, listen: &str, body: &str) -> String {
              scgi_temp_path scgi;
              server {{
                  listen {address} {listen};
-                 default_type text/html;
-                 location / {{ return 200 \"{body}\"; }}
+                 {server}
              }}
          }}\n"
     )

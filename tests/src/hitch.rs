@@ -1,0 +1,74 @@
+//! The program `hitch`, in front of a server.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::Command;
+
+use rustix::process::{Pid, Signal, geteuid, kill_process};
+use testkit::directory::Directory;
+use testkit::server::free_address;
+
+use crate::program::Running;
+
+/// A running `hitch`.
+#[derive(Debug)]
+pub struct Hitch {
+    /// Where it listens.
+    pub address: SocketAddr,
+    running: Running,
+    _directory: Directory,
+}
+
+impl Hitch {
+    /// Takes TLS off with this certificate (chain and key in one file) in one process for `server`.
+    /// Several would each have sessions of their own.
+    ///
+    /// # Panics
+    /// If hitch does not start.
+    #[must_use]
+    pub fn start(certificate: &Path, server: SocketAddr) -> Self {
+        let address = free_address();
+        let directory = Directory::new();
+        let file = directory.write("hitch.conf", text(address, certificate, server));
+        let mut command = Command::new("hitch");
+        command.arg("--config").arg(file);
+        let mut running = Running::start(&mut command);
+        running.wait_for_listener(address);
+        Self {
+            address,
+            running,
+            _directory: directory,
+        }
+    }
+}
+
+impl Drop for Hitch {
+    fn drop(&mut self) {
+        // Its workers end with it, which they do not if it is killed.
+        let id = i32::try_from(self.running.id())
+            .ok()
+            .and_then(Pid::from_raw);
+        if id.is_some_and(|id| kill_process(id, Signal::TERM).is_ok()) {
+            self.running.wait();
+        }
+    }
+}
+
+fn text(address: SocketAddr, certificate: &Path, server: SocketAddr) -> String {
+    // It does not serve with root's rights.
+    let user = match geteuid().is_root() {
+        true => "user = \"nobody\"",
+        false => "",
+    };
+    format!(
+        "frontend = {{ host = \"{}\" port = \"{}\" pem-file = {certificate:?} }}
+         backend = \"[{}]:{}\"
+         workers = 1
+         ocsp-dir = \"\"
+         {user}\n",
+        address.ip(),
+        address.port(),
+        server.ip(),
+        server.port(),
+    )
+}

@@ -1,0 +1,315 @@
+//! Whatever a server does wrong has a reason of its own in the record, and the load goes on.
+
+use std::fs;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::thread;
+
+use rustix::process::Signal;
+use suite::configuration::Service;
+use suite::lariat::Lariat;
+use suite::load::{Load, Loaded, Record};
+use suite::nginx::Nginx;
+use suite::patience::until;
+use suite::site::Site;
+use testkit::authority::Authority;
+use testkit::server::{Behaviour, Server, free_address};
+
+/// Exit codes of docs/reference/lab-exit-codes.md.
+const SUCCESS: i32 = 0;
+const FRUITLESS: i32 = 4;
+
+/// Six transactions of two clients.
+fn six(address: SocketAddr, flags: &str) -> Loaded {
+    Load::of(address).args("--count 6").args(flags).run()
+}
+
+/// The one reason for which all six failed.
+fn reason(address: SocketAddr, flags: &str) -> String {
+    let loaded = six(address, flags);
+    assert_eq!(loaded.finished.code(), FRUITLESS, "{:?}", loaded.finished);
+    let record = loaded.record();
+    assert_eq!(record.totals(), [6, 0, 6], "{record:?}");
+    assert_eq!(record.at("/ending"), "completed");
+    let reason = record.reason();
+    // The summary says it too.
+    assert!(loaded.finished.stdout.contains(&reason), "{loaded:?}");
+    reason
+}
+
+fn address_of(server: &Server) -> SocketAddr {
+    server.address().parse().unwrap()
+}
+
+#[test]
+fn nobody_listens() {
+    assert_eq!(reason(free_address(), ""), "connect-refused");
+}
+
+#[test]
+fn resets() {
+    let server = Server::start(Behaviour::Reset);
+    assert_eq!(reason(address_of(&server), ""), "handshake-reset");
+}
+
+#[test]
+fn ends() {
+    let server = Server::start(Behaviour::Speak(Vec::new()));
+    assert_eq!(reason(address_of(&server), ""), "handshake-closed");
+}
+
+#[test]
+fn stalls_in_the_handshake() {
+    for behaviour in [Behaviour::Hang, Behaviour::Swallow] {
+        let server = Server::start(behaviour);
+        let reason = reason(address_of(&server), "--timeout 100ms");
+        assert_eq!(reason, "handshake-timeout");
+    }
+}
+
+#[test]
+fn stalls_before_it_answers() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Swallow));
+    let service = Service::new(&site, &server);
+    let _lariat = Lariat::start(&service.toml());
+    assert_eq!(reason(service.address, "--timeout 1s"), "reply-timeout");
+}
+
+#[test]
+fn speaks_no_tls() {
+    let greetings: [&[u8]; 3] = [
+        b"220 mail.example ESMTP\r\n",
+        b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n",
+        &[0; 64],
+    ];
+    for greeting in greetings {
+        let server = Server::start(Behaviour::Greet(greeting.to_vec()));
+        assert_eq!(reason(address_of(&server), ""), "not-tls", "{greeting:?}");
+    }
+}
+
+#[test]
+fn speaks_no_http() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
+    let service = Service::new(&site, &server);
+    let _lariat = Lariat::start(&service.toml());
+    assert_eq!(reason(service.address, ""), "reply-malformed");
+}
+
+#[test]
+fn ends_within_the_reply() {
+    let cut = b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nshort".to_vec();
+    let (site, server) = (Site::new(), Server::start(Behaviour::Speak(cut)));
+    let service = Service::new(&site, &server);
+    let _lariat = Lariat::start(&service.toml());
+    assert_eq!(reason(service.address, ""), "reply-closed");
+}
+
+#[test]
+fn answers_with_an_error() {
+    let site = Site::new();
+    let nginx = Nginx::terminate(
+        &site.path("site.pem"),
+        "error_page 405 =503 @out; limit_rate 0; location = /out { return 503; }",
+    );
+    let url = format!("https://localhost:{}/out", nginx.address.port());
+    let record = Load::bare()
+        .arg(url)
+        .args("--threads 1 --connections 2 --count 6")
+        .run()
+        .record();
+    assert_eq!(record.failures()["status-503"], 6);
+}
+
+/// Where a relay breaks the first record of that type that the server sends.
+fn breaks_records(server: SocketAddr, record_type: u8, change: fn(&mut Vec<u8>)) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    // It goes on until the test's process ends: nobody else knows the address.
+    thread::spawn(move || {
+        while let Ok((client, _)) = listener.accept() {
+            let server = TcpStream::connect(server).unwrap();
+            let (mut up, mut upper) = (client.try_clone().unwrap(), server.try_clone().unwrap());
+            thread::spawn(move || io::copy(&mut up, &mut upper));
+            thread::spawn(move || relay_broken(server, client, record_type, change));
+        }
+    });
+    address
+}
+
+fn relay_broken(
+    mut server: TcpStream,
+    mut client: TcpStream,
+    record_type: u8,
+    change: fn(&mut Vec<u8>),
+) -> io::Result<()> {
+    let mut is_broken = false;
+    loop {
+        let mut record = vec![0; 5];
+        server.read_exact(&mut record)?;
+        let length = usize::from(u16::from_be_bytes([record[3], record[4]]));
+        record.resize(5 + length, 0);
+        server.read_exact(&mut record[5..])?;
+        if record[0] == record_type && !is_broken {
+            is_broken = true;
+            change(&mut record);
+        }
+        client.write_all(&record)?;
+    }
+}
+
+#[test]
+fn breaks_the_record_layer() {
+    const HANDSHAKE: u8 = 22;
+    const APPLICATION_DATA: u8 = 23;
+    let site = Site::new();
+    let nginx = Nginx::terminate(&site.path("site.pem"), "ssl_protocols TLSv1.2 TLSv1.3;");
+    let flip: fn(&mut Vec<u8>) = |record| *record.last_mut().unwrap() ^= 1;
+    let lengthen: fn(&mut Vec<u8>) = |record| record[3] = 0xff;
+    for (version, record_type, change, wanted) in [
+        // The first flight under keys, and the reply.
+        ("1.3", APPLICATION_DATA, flip, "bad-record"),
+        ("1.2", APPLICATION_DATA, flip, "bad-record"),
+        // Longer than any record may be (RFC 8446, section 5.2).
+        ("1.2", APPLICATION_DATA, lengthen, "bad-record"),
+        // What came before it was TLS: the server's hello is no hello.
+        (
+            "1.2",
+            HANDSHAKE,
+            |record| record[5] = 99,
+            "protocol-violation",
+        ),
+    ] {
+        let address = breaks_records(nginx.address, record_type, change);
+        let reason = reason(address, &format!("--tls {version}"));
+        assert_eq!(reason, wanted, "{version} {record_type}");
+    }
+}
+
+/// nginx with a certificate for `localhost` that was issued like this.
+fn nginx_with(site: &Site, certificate: PathBuf) -> Nginx {
+    assert!(fs::exists(&certificate).unwrap(), "{site:?}");
+    Nginx::terminate(&certificate, "")
+}
+
+#[test]
+fn shows_a_certificate_that_does_not_hold() {
+    let site = Site::new();
+    let directory = &site.directory;
+    let expired = site.authority.leaf(&["localhost"]).expired().issue();
+    let foreign = Authority::root("another").leaf(&["localhost"]).issue();
+    let good = nginx_with(&site, site.path("site.pem"));
+    let expired = nginx_with(&site, expired.write(directory, "expired.pem"));
+    let foreign = nginx_with(&site, foreign.write(directory, "foreign.pem"));
+    let ca = site.ca();
+    let trusting = format!("--ca {}", ca.display());
+    let elsewhere = format!("{trusting} --server-name elsewhere.example");
+    for (nginx, flags, wanted) in [
+        (&good, &elsewhere, "certificate-name"),
+        (&expired, &trusting, "certificate-time"),
+        (&foreign, &trusting, "certificate-issuer"),
+    ] {
+        assert_eq!(reason(nginx.address, flags), wanted);
+        // Who does not ask does not care.
+        assert_eq!(six(nginx.address, "").record().totals(), [6, 6, 0]);
+    }
+    assert_eq!(six(good.address, &trusting).record().totals(), [6, 6, 0]);
+}
+
+#[test]
+fn refuses_with_an_alert() {
+    let site = Site::new();
+    let nginx = Nginx::terminate(&site.path("site.pem"), "ssl_protocols TLSv1.2;");
+    assert_eq!(reason(nginx.address, "--tls 1.3"), "alert-protocol_version");
+}
+
+/// Six transactions of two clients, of which the first of each succeeds: it resumes nothing.
+fn unresumed(address: SocketAddr, handshake: &str) -> Record {
+    let loaded = six(address, &format!("--handshake {handshake} --timeout 30s"));
+    assert_eq!(loaded.finished.code(), SUCCESS, "{:?}", loaded.finished);
+    let record = loaded.record();
+    assert_eq!(record.totals(), [6, 2, 4], "{handshake}: {record:?}");
+    assert_eq!(record.kinds(), [6, 0, 0, 0], "{handshake}");
+    record
+}
+
+#[test]
+fn offers_no_resumption() {
+    let site = Site::new();
+    let nginx = Nginx::terminate(
+        &site.path("site.pem"),
+        "ssl_protocols TLSv1.2 TLSv1.3; ssl_session_cache off; ssl_session_tickets off;",
+    );
+    for (handshake, wanted) in [
+        ("session-id", "resumption-not-offered"),
+        ("ticket", "resumption-not-offered"),
+        // Without tickets of the stateless kind OpenSSL gives such that it must look up, also if
+        // it has no cache to look them up in (RFC 8446, section 4.6.1, allows both).
+        ("psk", "resumption-declined"),
+    ] {
+        let reason = unresumed(nginx.address, handshake).reason();
+        assert_eq!(reason, wanted, "{handshake}");
+    }
+
+    let server = Server::start(Behaviour::Http("hello".into()));
+    let service = Service::new(&site, &server).tls("resumption = false");
+    let _lariat = Lariat::start(&service.toml());
+    for handshake in ["session-id", "ticket", "psk"] {
+        let reason = unresumed(service.address, handshake).reason();
+        assert_eq!(reason, "resumption-not-offered", "{handshake}");
+    }
+}
+
+#[test]
+fn offers_sessions_and_forgets_them() {
+    let site = Site::new();
+    // nginx's default: it gives ids, so as not to upset anybody, and keeps no session.
+    let nginx = Nginx::terminate(&site.path("site.pem"), "ssl_session_cache none;");
+    let record = unresumed(nginx.address, "session-id");
+    assert_eq!(record.reason(), "resumption-declined");
+}
+
+#[test]
+fn dies_and_comes_back() {
+    let site = Site::new();
+    let (address, certificate) = (free_address(), site.path("site.pem"));
+    let start = || Nginx::terminate_at(address, &certificate, "", "");
+    let nginx = start();
+    let mut load = Load::alone(address)
+        .args("--rate 50 --duration 1h --timeout 30s --clients 50")
+        .start();
+    let has_answered = |nginx: &Nginx| (nginx.log().len() > 9).then_some(());
+    until("answers", || has_answered(&nginx));
+    // Killed: its connections break, and nobody listens.
+    drop(nginx);
+    until("failures in the line of a second", || {
+        load.assert_running();
+        load.stderr().contains("connect-refused").then_some(())
+    });
+    let nginx = start();
+    until("answers again", || has_answered(&nginx));
+    load.signal(Signal::INT);
+    let loaded = load.wait();
+    assert_eq!(loaded.finished.code(), SUCCESS, "{:?}", loaded.finished);
+
+    let record = loaded.record();
+    let (succeeded, failed) = (record.seconds("succeeded"), record.seconds("failed"));
+    let first_failure = failed.iter().position(|count| *count > 0).unwrap();
+    let last_success = succeeded.iter().rposition(|count| *count > 0).unwrap();
+    assert!(succeeded[..=first_failure].iter().sum::<u64>() > 9);
+    assert!(last_success >= first_failure, "{record:?}");
+    let [attempted, succeeded, _] = record.totals();
+    assert!(succeeded >= 20, "{record:?}");
+    let refused = record.failures()["connect-refused"];
+    assert!(
+        refused > 0 && attempted > succeeded + refused / 2,
+        "{record:?}"
+    );
+    // While it was away, the load went on as planned.
+    let planned = record.at("/elapsed_ns").as_f64().unwrap() / 1e9 * 50.0;
+    assert!(
+        (attempted as f64 - planned).abs() <= 2.0,
+        "{attempted} of {planned}"
+    );
+}
