@@ -51,8 +51,9 @@ pub(crate) fn read_offs(record: &Record) -> Vec<ReadOff> {
         None if points.is_empty() => return Vec::new(),
         None => ReadOffs::of(&points),
     };
-    let never = |is_broken: fn(&Point) -> bool| !points.iter().any(is_broken);
-    let last = points.last().map(|point| point.succeeded_per_s);
+    // Past a peak no rate is greater, whatever limit it keeps.
+    let is_rising = points.last().map(|point| point.succeeded_per_s) == read.peak_per_s;
+    let never = |is_broken: fn(&Point) -> bool| is_rising && !points.iter().any(is_broken);
     let read_off = |id, name, short, per_s, is_open| ReadOff {
         id,
         name,
@@ -77,7 +78,7 @@ pub(crate) fn read_offs(record: &Record) -> Vec<ReadOff> {
             "peak, whatever it takes",
             "peak",
             peak,
-            last == peak,
+            is_rising,
         ),
         read_off(
             "under-500-ms-per-s",

@@ -3,25 +3,33 @@
 use crate::hostile::harmless;
 
 /// The words as lines of at most `width` characters where words allow it, each but the last ended
-/// by a backslash, so that all of them can be pasted.
+/// by a backslash, so that all of them can be pasted. A flag and its value stay together.
 pub(crate) fn command_lines(words: &[String], width: usize) -> Vec<String> {
     const CONTINUED: &str = " \\";
+    let room = width.saturating_sub(CONTINUED.len());
     let mut lines: Vec<String> = Vec::new();
-    for word in words.iter().map(|word| quoted(word)) {
-        let room = width.saturating_sub(CONTINUED.len());
+    for part in parts(words) {
         match lines.last_mut() {
-            Some(line) if line.chars().count() + 1 + word.chars().count() <= room => {
+            Some(line) if line.chars().count() + 1 + part.chars().count() <= room => {
                 line.push(' ');
-                line.push_str(&word);
+                line.push_str(&part);
             }
             Some(line) => {
                 line.push_str(CONTINUED);
-                lines.push(format!("    {word}"));
+                lines.push(format!("    {part}"));
             }
-            None => lines.push(word),
+            None => lines.push(part),
         }
     }
     lines
+}
+
+/// The words, quoted, each flag with what follows it.
+fn parts(words: &[String]) -> Vec<String> {
+    let is_flag = |word: &str| word.starts_with('-') && !word.contains('=');
+    let parts = words.chunk_by(|a, b| is_flag(a) && !b.starts_with('-'));
+    let quote = |part: &[String]| part.iter().map(|word| quoted(word)).collect::<Vec<_>>();
+    parts.map(|part| quote(part).join(" ")).collect()
 }
 
 /// The words as one line.
@@ -61,8 +69,9 @@ mod tests {
 
     #[test]
     fn long_commands_go_on_in_the_next_line() {
-        let lines = command_lines(&words(&["lariat-lab", "load", "--rate", "500"]), 19);
-        assert_eq!(lines, [r"lariat-lab load \", "    --rate 500"]);
+        let command = words(&["lariat-lab", "load", "--quiet", "--rate", "500"]);
+        let lines = command_lines(&command, 33);
+        assert_eq!(lines, [r"lariat-lab load --quiet \", "    --rate 500"]);
         assert!(command_lines(&[], 19).is_empty());
     }
 }
