@@ -56,6 +56,22 @@ pub(crate) struct Site<'a> {
     pub(crate) start_max: Duration,
 }
 
+/// A server about to start.
+pub(crate) struct Launch<'a> {
+    /// Its name in the tables.
+    pub(crate) name: &'a str,
+    /// The program and its words; where its talk goes is decided here.
+    pub(crate) command: Command,
+    /// Where it will listen.
+    pub(crate) address: SocketAddr,
+    /// An existing folder for its output.
+    pub(crate) folder: &'a Path,
+    /// The core to run on.
+    pub(crate) core: usize,
+    /// The longest that the start may take.
+    pub(crate) start_max: Duration,
+}
+
 /// A running server; it is ended on drop.
 pub(crate) struct Server {
     /// Its name in the tables.
@@ -121,29 +137,15 @@ impl Program {
         let address = free_address()?;
         let folder = site.folder.join(&self.name);
         fs::create_dir_all(&folder)?;
-        let output = folder.join("output");
-        let mut command = self.command(site, address, &folder)?;
-        let log = File::create(&output)?;
-        command
-            .stdin(Stdio::null())
-            .stdout(log.try_clone()?)
-            .stderr(log);
-        let begun = Instant::now();
-        let child = spawn_pinned(&mut command, site.core)
-            .with_context(|| format!("cannot start {}", self.path.display()))?;
-        let mut server = Server {
-            name: self.name.clone(),
+        let command = self.command(site, address, &folder)?;
+        Server::launch(Launch {
+            name: &self.name,
+            command,
             address,
-            tree: Tree::of(child.id()),
-            started_in: Duration::ZERO,
-            child,
-            status_socket: folder.join("status.sock"),
-        };
-        server
-            .wait_until_listening(begun, site.start_max)
-            .with_context(|| fs::read_to_string(&output).unwrap_or_default())?;
-        server.started_in = begun.elapsed();
-        Ok(server)
+            folder: &folder,
+            core: site.core,
+            start_max: site.start_max,
+        })
     }
 
     fn command(&self, site: &Site<'_>, address: SocketAddr, folder: &Path) -> Result<Command> {
@@ -167,6 +169,36 @@ impl Program {
 }
 
 impl Server {
+    /// Starts a program and waits until it takes connections.
+    ///
+    /// # Errors
+    /// It ended, or took no connection in time; the message has what it wrote.
+    pub(crate) fn launch(launch: Launch<'_>) -> Result<Self> {
+        let output = launch.folder.join("output");
+        let mut command = launch.command;
+        let log = File::create(&output)?;
+        command
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log);
+        let begun = Instant::now();
+        let child = spawn_pinned(&mut command, launch.core)
+            .with_context(|| format!("cannot start {}", launch.name))?;
+        let mut server = Self {
+            name: launch.name.to_owned(),
+            address: launch.address,
+            tree: Tree::of(child.id()),
+            started_in: Duration::ZERO,
+            child,
+            status_socket: launch.folder.join("status.sock"),
+        };
+        server
+            .wait_until_listening(begun, launch.start_max)
+            .with_context(|| fs::read_to_string(&output).unwrap_or_default())?;
+        server.started_in = begun.elapsed();
+        Ok(server)
+    }
+
     fn wait_until_listening(&mut self, begun: Instant, max: Duration) -> Result<()> {
         loop {
             if let Some(status) = self.child.try_wait()? {
@@ -223,7 +255,7 @@ impl Drop for Server {
 }
 
 /// Connections that each server is told to expect: two descriptors each, and some to spare.
-fn connections_max() -> u64 {
+pub(crate) fn connections_max() -> u64 {
     let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(1 << 20);
     descriptors.saturating_sub(500).clamp(200, 200_000) / 2
 }
@@ -331,7 +363,7 @@ ocsp-dir = \"\"
 }
 
 /// Starts a process on one core: it inherits what the thread that starts it may use.
-fn spawn_pinned(command: &mut Command, core: usize) -> Result<Child> {
+pub(crate) fn spawn_pinned(command: &mut Command, core: usize) -> Result<Child> {
     let spawn = || {
         process::pin_thread(core)?;
         Ok(command.spawn()?)
@@ -340,11 +372,13 @@ fn spawn_pinned(command: &mut Command, core: usize) -> Result<Child> {
         .unwrap_or_else(|_| bail!("the thread that starts processes panicked"))
 }
 
-fn free_address() -> Result<SocketAddr> {
+/// An address on loopback that nobody listens at.
+pub(crate) fn free_address() -> Result<SocketAddr> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?)
 }
 
-fn find_program(name: &str) -> Result<PathBuf> {
+/// The program of that name on PATH, or where Debian keeps servers.
+pub(crate) fn find_program(name: &str) -> Result<PathBuf> {
     let folders = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&folders)
         .chain(["/usr/sbin".into(), "/usr/local/sbin".into()])
