@@ -23,35 +23,41 @@ impl Figure {
     /// The figure as an element of a page that has [`PALETTE`] and [`STYLE`]. Ids begin with
     /// `id`.
     pub(crate) fn inline(&self, id: &str, size: Size) -> Element {
-        self.draw(id, size, None)
+        let layout = Layout::new(self, size);
+        let view = format!("0 0 {} {}", layout.width, layout.height);
+        let shapes = shapes::all(self, &layout);
+        self.named(id).with("viewBox", view).children(shapes)
     }
 
-    /// The figure as a document of its own.
+    /// The figure as a document of its own, with an edge around it.
     pub(crate) fn document(&self, size: Size) -> String {
-        let style = element("style").ours(PALETTE).ours(STYLE);
+        const EDGE: f64 = 16.0;
+        let layout = Layout::new(self, size);
+        let (width, height) = (layout.width + 2.0 * EDGE, layout.height + 2.0 * EDGE);
         let background = element("rect")
-            .with("width", "100%")
-            .with("height", "100%")
+            .with("x", -EDGE)
+            .with("y", -EDGE)
+            .with("width", width)
+            .with("height", height)
             .with("style", "fill:var(--card)");
-        let before = element("g").child(style).child(background);
-        let svg = self.draw("figure", size, Some(before));
-        let svg = svg.with("xmlns", "http://www.w3.org/2000/svg");
+        let svg = self
+            .named("figure")
+            .with("xmlns", "http://www.w3.org/2000/svg")
+            .with("viewBox", format!("-{EDGE} -{EDGE} {width} {height}"))
+            .child(element("style").ours(PALETTE).ours(STYLE))
+            .child(background)
+            .children(shapes::all(self, &layout));
         format!("{svg}\n")
     }
 
-    fn draw(&self, id: &str, size: Size, before: Option<Element>) -> Element {
-        let layout = Layout::new(self, size);
+    /// An empty drawing with its names.
+    fn named(&self, id: &str) -> Element {
         let (title_id, text_id) = (format!("{id}-title"), format!("{id}-text"));
-        let names = format!("{title_id} {text_id}");
-        let view = format!("0 0 {} {}", layout.width, layout.height);
         element("svg")
             .with("class", "figure")
             .with("role", "img")
-            .with("viewBox", view)
-            .with("aria-labelledby", names)
+            .with("aria-labelledby", format!("{title_id} {text_id}"))
             .child(element("title").with("id", title_id).text(&self.title))
             .child(element("desc").with("id", text_id).text(&self.description))
-            .children(before)
-            .children(shapes::all(self, &layout))
     }
 }

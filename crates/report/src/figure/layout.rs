@@ -45,7 +45,7 @@ const BETWEEN: f64 = 12.0;
 const FOOT: f64 = 2.0 * LINE + 6.0;
 
 /// Right of the plots, so that the last tick's name has room.
-const MARGIN: f64 = 18.0;
+const MARGIN: f64 = 26.0;
 
 impl Layout {
     pub(crate) fn new(figure: &Figure, size: Size) -> Self {
