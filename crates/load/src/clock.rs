@@ -4,6 +4,10 @@ use std::time::{Duration, Instant};
 
 use crate::plan::Plan;
 
+/// At the end, what was due and has not begun may still begin for so long: the host may have been
+/// busy for a moment. What has not begun then has failed.
+const LATE_MAX: Duration = Duration::from_millis(100);
+
 /// When what begins and ends.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
@@ -34,6 +38,11 @@ impl Clock {
             zero: now,
             end: now,
         }
+    }
+
+    /// Whether the end is over, which waits a little for what was due before it.
+    pub(crate) fn is_past_end(&self, now: Instant, has_begun_all: bool) -> bool {
+        now >= self.end && (has_begun_all || now >= self.end + LATE_MAX)
     }
 
     /// The instant at which the second with this number is over.

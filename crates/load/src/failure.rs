@@ -7,7 +7,7 @@ use std::borrow::Cow;
 /// A reason. Its name stands in records.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum Failure {
-    /// No client was free at its planned instant.
+    /// No client was free at its planned instant, or the load lagged till its end.
     NotStarted,
     /// Our host: no local port was free.
     NoLocalPort,
@@ -106,7 +106,7 @@ pub const CATALOGUE: &[(&str, &str, &str)] = &[
         "not-started",
         "client",
         "Every client was busy at its planned instant: the server is too slow for the rate, or \
-         there are too few `--clients`.",
+         there are too few `--clients`. Or the load had not the CPU to begin it before the end.",
     ),
     (
         "no-local-port",

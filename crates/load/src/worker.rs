@@ -171,13 +171,31 @@ impl Worker {
         self.ledger.set_open(self.slots.len() as u64);
         self.ledger.pass(now);
         let is_stopped = self.share.is_stopped();
-        let is_over = is_stopped || self.share.is_spent() || now >= self.clock.end;
+        let plan = self.schedule.as_mut();
+        let has_begun_all = plan.is_none_or(|plan| plan.peek().is_none());
+        let is_past_end = self.clock.is_past_end(now, has_begun_all);
+        let is_over = is_stopped || self.share.is_spent() || is_past_end;
         if is_over && !self.is_ending {
             self.is_ending = true;
+            self.fail_unbegun(now);
             self.close_idle();
         }
         if is_stopped && now >= *self.abandons_at.get_or_insert(now + STOP_GRACE) {
             self.abandon();
+        }
+    }
+
+    /// What was due and has not begun has failed.
+    fn fail_unbegun(&mut self, now: Instant) {
+        let Some(plan) = &mut self.schedule else {
+            return;
+        };
+        while let Some(due) = plan.next_if(|due| self.clock.begin + *due <= now) {
+            let due = self.clock.begin + due;
+            if self.share.spend(due >= self.clock.zero) {
+                self.ledger.attempt(due);
+                self.ledger.fail(due, Failure::NotStarted);
+            }
         }
     }
 

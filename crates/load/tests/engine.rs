@@ -313,6 +313,26 @@ fn open_load_is_planned_and_what_cannot_begin_is_a_failure() {
 }
 
 #[test]
+fn a_load_that_cannot_keep_up_counts_what_it_left_out() {
+    let server = testkit::server::Server::start(Behaviour::Hang);
+    let mut plan = alone(plan(server.address(), Handshake::Full, 1));
+    plan.count_max = None;
+    plan.duration = Duration::from_millis(50);
+    plan.arrival = Arrival::Open {
+        stretches: vec![Stretch {
+            length: plan.duration,
+            from_per_s: 20e6,
+            to_per_s: 20e6,
+        }],
+        spacing: Spacing::Constant,
+    };
+    plan.timeout = Duration::from_secs(1);
+    let record = run(&plan);
+    assert_eq!(record.totals.attempted, 1_000_000);
+    assert_eq!(record.failures["not-started"], 999_999);
+}
+
+#[test]
 fn a_load_that_is_stopped_keeps_its_books() {
     let server = Server::start(Cache::All);
     let mut plan = plan(server.address(), Handshake::Full, 1);
