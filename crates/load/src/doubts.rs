@@ -6,7 +6,7 @@ use measure::quantity::{Count, Nanoseconds};
 use measure::record::{Thread, Warning};
 
 use crate::failure::Failure;
-use crate::plan::Plan;
+use crate::plan::{Handshake, Plan};
 use crate::tally::Tally;
 
 /// A thread that is busy for this share of the time is the limit itself.
@@ -29,6 +29,7 @@ pub(crate) fn doubts(
     warnings.extend(busy(plan, threads, elapsed));
     warnings.extend(lag(tally));
     warnings.extend(failures(tally));
+    warnings.extend(crowded(plan, tally));
     warnings.extend(few(tally));
     warnings
 }
@@ -99,6 +100,24 @@ fn failures(tally: &Tally) -> Vec<Warning> {
          `--clients`",
     );
     warnings
+}
+
+/// The first handshake of each client is full: with many of them it is the only one.
+fn crowded(plan: &Plan, tally: &Tally) -> Option<Warning> {
+    let resumes = |kind: &Handshake| *kind != Handshake::Full;
+    let tls = plan.tls.as_ref()?;
+    let transactions = tally.warm_up.attempted + tally.totals.attempted;
+    let clients = u64::from(plan.clients.count);
+    let is_crowded = tls.handshakes.iter().any(resumes) && transactions < 2 * clients;
+    is_crowded.then(|| Warning {
+        seen: format!(
+            "{} clients made {} transactions, and the first handshake of each client is full: few \
+             or none could resume",
+            Count(clients as f64),
+            Count(transactions as f64)
+        ),
+        hint: "fewer `--clients`, or a longer `--duration`".to_owned(),
+    })
 }
 
 fn few(tally: &Tally) -> Option<Warning> {
