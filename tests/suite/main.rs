@@ -39,6 +39,7 @@ mod proxy_header_in;
 mod proxy_header_out;
 mod relay;
 mod reload;
+mod report_files;
 mod resumption;
 mod server_name;
 mod sni;
