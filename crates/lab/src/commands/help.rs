@@ -75,12 +75,21 @@ lariat-lab report: tables, figures and a page from records of loads
 
   lariat-lab report RECORD… [-o PAGE.html] [--svg DIR] [--csv DIR]
 
-  -o PAGE.html
+Tells one record as a load itself does; compares several in the order in which they are named. Of
+records that cannot be read, each is named, and the others are reported. - is the standard input.
+
+  -o, --output PAGE.html
       Write one page that needs no network, instead of tables to the standard output
   --svg DIR
-      Write each figure as an SVG file
+      Write each figure as an SVG file, named after its record
   --csv DIR
-      Write the figures' data as CSV files
+      Write seconds, latencies and steps as CSV files, named after their record
+
+Examples:
+  Four kinds of handshake side by side:
+    lariat-lab report full.json session-id.json ticket.json psk.json -o handshakes.html
+
+docs/reference/record.md tells what a record holds, and which numbers programs can read off a page.
 ";
 
 /// What there is.

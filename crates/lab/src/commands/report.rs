@@ -175,7 +175,7 @@ fn open(path: &Path) -> Result<Record, ReadFault> {
 /// The file's name without its ending, and a number if there was one of that name.
 fn free_name(path: &Path, names: &mut BTreeSet<String>) -> String {
     let stem = path.file_stem().filter(|_| path.as_os_str() != "-");
-    let stem = stem.map_or("record".into(), |stem| stem.to_string_lossy());
+    let stem = stem.map_or_else(|| "record".into(), |stem| stem.to_string_lossy());
     let mut name = stem.to_string();
     for number in 2.. {
         if names.insert(name.clone()) {
