@@ -4,10 +4,9 @@ use measure::quantity::{Nanoseconds, Share};
 use measure::record::Record;
 use measure::statistics::Spread;
 
+use crate::apart::{Facts, names};
 use crate::headline::{Headline, headlines};
-use crate::hostile::harmless;
-use crate::reading::{cpu_per_transaction_ns, loss, resumed, setting};
-use crate::shell::command_line;
+use crate::reading::{cpu_per_transaction_ns, loss, resumed};
 use crate::table::{Cell, Table};
 use crate::tables::NONE;
 use crate::terminal::{Ink, Look};
@@ -16,11 +15,11 @@ use crate::terminal::{Ink, Look};
 #[must_use]
 pub fn text(records: &[Record], width: usize, colour: bool) -> String {
     let look = Look { width, colour };
-    let mut names = Table::new("", &["", "<"]);
-    for (index, name) in names_of(records).iter().enumerate() {
-        names.row(vec![Cell::of(index + 1), Cell::of(name)]);
+    let mut runs = Table::new("", &["", "<"]);
+    for (index, name) in names(records).iter().enumerate() {
+        runs.row(vec![Cell::of(index + 1), Cell::of(name)]);
     }
-    let mut text = look.table("Runs", &names) + "\n" + &look.table("", &table(records));
+    let mut text = look.table("Runs", &runs) + "\n" + &look.table("", &table(records));
     let repeats = repeats(records);
     if !repeats.is_empty() {
         text += &format!("\n{}", look.table("Repeated", &repeats));
@@ -34,71 +33,6 @@ pub fn text(records: &[Record], width: usize, colour: bool) -> String {
         }
     }
     text
-}
-
-/// In what each record differs from the others: settings, target, host, tool, or nothing.
-pub(crate) fn names_of(records: &[Record]) -> Vec<String> {
-    let facts: Vec<Vec<(String, String)>> = records.iter().map(facts).collect();
-    let value = |of: usize, name: &str| {
-        let found = facts[of].iter().find(|(other, _)| other == name);
-        found.map(|(_, value)| value.as_str())
-    };
-    let mut keys: Vec<&str> = Vec::new();
-    for (name, _) in facts.iter().flatten() {
-        let differs = (1..records.len()).any(|other| value(other, name) != value(0, name));
-        if differs && !keys.contains(&name.as_str()) {
-            keys.push(name);
-        }
-    }
-    // What was typed tells more than the defaults that follow from it.
-    if keys.iter().any(|key| is_typed(records, key)) {
-        keys.retain(|key| is_typed(records, key) || !is_setting(records, key));
-    }
-    let name = |of: usize| {
-        let parts = keys
-            .iter()
-            .filter_map(|key| Some(format!("{key} {}", value(of, key)?)));
-        let parts: Vec<String> = parts.collect();
-        match parts.is_empty() {
-            true => harmless(&records[of].target.url),
-            false => harmless(&parts.join(", ")),
-        }
-    };
-    (0..records.len()).map(name).collect()
-}
-
-fn is_typed(records: &[Record], key: &str) -> bool {
-    let flag = format!("--{key}");
-    let is_it = |word: &String| word.split('=').next() == Some(flag.as_str());
-    let has_plan = |word: &String| word.starts_with("--plan");
-    let mut words = records.iter().flat_map(|record| &record.command);
-    words.any(|word| is_it(word) || has_plan(word))
-}
-
-fn is_setting(records: &[Record], key: &str) -> bool {
-    key != "url" && records.iter().any(|record| setting(record, key).is_some())
-}
-
-/// Names of settings that say nothing about what was measured.
-const BESIDE: [&str; 3] = ["record", "quiet", "seed"];
-
-fn facts(record: &Record) -> Vec<(String, String)> {
-    let settings = record.settings.iter();
-    let settings = settings.filter(|setting| !BESIDE.contains(&setting.name.as_str()));
-    let mut facts: Vec<(String, String)> = settings
-        .map(|setting| (setting.name.clone(), setting.value.clone()))
-        .collect();
-    let mut fact = |name: &str, value: &str| {
-        if facts.iter().all(|(other, _)| other != name) {
-            facts.push((name.to_owned(), value.to_owned()));
-        }
-    };
-    fact("url", &record.target.url);
-    fact("at", &record.target.address);
-    fact("on", &record.host.cpu);
-    fact("kernel", &record.host.kernel);
-    fact("by", &record.tool.version);
-    facts
 }
 
 /// The figures of each record, a row each.
@@ -155,19 +89,12 @@ pub(crate) fn repeats(records: &[Record]) -> Table {
         "Runs that differ in nothing, and the spread over them",
         &heads,
     );
-    let names = names_of(records);
-    let mut told: Vec<(&str, String)> = Vec::new();
-    for (name, record) in names.iter().zip(records) {
-        let key = (name.as_str(), command_line(&record.command));
-        if told.contains(&key) {
-            continue;
-        }
-        let is_same = |index: &usize| {
-            names[*index] == key.0 && command_line(&records[*index].command) == key.1
-        };
-        let same: Vec<usize> = (0..records.len()).filter(is_same).collect();
-        told.push(key);
-        if same.len() > 1 {
+    let facts: Vec<Facts> = records.iter().map(Facts::of).collect();
+    for (index, first) in facts.iter().enumerate() {
+        let same: Vec<usize> = (0..records.len())
+            .filter(|run| facts[*run] == *first)
+            .collect();
+        if same.len() > 1 && same.first() == Some(&index) {
             repeated(&mut table, &same, records);
         }
     }

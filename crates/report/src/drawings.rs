@@ -1,4 +1,4 @@
-//! The figures of records: along the time, by percentile, by offered rate.
+//! The figures of records: over time, by percentile, by offered rate.
 //!
 //! What stands where is decided here; how it is drawn is [`crate::figure`]'s.
 
@@ -54,7 +54,7 @@ pub fn of_records(records: &[(String, &Record)]) -> Option<Drawing> {
 /// As many samples as are told apart on a wide screen.
 pub(crate) const SAMPLES_MAX: usize = 600;
 
-/// Transactions and response times along the time.
+/// Transactions and response times over time.
 pub(crate) fn along_time(record: &Record, samples_max: usize) -> Option<Figure> {
     let last = record.seconds.last()?;
     let (_, sample_s) = groups(record, samples_max);
@@ -86,7 +86,7 @@ pub(crate) fn along_time(record: &Record, samples_max: usize) -> Option<Figure> 
     let response = Axis::durations("response time", drawn(&times));
     let end = elapsed_s(record).max(last.at_s as f64 + 1.0);
     Some(Figure {
-        title: "Transactions and response time along the time".to_owned(),
+        title: "Transactions and response time over time".to_owned(),
         description: description(record),
         x: Axis::exact("time since the beginning", Unit::Clock, 0.0, end, 12),
         panels: vec![panel(transactions, &rates), panel(response, &times)],

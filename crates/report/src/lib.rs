@@ -3,9 +3,13 @@
 //! Pure: records in, text out. It reads no file, clock or environment, so that a page can be made
 //! from records alone, years later. What a record is belongs to `measure`.
 //!
-//! - [`summary::text`]: one record for a terminal.
+//! - [`summary::text`]: one record for a terminal; [`comparison::text`]: several.
+//! - [`page::html`]: one page of one or several.
+//! - [`drawings::of_record`], [`drawings::of_records`]: figures as files of their own.
+//! - [`csv::of_record`]: the figures' data.
 #![forbid(unsafe_code)]
 
+mod apart;
 pub mod comparison;
 pub mod csv;
 pub mod drawings;

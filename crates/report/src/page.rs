@@ -9,6 +9,7 @@ mod record;
 
 use measure::record::Record;
 
+use crate::apart::names;
 use crate::comparison;
 use crate::drawings;
 use crate::figure::{NARROW, PALETTE, STYLE, WIDE};
@@ -21,7 +22,7 @@ const SHEET: &str = include_str!("style/page.css");
 /// The page of these records, compared if there are several.
 #[must_use]
 pub fn html(records: &[Record]) -> String {
-    let names = comparison::names_of(records);
+    let names = names(records);
     let mut main = element("main");
     if records.len() > 1 {
         main = main.children(compared(records, &names));

@@ -32,11 +32,6 @@ fn parts(words: &[String]) -> Vec<String> {
     parts.map(|part| quote(part).join(" ")).collect()
 }
 
-/// The words as one line.
-pub(crate) fn command_line(words: &[String]) -> String {
-    command_lines(words, usize::MAX).concat()
-}
-
 fn quoted(word: &str) -> String {
     let word = harmless(word);
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_@%+=:,./-".contains(c);
@@ -56,15 +51,9 @@ mod tests {
 
     #[test]
     fn what_a_shell_would_read_is_quoted() {
-        let line = command_line(&words(&[
-            "lab",
-            "http://a/?b=1&c",
-            "it's",
-            "",
-            "$(x)",
-            "5%",
-        ]));
-        assert_eq!(line, r"lab 'http://a/?b=1&c' 'it'\''s' '' '$(x)' 5%");
+        let command = words(&["lab", "http://a/?b=1&c", "it's", "", "$(x)", "5%"]);
+        let wanted = r"lab 'http://a/?b=1&c' 'it'\''s' '' '$(x)' 5%";
+        assert_eq!(command_lines(&command, 80), [wanted]);
     }
 
     #[test]

@@ -57,7 +57,7 @@ fn along_time(record: &Record, prefix: &str) -> Option<Element> {
         .child(element("summary").text("Seconds as a table"))
         .child(seconds);
     let spread = table(&tables::spreads(record), prefix);
-    let card = card("Along the time")
+    let card = card("Over time")
         .child(figure(&wide, &format!("{prefix}-time"), &[("wide", WIDE)]))
         .child(figure(
             &narrow,

@@ -406,6 +406,13 @@ impl Run {
             record.command.push(format!("--{}", setting.name));
             record.command.push(setting.value.clone());
         }
+        // Each run has a record of its own.
+        let seed = self.chance % 1000;
+        record
+            .command
+            .extend(["--record".to_owned(), format!("{seed}.json")]);
+        self.settings
+            .push(setting("record", &format!("{seed}.json")));
         record.settings = self.settings;
         record.ending = Ending::Completed;
         record.elapsed_ns = elapsed_ns;
