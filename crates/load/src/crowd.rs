@@ -160,6 +160,11 @@ impl Crowd {
         };
     }
 
+    /// A client has lost its session: its next handshake is full.
+    pub(crate) fn begin_anew(&mut self, client: u32) {
+        self.client_mut(client).session_requests = 0;
+    }
+
     /// A client's connection is gone.
     pub(crate) fn disconnect(&mut self, client: u32) {
         let state = self.client_mut(client);

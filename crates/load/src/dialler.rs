@@ -68,6 +68,15 @@ impl Dialler {
         needs && self.tls.as_ref().is_some_and(|tls| !has(tls))
     }
 
+    /// A client's connection has failed. A TLS 1.3 session is offered once (RFC 8446, appendix
+    /// C.4): if it went with the connection, the server owes no other, and the client begins anew.
+    pub(crate) fn mourn(&self, crowd: &mut Crowd, client: u32) {
+        let has = |tls: &Configurations| tls.sessions.has_any(client as usize);
+        if !self.tls.as_ref().is_some_and(has) {
+            crowd.begin_anew(client);
+        }
+    }
+
     /// A connection for a client, and what is expected of it.
     ///
     /// # Errors

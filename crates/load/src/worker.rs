@@ -469,6 +469,7 @@ impl Worker {
         };
         if let Some(transaction) = slot.transaction.take() {
             self.ledger.fail(transaction.due, failure);
+            self.dialler.mourn(&mut self.crowd, slot.client);
         }
     }
 
