@@ -29,3 +29,4 @@ mod table;
 mod tables;
 mod terminal;
 mod track;
+mod typed;

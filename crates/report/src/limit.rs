@@ -1,5 +1,7 @@
 //! What a search's limit says, as far as it can be drawn: `p99 < 50 ms, loss < 0.1 %`.
 
+use crate::typed::duration_ns;
+
 /// The limit of a response time.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Limit {
@@ -44,21 +46,6 @@ fn is_percentile(name: &str) -> bool {
     let digits = name.strip_prefix('p').unwrap_or_default();
     let is_number = digits.chars().all(|c| c.is_ascii_digit() || c == '.');
     is_number && (1..8).contains(&digits.len())
-}
-
-fn duration_ns(text: &str) -> Option<f64> {
-    let units = [
-        ("ns", 1.0),
-        ("µs", 1e3),
-        ("us", 1e3),
-        ("ms", 1e6),
-        ("s", 1e9),
-    ];
-    let (number, factor) = units
-        .iter()
-        .find_map(|(unit, factor)| Some((text.strip_suffix(unit)?, factor)))?;
-    let ns = number.trim().parse::<f64>().ok()? * factor;
-    (ns.is_finite() && ns > 0.0).then_some(ns)
 }
 
 #[cfg(test)]
