@@ -11,18 +11,23 @@ pub(crate) const HELP: &str = "\
 cargo xtask bench terminate      server CPU per handshake, request and GiB
 cargo xtask bench idle           resident memory per idle connection
 cargo xtask bench certificates   load time and memory of many certificates
+cargo xtask bench load           client CPU of lariat-lab load and of other load generators
+cargo xtask bench origin         server CPU of lariat-lab origin and of nginx
+cargo xtask bench memory         memory of lariat-lab load by number of transactions
 
   --servers LIST        which, in this order; ratios are the first one's to each other
                         (lariat,haproxy,nginx,hitch; certificates: lariat)
   --lariat PATH         the program (target/release/lariat)
   --haproxy LABEL=PATH  one more build of haproxy, beside the one on PATH
-  --rows LIST           only these rows of terminate
+  --lab PATH            the laboratory's program (target/release/lariat-lab)
+  --rows LIST           only these rows of terminate, load or origin
   --rounds N            rounds, interleaved (5; certificates: 3)
   --scale X             operations of a row, times X (1)
   --connections N       open at once (terminate: 32; idle: 8000)
   --count N             certificates (10000)
   --suite NAME          the only TLS 1.3 and 1.2 AEAD offered: aes-128, aes-256 or chacha20
-                        (all three in that order; the server may have an order of its own)
+                        (all three in that order; the server may have an order of its own;
+                        load, memory: aes-128, the only one that nginx takes)
   --group NAME          the only key exchange offered: x25519, secp256r1 or x25519mlkem768 (x25519)
   --server-core N       the servers' core (the last one allowed)
   --client-core N       the client's and backend's core (the first one allowed)
@@ -38,6 +43,12 @@ pub(crate) enum Command {
     Idle,
     /// Load time and memory of many certificates.
     Certificates,
+    /// CPU of clients per operation.
+    Load,
+    /// CPU of origins per request.
+    Origin,
+    /// Memory of a client by the number of its transactions.
+    Memory,
     /// This text.
     Help,
 }
@@ -49,6 +60,9 @@ impl Command {
             Self::Terminate => "terminate",
             Self::Idle => "idle",
             Self::Certificates => "certificates",
+            Self::Load => "load",
+            Self::Origin => "origin",
+            Self::Memory => "memory",
             Self::Help => "--help",
         }
     }
@@ -85,6 +99,8 @@ pub(crate) struct Options {
     pub(crate) servers: Vec<String>,
     /// Lariat's program.
     pub(crate) lariat: PathBuf,
+    /// The laboratory's program.
+    pub(crate) lab: PathBuf,
     /// Further builds of haproxy: label and program.
     pub(crate) haproxies: Vec<(String, PathBuf)>,
     /// Names of rows; empty = all.
@@ -137,6 +153,7 @@ impl Options {
         match name {
             "servers" => self.servers = parse_list(value),
             "lariat" => self.lariat = value.into(),
+            "lab" => self.lab = value.into(),
             "haproxy" => self.haproxies.push(parse_labelled(value)?),
             "rows" => self.rows = parse_list(value),
             "rounds" => self.rounds = Some(parse_positive(value)?),
@@ -151,6 +168,15 @@ impl Options {
             _ => bail!("no such option; `cargo xtask bench --help` lists them"),
         }
         Ok(())
+    }
+
+    /// The laboratory's program with its whole path, for processes that run elsewhere.
+    ///
+    /// # Errors
+    /// There is none.
+    pub(crate) fn lab_program(&self) -> Result<PathBuf> {
+        let missing = || format!("{} does not exist; bench/run builds it", self.lab.display());
+        self.lab.canonicalize().with_context(missing)
     }
 
     /// The servers asked for, or those the command has by default, and every extra haproxy.
@@ -174,6 +200,7 @@ impl Default for Options {
             command: Command::Help,
             servers: Vec::new(),
             lariat: "target/release/lariat".into(),
+            lab: "target/release/lariat-lab".into(),
             haproxies: Vec::new(),
             rows: Vec::new(),
             rounds: None,
@@ -189,8 +216,17 @@ impl Default for Options {
     }
 }
 
+const COMMANDS: [Command; 6] = [
+    Command::Terminate,
+    Command::Idle,
+    Command::Certificates,
+    Command::Load,
+    Command::Origin,
+    Command::Memory,
+];
+
 fn parse_command(word: &OsString) -> Result<Command> {
-    [Command::Terminate, Command::Idle, Command::Certificates]
+    COMMANDS
         .into_iter()
         .find(|command| word == command.name())
         .with_context(|| format!("no benchmark is called {}", word.display()))

@@ -8,13 +8,19 @@ mod backend;
 mod certificate;
 mod certificates;
 mod client;
+mod client_program;
+mod client_work;
+mod clients;
 mod host;
 mod idle;
+mod lines;
 mod process;
 mod record;
 mod server;
 mod statistics;
 mod terminate;
+mod tool;
+mod web;
 mod work;
 
 use std::ffi::OsString;
@@ -35,16 +41,24 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> Result<()> {
             print!("{}", arguments::HELP);
             return Ok(());
         }
-        Command::Terminate | Command::Idle | Command::Certificates => {}
+        Command::Terminate | Command::Idle | Command::Certificates => warn_of_debug_build(),
+        // Their clients are programs.
+        Command::Load | Command::Origin | Command::Memory => {}
     }
     host::raise_descriptor_limit()?;
-    if cfg!(debug_assertions) {
-        eprintln!("warning: this client is a debug build and may be the limit; see bench/run");
-    }
     match options.command {
         Command::Terminate => terminate::run(&options),
         Command::Idle => idle::run(&options),
         Command::Certificates => certificates::run(&options),
+        Command::Load => clients::run(&options),
+        Command::Origin => Ok(()),
+        Command::Memory => Ok(()),
         Command::Help => Ok(()),
+    }
+}
+
+fn warn_of_debug_build() {
+    if cfg!(debug_assertions) {
+        eprintln!("warning: this client is a debug build and may be the limit; see bench/run");
     }
 }
