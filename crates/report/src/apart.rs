@@ -45,18 +45,32 @@ impl Facts {
 /// For each record in what it differs from the others; its URL if it differs in nothing.
 pub(crate) fn names(records: &[Record]) -> Vec<String> {
     let all: Vec<Facts> = records.iter().map(Facts::of).collect();
-    let keys = telling(records, differing(&all));
-    let name = |(record, facts): (&Record, &Facts)| {
-        let parts = keys
-            .iter()
-            .filter_map(|key| Some(format!("{key} {}", facts.value(key)?)));
-        let parts: Vec<String> = parts.collect();
-        match parts.is_empty() {
-            true => harmless(&record.target.url),
-            false => harmless(&parts.join(", ")),
-        }
-    };
+    let keys = differing(&all);
+    let name = |(record, facts): (&Record, &Facts)| harmless(&name(record, facts, &keys));
     records.iter().zip(&all).map(name).collect()
+}
+
+/// By what was typed for this record, since defaults follow from that; if nothing was, by all.
+fn name(record: &Record, facts: &Facts, keys: &[&str]) -> String {
+    let is_told = |key: &&str| !is_setting(record, key) || is_typed(record, key);
+    let typed: Vec<&str> = keys.iter().copied().filter(is_told).collect();
+    let mut shown = if typed.is_empty() {
+        keys.to_vec()
+    } else {
+        typed
+    };
+    if shown.contains(&"url") {
+        shown.retain(|key| *key != "at");
+    }
+    let part = |key: &str| match (key, facts.value(key)?) {
+        ("url", value) => Some(value.to_owned()),
+        (_, value) => Some(format!("{key} {value}")),
+    };
+    let parts: Vec<String> = shown.into_iter().filter_map(part).collect();
+    match parts.is_empty() {
+        true => record.target.url.clone(),
+        false => parts.join(", "),
+    }
 }
 
 /// Facts that are not the same everywhere.
@@ -73,23 +87,15 @@ fn differing(all: &[Facts]) -> Vec<&str> {
     keys
 }
 
-/// Without settings that nobody typed, if others were: defaults follow from what was typed.
-fn telling<'k>(records: &[Record], mut keys: Vec<&'k str>) -> Vec<&'k str> {
-    if keys.iter().any(|key| is_typed(records, key)) {
-        keys.retain(|key| is_typed(records, key) || !is_setting(records, key));
-    }
-    keys
-}
-
-fn is_typed(records: &[Record], key: &str) -> bool {
+fn is_typed(record: &Record, key: &str) -> bool {
     let flag = format!("--{key}");
     let is_it = |word: &str| word.split('=').next() == Some(flag.as_str());
     let is_plan = |word: &str| word == "--plan" || word.starts_with("--plan=");
-    let mut words = records.iter().flat_map(|record| &record.command);
+    let mut words = record.command.iter();
     words.any(|word| is_it(word) || is_plan(word))
 }
 
 /// The URL has no flag, but is always typed.
-fn is_setting(records: &[Record], key: &str) -> bool {
-    key != "url" && records.iter().any(|record| setting(record, key).is_some())
+fn is_setting(record: &Record, key: &str) -> bool {
+    key != "url" && setting(record, key).is_some()
 }

@@ -7,7 +7,7 @@ mod numbers;
 mod parts;
 mod record;
 
-use measure::record::Record;
+use measure::record::{Record, Warning};
 
 use crate::apart::names;
 use crate::comparison;
@@ -15,7 +15,7 @@ use crate::drawings;
 use crate::figure::{NARROW, PALETTE, STYLE, WIDE};
 use crate::hostile::harmless;
 use crate::markup::{Element, element};
-use parts::{card, figure, table, warnings};
+use parts::{card, figure, table};
 
 const SHEET: &str = include_str!("style/page.css");
 
@@ -76,11 +76,7 @@ fn header(records: &[Record]) -> Element {
 }
 
 fn compared(records: &[Record], names: &[String]) -> Vec<Element> {
-    let all = records.iter().enumerate().flat_map(|(index, record)| {
-        let label = format!("Run {}, warning: ", index + 1);
-        record.warnings.iter().map(move |it| (label.clone(), it))
-    });
-    let mut elements = vec![warnings(all)];
+    let mut elements = vec![doubts(records)];
     let runs = names.iter().enumerate().map(|(index, name)| {
         let link = element("a")
             .with("href", format!("#r{}", index + 1))
@@ -94,17 +90,45 @@ fn compared(records: &[Record], names: &[String]) -> Vec<Element> {
     if !repeats.is_empty() {
         elements.push(card("Spread over repeated runs").child(parts::table(&repeats, "c")));
     }
-    let named: Vec<(String, &Record)> = names
-        .iter()
-        .zip(records)
-        .enumerate()
-        .map(|(index, (name, record))| (format!("{}. {name}", index + 1), record))
-        .collect();
-    if let Some(drawn) = drawings::compared(&named) {
-        let sizes = [("wide", WIDE), ("narrow", NARROW)];
-        elements.push(card("Response time by percentile").child(figure(&drawn, "c-total", &sizes)));
-    }
+    elements.extend(percentiles(records, names));
     elements
+}
+
+/// All warnings in short; the remedies stand with the runs.
+fn doubts(records: &[Record]) -> Element {
+    let items = records.iter().enumerate().flat_map(|(index, record)| {
+        let run = format!("Run {}, warning: ", index + 1);
+        let link = element("a")
+            .with("href", format!("#r{}", index + 1))
+            .text(run);
+        let item = move |warning: &Warning| {
+            let label = element("strong").child(link.clone());
+            element("li").child(label).text(&warning.seen)
+        };
+        record.warnings.iter().map(item)
+    });
+    element("ul").with("class", "warnings").children(items)
+}
+
+fn percentiles(records: &[Record], names: &[String]) -> Option<Element> {
+    /// Longer names would not fit into the figure.
+    const NAME_MAX: usize = 120;
+    let numbered = |name: &dyn Fn(usize) -> String| -> Vec<(String, &Record)> {
+        let records = records.iter().enumerate();
+        records
+            .map(|(index, record)| (name(index), record))
+            .collect()
+    };
+    let long = |index: usize| {
+        let name: String = names[index].chars().take(NAME_MAX).collect();
+        format!("{}. {name}", index + 1)
+    };
+    let wide = drawings::compared(&numbered(&long))?;
+    let narrow = drawings::compared(&numbered(&|index| format!("Run {}", index + 1)))?;
+    let card = card("Response time by percentile")
+        .child(figure(&wide, "c-total", &[("wide", WIDE)]))
+        .child(figure(&narrow, "c-total-small", &[("narrow", NARROW)]));
+    Some(card)
 }
 
 fn footer(records: &[Record]) -> Element {

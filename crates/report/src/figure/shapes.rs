@@ -162,12 +162,17 @@ fn foot(figure: &Figure, layout: &Layout) -> Vec<Element> {
     let width = layout.right - layout.left;
     let baseline = last.bottom + LINE;
     let mut shapes = Vec::new();
+    let mut taken = f64::NEG_INFINITY;
     for (tick, name) in figure.x.named_ticks(layout.ticks) {
         let Some(share) = figure.x.scale.place(tick) else {
             continue;
         };
-        let x = layout.left + share * width;
-        shapes.push(text("tick middle", (x, baseline), &name));
+        let (x, half) = (layout.left + share * width, text_width(&name) / 2.0);
+        // Names do not run into each other.
+        if x - half > taken {
+            shapes.push(text("tick middle", (x, baseline), &name));
+            taken = x + half;
+        }
     }
     let title = (layout.right, baseline + LINE);
     shapes.push(text("tick end", title, &figure.x.title));

@@ -92,11 +92,11 @@ pub(crate) fn figure(figure: &Figure, id: &str, sizes: &[(&str, Size)]) -> Eleme
     element("div").with("id", id).children(drawn)
 }
 
-/// Doubts, each with its label and remedy; nothing if there are none.
-pub(crate) fn warnings<'a>(warnings: impl Iterator<Item = (String, &'a Warning)>) -> Element {
-    let items = warnings.map(|(label, warning)| {
+/// Doubts, each with its remedy; nothing if there are none.
+pub(crate) fn warnings(warnings: &[Warning]) -> Element {
+    let items = warnings.iter().map(|warning| {
         element("li")
-            .child(element("strong").text(label))
+            .child(element("strong").text("Warning: "))
             .text(&warning.seen)
             .child(
                 element("span")

@@ -29,12 +29,7 @@ pub(crate) fn section(record: &Record, number: usize, name: Option<&str>) -> Ele
         .with("id", &prefix)
         .children(heading)
         .child(lead)
-        .child(warnings(
-            record
-                .warnings
-                .iter()
-                .map(|it| ("Warning: ".to_owned(), it)),
-        ))
+        .child(warnings(&record.warnings))
         .child(numbers::cards(record, &prefix))
         .children(along_time(record, &prefix))
         .children(percentiles(record, &prefix))
