@@ -41,9 +41,14 @@ impl Load {
     /// Of nothing yet; its record goes to a file of its own.
     #[must_use]
     pub fn bare() -> Self {
+        Self::by(lab::command())
+    }
+
+    /// The same by a command that runs the program with the arguments that it gets.
+    #[must_use]
+    pub fn by(mut command: Command) -> Self {
         let directory = Directory::new();
-        let mut command = lab::command();
-        // The command's own folder: a record that nobody named lands there.
+        // The command's own folder: a record that nobody named would land there.
         command.current_dir(directory.path()).arg("load");
         let record = directory.join("record.json");
         Self { command, directory }.arg("--record").arg(record)

@@ -4,10 +4,12 @@ use std::fs;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
+use std::process::Command;
 use std::thread;
 
 use rustix::process::Signal;
 use suite::configuration::Service;
+use suite::lab::command;
 use suite::lariat::Lariat;
 use suite::load::{Load, Loaded, Record};
 use suite::nginx::Nginx;
@@ -45,6 +47,41 @@ fn address_of(server: &Server) -> SocketAddr {
 #[test]
 fn nobody_listens() {
     assert_eq!(reason(free_address(), ""), "connect-refused");
+}
+
+#[test]
+fn nobody_accepts() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    // The queue takes one connection or two; the kernel answers no others, and nobody accepts.
+    rustix::net::listen(&listener, 0).unwrap();
+    let load = Load::alone(listener.local_addr().unwrap())
+        .args("--connections 6 --count 6 --timeout 200ms")
+        .run();
+    assert_eq!(load.finished.code(), FRUITLESS, "{:?}", load.finished);
+    let failures = load.record().failures();
+    let [dialled, shaken] = ["connect-timeout", "handshake-timeout"]
+        .map(|reason| failures.get(reason).copied().unwrap_or_default());
+    assert_eq!(dialled + shaken, 6, "{failures:?}");
+    assert!(dialled >= 3 && shaken >= 1, "{failures:?}");
+}
+
+#[test]
+fn our_own_host_has_no_descriptor() {
+    let server = Server::start(Behaviour::Swallow);
+    let mut shell = Command::new("sh");
+    // It raises its limit as far as it may.
+    shell.args(["-c", "ulimit -n 24; exec \"$0\" \"$@\""]);
+    shell.arg(command().get_program());
+    let url = format!("https://{}/", server.address());
+    let load = Load::by(shell)
+        .arg(url)
+        .args("--connections 40 --count 40 --timeout 300ms --threads 1 --cpus none")
+        .run();
+    let record = load.record();
+    let failures = record.failures();
+    assert!(failures["no-descriptor"] >= 16, "{failures:?}");
+    assert!(failures["handshake-timeout"] >= 4, "{failures:?}");
+    assert!(record.at("/warnings").to_string().contains("ulimit -n"));
 }
 
 #[test]
