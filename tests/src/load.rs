@@ -88,6 +88,10 @@ impl Load {
     /// Begins.
     #[must_use]
     pub fn start(mut self) -> Loading {
+        if !self.command.get_args().any(|word| word == "--timeout") {
+            // A busy host is no failure.
+            self = self.args("--timeout 30s");
+        }
         Loading {
             running: Running::start(&mut self.command),
             directory: self.directory,

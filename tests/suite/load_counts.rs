@@ -110,7 +110,7 @@ fn clients_of_all_kinds_in_open_load_are_counted_alike_by_both_sides() {
     let lariat = Lariat::start(&service.toml());
     let record = Load::alone(service.address)
         .args("--handshake mixed --requests-per-session 3 --rate 60 --duration 2s --clients 12")
-        .args("--warm-up 1s --timeout 30s")
+        .args("--warm-up 1s")
         .record();
     lariat.wait_for_metric("lariat_connections_open", &[], 0.0);
     let kinds = record.kinds();

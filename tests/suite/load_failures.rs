@@ -263,7 +263,7 @@ fn refuses_with_an_alert() {
 
 /// Six transactions of two clients, of which the first of each succeeds: it resumes nothing.
 fn unresumed(address: SocketAddr, handshake: &str) -> Record {
-    let loaded = six(address, &format!("--handshake {handshake} --timeout 30s"));
+    let loaded = six(address, &format!("--handshake {handshake}"));
     assert_eq!(loaded.finished.code(), SUCCESS, "{:?}", loaded.finished);
     let record = loaded.record();
     assert_eq!(record.totals(), [6, 2, 4], "{handshake}: {record:?}");
@@ -315,7 +315,7 @@ fn dies_and_comes_back() {
     let start = || Nginx::terminate_at(address, &certificate, "", versions);
     let nginx = start();
     let mut load = Load::alone(address)
-        .args("--rate 50 --duration 1h --timeout 30s --clients 10 --handshake psk")
+        .args("--rate 50 --duration 1h --clients 10 --handshake psk")
         .start();
     let resumed = |nginx: &Nginx| {
         let log = nginx.log();

@@ -44,7 +44,7 @@ fn cell(address: SocketAddr, handshake: &str, version: &str) -> Record {
         .args(&format!(
             "--handshake {handshake} --tls {version} --count 20"
         ))
-        .args("--verify signature --timeout 30s")
+        .args("--verify signature")
         .record()
 }
 
