@@ -20,7 +20,7 @@ cargo xtask bench memory         memory of lariat-lab load by number of transact
   --lariat PATH         the program (target/release/lariat)
   --haproxy LABEL=PATH  one more build of haproxy, beside the one on PATH
   --lab PATH            the laboratory's program (target/release/lariat-lab)
-  --rows LIST           only these rows of terminate, load or origin
+  --rows LIST           only these rows, but of idle and certificates
   --rounds N            rounds, interleaved (5; certificates: 3)
   --scale X             operations of a row, times X (1)
   --connections N       open at once (terminate: 32; idle: 8000)
@@ -177,6 +177,11 @@ impl Options {
     pub(crate) fn lab_program(&self) -> Result<PathBuf> {
         let missing = || format!("{} does not exist; bench/run builds it", self.lab.display());
         self.lab.canonicalize().with_context(missing)
+    }
+
+    /// Whether a row is to be measured.
+    pub(crate) fn wants_row(&self, name: &str) -> bool {
+        self.rows.is_empty() || self.rows.iter().any(|row| row == name)
     }
 
     /// The servers asked for, or those the command has by default, and every extra haproxy.

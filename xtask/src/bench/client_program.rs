@@ -15,7 +15,7 @@ use nix::sys::time::TimeValLike;
 use super::server::spawn_pinned;
 
 /// A client that has not ended after this hangs.
-const RUN_MAX: Duration = Duration::from_secs(300);
+const RUN_MAX: Duration = Duration::from_secs(1800);
 /// Between two looks at a client that runs. Coarse: what looks takes CPU from the client's core.
 const LOOK_PAUSE: Duration = Duration::from_millis(20);
 /// Of what a failed client wrote, so much is told.

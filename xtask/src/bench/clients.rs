@@ -62,7 +62,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let rows = chosen_rows(options)?;
     let cores = Cores::choose(options)?;
     let folder = Folder::create()?;
-    let mut bench = Bench::start(options, cores, folder.path())?;
+    let bench = Bench::start(options, cores, folder.path())?;
     let mut record = record::begin(options, cores, &[])?;
     record["tools"] = bench.versions()?;
     let mut results = Vec::new();
@@ -130,11 +130,11 @@ impl Bench {
             let told = json!({ "version": tool.version(path)?, "path": path });
             versions.insert(format!("{tool:?}").to_lowercase(), told);
         }
-        versions.insert("server".into(), json!(web::find()?));
+        versions.insert("nginx".into(), json!(web::version()?));
         Ok(Value::Object(versions))
     }
 
-    fn measure(&mut self, row: &Row) -> Result<Vec<Cell>> {
+    fn measure(&self, row: &Row) -> Result<Vec<Cell>> {
         let mut cells = Vec::new();
         for subject in row.subjects {
             cells.push(self.prepare(row, subject)?);
@@ -164,7 +164,7 @@ impl Bench {
             subject,
             &url,
             subject.words,
-            scaled(subject.amount, self.scale),
+            subject.amount.scaled(self.scale),
         );
         let mut cell = Cell {
             line: Line {
@@ -188,7 +188,7 @@ impl Bench {
 
     /// Compares a tool's counts with the server's, and what it should have done with the log.
     fn check(&self, row: &Row, subject: &Subject) -> Result<String> {
-        let amount = scaled(subject.amount, self.scale * CHECKED_SHARE);
+        let amount = subject.amount.scaled(self.scale * CHECKED_SHARE);
         let before = self.web.counts()?;
         let (_, tally) = self.call_once(row, subject, (subject.words, amount, false))?;
         let counts = self.web.counts()?.since(before);
@@ -218,7 +218,7 @@ impl Bench {
     }
 
     fn measure_once(&self, row: &Row, subject: &Subject) -> Result<Reading> {
-        let amount = scaled(subject.amount, self.scale);
+        let amount = subject.amount.scaled(self.scale);
         let before = self.web.server.tree.cpu_at_rest()?;
         let (ended, tally) = self.call_once(row, subject, (subject.words, amount, false))?;
         let server_ns = self.web.server.tree.cpu_at_rest()?.since(&before)?;
@@ -359,14 +359,6 @@ fn describe_log(row: &Row, log: &[Logged]) -> String {
     notes.join(", ")
 }
 
-fn scaled(amount: Amount, scale: f64) -> Amount {
-    // At least one second, and operations for each connection; the casts saturate.
-    match amount {
-        Amount::Operations(count) => Amount::Operations((count as f64 * scale).max(64.0) as u64),
-        Amount::Seconds(count) => Amount::Seconds((count as f64 * scale).round().max(1.0) as u64),
-    }
-}
-
 impl Cell {
     fn add(&mut self, reading: &Reading) {
         let cost = reading.ended.cpu_ns as f64 / reading.tally.operations as f64;
@@ -425,19 +417,6 @@ mod tests {
         let wrk = subject(Tool::Wrk);
         ensure_counts_agree(wrk, 100, 132, "the log").expect("32 were under way");
         ensure_counts_agree(wrk, 100, 99, "the log").expect_err("one was made up");
-    }
-
-    #[test]
-    fn amounts_are_scaled_but_never_to_nothing() {
-        assert_eq!(
-            scaled(Amount::Operations(1000), 0.5),
-            Amount::Operations(500)
-        );
-        assert_eq!(
-            scaled(Amount::Operations(1000), 0.0),
-            Amount::Operations(64)
-        );
-        assert_eq!(scaled(Amount::Seconds(3), 0.1), Amount::Seconds(1));
     }
 
     #[test]

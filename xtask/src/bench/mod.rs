@@ -14,6 +14,8 @@ mod clients;
 mod host;
 mod idle;
 mod lines;
+mod memory;
+mod origins;
 mod process;
 mod record;
 mod server;
@@ -51,8 +53,8 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> Result<()> {
         Command::Idle => idle::run(&options),
         Command::Certificates => certificates::run(&options),
         Command::Load => clients::run(&options),
-        Command::Origin => Ok(()),
-        Command::Memory => Ok(()),
+        Command::Origin => origins::run(&options),
+        Command::Memory => memory::run(&options),
         Command::Help => Ok(()),
     }
 }

@@ -36,6 +36,17 @@ pub(crate) enum Amount {
     Seconds(u64),
 }
 
+impl Amount {
+    /// So many times as much; at least a second, or an operation for each of many connections.
+    pub(crate) fn scaled(self, scale: f64) -> Self {
+        // The casts saturate.
+        match self {
+            Self::Operations(count) => Self::Operations((count as f64 * scale).max(64.0) as u64),
+            Self::Seconds(count) => Self::Seconds((count as f64 * scale).round().max(1.0) as u64),
+        }
+    }
+}
+
 /// A call of a tool.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Call<'a> {
@@ -309,6 +320,14 @@ mod tests {
         let parse = |failed| parse_record(&record(failed)).expect("a record");
         assert_eq!(parse(0), tally(7, Some((2, 5))));
         assert_eq!(parse(1), None);
+    }
+
+    #[test]
+    fn amounts_are_scaled_but_never_to_nothing() {
+        let operations = Amount::Operations(1000);
+        assert_eq!(operations.scaled(0.5), Amount::Operations(500));
+        assert_eq!(operations.scaled(0.0), Amount::Operations(64));
+        assert_eq!(Amount::Seconds(3).scaled(0.1), Amount::Seconds(1));
     }
 
     #[test]

@@ -89,9 +89,10 @@ pub(crate) struct Logged {
     pub(crate) status: String,
 }
 
-/// The program.
-pub(crate) fn find() -> Result<PathBuf> {
-    find_program("nginx")
+/// What it says about its version.
+pub(crate) fn version() -> Result<String> {
+    let output = Command::new(find_program("nginx")?).arg("-v").output()?;
+    Ok(String::from_utf8_lossy(&output.stderr).trim().to_owned())
 }
 
 impl Web {
@@ -113,7 +114,7 @@ impl Web {
         let text = configuration(options, certificate, &folder, &listeners, status);
         let path = folder.join("configuration");
         fs::write(&path, text)?;
-        let mut command = Command::new(find()?);
+        let mut command = Command::new(find_program("nginx")?);
         command.args(["-e", "stderr", "-c"]).arg(path);
         let server = Server::launch(Launch {
             name: "nginx",
