@@ -1,21 +1,19 @@
 //! The search for the greatest rate that keeps a limit: each rate is a run of its own.
 
-use std::time::Duration;
-
 use measure::capacity::{Point, ReadOffs};
 use measure::record::{Capacity, Ending};
 
 use crate::options::{Limit, Search};
 use crate::outcome::Outcome;
-use crate::plan::{Arrival, Plan, Stretch};
+use crate::plan::{Arrival, Clients, Plan, Stretch};
 
-/// Rates tried at most: doubling from 1 to a million and halving the rest fits three times.
+/// Rates tried at most: doubling from 1 to a million and halving the rest fits twice.
 const RATES_MAX: usize = 60;
 
 /// No rate below this is tried, transactions a second.
 const RATE_MIN_PER_S: f64 = 0.5;
 
-/// Each rate that kept the limit is doubled, until one breaks it.
+/// The greatest rate is doubled until the server does not follow.
 const GROWTH: f64 = 2.0;
 
 /// A search under way.
@@ -60,10 +58,12 @@ impl Finder {
                 spacing,
             },
             duration: self.search.step,
-            warm_up: match self.points.is_empty() {
-                true => self.plan.warm_up,
-                // Clients are new for each rate, and so are their sessions.
-                false => self.plan.warm_up.max(self.search.step / 4),
+            // Clients are new for each rate, and so are their sessions.
+            warm_up: self.plan.warm_up.max(self.search.step / 4),
+            // Enough of them for answers that take a second: their number is not to be the limit.
+            clients: Clients {
+                count: self.plan.clients.count.max(rate as u32),
+                ..self.plan.clients
             },
             ..self.plan.clone()
         })
@@ -162,14 +162,10 @@ fn next_rate(points: &[Point], search: &Search) -> Option<f64> {
     }
 }
 
-/// How long a search takes about, for people: eight rates up and five between.
-#[must_use]
-pub fn expected_duration(search: &Search) -> Duration {
-    search.step * 13
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn search(first_per_s: f64) -> Search {

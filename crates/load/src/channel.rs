@@ -31,8 +31,8 @@ pub(crate) struct Channel {
     pending: Vec<u8>,
     /// What the hello offers to resume.
     offered: Handshake,
-    /// Whether a whole message of TLS has come: what fails before that was no TLS.
-    has_spoken: bool,
+    /// So much of it has gone out.
+    sent: usize,
 }
 
 /// What a handshake came to.
@@ -61,6 +61,8 @@ impl Channel {
         reads_offer: bool,
     ) -> Result<Self, Error> {
         let mut tls = ClientConnection::new(Arc::clone(config), name)?;
+        // A body is handed over whole: the plan says how long it may be.
+        tls.set_buffer_limit(None);
         if !reads_offer {
             return Ok(Self::new(
                 Layer::Tls(Box::new(tls)),
@@ -80,7 +82,7 @@ impl Channel {
             layer,
             pending,
             offered,
-            has_spoken: false,
+            sent: 0,
         }
     }
 
@@ -127,7 +129,7 @@ impl Channel {
             Layer::Tls(tls) => tls
                 .writer()
                 .write_all(bytes)
-                .expect("the library's buffer has no limit by default, but memory"),
+                .expect("the library's buffer has no limit but memory"),
         }
     }
 
@@ -152,24 +154,31 @@ impl Channel {
         }
     }
 
-    /// Takes bytes of the socket, a part of them at a time, and shows what of them is data.
-    /// It is called until nothing is left.
+    /// Takes bytes of the socket, a part of them at a time; it is called until nothing is left.
+    /// `true` = the server has said that no data follows.
     ///
     /// # Errors
     /// Why the connection cannot go on; an alert may have to be sent.
     #[inline]
-    pub(crate) fn receive(&mut self, bytes: &mut &[u8]) -> Result<(), Failure> {
+    pub(crate) fn receive(&mut self, bytes: &mut &[u8]) -> Result<bool, Failure> {
         let Layer::Tls(tls) = &mut self.layer else {
-            return Ok(());
+            return Ok(false);
         };
-        tls.read_tls(bytes).map_err(|_| Failure::BadRecord)?;
-        match tls.process_new_packets() {
-            Ok(_) => {
-                self.has_spoken = true;
-                Ok(())
-            }
-            Err(error) => Err(failure(&error, self.has_spoken)),
+        let count = tls.read_tls(bytes).map_err(|_| Failure::BadRecord)?;
+        if count == 0 {
+            // What follows a close_notify is ignored (RFC 8446, section 6.1).
+            *bytes = &[];
         }
+        match tls.process_new_packets() {
+            Ok(state) => Ok(state.peer_has_closed()),
+            Err(error) => Err(failure(&error, self.has_spoken())),
+        }
+    }
+
+    /// Whether a record of TLS has come. A first one that is none fails at its head.
+    fn has_spoken(&self) -> bool {
+        let tls = self.session();
+        tls.is_some_and(|tls| tls.protocol_version().is_some())
     }
 
     /// Shows the data in what was received to `take`, piece by piece; without TLS, the bytes
@@ -185,8 +194,7 @@ impl Channel {
         };
         loop {
             let mut reader = tls.reader();
-            // Would block: no more data now. Or the server has said that it is done, properly or
-            // not: its socket will say so, too.
+            // Would block: no more data now.
             let Ok(chunk) = reader.fill_buf() else {
                 return Ok(());
             };
@@ -208,8 +216,7 @@ impl Channel {
         }
     }
 
-    /// Writes what is to be sent, and says how many bytes went out; `Ok(None)` = the socket had no
-    /// room for all of it.
+    /// Writes what is to be sent, and adds how many bytes went out.
     ///
     /// # Errors
     /// The socket's.
@@ -241,25 +248,26 @@ impl Channel {
     }
 
     fn flush_pending(&mut self, fd: BorrowedFd<'_>, sent_bytes: &mut u64) -> io::Result<Flushed> {
-        let mut sent = 0;
-        let result = loop {
-            let rest = self.pending.get(sent..).unwrap_or_default();
-            if rest.is_empty() {
-                break Ok(Flushed::All);
-            }
+        while let Some(rest) = self
+            .pending
+            .get(self.sent..)
+            .filter(|rest| !rest.is_empty())
+        {
             match sys::socket::write(fd, rest) {
-                Ok(count) => sent += count,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break Ok(Flushed::Part),
-                Err(error) => break Err(error),
+                Ok(count) => {
+                    self.sent += count;
+                    *sent_bytes += count as u64;
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    return Ok(Flushed::Part);
+                }
+                Err(error) => return Err(error),
             }
-        };
-        *sent_bytes += sent as u64;
-        self.pending.drain(..sent);
-        if self.pending.is_empty() {
-            // A connection that stays keeps no room that it used once.
-            self.pending = Vec::new();
         }
-        result
+        // A connection that stays keeps no room that it used once.
+        self.pending = Vec::new();
+        self.sent = 0;
+        Ok(Flushed::All)
     }
 }
 

@@ -13,6 +13,10 @@ use crate::channel::{Channel, Flushed};
 use crate::failure::Failure;
 use crate::reply::{Progress, Reply};
 
+/// Reads in a row on one connection: a server that sends faster than we read is not to keep us
+/// from all others.
+const READS_MAX: usize = 16;
+
 /// A connection.
 #[derive(Debug)]
 pub(crate) struct Connection {
@@ -28,6 +32,8 @@ pub(crate) struct Connection {
     is_early: bool,
     /// The socket was full at the last write.
     is_full: bool,
+    /// A write found the connection reset; reading it will only say that it has ended.
+    is_reset: bool,
     /// When the transaction's handshake was over, and its reply began.
     pub(crate) marks: Marks,
 }
@@ -88,6 +94,7 @@ impl Connection {
             is_ended: false,
             is_early: false,
             is_full: false,
+            is_reset: false,
             marks: Marks::default(),
         }
     }
@@ -177,8 +184,14 @@ impl Connection {
         }
     }
 
-    /// Makes the coming drop a reset.
-    pub(crate) fn reset(&self) {
+    /// Whether something may be left in the socket that no event will tell of.
+    pub(crate) fn may_read(&self) -> bool {
+        self.may_read
+    }
+
+    /// Makes the coming drop a reset. What is to be sent goes out before: the end of a handshake.
+    pub(crate) fn reset(&mut self, traffic: &mut Traffic) {
+        self.flush(traffic);
         // It fails on a socket that is reset already.
         let _ = sys::socket::reset_on_close(&self.fd);
     }
@@ -191,7 +204,10 @@ impl Connection {
         traffic: &mut Traffic,
     ) -> Step {
         if self.stage == Stage::Dialling {
-            return self.dialled(event, traffic);
+            match self.dialled(event, traffic) {
+                Step::Waiting if self.stage != Stage::Dialling => {}
+                step => return step,
+            }
         }
         self.may_read |= event.readable || event.read_closed || event.hung_up || event.error;
         if event.writable {
@@ -226,7 +242,10 @@ impl Connection {
 
     /// Reads until a step is made or nothing is left.
     fn advance(&mut self, reads_on: bool, buffer: &mut [u8], traffic: &mut Traffic) -> Step {
-        while self.may_read {
+        for _ in 0..READS_MAX {
+            if !self.may_read {
+                break;
+            }
             let count = match sys::socket::read(&self.fd, buffer) {
                 Ok(0) => {
                     self.may_read = false;
@@ -255,12 +274,15 @@ impl Connection {
 
     fn take(&mut self, mut bytes: &[u8], traffic: &mut Traffic) -> Step {
         let was_shaking = self.stage == Stage::Handshake;
-        let mut is_whole = false;
+        let (mut is_whole, mut has_closed) = (false, false);
         while !bytes.is_empty() {
-            if let Err(failure) = self.channel.receive(&mut bytes) {
-                // An alert may be to be sent; whether it arrives does not matter.
-                let _ = self.channel.flush(self.fd.as_fd(), &mut traffic.sent_bytes);
-                return self.excused(Step::Failed(failure));
+            match self.channel.receive(&mut bytes) {
+                Ok(closed) => has_closed |= closed,
+                Err(failure) => {
+                    // An alert may be to be sent; whether it arrives does not matter.
+                    let _ = self.channel.flush(self.fd.as_fd(), &mut traffic.sent_bytes);
+                    return self.excused(Step::Failed(failure));
+                }
             }
             // Data before the handshake is over can only answer early data.
             if was_shaking && !self.is_early {
@@ -271,14 +293,16 @@ impl Connection {
                 Err(failure) => return Step::Failed(failure),
             }
         }
+        self.is_ended |= has_closed;
         if was_shaking && self.channel.is_open() {
             // Our last flight goes out with the request, if there is one.
             return self.opened();
         }
-        match is_whole {
-            true => self.replied(),
+        match (is_whole, has_closed) {
+            (true, _) => self.replied(),
+            (_, true) => self.end(),
             // Answers to the server's messages: a KeyUpdate, a flight.
-            false => {
+            _ => {
                 self.flush(traffic);
                 Step::Waiting
             }
@@ -321,6 +345,9 @@ impl Connection {
 
     /// The server has ended its stream.
     fn end(&mut self) -> Step {
+        if self.is_reset {
+            return self.broken(&io::ErrorKind::ConnectionReset.into());
+        }
         self.is_ended = true;
         match self.stage {
             Stage::Dialling | Stage::Handshake => Step::Failed(Failure::HandshakeClosed),
@@ -345,10 +372,12 @@ impl Connection {
         }))
     }
 
-    /// A connection that has nothing more to do cannot fail.
+    /// A connection that has nothing more to do cannot fail; but the server may still say, by an
+    /// alert, that it was not content with the handshake.
     fn excused(&self, step: Step) -> Step {
-        match self.stage {
-            Stage::Open | Stage::Closing => Step::Over,
+        match (self.stage, step) {
+            (Stage::Closing, Step::Failed(Failure::Alert(_))) => step,
+            (Stage::Open | Stage::Closing, _) => Step::Over,
             _ => step,
         }
     }
@@ -358,7 +387,10 @@ impl Connection {
     fn flush(&mut self, traffic: &mut Traffic) {
         match self.channel.flush(self.fd.as_fd(), &mut traffic.sent_bytes) {
             Ok(flushed) => self.is_full = flushed == Flushed::Part,
-            Err(_) => self.may_read = true,
+            Err(error) => {
+                self.is_reset |= error.kind() == io::ErrorKind::ConnectionReset;
+                self.may_read = true;
+            }
         }
     }
 }

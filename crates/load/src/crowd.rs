@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use crate::plan::{Clients, Handshake};
+use crate::plan::{Clients, Handshake, Turns};
 
 /// Sessions are told apart by how far they are used, in so many grades.
 const PHASES_MAX: usize = 256;
@@ -18,7 +18,8 @@ pub(crate) struct Crowd {
     /// Free clients by how far their session is used, each in the order in which they became free.
     free: Vec<VecDeque<u32>>,
     /// The phase that is served next. Taking turns among them mixes beginnings and resumptions
-    /// evenly; one queue for all would send every client's full handshake in one wave.
+    /// evenly; one queue for all would send every client's full handshake in one wave. Without a
+    /// limit on sessions there are two at most: those who have one, those who do not.
     turn: usize,
     /// Those who think, in the order in which they will be free.
     resting: VecDeque<(Instant, u32)>,
@@ -50,12 +51,19 @@ impl Crowd {
                 connection_requests: 0,
             })
             .collect();
-        let phases = match rules.requests_per_session {
-            Some(requests) => (requests as usize).clamp(1, PHASES_MAX),
-            None => 1,
+        let phases = match (rules.requests_per_session, rules.turns) {
+            (Some(requests), _) => (requests as usize).clamp(1, PHASES_MAX),
+            (None, Turns::All) => 1,
+            (None, Turns::Fewest) => 2,
         };
         let mut free = vec![VecDeque::new(); phases];
-        free[0] = (0..clients.len() as u32).collect();
+        let all = (0..clients.len() as u32).collect();
+        // Those without a session come last where the fewest are wanted.
+        let fresh = match rules.requests_per_session {
+            Some(_) => 0,
+            None => phases - 1,
+        };
+        free[fresh] = all;
         Self {
             rules,
             clients,
@@ -76,7 +84,9 @@ impl Crowd {
         for offset in 0..phases {
             let phase = (self.turn + offset) % phases;
             if let Some(client) = self.free.get_mut(phase).and_then(VecDeque::pop_front) {
-                self.turn = (phase + 1) % phases;
+                if self.rules.requests_per_session.is_some() {
+                    self.turn = (phase + 1) % phases;
+                }
                 return Some(client);
             }
         }
@@ -96,16 +106,20 @@ impl Crowd {
         self.resting.insert(place, (until, client));
     }
 
-    /// Those who have rested are free; when the next one is.
-    pub(crate) fn wake(&mut self, now: Instant) -> Option<Instant> {
+    /// Those who have rested are free.
+    pub(crate) fn wake(&mut self, now: Instant) {
         while let Some((until, client)) = self.resting.front().copied() {
             if until > now {
-                return Some(until);
+                return;
             }
             self.resting.pop_front();
             self.set_free(client);
         }
-        None
+    }
+
+    /// When the next of those who rest will be free.
+    pub(crate) fn next_rested(&self) -> Option<Instant> {
+        self.resting.front().map(|(until, _)| *until)
     }
 
     fn set_free(&mut self, client: u32) {
@@ -119,6 +133,7 @@ impl Crowd {
         let used = self.client(client).session_requests as usize;
         match self.rules.requests_per_session {
             Some(requests) => used * self.free.len() / (requests as usize).max(1),
+            None if used == 0 => usize::MAX,
             None => 0,
         }
         .min(self.free.len() - 1)
@@ -189,6 +204,7 @@ mod tests {
             requests_per_session: per_session,
             requests_per_connection: per_connection,
             think: Duration::ZERO,
+            turns: Turns::All,
         }
     }
 
@@ -223,6 +239,17 @@ mod tests {
         let all = beginnings(&mut crowd, 100);
         assert!(all[..10].iter().all(|begins| *begins));
         assert!(!all[10..].iter().any(|begins| *begins));
+    }
+
+    #[test]
+    fn the_fewest_clients_are_those_who_have_a_session() {
+        let rules = Clients {
+            turns: Turns::Fewest,
+            ..rules(10, None, Some(1))
+        };
+        let mut crowd = Crowd::new(rules, &[Handshake::Psk], 0, 1);
+        let all = beginnings(&mut crowd, 100);
+        assert_eq!(all.iter().filter(|begins| **begins).count(), 1);
     }
 
     #[test]
@@ -266,11 +293,15 @@ mod tests {
         let (first, second) = (crowd.take().unwrap(), crowd.take().unwrap());
         crowd.release(first, now, Some(now + 3 * think));
         crowd.release(second, now, None);
-        assert_eq!(crowd.take(), None);
-        assert_eq!(crowd.wake(now), Some(now + think));
-        assert_eq!(crowd.wake(now + think), Some(now + 3 * think));
+        crowd.wake(now);
+        assert_eq!(
+            (crowd.take(), crowd.next_rested()),
+            (None, Some(now + think))
+        );
+        crowd.wake(now + think);
         assert_eq!(crowd.take(), Some(second));
-        assert_eq!(crowd.wake(now + 3 * think), None);
-        assert_eq!(crowd.take(), Some(first));
+        assert_eq!(crowd.next_rested(), Some(now + 3 * think));
+        crowd.wake(now + 3 * think);
+        assert_eq!((crowd.take(), crowd.next_rested()), (Some(first), None));
     }
 }

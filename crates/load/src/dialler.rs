@@ -70,7 +70,7 @@ impl Dialler {
 
     /// A client's connection has failed. A TLS 1.3 session is offered once (RFC 8446, appendix
     /// C.4): if it went with the connection, the server owes no other, and the client begins anew.
-    pub(crate) fn mourn(&self, crowd: &mut Crowd, client: u32) {
+    pub(crate) fn begin_anew_if_bereft(&self, crowd: &mut Crowd, client: u32) {
         let has = |tls: &Configurations| tls.sessions.has_any(client as usize);
         if !self.tls.as_ref().is_some_and(has) {
             crowd.begin_anew(client);
@@ -152,7 +152,8 @@ impl Dialler {
             channel = make(preface, false)?;
         }
         let offers = channel.offered() != Handshake::Full;
-        let sends_early = offers && self.plan.tls.as_ref().is_some_and(|tls| tls.early_data);
+        let sends_early = channel.offered() == Handshake::Psk
+            && self.plan.tls.as_ref().is_some_and(|tls| tls.early_data);
         Ok((channel, Transaction::new(due, resumes, offers, sends_early)))
     }
 

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use measure::quantity::{Count, Nanoseconds};
-use measure::record::{Thread, Warning};
+use measure::record::Warning;
 
 use crate::failure::Failure;
-use crate::plan::{Handshake, Plan};
+use crate::plan::{Handshake, Plan, Turns};
 use crate::tally::Tally;
 
 /// A thread that is busy for this share of the time is the limit itself.
@@ -19,35 +19,25 @@ const LAG_MAX: Duration = Duration::from_millis(5);
 const TRANSACTIONS_MIN: u64 = 100;
 
 /// All that is to be doubted, with the remedy.
-pub(crate) fn doubts(
-    plan: &Plan,
-    tally: &Tally,
-    threads: &[Thread],
-    elapsed: Duration,
-) -> Vec<Warning> {
+///
+/// `busiest` is the share of the time that the busiest thread was busy. A search loads its server
+/// beyond what it can do, and means to.
+pub(crate) fn doubts(plan: &Plan, tally: &Tally, busiest: f64, is_search: bool) -> Vec<Warning> {
     let mut warnings = Vec::new();
-    warnings.extend(busy(plan, threads, elapsed));
+    warnings.extend(busy(plan, busiest));
     warnings.extend(lag(tally));
-    warnings.extend(failures(tally));
+    warnings.extend(failures(tally, is_search));
     warnings.extend(crowded(plan, tally));
     warnings.extend(few(tally));
     warnings
 }
 
-fn busy(plan: &Plan, threads: &[Thread], elapsed: Duration) -> Option<Warning> {
-    let elapsed_ns = elapsed.as_nanos() as f64;
-    if elapsed_ns == 0.0 {
-        return None;
-    }
-    let shares = threads
-        .iter()
-        .map(|thread| thread.cpu_ns as f64 / elapsed_ns);
-    let greatest = shares.fold(0.0, f64::max);
-    (greatest > BUSY_MAX).then(|| Warning {
+fn busy(plan: &Plan, busiest: f64) -> Option<Warning> {
+    (busiest > BUSY_MAX).then(|| Warning {
         seen: format!(
             "a thread of the load was busy for {:.0} % of the time: the client may be the limit, \
              not the server",
-            greatest.min(1.0) * 100.0
+            busiest.min(1.0) * 100.0
         ),
         hint: format!(
             "more threads (`--threads {}`) on CPUs that the server does not use, a second host, \
@@ -70,7 +60,7 @@ fn lag(tally: &Tally) -> Option<Warning> {
     })
 }
 
-fn failures(tally: &Tally) -> Vec<Warning> {
+fn failures(tally: &Tally, is_search: bool) -> Vec<Warning> {
     let count = |failure| tally.failures.get(&failure).copied().unwrap_or(0);
     let mut warnings = Vec::new();
     let mut warn = |failure, seen: &str, hint: &str| {
@@ -94,11 +84,18 @@ fn failures(tally: &Tally) -> Vec<Warning> {
         "raise the limit (`ulimit -n`), or use fewer clients",
     );
     warn(
-        Failure::NotStarted,
-        "transactions could not begin: every client was busy",
-        "the server is slower than the rate; or, if it answers slowly by design, give more \
-         `--clients`",
+        Failure::TooLate,
+        "transactions were left out: the load had not the CPU to begin them",
+        "more `--threads`, other `--cpus`, or a lower rate",
     );
+    if !is_search {
+        warn(
+            Failure::NotStarted,
+            "transactions could not begin: every client was busy",
+            "the server is slower than the rate; or, if it answers slowly by design, give more \
+             `--clients`",
+        );
+    }
     warnings
 }
 
@@ -108,7 +105,9 @@ fn crowded(plan: &Plan, tally: &Tally) -> Option<Warning> {
     let tls = plan.tls.as_ref()?;
     let transactions = tally.warm_up.attempted + tally.totals.attempted;
     let clients = u64::from(plan.clients.count);
-    let is_crowded = tls.handshakes.iter().any(resumes) && transactions < 2 * clients;
+    let all_take_part = plan.clients.turns == Turns::All;
+    let is_crowded =
+        all_take_part && tls.handshakes.iter().any(resumes) && transactions < 2 * clients;
     is_crowded.then(|| Warning {
         seen: format!(
             "{} clients made {} transactions, and the first handshake of each client is full: few \

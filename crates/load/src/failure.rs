@@ -7,8 +7,10 @@ use std::borrow::Cow;
 /// A reason. Its name stands in records.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum Failure {
-    /// No client was free at its planned instant, or the load lagged till its end.
+    /// No client was free at its planned instant.
     NotStarted,
+    /// Our host: the load lagged behind its plan until the end.
+    TooLate,
     /// Our host: no local port was free.
     NoLocalPort,
     /// Our host: no descriptor was free.
@@ -71,6 +73,7 @@ impl Failure {
             Self::Alert(number) => return Cow::Owned(format!("alert-{}", alert(number))),
             Self::Status(code) => return Cow::Owned(format!("status-{code}")),
             Self::NotStarted => "not-started",
+            Self::TooLate => "too-late",
             Self::NoLocalPort => "no-local-port",
             Self::NoDescriptor => "no-descriptor",
             Self::ConnectRefused => "connect-refused",
@@ -106,7 +109,12 @@ pub const CATALOGUE: &[(&str, &str, &str)] = &[
         "not-started",
         "client",
         "Every client was busy at its planned instant: the server is too slow for the rate, or \
-         there are too few `--clients`. Or the load had not the CPU to begin it before the end.",
+         there are too few `--clients`.",
+    ),
+    (
+        "too-late",
+        "client",
+        "The load had not the CPU to begin it before the end.",
     ),
     (
         "no-local-port",
@@ -288,6 +296,7 @@ mod tests {
         use Failure::*;
         let all = [
             NotStarted,
+            TooLate,
             NoLocalPort,
             NoDescriptor,
             ConnectRefused,

@@ -24,6 +24,8 @@ pub(crate) struct Ledger {
     clock: Clock,
     second: SecondTally,
     second_number: u64,
+    /// Transactions that were due in other seconds than the one that is open.
+    late: Vec<(u64, u64)>,
     /// CPU time and bytes when the figures began; `None` before.
     at_zero: Option<(Duration, Traffic)>,
     /// Where each step ends, from the beginning of the figures.
@@ -43,6 +45,7 @@ impl Ledger {
             clock: Clock::unstarted(),
             second: SecondTally::default(),
             second_number: 0,
+            late: Vec::new(),
             at_zero: None,
             step_ends,
             share,
@@ -85,10 +88,14 @@ impl Ledger {
         self.second_number += 1;
     }
 
-    fn report(&self, second: Option<(u64, SecondTally)>) {
-        let thread = self.share.index;
+    fn report(&mut self, second: Option<(u64, SecondTally)>) {
+        let report = Report {
+            thread: self.share.index,
+            second,
+            late: std::mem::take(&mut self.late),
+        };
         // Nobody listens any more if the run was dropped.
-        let _ = self.share.reports.send(Report { thread, second });
+        let _ = self.share.reports.send(report);
     }
 
     /// How many connections are open now.
@@ -100,7 +107,8 @@ impl Ledger {
     /// The books are closed.
     pub(crate) fn finish(&mut self) {
         self.pass(Instant::now());
-        if self.at_zero.is_some() && self.second != SecondTally::default() {
+        let is_empty = self.second == SecondTally::default() && self.late.is_empty();
+        if self.at_zero.is_some() && !is_empty {
             self.close_second();
         }
         if let Some((cpu, traffic)) = self.at_zero {
@@ -127,11 +135,24 @@ impl Ledger {
             self.tally.warm_up.attempted += 1;
             return;
         }
-        self.second.attempted += 1;
         self.tally.totals.attempted += 1;
+        self.attempt_in_second(due);
         let step = self.step(due);
         if let Some(step) = step.and_then(|step| self.tally.steps.get_mut(step)) {
             step.counts.attempted += 1;
+        }
+    }
+
+    /// Counts a transaction in the second in which it was due, which may be over.
+    fn attempt_in_second(&mut self, due: Instant) {
+        let number = due.saturating_duration_since(self.clock.zero).as_secs();
+        if number == self.second_number {
+            self.second.attempted += 1;
+            return;
+        }
+        match self.late.last_mut() {
+            Some((last, count)) if *last == number => *count += 1,
+            _ => self.late.push((number, 1)),
         }
     }
 
@@ -150,11 +171,15 @@ impl Ledger {
             self.tally.warm_up.succeeded += 1;
             return;
         }
-        self.last_end = Some(Instant::now());
+        let now = Instant::now();
+        self.last_end = Some(now);
         self.second.succeeded += 1;
         self.second.total.record(timing.total);
-        let step = self.step(due);
+        let (step, now_in) = (self.step(due), self.step(now));
         self.tally.succeed(timing, step);
+        if let Some(step) = now_in.and_then(|step| self.tally.steps.get_mut(step)) {
+            step.ended += 1;
+        }
     }
 
     /// A transaction failed.

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use measure::capacity::Point;
-use measure::histogram::Histogram;
 use measure::kind::Kind;
 use measure::record::{
     Capacity, Client, Counts, Ending, FORMAT, Host, Record, Second, Setting, Step, Target, Thread,
@@ -20,6 +19,8 @@ use crate::tally::{StepTally, Tally};
 pub struct Outcome {
     pub(crate) ending: Ending,
     pub(crate) elapsed: Duration,
+    /// The share of the time that the busiest thread was busy, in the busiest run of a series.
+    pub(crate) busiest: f64,
     pub(crate) tally: Tally,
     pub(crate) seconds: Vec<Second>,
     pub(crate) steps: Vec<Step>,
@@ -54,28 +55,25 @@ impl Outcome {
         self.tally.totals
     }
 
-    /// As one point, over the time in which transactions were begun; the quantile is a share.
+    /// The run of one rate as a point; the quantile is a share.
     pub(crate) fn point_over(&self, length: Duration, quantile: f64) -> Point {
-        let mut total = Histogram::default();
-        for latencies in self.tally.latencies.values() {
-            total.add(&latencies.total);
+        match self.tally.steps.first() {
+            Some(step) => point(step, length, quantile),
+            None => point(&StepTally::default(), length, quantile),
         }
-        let whole = StepTally {
-            counts: self.tally.totals,
-            total,
-        };
-        point(&whole, length, quantile)
     }
 
     /// Adds a run that came after this one, as a step of its own.
     pub(crate) fn append(&mut self, next: Self, length: Duration, point: Point) {
+        let first = self.seconds.last().map_or(0, |second| second.at_s + 1);
         self.steps.push(Step {
-            from_ns: nanoseconds(self.elapsed),
-            length_ns: nanoseconds(next.elapsed),
+            // On the time of the seconds, which stand one behind the other.
+            from_ns: first * 1_000_000_000,
+            length_ns: nanoseconds(length),
             counts: next.tally.totals,
             point,
         });
-        let first = self.seconds.last().map_or(0, |second| second.at_s + 1);
+        self.busiest = self.busiest.max(next.busiest);
         let seconds = without_rest(next.seconds, length).into_iter();
         self.seconds.extend(seconds.map(|second| Second {
             at_s: first + second.at_s,
@@ -103,6 +101,7 @@ impl Outcome {
         Self {
             ending: Ending::Completed,
             elapsed: Duration::ZERO,
+            busiest: 0.0,
             tally: Tally::default(),
             seconds: Vec::new(),
             steps: Vec::new(),
@@ -114,13 +113,13 @@ impl Outcome {
     #[must_use]
     pub fn record(self, plan: &Plan, frame: Frame, capacity: Option<Capacity>) -> Record {
         let cpu_ns = self.threads.iter().map(|thread| thread.cpu_ns).sum();
-        let warnings = doubts(plan, &self.tally, &self.threads, self.elapsed);
+        let warnings = doubts(plan, &self.tally, self.busiest, capacity.is_some());
         Record {
             format: FORMAT,
             tool: Tool {
                 name: "lariat-lab".to_owned(),
                 version: frame.version,
-                tls: TLS_LIBRARY.to_owned(),
+                tls: tls_library(),
             },
             command: frame.command,
             settings: frame.settings,
@@ -155,8 +154,22 @@ impl Outcome {
     }
 }
 
-/// Which library makes the handshakes; its version is that of the lock file.
-const TLS_LIBRARY: &str = "rustls 0.23 on AWS-LC";
+/// What this build was made from.
+const LOCK_FILE: &str = include_str!("../../../Cargo.lock");
+
+/// Which libraries make the handshakes, with their versions.
+fn tls_library() -> String {
+    let version = |name: &str| {
+        let entry = format!("name = \"{name}\"\nversion = \"");
+        let rest = LOCK_FILE.split_once(&entry).map(|(_, rest)| rest);
+        rest.and_then(|rest| rest.split('"').next()).unwrap_or("?")
+    };
+    format!(
+        "rustls {}, aws-lc-rs {}",
+        version("rustls"),
+        version("aws-lc-rs")
+    )
+}
 
 /// Seconds in which transactions were begun. What ended after them is counted in the last one:
 /// between two runs of a series there is no time that belongs to either.
@@ -189,6 +202,9 @@ pub(crate) fn steps(arrival: &Arrival, tally: &Tally) -> Vec<Step> {
     let Arrival::Open { stretches, .. } = arrival else {
         return Vec::new();
     };
+    if stretches.len() < 2 {
+        return Vec::new();
+    }
     let mut from = Duration::ZERO;
     let steps = stretches.iter().zip(&tally.steps).map(|(stretch, step)| {
         let begun = from;
@@ -209,13 +225,12 @@ pub(crate) fn steps(arrival: &Arrival, tally: &Tally) -> Vec<Step> {
 fn point(step: &StepTally, length: Duration, quantile: f64) -> Point {
     let seconds = length.as_secs_f64().max(1e-9);
     let Counts {
-        attempted,
-        succeeded,
-        failed,
+        attempted, failed, ..
     } = step.counts;
     Point {
         offered_per_s: attempted as f64 / seconds,
-        succeeded_per_s: succeeded as f64 / seconds,
+        // What ended later was no goodput of this rate.
+        succeeded_per_s: step.ended as f64 / seconds,
         loss: failed as f64 / (attempted.max(1)) as f64,
         mean_ns: step.total.mean_ns(),
         quantile_ns: step.total.quantile_ns(quantile) as f64,

@@ -263,6 +263,18 @@ pub struct Clients {
     pub requests_per_connection: Option<u32>,
     /// How long a client rests between two transactions.
     pub think: Duration,
+    /// Who of those that are free is next.
+    pub turns: Turns,
+}
+
+/// Who of the free clients is next.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Turns {
+    /// The one that has been free the longest: all take part.
+    All,
+    /// One that has a session, if there is one: as few take part as the load needs, and what share
+    /// of handshakes is resumed does not depend on how many there are.
+    Fewest,
 }
 
 /// When transactions are due.

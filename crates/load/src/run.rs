@@ -1,6 +1,7 @@
 //! A load on all its threads: start, a second at a time, stop, outcome.
 
 use std::collections::BTreeMap;
+use std::net::{IpAddr, UdpSocket};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Barrier, OnceLock};
 use std::thread::JoinHandle;
@@ -11,10 +12,11 @@ use sys::wake::Waker;
 
 use crate::ledger::Ledger;
 use crate::outcome::Outcome;
-use crate::plan::{Arrival, Plan};
+use crate::plan::Plan;
 use crate::share::{Common, Report, Share};
+use crate::start_fault::StartFault;
 use crate::tally::{SecondTally, Tally};
-use crate::worker::{StartFault, Worker};
+use crate::worker::Worker;
 
 /// A load under way.
 #[derive(Debug)]
@@ -58,6 +60,9 @@ impl Stopper {
 /// # Errors
 /// [`StartFault`]; nothing was sent then.
 pub fn start(plan: Plan) -> Result<Run, StartFault> {
+    for source in &plan.sources {
+        check_source(*source)?;
+    }
     let plan = Arc::new(plan);
     let wakers = (0..plan.threads.count).map(|_| Waker::new().map(Arc::new));
     let wakers: Vec<_> = wakers.collect::<Result<_, _>>()?;
@@ -95,6 +100,14 @@ pub fn start(plan: Plan) -> Result<Run, StartFault> {
     })
 }
 
+/// Whether an address is ours: a dial from one that is not looks as if no port were free.
+fn check_source(source: IpAddr) -> Result<(), StartFault> {
+    match UdpSocket::bind((source, 0)) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(StartFault::Source(source, error)),
+    }
+}
+
 /// Lets all threads begin at one instant.
 #[derive(Debug)]
 struct Starter {
@@ -122,12 +135,16 @@ fn spawn(
 ) -> Result<JoinHandle<std::io::Result<Ledger>>, StartFault> {
     let starter = Arc::clone(starter);
     let thread = std::thread::Builder::new().name(format!("load-{index}"));
+    let share = worker.share().clone();
     let handle = thread.spawn(move || {
-        // A CPU that is not ours is no reason to make no load.
         let pinned = cpu.map(sys::cpu::pin_current_thread).transpose();
         let begin = starter.wait();
-        pinned?;
-        worker.run(begin)
+        let ended = pinned.and_then(|_| worker.run(begin));
+        if ended.is_err() {
+            // The others would go on with a part of the load, and nobody would hear of this one.
+            share.abort();
+        }
+        ended
     })?;
     Ok(handle)
 }
@@ -160,6 +177,13 @@ impl Run {
         }
         if let Some((number, tally)) = report.second {
             self.parts.entry(number).or_default().add(tally);
+        }
+        for (number, count) in report.late {
+            let told = usize::try_from(number).ok();
+            match told.and_then(|number| self.seconds.get_mut(number)) {
+                Some(second) => second.attempted += count,
+                None => self.parts.entry(number).or_default().attempted += count,
+            }
         }
     }
 
@@ -205,6 +229,7 @@ impl Run {
                 true => Ending::Interrupted,
                 false => Ending::Completed,
             },
+            busiest: busiest(&threads, worked),
             elapsed: elapsed(&self.plan, worked, is_stopped),
             steps: crate::outcome::steps(&self.plan.arrival, &tally),
             tally,
@@ -214,13 +239,22 @@ impl Run {
     }
 }
 
-/// A load by rate lasts as long as it was planned, though its last transaction ended earlier.
+/// A load for a time lasts so long: rates are not to depend on how long its last transaction took.
+/// One for a count, or one that was stopped, lasts until the last transaction ended.
 fn elapsed(plan: &Plan, worked: Duration, is_stopped: bool) -> Duration {
-    let is_timed = matches!(plan.arrival, Arrival::Open { .. }) && plan.count_max.is_none();
-    match is_timed && !is_stopped {
-        true => worked.max(plan.duration),
+    match plan.count_max.is_none() && !is_stopped {
+        true => plan.duration,
         false => worked,
     }
+}
+
+/// The share of the time that the busiest thread was busy.
+fn busiest(threads: &[Thread], worked: Duration) -> f64 {
+    let worked_ns = (worked.as_nanos() as f64).max(1.0);
+    let shares = threads
+        .iter()
+        .map(|thread| thread.cpu_ns as f64 / worked_ns);
+    shares.fold(0.0, f64::max)
 }
 
 fn nanoseconds(duration: Duration) -> u64 {

@@ -6,6 +6,8 @@ use std::sync::mpsc::Sender;
 
 use sys::wake::Waker;
 
+use crate::arrival::Schedule;
+use crate::plan::{Arrival, Plan};
 use crate::tally::SecondTally;
 
 /// One thread's part.
@@ -31,6 +33,9 @@ pub(crate) struct Report {
     /// The second's number from the beginning of the figures, and what was counted in it; `None` =
     /// there will be none any more.
     pub(crate) second: Option<(u64, SecondTally)>,
+    /// Transactions that were due in other seconds and are only known now: a second's number and
+    /// how many.
+    pub(crate) late: Vec<(u64, u64)>,
 }
 
 /// What all threads look at.
@@ -72,9 +77,35 @@ impl Common {
 }
 
 impl Share {
+    /// This thread's planned instants in open load; in a closed one, how many transactions it may
+    /// have under way at once.
+    pub(crate) fn arrivals(&self, plan: &Plan) -> (Option<Schedule>, usize) {
+        let Arrival::Closed { connections } = plan.arrival else {
+            let (thread, threads) = (self.index, self.threads);
+            let (warm_up, duration) = (plan.warm_up, plan.duration);
+            let schedule =
+                Schedule::new(&plan.arrival, warm_up, duration, plan.seed, thread, threads);
+            return (Some(schedule), usize::MAX);
+        };
+        let (index, threads) = (u32::from(self.index), u32::from(self.threads));
+        let rest = u32::from(connections % threads > index);
+        (None, (connections / threads + rest) as usize)
+    }
+
     /// Whether the run was told to stop.
     pub(crate) fn is_stopped(&self) -> bool {
         self.common.is_stopped()
+    }
+
+    /// This thread has failed: the load ends, and nothing more comes from here.
+    pub(crate) fn abort(&self) {
+        self.common.stop();
+        // Nobody listens any more if the run was dropped.
+        let _ = self.reports.send(Report {
+            thread: self.index,
+            second: None,
+            late: Vec::new(),
+        });
     }
 
     /// Whether all transactions have been begun.

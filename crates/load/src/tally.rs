@@ -54,7 +54,10 @@ pub(crate) struct Tally {
 /// Transactions that were planned in one stretch.
 #[derive(Debug, Default)]
 pub(crate) struct StepTally {
+    /// Of those that were planned in it.
     pub(crate) counts: Counts,
+    /// Successes that ended in it, whenever they were planned.
+    pub(crate) ended: u64,
     pub(crate) total: Histogram,
 }
 
@@ -145,6 +148,7 @@ impl Tally {
             match self.steps.get_mut(index) {
                 Some(sum) => {
                     add_counts(&mut sum.counts, step.counts);
+                    sum.ended += step.ended;
                     sum.total.add(&step.total);
                 }
                 None => self.steps.push(step),

@@ -3,13 +3,11 @@
 //! Owns the loop. What a transaction is and when the next one is due is the plan's; what a
 //! connection does with its bytes is the connection's.
 
-use std::collections::VecDeque;
 use std::iter::Peekable;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rustls::SignatureScheme;
 use slab::Slab;
 use sys::epoll::{Epoll, Event, Events, Interest};
 use sys::timer::Timer;
@@ -18,13 +16,15 @@ use crate::arrival::Schedule;
 use crate::clock::Clock;
 use crate::connection::{Connection, Stage, Step};
 use crate::crowd::Crowd;
+use crate::deadlines::{Deadline, Deadlines};
 use crate::dialler::Dialler;
 use crate::failure::Failure;
 use crate::ledger::Ledger;
-use crate::plan::{Arrival, ConnectionEnding, Handshake, Plan};
+use crate::plan::{ConnectionEnding, Handshake, Plan};
 use crate::request::Requests;
 use crate::share::Share;
-use crate::tls::configurations::TlsFault;
+use crate::slot::{Slot, parts, token};
+use crate::start_fault::StartFault;
 use crate::transaction::{Transaction, Verdict};
 
 /// Bytes read at once: four records of the greatest size.
@@ -61,7 +61,9 @@ pub(crate) struct Worker {
     busy: usize,
     slots: Slab<Slot>,
     serial: u32,
-    deadlines: VecDeque<Deadline>,
+    deadlines: Deadlines,
+    /// Connections that were not read to the end of what there is, lest others wait.
+    unread: Vec<(usize, u32)>,
     epoll: Epoll,
     timer: Timer,
     armed_for: Option<Instant>,
@@ -71,29 +73,6 @@ pub(crate) struct Worker {
     is_ending: bool,
     /// After a stop: when they are given up.
     abandons_at: Option<Instant>,
-}
-
-/// A connection and who uses it.
-struct Slot {
-    connection: Connection,
-    client: u32,
-    serial: u32,
-    transaction: Option<Transaction>,
-    /// Whether the client waits for it.
-    holds_client: bool,
-    /// When it is given up; `None` = it is idle.
-    deadline: Option<Instant>,
-    /// Whether the socket tells when it has room.
-    watches_room: bool,
-    /// How the server signed, once it has.
-    signature: Option<SignatureScheme>,
-}
-
-/// When to look whether a connection has done what it should.
-struct Deadline {
-    at: Instant,
-    key: usize,
-    serial: u32,
 }
 
 impl Worker {
@@ -112,7 +91,7 @@ impl Worker {
         let (epoll, timer) = (Epoll::new()?, Timer::new()?);
         epoll.add(&timer, TIMER, Interest::READ | Interest::EDGE)?;
         epoll.add(share.waker.as_fd(), WAKER, Interest::READ | Interest::EDGE)?;
-        let (schedule, concurrency) = arrivals(plan, &share);
+        let (schedule, concurrency) = share.arrivals(plan);
         Ok(Self {
             requests: plan
                 .request
@@ -129,7 +108,8 @@ impl Worker {
             busy: 0,
             slots: Slab::new(),
             serial: 0,
-            deadlines: VecDeque::new(),
+            deadlines: Deadlines::default(),
+            unread: Vec::new(),
             epoll,
             timer,
             armed_for: None,
@@ -137,6 +117,10 @@ impl Worker {
             is_ending: false,
             abandons_at: None,
         })
+    }
+
+    pub(crate) fn share(&self) -> &Share {
+        &self.share
     }
 
     /// Makes the load, from this instant on.
@@ -150,13 +134,14 @@ impl Worker {
         loop {
             let now = Instant::now();
             self.look_at_clock(now);
-            let rested = self.crowd.wake(now);
-            let next_start = self.begin_due(now);
             self.give_up_late(now);
+            self.read_on();
+            self.crowd.wake(now);
+            let next_start = self.begin_due(now);
             if self.is_done() {
                 break;
             }
-            let wait = self.wait_for(next_start, rested)?;
+            let wait = self.wait_for(next_start)?;
             self.epoll.wait(&mut events, wait)?;
             for event in events.iter() {
                 self.on_event(&event);
@@ -171,8 +156,8 @@ impl Worker {
         self.ledger.set_open(self.slots.len() as u64);
         self.ledger.pass(now);
         let is_stopped = self.share.is_stopped();
-        let plan = self.schedule.as_mut();
-        let has_begun_all = plan.is_none_or(|plan| plan.peek().is_none());
+        let schedule = self.schedule.as_mut();
+        let has_begun_all = schedule.is_none_or(|schedule| schedule.peek().is_none());
         let is_past_end = self.clock.is_past_end(now, has_begun_all);
         let is_over = is_stopped || self.share.is_spent() || is_past_end;
         if is_over && !self.is_ending {
@@ -187,14 +172,14 @@ impl Worker {
 
     /// What was due and has not begun has failed.
     fn fail_unbegun(&mut self, now: Instant) {
-        let Some(plan) = &mut self.schedule else {
+        let Some(schedule) = &mut self.schedule else {
             return;
         };
-        while let Some(due) = plan.next_if(|due| self.clock.begin + *due <= now) {
+        while let Some(due) = schedule.next_if(|due| self.clock.begin + *due <= now) {
             let due = self.clock.begin + due;
             if self.share.spend(due >= self.clock.zero) {
                 self.ledger.attempt(due);
-                self.ledger.fail(due, Failure::NotStarted);
+                self.ledger.fail(due, Failure::TooLate);
             }
         }
     }
@@ -284,12 +269,22 @@ impl Worker {
     /// Sends the request of a connection that is open; without one, the work is done.
     fn ask(&mut self, key: usize) -> Step {
         let (Some(slot), Some(requests)) = (self.slots.get_mut(key), &self.requests) else {
-            return Step::Replied;
+            return self.close_unasked(key);
         };
         let is_last = self.crowd.is_last_of_connection(slot.client);
         let bytes = requests.bytes(is_last);
         slot.connection
             .ask(bytes, requests.to_head, &mut self.ledger.traffic)
+    }
+
+    /// There is nothing to ask. In TLS 1.3 our side of the handshake is over before the server has
+    /// judged it, so the transaction is not: if the connection ends properly, the server's end
+    /// tells whether it was content.
+    fn close_unasked(&mut self, key: usize) -> Step {
+        match self.plan.ending {
+            ConnectionEnding::Reset => Step::Replied,
+            ConnectionEnding::Close => self.end(key).unwrap_or(Step::Waiting),
+        }
     }
 
     /// A new connection for a client.
@@ -347,7 +342,7 @@ impl Worker {
         if let Some(slot) = self.slots.get_mut(key) {
             slot.deadline = Some(at);
             let serial = slot.serial;
-            self.deadlines.push_back(Deadline { at, key, serial });
+            self.deadlines.push(Deadline { at, key, serial });
         }
     }
 
@@ -374,13 +369,13 @@ impl Worker {
     fn follow(&mut self, key: usize, mut step: Step) {
         loop {
             step = match step {
-                Step::Waiting => return self.watch_room(key),
+                Step::Waiting => return self.watch(key),
                 Step::Opened => self.opened(key),
                 Step::Replied => match self.replied(key) {
                     Some(step) => step,
                     None => return,
                 },
-                Step::Over => return self.remove(key, false),
+                Step::Over => return self.over(key),
                 Step::Failed(failure) => {
                     self.fail(key, failure);
                     return self.remove(key, true);
@@ -396,16 +391,35 @@ impl Worker {
         }
     }
 
-    fn watch_room(&mut self, key: usize) {
+    /// Sees to it that the connection is heard of again.
+    fn watch(&mut self, key: usize) {
         let Some(slot) = self.slots.get_mut(key) else {
             return;
         };
+        if slot.connection.may_read() {
+            self.unread.push((key, slot.serial));
+        }
         if slot.connection.is_full() && !slot.watches_room {
             let interest = Interest::READ | Interest::WRITE | Interest::EDGE;
             let token = token(key, slot.serial);
             // It is watched already: only what for changes.
             let watched = self.epoll.modify(slot.connection.socket(), token, interest);
             slot.watches_room = watched.is_ok();
+        }
+    }
+
+    /// Reads on where others were not to wait.
+    fn read_on(&mut self) {
+        for (key, serial) in std::mem::take(&mut self.unread) {
+            let slot = self.slots.get_mut(key);
+            if let Some(slot) = slot.filter(|slot| slot.serial == serial) {
+                self.dialler.turn_to(slot.client);
+                let step = slot
+                    .connection
+                    .go_on(&mut self.buffer, &mut self.ledger.traffic);
+                slot.signature = self.dialler.take_signature().or(slot.signature);
+                self.follow(key, step);
+            }
         }
     }
 
@@ -425,20 +439,11 @@ impl Worker {
     /// The work is done: the reply is whole, or there was nothing to ask. What follows, if the
     /// connection has anything more to do.
     fn replied(&mut self, key: usize) -> Option<Step> {
-        let slot = self.slots.get_mut(key)?;
-        let client = slot.client;
-        let Some(transaction) = slot.transaction.take() else {
-            return Some(Step::Waiting);
-        };
+        let client = self.slots.get(key)?.client;
         let is_last = self.requests.is_none() || self.crowd.is_last_of_connection(client);
-        self.crowd.has_asked(client);
-        let asked = self.requests.is_some();
+        self.judge(key);
+        let slot = self.slots.get_mut(key)?;
         let keeps = !is_last && slot.connection.reply().keeps_connection();
-        self.ledger.traffic.body_bytes += slot.connection.reply().body_bytes();
-        match transaction.verdict(&slot.connection, asked) {
-            Verdict::Success(timing) => self.ledger.succeed(transaction.due, &timing),
-            Verdict::Failure(failure) => self.ledger.fail(transaction.due, failure),
-        }
         if keeps && !self.is_ending {
             slot.holds_client = false;
             slot.deadline = None;
@@ -448,13 +453,35 @@ impl Worker {
         self.end(key)
     }
 
+    /// Books what came of the transaction of a connection, if it has one.
+    fn judge(&mut self, key: usize) {
+        let Some(slot) = self.slots.get_mut(key) else {
+            return;
+        };
+        let Some(transaction) = slot.transaction.take() else {
+            return;
+        };
+        self.crowd.has_asked(slot.client);
+        self.ledger.traffic.body_bytes += slot.connection.reply().body_bytes();
+        match transaction.verdict(&slot.connection, self.requests.is_some()) {
+            Verdict::Success(timing) => self.ledger.succeed(transaction.due, &timing),
+            Verdict::Failure(failure) => self.ledger.fail(transaction.due, failure),
+        }
+    }
+
+    /// A connection is at its proper end.
+    fn over(&mut self, key: usize) {
+        self.judge(key);
+        self.remove(key, false);
+    }
+
     /// Ends a connection that has done its work.
     fn end(&mut self, key: usize) -> Option<Step> {
         let slot = self.slots.get_mut(key)?;
         let resets = self.plan.ending == ConnectionEnding::Reset;
         if resets && !self.dialler.awaits_session(&self.crowd, slot.client) {
-            slot.connection.reset();
-            self.remove(key, false);
+            slot.connection.reset(&mut self.ledger.traffic);
+            self.over(key);
             return None;
         }
         let step = slot.connection.close(&mut self.ledger.traffic);
@@ -469,7 +496,8 @@ impl Worker {
         };
         if let Some(transaction) = slot.transaction.take() {
             self.ledger.fail(transaction.due, failure);
-            self.dialler.mourn(&mut self.crowd, slot.client);
+            self.dialler
+                .begin_anew_if_bereft(&mut self.crowd, slot.client);
         }
     }
 
@@ -485,21 +513,29 @@ impl Worker {
 
     /// Connections that took too long.
     fn give_up_late(&mut self, now: Instant) {
-        while let Some(deadline) = self.deadlines.front() {
-            if deadline.at > now {
-                return;
-            }
-            let Some(Deadline { at, key, serial }) = self.deadlines.pop_front() else {
+        loop {
+            let slots = &self.slots;
+            let holds = |deadline: &Deadline| {
+                let slot = slots.get(deadline.key);
+                slot.is_some_and(|slot| {
+                    slot.serial == deadline.serial && slot.deadline == Some(deadline.at)
+                })
+            };
+            let Some(Deadline { key, .. }) = self.deadlines.take(now, holds) else {
                 return;
             };
-            let slot = self.slots.get(key).filter(|slot| slot.serial == serial);
-            let Some(slot) = slot.filter(|slot| slot.deadline == Some(at)) else {
+            let Some(slot) = self.slots.get(key) else {
                 continue;
             };
+            if slot.connection.stage() == Stage::Closing {
+                // It has done its work; that the server keeps its end open is no failure.
+                self.over(key);
+                continue;
+            }
             let failure = match slot.connection.stage() {
                 Stage::Dialling => Failure::ConnectTimeout,
                 Stage::Handshake => Failure::HandshakeTimeout,
-                Stage::Open | Stage::Reply | Stage::Closing => Failure::ReplyTimeout,
+                _ => Failure::ReplyTimeout,
             };
             self.fail(key, failure);
             self.remove(key, true);
@@ -532,12 +568,11 @@ impl Worker {
     }
 
     /// How long to wait for events. The schedule has a timer of its own, which is finer.
-    fn wait_for(
-        &mut self,
-        next_start: Option<Instant>,
-        rested: Option<Instant>,
-    ) -> std::io::Result<Option<Duration>> {
+    fn wait_for(&mut self, next_start: Option<Instant>) -> std::io::Result<Option<Duration>> {
         let now = Instant::now();
+        if !self.unread.is_empty() {
+            return Ok(Some(Duration::ZERO));
+        }
         if let Some(due) = next_start {
             if due <= now {
                 return Ok(Some(Duration::ZERO));
@@ -547,53 +582,16 @@ impl Worker {
                 self.armed_for = Some(due);
             }
         }
-        let late = self.deadlines.front().map(|deadline| deadline.at);
+        let late = self.deadlines.first();
         let end = match self.is_ending {
             false => Some(self.clock.end),
             true => self.abandons_at,
         };
         let next_second = Some(self.ledger.next_second());
-        let soonest = [late, end, next_second, rested].into_iter().flatten().min();
+        let soonest = [late, end, next_second, self.crowd.next_rested()]
+            .into_iter()
+            .flatten()
+            .min();
         Ok(soonest.map(|at| at.saturating_duration_since(now)))
     }
-}
-
-/// Why a thread cannot begin.
-#[derive(Debug, thiserror::Error)]
-pub enum StartFault {
-    /// The plan's TLS cannot be had.
-    #[error(transparent)]
-    Tls(#[from] TlsFault),
-    /// The kernel refused a descriptor or a CPU.
-    #[error("the kernel refused: {0}")]
-    Kernel(#[from] std::io::Error),
-}
-
-fn arrivals(plan: &Plan, share: &Share) -> (Option<Schedule>, usize) {
-    match &plan.arrival {
-        Arrival::Closed { connections } => {
-            let (index, threads) = (u32::from(share.index), u32::from(share.threads));
-            let rest = u32::from(connections % threads > index);
-            (None, (connections / threads + rest) as usize)
-        }
-        open @ Arrival::Open { .. } => {
-            let schedule = Schedule::new(
-                open,
-                plan.warm_up,
-                plan.duration,
-                plan.seed,
-                share.index,
-                share.threads,
-            );
-            (Some(schedule), usize::MAX)
-        }
-    }
-}
-
-fn token(key: usize, serial: u32) -> u64 {
-    (u64::from(serial) << 32) | key as u64
-}
-
-fn parts(token: u64) -> (usize, u32) {
-    ((token & u64::from(u32::MAX)) as usize, (token >> 32) as u32)
 }

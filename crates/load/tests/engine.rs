@@ -7,7 +7,7 @@ use std::time::Duration;
 use load::outcome::{Frame, Outcome};
 use load::plan::{
     Arrival, Clients, ConnectionEnding, Group, Handshake, Plan, Request, Signature, Spacing,
-    Stretch, Suite, Target, Threads, Tls, Verification, Versions,
+    Stretch, Suite, Target, Threads, Tls, Turns, Verification, Versions,
 };
 use measure::kind::Kind;
 use measure::record::{Ending, Host, Record, Second};
@@ -51,6 +51,7 @@ fn plan(address: &str, handshake: Handshake, count: u64) -> Plan {
             requests_per_session: None,
             requests_per_connection: Some(1),
             think: Duration::ZERO,
+            turns: Turns::All,
         },
         arrival: Arrival::Closed { connections: 4 },
         warm_up: Duration::ZERO,
@@ -273,6 +274,8 @@ fn each_way_to_fail_has_its_reason() {
         assert_eq!(record.ending, Ending::Completed);
     };
     fails(Behaviour::Hang, "handshake-timeout");
+    let farewell = [&[21, 3, 3, 0, 2, 1, 0], &b"and more"[..]].concat();
+    fails(Behaviour::Greet(farewell), "not-tls");
     fails(Behaviour::Reset, "handshake-reset");
     fails(Behaviour::Greet(b"SSH-2.0-x\r\n".to_vec()), "not-tls");
     fails(
@@ -283,6 +286,27 @@ fn each_way_to_fail_has_its_reason() {
     let nobody = testkit::server::free_address().to_string();
     let record = run(&plan(&nobody, Handshake::Full, 8));
     assert_eq!(record.failures["connect-refused"], 8);
+}
+
+#[test]
+fn a_body_longer_than_any_buffer_is_sent() {
+    let server = Server::start(Cache::All);
+    let mut plan = plan(server.address(), Handshake::Psk, 12);
+    let request = plan.request.as_mut().unwrap();
+    request.method = "POST".to_owned();
+    request.body = vec![b'x'; 5 << 20];
+    let record = run(&plan);
+    assert_eq!(record.totals.succeeded, 12, "{:?}", record.failures);
+    assert!(record.traffic.sent_bytes > 12 * (5 << 20));
+}
+
+#[test]
+fn a_server_that_signs_by_what_was_not_offered_is_found_out() {
+    let server = Server::start(Cache::All);
+    let mut plan = plan(server.address(), Handshake::Full, 4);
+    tls(&mut plan).signatures = vec![Signature::Ed25519];
+    let record = run(&plan);
+    assert_eq!(record.totals.succeeded, 0, "{:?}", record.failures);
 }
 
 #[test]
@@ -329,7 +353,10 @@ fn a_load_that_cannot_keep_up_counts_what_it_left_out() {
     plan.timeout = Duration::from_secs(1);
     let record = run(&plan);
     assert_eq!(record.totals.attempted, 1_000_000);
-    assert_eq!(record.failures["not-started"], 999_999);
+    assert_eq!(
+        record.failures["not-started"] + record.failures.get("too-late").copied().unwrap_or(0),
+        999_999
+    );
 }
 
 #[test]

@@ -40,10 +40,12 @@ impl ReadOffs {
     /// later one that happens to keep it again does not count.
     #[must_use]
     pub fn of(points: &[Point]) -> Self {
+        // Where nothing succeeds there is no response time to keep a limit.
+        let below = |point: &&Point, ns: f64| point.succeeded_per_s > 0.0 && point.mean_ns < ns;
         Self {
             peak_per_s: greatest(points.iter()),
-            under_100_ms_per_s: greatest(points.iter().take_while(|point| point.mean_ns < 100e6)),
-            under_500_ms_per_s: greatest(points.iter().take_while(|point| point.mean_ns < 500e6)),
+            under_100_ms_per_s: greatest(points.iter().take_while(|point| below(point, 100e6))),
+            under_500_ms_per_s: greatest(points.iter().take_while(|point| below(point, 500e6))),
             few_errors_per_s: greatest(points.iter().take_while(|point| point.loss < 1e-4)),
         }
     }

@@ -13,7 +13,7 @@ use load::options::{Draft, Options, Search, table};
 use load::outcome::{Frame, Outcome};
 use load::plan::{Arrival, Plan};
 use load::run::{self, Run};
-use load::worker::StartFault;
+use load::start_fault::StartFault;
 use measure::quantity::{Count, Nanoseconds};
 use measure::record::{Capacity, Record, Second, Setting};
 
@@ -259,6 +259,11 @@ impl Watch {
                 self.talk
                     .hint("look at the files and names that the plan names");
                 Exit::Usage
+            }
+            StartFault::Source(..) => {
+                self.talk
+                    .hint("`ip address` lists the addresses of this host");
+                Exit::Address
             }
             StartFault::Kernel(_) => {
                 self.talk

@@ -294,7 +294,7 @@ fn columns(text: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use load::plan::{ConnectionEnding, Request, Target, Threads};
+    use load::plan::{ConnectionEnding, Request, Target, Threads, Turns};
 
     const PLAIN: Line = Line {
         width: 80,
@@ -348,6 +348,7 @@ mod tests {
                 requests_per_session: None,
                 requests_per_connection: Some(1),
                 think: Duration::ZERO,
+                turns: Turns::All,
             },
             arrival: Arrival::Closed { connections: 50 },
             warm_up: Duration::ZERO,

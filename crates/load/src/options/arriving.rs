@@ -27,6 +27,8 @@ const COUNTED_DURATION_MAX: Duration = Duration::from_secs(3600);
 /// Where a search begins.
 const FIRST_RATE_PER_S: f64 = 100.0;
 
+/// Of a search: its figures are told second by second.
+const STEP_DURATION_MIN: Duration = Duration::from_secs(1);
 const PRECISION_DEFAULT: f64 = 0.05;
 
 /// How load arrives, with every contradiction noted.
@@ -155,6 +157,15 @@ fn check_companions(options: &Options, faults: &mut Faults) {
         "step-duration",
         "there are no steps",
         "--steps R,R,R or --find-capacity",
+    );
+    faults.add_if(
+        search
+            && options
+                .step_duration
+                .is_some_and(|time| time < STEP_DURATION_MIN),
+        "step-duration",
+        "is too short to tell a rate by",
+        "a second or more",
     );
     for (name, is_given) in [
         ("limit", options.limit.is_some()),

@@ -10,7 +10,9 @@ use wire::address::Endpoint;
 use super::limit::Limit;
 use super::url::Url;
 use super::value::{Kinds, OrNone, Ramp, Times, Verify};
-use crate::plan::{ConnectionEnding, Group, ProxyVersion, Signature, Spacing, Suite, Versions};
+use crate::plan::{
+    ConnectionEnding, Group, ProxyVersion, Signature, Spacing, Suite, Turns, Versions,
+};
 
 /// Every setting as it was typed; what nobody typed is absent. Filled in by
 /// [`super::table::apply`] alone.
@@ -26,6 +28,7 @@ pub struct Options {
     pub(crate) requests_per_session: Option<Times>,
     pub(crate) requests_per_connection: Option<Times>,
     pub(crate) clients: Option<u32>,
+    pub(crate) turns: Option<Turns>,
     pub(crate) think: Option<Duration>,
     pub(crate) ending: Option<ConnectionEnding>,
     pub(crate) method: Option<String>,

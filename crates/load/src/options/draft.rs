@@ -15,7 +15,7 @@ use super::value::{Kinds, OrNone, Times};
 use super::{request, tls};
 use crate::plan::{
     Arrival, Clients, ConnectionEnding, Handshake, Plan, ProxyVersion, Request, Target, Threads,
-    Tls,
+    Tls, Turns,
 };
 
 /// A plan without contradictions, before names are resolved.
@@ -31,6 +31,7 @@ pub struct Draft {
     requests_per_session: Option<u32>,
     requests_per_connection: Option<u32>,
     clients: Option<u32>,
+    turns: Option<Turns>,
     connections: Option<u32>,
     think: Duration,
     arriving: Arriving,
@@ -85,6 +86,7 @@ impl Options {
             requests_per_session: self.requests_per_session.and_then(Times::bound),
             requests_per_connection: per_connection.bound(),
             clients: self.clients,
+            turns: self.turns,
             connections: self.connections,
             think: self.think.unwrap_or_default(),
             is_timed: self.count.is_none() || self.duration.is_some(),
@@ -245,6 +247,7 @@ impl Draft {
         let threads = self.thread_count(&address);
         let connections = self.connection_count(threads);
         let clients = self.client_count(threads, connections);
+        let turns = self.turns();
         Ok(Plan {
             target: Target {
                 url: self.url.text,
@@ -261,6 +264,7 @@ impl Draft {
                 requests_per_session: self.requests_per_session,
                 requests_per_connection: self.requests_per_connection,
                 think: self.think,
+                turns,
             },
             arrival: match self.arriving.stretches {
                 None => Arrival::Closed { connections },
@@ -304,6 +308,21 @@ impl Draft {
         let default = CONNECTIONS_DEFAULT.max(threads.into());
         let most = self.clients.unwrap_or(u32::MAX);
         self.connections.unwrap_or_else(|| default.min(most))
+    }
+
+    /// Open load without a number of clients has more than it needs, so that none is wanting: not
+    /// all are to begin sessions. Where kinds are mixed, each client has one, and all take part.
+    fn turns(&self) -> Turns {
+        let has_one_kind = self
+            .tls
+            .as_ref()
+            .is_some_and(|tls| tls.handshakes.len() == 1);
+        let is_open = self.arriving.stretches.is_some();
+        let default = match self.clients.is_none() && is_open && has_one_kind {
+            true => Turns::Fewest,
+            false => Turns::All,
+        };
+        self.turns.unwrap_or(default)
     }
 
     fn client_count(&self, threads: u16, connections: u32) -> u32 {

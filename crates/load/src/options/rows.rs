@@ -144,6 +144,18 @@ pub(crate) const SETTINGS: &[Setting] = &[
          free has failed.",
     )
     .example("10000"),
+    setting("turns", Client, One("all|fewest"), |o, t| {
+        set(&mut o.turns, value::turns(t))
+    })
+    .derived(
+        "all; fewest in open load with one kind of handshake and no --clients",
+        show::turns,
+    )
+    .help(
+        "Which of the free clients is next: all in turn, or one that has a session, so that as few \
+         take part as the load needs. With all, the first handshake of every client is full.",
+    )
+    .example("fewest"),
     setting("think-time", Client, One("TIME"), |o, t| {
         set(&mut o.think, value::duration(t))
     })

@@ -3,10 +3,18 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use crate::plan::{Arrival, Plan, Spacing, Tls, Verification, Versions};
+use crate::plan::{Arrival, Plan, Spacing, Tls, Turns, Verification, Versions};
 
 pub(crate) fn clients(plan: &Plan) -> Option<String> {
     Some(plan.clients.count.to_string())
+}
+
+pub(crate) fn turns(plan: &Plan) -> Option<String> {
+    let name = match plan.clients.turns {
+        Turns::All => "all",
+        Turns::Fewest => "fewest",
+    };
+    Some(name.to_owned())
 }
 
 pub(crate) fn method(plan: &Plan) -> Option<String> {

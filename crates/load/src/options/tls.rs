@@ -194,7 +194,13 @@ fn check_kind(options: &Options, kind: Handshake, reach: Reach, faults: &mut Fau
         None => "which the lists of --suites, --groups and --signatures do not allow",
     };
     match kind {
-        Handshake::Full | Handshake::Any => {}
+        Handshake::Full => {}
+        Handshake::Any => faults.add_if(
+            !reach.tls13 && options.tickets == Some(false) && options.session_ids == Some(false),
+            "handshake",
+            "any kind may be resumed, but --tickets and --session-ids leave none",
+            "--tickets on, --session-ids on or --tls 1.3",
+        ),
         Handshake::SessionId => {
             faults.add_if(
                 !reach.tls12,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use wire::address::{AddressError, Endpoint};
 
 use crate::plan::{
-    ConnectionEnding, Group, Handshake, ProxyVersion, Signature, Spacing, Suite, Versions,
+    ConnectionEnding, Group, Handshake, ProxyVersion, Signature, Spacing, Suite, Turns, Versions,
 };
 
 /// Why a text is no value of its setting.
@@ -362,6 +362,12 @@ pub(crate) fn ending(text: &str) -> Read<ConnectionEnding> {
         ("notify", ConnectionEnding::Close),
         ("reset", ConnectionEnding::Reset),
     ];
+    one_of(text, &words, words.len())
+}
+
+/// Who of the free clients is next.
+pub(crate) fn turns(text: &str) -> Read<Turns> {
+    let words = [("all", Turns::All), ("fewest", Turns::Fewest)];
     one_of(text, &words, words.len())
 }
 

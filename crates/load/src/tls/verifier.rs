@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature};
-use rustls::{DigitallySignedStruct, Error, SignatureScheme};
+use rustls::{DigitallySignedStruct, Error, PeerMisbehaved, SignatureScheme};
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 
 /// The scheme of the last signature that a thread saw. Its connections take turns.
@@ -48,6 +48,18 @@ pub(crate) struct Verifier {
     pub(crate) last: Arc<LastSignature>,
 }
 
+impl Verifier {
+    /// The server signed by this scheme, which must be one that was offered (RFC 8446, section
+    /// 4.4.3).
+    fn take(&self, scheme: SignatureScheme) -> Result<(), Error> {
+        self.last.note(scheme);
+        match self.offered.contains(&scheme) {
+            true => Ok(()),
+            false => Err(PeerMisbehaved::SignedHandshakeWithUnadvertisedSigScheme.into()),
+        }
+    }
+}
+
 impl ServerCertVerifier for Verifier {
     fn verify_server_cert(
         &self,
@@ -69,7 +81,7 @@ impl ServerCertVerifier for Verifier {
         leaf: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.last.note(signed.scheme);
+        self.take(signed.scheme)?;
         match self.check {
             Check::Off => Ok(HandshakeSignatureValid::assertion()),
             _ => verify_tls12_signature(message, leaf, signed, &self.algorithms),
@@ -82,7 +94,7 @@ impl ServerCertVerifier for Verifier {
         leaf: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.last.note(signed.scheme);
+        self.take(signed.scheme)?;
         match self.check {
             Check::Off => Ok(HandshakeSignatureValid::assertion()),
             _ => verify_tls13_signature(message, leaf, signed, &self.algorithms),

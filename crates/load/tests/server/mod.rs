@@ -171,10 +171,17 @@ fn serve(stream: TcpStream, config: Arc<ServerConfig>, shared: &Shared) {
     let stream = StreamOwned::new(tls, stream);
     let mut reader = BufReader::new(Early(early, stream));
     let mut line = String::new();
-    let mut closes = false;
+    let (mut closes, mut body_bytes) = (false, 0);
     while reader.read_line(&mut line).is_ok_and(|count| count > 0) {
         closes |= line == "Connection: close\r\n";
+        if let Some(length) = line.strip_prefix("Content-Length: ") {
+            body_bytes = length.trim().parse().expect("a number");
+        }
         if line == "\r\n" {
+            let mut body = vec![0; std::mem::take(&mut body_bytes)];
+            if reader.read_exact(&mut body).is_err() {
+                break;
+            }
             let mut reply = b"HTTP/1.1 200 OK\r\nContent-Length: 1024\r\n\r\n".to_vec();
             reply.resize(reply.len() + 1024, b'x');
             let stream = &mut reader.get_mut().1;
@@ -187,6 +194,8 @@ fn serve(stream: TcpStream, config: Arc<ServerConfig>, shared: &Shared) {
     let stream = &mut reader.get_mut().1;
     stream.conn.send_close_notify();
     let _ = stream.flush();
+    // What follows is to be ignored (RFC 8446, section 6.1).
+    let _ = stream.sock.write_all(b"and more");
 }
 
 /// Early data first, then what follows.
