@@ -27,6 +27,7 @@ mod load_interrupt;
 mod load_matrix;
 mod load_page;
 mod load_plan;
+mod load_record;
 mod load_settings;
 mod load_shapes;
 mod log;

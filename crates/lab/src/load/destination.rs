@@ -26,6 +26,9 @@ pub(crate) enum Destination {
 pub(crate) struct Partial {
     path: PathBuf,
     partial: PathBuf,
+    /// Nobody chose the name: it gives way to files that have it, such as the record of a load
+    /// that began in the same second.
+    gives_way: bool,
 }
 
 /// Why a record cannot be written there.
@@ -55,7 +58,7 @@ impl Destination {
             Ok(_) if !is_record(&path) => return Err(Fault::Foreign(path)),
             _ => {}
         }
-        Partial::look(&path)
+        Partial::look(&path, asked.is_none())
             .map(Self::File)
             .map_err(|error| Fault::Refused(path, error))
     }
@@ -93,29 +96,44 @@ fn is_record(path: &Path) -> bool {
 
 impl Partial {
     /// Looks whether it can be made, and leaves nothing behind.
-    fn look(path: &Path) -> io::Result<Self> {
+    fn look(path: &Path, gives_way: bool) -> io::Result<Self> {
         let mut name = path.as_os_str().to_owned();
-        name.push(".partial");
+        name.push(format!(".{}.partial", std::process::id()));
         let partial = PathBuf::from(name);
         File::create(&partial)?;
         fs::remove_file(&partial)?;
         Ok(Self {
             path: path.to_path_buf(),
             partial,
+            gives_way,
         })
     }
 
     fn write(self, record: &str) -> Result<PathBuf, Fault> {
         let written = fs::write(&self.partial, format!("{record}\n"))
-            .and_then(|()| fs::rename(&self.partial, &self.path));
-        match written {
-            Ok(()) => Ok(self.path),
-            Err(error) => {
-                // It may not even have been made; what is left of it is no record.
-                let _ = fs::remove_file(&self.partial);
-                Err(Fault::Refused(self.path, error))
+            .and_then(|()| self.name())
+            .and_then(|path| fs::rename(&self.partial, &path).map(|()| path));
+        written.map_err(|error| {
+            // It may not even have been made; what is left of it is no record.
+            let _ = fs::remove_file(&self.partial);
+            Fault::Refused(self.path, error)
+        })
+    }
+
+    /// The name that it gets.
+    fn name(&self) -> io::Result<PathBuf> {
+        let mut path = self.path.clone();
+        let mut number = 2;
+        while self.gives_way {
+            match File::create_new(&path) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                made => return made.map(|_| path),
             }
+            let stem = self.path.file_stem().unwrap_or_default().to_string_lossy();
+            path.set_file_name(format!("{stem}-{number}.json"));
+            number += 1;
         }
+        Ok(path)
     }
 }
 

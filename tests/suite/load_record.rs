@@ -1,0 +1,82 @@
+//! Where the record of a load goes, and that it is whole.
+
+use std::fs;
+
+use suite::lab::{Origin, command};
+use suite::load::Record;
+use suite::program::{Running, run};
+use testkit::directory::Directory;
+
+#[test]
+fn loads_that_begin_together_leave_a_record_each() {
+    let (origin, directory) = (Origin::start(), Directory::new());
+    let start = |_| {
+        let mut load = command();
+        load.current_dir(directory.path())
+            .args([
+                "load",
+                &origin.url("/1k"),
+                "--count",
+                "20",
+                "--timeout",
+                "30s",
+            ])
+            .args(["--quiet", "--threads", "1", "--cpus", "none"]);
+        Running::start(&mut load)
+    };
+    let mut loads: Vec<Running> = (0..4).map(start).collect();
+    for load in &mut loads {
+        assert_eq!(load.wait().code(), Some(0), "{}", load.stderr());
+    }
+    let entries = fs::read_dir(directory.path()).unwrap();
+    let mut names: Vec<String> = entries
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort_unstable();
+    assert_eq!(names.len(), 4, "{names:?}");
+    for name in names {
+        let text = fs::read_to_string(directory.join(&name)).unwrap();
+        assert_eq!(Record::read(&text).totals(), [20, 20, 0], "{name}");
+        // Each was told which one is its own.
+        let told = |load: &Running| load.stderr().contains(&format!("is {name};"));
+        assert_eq!(loads.iter().filter(|load| told(load)).count(), 1, "{name}");
+    }
+}
+
+#[test]
+fn a_record_that_cannot_be_written_is_told_after_the_summary() {
+    let origin = Origin::start();
+    let mut load = command();
+    load.args([
+        "load",
+        &origin.url("/1k"),
+        "--count",
+        "5",
+        "--record",
+        "/dev/full",
+    ]);
+    let answer = run(load.args(["--timeout", "30s"]));
+    assert_eq!(answer.code(), 1, "{answer:?}");
+    assert!(
+        answer.stderr.contains("cannot be written to /dev/full"),
+        "{answer:?}"
+    );
+    assert!(answer.stdout.contains("/s succeeded of "), "{answer:?}");
+}
+
+#[test]
+fn without_a_record_there_is_no_file() {
+    let (origin, directory) = (Origin::start(), Directory::new());
+    let mut load = command();
+    load.current_dir(directory.path()).args([
+        "load",
+        &origin.url("/1k"),
+        "--count",
+        "5",
+        "--record",
+        "none",
+    ]);
+    let answer = run(load.args(["--timeout", "30s"]));
+    assert_eq!(answer.code(), 0, "{answer:?}");
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
+}
