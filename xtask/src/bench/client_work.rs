@@ -23,8 +23,8 @@ pub(crate) struct Subject {
     pub(crate) tool: Tool,
     /// Its words. `~` stands for a blank within a word.
     pub(crate) words: &'static str,
-    /// Its words when the server's log is to tell what it did: with a request.
-    pub(crate) checked_words: &'static str,
+    /// Whether it asks for nothing, unless the server's log is to tell what it did.
+    pub(crate) is_bare: bool,
     /// Connections at once.
     pub(crate) connections: u64,
     /// How much in a round.
@@ -57,26 +57,40 @@ const fn subject(label: &'static str, tool: Tool, words: &'static str, amount: A
         label,
         tool,
         words,
-        checked_words: words,
+        is_bare: false,
         connections: MANY,
         amount,
     }
 }
 
-/// One connection after the other, without a request unless it is checked.
-const fn sequential(subject: Subject, checked_words: &'static str) -> Subject {
+/// Ours with one connection after the other, and without a request unless it is checked.
+const fn ours_alone(label: &'static str, words: &'static str, count: u64) -> Subject {
     Subject {
-        checked_words,
+        is_bare: true,
         connections: 1,
-        ..subject
+        ..subject(label, Tool::Lab, words, operations(count))
     }
 }
 
-/// As many at once as elsewhere, without a request unless it is checked.
-const fn parallel(subject: Subject, checked_words: &'static str) -> Subject {
+/// Ours with as many connections at once as elsewhere, and without a request unless it is checked.
+const fn ours_at_once(words: &'static str, count: u64) -> Subject {
     Subject {
-        checked_words,
-        ..subject
+        is_bare: true,
+        ..subject(
+            "lariat-lab, 32 at once",
+            Tool::Lab,
+            words,
+            operations(count),
+        )
+    }
+}
+
+/// `s_time`, which knows one connection at a time.
+const fn s_time(words: &'static str) -> Subject {
+    Subject {
+        is_bare: true,
+        connections: 1,
+        ..subject("openssl s_time", Tool::STime, words, seconds(3))
     }
 }
 
@@ -100,37 +114,15 @@ pub(crate) const ROWS: &[Row] = &[
         handshakes: Handshakes::Full,
         connection_each: true,
         subjects: &[
-            sequential(
-                subject(
-                    VERIFIED,
-                    Tool::Lab,
-                    "--tls 1.3 --verify signature --no-request",
-                    operations(6000),
-                ),
-                "--tls 1.3 --verify signature",
+            ours_alone("lariat-lab", "--tls 1.3 --verify signature", 5000),
+            ours_alone(
+                "lariat-lab --close reset",
+                "--tls 1.3 --verify signature --close reset",
+                6000,
             ),
-            sequential(
-                subject(
-                    UNVERIFIED,
-                    Tool::Lab,
-                    "--tls 1.3 --verify off --no-request",
-                    operations(8000),
-                ),
-                "--tls 1.3 --verify off",
-            ),
-            parallel(
-                subject(
-                    MANY_AT_ONCE,
-                    Tool::Lab,
-                    "--tls 1.3 --verify signature --no-request",
-                    operations(8000),
-                ),
-                "--tls 1.3 --verify signature",
-            ),
-            sequential(
-                subject("openssl s_time", Tool::STime, "-new -tls1_3", seconds(3)),
-                "-new -tls1_3 -www /1k",
-            ),
+            ours_alone("lariat-lab --verify off", "--tls 1.3 --verify off", 6000),
+            ours_at_once("--tls 1.3 --verify signature", 8000),
+            s_time("-new -tls1_3"),
         ],
     },
     Row {
@@ -171,28 +163,14 @@ pub(crate) const ROWS: &[Row] = &[
         handshakes: Handshakes::Resumed,
         connection_each: true,
         subjects: &[
-            sequential(
-                subject(
-                    "lariat-lab",
-                    Tool::Lab,
-                    "--handshake session-id --no-request",
-                    operations(10_000),
-                ),
-                "--handshake session-id",
+            ours_alone("lariat-lab", "--handshake session-id", 9000),
+            ours_alone(
+                "lariat-lab --close reset",
+                "--handshake session-id --close reset",
+                10_000,
             ),
-            parallel(
-                subject(
-                    MANY_AT_ONCE,
-                    Tool::Lab,
-                    "--handshake session-id --no-request",
-                    operations(20_000),
-                ),
-                "--handshake session-id",
-            ),
-            sequential(
-                subject("openssl s_time", Tool::STime, "-reuse -tls1_2", seconds(3)),
-                "-reuse -tls1_2 -www /1k",
-            ),
+            ours_at_once("--handshake session-id", 20_000),
+            s_time("-reuse -tls1_2"),
         ],
     },
     Row {
@@ -203,28 +181,14 @@ pub(crate) const ROWS: &[Row] = &[
         handshakes: Handshakes::Resumed,
         connection_each: true,
         subjects: &[
-            sequential(
-                subject(
-                    "lariat-lab",
-                    Tool::Lab,
-                    "--handshake ticket --no-request",
-                    operations(10_000),
-                ),
-                "--handshake ticket",
+            ours_alone("lariat-lab", "--handshake ticket", 9000),
+            ours_alone(
+                "lariat-lab --close reset",
+                "--handshake ticket --close reset",
+                10_000,
             ),
-            parallel(
-                subject(
-                    MANY_AT_ONCE,
-                    Tool::Lab,
-                    "--handshake ticket --no-request",
-                    operations(20_000),
-                ),
-                "--handshake ticket",
-            ),
-            sequential(
-                subject("openssl s_time", Tool::STime, "-reuse -tls1_2", seconds(3)),
-                "-reuse -tls1_2 -www /1k",
-            ),
+            ours_at_once("--handshake ticket", 20_000),
+            s_time("-reuse -tls1_2"),
         ],
     },
     Row {
@@ -289,5 +253,3 @@ pub(crate) const ROWS: &[Row] = &[
         ],
     },
 ];
-
-const MANY_AT_ONCE: &str = "lariat-lab, 32 at once";

@@ -20,7 +20,7 @@ use super::lines::{self, Line};
 use super::record;
 use super::statistics::Summary;
 use super::tool::{Amount, Call, Tally, Tool};
-use super::web::{self, Logged, Web};
+use super::web::{self, Door, Logged, Web};
 
 /// The name in the certificate.
 const NAME: &str = "bench.test";
@@ -39,6 +39,15 @@ struct Bench {
     rounds: usize,
     scale: f64,
     programs: Vec<(Tool, PathBuf)>,
+}
+
+/// What a run is for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Purpose {
+    /// Its cost; the server writes no log.
+    Measure,
+    /// What it does, by the server's log: every connection carries a request.
+    Check,
 }
 
 /// One tool in one row.
@@ -159,13 +168,8 @@ impl Bench {
 
     /// Checks a tool and measures its start. What it cannot do takes it out of the row.
     fn prepare(&self, row: &Row, subject: &Subject) -> Result<Cell> {
-        let url = self.url(row, false);
-        let call = self.call(
-            subject,
-            &url,
-            subject.words,
-            subject.amount.scaled(self.scale),
-        );
+        let amount = subject.amount.scaled(self.scale);
+        let invocation = self.invocation(row, subject, amount, Purpose::Measure);
         let mut cell = Cell {
             line: Line {
                 label: subject.label.to_owned(),
@@ -174,7 +178,7 @@ impl Bench {
             },
             readings: Vec::new(),
             start_ns: None,
-            command: self.invocation(subject.tool, &call).command_line(),
+            command: invocation.command_line(),
         };
         match self.check(row, subject) {
             Ok(notes) => cell.line.notes = notes,
@@ -190,7 +194,7 @@ impl Bench {
     fn check(&self, row: &Row, subject: &Subject) -> Result<String> {
         let amount = subject.amount.scaled(self.scale * CHECKED_SHARE);
         let before = self.web.counts()?;
-        let (_, tally) = self.call_once(row, subject, (subject.words, amount, false))?;
+        let (_, tally) = self.call_once(row, subject, amount, Purpose::Measure)?;
         let counts = self.web.counts()?.since(before);
         let seen = if row.connection_each {
             counts.connections
@@ -199,7 +203,7 @@ impl Bench {
         };
         ensure_counts_agree(subject, tally.operations, seen, "the server")?;
         self.web.take_log()?;
-        let (_, tally) = self.call_once(row, subject, (subject.checked_words, amount, true))?;
+        let (_, tally) = self.call_once(row, subject, amount, Purpose::Check)?;
         let log = self.web.take_log()?;
         ensure_counts_agree(subject, tally.operations, log.len() as u64, "the log")?;
         if row.connection_each {
@@ -209,9 +213,9 @@ impl Bench {
     }
 
     fn measure_start(&self, row: &Row, subject: &Subject) -> Result<u64> {
-        let call = (subject.words, Amount::Operations(1), false);
+        let once = || self.call_once(row, subject, Amount::Operations(1), Purpose::Measure);
         let runs = (0..START_RUNS)
-            .map(|_| Ok(self.call_once(row, subject, call)?.0.cpu_ns as f64))
+            .map(|_| Ok(once()?.0.cpu_ns as f64))
             .collect::<Result<Vec<_>>>()?;
         let summary = Summary::of(&runs).context("no runs")?;
         Ok(summary.median as u64)
@@ -220,7 +224,7 @@ impl Bench {
     fn measure_once(&self, row: &Row, subject: &Subject) -> Result<Reading> {
         let amount = subject.amount.scaled(self.scale);
         let before = self.web.server.tree.cpu_at_rest()?;
-        let (ended, tally) = self.call_once(row, subject, (subject.words, amount, false))?;
+        let (ended, tally) = self.call_once(row, subject, amount, Purpose::Measure)?;
         let server_ns = self.web.server.tree.cpu_at_rest()?.since(&before)?;
         if let (Handshakes::Full, Some((_, resumed @ 1..))) = (row.handshakes, tally.handshakes) {
             bail!("{resumed} handshakes were resumed");
@@ -239,11 +243,10 @@ impl Bench {
         &self,
         row: &Row,
         subject: &Subject,
-        (words, amount, logged): (&str, Amount, bool),
+        amount: Amount,
+        purpose: Purpose,
     ) -> Result<(Ended, Tally)> {
-        let url = self.url(row, logged);
-        let call = self.call(subject, &url, words, amount);
-        let invocation = self.invocation(subject.tool, &call);
+        let invocation = self.invocation(row, subject, amount, purpose);
         let ended = invocation.run()?;
         let tally = subject
             .tool
@@ -252,46 +255,42 @@ impl Bench {
         Ok((ended, tally))
     }
 
-    fn url(&self, row: &Row, logged: bool) -> String {
-        let listener = self.web.listener(row.door);
-        let scheme = if row.door == web::Door::Plain {
-            "http"
-        } else {
-            "https"
-        };
-        let address = if logged {
-            listener.logged
-        } else {
-            listener.measured
-        };
-        format!("{scheme}://{address}{}", web::PATH)
-    }
-
-    fn call<'a>(
+    fn invocation(
         &self,
+        row: &Row,
         subject: &Subject,
-        url: &'a str,
-        words: &'a str,
         amount: Amount,
-    ) -> Call<'a> {
-        Call {
-            words,
-            url,
+        purpose: Purpose,
+    ) -> Invocation<'_> {
+        let words = subject.tool.words(&Call {
+            words: subject.words,
+            url: &self.url(row.door, purpose),
+            asks: !subject.is_bare || purpose == Purpose::Check,
             amount,
             connections: subject.connections,
             groups: self.groups,
             core: self.core,
-        }
-    }
-
-    fn invocation(&self, tool: Tool, call: &Call<'_>) -> Invocation<'_> {
+        });
         Invocation {
-            program: self.program(tool),
-            words: tool.words(call),
+            program: self.program(subject.tool),
+            words,
             openssl: &self.openssl,
             folder: &self.folder,
             core: self.core,
         }
+    }
+
+    fn url(&self, door: Door, purpose: Purpose) -> String {
+        let listener = self.web.listener(door);
+        let address = match purpose {
+            Purpose::Measure => listener.measured,
+            Purpose::Check => listener.logged,
+        };
+        let scheme = match door {
+            Door::Plain => "http",
+            _ => "https",
+        };
+        format!("{scheme}://{address}{}", web::PATH)
     }
 }
 

@@ -27,6 +27,7 @@ struct Row {
     title: &'static str,
     door: Door,
     words: &'static str,
+    asks: bool,
     transactions: &'static [u64],
 }
 
@@ -36,13 +37,15 @@ const ROWS: &[Row] = &[
         title: "requests on kept connections, TLS 1.3",
         door: Door::Both,
         words: "--tls 1.3 --requests-per-connection unlimited",
+        asks: true,
         transactions: &[10_000, 100_000, 1_000_000, 3_000_000],
     },
     Row {
         name: "id-12",
         title: "a connection each, TLS 1.2 resumed by session id, no request",
         door: Door::Ids,
-        words: "--handshake session-id --no-request",
+        words: "--handshake session-id",
+        asks: false,
         transactions: &[10_000, 100_000, 300_000],
     },
 ];
@@ -97,6 +100,7 @@ fn measure(
     let call = Call {
         words: row.words,
         url: &url,
+        asks: row.asks,
         amount,
         connections: CONNECTIONS,
         groups: web::groups(options.group),

@@ -216,6 +216,7 @@ impl Bench<'_> {
         let call = Call {
             words: row.words,
             url: &subject.url,
+            asks: true,
             amount: row.amount.scaled(scale),
             connections: CONNECTIONS,
             groups: "",

@@ -54,6 +54,8 @@ pub(crate) struct Call<'a> {
     pub(crate) words: &'a str,
     /// `https://127.0.0.1:PORT/1k`.
     pub(crate) url: &'a str,
+    /// Whether a connection carries a request, where the tool leaves the choice.
+    pub(crate) asks: bool,
     /// How much.
     pub(crate) amount: Amount,
     /// Connections at once.
@@ -107,7 +109,7 @@ impl Tool {
     pub(crate) fn words(self, call: &Call<'_>) -> Vec<String> {
         let own = match self {
             Self::Lab => lab_words(call),
-            Self::STime => format!("s_time -connect {}", authority(call.url)),
+            Self::STime => s_time_words(call),
             Self::Wrk => format!("-t 1 -c {}", call.connections),
             Self::H2load => h2load_words(call),
             Self::Ab => format!("-q -c {}", call.connections),
@@ -164,9 +166,21 @@ fn lab_words(call: &Call<'_>) -> String {
         true => format!("--groups {}", lab_groups(call.groups)),
         false => String::new(),
     };
+    let request = if call.asks { "" } else { "--no-request" };
     format!(
-        "--connections {connections} --threads 1 --cpus {core} --quiet --record {RECORD} {group}"
+        "--connections {connections} --threads 1 --cpus {core} --quiet --record {RECORD} {group} \
+         {request}"
     )
+}
+
+/// Without the host's certificates, whose folder it would read again for each connection.
+fn s_time_words(call: &Call<'_>) -> String {
+    let (authority, path) = parts(call.url);
+    let request = match call.asks {
+        true => format!("-www {path}"),
+        false => String::new(),
+    };
+    format!("s_time -no-CApath -no-CAfile -no-CAstore -connect {authority} {request}")
 }
 
 fn h2load_words(call: &Call<'_>) -> String {
@@ -187,9 +201,10 @@ fn lab_groups(openssl_names: &str) -> String {
     names.collect::<Vec<_>>().join(",")
 }
 
-fn authority(url: &str) -> &str {
+/// The authority and the path of a URL.
+fn parts(url: &str) -> (&str, &str) {
     let (_, rest) = url.split_once("//").unwrap_or_default();
-    rest.split('/').next().unwrap_or_default()
+    rest.split_at(rest.find('/').unwrap_or(rest.len()))
 }
 
 /// All must have succeeded; one that failed is `None`.
@@ -335,6 +350,7 @@ mod tests {
         let call = Call {
             words: "-H Connection:~close",
             url: "https://127.0.0.1:1/1k",
+            asks: true,
             amount: Amount::Seconds(2),
             connections: 32,
             groups: "X25519:P-256",
@@ -351,7 +367,8 @@ mod tests {
             words: "-new",
             ..call
         });
+        let words = "-connect 127.0.0.1:1 -www /1k -new -time 2";
+        assert!(s_time.join(" ").ends_with(words));
         assert_eq!(lab_groups(call.groups), "x25519,secp256r1");
-        assert_eq!(s_time.join(" "), "s_time -connect 127.0.0.1:1 -new -time 2");
     }
 }

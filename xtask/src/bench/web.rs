@@ -21,7 +21,8 @@ pub(crate) const PATH: &str = "/1k";
 pub(crate) const BODY_BYTES: usize = 1024;
 const START_MAX: Duration = Duration::from_secs(15);
 const STATUS_WAIT_MAX: Duration = Duration::from_secs(10);
-const FIELD: char = '|';
+/// Of a line of the log; [`Logged`] has the fields.
+const LOG_FORMAT: &str = "$ssl_protocol|$ssl_cipher|$ssl_curve|$ssl_session_reused|$status";
 
 /// A listener by what it resumes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -187,7 +188,7 @@ impl Counts {
 
 impl Logged {
     fn parse(line: &str) -> Option<Self> {
-        let mut fields = line.split(FIELD).map(str::to_owned);
+        let mut fields = line.split('|').map(str::to_owned);
         Some(Self {
             version: fields.next()?,
             suite: fields.next()?,
@@ -231,7 +232,7 @@ error_log stderr crit;
 worker_rlimit_nofile {connections};
 events {{ worker_connections {connections}; }}
 http {{
-    log_format handshakes '$ssl_protocol{FIELD}$ssl_cipher{FIELD}$ssl_curve{FIELD}$ssl_session_reused{FIELD}$status';
+    log_format handshakes '{LOG_FORMAT}';
     access_log off;
     keepalive_requests 1000000000;
     keepalive_timeout 300s;
