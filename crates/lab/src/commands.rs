@@ -29,40 +29,37 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>, talk: Talk) -> 
 
 fn dispatch(parser: &mut Parser, talk: Talk) -> Result<Exit, UsageError> {
     match parser.next()? {
-        None | Some(Arg::Short('h') | Arg::Long("help")) => print(help::program()),
-        Some(Arg::Short('V') | Arg::Long("version")) => print_version(),
-        Some(Arg::Value(name)) => return command(&name.to_string_lossy(), parser, talk),
-        Some(other) => return Err(other.unexpected().into()),
+        None | Some(Arg::Short('h') | Arg::Long("help")) => Ok(print(help::program())),
+        Some(Arg::Short('V') | Arg::Long("version")) => Ok(print_version()),
+        Some(Arg::Value(name)) => command(&name.to_string_lossy(), parser, talk),
+        Some(other) => Err(other.unexpected().into()),
     }
-    Ok(Exit::Success)
 }
 
 fn command(name: &str, parser: &mut Parser, talk: Talk) -> Result<Exit, UsageError> {
     match name {
-        "help" => explain(parser)?,
-        "load" => return load::run(parser, talk),
-        "origin" => return origin::run(parser, talk),
-        "report" => return report::run(parser, talk),
-        "version" => print_version(),
-        _ => return Err(unknown(name)),
+        "help" => explain(parser),
+        "load" => load::run(parser, talk),
+        "origin" => origin::run(parser, talk),
+        "report" => report::run(parser, talk),
+        "version" => Ok(print_version()),
+        _ => Err(unknown(name)),
     }
-    Ok(Exit::Success)
 }
 
-fn print_version() {
-    print(format_args!("lariat-lab {}\n", env!("CARGO_PKG_VERSION")));
+fn print_version() -> Exit {
+    print(format_args!("lariat-lab {}\n", env!("CARGO_PKG_VERSION")))
 }
 
-fn explain(parser: &mut Parser) -> Result<(), UsageError> {
+fn explain(parser: &mut Parser) -> Result<Exit, UsageError> {
     match parser.next()? {
-        None => print(help::program()),
+        None => Ok(print(help::program())),
         Some(Arg::Value(name)) => {
             let name = name.to_string_lossy();
-            print(help::command(&name).ok_or_else(|| unknown(&name))?);
+            Ok(print(help::command(&name).ok_or_else(|| unknown(&name))?))
         }
-        Some(other) => return Err(other.unexpected().into()),
+        Some(other) => Err(other.unexpected().into()),
     }
-    Ok(())
 }
 
 fn unknown(name: &str) -> UsageError {

@@ -3,6 +3,8 @@
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 
+use crate::exit::Exit;
+
 /// Says things, with colours if the reader likes them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Talk {
@@ -79,7 +81,17 @@ pub(crate) fn stdout_colour() -> bool {
     io::stdout().is_terminal() && colours_wanted()
 }
 
-/// Writes data to the standard output. If nobody reads it any more, that is their choice.
-pub(crate) fn print(text: impl Display) {
-    let _ = write!(io::stdout(), "{text}");
+/// Writes data to the standard output, and says what that comes to. If nobody reads it any more,
+/// that is their choice; if there is no room for it, that is a failure.
+pub(crate) fn print(text: impl Display) -> Exit {
+    let mut output = io::stdout();
+    match write!(output, "{text}").and_then(|()| output.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            let talk = Talk::to_stderr();
+            talk.error(format_args!("cannot write to the standard output: {error}"));
+            talk.hint("look where it goes: a full disk, or a closed descriptor");
+            Exit::Failed
+        }
+        _ => Exit::Success,
+    }
 }

@@ -337,6 +337,10 @@ fn certificate_failure(fault: &CertificateError) -> Failure {
         | Fault::NotValidYet
         | Fault::NotValidYetContext { .. } => Failure::CertificateTime,
         Fault::UnknownIssuer => Failure::CertificateIssuer,
+        // The library has no name of its own for it.
+        Fault::Other(other) if other.to_string().contains("CaUsedAsEndEntity") => {
+            Failure::CertificateIsAuthority
+        }
         _ => Failure::Certificate,
     }
 }

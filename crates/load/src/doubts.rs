@@ -23,6 +23,10 @@ const TRANSACTIONS_MIN: u64 = 100;
 /// `busiest` is the share of the time that the busiest thread was busy. A search loads its server
 /// beyond what it can do, and means to.
 pub(crate) fn doubts(plan: &Plan, tally: &Tally, busiest: f64, is_search: bool) -> Vec<Warning> {
+    if let Some(warning) = fruitless(tally) {
+        // All else would be about figures that there are none of.
+        return vec![warning];
+    }
     let mut warnings = Vec::new();
     warnings.extend(busy(plan, busiest));
     warnings.extend(lag(tally));
@@ -30,6 +34,19 @@ pub(crate) fn doubts(plan: &Plan, tally: &Tally, busiest: f64, is_search: bool) 
     warnings.extend(crowded(plan, tally));
     warnings.extend(few(tally));
     warnings
+}
+
+/// Nothing succeeded: why, in the words of the table of reasons.
+fn fruitless(tally: &Tally) -> Option<Warning> {
+    let (reason, count) = tally.failures.iter().max_by_key(|(_, count)| **count)?;
+    (tally.totals.succeeded == 0).then(|| Warning {
+        seen: format!(
+            "nothing succeeded: {} {}",
+            reason.name(),
+            Count(*count as f64)
+        ),
+        hint: reason.meaning().to_owned(),
+    })
 }
 
 fn busy(plan: &Plan, busiest: f64) -> Option<Warning> {
@@ -122,7 +139,10 @@ fn crowded(plan: &Plan, tally: &Tally) -> Option<Warning> {
 fn few(tally: &Tally) -> Option<Warning> {
     let succeeded = tally.totals.succeeded;
     (succeeded < TRANSACTIONS_MIN && tally.totals.attempted > 0).then(|| Warning {
-        seen: format!("only {} transactions succeeded", Count(succeeded as f64)),
+        seen: match succeeded {
+            1 => "only one transaction succeeded".to_owned(),
+            _ => format!("only {} transactions succeeded", Count(succeeded as f64)),
+        },
         hint: "percentiles of so few say little: a longer `--duration`".to_owned(),
     })
 }

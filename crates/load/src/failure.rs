@@ -43,6 +43,8 @@ pub enum Failure {
     CertificateTime,
     /// The certificate was issued by nobody that we trust.
     CertificateIssuer,
+    /// The certificate is that of an authority, not of a server.
+    CertificateIsAuthority,
     /// The certificate is wrong in another way.
     Certificate,
     /// A session was to be resumed, but the server had given none of the kind that was wanted.
@@ -89,6 +91,7 @@ impl Failure {
             Self::CertificateName => "certificate-name",
             Self::CertificateTime => "certificate-time",
             Self::CertificateIssuer => "certificate-issuer",
+            Self::CertificateIsAuthority => "certificate-is-authority",
             Self::Certificate => "certificate",
             Self::ResumptionNotOffered => "resumption-not-offered",
             Self::ResumptionDeclined => "resumption-declined",
@@ -100,6 +103,20 @@ impl Failure {
             Self::Interrupted => "interrupted",
         };
         Cow::Borrowed(name)
+    }
+}
+
+impl Failure {
+    /// What it means, in a sentence or two.
+    #[must_use]
+    pub fn meaning(self) -> &'static str {
+        let name = match self {
+            Self::Alert(_) => Cow::Borrowed("alert-NAME"),
+            Self::Status(_) => Cow::Borrowed("status-CODE"),
+            other => other.name(),
+        };
+        let known = CATALOGUE.iter().find(|(known, ..)| *known == name);
+        known.map_or("", |(.., meaning)| meaning)
     }
 }
 
@@ -156,7 +173,11 @@ pub const CATALOGUE: &[(&str, &str, &str)] = &[
         "server",
         "The connection was closed in the handshake, without an alert.",
     ),
-    ("not-tls", "server", "The first bytes that came are no TLS."),
+    (
+        "not-tls",
+        "server",
+        "The first bytes that came are no TLS, or no record that TLS allows.",
+    ),
     (
         "bad-record",
         "server",
@@ -191,6 +212,12 @@ pub const CATALOGUE: &[(&str, &str, &str)] = &[
         "certificate-issuer",
         "server",
         "Its certificate was issued by nobody in `--ca`.",
+    ),
+    (
+        "certificate-is-authority",
+        "server",
+        "Its certificate is an authority's own, as `openssl req -x509` makes it, and no server's: \
+         issue one for the server from it, or use `--verify signature`.",
     ),
     (
         "certificate",
@@ -312,6 +339,7 @@ mod tests {
             CertificateName,
             CertificateTime,
             CertificateIssuer,
+            CertificateIsAuthority,
             Certificate,
             ResumptionNotOffered,
             ResumptionDeclined,
@@ -325,6 +353,7 @@ mod tests {
         for failure in all {
             let known = CATALOGUE.iter().any(|(name, ..)| *name == failure.name());
             assert!(known, "{failure:?}");
+            assert!(!failure.meaning().is_empty(), "{failure:?}");
         }
         assert_eq!(CATALOGUE.len(), all.len() + 2);
         assert_eq!(Alert(40).name(), "alert-handshake_failure");

@@ -272,8 +272,9 @@ pub struct Clients {
 pub enum Turns {
     /// The one that has been free the longest: all take part.
     All,
-    /// One that has a session, if there is one: as few take part as the load needs, and what share
-    /// of handshakes is resumed does not depend on how many there are.
+    /// One that has asked before, and so has a session or a connection, if there is one: as few
+    /// take part as the load needs, and what share of handshakes is resumed, or of connections
+    /// kept, does not depend on how many there are.
     Fewest,
 }
 

@@ -11,6 +11,13 @@ const HEAD_BYTES_MAX: usize = 16 * 1024;
 /// Headers of a head.
 const HEADERS_MAX: usize = 96;
 
+/// Bytes of a reply that are neither head nor body: chunk extensions and trailers. Nobody sends
+/// many, and a reply that consists of them never ends.
+const EXTRA_BYTES_MAX: u64 = 64 * 1024;
+
+/// Interim replies before the final one.
+const INTERIM_MAX: u32 = 16;
+
 /// A reply that is being read.
 #[derive(Debug)]
 pub(crate) struct Reply {
@@ -22,6 +29,9 @@ pub(crate) struct Reply {
     status: u16,
     keeps: bool,
     body_bytes: u64,
+    /// Of chunk extensions and trailers.
+    extra_bytes: u64,
+    interim: u32,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -75,6 +85,8 @@ impl Reply {
             status: 0,
             keeps: false,
             body_bytes: 0,
+            extra_bytes: 0,
+            interim: 0,
         }
     }
 
@@ -166,7 +178,11 @@ impl Reply {
         if (100..200).contains(&self.status) && self.status != 101 {
             // An interim reply (RFC 9110, section 15.2): the final one follows.
             self.status = 0;
-            return Ok(Some(length));
+            self.interim += 1;
+            return match self.interim > INTERIM_MAX {
+                true => Err(Malformed),
+                false => Ok(Some(length)),
+            };
         }
         self.keeps = response.version == Some(1);
         let mut framing = Framing::default();
@@ -216,6 +232,12 @@ impl Reply {
         let Some((&byte, rest)) = bytes.split_first() else {
             return Ok(bytes);
         };
+        if chunk.is_extra() {
+            self.extra_bytes += 1;
+            if self.extra_bytes > EXTRA_BYTES_MAX {
+                return Err(Malformed);
+            }
+        }
         self.stage = match chunk.after(byte)? {
             Some(chunk) => Stage::Chunked(chunk),
             None => Stage::Whole,
@@ -238,6 +260,18 @@ impl Chunk {
         digits: 0,
         extension: false,
     };
+
+    /// Whether what comes is neither needed nor data.
+    fn is_extra(self) -> bool {
+        matches!(
+            self,
+            Self::Trailer { .. }
+                | Self::Size {
+                    extension: true,
+                    ..
+                }
+        )
+    }
 
     /// Where we are after a byte that is no data; `None` = at the end of the body.
     fn after(self, byte: u8) -> Result<Option<Self>, Malformed> {
@@ -409,6 +443,11 @@ mod tests {
         let mut reply = Reply::new(false);
         assert_eq!(reply.take(endless.as_bytes()), Ok(Progress::Partial));
         assert_eq!(reply.take(b"aaa"), Err(Malformed), "an endless head");
+        let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+        let trailers = format!("{chunked}0\r\n{}", "a: b\r\n".repeat(20_000));
+        assert_eq!(read(&trailers, false).0, Err(Malformed));
+        let interim = "HTTP/1.1 100 Continue\r\n\r\n".repeat(17);
+        assert_eq!(read(&interim, false).0, Err(Malformed));
     }
 
     const REPLIES: &[&str] = &[

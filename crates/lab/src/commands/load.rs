@@ -3,7 +3,6 @@
 //! Owns the order of things: everything that can be wrong is told before the first packet.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -35,8 +34,7 @@ use crate::usage::UsageError;
 pub(super) fn run(parser: &mut Parser, talk: Talk) -> Result<Exit, UsageError> {
     let flags = flags::read(parser)?;
     if flags.help {
-        print(help::load());
-        return Ok(Exit::Success);
+        return Ok(print(help::load()));
     }
     if flags.plan.is_none() && flags.given.is_empty() {
         return Err(UsageError::new(
@@ -114,10 +112,12 @@ impl PlanFile {
 
 fn read_plan(path: &Path, talk: Talk) -> Result<PlanFile, Exit> {
     let shown = path.display().to_string();
-    match fs::read_to_string(path) {
+    let text = meaning::read(path)
+        .and_then(|bytes| String::from_utf8(bytes).map_err(|_| format!("{shown} is no text")));
+    match text {
         Ok(text) => Ok(PlanFile { path: shown, text }),
-        Err(error) => {
-            talk.error(format_args!("cannot read the plan {shown}: {error}"));
+        Err(reason) => {
+            talk.error(format_args!("the plan cannot be had: {reason}"));
             talk.hint("--plan names a TOML file; `lariat-lab load --help` tells what it holds");
             Err(Exit::Usage)
         }
@@ -321,15 +321,14 @@ const SUMMARY_WIDTH: usize = 80;
 fn hand_over(record: &Record, destination: Destination, talk: Talk) -> Result<Exit, Exit> {
     let takes_output = destination.is_output();
     let written = destination.write(&record.to_json());
-    if takes_output {
-        talk.say(report::summary::text(record, SUMMARY_WIDTH, talk.colour()));
-    } else {
-        print(report::summary::text(
-            record,
-            SUMMARY_WIDTH,
-            stdout_colour(),
-        ));
-    }
+    let summary = |colour| report::summary::text(record, SUMMARY_WIDTH, colour);
+    let told = match takes_output {
+        true => {
+            talk.say(summary(talk.colour()));
+            Exit::Success
+        }
+        false => print(summary(stdout_colour())),
+    };
     match written {
         Ok(path) => tell_written(path, talk),
         Err(fault) => {
@@ -337,7 +336,10 @@ fn hand_over(record: &Record, destination: Destination, talk: Talk) -> Result<Ex
             return Err(Exit::Failed);
         }
     }
-    Ok(exit_of(record))
+    match told {
+        Exit::Success => Ok(exit_of(record)),
+        failed => Err(failed),
+    }
 }
 
 fn tell_written(path: Option<PathBuf>, talk: Talk) {

@@ -51,8 +51,7 @@ struct Typed {
 pub(super) fn run(parser: &mut Parser, talk: Talk) -> Result<Exit, UsageError> {
     let typed = read(parser)?;
     if typed.help {
-        print(help::command("origin").unwrap_or_default());
-        return Ok(Exit::Success);
+        return Ok(print(help::command("origin").unwrap_or_default()));
     }
     let quiet = typed.quiet;
     let exit = match serve(options(typed)?, quiet, talk) {

@@ -48,8 +48,7 @@ struct Named {
 pub(super) fn run(parser: &mut Parser, talk: Talk) -> Result<Exit, UsageError> {
     let typed = read(parser)?;
     if typed.help {
-        print(help::command("report").unwrap_or_default());
-        return Ok(Exit::Success);
+        return Ok(print(help::command("report").unwrap_or_default()));
     }
     check(&typed)?;
     let records = open_all(&typed.records, talk);

@@ -122,18 +122,18 @@ impl Partial {
 
     /// The name that it gets.
     fn name(&self) -> io::Result<PathBuf> {
-        let mut path = self.path.clone();
-        let mut number = 2;
-        while self.gives_way {
+        if !self.gives_way {
+            return Ok(self.path.clone());
+        }
+        let stem = self.path.file_stem().unwrap_or_default().to_string_lossy();
+        let others = (2..).map(|number| self.path.with_file_name(format!("{stem}-{number}.json")));
+        for path in std::iter::once(self.path.clone()).chain(others) {
             match File::create_new(&path) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 made => return made.map(|_| path),
             }
-            let stem = self.path.file_stem().unwrap_or_default().to_string_lossy();
-            path.set_file_name(format!("{stem}-{number}.json"));
-            number += 1;
         }
-        Ok(path)
+        unreachable!("numbers do not end")
     }
 }
 

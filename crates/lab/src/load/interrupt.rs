@@ -1,4 +1,4 @@
-//! Ctrl-C and SIGTERM during a load: it ends early, and its record is written all the same.
+//! Ctrl-C, SIGTERM and a lost terminal during a load: it ends early, and its record is written all the same.
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,7 +26,7 @@ struct State {
 impl Interrupt {
     /// To be made before any other thread: one that does not block a signal would take it.
     pub(crate) fn new(talk: Talk) -> io::Result<Self> {
-        let signals = Signals::new(&[Signal::Interrupt, Signal::Terminate])?;
+        let signals = Signals::new(&[Signal::Hangup, Signal::Interrupt, Signal::Terminate])?;
         let epoll = Epoll::new()?;
         epoll.add(&signals, 0, Interest::READ)?;
         let state = Arc::default();

@@ -1,6 +1,7 @@
 //! What was typed to a draft of the plan, or to all that is wrong with it.
 
 use std::fs;
+use std::io::Read;
 use std::path::Path;
 
 use load::options::reference::line_of_file;
@@ -117,13 +118,17 @@ fn unknown(typed: &str, known: &[&'static str]) -> (String, String) {
 /// Files of more than this are slips: 64 MiB.
 const FILE_BYTES_MAX: u64 = 64 << 20;
 
-fn read(path: &Path) -> Result<Vec<u8>, String> {
+/// A file's bytes. One that never ends, such as a device, is not read for ever.
+pub(crate) fn read(path: &Path) -> Result<Vec<u8>, String> {
     let shown = path.display();
-    let length = fs::metadata(path).map_or(0, |facts| facts.len());
-    if length > FILE_BYTES_MAX {
-        return Err(format!("{shown} is larger than 64 MiB"));
+    let unreadable = |error: std::io::Error| format!("cannot read {shown}: {error}");
+    let file = fs::File::open(path).map_err(unreadable)?;
+    let mut bytes = Vec::new();
+    let taken = file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes);
+    match taken.map_err(unreadable)? as u64 > FILE_BYTES_MAX {
+        true => Err(format!("{shown} is larger than 64 MiB")),
+        false => Ok(bytes),
     }
-    fs::read(path).map_err(|error| format!("cannot read {shown}: {error}"))
 }
 
 /// Settings whose relative paths in a file begin at its directory.

@@ -316,7 +316,7 @@ impl Draft {
         let has_one_kind = self
             .tls
             .as_ref()
-            .is_some_and(|tls| tls.handshakes.len() == 1);
+            .is_none_or(|tls| tls.handshakes.len() == 1);
         let is_open = self.arriving.stretches.is_some();
         let default = match self.clients.is_none() && is_open && has_one_kind {
             true => Turns::Fewest,

@@ -152,8 +152,8 @@ pub(crate) const SETTINGS: &[Setting] = &[
         show::turns,
     )
     .help(
-        "Which of the free clients is next: all in turn, or one that has a session, so that as few \
-         take part as the load needs. With all, the first handshake of every client is full.",
+        "Which of the free clients is next: all in turn, or one that has asked before, so that as \
+         few take part as the load needs. With all, the first handshake of every client is full.",
     )
     .example("fewest"),
     setting("think-time", Client, One("TIME"), |o, t| {
