@@ -11,6 +11,7 @@ pub mod limit;
 pub mod memory;
 pub mod process;
 pub mod sandbox;
+pub mod shared;
 pub mod signal;
 pub mod socket;
 pub mod timer;

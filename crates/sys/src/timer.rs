@@ -4,11 +4,11 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::time::{
-    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
-    timerfd_settime,
+    ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, clock_gettime,
+    timerfd_create, timerfd_settime,
 };
 
 /// A timer that becomes readable when its time is over.
@@ -49,6 +49,16 @@ impl AsFd for Timer {
     }
 }
 
+/// The moment from which the system's clock for intervals counts. It is the same in all processes
+/// until the system starts again, to a microsecond or so: two readings lie between them.
+pub fn clock_zero() -> Instant {
+    let since = clock_gettime(ClockId::Monotonic);
+    let since = Duration::try_from(since).unwrap_or_default();
+    let now = Instant::now();
+    // What the clock counts from can be told as an instant: std's is the same clock.
+    now.checked_sub(since).unwrap_or(now)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -69,5 +79,12 @@ mod tests {
         assert_eq!(epoll.wait(&mut events, Some(Duration::ZERO)).unwrap(), 0);
         timer.set(Duration::from_micros(10)).unwrap();
         assert_eq!(epoll.wait(&mut events, None).unwrap(), 1, "again, unread");
+    }
+
+    #[test]
+    fn the_clock_has_one_zero() {
+        let (one, other) = (clock_zero(), clock_zero());
+        assert!(other.saturating_duration_since(one) < Duration::from_secs(60));
+        assert!(one < Instant::now());
     }
 }

@@ -1,0 +1,172 @@
+//! Memory that outlives the process that uses it: a file without a name, whose descriptor another
+//! process keeps.
+//!
+//! Owns the file's form (its length is sealed, so that no page of a mapping can go away) and the
+//! mapping. Words are atomic: should another process write them at the same time, they are wrong,
+//! and nothing worse.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::AtomicU64;
+
+use rustix::fs::{
+    MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create,
+};
+use rustix::io::Errno;
+
+const WORD_BYTES: usize = size_of::<AtomicU64>();
+
+/// What must never change about the file while it is mapped.
+const LENGTH: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
+
+/// Makes a file of so many zero words that lives as long as a descriptor or a mapping of it. Its
+/// pages are taken as they are written. `name` is what `/proc/<pid>/fd` shows.
+pub fn create(name: &str, words: usize) -> io::Result<OwnedFd> {
+    let bytes = words
+        .checked_mul(WORD_BYTES)
+        .ok_or(io::ErrorKind::OutOfMemory)?;
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let fd = match memfd_create(name, flags | MemfdFlags::NOEXEC_SEAL) {
+        // Before Linux 6.3.
+        Err(Errno::INVAL) => memfd_create(name, flags),
+        made => made,
+    }?;
+    ftruncate(&fd, bytes as u64)?;
+    fcntl_add_seals(&fd, LENGTH | SealFlags::SEAL)?;
+    Ok(fd)
+}
+
+/// The whole of such a file, in this process's memory. No memory image and no child has it.
+#[derive(Debug)]
+pub struct SharedMemory {
+    /// Dangling if there are no words.
+    first: NonNull<AtomicU64>,
+    words: usize,
+}
+
+// SAFETY: the mapping belongs to no thread, and its words are atomic.
+unsafe impl Send for SharedMemory {}
+
+// SAFETY: as above.
+unsafe impl Sync for SharedMemory {}
+
+impl SharedMemory {
+    /// Maps a file of [`create`]. `InvalidInput` = it is another one: its length could change.
+    pub fn map(fd: BorrowedFd<'_>) -> io::Result<Self> {
+        if !fcntl_get_seals(fd)?.contains(LENGTH) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let length = usize::try_from(fstat(fd)?.st_size);
+        let words = length.map_err(|_| io::ErrorKind::InvalidInput)? / WORD_BYTES;
+        let first = match words {
+            0 => NonNull::dangling(),
+            _ => map(fd, words * WORD_BYTES)?,
+        };
+        let memory = Self { first, words };
+        memory.hide()?;
+        Ok(memory)
+    }
+
+    fn hide(&self) -> io::Result<()> {
+        for advice in [libc::MADV_DONTDUMP, libc::MADV_DONTFORK] {
+            // SAFETY: the range is our mapping's; neither advice changes what it holds.
+            let answer = unsafe { libc::madvise(self.first.as_ptr().cast(), self.bytes(), advice) };
+            if answer != 0 && self.words > 0 {
+                return Err(io::Error::last_os_error());
+            }
+        }
+        Ok(())
+    }
+
+    fn bytes(&self) -> usize {
+        self.words * WORD_BYTES
+    }
+}
+
+fn map(fd: BorrowedFd<'_>, bytes: usize) -> io::Result<NonNull<AtomicU64>> {
+    let rights = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: a new mapping, at an address that the kernel chooses; it replaces none.
+    let address = unsafe {
+        let fd = fd.as_fd().as_raw_fd();
+        libc::mmap(std::ptr::null_mut(), bytes, rights, libc::MAP_SHARED, fd, 0)
+    };
+    if address == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    NonNull::new(address.cast()).ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
+impl AsRef<[AtomicU64]> for SharedMemory {
+    fn as_ref(&self) -> &[AtomicU64] {
+        // SAFETY: `first` begins so many words on a page of its own, mapped as long as `self`
+        // lives, and the file cannot become shorter. Any bits are a word; others change them by
+        // the machine's own stores only.
+        unsafe { std::slice::from_raw_parts(self.first.as_ptr(), self.words) }
+    }
+}
+
+impl Drop for SharedMemory {
+    fn drop(&mut self) {
+        if self.words > 0 {
+            // SAFETY: our own mapping, whole; nothing borrows from it any more.
+            unsafe { libc::munmap(self.first.as_ptr().cast(), self.bytes()) };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::Ordering::Relaxed;
+
+    #[test]
+    fn words_outlive_their_mapping() {
+        let fd = create("test", 1000).unwrap();
+        let first = SharedMemory::map(fd.as_fd()).unwrap();
+        first.as_ref()[999].store(7, Relaxed);
+        let second = SharedMemory::map(fd.as_fd()).unwrap();
+        drop(first);
+        assert_eq!(second.as_ref().len(), 1000);
+        assert_eq!(second.as_ref()[999].load(Relaxed), 7);
+        assert_eq!(second.as_ref()[0].load(Relaxed), 0);
+    }
+
+    #[test]
+    fn nobody_can_change_the_length() {
+        let fd = create("test", 1000).unwrap();
+        for bytes in [0, 7999, 8001] {
+            assert_eq!(ftruncate(&fd, bytes).unwrap_err(), Errno::PERM);
+        }
+        assert!(fcntl_add_seals(&fd, SealFlags::WRITE).is_err());
+    }
+
+    #[test]
+    fn a_file_whose_length_may_change_is_not_mapped() {
+        let fd = memfd_create("test", MemfdFlags::ALLOW_SEALING).unwrap();
+        ftruncate(&fd, 4096).unwrap();
+        let error = SharedMemory::map(fd.as_fd()).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+    }
+
+    #[test]
+    fn no_words_are_no_mapping() {
+        let fd = create("test", 0).unwrap();
+        let memory = SharedMemory::map(fd.as_fd()).unwrap();
+        assert!(memory.as_ref().is_empty());
+    }
+
+    #[test]
+    fn no_image_of_the_process_has_the_words() {
+        let fd = create("shown in maps", 1000).unwrap();
+        let _memory = SharedMemory::map(fd.as_fd()).unwrap();
+        let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        let ours = maps.split_once("shown in maps").unwrap().1;
+        let flags = ours
+            .lines()
+            .find(|line| line.starts_with("VmFlags:"))
+            .unwrap();
+        // proc_pid_smaps(5): dd = not dumped, dc = not copied on fork.
+        assert!(flags.contains(" dd") && flags.contains(" dc"), "{flags}");
+    }
+}
