@@ -5,7 +5,7 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 
-use rustls::client::Resumption;
+use rustls::client::{Resumption, Tls12Resumption};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::version::{TLS12, TLS13};
@@ -33,6 +33,15 @@ impl Client {
     #[must_use]
     pub fn tls12(site: &Site) -> Self {
         Self::with(site, &TLS12, None)
+    }
+
+    /// Trusts the site's root, speaks TLS 1.2 and wants no tickets.
+    #[must_use]
+    pub fn without_tickets(site: &Site) -> Self {
+        let mut config = (*Self::tls12(site).0).clone();
+        config.resumption =
+            Resumption::in_memory_sessions(16).tls12_resumption(Tls12Resumption::SessionIdOnly);
+        Self(Arc::new(config))
     }
 
     /// Speaks TLS 1.3 and shows a certificate.

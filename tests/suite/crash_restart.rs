@@ -1,7 +1,12 @@
-//! If the data process dies, another takes over the same sockets: nobody is refused.
+//! If the data process dies, another takes over the same sockets and sessions: nobody is refused,
+//! and nobody makes a full handshake again.
 
+use std::fs;
+use std::net::SocketAddr;
+use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Signal, kill_process, test_kill_process};
 use rustls::HandshakeKind;
@@ -56,6 +61,73 @@ fn a_ticket_outlives_the_process_that_gave_it() {
     assert_eq!(visit(), HandshakeKind::Full);
     kill_process(lariat.data_process(), Signal::KILL).unwrap();
     assert_eq!(visit(), HandshakeKind::Resumed);
+}
+
+/// How many of the clients resumed.
+fn resumed(clients: &[Client], address: SocketAddr) -> usize {
+    let visit = |client: &&Client| {
+        let mut connection = client.connect(address);
+        connection.send(b"x");
+        connection.receive(1);
+        connection.kind() == HandshakeKind::Resumed
+    };
+    clients.iter().filter(visit).count()
+}
+
+/// Clients without tickets, each with a memory of its own.
+fn crowd(site: &Site) -> Vec<Client> {
+    (0..CROWD).map(|_| Client::without_tickets(site)).collect()
+}
+
+/// Enough that each worker has many, whichever the kernel chooses.
+const CROWD: usize = 100;
+
+const TWO_WORKERS: &str = "[workers]\nthreads = 2\n";
+
+#[test]
+fn all_stored_sessions_outlive_reloads_and_the_processes_that_stored_them() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
+    let service = Service::new(&site, &server);
+    let lariat = Lariat::start(&format!("{TWO_WORKERS}{}", service.toml()));
+    let clients = crowd(&site);
+    assert_eq!(resumed(&clients, service.address), 0);
+    assert_eq!(resumed(&clients, service.address), CROWD);
+    lariat.reload().success();
+    assert_eq!(resumed(&clients, service.address), CROWD);
+    for restarts in [1.0, 2.0] {
+        kill_process(lariat.data_process(), Signal::KILL).unwrap();
+        assert_eq!(resumed(&clients, service.address), CROWD);
+        lariat.wait_for_metric("lariat_data_process_restarts_total", &[], restarts);
+        let kind = [("kind", "full")];
+        assert_eq!(lariat.metrics().sum("lariat_handshakes_total", &kind), 0.0);
+    }
+}
+
+#[test]
+fn no_stored_session_outlives_its_lifetime() {
+    const LIFETIME: Duration = Duration::from_secs(1);
+    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
+    let service = Service::new(&site, &server);
+    let cache = "[resumption]\nsession-cache = { lifetime = \"1s\" }\n";
+    let lariat = Lariat::start(&format!("{TWO_WORKERS}{cache}{}", service.toml()));
+    let clients = crowd(&site);
+    assert_eq!(resumed(&clients, service.address), 0);
+    let stored = Instant::now();
+    kill_process(lariat.data_process(), Signal::KILL).unwrap();
+    until("the sessions' end", || {
+        (stored.elapsed() > LIFETIME).then_some(())
+    });
+    assert_eq!(resumed(&clients, service.address), 0);
+}
+
+#[test]
+fn no_data_process_may_leave_an_image_of_its_memory() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
+    let lariat = Lariat::start(&Service::new(&site, &server).toml());
+    let path = format!("/proc/{}/mem", lariat.data_process().as_raw_nonzero());
+    // proc(5): the files of a process that may not be dumped belong to root, and only who may
+    // trace any process may look into its memory.
+    assert_eq!(fs::metadata(path).unwrap().uid(), 0);
 }
 
 #[test]

@@ -7,6 +7,7 @@ mod log;
 mod orders;
 mod plan;
 mod rights;
+mod sessions;
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -29,6 +30,7 @@ use crate::health::{self, Checks, HealthReport};
 use log::Log;
 use orders::Letter;
 use plan::{Built, Servers, Sessions};
+use sessions::Inheritance;
 
 /// How often expired sessions are looked for; they are refused anyway.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
@@ -127,7 +129,7 @@ impl Control {
         let (Order::Start(start, serve), Some(bundle)) = (letter.order, letter.bundle) else {
             return Err(io::Error::other("the supervisor began with another order"));
         };
-        let sessions = Sessions::New(start.secret);
+        let sessions = Sessions::New(Inheritance::of(&start));
         let serve = Arc::new(serve);
         let mut built = match build(bundle, &serve, letter.fds, sessions).await? {
             Ok(built) => built,

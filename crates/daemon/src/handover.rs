@@ -158,6 +158,10 @@ pub(crate) struct Start {
     /// What ticket keys are derived from; the same for all data processes of a supervisor, so
     /// that sessions outlive them.
     pub(crate) secret: [u8; 32],
+    /// What stored sessions are sealed with, in the memory that they all use.
+    pub(crate) session_key: [u8; 32],
+    /// Tells the data processes of a supervisor apart.
+    pub(crate) number: u32,
     pub(crate) reloads: Reloads,
 }
 
@@ -179,6 +183,8 @@ pub(crate) struct Serve {
 pub(crate) enum Role {
     /// Lines about connections are written to it.
     Log,
+    /// Memory of stored sessions, as the data process before left it.
+    Sessions,
     /// Whoever connects gets the status document.
     StatusSocket,
     /// The status page and the metrics are served on it.
@@ -260,7 +266,8 @@ impl fmt::Debug for Secret {
 impl Drop for Start {
     fn drop(&mut self) {
         self.secret.fill(0);
-        std::hint::black_box(&mut self.secret);
+        self.session_key.fill(0);
+        std::hint::black_box((&mut self.secret, &mut self.session_key));
     }
 }
 
@@ -365,6 +372,8 @@ mod tests {
             supervisor_start: SystemTime::UNIX_EPOCH,
             restarts: 0,
             secret: [42; 32],
+            session_key: [42; 32],
+            number: 1,
             reloads: Reloads::default(),
         };
         assert!(!format!("{start:?}").contains("42"));

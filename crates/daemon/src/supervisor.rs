@@ -14,10 +14,11 @@ mod listeners;
 mod names;
 mod prepared;
 mod say;
+mod sessions;
 mod user;
 
 use std::collections::BTreeSet;
-use std::io::{self, Read};
+use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitStatus;
@@ -40,6 +41,7 @@ use listeners::Listeners;
 use names::Names;
 use prepared::{Prepared, prepare};
 use say::{printable, say, say_each, say_failed, say_warnings};
+use sessions::Sessions;
 
 pub(crate) use failure::Failure;
 pub(crate) use prepared::Origin;
@@ -115,7 +117,7 @@ struct Supervisor<'a> {
     rights: Option<Rights>,
     due: Option<(Instant, Due)>,
     backoff: Backoff,
-    secret: [u8; 32],
+    sessions: Sessions,
     start: SystemTime,
 }
 
@@ -177,7 +179,7 @@ impl<'a> Supervisor<'a> {
             rights: None,
             due: None,
             backoff: Backoff::default(),
-            secret: random().map_err(Failure::host("read /dev/urandom"))?,
+            sessions: Sessions::new()?,
             start: SystemTime::now(),
         };
         supervisor.resolve(supervisor.served.outline.names.clone())?;
@@ -232,6 +234,7 @@ impl<'a> Supervisor<'a> {
 
     fn start_child(&mut self) -> Result<(), Failure> {
         self.children += 1;
+        self.sessions.fit(self.served.outline.session_words)?;
         let (number, post) = (self.children, self.inbox.post());
         let hear = move |heard| post.send(News::Heard(number, heard));
         let child = Child::start(number, hear).map_err(Failure::host("start the data process"))?;
@@ -249,7 +252,9 @@ impl<'a> Supervisor<'a> {
             supervisor_pid: std::process::id(),
             supervisor_start: self.start,
             restarts: self.restarts(),
-            secret: self.secret,
+            secret: self.sessions.secret(),
+            session_key: self.sessions.key(),
+            number: u32::try_from(number).unwrap_or(u32::MAX),
             reloads: self.reloads.clone(),
         };
         self.tell_plan(self.generation, |serve| Order::Start(start, serve));
@@ -270,6 +275,7 @@ impl<'a> Supervisor<'a> {
     fn tell_plan(&mut self, generation: u64, order: impl FnOnce(Serve) -> Order) {
         let Prepared { outline, bundle } = self.pending.as_ref().unwrap_or(&self.served);
         let mut with_roles = self.doors.roles();
+        with_roles.extend(self.sessions.role());
         with_roles.extend(self.listeners.roles(&outline.listen));
         let (roles, fds): (Vec<Role>, Vec<_>) = with_roles.into_iter().unzip();
         let order = order(Serve {
@@ -585,10 +591,4 @@ impl<'a> Supervisor<'a> {
         self.child = None;
         Next::Stop
     }
-}
-
-fn random() -> io::Result<[u8; 32]> {
-    let mut bytes = [0; 32];
-    std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
-    Ok(bytes)
 }

@@ -1,10 +1,18 @@
 //! Opaque bytes under opaque keys: the session cache.
 //!
-//! Owns storing, finding and forgetting; what the bytes mean, and how keys are told apart
-//! between services, is for the caller to know. No socket, no clock.
+//! Owns storing, finding and forgetting, in memory that may outlive the process; what the bytes
+//! mean, and how keys are told apart between services, is for the caller to know, and so is the
+//! cryptography that seals them. No socket, no clock.
 #![forbid(unsafe_code)]
 
+mod blocks;
+mod index;
 mod memory;
+mod recovery;
+mod seal;
 mod shard;
+mod store;
 
-pub use memory::{Counters, MemoryStore, Options};
+pub use memory::{Memory, Options};
+pub use seal::{Seal, Sealed};
+pub use store::{Counters, MemoryStore};

@@ -1,148 +1,120 @@
-//! One shard of the store: a hash table, a queue by age and a clock hand, over one array.
+//! One shard of the store: a hash table, lists by age and by worth, over its blocks.
 //!
-//! Owns the bounds and who leaves. All entries live equally long, so the queue in the order of
-//! puts is the order of expiry too; a lookup only marks its entry as used and moves nothing.
+//! Owns the bounds and who leaves. An entry comes to the *trial* queue, and when it is found for
+//! the first time it goes to the *proven* queue. While a quarter of the entries or more is on
+//! trial, only they leave, oldest first: a flood of sessions that nobody resumes washes itself
+//! out, and not those of clients that come back (a segmented queue, Karedla et al. 1994, with a
+//! clock hand for its second part).
 
-use std::num::NonZeroU32;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use zeroize::Zeroizing;
-
-/// A TLS session id has 32 bytes at most (RFC 5246, 7.4.1.2); as much again is for the caller's
-/// prefix.
-pub(crate) const KEY_BYTES_MAX: usize = 64;
+use crate::blocks::{Blocks, Header, Slot, VALUE_BYTES_MAX, blocks_of};
+use crate::index::{List, Row, Rows, Thread};
+use crate::recovery::{Survivor, Wanted, survivors};
+use crate::seal::Sealed;
 
 /// Old entries dropped by one put: more than one, so that they go faster than new ones come, but
 /// few, because the lock is held.
 const EXPIRED_PER_PUT: usize = 4;
 
-/// What the allocator adds to a value, and a bucket.
-const VALUE_OVERHEAD_BYTES: usize = 16;
+/// One entry in so many is on trial before proven ones leave. Less would give a new client's
+/// session less time to be resumed for the first time; more would leave less to proven ones.
+const TRIAL_SHARE: usize = 4;
 
-// With a value of 200 bytes an entry takes under 350.
-const _: () = assert!(size_of::<Entry>() <= 120);
-
-/// Bytes that are zeroed when they go.
-pub(crate) type Value = Zeroizing<Box<[u8]>>;
-
-/// A key, held inline.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Key {
-    bytes: [u8; KEY_BYTES_MAX],
-    length: u8,
-}
-
-impl Key {
-    /// `None` if it is too long.
-    pub(crate) fn new(key: &[u8]) -> Option<Self> {
-        let mut bytes = [0; KEY_BYTES_MAX];
-        bytes.get_mut(..key.len())?.copy_from_slice(key);
-        Some(Self {
-            bytes,
-            length: key.len() as u8,
-        })
-    }
-
-    fn as_slice(&self) -> &[u8] {
-        &self.bytes[..usize::from(self.length)]
-    }
-}
+/// Used entries spared at a time: the lock is held.
+const SPARED_PER_EVICTION: usize = 32;
 
 /// What a shard has done.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) hits: u64,
+    pub(crate) misses_damaged: u64,
     pub(crate) misses_expired: u64,
     pub(crate) misses_unknown: u64,
     pub(crate) evictions: u64,
     pub(crate) refusals: u64,
+    pub(crate) recovered: u64,
 }
 
-/// A place in the array, counted from 1: so that "none" takes no room.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-struct Slot(NonZeroU32);
-
-impl Slot {
-    fn new(index: usize) -> Self {
-        let number = u32::try_from(index + 1).ok().and_then(NonZeroU32::new);
-        Self(number.expect("a shard has fewer than 2^32 entries"))
-    }
-
-    fn index(self) -> usize {
-        self.0.get() as usize - 1
-    }
-}
-
+/// An entry as it was found: its value is sealed.
 #[derive(Debug)]
-struct Entry {
-    value: Value,
-    put_at: Instant,
-    bucket: u32,
-    /// The next one in the same bucket.
-    chained: Option<Slot>,
-    older: Option<Slot>,
-    /// In the queue by age, or among the free ones.
-    newer: Option<Slot>,
-    key: Key,
-    /// Looked up since the hand last came by.
-    is_used: bool,
+pub(crate) struct Found {
+    pub(crate) header: Header,
+    pub(crate) value: Vec<u8>,
 }
 
 /// A bounded cache; not shared.
 #[derive(Debug)]
 pub(crate) struct Shard {
     entries_max: usize,
-    bytes_max: usize,
-    lifetime: Duration,
-    entries: Vec<Entry>,
-    /// As many as a power of two; none if the shard may hold nothing.
-    buckets: Vec<Option<Slot>>,
+    lifetime_ms: u64,
+    blocks: Blocks,
+    rows: Rows,
+    /// The numbers of slots, 0 = none; as many as a power of two; none if the shard may hold
+    /// nothing.
+    buckets: Vec<u32>,
     free: Option<Slot>,
-    oldest: Option<Slot>,
-    newest: Option<Slot>,
-    /// Where the search for somebody to evict goes on; `None` = at the oldest.
-    hand: Option<Slot>,
-    len: usize,
-    bytes: usize,
+    free_len: usize,
+    age: List,
+    trial: List,
+    proven: List,
+    /// Of the entry that is being put.
+    taken: Vec<Slot>,
     counts: Counts,
 }
 
 impl Shard {
-    pub(crate) fn new(entries_max: usize, bytes_max: usize, lifetime: Duration) -> Self {
-        let buckets = entries_max.checked_next_power_of_two().unwrap_or(0);
-        Self {
+    /// A shard with what an earlier process left in its blocks: entries whose hash `is_ours`.
+    pub(crate) fn new(
+        entries_max: usize,
+        lifetime: Duration,
+        blocks: Blocks,
+        now_ms: u64,
+        is_ours: impl Fn(u64) -> bool,
+    ) -> Self {
+        let useful = entries_max.min(blocks.len());
+        let buckets = match useful {
+            0 => 0,
+            _ => useful.next_power_of_two(),
+        };
+        let mut shard = Self {
             entries_max,
-            bytes_max,
-            lifetime,
-            entries: Vec::new(),
-            buckets: vec![None; buckets],
+            lifetime_ms: u64::try_from(lifetime.as_millis()).unwrap_or(u64::MAX),
+            blocks,
+            rows: Rows::default(),
+            buckets: vec![0; buckets],
             free: None,
-            oldest: None,
-            newest: None,
-            hand: None,
-            len: 0,
-            bytes: 0,
+            free_len: 0,
+            age: List::new(Thread::Age),
+            trial: List::new(Thread::Queue),
+            proven: List::new(Thread::Queue),
+            taken: Vec::new(),
             counts: Counts::default(),
-        }
+        };
+        shard.recover(now_ms, is_ours);
+        shard
     }
 
-    pub(crate) fn put(&mut self, hash: u32, key: Key, value: Value, now: Instant) -> bool {
-        let cost = cost_of(&value);
-        if cost > self.bytes_max || self.entries_max == 0 {
+    /// Stores a sealed value; `false` = it is too large for the shard.
+    pub(crate) fn put(&mut self, hash: u64, now_ms: u64, sealed: Sealed, value: &[u8]) -> bool {
+        let wanted = blocks_of(value.len());
+        if value.len() > VALUE_BYTES_MAX || wanted > self.blocks.len() || self.entries_max == 0 {
             return self.refuse();
         }
-        if let Some(slot) = self.find(hash, key.as_slice()) {
+        if let Some(slot) = self.find(hash) {
             self.remove(slot);
         }
-        self.expire(now, EXPIRED_PER_PUT);
-        while self.len == self.entries_max || self.bytes + cost > self.bytes_max {
+        self.expire(now_ms, EXPIRED_PER_PUT);
+        while self.len() == self.entries_max || self.room() < wanted {
             self.evict();
         }
-        // The workers' clocks were read before the lock: keep the queue in order.
-        let put_at = self
-            .newest
-            .map_or(now, |slot| now.max(self.entry(slot).put_at));
-        self.insert(hash, key, value, put_at);
+        let header = Header {
+            hash,
+            put_at_ms: now_ms,
+            length: value.len() as u16,
+            sealed,
+        };
+        self.write(&header, value);
         true
     }
 
@@ -152,28 +124,47 @@ impl Shard {
         false
     }
 
-    pub(crate) fn get(&mut self, hash: u32, key: &[u8], now: Instant) -> Option<&[u8]> {
-        let slot = self.look_up(hash, key, now)?;
-        let entry = self.entry_mut(slot);
-        entry.is_used = true;
-        Some(&entry.value)
+    /// A copy of an entry.
+    pub(crate) fn get(&mut self, hash: u64, now_ms: u64) -> Option<Found> {
+        let slot = self.look_up(hash, now_ms)?;
+        match self.rows.at(slot).is_proven {
+            true => self.rows.at_mut(slot).is_used = true,
+            false => self.prove(slot),
+        }
+        Some(self.read(slot))
     }
 
-    pub(crate) fn take(&mut self, hash: u32, key: &[u8], now: Instant) -> Option<Value> {
-        let slot = self.look_up(hash, key, now)?;
-        Some(self.remove(slot))
+    /// An entry, which leaves.
+    pub(crate) fn take(&mut self, hash: u64, now_ms: u64) -> Option<Found> {
+        let slot = self.look_up(hash, now_ms)?;
+        let found = self.read(slot);
+        self.remove(slot);
+        Some(found)
     }
 
-    pub(crate) fn sweep(&mut self, now: Instant) {
-        self.expire(now, usize::MAX);
+    /// Drops what was found but could not be opened, unless another is there by now.
+    pub(crate) fn drop_damaged(&mut self, damaged: &Header) {
+        self.counts.hits -= 1;
+        self.counts.misses_damaged += 1;
+        let found = self.find(damaged.hash);
+        let is_it =
+            |slot: &Slot| self.blocks.header(*slot, damaged.length).sealed == damaged.sealed;
+        if let Some(slot) = found.filter(is_it) {
+            self.remove(slot);
+        }
+    }
+
+    pub(crate) fn sweep(&mut self, now_ms: u64) {
+        self.expire(now_ms, usize::MAX);
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.len
+        self.age.len()
     }
 
-    pub(crate) fn bytes(&self) -> usize {
-        self.bytes
+    /// Blocks that entries take.
+    pub(crate) fn blocks_used(&self) -> usize {
+        self.rows.len() - self.free_len
     }
 
     pub(crate) fn counts(&self) -> Counts {
@@ -181,17 +172,17 @@ impl Shard {
     }
 
     #[cfg(test)]
-    pub(crate) fn entries_max(&self) -> usize {
-        self.entries_max
+    pub(crate) fn limits(&self) -> (usize, usize) {
+        (self.entries_max, self.blocks.len())
     }
 
     /// Finds an entry that is young enough, and counts.
-    fn look_up(&mut self, hash: u32, key: &[u8], now: Instant) -> Option<Slot> {
-        let Some(slot) = self.find(hash, key) else {
+    fn look_up(&mut self, hash: u64, now_ms: u64) -> Option<Slot> {
+        let Some(slot) = self.find(hash) else {
             self.counts.misses_unknown += 1;
             return None;
         };
-        if self.is_expired(slot, now) {
+        if self.is_expired(slot, now_ms) {
             self.counts.misses_expired += 1;
             self.remove(slot);
             return None;
@@ -200,314 +191,537 @@ impl Shard {
         Some(slot)
     }
 
-    fn find(&self, hash: u32, key: &[u8]) -> Option<Slot> {
-        let mut next = *self.buckets.get(self.bucket_of(hash))?;
+    fn find(&self, hash: u64) -> Option<Slot> {
+        let mut next = Slot::from_number(*self.buckets.get(self.bucket_of(hash))?);
         while let Some(slot) = next {
-            let entry = self.entry(slot);
-            if entry.key.as_slice() == key {
+            let row = self.rows.at(slot);
+            if row.hash == hash {
                 return Some(slot);
             }
-            next = entry.chained;
+            next = row.chained;
         }
         None
     }
 
-    fn is_expired(&self, slot: Slot, now: Instant) -> bool {
-        now.saturating_duration_since(self.entry(slot).put_at) >= self.lifetime
+    fn read(&self, slot: Slot) -> Found {
+        let Row {
+            hash,
+            put_at_ms,
+            length,
+            ..
+        } = *self.rows.at(slot);
+        // What was written there since it was put counts for nothing but seal and value.
+        let header = Header {
+            hash,
+            put_at_ms,
+            length,
+            ..self.blocks.header(slot, length)
+        };
+        let length = usize::from(length);
+        // A seal may want its tag behind the value: no second allocation for it.
+        let mut value = Vec::with_capacity(length + header.sealed.tag.len());
+        let mut next = Some(slot);
+        while let Some(one) = next {
+            self.blocks.read(one, one == slot, length, &mut value);
+            next = self.rows.at(one).further;
+        }
+        Found { header, value }
     }
 
-    fn expire(&mut self, now: Instant, count_max: usize) {
+    fn is_expired(&self, slot: Slot, now_ms: u64) -> bool {
+        now_ms.saturating_sub(self.rows.at(slot).put_at_ms) >= self.lifetime_ms
+    }
+
+    fn expire(&mut self, now_ms: u64, count_max: usize) {
         for _ in 0..count_max {
-            match self.oldest {
-                Some(slot) if self.is_expired(slot, now) => self.remove(slot),
+            match self.age.first() {
+                Some(slot) if self.is_expired(slot, now_ms) => self.remove(slot),
                 _ => return,
-            };
-        }
-    }
-
-    /// The hand walks from old to new and spares, once, whoever was used (CLOCK, Corbató 1968).
-    fn evict(&mut self) {
-        loop {
-            let Some(slot) = self.hand.or(self.oldest) else {
-                return;
-            };
-            let entry = self.entry_mut(slot);
-            if !entry.is_used {
-                self.remove(slot);
-                self.counts.evictions += 1;
-                return;
             }
-            entry.is_used = false;
-            self.hand = entry.newer;
         }
     }
 
-    fn insert(&mut self, hash: u32, key: Key, value: Value, put_at: Instant) {
-        let bucket = self.bucket_of(hash);
-        self.bytes += cost_of(&value);
-        self.len += 1;
-        let slot = self.place(Entry {
-            value,
-            put_at,
-            bucket: bucket as u32,
-            chained: self.buckets[bucket],
-            older: self.newest,
-            newer: None,
-            key,
-            is_used: false,
-        });
-        self.buckets[bucket] = Some(slot);
-        match self.newest.replace(slot) {
-            Some(before) => self.entry_mut(before).newer = Some(slot),
-            None => self.oldest = Some(slot),
+    /// It was found for the first time.
+    fn prove(&mut self, slot: Slot) {
+        self.trial.remove(&mut self.rows, slot);
+        self.rows.at_mut(slot).is_proven = true;
+        self.proven.push(&mut self.rows, slot);
+        self.blocks.note_use(slot);
+    }
+
+    /// Drops the entry that is worth least.
+    fn evict(&mut self) {
+        let is_flooded = self.trial.len() * TRIAL_SHARE >= self.len();
+        let on_trial = self.trial.first().filter(|_| is_flooded);
+        let least = on_trial
+            .or_else(|| self.least_proven())
+            .or_else(|| self.trial.first());
+        if let Some(slot) = least {
+            self.remove(slot);
+            self.counts.evictions += 1;
         }
     }
 
-    /// Takes a free place, or a new one.
-    fn place(&mut self, entry: Entry) -> Slot {
+    /// The hand spares, once, whoever was found since it came by (CLOCK, Corbató 1968).
+    fn least_proven(&mut self) -> Option<Slot> {
+        for _ in 0..SPARED_PER_EVICTION {
+            let slot = self.proven.first()?;
+            if !std::mem::take(&mut self.rows.at_mut(slot).is_used) {
+                return Some(slot);
+            }
+            self.proven.remove(&mut self.rows, slot);
+            self.proven.push(&mut self.rows, slot);
+        }
+        self.proven.first()
+    }
+
+    /// Blocks that are free.
+    fn room(&self) -> usize {
+        self.free_len + self.blocks.len() - self.rows.len()
+    }
+
+    fn write(&mut self, header: &Header, value: &[u8]) {
+        let mut slots = std::mem::take(&mut self.taken);
+        slots.clear();
+        slots.extend((0..blocks_of(value.len())).map(|_| self.take_block()));
+        self.blocks.write(&slots, header, value);
+        self.link(&slots, header, false);
+        self.taken = slots;
+    }
+
+    /// A block that was given back, or the next that was never used.
+    fn take_block(&mut self) -> Slot {
         if let Some(slot) = self.free {
-            self.free = self.entry(slot).newer;
-            *self.entry_mut(slot) = entry;
+            self.free = self.rows.at(slot).further;
+            self.free_len -= 1;
             return slot;
         }
-        if self.entries.len() == self.entries.capacity() {
-            // By halves and never past the limit: a doubled array would waste as much again.
-            let step = (self.entries.len() / 2).max(8);
-            let room = self.entries_max - self.entries.len();
-            self.entries.reserve_exact(step.min(room));
-        }
-        self.entries.push(entry);
-        Slot::new(self.entries.len() - 1)
+        self.push_row()
+            .expect("there is room for all of the entry's blocks")
     }
 
-    fn remove(&mut self, slot: Slot) -> Value {
+    fn push_row(&mut self) -> Option<Slot> {
+        let slot = Slot::new(self.rows.len()).filter(|slot| slot.index() < self.blocks.len())?;
+        self.rows.push(Row::new(0, 0, 0), self.blocks.len());
+        Some(slot)
+    }
+
+    /// Makes blocks that have been written an entry of the index.
+    fn link(&mut self, slots: &[Slot], header: &Header, is_proven: bool) {
+        let (&first, further) = slots.split_first().expect("an entry has a block");
+        let bucket = self.bucket_of(header.hash);
+        let chained = std::mem::replace(&mut self.buckets[bucket], first.number());
+        let row = self.rows.at_mut(first);
+        *row = Row::new(header.hash, header.put_at_ms, header.length);
+        (row.chained, row.is_proven) = (Slot::from_number(chained), is_proven);
+        let mut before = first;
+        for &slot in further {
+            self.rows.at_mut(before).further = Some(slot);
+            before = slot;
+        }
+        self.rows.at_mut(before).further = None;
+        self.age_in(first, header.put_at_ms);
+        match is_proven {
+            true => self.proven.push(&mut self.rows, first),
+            false => self.trial.push(&mut self.rows, first),
+        }
+    }
+
+    /// The workers read their clocks before the lock: a put may be a little older than the last.
+    fn age_in(&mut self, slot: Slot, put_at_ms: u64) {
+        let mut before = self.age.last();
+        while let Some(one) = before.filter(|one| self.rows.at(*one).put_at_ms > put_at_ms) {
+            before = self.age.before(&self.rows, one);
+        }
+        self.age.insert_after(&mut self.rows, before, slot);
+    }
+
+    /// Takes an entry out, and leaves zeros.
+    fn remove(&mut self, slot: Slot) {
         self.unchain(slot);
         self.unqueue(slot);
-        let free = self.free.replace(slot);
-        let entry = self.entry_mut(slot);
-        entry.newer = free;
-        let value = std::mem::take(&mut entry.value);
-        self.bytes -= cost_of(&value);
-        self.len -= 1;
-        value
+        self.age.remove(&mut self.rows, slot);
+        let mut next = Some(slot);
+        while let Some(one) = next {
+            next = self.rows.at(one).further;
+            self.give_back(one);
+        }
+    }
+
+    fn give_back(&mut self, slot: Slot) {
+        self.blocks.clear(slot);
+        self.rows.at_mut(slot).further = self.free.replace(slot);
+        self.free_len += 1;
     }
 
     fn unchain(&mut self, slot: Slot) {
-        let Entry {
-            bucket, chained, ..
-        } = *self.entry(slot);
+        let Row { hash, chained, .. } = *self.rows.at(slot);
+        let bucket = self.bucket_of(hash);
         let mut before = None;
-        let mut next = self.buckets[bucket as usize];
+        let mut next = Slot::from_number(self.buckets[bucket]);
         while let Some(one) = next.filter(|one| *one != slot) {
             before = next;
-            next = self.entry(one).chained;
+            next = self.rows.at(one).chained;
         }
         match before {
-            Some(before) => self.entry_mut(before).chained = chained,
-            None => self.buckets[bucket as usize] = chained,
+            Some(before) => self.rows.at_mut(before).chained = chained,
+            None => self.buckets[bucket] = chained.map_or(0, Slot::number),
         }
     }
 
     fn unqueue(&mut self, slot: Slot) {
-        let Entry { older, newer, .. } = *self.entry(slot);
-        match older {
-            Some(older) => self.entry_mut(older).newer = newer,
-            None => self.oldest = newer,
-        }
-        match newer {
-            Some(newer) => self.entry_mut(newer).older = older,
-            None => self.newest = older,
-        }
-        if self.hand == Some(slot) {
-            self.hand = newer;
+        match self.rows.at(slot).is_proven {
+            true => self.proven.remove(&mut self.rows, slot),
+            false => self.trial.remove(&mut self.rows, slot),
         }
     }
 
-    fn bucket_of(&self, hash: u32) -> usize {
-        hash as usize & self.buckets.len().wrapping_sub(1)
+    fn recover(&mut self, now_ms: u64, is_ours: impl Fn(u64) -> bool) {
+        let wanted = Wanted {
+            now_ms,
+            lifetime_ms: self.lifetime_ms,
+            entries_max: self.entries_max,
+        };
+        let (used, found) = survivors(&self.blocks, wanted, is_ours);
+        let mut is_taken = vec![false; used];
+        (0..used).for_each(|_| {
+            self.push_row();
+        });
+        for survivor in found {
+            self.adopt(survivor, &mut is_taken);
+        }
+        let rest = is_taken
+            .iter()
+            .enumerate()
+            .filter(|(_, is_taken)| !**is_taken);
+        rest.filter_map(|(index, _)| Slot::new(index))
+            .for_each(|slot| self.give_back(slot));
     }
 
-    fn entry(&self, slot: Slot) -> &Entry {
-        &self.entries[slot.index()]
+    fn adopt(&mut self, survivor: Survivor, is_taken: &mut [bool]) {
+        let Survivor { header, .. } = survivor;
+        if self.find(header.hash).is_some() {
+            return;
+        }
+        let mut slots = vec![survivor.first];
+        slots.extend(survivor.further);
+        slots.iter().for_each(|slot| is_taken[slot.index()] = true);
+        self.link(&slots, &header, survivor.was_used);
+        self.counts.recovered += 1;
     }
 
-    fn entry_mut(&mut self, slot: Slot) -> &mut Entry {
-        &mut self.entries[slot.index()]
+    fn bucket_of(&self, hash: u64) -> usize {
+        // The other half has chosen the shard.
+        hash as u32 as usize & self.buckets.len().wrapping_sub(1)
     }
-}
-
-/// What an entry takes of the bytes allowed.
-fn cost_of(value: &Value) -> usize {
-    size_of::<Entry>() + VALUE_OVERHEAD_BYTES + value.len()
 }
 
 #[cfg(test)]
-#[allow(clippy::disallowed_methods, reason = "tests are their own clock")]
 mod tests {
     use super::*;
+    use crate::blocks::{BLOCK_WORDS, VALUE_BLOCKS_MAX};
     use proptest::prelude::*;
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicU64;
+    use std::sync::atomic::Ordering::Relaxed;
 
-    const LIFETIME: Duration = Duration::from_secs(100);
+    const LIFETIME_MS: u64 = 100;
 
-    /// The same cache, told as plainly as can be: a list from old to new.
+    fn shard_of(entries_max: usize, blocks: usize, words: &Arc<Vec<AtomicU64>>, now: u64) -> Shard {
+        let blocks = Blocks::new(Arc::clone(words) as _, 0..blocks);
+        let lifetime = Duration::from_millis(LIFETIME_MS);
+        Shard::new(entries_max, lifetime, blocks, now, |_| true)
+    }
+
+    fn words(blocks: usize) -> Arc<Vec<AtomicU64>> {
+        let words = std::iter::repeat_with(|| AtomicU64::new(0));
+        Arc::new(words.take(blocks * BLOCK_WORDS).collect())
+    }
+
+    /// The shard takes a seal as it is.
+    fn sealed(number: u8) -> Sealed {
+        Sealed {
+            nonce: [number; 12],
+            tag: [number; 16],
+        }
+    }
+
+    #[derive(Clone, Debug)]
+    struct Held {
+        key: u64,
+        value: Vec<u8>,
+        put_at_ms: u64,
+        is_used: bool,
+    }
+
+    /// The same cache, told as plainly as can be: two lists.
+    #[derive(Debug, Default)]
     struct Model {
         entries_max: usize,
-        bytes_max: usize,
-        entries: Vec<(u8, Vec<u8>, Instant, bool)>,
-        hand: usize,
+        blocks: usize,
+        trial: Vec<Held>,
+        proven: Vec<Held>,
+        /// Hits, expired, unknown, evictions, refusals.
         counts: [u64; 5],
     }
 
     impl Model {
-        fn bytes(&self) -> usize {
-            let cost = |value: &Vec<u8>| cost_of(&Value::new(value.clone().into()));
-            self.entries.iter().map(|(_, value, ..)| cost(value)).sum()
+        fn all(&self) -> impl Iterator<Item = &Held> {
+            self.trial.iter().chain(&self.proven)
         }
 
-        fn drop_at(&mut self, index: usize) -> Vec<u8> {
-            self.hand -= usize::from(index < self.hand);
-            let (_, value, ..) = self.entries.remove(index);
-            self.hand %= self.entries.len().max(1);
-            value
+        fn len(&self) -> usize {
+            self.all().count()
+        }
+
+        fn blocks_used(&self) -> usize {
+            self.all().map(|held| blocks_of(held.value.len())).sum()
+        }
+
+        fn forget(&mut self, key: u64) -> Option<Held> {
+            for list in [&mut self.trial, &mut self.proven] {
+                if let Some(index) = list.iter().position(|held| held.key == key) {
+                    return Some(list.remove(index));
+                }
+            }
+            None
+        }
+
+        fn expire(&mut self, now: u64, count_max: usize) {
+            for _ in 0..count_max {
+                let oldest = self.all().min_by_key(|held| held.put_at_ms).cloned();
+                match oldest {
+                    Some(held) if now - held.put_at_ms >= LIFETIME_MS => self.forget(held.key),
+                    _ => return,
+                };
+            }
         }
 
         fn evict(&mut self) {
-            loop {
-                if !std::mem::take(&mut self.entries[self.hand].3) {
-                    break;
-                }
-                self.hand = (self.hand + 1) % self.entries.len();
-            }
-            let index = self.hand;
-            self.drop_at(index);
             self.counts[3] += 1;
+            if self.proven.is_empty() || self.trial.len() * TRIAL_SHARE >= self.len() {
+                self.trial.remove(0);
+                return;
+            }
+            while std::mem::take(&mut self.proven[0].is_used) {
+                self.proven.rotate_left(1);
+            }
+            self.proven.remove(0);
         }
 
-        fn put(&mut self, key: u8, value: Vec<u8>, now: Instant) -> bool {
-            let cost = cost_of(&Value::new(value.clone().into()));
-            if cost > self.bytes_max {
+        fn put(&mut self, key: u64, value: Vec<u8>, now: u64) -> bool {
+            let wanted = blocks_of(value.len());
+            if wanted > self.blocks {
                 self.counts[4] += 1;
                 return false;
             }
-            if let Some(index) = self.entries.iter().position(|entry| entry.0 == key) {
-                self.drop_at(index);
-            }
-            for _ in 0..EXPIRED_PER_PUT {
-                if self
-                    .entries
-                    .first()
-                    .is_some_and(|entry| now - entry.2 >= LIFETIME)
-                {
-                    self.drop_at(0);
-                }
-            }
-            while self.entries.len() == self.entries_max || self.bytes() + cost > self.bytes_max {
+            self.forget(key);
+            self.expire(now, EXPIRED_PER_PUT);
+            while self.len() == self.entries_max || self.blocks_used() + wanted > self.blocks {
                 self.evict();
             }
-            self.entries.push((key, value, now, false));
+            self.trial.push(Held {
+                key,
+                value,
+                put_at_ms: now,
+                is_used: false,
+            });
             true
         }
 
-        fn look_up(&mut self, key: u8, now: Instant) -> Option<usize> {
-            let found = self.entries.iter().position(|entry| entry.0 == key);
-            let young = found.filter(|index| now - self.entries[*index].2 < LIFETIME);
-            match (found, young) {
-                (None, _) => self.counts[2] += 1,
-                (Some(index), None) => {
-                    self.counts[1] += 1;
-                    self.drop_at(index);
-                }
-                _ => self.counts[0] += 1,
+        fn look_up(&mut self, key: u64, now: u64) -> Option<Held> {
+            let Some(held) = self.all().find(|held| held.key == key).cloned() else {
+                self.counts[2] += 1;
+                return None;
+            };
+            if now - held.put_at_ms >= LIFETIME_MS {
+                self.counts[1] += 1;
+                self.forget(key);
+                return None;
             }
-            young
+            self.counts[0] += 1;
+            Some(held)
+        }
+
+        fn get(&mut self, key: u64, now: u64) -> Option<Vec<u8>> {
+            let held = self.look_up(key, now)?;
+            match self.proven.iter_mut().find(|held| held.key == key) {
+                Some(proven) => proven.is_used = true,
+                None => {
+                    self.forget(key);
+                    self.proven.push(held.clone());
+                }
+            }
+            Some(held.value)
+        }
+
+        fn take(&mut self, key: u64, now: u64) -> Option<Vec<u8>> {
+            let held = self.look_up(key, now)?;
+            self.forget(key);
+            Some(held.value)
+        }
+
+        /// Another process takes over.
+        fn recover(&mut self, now: u64) {
+            for list in [&mut self.trial, &mut self.proven] {
+                list.retain(|held| now - held.put_at_ms < LIFETIME_MS);
+                list.sort_by_key(|held| held.put_at_ms);
+                list.iter_mut().for_each(|held| held.is_used = false);
+            }
+            self.counts = [0; 5];
         }
     }
 
     #[derive(Clone, Debug)]
     enum Event {
-        Get(u8),
+        Get(u64),
         Pass(u64),
-        Put(u8, Vec<u8>),
+        Put(u64, Vec<u8>),
+        Recover,
         Sweep,
-        Take(u8),
+        Take(u64),
     }
 
     fn events() -> impl Strategy<Value = Vec<Event>> {
-        let key = 0u8..40;
-        let value = prop::collection::vec(any::<u8>(), 0..300);
+        // Few buckets are hit, so that chains are long.
+        let key = || (0u64..40).prop_map(|key| (key % 3) | (key << 32));
+        let value = prop::collection::vec(any::<u8>(), 0..700);
         let event = prop_oneof![
-            6 => (key.clone(), value).prop_map(|(key, value)| Event::Put(key, value)),
-            4 => key.clone().prop_map(Event::Get),
-            1 => key.prop_map(Event::Take),
-            1 => (0u64..30).prop_map(Event::Pass),
+            8 => (key(), value).prop_map(|(key, value)| Event::Put(key, value)),
+            6 => key().prop_map(Event::Get),
+            1 => key().prop_map(Event::Take),
+            // Time goes on at each put as well: so entries have an order.
+            2 => (0u64..20).prop_map(Event::Pass),
             1 => Just(Event::Sweep),
+            1 => Just(Event::Recover),
         ];
-        prop::collection::vec(event, 0..400)
+        prop::collection::vec(event, 0..300)
     }
 
     proptest! {
-        /// Few buckets are hit, so that chains are long; limits are small, so that both bite.
+        /// Limits are small, so that both bite.
         #[test]
         fn a_shard_does_what_the_plain_model_does(
-            entries_max in 1usize..30, bytes_max in 300usize..6000, events in events(),
+            entries_max in 1usize..30, blocks in 1usize..50, events in events(),
         ) {
-            let mut now = Instant::now();
-            let mut shard = Shard::new(entries_max, bytes_max, LIFETIME);
-            let mut model =
-                Model { entries_max, bytes_max, entries: Vec::new(), hand: 0, counts: [0; 5] };
+            let (mut now, words) = (1000, words(blocks));
+            let mut shard = shard_of(entries_max, blocks, &words, now);
+            let mut model = Model { entries_max, blocks, ..Model::default() };
             for event in events {
                 match event {
                     Event::Get(key) => {
-                        let found = model.look_up(key, now).map(|index| {
-                            model.entries[index].3 = true;
-                            model.entries[index].1.clone()
-                        });
-                        let got = shard.get(u32::from(key % 3), &[key], now).map(<[u8]>::to_vec);
-                        prop_assert_eq!(got, found);
+                        let found = shard.get(key, now).map(|found| found.value);
+                        prop_assert_eq!(found, model.get(key, now));
                     }
-                    Event::Pass(seconds) => now += Duration::from_secs(seconds),
+                    Event::Pass(time) => now += time,
                     Event::Put(key, value) => {
-                        let stored = Value::new(value.clone().into());
-                        let hash = u32::from(key % 3);
-                        let done = shard.put(hash, Key::new(&[key]).unwrap(), stored, now);
+                        now += 1;
+                        let done = shard.put(key, now, sealed(key as u8), &value);
                         prop_assert_eq!(done, model.put(key, value, now));
+                    }
+                    Event::Recover => {
+                        shard = shard_of(entries_max, blocks, &words, now);
+                        model.recover(now);
+                        prop_assert_eq!(shard.counts().recovered as usize, model.len());
                     }
                     Event::Sweep => {
                         shard.sweep(now);
-                        while model.entries.first().is_some_and(|one| now - one.2 >= LIFETIME) {
-                            model.drop_at(0);
-                        }
+                        model.expire(now, usize::MAX);
                     }
                     Event::Take(key) => {
-                        let found = model.look_up(key, now).map(|index| model.drop_at(index));
-                        let taken = shard.take(u32::from(key % 3), &[key], now);
-                        prop_assert_eq!(taken.map(|value| value.to_vec()), found);
+                        let taken = shard.take(key, now).map(|found| found.value);
+                        prop_assert_eq!(taken, model.take(key, now));
                     }
                 }
-                let Counts { hits, misses_expired, misses_unknown, evictions, refusals } =
+                let Counts { hits, misses_expired, misses_unknown, evictions, refusals, .. } =
                     shard.counts();
                 let counts = [hits, misses_expired, misses_unknown, evictions, refusals];
                 prop_assert_eq!(counts, model.counts);
-                prop_assert_eq!(shard.len(), model.entries.len());
-                prop_assert_eq!(shard.bytes(), model.bytes());
-                prop_assert!(shard.entries.capacity() <= entries_max);
+                prop_assert_eq!(shard.len(), model.len());
+                prop_assert_eq!(shard.blocks_used(), model.blocks_used());
             }
+        }
+
+        /// Whatever stands in the memory, a shard takes it, keeps to its limits and works.
+        #[test]
+        fn no_memory_of_a_predecessor_does_harm(
+            entries_max in 1usize..30,
+            noise in prop::collection::vec((0usize..640, any::<u64>()), 0..60),
+            states in prop::collection::vec((0u64..5, 0u64..700, 0u64..24), 20),
+            keys in prop::collection::vec((0u64..40, 0usize..700), 0..60),
+        ) {
+            let words = words(20);
+            for (index, (mark, length, next)) in states.into_iter().enumerate() {
+                let mark = [0x4652, 0x4649, 0x4649, 0x4655, 0x4655][mark as usize];
+                words[index * BLOCK_WORDS].store(mark | length << 16 | next << 32, Relaxed);
+                words[index * BLOCK_WORDS + 1].store(index as u64, Relaxed);
+                words[index * BLOCK_WORDS + 2].store(950 + index as u64, Relaxed);
+            }
+            for (index, word) in noise {
+                // Behind a mark of 0 nothing is looked at: let it stay as it is.
+                let index = if index % BLOCK_WORDS == 0 { index + 1 } else { index };
+                words[index].store(word, Relaxed);
+            }
+            let mut shard = shard_of(entries_max, 20, &words, 1000);
+            prop_assert!(shard.len() <= entries_max && shard.blocks_used() <= 20);
+            for (key, length) in keys {
+                let value = vec![key as u8; length];
+                prop_assert!(shard.put(key, 1001, sealed(key as u8), &value));
+                let found = shard.get(key, 1001).expect("it was put");
+                prop_assert_eq!(found.value, value);
+                prop_assert_eq!(found.header.sealed, sealed(key as u8));
+                prop_assert!(shard.len() <= entries_max && shard.blocks_used() <= 20);
+            }
+            shard.sweep(1001 + LIFETIME_MS);
+            prop_assert_eq!((shard.len(), shard.blocks_used()), (0, 0));
+            let left = words.iter().skip(1).enumerate().filter(|(index, word)| {
+                (index + 1) % BLOCK_WORDS != 0 && word.load(Relaxed) != 0
+            });
+            prop_assert_eq!(left.count(), 0, "all that was used is zero again");
         }
     }
 
     #[test]
-    fn clocks_that_disagree_keep_the_queue_in_order() {
-        let start = Instant::now() + LIFETIME;
-        let mut shard = Shard::new(10, 10_000, LIFETIME);
-        let mut put = |key: u8, now| {
-            let key = Key::new(&[key]).unwrap();
-            assert!(shard.put(0, key, Value::default(), now));
-        };
-        put(1, start);
-        put(2, start - Duration::from_millis(3));
-        shard.sweep(start + LIFETIME - Duration::from_millis(1));
-        assert_eq!(shard.len(), 2);
-        shard.sweep(start + LIFETIME);
-        assert_eq!(shard.len(), 0);
+    fn clocks_that_disagree_keep_the_list_in_order() {
+        let words = words(10);
+        let mut shard = shard_of(10, 10, &words, 1000);
+        assert!(shard.put(1, 1000, sealed(1), b""));
+        assert!(shard.put(2, 997, sealed(2), b""));
+        shard.sweep(997 + LIFETIME_MS);
+        assert_eq!(shard.len(), 1);
+        assert!(shard.get(1, 1000).is_some());
+    }
+
+    #[test]
+    fn an_entry_half_written_is_none() {
+        let words = words(10);
+        let mut shard = shard_of(10, 10, &words, 1000);
+        assert!(shard.put(1, 1000, sealed(1), &[1; 600]));
+        assert!(shard.put(2, 1000, sealed(2), &[2; 600]));
+        let mark = &words[0];
+        for half_way in [0x4652, mark.load(Relaxed) & !0xffff] {
+            mark.store(half_way, Relaxed);
+            let after = shard_of(10, 10, &words, 1000);
+            // Nothing was ever used behind a mark of 0: then both are gone.
+            assert_eq!(after.counts().recovered, u64::from(half_way == 0x4652));
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_opened_leaves_unless_another_is_there() {
+        let words = words(VALUE_BLOCKS_MAX);
+        let mut shard = shard_of(10, VALUE_BLOCKS_MAX, &words, 1000);
+        assert!(shard.put(1, 1000, sealed(1), b"old"));
+        let old = shard.get(1, 1000).unwrap().header;
+        assert!(shard.put(1, 1000, sealed(2), b"new"));
+        shard.drop_damaged(&old);
+        let new = shard.get(1, 1000).unwrap().header;
+        shard.drop_damaged(&new);
+        assert!(shard.get(1, 1000).is_none());
+        let counts = shard.counts();
+        assert_eq!(
+            (counts.hits, counts.misses_damaged, counts.misses_unknown),
+            (0, 2, 1)
+        );
     }
 }

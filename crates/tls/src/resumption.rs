@@ -11,6 +11,7 @@
 //! - A service that verifies clients resumes nothing: a resumed client is not verified again, and
 //!   would outlive the expiry or revocation of its certificate.
 
+mod stored;
 mod ticket;
 
 use std::fmt::{self, Debug, Formatter};
@@ -20,6 +21,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use rustls::server::{ProducesTickets, StoresServerSessions};
 use session::{Counters, MemoryStore};
 use zeroize::Zeroize;
+
+pub use stored::SessionMemory;
 
 use ticket::{SERVICE_TAG_BYTES, ServiceTag, TicketKeys};
 
@@ -41,6 +44,21 @@ pub struct ResumptionOptions {
     pub session_bytes: usize,
     /// How long a session id resumes.
     pub session_lifetime: Duration,
+}
+
+impl ResumptionOptions {
+    /// How many words of memory the stored sessions want.
+    pub fn session_words(&self) -> usize {
+        session::Memory::words_of(self.sessions())
+    }
+
+    fn sessions(&self) -> session::Options {
+        session::Options {
+            entries_max: self.session_entries,
+            bytes_max: self.session_bytes,
+            lifetime: self.session_lifetime,
+        }
+    }
 }
 
 impl Drop for ResumptionOptions {
@@ -69,15 +87,21 @@ pub struct Resumption {
 
 impl Resumption {
     /// Derives the first keys. The options' secret is not kept: only what HKDF extracts from it.
+    /// Stored sessions end with the process.
     pub fn new(options: &ResumptionOptions) -> Self {
-        let sessions = session::Options {
-            entries_max: options.session_entries,
-            bytes_max: options.session_bytes,
-            lifetime: options.session_lifetime,
-        };
+        let now = Instant::now();
+        Self::with(options, stored::private(options.sessions(), now), now)
+    }
+
+    /// The same, with the sessions that an earlier process stored in `memory`.
+    pub fn within(options: &ResumptionOptions, memory: &SessionMemory) -> Self {
+        Self::with(options, stored::handed_over(memory), Instant::now())
+    }
+
+    fn with(options: &ResumptionOptions, memory: session::Memory, now: Instant) -> Self {
         Self {
             tickets: TicketKeys::new(&options.secret, options.ticket_rotate, options.ticket_keep),
-            sessions: MemoryStore::new(sessions),
+            sessions: MemoryStore::new(options.sessions(), memory, now),
             stores_sessions: options.session_entries > 0,
         }
     }

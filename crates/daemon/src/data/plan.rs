@@ -16,6 +16,8 @@ use crate::admin::ServiceFacts;
 use crate::handover::{Bundle, Resolved, Role, Serve};
 use crate::health::CheckedService;
 
+use super::sessions::Inheritance;
+
 /// A plan with what the control side must know of it.
 pub(super) struct Built {
     pub(super) plan: Plan,
@@ -35,6 +37,7 @@ pub(super) struct Built {
 #[derive(Default)]
 pub(super) struct Doors {
     pub(super) log: Option<OwnedFd>,
+    sessions: Option<OwnedFd>,
     pub(super) status: Option<OwnedFd>,
     pub(super) admin: Option<OwnedFd>,
 }
@@ -42,7 +45,7 @@ pub(super) struct Doors {
 /// How ticket keys and the session cache come to be: for the first plan from a secret, later they
 /// stay.
 pub(super) enum Sessions {
-    New([u8; 32]),
+    New(Inheritance),
     Kept(Arc<Resumption>),
 }
 
@@ -62,7 +65,7 @@ pub(super) fn build(
     drop(bundle);
     let mut settings = loaded.settings;
     settings.plane.workers.cpus.resize(serve.workers, None);
-    let (listeners, doors) = sort(&settings, serve, fds);
+    let (listeners, mut doors) = sort(&settings, serve, fds);
     let mut services = facts(&settings, &listeners);
     let servers = Servers::of(&settings);
     let checked = settings
@@ -72,7 +75,10 @@ pub(super) fn build(
         .filter_map(CheckedService::of)
         .collect();
     let resumption = match sessions {
-        Sessions::New(secret) => Arc::new(Resumption::new(&resumption_options(&settings, secret))),
+        Sessions::New(inheritance) => {
+            let options = resumption_options(&settings, inheritance.secret);
+            Arc::new(inheritance.resumption(&options, doors.sessions.take())?)
+        }
         Sessions::Kept(resumption) => resumption,
     };
     let cpus = settings.plane.workers.cpus.clone();
@@ -116,6 +122,7 @@ fn sort(settings: &Settings, serve: &Serve, fds: Vec<OwnedFd>) -> (Vec<Vec<Bound
     for (role, fd) in serve.roles.iter().zip(fds) {
         match *role {
             Role::Log => doors.log = Some(fd),
+            Role::Sessions => doors.sessions = Some(fd),
             Role::StatusSocket => doors.status = Some(fd),
             Role::AdminListener => doors.admin = Some(fd),
             Role::Listener {

@@ -46,6 +46,8 @@ pub(super) struct Outline {
     pub(super) process: ProcessOptions,
     pub(super) control: ControlOptions,
     pub(super) resumption: ResumptionOptions,
+    /// How large the memory of stored sessions is.
+    pub(super) session_words: usize,
 }
 
 /// Reads a configuration and all that it names. Also returns what deserves a second look.
@@ -108,6 +110,11 @@ impl Outline {
             names: names.collect(),
             process: settings.process,
             control: settings.control,
+            session_words: session::Memory::words_of(session::Options {
+                entries_max: settings.resumption.session_entries,
+                bytes_max: settings.resumption.session_bytes,
+                lifetime: settings.resumption.session_lifetime,
+            }),
             resumption: settings.resumption,
         }
     }

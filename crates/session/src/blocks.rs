@@ -1,0 +1,255 @@
+//! The memory in blocks of one size, and how entries lie in them.
+//!
+//! Owns every word's meaning. What stands here may have been written by a process that was killed
+//! half-way, or that somebody had taken over: each value read is checked or means nothing beyond
+//! itself, and what is to be believed is sealed.
+//!
+//! A block has 32 words. The first of an entry holds `mark (16) | length (16) | next block (32)`,
+//! the hash of the key, the time of the put, whether it was ever used, nonce and tag (4 words), and
+//! the first 24 words of the sealed value; a further one `mark | 0 | next block` and 31 words. The
+//! mark of an entry's first block is written last and erased first, so that half an entry is none.
+
+use std::fmt::{self, Debug, Formatter};
+use std::num::NonZeroU32;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use crate::seal::Sealed;
+
+/// Words of a block: four cache lines. A TLS 1.2 session takes about 110 bytes with its server
+/// name, which the first block holds with room for another hundred.
+pub(crate) const BLOCK_WORDS: usize = 32;
+
+/// The longest value: a session with a chain of three client certificates, twice over.
+pub(crate) const VALUE_BYTES_MAX: usize = 16 << 10;
+
+/// Blocks that the longest value takes.
+pub(crate) const VALUE_BLOCKS_MAX: usize = blocks_of(VALUE_BYTES_MAX);
+
+const WORD_BYTES: usize = size_of::<u64>();
+const FIRST_WORDS: Range<usize> = 8..BLOCK_WORDS;
+const FURTHER_WORDS: Range<usize> = 1..BLOCK_WORDS;
+
+/// A block that was never used: all after it are the same.
+const NEVER: u64 = 0;
+const FREE: u64 = 0x4652;
+const FIRST: u64 = 0x4649;
+const FURTHER: u64 = 0x4655;
+
+// Words of a first block.
+const STATE: usize = 0;
+const HASH: usize = 1;
+const PUT_AT: usize = 2;
+const USED: usize = 3;
+const SEALED: Range<usize> = 4..8;
+
+/// How many blocks a value of this length takes.
+pub(crate) const fn blocks_of(length: usize) -> usize {
+    let first = (FIRST_WORDS.end - FIRST_WORDS.start) * WORD_BYTES;
+    let further = (FURTHER_WORDS.end - FURTHER_WORDS.start) * WORD_BYTES;
+    1 + length.saturating_sub(first).div_ceil(further)
+}
+
+/// A place among the blocks, counted from 1: so that "none" takes no room.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Slot(NonZeroU32);
+
+impl Slot {
+    /// The place with this index; `None` if it is past all that 32 bits can name.
+    pub(crate) fn new(index: usize) -> Option<Self> {
+        let number = u32::try_from(index).ok()?.checked_add(1)?;
+        Self::from_number(number)
+    }
+
+    /// From [`Self::number`]; 0 is none.
+    pub(crate) fn from_number(number: u32) -> Option<Self> {
+        NonZeroU32::new(number).map(Self)
+    }
+
+    pub(crate) fn number(self) -> u32 {
+        self.0.get()
+    }
+
+    pub(crate) fn index(self) -> usize {
+        self.0.get() as usize - 1
+    }
+}
+
+/// What an entry is, beside its value.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Header {
+    pub(crate) hash: u64,
+    /// In milliseconds since the memory's zero.
+    pub(crate) put_at_ms: u64,
+    /// Bytes of the value.
+    pub(crate) length: u16,
+    pub(crate) sealed: Sealed,
+}
+
+/// What a block says of itself.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum State {
+    Never,
+    /// Free, or of no known form.
+    Free,
+    First {
+        length: u16,
+        next: Option<Slot>,
+    },
+    Further {
+        next: Option<Slot>,
+    },
+}
+
+/// Some of the memory's blocks, which one shard owns.
+pub(crate) struct Blocks {
+    words: Arc<dyn AsRef<[AtomicU64]> + Send + Sync>,
+    range: Range<usize>,
+}
+
+impl Blocks {
+    /// The blocks of this range, as far as the memory reaches.
+    pub(crate) fn new(
+        words: Arc<dyn AsRef<[AtomicU64]> + Send + Sync>,
+        range: Range<usize>,
+    ) -> Self {
+        let end = range.end.min((*words).as_ref().len() / BLOCK_WORDS);
+        let range = range.start.min(end)..end;
+        Self { words, range }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.range.len()
+    }
+
+    pub(crate) fn state(&self, slot: Slot) -> State {
+        let state = self.block(slot)[STATE].load(Acquire);
+        let (mark, next) = (state & 0xffff, Slot::from_number((state >> 32) as u32));
+        match mark {
+            NEVER => State::Never,
+            FIRST => State::First {
+                length: (state >> 16) as u16,
+                next,
+            },
+            FURTHER => State::Further { next },
+            _ => State::Free,
+        }
+    }
+
+    /// The header of a first block of this length.
+    pub(crate) fn header(&self, slot: Slot, length: u16) -> Header {
+        let block = self.block(slot);
+        Header {
+            hash: block[HASH].load(Relaxed),
+            put_at_ms: block[PUT_AT].load(Relaxed),
+            length,
+            sealed: read_sealed(&block[SEALED]),
+        }
+    }
+
+    /// Writes an entry to these blocks, as many as its length takes.
+    pub(crate) fn write(&self, slots: &[Slot], header: &Header, value: &[u8]) {
+        assert!(slots.len() == blocks_of(value.len()) && value.len() == usize::from(header.length));
+        slots
+            .iter()
+            .for_each(|slot| self.mark(*slot, FREE, 0, None));
+        let (&first, further) = slots
+            .split_first()
+            .expect("a value takes one block at least");
+        let (head, mut rest) = value.split_at(value.len().min(FIRST_WORDS.len() * WORD_BYTES));
+        let nexts = || further.iter().skip(1).map(|slot| Some(*slot)).chain([None]);
+        for (&slot, next) in further.iter().zip(nexts()) {
+            let here;
+            (here, rest) = rest.split_at(rest.len().min(FURTHER_WORDS.len() * WORD_BYTES));
+            write_bytes(&self.block(slot)[FURTHER_WORDS], here);
+            self.mark(slot, FURTHER, 0, next);
+        }
+        let block = self.block(first);
+        block[HASH].store(header.hash, Relaxed);
+        block[PUT_AT].store(header.put_at_ms, Relaxed);
+        block[USED].store(0, Relaxed);
+        write_bytes(&block[SEALED.start..SEALED.start + 2], &header.sealed.tag);
+        write_bytes(&block[SEALED.start + 2..SEALED.end], &header.sealed.nonce);
+        write_bytes(&block[FIRST_WORDS], head);
+        self.mark(first, FIRST, header.length, further.first().copied());
+    }
+
+    /// Adds a block's part of a value to what was read before it, up to the value's length.
+    pub(crate) fn read(&self, slot: Slot, is_first: bool, length: usize, value: &mut Vec<u8>) {
+        let words = match is_first {
+            true => &self.block(slot)[FIRST_WORDS],
+            false => &self.block(slot)[FURTHER_WORDS],
+        };
+        for word in words {
+            let bytes = word.load(Relaxed).to_le_bytes();
+            let wanted = length.saturating_sub(value.len()).min(bytes.len());
+            value.extend_from_slice(&bytes[..wanted]);
+            if wanted < bytes.len() {
+                return;
+            }
+        }
+    }
+
+    /// Notes that an entry was used, for a successor.
+    pub(crate) fn note_use(&self, slot: Slot) {
+        self.block(slot)[USED].store(1, Relaxed);
+    }
+
+    pub(crate) fn was_used(&self, slot: Slot) -> bool {
+        self.block(slot)[USED].load(Relaxed) == 1
+    }
+
+    /// Makes a block free, all zeros behind its mark.
+    pub(crate) fn clear(&self, slot: Slot) {
+        self.mark(slot, FREE, 0, None);
+        let rest = &self.block(slot)[STATE + 1..];
+        rest.iter().for_each(|word| word.store(0, Relaxed));
+    }
+
+    fn mark(&self, slot: Slot, mark: u64, length: u16, next: Option<Slot>) {
+        let next = next.map_or(0, Slot::number);
+        let state = mark | u64::from(length) << 16 | u64::from(next) << 32;
+        // After a first block's other words, in the order of the program: a process that is
+        // killed leaves what it has written so far.
+        self.block(slot)[STATE].store(state, Release);
+        std::sync::atomic::fence(Release);
+    }
+
+    fn block(&self, slot: Slot) -> &[AtomicU64] {
+        assert!(slot.index() < self.len(), "the block is another shard's");
+        let start = (self.range.start + slot.index()) * BLOCK_WORDS;
+        &(*self.words).as_ref()[start..start + BLOCK_WORDS]
+    }
+}
+
+impl Debug for Blocks {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Blocks")
+            .field("range", &self.range)
+            .finish_non_exhaustive()
+    }
+}
+
+fn read_sealed(words: &[AtomicU64]) -> Sealed {
+    let mut bytes = [0; 32];
+    for (bytes, word) in bytes.chunks_exact_mut(WORD_BYTES).zip(words) {
+        bytes.copy_from_slice(&word.load(Relaxed).to_le_bytes());
+    }
+    let (tag, rest) = bytes.split_first_chunk().expect("32 bytes have 16");
+    let (nonce, _) = rest.split_first_chunk().expect("16 bytes have 12");
+    Sealed {
+        tag: *tag,
+        nonce: *nonce,
+    }
+}
+
+/// Writes bytes and, behind them, zeros to the end of the last word.
+fn write_bytes(words: &[AtomicU64], bytes: &[u8]) {
+    for (word, bytes) in words.iter().zip(bytes.chunks(WORD_BYTES)) {
+        let mut whole = [0; WORD_BYTES];
+        whole[..bytes.len()].copy_from_slice(bytes);
+        word.store(u64::from_le_bytes(whole), Relaxed);
+    }
+}

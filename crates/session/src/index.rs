@@ -1,0 +1,155 @@
+//! A shard's rows, one a block, and the lists that run through them.
+//!
+//! Owns the links. The rows are this process's own: nobody else can have written them.
+
+use crate::blocks::Slot;
+
+// With the block and the hash table's share, what `memory` says that a block costs.
+const _: () = assert!(size_of::<Row>() <= 48);
+
+/// What is known of a block. All but `further` is of use in an entry's first block only.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Row {
+    pub(crate) hash: u64,
+    pub(crate) put_at_ms: u64,
+    /// The next entry in the same bucket of the hash table.
+    pub(crate) chained: Option<Slot>,
+    /// The entry's next block; of a free block, the next free one.
+    pub(crate) further: Option<Slot>,
+    links: [Links; 2],
+    pub(crate) length: u16,
+    /// Found again since it was proven, or since it was last spared.
+    pub(crate) is_used: bool,
+    /// Found at least once.
+    pub(crate) is_proven: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Links {
+    before: Option<Slot>,
+    after: Option<Slot>,
+}
+
+impl Row {
+    /// A row in no list.
+    pub(crate) fn new(hash: u64, put_at_ms: u64, length: u16) -> Self {
+        Self {
+            hash,
+            put_at_ms,
+            chained: None,
+            further: None,
+            links: [Links::default(); 2],
+            length,
+            is_used: false,
+            is_proven: false,
+        }
+    }
+}
+
+/// The rows of all blocks that were ever used.
+#[derive(Debug, Default)]
+pub(crate) struct Rows(Vec<Row>);
+
+impl Rows {
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Adds a row for the next block; there will be `rows_max` at most.
+    pub(crate) fn push(&mut self, row: Row, rows_max: usize) {
+        if self.0.len() == self.0.capacity() {
+            // By halves and never past the limit: a doubled array would waste as much again.
+            let step = (self.0.len() / 2).max(8);
+            self.0.reserve_exact(step.min(rows_max - self.0.len()));
+        }
+        self.0.push(row);
+    }
+
+    pub(crate) fn at(&self, slot: Slot) -> &Row {
+        &self.0[slot.index()]
+    }
+
+    pub(crate) fn at_mut(&mut self, slot: Slot) -> &mut Row {
+        &mut self.0[slot.index()]
+    }
+}
+
+/// Which of a row's links a list runs through.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Thread {
+    /// All entries, by the time of their put.
+    Age,
+    /// The entries of one queue, in the order in which they came to it.
+    Queue,
+}
+
+/// A list from first to last.
+#[derive(Debug)]
+pub(crate) struct List {
+    thread: Thread,
+    first: Option<Slot>,
+    last: Option<Slot>,
+    len: usize,
+}
+
+impl List {
+    pub(crate) fn new(thread: Thread) -> Self {
+        Self {
+            thread,
+            first: None,
+            last: None,
+            len: 0,
+        }
+    }
+
+    pub(crate) fn first(&self) -> Option<Slot> {
+        self.first
+    }
+
+    pub(crate) fn last(&self) -> Option<Slot> {
+        self.last
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(crate) fn before(&self, rows: &Rows, slot: Slot) -> Option<Slot> {
+        rows.at(slot).links[self.thread as usize].before
+    }
+
+    pub(crate) fn push(&mut self, rows: &mut Rows, slot: Slot) {
+        self.insert_after(rows, self.last, slot);
+    }
+
+    /// Puts `slot` behind another one of the list, or first.
+    pub(crate) fn insert_after(&mut self, rows: &mut Rows, before: Option<Slot>, slot: Slot) {
+        let after = match before {
+            Some(before) => rows.at(before).links[self.thread as usize].after,
+            None => self.first,
+        };
+        rows.at_mut(slot).links[self.thread as usize] = Links { before, after };
+        self.join(rows, before, Some(slot));
+        self.join(rows, Some(slot), after);
+        self.len += 1;
+    }
+
+    pub(crate) fn remove(&mut self, rows: &mut Rows, slot: Slot) {
+        let links = &mut rows.at_mut(slot).links[self.thread as usize];
+        let Links { before, after } = std::mem::take(links);
+        self.join(rows, before, after);
+        self.len -= 1;
+    }
+
+    /// Makes two neighbours; `None` = the list's end on that side.
+    fn join(&mut self, rows: &mut Rows, before: Option<Slot>, after: Option<Slot>) {
+        match before {
+            Some(before) => rows.at_mut(before).links[self.thread as usize].after = after,
+            None => self.first = after,
+        }
+        match after {
+            Some(after) => rows.at_mut(after).links[self.thread as usize].before = before,
+            None => self.last = before,
+        }
+    }
+}

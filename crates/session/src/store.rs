@@ -1,0 +1,520 @@
+//! The store, shared by all workers.
+//!
+//! Owns how entries are spread over shards; each shard is a cache of its own under its own lock,
+//! held for a lookup's few hundred nanoseconds, so workers seldom meet. Values are sealed before
+//! and opened after.
+
+use std::collections::hash_map::DefaultHasher;
+use std::hash::Hasher;
+use std::ops::Range;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use zeroize::Zeroize;
+
+use crate::blocks::{Blocks, VALUE_BYTES_MAX};
+use crate::memory::{BLOCK_COST_BYTES, Memory, Options};
+use crate::shard::{Found, Shard};
+
+/// A TLS session id has 32 bytes at most (RFC 5246, 7.4.1.2); as much again is for the caller's
+/// prefix.
+const KEY_BYTES_MAX: usize = 64;
+
+/// Locks are held for well under a microsecond: even at 100,000 lookups a second over all workers,
+/// each of 64 is free 999 times of 1,000.
+const SHARDS_MAX: usize = 64;
+
+/// A shard of fewer entries would be full while others are empty: keys do not spread evenly.
+const SHARD_ENTRIES_MIN: usize = 64;
+
+/// What a store holds and has done since its start.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Counters {
+    /// Entries held, expired ones that nobody has noticed among them.
+    pub entries: u64,
+    /// Bytes that they take.
+    pub bytes: u64,
+    /// Lookups that found their entry.
+    pub hits: u64,
+    /// Lookups whose entry could not be opened: somebody changed it.
+    pub misses_damaged: u64,
+    /// Lookups whose entry was too old.
+    pub misses_expired: u64,
+    /// Lookups of a key that is not here: never was, was evicted, or was swept away.
+    pub misses_unknown: u64,
+    /// Entries that left before their time, to make room.
+    pub evictions: u64,
+    /// Puts refused: a key or a value too large.
+    pub refusals: u64,
+    /// Entries that an earlier process left and that were taken over.
+    pub recovered: u64,
+}
+
+/// A bounded cache. When it is full, what nobody looked up since it came leaves first.
+///
+/// It takes over what an earlier store left in its memory. Blocks are zeroed when their entries
+/// leave.
+#[derive(Debug)]
+pub struct MemoryStore {
+    memory: Memory,
+    shards: Box<[Mutex<Shard>]>,
+}
+
+impl MemoryStore {
+    /// The longest key, in bytes.
+    pub const KEY_BYTES_MAX: usize = KEY_BYTES_MAX;
+
+    /// The longest value, in bytes.
+    pub const VALUE_BYTES_MAX: usize = VALUE_BYTES_MAX;
+
+    /// A store with what is still good in its memory. It takes 100,000 entries over in some
+    /// milliseconds; values are not opened before they are asked for.
+    pub fn new(options: Options, memory: Memory, now: Instant) -> Self {
+        let blocks = options.blocks();
+        let count = shard_count(options.entries_max.min(blocks));
+        let now_ms = since_ms(memory.zero, now);
+        let shard = |index: usize| {
+            let entries = share(options.entries_max, count, index).len();
+            let blocks = Blocks::new(memory.words.clone(), share(blocks, count, index));
+            let is_ours = |hash| shard_index(hash, count) == index;
+            let shard = Shard::new(entries, options.lifetime, blocks, now_ms, is_ours);
+            Mutex::new(shard)
+        };
+        let shards = (0..count).map(shard).collect();
+        Self { memory, shards }
+    }
+
+    /// Stores a value, in the place of an earlier one of that key. `false` if the key is longer
+    /// than [`Self::KEY_BYTES_MAX`] or the value is too large.
+    ///
+    /// Of the bytes handed over, nothing stays readable.
+    pub fn put(&self, key: &[u8], mut value: Vec<u8>, now: Instant) -> bool {
+        let (hash, now_ms) = (self.hash(key), since_ms(self.memory.zero, now));
+        let sealed = additional(key, now_ms).and_then(|(additional, length)| {
+            self.memory.seal.seal(&additional[..length], &mut value)
+        });
+        match sealed {
+            Some(sealed) => self.shard_of(hash).put(hash, now_ms, sealed, &value),
+            None => {
+                value.zeroize();
+                self.shard_of(hash).refuse()
+            }
+        }
+    }
+
+    /// A copy of a value; it stays. Zeroing the copy is for the caller.
+    pub fn get(&self, key: &[u8], now: Instant) -> Option<Vec<u8>> {
+        self.opened(key, now, Shard::get)
+    }
+
+    /// A value; it leaves. Of several threads that take one key, one has it.
+    pub fn take(&self, key: &[u8], now: Instant) -> Option<Vec<u8>> {
+        self.opened(key, now, Shard::take)
+    }
+
+    /// Drops all that is too old. A few old ones leave with each put as well; this is for a
+    /// store that nobody puts into, so that secrets do not outlive their time.
+    pub fn sweep(&self, now: Instant) {
+        let now_ms = since_ms(self.memory.zero, now);
+        self.each_shard().for_each(|mut shard| shard.sweep(now_ms));
+    }
+
+    /// Entries held.
+    pub fn len(&self) -> usize {
+        self.each_shard().map(|shard| shard.len()).sum()
+    }
+
+    /// Whether it holds none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// What it holds and has done. The shards are read one after the other.
+    pub fn counters(&self) -> Counters {
+        let mut sum = Counters::default();
+        for shard in self.each_shard() {
+            let counts = shard.counts();
+            sum.entries += shard.len() as u64;
+            sum.bytes += (shard.blocks_used() * BLOCK_COST_BYTES) as u64;
+            sum.hits += counts.hits;
+            sum.misses_damaged += counts.misses_damaged;
+            sum.misses_expired += counts.misses_expired;
+            sum.misses_unknown += counts.misses_unknown;
+            sum.evictions += counts.evictions;
+            sum.refusals += counts.refusals;
+            sum.recovered += counts.recovered;
+        }
+        sum
+    }
+
+    fn opened(
+        &self,
+        key: &[u8],
+        now: Instant,
+        find: impl Fn(&mut Shard, u64, u64) -> Option<Found>,
+    ) -> Option<Vec<u8>> {
+        let (hash, now_ms) = (self.hash(key), since_ms(self.memory.zero, now));
+        let Found { header, mut value } = find(&mut self.shard_of(hash), hash, now_ms)?;
+        let is_whole = additional(key, header.put_at_ms).is_some_and(|(additional, length)| {
+            let seal = &self.memory.seal;
+            seal.open(&additional[..length], header.sealed, &mut value)
+        });
+        if !is_whole {
+            self.shard_of(hash).drop_damaged(&header);
+            value.zeroize();
+            return None;
+        }
+        Some(value)
+    }
+
+    /// Keyed by a secret, so that nobody can choose keys that fall together.
+    fn hash(&self, key: &[u8]) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        hasher.write(&self.memory.hash_key);
+        hasher.write(key);
+        hasher.finish()
+    }
+
+    fn shard_of(&self, hash: u64) -> MutexGuard<'_, Shard> {
+        lock(&self.shards[shard_index(hash, self.shards.len())])
+    }
+
+    fn each_shard(&self) -> impl Iterator<Item = MutexGuard<'_, Shard>> {
+        self.shards.iter().map(lock)
+    }
+}
+
+/// What a value is bound to: its key and the time of its put. `None` = the key is too long.
+fn additional(key: &[u8], put_at_ms: u64) -> Option<([u8; KEY_BYTES_MAX + 8], usize)> {
+    let mut bytes = [0; KEY_BYTES_MAX + 8];
+    bytes[..KEY_BYTES_MAX]
+        .get_mut(..key.len())?
+        .copy_from_slice(key);
+    bytes[key.len()..][..8].copy_from_slice(&put_at_ms.to_be_bytes());
+    Some((bytes, key.len() + 8))
+}
+
+/// A panic under the lock ends the process, and a test's must not hide the first one.
+fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
+    shard.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A power of two.
+fn shard_count(entries_max: usize) -> usize {
+    let wanted = (entries_max / SHARD_ENTRIES_MIN).clamp(1, SHARDS_MAX);
+    1 << wanted.ilog2()
+}
+
+/// The high half chooses the shard, the low half the bucket.
+fn shard_index(hash: u64, count: usize) -> usize {
+    (hash >> 32) as usize & (count - 1)
+}
+
+/// One of `count` parts of a whole. The first ones take what the division leaves over.
+fn share(whole: usize, count: usize, index: usize) -> Range<usize> {
+    let start = |index: usize| index * (whole / count) + index.min(whole % count);
+    start(index)..start(index + 1)
+}
+
+/// The time as entries have it.
+fn since_ms(zero: Instant, now: Instant) -> u64 {
+    u64::try_from(now.saturating_duration_since(zero).as_millis()).unwrap_or(u64::MAX)
+}
+#[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "tests are their own clock")]
+mod tests {
+    use super::*;
+    use crate::seal::weak::WeakSeal;
+    use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+    use std::sync::{Arc, Barrier};
+    use std::time::Duration;
+
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    fn options(entries_max: usize) -> Options {
+        Options {
+            entries_max,
+            bytes_max: 1 << 30,
+            lifetime: HOUR,
+        }
+    }
+
+    fn with(options: Options, now: Instant) -> MemoryStore {
+        let memory = Memory::private(options, Arc::new(WeakSeal::default()), now);
+        MemoryStore::new(options, memory, now)
+    }
+
+    fn store(entries_max: usize) -> MemoryStore {
+        let few = Options {
+            bytes_max: entries_max * 2 * BLOCK_COST_BYTES,
+            ..options(entries_max)
+        };
+        with(few, Instant::now())
+    }
+
+    #[test]
+    fn the_shards_share_the_limits_exactly() {
+        for entries_max in [0, 1, 63, 64, 130, 4096, 5000, 100_000] {
+            let store = store(entries_max);
+            let limits: Vec<_> = store.each_shard().map(|shard| shard.limits()).collect();
+            assert_eq!(
+                limits.iter().map(|limit| limit.0).sum::<usize>(),
+                entries_max
+            );
+            assert_eq!(
+                limits.iter().map(|limit| limit.1).sum::<usize>(),
+                2 * entries_max
+            );
+            assert!(store.shards.len().is_power_of_two());
+        }
+        assert_eq!(store(100_000).shards.len(), 64);
+        assert_eq!(store(100).shards.len(), 1);
+    }
+
+    #[test]
+    fn a_full_store_stays_at_its_limits() {
+        let (now, limits) = (
+            Instant::now(),
+            Options {
+                entries_max: 1000,
+                bytes_max: 100_000,
+                lifetime: HOUR,
+            },
+        );
+        let store = with(limits, now);
+        for number in 0..10_000u32 {
+            assert!(store.put(&number.to_be_bytes(), vec![1; 180], now));
+            assert!(store.get(&number.to_be_bytes(), now).is_some());
+        }
+        let counters = store.counters();
+        assert!(counters.bytes <= 100_000);
+        assert!(counters.entries <= 1000 && counters.entries > 200);
+        assert_eq!(counters.evictions, 10_000 - counters.entries);
+        assert_eq!(counters.hits, 10_000);
+    }
+
+    #[test]
+    fn what_is_too_large_is_refused_and_counted() {
+        let now = Instant::now();
+        let store = with(options(9), now);
+        assert!(store.put(&[7; MemoryStore::KEY_BYTES_MAX], vec![1], now));
+        assert!(!store.put(&[7; MemoryStore::KEY_BYTES_MAX + 1], vec![1], now));
+        assert!(store.put(b"k", vec![1; MemoryStore::VALUE_BYTES_MAX], now));
+        assert!(!store.put(b"k", vec![1; MemoryStore::VALUE_BYTES_MAX + 1], now));
+        assert_eq!(store.counters().refusals, 2);
+        assert!(!self::store(0).put(b"k", vec![1], now));
+        assert_eq!(self::store(0).get(b"k", now), None);
+    }
+
+    #[test]
+    fn a_sweep_leaves_only_what_is_young() {
+        let store = store(1000);
+        let start = Instant::now();
+        let fill = |numbers: Range<u32>, now| {
+            numbers.for_each(|number| assert!(store.put(&number.to_be_bytes(), vec![2], now)));
+        };
+        fill(0..300, start);
+        fill(300..400, start + HOUR / 2);
+        store.sweep(start + HOUR);
+        assert_eq!(store.len(), 100);
+        store.sweep(start + 2 * HOUR);
+        assert!(store.is_empty());
+        assert_eq!(store.counters().bytes, 0);
+        assert_eq!(store.counters().evictions, 0);
+    }
+
+    #[test]
+    fn of_many_threads_exactly_one_takes_a_value_and_none_sees_a_torn_one() {
+        const THREADS: u8 = 8;
+        const KEYS: u32 = 2000;
+        let store = store(500);
+        let (takes, barrier) = (AtomicUsize::new(0), Barrier::new(usize::from(THREADS)));
+        let now = Instant::now();
+        // The shared part fits without evictions: less than a shard's 62 or 63 can hold.
+        let shared: Vec<[u8; 2]> = (0..20).map(|number| [b's', number]).collect();
+        for key in &shared {
+            assert!(store.put(key, vec![0; 10], now));
+        }
+        let work = |thread: u8| {
+            barrier.wait();
+            for key in &shared {
+                takes.fetch_add(
+                    usize::from(store.take(key, now).is_some()),
+                    Ordering::Relaxed,
+                );
+            }
+            for number in 0..KEYS {
+                let key = (number % 700).to_be_bytes();
+                store.put(&key, vec![thread; 50 + usize::from(thread)], now);
+                if let Some(value) = store.get(&key, now) {
+                    let writer = value[0];
+                    assert_eq!(value, vec![writer; 50 + usize::from(writer)]);
+                }
+            }
+        };
+        std::thread::scope(|scope| {
+            (0..THREADS).for_each(|thread| {
+                scope.spawn(move || work(thread));
+            });
+        });
+        assert_eq!(takes.into_inner(), shared.len());
+        let counters = store.counters();
+        assert!(counters.entries <= 500);
+        assert_eq!(counters.misses_damaged, 0);
+        let lookups = usize::from(THREADS) * (KEYS as usize + shared.len());
+        assert_eq!(counters.hits + counters.misses_unknown, lookups as u64);
+    }
+
+    /// Sixty entries in as few blocks as the tests below take.
+    fn small() -> Options {
+        Options {
+            bytes_max: 150 * BLOCK_COST_BYTES,
+            ..options(60)
+        }
+    }
+
+    /// For two stores, one after the other.
+    fn memory_of(options: Options, zero: Instant) -> Memory {
+        Memory::private(options, Arc::new(WeakSeal::default()), zero)
+    }
+
+    fn words(memory: &Memory) -> &[AtomicU64] {
+        (*memory.words).as_ref()
+    }
+
+    #[test]
+    fn a_successor_has_all_that_was_there_and_still_is_young() {
+        let (start, limits) = (Instant::now(), options(1000));
+        let memory = memory_of(limits, start);
+        let first = MemoryStore::new(limits, memory.clone(), start);
+        for number in 0..1000u32 {
+            let value = vec![number as u8; number as usize % 700];
+            let time = start + HOUR / 1000 * number;
+            assert!(first.put(&number.to_be_bytes(), value, time));
+        }
+        let taken = first.take(&999u32.to_be_bytes(), start + HOUR / 2);
+        let held = first.len() as u64;
+        assert!(taken.is_some());
+        drop(first);
+        let now = start + HOUR + HOUR / 2;
+        let second = MemoryStore::new(limits, memory, now);
+        let found = (0..1000u32).filter(|number| {
+            let value = second.get(&number.to_be_bytes(), now);
+            value == Some(vec![*number as u8; *number as usize % 700])
+        });
+        assert_eq!(found.count() as u64, second.counters().recovered);
+        assert_eq!(second.counters().misses_damaged, 0);
+        // Some shards were full: what they dropped is not there.
+        let recovered = second.counters().recovered;
+        assert!(
+            recovered > held - 520 && recovered <= 499,
+            "{recovered} of {held}"
+        );
+    }
+
+    #[test]
+    fn a_successor_goes_on_where_the_memory_ends() {
+        let (now, limits) = (Instant::now(), options(200));
+        let memory = memory_of(limits, now);
+        for round in 0..20u8 {
+            let store = MemoryStore::new(limits, memory.clone(), now);
+            let before = store.len();
+            assert_eq!(store.counters().recovered, before as u64);
+            for number in 0..30u8 {
+                let size = usize::from(number) * 40;
+                assert!(store.put(&[round, number], vec![round; size], now));
+                assert_eq!(store.get(&[round, number], now), Some(vec![round; size]));
+            }
+        }
+        assert!(MemoryStore::new(limits, memory, now).len() > 150);
+    }
+
+    #[test]
+    fn a_changed_word_loses_one_entry_and_never_gives_another_value() {
+        let (now, limits) = (Instant::now(), small());
+        let memory = memory_of(limits, now);
+        let store = MemoryStore::new(limits, memory.clone(), now);
+        for number in 0..40u8 {
+            assert!(store.put(&[number], vec![number; usize::from(number) * 20], now));
+        }
+        let used = words(&memory)
+            .iter()
+            .rposition(|word| word.load(Ordering::Relaxed) != 0);
+        drop(store);
+        for index in 0..=used.expect("there are entries") {
+            let word = &words(&memory)[index];
+            let before: Vec<_> = words(&memory)
+                .iter()
+                .map(|one| one.load(Ordering::Relaxed))
+                .collect();
+            word.fetch_xor(1 << (index % 64), Ordering::Relaxed);
+            let store = MemoryStore::new(limits, memory.clone(), now);
+            let found = (0..40u8).filter(|number| {
+                let found = store.get(&[*number], now);
+                let wanted = vec![*number; usize::from(*number) * 20];
+                assert!(found.is_none() || found == Some(wanted));
+                found.is_some()
+            });
+            assert!(found.count() >= 38, "word {index}");
+            drop(store);
+            for (word, before) in words(&memory).iter().zip(before) {
+                word.store(before, Ordering::Relaxed);
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_readable_is_in_the_memory_and_nothing_at_all_when_it_has_gone() {
+        let (now, limits) = (Instant::now(), options(60));
+        let memory = memory_of(limits, now);
+        let store = MemoryStore::new(limits, memory.clone(), now);
+        let secret = b"masterkymasterky".repeat(40);
+        assert!(store.put(b"key", secret.clone(), now));
+        let bytes = |memory: &Memory| -> Vec<u8> {
+            let all = words(memory).iter();
+            all.flat_map(|word| word.load(Ordering::Relaxed).to_le_bytes())
+                .collect()
+        };
+        assert!(
+            !bytes(&memory)
+                .windows(8)
+                .any(|window| window == b"masterky")
+        );
+        assert_eq!(store.take(b"key", now), Some(secret));
+        let left = bytes(&memory).iter().filter(|byte| **byte != 0).count();
+        // Two bytes of a mark in each of three blocks.
+        assert_eq!(left, 6);
+    }
+
+    /// Clients that come back, among ten times as many new ones as the store can hold that never
+    /// do. How many of the former still resume is what a flood can do to the latter.
+    #[test]
+    fn a_flood_of_new_sessions_washes_none_of_the_regular_clients_out() {
+        const ENTRIES: u32 = 20_000;
+        const REGULARS: u32 = ENTRIES / 2;
+        let (now, store) = (Instant::now(), store(ENTRIES as usize));
+        let visit = |number: u32| store.get(&number.to_be_bytes(), now).is_some();
+        for number in 0..REGULARS {
+            assert!(store.put(&number.to_be_bytes(), vec![1; 110], now));
+            assert!(visit(number));
+        }
+        let mut newcomers = REGULARS..;
+        for _ in 0..10 {
+            for number in newcomers.by_ref().take(ENTRIES as usize) {
+                assert!(store.put(&number.to_be_bytes(), vec![2; 110], now));
+            }
+            assert_eq!(
+                (0..REGULARS).filter(|number| visit(*number)).count(),
+                REGULARS as usize
+            );
+        }
+        // A new client's session lives through as many other new ones as half of what is left to
+        // them: two in five entries, less what the shards' shares differ.
+        let late = newcomers.next().expect("there are numbers left");
+        assert!(store.put(&late.to_be_bytes(), vec![2; 110], now));
+        for number in newcomers.take(ENTRIES as usize / 4) {
+            assert!(store.put(&number.to_be_bytes(), vec![2; 110], now));
+        }
+        assert!(visit(late));
+    }
+}
