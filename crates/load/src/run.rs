@@ -16,6 +16,7 @@ use crate::plan::Plan;
 use crate::share::{Common, Report, Share};
 use crate::start_fault::StartFault;
 use crate::tally::{SecondTally, Tally};
+use crate::tls::configurations::warm_thread;
 use crate::worker::Worker;
 
 /// A load under way.
@@ -138,6 +139,7 @@ fn spawn(
     let share = worker.share().clone();
     let handle = thread.spawn(move || {
         let pinned = cpu.map(sys::cpu::pin_current_thread).transpose();
+        warm_thread();
         let begin = starter.wait();
         let ended = pinned.and_then(|_| worker.run(begin));
         if ended.is_err() {

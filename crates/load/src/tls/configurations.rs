@@ -140,6 +140,14 @@ fn versions(asked: Versions, kind: Handshake) -> &'static [&'static SupportedPro
     }
 }
 
+/// Makes this thread's generator of random numbers ready, which takes some 30 ms of CPU: it would
+/// stand in the times of the thread's first handshake. What is wrong with it, that one will tell.
+pub(crate) fn warm_thread() {
+    let _ = aws_lc_rs::default_provider()
+        .secure_random
+        .fill(&mut [0; 32]);
+}
+
 fn provider(tls: &Tls) -> CryptoProvider {
     CryptoProvider {
         cipher_suites: tls.suites.iter().map(|suite| suite_of(*suite)).collect(),
