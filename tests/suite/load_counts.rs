@@ -108,7 +108,13 @@ fn clients_of_all_kinds_in_open_load_are_counted_alike_by_both_sides() {
     let (site, server) = (Site::new(), Server::start(Behaviour::Http("hello".into())));
     let service = Service::new(&site, &server);
     let lariat = Lariat::start(&service.toml());
-    let record = Load::alone(service.address)
+    let url = format!("https://localhost:{}/", service.address.port());
+    let record = Load::bare()
+        .arg(url)
+        .args(&format!(
+            "--connect {} --threads 2 --cpus none",
+            service.address
+        ))
         .args("--handshake mixed --requests-per-session 3 --rate 60 --duration 2s --clients 12")
         .args("--warm-up 1s")
         .record();

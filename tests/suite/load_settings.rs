@@ -4,7 +4,7 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use suite::load::{Load, Record};
+use suite::load::{Load, Loaded};
 use suite::nginx::Nginx;
 use suite::program::Finished;
 use suite::site::Site;
@@ -70,25 +70,25 @@ const SEARCH: &[Said<'_>] = &[
     ("--find-capacity", "find-capacity = true"),
     ("--limit p99<10s,loss<90%", "limit = 'p99<10s,loss<90%'"),
     ("--precision 90%", "precision = '90%'"),
-    ("--rate 20", "rate = 20"),
+    ("--rate 1", "rate = 1"),
     ("--clients 1", "clients = 1"),
     ("--size 1k", "size = '1k'"),
-    ("--step-duration 100ms", "step-duration = '100ms'"),
+    ("--step-duration 1s", "step-duration = '1s'"),
     ("--timeout 30s", "timeout = '30s'"),
 ];
 
 /// Loads by a plan file with these lines, and these flags beside it.
-fn by_file(address: SocketAddr, lines: &[&str], flags: &str) -> Record {
+fn by_file(address: SocketAddr, lines: &[&str], flags: &str) -> Loaded {
     let directory = Directory::new();
     let target = format!("connect = '{address}'\nthreads = 1\ncpus = 'none'\n");
     let url = format!("url = 'https://localhost:{}/'\n", address.port());
     let text = format!("{url}{target}{}\n", lines.join("\n"));
     let plan = directory.write("plan.toml", text);
-    Load::bare().arg("--plan").arg(plan).args(flags).record()
+    Load::bare().arg("--plan").arg(plan).args(flags).run()
 }
 
-fn by_flags(address: SocketAddr, flags: &[&str]) -> Record {
-    Load::alone(address).args(&flags.join(" ")).record()
+fn by_flags(address: SocketAddr, flags: &[&str]) -> Loaded {
+    Load::alone(address).args(&flags.join(" ")).run()
 }
 
 fn nginx(site: &Site, listen: &str) -> Nginx {
@@ -99,12 +99,18 @@ fn nginx(site: &Site, listen: &str) -> Nginx {
 #[test]
 fn flags_and_a_file_say_the_same() {
     let site = Site::new();
-    for (said, listen) in [(CLOSED, "proxy_protocol"), (OPEN, ""), (SEARCH, "")] {
-        let nginx = nginx(&site, listen);
+    let open = nginx(&site, "");
+    let closed = nginx(&site, "proxy_protocol");
+    // A search that nobody answers is soon over.
+    let nowhere = free_address();
+    for (said, address) in [
+        (CLOSED, closed.address),
+        (OPEN, open.address),
+        (SEARCH, nowhere),
+    ] {
         let (flags, lines): (Vec<_>, Vec<_>) = said.iter().copied().unzip();
-        let first = by_flags(nginx.address, &flags);
-        let second = by_file(nginx.address, &lines, "");
-        let [first, second] = [first, second].map(|record| record.settings_without(&["record"]));
+        let loads = [by_flags(address, &flags), by_file(address, &lines, "")];
+        let [first, second] = loads.map(|load| load.record().settings_without(&["record"]));
         assert_eq!(first, second);
         // Each of them is told.
         for line in lines {
@@ -125,7 +131,7 @@ fn a_flag_replaces_what_the_file_says() {
     let lines: Vec<_> = CLOSED.iter().map(|said| said.1).collect();
     let flags = "--handshake ticket --tickets on --session-ids off --count 12 --method PATCH \
                  --suites TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384 --source 127.0.0.9";
-    let record = by_file(nginx.address, &lines, flags);
+    let record = by_file(nginx.address, &lines, flags).record();
     for (name, value) in [
         ("handshake", "ticket"),
         ("count", "12"),

@@ -25,6 +25,7 @@ mod load_counts;
 mod load_failures;
 mod load_interrupt;
 mod load_matrix;
+mod load_offers;
 mod load_page;
 mod load_plan;
 mod load_record;
