@@ -197,7 +197,13 @@ impl Shelf<'_> {
         matches!(read, Err(error) if error.kind() == io::ErrorKind::IsADirectory)
     }
 
-    fn read(&mut self, section: &Section<'_>, name: &str, path: &Path) -> Option<Vec<u8>> {
+    /// A file's bytes; reports why there are none.
+    pub(crate) fn read(
+        &mut self,
+        section: &Section<'_>,
+        name: &str,
+        path: &Path,
+    ) -> Option<Vec<u8>> {
         match self.files.read(path) {
             Ok(bytes) => Some(bytes),
             Err(error) => unreadable(section, name, path, &error),

@@ -1,6 +1,8 @@
 //! The keys that hold for the whole process: workers, limits, rights, log, doors, resumption.
 
 use proxy::options::{Limits, LogConnections, LogFormat, LogOptions, WorkerOptions};
+use tls::resumption::key_file::{KeyFileFault, ListedKeys, SharedSecret};
+use tls::resumption::{KeySource, TicketOptions};
 use wire::address::Address;
 
 use crate::certificates::Shelf;
@@ -161,19 +163,79 @@ fn admin_address(value: &Value, key: &Key) -> Result<std::net::SocketAddr, Probl
     }
 }
 
-/// Reads `[resumption]`.
+/// Reads `resumption.session-cache`.
 pub(crate) fn resumption(section: &Section<'_>) -> Option<ResumptionOptions> {
-    let (cache, tickets) = (section.section("session-cache"), section.section("tickets"));
+    let cache = section.section("session-cache");
     let session_entries = cache.count("entries");
     let session_bytes = cache.size("bytes");
     let session_lifetime = cache.duration("lifetime");
-    let ticket_rotate = tickets.duration("rotate");
-    let ticket_keep = tickets.count("keep");
     Some(ResumptionOptions {
         session_entries: session_entries?,
         session_bytes: session_bytes?,
         session_lifetime: session_lifetime?,
-        ticket_rotate: ticket_rotate?,
-        ticket_keep: ticket_keep?,
     })
+}
+
+/// Reads `resumption.tickets`.
+pub(crate) fn tickets(section: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<TicketOptions> {
+    let tickets = section.section("tickets");
+    let keys = ticket_keys(&tickets, shelf);
+    let rotate = tickets.duration("rotate");
+    let keep = tickets.count("keep");
+    let lifetime = tickets
+        .has("lifetime")
+        .then(|| tickets.duration("lifetime"));
+    let count = tickets.count("count");
+    Some(TicketOptions {
+        keys: keys?,
+        rotate: rotate?,
+        keep: keep?,
+        lifetime: match lifetime {
+            Some(lifetime) => Some(lifetime?),
+            None => None,
+        },
+        count: count?,
+    })
+}
+
+fn ticket_keys(tickets: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<KeySource> {
+    if !tickets.has("keys") {
+        return shared_secret(tickets, shelf);
+    }
+    if tickets.has("secret") {
+        let problem = Problem::new("is one way to keys, `keys` is another");
+        tickets.error("secret", problem.hint("write one of them"));
+        return None;
+    }
+    for name in ["rotate", "keep"] {
+        if tickets.has(name) {
+            let problem = Problem::new("has no effect on keys from files");
+            tickets.warn(name, problem.hint("rotate them in the files, then reload"));
+        }
+    }
+    let mut files = Vec::new();
+    for path in tickets.texts("keys")? {
+        let path = shelf.base.join(path);
+        let bytes = shelf.read(tickets, "keys", &path)?;
+        files.push((path.display().to_string(), bytes));
+    }
+    let keys = ListedKeys::read(files);
+    let hint =
+        "make one with `openssl rand 80 > ticket.key`, or a line with `openssl rand -base64 48`";
+    let fault =
+        |fault: KeyFileFault| tickets.error("keys", Problem::new(fault.to_string()).hint(hint));
+    keys.map_err(fault).ok().map(KeySource::Listed)
+}
+
+fn shared_secret(tickets: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<KeySource> {
+    if !tickets.has("secret") {
+        return Some(KeySource::Own);
+    }
+    let path = shelf.base.join(tickets.text("secret")?);
+    let bytes = shelf.read(tickets, "secret", &path)?;
+    let hint = "make one with `openssl rand -base64 48`";
+    let fault =
+        |fault: KeyFileFault| tickets.error("secret", Problem::new(fault.to_string()).hint(hint));
+    let secret = SharedSecret::read(&path.display().to_string(), bytes);
+    secret.map_err(fault).ok().map(KeySource::Shared)
 }

@@ -554,4 +554,41 @@ pub const KEYS: &[Key] = &[
         .flag("ticket-keep")
         .help("How many older keys still decrypt.")
         .example("keep = 24"),
+    key(
+        "resumption.tickets.lifetime",
+        Kind::Duration(SECOND, DAY.saturating_mul(7)),
+    )
+    .absent("`keep` times `rotate`, at most 7 days")
+    .flag("ticket-lifetime")
+    .help(
+        "How long a ticket may be resumed. It never outlives its key, nor 7 days (RFC 8446, \
+         4.6.1).",
+    )
+    .example(r#"lifetime = "1h""#),
+    key("resumption.tickets.count", Kind::Count(0, 4))
+        .default("1")
+        .flag("ticket-count")
+        .help(
+            "Tickets after a TLS 1.3 handshake, each good for one connection. A client that asks \
+             for a number gets that, at most 4 (RFC 9149); with 0 none gets any.",
+        )
+        .example("count = 2"),
+    key("resumption.tickets.secret", Kind::Path)
+        .absent("a random one, made when the supervisor starts")
+        .flag("ticket-secret")
+        .help(
+            "A file with at least 32 random bytes that keys are derived from. Hosts with the same \
+             file resume each other's sessions, and a restart of the supervisor loses none.",
+        )
+        .example(r#"secret = "/etc/lariat/tickets.secret""#),
+    key("resumption.tickets.keys", Kind::Path)
+        .many()
+        .absent("keys are derived and rotated")
+        .flag("ticket-key")
+        .help(
+            "Files with ticket keys, rotated by whoever writes them; a reload reads them again. \
+             Either files of 48 or 80 bytes as nginx has them, of which the first encrypts, or one \
+             with lines of base64 as HAProxy has it, of which the last but one encrypts.",
+        )
+        .example(r#"keys = ["/etc/lariat/tickets.keys"]"#),
 ];

@@ -114,6 +114,7 @@ fn settings(top: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<Settings> {
     let process = host::process(&top.section("process"), shelf);
     let control = host::control(top, shelf);
     let resumption = host::resumption(&top.section("resumption"));
+    let tickets = host::tickets(&top.section("resumption"), shelf);
     let settings = Settings {
         plane: Options {
             services: services?,
@@ -124,6 +125,7 @@ fn settings(top: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<Settings> {
         process: process?,
         control: control?,
         resumption: resumption?,
+        tickets: tickets?,
     };
     admin_is_apart(top, &settings)?;
     Some(settings)

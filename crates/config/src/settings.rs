@@ -13,8 +13,10 @@ pub struct Settings {
     pub process: ProcessOptions,
     /// For those who watch and steer.
     pub control: ControlOptions,
-    /// For the session cache and the ticket keys, which all services share.
+    /// For the session cache, which all services share.
     pub resumption: ResumptionOptions,
+    /// For the ticket keys, which all services share.
+    pub tickets: tls::resumption::TicketOptions,
 }
 
 /// The processes and their rights.
@@ -63,7 +65,7 @@ pub enum LogOutput {
     Stdout,
 }
 
-/// The session cache and the ticket keys.
+/// The session cache.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct ResumptionOptions {
     /// Sessions in the cache.
@@ -72,8 +74,4 @@ pub struct ResumptionOptions {
     pub session_bytes: usize,
     /// How long a session may be resumed.
     pub session_lifetime: Duration,
-    /// How long one ticket key encrypts.
-    pub ticket_rotate: Duration,
-    /// How many older keys still decrypt.
-    pub ticket_keep: u32,
 }

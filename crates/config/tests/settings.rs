@@ -8,6 +8,7 @@ use config::{Loaded, LogOutput, Recording, Settings, Severity, Source};
 use proptest::prelude::*;
 use proxy::options::{CertificateForm, LogConnections, LogFormat, SendProxy, ServiceOptions};
 use tls::options::{ClientMode, Group, Suite, Suites, UnknownName, Version};
+use tls::resumption::KeySource;
 
 const MINIMAL: &str = r#"
 [[service]]
@@ -110,11 +111,11 @@ fn defaults_of_the_process() {
         settings.resumption.session_lifetime,
         Duration::from_secs(3600)
     );
-    assert_eq!(
-        settings.resumption.ticket_rotate,
-        Duration::from_secs(12 * 3600)
-    );
-    assert_eq!(settings.resumption.ticket_keep, 4);
+    let tickets = settings.tickets;
+    assert_eq!(tickets.keys, KeySource::Own);
+    assert_eq!(tickets.rotate, Duration::from_secs(12 * 3600));
+    assert_eq!((tickets.keep, tickets.count), (4, 1));
+    assert_eq!(tickets.lifetime, None);
 }
 
 #[test]

@@ -197,6 +197,8 @@ impl Control {
     /// The plan is served: what goes with it follows, and the supervisor hears of it.
     fn take_up(&mut self, serve: &Serve, built: Built) -> io::Result<()> {
         self.servers = built.servers;
+        self.admin.resumes_by(Arc::clone(&built.resumption));
+        self.resumption = built.resumption;
         self.checks.replace(built.checked);
         serve
             .resolved

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::time::Instant;
 
-use telemetry::outcome::{HandshakeKind, Reason};
+use telemetry::outcome::{HandshakeKind, Reason, ResumptionMiss};
 use tls::handshake::Agreed;
 
 /// Where the two ends of the client's connection are; `None` is a Unix socket.
@@ -45,6 +45,8 @@ pub struct Facts {
     pub agreed: Option<Agreed>,
     /// How the handshake was made.
     pub kind: Option<HandshakeKind>,
+    /// Why the session that the client offered was not resumed.
+    pub miss: Option<ResumptionMiss>,
     /// When the first byte came.
     pub first_byte: Option<Instant>,
     /// When the handshake was over.
@@ -71,6 +73,7 @@ impl Facts {
             certificate: None,
             agreed: None,
             kind: None,
+            miss: None,
             first_byte: None,
             established: None,
             connected: None,

@@ -3,9 +3,10 @@
 //! Owns the order of things: PROXY header where one must come, ClientHello, handshake. What may
 //! follow, and what is done about a failure, is `connection`'s.
 
-use telemetry::outcome::{HandshakeKind, Reason};
+use telemetry::outcome::{HandshakeKind, Reason, ResumptionMiss};
 use tls::handshake::{Established, FaultKind, Handshake, HandshakeFault, ServerHandshake};
 use tls::options::Version;
+use tls::resumption::Miss;
 use tls::server::RefusalReason;
 use wire::client_hello::{self, ClientHello, HelloFault, Peek};
 use wire::proxy_header::{self, Likeness, ProxyFault};
@@ -65,9 +66,9 @@ impl Opening {
         let Self::Handshake(handshake) = self else {
             return Ok(Progress::More);
         };
-        let step = handshake
-            .advance(incoming.data_mut(), out)
-            .map_err(ending_of_handshake)?;
+        let step = handshake.advance(incoming.data_mut(), out);
+        facts.miss = handshake.miss().map(counted_miss);
+        let step = step.map_err(ending_of_handshake)?;
         incoming.consume(step.consumed);
         if !step.done {
             return Ok(Progress::More);
@@ -160,6 +161,19 @@ pub(crate) fn kind_of(established: &Established, offered: Option<HandshakeKind>)
         (true, Version::Tls13, _) => HandshakeKind::Psk,
         (true, Version::Tls12, Some(HandshakeKind::Ticket)) => HandshakeKind::Ticket,
         (true, Version::Tls12, _) => HandshakeKind::SessionId,
+    }
+}
+
+fn counted_miss(miss: Miss) -> ResumptionMiss {
+    match miss {
+        Miss::Unknown => ResumptionMiss::Unknown,
+        Miss::Expired => ResumptionMiss::Expired,
+        Miss::Foreign => ResumptionMiss::Foreign,
+        Miss::KeyTooOld => ResumptionMiss::KeyTooOld,
+        Miss::WrongService => ResumptionMiss::WrongService,
+        Miss::Altered => ResumptionMiss::Altered,
+        Miss::Mismatch => ResumptionMiss::Mismatch,
+        Miss::ClientCertificate => ResumptionMiss::ClientCertificate,
     }
 }
 

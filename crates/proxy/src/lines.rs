@@ -113,6 +113,7 @@ impl Lines {
             suite: None,
             group: None,
             kind: None,
+            miss: None,
             alpn: None,
             client_cn: None,
             server: None,
@@ -152,6 +153,7 @@ impl Lines {
                 .and_then(|agreed| agreed.group)
                 .map(|group| group.name()),
             kind: facts.kind.filter(|_| agreed.is_some()),
+            miss: facts.miss,
             alpn: agreed.and_then(|agreed| agreed.alpn.as_deref()),
             client_cn: client_cn.as_deref(),
             server: server

@@ -550,6 +550,9 @@ impl Worker {
 
 fn count_handshake(link: &Link) {
     let facts = link.flow.facts();
+    if let Some(miss) = facts.miss {
+        link.service.counters.missed(miss);
+    }
     let (Some(agreed), Some(kind)) = (&facts.agreed, facts.kind) else {
         return;
     };

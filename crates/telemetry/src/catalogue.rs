@@ -117,6 +117,7 @@ catalogue! {
     ServiceBreakdown {
         ConnectionsEnded: Counter Count "lariat_connections_ended_total" [service, reason, side] "Connections ended, by reason and by whose doing it was.";
         Handshakes: Counter Count "lariat_handshakes_total" [service, kind, version] "Handshakes finished, by kind and TLS version.";
+        ResumptionMisses: Counter Count "lariat_resumption_misses_total" [service, reason] "Sessions that clients offered and that were not resumed, by reason.";
         Suites: Counter Count "lariat_handshake_suites_total" [service, suite] "Handshakes finished, by cipher suite.";
         Groups: Counter Count "lariat_handshake_groups_total" [service, group] "Handshakes finished, by key exchange group; none for a resumption without key exchange.";
     }
@@ -187,6 +188,14 @@ catalogue! {
         ReloadsRefused: Counter Count "lariat_reloads_total" [] {result = "refused"} "Reloads attempted, by result.";
         Certificates: Gauge Count "lariat_certificates" [service] "Certificates loaded.";
         CertificateExpiry: Gauge Seconds "lariat_certificate_expiry_seconds" [service] "When the first of the certificates expires, in seconds since the epoch.";
+        TicketKeyAge: Gauge Seconds "lariat_ticket_key_age_seconds" [key, purpose] "How long each ticket key has been in use, by the first bytes of its name; one key encrypts, all decrypt.";
+        SessionsStored: Gauge Count "lariat_session_cache_entries" [] "Sessions in the cache.";
+        SessionBytes: Gauge Bytes "lariat_session_cache_bytes" [] "Bytes that the sessions in the cache take.";
+        SessionHits: Counter Count "lariat_session_cache_lookups_total" [] {result = "hit"} "Look-ups of session ids, by result.";
+        SessionsExpired: Counter Count "lariat_session_cache_lookups_total" [] {result = "expired"} "Look-ups of session ids, by result.";
+        SessionsUnknown: Counter Count "lariat_session_cache_lookups_total" [] {result = "unknown"} "Look-ups of session ids, by result.";
+        SessionEvictions: Counter Count "lariat_session_cache_evictions_total" [] "Sessions that left before their time, to make room.";
+        SessionRefusals: Counter Count "lariat_session_cache_refusals_total" [] "Sessions that were too large to be stored.";
     }
 }
 

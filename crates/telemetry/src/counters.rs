@@ -12,7 +12,7 @@ use crate::catalogue::{
     GROUPS, Histogram, SUITES, ServerCounter, ServerGauge, ServiceCounter, ServiceGauge,
     WorkerCounter, WorkerGauge, group_index, suite_index,
 };
-use crate::outcome::{HandshakeKind, Reason, Version};
+use crate::outcome::{HandshakeKind, Reason, ResumptionMiss, Version};
 use crate::snapshot::{
     BUCKETS_US, Counts, HistogramSnapshot, ServerSnapshot, ServiceSnapshot, WorkerSnapshot,
 };
@@ -64,6 +64,7 @@ pub(crate) struct ServiceCells {
     gauges: Cells<{ ServiceGauge::COUNT }>,
     ended: Cells<{ Reason::ALL.len() }>,
     handshakes: [Cells<{ Version::ALL.len() }>; HandshakeKind::ALL.len()],
+    misses: Cells<{ ResumptionMiss::ALL.len() }>,
     suites: Cells<{ SUITES.len() }>,
     groups: Cells<{ GROUPS.len() }>,
     histograms: [HistogramCells; Histogram::COUNT],
@@ -185,6 +186,12 @@ impl ServiceCounters {
         self.observe(Histogram::of_handshake(kind), handshake.duration);
     }
 
+    /// Counts a session that a client offered and that was not resumed.
+    #[inline]
+    pub fn missed(&self, miss: ResumptionMiss) {
+        self.cells.misses.add(miss as usize, 1);
+    }
+
     /// Puts a duration into its bucket.
     #[inline]
     pub fn observe(&self, histogram: Histogram, duration: Duration) {
@@ -251,6 +258,7 @@ impl ServiceCells {
         self.counters.add_to(&mut sums.counters);
         self.gauges.add_to(&mut sums.gauges);
         self.ended.add_to(&mut sums.ended);
+        self.misses.add_to(&mut sums.misses);
         self.suites.add_to(&mut sums.suites);
         self.groups.add_to(&mut sums.groups);
         for (cells, sum) in self.handshakes.iter().zip(&mut sums.handshakes) {

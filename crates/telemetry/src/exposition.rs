@@ -9,7 +9,7 @@ use crate::catalogue::{
     Histogram, Metric, ProcessMetric, ServerCounter, ServerGauge, ServerState, ServiceBreakdown,
     ServiceCounter, ServiceGauge, Unit, WorkerCounter, WorkerGauge,
 };
-use crate::outcome::{HandshakeKind, Reason, Version};
+use crate::outcome::{HandshakeKind, Reason, ResumptionMiss, Version};
 use crate::snapshot::{BUCKETS_US, HistogramSnapshot, ServerSnapshot, ServiceSnapshot, Snapshot};
 
 /// The value of the `Content-Type` field.
@@ -34,6 +34,40 @@ pub struct Process {
     pub reloads_refused: u64,
     /// By service.
     pub certificates: Vec<Certificates>,
+    /// Those that open tickets.
+    pub ticket_keys: Vec<TicketKey>,
+    /// Sessions by session id.
+    pub session_cache: SessionCache,
+}
+
+/// One ticket key.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TicketKey {
+    /// The first bytes of its name, in hexadecimal.
+    pub name: String,
+    /// Whether it seals new tickets.
+    pub encrypts: bool,
+    /// How long it has been in use, in seconds.
+    pub age_seconds: u64,
+}
+
+/// What the session cache holds and has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct SessionCache {
+    /// Sessions held.
+    pub entries: u64,
+    /// Bytes that they take.
+    pub bytes: u64,
+    /// Look-ups that found their session.
+    pub hits: u64,
+    /// Look-ups of a session that was too old.
+    pub expired: u64,
+    /// Look-ups of a session that is not here.
+    pub unknown: u64,
+    /// Sessions that left before their time.
+    pub evictions: u64,
+    /// Sessions that were too large.
+    pub refusals: u64,
 }
 
 /// A service's certificates.
@@ -109,6 +143,11 @@ impl Page<'_> {
                 for (kind, version) in made_handshakes() {
                     let labels = [name, kind.name(), version.name()];
                     self.sample(metric, &labels, service.handshakes(kind, version));
+                }
+            }
+            ServiceBreakdown::ResumptionMisses => {
+                for &miss in ResumptionMiss::ALL {
+                    self.sample(metric, &[name, miss.name()], service.missed(miss));
                 }
             }
             ServiceBreakdown::Suites => {
@@ -202,6 +241,14 @@ impl Page<'_> {
             ProcessMetric::CertificateExpiry => {
                 return self.certificates(row.metric(), process, |one| one.expiry_seconds);
             }
+            ProcessMetric::TicketKeyAge => return self.ticket_keys(row.metric(), process),
+            ProcessMetric::SessionsStored => process.session_cache.entries,
+            ProcessMetric::SessionBytes => process.session_cache.bytes,
+            ProcessMetric::SessionHits => process.session_cache.hits,
+            ProcessMetric::SessionsExpired => process.session_cache.expired,
+            ProcessMetric::SessionsUnknown => process.session_cache.unknown,
+            ProcessMetric::SessionEvictions => process.session_cache.evictions,
+            ProcessMetric::SessionRefusals => process.session_cache.refusals,
             ProcessMetric::StartTime => process.start_seconds,
             ProcessMetric::SupervisorStartTime => process.supervisor_start_seconds,
             ProcessMetric::Restarts => process.restarts,
@@ -222,6 +269,13 @@ impl Page<'_> {
             if let Some(value) = value(certificates) {
                 self.sample(metric, &[&certificates.service], value);
             }
+        }
+    }
+
+    fn ticket_keys(&mut self, metric: &Metric, process: &Process) {
+        for key in &process.ticket_keys {
+            let purpose = if key.encrypts { "encrypt" } else { "decrypt" };
+            self.sample(metric, &[&key.name, purpose], key.age_seconds);
         }
     }
 

@@ -7,7 +7,7 @@ use std::io::Write;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use crate::outcome::{HandshakeKind, Reason, Version};
+use crate::outcome::{HandshakeKind, Reason, ResumptionMiss, Version};
 use crate::timestamp::put_time;
 
 /// What is shown of one value; a longer one is cut and ends in `...`. Names and alerts are shorter;
@@ -39,6 +39,8 @@ pub struct ConnectionLine<'a> {
     pub group: Option<&'a str>,
     /// How the handshake was made.
     pub kind: Option<HandshakeKind>,
+    /// Why the session that the client offered was not resumed.
+    pub miss: Option<ResumptionMiss>,
     /// The protocol agreed on (RFC 7301).
     pub alpn: Option<&'a [u8]>,
     /// The common name of the client's certificate.
@@ -110,6 +112,7 @@ impl ConnectionLine<'_> {
         form.string("suite", self.suite.map(str::as_bytes));
         form.string("group", self.group.map(str::as_bytes));
         form.word("kind", self.kind.map(HandshakeKind::name));
+        form.word("miss", self.miss.map(ResumptionMiss::name));
         form.string("alpn", self.alpn);
         form.string("client_cn", self.client_cn.map(str::as_bytes));
         form.string("server", self.server.map(str::as_bytes));
@@ -436,6 +439,7 @@ mod tests {
             suite: Some("TLS_AES_128_GCM_SHA256"),
             group: Some("x25519"),
             kind: Some(HandshakeKind::Full),
+            miss: Some(ResumptionMiss::KeyTooOld),
             alpn: Some(b"h2"),
             client_cn: None,
             server: Some("10.0.0.3:80"),
@@ -468,9 +472,10 @@ mod tests {
             text(&line()),
             "time=2024-02-29T00:00:00.000042Z id=00000000000000ab worker=3 service=web \
              client=192.0.2.7:40000 listener=[::]:443 name=example.com version=TLSv1.3 \
-             suite=TLS_AES_128_GCM_SHA256 group=x25519 kind=full alpn=h2 client_cn=- \
-             server=10.0.0.3:80 bytes_up=0 bytes_down=18446744073709551615 handshake_us=1234 \
-             dial_us=- total_us=10 retries=1 fault=none reason=client-closed detail=-\n"
+             suite=TLS_AES_128_GCM_SHA256 group=x25519 kind=full miss=key-too-old alpn=h2 \
+             client_cn=- server=10.0.0.3:80 bytes_up=0 bytes_down=18446744073709551615 \
+             handshake_us=1234 dial_us=- total_us=10 retries=1 fault=none reason=client-closed \
+             detail=-\n"
         );
     }
 
@@ -482,7 +487,7 @@ mod tests {
              \"service\":\"web\",\"client\":\"192.0.2.7:40000\",\"listener\":\"[::]:443\",\
              \"name\":\"example.com\",\"version\":\"TLSv1.3\",\
              \"suite\":\"TLS_AES_128_GCM_SHA256\",\"group\":\"x25519\",\"kind\":\"full\",\
-             \"alpn\":\"h2\",\"client_cn\":null,\"server\":\"10.0.0.3:80\",\"bytes_up\":0,\
+             \"miss\":\"key-too-old\",\"alpn\":\"h2\",\"client_cn\":null,\"server\":\"10.0.0.3:80\",\"bytes_up\":0,\
              \"bytes_down\":18446744073709551615,\"handshake_us\":1234,\"dial_us\":null,\
              \"total_us\":10,\"retries\":1,\"fault\":\"none\",\"reason\":\"client-closed\",\
              \"detail\":null}\n"

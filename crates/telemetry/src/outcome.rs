@@ -148,6 +148,56 @@ impl HandshakeKind {
     }
 }
 
+/// Why a session that a client offered was not resumed; it got a full handshake.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[repr(u8)]
+pub enum ResumptionMiss {
+    /// A session id that the cache does not hold.
+    Unknown,
+    /// A ticket outside of its lifetime.
+    Expired,
+    /// A ticket of a key that was never ours.
+    Foreign,
+    /// A ticket of a key that is no more.
+    KeyTooOld,
+    /// A session made with another service.
+    WrongService,
+    /// A ticket of ours that was cut or changed.
+    Altered,
+    /// A good session that does not fit the hello.
+    Mismatch,
+    /// A client certificate in the session that is not good any more.
+    ClientCertificate,
+}
+
+impl ResumptionMiss {
+    /// All of them, in the order of their numbers.
+    pub const ALL: &'static [Self] = &[
+        Self::Unknown,
+        Self::Expired,
+        Self::Foreign,
+        Self::KeyTooOld,
+        Self::WrongService,
+        Self::Altered,
+        Self::Mismatch,
+        Self::ClientCertificate,
+    ];
+
+    /// The name in logs and labels.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Unknown => "unknown",
+            Self::Expired => "expired",
+            Self::Foreign => "foreign",
+            Self::KeyTooOld => "key-too-old",
+            Self::WrongService => "wrong-service",
+            Self::Altered => "altered",
+            Self::Mismatch => "mismatch",
+            Self::ClientCertificate => "client-certificate",
+        }
+    }
+}
+
 /// The version of TLS that a handshake agreed on.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[repr(u8)]

@@ -8,7 +8,7 @@ use crate::catalogue::{
     GROUPS, Histogram, SUITES, ServerCounter, ServerGauge, ServiceCounter, ServiceGauge,
     WorkerCounter, WorkerGauge,
 };
-use crate::outcome::{HandshakeKind, Reason, Version};
+use crate::outcome::{HandshakeKind, Reason, ResumptionMiss, Version};
 
 /// Upper bounds of the histograms' buckets in microseconds, from 50 us to 60 s; a further bucket
 /// takes what is longer. The 1-2-5 series: even on a logarithmic scale and read without a table.
@@ -37,6 +37,7 @@ pub struct ServiceSnapshot {
     pub(crate) gauges: Counts<{ ServiceGauge::COUNT }>,
     pub(crate) ended: Counts<{ Reason::ALL.len() }>,
     pub(crate) handshakes: [Counts<{ Version::ALL.len() }>; HandshakeKind::ALL.len()],
+    pub(crate) misses: Counts<{ ResumptionMiss::ALL.len() }>,
     pub(crate) suites: Counts<{ SUITES.len() }>,
     pub(crate) groups: Counts<{ GROUPS.len() }>,
     pub(crate) histograms: [HistogramSnapshot; Histogram::COUNT],
@@ -102,6 +103,11 @@ impl ServiceSnapshot {
     /// Handshakes of this kind.
     pub fn handshakes_of(&self, kind: HandshakeKind) -> u64 {
         self.handshakes[kind as usize].0.iter().sum()
+    }
+
+    /// Offered sessions that were not resumed for this reason.
+    pub fn missed(&self, miss: ResumptionMiss) -> u64 {
+        self.misses.0[miss as usize]
     }
 
     /// Suites by name with their handshakes.

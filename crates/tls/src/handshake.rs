@@ -11,6 +11,7 @@ use rustls::unbuffered::{ConnectionState, EncodeError, EncodeTlsData, Unbuffered
 
 use crate::options::{Group, Suite, Version};
 use crate::record::{HEADER_BYTES, Opener, RECORD_BYTES_MAX, Sealer};
+use crate::resumption::{Miss, Sight, take_sight};
 use crate::traffic::Traffic;
 
 /// One side of a handshake. Sans-IO: it is fed bytes and gives bytes, and never waits.
@@ -24,6 +25,10 @@ pub trait Handshake: Send {
         incoming: &mut [u8],
         outgoing: &mut Vec<u8>,
     ) -> Result<Step, HandshakeFault>;
+
+    /// Why a session that the client offered is not resumed; `None` = it offered none, or it is.
+    /// Known from the hello on, and of handshakes that fail as well.
+    fn miss(&self) -> Option<Miss>;
 
     /// Ends a handshake that is done.
     fn finish(self: Box<Self>) -> Result<Established, HandshakeFault>;
@@ -101,6 +106,8 @@ pub struct ServerHandshake {
     /// Bytes at the front of the input that the library has been shown and has not let go of: it
     /// remembers places in them, so it must be shown them again, and first.
     held: usize,
+    /// What the last look-up of an offered session came to.
+    sight: Sight,
 }
 
 impl ServerHandshake {
@@ -110,6 +117,7 @@ impl ServerHandshake {
         Ok(Self {
             connection,
             held: 0,
+            sight: Sight::Nothing,
         })
     }
 
@@ -136,10 +144,9 @@ impl ServerHandshake {
             rest = rest.get_mut(discard..).unwrap_or_default();
         }
     }
-}
 
-impl Handshake for ServerHandshake {
-    fn advance(
+    /// Works through the records, each shown to the library once it is whole.
+    fn drive(
         &mut self,
         incoming: &mut [u8],
         outgoing: &mut Vec<u8>,
@@ -188,6 +195,33 @@ impl Handshake for ServerHandshake {
                     return Err(fault_of(error));
                 }
             }
+        }
+    }
+}
+
+impl Handshake for ServerHandshake {
+    fn advance(
+        &mut self,
+        incoming: &mut [u8],
+        outgoing: &mut Vec<u8>,
+    ) -> Result<Step, HandshakeFault> {
+        // Whatever this thread has noted before was another connection's.
+        take_sight();
+        let step = self.drive(incoming, outgoing);
+        match take_sight() {
+            Sight::Nothing => {}
+            seen => self.sight = seen,
+        }
+        step
+    }
+
+    fn miss(&self) -> Option<Miss> {
+        let is_resumed = self.connection.handshake_kind() == Some(rustls::HandshakeKind::Resumed);
+        match self.sight {
+            _ if is_resumed => None,
+            Sight::Nothing => None,
+            Sight::Session => Some(Miss::Mismatch),
+            Sight::Miss(miss) => Some(miss),
         }
     }
 

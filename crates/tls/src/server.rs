@@ -23,16 +23,10 @@ pub use fault::{BuildError, BuildFault, Concern, Refusal, RefusalReason, Warning
 
 use crate::certificate::Certificate;
 use crate::names::{Entry, Index, NoCertificate, Usable};
-use crate::options::{ClientMode, Group, ServerOptions, Suite, Version};
+use crate::options::{Group, ServerOptions, Suite, Version};
 use crate::policy::{Policy, SuiteOrder};
 use crate::resumption::Resumption;
 use crate::verify::{self, Verifier};
-
-/// Tickets after a TLS 1.3 handshake. One is what a client needs that opens one connection after
-/// the other, and one that opens several at once gets one with each. Each costs 2.4 µs, 3 % of a
-/// P-256 handshake on the machine this was measured on, and 170 bytes on every connection,
-/// whether it is used or not.
-const TICKETS: usize = 1;
 
 /// Tickets at most for a client that asks for a number (RFC 9149).
 const TICKETS_MAX: usize = 4;
@@ -67,7 +61,15 @@ struct Variant {
 }
 
 /// How sessions of the service resume; `None` = they do not.
-type Resuming = Option<(Arc<dyn ProducesTickets>, Arc<dyn StoresServerSessions>)>;
+type Resuming = Option<Ways>;
+
+/// By ticket and by session id.
+struct Ways {
+    tickets: Arc<dyn ProducesTickets>,
+    /// After a TLS 1.3 handshake.
+    tickets_count: usize,
+    sessions: Arc<dyn StoresServerSessions>,
+}
 
 /// The parts that all variants' configurations are made of.
 struct Parts<'a> {
@@ -146,7 +148,7 @@ impl Server {
             verify::verifier(&options.client, now).map_err(BuildFault::Verify)?;
         concerns.extend(verify_concerns.into_iter().map(Concern::Verify));
         let site = Arc::new(Site::load(options, &policy, now, concerns)?);
-        let resumes = options.resumption && options.client.mode == ClientMode::None;
+        let resumes = options.resumption;
         let parts = Parts {
             site: &site,
             policy: &policy,
@@ -155,13 +157,12 @@ impl Server {
                 .iter()
                 .map(|version| library_version(*version))
                 .collect(),
-            verifier,
-            resuming: resumes.then(|| {
-                (
-                    resumption.tickets_of(service),
-                    resumption.sessions_of(service),
-                )
+            resuming: resumes.then(|| Ways {
+                tickets: resumption.tickets_of(service, &verifier),
+                tickets_count: resumption.tickets_count(),
+                sessions: resumption.sessions_of(service, &verifier),
             }),
+            verifier,
             alpn: &options.alpn,
         };
         let variants = Variant::all(&policy, resumes)
@@ -324,14 +325,16 @@ impl Parts<'_> {
     fn set_resumption(&self, config: &mut ServerConfig, variant: Variant) {
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
-        let Some((tickets, sessions)) = &self.resuming else {
+        let Some(ways) = &self.resuming else {
             return;
         };
-        config.ticketer = Arc::clone(tickets);
-        config.send_tls13_tickets = TICKETS;
-        config.max_tls13_tickets = TICKETS_MAX;
+        config.ticketer = Arc::clone(&ways.tickets);
+        config.send_tls13_tickets = ways.tickets_count;
+        if ways.tickets_count > 0 {
+            config.max_tls13_tickets = TICKETS_MAX;
+        }
         if variant.version == Version::Tls12 && !variant.by_ticket {
-            config.session_storage = Arc::clone(sessions);
+            config.session_storage = Arc::clone(&ways.sessions);
         }
     }
 }

@@ -122,6 +122,9 @@ pub(crate) struct HandshakeStatus {
     pub(crate) kinds: BTreeMap<String, KindStatus>,
     /// Finished, by version; all versions are there.
     pub(crate) versions: BTreeMap<String, u64>,
+    /// Offered sessions that were not resumed, by reason; reasons that never were are left out.
+    #[serde(default)]
+    pub(crate) misses: BTreeMap<String, u64>,
     /// Finished, by suite; those never used are left out.
     pub(crate) suites: BTreeMap<String, u64>,
     /// Finished, by group; those never used are left out.

@@ -10,11 +10,12 @@ use telemetry::Registry;
 use telemetry::catalogue::{
     Histogram, ServerCounter, ServerGauge, ServiceCounter, ServiceGauge, WorkerCounter, WorkerGauge,
 };
-use telemetry::exposition::{Certificates, Process, write_prometheus};
-use telemetry::outcome::{HandshakeKind, Reason, Version};
+use telemetry::exposition::{Certificates, Process, SessionCache, TicketKey, write_prometheus};
+use telemetry::outcome::{HandshakeKind, Reason, ResumptionMiss, Version};
 use telemetry::snapshot::{
     BUCKETS_US, HistogramSnapshot, ServerSnapshot, ServiceSnapshot, Snapshot, WorkerSnapshot,
 };
+use tls::resumption::{KeyPurpose, Resumption};
 
 use super::document::{
     ByteStatus, CertificateStatus, ConnectionStatus, DialStatus, EndedStatus, HandshakeStatus,
@@ -78,6 +79,8 @@ struct Facts {
     services: Vec<ServiceFacts>,
     reload: ReloadFacts,
     is_draining: bool,
+    /// The served plan's.
+    resumption: Option<Arc<Resumption>>,
     /// Why servers are down that checks took out, by service and server.
     notes: BTreeMap<(String, String), String>,
 }
@@ -100,6 +103,11 @@ impl AdminState {
         facts.notes.retain(|(service, _), _| is_served(service));
         facts.generation = generation;
         facts.services = services;
+    }
+
+    /// These sessions and ticket keys are the served plan's.
+    pub(crate) fn resumes_by(&self, resumption: Arc<Resumption>) {
+        self.facts().resumption = Some(resumption);
     }
 
     /// What the supervisor says of reloads.
@@ -158,6 +166,11 @@ impl AdminState {
             reloads_ok: facts.reload.ok,
             reloads_refused: facts.reload.refused,
             certificates: certificates.collect(),
+            ticket_keys: facts.resumption.as_deref().map_or(Vec::new(), ticket_keys),
+            session_cache: facts
+                .resumption
+                .as_deref()
+                .map_or_else(SessionCache::default, session_cache),
         }
     }
 
@@ -304,6 +317,29 @@ fn ended(counts: &ServiceSnapshot) -> BTreeMap<String, EndedStatus> {
     named.collect()
 }
 
+fn ticket_keys(resumption: &Resumption) -> Vec<TicketKey> {
+    let keys = resumption.ticket_keys().into_iter();
+    keys.map(|key| TicketKey {
+        name: key.name,
+        encrypts: key.purpose == KeyPurpose::Encrypt,
+        age_seconds: key.age_seconds,
+    })
+    .collect()
+}
+
+fn session_cache(resumption: &Resumption) -> SessionCache {
+    let counters = resumption.session_counters();
+    SessionCache {
+        entries: counters.entries,
+        bytes: counters.bytes,
+        hits: counters.hits,
+        expired: counters.misses_expired,
+        unknown: counters.misses_unknown,
+        evictions: counters.evictions,
+        refusals: counters.refusals,
+    }
+}
+
 fn handshakes(counts: &ServiceSnapshot) -> HandshakeStatus {
     let kinds = HandshakeKind::ALL.iter().map(|kind| {
         let status = KindStatus {
@@ -321,6 +357,11 @@ fn handshakes(counts: &ServiceSnapshot) -> HandshakeStatus {
         under_way: counts.gauge(ServiceGauge::HandshakesUnderWay),
         kinds: kinds.collect(),
         versions: versions.collect(),
+        misses: those_used(
+            ResumptionMiss::ALL
+                .iter()
+                .map(|miss| (miss.name(), counts.missed(*miss))),
+        ),
         suites: those_used(counts.suites()),
         groups: those_used(counts.groups()),
         hello_retry_requests: counts.counter(ServiceCounter::HelloRetryRequests),

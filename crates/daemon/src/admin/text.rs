@@ -399,6 +399,7 @@ mod tests {
                 under_way: 1,
                 kinds: BTreeMap::from([("full".into(), kind(1000)), ("psk".into(), kind(3000))]),
                 versions: BTreeMap::new(),
+                misses: BTreeMap::new(),
                 suites: BTreeMap::new(),
                 groups: BTreeMap::new(),
                 hello_retry_requests: 0,

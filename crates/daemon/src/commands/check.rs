@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use config::{Disk, Loaded, Source};
 use proxy::plan::Plan;
-use tls::resumption::{Resumption, ResumptionOptions};
+use tls::resumption::{KeySource, Resumption, ResumptionOptions, TicketOptions};
 
 use crate::exit::Exit;
 use crate::ground;
@@ -56,8 +56,13 @@ fn name(origin: &Origin) -> String {
 fn idle_resumption() -> Arc<Resumption> {
     Arc::new(Resumption::new(&ResumptionOptions {
         secret: [0; 32],
-        ticket_rotate: std::time::Duration::from_secs(3600),
-        ticket_keep: 1,
+        tickets: TicketOptions {
+            keys: KeySource::Own,
+            rotate: std::time::Duration::from_secs(3600),
+            keep: 1,
+            lifetime: None,
+            count: 1,
+        },
         session_entries: 1,
         session_bytes: 1 << 16,
         session_lifetime: std::time::Duration::from_secs(3600),

@@ -42,8 +42,8 @@ pub(super) struct Doors {
     pub(super) admin: Option<OwnedFd>,
 }
 
-/// How ticket keys and the session cache come to be: for the first plan from a secret, later they
-/// stay.
+/// How ticket keys and the session cache come to be: for the first plan from a secret, later
+/// sessions stay, and keys unless other ones are configured.
 pub(super) enum Sessions {
     New(Inheritance),
     Kept(Arc<Resumption>),
@@ -79,7 +79,7 @@ pub(super) fn build(
             let options = resumption_options(&settings, inheritance.secret);
             Arc::new(inheritance.resumption(&options, doors.sessions.take())?)
         }
-        Sessions::Kept(resumption) => resumption,
+        Sessions::Kept(resumption) => Arc::new(resumption.renewed(&settings.tickets)),
     };
     let cpus = settings.plane.workers.cpus.clone();
     let built = Plan::build(settings.plane, &resumption);
@@ -107,8 +107,7 @@ fn resumption_options(settings: &Settings, secret: [u8; 32]) -> ResumptionOption
     let options = settings.resumption;
     ResumptionOptions {
         secret,
-        ticket_rotate: options.ticket_rotate,
-        ticket_keep: options.ticket_keep,
+        tickets: settings.tickets.clone(),
         session_entries: options.session_entries,
         session_bytes: options.session_bytes,
         session_lifetime: options.session_lifetime,

@@ -140,7 +140,10 @@ impl Outline {
                 doors(self) != doors(new),
             ),
             ("[admin] listen", self.control.listen != new.control.listen),
-            ("[resumption]", self.resumption != new.resumption),
+            (
+                "[resumption] session-cache",
+                self.resumption != new.resumption,
+            ),
         ];
         let changed = changes.into_iter().filter(|(_, changed)| *changed);
         changed.map(|(part, _)| part).collect()

@@ -19,7 +19,7 @@ use tls::options::{
     Version,
 };
 use tls::policy::SuiteOrder;
-use tls::resumption::{Resumption, ResumptionOptions};
+use tls::resumption::{KeySource, Resumption, ResumptionOptions, TicketOptions};
 use tls::server::Server;
 
 pub(crate) const TIMEOUTS: Timeouts = Timeouts {
@@ -61,8 +61,13 @@ impl Stage {
         };
         let resumption = Arc::new(Resumption::new(&ResumptionOptions {
             secret: [7; 32],
-            ticket_rotate: Duration::from_secs(3600),
-            ticket_keep: 2,
+            tickets: TicketOptions {
+                keys: KeySource::Own,
+                rotate: Duration::from_secs(3600),
+                keep: 2,
+                lifetime: None,
+                count: 1,
+            },
             session_entries: 100,
             session_bytes: 100_000,
             session_lifetime: Duration::from_secs(3600),

@@ -1,30 +1,24 @@
-//! Ticket keys and tickets.
+//! Tickets: the library's sessions, sealed for the client to keep.
 //!
-//! Every key is a function of the secret and the time: hosts with the same secret agree on their
-//! keys without speaking to each other, a restart loses none, and rotation needs no rotating.
-//! What this costs is stated plainly: whoever learns the secret can compute past keys too, so
-//! forward secrecy of resumed TLS 1.2 sessions lasts as long as the secret is secret. TLS 1.3
-//! always adds a fresh key exchange here (psk_dhe_ke).
-//!
-//! A ticket is `format (1) | key name (8) | nonce (12) | sealed (issued (8) | state) | tag (16)`,
-//! sealed by AES-256-GCM with the first two and the service's tag as additional data. Nonces are
-//! random: at 2^32 tickets a key the chance of a repeat is 2^-33 (NIST SP 800-38D section 8.3),
-//! which is 100,000 handshakes a second over a rotation of 12 hours.
+//! A ticket is `format (1) | key name (8) | nonce (12) | sealed | tag (16)`, where `issued (8) |
+//! service (16) | session` is sealed by AES-256-GCM with the first two fields as additional data.
+//! The service stands inside, so that a ticket of another service is told from one that was
+//! changed. Nonces are random: at 2^32 tickets a key the chance of a repeat is 2^-33 (NIST
+//! SP 800-38D section 8.3), which is 100,000 handshakes a second over a rotation of 12 hours.
 
 use std::fmt::{self, Debug, Formatter};
-use std::sync::{PoisonError, RwLock, RwLockReadGuard};
-use std::time::Duration;
 
-use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
-use aws_lc_rs::hkdf::{HKDF_SHA256, KeyType, Prk, Salt};
+use aws_lc_rs::aead::{Aad, NONCE_LEN, Nonce};
 use aws_lc_rs::rand;
-use zeroize::{Zeroize, Zeroizing};
+use zeroize::Zeroizing;
+
+use super::miss::Miss;
+use super::ring::{Found, NAME_BYTES, Ring, TicketKeyFacts};
 
 /// What a ticket begins with. Changes whenever the layout does, or the library's encoding of the
 /// state inside: a ticket of another format is no ticket, and the client gets a full handshake.
-const FORMAT: u8 = 1;
+const FORMAT: u8 = 2;
 
-const NAME_BYTES: usize = 8;
 const HEADER_BYTES: usize = 1 + NAME_BYTES;
 const ISSUED_BYTES: usize = 8;
 const TAG_BYTES: usize = 16;
@@ -32,87 +26,70 @@ const TAG_BYTES: usize = 16;
 /// Length of a [`ServiceTag`].
 pub(super) const SERVICE_TAG_BYTES: usize = 16;
 
-/// RFC 8446 section 4.6.1: no ticket may be used for more than seven days.
-const LIFETIME_SECONDS_MAX: u64 = 7 * 24 * 60 * 60;
+/// The longest session that is sealed, in bytes. Most have 120; one that carries a client's chain
+/// some thousand. A client sends its ticket in each hello, of which we read 16 KiB.
+const STATE_BYTES_MAX: usize = 4096;
 
-/// What binds a ticket or a stored session to one service.
+/// How far in the future a ticket may have been made, in seconds: another host's clock may be
+/// ahead. One from beyond would outlive its lifetime.
+const AHEAD_SECONDS_MAX: u64 = 60 * 60;
+
+/// What binds a ticket or a stored session to one service. It is under the seal, and no secret.
 pub(super) type ServiceTag = [u8; SERVICE_TAG_BYTES];
 
-/// The ticket keys of the process.
-pub(super) struct TicketKeys {
-    /// Extracted from the secret; zeroed by the library when dropped.
-    root: Prk,
-    rotate_seconds: u64,
-    keep: u32,
-    window: RwLock<Window>,
+/// Seals tickets and opens them.
+pub(super) struct Tickets {
+    ring: Ring,
+    lifetime_seconds: u32,
 }
 
-/// The keys that are good around one epoch.
-struct Window {
-    epoch: u64,
-    encrypting: TicketKey,
-    /// The next epoch's key (another host's clock may be ahead) and the older ones.
-    others: Vec<TicketKey>,
-}
-
-struct TicketKey {
-    name: [u8; NAME_BYTES],
-    key: LessSafeKey,
-}
-
-/// So many bytes from HKDF.
-struct Bytes(usize);
-
-impl KeyType for Bytes {
-    fn len(&self) -> usize {
-        self.0
-    }
-}
-
-impl TicketKeys {
-    pub(super) fn new(secret: &[u8; 32], rotate: Duration, keep: u32) -> Self {
-        let root = Salt::new(HKDF_SHA256, b"lariat resumption 1").extract(secret);
-        let window = RwLock::new(Window::around(&root, 0, 0));
+impl Tickets {
+    /// Tickets of these keys that live so long.
+    pub(super) fn new(ring: Ring, lifetime_seconds: u32) -> Self {
         Self {
-            root,
-            rotate_seconds: rotate.as_secs().max(1),
-            keep,
-            window,
+            ring,
+            lifetime_seconds,
         }
     }
 
-    /// How long a client may keep a ticket: as long as the key of one made at an epoch's very end
-    /// is still known.
+    /// The keys.
+    pub(super) fn ring(&self) -> &Ring {
+        &self.ring
+    }
+
+    /// How long a client may keep a ticket.
     pub(super) fn lifetime_seconds(&self) -> u32 {
-        let seconds = self
-            .rotate_seconds
-            .saturating_mul(u64::from(self.keep.max(1)));
-        u32::try_from(seconds.min(LIFETIME_SECONDS_MAX)).unwrap_or(u32::MAX)
+        self.lifetime_seconds
     }
 
-    pub(super) fn service_tag(&self, service: &str) -> ServiceTag {
-        let mut tag = [0; SERVICE_TAG_BYTES];
-        expand(&self.root, &[b"service", service.as_bytes()], &mut tag);
-        tag
+    /// What is told of the keys.
+    pub(super) fn key_facts(&self, now: u64) -> Vec<TicketKeyFacts> {
+        self.ring.at(now).facts(now)
     }
 
-    /// A ticket for `state`. `None` only if the system has no randomness to give.
-    pub(super) fn seal(&self, state: &[u8], tag: ServiceTag, now: u64) -> Option<Vec<u8>> {
-        let window = self.window_at(now);
-        let TicketKey { name, key } = &window.encrypting;
+    /// A ticket for `state`. `None` if that is too long, or the system has no randomness to give.
+    pub(super) fn seal(&self, state: &[u8], service: ServiceTag, now: u64) -> Option<Vec<u8>> {
+        if state.len() > STATE_BYTES_MAX {
+            return None;
+        }
+        let window = self.ring.at(now);
+        let encrypting = window.encrypting();
+        let mut header = [FORMAT; HEADER_BYTES];
+        header[1..].copy_from_slice(&encrypting.name);
         let nonce: [u8; NONCE_LEN] = random()?;
-        let length = HEADER_BYTES + NONCE_LEN + ISSUED_BYTES + state.len() + TAG_BYTES;
-        let mut ticket = Vec::with_capacity(length);
-        ticket.push(FORMAT);
-        ticket.extend_from_slice(name);
+        let sealed_bytes = ISSUED_BYTES + SERVICE_TAG_BYTES + state.len() + TAG_BYTES;
+        let mut ticket = Vec::with_capacity(HEADER_BYTES + NONCE_LEN + sealed_bytes);
+        ticket.extend_from_slice(&header);
         ticket.extend_from_slice(&nonce);
         let sealed_from = ticket.len();
         ticket.extend_from_slice(&now.to_be_bytes());
+        ticket.extend_from_slice(&service);
         ticket.extend_from_slice(state);
-        let seal_tag = key
+        let seal_tag = encrypting
+            .key
             .seal_in_place_separate_tag(
                 Nonce::assume_unique_for_key(nonce),
-                additional_data(*name, tag),
+                Aad::from(header),
                 &mut ticket[sealed_from..],
             )
             .ok()?;
@@ -120,99 +97,59 @@ impl TicketKeys {
         Some(ticket)
     }
 
-    /// The state in a ticket; `None` if it is not ours, too old, or of another service.
-    pub(super) fn open(&self, ticket: &[u8], tag: ServiceTag, now: u64) -> Option<Vec<u8>> {
-        let (format, rest) = ticket.split_first()?;
-        let (name, rest) = rest.split_first_chunk::<NAME_BYTES>()?;
-        let (nonce, sealed) = rest.split_first_chunk::<NONCE_LEN>()?;
-        if *format != FORMAT {
-            return None;
-        }
+    /// The state in a ticket, or why there is none.
+    pub(super) fn open(
+        &self,
+        ticket: &[u8],
+        service: ServiceTag,
+        now: u64,
+    ) -> Result<Vec<u8>, Miss> {
+        let (header, rest) = ticket
+            .split_first_chunk::<HEADER_BYTES>()
+            .ok_or(Miss::Foreign)?;
+        let [FORMAT, name @ ..] = *header else {
+            return Err(Miss::Foreign);
+        };
+        let window = self.ring.at(now);
+        let key = match window.find(name) {
+            Found::Key(key) => key,
+            Found::Retired => return Err(Miss::KeyTooOld),
+            Found::Stranger => return Err(Miss::Foreign),
+        };
+        let (nonce, sealed) = rest.split_first_chunk::<NONCE_LEN>().ok_or(Miss::Altered)?;
         let mut opened = Zeroizing::new(sealed.to_vec());
-        let window = self.window_at(now);
         let nonce = Nonce::assume_unique_for_key(*nonce);
-        let plain = window
-            .find(*name)?
-            .open_in_place(nonce, additional_data(*name, tag), &mut opened)
-            .ok()?;
-        let (issued, state) = plain.split_first_chunk::<ISSUED_BYTES>()?;
-        let age = now.saturating_sub(u64::from_be_bytes(*issued));
-        (age <= u64::from(self.lifetime_seconds())).then(|| state.to_vec())
+        let plain = key
+            .open_in_place(nonce, Aad::from(*header), &mut opened)
+            .map_err(|_| Miss::Altered)?;
+        self.judge(plain, service, now)
     }
 
-    /// The keys for this time. A clock that steps back a little keeps the newer keys: they are
-    /// known to all, as the next epoch's.
-    fn window_at(&self, now: u64) -> RwLockReadGuard<'_, Window> {
-        let epoch = now / self.rotate_seconds;
-        let fits = |window: &Window| window.epoch == epoch || window.epoch == epoch + 1;
-        let window = self.window.read().unwrap_or_else(PoisonError::into_inner);
-        if fits(&window) {
-            return window;
+    /// The state in an opened ticket, if it is still good, and here.
+    fn judge(&self, plain: &[u8], service: ServiceTag, now: u64) -> Result<Vec<u8>, Miss> {
+        let (issued, plain) = plain
+            .split_first_chunk::<ISSUED_BYTES>()
+            .ok_or(Miss::Altered)?;
+        let (made_with, state) = plain
+            .split_first_chunk::<SERVICE_TAG_BYTES>()
+            .ok_or(Miss::Altered)?;
+        if *made_with != service {
+            return Err(Miss::WrongService);
         }
-        drop(window);
-        let mut window = self.window.write().unwrap_or_else(PoisonError::into_inner);
-        if !fits(&window) {
-            *window = Window::around(&self.root, epoch, self.keep);
+        let issued = u64::from_be_bytes(*issued);
+        let age = now.saturating_sub(issued);
+        let ahead = issued.saturating_sub(now);
+        if age > u64::from(self.lifetime_seconds) || ahead > AHEAD_SECONDS_MAX {
+            return Err(Miss::Expired);
         }
-        drop(window);
-        self.window.read().unwrap_or_else(PoisonError::into_inner)
+        Ok(state.to_vec())
     }
 }
 
-impl Debug for TicketKeys {
+impl Debug for Tickets {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TicketKeys").finish_non_exhaustive()
+        f.debug_struct("Tickets").finish_non_exhaustive()
     }
-}
-
-impl Window {
-    fn around(root: &Prk, epoch: u64, keep: u32) -> Self {
-        let older = epoch.saturating_sub(u64::from(keep))..epoch;
-        let others = older.rev().chain([epoch + 1]);
-        Self {
-            epoch,
-            encrypting: TicketKey::of(root, epoch),
-            others: others.map(|epoch| TicketKey::of(root, epoch)).collect(),
-        }
-    }
-
-    fn find(&self, name: [u8; NAME_BYTES]) -> Option<&LessSafeKey> {
-        let mut keys = std::iter::once(&self.encrypting).chain(&self.others);
-        keys.find(|key| key.name == name).map(|key| &key.key)
-    }
-}
-
-impl TicketKey {
-    fn of(root: &Prk, epoch: u64) -> Self {
-        let epoch = epoch.to_be_bytes();
-        let mut name = [0; NAME_BYTES];
-        expand(root, &[b"ticket key name", &epoch], &mut name);
-        let mut bytes = [0; 32];
-        expand(root, &[b"ticket key", &epoch], &mut bytes);
-        let key = UnboundKey::new(&AES_256_GCM, &bytes).map(LessSafeKey::new);
-        bytes.zeroize();
-        Self {
-            name,
-            key: key.expect("AES-256 takes 32 bytes"),
-        }
-    }
-}
-
-/// HKDF-Expand with a label and a value; the zero between them keeps pairs apart.
-fn expand(root: &Prk, [label, value]: &[&[u8]; 2], out: &mut [u8]) {
-    root.expand(&[label, &[0], value], Bytes(out.len()))
-        .and_then(|okm| okm.fill(out))
-        .expect("HKDF-SHA256 gives up to 8160 bytes");
-}
-
-fn additional_data(
-    name: [u8; NAME_BYTES],
-    tag: ServiceTag,
-) -> Aad<[u8; HEADER_BYTES + SERVICE_TAG_BYTES]> {
-    let mut data = [FORMAT; HEADER_BYTES + SERVICE_TAG_BYTES];
-    data[1..HEADER_BYTES].copy_from_slice(&name);
-    data[HEADER_BYTES..].copy_from_slice(&tag);
-    Aad::from(data)
 }
 
 fn random<const N: usize>() -> Option<[u8; N]> {
@@ -223,25 +160,30 @@ fn random<const N: usize>() -> Option<[u8; N]> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
+    use super::super::ring::root_of;
     use super::*;
 
     const HOUR: u64 = 3600;
     const NOON: u64 = 12 * HOUR;
     const WEB: ServiceTag = [1; SERVICE_TAG_BYTES];
 
-    fn keys(keep: u32) -> TicketKeys {
-        TicketKeys::new(&[7; 32], Duration::from_secs(HOUR), keep)
+    fn of_secret(secret: u8, keep: u32) -> Tickets {
+        let ring = Ring::derived(root_of(&[secret; 32]), HOUR, keep);
+        Tickets::new(ring, keep * HOUR as u32)
+    }
+
+    fn keys(keep: u32) -> Tickets {
+        of_secret(7, keep)
     }
 
     #[test]
     fn hosts_with_the_same_secret_open_each_others_tickets() {
         let ticket = keys(2).seal(b"state", WEB, NOON).expect("a ticket");
-        assert_eq!(
-            keys(2).open(&ticket, WEB, NOON).as_deref(),
-            Some(&b"state"[..])
-        );
-        let stranger = TicketKeys::new(&[8; 32], Duration::from_secs(HOUR), 2);
-        assert_eq!(stranger.open(&ticket, WEB, NOON), None);
+        assert_eq!(keys(2).open(&ticket, WEB, NOON), Ok(b"state".to_vec()));
+        let stranger = of_secret(8, 2);
+        assert_eq!(stranger.open(&ticket, WEB, NOON), Err(Miss::Foreign));
     }
 
     #[test]
@@ -250,10 +192,15 @@ mod tests {
         for issued in [NOON, NOON + HOUR - 1] {
             let ticket = keys.seal(b"state", WEB, issued).expect("a ticket");
             let end = issued + u64::from(keys.lifetime_seconds());
-            assert!(keys.open(&ticket, WEB, end).is_some());
-            assert!(keys.open(&ticket, WEB, end + 1).is_none());
-            assert!(keys.open(&ticket, WEB, NOON + 10 * HOUR).is_none());
+            assert!(keys.open(&ticket, WEB, end).is_ok());
+            assert!(keys.open(&ticket, WEB, end + 1).is_err());
+            let later = keys.open(&ticket, WEB, NOON + 10 * HOUR);
+            assert_eq!(later, Err(Miss::KeyTooOld));
         }
+        let short = Tickets::new(Ring::derived(root_of(&[7; 32]), HOUR, 2), 60);
+        let ticket = short.seal(b"state", WEB, NOON).expect("a ticket");
+        assert!(short.open(&ticket, WEB, NOON + 60).is_ok());
+        assert_eq!(short.open(&ticket, WEB, NOON + 61), Err(Miss::Expired));
     }
 
     #[test]
@@ -269,8 +216,20 @@ mod tests {
     #[test]
     fn a_host_whose_clock_is_behind_opens_tickets_of_the_next_epoch() {
         let ticket = keys(1).seal(b"state", WEB, NOON + HOUR).expect("a ticket");
-        assert!(keys(1).open(&ticket, WEB, NOON + HOUR - 1).is_some());
-        assert!(keys(1).open(&ticket, WEB, NOON - 1).is_none());
+        assert!(keys(1).open(&ticket, WEB, NOON + HOUR - 1).is_ok());
+        let before = keys(1).open(&ticket, WEB, NOON - 1);
+        assert_eq!(before, Err(Miss::Foreign));
+    }
+
+    #[test]
+    fn a_ticket_from_the_future_is_none_whatever_its_key() {
+        let listed = Ring::listed([&[1; 48][..]].into_iter(), 0, None, NOON);
+        let listed = Tickets::new(listed, HOUR as u32);
+        let ticket = listed
+            .seal(b"state", WEB, NOON + AHEAD_SECONDS_MAX)
+            .expect("a ticket");
+        assert!(listed.open(&ticket, WEB, NOON).is_ok());
+        assert_eq!(listed.open(&ticket, WEB, NOON - 1), Err(Miss::Expired));
     }
 
     #[test]
@@ -278,10 +237,10 @@ mod tests {
         let keys = keys(1);
         let ticket = keys.seal(b"state", WEB, NOON).expect("a ticket");
         let after_step = keys.seal(b"state", WEB, NOON - 1).expect("a ticket");
-        assert!(keys.open(&ticket, WEB, NOON - 1).is_some());
-        assert!(keys.open(&after_step, WEB, NOON).is_some());
+        assert!(keys.open(&ticket, WEB, NOON - 1).is_ok());
+        assert!(keys.open(&after_step, WEB, NOON).is_ok());
         let day_before = keys.seal(b"state", WEB, HOUR).expect("a ticket");
-        assert!(keys.open(&day_before, WEB, HOUR).is_some());
+        assert!(keys.open(&day_before, WEB, HOUR).is_ok());
     }
 
     #[test]
@@ -291,7 +250,12 @@ mod tests {
         for index in 0..ticket.len() {
             let mut changed = ticket.clone();
             changed[index] ^= 1;
-            assert_eq!(keys.open(&changed, WEB, NOON), None, "byte {index}");
+            let miss = if index < HEADER_BYTES {
+                Miss::Foreign
+            } else {
+                Miss::Altered
+            };
+            assert_eq!(keys.open(&changed, WEB, NOON), Err(miss), "byte {index}");
         }
     }
 
@@ -299,28 +263,54 @@ mod tests {
     fn what_is_too_short_is_no_ticket() {
         let keys = keys(1);
         let ticket = keys.seal(b"", WEB, NOON).expect("a ticket");
-        assert!(keys.open(&ticket, WEB, NOON).is_some());
+        assert!(keys.open(&ticket, WEB, NOON).is_ok());
         for length in 0..ticket.len() {
-            assert_eq!(
-                keys.open(&ticket[..length], WEB, NOON),
-                None,
-                "{length} bytes"
-            );
+            let miss = if length < HEADER_BYTES {
+                Miss::Foreign
+            } else {
+                Miss::Altered
+            };
+            let opened = keys.open(&ticket[..length], WEB, NOON);
+            assert_eq!(opened, Err(miss), "{length} bytes");
         }
     }
 
     #[test]
-    fn a_ticket_of_another_service_is_refused() {
+    fn a_ticket_of_another_service_is_told_from_a_changed_one() {
         let keys = keys(1);
-        let (web, mail) = (keys.service_tag("web"), keys.service_tag("mail"));
-        let ticket = keys.seal(b"state", web, NOON).expect("a ticket");
-        assert!(keys.open(&ticket, web, NOON).is_some());
-        assert_eq!(keys.open(&ticket, mail, NOON), None);
+        let mail = [2; SERVICE_TAG_BYTES];
+        let ticket = keys.seal(b"state", WEB, NOON).expect("a ticket");
+        let opened = keys.open(&ticket, mail, NOON);
+        assert_eq!(opened, Err(Miss::WrongService));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn what_was_sealed_opens_and_nothing_else_does(
+            state: Vec<u8>,
+            noise: Vec<u8>,
+            place: prop::sample::Index,
+            bit in 0..8u32,
+        ) {
+            let keys = keys(1);
+            let mut ticket = keys.seal(&state, WEB, NOON).expect("a ticket");
+            prop_assert_eq!(keys.open(&ticket, WEB, NOON), Ok(state));
+            let length = ticket.len();
+            prop_assert!(keys.open(&ticket[..place.index(length)], WEB, NOON).is_err());
+            ticket[place.index(length)] ^= 1 << bit;
+            prop_assert!(keys.open(&ticket, WEB, NOON).is_err());
+            prop_assert!(keys.open(&noise, WEB, NOON).is_err());
+            // Noise that begins as a ticket of ours.
+            let ours = [&ticket[..HEADER_BYTES], &noise].concat();
+            prop_assert!(keys.open(&ours, WEB, NOON).is_err());
+        }
     }
 
     #[test]
-    fn no_lifetime_is_over_seven_days() {
-        let keys = TicketKeys::new(&[7; 32], Duration::from_secs(10 * 24 * HOUR), 4);
-        assert_eq!(u64::from(keys.lifetime_seconds()), LIFETIME_SECONDS_MAX);
+    fn a_session_that_is_too_long_gets_no_ticket() {
+        let keys = keys(1);
+        let longest = keys.seal(&[7; STATE_BYTES_MAX], WEB, NOON);
+        assert!(longest.is_some());
+        assert_eq!(keys.seal(&[7; STATE_BYTES_MAX + 1], WEB, NOON), None);
     }
 }

@@ -20,8 +20,10 @@ use wire::client_hello::{self, Peek};
 
 use super::*;
 use crate::certificate::KeyKind;
-use crate::options::{CertificateSource, ClientVerification, PemSource, Suites, UnknownName};
-use crate::resumption::ResumptionOptions;
+use crate::options::{
+    CertificateSource, ClientMode, ClientVerification, PemSource, Suites, UnknownName,
+};
+use crate::resumption::{KeySource, ResumptionOptions, TicketOptions};
 
 fn root() -> &'static Authority {
     static ROOT: OnceLock<Authority> = OnceLock::new();
@@ -68,8 +70,13 @@ fn simple() -> ServerOptions {
 fn new_resumption() -> Arc<Resumption> {
     Arc::new(Resumption::new(&ResumptionOptions {
         secret: [7; 32],
-        ticket_rotate: Duration::from_secs(3600),
-        ticket_keep: 4,
+        tickets: TicketOptions {
+            keys: KeySource::Own,
+            rotate: Duration::from_secs(3600),
+            keep: 4,
+            lifetime: None,
+            count: 1,
+        },
         session_entries: 1000,
         session_bytes: 1 << 20,
         session_lifetime: Duration::from_secs(3600),

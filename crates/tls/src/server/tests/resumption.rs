@@ -96,38 +96,120 @@ fn nothing_resumes_at_another_service() {
     }
 }
 
+/// The ways to resume, and a client of `a.example` for each.
+fn ways() -> [(Client, Tls12Resumption); 3] {
+    [
+        (client("a.example"), Tls12Resumption::SessionIdOrTickets),
+        (
+            client("a.example").tls12(),
+            Tls12Resumption::SessionIdOrTickets,
+        ),
+        (client("a.example").tls12(), Tls12Resumption::SessionIdOnly),
+    ]
+}
+
 #[test]
-fn nothing_resumes_where_it_is_off_or_clients_are_verified() {
+fn nothing_resumes_where_it_is_off() {
     let mut off = simple();
     off.resumption = false;
-    let mut verified = simple();
-    verified.client.mode = ClientMode::Optional;
-    verified.client.authorities = vec![pem("ca.pem", root().pem())];
-    for options in [off, verified] {
-        for (client, by) in [
-            (client("a.example"), Tls12Resumption::SessionIdOrTickets),
-            (
-                client("a.example").tls12(),
-                Tls12Resumption::SessionIdOrTickets,
-            ),
-            (client("a.example").tls12(), Tls12Resumption::SessionIdOnly),
-        ] {
-            let resumption = new_resumption();
-            let config = resuming(&client, by);
-            let server = build_as("web", &options, &resumption);
-            assert_eq!(kind(&server, &config), HandshakeKind::Full);
-            assert_eq!(kind(&server, &config), HandshakeKind::Full);
-            assert_eq!(resumption.session_counters().entries, 0);
+    for (client, by) in ways() {
+        let resumption = new_resumption();
+        let config = resuming(&client, by);
+        let server = build_as("web", &off, &resumption);
+        assert_eq!(kind(&server, &config), HandshakeKind::Full);
+        assert_eq!(kind(&server, &config), HandshakeKind::Full);
+        assert_eq!(resumption.session_counters().entries, 0);
+    }
+}
+
+/// A server that asks for client certificates of the root's.
+fn verifying(mode: ClientMode) -> ServerOptions {
+    let mut options = simple();
+    options.client.mode = mode;
+    options.client.authorities = vec![pem("ca.pem", root().pem())];
+    options
+}
+
+/// What the second connection of a client with a certificate comes to, by each way, if the server
+/// was `before` at the first one and is `after` at the second.
+fn kinds_after(
+    identity: &Leaf,
+    before: &ServerOptions,
+    after: &ServerOptions,
+) -> Vec<Result<HandshakeKind, Failure>> {
+    let second = |(client, by): (Client, Tls12Resumption)| {
+        let resumption = new_resumption();
+        let config = resuming(&client.identity(identity.clone()), by);
+        let first = kind(&build_as("web", before, &resumption), &config);
+        assert_eq!(first, HandshakeKind::Full);
+        let after = build_as("web", after, &resumption);
+        connect(&after, &config, "a.example").map(|outcome| outcome.kind)
+    };
+    ways().into_iter().map(second).collect()
+}
+
+#[test]
+fn a_verified_client_resumes_while_its_certificate_is_good() {
+    let alice = root().client("alice");
+    for mode in [ClientMode::Required, ClientMode::Optional] {
+        let options = verifying(mode);
+        for kind in kinds_after(&alice, &options, &options) {
+            assert_eq!(kind.unwrap(), HandshakeKind::Resumed);
         }
     }
 }
 
 #[test]
+fn a_client_that_was_revoked_since_is_verified_in_full_and_refused() {
+    let (alice, mallory) = (root().client("alice"), root().client("mallory"));
+    let before = verifying(ClientMode::Required);
+    let mut after = before.clone();
+    after.client.crls = vec![pem("list.pem", &root().revocation_list(&[&mallory]))];
+    for kind in kinds_after(&mallory, &before, &after) {
+        let error = kind.expect_err("revoked").server();
+        let revoked = rustls::CertificateError::Revoked;
+        assert_eq!(error, rustls::Error::InvalidCertificate(revoked));
+    }
+    for kind in kinds_after(&alice, &before, &after) {
+        assert_eq!(kind.unwrap(), HandshakeKind::Resumed);
+    }
+}
+
+#[test]
+fn a_client_whose_authority_is_trusted_no_more_does_not_resume() {
+    let before = verifying(ClientMode::Optional);
+    let mut after = before.clone();
+    after.client.authorities = vec![pem("ca.pem", Authority::root("another").pem())];
+    for kind in kinds_after(&root().client("alice"), &before, &after) {
+        kind.expect_err("an unknown issuer");
+    }
+}
+
+#[test]
+fn no_certificate_is_told_of_where_none_is_asked_for() {
+    for kind in kinds_after(
+        &root().client("alice"),
+        &verifying(ClientMode::Required),
+        &simple(),
+    ) {
+        assert_eq!(kind.unwrap(), HandshakeKind::Full);
+    }
+}
+
+#[test]
+fn a_client_without_a_certificate_resumes_where_it_may() {
+    let optional = verifying(ClientMode::Optional);
+    for (client, by) in ways() {
+        let server = build(&optional);
+        let config = resuming(&client, by);
+        assert_eq!(kind(&server, &config), HandshakeKind::Full);
+        assert_eq!(kind(&server, &config), HandshakeKind::Resumed);
+    }
+}
+
+#[test]
 fn verification_that_comes_with_a_reload_is_not_resumed_past() {
-    let options = simple();
-    let mut verified = options.clone();
-    verified.client.mode = ClientMode::Required;
-    verified.client.authorities = vec![pem("ca.pem", root().pem())];
+    let (options, verified) = (simple(), verifying(ClientMode::Required));
     let resumption = new_resumption();
     let config = resuming(&client("a.example"), Tls12Resumption::SessionIdOrTickets);
     assert_eq!(

@@ -1,0 +1,267 @@
+//! Files that ticket keys come from: those of HAProxy and nginx, and a secret that hosts share.
+//!
+//! What is read is a secret to derive our own keys from, never a key as those programs use it:
+//! they seal by AES-CBC and HMAC, and what OpenSSL puts into a ticket nobody else reads. Hosts
+//! with the same files agree on their keys.
+
+use std::fmt::{self, Debug, Formatter};
+
+use base64ct::{Base64, Encoding};
+use zeroize::Zeroizing;
+
+/// Sizes of one key: name and two keys of 128 bits, or a name and two keys of 256 bits.
+const KEY_BYTES: [usize; 2] = [48, 80];
+
+/// Keys in one file at most. HAProxy holds 3 unless told otherwise.
+const KEYS_MAX: usize = 100;
+
+/// A shorter secret could be guessed.
+const SECRET_BYTES_MIN: usize = 32;
+
+/// Ticket keys as an operator lists them; at least one.
+#[derive(Clone, Eq, PartialEq)]
+pub struct ListedKeys {
+    secrets: Vec<Zeroizing<Vec<u8>>>,
+    encrypting: usize,
+}
+
+/// A file's place and contents.
+type File = (String, Zeroizing<Vec<u8>>);
+
+/// A secret that hosts share.
+#[derive(Clone, Eq, PartialEq)]
+pub struct SharedSecret(Zeroizing<Vec<u8>>);
+
+/// What is wrong with a file of keys.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum KeyFileFault {
+    /// No file, or one without a key.
+    #[error("holds no ticket key")]
+    Empty,
+    /// Neither form.
+    #[error("{0}: has {1} bytes and is not lines of base64; nginx's form has 48 or 80 bytes")]
+    Form(String, usize),
+    /// A line that is no key.
+    #[error("{0}: line {1} is no ticket key: 48 or 80 bytes in base64 are")]
+    Line(String, usize),
+    /// More than anybody rotates.
+    #[error("{0}: holds more than 100 keys")]
+    TooMany(String),
+    /// Both forms, which disagree about what encrypts.
+    #[error("{0}: has lines, so it is the only file that can be named")]
+    Mixed(String),
+    /// The same key twice.
+    #[error("{0}: holds a key that was named before")]
+    Twice(String),
+    /// Too short to be safe.
+    #[error("{0}: has {1} bytes; a secret has at least 32")]
+    SecretShort(String, usize),
+}
+
+impl ListedKeys {
+    /// Reads files, each with the place where it was found.
+    ///
+    /// Either each holds one key, as nginx has it (`ssl_session_ticket_key`): 48 or 80 bytes; the
+    /// first file's key encrypts. Or there is one with lines, as HAProxy has it
+    /// (`tls-ticket-keys`): base64 of 48 or 80 bytes each; the last line but one encrypts, so that
+    /// every host knows the last before any uses it.
+    ///
+    /// # Errors
+    /// What is wrong with a file.
+    pub fn read(files: Vec<(String, Vec<u8>)>) -> Result<Self, KeyFileFault> {
+        let zeroing = |(place, bytes)| (place, Zeroizing::new(bytes));
+        Self::read_zeroing(&files.into_iter().map(zeroing).collect::<Vec<_>>())
+    }
+
+    fn read_zeroing(files: &[File]) -> Result<Self, KeyFileFault> {
+        let keys = match files {
+            [(place, bytes)] if !KEY_BYTES.contains(&bytes.len()) => Self::of_lines(place, bytes)?,
+            _ => Self::of_files(files)?,
+        };
+        for (place, secret) in keys.secrets.iter().enumerate() {
+            if keys.secrets[..place].contains(secret) {
+                let file = files.get(place).or_else(|| files.first());
+                return Err(KeyFileFault::Twice(
+                    file.map_or_else(String::new, |file| file.0.clone()),
+                ));
+            }
+        }
+        Ok(keys)
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.secrets.len()
+    }
+
+    /// Which of them encrypts.
+    pub(super) fn encrypting(&self) -> usize {
+        self.encrypting
+    }
+
+    /// What each is derived from.
+    pub(super) fn secrets(&self) -> impl Iterator<Item = &[u8]> {
+        self.secrets.iter().map(|secret| secret.as_slice())
+    }
+
+    fn of_files(files: &[File]) -> Result<Self, KeyFileFault> {
+        if files.is_empty() {
+            return Err(KeyFileFault::Empty);
+        }
+        let secret = |(place, bytes): &File| match bytes.len() {
+            length if KEY_BYTES.contains(&length) => Ok(bytes.clone()),
+            _ if Self::of_lines(place, bytes).is_ok() => Err(KeyFileFault::Mixed(place.clone())),
+            length => Err(KeyFileFault::Form(place.clone(), length)),
+        };
+        Ok(Self {
+            secrets: files.iter().map(secret).collect::<Result<_, _>>()?,
+            encrypting: 0,
+        })
+    }
+
+    fn of_lines(place: &str, bytes: &[u8]) -> Result<Self, KeyFileFault> {
+        let form = || KeyFileFault::Form(place.to_owned(), bytes.len());
+        let text = std::str::from_utf8(bytes).map_err(|_| form())?;
+        let mut secrets = Vec::new();
+        for (number, line) in (1..).zip(text.lines()) {
+            let line = line.trim();
+            // HAProxy passes over them as well.
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let secret = Base64::decode_vec(line).map(Zeroizing::new);
+            let secret = secret
+                .ok()
+                .filter(|secret| KEY_BYTES.contains(&secret.len()));
+            secrets.push(secret.ok_or_else(|| KeyFileFault::Line(place.to_owned(), number))?);
+            if secrets.len() > KEYS_MAX {
+                return Err(KeyFileFault::TooMany(place.to_owned()));
+            }
+        }
+        if secrets.is_empty() {
+            return Err(KeyFileFault::Empty);
+        }
+        let encrypting = secrets.len().saturating_sub(2);
+        Ok(Self {
+            secrets,
+            encrypting,
+        })
+    }
+}
+
+impl SharedSecret {
+    /// Takes the contents of a file: at least 32 bytes of any kind, of which white space at the
+    /// end does not count.
+    ///
+    /// # Errors
+    /// It is too short.
+    pub fn read(place: &str, bytes: Vec<u8>) -> Result<Self, KeyFileFault> {
+        let bytes = Zeroizing::new(bytes);
+        if bytes.len() < SECRET_BYTES_MIN {
+            return Err(KeyFileFault::SecretShort(place.to_owned(), bytes.len()));
+        }
+        Ok(Self(Zeroizing::new(bytes.trim_ascii_end().to_vec())))
+    }
+
+    /// The bytes.
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// Secrets must not reach a log.
+impl Debug for ListedKeys {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ListedKeys")
+            .field("count", &self.count())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Nor this one.
+impl Debug for SharedSecret {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SharedSecret").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(bytes: impl Into<Vec<u8>>) -> (String, Vec<u8>) {
+        ("keys".to_owned(), bytes.into())
+    }
+
+    fn lines(keys: &[(u8, usize)]) -> String {
+        let line =
+            |(byte, length): &(u8, usize)| Base64::encode_string(&vec![*byte; *length]) + "\n";
+        keys.iter().map(line).collect()
+    }
+
+    #[test]
+    fn the_first_of_nginx_files_encrypts() {
+        let keys = ListedKeys::read(vec![file([1; 80]), file([2; 48])]).unwrap();
+        assert_eq!((keys.count(), keys.encrypting()), (2, 0));
+        assert_eq!(keys.secrets().next(), Some(&[1; 80][..]));
+        let none = ListedKeys::read(Vec::new());
+        assert_eq!(none, Err(KeyFileFault::Empty));
+        let short = ListedKeys::read(vec![file([1; 80]), file([2; 47])]);
+        assert_eq!(short, Err(KeyFileFault::Form("keys".into(), 47)));
+        let twice = ListedKeys::read(vec![file([1; 80]), file([1; 80])]);
+        assert_eq!(twice, Err(KeyFileFault::Twice("keys".into())));
+    }
+
+    #[test]
+    fn the_last_line_but_one_of_haproxys_file_encrypts() {
+        let read = |keys: &[(u8, usize)]| ListedKeys::read(vec![file(lines(keys))]).unwrap();
+        let three = read(&[(1, 48), (2, 80), (3, 48)]);
+        assert_eq!((three.count(), three.encrypting()), (3, 1));
+        assert_eq!(read(&[(1, 48), (2, 48)]).encrypting(), 0);
+        assert_eq!(read(&[(1, 48)]).encrypting(), 0);
+        let noted = format!("# made by hand\r\n\n{}", lines(&[(1, 80)]));
+        assert_eq!(ListedKeys::read(vec![file(noted)]).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn what_is_no_key_is_named() {
+        let fault = |bytes: Vec<u8>| ListedKeys::read(vec![file(bytes)]).unwrap_err();
+        let place = || "keys".to_owned();
+        assert_eq!(fault(Vec::new()), KeyFileFault::Empty);
+        assert_eq!(fault(b"\n# none\n".to_vec()), KeyFileFault::Empty);
+        assert_eq!(fault(vec![0xff; 49]), KeyFileFault::Form(place(), 49));
+        let second = lines(&[(1, 48), (2, 47)]).into_bytes();
+        assert_eq!(fault(second), KeyFileFault::Line(place(), 2));
+        let twice = lines(&[(1, 48), (1, 48)]).into_bytes();
+        assert_eq!(fault(twice), KeyFileFault::Twice(place()));
+        let many: Vec<_> = (0..=100).map(|byte| (byte, 48)).collect();
+        assert_eq!(
+            fault(lines(&many).into_bytes()),
+            KeyFileFault::TooMany(place())
+        );
+        let mixed = vec![file([1; 48]), file(lines(&[(2, 48)]))];
+        assert_eq!(ListedKeys::read(mixed), Err(KeyFileFault::Mixed(place())));
+    }
+
+    #[test]
+    fn a_secret_is_long_enough_and_its_line_end_does_not_count() {
+        let read = |bytes: &[u8]| SharedSecret::read("s", bytes.to_vec());
+        assert_eq!(
+            read(&[b'x'; 32]),
+            read(&[&[b'x'; 32][..], b"\r\n"].concat())
+        );
+        assert_ne!(read(&[b'x'; 32]), read(&[b'y'; 32]));
+        assert_eq!(
+            read(&[b'x'; 31]),
+            Err(KeyFileFault::SecretShort("s".into(), 31))
+        );
+    }
+
+    #[test]
+    fn secrets_are_not_in_debug_forms() {
+        let keys = ListedKeys::read(vec![file([0x41; 48])]).unwrap();
+        let secret = SharedSecret::read("s", vec![0x41; 32]).unwrap();
+        let told = format!("{keys:?}{secret:?}");
+        assert!(!told.contains("65") && !told.contains('A'), "{told}");
+    }
+}

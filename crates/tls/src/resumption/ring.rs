@@ -1,0 +1,323 @@
+//! Ticket keys: which there are at a time, and which of them encrypts.
+//!
+//! Keys come from a secret or from a list. From a secret every key is a function of the secret and
+//! the time: hosts with the same secret agree on their keys without speaking to each other, a
+//! restart loses none, and rotation needs no rotating. What this costs is stated plainly: whoever
+//! learns the secret can compute past keys too, so forward secrecy of resumed TLS 1.2 sessions
+//! lasts as long as the secret is secret. A list is rotated by whoever writes it, and what it no
+//! longer holds is gone.
+
+use std::sync::{PoisonError, RwLock, RwLockReadGuard};
+
+use aws_lc_rs::aead::{AES_256_GCM, LessSafeKey, UnboundKey};
+use aws_lc_rs::hkdf::{HKDF_SHA256, KeyType, Prk, Salt};
+use zeroize::Zeroize;
+
+/// Length of a key's name.
+pub(super) const NAME_BYTES: usize = 8;
+
+/// A key's name, in each ticket that it sealed.
+pub(super) type Name = [u8; NAME_BYTES];
+
+/// Names of former keys that are remembered, so that a ticket of one is told from a stranger's:
+/// with the default rotation those of a month. 512 bytes.
+const RETIRED_MAX: u64 = 64;
+
+/// The keys of the process.
+pub(super) struct Ring {
+    source: Source,
+    window: RwLock<Window>,
+}
+
+enum Source {
+    /// A key for each stretch of time.
+    Derived {
+        /// Extracted from the secret; zeroed by the library when dropped.
+        root: Prk,
+        rotate_seconds: u64,
+        keep: u32,
+    },
+    /// The window is all there is.
+    Listed,
+}
+
+/// The keys that are good at a time.
+pub(super) struct Window {
+    epoch: u64,
+    /// Those that decrypt, newest first.
+    keys: Vec<TicketKey>,
+    /// Which of them encrypts.
+    encrypting: usize,
+    /// Names of keys that are no more.
+    retired: Vec<Name>,
+}
+
+/// One key.
+pub(super) struct TicketKey {
+    /// What tickets call it by.
+    pub(super) name: Name,
+    /// The key itself.
+    pub(super) key: LessSafeKey,
+    /// Since when it has been in use, in seconds since the epoch.
+    since: u64,
+}
+
+/// What a name stands for.
+pub(super) enum Found<'w> {
+    /// A key that decrypts.
+    Key(&'w LessSafeKey),
+    /// A key that did.
+    Retired,
+    /// Nothing of ours.
+    Stranger,
+}
+
+/// What is told of a ticket key.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct TicketKeyFacts {
+    /// The first bytes of its name, in hexadecimal.
+    pub name: String,
+    /// What it is for.
+    pub purpose: KeyPurpose,
+    /// How long it has been in use, in seconds; 0 for one that is not yet.
+    pub age_seconds: u64,
+}
+
+/// What a ticket key is for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum KeyPurpose {
+    /// New tickets, and those that it sealed.
+    Encrypt,
+    /// Tickets that it sealed, or that another host has sealed with it.
+    Decrypt,
+}
+
+/// So many bytes from HKDF.
+struct Bytes(usize);
+
+impl KeyType for Bytes {
+    fn len(&self) -> usize {
+        self.0
+    }
+}
+
+/// What keys are derived from, of a secret.
+pub(super) fn root_of(secret: &[u8]) -> Prk {
+    Salt::new(HKDF_SHA256, b"lariat resumption 1").extract(secret)
+}
+
+impl Ring {
+    /// Keys from a secret's root, each of which encrypts for `rotate_seconds` (not 0) and decrypts
+    /// for `keep` times as long after.
+    pub(super) fn derived(root: Prk, rotate_seconds: u64, keep: u32) -> Self {
+        let window = RwLock::new(Window::around(&root, rotate_seconds, 0, 0));
+        Self {
+            source: Source::Derived {
+                root,
+                rotate_seconds,
+                keep,
+            },
+            window,
+        }
+    }
+
+    /// Keys from a list that is not empty, in use since now but for those that `before` had.
+    pub(super) fn listed<'k>(
+        secrets: impl Iterator<Item = &'k [u8]>,
+        encrypting: usize,
+        before: Option<&Self>,
+        now: u64,
+    ) -> Self {
+        let mut window = Window {
+            epoch: 0,
+            keys: secrets
+                .map(|secret| TicketKey::of(&root_of(secret), b"listed", now))
+                .collect(),
+            encrypting,
+            retired: Vec::new(),
+        };
+        assert!(encrypting < window.keys.len(), "one of the keys encrypts");
+        if let Some(before) = before {
+            window.follow(&before.at(now));
+        }
+        Self {
+            source: Source::Listed,
+            window: RwLock::new(window),
+        }
+    }
+
+    /// The keys for this time. A clock that steps back a little keeps the newer keys: they are
+    /// known to all, as the next epoch's.
+    pub(super) fn at(&self, now: u64) -> RwLockReadGuard<'_, Window> {
+        let window = self.window.read().unwrap_or_else(PoisonError::into_inner);
+        let Source::Derived {
+            root,
+            rotate_seconds,
+            keep,
+        } = &self.source
+        else {
+            return window;
+        };
+        let epoch = now / rotate_seconds;
+        let fits = |window: &Window| window.epoch == epoch || window.epoch == epoch + 1;
+        if fits(&window) {
+            return window;
+        }
+        drop(window);
+        let mut window = self.window.write().unwrap_or_else(PoisonError::into_inner);
+        if !fits(&window) {
+            *window = Window::around(root, *rotate_seconds, epoch, *keep);
+        }
+        drop(window);
+        self.window.read().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Window {
+    /// The epoch's key, the next one's (another host's clock may be ahead) and the older ones.
+    fn around(root: &Prk, rotate_seconds: u64, epoch: u64, keep: u32) -> Self {
+        let oldest = epoch.saturating_sub(u64::from(keep));
+        let key = |epoch: u64| {
+            let since = epoch.saturating_mul(rotate_seconds);
+            TicketKey::of(root, &epoch.to_be_bytes(), since)
+        };
+        let retired = oldest.saturating_sub(RETIRED_MAX)..oldest;
+        Self {
+            epoch,
+            keys: (oldest..=epoch + 1).rev().map(key).collect(),
+            encrypting: 1,
+            retired: retired
+                .map(|epoch| name_of(root, &epoch.to_be_bytes()))
+                .collect(),
+        }
+    }
+
+    /// Takes over from the keys before: how long those that stay have been in use, and the names
+    /// of those that do not.
+    fn follow(&mut self, before: &Self) {
+        for key in &mut self.keys {
+            if let Some(same) = before.keys.iter().find(|one| one.name == key.name) {
+                key.since = same.since;
+            }
+        }
+        let names = before.keys.iter().map(|key| key.name);
+        let names = names.chain(before.retired.iter().copied());
+        let gone = names.filter(|name| self.keys.iter().all(|key| key.name != *name));
+        self.retired = gone.take(RETIRED_MAX as usize).collect();
+    }
+
+    /// The key for new tickets.
+    pub(super) fn encrypting(&self) -> &TicketKey {
+        &self.keys[self.encrypting]
+    }
+
+    /// What that name stands for.
+    pub(super) fn find(&self, name: Name) -> Found<'_> {
+        match self.keys.iter().find(|key| key.name == name) {
+            Some(key) => Found::Key(&key.key),
+            None if self.retired.contains(&name) => Found::Retired,
+            None => Found::Stranger,
+        }
+    }
+
+    /// What is told of the keys.
+    pub(super) fn facts(&self, now: u64) -> Vec<TicketKeyFacts> {
+        let facts = |(place, key): (usize, &TicketKey)| TicketKeyFacts {
+            name: key.name[..4]
+                .iter()
+                .fold(String::new(), |name, byte| format!("{name}{byte:02x}")),
+            purpose: if place == self.encrypting {
+                KeyPurpose::Encrypt
+            } else {
+                KeyPurpose::Decrypt
+            },
+            age_seconds: now.saturating_sub(key.since),
+        };
+        self.keys.iter().enumerate().map(facts).collect()
+    }
+}
+
+impl TicketKey {
+    fn of(root: &Prk, which: &[u8], since: u64) -> Self {
+        let mut bytes = [0; 32];
+        expand(root, b"ticket key", which, &mut bytes);
+        let key = UnboundKey::new(&AES_256_GCM, &bytes).map(LessSafeKey::new);
+        bytes.zeroize();
+        Self {
+            name: name_of(root, which),
+            key: key.expect("AES-256 takes 32 bytes"),
+            since,
+        }
+    }
+}
+
+fn name_of(root: &Prk, which: &[u8]) -> Name {
+    let mut name = [0; NAME_BYTES];
+    expand(root, b"ticket key name", which, &mut name);
+    name
+}
+
+/// HKDF-Expand with a label and a value; the zero between them keeps pairs apart.
+fn expand(root: &Prk, label: &[u8], value: &[u8], out: &mut [u8]) {
+    root.expand(&[label, &[0], value], Bytes(out.len()))
+        .and_then(|okm| okm.fill(out))
+        .expect("HKDF-SHA256 gives up to 8160 bytes");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR: u64 = 3600;
+    const NOON: u64 = 12 * HOUR;
+
+    fn listed(secrets: &[&[u8]], encrypting: usize, before: Option<&Ring>, now: u64) -> Ring {
+        Ring::listed(secrets.iter().copied(), encrypting, before, now)
+    }
+
+    #[test]
+    fn a_key_derives_ages_retires_and_is_forgotten() {
+        let ring = Ring::derived(root_of(&[7; 32]), HOUR, 2);
+        let name = ring.at(NOON).encrypting().name;
+        let found = |now| matches!(ring.at(now).find(name), Found::Key(_));
+        assert!(found(NOON - HOUR) && found(NOON) && found(NOON + 2 * HOUR));
+        let retired = |now| matches!(ring.at(now).find(name), Found::Retired);
+        assert!(retired(NOON + 3 * HOUR) && retired(NOON + (2 + RETIRED_MAX) * HOUR));
+        assert!(!retired(NOON + (3 + RETIRED_MAX) * HOUR));
+    }
+
+    #[test]
+    fn ages_are_told_of_every_key() {
+        let ring = Ring::derived(root_of(&[7; 32]), HOUR, 2);
+        let facts = ring.at(NOON + 60).facts(NOON + 60);
+        let ages: Vec<_> = facts.iter().map(|key| key.age_seconds).collect();
+        assert_eq!(ages, [0, 60, HOUR + 60, 2 * HOUR + 60]);
+        let encrypting: Vec<_> = facts
+            .iter()
+            .map(|key| key.purpose == KeyPurpose::Encrypt)
+            .collect();
+        assert_eq!(encrypting, [false, true, false, false]);
+        assert!(facts.iter().all(|key| key.name.len() == 8));
+    }
+
+    #[test]
+    fn a_list_that_follows_another_keeps_ages_and_the_names_of_what_is_gone() {
+        let (a, b, c): (&[u8], &[u8], &[u8]) = (&[1; 48], &[2; 48], &[3; 80]);
+        let first = listed(&[a, b], 0, None, NOON);
+        let second = listed(&[c, a], 0, Some(&first), NOON + HOUR);
+        let ages: Vec<_> = second
+            .at(0)
+            .facts(NOON + HOUR)
+            .iter()
+            .map(|key| key.age_seconds)
+            .collect();
+        assert_eq!(ages, [0, HOUR]);
+        let name_of_b = first.at(0).keys[1].name;
+        assert!(matches!(second.at(0).find(name_of_b), Found::Retired));
+        let third = listed(&[c], 0, Some(&second), NOON + 2 * HOUR);
+        assert!(matches!(third.at(0).find(name_of_b), Found::Retired));
+        let back = listed(&[b], 0, Some(&third), NOON + 2 * HOUR);
+        assert!(matches!(back.at(0).find(name_of_b), Found::Key(_)));
+        assert!(matches!(first.at(0).find([0; NAME_BYTES]), Found::Stranger));
+    }
+}

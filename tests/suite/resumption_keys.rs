@@ -1,0 +1,168 @@
+//! Ticket keys from files and from a secret: what hosts share, what a reload changes.
+
+use std::fs;
+
+use rustls::HandshakeKind;
+use suite::client::Client;
+use suite::configuration::Service;
+use suite::lariat::Lariat;
+use suite::site::Site;
+use testkit::server::{Behaviour, Server};
+
+/// One connection to its end, so that the client has its tickets.
+fn visit(client: &Client, service: &Service) -> HandshakeKind {
+    let mut connection = client.connect(service.address);
+    connection.send(b"x");
+    connection.end();
+    assert_eq!(connection.read_to_end().unwrap(), b"x");
+    connection.kind()
+}
+
+/// What a client of one host comes to at another, if `tickets` holds on both.
+fn at_another_host(site: &Site, tickets: [&str; 2]) -> [HandshakeKind; 2] {
+    let server = Server::start(Behaviour::Echo);
+    let (one, other) = (Service::new(site, &server), Service::new(site, &server));
+    let configuration = |tickets, service: &Service| {
+        format!("[resumption]\ntickets = {tickets}\n{}", service.toml())
+    };
+    let _hosts = [
+        Lariat::start(&configuration(tickets[0], &one)),
+        Lariat::start(&configuration(tickets[1], &other)),
+    ];
+    // The client takes both for one host.
+    [Client::tls12(site), Client::new(site)].map(|client| {
+        assert_eq!(visit(&client, &one), HandshakeKind::Full);
+        visit(&client, &other)
+    })
+}
+
+#[test]
+fn hosts_with_the_same_secret_resume_each_others_sessions() {
+    let site = Site::new();
+    let (a, b) = (site.path("a"), site.path("b"));
+    fs::write(&a, "q".repeat(64)).unwrap();
+    fs::write(&b, "p".repeat(64)).unwrap();
+    let (a, b) = (
+        format!("{{ secret = {a:?} }}"),
+        format!("{{ secret = {b:?} }}"),
+    );
+    assert_eq!(
+        at_another_host(&site, [&a, &a]),
+        [HandshakeKind::Resumed; 2]
+    );
+    assert_eq!(at_another_host(&site, [&a, &b]), [HandshakeKind::Full; 2]);
+    assert_eq!(at_another_host(&site, [&a, "{}"]), [HandshakeKind::Full; 2]);
+}
+
+#[test]
+fn keys_as_nginx_has_them_roll_over_without_a_full_handshake() {
+    let site = Site::new();
+    let paths = [1, 2].map(|number| {
+        let path = site.path(&format!("{number}.key"));
+        fs::write(&path, [number; 48]).unwrap();
+        path
+    });
+    let [old, new] = paths;
+    let both = format!("{{ keys = [{new:?}, {old:?}] }}");
+    let before = format!("{{ keys = [{old:?}] }}");
+    let after = format!("{{ keys = [{new:?}] }}");
+    assert_eq!(
+        at_another_host(&site, [&before, &both]),
+        [HandshakeKind::Resumed; 2]
+    );
+    assert_eq!(
+        at_another_host(&site, [&both, &after]),
+        [HandshakeKind::Resumed; 2]
+    );
+    assert_eq!(
+        at_another_host(&site, [&before, &after]),
+        [HandshakeKind::Full; 2]
+    );
+}
+
+#[test]
+fn of_keys_as_haproxy_has_them_the_last_but_one_encrypts() {
+    let site = Site::new();
+    let line = |letter: &str| letter.repeat(64);
+    let file = |name: &str, letters: &[&str]| {
+        let path = site.path(name);
+        let lines: Vec<_> = letters.iter().map(|letter| line(letter)).collect();
+        fs::write(&path, lines.join("\n")).unwrap();
+        format!("{{ keys = [{path:?}] }}")
+    };
+    let first = file("first", &["A", "B", "C"]);
+    let next = file("next", &["B", "C", "D"]);
+    let penultimate = file("penultimate", &["B"]);
+    let last = file("last", &["C"]);
+    assert_eq!(
+        at_another_host(&site, [&first, &next]),
+        [HandshakeKind::Resumed; 2]
+    );
+    assert_eq!(
+        at_another_host(&site, [&first, &penultimate]),
+        [HandshakeKind::Resumed; 2]
+    );
+    assert_eq!(
+        at_another_host(&site, [&first, &last]),
+        [HandshakeKind::Full; 2]
+    );
+}
+
+#[test]
+fn a_reload_with_a_bad_file_keeps_the_keys() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
+    let service = Service::new(&site, &server);
+    let path = site.path("tickets.key");
+    fs::write(&path, [1; 80]).unwrap();
+    let configuration = format!("[resumption]\ntickets = {{ keys = [{path:?}] }}\n");
+    let lariat = Lariat::start(&(configuration + &service.toml()));
+    let client = Client::new(&site);
+    assert_eq!(visit(&client, &service), HandshakeKind::Full);
+    fs::write(&path, [1; 79]).unwrap();
+    let refused = lariat.reload();
+    assert_ne!(refused.code(), 0);
+    assert!(refused.stderr.contains("tickets.key"), "{refused:?}");
+    assert_eq!(visit(&client, &service), HandshakeKind::Resumed);
+}
+
+#[test]
+fn as_many_tickets_come_as_are_asked_for_by_the_configuration() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
+    let service = Service::new(&site, &server);
+    let configuration = |count| {
+        format!(
+            "[resumption]\ntickets = {{ count = {count} }}\n{}",
+            service.toml()
+        )
+    };
+    let lariat = Lariat::start(&configuration(0));
+    let client = Client::new(&site);
+    assert_eq!(visit(&client, &service), HandshakeKind::Full);
+    assert_eq!(visit(&client, &service), HandshakeKind::Full);
+    lariat.configure(&configuration(2));
+    lariat.reload().success();
+    assert_eq!(visit(&client, &service), HandshakeKind::Full);
+    // Two that are open at once take a ticket each.
+    let both = [
+        client.connect(service.address),
+        client.connect(service.address),
+    ];
+    assert_eq!(both.map(|one| one.kind()), [HandshakeKind::Resumed; 2]);
+}
+
+#[test]
+fn the_ages_of_the_keys_are_told() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
+    let service = Service::new(&site, &server);
+    let lariat = Lariat::start(&service.toml());
+    let page = lariat.metrics();
+    let hour = 3600.0;
+    let age = page.sum("lariat_ticket_key_age_seconds", &[("purpose", "encrypt")]);
+    assert!((0.0..12.0 * hour).contains(&age), "{age}");
+    // The next one, which is not yet in use, and four older ones.
+    let others = page.sum("lariat_ticket_key_age_seconds", &[("purpose", "decrypt")]);
+    assert!(
+        (others - 4.0 * age - 12.0 * hour * 10.0).abs() < 5.0,
+        "{others}"
+    );
+}
