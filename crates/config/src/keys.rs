@@ -519,7 +519,7 @@ pub const KEYS: &[Key] = &[
     )
     .default("100000")
     .flag("session-entries")
-    .help("Sessions in the cache; the longest unused one leaves for a new one.")
+    .help("Sessions in the cache. When it is full, those that were never resumed leave first.")
     .example("entries = 1000000"),
     key(
         "resumption.session-cache.bytes",

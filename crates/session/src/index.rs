@@ -4,9 +4,6 @@
 
 use crate::blocks::Slot;
 
-// With the block and the hash table's share, what `memory` says that a block costs.
-const _: () = assert!(size_of::<Row>() <= 48);
-
 /// What is known of a block. All but `further` is of use in an entry's first block only.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Row {

@@ -12,6 +12,8 @@ mod recovery;
 mod seal;
 mod shard;
 mod store;
+#[cfg(test)]
+mod weak_seal;
 
 pub use memory::{Memory, Options};
 pub use seal::{Seal, Sealed};

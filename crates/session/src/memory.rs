@@ -10,10 +10,14 @@ use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 use crate::blocks::{BLOCK_WORDS, VALUE_BLOCKS_MAX};
+use crate::index::Row;
 use crate::seal::Seal;
 
 /// What a block costs, its row in the index and its share of the hash table included.
 pub(crate) const BLOCK_COST_BYTES: usize = 320;
+
+// Two buckets an entry at most, since their number is the next power of two.
+const _: () = assert!(BLOCK_WORDS * 8 + size_of::<Row>() + 2 * 4 <= BLOCK_COST_BYTES);
 
 /// What a store is told at start.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -224,7 +224,7 @@ fn since_ms(zero: Instant, now: Instant) -> u64 {
 #[allow(clippy::disallowed_methods, reason = "tests are their own clock")]
 mod tests {
     use super::*;
-    use crate::seal::weak::WeakSeal;
+    use crate::weak_seal::WeakSeal;
     use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
     use std::sync::{Arc, Barrier};
     use std::time::Duration;
