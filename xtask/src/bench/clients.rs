@@ -191,7 +191,7 @@ impl Bench {
     }
 
     /// Compares a tool's counts with the server's, and what it should have done with the log.
-    fn check(&self, row: &Row, subject: &Subject) -> Result<String> {
+    fn check(&self, row: &Row, subject: &Subject) -> Result<Vec<String>> {
         let amount = subject.amount.scaled(self.scale * CHECKED_SHARE);
         let before = self.web.counts()?;
         let (_, tally) = self.call_once(row, subject, amount, Purpose::Measure)?;
@@ -340,7 +340,7 @@ fn ensure_handshakes(row: &Row, subject: &Subject, log: &[Logged], tally: Tally)
 }
 
 /// What the log says the handshakes were.
-fn describe_log(row: &Row, log: &[Logged]) -> String {
+fn describe_log(row: &Row, log: &[Logged]) -> Vec<String> {
     let of = |field: fn(&Logged) -> &str| {
         let words: BTreeSet<_> = log
             .iter()
@@ -355,7 +355,7 @@ fn describe_log(row: &Row, log: &[Logged]) -> String {
         let resumed = log.iter().filter(|line| line.resumed).count();
         notes.push(format!("log: {resumed} of {} resumed", log.len()));
     }
-    notes.join(", ")
+    notes
 }
 
 impl Cell {
@@ -384,7 +384,8 @@ impl Cell {
             .collect();
         if let (Some(start_ns), Some(whole)) = (self.start_ns, Summary::of(&cpu)) {
             let share = 100.0 * start_ns as f64 / whole.median;
-            self.line.notes += &format!(", start {} ms = {share:.1} %", start_ns / 1_000_000);
+            let start = format!("start {} ms = {share:.1} %", start_ns / 1_000_000);
+            self.line.notes.push(start);
         }
     }
 

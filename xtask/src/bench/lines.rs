@@ -18,7 +18,7 @@ pub(crate) struct Line {
     /// The same of the client.
     pub(crate) client_percent: Vec<f64>,
     /// What else is to be said.
-    pub(crate) notes: String,
+    pub(crate) notes: Vec<String>,
     /// Why there are no readings, or no more.
     pub(crate) failure: Option<String>,
 }
@@ -65,14 +65,15 @@ impl Line {
         };
         let range = format!("{:.1} .. {:.1}", summary.min, summary.max);
         let ratios: Vec<_> = ours.iter().map(|ours| self.ratio_of(ours)).collect();
-        println!(
+        let line = format!(
             "  {label:<34} {:>8.1}  {range:<17} {}  {:>5.0}% {:>5.0}%  {}",
             summary.median,
             columns(&ratios),
             median(&self.server_percent),
             median(&self.client_percent),
-            self.notes,
+            self.notes.join(", "),
         );
+        println!("{}", line.trim_end());
     }
 
     /// The median of the rounds' ratios: what both suffered in a round cancels out.
