@@ -88,11 +88,6 @@ pub enum KeySource {
 }
 
 impl ResumptionOptions {
-    /// How many words of memory the stored sessions want.
-    pub fn session_words(&self) -> usize {
-        session::Memory::words_of(self.sessions())
-    }
-
     fn sessions(&self) -> session::Options {
         session::Options {
             entries_max: self.session_entries,

@@ -17,7 +17,7 @@ use zeroize::Zeroize;
 
 /// Memory that an earlier process may have used, and that a later one may.
 pub struct SessionMemory {
-    /// As many as [`super::ResumptionOptions::session_words`] says: zeros, or as it was left.
+    /// As many as [`Memory::words_of`] says: zeros, or as it was left.
     pub words: Arc<dyn AsRef<[AtomicU64]> + Send + Sync>,
     /// What its entries are sealed with: random, and the same for all processes that use it.
     pub key: [u8; 32],
