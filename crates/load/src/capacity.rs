@@ -5,7 +5,7 @@ use measure::record::{Capacity, Ending};
 
 use crate::options::{Limit, Search};
 use crate::outcome::Outcome;
-use crate::plan::{Arrival, Clients, Plan, Stretch};
+use crate::plan::{Arrival, Clients, Plan, Stretch, Turns};
 
 /// Rates tried at most: doubling from 1 to a million and halving the rest fits twice.
 const RATES_MAX: usize = 60;
@@ -60,13 +60,22 @@ impl Finder {
             duration: self.search.step,
             // Clients are new for each rate, and so are their sessions.
             warm_up: self.plan.warm_up.max(self.search.step / 4),
-            // Enough of them for answers that take a second: their number is not to be the limit.
-            clients: Clients {
-                count: self.plan.clients.count.max(rate as u32),
-                ..self.plan.clients
-            },
+            clients: self.clients(rate),
             ..self.plan.clone()
         })
+    }
+
+    /// Where as few clients take part as the load needs, there are enough for answers that take a
+    /// second: their number is not to be the limit. What was asked for stays.
+    fn clients(&self, rate_per_s: f64) -> Clients {
+        let clients = self.plan.clients;
+        match clients.turns {
+            Turns::All => clients,
+            Turns::Fewest => Clients {
+                count: clients.count.max(rate_per_s as u32),
+                ..clients
+            },
+        }
     }
 
     /// What came of it.

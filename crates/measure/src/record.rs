@@ -231,7 +231,7 @@ pub struct Step {
 pub struct Capacity {
     /// The limit, as `mean < 100 ms, loss < 0.1 %`.
     pub limit: String,
-    /// The greatest rate of successes that kept it, if any did.
+    /// The successes a second at the greatest offered rate that kept it, if any did.
     pub found_per_s: Option<f64>,
     /// The least offered rate above it that broke it, if any did.
     pub broken_at_per_s: Option<f64>,

@@ -1,7 +1,7 @@
 //! What is said after a run: all of one record that a person wants to know, as text.
 
 use measure::quantity::Count;
-use measure::record::Record;
+use measure::record::{Capacity, Record};
 
 use crate::facts::{self, Fact};
 use crate::headline::{Headline, headlines};
@@ -33,20 +33,15 @@ pub fn text(record: &Record, width: usize, colour: bool) -> String {
 }
 
 fn headline(record: &Record, look: Look) -> String {
-    let [succeeded, mean, p99, attempted, _] = headlines(record);
-    if record.totals.attempted == 0 {
-        let text = format!("nothing was attempted; {}", facts::course(record));
-        return look.paint(Ink::Strong, &text) + "\n";
-    }
-    let first = format!(
-        "{}/s succeeded of {}/s, {} failed ({}); mean {}, p99 {}",
-        shown(succeeded),
-        shown(attempted),
-        Count(record.totals.failed as f64),
-        loss(record.totals),
-        shown(mean),
-        shown(p99),
-    );
+    let first = match &record.capacity {
+        _ if record.totals.attempted == 0 => {
+            let text = format!("nothing was attempted; {}", facts::course(record));
+            return look.paint(Ink::Strong, &text) + "\n";
+        }
+        // Of a search the sums over all rates say nothing.
+        Some(capacity) => found(capacity),
+        None => rates(record),
+    };
     let second = format!(
         "{}, {}",
         harmless(&record.target.url),
@@ -57,6 +52,32 @@ fn headline(record: &Record, look: Look) -> String {
         text += &(look.paint(Ink::Strong, &line) + "\n");
     }
     text + &wrap(&second, look.width).join("\n") + "\n"
+}
+
+/// What a search found.
+fn found(capacity: &Capacity) -> String {
+    let limit = harmless(&capacity.limit);
+    let broken = match capacity.broken_at_per_s {
+        Some(rate) => format!("broken when {}/s were offered", Count(rate)),
+        None => "nothing broke it".to_owned(),
+    };
+    match capacity.found_per_s {
+        Some(rate) => format!("{}/s kept {limit}; {broken}", Count(rate)),
+        None => format!("no rate kept {limit}; {broken}"),
+    }
+}
+
+fn rates(record: &Record) -> String {
+    let [succeeded, mean, p99, attempted, _] = headlines(record);
+    format!(
+        "{}/s succeeded of {}/s, {} failed ({}); mean {}, p99 {}",
+        shown(succeeded),
+        shown(attempted),
+        Count(record.totals.failed as f64),
+        loss(record.totals),
+        shown(mean),
+        shown(p99),
+    )
 }
 
 fn shown(figure: Headline) -> String {
