@@ -1,4 +1,5 @@
-//! Ctrl-C, SIGTERM and a lost terminal during a load: it ends early, and its record is written all the same.
+//! Ctrl-C, SIGTERM and a lost terminal during a load: it ends early, and its record is written all
+//! the same.
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
