@@ -46,6 +46,17 @@ impl Element {
         self
     }
 
+    /// Adds text in which what stands between backticks is code.
+    pub(crate) fn prose(mut self, text: &str) -> Self {
+        for (index, piece) in text.split('`').enumerate() {
+            self = match index % 2 {
+                0 => self.text(piece),
+                _ => self.child(element("code").text(piece)),
+            };
+        }
+        self
+    }
+
     /// Adds text that is written as it is, since we wrote it.
     pub(crate) fn ours(mut self, text: &'static str) -> Self {
         self.children.push(Child::Ours(text));
@@ -120,6 +131,14 @@ fn escape(text: &str, out: &mut String) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn code_stands_between_backticks() {
+        let text = element("p")
+            .prose("more `--threads`, or <less>")
+            .to_string();
+        assert_eq!(text, "<p>more <code>--threads</code>, or &lt;less&gt;</p>");
+    }
 
     #[test]
     fn what_strangers_wrote_stays_text() {

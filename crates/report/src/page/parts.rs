@@ -101,7 +101,7 @@ pub(crate) fn warnings(warnings: &[Warning]) -> Element {
             .child(
                 element("span")
                     .with("class", "hint")
-                    .text(format!("Hint: {}", warning.hint)),
+                    .prose(&format!("Hint: {}", warning.hint)),
             )
     });
     element("ul").with("class", "warnings").children(items)
