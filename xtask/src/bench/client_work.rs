@@ -226,7 +226,7 @@ pub(crate) const ROWS: &[Row] = &[
                 "lariat-lab",
                 Tool::Lab,
                 "--tls 1.3 --requests-per-connection unlimited",
-                operations(120_000),
+                operations(250_000),
             ),
             subject("wrk", Tool::Wrk, "", seconds(5)),
             subject("h2load", Tool::H2load, "", operations(80_000)),
