@@ -11,7 +11,7 @@ use rustls::unbuffered::{ConnectionState, EncodeError, EncodeTlsData, Unbuffered
 
 use crate::options::{Group, Suite, Version};
 use crate::record::{HEADER_BYTES, Opener, RECORD_BYTES_MAX, Sealer};
-use crate::resumption::{Miss, Sight, take_sight};
+use crate::resumption::{Miss, Sight, authenticated, set_authenticated, take_sight};
 use crate::traffic::Traffic;
 
 /// One side of a handshake. Sans-IO: it is fed bytes and gives bytes, and never waits.
@@ -108,6 +108,8 @@ pub struct ServerHandshake {
     held: usize,
     /// What the last look-up of an offered session came to.
     sight: Sight,
+    /// When its client was authenticated, if that was before this handshake.
+    authenticated: Option<u64>,
 }
 
 impl ServerHandshake {
@@ -118,6 +120,7 @@ impl ServerHandshake {
             connection,
             held: 0,
             sight: Sight::Nothing,
+            authenticated: None,
         })
     }
 
@@ -207,7 +210,9 @@ impl Handshake for ServerHandshake {
     ) -> Result<Step, HandshakeFault> {
         // Whatever this thread has noted before was another connection's.
         take_sight();
+        set_authenticated(self.authenticated);
         let step = self.drive(incoming, outgoing);
+        self.authenticated = authenticated();
         match take_sight() {
             Sight::Nothing => {}
             seen => self.sight = seen,

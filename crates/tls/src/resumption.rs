@@ -31,7 +31,7 @@ use session::{Counters, MemoryStore};
 use zeroize::{Zeroize, Zeroizing};
 
 pub use miss::Miss;
-pub(crate) use miss::{Sight, take_sight};
+pub(crate) use miss::{Sight, authenticated, set_authenticated, take_sight};
 pub use ring::{KeyPurpose, TicketKeyFacts};
 pub use stored::SessionMemory;
 
@@ -294,17 +294,25 @@ impl ProducesTickets for ServiceResumption {
     }
 
     fn encrypt(&self, plain: &[u8]) -> Option<Vec<u8>> {
-        self.resumption
-            .tickets
-            .seal(plain, self.tag, unix_seconds())
+        let now = unix_seconds();
+        let begun = authenticated().unwrap_or(now);
+        self.resumption.tickets.seal(plain, self.tag, begun, now)
     }
 
     fn decrypt(&self, ticket: &[u8]) -> Option<Vec<u8>> {
+        if !miss::may_look() {
+            return None;
+        }
         let opened = self
             .resumption
             .tickets
             .open(ticket, self.tag, unix_seconds());
-        miss::note(opened.and_then(|session| self.welcome(session)))
+        let welcome = opened.and_then(|(session, authenticated)| {
+            let session = self.welcome(session)?;
+            set_authenticated(Some(authenticated));
+            Ok(session)
+        });
+        miss::note(welcome)
     }
 }
 
@@ -383,6 +391,22 @@ mod tests {
     }
 
     #[test]
+    fn a_renewed_ticket_remembers_when_its_session_began() {
+        let resumption = resumption(0);
+        let (tag, now) = (service_tag("web"), unix_seconds());
+        let begun = now - 6 * 24 * 3600;
+        let web = tickets_of(&resumption, "web");
+        set_authenticated(None);
+        take_sight();
+        let ticket = resumption.tickets.seal(SESSION, tag, begun, now).unwrap();
+        assert_eq!(web.decrypt(&ticket).as_deref(), Some(SESSION));
+        let renewed = web.encrypt(SESSION).unwrap();
+        let opened = resumption.tickets.open(&renewed, tag, now).unwrap();
+        assert_eq!(opened.1, begun);
+        set_authenticated(None);
+    }
+
+    #[test]
     fn a_session_is_its_services_alone() {
         let resumption = resumption(100);
         let (web, mail) = (sessions(&resumption, "web"), sessions(&resumption, "mail"));
@@ -447,6 +471,7 @@ mod tests {
             let mut own = options(0);
             own.secret = [secret; 32];
             own.tickets = tickets;
+            take_sight();
             tickets_of(&Arc::new(Resumption::new(&own)), "web")
         };
         let ticket = host(1, listed(5)).encrypt(SESSION).unwrap();

@@ -12,8 +12,9 @@ use zeroize::Zeroizing;
 /// Sizes of one key: name and two keys of 128 bits, or a name and two keys of 256 bits.
 const KEY_BYTES: [usize; 2] = [48, 80];
 
-/// Keys in one file at most. HAProxy holds 3 unless told otherwise.
-const KEYS_MAX: usize = 100;
+/// Keys of a file with lines that count: the last ones, as in HAProxy. So a file that only grows
+/// retires its oldest key with each line.
+const LINES_ALIVE: usize = 3;
 
 /// A shorter secret could be guessed.
 const SECRET_BYTES_MIN: usize = 32;
@@ -44,9 +45,6 @@ pub enum KeyFileFault {
     /// A line that is no key.
     #[error("{0}: line {1} is no ticket key: 48 or 80 bytes in base64 are")]
     Line(String, usize),
-    /// More than anybody rotates.
-    #[error("{0}: holds more than 100 keys")]
-    TooMany(String),
     /// Both forms, which disagree about what encrypts.
     #[error("{0}: has lines, so it is the only file that can be named")]
     Mixed(String),
@@ -54,7 +52,7 @@ pub enum KeyFileFault {
     #[error("{0}: holds a key that was named before")]
     Twice(String),
     /// Too short to be safe.
-    #[error("{0}: has {1} bytes; a secret has at least 32")]
+    #[error("{0}: has {1} bytes before the white space at its end; a secret has at least 32")]
     SecretShort(String, usize),
 }
 
@@ -63,8 +61,8 @@ impl ListedKeys {
     ///
     /// Either each holds one key, as nginx has it (`ssl_session_ticket_key`): 48 or 80 bytes; the
     /// first file's key encrypts. Or there is one with lines, as HAProxy has it
-    /// (`tls-ticket-keys`): base64 of 48 or 80 bytes each; the last line but one encrypts, so that
-    /// every host knows the last before any uses it.
+    /// (`tls-ticket-keys`): base64 of 48 or 80 bytes each, of which the last three count; the last
+    /// line but one encrypts, so that every host knows the last before any uses it.
     ///
     /// # Errors
     /// What is wrong with a file.
@@ -125,7 +123,6 @@ impl ListedKeys {
         let mut secrets = Vec::new();
         for (number, line) in (1..).zip(text.lines()) {
             let line = line.trim();
-            // HAProxy passes over them as well.
             if line.is_empty() || line.starts_with('#') {
                 continue;
             }
@@ -134,8 +131,8 @@ impl ListedKeys {
                 .ok()
                 .filter(|secret| KEY_BYTES.contains(&secret.len()));
             secrets.push(secret.ok_or_else(|| KeyFileFault::Line(place.to_owned(), number))?);
-            if secrets.len() > KEYS_MAX {
-                return Err(KeyFileFault::TooMany(place.to_owned()));
+            if secrets.len() > LINES_ALIVE {
+                secrets.remove(0);
             }
         }
         if secrets.is_empty() {
@@ -150,17 +147,18 @@ impl ListedKeys {
 }
 
 impl SharedSecret {
-    /// Takes the contents of a file: at least 32 bytes of any kind, of which white space at the
-    /// end does not count.
+    /// Takes the contents of a file: at least 32 bytes, not counting white space at the end.
     ///
     /// # Errors
     /// It is too short.
     pub fn read(place: &str, bytes: Vec<u8>) -> Result<Self, KeyFileFault> {
         let bytes = Zeroizing::new(bytes);
-        if bytes.len() < SECRET_BYTES_MIN {
-            return Err(KeyFileFault::SecretShort(place.to_owned(), bytes.len()));
+        // A blank page is no secret, however long it is.
+        let secret = bytes.trim_ascii_end();
+        if secret.len() < SECRET_BYTES_MIN {
+            return Err(KeyFileFault::SecretShort(place.to_owned(), secret.len()));
         }
-        Ok(Self(Zeroizing::new(bytes.trim_ascii_end().to_vec())))
+        Ok(Self(Zeroizing::new(secret.to_vec())))
     }
 
     /// The bytes.
@@ -219,6 +217,9 @@ mod tests {
         assert_eq!((three.count(), three.encrypting()), (3, 1));
         assert_eq!(read(&[(1, 48), (2, 48)]).encrypting(), 0);
         assert_eq!(read(&[(1, 48)]).encrypting(), 0);
+        let grown = read(&[(1, 48), (2, 48), (3, 48), (4, 48), (5, 48)]);
+        assert_eq!((grown.count(), grown.encrypting()), (3, 1));
+        assert_eq!(grown.secrets().next(), Some(&[3; 48][..]));
         let noted = format!("# made by hand\r\n\n{}", lines(&[(1, 80)]));
         assert_eq!(ListedKeys::read(vec![file(noted)]).unwrap().count(), 1);
     }
@@ -234,11 +235,6 @@ mod tests {
         assert_eq!(fault(second), KeyFileFault::Line(place(), 2));
         let twice = lines(&[(1, 48), (1, 48)]).into_bytes();
         assert_eq!(fault(twice), KeyFileFault::Twice(place()));
-        let many: Vec<_> = (0..=100).map(|byte| (byte, 48)).collect();
-        assert_eq!(
-            fault(lines(&many).into_bytes()),
-            KeyFileFault::TooMany(place())
-        );
         let mixed = vec![file([1; 48]), file(lines(&[(2, 48)]))];
         assert_eq!(ListedKeys::read(mixed), Err(KeyFileFault::Mixed(place())));
     }
@@ -254,6 +250,10 @@ mod tests {
         assert_eq!(
             read(&[b'x'; 31]),
             Err(KeyFileFault::SecretShort("s".into(), 31))
+        );
+        assert_eq!(
+            read(&[b'\n'; 64]),
+            Err(KeyFileFault::SecretShort("s".into(), 0))
         );
     }
 

@@ -40,13 +40,39 @@ pub(crate) enum Sight {
     Miss(Miss),
 }
 
+/// Sessions that are looked up for one hello. A client offers one or two; each costs an opening and,
+/// with a client's chain, its verification.
+const LOOK_UPS_MAX: u8 = 2;
+
 thread_local! {
     static SIGHT: Cell<Sight> = const { Cell::new(Sight::Nothing) };
+    static LOOK_UPS: Cell<u8> = const { Cell::new(0) };
+    static AUTHENTICATED: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
 /// Takes what this thread has noted since it was last asked.
 pub(crate) fn take_sight() -> Sight {
+    LOOK_UPS.set(0);
     SIGHT.take()
+}
+
+/// Whether another session may be looked up for this hello.
+pub(super) fn may_look() -> bool {
+    let count = LOOK_UPS.get();
+    LOOK_UPS.set(count.saturating_add(1));
+    count < LOOK_UPS_MAX
+}
+
+/// When the client of the handshake that this thread drives now was authenticated by a full
+/// handshake, in seconds of Unix time; `None` = it is now. Tickets that renew a session carry it on:
+/// the library makes them in a later step than that which opened the old one.
+pub(crate) fn set_authenticated(at: Option<u64>) {
+    AUTHENTICATED.set(at);
+}
+
+/// See [`set_authenticated`].
+pub(crate) fn authenticated() -> Option<u64> {
+    AUTHENTICATED.get()
 }
 
 /// Notes what a look-up came to, and gives the library its answer.
@@ -71,5 +97,13 @@ mod tests {
         assert_eq!(take_sight(), Sight::Nothing);
         note(Err(Miss::Altered));
         assert_eq!(take_sight(), Sight::Miss(Miss::Altered));
+    }
+
+    #[test]
+    fn few_sessions_are_looked_up_for_a_hello() {
+        take_sight();
+        assert_eq!([may_look(), may_look(), may_look()], [true, true, false]);
+        take_sight();
+        assert!(may_look());
     }
 }

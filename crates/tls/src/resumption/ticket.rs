@@ -1,7 +1,7 @@
 //! Tickets: the library's sessions, sealed for the client to keep.
 //!
-//! A ticket is `format (1) | key name (8) | nonce (12) | sealed | tag (16)`, where `issued (8) |
-//! service (16) | session` is sealed by AES-256-GCM with the first two fields as additional data.
+//! A ticket is `format (1) | key name (8) | nonce (12) | sealed | tag (16)`, where `authenticated (8)
+//! | issued (8) | service (16) | session` is sealed by AES-256-GCM with the first two fields as additional data.
 //! The service stands inside, so that a ticket of another service is told from one that was
 //! changed. Nonces are random: at 2^32 tickets a key the chance of a repeat is 2^-33 (NIST
 //! SP 800-38D section 8.3), which is 100,000 handshakes a second over a rotation of 12 hours.
@@ -17,10 +17,10 @@ use super::ring::{Found, NAME_BYTES, Ring, TicketKeyFacts};
 
 /// What a ticket begins with. Changes whenever the layout does, or the library's encoding of the
 /// state inside: a ticket of another format is no ticket, and the client gets a full handshake.
-const FORMAT: u8 = 2;
+const FORMAT: u8 = 3;
 
 const HEADER_BYTES: usize = 1 + NAME_BYTES;
-const ISSUED_BYTES: usize = 8;
+const TIME_BYTES: usize = 8;
 const TAG_BYTES: usize = 16;
 
 /// Length of a [`ServiceTag`].
@@ -33,6 +33,11 @@ const STATE_BYTES_MAX: usize = 4096;
 /// How far in the future a ticket may have been made, in seconds: another host's clock may be
 /// ahead. One from beyond would outlive its lifetime.
 const AHEAD_SECONDS_MAX: u64 = 60 * 60;
+
+/// A session that is renewed at each resumption ends so long after the full handshake that began
+/// it, in seconds: who copied a ticket once is not that client for ever, and no secret of TLS 1.2
+/// lives longer. RFC 8446 section 4.6.1 wants such a bound; it is a single ticket's there, too.
+const AUTHENTICATED_SECONDS_MAX: u64 = 7 * 24 * 60 * 60;
 
 /// What binds a ticket or a stored session to one service. It is under the seal, and no secret.
 pub(super) type ServiceTag = [u8; SERVICE_TAG_BYTES];
@@ -67,8 +72,15 @@ impl Tickets {
         self.ring.at(now).facts(now)
     }
 
-    /// A ticket for `state`. `None` if that is too long, or the system has no randomness to give.
-    pub(super) fn seal(&self, state: &[u8], service: ServiceTag, now: u64) -> Option<Vec<u8>> {
+    /// A ticket for `state` of a client that was `authenticated` then by a full handshake. `None` if
+    /// it is too long, or the system has no randomness to give.
+    pub(super) fn seal(
+        &self,
+        state: &[u8],
+        service: ServiceTag,
+        authenticated: u64,
+        now: u64,
+    ) -> Option<Vec<u8>> {
         if state.len() > STATE_BYTES_MAX {
             return None;
         }
@@ -77,11 +89,12 @@ impl Tickets {
         let mut header = [FORMAT; HEADER_BYTES];
         header[1..].copy_from_slice(&encrypting.name);
         let nonce: [u8; NONCE_LEN] = random()?;
-        let sealed_bytes = ISSUED_BYTES + SERVICE_TAG_BYTES + state.len() + TAG_BYTES;
+        let sealed_bytes = 2 * TIME_BYTES + SERVICE_TAG_BYTES + state.len() + TAG_BYTES;
         let mut ticket = Vec::with_capacity(HEADER_BYTES + NONCE_LEN + sealed_bytes);
         ticket.extend_from_slice(&header);
         ticket.extend_from_slice(&nonce);
         let sealed_from = ticket.len();
+        ticket.extend_from_slice(&authenticated.to_be_bytes());
         ticket.extend_from_slice(&now.to_be_bytes());
         ticket.extend_from_slice(&service);
         ticket.extend_from_slice(state);
@@ -97,13 +110,13 @@ impl Tickets {
         Some(ticket)
     }
 
-    /// The state in a ticket, or why there is none.
+    /// The state in a ticket and when its client was authenticated, or why there is none.
     pub(super) fn open(
         &self,
         ticket: &[u8],
         service: ServiceTag,
         now: u64,
-    ) -> Result<Vec<u8>, Miss> {
+    ) -> Result<(Vec<u8>, u64), Miss> {
         let (header, rest) = ticket
             .split_first_chunk::<HEADER_BYTES>()
             .ok_or(Miss::Foreign)?;
@@ -126,9 +139,12 @@ impl Tickets {
     }
 
     /// The state in an opened ticket, if it is still good, and here.
-    fn judge(&self, plain: &[u8], service: ServiceTag, now: u64) -> Result<Vec<u8>, Miss> {
+    fn judge(&self, plain: &[u8], service: ServiceTag, now: u64) -> Result<(Vec<u8>, u64), Miss> {
+        let (authenticated, plain) = plain
+            .split_first_chunk::<TIME_BYTES>()
+            .ok_or(Miss::Altered)?;
         let (issued, plain) = plain
-            .split_first_chunk::<ISSUED_BYTES>()
+            .split_first_chunk::<TIME_BYTES>()
             .ok_or(Miss::Altered)?;
         let (made_with, state) = plain
             .split_first_chunk::<SERVICE_TAG_BYTES>()
@@ -139,10 +155,13 @@ impl Tickets {
         let issued = u64::from_be_bytes(*issued);
         let age = now.saturating_sub(issued);
         let ahead = issued.saturating_sub(now);
-        if age > u64::from(self.lifetime_seconds) || ahead > AHEAD_SECONDS_MAX {
+        let authenticated = u64::from_be_bytes(*authenticated);
+        let is_renewed_too_long = now.saturating_sub(authenticated) > AUTHENTICATED_SECONDS_MAX;
+        let is_old = age > u64::from(self.lifetime_seconds) || is_renewed_too_long;
+        if is_old || ahead > AHEAD_SECONDS_MAX {
             return Err(Miss::Expired);
         }
-        Ok(state.to_vec())
+        Ok((state.to_vec(), authenticated))
     }
 }
 
@@ -180,8 +199,11 @@ mod tests {
 
     #[test]
     fn hosts_with_the_same_secret_open_each_others_tickets() {
-        let ticket = keys(2).seal(b"state", WEB, NOON).expect("a ticket");
-        assert_eq!(keys(2).open(&ticket, WEB, NOON), Ok(b"state".to_vec()));
+        let ticket = keys(2).seal(b"state", WEB, NOON, NOON).expect("a ticket");
+        assert_eq!(
+            keys(2).open(&ticket, WEB, NOON),
+            Ok((b"state".to_vec(), NOON))
+        );
         let stranger = of_secret(8, 2);
         assert_eq!(stranger.open(&ticket, WEB, NOON), Err(Miss::Foreign));
     }
@@ -190,7 +212,7 @@ mod tests {
     fn a_ticket_lives_as_long_as_promised_and_no_longer() {
         let keys = keys(2);
         for issued in [NOON, NOON + HOUR - 1] {
-            let ticket = keys.seal(b"state", WEB, issued).expect("a ticket");
+            let ticket = keys.seal(b"state", WEB, issued, issued).expect("a ticket");
             let end = issued + u64::from(keys.lifetime_seconds());
             assert!(keys.open(&ticket, WEB, end).is_ok());
             assert!(keys.open(&ticket, WEB, end + 1).is_err());
@@ -198,16 +220,26 @@ mod tests {
             assert_eq!(later, Err(Miss::KeyTooOld));
         }
         let short = Tickets::new(Ring::derived(root_of(&[7; 32]), HOUR, 2), 60);
-        let ticket = short.seal(b"state", WEB, NOON).expect("a ticket");
+        let ticket = short.seal(b"state", WEB, NOON, NOON).expect("a ticket");
         assert!(short.open(&ticket, WEB, NOON + 60).is_ok());
         assert_eq!(short.open(&ticket, WEB, NOON + 61), Err(Miss::Expired));
+    }
+
+    #[test]
+    fn a_session_is_not_renewed_for_ever() {
+        let keys = keys(1);
+        let begun = NOON - AUTHENTICATED_SECONDS_MAX.min(NOON);
+        let at = begun + AUTHENTICATED_SECONDS_MAX;
+        let ticket = keys.seal(b"state", WEB, begun, at).expect("a ticket");
+        assert_eq!(keys.open(&ticket, WEB, at), Ok((b"state".to_vec(), begun)));
+        assert_eq!(keys.open(&ticket, WEB, at + 1), Err(Miss::Expired));
     }
 
     #[test]
     fn each_epoch_has_its_own_key() {
         let keys = keys(1);
         let name = |ticket: Vec<u8>| ticket[1..HEADER_BYTES].to_vec();
-        let at = |now| name(keys.seal(b"", WEB, now).expect("a ticket"));
+        let at = |now| name(keys.seal(b"", WEB, now, now).expect("a ticket"));
         let (first, same, next) = (at(NOON), at(NOON + HOUR - 1), at(NOON + HOUR));
         assert_eq!(first, same);
         assert_ne!(first, next);
@@ -215,7 +247,9 @@ mod tests {
 
     #[test]
     fn a_host_whose_clock_is_behind_opens_tickets_of_the_next_epoch() {
-        let ticket = keys(1).seal(b"state", WEB, NOON + HOUR).expect("a ticket");
+        let ticket = keys(1)
+            .seal(b"state", WEB, NOON + HOUR, NOON + HOUR)
+            .expect("a ticket");
         assert!(keys(1).open(&ticket, WEB, NOON + HOUR - 1).is_ok());
         let before = keys(1).open(&ticket, WEB, NOON - 1);
         assert_eq!(before, Err(Miss::Foreign));
@@ -226,7 +260,12 @@ mod tests {
         let listed = Ring::listed([&[1; 48][..]].into_iter(), 0, None, NOON);
         let listed = Tickets::new(listed, HOUR as u32);
         let ticket = listed
-            .seal(b"state", WEB, NOON + AHEAD_SECONDS_MAX)
+            .seal(
+                b"state",
+                WEB,
+                NOON + AHEAD_SECONDS_MAX,
+                NOON + AHEAD_SECONDS_MAX,
+            )
             .expect("a ticket");
         assert!(listed.open(&ticket, WEB, NOON).is_ok());
         assert_eq!(listed.open(&ticket, WEB, NOON - 1), Err(Miss::Expired));
@@ -235,18 +274,20 @@ mod tests {
     #[test]
     fn a_clock_that_steps_back_loses_no_ticket() {
         let keys = keys(1);
-        let ticket = keys.seal(b"state", WEB, NOON).expect("a ticket");
-        let after_step = keys.seal(b"state", WEB, NOON - 1).expect("a ticket");
+        let ticket = keys.seal(b"state", WEB, NOON, NOON).expect("a ticket");
+        let after_step = keys
+            .seal(b"state", WEB, NOON - 1, NOON - 1)
+            .expect("a ticket");
         assert!(keys.open(&ticket, WEB, NOON - 1).is_ok());
         assert!(keys.open(&after_step, WEB, NOON).is_ok());
-        let day_before = keys.seal(b"state", WEB, HOUR).expect("a ticket");
+        let day_before = keys.seal(b"state", WEB, HOUR, HOUR).expect("a ticket");
         assert!(keys.open(&day_before, WEB, HOUR).is_ok());
     }
 
     #[test]
     fn every_changed_byte_is_noticed() {
         let keys = keys(1);
-        let ticket = keys.seal(b"state", WEB, NOON).expect("a ticket");
+        let ticket = keys.seal(b"state", WEB, NOON, NOON).expect("a ticket");
         for index in 0..ticket.len() {
             let mut changed = ticket.clone();
             changed[index] ^= 1;
@@ -262,7 +303,7 @@ mod tests {
     #[test]
     fn what_is_too_short_is_no_ticket() {
         let keys = keys(1);
-        let ticket = keys.seal(b"", WEB, NOON).expect("a ticket");
+        let ticket = keys.seal(b"", WEB, NOON, NOON).expect("a ticket");
         assert!(keys.open(&ticket, WEB, NOON).is_ok());
         for length in 0..ticket.len() {
             let miss = if length < HEADER_BYTES {
@@ -279,7 +320,7 @@ mod tests {
     fn a_ticket_of_another_service_is_told_from_a_changed_one() {
         let keys = keys(1);
         let mail = [2; SERVICE_TAG_BYTES];
-        let ticket = keys.seal(b"state", WEB, NOON).expect("a ticket");
+        let ticket = keys.seal(b"state", WEB, NOON, NOON).expect("a ticket");
         let opened = keys.open(&ticket, mail, NOON);
         assert_eq!(opened, Err(Miss::WrongService));
     }
@@ -293,8 +334,8 @@ mod tests {
             bit in 0..8u32,
         ) {
             let keys = keys(1);
-            let mut ticket = keys.seal(&state, WEB, NOON).expect("a ticket");
-            prop_assert_eq!(keys.open(&ticket, WEB, NOON), Ok(state));
+            let mut ticket = keys.seal(&state, WEB, NOON, NOON).expect("a ticket");
+            prop_assert_eq!(keys.open(&ticket, WEB, NOON), Ok((state, NOON)));
             let length = ticket.len();
             prop_assert!(keys.open(&ticket[..place.index(length)], WEB, NOON).is_err());
             ticket[place.index(length)] ^= 1 << bit;
@@ -309,8 +350,8 @@ mod tests {
     #[test]
     fn a_session_that_is_too_long_gets_no_ticket() {
         let keys = keys(1);
-        let longest = keys.seal(&[7; STATE_BYTES_MAX], WEB, NOON);
+        let longest = keys.seal(&[7; STATE_BYTES_MAX], WEB, NOON, NOON);
         assert!(longest.is_some());
-        assert_eq!(keys.seal(&[7; STATE_BYTES_MAX + 1], WEB, NOON), None);
+        assert_eq!(keys.seal(&[7; STATE_BYTES_MAX + 1], WEB, NOON, NOON), None);
     }
 }

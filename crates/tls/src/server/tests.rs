@@ -23,7 +23,7 @@ use crate::certificate::KeyKind;
 use crate::options::{
     CertificateSource, ClientMode, ClientVerification, PemSource, Suites, UnknownName,
 };
-use crate::resumption::{KeySource, ResumptionOptions, TicketOptions};
+use crate::resumption::{KeySource, ResumptionOptions, TicketOptions, take_sight};
 
 fn root() -> &'static Authority {
     static ROOT: OnceLock<Authority> = OnceLock::new();
@@ -342,6 +342,8 @@ fn connect(
     let selected = server
         .select(&read_hello(&hello))
         .map_err(Failure::Refused)?;
+    // As the driver of handshakes does before each of its steps.
+    take_sight();
     let mut served = ServerConnection::new(selected).expect("a connection");
     let mut to_server = hello;
     while !to_server.is_empty() {
