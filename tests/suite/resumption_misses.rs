@@ -69,12 +69,10 @@ impl Kept {
     fn change_ticket(&self, offset: usize) {
         let der = self.convert("DER");
         let mut bytes = fs::read(&der).unwrap();
-        // A ticket begins with its format and the name of its key.
+        // A ticket begins with a byte for its format and the name of its key.
         let name = self.key_name();
-        let at = bytes
-            .windows(5)
-            .position(|five| five == [&[2], &name[..]].concat());
-        bytes[at.expect("a ticket of that key") + offset] ^= 1;
+        let at = bytes.windows(name.len()).position(|part| part == name);
+        bytes[at.expect("a ticket of that key") - 1 + offset] ^= 1;
         fs::write(der, bytes).unwrap();
         self.convert("PEM");
     }

@@ -40,8 +40,8 @@ pub(crate) enum Sight {
     Miss(Miss),
 }
 
-/// Sessions that are looked up for one hello. A client offers one or two; each costs an opening and,
-/// with a client's chain, its verification.
+/// Sessions that are looked up for one hello. A client offers one or two; each costs an opening
+/// and, with a client's chain, its verification.
 const LOOK_UPS_MAX: u8 = 2;
 
 thread_local! {
@@ -64,8 +64,8 @@ pub(super) fn may_look() -> bool {
 }
 
 /// When the client of the handshake that this thread drives now was authenticated by a full
-/// handshake, in seconds of Unix time; `None` = it is now. Tickets that renew a session carry it on:
-/// the library makes them in a later step than that which opened the old one.
+/// handshake, in seconds of Unix time; `None` = it is now. Tickets that renew a session carry it
+/// on: the library makes them in a later step than that which opened the old one.
 pub(crate) fn set_authenticated(at: Option<u64>) {
     AUTHENTICATED.set(at);
 }

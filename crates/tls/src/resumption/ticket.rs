@@ -1,9 +1,9 @@
 //! Tickets: the library's sessions, sealed for the client to keep.
 //!
-//! A ticket is `format (1) | key name (8) | nonce (12) | sealed | tag (16)`, where `authenticated (8)
-//! | issued (8) | service (16) | session` is sealed by AES-256-GCM with the first two fields as additional data.
-//! The service stands inside, so that a ticket of another service is told from one that was
-//! changed. Nonces are random: at 2^32 tickets a key the chance of a repeat is 2^-33 (NIST
+//! A ticket is `format (1) | key name (8) | nonce (12) | sealed | tag (16)`, where `authenticated
+//! (8) | issued (8) | service (16) | session` is sealed by AES-256-GCM with the first two fields as
+//! additional data. The service stands inside, so that a ticket of another service is told from one
+//! that was changed. Nonces are random: at 2^32 tickets a key the chance of a repeat is 2^-33 (NIST
 //! SP 800-38D section 8.3), which is 100,000 handshakes a second over a rotation of 12 hours.
 
 use std::fmt::{self, Debug, Formatter};
@@ -72,8 +72,8 @@ impl Tickets {
         self.ring.at(now).facts(now)
     }
 
-    /// A ticket for `state` of a client that was `authenticated` then by a full handshake. `None` if
-    /// it is too long, or the system has no randomness to give.
+    /// A ticket for `state` of a client that was `authenticated` then by a full handshake. `None`
+    /// if it is too long, or the system has no randomness to give.
     pub(super) fn seal(
         &self,
         state: &[u8],
