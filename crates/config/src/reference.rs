@@ -42,10 +42,7 @@ fn entry(key: &Key) -> String {
         } else {
             ""
         };
-        text.push_str(&format!(
-            "- Flag: `--{flag} {}`{again}\n",
-            key.placeholder()
-        ));
+        text.push_str(&format!("- Flag: `--{flag} {}`{again}\n", key.value_name()));
     }
     text.push_str(&format!("- Example: `{}`\n", key.example));
     text
@@ -108,7 +105,7 @@ pub fn flags() -> String {
             text.push_str(&format!("\n{heading}:\n"));
             group = heading;
         }
-        text.push_str(&format!("  --{flag} {}\n", key.placeholder()));
+        text.push_str(&format!("  --{flag} {}\n", key.value_name()));
         text.push_str(&indented(&short_help(key)));
     }
     text

@@ -265,7 +265,7 @@ impl<'a> Section<'a> {
         let flag = key.giving_flag().filter(|_| !self.report.is_file());
         let problem = match flag {
             Some(flag) => Problem::new(format!("--{flag} is missing"))
-                .hint(format!("give --{flag} {}", key.placeholder())),
+                .hint(format!("give --{flag} {}", key.value_name())),
             None => Problem::new(format!("`{}` is missing", key.path))
                 .hint(format!("for example: {}", key.example)),
         };

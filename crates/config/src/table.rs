@@ -37,11 +37,9 @@ impl Key {
     }
 
     /// What a flag's value is called in the help.
-    pub fn placeholder(&self) -> &'static str {
+    pub fn value_name(&self) -> &'static str {
         match self.kind {
-            Kind::Table => self
-                .shorthand_key()
-                .map_or("TABLE", |key| key.placeholder()),
+            Kind::Table => self.shorthand_key().map_or("TABLE", |key| key.value_name()),
             Kind::Address | Kind::Endpoint => "ADDRESS",
             Kind::Network => "NETWORK",
             Kind::Path => "PATH",

@@ -60,7 +60,7 @@ fn entry(setting: &Setting) -> String {
 
 fn flag(setting: &Setting) -> String {
     match (setting.name, setting.shape) {
-        ("url", _) => setting.placeholder().to_owned(),
+        ("url", _) => setting.value_name().to_owned(),
         (name, Shape::Switch) => format!("--{name}"),
         (name, Shape::Commas(word)) => format!("--{name} {word},…"),
         (name, Shape::One(word) | Shape::Repeated(word)) => format!("--{name} {word}"),

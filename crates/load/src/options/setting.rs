@@ -98,7 +98,7 @@ impl Group {
 impl Setting {
     /// What stands for its value in the help; empty for a switch.
     #[must_use]
-    pub fn placeholder(&self) -> &'static str {
+    pub fn value_name(&self) -> &'static str {
         match self.shape {
             Shape::Switch => "",
             Shape::One(word) | Shape::Commas(word) | Shape::Repeated(word) => word,
