@@ -126,6 +126,28 @@ pub(crate) struct Options {
 }
 
 impl Options {
+    /// The rows that were asked for by name, or all.
+    ///
+    /// # Errors
+    /// A name that no row has.
+    pub(crate) fn chosen<R>(
+        &self,
+        all: &'static [R],
+        name: fn(&R) -> &str,
+    ) -> Result<Vec<&'static R>> {
+        if self.rows.is_empty() {
+            return Ok(all.iter().collect());
+        }
+        let find = |wanted: &String| {
+            let found = all.iter().find(|row| name(row) == wanted);
+            found.with_context(|| {
+                let names: Vec<_> = all.iter().map(name).collect();
+                format!("no row is called {wanted}; there are {}", names.join(", "))
+            })
+        };
+        self.rows.iter().map(find).collect()
+    }
+
     /// Understands the words after `bench`.
     pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Self> {
         let mut parser = Parser::from_args(arguments);
@@ -296,6 +318,21 @@ mod tests {
         assert_eq!(options.command, Command::Terminate);
         assert_eq!(options.rounds, Some(3));
         assert_eq!(options.servers_or(&["lariat"]), ["lariat", "new"]);
+    }
+
+    #[test]
+    fn rows_are_chosen_by_name() {
+        let chosen = |rows: &[&str]| {
+            let options = Options {
+                rows: rows.iter().map(|row| (*row).to_owned()).collect(),
+                ..Options::default()
+            };
+            options.chosen(&["a", "b"], |row| *row)
+        };
+        assert_eq!(chosen(&[]).expect("all"), [&"a", &"b"]);
+        assert_eq!(chosen(&["b"]).expect("one of them"), [&"b"]);
+        let fault = chosen(&["c"]).expect_err("none of them").to_string();
+        assert_eq!(fault, "no row is called c; there are a, b");
     }
 
     #[test]

@@ -68,7 +68,7 @@ struct Reading {
 
 /// Runs it and prints a table a row.
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let rows = chosen_rows(options)?;
+    let rows = options.chosen(ROWS, |row| row.name)?;
     let cores = Cores::choose(options)?;
     let folder = Folder::create()?;
     let bench = Bench::start(options, cores, folder.path())?;
@@ -89,19 +89,6 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     record::finish(options, record, Value::Array(results))?;
     ensure!(failures == 0, "{failures} measurements failed; see above");
     Ok(())
-}
-
-fn chosen_rows(options: &Options) -> Result<Vec<&'static Row>> {
-    if options.rows.is_empty() {
-        return Ok(ROWS.iter().collect());
-    }
-    let find = |name: &String| {
-        ROWS.iter().find(|row| row.name == name).with_context(|| {
-            let names: Vec<_> = ROWS.iter().map(|row| row.name).collect();
-            format!("no row is called {name}; there are {}", names.join(", "))
-        })
-    };
-    options.rows.iter().map(find).collect()
 }
 
 impl Bench {

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
 use super::arguments::Options;
@@ -91,7 +91,7 @@ struct Bench<'a> {
 
 /// Runs it and prints a table a row.
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let rows = chosen_rows(options)?;
+    let rows = options.chosen(ROWS, |row| row.name)?;
     let cores = Cores::choose(options)?;
     let folder = Folder::create()?;
     let certificate = folder.path().join("bench.test.pem");
@@ -121,17 +121,6 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     record::finish(options, record, Value::Array(results))?;
     ensure!(failures == 0, "{failures} measurements failed; see above");
     Ok(())
-}
-
-fn chosen_rows(options: &Options) -> Result<Vec<&'static Row>> {
-    if options.rows.is_empty() {
-        return Ok(ROWS.iter().collect());
-    }
-    let find = |name: &String| {
-        let row = ROWS.iter().find(|row| row.name == name);
-        row.with_context(|| format!("no row is called {name}"))
-    };
-    options.rows.iter().map(find).collect()
 }
 
 /// `lariat-lab origin` with one thread.
