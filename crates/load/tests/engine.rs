@@ -107,10 +107,7 @@ fn record(plan: &Plan, outcome: Outcome) -> Record {
 
 /// Handshakes of a record: full, by session id, by ticket, by PSK.
 fn kinds(record: &Record) -> [u64; 4] {
-    [Kind::Full, Kind::SessionId, Kind::Ticket, Kind::Psk].map(|kind| {
-        let of_kind = record.handshakes.iter().filter(|row| row.kind == kind);
-        of_kind.map(|row| row.count).sum()
-    })
+    [Kind::Full, Kind::SessionId, Kind::Ticket, Kind::Psk].map(|kind| record.handshakes_of(kind))
 }
 
 #[test]

@@ -312,6 +312,13 @@ impl Record {
         serde_json::to_string(self).expect("maps with names as keys, and no NaN is an error")
     }
 
+    /// Handshakes of a kind.
+    #[must_use]
+    pub fn handshakes_of(&self, kind: Kind) -> u64 {
+        let of_kind = self.handshakes.iter().filter(|row| row.kind == kind);
+        of_kind.map(|row| row.count).sum()
+    }
+
     /// All response times, of every kind.
     #[must_use]
     pub fn total_latency(&self) -> Histogram {
