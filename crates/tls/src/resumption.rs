@@ -198,6 +198,12 @@ impl Resumption {
         Arc::new(self.of_service(service, verifier))
     }
 
+    /// Tickets and stored sessions of a service that asks for no certificate, with no handshake
+    /// around them.
+    pub fn bare_sessions_of(self: &Arc<Self>, service: &str) -> BareSessions {
+        BareSessions(self.of_service(service, &None))
+    }
+
     fn of_service(self: &Arc<Self>, service: &str, verifier: &Verifier) -> ServiceResumption {
         ServiceResumption {
             resumption: Arc::clone(self),
@@ -337,6 +343,51 @@ impl StoresServerSessions for ServiceResumption {
 
     fn can_cache(&self) -> bool {
         self.resumption.stores_sessions
+    }
+}
+
+/// A service's tickets and stored sessions as bytes, without a handshake around them: here is tried
+/// what hostile clients and memory may hold.
+#[derive(Debug)]
+pub struct BareSessions(ServiceResumption);
+
+impl BareSessions {
+    /// A ticket for a session; `None` if it is too long.
+    pub fn seal_ticket(&self, session: &[u8]) -> Option<Vec<u8>> {
+        set_authenticated(None);
+        self.0.encrypt(session)
+    }
+
+    /// The session in a ticket, as the library would get it.
+    ///
+    /// # Errors
+    /// Why the library would get none.
+    pub fn open_ticket(&self, ticket: &[u8]) -> Result<Vec<u8>, Miss> {
+        take_sight();
+        told(self.0.decrypt(ticket))
+    }
+
+    /// Stores a session; `false` if it or its id is too long.
+    pub fn store(&self, id: &[u8], session: &[u8]) -> bool {
+        self.0.put(id.to_vec(), session.to_vec())
+    }
+
+    /// A stored session, as the library would get it.
+    ///
+    /// # Errors
+    /// Why the library would get none.
+    pub fn stored(&self, id: &[u8]) -> Result<Vec<u8>, Miss> {
+        take_sight();
+        told(self.0.get(id))
+    }
+}
+
+/// What the library would get, or what was noted of why it would get nothing.
+fn told(session: Option<Vec<u8>>) -> Result<Vec<u8>, Miss> {
+    match (session, take_sight()) {
+        (Some(session), _) => Ok(session),
+        (None, Sight::Miss(miss)) => Err(miss),
+        (None, Sight::Nothing | Sight::Session) => Err(Miss::Unknown),
     }
 }
 
