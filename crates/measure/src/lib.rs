@@ -1,11 +1,14 @@
-//! What a measurement is made of: kinds, histograms, statistics, and the record of a run.
+//! What a measurement is made of: kinds, histograms, statistics, the records of a load and of an
+//! experiment.
 //!
 //! Owns the form of records, so that a figure can be made from one years later. Pure: it reads no
 //! clock, file or host; who measures fills it in.
 #![forbid(unsafe_code)]
 
 pub mod capacity;
+pub mod experiment;
 pub mod histogram;
+pub mod host;
 pub mod kind;
 pub mod quantity;
 pub mod record;

@@ -1,0 +1,97 @@
+//! What `lariat-lab host` finds out about a host, as far as TLS depends on it.
+
+use serde::{Deserialize, Serialize};
+
+use crate::record::Host;
+
+/// All of it.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct HostReport {
+    /// What every record tells.
+    pub host: Host,
+    /// Features of the CPU that matter here, in the order of the table.
+    pub features: Vec<Feature>,
+    /// CPUs that we may use, in their order.
+    pub cores: Vec<Core>,
+    /// Mitigations of the CPU's faults, as the kernel tells them.
+    pub mitigations: Vec<Fact>,
+    /// Limits of this process and of the kernel that load runs into.
+    pub limits: Vec<Fact>,
+    /// Network cards and their queues, loopback apart.
+    pub networks: Vec<Fact>,
+    /// What the kernel can do for us.
+    pub abilities: Vec<Ability>,
+    /// How fast keys and ciphers are, by library.
+    pub speeds: Vec<Speed>,
+}
+
+/// A feature of a CPU.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Feature {
+    /// `AES-NI`.
+    pub name: String,
+    /// Whether the CPU has it.
+    pub is_there: bool,
+    /// What it is good for.
+    pub use_for: String,
+}
+
+/// A CPU.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Core {
+    /// Its number in the kernel.
+    pub cpu: u16,
+    /// The physical core; CPUs of the same share its units.
+    pub core: u32,
+    /// The socket.
+    pub package: u32,
+    /// The memory node.
+    pub node: u32,
+    /// The last-level cache; CPUs with the same number share it.
+    pub cache: u32,
+}
+
+/// A fact with a name.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Fact {
+    /// Of what.
+    pub name: String,
+    /// As the kernel tells it, or in our words.
+    pub value: String,
+    /// What to do about it, where something should be done.
+    pub remedy: Option<String>,
+}
+
+/// What a kernel can or cannot do.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Ability {
+    /// `kTLS`, `io_uring`.
+    pub name: String,
+    /// Whether it can.
+    pub is_there: bool,
+    /// How that was found out, or why it cannot.
+    pub why: String,
+    /// What to do about it, where something can be done.
+    pub remedy: Option<String>,
+}
+
+/// How fast an operation is on one CPU.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Speed {
+    /// `aws-lc-rs 1.19`, `OpenSSL 3.0.17`.
+    pub library: String,
+    /// What is done: `sign`, `verify`, `agree`, `seal`.
+    pub operation: String,
+    /// With what: `RSA 2048`, `X25519`, `AES-128-GCM`.
+    pub algorithm: String,
+    /// Bytes at once, where it is done to bytes.
+    pub size_bytes: Option<u32>,
+    /// Operations a second of one CPU.
+    pub per_s: f64,
+}
