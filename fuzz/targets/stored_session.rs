@@ -1,0 +1,193 @@
+//! Any bytes in the memory of the session cache: no panic, and no session but what was stored under
+//! that id.
+//!
+//! The input is a script: processes store and look up, die and are followed by others, and between
+//! them somebody writes to the memory whatever they want, copies of earlier entries among it.
+#![no_main]
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use libfuzzer_sys::fuzz_target;
+use tls::resumption::{
+    BareSessions, KeySource, Resumption, ResumptionOptions, SessionMemory, TicketOptions,
+};
+
+const BLOCKS: usize = 16;
+const BLOCK_WORDS: usize = 32;
+/// What a block costs with its share of the index: so many bytes give so many blocks.
+const BLOCK_COST_BYTES: usize = 320;
+
+/// Fewer than there are blocks, so that both limits bite.
+const ENTRIES: usize = 12;
+
+/// Marks of blocks, and what is none.
+const MARKS: [u64; 5] = [0x4652, 0x4649, 0x4655, 0, 0x1234];
+
+/// Processes in one script: each costs the derivation of its keys.
+const PROCESSES_MAX: u32 = 20;
+
+struct Play {
+    words: Arc<Vec<AtomicU64>>,
+    zero: Instant,
+    process_number: u32,
+    process: BareSessions,
+    /// All that was ever stored under an id: who writes to the memory may bring any of it back.
+    stored: HashMap<u8, Vec<Vec<u8>>>,
+    /// A block as it was once.
+    copy: Vec<u64>,
+}
+
+fuzz_target!(|bytes: &[u8]| {
+    let mut play = Play::begin();
+    let mut rest = bytes;
+    while let Some(([action, a, b, c], after)) = rest.split_first_chunk() {
+        rest = match action % 8 {
+            0 | 1 => play.store(*a, *b, *c, after),
+            2 => play.write(*a, *b, after),
+            3 => play.mark(*a, *b, *c, after),
+            4 => play.flip(*a, *b, *c, after),
+            5 => play.copy_block(*a, *b, after),
+            6 => play.look_up(*a, after),
+            _ => play.succeed(after),
+        };
+    }
+    play.succeed(&[]);
+    (0..=u8::MAX).for_each(|id| play.check(id));
+    play.check_still_works();
+});
+
+impl Play {
+    fn begin() -> Self {
+        let words = std::iter::repeat_with(|| AtomicU64::new(0));
+        let words: Arc<Vec<_>> = Arc::new(words.take(BLOCKS * BLOCK_WORDS).collect());
+        let zero = Instant::now();
+        let process = process(&words, zero, 0);
+        Self {
+            words,
+            zero,
+            process_number: 0,
+            process,
+            stored: HashMap::new(),
+            copy: vec![0; BLOCK_WORDS],
+        }
+    }
+
+    /// A session of up to 1,024 bytes that the library would take.
+    fn store<'b>(&mut self, id: u8, length: u8, content: u8, after: &'b [u8]) -> &'b [u8] {
+        let session = session(usize::from(length) * 4, content);
+        if self.process.store(&[id], &session) {
+            self.stored.entry(id).or_default().push(session);
+        }
+        after
+    }
+
+    /// Eight bytes of the input to a word.
+    fn write<'b>(&mut self, block: u8, word: u8, after: &'b [u8]) -> &'b [u8] {
+        let Some((value, after)) = after.split_first_chunk() else {
+            return after;
+        };
+        self.word(block, word)
+            .store(u64::from_le_bytes(*value), Relaxed);
+        after
+    }
+
+    /// A word as the first one of a block is.
+    fn mark<'b>(&mut self, block: u8, mark: u8, next: u8, after: &'b [u8]) -> &'b [u8] {
+        let (length, after) = match after.split_first_chunk() {
+            Some((length, after)) => (u16::from_le_bytes(*length), after),
+            None => (0, after),
+        };
+        let mark = MARKS[usize::from(mark) % MARKS.len()];
+        let state = mark | u64::from(length) << 16 | u64::from(next) << 32;
+        self.word(block, 0).store(state, Relaxed);
+        after
+    }
+
+    fn flip<'b>(&mut self, block: u8, word: u8, bit: u8, after: &'b [u8]) -> &'b [u8] {
+        self.word(block, word).fetch_xor(1 << (bit % 64), Relaxed);
+        after
+    }
+
+    /// A block comes to another place, as it is or as it was.
+    fn copy_block<'b>(&mut self, from: u8, to: u8, after: &'b [u8]) -> &'b [u8] {
+        let words = 0..BLOCK_WORDS as u8;
+        for (word, copied) in words.clone().zip(&self.copy) {
+            self.word(to, word).store(*copied, Relaxed);
+        }
+        self.copy = words
+            .map(|word| self.word(from, word).load(Relaxed))
+            .collect();
+        after
+    }
+
+    fn look_up<'b>(&mut self, id: u8, after: &'b [u8]) -> &'b [u8] {
+        self.check(id);
+        after
+    }
+
+    /// The process dies, and another one takes over.
+    fn succeed<'b>(&mut self, after: &'b [u8]) -> &'b [u8] {
+        if self.process_number < PROCESSES_MAX {
+            self.process_number += 1;
+            self.process = process(&self.words, self.zero, self.process_number);
+        }
+        after
+    }
+
+    /// What is found under an id was once stored under it.
+    fn check(&self, id: u8) {
+        if let Ok(session) = self.process.stored(&[id]) {
+            let stored = self.stored.get(&id);
+            assert!(stored.is_some_and(|stored| stored.contains(&session)));
+        }
+    }
+
+    /// No memory hinders the process that found it so.
+    fn check_still_works(&self) {
+        let session = session(100, 1);
+        for id in 0..ENTRIES as u8 {
+            assert!(self.process.store(&[id], &session));
+            assert_eq!(self.process.stored(&[id]).as_ref(), Ok(&session));
+        }
+    }
+
+    fn word(&self, block: u8, word: u8) -> &AtomicU64 {
+        let (block, word) = (usize::from(block) % BLOCKS, usize::from(word) % BLOCK_WORDS);
+        &self.words[block * BLOCK_WORDS + word]
+    }
+}
+
+/// What the TLS library writes of a client without a certificate, more or less: an ALPN protocol
+/// makes it as long as is wanted.
+fn session(length: usize, content: u8) -> Vec<u8> {
+    let mut session = vec![0, 3, 3, 0x13, 1, 1, 7, 0, 0];
+    session.resize(session.len() + length, content);
+    session
+}
+
+fn process(words: &Arc<Vec<AtomicU64>>, zero: Instant, process_number: u32) -> BareSessions {
+    let options = ResumptionOptions {
+        secret: [7; 32],
+        tickets: TicketOptions {
+            keys: KeySource::Own,
+            rotate: Duration::from_secs(12 * 3600),
+            keep: 1,
+            lifetime: None,
+            count: 1,
+        },
+        session_entries: ENTRIES,
+        session_bytes: BLOCKS * BLOCK_COST_BYTES,
+        session_lifetime: Duration::from_secs(3600),
+    };
+    let memory = SessionMemory {
+        words: Arc::clone(words) as _,
+        key: [9; 32],
+        process_number,
+        zero,
+    };
+    Arc::new(Resumption::within(&options, &memory)).bare_sessions_of("web")
+}

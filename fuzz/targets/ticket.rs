@@ -1,0 +1,116 @@
+//! Any bytes as a ticket: no panic, and no session but from a ticket of ours that nobody changed.
+//!
+//! The first byte of the input says what the rest is: a ticket as a stranger makes it; a session
+//! that we seal, whatever it is; or changes to a ticket of ours.
+#![no_main]
+
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use libfuzzer_sys::fuzz_target;
+use tls::resumption::{
+    BareSessions, KeySource, Miss, Resumption, ResumptionOptions, TicketOptions,
+};
+
+/// What the TLS library writes of a client without a certificate, more or less.
+const SESSION: &[u8] = &[0, 3, 4, 0x13, 1, 1, 7, 0, 0, 0];
+
+/// The layout that every ticket of ours begins with: its format and its key's name.
+const HEADER_BYTES: usize = 1 + 8;
+
+struct Hosts {
+    ours: BareSessions,
+    /// Of the same host.
+    other_service: BareSessions,
+    /// Of another secret.
+    stranger: BareSessions,
+}
+
+static HOSTS: LazyLock<Hosts> = LazyLock::new(|| {
+    let ours = host(7);
+    Hosts {
+        ours: ours.bare_sessions_of("web"),
+        other_service: ours.bare_sessions_of("mail"),
+        stranger: host(8).bare_sessions_of("web"),
+    }
+});
+
+fn host(secret: u8) -> Arc<Resumption> {
+    Arc::new(Resumption::new(&ResumptionOptions {
+        secret: [secret; 32],
+        tickets: TicketOptions {
+            keys: KeySource::Own,
+            rotate: Duration::from_secs(12 * 3600),
+            keep: 4,
+            lifetime: None,
+            count: 1,
+        },
+        session_entries: 0,
+        session_bytes: 0,
+        session_lifetime: Duration::from_secs(3600),
+    }))
+}
+
+fuzz_target!(|bytes: &[u8]| {
+    let Some((kind, rest)) = bytes.split_first() else {
+        return;
+    };
+    match kind % 4 {
+        0 => check_foreign(rest),
+        1 => check_ours_begun(rest),
+        2 => check_sealed(rest),
+        _ => check_changed(rest),
+    }
+});
+
+/// Nobody guesses a ticket.
+fn check_foreign(ticket: &[u8]) {
+    assert!(HOSTS.ours.open_ticket(ticket).is_err());
+}
+
+/// Nor one that begins as ours do.
+fn check_ours_begun(rest: &[u8]) {
+    let mut ticket = HOSTS.ours.seal_ticket(SESSION).expect("it is short");
+    ticket.truncate(HEADER_BYTES);
+    ticket.extend_from_slice(rest);
+    assert_eq!(HOSTS.ours.open_ticket(&ticket), Err(Miss::Altered));
+}
+
+/// What we sealed is what the library gets, and no other service or host, if it is a session at
+/// all.
+fn check_sealed(session: &[u8]) {
+    let Some(ticket) = HOSTS.ours.seal_ticket(session) else {
+        return;
+    };
+    match HOSTS.ours.open_ticket(&ticket) {
+        Ok(opened) => assert_eq!(opened, session),
+        // No session, or one of a client with a certificate, which the service does not want.
+        Err(miss) => assert!(matches!(miss, Miss::Foreign | Miss::ClientCertificate)),
+    }
+    let elsewhere = HOSTS.other_service.open_ticket(&ticket);
+    assert_eq!(elsewhere, Err(Miss::WrongService));
+    assert_eq!(HOSTS.stranger.open_ticket(&ticket), Err(Miss::Foreign));
+}
+
+/// Each three bytes change one of the ticket's; what is left over lengthens or cuts it.
+fn check_changed(changes: &[u8]) {
+    let ours = HOSTS.ours.seal_ticket(SESSION).expect("it is short");
+    let mut ticket = ours.clone();
+    let changes = changes.chunks_exact(3);
+    let left_over = changes.remainder();
+    for change in changes {
+        let place = usize::from(u16::from_le_bytes([change[0], change[1]])) % ticket.len();
+        ticket[place] ^= change[2];
+    }
+    match left_over {
+        [] => {}
+        [cut] => ticket.truncate(usize::from(*cut) % (ticket.len() + 1)),
+        more => ticket.extend_from_slice(more),
+    }
+    let opened = HOSTS.ours.open_ticket(&ticket);
+    if ticket == ours {
+        assert_eq!(opened.as_deref(), Ok(SESSION));
+    } else {
+        assert!(matches!(opened, Err(Miss::Altered | Miss::Foreign)));
+    }
+}
