@@ -8,6 +8,8 @@ mod exit;
 mod host;
 mod load;
 mod origin;
+mod peer;
+mod scenario;
 mod talk;
 mod usage;
 

@@ -1,0 +1,3 @@
+//! Peers: the programs under test, as data, and the servers that they become.
+
+pub(crate) mod wish;

@@ -1,0 +1,81 @@
+//! What must have been negotiated for a cell to have measured what it says.
+//!
+//! Says what is expected; that a reading keeps it, `measurement` finds.
+
+use measure::kind::Kind;
+use serde::Deserialize;
+
+/// Void unless. What is not named is not asked for.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct Expect {
+    /// No handshake of another kind, and at least one of each of these.
+    pub(crate) kinds: Option<Vec<Kind>>,
+    /// `TLSv1.2` or `TLSv1.3`, of every handshake.
+    pub(crate) version: Option<String>,
+    /// The suite of every handshake, by its standard name.
+    pub(crate) suite: Option<String>,
+    /// The group of every handshake that exchanged keys.
+    pub(crate) group: Option<String>,
+    /// The scheme of the server's signature in every handshake that had one.
+    pub(crate) signature: Option<String>,
+    /// Resumed handshakes to all handshakes.
+    pub(crate) resumed: Option<Share>,
+    /// Failed transactions to attempted ones.
+    pub(crate) loss: Option<Share>,
+}
+
+/// Bounds of a share, 0 to 1.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Share {
+    /// At least this.
+    #[serde(default)]
+    pub(crate) least: f64,
+    /// At most this.
+    #[serde(default = "whole")]
+    pub(crate) most: f64,
+}
+
+fn whole() -> f64 {
+    1.0
+}
+
+impl Share {
+    /// Whether a share lies within.
+    pub(crate) fn holds(self, share: f64) -> bool {
+        (self.least..=self.most).contains(&share)
+    }
+}
+
+impl Expect {
+    /// This, and what `over` says in its place.
+    pub(crate) fn overlaid(self, over: Self) -> Self {
+        Self {
+            kinds: over.kinds.or(self.kinds),
+            version: over.version.or(self.version),
+            suite: over.suite.or(self.suite),
+            group: over.group.or(self.group),
+            signature: over.signature.or(self.signature),
+            resumed: over.resumed.or(self.resumed),
+            loss: over.loss.or(self.loss),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_later_replaces() {
+        let parsed = |text| toml::from_str::<Expect>(text).unwrap();
+        let base = parsed("kinds = [\"full\"]\nversion = \"TLSv1.3\"\nresumed = { most = 0.0 }");
+        let over = parsed("kinds = [\"session-id\"]\nresumed = { least = 0.9 }");
+        let both = base.overlaid(over);
+        assert_eq!(both.kinds, Some(vec![Kind::SessionId]));
+        assert_eq!(both.version.as_deref(), Some("TLSv1.3"));
+        let share = both.resumed.unwrap();
+        assert!(share.holds(0.9) && share.holds(1.0) && !share.holds(0.89));
+    }
+}
