@@ -11,5 +11,7 @@ pub mod histogram;
 pub mod host;
 pub mod kind;
 pub mod quantity;
+pub mod ratio;
 pub mod record;
 pub mod statistics;
+pub mod student;
