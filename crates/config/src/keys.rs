@@ -412,7 +412,9 @@ pub const KEYS: &[Key] = &[
         .flag("handshakes")
         .help(
             "Handshakes under way. It bounds what a flood of half-open clients can hold in memory; \
-             those over it are closed before any cryptography.",
+             those over it are closed before any cryptography. Where clients wait longer than a \
+             second for their turn, the newest are served first, and room is made by closing the \
+             one that has waited longest.",
         )
         .example("handshakes = 2000"),
     key("process", Kind::Table)

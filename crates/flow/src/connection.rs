@@ -97,6 +97,14 @@ impl Flow {
         matches!(self.stage, Stage::Opening(_))
     }
 
+    /// Whether the client's hello was answered.
+    pub fn is_answered(&self) -> bool {
+        match &self.stage {
+            Stage::Opening(opening) => matches!(opening, Opening::Handshake(_)),
+            _ => true,
+        }
+    }
+
     /// Whether nothing is left but to close.
     pub fn is_over(&self) -> bool {
         matches!(self.stage, Stage::Over)

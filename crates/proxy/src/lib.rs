@@ -8,6 +8,7 @@ mod allowance;
 mod commands;
 mod dial;
 mod driver;
+mod handshakes;
 mod lines;
 mod link;
 mod links;

@@ -24,6 +24,7 @@ use telemetry::outcome::Reason;
 use crate::allowance::Allowances;
 use crate::commands::{Assignment, Command};
 use crate::driver::Driver;
+use crate::handshakes::Handshakes;
 use crate::lines::{self, Lines};
 use crate::link::{Context, Link, Turn};
 use crate::links::{LinkId, Links, Named};
@@ -56,7 +57,7 @@ pub(crate) struct Worker {
     /// Connections that had to let others go first.
     waiting: VecDeque<LinkId>,
     /// Handshakes with something to work on.
-    handshakes: VecDeque<LinkId>,
+    handshakes: Handshakes,
     limits: Limits,
     allowances: Allowances,
     /// A descriptor that is given up when none is left.
@@ -99,7 +100,7 @@ impl Worker {
             services: Vec::new(),
             listeners: Listeners::default(),
             waiting: VecDeque::new(),
-            handshakes: VecDeque::new(),
+            handshakes: Handshakes::default(),
             limits: Limits {
                 connections: 0,
                 handshakes: 0,
@@ -197,7 +198,12 @@ impl Worker {
             self.pump(id);
         } else if !link.is_queued {
             link.is_queued = true;
-            self.handshakes.push_back(id);
+            match link.flow.is_answered() {
+                true => self.handshakes.add_answered(id),
+                false => self.handshakes.add_newcomer(id, self.now),
+            }
+        } else if event.read_closed && self.handshakes.is_overrun(self.now) {
+            self.give_up(id, Reason::ClientLeft);
         }
     }
 
@@ -283,7 +289,9 @@ impl Worker {
 
     fn serve_handshakes(&mut self) {
         let begun = Instant::now();
-        while let Some(id) = self.handshakes.pop_front() {
+        let links = &mut self.links;
+        self.handshakes.forget_ended(|id| links.find(id).is_some());
+        while let Some(id) = self.handshakes.next(self.now) {
             if let Some(link) = self.links.find(id) {
                 link.is_queued = false;
                 self.pump(id);
@@ -333,7 +341,8 @@ impl Worker {
             accepted => accepted?,
         };
         let service = Rc::clone(&listener.service);
-        if let Err(reason) = self.admit(&service) {
+        let text = Rc::clone(&listener.text);
+        if let Err(reason) = self.admit_or_displace(&service) {
             self.driver.refuse(fd);
             self.refused(place, peer, reason);
             return Ok(());
@@ -348,7 +357,9 @@ impl Worker {
                 return Err(error);
             }
         };
-        let text = Rc::clone(&listener.text);
+        let Some(listener) = self.listeners.at(place) else {
+            return Err(ErrorKind::WouldBlock.into());
+        };
         let route = listener.route(&front, peer);
         self.next_connection += 1 << 8;
         let facts = Facts::new(self.next_connection, route, self.now);
@@ -361,8 +372,31 @@ impl Worker {
         let mut link = Link::new(flow, service, text, front, Named::Back(id).token());
         link.is_queued = true;
         self.links.insert(link);
-        self.handshakes.push_back(id);
+        self.handshakes.add_newcomer(id, self.now);
         Ok(())
+    }
+
+    /// As [`Self::admit`]; but where newcomers wait too long, the limit of handshakes is for the
+    /// one that has waited longest, and not for one that could be served now.
+    fn admit_or_displace(&mut self, service: &Service) -> Result<(), Reason> {
+        let admitted = self.admit(service);
+        if admitted != Err(Reason::HandshakeLimit) {
+            return admitted;
+        }
+        let Some(oldest) = self.handshakes.give_up_oldest(self.now) else {
+            return admitted;
+        };
+        self.give_up(oldest, Reason::HandshakeLimit);
+        self.admit(service)
+    }
+
+    /// Ends a connection that nobody serves any more.
+    fn give_up(&mut self, id: LinkId, reason: Reason) {
+        if let Some(link) = self.links.find(id) {
+            link.front.reset_on_close();
+            link.flow.cut(reason, &mut self.pool);
+            self.pump(id);
+        }
     }
 
     /// Counts a further connection, or says why it may not be had.
