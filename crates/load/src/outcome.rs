@@ -10,6 +10,7 @@ use measure::record::{
     Tool,
 };
 
+use crate::library::version;
 use crate::doubts::doubts;
 use crate::plan::{Arrival, Plan};
 use crate::tally::{StepTally, Tally};
@@ -53,6 +54,19 @@ impl Outcome {
     #[must_use]
     pub fn totals(&self) -> Counts {
         self.tally.totals
+    }
+
+    /// Transactions of the warm-up that succeeded when it was over: what the server did for them
+    /// then is in no other count.
+    #[must_use]
+    pub fn carried(&self) -> u64 {
+        self.tally.carried
+    }
+
+    /// The share of the time that the busiest thread was busy, 0 to 1.
+    #[must_use]
+    pub fn busiest(&self) -> f64 {
+        self.busiest
     }
 
     /// The run of one rate as a point; the quantile is a share.
@@ -154,16 +168,8 @@ impl Outcome {
     }
 }
 
-/// What this build was made from.
-const LOCK_FILE: &str = include_str!("../../../Cargo.lock");
-
 /// Which libraries make the handshakes, with their versions.
 fn tls_library() -> String {
-    let version = |name: &str| {
-        let entry = format!("name = \"{name}\"\nversion = \"");
-        let rest = LOCK_FILE.split_once(&entry).map(|(_, rest)| rest);
-        rest.and_then(|rest| rest.split('"').next()).unwrap_or("?")
-    };
     format!(
         "rustls {}, aws-lc-rs {}",
         version("rustls"),

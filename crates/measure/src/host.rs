@@ -16,6 +16,8 @@ pub struct HostReport {
     pub cores: Vec<Core>,
     /// Mitigations of the CPU's faults, as the kernel tells them.
     pub mitigations: Vec<Fact>,
+    /// What else figures depend on: clocks, frequencies, memory nodes, containers and their quotas.
+    pub surroundings: Vec<Fact>,
     /// Limits of this process and of the kernel that load runs into.
     pub limits: Vec<Fact>,
     /// Network cards and their queues, loopback apart.

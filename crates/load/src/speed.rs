@@ -1,0 +1,314 @@
+//! How fast keys and ciphers are on this CPU, by the library that makes our handshakes.
+//!
+//! Owns what is done and how it is timed: CPU time of the calling thread, which chooses its CPU
+//! itself. The rows are those of `openssl speed`, so that the two can be laid side by side.
+
+use std::hint::black_box;
+use std::time::Duration;
+
+use aws_lc_rs::aead::{self, Aad, LessSafeKey, Nonce, UnboundKey};
+use aws_lc_rs::agreement;
+use aws_lc_rs::rand::SystemRandom;
+use aws_lc_rs::rsa::KeySize;
+use aws_lc_rs::signature::{self, EcdsaKeyPair, Ed25519KeyPair, KeyPair, ParsedPublicKey};
+use measure::host::Speed;
+use rustls::crypto::aws_lc_rs::kx_group;
+use sys::cpu::thread_time;
+
+use crate::library;
+
+/// How many rows.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Rows {
+    /// What today's servers mostly do.
+    Quick,
+    /// Every kind of key, group and cipher that scenarios use, and every size.
+    Full,
+}
+
+/// Bytes that are sealed at once: a small record, a usual one, the greatest (RFC 8446 section 5.1).
+pub const SEAL_BYTES: [u32; 3] = [64, 1024, 16 * 1024];
+
+/// What is signed: as long as the content of a CertificateVerify (RFC 8446 section 4.4.3).
+const MESSAGE: [u8; 130] = [0x20; 130];
+
+/// Bytes beside the text that are sealed with each record in TLS 1.2 (RFC 5246 section 6.2.3.3).
+const BESIDE: [u8; 13] = [0x17; 13];
+
+/// The clock is read once in so long, since reading it is dearer than sealing 64 bytes.
+const BATCH: Duration = Duration::from_millis(1);
+
+/// Measures each row for so much CPU time.
+#[must_use]
+pub fn measure(rows: Rows, each: Duration) -> Vec<Speed> {
+    let mut speeds = Vec::new();
+    for algorithm in keys(rows) {
+        let pair = Pair::new(*algorithm);
+        speeds.push(row("sign", algorithm.name(), None, each, || pair.sign()));
+        let (public, signature) = (pair.public(), pair.sign());
+        let verify = || public.verify_sig(&MESSAGE, &signature);
+        speeds.push(row("verify", algorithm.name(), None, each, verify));
+    }
+    for group in groups(rows) {
+        speeds.push(agree(*group, each));
+    }
+    for (name, cipher) in CIPHERS {
+        let sizes = match rows {
+            Rows::Quick => &SEAL_BYTES[2..],
+            Rows::Full => &SEAL_BYTES[..],
+        };
+        speeds.extend(sizes.iter().map(|size| seal(name, cipher, *size, each)));
+    }
+    speeds
+}
+
+/// One row: does it again and again.
+fn row<T>(
+    operation: &str,
+    algorithm: &str,
+    size_bytes: Option<u32>,
+    each: Duration,
+    work: impl FnMut() -> T,
+) -> Speed {
+    Speed {
+        library: format!("aws-lc-rs {}", library::version("aws-lc-rs")),
+        operation: operation.to_owned(),
+        algorithm: algorithm.to_owned(),
+        size_bytes,
+        per_s: rate(each, work),
+    }
+}
+
+/// Times a second of CPU time, over at least `each` of it.
+fn rate<T>(each: Duration, mut work: impl FnMut() -> T) -> f64 {
+    let mut repeat = |times: u64| {
+        let before = thread_time();
+        for _ in 0..times {
+            black_box(work());
+        }
+        thread_time() - before
+    };
+    // The growing batches warm caches, too; only what follows them counts.
+    let mut batch = 1;
+    while repeat(batch) < BATCH {
+        batch *= 2;
+    }
+    let (mut done, mut spent) = (0, Duration::ZERO);
+    while done == 0 || spent < each {
+        spent += repeat(batch);
+        done += batch;
+    }
+    done as f64 / spent.as_secs_f64()
+}
+
+/// Keys of certificates.
+#[derive(Clone, Copy, Debug)]
+enum Key {
+    Rsa2048,
+    Rsa3072,
+    Rsa4096,
+    P256,
+    P384,
+    Ed25519,
+}
+
+fn keys(rows: Rows) -> &'static [Key] {
+    match rows {
+        Rows::Quick => &[Key::Rsa2048, Key::P256, Key::Ed25519],
+        Rows::Full => &[
+            Key::Rsa2048,
+            Key::Rsa3072,
+            Key::Rsa4096,
+            Key::P256,
+            Key::P384,
+            Key::Ed25519,
+        ],
+    }
+}
+
+impl Key {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Rsa2048 => "RSA 2048",
+            Self::Rsa3072 => "RSA 3072",
+            Self::Rsa4096 => "RSA 4096",
+            Self::P256 => "P-256",
+            Self::P384 => "P-384",
+            Self::Ed25519 => "Ed25519",
+        }
+    }
+}
+
+/// A fresh key of ours.
+enum Pair {
+    Rsa(signature::RsaKeyPair),
+    Ecdsa(EcdsaKeyPair, &'static signature::EcdsaVerificationAlgorithm),
+    Ed25519(Ed25519KeyPair),
+}
+
+/// Why none of the library's operations here can fail.
+const OURS: &str = "keys that the library made itself are good for it";
+
+impl Pair {
+    fn new(key: Key) -> Self {
+        let rsa = |size| Self::Rsa(signature::RsaKeyPair::generate(size).expect(OURS));
+        let ecdsa = |how, check| Self::Ecdsa(EcdsaKeyPair::generate(how).expect(OURS), check);
+        match key {
+            Key::Rsa2048 => rsa(KeySize::Rsa2048),
+            Key::Rsa3072 => rsa(KeySize::Rsa3072),
+            Key::Rsa4096 => rsa(KeySize::Rsa4096),
+            Key::P256 => ecdsa(
+                &signature::ECDSA_P256_SHA256_ASN1_SIGNING,
+                &signature::ECDSA_P256_SHA256_ASN1,
+            ),
+            Key::P384 => ecdsa(
+                &signature::ECDSA_P384_SHA384_ASN1_SIGNING,
+                &signature::ECDSA_P384_SHA384_ASN1,
+            ),
+            Key::Ed25519 => Self::Ed25519(Ed25519KeyPair::generate().expect(OURS)),
+        }
+    }
+
+    /// As TLS 1.3 signs: RSA by PSS (RFC 8446 section 4.2.3).
+    fn sign(&self) -> Vec<u8> {
+        let random = SystemRandom::new();
+        match self {
+            Self::Rsa(pair) => {
+                let mut signature = vec![0; pair.public_modulus_len()];
+                let how = &signature::RSA_PSS_SHA256;
+                let signed = pair.sign(how, &random, &MESSAGE, &mut signature);
+                signed.expect(OURS);
+                signature
+            }
+            Self::Ecdsa(pair, _) => {
+                let signature = pair.sign(&random, &MESSAGE).expect(OURS);
+                signature.as_ref().to_vec()
+            }
+            Self::Ed25519(pair) => pair.sign(&MESSAGE).as_ref().to_vec(),
+        }
+    }
+
+    fn public(&self) -> ParsedPublicKey {
+        let parsed = match self {
+            Self::Rsa(pair) => {
+                ParsedPublicKey::new(&signature::RSA_PSS_2048_8192_SHA256, pair.public_key())
+            }
+            Self::Ecdsa(pair, check) => ParsedPublicKey::new(*check, pair.public_key()),
+            Self::Ed25519(pair) => ParsedPublicKey::new(&signature::ED25519, pair.public_key()),
+        };
+        parsed.expect(OURS)
+    }
+}
+
+/// Groups of key exchanges.
+#[derive(Clone, Copy, Debug)]
+enum Group {
+    X25519,
+    P256,
+    X25519MlKem768,
+}
+
+fn groups(rows: Rows) -> &'static [Group] {
+    match rows {
+        Rows::Quick => &[Group::X25519, Group::X25519MlKem768],
+        Rows::Full => &[Group::X25519, Group::P256, Group::X25519MlKem768],
+    }
+}
+
+/// The shared secret from keys that are there; with ML-KEM the server's whole part, since there it
+/// cannot be had from a key that is kept.
+fn agree(group: Group, each: Duration) -> Speed {
+    match group {
+        Group::X25519 => derive("X25519", &agreement::X25519, each),
+        Group::P256 => derive("P-256", &agreement::ECDH_P256, each),
+        Group::X25519MlKem768 => {
+            let client = kx_group::X25519MLKEM768.start().expect(OURS);
+            let share = client.pub_key();
+            let exchange = || {
+                kx_group::X25519MLKEM768
+                    .start_and_complete(share)
+                    .expect(OURS)
+            };
+            row("agree", "X25519MLKEM768", None, each, exchange)
+        }
+    }
+}
+
+fn derive(name: &str, how: &'static agreement::Algorithm, each: Duration) -> Speed {
+    let ours = agreement::PrivateKey::generate(how).expect(OURS);
+    let theirs = agreement::PrivateKey::generate(how).expect(OURS);
+    let theirs = theirs.compute_public_key().expect(OURS);
+    let theirs = agreement::UnparsedPublicKey::new(how, theirs);
+    let theirs = agreement::ParsedPublicKey::try_from(&theirs).expect(OURS);
+    row("agree", name, None, each, || {
+        agreement::agree(&ours, theirs.clone(), (), |secret| {
+            black_box(secret);
+            Ok(())
+        })
+        .expect(OURS);
+    })
+}
+
+const CIPHERS: [(&str, &aead::Algorithm); 3] = [
+    ("AES-128-GCM", &aead::AES_128_GCM),
+    ("AES-256-GCM", &aead::AES_256_GCM),
+    ("ChaCha20-Poly1305", &aead::CHACHA20_POLY1305),
+];
+
+fn seal(name: &str, cipher: &'static aead::Algorithm, size_bytes: u32, each: Duration) -> Speed {
+    let key = vec![7; cipher.key_len()];
+    let key = LessSafeKey::new(UnboundKey::new(cipher, &key).expect(OURS));
+    let mut text = vec![0; size_bytes as usize];
+    let mut sequence: u64 = 0;
+    row("seal", name, Some(size_bytes), each, || {
+        sequence += 1;
+        let mut nonce = [0; aead::NONCE_LEN];
+        nonce[4..].copy_from_slice(&sequence.to_be_bytes());
+        let nonce = Nonce::assume_unique_for_key(nonce);
+        key.seal_in_place_separate_tag(nonce, Aad::from(BESIDE), &mut text)
+            .expect(OURS)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_row_is_measured_once() {
+        let speeds = measure(Rows::Full, Duration::ZERO);
+        let rows: Vec<String> = speeds
+            .iter()
+            .map(|speed| {
+                let size = speed.size_bytes.map(|size| format!(" {size}"));
+                let size = size.unwrap_or_default();
+                format!("{} {}{size}", speed.operation, speed.algorithm)
+            })
+            .collect();
+        assert_eq!(rows.len(), 6 * 2 + 3 + 3 * 3, "{rows:?}");
+        assert!(rows.contains(&"seal ChaCha20-Poly1305 64".to_owned()));
+        assert!(speeds.iter().all(|speed| speed.per_s > 0.0));
+        let quick = measure(Rows::Quick, Duration::ZERO);
+        assert_eq!(quick.len(), 3 * 2 + 2 + 3);
+    }
+
+    #[test]
+    fn what_is_signed_can_be_verified_and_nothing_else() {
+        for key in keys(Rows::Full) {
+            let pair = Pair::new(*key);
+            let mut signature = pair.sign();
+            assert!(pair.public().verify_sig(&MESSAGE, &signature).is_ok());
+            let last = signature.len() - 1;
+            signature[last] ^= 1;
+            assert!(pair.public().verify_sig(&MESSAGE, &signature).is_err());
+        }
+    }
+
+    #[test]
+    fn a_rate_is_of_cpu_time() {
+        let mut done = 0_u64;
+        let per_s = rate(Duration::from_millis(2), || done += 1);
+        assert!(per_s.is_finite() && per_s > 0.0);
+        assert!(done > 1);
+    }
+}
