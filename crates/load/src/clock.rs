@@ -30,6 +30,15 @@ impl Clock {
         }
     }
 
+    /// Of the same plan, the figures beginning at another instant.
+    pub(crate) fn from_zero(self, zero: Instant) -> Self {
+        Self {
+            zero,
+            end: zero + self.end.saturating_duration_since(self.zero),
+            ..self
+        }
+    }
+
     /// One that stands.
     pub(crate) fn unstarted() -> Self {
         let now = Instant::now();

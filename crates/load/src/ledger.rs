@@ -21,6 +21,8 @@ pub(crate) struct Ledger {
     pub(crate) cpu: Duration,
     /// When the last transaction ended.
     pub(crate) last_end: Option<Instant>,
+    /// When the last one ended that succeeded.
+    pub(crate) last_success: Option<Instant>,
     clock: Clock,
     second: SecondTally,
     second_number: u64,
@@ -42,6 +44,7 @@ impl Ledger {
             traffic: Traffic::default(),
             cpu: Duration::ZERO,
             last_end: None,
+            last_success: None,
             clock: Clock::unstarted(),
             second: SecondTally::default(),
             second_number: 0,
@@ -102,6 +105,7 @@ impl Ledger {
     #[inline]
     pub(crate) fn set_open(&mut self, open: u64) {
         self.second.open = open;
+        self.share.set_open(open);
     }
 
     /// The books are closed.
@@ -169,10 +173,12 @@ impl Ledger {
     pub(crate) fn succeed(&mut self, due: Instant, timing: &Timing) {
         if !self.is_counted(due) {
             self.tally.warm_up.succeeded += 1;
+            self.tally.carried += u64::from(self.at_zero.is_some());
             return;
         }
         let now = Instant::now();
         self.last_end = Some(now);
+        self.last_success = Some(now);
         self.second.succeeded += 1;
         self.second.total.record(timing.total);
         let (step, now_in) = (self.step(due), self.step(now));

@@ -28,6 +28,10 @@ pub struct Plan {
     pub arrival: Arrival,
     /// Transactions before the figures begin, for this long.
     pub warm_up: Duration,
+    /// Whether a closed load comes to rest after its warm-up, until [`crate::run::Run::go_on`]:
+    /// what it begins after that has the server for itself from the first to the last. Open load
+    /// has instants of its own and never rests.
+    pub rests: bool,
     /// For how long transactions are begun, warm-up not included.
     pub duration: Duration,
     /// At most so many transactions, warm-up not included.
@@ -38,6 +42,13 @@ pub struct Plan {
     pub threads: Threads,
     /// Chance repeats itself with the same number.
     pub seed: u64,
+}
+
+impl Plan {
+    /// Whether it rests between warm-up and figures.
+    pub(crate) fn has_rest(&self) -> bool {
+        self.rests && matches!(self.arrival, Arrival::Closed { .. })
+    }
 }
 
 /// Whom to ask.

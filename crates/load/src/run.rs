@@ -54,6 +54,12 @@ impl Stopper {
     pub fn stop(&self) {
         self.common.stop();
     }
+
+    /// Connections that are open now, as far as the load has noticed.
+    #[must_use]
+    pub fn open_connections(&self) -> u64 {
+        self.common.open()
+    }
 }
 
 /// Begins a load.
@@ -158,6 +164,26 @@ impl Run {
         self.stopper.clone()
     }
 
+    /// Waits until the warm-up is over and nothing is under way, in a load that rests; `false` =
+    /// it does not rest, or was stopped.
+    #[must_use]
+    pub fn wait_for_rest(&self) -> bool {
+        self.plan.has_rest() && self.stopper.common.rest().wait_for(self.threads.len())
+    }
+
+    /// Begins the figures of a load that rests.
+    pub fn go_on(&self) {
+        self.stopper.common.rest().end();
+    }
+
+    /// When the figures begin; of a load that rests, when they would begin without.
+    #[must_use]
+    pub fn zero(&self) -> Instant {
+        let over = self.stopper.common.rest().over();
+        let over = over.filter(|_| self.plan.has_rest());
+        over.unwrap_or(self.begin + self.plan.warm_up)
+    }
+
     /// Waits for the next second that all threads have told of; `None` = the load is over.
     pub fn next_second(&mut self) -> Option<Progress> {
         loop {
@@ -212,10 +238,12 @@ impl Run {
         while self.next_second().is_some() {}
         let mut tally = Tally::default();
         let mut threads = Vec::new();
-        let mut last_end = None;
+        let zero = self.zero();
+        let (mut last_end, mut last_success) = (None, None);
         for (index, thread) in self.threads.into_iter().enumerate() {
             let ledger = thread.join().expect("a panic ends the program")?;
             last_end = last_end.max(ledger.last_end);
+            last_success = last_success.max(ledger.last_success);
             threads.push(Thread {
                 cpu: cpu_of(&self.plan, index),
                 cpu_ns: nanoseconds(ledger.cpu),
@@ -223,8 +251,10 @@ impl Run {
             });
             tally.add(ledger.tally);
         }
-        let zero = self.begin + self.plan.warm_up;
-        let worked = last_end.map_or(Duration::ZERO, |end| end.saturating_duration_since(zero));
+        let until = |end: Option<Instant>| {
+            end.map_or(Duration::ZERO, |end| end.saturating_duration_since(zero))
+        };
+        let (worked, succeeded) = (until(last_end), until(last_success));
         let is_stopped = self.stopper.common.is_stopped();
         Ok(Outcome {
             ending: match is_stopped {
@@ -232,7 +262,7 @@ impl Run {
                 false => Ending::Completed,
             },
             busiest: busiest(&threads, worked),
-            elapsed: elapsed(&self.plan, worked, is_stopped),
+            elapsed: elapsed(&self.plan, worked, succeeded, is_stopped),
             steps: crate::outcome::steps(&self.plan.arrival, &tally),
             tally,
             seconds: self.seconds,
@@ -243,8 +273,10 @@ impl Run {
 
 /// A load for a time lasts so long: rates are not to depend on how long its last transaction took.
 /// One for a count, or one that was stopped, lasts until the last transaction ended.
-fn elapsed(plan: &Plan, worked: Duration, is_stopped: bool) -> Duration {
+/// One that began from rest had the server for itself until its last success.
+fn elapsed(plan: &Plan, worked: Duration, succeeded: Duration, is_stopped: bool) -> Duration {
     match plan.count_max.is_none() && !is_stopped {
+        true if plan.has_rest() => plan.duration.max(succeeded),
         true => plan.duration,
         false => worked,
     }

@@ -8,6 +8,7 @@ use sys::wake::Waker;
 
 use crate::arrival::Schedule;
 use crate::plan::{Arrival, Plan};
+use crate::rest::Rest;
 use crate::tally::SecondTally;
 
 /// One thread's part.
@@ -46,6 +47,10 @@ pub(crate) struct Common {
     left: Option<AtomicU64>,
     /// Of all threads: one that has nothing under way would sleep on.
     wakers: Vec<Arc<Waker>>,
+    /// Between warm-up and figures, where the plan has one.
+    rest: Rest,
+    /// Open connections, by thread, as of its last look at the clock.
+    open: Vec<AtomicU64>,
 }
 
 impl Common {
@@ -54,14 +59,27 @@ impl Common {
         Self {
             stopped: AtomicBool::new(false),
             left: count_max.map(AtomicU64::new),
+            open: wakers.iter().map(|_| AtomicU64::new(0)).collect(),
             wakers,
+            rest: Rest::default(),
         }
     }
 
     /// Nothing is to be begun any more.
     pub(crate) fn stop(&self) {
         self.stopped.store(true, Relaxed);
+        self.rest.end();
         self.wake_all();
+    }
+
+    /// Where threads rest.
+    pub(crate) fn rest(&self) -> &Rest {
+        &self.rest
+    }
+
+    /// Connections that are open now.
+    pub(crate) fn open(&self) -> u64 {
+        self.open.iter().map(|open| open.load(Relaxed)).sum()
     }
 
     fn wake_all(&self) {
@@ -90,6 +108,14 @@ impl Share {
         let (index, threads) = (u32::from(self.index), u32::from(self.threads));
         let rest = u32::from(connections % threads > index);
         (None, (connections / threads + rest) as usize)
+    }
+
+    /// How many connections of this thread are open now.
+    #[inline]
+    pub(crate) fn set_open(&self, count: u64) {
+        if let Some(open) = self.common.open.get(usize::from(self.index)) {
+            open.store(count, Relaxed);
+        }
     }
 
     /// Whether the run was told to stop.

@@ -41,6 +41,8 @@ pub(crate) struct Timing {
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) warm_up: Counts,
+    /// Of the warm-up, those that succeeded when it was over.
+    pub(crate) carried: u64,
     pub(crate) totals: Counts,
     pub(crate) failures: HashMap<Failure, u64>,
     /// A handful of outcomes, so that looking through them is cheaper than a table.
@@ -128,6 +130,7 @@ impl Tally {
     /// Adds what another thread, or another run, has counted; its steps are the same or come after.
     pub(crate) fn add(&mut self, other: Self) {
         add_counts(&mut self.warm_up, other.warm_up);
+        self.carried += other.carried;
         add_counts(&mut self.totals, other.totals);
         add_all(&mut self.failures, other.failures);
         for (negotiated, count) in other.handshakes {

@@ -69,6 +69,8 @@ pub(crate) struct Worker {
     armed_for: Option<Instant>,
     buffer: Vec<u8>,
     ledger: Ledger,
+    /// The rest between warm-up and figures is to come.
+    rests: bool,
     /// No transaction begins any more; those under way end, at the latest by their timeouts.
     is_ending: bool,
     /// After a stop: when they are given up.
@@ -114,6 +116,7 @@ impl Worker {
             timer,
             armed_for: None,
             buffer: vec![0; BUFFER_BYTES],
+            rests: plan.has_rest(),
             is_ending: false,
             abandons_at: None,
         })
@@ -154,6 +157,12 @@ impl Worker {
     /// Seconds end, the figures begin, the last transaction has been begun.
     fn look_at_clock(&mut self, now: Instant) {
         self.ledger.set_open(self.slots.len() as u64);
+        if self.rests && !self.share.is_stopped() {
+            if now < self.clock.zero || self.busy > 0 {
+                return;
+            }
+            self.rest();
+        }
         self.ledger.pass(now);
         let is_stopped = self.share.is_stopped();
         let schedule = self.schedule.as_mut();
@@ -168,6 +177,19 @@ impl Worker {
         if is_stopped && now >= *self.abandons_at.get_or_insert(now + STOP_GRACE) {
             self.abandon();
         }
+    }
+
+    /// Waits, with nothing under way, until the figures are to begin.
+    fn rest(&mut self) {
+        self.rests = false;
+        let zero = self.share.common.rest().wait_until_over();
+        self.clock = self.clock.from_zero(zero);
+        self.ledger.start(self.clock);
+    }
+
+    /// Whether what is under way is to come to its end before the figures begin.
+    fn is_settling(&self, now: Instant) -> bool {
+        self.rests && now >= self.clock.zero && !self.share.is_stopped()
     }
 
     /// What was due and has not begun has failed.
@@ -190,7 +212,7 @@ impl Worker {
 
     /// Begins what is due. When the next one is, if that is known.
     fn begin_due(&mut self, now: Instant) -> Option<Instant> {
-        if self.is_ending {
+        if self.is_ending || self.is_settling(now) {
             return None;
         }
         for _ in 0..STARTS_MAX {
@@ -583,6 +605,11 @@ impl Worker {
             }
         }
         let late = self.deadlines.first();
+        if self.is_settling(now) {
+            let has_settled = self.busy == 0;
+            let wait = late.map(|at| at.saturating_duration_since(now));
+            return Ok(if has_settled { Some(Duration::ZERO) } else { wait });
+        }
         let end = match self.is_ending {
             false => Some(self.clock.end),
             true => self.abandons_at,

@@ -55,6 +55,7 @@ fn plan(address: &str, handshake: Handshake, count: u64) -> Plan {
         },
         arrival: Arrival::Closed { connections: 4 },
         warm_up: Duration::ZERO,
+        rests: false,
         duration: Duration::from_secs(60),
         count_max: Some(count),
         timeout: Duration::from_secs(30),
@@ -371,4 +372,61 @@ fn a_load_that_is_stopped_keeps_its_books() {
     let record = record(&plan, run.finish().unwrap());
     assert_eq!(record.ending, Ending::Interrupted);
     assert!(record.totals.succeeded >= first.second.succeeded);
+}
+
+#[test]
+fn a_load_rests_between_warm_up_and_figures() {
+    let server = Server::start(Cache::All);
+    let mut plan = plan(server.address(), Handshake::Psk, 40);
+    plan.rests = true;
+    plan.warm_up = Duration::from_millis(200);
+    plan.clients.requests_per_connection = Some(3);
+    let run = load::run::start(plan.clone()).unwrap();
+    assert!(run.wait_for_rest());
+    let warm_up = server.counts();
+    let rested_at = std::time::Instant::now();
+    run.go_on();
+    assert!(run.zero() >= rested_at, "the figures begin when it goes on");
+    let outcome = run.finish().unwrap();
+    assert_eq!(outcome.carried(), 0);
+    let record = record(&plan, outcome);
+    assert_eq!(record.totals.succeeded, 40, "{:?}", record.failures);
+    assert!(record.warm_up.succeeded > 0);
+    let handshakes = server.counts() - warm_up;
+    assert_eq!(handshakes.full, 0, "sessions are those of the warm-up");
+    // Eight requests at most go on connections of the warm-up.
+    assert!(handshakes.resumed >= 10, "{handshakes:?}");
+}
+
+#[test]
+fn a_load_can_be_stopped_while_it_rests() {
+    let server = Server::start(Cache::All);
+    let mut plan = plan(server.address(), Handshake::Full, 40);
+    plan.rests = true;
+    let run = load::run::start(plan.clone()).unwrap();
+    assert!(run.wait_for_rest());
+    assert_eq!(run.stopper().open_connections(), 0);
+    run.stopper().stop();
+    assert!(!run.wait_for_rest());
+    let record = record(&plan, run.finish().unwrap());
+    assert_eq!(record.ending, Ending::Interrupted);
+    assert_eq!(record.totals.attempted, 0);
+}
+
+#[test]
+fn open_load_does_not_rest() {
+    let server = Server::start(Cache::All);
+    let mut plan = plan(server.address(), Handshake::Full, 1);
+    plan.rests = true;
+    plan.arrival = Arrival::Open {
+        stretches: vec![Stretch {
+            length: Duration::from_secs(1),
+            from_per_s: 10.0,
+            to_per_s: 10.0,
+        }],
+        spacing: Spacing::Constant,
+    };
+    let run = load::run::start(plan.clone()).unwrap();
+    assert!(!run.wait_for_rest());
+    assert_eq!(record(&plan, run.finish().unwrap()).totals.succeeded, 1);
 }

@@ -274,6 +274,7 @@ impl Draft {
                 },
             },
             warm_up: self.warm_up,
+            rests: false,
             duration: self.arriving.duration,
             count_max: self.count_max,
             timeout: self.timeout,
