@@ -6,6 +6,7 @@
 mod help;
 mod load;
 mod origin;
+mod peers;
 mod report;
 
 use std::ffi::OsString;
@@ -13,11 +14,12 @@ use std::ffi::OsString;
 use lexopt::{Arg, Parser};
 
 use crate::exit::Exit;
+use crate::process::guard;
 use crate::talk::{Talk, print};
 use crate::usage::{UsageError, nearest};
 
 /// What `help` and a mistyped command look among.
-const NAMES: [&str; 5] = ["load", "origin", "report", "help", "version"];
+const NAMES: [&str; 6] = ["load", "origin", "peers", "report", "help", "version"];
 
 /// Does what the arguments say, which come without the program's name.
 pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>, talk: Talk) -> Exit {
@@ -41,10 +43,18 @@ fn command(name: &str, parser: &mut Parser, talk: Talk) -> Result<Exit, UsageErr
         "help" => explain(parser),
         "load" => load::run(parser, talk),
         "origin" => origin::run(parser, talk),
+        "peers" => peers::run(parser, talk),
         "report" => report::run(parser, talk),
+        guard::COMMAND => Ok(guarded(parser)?),
         "version" => Ok(print_version()),
         _ => Err(unknown(name)),
     }
+}
+
+/// Not for users: a program that we start is started by this one, which outlives us to end it.
+fn guarded(parser: &mut Parser) -> Result<Exit, UsageError> {
+    guard::run(parser.raw_args()?);
+    Ok(Exit::Success)
 }
 
 fn print_version() -> Exit {
@@ -95,7 +105,7 @@ mod tests {
 
     #[test]
     fn every_command_is_explained() {
-        for name in ["load", "origin", "report"] {
+        for name in ["load", "origin", "peers", "report"] {
             let text = help::command(name).unwrap();
             assert!(text.starts_with(&format!("lariat-lab {name}: ")), "{text}");
             assert!(help::program().contains(&format!("  lariat-lab {name} ")));

@@ -9,6 +9,7 @@ mod host;
 mod load;
 mod origin;
 mod peer;
+mod process;
 mod scenario;
 mod talk;
 mod usage;

@@ -3,6 +3,8 @@
 use std::io;
 use std::time::Duration;
 
+use rustix::io::Errno;
+use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -24,14 +26,100 @@ pub fn allowed_cpus() -> Vec<u16> {
 /// `CpuSet` has 1024 bits, as glibc's `cpu_set_t`.
 const CPUS_MAX: u16 = 1024;
 
+/// The CPUs that a thread of whatever process may run on, in ascending order. `NotFound` = there
+/// is no such thread.
+pub fn cpus_of(thread: u32) -> io::Result<Vec<u16>> {
+    let set = sched_getaffinity(Some(known(thread)?)).map_err(gone)?;
+    Ok((0..CPUS_MAX)
+        .filter(|&cpu| set.is_set(cpu.into()))
+        .collect())
+}
+
+/// Keeps a thread of whatever process on some CPUs. `NotFound` = there is no such thread.
+pub fn confine(thread: u32, cpus: &[u16]) -> io::Result<()> {
+    let set = set_of(cpus)?;
+    sched_setaffinity(Some(known(thread)?), &set).map_err(gone)
+}
+
+/// Keeps the calling thread, and what it starts from now on, on some CPUs. `InvalidInput` = none
+/// of them is there for us.
+pub fn confine_current_thread(cpus: &[u16]) -> io::Result<()> {
+    Ok(sched_setaffinity(None, &set_of(cpus)?)?)
+}
+
+fn set_of(cpus: &[u16]) -> io::Result<CpuSet> {
+    let mut set = CpuSet::new();
+    for &cpu in cpus {
+        if cpu >= CPUS_MAX {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        set.set(cpu.into());
+    }
+    Ok(set)
+}
+
+/// CPU time that all threads of a process have used since it began, those that have ended
+/// included. The count of a thread that runs now lags by up to a tick. `NotFound` = there is no
+/// such process.
+pub fn process_time(process: u32) -> io::Result<Duration> {
+    let id = libc::pid_t::try_from(process).map_err(|_| io::ErrorKind::NotFound)?;
+    let mut clock: libc::clockid_t = 0;
+    // SAFETY: `clock` is ours, and lives during the call.
+    let answer = unsafe { libc::clock_getcpuclockid(id, &raw mut clock) };
+    if answer != 0 {
+        return Err(gone(Errno::from_raw_os_error(answer)));
+    }
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: `time` is ours, and lives during the call.
+    if unsafe { libc::clock_gettime(clock, &raw mut time) } != 0 {
+        // The clock of a process that has ended is no clock (EINVAL).
+        return Err(io::ErrorKind::NotFound.into());
+    }
+    let (seconds, nanoseconds) = (time.tv_sec.try_into(), time.tv_nsec.try_into());
+    // A process's clock is never negative.
+    Ok(Duration::new(
+        seconds.unwrap_or_default(),
+        nanoseconds.unwrap_or_default(),
+    ))
+}
+
+fn known(thread: u32) -> io::Result<Pid> {
+    let id = i32::try_from(thread).ok().and_then(Pid::from_raw);
+    id.ok_or_else(|| io::ErrorKind::NotFound.into())
+}
+
+fn gone(error: Errno) -> io::Error {
+    match error {
+        Errno::SRCH => io::ErrorKind::NotFound.into(),
+        other => other.into(),
+    }
+}
+
 /// Keeps the calling thread on one CPU. `InvalidInput` = there is no such CPU for us.
 pub fn pin_current_thread(cpu: u16) -> io::Result<()> {
-    if cpu >= CPUS_MAX {
-        return Err(io::ErrorKind::InvalidInput.into());
+    confine_current_thread(&[cpu])
+}
+
+/// CPU time that children of this process used which have ended and were awaited, with that of
+/// theirs.
+pub fn ended_children_time() -> Duration {
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::uninit();
+    // SAFETY: the kernel fills what is ours, and it lives during the call.
+    if unsafe { libc::getrusage(libc::RUSAGE_CHILDREN, usage.as_mut_ptr()) } != 0 {
+        // It fails only for a wrong first argument.
+        return Duration::ZERO;
     }
-    let mut set = CpuSet::new();
-    set.set(cpu.into());
-    Ok(sched_setaffinity(None, &set)?)
+    // SAFETY: the call succeeded, so it is filled.
+    let usage = unsafe { usage.assume_init() };
+    let of = |time: libc::timeval| {
+        let (seconds, microseconds) = (time.tv_sec.try_into(), time.tv_usec.try_into());
+        Duration::from_secs(seconds.unwrap_or_default())
+            + Duration::from_micros(microseconds.unwrap_or_default())
+    };
+    of(usage.ru_utime) + of(usage.ru_stime)
 }
 
 /// CPU time that the calling thread has used since it began.
@@ -43,6 +131,8 @@ pub fn thread_time() -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use std::process::{Command, Stdio};
+
     use super::*;
 
     #[test]
@@ -55,6 +145,46 @@ mod tests {
         });
         assert_eq!(pinned.join().unwrap(), [last]);
         assert_eq!(allowed_cpus(), allowed);
+    }
+
+    #[test]
+    fn others_threads_are_confined_and_asked() {
+        let allowed = allowed_cpus();
+        let first = allowed[0];
+        let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+        assert_eq!(cpus_of(child.id()).unwrap(), allowed);
+        confine(child.id(), &[first]).unwrap();
+        assert_eq!(cpus_of(child.id()).unwrap(), [first]);
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        for error in [
+            cpus_of(child.id()).map(drop).unwrap_err(),
+            confine(child.id(), &[first]).unwrap_err(),
+            process_time(child.id()).map(drop).unwrap_err(),
+        ] {
+            assert_eq!(error.kind(), io::ErrorKind::NotFound);
+        }
+    }
+
+    #[test]
+    fn a_process_is_charged_for_threads_that_have_ended() {
+        let worker = std::thread::spawn(|| {
+            while thread_time() < Duration::from_millis(20) {
+                std::hint::spin_loop();
+            }
+        });
+        worker.join().unwrap();
+        let time = process_time(std::process::id()).unwrap();
+        assert!(time >= Duration::from_millis(20), "{time:?}");
+    }
+
+    #[test]
+    fn a_child_is_charged_when_it_has_ended() {
+        let before = ended_children_time();
+        let mut child = Command::new("sh");
+        let status = child.args(["-c", "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done"]);
+        assert!(status.status().unwrap().success());
+        assert!(ended_children_time() > before);
     }
 
     #[test]

@@ -48,6 +48,15 @@ pub fn end_with_parent() -> io::Result<()> {
     Ok(rustix::process::set_parent_process_death_signal(signal)?)
 }
 
+/// Becomes the parent of whatever descends from this process and loses its own parent
+/// (`PR_SET_CHILD_SUBREAPER`), so that nothing that it started can escape it.
+pub fn adopt_orphans() -> io::Result<()> {
+    // Any number but 0 turns it on.
+    Ok(rustix::process::set_child_subreaper(Some(
+        rustix::process::Pid::INIT,
+    ))?)
+}
+
 /// Lets nothing that this process starts have more rights than it (`PR_SET_NO_NEW_PRIVS`).
 pub fn no_new_privileges() -> io::Result<()> {
     Ok(rustix::thread::set_no_new_privs(true)?)

@@ -118,6 +118,16 @@ pub fn send(pid: u32, signal: Signal) -> io::Result<()> {
     Ok(rustix::process::kill_process(pid, to_rustix(signal))?)
 }
 
+/// Ends a process at once, whether it likes it or not (SIGKILL).
+pub fn kill(pid: u32) -> io::Result<()> {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    let pid = pid.ok_or(io::ErrorKind::InvalidInput)?;
+    Ok(rustix::process::kill_process(
+        pid,
+        rustix::process::Signal::KILL,
+    )?)
+}
+
 fn to_rustix(signal: Signal) -> rustix::process::Signal {
     use rustix::process::Signal as Kernel;
     match signal {

@@ -9,6 +9,7 @@ lariat-lab: load a TLS endpoint, and show what came of it
 
   lariat-lab load URL          load it, and count what it did
   lariat-lab origin            serve objects of any size, as plain HTTP, to load what is before it
+  lariat-lab peers             which other programs can be measured here; installs them
   lariat-lab report RECORD…    tables, figures and a page from records of loads
   lariat-lab help COMMAND      more about one of these
   lariat-lab version
@@ -70,6 +71,27 @@ lariat-lab origin: serve objects of any size, as plain HTTP
 64 KiB after 20 ms, chunked, with status 503, and closes the connection.
 ";
 
+const PEERS: &str = "\
+lariat-lab peers: which programs can be put under test here
+
+  lariat-lab peers [PEER]… [FLAGS]
+
+Tells of each what it is, where it lies, whose build it is, and what it says about its version and
+its TLS library. Exit code 6: some are missing.
+
+  --install
+      Install the Debian packages of those that are missing (apt-get, with sudo unless root);
+      servers of the packages are not started
+  --program NAME=PATH
+      Another build for the peer of that name; may be given again
+  --peer-folder DIR
+      Peers of your own beside ours, a folder for each with a peer.toml as in peers/README.md
+
+Examples:
+  lariat-lab peers --install hitch stunnel
+  lariat-lab peers haproxy-tcp --program haproxy-tcp=/opt/haproxy-3.2/sbin/haproxy
+";
+
 const REPORT: &str = "\
 lariat-lab report: tables, figures and a page from records of loads
 
@@ -103,6 +125,7 @@ pub(super) fn command(name: &str) -> Option<String> {
     match name {
         "load" => Some(load()),
         "origin" => Some(ORIGIN.to_owned()),
+        "peers" => Some(PEERS.to_owned()),
         "report" => Some(REPORT.to_owned()),
         _ => None,
     }

@@ -1,0 +1,156 @@
+//! The certificates that every server under test gets: the same keys for all of them.
+//!
+//! An authority of each kind of signature, and beneath it a certificate for each kind of key, for
+//! `localhost` and loopback. They are made when they are first asked for, and stay in their folder.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, PKCS_ECDSA_P384_SHA384, PKCS_ED25519, PKCS_RSA_SHA256,
+    RsaKeySize,
+};
+use serde::Serialize;
+
+use super::wish::KeyKind;
+
+/// All certificates of a run.
+pub(crate) struct Certificates {
+    folder: PathBuf,
+    authority: PathBuf,
+    elliptic: Issuer<'static, KeyPair>,
+    rsa: Issuer<'static, KeyPair>,
+    made: RefCell<BTreeMap<KeyKind, Files>>,
+}
+
+/// A certificate's files, all PEM.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Files {
+    /// The kind of its key.
+    pub(crate) kind: KeyKind,
+    /// The certificate alone; its authority is known to clients.
+    pub(crate) chain: PathBuf,
+    /// Its key, PKCS #8.
+    pub(crate) key: PathBuf,
+    /// Certificate and key in one.
+    pub(crate) both: PathBuf,
+}
+
+/// Why there is no certificate.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CertificateFault {
+    /// The library refuses.
+    #[error("a certificate cannot be made: {0}")]
+    Library(#[from] rcgen::Error),
+    /// It cannot be written.
+    #[error("a certificate cannot be written: {0}")]
+    File(#[from] io::Error),
+}
+
+impl Certificates {
+    /// Makes the authorities, in a folder that exists.
+    ///
+    /// # Errors
+    /// [`CertificateFault`].
+    pub(crate) fn new(folder: &Path) -> Result<Self, CertificateFault> {
+        let (elliptic, elliptic_pem) = authority("ECDSA", KeyPair::generate()?)?;
+        let key = KeyPair::generate_rsa_for(&PKCS_RSA_SHA256, RsaKeySize::_2048)?;
+        let (rsa, rsa_pem) = authority("RSA", key)?;
+        let authority = folder.join("authorities.pem");
+        fs::write(&authority, elliptic_pem + &rsa_pem)?;
+        Ok(Self {
+            folder: folder.to_owned(),
+            authority,
+            elliptic,
+            rsa,
+            made: RefCell::default(),
+        })
+    }
+
+    /// The PEM file of both authorities, for clients.
+    pub(crate) fn authority(&self) -> &Path {
+        &self.authority
+    }
+
+    /// The certificate of a kind.
+    ///
+    /// # Errors
+    /// [`CertificateFault`].
+    pub(crate) fn of(&self, kind: KeyKind) -> Result<Files, CertificateFault> {
+        if let Some(files) = self.made.borrow().get(&kind) {
+            return Ok(files.clone());
+        }
+        let files = self.make(kind)?;
+        self.made.borrow_mut().insert(kind, files.clone());
+        Ok(files)
+    }
+
+    fn make(&self, kind: KeyKind) -> Result<Files, CertificateFault> {
+        let key = generate(kind)?;
+        let mut leaf = CertificateParams::new(["localhost".to_owned(), "127.0.0.1".to_owned()])?;
+        leaf.distinguished_name
+            .push(DnType::CommonName, "localhost");
+        leaf.use_authority_key_identifier_extension = true;
+        leaf.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        leaf.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        let issuer = match kind {
+            KeyKind::Rsa2048 | KeyKind::Rsa3072 | KeyKind::Rsa4096 => &self.rsa,
+            KeyKind::P256 | KeyKind::P384 | KeyKind::Ed25519 => &self.elliptic,
+        };
+        let chain = leaf.signed_by(&key, issuer)?.pem();
+        let secret = key.serialize_pem();
+        let path = |ending: &str| self.folder.join(format!("{kind}.{ending}"));
+        let files = Files {
+            kind,
+            chain: path("crt"),
+            key: path("key"),
+            both: path("pem"),
+        };
+        fs::write(&files.chain, &chain)?;
+        write_secret(&files.key, &secret)?;
+        write_secret(&files.both, &(chain + &secret))?;
+        Ok(files)
+    }
+}
+
+fn authority(
+    name: &str,
+    key: KeyPair,
+) -> Result<(Issuer<'static, KeyPair>, String), CertificateFault> {
+    let mut params = CertificateParams::default();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    params
+        .distinguished_name
+        .push(DnType::CommonName, format!("lariat-lab {name}"));
+    let pem = params.self_signed(&key)?.pem();
+    Ok((Issuer::new(params, key), pem))
+}
+
+fn generate(kind: KeyKind) -> Result<KeyPair, rcgen::Error> {
+    let rsa = |size| KeyPair::generate_rsa_for(&PKCS_RSA_SHA256, size);
+    match kind {
+        KeyKind::Rsa2048 => rsa(RsaKeySize::_2048),
+        KeyKind::Rsa3072 => rsa(RsaKeySize::_3072),
+        KeyKind::Rsa4096 => rsa(RsaKeySize::_4096),
+        KeyKind::P256 => KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256),
+        KeyKind::P384 => KeyPair::generate_for(&PKCS_ECDSA_P384_SHA384),
+        KeyKind::Ed25519 => KeyPair::generate_for(&PKCS_ED25519),
+    }
+}
+
+/// Only for the user who runs us; servers that become another one read keys before that.
+fn write_secret(path: &Path, text: &str) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    let mut file = options
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)?;
+    file.write_all(text.as_bytes())
+}

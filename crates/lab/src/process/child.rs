@@ -1,0 +1,186 @@
+//! A program that we start: on CPUs of its own, with its output in a file, and ended with us.
+//!
+//! A guard of its own ends it ([`guard`]): when we ask, when we drop it, and when we are killed.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{ChildStdin, ChildStdout, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::guard;
+use super::tree::Tree;
+
+/// Between two looks at a program that is to end by itself.
+const PAUSE: Duration = Duration::from_millis(2);
+/// Of what it wrote, so much is read: enough for any complaint.
+const SAID_BYTES_MAX: u64 = 1 << 20;
+
+/// A running program; it ends when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Child {
+    guard: std::process::Child,
+    /// The guard ends when it is closed.
+    hold: Option<ChildStdin>,
+    talk: BufReader<ChildStdout>,
+    id: u32,
+    output: PathBuf,
+    /// How it ended, once that is known.
+    end: Option<String>,
+}
+
+/// Why a program does not run.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ChildFault {
+    /// A file or process of our own cannot be made.
+    #[error("{0}")]
+    Ours(#[from] io::Error),
+    /// The kernel does not start it.
+    #[error("{program} cannot be started: {why}")]
+    Refused {
+        /// What was to be started.
+        program: String,
+        /// The kernel's word for it.
+        why: String,
+    },
+    /// It was to end by itself, and did not.
+    #[error("{program} has not ended after {seconds} s")]
+    Endless {
+        /// What was started.
+        program: String,
+        /// How long we waited.
+        seconds: u64,
+    },
+}
+
+impl Child {
+    /// Starts a program on these CPUs (all that we have, if there are none) in a folder, and lets
+    /// it write to a file.
+    ///
+    /// # Errors
+    /// [`ChildFault::Ours`], [`ChildFault::Refused`].
+    pub(crate) fn start(
+        program: &OsStr,
+        arguments: &[OsString],
+        cpus: &[u16],
+        folder: &Path,
+        output: &Path,
+    ) -> Result<Self, ChildFault> {
+        // The file that we are, even if it has been replaced since.
+        let mut guard = Command::new("/proc/self/exe")
+            .arg0("lariat-lab")
+            .args(guard::words(cpus, program, arguments))
+            .current_dir(folder)
+            // Ctrl-C is ours to answer.
+            .process_group(0)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(File::create(output)?)
+            .spawn()?;
+        let hold = guard.stdin.take();
+        let pipe = guard
+            .stdout
+            .take()
+            .ok_or_else(|| io::Error::from(io::ErrorKind::BrokenPipe))?;
+        let mut talk = BufReader::new(pipe);
+        let mut line = String::new();
+        talk.read_line(&mut line)?;
+        let started = line.strip_prefix(guard::STARTED);
+        let Some(id) = started.and_then(|id| id.trim().parse().ok()) else {
+            let _ = guard.wait();
+            let program = program.to_string_lossy().into_owned();
+            let why = line.strip_prefix(guard::REFUSED).unwrap_or(&line);
+            let why = why.trim().to_owned();
+            return Err(ChildFault::Refused { program, why });
+        };
+        Ok(Self {
+            guard,
+            hold,
+            talk,
+            id,
+            output: output.to_owned(),
+            end: None,
+        })
+    }
+
+    /// Runs a program to its end and returns what it said, on both of its outputs.
+    ///
+    /// # Errors
+    /// Those of [`Self::start`], and [`ChildFault::Endless`].
+    pub(crate) fn run(
+        program: &OsStr,
+        arguments: &[OsString],
+        folder: &Path,
+        longest: Duration,
+    ) -> Result<String, ChildFault> {
+        let output = folder.join("said");
+        let mut child = Self::start(program, arguments, &[], folder, &output)?;
+        let begun = Instant::now();
+        while child.ended().is_none() {
+            if begun.elapsed() > longest {
+                let program = program.to_string_lossy().into_owned();
+                let seconds = longest.as_secs();
+                return Err(ChildFault::Endless { program, seconds });
+            }
+            thread::sleep(PAUSE);
+        }
+        Ok(child.said())
+    }
+
+    /// Its process and all that descend from it.
+    pub(crate) fn tree(&self) -> Tree {
+        Tree::of(self.id)
+    }
+
+    /// How it ended, if it did: `exit status: 1`.
+    pub(crate) fn ended(&mut self) -> Option<&str> {
+        if self.end.is_none() && !matches!(self.guard.try_wait(), Ok(None)) {
+            let mut rest = String::new();
+            // A guard that was killed itself says nothing.
+            let _ = self.talk.read_to_string(&mut rest);
+            let how = rest.trim().strip_prefix(guard::ENDED);
+            self.end = Some(how.unwrap_or("its guard was killed").to_owned());
+        }
+        self.end.as_deref()
+    }
+
+    /// What it wrote so far, on both of its outputs.
+    pub(crate) fn said(&self) -> String {
+        let mut bytes = Vec::new();
+        if let Ok(file) = File::open(&self.output) {
+            let _ = file.take(SAID_BYTES_MAX).read_to_end(&mut bytes);
+        }
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// The file that it writes to.
+    pub(crate) fn output(&self) -> &Path {
+        &self.output
+    }
+
+    /// Ends it, and waits until it and all that descend from it are gone.
+    pub(crate) fn stop(self) {
+        drop(self);
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        drop(self.hold.take());
+        let _ = self.guard.wait();
+    }
+}
+
+/// The first lines of what a program said, for a message.
+pub(crate) fn first_lines(said: &str, lines_max: usize) -> String {
+    let lines = said.lines().map(str::trim_end);
+    let lines: Vec<_> = lines.filter(|line| !line.is_empty()).collect();
+    let mut text = lines[..lines.len().min(lines_max)].join("\n");
+    if lines.len() > lines_max {
+        text.push_str("\n…");
+    }
+    text
+}

@@ -1,0 +1,221 @@
+//! What a tree of processes used: CPU time by the kernel's own clock of each process, and memory.
+//!
+//! A process's clock counts threads that have ended, too: some servers have a thread a connection.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use sys::cpu::process_time;
+
+/// Two readings this far apart tell whether a tree still works.
+const SETTLE_PAUSE: Duration = Duration::from_millis(20);
+/// A tree that used less than this between two readings has settled: timers may tick.
+const SETTLED_MAX: Duration = Duration::from_micros(100);
+/// A tree that has not settled after this never will: something spins.
+const SETTLE_MAX: Duration = Duration::from_secs(20);
+
+/// A process and all that descend from it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tree {
+    root: u32,
+}
+
+/// CPU time of each process of a tree at one moment.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct CpuReading(BTreeMap<u32, Duration>);
+
+/// Why CPU time cannot be told.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum TreeFault {
+    /// What a process used is lost with it, so the sum would be too small.
+    #[error("process {0} of the server ended while it was measured")]
+    Lost(u32),
+    /// It works although nothing is asked of it.
+    #[error("process {0} does not come to rest")]
+    Restless(u32),
+    /// `/proc` cannot be read.
+    #[error("the kernel does not tell what processes there are: {0}")]
+    Kernel(#[from] io::Error),
+}
+
+impl CpuReading {
+    /// CPU time used from `before` until this reading.
+    ///
+    /// # Errors
+    /// A process has ended in between.
+    pub(crate) fn since(&self, before: &Self) -> Result<Duration, TreeFault> {
+        let lost = before.0.keys().find(|id| !self.0.contains_key(id));
+        match lost {
+            Some(&id) => Err(TreeFault::Lost(id)),
+            None => Ok(self.total().saturating_sub(before.total())),
+        }
+    }
+
+    fn total(&self) -> Duration {
+        self.0.values().sum()
+    }
+}
+
+impl Tree {
+    /// The tree beneath a process.
+    pub(crate) fn of(root: u32) -> Self {
+        Self { root }
+    }
+
+    /// The root, if it lives, and its descendants that live now.
+    ///
+    /// # Errors
+    /// There is no `/proc`.
+    pub(crate) fn members(self) -> io::Result<Vec<u32>> {
+        let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+        let mut members = Vec::new();
+        for entry in fs::read_dir("/proc")? {
+            let name = entry?.file_name();
+            let id = name.to_str().and_then(|name| name.parse().ok());
+            match id.and_then(|id| Some((id, living_parent(id)?))) {
+                Some((id, _)) if id == self.root => members.push(id),
+                Some((id, parent)) => children.entry(parent).or_default().push(id),
+                None => {}
+            }
+        }
+        let mut parents = vec![self.root];
+        while let Some(parent) = parents.pop() {
+            let found = children.remove(&parent).unwrap_or_default();
+            members.extend(&found);
+            parents.extend(found);
+        }
+        Ok(members)
+    }
+
+    /// CPU time of every member.
+    ///
+    /// # Errors
+    /// There is no `/proc`.
+    pub(crate) fn cpu(self) -> io::Result<CpuReading> {
+        let members = self.members()?.into_iter();
+        // A member may end between the list and the look at it.
+        let times = members.filter_map(|id| Some((id, process_time(id).ok()?)));
+        Ok(CpuReading(times.collect()))
+    }
+
+    /// CPU time once the tree is at rest: a running thread's count lags by up to a tick, and what
+    /// a server does after the last reply belongs to the operations too.
+    ///
+    /// # Errors
+    /// It does not come to rest within 20 seconds.
+    pub(crate) fn cpu_at_rest(self) -> Result<CpuReading, TreeFault> {
+        let begun = Instant::now();
+        let mut last = self.cpu()?;
+        loop {
+            thread::sleep(SETTLE_PAUSE);
+            let now = self.cpu()?;
+            if now.total().saturating_sub(last.total()) < SETTLED_MAX {
+                return Ok(now);
+            }
+            if begun.elapsed() > SETTLE_MAX {
+                return Err(TreeFault::Restless(self.root));
+            }
+            last = now;
+        }
+    }
+
+    /// Resident memory of all members, in bytes. A page that several share counts once in all,
+    /// where the kernel lets us see it (`Pss`), else once for each.
+    ///
+    /// # Errors
+    /// There is no `/proc`.
+    pub(crate) fn resident_bytes(self) -> io::Result<u64> {
+        Ok(self.members()?.into_iter().map(resident).sum())
+    }
+
+    /// Every thread of every member.
+    ///
+    /// # Errors
+    /// There is no `/proc`.
+    pub(crate) fn threads(self) -> io::Result<Vec<u32>> {
+        let members = self.members()?.into_iter();
+        let tasks = members.filter_map(|id| fs::read_dir(format!("/proc/{id}/task")).ok());
+        let names = tasks.flatten().flatten().map(|entry| entry.file_name());
+        Ok(names
+            .filter_map(|name| name.to_str()?.parse().ok())
+            .collect())
+    }
+}
+
+fn resident(id: u32) -> u64 {
+    // A member may have ended meanwhile; then it holds nothing.
+    let field = |file: &str, name: &str| {
+        let text = fs::read_to_string(format!("/proc/{id}/{file}")).ok()?;
+        field_kib(&text, name)
+    };
+    let kib = field("smaps_rollup", "Pss:").or_else(|| field("status", "VmRSS:"));
+    kib.unwrap_or(0) * 1024
+}
+
+/// The parent of a process that lives; one that has ended, and was not awaited yet, does not.
+fn living_parent(id: u32) -> Option<u32> {
+    parent_in(&fs::read_to_string(format!("/proc/{id}/stat")).ok()?)
+}
+
+/// The third and fourth field; the second is a name in parentheses that may hold anything.
+fn parent_in(stat: &str) -> Option<u32> {
+    let (_, rest) = stat.rsplit_once(')')?;
+    let mut fields = rest.split_whitespace();
+    let state = fields.next()?;
+    let parent = fields.next()?.parse().ok()?;
+    (!matches!(state, "Z" | "X")).then_some(parent)
+}
+
+fn field_kib(status: &str, name: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    #[test]
+    fn a_parent_is_found_behind_any_name() {
+        assert_eq!(parent_in("17 (a ) b) S 4 17 17 0"), Some(4));
+        assert_eq!(parent_in("17 (a) Z 4 17 17 0"), None);
+        assert_eq!(parent_in("17 nonsense"), None);
+    }
+
+    #[test]
+    fn memory_is_found_in_a_status() {
+        let status = "Name:\tx\nVmRSS:\t     512 kB\nThreads:\t1\n";
+        assert_eq!(field_kib(status, "VmRSS:"), Some(512));
+        assert_eq!(field_kib(status, "VmHWM:"), None);
+    }
+
+    #[test]
+    fn a_lost_process_is_an_error() {
+        let ms = Duration::from_millis;
+        let before = CpuReading(BTreeMap::from([(1, ms(5)), (2, ms(7))]));
+        let after = CpuReading(BTreeMap::from([(1, ms(9)), (2, ms(8)), (3, ms(2))]));
+        assert_eq!(after.since(&before).unwrap(), ms(7));
+        let lost = before.since(&after).unwrap_err();
+        assert!(matches!(lost, TreeFault::Lost(3)), "{lost}");
+    }
+
+    #[test]
+    fn a_child_is_a_member_until_it_ends() {
+        let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+        let tree = Tree::of(std::process::id());
+        assert!(tree.members().unwrap().contains(&child.id()));
+        assert!(tree.threads().unwrap().contains(&child.id()));
+        assert!(Tree::of(child.id()).resident_bytes().unwrap() > 0);
+        let before = tree.cpu().unwrap();
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        assert!(!tree.members().unwrap().contains(&child.id()));
+        let lost = tree.cpu().unwrap().since(&before).unwrap_err();
+        assert!(matches!(lost, TreeFault::Lost(_)), "{lost}");
+    }
+}
