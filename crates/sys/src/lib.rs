@@ -7,6 +7,8 @@
 pub mod channel;
 pub mod cpu;
 pub mod epoll;
+pub mod io_uring;
+pub mod ktls;
 pub mod limit;
 pub mod memory;
 pub mod process;

@@ -25,6 +25,33 @@ pub fn open_files() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
+/// A limit of this process; `None` = without limit.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Limit {
+    /// What holds now; the process itself may raise it to the hard one.
+    pub soft: Option<u64>,
+    /// What only root may raise.
+    pub hard: Option<u64>,
+}
+
+/// How many descriptors this process may have open.
+pub fn descriptors() -> Limit {
+    limit(Resource::Nofile)
+}
+
+/// How many bytes of memory this process may lock.
+pub fn locked_memory() -> Limit {
+    limit(Resource::Memlock)
+}
+
+fn limit(resource: Resource) -> Limit {
+    let limit = getrlimit(resource);
+    Limit {
+        soft: limit.current,
+        hard: limit.maximum,
+    }
+}
+
 /// Writes no memory image if the process crashes, and lets no other process of the same user
 /// read its memory: keys are in it. A change of user undoes this on some systems; call it after.
 pub fn forbid_core_dumps() -> io::Result<()> {
@@ -40,6 +67,14 @@ mod tests {
         let raised = raise_open_files().unwrap();
         assert_eq!(open_files(), raised);
         assert_eq!(raise_open_files().unwrap(), raised);
+    }
+
+    #[test]
+    fn no_soft_limit_is_above_the_hard_one() {
+        let bytes = |limit: Option<u64>| limit.unwrap_or(u64::MAX);
+        for limit in [descriptors(), locked_memory()] {
+            assert!(bytes(limit.soft) <= bytes(limit.hard), "{limit:?}");
+        }
     }
 
     #[test]
