@@ -1,10 +1,106 @@
-//! What a load ran on, as far as figures depend on it.
+//! What a load runs on, as far as figures depend on it.
 //!
-//! Reads the kernel's own texts; what cannot be read is told as unknown rather than failing a run.
+//! Reads the kernel's own texts and tries what it can do; what cannot be read is told as unknown
+//! rather than failing a run.
 
-use std::fs;
+mod abilities;
+mod cores;
+mod features;
+mod limits;
+mod networks;
+mod openssl;
+mod surroundings;
+mod text;
 
+use std::thread;
+use std::time::Duration;
+
+use load::speed::{self, Rows};
+use measure::host::{Fact, HostReport, Speed};
 use measure::record::Host;
+use sys::cpu::{allowed_cpus, pin_current_thread};
+
+use text::{read, value};
+
+/// How long keys and ciphers are measured.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Timing {
+    /// Which of them.
+    pub(crate) rows: Rows,
+    /// CPU time of each row; of the system's OpenSSL the next whole seconds, which it wants.
+    pub(crate) each: Duration,
+}
+
+impl Timing {
+    /// The usual time for these rows.
+    pub(crate) fn of(rows: Rows) -> Self {
+        let each = match rows {
+            Rows::Quick => Duration::from_millis(200),
+            Rows::Full => Duration::from_secs(1),
+        };
+        Self { rows, each }
+    }
+
+    /// How long all rows of both libraries take, at least.
+    pub(crate) fn total(self) -> Duration {
+        let ours = match self.rows {
+            Rows::Quick => 11,
+            Rows::Full => 24,
+        };
+        let theirs = openssl::row_count(self.rows) * self.openssl_seconds();
+        self.each * ours + Duration::from_secs(theirs.into())
+    }
+
+    fn openssl_seconds(self) -> u32 {
+        self.each.as_secs_f64().ceil().max(1.0) as u32
+    }
+}
+
+/// All that is found out about this host, now, and, if asked for, how fast keys and ciphers are on
+/// the last CPU that we may use.
+pub(crate) fn report(timing: Option<Timing>) -> HostReport {
+    let cpus = allowed_cpus();
+    let mut surroundings = surroundings::all();
+    let mut speeds = Vec::new();
+    if let Some(timing) = timing {
+        let cpu = cpus.last().copied().unwrap_or(0);
+        speeds = our_speeds(timing, cpu);
+        match openssl::measure(timing.rows, timing.openssl_seconds(), cpu) {
+            Ok(rows) => speeds.extend(rows),
+            Err(fault) => surroundings.push(unmeasured(&fault)),
+        }
+    }
+    HostReport {
+        host: facts(),
+        features: features::of(&read("/proc/cpuinfo")),
+        cores: cores::map(&cpus),
+        mitigations: surroundings::mitigations(),
+        surroundings,
+        limits: limits::all(),
+        networks: networks::all(cpus.len()),
+        abilities: abilities::all(),
+        speeds,
+    }
+}
+
+/// On a thread of its own, which alone is pinned.
+fn our_speeds(timing: Timing, cpu: u16) -> Vec<Speed> {
+    let measure = move || {
+        // Where it may not be pinned, it is as fast, and only less steady.
+        let _ = pin_current_thread(cpu);
+        speed::measure(timing.rows, timing.each)
+    };
+    thread::spawn(measure).join().unwrap_or_default()
+}
+
+fn unmeasured(fault: &openssl::OpensslFault) -> Fact {
+    let is_missing = matches!(fault, openssl::OpensslFault::Missing);
+    Fact {
+        name: "system's OpenSSL".to_owned(),
+        value: format!("not measured: {fault}"),
+        remedy: is_missing.then(|| "`apt-get install openssl`, to compare with it".to_owned()),
+    }
+}
 
 /// The facts of this host, now.
 pub(crate) fn facts() -> Host {
@@ -15,7 +111,7 @@ pub(crate) fn facts() -> Host {
     ];
     Host {
         cpu: cpu_name(&cpu),
-        cpus: sys::cpu::allowed_cpus().len() as u32,
+        cpus: allowed_cpus().len() as u32,
         memory_bytes: memory_bytes(&read("/proc/meminfo")),
         kernel: kernel.map(|line| line.trim().to_owned()).join(" "),
         hypervisor: hypervisor(
@@ -25,11 +121,6 @@ pub(crate) fn facts() -> Host {
         ),
         load_average: load_average(&read("/proc/loadavg")),
     }
-}
-
-/// A file's text; nothing if there is none for us.
-fn read(path: &str) -> String {
-    fs::read_to_string(path).unwrap_or_default()
 }
 
 /// The name of the first CPU in `/proc/cpuinfo`; on Arm, where it has none, its part number.
@@ -69,14 +160,6 @@ fn load_average(loadavg: &str) -> f64 {
     minute.and_then(|text| text.parse().ok()).unwrap_or(0.0)
 }
 
-/// The value of the first line `name : value`.
-fn value<'t>(text: &'t str, name: &str) -> Option<&'t str> {
-    text.lines().find_map(|line| {
-        let (key, value) = line.split_once(':')?;
-        (key.trim() == name).then(|| value.trim())
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -113,6 +196,27 @@ mod tests {
     fn the_load_is_the_last_minutes() {
         assert_eq!(load_average("0.42 0.37 0.84 2/85 15935\n"), 0.42);
         assert_eq!(load_average(""), 0.0);
+    }
+
+    #[test]
+    fn a_report_has_all_parts() {
+        let report = report(None);
+        assert!(report.speeds.is_empty());
+        assert_eq!(report.cores.len() as u32, report.host.cpus);
+        assert!(!report.limits.is_empty() && !report.abilities.is_empty());
+        assert!(!report.surroundings.is_empty(), "{report:?}");
+    }
+
+    #[test]
+    fn openssl_takes_whole_seconds() {
+        assert_eq!(Timing::of(Rows::Quick).openssl_seconds(), 1);
+        let each = Duration::from_millis(2500);
+        let timing = Timing {
+            each,
+            ..Timing::of(Rows::Full)
+        };
+        assert_eq!(timing.openssl_seconds(), 3);
+        assert_eq!(timing.total(), each * 24 + Duration::from_secs(3 * 23));
     }
 
     #[test]

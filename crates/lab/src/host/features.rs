@@ -1,0 +1,109 @@
+//! Features of the CPU that make TLS cheap, and what each is good for.
+
+use measure::host::Feature;
+
+use super::text::value;
+
+/// A feature by the name that people know, the kernel's flags that must all be there, and its use.
+type Row = (&'static str, &'static [&'static str], &'static str);
+
+const X86: [Row; 10] = [
+    ("AES-NI", &["aes"], "AES-GCM: the cipher"),
+    ("PCLMUL", &["pclmulqdq"], "AES-GCM: the tag"),
+    ("VAES", &["vaes"], "AES-GCM, several blocks at once"),
+    (
+        "VPCLMULQDQ",
+        &["vpclmulqdq"],
+        "AES-GCM, several blocks of the tag at once",
+    ),
+    (
+        "AVX2",
+        &["avx2"],
+        "ChaCha20-Poly1305; where there is VAES, AES-GCM",
+    ),
+    (
+        "AVX-512",
+        &["avx512f", "avx512bw", "avx512vl"],
+        "AES-GCM and ChaCha20-Poly1305 in the widest registers",
+    ),
+    (
+        "AVX-512 IFMA",
+        &["avx512ifma"],
+        "RSA signatures (2048 to 4096 bits), Poly1305",
+    ),
+    (
+        "BMI2 and ADX",
+        &["bmi2", "adx"],
+        "long products: X25519, P-256, P-384, RSA",
+    ),
+    (
+        "SHA-NI",
+        &["sha_ni"],
+        "SHA-256: key schedule and transcript of *_SHA256 suites, signatures",
+    ),
+    (
+        "SHA-512",
+        &["sha512"],
+        "SHA-384: key schedule and transcript of *_SHA384 suites",
+    ),
+];
+
+const ARM: [Row; 6] = [
+    ("NEON", &["asimd"], "ChaCha20-Poly1305, P-256"),
+    ("AES", &["aes"], "AES-GCM: the cipher"),
+    ("PMULL", &["pmull"], "AES-GCM: the tag"),
+    (
+        "SHA2",
+        &["sha2"],
+        "SHA-256: key schedule and transcript of *_SHA256 suites, signatures",
+    ),
+    (
+        "SHA512",
+        &["sha512"],
+        "SHA-384: key schedule and transcript of *_SHA384 suites",
+    ),
+    ("SHA3", &["sha3"], "AES-GCM: three-way exclusive or"),
+];
+
+/// What `/proc/cpuinfo` tells of its first CPU; nothing of CPUs of other makes.
+pub(super) fn of(cpuinfo: &str) -> Vec<Feature> {
+    let x86 = value(cpuinfo, "flags").map(|flags| (flags, &X86[..]));
+    let arm = || value(cpuinfo, "Features").map(|flags| (flags, &ARM[..]));
+    let Some((flags, table)) = x86.or_else(arm) else {
+        return Vec::new();
+    };
+    let has = |flag: &&str| flags.split_whitespace().any(|word| word == *flag);
+    let feature = |(name, needed, use_for): &Row| Feature {
+        name: (*name).to_owned(),
+        is_there: needed.iter().all(has),
+        use_for: (*use_for).to_owned(),
+    };
+    table.iter().map(feature).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn there(cpuinfo: &str) -> Vec<String> {
+        let features = of(cpuinfo).into_iter();
+        features
+            .filter(|feature| feature.is_there)
+            .map(|feature| feature.name)
+            .collect()
+    }
+
+    #[test]
+    fn flags_are_whole_words_and_all_of_them() {
+        let zen = "flags\t: fpu aes pclmulqdq avx2 avx512f avx512bw bmi2 sha_ni vaes\n";
+        assert_eq!(there(zen), ["AES-NI", "PCLMUL", "VAES", "AVX2", "SHA-NI"]);
+        assert_eq!(there("flags : vaes\n"), ["VAES"]);
+    }
+
+    #[test]
+    fn each_make_has_its_own() {
+        assert_eq!(there("Features\t: fp asimd aes pmull\n").len(), 3);
+        assert_eq!(of("Features : fp\n").len(), ARM.len());
+        assert!(of("isa : rv64imafdc\n").is_empty());
+    }
+}
