@@ -20,7 +20,12 @@ pub(crate) fn parse(text: &str) -> (Vec<Given>, Vec<Complaint>) {
         let complaints = errors.iter().take(SYNTAX_ERRORS_MAX).map(syntax);
         return (Vec::new(), complaints.collect());
     }
-    let mut entries: Vec<_> = table.get_ref().iter().collect();
+    entries(table.get_ref())
+}
+
+/// The same of a table that is a part of a file.
+pub(crate) fn entries(table: &DeTable<'_>) -> (Vec<Given>, Vec<Complaint>) {
+    let mut entries: Vec<_> = table.iter().collect();
     entries.sort_by_key(|(key, _)| key.span().start);
     let (mut given, mut complaints) = (Vec::new(), Vec::new());
     for (key, value) in entries {

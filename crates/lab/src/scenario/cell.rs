@@ -55,6 +55,8 @@ pub(crate) struct Loading {
 pub(crate) struct CapacityPlan {
     /// The closed load that finds out what it is capable of, in this run.
     pub(crate) settings: Settings,
+    /// For how long.
+    pub(crate) duration: Duration,
     /// What is offered then.
     pub(crate) offered: Offered,
 }

@@ -16,8 +16,17 @@ use crate::load::meaning;
 
 /// Settings that the runner gives.
 pub(crate) const RESERVED: [&str; 11] = [
-    "url", "connect", "source", "duration", "warm-up", "threads", "cpus", "record", "quiet",
-    "find-capacity", "count",
+    "url",
+    "connect",
+    "source",
+    "duration",
+    "warm-up",
+    "threads",
+    "cpus",
+    "record",
+    "quiet",
+    "find-capacity",
+    "count",
 ];
 
 /// What a scenario says of its load. Each setting stands once.
@@ -26,7 +35,10 @@ pub(crate) struct Settings(Vec<Given>);
 
 /// What is offered, in multiples of what the peer is capable of.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
-#[serde(untagged)]
+#[serde(
+    untagged,
+    expecting = "wanted is a multiple, or { from = 0.2, to = 1.5 }"
+)]
 pub(crate) enum Offered {
     /// One rate.
     Even(f64),

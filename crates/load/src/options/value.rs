@@ -126,7 +126,10 @@ pub fn some_time(text: &str) -> Read<Duration> {
 }
 
 /// `500`, `512B`, `64k`, `1MiB`: powers of 1024, as our origin and httpterm count.
-pub(crate) fn size(text: &str) -> Read<u64> {
+///
+/// # Errors
+/// [`ValueFault`].
+pub fn size(text: &str) -> Read<u64> {
     let form = || ValueFault::Form("a size in bytes, or with k, m or g", "64k");
     let (number, unit) = split_unit(text).ok_or_else(form)?;
     let shift = match unit.to_ascii_lowercase().as_str() {

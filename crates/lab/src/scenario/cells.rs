@@ -1,0 +1,388 @@
+//! From a scenario and its peers to cells.
+
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use load::options::value;
+use measure::experiment::{self, Cell, Factor, Level};
+
+use super::cell::{CapacityPlan, CellPlan, Client, Loading, ProgramClient};
+use super::expect::Expect;
+use super::form::{self, Form, Pace};
+use super::settings::{Offered, SERVER_NAME, Settings, Target};
+use crate::load::complaint::Complaint;
+use crate::peer::form::{Peer, Scheme};
+use crate::peer::wish::Wish;
+use crate::usage::nearest;
+
+/// A peer that may take part.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Contender<'p> {
+    /// Which.
+    pub(crate) peer: &'p Peer,
+    /// Whether the user gave another build than the packaged one.
+    pub(crate) is_given: bool,
+}
+
+/// What the user asked for beside the scenario.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Asked {
+    /// Fewer repeats, shorter times.
+    pub(crate) is_quick: bool,
+    /// Who takes part, in place of those that the scenario names.
+    pub(crate) peers: Option<Vec<String>>,
+    /// In place of the scenario's.
+    pub(crate) repeats: Option<u32>,
+    /// In place of the scenario's.
+    pub(crate) duration: Option<Duration>,
+    /// Cells at these levels alone, by factor; `peer` is a factor too.
+    pub(crate) only: BTreeMap<String, Vec<String>>,
+    /// What this host's kernel is known to be unable to do, and why.
+    pub(crate) lacks: BTreeMap<String, String>,
+}
+
+/// A scenario and its cells, in the order of its tables.
+#[derive(Clone, Debug)]
+pub(crate) struct Expanded {
+    /// As the record tells it.
+    pub(crate) scenario: experiment::Scenario,
+    /// What is to be measured, and what cannot be.
+    pub(crate) cells: Vec<CellPlan>,
+}
+
+/// What a scenario comes to with these peers.
+///
+/// # Errors
+/// Names of peers that are unknown, and settings of a cell that contradict each other.
+pub(crate) fn expand(
+    name: &str,
+    form: &Form,
+    contenders: &[Contender<'_>],
+    asked: &Asked,
+) -> Result<Expanded, Vec<Complaint>> {
+    let expansion = Expansion {
+        name,
+        form,
+        asked,
+        pace: match asked.is_quick {
+            true => &form.file.quick,
+            false => &form.file.full,
+        },
+    };
+    check_peers(form, contenders)?;
+    let choices = expansion.choices();
+    let mut cells = Vec::new();
+    for peer in expansion.peers() {
+        let Some(contender) = contenders.iter().find(|one| one.peer.name == *peer) else {
+            continue;
+        };
+        for choice in &choices {
+            if expansion.has(peer, choice) {
+                cells.push(expansion.cell(contender, choice)?);
+            }
+        }
+    }
+    Ok(Expanded {
+        scenario: expansion.scenario(&cells),
+        cells,
+    })
+}
+
+/// Every peer that the file names must be one.
+fn check_peers(form: &Form, contenders: &[Contender<'_>]) -> Result<(), Vec<Complaint>> {
+    let known = || contenders.iter().map(|one| one.peer.name.as_str());
+    let file = &form.file;
+    let levels = file.factor.iter().flat_map(|factor| &factor.level);
+    let of_levels = levels.flat_map(|level| level.peers.iter().flatten());
+    let of_paces = [&file.quick, &file.full].map(|pace| pace.peers.iter().flatten());
+    let named = file.peers.iter().chain(of_levels);
+    let unknown = named
+        .chain(of_paces.into_iter().flatten())
+        .filter(|name| known().all(|peer| peer != *name));
+    let complaints: Vec<_> = unknown.map(|name| no_peer(name, known())).collect();
+    match complaints.is_empty() {
+        true => Ok(()),
+        false => Err(complaints),
+    }
+}
+
+fn no_peer<'n>(name: &str, known: impl Iterator<Item = &'n str>) -> Complaint {
+    Complaint {
+        subject: None,
+        message: format!("there is no peer `{}`", name.escape_debug()),
+        spot: None,
+        hint: match nearest(name, known) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => "`lariat-lab peers` lists them".to_owned(),
+        },
+    }
+}
+
+/// A level of each factor, by their places in the file.
+type Choice = Vec<usize>;
+
+struct Expansion<'f> {
+    name: &'f str,
+    form: &'f Form,
+    asked: &'f Asked,
+    pace: &'f Pace,
+}
+
+impl<'f> Expansion<'f> {
+    fn peers(&self) -> &'f [String] {
+        let asked = self.asked.peers.as_ref().or(self.pace.peers.as_ref());
+        asked.unwrap_or(&self.form.file.peers)
+    }
+
+    /// All of them, the last factor varied first.
+    fn choices(&self) -> Vec<Choice> {
+        let mut choices = vec![Choice::new()];
+        for factor in &self.form.file.factor {
+            let levels = 0..factor.level.len();
+            let kept = levels.filter(|index| self.is_wanted(&factor.name, &factor.level[*index]));
+            let kept: Vec<_> = kept.collect();
+            let longer = choices.iter().flat_map(|choice| {
+                let with = |level: &usize| [choice.as_slice(), &[*level]].concat();
+                kept.iter().map(with)
+            });
+            choices = longer.collect();
+        }
+        choices
+    }
+
+    fn is_wanted(&self, factor: &str, level: &form::Level<toml::Table>) -> bool {
+        let in_mode = level.in_quick || !self.asked.is_quick;
+        match self.asked.only.get(factor) {
+            Some(only) => only.contains(&level.name),
+            None => in_mode,
+        }
+    }
+
+    fn levels(
+        &self,
+        choice: &'f [usize],
+    ) -> impl Iterator<
+        Item = (
+            &'f form::Factor<toml::Table>,
+            &'f form::Level<toml::Table>,
+            &'f Settings,
+        ),
+    > {
+        let factors = self.form.file.factor.iter().zip(&self.form.loads.levels);
+        factors
+            .zip(choice)
+            .map(|((factor, loads), level)| (factor, &factor.level[*level], &loads[*level]))
+    }
+
+    /// Whether the peer takes part there.
+    fn has(&self, peer: &str, choice: &'f [usize]) -> bool {
+        let only = self.asked.only.get("peer");
+        let is_asked = only.is_none_or(|only| only.iter().any(|name| name == peer));
+        is_asked
+            && self.levels(choice).all(|(_, level, _)| {
+                let peers = level.peers.as_ref();
+                peers.is_none_or(|peers| peers.iter().any(|name| name == peer))
+            })
+    }
+
+    fn cell(
+        &self,
+        contender: &Contender<'_>,
+        choice: &'f [usize],
+    ) -> Result<CellPlan, Vec<Complaint>> {
+        let peer = contender.peer;
+        let is_tls = peer.form.scheme == Scheme::Https;
+        let client = self.client(choice);
+        let target = self.target(is_tls);
+        if let Client::Load(loading) = &client {
+            check_loading(loading, &target)?;
+        }
+        let wish = self.wish(choice, &client);
+        let cannot = self.cannot(contender, choice, &wish);
+        let mut levels = BTreeMap::new();
+        let mut key = format!("peer={}", peer.name);
+        for (factor, level, _) in self.levels(choice) {
+            levels.insert(factor.name.clone(), level.name.clone());
+            key += &format!(" {}={}", factor.name, level.name);
+        }
+        Ok(CellPlan {
+            scenario: self.name.to_owned(),
+            cell: Cell {
+                key,
+                peer: peer.name.clone(),
+                levels,
+                command: command(&client, &target),
+                cannot,
+            },
+            wish,
+            is_tls,
+            client,
+            expect: self.expect(choice),
+            repeats: self.asked.repeats.unwrap_or(self.pace.repeats),
+            warm_up: self.pace.warm_up,
+            duration: target.duration,
+        })
+    }
+
+    /// A server in the place of the one that will be: it decides nothing about a plan.
+    fn target(&self, is_tls: bool) -> Target {
+        Target {
+            is_tls,
+            address: SocketAddr::from((Ipv4Addr::LOCALHOST, 443)),
+            cpus: vec![0],
+            warm_up: self.pace.warm_up,
+            duration: self.asked.duration.unwrap_or(self.pace.duration),
+        }
+    }
+
+    fn client(&self, choice: &'f [usize]) -> Client {
+        if let Some(program) = &self.form.file.client {
+            return Client::Program(program.clone());
+        }
+        let loads = &self.form.loads;
+        let over = |base: Settings| {
+            self.levels(choice)
+                .fold(base, |base, (_, _, load)| base.overlaid(load))
+        };
+        let of_levels = self.levels(choice);
+        let offered = of_levels
+            .filter_map(|(_, level, _)| level.of_capacity)
+            .last();
+        let offered = offered.or(self.form.file.of_capacity);
+        Client::Load(Loading {
+            settings: over(loads.base.clone()),
+            capacity: offered
+                .zip(self.form.file.capacity.as_ref())
+                .map(|(offered, capacity)| CapacityPlan {
+                    settings: over(loads.base.clone()).overlaid(&loads.capacity),
+                    duration: capacity.duration,
+                    offered,
+                }),
+        })
+    }
+
+    /// Tables over tables, key by key. A server that answers from files needs those that are
+    /// asked for.
+    fn wish(&self, choice: &'f [usize], client: &Client) -> Wish {
+        let mut table = self.form.file.server.clone();
+        for (_, level, _) in self.levels(choice) {
+            table.extend(level.server.clone());
+        }
+        let mut wish: Wish = table.try_into().expect("each part was read as a wish");
+        if let (Client::Load(loading), true) = (client, wish.objects.is_empty()) {
+            let size = loading.settings.text("size");
+            let size = size.and_then(|text| value::size(&text).ok());
+            wish.objects.extend(size);
+        }
+        wish
+    }
+
+    fn cannot(
+        &self,
+        contender: &Contender<'_>,
+        choice: &'f [usize],
+        wish: &Wish,
+    ) -> Option<String> {
+        let lacks = &self.asked.lacks;
+        let mut needs = self
+            .levels(choice)
+            .filter_map(|(_, level, _)| level.needs.as_ref());
+        let host = needs.find_map(|need| Some(format!("no {need} here: {}", lacks.get(need)?)));
+        let peer = contender.peer.cannot(wish, contender.is_given);
+        host.or(peer.map(ToOwned::to_owned))
+    }
+
+    fn expect(&self, choice: &'f [usize]) -> Expect {
+        let base = self.form.file.expect.clone();
+        let over = |base: Expect, level: &form::Level<_>| base.overlaid(level.expect.clone());
+        self.levels(choice)
+            .fold(base, |base, (_, level, _)| over(base, level))
+    }
+
+    fn scenario(&self, cells: &[CellPlan]) -> experiment::Scenario {
+        let file = &self.form.file;
+        let is_there = |factor: &str, level: &str| {
+            let mut levels = cells.iter().filter_map(|plan| plan.cell.levels.get(factor));
+            levels.any(|name| name == level)
+        };
+        let levels = |factor: &form::Factor<toml::Table>| {
+            let there = factor.level.iter();
+            let there = there.filter(|level| is_there(&factor.name, &level.name));
+            there.map(level).collect()
+        };
+        let factors = file.factor.iter().map(|factor| Factor {
+            name: factor.name.clone(),
+            title: factor.title.clone(),
+            levels: levels(factor),
+        });
+        experiment::Scenario {
+            name: self.name.to_owned(),
+            question: file.question.trim().to_owned(),
+            method: file.method.trim().to_owned(),
+            sources: file.source.clone(),
+            left_out: file.left_out.clone(),
+            factors: factors.collect(),
+            figures: file.figures.clone(),
+            operation: file.operation.clone(),
+            published: file.published.clone(),
+            repeats: self.asked.repeats.unwrap_or(self.pace.repeats),
+            cells: cells.iter().map(|plan| plan.cell.clone()).collect(),
+        }
+    }
+}
+
+fn level(level: &form::Level<toml::Table>) -> Level {
+    Level {
+        name: level.name.clone(),
+        title: level.title.clone(),
+        value: level.value,
+    }
+}
+
+/// The plans that a cell's load will come to must be ones.
+fn check_loading(loading: &Loading, target: &Target) -> Result<(), Vec<Complaint>> {
+    let settings = loading.settings.clone();
+    let Some(capacity) = &loading.capacity else {
+        return settings.plan(target).map(|_| ());
+    };
+    capacity.settings.plan(target)?;
+    let open = settings.offering(capacity.offered, 1000.0, target.duration);
+    open.plan(target).map(|_| ())
+}
+
+fn command(client: &Client, target: &Target) -> Vec<String> {
+    match client {
+        Client::Load(loading) => {
+            let mut words = loading.settings.command(target);
+            let of_capacity = loading.capacity.as_ref();
+            words.extend(of_capacity.into_iter().flat_map(|plan| offer(plan.offered)));
+            words
+        }
+        Client::Program(program) => {
+            let scheme = if target.is_tls { "https" } else { "http" };
+            let url = format!("{scheme}://ADDRESS{}", program.path);
+            fetch(program, &url)
+        }
+    }
+}
+
+/// For people: the capacity is known only in the run.
+fn offer(offered: Offered) -> [String; 2] {
+    match offered {
+        Offered::Even(multiple) => ["--rate".to_owned(), format!("{multiple}*CAPACITY")],
+        Offered::Ramp(ramp) => [
+            "--ramp".to_owned(),
+            format!("{}*CAPACITY:{}*CAPACITY", ramp.from, ramp.to),
+        ],
+    }
+}
+
+/// The command line that fetches a URL.
+pub(crate) fn fetch(program: &ProgramClient, url: &str) -> Vec<String> {
+    let arguments = program.arguments.iter();
+    let arguments = arguments.map(|word| word.replace("{url}", url).replace("{name}", SERVER_NAME));
+    std::iter::once(program.program.clone())
+        .chain(arguments)
+        .collect()
+}
