@@ -4,7 +4,7 @@ use std::process::Command;
 
 use testkit::directory::Directory;
 
-use crate::program::run;
+use crate::program::{Running, run};
 
 /// Loads a page, lets its scripts run for `budget_ms` of virtual time, and returns the document.
 ///
@@ -15,6 +15,48 @@ use crate::program::run;
 #[must_use]
 pub fn dump_page(url: &str, budget_ms: u32) -> String {
     let profile = Directory::new();
+    let mut command = command(url, budget_ms, &profile);
+    run(command.arg("--ignore-certificate-errors")).success()
+}
+
+/// A browser that loads a page as [`dump_page`] does, beside the test; killed on drop.
+#[derive(Debug)]
+pub struct Browser {
+    running: Running,
+    _profile: Directory,
+}
+
+impl Browser {
+    /// Starts it; the certificate whose public key has this SHA-256 (in base64) is a good one.
+    #[must_use]
+    pub fn start(url: &str, budget_ms: u32, key_hash: &str) -> Self {
+        let profile = Directory::new();
+        let mut command = command(url, budget_ms, &profile);
+        command.arg(format!("--ignore-certificate-errors-spki-list={key_hash}"));
+        Self {
+            running: Running::start(&mut command),
+            _profile: profile,
+        }
+    }
+
+    /// Its process.
+    pub fn running(&mut self) -> &mut Running {
+        &mut self.running
+    }
+
+    /// Waits for its end and returns the document.
+    ///
+    /// # Panics
+    /// If the browser fails.
+    #[must_use]
+    pub fn document(mut self) -> String {
+        assert!(self.running.wait().success());
+        self.running.stdout()
+    }
+}
+
+/// Without what a browser does on its own. The URL is not the last word: flags may follow.
+fn command(url: &str, budget_ms: u32, profile: &Directory) -> Command {
     let mut command = Command::new("chromium");
     command
         .args([
@@ -28,13 +70,9 @@ pub fn dump_page(url: &str, budget_ms: u32) -> String {
             "--no-first-run",
             "--disable-background-networking",
         ])
-        .args([
-            "--disable-component-update",
-            "--disable-sync",
-            "--ignore-certificate-errors",
-        ])
+        .args(["--disable-component-update", "--disable-sync"])
         .arg(format!("--user-data-dir={}", profile.path().display()))
         .arg(format!("--virtual-time-budget={budget_ms}"))
         .args(["--dump-dom", url]);
-    run(&mut command).success()
+    command
 }

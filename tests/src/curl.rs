@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::process::Command;
 
-use crate::program::{Finished, run};
+use crate::program::{Finished, Running, run};
 use crate::site::Site;
 
 /// `curl` that prints the body, fails on HTTP errors and gives up after half a minute.
@@ -48,6 +48,12 @@ impl Curl {
     pub fn args(mut self, arguments: &[&str]) -> Self {
         self.0.args(arguments);
         self
+    }
+
+    /// Starts it.
+    #[must_use]
+    pub fn start(mut self) -> Running {
+        Running::start(&mut self.0)
     }
 
     /// Runs it to its end.

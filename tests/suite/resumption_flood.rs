@@ -1,0 +1,58 @@
+//! A flood of new sessions stays within the cache's limits and washes no regular client out.
+
+use rustls::HandshakeKind;
+use suite::client::Client;
+use suite::configuration::Service;
+use suite::lariat::Lariat;
+use suite::load::Load;
+use suite::site::Site;
+use testkit::server::{Behaviour, Server};
+
+const ENTRIES: u64 = 200;
+/// What the smallest cache that can be configured has room for is more than that.
+const BYTES: f64 = 65_536.0;
+const REGULARS: usize = 40;
+const FLOOD: u64 = 1000;
+
+#[test]
+fn a_flood_of_new_sessions_washes_itself_out() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
+    let service = Service::new(&site, &server);
+    let lariat = Lariat::start(&format!(
+        "[workers]\nthreads = 2\n\
+         [resumption]\nsession-cache = {{ entries = {ENTRIES}, bytes = '64KiB' }}\n{}",
+        service.toml()
+    ));
+    let regulars: Vec<_> = (0..REGULARS)
+        .map(|_| Client::without_tickets(&site))
+        .collect();
+    let resumed = || {
+        let visit = |client: &&Client| {
+            let mut connection = client.connect(service.address);
+            connection.send(b"x");
+            connection.receive(1);
+            connection.kind() == HandshakeKind::Resumed
+        };
+        regulars.iter().filter(visit).count()
+    };
+    assert_eq!(resumed(), 0);
+    // Whoever comes back once is a regular client.
+    assert_eq!(resumed(), REGULARS);
+
+    let flood = Load::of(service.address)
+        .args(&format!(
+            "--no-request --tls 1.2 --tickets off --count {FLOOD}"
+        ))
+        .record();
+    assert_eq!(flood.kinds(), [FLOOD, 0, 0, 0]);
+    let metrics = lariat.metrics();
+    let cache = |what: &str| metrics.sum(&format!("lariat_session_cache_{what}"), &[]);
+    let held = cache("entries");
+    assert!(held <= ENTRIES as f64 && cache("bytes") <= BYTES, "{held}");
+    // All that were stored are there, or were put out: none is lost, and the flood was one.
+    let stored = (REGULARS as u64 + FLOOD) as f64;
+    assert_eq!(cache("evictions_total"), stored - held);
+    assert!(held >= ENTRIES as f64 / 2.0, "{held}");
+
+    assert_eq!(resumed(), REGULARS);
+}

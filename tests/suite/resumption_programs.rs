@@ -1,0 +1,345 @@
+//! Programs that people use resume whatever they hold, whichever of two workers they reach: after a
+//! reload, after the death of the data process, across a change of the keys; and not after its end.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+
+use rustix::process::{Signal, kill_process};
+use suite::chromium::Browser;
+use suite::configuration::Service;
+use suite::curl::curl_tls;
+use suite::lab::Origin;
+use suite::lariat::Lariat;
+use suite::openssl::{key_hash, s_client};
+use suite::patience::{PATIENCE, until};
+use suite::program::Running;
+use suite::site::Site;
+use testkit::server::{Behaviour, Server};
+
+const TWO_WORKERS: &str = "[workers]\nthreads = 2\n";
+
+/// Visits at a time: both workers are met, all but surely, whichever the kernel chooses.
+const VISITS: usize = 6;
+
+/// What happens to a host in its life.
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    Nothing,
+    Reload,
+    Death,
+    /// A new key encrypts, and the old one still decrypts.
+    NewKey,
+}
+
+/// Two workers, and a session as `openssl` keeps it.
+struct Host {
+    site: Site,
+    service: Service,
+    lariat: Lariat,
+    _server: Option<Server>,
+}
+
+impl Host {
+    /// Before a server that speaks and ends, so that `openssl` reads all that comes: tickets too.
+    fn with(resumption: &str) -> Self {
+        let (site, server) = (Site::new(), Server::start(Behaviour::Speak("x".into())));
+        let service = Service::new(&site, &server);
+        let lariat = Lariat::start(&format!("{TWO_WORKERS}{resumption}{}", service.toml()));
+        Self {
+            site,
+            service,
+            lariat,
+            _server: Some(server),
+        }
+    }
+
+    /// Before an origin, with a ticket key from a file.
+    fn of_origin(origin: &Origin) -> Self {
+        let site = Site::new();
+        let server = Server::start(Behaviour::Hang);
+        let service = Service::new(&site, &server).servers(&format!("[\"{}\"]", origin.address));
+        fs::write(site.path("1.key"), [1; 80]).unwrap();
+        let lariat = Lariat::start(&keys_of(&site, &["1.key"], &service));
+        Self {
+            site,
+            service,
+            lariat,
+            _server: None,
+        }
+    }
+
+    fn suffer(&self, event: Event) {
+        match event {
+            Event::Nothing => {}
+            Event::Reload => {
+                self.lariat.reload().success();
+            }
+            Event::Death => {
+                kill_process(self.lariat.data_process(), Signal::KILL).unwrap();
+                self.lariat
+                    .wait_for_metric("lariat_data_process_restarts_total", &[], 1.0);
+            }
+            Event::NewKey => {
+                fs::write(self.site.path("2.key"), [2; 80]).unwrap();
+                let both = keys_of(&self.site, &["2.key", "1.key"], &self.service);
+                self.lariat.configure(&both);
+                self.lariat.reload().success();
+            }
+        }
+    }
+
+    /// How often handshakes of this kind were made by the data process that lives.
+    fn count(&self, kind: &str) -> f64 {
+        let kind = [("kind", kind)];
+        self.lariat.metrics().sum("lariat_handshakes_total", &kind)
+    }
+
+    /// A visit by `openssl s_client` to the server's end.
+    fn visit(&self, options: &[&str], more: &[&str]) -> String {
+        let options = [&["-ign_eof"], options, more].concat();
+        s_client(&self.site, self.service.address, &options).success()
+    }
+
+    /// How many visits of some resume the session that is kept.
+    fn resumed(&self, options: &[&str]) -> usize {
+        let session = self.site.path("session");
+        let kept = ["-sess_in", session.to_str().unwrap()];
+        let visits = (0..VISITS).map(|_| self.visit(options, &kept));
+        visits.filter(|said| is_resumed(said)).count()
+    }
+
+    /// Makes a full handshake and keeps its session.
+    fn keep(&self, options: &[&str]) {
+        let session = self.site.path("session");
+        let first = self.visit(options, &["-sess_out", session.to_str().unwrap()]);
+        assert!(!is_resumed(&first), "{first}");
+    }
+}
+
+/// Two workers, and ticket keys from these files, the first of which encrypts.
+fn keys_of(site: &Site, files: &[&str], service: &Service) -> String {
+    let paths: Vec<_> = files.iter().map(|file| site.path(file)).collect();
+    format!(
+        "{TWO_WORKERS}[resumption]\ntickets = {{ keys = {paths:?} }}\n{}",
+        service.toml()
+    )
+}
+
+fn is_resumed(said: &str) -> bool {
+    let (new, reused) = (
+        said.contains("\nNew, TLSv"),
+        said.contains("\nReused, TLSv"),
+    );
+    assert!(new != reused, "{said}");
+    reused
+}
+
+/// Each kind with what makes `s_client` use it.
+const KINDS: [(&str, &[&str]); 3] = [
+    ("session-id", &["-tls1_2", "-no_ticket"]),
+    ("ticket", &["-tls1_2"]),
+    ("psk", &["-tls1_3"]),
+];
+
+#[test]
+fn openssl_reconnects_with_its_session_id() {
+    let host = Host::with("");
+    for event in [Event::Nothing, Event::Reload, Event::Death] {
+        host.suffer(event);
+        let (full, by_id) = (host.count("full"), host.count("session-id"));
+        let said = s_client(
+            &host.site,
+            host.service.address,
+            &["-reconnect", "-no_ticket", "-tls1_2"],
+        );
+        let said = said.success();
+        let lines = |begin: &str| said.lines().filter(|line| line.starts_with(begin)).count();
+        // One connection, and five more.
+        assert_eq!(lines("New, TLSv1.2"), 1, "{said}");
+        assert_eq!(lines("Reused, TLSv1.2"), 5, "{said}");
+        let now = (host.count("full"), host.count("session-id"));
+        assert_eq!(now, (full + 1.0, by_id + 5.0), "{event:?}");
+    }
+}
+
+#[test]
+fn openssl_resumes_what_it_keeps_in_a_file() {
+    for (kind, options) in KINDS {
+        let host = Host::with("");
+        host.keep(options);
+        for event in [Event::Nothing, Event::Reload, Event::Death, Event::Reload] {
+            host.suffer(event);
+            let before = host.count(kind);
+            assert_eq!(host.resumed(options), VISITS, "{kind} after {event:?}");
+            assert_eq!(host.count(kind), before + VISITS as f64, "{kind}");
+        }
+    }
+}
+
+#[test]
+fn openssl_resumes_when_the_clock_has_changed_the_key() {
+    let host = Host::with("[resumption]\ntickets = { rotate = '1m', keep = 10 }\n");
+    let age = || {
+        let purpose = [("purpose", "encrypt")];
+        let metrics = host.lariat.metrics();
+        metrics.sum("lariat_ticket_key_age_seconds", &purpose)
+    };
+    let (_, psk) = KINDS[2];
+    host.keep(psk);
+    let (mut last, mut is_new) = (age(), false);
+    // The minute may just have begun, and no wait may take all of one.
+    for third in [20.0, 40.0, 60.0] {
+        until("a third of the minute", || {
+            let now = age();
+            is_new |= now < last;
+            last = now;
+            (is_new || now >= third).then_some(())
+        });
+    }
+    assert!(is_new);
+    assert_eq!(host.resumed(psk), VISITS);
+}
+
+#[test]
+fn openssl_resumes_nothing_after_the_end() {
+    for (kind, options) in KINDS {
+        let short = "session-cache = { lifetime = '1s' }\ntickets = { lifetime = '1s' }\n";
+        let host = Host::with(&format!("[resumption]\n{short}"));
+        host.keep(options);
+        until("the session to end", || {
+            (host.resumed(options) == 0).then_some(())
+        });
+        let before = host.count(kind);
+        assert_eq!(host.resumed(options), 0, "{kind}");
+        assert_eq!(host.count(kind), before, "{kind}");
+    }
+}
+
+/// A plain server where a program waits until what is to happen has happened.
+struct Turnstile {
+    listener: TcpListener,
+    /// What is answered to `/`.
+    page: String,
+}
+
+impl Turnstile {
+    fn new(page: &str) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        Self {
+            listener,
+            page: page.to_owned(),
+        }
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.listener.local_addr().unwrap())
+    }
+
+    /// Waits for a program at `/turn` and lets it go on after `act`; other paths are answered.
+    fn pass(&self, program: &mut Running, act: impl FnOnce()) {
+        let mut waiting = until("the program to wait", || {
+            program.assert_running();
+            let (mut stream, _) = self.listener.accept().ok()?;
+            let path = path_asked(&mut stream)?;
+            if path == "/turn" {
+                return Some(stream);
+            }
+            let body = if path == "/" { &*self.page } else { "" };
+            answer(&mut stream, body);
+            None
+        });
+        act();
+        answer(&mut waiting, "");
+    }
+}
+
+/// The path in a request; `None` if nobody asks, as browsers at times connect in advance.
+fn path_asked(stream: &mut TcpStream) -> Option<String> {
+    stream.set_nonblocking(false).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).ok()?;
+        head.extend(byte);
+    }
+    let line = String::from_utf8_lossy(&head);
+    Some(line.split(' ').nth(1)?.to_owned())
+}
+
+fn answer(stream: &mut TcpStream, body: &str) {
+    let length = body.len();
+    let head = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nConnection: close";
+    let text = format!("{head}\r\nContent-Length: {length}\r\n\r\n{body}");
+    // Who has gone misses nothing.
+    let _gone = stream.write_all(text.as_bytes());
+}
+
+/// What a host goes through while a program runs.
+const EVENTS: [Event; 4] = [Event::Nothing, Event::Reload, Event::Death, Event::NewKey];
+
+/// A program that visits, waits at the turnstile, and visits again: but for what it did before the
+/// first event, it makes no full handshake.
+fn assert_resumes(host: &Host, program: &mut Running, turnstile: &Turnstile, kind: &str) {
+    let mut before: Option<(f64, f64)> = None;
+    let mut meet = |event| {
+        if let Some((full, resumed)) = before {
+            until(&format!("a resumption before {event:?}"), || {
+                (host.count(kind) > resumed).then_some(())
+            });
+            assert_eq!(host.count("full"), full, "before {event:?}");
+        }
+        host.suffer(event);
+        before = Some((host.count("full"), host.count(kind)));
+    };
+    for event in EVENTS {
+        turnstile.pass(program, || meet(event));
+    }
+    turnstile.pass(program, || meet(Event::Nothing));
+}
+
+#[test]
+fn curl_resumes() {
+    // In TLS 1.2 it wants no tickets.
+    for (versions, kind) in [("--tlsv1.3", "psk"), ("--tls-max=1.2", "session-id")] {
+        let origin = Origin::start();
+        let host = Host::of_origin(&origin);
+        let turnstile = Turnstile::new("");
+        let turn = turnstile.url("/turn");
+        let port = host.service.address.port();
+        let page = format!("https://localhost:{port}/1k?close=1");
+        let mut curl = curl_tls(&host.site, host.service.address);
+        curl = match versions.split_once('=') {
+            Some((flag, version)) => curl.args(&[flag, version]),
+            None => curl.args(&[versions]),
+        };
+        // The first page is kept alive, and closed by the next.
+        for _ in 0..=EVENTS.len() {
+            curl = curl.args(&[&page, &turn]);
+        }
+        let mut curl = curl.start();
+        assert_resumes(&host, &mut curl, &turnstile, kind);
+        assert!(curl.wait().success());
+    }
+}
+
+#[test]
+fn chromium_resumes() {
+    let origin = Origin::start();
+    let host = Host::of_origin(&origin);
+    let page = format!(
+        "<script>(async () => {{ for (let i = 0; i <= {}; i++) {{\
+         await fetch('https://{}/1k?close=1', {{mode: 'no-cors', cache: 'no-store'}});\
+         await fetch('/turn', {{cache: 'no-store'}}); }} document.title = 'done'; }})()</script>",
+        EVENTS.len(),
+        host.service.address
+    );
+    let turnstile = Turnstile::new(&page);
+    // A browser remembers no session of a certificate whose faults it only overlooks.
+    let trusted = key_hash(&host.site, "site.pem");
+    let mut browser = Browser::start(&turnstile.url("/"), 100_000, &trusted);
+    assert_resumes(&host, browser.running(), &turnstile, "psk");
+    assert!(browser.document().contains("<title>done</title>"));
+}
