@@ -7,6 +7,7 @@ mod commands;
 mod exit;
 mod host;
 mod load;
+mod measurement;
 mod origin;
 mod peer;
 mod process;

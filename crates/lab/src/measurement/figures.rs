@@ -1,0 +1,137 @@
+//! Figures of a load in the forms that a reading has.
+
+use load::plan::{Arrival, Plan, Stretch};
+use measure::capacity::{Point, ReadOffs};
+use measure::experiment::Durations;
+use measure::histogram::Histogram;
+use measure::record::{Record, Second};
+
+/// What is told of many durations.
+pub(crate) fn durations(of: &Histogram) -> Durations {
+    Durations {
+        count: of.count(),
+        mean_ns: of.mean_ns() as u64,
+        p50_ns: of.quantile_ns(0.5),
+        p90_ns: of.quantile_ns(0.9),
+        p99_ns: of.quantile_ns(0.99),
+        p999_ns: of.quantile_ns(0.999),
+        max_ns: of.max_ns(),
+    }
+}
+
+/// Handshakes of all kinds.
+pub(crate) fn handshake_durations(record: &Record) -> Durations {
+    let mut sum = Histogram::default();
+    for latencies in record.latencies.values() {
+        sum.add(&latencies.handshake);
+    }
+    durations(&sum)
+}
+
+/// The rate of open load, if it is one.
+pub(crate) fn offered_per_s(plan: &Plan) -> Option<f64> {
+    match &plan.arrival {
+        Arrival::Open { stretches, .. } if !changes(stretches) => {
+            stretches.first().map(|stretch| stretch.from_per_s)
+        }
+        _ => None,
+    }
+}
+
+/// Second by second, where the rate changes; else nothing.
+pub(crate) fn seconds(plan: &Plan, record: &Record) -> Vec<Second> {
+    match &plan.arrival {
+        Arrival::Open { stretches, .. } if changes(stretches) => record.seconds.clone(),
+        _ => Vec::new(),
+    }
+}
+
+/// What can be read off rates that rise: of steps, a point each; of a ramp, a point for each
+/// whole second of it.
+pub(crate) fn read_offs(plan: &Plan, record: &Record) -> Option<ReadOffs> {
+    let Arrival::Open { stretches, .. } = &plan.arrival else {
+        return None;
+    };
+    if !changes(stretches) {
+        return None;
+    }
+    let points: Vec<_> = match record.steps.is_empty() {
+        false => record.steps.iter().map(|step| step.point).collect(),
+        true => {
+            let whole = record.seconds.iter();
+            let whole = whole.take_while(|second| second.at_s < plan.duration.as_secs());
+            whole.map(point).collect()
+        }
+    };
+    Some(ReadOffs::of(&points))
+}
+
+fn changes(stretches: &[Stretch]) -> bool {
+    let is_ramp = |stretch: &Stretch| stretch.from_per_s != stretch.to_per_s;
+    stretches.len() > 1 || stretches.iter().any(is_ramp)
+}
+
+/// What ended in a second, whenever it was begun.
+fn point(second: &Second) -> Point {
+    let ended = second.succeeded + second.failed;
+    Point {
+        offered_per_s: second.attempted as f64,
+        succeeded_per_s: second.succeeded as f64,
+        loss: second.failed as f64 / ended.max(1) as f64,
+        mean_ns: second.mean_ns as f64,
+        quantile_ns: second.p99_ns as f64,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn durations_are_those_of_the_histogram() {
+        let mut histogram = Histogram::default();
+        for ms in 1..=1000 {
+            histogram.record(Duration::from_millis(ms));
+        }
+        let told = durations(&histogram);
+        let close = |ns: u64, ms: f64| assert!((ns as f64 / 1e6 / ms - 1.0).abs() < 2e-3, "{ns}");
+        assert_eq!(told.count, 1000);
+        close(told.mean_ns, 500.5);
+        close(told.p50_ns, 500.0);
+        close(told.p90_ns, 900.0);
+        close(told.p99_ns, 990.0);
+        close(told.p999_ns, 999.0);
+        close(told.max_ns, 1000.0);
+        assert_eq!(durations(&Histogram::default()), Durations::default());
+    }
+
+    #[test]
+    fn a_second_is_a_point() {
+        let second = Second {
+            attempted: 500,
+            succeeded: 90,
+            failed: 10,
+            mean_ns: 7,
+            p99_ns: 9,
+            ..Second::default()
+        };
+        let point = point(&second);
+        assert_eq!(point.offered_per_s, 500.0);
+        assert_eq!((point.succeeded_per_s, point.loss), (90.0, 0.1));
+        assert_eq!((point.mean_ns, point.quantile_ns), (7.0, 9.0));
+    }
+
+    #[test]
+    fn only_rates_that_change_have_series() {
+        let stretch = |from_per_s, to_per_s| Stretch {
+            length: Duration::from_secs(1),
+            from_per_s,
+            to_per_s,
+        };
+        assert!(!changes(&[stretch(5.0, 5.0)]));
+        assert!(changes(&[stretch(5.0, 6.0)]));
+        assert!(changes(&[stretch(5.0, 5.0), stretch(6.0, 6.0)]));
+    }
+}

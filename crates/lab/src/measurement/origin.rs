@@ -1,0 +1,117 @@
+//! The plain server behind those that relay: our own `lariat-lab origin`, as a process of its own.
+
+use std::ffi::{OsStr, OsString};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::missed::Missed;
+use crate::process::child::{Child, first_lines};
+use crate::process::tree::Tree;
+
+/// The file that we are, even if it has been replaced since we started.
+const OWN_PROGRAM: &str = "/proc/self/exe";
+
+/// What it says when it serves.
+const LISTENING: &str = "listening on http://";
+
+/// Longer than any start of it.
+const START_MAX: Duration = Duration::from_secs(10);
+
+/// Between two looks whether it serves.
+const PAUSE: Duration = Duration::from_millis(2);
+
+/// Connections that rest are kept for longer than any cell lasts.
+const IDLE_TIMEOUT: &str = "3600s";
+
+/// Lines of its own in a message.
+const LINES_MAX: usize = 4;
+
+/// A running origin; it is ended on drop.
+#[derive(Debug)]
+pub(crate) struct Origin {
+    child: Child,
+    address: SocketAddr,
+}
+
+impl Origin {
+    /// Starts it on these CPUs, a thread on each.
+    ///
+    /// # Errors
+    /// It does not serve.
+    pub(crate) fn start(cpus: &[u16], folder: &Path) -> Result<Self, Missed> {
+        let numbers: Vec<_> = cpus.iter().map(u16::to_string).collect();
+        let words = [
+            "origin",
+            "--listen",
+            "127.0.0.1:0",
+            "--idle-timeout",
+            IDLE_TIMEOUT,
+        ];
+        let words = words.into_iter().map(OsString::from);
+        let cpus_words = [OsString::from("--cpus"), numbers.join(",").into()];
+        let words: Vec<_> = words.chain(cpus_words).collect();
+        let output = folder.join("origin.output");
+        let child = Child::start(OsStr::new(OWN_PROGRAM), &words, cpus, folder, &output);
+        let mut child = child.map_err(Missed::failed)?;
+        let address = wait_until_serving(&mut child)?;
+        Ok(Self { child, address })
+    }
+
+    /// Where it listens.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Its processes.
+    pub(crate) fn tree(&self) -> Tree {
+        self.child.tree()
+    }
+
+    /// Whether it has ended by itself.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.child.ended().is_some()
+    }
+}
+
+fn wait_until_serving(child: &mut Child) -> Result<SocketAddr, Missed> {
+    let begun = Instant::now();
+    loop {
+        if let Some(address) = address_in(&child.said()) {
+            return Ok(address);
+        }
+        let how = match child.ended() {
+            Some(how) => how.to_owned(),
+            None if begun.elapsed() > START_MAX => format!("silent for {} s", START_MAX.as_secs()),
+            None => {
+                thread::sleep(PAUSE);
+                continue;
+            }
+        };
+        let said = first_lines(&child.said(), LINES_MAX);
+        return Err(Missed::Failed(format!(
+            "the origin behind the servers does not serve ({how}): {said}"
+        )));
+    }
+}
+
+/// `listening on http://127.0.0.1:4711/`, once the line is whole.
+fn address_in(said: &str) -> Option<SocketAddr> {
+    let (_, rest) = said.split_once(LISTENING)?;
+    let (line, _) = rest.split_once('\n')?;
+    line.trim_end().trim_end_matches('/').parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_says_where_it_listens() {
+        let whole = "listening on http://127.0.0.1:4711/\n";
+        assert_eq!(address_in(whole), Some(([127, 0, 0, 1], 4711).into()));
+        assert_eq!(address_in(whole.trim_end()), None, "the line may go on");
+        assert_eq!(address_in("error: no\n"), None);
+    }
+}

@@ -1,0 +1,70 @@
+//! Which CPUs a cell's server and its clients have.
+
+use std::collections::BTreeSet;
+
+use measure::experiment::Placement;
+
+/// CPUs for one cell.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Seats {
+    /// One for each worker of the server.
+    pub(crate) server: Vec<u16>,
+    /// One for each thread of the load.
+    pub(crate) client: Vec<u16>,
+    /// Whether they share any.
+    pub(crate) is_shared: bool,
+}
+
+impl Seats {
+    /// For so many workers. A server that needs more CPUs than were set aside takes those of the
+    /// client; then the load spreads over all of them, lest one worker have a neighbour and the
+    /// others none.
+    pub(crate) fn of(placement: &Placement, workers: u16) -> Self {
+        let others = placement.client.iter();
+        let others = others.filter(|cpu| !placement.server.contains(cpu));
+        let in_order = placement.server.iter().chain(others).copied();
+        let server: Vec<_> = in_order.take(workers.max(1).into()).collect();
+        let is_shared = server.iter().any(|cpu| placement.client.contains(cpu));
+        let client = match is_shared {
+            true => BTreeSet::from_iter(server.iter().chain(&placement.client).copied()),
+            false => BTreeSet::from_iter(placement.client.iter().copied()),
+        };
+        Self {
+            server,
+            client: client.into_iter().collect(),
+            is_shared,
+        }
+    }
+
+    /// All of them, each once.
+    pub(crate) fn all(&self) -> BTreeSet<u16> {
+        self.server.iter().chain(&self.client).copied().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seats(server: &[u16], client: &[u16], workers: u16) -> (Vec<u16>, Vec<u16>, bool) {
+        let placement = Placement {
+            server: server.to_vec(),
+            client: client.to_vec(),
+        };
+        let seats = Seats::of(&placement, workers);
+        (seats.server, seats.client, seats.is_shared)
+    }
+
+    #[test]
+    fn servers_have_cpus_of_their_own_while_there_are_some() {
+        assert_eq!(seats(&[1, 3], &[0], 1), (vec![1], vec![0], false));
+        assert_eq!(seats(&[3, 1], &[0], 2), (vec![3, 1], vec![0], false));
+    }
+
+    #[test]
+    fn where_there_are_too_few_they_share_evenly() {
+        assert_eq!(seats(&[1], &[0], 2), (vec![1, 0], vec![0, 1], true));
+        assert_eq!(seats(&[0], &[0], 1), (vec![0], vec![0], true));
+        assert_eq!(seats(&[2], &[0, 1], 2), (vec![2, 0], vec![0, 1, 2], true));
+    }
+}
