@@ -10,8 +10,8 @@ use measure::record::{
     Tool,
 };
 
-use crate::library::version;
 use crate::doubts::doubts;
+use crate::library::version;
 use crate::plan::{Arrival, Plan};
 use crate::tally::{StepTally, Tally};
 

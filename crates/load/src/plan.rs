@@ -234,6 +234,8 @@ pub struct ClientCertificate {
 pub enum Verification {
     /// Not at all: neither who signed it nor whether the server has its key. The cheapest.
     Off,
+    /// It must be one of these (PEM), byte by byte; whether the server has its key does not matter.
+    These(Vec<u8>),
     /// The server must have the key of its certificate; who it is does not matter.
     Signature,
     /// It must be issued by one of these (PEM), for the server name, and be in time.

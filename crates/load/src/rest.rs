@@ -33,9 +33,8 @@ impl Rest {
 
     /// Waits until so many threads wait; `false` = it was over before.
     pub(crate) fn wait_for(&self, threads: usize) -> bool {
-        let is_missing = |state: &mut State| {
-            state.over.is_none() && usize::from(state.waiting) < threads
-        };
+        let is_missing =
+            |state: &mut State| state.over.is_none() && usize::from(state.waiting) < threads;
         let state = self.changed.wait_while(self.lock(), is_missing);
         let state = state.unwrap_or_else(PoisonError::into_inner);
         state.over.is_none()

@@ -608,7 +608,11 @@ impl Worker {
         if self.is_settling(now) {
             let has_settled = self.busy == 0;
             let wait = late.map(|at| at.saturating_duration_since(now));
-            return Ok(if has_settled { Some(Duration::ZERO) } else { wait });
+            return Ok(if has_settled {
+                Some(Duration::ZERO)
+            } else {
+                wait
+            });
         }
         let end = match self.is_ending {
             false => Some(self.clock.end),

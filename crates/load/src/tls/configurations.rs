@@ -214,6 +214,7 @@ fn verifier(
 ) -> Result<Verifier, TlsFault> {
     let check = match &tls.verification {
         Verification::Off => Check::Off,
+        Verification::These(pem) => Check::These(certificates(pem)?),
         Verification::Signature => Check::Signature,
         Verification::Authority(pem) => Check::Chain(chain_verifier(pem, provider)?),
     };
@@ -229,18 +230,26 @@ fn verifier(
     })
 }
 
+/// At least one.
+fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsFault> {
+    let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+    let all = all.map_err(|error| TlsFault::Authority(error.to_string()))?;
+    match all.is_empty() {
+        true => Err(TlsFault::Authority(
+            "there is no certificate in it".to_owned(),
+        )),
+        false => Ok(all),
+    }
+}
+
 fn chain_verifier(
     pem: &[u8],
     provider: &Arc<CryptoProvider>,
 ) -> Result<Arc<WebPkiServerVerifier>, TlsFault> {
     let fault = |error: &dyn std::fmt::Display| TlsFault::Authority(error.to_string());
     let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_slice_iter(pem) {
-        let certificate = certificate.map_err(|error| fault(&error))?;
+    for certificate in certificates(pem)? {
         roots.add(certificate).map_err(|error| fault(&error))?;
-    }
-    if roots.is_empty() {
-        return Err(fault(&"there is no certificate in it"));
     }
     WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider))
         .build()
