@@ -10,6 +10,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use pem_rfc7468::LineEnding;
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, PKCS_ECDSA_P384_SHA384, PKCS_ED25519, PKCS_RSA_SHA256,
@@ -47,6 +48,9 @@ pub(crate) enum CertificateFault {
     /// The library refuses.
     #[error("a certificate cannot be made: {0}")]
     Library(#[from] rcgen::Error),
+    /// It cannot be written as text.
+    #[error("a key cannot be written: {0}")]
+    Pem(pem_rfc7468::Error),
     /// It cannot be written.
     #[error("a certificate cannot be written: {0}")]
     File(#[from] io::Error),
@@ -103,7 +107,7 @@ impl Certificates {
             KeyKind::P256 | KeyKind::P384 | KeyKind::Ed25519 => &self.elliptic,
         };
         let chain = leaf.signed_by(&key, issuer)?.pem();
-        let secret = key.serialize_pem();
+        let secret = secret_pem(&key)?;
         let path = |ending: &str| self.folder.join(format!("{kind}.{ending}"));
         let files = Files {
             kind,
@@ -144,6 +148,25 @@ fn generate(kind: KeyKind) -> Result<KeyPair, rcgen::Error> {
     }
 }
 
+/// PKCS #8 in its first version (RFC 5208), which all programs read: the second one (RFC 5958), which
+/// the library makes of Ed25519 keys, is refused by OpenSSL 3.0.
+fn secret_pem(key: &KeyPair) -> Result<String, CertificateFault> {
+    let der = key.serialized_der();
+    let mut windows = der.windows(ED25519_SEED.len());
+    let Some(at) = windows.position(|bytes| bytes == ED25519_SEED) else {
+        return Ok(key.serialize_pem());
+    };
+    let seed = &der[at + ED25519_SEED.len()..][..32];
+    // SEQUENCE of 46 bytes, version 0.
+    let first = [&[0x30, 46, 2, 1, 0], ED25519_SEED, seed].concat();
+    let text = pem_rfc7468::encode_string("PRIVATE KEY", LineEnding::LF, &first);
+    text.map_err(CertificateFault::Pem)
+}
+
+/// What stands before the 32 bytes of an Ed25519 key: its algorithm, 1.3.101.112, and the heads of
+/// the two octet strings that it lies in (RFC 8410, section 7).
+const ED25519_SEED: &[u8] = &[0x30, 5, 6, 3, 0x2b, 0x65, 0x70, 4, 34, 4, 32];
+
 /// Only for the user who runs us; servers that become another one read keys before that.
 fn write_secret(path: &Path, text: &str) -> io::Result<()> {
     let mut options = OpenOptions::new();
@@ -153,4 +176,34 @@ fn write_secret(path: &Path, text: &str) -> io::Result<()> {
         .mode(0o600)
         .open(path)?;
     file.write_all(text.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::MetadataExt;
+
+    use super::*;
+
+    #[test]
+    fn an_ed25519_key_is_of_the_first_version() {
+        let key = generate(KeyKind::Ed25519).unwrap();
+        let (label, der) = pem_rfc7468::decode_vec(secret_pem(&key).unwrap().as_bytes()).unwrap();
+        assert_eq!(
+            (label, der.len(), &der[..5]),
+            ("PRIVATE KEY", 48, &[0x30, 46, 2, 1, 0][..])
+        );
+        let again = KeyPair::try_from(der.as_slice()).unwrap();
+        assert_eq!(again.public_key_pem(), key.public_key_pem());
+    }
+
+    #[test]
+    fn keys_stay_the_same_and_are_ours_alone() {
+        let folder = crate::process::scratch::Scratch::new().unwrap();
+        let certificates = Certificates::new(folder.path()).unwrap();
+        let files = certificates.of(KeyKind::P384).unwrap();
+        let text = fs::read_to_string(&files.both).unwrap();
+        certificates.of(KeyKind::P384).unwrap();
+        assert_eq!(fs::read_to_string(&files.both).unwrap(), text);
+        assert_eq!(fs::metadata(&files.key).unwrap().mode() & 0o777, 0o600);
+    }
 }

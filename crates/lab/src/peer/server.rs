@@ -13,7 +13,7 @@ use super::configuration::{self, TemplateFault, Tls, Values};
 use super::form::{Peer, Scheme, Serves};
 use super::program::Program;
 use super::wish::Wish;
-use crate::process::child::{Child, ChildFault, first_lines};
+use crate::process::child::{Child, ChildFault, telling_lines};
 use crate::process::tree::Tree;
 
 /// Where a server is to run.
@@ -48,7 +48,7 @@ pub(crate) enum StartFault {
         name: String,
         /// For example `exit status: 1`.
         how: String,
-        /// The first lines of what it wrote.
+        /// What it wrote, as far as it tells why.
         said: String,
     },
     /// It takes no connections.
@@ -58,7 +58,7 @@ pub(crate) enum StartFault {
         name: String,
         /// How long we tried.
         seconds: u64,
-        /// The first lines of what it wrote.
+        /// What it wrote, as far as it tells why.
         said: String,
     },
     /// It needs a server behind it, and was given none.
@@ -84,8 +84,6 @@ const START_MAX: Duration = Duration::from_secs(20);
 const PAUSE: Duration = Duration::from_millis(2);
 /// Somebody may take a free port before the server does; more often than this is no chance.
 const ATTEMPTS_MAX: usize = 5;
-/// Of what it said, so many lines are told.
-const LINES_MAX: usize = 8;
 
 /// Descriptors that a server needs beside its connections.
 const DESCRIPTORS_SPARE: u64 = 500;
@@ -156,7 +154,7 @@ impl Server {
     /// How it ended, if it did, with its own words.
     pub(crate) fn ended(&mut self) -> Option<String> {
         let how = self.child.ended()?.to_owned();
-        let said = first_lines(&self.child.said(), LINES_MAX);
+        let said = telling_lines(&self.child.said());
         Some(format!("{how}{}", quoted(&said)))
     }
 
@@ -248,7 +246,7 @@ impl Launch<'_> {
         loop {
             let name = || self.peer.name.clone();
             if let Some(how) = server.child.ended().map(str::to_owned) {
-                let said = first_lines(&server.child.said(), LINES_MAX);
+                let said = telling_lines(&server.child.said());
                 let name = name();
                 return Err(StartFault::Ended { name, how, said });
             }
@@ -259,7 +257,7 @@ impl Launch<'_> {
                 return Err(StartFault::Silent {
                     name: name(),
                     seconds: START_MAX.as_secs(),
-                    said: first_lines(&server.child.said(), LINES_MAX),
+                    said: telling_lines(&server.child.said()),
                 });
             }
             thread::sleep(PAUSE);

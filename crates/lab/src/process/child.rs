@@ -184,3 +184,41 @@ pub(crate) fn first_lines(said: &str, lines_max: usize) -> String {
     }
     text
 }
+
+/// The few lines of what a program said that tell what went wrong: those with such a word, else
+/// the last ones.
+pub(crate) fn telling_lines(said: &str) -> String {
+    let lines = || said.lines().map(str::trim).filter(|line| !line.is_empty());
+    let tells = |line: &&str| {
+        let line = line.to_ascii_lowercase();
+        FAULT_WORDS.iter().any(|word| line.contains(word))
+    };
+    let mut chosen: Vec<_> = lines().filter(tells).take(LINES_MAX).collect();
+    if chosen.is_empty() {
+        chosen = lines().rev().take(LINES_MAX).collect();
+        chosen.reverse();
+    }
+    chosen.join("\n")
+}
+
+/// Of what a program said, so many lines are told.
+const LINES_MAX: usize = 6;
+
+/// In lines that tell what went wrong, in small letters.
+const FAULT_WORDS: [&str; 9] = [
+    "alert", "cannot", "denied", "emerg", "error", "fail", "fatal", "invalid", "unable",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_that_tell_are_told() {
+        let banner = "stunnel 5.68\n[!] Invalid curves list\n\nbye\n";
+        assert_eq!(telling_lines(banner), "[!] Invalid curves list");
+        let silent: String = (0..9).map(|line| format!("{line}\n")).collect();
+        assert_eq!(telling_lines(&silent), "3\n4\n5\n6\n7\n8");
+        assert_eq!(telling_lines(""), "");
+    }
+}
