@@ -118,6 +118,7 @@ pub(crate) fn facts() -> Host {
             &cpu,
             &read("/sys/hypervisor/type"),
             &read("/sys/class/dmi/id/sys_vendor"),
+            &read("/sys/devices/system/clocksource/clocksource0/available_clocksource"),
         ),
         load_average: load_average(&read("/proc/loadavg")),
     }
@@ -144,15 +145,30 @@ fn memory_bytes(meminfo: &str) -> u64 {
 /// What the CPU, Xen's own file or the firmware admit to.
 ///
 /// Firmware names its maker on bare metal too, so it is believed only beside the CPU's flag.
-fn hypervisor(cpuinfo: &str, xen: &str, vendor: &str) -> Option<String> {
+/// The clock that it offers tells its make where no firmware does.
+fn hypervisor(cpuinfo: &str, xen: &str, vendor: &str, clocks: &str) -> Option<String> {
     let named = |text: &str| Some(text.trim().to_owned()).filter(|name| !name.is_empty());
     if let Some(name) = named(xen) {
         return Some(name);
     }
     let flags = value(cpuinfo, "flags").unwrap_or_default();
     let is_guest = flags.split_whitespace().any(|flag| flag == "hypervisor");
-    is_guest.then(|| named(vendor).unwrap_or_else(|| "unnamed".to_owned()))
+    let by_clock = || {
+        let offered = |clock: &str| {
+            clocks
+                .split_whitespace()
+                .any(|name| name.starts_with(clock))
+        };
+        let known = CLOCKS_OF_HYPERVISORS
+            .iter()
+            .find(|(clock, _)| offered(clock));
+        known.map_or("unnamed", |(_, name)| name).to_owned()
+    };
+    is_guest.then(|| named(vendor).unwrap_or_else(by_clock))
 }
+
+const CLOCKS_OF_HYPERVISORS: [(&str, &str); 3] =
+    [("kvm-clock", "KVM"), ("hyperv", "Hyper-V"), ("xen", "Xen")];
 
 /// The first number of `/proc/loadavg`.
 fn load_average(loadavg: &str) -> f64 {
@@ -184,10 +200,12 @@ mod tests {
 
     #[test]
     fn a_hypervisor_is_named_if_it_says_its_name() {
-        let said = |cpu, xen, vendor| hypervisor(cpu, xen, vendor);
+        let said = |cpu, xen, vendor| hypervisor(cpu, xen, vendor, "tsc ");
         assert_eq!(said(GUEST, "", "QEMU\n").as_deref(), Some("QEMU"));
         assert_eq!(said(GUEST, "", "").as_deref(), Some("unnamed"));
         assert_eq!(said(ARM, "xen\n", "").as_deref(), Some("xen"));
+        let clocks = "tsc kvm-clock acpi_pm";
+        assert_eq!(hypervisor(GUEST, "", "", clocks).as_deref(), Some("KVM"));
         let metal = "flags : fpu hypervisors\n";
         assert_eq!(said(metal, "", "Supermicro\n"), None);
     }

@@ -12,7 +12,7 @@ use measure::host::Ability;
 use sys::io_uring;
 use sys::ktls::{self, Cipher, Half, Version};
 
-use super::text::{read, told, value};
+use super::text::{names, read, told, value};
 
 /// The name of kernel TLS.
 const KTLS: &str = "kTLS";
@@ -25,7 +25,7 @@ pub(super) fn all() -> Vec<Ability> {
             abilities.extend(CIPHERS.map(|(name, cipher)| cipher_ability(name, &halves(cipher))));
             abilities
         }
-        Err(error) => vec![without_tls(&error, Kernel::read().as_ref())],
+        Err(error) => vec![without_tls(&error, &Kernel::read())],
     };
     abilities.push(match io_uring::probe() {
         Ok(()) => able(URING, "the kernel made a ring"),
@@ -119,7 +119,7 @@ fn cipher_ability(name: &str, tried: &[Tried]) -> Ability {
 
 /// What a kernel says of its own build.
 struct Kernel {
-    /// `y`, `m`, or not set; unknown if the configuration cannot be read.
+    /// Unknown if neither the configuration nor the module can be found.
     tls: Option<Built>,
 }
 
@@ -131,13 +131,16 @@ enum Built {
 }
 
 impl Kernel {
-    fn read() -> Option<Self> {
+    fn read() -> Self {
         let release = read("/proc/sys/kernel/osrelease");
         let beside = told(format!("/boot/config-{release}"));
-        let config = beside.or_else(own_config)?;
-        Some(Self {
-            tls: built(&config, "CONFIG_TLS"),
-        })
+        let config = beside.or_else(own_config);
+        let said = config.and_then(|config| built(&config, "CONFIG_TLS"));
+        let modules = names(format!("/lib/modules/{release}/kernel/net/tls"));
+        let is_module = modules.iter().any(|name| name.starts_with("tls.ko"));
+        Self {
+            tls: said.or(is_module.then_some(Built::Module)),
+        }
     }
 }
 
@@ -177,19 +180,16 @@ fn built(config: &str, option: &str) -> Option<Built> {
 
 const MODPROBE: &str = "`modprobe tls` as root, on the host itself if this is a container";
 
-fn without_tls(error: &io::Error, kernel: Option<&Kernel>) -> Ability {
-    let built = kernel.and_then(|kernel| kernel.tls);
-    match (error.kind(), built) {
+fn without_tls(error: &io::Error, kernel: &Kernel) -> Ability {
+    match (error.kind(), kernel.tls) {
         (ErrorKind::NotFound, Some(Built::Not)) => unable(
             KTLS,
             "this kernel was built without it (CONFIG_TLS is not set)",
             Some("a kernel with CONFIG_TLS, as distributions have it"),
         ),
-        (ErrorKind::NotFound, Some(Built::Module)) => unable(
-            KTLS,
-            "its module is not loaded (CONFIG_TLS=m)",
-            Some(MODPROBE),
-        ),
+        (ErrorKind::NotFound, Some(Built::Module)) => {
+            unable(KTLS, "its module is not loaded", Some(MODPROBE))
+        }
         (ErrorKind::NotFound, _) => unable(
             KTLS,
             "the kernel has no TLS, or its module is not loaded",
@@ -261,14 +261,13 @@ mod tests {
 
     #[test]
     fn what_is_not_there_has_its_reason() {
-        let kernel = |tls| Kernel { tls: Some(tls) };
-        let why = |code, kernel: Option<Kernel>| without_tls(&fault(code), kernel.as_ref()).why;
-        assert!(why(ENOENT, Some(kernel(Built::Not))).contains("CONFIG_TLS is not set"));
-        assert!(why(ENOENT, Some(kernel(Built::Module))).contains("module is not loaded"));
+        let why = |code, tls| without_tls(&fault(code), &Kernel { tls }).why;
+        assert!(why(ENOENT, Some(Built::Not)).contains("CONFIG_TLS is not set"));
+        assert!(why(ENOENT, Some(Built::Module)).starts_with("its module is not loaded"));
         assert!(why(ENOENT, None).contains("or its module"));
         assert!(why(EPERM, None).contains("forbidden"));
         assert!(why(EINVAL, None).contains("Invalid argument"));
-        let remedy = without_tls(&fault(ENOENT), None).remedy;
+        let remedy = without_tls(&fault(ENOENT), &Kernel { tls: None }).remedy;
         assert!(remedy.unwrap().contains("modprobe tls"));
     }
 
