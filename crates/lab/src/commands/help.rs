@@ -10,7 +10,10 @@ lariat-lab: load a TLS endpoint, and show what came of it
   lariat-lab load URL          load it, and count what it did
   lariat-lab origin            serve objects of any size, as plain HTTP, to load what is before it
   lariat-lab peers             which other programs can be measured here; installs them
-  lariat-lab report RECORD…    tables, figures and a page from records of loads
+  lariat-lab host              what this host has for TLS, and how fast its keys and ciphers are
+  lariat-lab run SCENARIO…     put servers under test side by side, and record how they did
+  lariat-lab report RECORD…    tables, figures and a page from records
+  lariat-lab compare A B       two records: what changed from one to the other
   lariat-lab help COMMAND      more about one of these
   lariat-lab version
 
@@ -74,10 +77,11 @@ lariat-lab origin: serve objects of any size, as plain HTTP
 const PEERS: &str = "\
 lariat-lab peers: which programs can be put under test here
 
-  lariat-lab peers [PEER]… [FLAGS]
+  lariat-lab peers [PEER|SCENARIO]… [FLAGS]
 
-Tells of each what it is, where it lies, whose build it is, and what it says about its version and
-its TLS library. Exit code 6: some are missing.
+Tells of all there are, or of those that are named and those of the scenarios that are named: what
+each is, where it lies, whose build it is, and what it says about its version and its TLS library.
+Exit code 6: some are missing.
 
   --install
       Install the Debian packages of those that are missing (apt-get, with sudo unless root);
@@ -88,30 +92,137 @@ its TLS library. Exit code 6: some are missing.
       Peers of your own beside ours, a folder for each with a peer.toml as in peers/README.md
 
 Examples:
-  lariat-lab peers --install hitch stunnel
+  lariat-lab peers --install implementations
   lariat-lab peers haproxy-tcp --program haproxy-tcp=/opt/haproxy-3.2/sbin/haproxy
 ";
 
+const HOST: &str = "\
+lariat-lab host: what this host has for TLS, and how fast its keys and ciphers are
+
+  lariat-lab host [--json] [--speeds none|quick|full] [--seconds T]
+
+Tells of the CPU and what it makes cheap, of caches and memory nodes, of kTLS and io_uring (which
+are tried) and why they are not there, of limits, network cards, quotas and whatever else figures
+depend on. Where something should be done about it, a hint says what.
+
+  --speeds none|quick|full
+      Which keys and ciphers are measured [default: quick]. On one CPU, in CPU time, by the library
+      that lariat-lab is built with and by `openssl speed`, if openssl is installed
+  --seconds T
+      How long for each row [default: 0.2 for quick, 1 for full]; openssl takes whole seconds
+  --json
+      Print one JSON document instead of text
+
+docs/guide/host.md tells how to read it.
+";
+
+const RUN: &str = "\
+lariat-lab run: put servers under test, and record how they did
+
+  lariat-lab run SCENARIO… [FLAGS]
+  lariat-lab run all --full
+  lariat-lab run --resume RECORD.jsonl
+
+A scenario is a question: what a cipher costs, what a second core brings. Each of its cells starts
+a server, loads it, reads what it used, and ends it; the record is written as it goes. A scenario
+that ends in .toml is a file of your own: docs/guide/lab.md tells what it holds.
+
+  --list
+      The scenarios that there are, and how long they take
+  --dry-run
+      Tell what would be done, with the command that makes the load of each cell
+  --quick
+      Few repeats of the main cells [default]
+  --full
+      All cells, more often
+  --peers NAME,…
+      Who takes part, the one that the others are compared with first [default: the scenario's]
+  --only FACTOR=LEVEL,…
+      Cells at these levels alone; peer is a factor too; may be given again
+  --repeats N
+      How often each cell is read [default: the scenario's]
+  --duration TIME
+      How long each load lasts [default: the scenario's]
+  --program PEER=PATH
+      Another build of a peer than the packaged one; may be given again
+  --server-cpus LIST
+      The CPUs of servers, as in 0,2-3 [default: half of the cores]
+  --client-cpus LIST
+      The CPUs of the load and of the origin behind servers [default: the other half]
+  --speeds none|quick|full
+      How long keys and ciphers of this host are measured first [default: quick; full with --full]
+  --seed N
+      Decides the order of cells [default: 1]
+  --record RECORD.jsonl
+      Where the record is written [default: lariat-run-DATE-TIME.jsonl in the working directory]
+  --resume RECORD.jsonl
+      Take up a run that was stopped
+  --scenario-folder DIR
+      Scenarios in place of ours
+  --peer-folder DIR
+      Peers beside ours, or in their place
+  --keep
+      Keep the folder with the configurations of servers
+  --quiet
+      Say nothing but faults
+
+Examples:
+  Which terminator costs least on one core? Under five minutes:
+    lariat-lab run implementations
+
+  Two of them, and one cipher:
+    lariat-lab run ciphers --peers lariat,haproxy-tcp --only suite=aes-128-gcm
+
+Ctrl-C ends a run; --resume takes it up. `lariat-lab report RECORD.jsonl -o page.html` makes a page.
+";
+
 const REPORT: &str = "\
-lariat-lab report: tables, figures and a page from records of loads
+lariat-lab report: tables, figures and a page from records of loads or experiments
 
   lariat-lab report RECORD… [-o PAGE.html] [--svg DIR] [--csv DIR]
 
-Tells one record as a load itself does; compares several in the order in which they are named. Of
+Tells one record of a load as the load itself does, and compares several in the order in which they
+are named. Of an experiment it says first where a peer is ahead, then tells each scenario. Of
 records that cannot be read, each is named, and the others are reported. - is the standard input.
 
   -o, --output PAGE.html
       Write one page that needs no network, instead of tables to the standard output
   --svg DIR
-      Write each figure as an SVG file, named after its record
+      Write each figure as an SVG file: of loads named after their record, of one experiment after
+      scenario and figure, as in implementations-server-cpu.svg
   --csv DIR
-      Write seconds, latencies and steps as CSV files, named after their record
+      Write the data as CSV files, named after their record: of loads seconds, latencies and steps;
+      of experiments cells and readings
 
 Examples:
   Four kinds of handshake side by side:
     lariat-lab report full.json session-id.json ticket.json psk.json -o handshakes.html
 
-docs/reference/record.md tells what a record holds, and which numbers programs can read off a page.
+  All that a run of experiments found:
+    lariat-lab report run.jsonl -o run.html
+
+docs/reference/record.md and docs/reference/experiment.md tell what records hold, and which numbers
+programs can read off a page.
+";
+
+const COMPARE: &str = "\
+lariat-lab compare: what changed from one record to another
+
+  lariat-lab compare A B [-o PAGE.html] [--svg DIR]
+
+Two records of experiments, of two platforms, versions or settings: in what they differ, and each
+cell that was read in both, with the change from A to B and its 95 % interval. Two records of loads
+are told side by side.
+
+  -o, --output PAGE.html
+      Write one page that needs no network, instead of tables to the standard output
+  --svg DIR
+      Write the figures as SVG files: the loss of B against A, in percent, a file a scenario
+
+Example:
+  What does the hypervisor take?
+    lariat-lab run object-sizes --record metal.jsonl     # and on the other host: virtual.jsonl
+    lariat-lab compare metal.jsonl virtual.jsonl -o loss.html
 ";
 
 /// What there is.
@@ -123,10 +234,13 @@ pub(super) fn program() -> String {
 /// More about a command, if there is one of that name.
 pub(super) fn command(name: &str) -> Option<String> {
     match name {
+        "host" => Some(HOST.to_owned()),
         "load" => Some(load()),
         "origin" => Some(ORIGIN.to_owned()),
         "peers" => Some(PEERS.to_owned()),
         "report" => Some(REPORT.to_owned()),
+        "run" => Some(RUN.to_owned()),
+        "compare" => Some(COMPARE.to_owned()),
         _ => None,
     }
 }

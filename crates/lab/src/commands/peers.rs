@@ -14,6 +14,7 @@ use crate::peer::install;
 use crate::peer::program::{self, Missing, Program};
 use crate::process::child::ChildFault;
 use crate::process::scratch::Scratch;
+use crate::scenario::catalogue as scenarios;
 use crate::talk::{Talk, print};
 use crate::usage::{UsageError, nearest};
 
@@ -36,7 +37,7 @@ struct Row<'p> {
     found: Result<(Program, Vec<String>), Missing>,
 }
 
-/// Tells of every peer, or of those that are named, and installs what is missing if it is asked to.
+/// Tells of every peer, of those that are named or of those of a scenario, and installs what is missing if it is asked to.
 pub(super) fn run(parser: &mut Parser, talk: Talk) -> Result<Exit, UsageError> {
     let typed = read(parser)?;
     if typed.help {
@@ -77,16 +78,31 @@ fn chosen<'p>(all: &'p [Peer], typed: &Typed) -> Result<Vec<&'p Peer>, UsageErro
                 Some(near) => format!("did you mean `{near}`?"),
                 None => format!("there are {}", names().collect::<Vec<_>>().join(", ")),
             };
-            UsageError::new(format!("there is no peer `{}`", name.escape_debug()), hint)
+            UsageError::new(
+                format!("there is no peer or scenario `{}`", name.escape_debug()),
+                hint,
+            )
         })
     };
     for name in typed.programs.keys() {
         by_name(name)?;
     }
-    match typed.names.is_empty() {
-        true => Ok(all.iter().collect()),
-        false => typed.names.iter().map(by_name).collect(),
+    if typed.names.is_empty() {
+        return Ok(all.iter().collect());
     }
+    let scenarios = scenarios::list(None).unwrap_or_default();
+    let mut wanted = Vec::new();
+    for name in &typed.names {
+        let scenario = scenarios.iter().find(|scenario| scenario.name == *name);
+        match scenario.and_then(|scenario| scenario.form().ok()) {
+            Some(form) => wanted.extend(form.file.peers),
+            None => wanted.push(by_name(name)?.name.clone()),
+        }
+    }
+    Ok(all
+        .iter()
+        .filter(|peer| wanted.contains(&peer.name))
+        .collect())
 }
 
 fn install_missing(peers: &[&Peer], typed: &Typed, talk: Talk) -> bool {
