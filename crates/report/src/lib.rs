@@ -7,15 +7,18 @@
 //! - [`page::html`]: one page of one or several.
 //! - [`drawings::of_record`], [`drawings::of_records`]: figures as files of their own.
 //! - [`csv::of_record`]: the figures' data.
+//! - [`experiment`]: the same of experiments, and two of them compared.
 #![forbid(unsafe_code)]
 
 mod apart;
 pub mod comparison;
 pub mod csv;
 pub mod drawings;
+pub mod experiment;
 mod facts;
 mod figure;
 mod headline;
+pub mod host;
 mod hostile;
 mod limit;
 mod markup;

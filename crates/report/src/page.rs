@@ -4,7 +4,7 @@
 //! `data-value`: `r1-succeeded-per-s`, `r1-mean-ns`, `r1-p99-ns`, … for the first record.
 
 mod numbers;
-mod parts;
+pub(crate) mod parts;
 mod record;
 
 use measure::record::{Record, Warning};
@@ -12,12 +12,10 @@ use measure::record::{Record, Warning};
 use crate::apart::names;
 use crate::comparison;
 use crate::drawings;
-use crate::figure::{NARROW, PALETTE, STYLE, WIDE};
+use crate::figure::{NARROW, WIDE};
 use crate::hostile::harmless;
 use crate::markup::{Element, element};
 use parts::{card, figure, table};
-
-const SHEET: &str = include_str!("style/page.css");
 
 /// The page of these records, compared if there are several.
 #[must_use]
@@ -32,26 +30,8 @@ pub fn html(records: &[Record]) -> String {
         let name = (records.len() > 1).then(|| format!("{number}. {}", names[index]));
         main = main.child(record::section(record, number, name.as_deref()));
     }
-    let body = element("body")
-        .child(header(records))
-        .child(main)
-        .child(footer(records));
-    let page = element("html")
-        .with("lang", "en")
-        .child(head(records))
-        .child(body);
-    format!("<!doctype html>\n{page}\n")
-}
-
-fn head(records: &[Record]) -> Element {
-    let meta =
-        |name: &str, content: &str| element("meta").with("name", name).with("content", content);
-    element("head")
-        .child(element("meta").with("charset", "utf-8"))
-        .child(meta("viewport", "width=device-width, initial-scale=1"))
-        .child(meta("color-scheme", "light dark"))
-        .child(element("title").text(title(records)))
-        .child(element("style").ours(PALETTE).ours(STYLE).ours(SHEET))
+    let title = title(records);
+    parts::document(&title, "", vec![header(records), main, footer(records)])
 }
 
 fn title(records: &[Record]) -> String {

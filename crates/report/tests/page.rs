@@ -3,12 +3,12 @@
 #![allow(clippy::unwrap_used, reason = "what a test cannot read fails it")]
 
 mod made;
-
-use std::collections::BTreeSet;
+mod tags;
 
 use measure::kind::Kind;
 use measure::record::Record;
 use report::page::html;
+use tags::{assert_numbers, assert_whole, tags};
 
 fn records() -> Vec<(&'static str, Record)> {
     vec![
@@ -24,45 +24,6 @@ fn records() -> Vec<(&'static str, Record)> {
     ]
 }
 
-/// Start tags as `(name, attributes)`, after checking that each is ended in its order.
-fn tags(page: &str) -> Vec<(String, Vec<(String, String)>)> {
-    let mut open: Vec<String> = Vec::new();
-    let mut tags = Vec::new();
-    let mut rest = page.strip_prefix("<!doctype html>").unwrap();
-    while let Some((_, after)) = rest.split_once('<') {
-        let (inside, behind) = after.split_once('>').unwrap();
-        rest = behind;
-        if let Some(name) = inside.strip_prefix('/') {
-            assert_eq!(open.pop().as_deref(), Some(name));
-            continue;
-        }
-        let is_closed = inside.ends_with('/');
-        let (name, words) = inside
-            .trim_end_matches('/')
-            .split_once(' ')
-            .unwrap_or((inside, ""));
-        tags.push((name.to_owned(), attributes(words)));
-        if name == "style" {
-            rest = rest.split_once("</style>").unwrap().1;
-        } else if !is_closed && !["meta", "br"].contains(&name) {
-            open.push(name.to_owned());
-        }
-    }
-    assert!(open.is_empty(), "{open:?}");
-    tags
-}
-
-fn attributes(mut words: &str) -> Vec<(String, String)> {
-    let mut attributes = Vec::new();
-    while let Some((name, after)) = words.split_once("=\"") {
-        let (value, behind) = after.split_once('"').unwrap();
-        attributes.push((name.trim().to_owned(), value.to_owned()));
-        words = behind;
-    }
-    assert_eq!(words, "");
-    attributes
-}
-
 fn value(page: &str, id: &str) -> f64 {
     let (_, after) = page
         .split_once(&format!("id=\"{id}\" data-value=\""))
@@ -74,59 +35,14 @@ fn value(page: &str, id: &str) -> f64 {
 fn every_page_is_whole_and_needs_nothing_else() {
     for (name, record) in records() {
         let page = html(&[record]);
-        let mut ids = BTreeSet::new();
-        let mut ends = Vec::new();
-        for (tag, attributes) in tags(&page) {
-            assert!(
-                !["script", "link", "img", "iframe"].contains(&tag.as_str()),
-                "{name}: {tag}"
-            );
-            for (key, value) in attributes {
-                assert!(!key.starts_with("on") && key != "src", "{name}: {key}");
-                assert!(key != "href" || value.starts_with('#'), "{name}: {value}");
-                assert!(
-                    key != "id" || ids.insert(value.clone()),
-                    "{name}: {value} twice"
-                );
-                if key == "aria-labelledby" {
-                    ends.extend(value.split(' ').map(str::to_owned));
-                }
-            }
-        }
-        assert!(ends.iter().all(|end| ids.contains(end)), "{name}");
-        assert!(
-            !page.contains("@import") && !page.contains("url("),
-            "{name}"
-        );
+        assert_whole(name, &page);
     }
 }
 
 #[test]
 fn no_number_of_a_figure_is_none() {
-    const NUMBERS: [&str; 12] = [
-        "d",
-        "x",
-        "y",
-        "x1",
-        "x2",
-        "y1",
-        "y2",
-        "cx",
-        "cy",
-        "width",
-        "height",
-        "data-value",
-    ];
     for (name, record) in records() {
-        for (tag, attributes) in tags(&html(&[record])) {
-            let numbers = attributes
-                .iter()
-                .filter(|(key, _)| NUMBERS.contains(&key.as_str()));
-            for (key, value) in numbers {
-                let is_letter = |c: char| c.is_alphabetic() && !"MLHVCvzheac".contains(c);
-                assert!(!value.contains(is_letter), "{name}: {tag} {key} {value}");
-            }
-        }
+        assert_numbers(name, &html(&[record]));
     }
 }
 

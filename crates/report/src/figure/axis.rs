@@ -12,6 +12,8 @@ pub(crate) struct Axis {
     pub(crate) scale: Scale,
     /// About how many ticks there is room for in the wide form.
     pub(crate) ticks: usize,
+    /// Of the values 0, 1, 2, … where those are places and no amounts.
+    names: Vec<String>,
 }
 
 /// What the values of an axis are.
@@ -35,6 +37,15 @@ impl Axis {
             unit,
             scale: Scale::rounded(Spacing::Linear, 0.0, to, ticks),
             ticks,
+            names: Vec::new(),
+        }
+    }
+
+    /// An axis from one value to another, both moved out to ticks.
+    pub(crate) fn range(title: &str, unit: Unit, from: f64, to: f64, ticks: usize) -> Self {
+        Self {
+            scale: Scale::rounded(Spacing::Linear, from, to, ticks),
+            ..Self::exact(title, unit, from, to, ticks)
         }
     }
 
@@ -45,11 +56,31 @@ impl Axis {
             unit,
             scale: Scale::new(Spacing::Linear, from, to),
             ticks,
+            names: Vec::new(),
+        }
+    }
+
+    /// An axis of places with names, one after the other: the values 0, 1, 2, …
+    pub(crate) fn places(title: &str, names: Vec<String>) -> Self {
+        /// Of the distance between two: before the first and behind the last.
+        const EDGE: f64 = 0.15;
+        let last = names.len().max(1) as f64 - 1.0;
+        Self {
+            title: title.to_owned(),
+            unit: Unit::Count,
+            scale: Scale::new(Spacing::Linear, -EDGE, last + EDGE),
+            ticks: names.len(),
+            names,
         }
     }
 
     /// An axis for values that are durations: by logarithms if they lie far apart.
     pub(crate) fn durations(title: &str, values: impl Iterator<Item = f64>) -> Self {
+        Self::amounts(title, Unit::Duration, values)
+    }
+
+    /// An axis for values above 0: by logarithms if they lie far apart.
+    pub(crate) fn amounts(title: &str, unit: Unit, values: impl Iterator<Item = f64>) -> Self {
         /// Values that differ more than so many times are not seen side by side on a linear axis.
         const RATIO_MAX: f64 = 20.0;
         const TICKS: usize = 5;
@@ -58,18 +89,25 @@ impl Axis {
             (least.min(value), greatest.max(value))
         });
         if greatest <= least * RATIO_MAX {
-            return Self::from_zero(title, Unit::Duration, greatest, TICKS);
+            return Self::from_zero(title, unit, greatest, TICKS);
         }
         Self {
             title: format!("{title}, log scale"),
-            unit: Unit::Duration,
+            unit,
             scale: Scale::rounded(Spacing::Log, least, greatest, TICKS),
             ticks: TICKS,
+            names: Vec::new(),
         }
     }
 
     /// Its ticks with their names, where there is room for about so many.
     pub(crate) fn named_ticks(&self, about: usize) -> Vec<(f64, String)> {
+        if !self.names.is_empty() {
+            let names = self.names.iter().enumerate();
+            return names
+                .map(|(place, name)| (place as f64, name.clone()))
+                .collect();
+        }
         let Scale { from, to, .. } = self.scale;
         let ticks = match self.unit {
             Unit::Clock => multiples(clock_step(to - from, about), from, to),

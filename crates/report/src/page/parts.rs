@@ -3,9 +3,32 @@
 use measure::record::Warning;
 
 use crate::facts::Fact;
-use crate::figure::{Figure, Size};
+use crate::figure::{Figure, PALETTE, STYLE, Size};
 use crate::markup::{Element, element};
 use crate::table::{Cell, Row, Side, Table};
+
+const SHEET: &str = include_str!("../style/page.css");
+
+/// The whole page: its title, style sheets beside those of all pages, and its parts.
+pub(crate) fn document(title: &str, sheet: &'static str, parts: Vec<Element>) -> String {
+    let page = element("html")
+        .with("lang", "en")
+        .child(head(title, sheet))
+        .child(element("body").children(parts));
+    format!("<!doctype html>\n{page}\n")
+}
+
+fn head(title: &str, sheet: &'static str) -> Element {
+    let meta =
+        |name: &str, content: &str| element("meta").with("name", name).with("content", content);
+    let style = element("style").ours(PALETTE).ours(STYLE).ours(SHEET);
+    element("head")
+        .child(element("meta").with("charset", "utf-8"))
+        .child(meta("viewport", "width=device-width, initial-scale=1"))
+        .child(meta("color-scheme", "light dark"))
+        .child(element("title").text(title))
+        .child(style.ours(sheet))
+}
 
 /// A card with a heading.
 pub(crate) fn card(heading: &str) -> Element {

@@ -1,0 +1,77 @@
+//! What a factor does within each peer: every level against the first one.
+
+use measure::ratio::Ratio;
+
+use crate::hostile::harmless;
+use crate::table::{Cell, Table};
+use crate::tables::NONE;
+
+use super::study::{Case, Entry};
+use super::words::times;
+use super::yardstick::Yardstick;
+
+/// A row a level but the first, a column a peer; empty where more or fewer than one factor was
+/// varied.
+pub(crate) fn gains(case: &Case<'_>) -> Table {
+    let names = case.peers.iter().map(|peer| harmless(&peer.name));
+    let factor = case.scenario.factors.first();
+    let head = factor.map_or_else(String::new, |factor| harmless(&factor.title));
+    let heads: Vec<String> = [format!("<{head}")].into_iter().chain(names).collect();
+    let heads: Vec<&str> = heads.iter().map(String::as_str).collect();
+    let mut table = Table::new(&caption(case), &heads);
+    for (level, cells) in levels(case) {
+        table.row([Cell::of(level)].into_iter().chain(cells).collect());
+    }
+    table
+}
+
+/// The same in two columns, for narrow screens: levels are heads, peers rows.
+pub(crate) fn gains_listed(case: &Case<'_>) -> Table {
+    let mut table = Table::new(&caption(case), &["<", "<"]);
+    for (level, cells) in levels(case) {
+        table.head(&level);
+        for (peer, cell) in case.peers.iter().zip(cells) {
+            table.row(vec![Cell::of(harmless(&peer.name)), cell]);
+        }
+    }
+    table
+}
+
+fn caption(case: &Case<'_>) -> String {
+    let (Some(yardstick), Some(base)) = (case.main(), case.groups.first()) else {
+        return String::new();
+    };
+    format!(
+        "{} as a multiple of that at {}, by round, with its 95 % interval",
+        yardstick.title(&case.scenario.operation),
+        harmless(&base.title())
+    )
+}
+
+/// Each level but the first, with a cell a peer.
+fn levels(case: &Case<'_>) -> Vec<(String, Vec<Cell>)> {
+    let (Some(yardstick), [_]) = (case.main(), case.scenario.factors.as_slice()) else {
+        return Vec::new();
+    };
+    let Some((base, others)) = case.groups.split_first() else {
+        return Vec::new();
+    };
+    let levels = others.iter().map(|group| {
+        let pairs = group.entries.iter().zip(&base.entries);
+        let cells: Vec<Cell> = pairs
+            .map(|(entry, base)| cell(entry, base, yardstick))
+            .collect();
+        (harmless(&group.title()), cells)
+    });
+    let is_told = |(_, cells): &(_, Vec<Cell>)| cells.iter().any(|cell| cell.text != NONE);
+    levels.filter(is_told).collect()
+}
+
+fn cell(entry: &Entry<'_>, base: &Entry<'_>, yardstick: Yardstick) -> Cell {
+    let pairs = entry.readings.iter().filter_map(|(repeat, reading)| {
+        let other = base.readings.get(repeat)?;
+        Some((yardstick.of(reading)?, yardstick.of(other)?))
+    });
+    let ratio = Ratio::of_pairs(&pairs.collect::<Vec<_>>());
+    ratio.map_or_else(|| Cell::from(NONE), |ratio| Cell::of(times(&ratio)))
+}

@@ -1,0 +1,158 @@
+//! Doubts about the readings of a scenario: noise, a client at its limit, cells read too seldom.
+
+use std::collections::BTreeMap;
+
+use measure::experiment::Reading;
+
+use super::study::{Case, Entry, Group, way};
+use super::words::listed;
+
+/// A larger share of CPU time that went elsewhere is told.
+const FOREIGN_MAX: f64 = 0.05;
+
+/// A larger share of CPU time that the hypervisor took is told.
+const STOLEN_MAX: f64 = 0.02;
+
+/// A server that was busy for less of the time was not what limited a closed load.
+const BUSY_MIN: f64 = 0.85;
+
+/// All of them, a sentence each.
+pub(crate) fn doubts(case: &Case<'_>) -> Vec<String> {
+    let readings: Vec<&Reading> = case
+        .entries()
+        .flat_map(|(_, entry)| entry.readings.values().copied())
+        .collect();
+    let mut doubts = Vec::new();
+    doubts.extend(shared(&readings));
+    doubts.extend(idle_servers(case));
+    doubts.extend(share(
+        &readings,
+        FOREIGN_MAX,
+        |reading| reading.noise.foreign,
+        "went to other work on this host",
+    ));
+    doubts.extend(share(
+        &readings,
+        STOLEN_MAX,
+        |reading| reading.noise.stolen,
+        "was taken by the hypervisor",
+    ));
+    doubts.extend(warnings(&readings));
+    doubts.extend(missed(case));
+    doubts
+}
+
+fn shared(readings: &[&Reading]) -> Option<String> {
+    let shared = readings
+        .iter()
+        .filter(|reading| reading.noise.is_shared)
+        .count();
+    (shared > 0).then(|| {
+        format!(
+            "in {shared} of {} readings server and client had to share CPUs: rates tell of both, \
+             CPU times of the server alone",
+            readings.len()
+        )
+    })
+}
+
+fn share(readings: &[&Reading], max: f64, of: fn(&Reading) -> f64, what: &str) -> Option<String> {
+    let shares = readings.iter().map(|reading| of(reading));
+    let above: Vec<f64> = shares.filter(|share| *share > max).collect();
+    let most = above.iter().copied().reduce(f64::max)?;
+    Some(format!(
+        "in {} of {} readings more than {:.0} % of CPU time {what}, at most {:.0} %: rates suffer, \
+         CPU times hardly",
+        above.len(),
+        readings.len(),
+        max * 100.0,
+        most * 100.0
+    ))
+}
+
+/// Where a closed load did not fill the server, its rate tells of the client.
+fn idle_servers(case: &Case<'_>) -> Option<String> {
+    if !case.yardsticks.iter().any(|yardstick| yardstick.is_rate()) {
+        return None;
+    }
+    let mut cells: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut least = 1.0_f64;
+    for (group, entry) in case.entries() {
+        let Some(busy) = busy(entry) else { continue };
+        if busy < BUSY_MIN {
+            least = least.min(busy);
+            cells
+                .entry(entry.peer.name.clone())
+                .or_default()
+                .push(group.title());
+        }
+    }
+    let named = |(peer, groups): (&String, &Vec<String>)| match groups.len() {
+        all if all == case.groups.len() => peer.clone(),
+        _ => named(peer, groups),
+    };
+    let names: Vec<String> = cells.iter().map(named).collect();
+    (!names.is_empty()).then(|| {
+        format!(
+            "the server was not at its limit (its CPUs busy {:.0} % or less; {:.0} % at the \
+             least) with {}: these rates and bandwidths tell of the client or the origin",
+            BUSY_MIN * 100.0,
+            least * 100.0,
+            listed(&names)
+        )
+    })
+}
+
+fn named(peer: &str, groups: &[String]) -> String {
+    let groups: Vec<&str> = groups
+        .iter()
+        .map(String::as_str)
+        .filter(|it| !it.is_empty())
+        .collect();
+    match groups.is_empty() {
+        true => peer.to_owned(),
+        false => format!("{peer} ({})", groups.join(", ")),
+    }
+}
+
+/// The median of what is known; open load leaves a server idle by intent.
+fn busy(entry: &Entry<'_>) -> Option<f64> {
+    let closed = entry.readings.values().filter(|reading| {
+        reading.offered_per_s.is_none() && reading.seconds.is_empty() && !reading.noise.is_shared
+    });
+    let mut shares: Vec<f64> = closed.map(|reading| reading.noise.server_busy).collect();
+    shares.sort_by(f64::total_cmp);
+    shares.get(shares.len() / 2).copied()
+}
+
+/// What the load said about itself, once for each remedy.
+fn warnings(readings: &[&Reading]) -> Vec<String> {
+    let mut told: BTreeMap<&str, (usize, &str)> = BTreeMap::new();
+    for warning in readings.iter().flat_map(|reading| &reading.warnings) {
+        let entry = told.entry(&warning.hint).or_insert((0, &warning.seen));
+        entry.0 += 1;
+    }
+    let say = |(hint, (count, seen)): (&&str, &(usize, &str))| {
+        format!("{count} of {} readings: {seen}; {hint}", readings.len())
+    };
+    told.iter().map(say).collect()
+}
+
+/// Cells of which some repeats have no reading; those without any say why in the table.
+fn missed(case: &Case<'_>) -> Vec<String> {
+    let partly = case
+        .entries()
+        .filter(|(_, entry)| !entry.readings.is_empty() && !entry.misses.is_empty());
+    let say = |(group, entry): (&Group<'_>, &Entry<'_>)| {
+        let last = entry.misses.last()?;
+        Some(format!(
+            "{}: {} of {} repeats {}: {}",
+            named(&entry.peer.name, &[group.title()]),
+            entry.misses.len(),
+            case.scenario.repeats,
+            way(last.way),
+            last.why
+        ))
+    };
+    partly.filter_map(say).collect()
+}

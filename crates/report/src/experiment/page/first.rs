@@ -1,0 +1,142 @@
+//! What the page begins with: who is ahead.
+
+use crate::markup::{Element, element};
+
+use super::super::standing::{Line, Standing};
+
+/// The sentence, and the three lists.
+pub(super) fn section(standing: &Standing) -> Element {
+    let section = element("section")
+        .with("class", "card standing")
+        .child(
+            element("p")
+                .with("class", "verdict")
+                .text(standing.headline()),
+        )
+        .child(counts(standing));
+    let first = &standing.first;
+    let parts = [
+        list(
+            "ahead",
+            "Where a peer is ahead",
+            &standing.ahead,
+            Line::in_full,
+        ),
+        lacks(standing),
+        list(
+            "level",
+            "Level: no difference is established",
+            &standing.level,
+            Line::cells,
+        ),
+        list(
+            "behind",
+            &format!("Where {first} is ahead: their figure to its own"),
+            &standing.behind,
+            Line::in_short,
+        ),
+        plain(standing),
+    ];
+    section.children(parts.into_iter().flatten())
+}
+
+/// A bar of three parts, as long as there are comparisons of each.
+fn counts(standing: &Standing) -> Element {
+    let counts = standing.counts();
+    let all = counts.iter().sum::<usize>().max(1);
+    let names = ["ahead", "level", "behind"];
+    let parts = counts
+        .into_iter()
+        .zip(names)
+        .filter(|(count, _)| *count > 0);
+    let parts = parts.map(|(count, name)| {
+        element("span")
+            .with("class", name)
+            .with("style", format!("flex-grow:{}", count as f64 / all as f64))
+            .with("id", format!("standing-{name}"))
+            .with("data-value", count)
+            .text(count)
+    });
+    element("div")
+        .with("class", "counts")
+        .with("aria-hidden", "true")
+        .children(parts)
+}
+
+/// More lines than this are folded away, but never those in which a peer is ahead.
+const LINES_MAX: usize = 6;
+
+fn list(class: &str, title: &str, lines: &[Line], words: fn(&Line) -> String) -> Option<Element> {
+    let topics = topics(lines);
+    if topics.is_empty() {
+        return None;
+    }
+    let items = topics.iter().map(|lines| topic(lines, words));
+    let items = element("ul").children(items);
+    let heading = |name| element(name).with("class", class).text(title);
+    if class == "ahead" || topics.len() <= LINES_MAX {
+        let part = element("div").child(heading("h3")).child(items);
+        return Some(part.with("class", "part"));
+    }
+    let folded = element("details").child(heading("summary")).child(items);
+    Some(folded.with("class", "part"))
+}
+
+/// Lines about the same figure of the same scenario.
+fn topics(lines: &[Line]) -> Vec<Vec<&Line>> {
+    let mut topics: Vec<Vec<&Line>> = Vec::new();
+    for line in lines {
+        let is_it = |topic: &&mut Vec<&Line>| {
+            topic
+                .iter()
+                .any(|it| it.anchor == line.anchor && it.figure == line.figure)
+        };
+        match topics.iter_mut().find(is_it) {
+            Some(topic) => topic.push(line),
+            None => topics.push(vec![line]),
+        }
+    }
+    topics
+}
+
+fn topic(lines: &[&Line], words: fn(&Line) -> String) -> Element {
+    let mut item = element("li");
+    for (index, line) in lines.iter().enumerate() {
+        if index == 0 {
+            let link = element("a").with("href", format!("#{}", line.anchor));
+            item = item
+                .child(link.text(&line.scenario))
+                .text(format!(", {}: ", line.figure));
+        } else {
+            item = item.text(" · ");
+        }
+        let words = words(line);
+        item = item.child(element("b").text(&line.peer));
+        item = item.text(if words.is_empty() {
+            words
+        } else {
+            format!(" {words}")
+        });
+    }
+    item
+}
+
+fn lacks(standing: &Standing) -> Option<Element> {
+    let items = standing.lacks.iter();
+    let items = items.map(|(scenario, cell)| element("li").text(format!("{scenario}: {cell}")));
+    let title = format!("What {} has no figure for, and others have", standing.first);
+    (!standing.lacks.is_empty()).then(|| {
+        element("div")
+            .with("class", "part")
+            .child(element("h3").with("class", "ahead").text(title))
+            .child(element("ul").children(items))
+    })
+}
+
+fn plain(standing: &Standing) -> Option<Element> {
+    (!standing.plain.is_empty()).then(|| {
+        let names = standing.plain.join(", ");
+        let text = format!("Not counted: {names}, without TLS. It shows what TLS costs.");
+        element("p").with("class", "lead").text(text)
+    })
+}

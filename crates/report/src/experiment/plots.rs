@@ -1,0 +1,332 @@
+//! The figures of a scenario: bars for names, lines for numbers, courses of rising loads.
+
+use std::collections::BTreeMap;
+
+use measure::experiment::{Peer, Reading, Scenario};
+use measure::host::HostReport;
+use measure::record::{Client, Ending, Record, Target, Tool};
+
+use crate::drawings::along_time;
+use crate::figure::{Axis, Bar, BarPanel, Bars, Figure, Panel, Series, Shape, Unit};
+use crate::hostile::harmless;
+
+use super::study::{Case, Entry, Group};
+use super::versus::versus;
+use super::words::digits;
+use super::yardstick::Yardstick;
+
+/// What fits a scenario.
+#[derive(Clone, Debug)]
+pub(crate) enum Plot {
+    /// Names: bars.
+    Bars(Bars),
+    /// Numbers: lines over them.
+    Lines(Figure),
+}
+
+/// The looks of peers by their place in the record, so that each has the same everywhere.
+const COLOURS: [&str; 7] = ["blue", "teal", "amber", "violet", "rose", "grey", "ink"];
+const DASHES: [&str; 5] = ["", "8 3", "3 3", "9 3 2 3", "14 3"];
+
+/// Where a peer stands in the record.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Palette<'e>(pub(crate) &'e [Peer]);
+
+impl Palette<'_> {
+    fn place(self, peer: &Peer) -> usize {
+        let found = self.0.iter().position(|other| other.name == peer.name);
+        found.unwrap_or(0)
+    }
+
+    /// The name of a peer's colour.
+    pub(crate) fn colour(self, peer: &Peer) -> &'static str {
+        COLOURS[self.place(peer) % COLOURS.len()]
+    }
+
+    /// The dashes of its lines.
+    pub(crate) fn dashes(self, peer: &Peer) -> &'static str {
+        DASHES[self.place(peer) % DASHES.len()]
+    }
+}
+
+/// The plot of a scenario; `None` if nothing was read.
+pub(crate) fn plot(case: &Case<'_>, palette: Palette<'_>) -> Option<Plot> {
+    if !case.is_read() {
+        return None;
+    }
+    match case.is_numeric() {
+        true => Some(Plot::Lines(lines(case, palette)?)),
+        false => Some(Plot::Bars(bars(case, palette)?)),
+    }
+}
+
+/// Figures told of a scenario without factors, or of one with few levels.
+const FIGURES_MAX: usize = 2;
+
+fn bars(case: &Case<'_>, palette: Palette<'_>) -> Option<Bars> {
+    let main = case.main()?;
+    let panels = match case.groups.as_slice() {
+        [group] => {
+            let told = case.yardsticks.iter().take(FIGURES_MAX);
+            told.map(|yardstick| panel(case, group, *yardstick, palette))
+                .collect()
+        }
+        groups => {
+            let panels = groups.iter().map(|group| panel(case, group, main, palette));
+            same_scale(panels.collect())
+        }
+    };
+    Some(Bars {
+        title: title(case, main),
+        description: description(case, main),
+        panels,
+    })
+}
+
+/// A figure of its own in one panel: what a document shows.
+pub(crate) fn single(case: &Case<'_>, yardstick: Yardstick, palette: Palette<'_>) -> Bars {
+    let groups = case.groups.iter();
+    let panels = groups.map(|group| panel(case, group, yardstick, palette));
+    Bars {
+        title: title(case, yardstick),
+        description: description(case, yardstick),
+        panels: same_scale(panels.collect()),
+    }
+}
+
+/// Panels that are levels of the same figure are compared by eye.
+fn same_scale(mut panels: Vec<BarPanel>) -> Vec<BarPanel> {
+    let full = panels.iter().map(|panel| panel.full).fold(0.0, f64::max);
+    for panel in &mut panels {
+        panel.full = full;
+    }
+    panels
+}
+
+fn panel(
+    case: &Case<'_>,
+    group: &Group<'_>,
+    yardstick: Yardstick,
+    palette: Palette<'_>,
+) -> BarPanel {
+    let figure = yardstick.title(&case.scenario.operation);
+    let better = if yardstick.is_cost() { "less" } else { "more" };
+    let what = format!("{figure}, {}: {better} is better", yardstick.unit());
+    let heading = match group.title() {
+        title if title.is_empty() => what,
+        title => title,
+    };
+    let entries = group.entries.iter().filter(|entry| entry.cell.is_some());
+    let bars: Vec<Bar> = entries
+        .map(|entry| bar(entry, group, yardstick, palette))
+        .collect();
+    let ends = bars.iter().filter_map(|bar| bar.value);
+    let full = ends.fold(0.0, |most: f64, (value, _, greatest)| {
+        most.max(value).max(greatest)
+    });
+    BarPanel {
+        heading,
+        full: if full > 0.0 { full } else { 1.0 },
+        bars,
+    }
+}
+
+fn bar(entry: &Entry<'_>, group: &Group<'_>, yardstick: Yardstick, palette: Palette<'_>) -> Bar {
+    let spread = entry.spread(yardstick);
+    let gap = entry.gap().map_or_else(
+        || "no figure".to_owned(),
+        |gap| match gap.why.is_empty() {
+            true => gap.way.to_owned(),
+            false => format!("{}: {}", gap.way, harmless(&gap.why)),
+        },
+    );
+    let is_first = group
+        .first()
+        .is_some_and(|first| first.peer.name == entry.peer.name);
+    let other = group.first().filter(|_| !is_first);
+    let against = other.and_then(|first| versus(entry, first, yardstick));
+    let beside = against.map_or_else(String::new, |found| {
+        format!("{} {}×", found.verdict.sign(), digits(found.ratio.ratio))
+    });
+    Bar {
+        name: harmless(&entry.peer.name),
+        colour: palette.colour(entry.peer),
+        value: spread.map(|it| (it.median, it.min, it.max)),
+        text: spread.map_or(gap, |it| yardstick.shown(it.median)),
+        beside,
+    }
+}
+
+fn title(case: &Case<'_>, yardstick: Yardstick) -> String {
+    let figure = yardstick.title(&case.scenario.operation);
+    format!(
+        "{}: {figure}, {}",
+        harmless(&case.scenario.name),
+        yardstick.unit()
+    )
+}
+
+/// The medians of the first combination, in words.
+fn description(case: &Case<'_>, yardstick: Yardstick) -> String {
+    let said = case.entries().filter_map(|(group, entry)| {
+        let spread = entry.spread(yardstick)?;
+        let title = group.title();
+        let at = if title.is_empty() {
+            title
+        } else {
+            format!(", {title}")
+        };
+        Some(format!(
+            "{}{at}: {}.",
+            entry.peer.name,
+            yardstick.told(spread.median)
+        ))
+    });
+    harmless(&said.collect::<Vec<_>>().join(" "))
+}
+
+fn lines(case: &Case<'_>, palette: Palette<'_>) -> Option<Figure> {
+    let main = case.main()?;
+    let factor = case.scenario.factors.first()?;
+    let names = case.groups.iter().map(|group| harmless(&group.title()));
+    let told = case.yardsticks.iter().take(FIGURES_MAX);
+    let panels = told.enumerate();
+    let panels = panels.map(|(index, yardstick)| line_panel(case, *yardstick, palette, index == 0));
+    Some(Figure {
+        title: title(case, main),
+        description: description(case, main),
+        x: Axis::places(&harmless(&factor.title), names.collect()),
+        panels: panels.collect(),
+        columns: Vec::new(),
+    })
+}
+
+/// The legend stands in the first panel alone.
+fn line_panel(
+    case: &Case<'_>,
+    yardstick: Yardstick,
+    palette: Palette<'_>,
+    has_legend: bool,
+) -> Panel {
+    let mut series = Vec::new();
+    for (index, peer) in case.peers.iter().enumerate() {
+        let spreads = case
+            .groups
+            .iter()
+            .map(|group| group.entries[index].spread(yardstick));
+        let spreads: Vec<_> = spreads.collect();
+        let scaled = |value: f64| yardstick.scaled(value);
+        let colour = palette.colour(peer);
+        for run in runs(&spreads) {
+            let forth = run.iter().map(|(x, spread)| (*x, scaled(spread.max)));
+            let back = run.iter().rev().map(|(x, spread)| (*x, scaled(spread.min)));
+            series.push(Series::new("", colour, Shape::Band).of(forth.chain(back)));
+        }
+        let name = if has_legend {
+            harmless(&peer.name)
+        } else {
+            String::new()
+        };
+        let points = spreads.iter().enumerate().map(|(place, spread)| {
+            (
+                place as f64,
+                spread.map_or(f64::NAN, |it| scaled(it.median)),
+            )
+        });
+        let shape = Shape::Marked(palette.dashes(peer));
+        series.push(Series::new(&name, colour, shape).of(points));
+    }
+    let better = if yardstick.is_cost() { "less" } else { "more" };
+    let figure = yardstick.title(&case.scenario.operation);
+    let title = format!("{figure}, {} ({better} is better)", yardstick.unit());
+    let values = series.iter().flat_map(|line| &line.points);
+    let y = Axis::amounts(&title, Unit::Count, values.map(|point| point.1));
+    Panel::new(y, series)
+}
+
+/// Stretches of neighbours that all have a spread: places with their spreads.
+fn runs(
+    spreads: &[Option<measure::statistics::Spread>],
+) -> Vec<Vec<(f64, measure::statistics::Spread)>> {
+    let places = spreads.iter().enumerate();
+    let places: Vec<_> = places
+        .map(|(place, spread)| (place as f64, *spread))
+        .collect();
+    let runs = places.split(|(_, spread)| spread.is_none());
+    let runs = runs.map(|run| {
+        run.iter()
+            .filter_map(|(x, spread)| Some((*x, (*spread)?)))
+            .collect()
+    });
+    runs.filter(|run: &Vec<_>| run.len() > 1).collect()
+}
+
+/// Samples of a course: as many as a small figure tells apart.
+const SAMPLES_MAX: usize = 160;
+
+/// The courses of a rising load, one a cell that has one: the reading whose main figure is the
+/// middle one.
+pub(crate) fn courses(case: &Case<'_>) -> Vec<(String, Figure)> {
+    let Some(main) = case.main() else {
+        return Vec::new();
+    };
+    let course = |(group, entry): (&Group<'_>, &Entry<'_>)| {
+        let reading = middle(entry, main)?;
+        let mut figure = along_time(&as_record(reading, case.scenario), SAMPLES_MAX)?;
+        figure.columns.clear();
+        let parts = [entry.peer.name.clone(), group.title()];
+        let name: Vec<&str> = parts
+            .iter()
+            .map(String::as_str)
+            .filter(|it| !it.is_empty())
+            .collect();
+        let name = harmless(&name.join(", "));
+        figure.title = format!("{name}: transactions and response time over time");
+        Some((name, figure))
+    };
+    case.entries().filter_map(course).collect()
+}
+
+fn middle<'e>(entry: &Entry<'e>, yardstick: Yardstick) -> Option<&'e Reading> {
+    let with_course = entry
+        .readings
+        .values()
+        .filter(|reading| !reading.seconds.is_empty());
+    let mut readings: Vec<&Reading> = with_course.copied().collect();
+    let value = |reading: &Reading| yardstick.of(reading).unwrap_or(0.0);
+    readings.sort_by(|a, b| value(a).total_cmp(&value(b)));
+    readings.get(readings.len() / 2).copied()
+}
+
+/// As the record of a load, as far as its course is drawn from it.
+fn as_record(reading: &Reading, scenario: &Scenario) -> Record {
+    Record {
+        format: measure::record::FORMAT,
+        tool: Tool {
+            name: String::new(),
+            version: String::new(),
+            tls: String::new(),
+        },
+        command: Vec::new(),
+        settings: Vec::new(),
+        started: reading.at.clone(),
+        host: HostReport::default().host,
+        target: Target {
+            url: scenario.name.clone(),
+            address: String::new(),
+        },
+        ending: Ending::Completed,
+        elapsed_ns: reading.elapsed_ns,
+        warm_up: measure::record::Counts::default(),
+        totals: reading.counts,
+        failures: reading.failures.clone(),
+        handshakes: reading.handshakes.clone(),
+        traffic: reading.traffic,
+        latencies: BTreeMap::new(),
+        seconds: reading.seconds.clone(),
+        steps: reading.steps.clone(),
+        capacity: None,
+        client: Client::default(),
+        warnings: Vec::new(),
+    }
+}

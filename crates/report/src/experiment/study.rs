@@ -1,0 +1,276 @@
+//! A record of an experiment, put in order: scenarios, combinations of levels, peers.
+
+use std::collections::BTreeMap;
+
+use measure::experiment::{Cell, Experiment, Factor, Level, Miss, Peer, Reading, Scenario, Way};
+use measure::statistics::Spread;
+
+use super::yardstick::{Yardstick, yardsticks};
+
+/// A scenario with all that was read.
+#[derive(Debug)]
+pub(crate) struct Case<'e> {
+    /// That of its record, from 1.
+    pub(crate) number: usize,
+    pub(crate) scenario: &'e Scenario,
+    /// What is told, the main one first.
+    pub(crate) yardsticks: Vec<Yardstick>,
+    /// Who takes part, in the order of tables; others are compared with the first.
+    pub(crate) peers: Vec<&'e Peer>,
+    /// One a combination of levels, in the order of tables.
+    pub(crate) groups: Vec<Group<'e>>,
+}
+
+/// A combination of levels.
+#[derive(Debug)]
+pub(crate) struct Group<'e> {
+    /// The level of each factor.
+    pub(crate) levels: Vec<&'e Level>,
+    /// In the order of the case's peers.
+    pub(crate) entries: Vec<Entry<'e>>,
+}
+
+/// A cell with all that was read of it.
+#[derive(Debug)]
+pub(crate) struct Entry<'e> {
+    pub(crate) peer: &'e Peer,
+    /// None where it was not asked.
+    pub(crate) cell: Option<&'e Cell>,
+    /// By repeat.
+    pub(crate) readings: BTreeMap<u32, &'e Reading>,
+    /// Repeats that have no reading.
+    pub(crate) misses: Vec<&'e Miss>,
+}
+
+/// Why there is no figure.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Gap {
+    /// In a word.
+    pub(crate) way: &'static str,
+    /// Why, for people; empty where the word says it.
+    pub(crate) why: String,
+}
+
+/// All scenarios of a record, which is the one of that number.
+pub(crate) fn cases(experiment: &Experiment, number: usize) -> Vec<Case<'_>> {
+    let mut readings: BTreeMap<_, BTreeMap<u32, &Reading>> = BTreeMap::new();
+    for reading in &experiment.readings {
+        let key = (reading.scenario.as_str(), reading.cell.as_str());
+        readings
+            .entry(key)
+            .or_default()
+            .insert(reading.repeat, reading);
+    }
+    let mut misses: BTreeMap<_, Vec<&Miss>> = BTreeMap::new();
+    for miss in &experiment.misses {
+        let key = (miss.scenario.as_str(), miss.cell.as_str());
+        misses.entry(key).or_default().push(miss);
+    }
+    let found = Found {
+        number,
+        readings,
+        misses,
+    };
+    let scenarios = experiment.plan.scenarios.iter();
+    scenarios
+        .map(|scenario| found.case(scenario, &experiment.plan.peers))
+        .collect()
+}
+
+/// What was read, by scenario and cell.
+struct Found<'e> {
+    number: usize,
+    readings: BTreeMap<(&'e str, &'e str), BTreeMap<u32, &'e Reading>>,
+    misses: BTreeMap<(&'e str, &'e str), Vec<&'e Miss>>,
+}
+
+impl<'e> Found<'e> {
+    fn case(&self, scenario: &'e Scenario, peers: &'e [Peer]) -> Case<'e> {
+        let takes_part = |peer: &&Peer| scenario.cells.iter().any(|cell| cell.peer == peer.name);
+        let peers: Vec<&Peer> = peers.iter().filter(takes_part).collect();
+        let combinations = combinations(&scenario.factors);
+        let groups = combinations.into_iter();
+        let groups = groups.map(|levels| self.group(scenario, &peers, levels));
+        let groups: Vec<Group<'_>> = groups.filter(Group::is_asked).collect();
+        let mut entries = groups.iter().flat_map(|group| &group.entries);
+        let is_ramp = entries.any(|entry| {
+            let mut readings = entry.readings.values();
+            readings.any(|reading| reading.read_offs.is_some())
+        });
+        Case {
+            number: self.number,
+            scenario,
+            yardsticks: yardsticks(scenario, is_ramp),
+            peers,
+            groups,
+        }
+    }
+
+    fn group(
+        &self,
+        scenario: &'e Scenario,
+        peers: &[&'e Peer],
+        levels: Vec<&'e Level>,
+    ) -> Group<'e> {
+        let entry = |peer: &&'e Peer| {
+            let is_it = |cell: &&Cell| cell.peer == peer.name && is_at(cell, scenario, &levels);
+            let cell = scenario.cells.iter().find(is_it);
+            let key = (
+                scenario.name.as_str(),
+                cell.map_or("", |cell| cell.key.as_str()),
+            );
+            Entry {
+                peer,
+                cell,
+                readings: self.readings.get(&key).cloned().unwrap_or_default(),
+                misses: self.misses.get(&key).cloned().unwrap_or_default(),
+            }
+        };
+        let entries = peers.iter().map(entry).collect();
+        Group { levels, entries }
+    }
+}
+
+/// Whether a cell stands at these levels.
+fn is_at(cell: &Cell, scenario: &Scenario, levels: &[&Level]) -> bool {
+    let mut pairs = scenario.factors.iter().zip(levels);
+    pairs.all(|(factor, level)| cell.levels.get(&factor.name) == Some(&level.name))
+}
+
+/// All choices of a level of each factor, the last factor changing fastest.
+fn combinations(factors: &[Factor]) -> Vec<Vec<&Level>> {
+    let mut all: Vec<Vec<&Level>> = vec![Vec::new()];
+    for factor in factors {
+        let longer = all.iter().flat_map(|levels| {
+            let with = move |level| levels.iter().copied().chain([level]).collect();
+            factor.levels.iter().map(with)
+        });
+        all = longer.collect();
+    }
+    all
+}
+
+impl<'e> Case<'e> {
+    /// Its id on a page.
+    pub(crate) fn anchor(&self) -> String {
+        format!("e{}-{}", self.number, self.scenario.name)
+    }
+
+    /// The main figure, if the scenario tells any.
+    pub(crate) fn main(&self) -> Option<Yardstick> {
+        self.yardsticks.first().copied()
+    }
+
+    /// All cells, with the combination that they stand in.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = (&Group<'e>, &Entry<'e>)> {
+        self.groups
+            .iter()
+            .flat_map(|group| group.entries.iter().map(move |entry| (group, entry)))
+    }
+
+    /// Whether anything was read.
+    pub(crate) fn is_read(&self) -> bool {
+        self.entries().any(|(_, entry)| !entry.readings.is_empty())
+    }
+
+    /// Whether a peer does no TLS here: it is what TLS is compared with, no rival.
+    pub(crate) fn is_plain(&self, peer: &Peer) -> bool {
+        let cells = self.scenario.cells.iter();
+        let mut own = cells.filter(|cell| cell.peer == peer.name).peekable();
+        let is_plain = |cell: &Cell| cell.command.iter().any(|word| word.starts_with("http://"));
+        own.peek().is_some() && own.all(is_plain)
+    }
+
+    /// Whether the levels are numbers, so that figures are lines over them.
+    pub(crate) fn is_numeric(&self) -> bool {
+        match self.scenario.factors.as_slice() {
+            [factor] => {
+                let told = factor.levels.iter().filter(|level| level.value.is_some());
+                factor.levels.len() > 2 && told.count() + 1 >= factor.levels.len()
+            }
+            _ => false,
+        }
+    }
+}
+
+impl<'e> Group<'e> {
+    /// The titles of its levels; empty without factors.
+    pub(crate) fn title(&self) -> String {
+        let titles: Vec<&str> = self
+            .levels
+            .iter()
+            .map(|level| level.title.as_str())
+            .collect();
+        titles.join(", ")
+    }
+
+    /// The same for ids: the names of its levels.
+    pub(crate) fn id(&self) -> String {
+        let names: Vec<&str> = self
+            .levels
+            .iter()
+            .map(|level| level.name.as_str())
+            .collect();
+        names.join("-")
+    }
+
+    /// The one that others are compared with.
+    pub(crate) fn first(&self) -> Option<&Entry<'e>> {
+        self.entries.first()
+    }
+
+    fn is_asked(&self) -> bool {
+        self.entries.iter().any(|entry| entry.cell.is_some())
+    }
+}
+
+impl Entry<'_> {
+    /// A figure of each repeat, in the unit of the record.
+    pub(crate) fn samples(&self, yardstick: Yardstick) -> Vec<f64> {
+        let values = self.readings.values();
+        values.filter_map(|reading| yardstick.of(reading)).collect()
+    }
+
+    /// Their spread, if there are any.
+    pub(crate) fn spread(&self, yardstick: Yardstick) -> Option<Spread> {
+        Spread::of(&self.samples(yardstick))
+    }
+
+    /// Why there is no figure; `None` if there is one.
+    pub(crate) fn gap(&self) -> Option<Gap> {
+        if !self.readings.is_empty() {
+            return None;
+        }
+        let Some(cell) = self.cell else {
+            return Some(Gap::of("not asked", ""));
+        };
+        if let Some(why) = &cell.cannot {
+            return Some(Gap::of("cannot", why));
+        }
+        if let Some(miss) = self.misses.last() {
+            return Some(Gap::of(way(miss.way), &miss.why));
+        }
+        Some(match &self.peer.missing {
+            Some(why) => Gap::of("missing", why),
+            None => Gap::of("not read yet", ""),
+        })
+    }
+}
+
+impl Gap {
+    fn of(way: &'static str, why: &str) -> Self {
+        Self {
+            way,
+            why: why.to_owned(),
+        }
+    }
+}
+
+/// In a word.
+pub(crate) fn way(way: Way) -> &'static str {
+    match way {
+        Way::Cannot => "cannot",
+        Way::Failed => "failed",
+        Way::Void => "void",
+    }
+}

@@ -1,0 +1,146 @@
+//! Tables of a scenario that text and page share: spreads as ministat(1) prints them, what the
+//! source printed, who took part.
+
+use measure::experiment::{Peer, Published};
+use measure::statistics::Spread;
+use measure::student::Difference;
+
+use crate::hostile::harmless;
+use crate::table::{Cell, Table};
+use crate::tables::NONE;
+
+use super::study::{Case, Entry, Group};
+use super::words::digits;
+use super::yardstick::Yardstick;
+
+/// Whether the spreads are what a scenario is about: its figure is a bandwidth, as in the source
+/// that printed them.
+pub(crate) fn is_about_spreads(case: &Case<'_>) -> bool {
+    use measure::experiment::Figure::Bandwidth;
+    case.main() == Some(Yardstick::Of(Bandwidth))
+}
+
+/// Number, least, greatest, median, mean and deviation of a figure; and the difference of means
+/// from the first peer's by Student's t.
+pub(crate) fn spreads(case: &Case<'_>, yardstick: Yardstick) -> Table {
+    let heads = [
+        "<",
+        "N",
+        "min",
+        "max",
+        "median",
+        "mean",
+        "stddev",
+        "<difference at 95 %",
+    ];
+    let caption = format!(
+        "{}, {}, as ministat(1) tells it; differences from {} by Student's t",
+        yardstick.title(&case.scenario.operation),
+        yardstick.unit(),
+        case.peers.first().map_or("", |peer| peer.name.as_str()),
+    );
+    let mut table = Table::new(&harmless(&caption), &heads);
+    for group in &case.groups {
+        let title = harmless(&group.title());
+        if !title.is_empty() {
+            table.head(&title);
+        }
+        for entry in &group.entries {
+            table.rows.extend(spread_row(entry, group, yardstick));
+        }
+    }
+    table
+}
+
+fn spread_row(
+    entry: &Entry<'_>,
+    group: &Group<'_>,
+    yardstick: Yardstick,
+) -> Option<crate::table::Row> {
+    let spread = entry.spread(yardstick)?;
+    let values = [
+        spread.min,
+        spread.max,
+        spread.median,
+        spread.mean,
+        spread.deviation,
+    ];
+    let mut cells = vec![Cell::of(harmless(&entry.peer.name)), Cell::of(spread.count)];
+    cells.extend(values.map(|value| Cell::of(yardstick.shown(value))));
+    let first = group
+        .first()
+        .filter(|first| first.peer.name != entry.peer.name);
+    let first = first.and_then(|first| first.spread(yardstick));
+    cells.push(Cell::of(first.map_or_else(String::new, |first| {
+        difference(&first, &spread, yardstick)
+    })));
+    Some(crate::table::Row {
+        cells,
+        is_head: false,
+    })
+}
+
+/// As ministat says it: in the unit and in percent of the first.
+fn difference(first: &Spread, second: &Spread, yardstick: Yardstick) -> String {
+    let Some(found) = Difference::of(first, second) else {
+        return "too few samples".to_owned();
+    };
+    if !found.is_proven() {
+        return "no difference proven".to_owned();
+    }
+    let sign = if found.difference < 0.0 {
+        "\u{2212}"
+    } else {
+        "+"
+    };
+    let percent = |value: f64| digits(value.abs() / first.mean * 100.0);
+    format!(
+        "{sign}{} ± {} ({sign}{} ± {} %)",
+        yardstick.shown(found.difference.abs()),
+        yardstick.shown(found.error),
+        percent(found.difference),
+        percent(found.error)
+    )
+}
+
+/// A table of the source, as it printed it.
+pub(crate) fn published(published: &Published) -> Table {
+    let unit = match published.unit.is_empty() {
+        true => String::new(),
+        false => format!(", {}", published.unit),
+    };
+    let mut columns = published.columns.iter();
+    let first = columns.next().map(|head| format!("<{}", harmless(head)));
+    let heads: Vec<String> = first
+        .into_iter()
+        .chain(columns.map(|head| harmless(head)))
+        .collect();
+    let heads: Vec<&str> = heads.iter().map(String::as_str).collect();
+    let mut table = Table::new(&harmless(&format!("{}{unit}", published.title)), &heads);
+    for row in &published.rows {
+        let cell = |text: &String| match text.as_str() {
+            "-" | "" => Cell::from(NONE),
+            text => Cell::of(harmless(text)),
+        };
+        table.row(row.iter().take(heads.len()).map(cell).collect());
+    }
+    table
+}
+
+/// Who took part, with versions.
+pub(crate) fn programs(peers: &[Peer]) -> Table {
+    let heads = ["<peer", "<what it is", "<from", "<what it says of itself"];
+    let mut table = Table::new("Who took part", &heads);
+    for peer in peers {
+        let says = match &peer.missing {
+            Some(why) => format!("takes no part: {why}"),
+            None => peer.version.join(" · "),
+        };
+        table.row(
+            [&peer.name, &peer.title, &peer.from, &says]
+                .map(|text| Cell::of(harmless(text)))
+                .to_vec(),
+        );
+    }
+    table
+}

@@ -1,0 +1,251 @@
+//! Bars beside their names, in panels beside each other: figures of things that are no numbers.
+
+use crate::markup::{Element, element};
+
+use super::frame;
+use super::layout::{LINE, text_width};
+
+/// Panels of bars.
+#[derive(Clone, Debug)]
+pub(crate) struct Bars {
+    /// What they show, in a few words.
+    pub(crate) title: String,
+    /// What can be seen, for those who cannot.
+    pub(crate) description: String,
+    pub(crate) panels: Vec<BarPanel>,
+}
+
+/// A panel: bars under a heading, on a scale that begins at 0.
+#[derive(Clone, Debug)]
+pub(crate) struct BarPanel {
+    pub(crate) heading: String,
+    /// The value that fills the panel.
+    pub(crate) full: f64,
+    pub(crate) bars: Vec<Bar>,
+}
+
+/// A bar.
+#[derive(Clone, Debug)]
+pub(crate) struct Bar {
+    pub(crate) name: String,
+    pub(crate) colour: &'static str,
+    /// Where it ends, and the least and the greatest sample; none where there are none.
+    pub(crate) value: Option<(f64, f64, f64)>,
+    /// Behind its end.
+    pub(crate) text: String,
+    /// Behind that, fainter.
+    pub(crate) beside: String,
+}
+
+/// From a bar to the next.
+const STEP: f64 = 24.0;
+
+/// How thick a bar is.
+const THICK: f64 = 14.0;
+
+/// Between two panels beside each other.
+const APART: f64 = 36.0;
+
+/// Between two panels above each other.
+const BETWEEN: f64 = 14.0;
+
+/// A heading with what is below it.
+const HEADING: f64 = LINE + 6.0;
+
+impl Bars {
+    /// As an element of a page, `columns` panels beside each other.
+    pub(crate) fn inline(&self, id: &str, width: f64, columns: usize) -> Element {
+        let (shapes, height) = self.shapes(width, columns);
+        let names = (self.title.as_str(), self.description.as_str());
+        frame::inline(id, names, (width, height), shapes)
+    }
+
+    /// As a document of its own.
+    pub(crate) fn document(&self, width: f64, columns: usize) -> String {
+        let (shapes, height) = self.shapes(width, columns);
+        let names = (self.title.as_str(), self.description.as_str());
+        frame::document(names, (width, height), shapes)
+    }
+
+    fn shapes(&self, width: f64, columns: usize) -> (Vec<Element>, f64) {
+        let columns = columns.clamp(1, self.panels.len().max(1));
+        let each = (width - APART * (columns as f64 - 1.0)) / columns as f64;
+        let edges = Edges::of(self, each);
+        let mut shapes = Vec::new();
+        let mut top = 0.0;
+        for panels in self.panels.chunks(columns) {
+            for (index, panel) in panels.iter().enumerate() {
+                let left = index as f64 * (each + APART);
+                shapes.extend(edges.panel(panel, left, top));
+            }
+            let most = panels.iter().map(|panel| panel.bars.len()).max();
+            top += HEADING + most.unwrap_or(0) as f64 * STEP + BETWEEN;
+        }
+        (shapes, (top - BETWEEN).max(0.0))
+    }
+}
+
+/// What all panels have in common, so that their bars can be compared.
+struct Edges {
+    /// The width of a panel.
+    width: f64,
+    /// Where bars begin, and how long the longest may be.
+    left: f64,
+    room: f64,
+}
+
+impl Edges {
+    fn of(bars: &Bars, width: f64) -> Self {
+        /// Names may take so much of a panel, so that something is left for bars.
+        const NAME_SHARE_MAX: f64 = 0.42;
+        const BAR_MIN: f64 = 40.0;
+        let all = || bars.panels.iter().flat_map(|panel| &panel.bars);
+        let widest = |of: fn(&Bar) -> f64| all().map(of).fold(0.0, f64::max);
+        let name = widest(|bar| text_width(&bar.name)) + 10.0;
+        let left = name.min(width * NAME_SHARE_MAX);
+        let text = widest(|bar| match bar.value {
+            Some(_) => text_width(&bar.text) + text_width(&bar.beside) + 20.0,
+            None => 0.0,
+        });
+        let room = (width - left - text).max(BAR_MIN);
+        Self { width, left, room }
+    }
+
+    fn panel(&self, panel: &BarPanel, left: f64, top: f64) -> Vec<Element> {
+        let heading = text("head", (left, top + LINE - 4.0), &panel.heading);
+        let mut shapes = vec![heading];
+        for (index, bar) in panel.bars.iter().enumerate() {
+            let middle = top + HEADING + (index as f64 + 0.5) * STEP;
+            shapes.extend(self.bar(bar, panel.full, left, middle));
+        }
+        shapes
+    }
+
+    fn bar(&self, bar: &Bar, full: f64, left: f64, middle: f64) -> Vec<Element> {
+        let start = left + self.left;
+        let baseline = middle + 4.0;
+        let name = cut(&bar.name, self.left - 10.0);
+        let mut shapes = vec![text("name end", (start - 8.0, baseline), &name)];
+        let Some((value, least, greatest)) = bar.value else {
+            let words = cut(&bar.text, self.width - self.left);
+            shapes.push(text("tick", (start, baseline), &words));
+            return shapes;
+        };
+        let share = |value: f64| (value / full).clamp(0.0, 1.0);
+        let place = |value: f64| start + share(value) * self.room;
+        shapes.push(surface(bar.colour, (start, middle), place(value) - start));
+        if greatest > least {
+            shapes.extend(whisker(place(least), place(greatest), middle));
+        }
+        let after = place(value).max(place(greatest)) + 7.0;
+        shapes.push(text("name", (after, baseline), &bar.text));
+        let beside = after + text_width(&bar.text) + 6.0;
+        shapes.push(text("tick", (beside, baseline), &bar.beside));
+        shapes
+    }
+}
+
+fn surface(colour: &str, (x, middle): (f64, f64), width: f64) -> Element {
+    element("rect")
+        .with("class", format!("bar {colour}"))
+        .with("x", pixels(x))
+        .with("y", pixels(middle - THICK / 2.0))
+        .with("width", pixels(width.max(1.0)))
+        .with("height", THICK)
+        .with("rx", 2)
+}
+
+/// From the least to the greatest, with ends.
+fn whisker(from: f64, to: f64, middle: f64) -> [Element; 1] {
+    const END: f64 = 3.5;
+    let data = format!(
+        "M{from} {top}V{bottom}M{from} {middle}H{to}M{to} {top}V{bottom}",
+        from = pixels(from),
+        to = pixels(to),
+        top = pixels(middle - END),
+        bottom = pixels(middle + END),
+        middle = pixels(middle),
+    );
+    [element("path").with("class", "whisker").with("d", data)]
+}
+
+fn text(class: &'static str, (x, y): (f64, f64), words: &str) -> Element {
+    element("text")
+        .with("class", class)
+        .with("x", pixels(x))
+        .with("y", pixels(y))
+        .text(words)
+}
+
+/// As much of a text as there is room for.
+fn cut(words: &str, width: f64) -> String {
+    if text_width(words) <= width {
+        return words.to_owned();
+    }
+    let room = (width / text_width("x")) as usize;
+    let start: String = words.chars().take(room.saturating_sub(1)).collect();
+    format!("{}…", start.trim_end())
+}
+
+/// With one decimal at most.
+fn pixels(value: f64) -> String {
+    let rounded = (value * 10.0).round() / 10.0;
+    // Not `-0`.
+    (rounded + 0.0).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bar(name: &str, value: Option<(f64, f64, f64)>) -> Bar {
+        Bar {
+            name: name.to_owned(),
+            colour: "blue",
+            value,
+            text: "12 µs".to_owned(),
+            beside: "1.2×".to_owned(),
+        }
+    }
+
+    fn widths(svg: &str) -> Vec<f64> {
+        let bars = svg.split("class=\"bar blue\"").skip(1);
+        let width = |rest: &str| {
+            let value = rest.split_once(" width=\"")?.1.split_once('"')?.0;
+            value.parse().ok()
+        };
+        bars.filter_map(width).collect()
+    }
+
+    #[test]
+    fn bars_are_as_long_as_their_values() {
+        let bars = vec![
+            bar("a", Some((20.0, 19.0, 22.0))),
+            bar("b", Some((10.0, 10.0, 10.0))),
+            bar("c", None),
+        ];
+        let row = |heading: &str| BarPanel {
+            heading: heading.to_owned(),
+            full: 22.0,
+            bars: bars.clone(),
+        };
+        let all = Bars {
+            title: String::new(),
+            description: String::new(),
+            panels: vec![row("x"), row("y")],
+        };
+        for columns in [1, 2, 9] {
+            let svg = all.document(800.0, columns);
+            let widths = widths(&svg);
+            assert_eq!(widths.len(), 4);
+            assert!((widths[0] / widths[1] - 2.0).abs() < 0.01, "{widths:?}");
+            assert_eq!(svg.matches("whisker\"").count(), 2);
+        }
+    }
+
+    #[test]
+    fn long_words_are_cut() {
+        assert_eq!(cut("short", 100.0), "short");
+        assert_eq!(cut("cannot: it is too old", 67.0), "cannot: i…");
+    }
+}
