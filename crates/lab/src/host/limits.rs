@@ -148,7 +148,7 @@ mod tests {
         let low = open_files(limit(1024, 4096), Some(1_048_576));
         assert_eq!(
             low.value,
-            "1 024 soft, 4 096 hard, 1 048 576 at most (fs.nr_open)"
+            "1024 soft, 4096 hard, 1\u{202f}048\u{202f}576 at most (fs.nr_open)"
         );
         assert!(low.remedy.unwrap().contains("ulimit -Hn 65536"));
         assert_eq!(open_files(limit(1024, 524_288), None).remedy, None);
@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn ports_are_counted() {
-        assert_eq!(ports("32768\t60999").value, "32768 to 60999: 28 232");
+        assert_eq!(ports("32768\t60999").value, "32768 to 60999: 28\u{202f}232");
         assert_eq!(ports("32768\t60999").remedy, None);
         assert!(ports("50000 50099").remedy.is_some());
         assert_eq!(ports("?").value, "?");
