@@ -187,7 +187,8 @@ mod tests {
     #[test]
     fn an_ed25519_key_is_of_the_first_version() {
         let key = generate(KeyKind::Ed25519).unwrap();
-        let (label, der) = pem_rfc7468::decode_vec(secret_pem(&key).unwrap().as_bytes()).unwrap();
+        let pem = secret_pem(&key).unwrap();
+        let (label, der) = pem_rfc7468::decode_vec(pem.as_bytes()).unwrap();
         assert_eq!(
             (label, der.len(), &der[..5]),
             ("PRIVATE KEY", 48, &[0x30, 46, 2, 1, 0][..])
