@@ -3,11 +3,14 @@
 //! Each reads its own arguments and returns how the program ends; what it says goes through
 //! `Talk`, its data to the standard output.
 
+mod compare;
 mod help;
+mod host;
 mod load;
 mod origin;
 mod peers;
 mod report;
+mod run;
 
 use std::ffi::OsString;
 
@@ -19,7 +22,9 @@ use crate::talk::{Talk, print};
 use crate::usage::{UsageError, nearest};
 
 /// What `help` and a mistyped command look among.
-const NAMES: [&str; 6] = ["load", "origin", "peers", "report", "help", "version"];
+const NAMES: [&str; 9] = [
+    "compare", "host", "load", "origin", "peers", "report", "run", "help", "version",
+];
 
 /// Does what the arguments say, which come without the program's name.
 pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>, talk: Talk) -> Exit {
@@ -40,11 +45,14 @@ fn dispatch(parser: &mut Parser, talk: Talk) -> Result<Exit, UsageError> {
 
 fn command(name: &str, parser: &mut Parser, talk: Talk) -> Result<Exit, UsageError> {
     match name {
+        "compare" => compare::run(parser, talk),
         "help" => explain(parser),
+        "host" => host::run(parser, talk),
         "load" => load::run(parser, talk),
         "origin" => origin::run(parser, talk),
         "peers" => peers::run(parser, talk),
         "report" => report::run(parser, talk),
+        "run" => run::run(parser, talk),
         guard::COMMAND => Ok(guarded(parser)?),
         "version" => Ok(print_version()),
         _ => Err(unknown(name)),
@@ -105,7 +113,9 @@ mod tests {
 
     #[test]
     fn every_command_is_explained() {
-        for name in ["load", "origin", "peers", "report"] {
+        for name in [
+            "compare", "host", "load", "origin", "peers", "report", "run",
+        ] {
             let text = help::command(name).unwrap();
             assert!(text.starts_with(&format!("lariat-lab {name}: ")), "{text}");
             assert!(help::program().contains(&format!("  lariat-lab {name} ")));

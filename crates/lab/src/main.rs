@@ -5,12 +5,15 @@
 
 mod commands;
 mod exit;
+mod experiment;
 mod host;
 mod load;
 mod measurement;
 mod origin;
+mod pages;
 mod peer;
 mod process;
+mod records;
 mod scenario;
 mod talk;
 mod usage;

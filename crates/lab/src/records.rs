@@ -1,0 +1,248 @@
+//! Records from files: of loads and of experiments, told apart by what is in them.
+//!
+//! What records are is the crate `measure`'s; here are files, names and faults.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use measure::experiment::{self, Experiment, ExperimentFault};
+use measure::quantity::Bytes;
+use measure::record::{self, Record, RecordFault};
+
+use crate::talk::Talk;
+
+/// Larger files are no records: ten hours of load make some ten megabytes.
+const RECORD_BYTES_MAX: u64 = 256 << 20;
+
+/// Records of one kind, in the order in which they were named.
+#[derive(Debug)]
+pub(crate) struct Named<T> {
+    /// What files made from each begin with.
+    pub(crate) names: Vec<String>,
+    /// As many.
+    pub(crate) records: Vec<T>,
+}
+
+/// All that could be read.
+#[derive(Debug)]
+pub(crate) enum Records {
+    /// What `load` writes.
+    Loads(Named<Record>),
+    /// What `run` writes.
+    Experiments(Named<Experiment>),
+    /// Some of each; how many.
+    Mixed(usize, usize),
+}
+
+impl<T> Named<T> {
+    fn new() -> Self {
+        Self {
+            names: Vec::new(),
+            records: Vec::new(),
+        }
+    }
+
+    fn push(&mut self, name: String, record: T) {
+        self.names.push(name);
+        self.records.push(record);
+    }
+
+    /// Each with its name.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &T)> {
+        let names = self.names.iter().map(String::as_str);
+        names.zip(&self.records)
+    }
+}
+
+/// Those that can be read, in their order; the others are told.
+pub(crate) fn open_all(paths: &[PathBuf], talk: Talk) -> Records {
+    let mut names = BTreeSet::new();
+    let (mut loads, mut experiments) = (Named::new(), Named::new());
+    for path in paths {
+        match open(path) {
+            Ok(Opened::Load(record)) => loads.push(free_name(path, &mut names), *record),
+            Ok(Opened::Experiment(record)) => {
+                experiments.push(free_name(path, &mut names), *record);
+            }
+            Err(fault) => talk.error(Unread { path, fault }),
+        }
+    }
+    match (loads.records.len(), experiments.records.len()) {
+        (_, 0) => Records::Loads(loads),
+        (0, _) => Records::Experiments(experiments),
+        (loads, experiments) => Records::Mixed(loads, experiments),
+    }
+}
+
+impl Records {
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::Loads(named) => named.records.len(),
+            Self::Experiments(named) => named.records.len(),
+            Self::Mixed(loads, experiments) => loads + experiments,
+        }
+    }
+}
+
+/// A record of either kind.
+#[derive(Debug)]
+enum Opened {
+    Load(Box<Record>),
+    Experiment(Box<Experiment>),
+}
+
+fn open(path: &Path) -> Result<Opened, ReadFault> {
+    let mut bytes = Vec::new();
+    let source: Box<dyn Read> = match path.as_os_str() == "-" {
+        true => Box::new(io::stdin()),
+        false => Box::new(File::open(path)?),
+    };
+    source.take(RECORD_BYTES_MAX + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > RECORD_BYTES_MAX {
+        return Err(ReadFault::Large);
+    }
+    parse(&String::from_utf8(bytes).map_err(|_| ReadFault::Binary)?)
+}
+
+fn parse(text: &str) -> Result<Opened, ReadFault> {
+    match Experiment::parse(text) {
+        Ok(experiment) => Ok(Opened::Experiment(Box::new(experiment))),
+        Err(ExperimentFault::Foreign(_)) => Ok(Opened::Load(Box::new(Record::parse(text)?))),
+        Err(fault) => Err(fault.into()),
+    }
+}
+
+/// The file's name without its ending, and a number if there was one of that name.
+fn free_name(path: &Path, names: &mut BTreeSet<String>) -> String {
+    let stem = path.file_stem().filter(|_| path.as_os_str() != "-");
+    let stem = stem.map_or_else(|| "record".into(), |stem| stem.to_string_lossy());
+    let mut name = stem.to_string();
+    for number in 2.. {
+        if names.insert(name.clone()) {
+            break;
+        }
+        name = format!("{stem}-{number}");
+    }
+    name
+}
+
+/// Why a file gave no record.
+#[derive(Debug, thiserror::Error)]
+enum ReadFault {
+    #[error("{0}")]
+    File(#[from] io::Error),
+    #[error("it is larger than {}", Bytes(RECORD_BYTES_MAX))]
+    Large,
+    #[error("it is no text")]
+    Binary,
+    #[error("{0}")]
+    Record(#[from] RecordFault),
+    #[error("{0}")]
+    Experiment(#[from] ExperimentFault),
+}
+
+impl ReadFault {
+    fn hint(&self) -> &'static str {
+        match self {
+            Self::File(error) if error.kind() == io::ErrorKind::IsADirectory => {
+                "name the records in it: lariat-lab report DIR/*.json"
+            }
+            Self::File(_) | Self::Large | Self::Binary => {
+                "records are the files that `--record PATH` of `lariat-lab load` and of \
+                 `lariat-lab run` writes"
+            }
+            Self::Record(RecordFault::Foreign(_))
+            | Self::Experiment(ExperimentFault::Foreign(_)) => {
+                "records are the files that `--record PATH` of `lariat-lab load` and of \
+                 `lariat-lab run` writes"
+            }
+            Self::Record(RecordFault::Format(format)) => age(*format, record::FORMAT),
+            Self::Experiment(ExperimentFault::Format(format)) => age(*format, experiment::FORMAT),
+            Self::Record(RecordFault::Damaged(_)) => {
+                "it was cut off or edited; the `command` in it repeats the load"
+            }
+            Self::Experiment(ExperimentFault::Damaged { .. }) => {
+                "it was edited, or another build of this version wrote it; the `command` in its \
+                 first line repeats the experiment"
+            }
+        }
+    }
+}
+
+fn age(format: u32, ours: u32) -> &'static str {
+    match format > ours {
+        true => "a newer lariat-lab wrote it: use that one, or a later one",
+        false => "an older lariat-lab wrote it: use that one, or measure again with this one",
+    }
+}
+
+/// A record that could not be read.
+struct Unread<'a> {
+    path: &'a Path,
+    fault: ReadFault,
+}
+
+impl fmt::Display for Unread<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The text may repeat words of the file.
+        let fault = tame(&self.fault.to_string());
+        writeln!(f, "cannot read `{}`: {fault}", shown(self.path))?;
+        write!(f, "hint: {}", self.fault.hint())
+    }
+}
+
+/// A path for people.
+pub(crate) fn shown(path: &Path) -> String {
+    tame(&path.to_string_lossy())
+}
+
+/// Without what a terminal would obey.
+fn tame(text: &str) -> String {
+    text.replace(char::is_control, "\u{fffd}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_files_do_not_meet() {
+        let mut names = BTreeSet::new();
+        let mut name = |path: &str| free_name(Path::new(path), &mut names);
+        assert_eq!(name("a/run.json"), "run");
+        assert_eq!(name("b/run.json"), "run-2");
+        assert_eq!(name("c/run-2.json"), "run-2-2");
+        assert_eq!(name("-"), "record");
+    }
+
+    #[test]
+    fn faults_name_the_file_and_the_remedy() {
+        let fault = |text: &str| {
+            let fault = parse(text).unwrap_err();
+            let path = Path::new("x\u{1b}.json");
+            Unread { path, fault }.to_string()
+        };
+        assert!(fault("GIF89a").contains("cannot read `x\u{fffd}.json`: this is no record"));
+        assert!(fault("{\"format\":1}").contains("a damaged record"));
+        assert!(fault("{\"format\":1}").contains("hint: it was cut off"));
+        assert!(fault("{\"format\":900}").contains("a newer lariat-lab wrote it"));
+        assert!(fault("{\"format\":0}").contains("an older lariat-lab wrote it"));
+        assert!(!fault("{\"format\":1,\"a\u{7f}\\u001b\":1}").contains('\u{1b}'));
+    }
+
+    #[test]
+    fn experiments_are_told_by_their_first_line() {
+        let fault = |format: u32| {
+            let line = format!("{{\"event\":\"began\",\"format\":{format}}}\n");
+            let fault = parse(&line).unwrap_err();
+            (matches!(fault, ReadFault::Experiment(_)), fault.hint())
+        };
+        assert!(fault(900).0 && fault(900).1.contains("newer"));
+        assert!(fault(0).0 && fault(0).1.contains("older"));
+        assert!(fault(1).0 && fault(1).1.contains("edited"));
+    }
+}
