@@ -169,7 +169,8 @@ impl Outcome {
 }
 
 /// Which libraries make the handshakes, with their versions.
-fn tls_library() -> String {
+#[must_use]
+pub fn tls_library() -> String {
     format!(
         "rustls {}, aws-lc-rs {}",
         version("rustls"),

@@ -7,6 +7,7 @@
 pub mod channel;
 pub mod cpu;
 pub mod epoll;
+pub mod file;
 pub mod io_uring;
 pub mod ktls;
 pub mod limit;

@@ -32,6 +32,25 @@ pub(crate) struct CellPlan {
     pub(crate) duration: Duration,
 }
 
+/// What a reading takes beside its load: the server's start and end, a probe, a rest.
+const OVERHEAD: Duration = Duration::from_millis(700);
+
+impl CellPlan {
+    /// How long one reading takes, about.
+    pub(crate) fn estimate(&self) -> Duration {
+        let load = match &self.client {
+            Client::Load(Loading { capacity: None, .. }) => self.duration,
+            // What is planned beyond a server's capacity is answered, or given up, later.
+            Client::Load(Loading {
+                capacity: Some(plan),
+                ..
+            }) => self.duration + plan.duration + self.warm_up * 2,
+            Client::Program(program) => self.duration * program.runs,
+        };
+        OVERHEAD + self.warm_up + load
+    }
+}
+
 /// What loads a server.
 #[derive(Clone, Debug)]
 pub(crate) enum Client {

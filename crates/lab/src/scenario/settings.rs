@@ -72,7 +72,7 @@ pub(crate) struct Target {
 }
 
 /// The name in the certificates of the laboratory.
-pub(crate) const SERVER_NAME: &str = "lab.test";
+pub(crate) const SERVER_NAME: &str = "localhost";
 
 impl Settings {
     /// Of what was typed.

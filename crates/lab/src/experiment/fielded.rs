@@ -1,0 +1,67 @@
+//! The peers of a run: where their programs are, and what they say about themselves.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use measure::experiment;
+
+use crate::peer::form::Peer;
+use crate::peer::program::{self, Missing, Program};
+use crate::scenario::cells::Contender;
+
+/// A peer, and its program on this host.
+#[derive(Debug)]
+pub(crate) struct Fielded {
+    /// What it says of itself.
+    pub(crate) peer: Peer,
+    /// Its program; or why it takes no part.
+    pub(crate) program: Result<Program, Missing>,
+    /// What the program says about its version; looked at by [`Fielded::probe`].
+    version: Vec<String>,
+}
+
+impl Fielded {
+    /// Looks for the program of a peer.
+    pub(crate) fn find(peer: Peer, given: &BTreeMap<String, PathBuf>) -> Self {
+        let program = program::find(&peer, given.get(&peer.name).map(PathBuf::as_path));
+        Self {
+            peer,
+            program,
+            version: Vec::new(),
+        }
+    }
+
+    /// Asks the program for its version. `folder` is one that it may write to.
+    pub(crate) fn probe(&mut self, folder: &Path) {
+        if let Ok(program) = &self.program {
+            let said = program::version_lines(&self.peer, program, folder);
+            self.version = said.unwrap_or_else(|fault| vec![fault.to_string()]);
+        }
+    }
+
+    /// As cells are made of it.
+    pub(crate) fn contender(&self) -> Contender<'_> {
+        Contender {
+            peer: &self.peer,
+            is_given: self.program.as_ref().is_ok_and(Program::is_given),
+        }
+    }
+
+    /// As the record tells it.
+    pub(crate) fn told(&self) -> experiment::Peer {
+        let program = self.program.as_ref().ok();
+        experiment::Peer {
+            name: self.peer.name.clone(),
+            title: self.peer.form.title.clone(),
+            program: program.map_or_else(String::new, last_name),
+            version: self.version.clone(),
+            from: program.map_or_else(String::new, |program| program.from.to_string()),
+            missing: self.program.as_ref().err().map(ToString::to_string),
+        }
+    }
+}
+
+fn last_name(program: &Program) -> String {
+    let name = program.path.file_name().unwrap_or_default();
+    name.to_string_lossy().into_owned()
+}

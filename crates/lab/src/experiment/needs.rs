@@ -1,0 +1,77 @@
+//! What cells need of this host: CPUs and open files.
+
+use std::collections::BTreeSet;
+
+use measure::experiment::Placement;
+
+use crate::scenario::cell::{CellPlan, Client};
+use crate::scenario::settings::Settings;
+
+/// What there is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Means {
+    /// CPUs, of both sides.
+    pub(crate) cpus: usize,
+    /// Open files of a process.
+    pub(crate) files: u64,
+}
+
+/// Descriptors beside those of connections, of whichever program has most.
+const FILES_SPARE: u64 = 100;
+
+/// A connection that a server relays has two ends there.
+const FILES_A_CONNECTION: u64 = 2;
+
+/// Clients of a load that does not say how many it has: `load`'s own default is below it.
+const CONNECTIONS_DEFAULT: u64 = 50;
+
+impl Means {
+    /// Of this placement and limit.
+    pub(crate) fn new(placement: &Placement, files: u64) -> Self {
+        let both = placement.server.iter().chain(&placement.client);
+        Self {
+            cpus: both.collect::<BTreeSet<_>>().len(),
+            files,
+        }
+    }
+
+    /// Why a cell cannot be read with that, and the remedy.
+    pub(crate) fn lack(self, cell: &CellPlan) -> Option<(String, String)> {
+        let workers = usize::from(cell.wish.workers);
+        if workers > self.cpus {
+            return Some((
+                format!(
+                    "{workers} workers want a CPU each, and there are {}",
+                    self.cpus
+                ),
+                "a host with more CPUs, or --server-cpus and --client-cpus with more of them"
+                    .to_owned(),
+            ));
+        }
+        let Client::Load(loading) = &cell.client else {
+            return None;
+        };
+        let files = connections(&loading.settings) * FILES_A_CONNECTION + FILES_SPARE;
+        (files > self.files).then(|| {
+            (
+                format!(
+                    "it wants {files} open files, and the limit is {}",
+                    self.files
+                ),
+                format!("raise the limit of open files (`ulimit -n {files}`, perhaps as root)"),
+            )
+        })
+    }
+
+    /// Whether server and client must share CPUs, though the host could do without.
+    pub(crate) fn must_share(self, cell: &CellPlan) -> bool {
+        usize::from(cell.wish.workers) + 1 > self.cpus
+    }
+}
+
+/// At once, at most.
+fn connections(settings: &Settings) -> u64 {
+    let number = |name| settings.text(name).and_then(|text| text.parse().ok());
+    let asked = number("connections").max(number("clients"));
+    asked.unwrap_or(CONNECTIONS_DEFAULT)
+}
