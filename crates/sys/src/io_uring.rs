@@ -6,12 +6,12 @@ use std::os::fd::{FromRawFd, OwnedFd};
 /// `sizeof(struct io_uring_params)` (linux/io_uring.h).
 const PARAMS_BYTES: usize = 120;
 
-/// Makes a ring of one entry and closes it. `Unsupported` = the kernel has none; `PermissionDenied`
-/// = it is forbidden, by a setting, a sandbox or a container.
+/// Makes a ring of one entry and closes it. `Unsupported` = the kernel has none;
+/// `PermissionDenied` = it is forbidden, by a setting, a sandbox or a container.
 pub fn probe() -> io::Result<()> {
     let mut params = [0_u64; PARAMS_BYTES / 8];
-    // SAFETY: the kernel reads and writes PARAMS_BYTES at `params`, which is as long, aligned as the
-    // struct's widest field, and outlives the call; zeros ask for nothing special.
+    // SAFETY: the kernel reads and writes PARAMS_BYTES at `params`, which is as long, aligned as
+    // the struct's widest field, and outlives the call; zeros ask for nothing special.
     let answer = unsafe { libc::syscall(libc::SYS_io_uring_setup, 1, params.as_mut_ptr()) };
     let Ok(descriptor) = libc::c_int::try_from(answer) else {
         return Err(io::ErrorKind::InvalidData.into());

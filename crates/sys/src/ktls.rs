@@ -55,8 +55,8 @@ pub fn offer(
     set(connection, libc::SOL_TLS, option, &keys(version, cipher))
 }
 
-/// `struct tls12_crypto_info_*` of linux/tls.h, which both versions have: two numbers, then IV, key,
-/// salt and record number.
+/// `struct tls12_crypto_info_*` of linux/tls.h, which both versions have: two numbers, then IV,
+/// key, salt and record number.
 fn keys(version: Version, cipher: Cipher) -> Vec<u8> {
     let version: u16 = match version {
         Version::Tls12 => libc::TLS_1_2_VERSION,
