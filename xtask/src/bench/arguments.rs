@@ -14,6 +14,8 @@ cargo xtask bench certificates   load time and memory of many certificates
 cargo xtask bench load           client CPU of lariat-lab load and of other load generators
 cargo xtask bench origin         server CPU of lariat-lab origin and of nginx
 cargo xtask bench memory         memory of lariat-lab load by number of transactions
+cargo xtask bench resumption     server CPU per resumed connection, with one and two workers
+cargo xtask bench sessions       memory and CPU of a small and a large session cache
 
   --servers LIST        which, in this order; ratios are the first one's to each other
                         (lariat,haproxy,nginx,hitch; certificates: lariat)
@@ -21,10 +23,10 @@ cargo xtask bench memory         memory of lariat-lab load by number of transact
   --haproxy LABEL=PATH  one more build of haproxy, beside the one on PATH
   --lab PATH            the laboratory's program (target/release/lariat-lab)
   --rows LIST           only these rows, but of idle and certificates
-  --rounds N            rounds, interleaved (5; certificates: 3)
+  --rounds N            rounds, interleaved (5; certificates, sessions: 3)
   --scale X             operations of a row, times X (1)
   --connections N       open at once (terminate: 32; idle: 8000)
-  --count N             certificates (10000)
+  --count N             certificates (10000); entries of the larger session cache (1000000)
   --suite NAME          the only TLS 1.3 and 1.2 AEAD offered: aes-128, aes-256 or chacha20
                         (all three in that order; the server may have an order of its own;
                         load, memory: aes-128, the only one that nginx takes)
@@ -49,6 +51,10 @@ pub(crate) enum Command {
     Origin,
     /// Memory of a client by the number of its transactions.
     Memory,
+    /// CPU per resumed connection by the number of workers.
+    Resumption,
+    /// Memory and CPU by the size of the session cache.
+    Sessions,
     /// This text.
     Help,
 }
@@ -63,6 +69,8 @@ impl Command {
             Self::Load => "load",
             Self::Origin => "origin",
             Self::Memory => "memory",
+            Self::Resumption => "resumption",
+            Self::Sessions => "sessions",
             Self::Help => "--help",
         }
     }
@@ -111,8 +119,8 @@ pub(crate) struct Options {
     pub(crate) scale: f64,
     /// Connections open at once; `None` = the command's own.
     pub(crate) connections: Option<usize>,
-    /// Certificates to load.
-    pub(crate) count: usize,
+    /// Certificates to load, or entries of the larger session cache; `None` = the command's own.
+    pub(crate) count: Option<usize>,
     /// The only AEAD offered, if one is pinned.
     pub(crate) suite: Option<Suite>,
     /// The only group offered.
@@ -181,7 +189,7 @@ impl Options {
             "rounds" => self.rounds = Some(parse_positive(value)?),
             "scale" => self.scale = value.parse()?,
             "connections" => self.connections = Some(parse_positive(value)?),
-            "count" => self.count = parse_positive(value)?,
+            "count" => self.count = Some(parse_positive(value)?),
             "suite" => self.suite = Some(parse_suite(value)?),
             "group" => self.group = parse_group(value)?,
             "server-core" => self.server_core = Some(value.parse()?),
@@ -233,7 +241,7 @@ impl Default for Options {
             rounds: None,
             scale: 1.0,
             connections: None,
-            count: 10_000,
+            count: None,
             suite: None,
             group: Group::X25519,
             server_core: None,
@@ -243,13 +251,15 @@ impl Default for Options {
     }
 }
 
-const COMMANDS: [Command; 6] = [
+const COMMANDS: [Command; 8] = [
     Command::Terminate,
     Command::Idle,
     Command::Certificates,
     Command::Load,
     Command::Origin,
     Command::Memory,
+    Command::Resumption,
+    Command::Sessions,
 ];
 
 fn parse_command(word: &OsString) -> Result<Command> {

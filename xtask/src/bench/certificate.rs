@@ -1,13 +1,22 @@
-//! Certificates for the servers under test: a root, and ECDSA P-256 leaves beneath it.
+//! Certificates for the servers under test: a root with an ECDSA P-256 key, and leaves beneath it.
 
 use std::path::Path;
 
 use anyhow::{Context, Result};
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
-    KeyUsagePurpose, PKCS_ECDSA_P256_SHA256,
+    KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, PKCS_RSA_SHA256,
 };
 use rustls::RootCertStore;
+
+/// The key of a leaf.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Key {
+    /// ECDSA on P-256.
+    P256,
+    /// RSA of 2048 bits.
+    Rsa2048,
+}
 
 /// A root that issues leaves.
 pub(crate) struct Authority {
@@ -44,8 +53,11 @@ impl Authority {
     ///
     /// The root goes along as an intermediate would: servers send two certificates, as they do
     /// on the internet.
-    pub(crate) fn write_leaf(&self, name: &str, path: &Path) -> Result<()> {
-        let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
+    pub(crate) fn write_leaf_with(&self, key: Key, name: &str, path: &Path) -> Result<()> {
+        let key = KeyPair::generate_for(match key {
+            Key::P256 => &PKCS_ECDSA_P256_SHA256,
+            Key::Rsa2048 => &PKCS_RSA_SHA256,
+        })?;
         let mut params = CertificateParams::new(vec![name.to_owned()])?;
         params.distinguished_name.push(DnType::CommonName, name);
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
@@ -53,5 +65,10 @@ impl Authority {
         let leaf = params.signed_by(&key, &self.issuer)?;
         let pem = [leaf.pem(), self.certificate.pem(), key.serialize_pem()].concat();
         std::fs::write(path, pem).with_context(|| format!("cannot write {}", path.display()))
+    }
+
+    /// The same with a P-256 key.
+    pub(crate) fn write_leaf(&self, name: &str, path: &Path) -> Result<()> {
+        self.write_leaf_with(Key::P256, name, path)
     }
 }

@@ -23,6 +23,7 @@ use super::statistics::Summary;
 use super::work::IDLE;
 
 const ROUNDS: usize = 3;
+const COUNT: usize = 10_000;
 const START_MAX: Duration = Duration::from_secs(120);
 /// The pause between two looks at a server that reloads.
 const SAMPLE_PAUSE: Duration = Duration::from_millis(1);
@@ -74,7 +75,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let mut results = Vec::new();
     println!(
         "{} certificates, ECDSA P-256, each with its chain of two",
-        options.count
+        options.count.unwrap_or(COUNT)
     );
     for program in &programs {
         let rounds = options.rounds.unwrap_or(ROUNDS);
@@ -98,7 +99,7 @@ impl<'a> Bench<'a> {
             authority,
             backend,
         };
-        bench.write(&bench.all(), options.count)?;
+        bench.write(&bench.all(), options.count.unwrap_or(COUNT))?;
         bench.write(&bench.one(), 1)?;
         Ok(bench)
     }
@@ -125,7 +126,7 @@ impl<'a> Bench<'a> {
         let (one, _) = self.start(program, &self.one(), 1)?;
         let resident_one = one.tree.resident_bytes()?;
         drop(one);
-        let (all, load) = self.start(program, &self.all(), self.options.count)?;
+        let (all, load) = self.start(program, &self.all(), self.options.count.unwrap_or(COUNT))?;
         let resident_all = all.tree.resident_bytes()?;
         let reload = match program.kind {
             Kind::Lariat => Some(self.reload(program, &all)?),
@@ -151,7 +152,8 @@ impl<'a> Bench<'a> {
             certificates,
             backend: self.backend.address(0),
             folder: self.folder.path(),
-            core: self.cores.server,
+            cores: &[self.cores.server],
+            lariat: "",
             start_max: START_MAX,
         })?;
         self.check(&server, count - 1)?;
@@ -190,7 +192,7 @@ impl<'a> Bench<'a> {
         while begun.elapsed() < took + WATCH_AFTER {
             watch.look()?;
         }
-        self.check(server, self.options.count - 1)?;
+        self.check(server, self.options.count.unwrap_or(COUNT) - 1)?;
         server.tree.cpu_at_rest()?;
         let after = server.tree.resident_bytes()?;
         Ok(Reload {
@@ -203,7 +205,7 @@ impl<'a> Bench<'a> {
     }
 
     fn report(&self, program: &Program, readings: &[Reading]) -> Value {
-        let count = self.options.count;
+        let count = self.options.count.unwrap_or(COUNT);
         let load = summary(readings, |reading| reading.load.as_secs_f64());
         let memory = summary(readings, |reading| reading.kib_per_certificate(count));
         println!("  {}", program.name);

@@ -68,7 +68,7 @@ impl Invocation<'_> {
             .stdin(Stdio::null())
             .stdout(File::create(&out)?)
             .stderr(File::create(&err)?);
-        let child = spawn_pinned(&mut command, self.core)
+        let child = spawn_pinned(&mut command, &[self.core])
             .with_context(|| format!("cannot start {}", self.program.display()))?;
         let (status, resident_bytes_max) = wait(child)?;
         let wall_ns = begun.elapsed().as_nanos();

@@ -90,7 +90,8 @@ fn measure(
         certificates: &certificate,
         backend: backend.address(listener),
         folder: folder.path(),
-        core: cores.server,
+        cores: &[cores.server],
+        lariat: "",
         start_max: START_MAX,
     })?;
     let offer = Offer::of(options);

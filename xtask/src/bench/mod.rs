@@ -18,7 +18,9 @@ mod memory;
 mod origins;
 mod process;
 mod record;
+mod resumption;
 mod server;
+mod sessions;
 mod statistics;
 mod terminate;
 mod tool;
@@ -46,6 +48,7 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> Result<()> {
         Command::Terminate | Command::Idle | Command::Certificates => warn_of_debug_build(),
         // Their clients are programs.
         Command::Load | Command::Origin | Command::Memory => {}
+        Command::Resumption | Command::Sessions => {}
     }
     host::raise_descriptor_limit()?;
     match options.command {
@@ -55,6 +58,8 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> Result<()> {
         Command::Load => clients::run(&options),
         Command::Origin => origins::run(&options),
         Command::Memory => memory::run(&options),
+        Command::Resumption => resumption::run(&options),
+        Command::Sessions => sessions::run(&options),
         Command::Help => Ok(()),
     }
 }

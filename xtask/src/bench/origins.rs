@@ -136,7 +136,7 @@ pub(crate) fn start_origin(options: &Options, folder: &Path, core: usize) -> Res
         command,
         address,
         folder: &folder,
-        core,
+        cores: &[core],
         start_max: START_MAX,
     })
 }

@@ -127,9 +127,15 @@ impl Tree {
 
 /// Pins the calling thread, and what it starts, to a core.
 pub(crate) fn pin_thread(core: usize) -> Result<()> {
+    pin_thread_to(&[core])
+}
+
+/// Pins the calling thread, and what it starts, to some cores.
+pub(crate) fn pin_thread_to(cores: &[usize]) -> Result<()> {
     let mut set = rustix::thread::CpuSet::new();
-    set.set(core);
-    rustix::thread::sched_setaffinity(None, &set).with_context(|| format!("cannot use core {core}"))
+    cores.iter().for_each(|core| set.set(*core));
+    rustix::thread::sched_setaffinity(None, &set)
+        .with_context(|| format!("cannot use the cores {cores:?}"))
 }
 
 /// The cores that this thread may use.

@@ -1,7 +1,7 @@
 //! The servers under test: their configuration, their start, their end.
 //!
-//! Each terminates TLS for one plain backend, with one worker on one core, writes no log, and is
-//! otherwise as its makers ship it.
+//! Each terminates TLS for one plain backend, with a worker for each of its cores, writes no log,
+//! and is otherwise as its makers ship it.
 
 use std::fs::{self, File};
 use std::io;
@@ -50,8 +50,10 @@ pub(crate) struct Site<'a> {
     pub(crate) backend: SocketAddr,
     /// An existing folder for configuration and output.
     pub(crate) folder: &'a Path,
-    /// The core to run on.
-    pub(crate) core: usize,
+    /// The cores to run on, with a worker for each.
+    pub(crate) cores: &'a [usize],
+    /// Further tables of Lariat's configuration; empty for its defaults.
+    pub(crate) lariat: &'a str,
     /// The longest that the start may take.
     pub(crate) start_max: Duration,
 }
@@ -66,8 +68,8 @@ pub(crate) struct Launch<'a> {
     pub(crate) address: SocketAddr,
     /// An existing folder for its output.
     pub(crate) folder: &'a Path,
-    /// The core to run on.
-    pub(crate) core: usize,
+    /// The cores to run on.
+    pub(crate) cores: &'a [usize],
     /// The longest that the start may take.
     pub(crate) start_max: Duration,
 }
@@ -143,7 +145,7 @@ impl Program {
             command,
             address,
             folder: &folder,
-            core: site.core,
+            cores: site.cores,
             start_max: site.start_max,
         })
     }
@@ -182,7 +184,7 @@ impl Server {
             .stdout(log.try_clone()?)
             .stderr(log);
         let begun = Instant::now();
-        let child = spawn_pinned(&mut command, launch.core)
+        let child = spawn_pinned(&mut command, launch.cores)
             .with_context(|| format!("cannot start {}", launch.name))?;
         let mut server = Self {
             name: launch.name.to_owned(),
@@ -262,15 +264,16 @@ pub(crate) fn connections_max() -> u64 {
 
 fn lariat(site: &Site<'_>, address: SocketAddr, folder: &Path) -> String {
     let (certificates, backend) = (site.certificates, site.backend);
+    let (workers, more) = (site.cores.len(), site.lariat);
     let status = folder.join("status.sock");
     let connections = connections_max();
     format!(
         r#"log = {{ connections = "none" }}
-workers = {{ threads = 1 }}
+workers = {{ threads = {workers} }}
 limits = {{ connections = {connections} }}
 admin = {{ status-socket = {status:?} }}
 process = {{ drain = "1s" }}
-
+{more}
 [[service]]
 front = {{ listen = ["{address}"], tls = {{ certificates = [{certificates:?}] }} }}
 back = {{ servers = ["{backend}"] }}
@@ -280,10 +283,10 @@ back = {{ servers = ["{backend}"] }}
 
 fn haproxy(site: &Site<'_>, address: SocketAddr) -> String {
     let (certificates, backend) = (site.certificates.display(), site.backend);
-    let connections = connections_max() - 200;
+    let (workers, connections) = (site.cores.len(), connections_max() - 200);
     format!(
         "global
-    nbthread 1
+    nbthread {workers}
     maxconn {connections}
     ssl-default-bind-options ssl-min-ver TLSv1.2
 defaults
@@ -303,7 +306,7 @@ backend back
 fn nginx(site: &Site<'_>, address: SocketAddr, folder: &Path) -> String {
     let (certificates, backend) = (site.certificates.display(), site.backend);
     let pid = folder.join("pid");
-    let connections = connections_max() * 2;
+    let (workers, connections) = (site.cores.len(), connections_max() * 2);
     let module = Path::new("/usr/lib/nginx/modules/ngx_stream_module.so");
     let load = match module.exists() {
         true => format!("load_module {};\n", module.display()),
@@ -311,7 +314,7 @@ fn nginx(site: &Site<'_>, address: SocketAddr, folder: &Path) -> String {
     };
     format!(
         "{load}daemon off;
-worker_processes 1;
+worker_processes {workers};
 pid {};
 error_log stderr crit;
 worker_rlimit_nofile {connections};
@@ -349,7 +352,7 @@ fn hitch(site: &Site<'_>, address: SocketAddr) -> String {
         "frontend = \"[{}]:{}\"
 backend = \"[{}]:{}\"
 {certificates}
-workers = 1
+workers = {}
 daemon = off
 syslog = off
 log-level = 0
@@ -359,13 +362,14 @@ ocsp-dir = \"\"
         address.port(),
         site.backend.ip(),
         site.backend.port(),
+        site.cores.len(),
     )
 }
 
-/// Starts a process on one core: it inherits what the thread that starts it may use.
-pub(crate) fn spawn_pinned(command: &mut Command, core: usize) -> Result<Child> {
+/// Starts a process on some cores: it inherits what the thread that starts it may use.
+pub(crate) fn spawn_pinned(command: &mut Command, cores: &[usize]) -> Result<Child> {
     let spawn = || {
-        process::pin_thread(core)?;
+        process::pin_thread_to(cores)?;
         Ok(command.spawn()?)
     };
     thread::scope(|scope| scope.spawn(spawn).join())

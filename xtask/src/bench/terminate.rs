@@ -106,7 +106,8 @@ impl Bench {
                 certificates: &certificate,
                 backend: backend.address(index),
                 folder: folder.path(),
-                core: cores.server,
+                cores: &[cores.server],
+                lariat: "",
                 start_max: START_MAX,
             })?;
             for work in CHECKS {

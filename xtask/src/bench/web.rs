@@ -122,7 +122,7 @@ impl Web {
             command,
             address: status,
             folder: &folder,
-            core,
+            cores: &[core],
             start_max: START_MAX,
         })?;
         Ok(Self {
