@@ -7,7 +7,7 @@ use crate::table::{Cell, Table};
 use crate::tables::NONE;
 
 use super::study::{Case, Entry};
-use super::words::times;
+use super::words::{times, titled};
 use super::yardstick::Yardstick;
 
 /// A row a level but the first, a column a peer; empty where more or fewer than one factor was
@@ -43,7 +43,7 @@ fn caption(case: &Case<'_>) -> String {
     };
     format!(
         "{} as a multiple of that at {}, by round, with its 95 % interval",
-        yardstick.title(&case.scenario.operation),
+        titled(&yardstick.title(&case.scenario.operation)),
         harmless(&base.title())
     )
 }

@@ -12,7 +12,7 @@ use crate::hostile::harmless;
 
 use super::study::{Case, Entry, Group};
 use super::versus::versus;
-use super::words::digits;
+use super::words::titled;
 use super::yardstick::Yardstick;
 
 /// What fits a scenario.
@@ -111,7 +111,11 @@ fn panel(
 ) -> BarPanel {
     let figure = yardstick.title(&case.scenario.operation);
     let better = if yardstick.is_cost() { "less" } else { "more" };
-    let what = format!("{figure}, {}: {better} is better", yardstick.unit());
+    let what = format!(
+        "{}, {} ({better} is better)",
+        titled(&figure),
+        yardstick.unit()
+    );
     let heading = match group.title() {
         title if title.is_empty() => what,
         title => title,
@@ -145,9 +149,7 @@ fn bar(entry: &Entry<'_>, group: &Group<'_>, yardstick: Yardstick, palette: Pale
         .is_some_and(|first| first.peer.name == entry.peer.name);
     let other = group.first().filter(|_| !is_first);
     let against = other.and_then(|first| versus(entry, first, yardstick));
-    let beside = against.map_or_else(String::new, |found| {
-        format!("{} {}×", found.verdict.sign(), digits(found.ratio.ratio))
-    });
+    let beside = against.map_or_else(String::new, |found| found.short());
     Bar {
         name: harmless(&entry.peer.name),
         colour: palette.colour(entry.peer),
@@ -238,7 +240,11 @@ fn line_panel(
     }
     let better = if yardstick.is_cost() { "less" } else { "more" };
     let figure = yardstick.title(&case.scenario.operation);
-    let title = format!("{figure}, {} ({better} is better)", yardstick.unit());
+    let title = format!(
+        "{}, {} ({better} is better)",
+        titled(&figure),
+        yardstick.unit()
+    );
     let values = series.iter().flat_map(|line| &line.points);
     let y = Axis::amounts(&title, Unit::Count, values.map(|point| point.1));
     Panel::new(y, series)

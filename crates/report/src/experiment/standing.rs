@@ -3,10 +3,12 @@
 //! Every figure of every cell is judged, of every peer that does TLS, against the first peer's in
 //! the same cell. One that is not told is not ahead.
 
+use std::collections::BTreeMap;
+
 use measure::ratio::Ratio;
 
-use super::study::{Case, Group};
-use super::versus::{Verdict, versus};
+use super::study::{Case, Entry, Group};
+use super::versus::{Verdict, Versus, versus};
 use super::words::{difference, digits};
 use super::yardstick::Yardstick;
 
@@ -23,6 +25,8 @@ pub(crate) struct Standing {
     pub(crate) behind: Vec<Line>,
     /// What it has no figure for and others have: scenario, and the cells with the reason.
     pub(crate) lacks: Vec<(String, String)>,
+    /// How many comparisons are of one round alone, which proves nothing.
+    pub(crate) unjudged: usize,
     /// Peers without TLS, which are no rivals.
     pub(crate) plain: Vec<String>,
 }
@@ -61,7 +65,8 @@ impl Standing {
         }
         self.take_lacks(case);
         for (index, peer) in case.peers.iter().enumerate().skip(1) {
-            if !case.is_plain(peer) {
+            let mut entries = case.groups.iter().map(|group| &group.entries[index]);
+            if !entries.any(Entry::is_plain) {
                 self.take_peer(case, index);
             } else if !self.plain.contains(&peer.name) {
                 self.plain.push(peer.name.clone());
@@ -71,33 +76,36 @@ impl Standing {
 
     fn take_peer(&mut self, case: &Case<'_>, index: usize) {
         for yardstick in &case.yardsticks {
-            for verdict in [Verdict::Ahead, Verdict::Level, Verdict::Behind] {
-                let groups = case.groups.iter();
-                let found: Vec<_> = groups
-                    .filter_map(|group| {
-                        Some((group.title(), judged(group, index, *yardstick, verdict)?))
-                    })
-                    .collect();
-                if found.is_empty() {
+            let mut found: BTreeMap<Verdict, Vec<(String, Ratio)>> = BTreeMap::new();
+            for group in &case.groups {
+                let Some(versus) = judged(group, index, *yardstick) else {
                     continue;
-                }
-                let line = Line {
-                    scenario: case.scenario.name.clone(),
-                    anchor: case.anchor(),
-                    figure: yardstick.title(&case.scenario.operation),
-                    peer: case.peers[index].name.clone(),
-                    found,
                 };
-                self.lines_mut(verdict).push(line);
+                let cell = (group.title(), versus.ratio);
+                found.entry(versus.verdict).or_default().push(cell);
+            }
+            for (verdict, found) in found {
+                self.take_line(
+                    verdict,
+                    Line {
+                        scenario: case.scenario.name.clone(),
+                        anchor: case.anchor(),
+                        figure: yardstick.title(&case.scenario.operation),
+                        peer: case.peers[index].name.clone(),
+                        found,
+                    },
+                );
             }
         }
     }
 
-    fn lines_mut(&mut self, verdict: Verdict) -> &mut Vec<Line> {
+    fn take_line(&mut self, verdict: Verdict, line: Line) {
         match verdict {
-            Verdict::Ahead => &mut self.ahead,
-            Verdict::Level => &mut self.level,
-            Verdict::Behind => &mut self.behind,
+            Verdict::Ahead => self.ahead.push(line),
+            Verdict::Level => self.level.push(line),
+            Verdict::Behind => self.behind.push(line),
+            Verdict::Unjudged => self.unjudged += line.found.len(),
+            Verdict::Apart => {}
         }
     }
 
@@ -108,8 +116,7 @@ impl Standing {
                 continue;
             };
             let others = group.entries.iter().skip(1);
-            let did =
-                others.filter(|entry| !entry.readings.is_empty() && !case.is_plain(entry.peer));
+            let did = others.filter(|entry| !entry.readings.is_empty() && !entry.is_plain());
             let did: Vec<&str> = did.map(|entry| entry.peer.name.as_str()).collect();
             if did.is_empty() {
                 continue;
@@ -160,14 +167,24 @@ impl Standing {
     }
 }
 
-fn judged(
-    group: &Group<'_>,
-    index: usize,
-    yardstick: Yardstick,
-    verdict: Verdict,
-) -> Option<Ratio> {
-    let found = versus(group.entries.get(index)?, group.first()?, yardstick)?;
-    (found.verdict == verdict).then_some(found.ratio)
+fn judged(group: &Group<'_>, index: usize, yardstick: Yardstick) -> Option<Versus> {
+    versus(group.entries.get(index)?, group.first()?, yardstick)
+}
+
+/// Lines about the same figure of the same scenario, together.
+pub(crate) fn topics(lines: &[Line]) -> Vec<Vec<&Line>> {
+    let mut topics: Vec<Vec<&Line>> = Vec::new();
+    for line in lines {
+        let is_it = |topic: &&mut Vec<&Line>| {
+            let mut lines = topic.iter();
+            lines.any(|it| it.anchor == line.anchor && it.figure == line.figure)
+        };
+        match topics.iter_mut().find(is_it) {
+            Some(topic) => topic.push(line),
+            None => topics.push(vec![line]),
+        }
+    }
+    topics
 }
 
 impl Line {
@@ -200,6 +217,6 @@ impl Line {
     /// The names of its cells; empty where there is only one.
     pub(crate) fn cells(&self) -> String {
         let titles: Vec<&str> = self.found.iter().map(|(title, _)| title.as_str()).collect();
-        titles.join(", ")
+        titles.join("; ")
     }
 }

@@ -173,14 +173,6 @@ impl<'e> Case<'e> {
         self.entries().any(|(_, entry)| !entry.readings.is_empty())
     }
 
-    /// Whether a peer does no TLS here: it is what TLS is compared with, no rival.
-    pub(crate) fn is_plain(&self, peer: &Peer) -> bool {
-        let cells = self.scenario.cells.iter();
-        let mut own = cells.filter(|cell| cell.peer == peer.name).peekable();
-        let is_plain = |cell: &Cell| cell.command.iter().any(|word| word.starts_with("http://"));
-        own.peek().is_some() && own.all(is_plain)
-    }
-
     /// Whether the levels are numbers, so that figures are lines over them.
     pub(crate) fn is_numeric(&self) -> bool {
         match self.scenario.factors.as_slice() {
@@ -225,6 +217,12 @@ impl<'e> Group<'e> {
 }
 
 impl Entry<'_> {
+    /// Whether there is no TLS in it.
+    pub(crate) fn is_plain(&self) -> bool {
+        let is_plain = |cell: &Cell| cell.command.iter().any(|word| word.starts_with("http://"));
+        self.cell.is_some_and(is_plain)
+    }
+
     /// A figure of each repeat, in the unit of the record.
     pub(crate) fn samples(&self, yardstick: Yardstick) -> Vec<f64> {
         let values = self.readings.values();

@@ -11,11 +11,10 @@ use crate::terminal::{FIELD_WIDTH, Ink, Look, length, wrap};
 use super::gains::gains_listed;
 use super::host;
 use super::noise::doubts;
-use super::standing::{Line, Standing};
+use super::standing::{Line, Standing, topics};
 use super::study::{Case, Entry, Group, cases};
 use super::tables;
 use super::versus::versus;
-use super::words::times;
 use super::yardstick::Yardstick;
 
 /// The experiment as text for a screen `width` characters wide.
@@ -68,13 +67,16 @@ fn lines(look: Look, title: &str, lines: &[Line], words: fn(&Line) -> String) ->
         return String::new();
     }
     let mut text = format!("\n{}\n", look.paint(Ink::Strong, title));
-    for line in lines {
-        let head = format!("{}, {}, {}", line.scenario, line.figure, line.peer);
-        let words = words(line);
-        let whole = match words.is_empty() {
-            true => head,
-            false => format!("{head}: {words}"),
-        };
+    for topic in topics(lines) {
+        let peers = topic.iter().map(|line| {
+            let said = format!("{} {}", line.peer, words(line));
+            said.trim_end().to_owned()
+        });
+        let peers: Vec<String> = peers.collect();
+        let head = topic
+            .first()
+            .map(|line| format!("{}, {}", line.scenario, line.figure));
+        let whole = format!("{}: {}", head.unwrap_or_default(), peers.join(" · "));
         text += &item(look, &whole);
     }
     text
@@ -216,15 +218,13 @@ fn comparison(entry: &Entry<'_>, group: &Group<'_>, main: Yardstick) -> String {
         .first()
         .filter(|first| first.peer.name != entry.peer.name);
     let found = first.and_then(|first| versus(entry, first, main));
-    found.map_or_else(String::new, |found| {
-        format!("{} {}", found.verdict.sign(), times(&found.ratio))
-    })
+    found.map_or_else(String::new, |found| found.words())
 }
 
 fn course(experiment: &Experiment, look: Look) -> String {
     let plan = &experiment.plan;
-    let legend = "▲ the peer is ahead, ▽ it is behind, ≈ no difference is established; medians of \
-                  repeats; ratios by round with their 95 % interval";
+    let legend = "▲ the peer is ahead, ▽ it is behind, ≈ no difference is established, ? one round \
+                  proves nothing; medians of repeats; ratios by round with their 95 % interval";
     let mut text = look.field("signs", legend);
     for peer in &plan.peers {
         let version = peer

@@ -10,7 +10,7 @@ use crate::table::{Cell, Table};
 use crate::tables::NONE;
 
 use super::study::{Case, Entry, Group};
-use super::words::digits;
+use super::words::{digits, titled};
 use super::yardstick::Yardstick;
 
 /// Whether the spreads are what a scenario is about: its figure is a bandwidth, as in the source
@@ -35,7 +35,7 @@ pub(crate) fn spreads(case: &Case<'_>, yardstick: Yardstick) -> Table {
     ];
     let caption = format!(
         "{}, {}, as ministat(1) tells it; differences from {} by Student's t",
-        yardstick.title(&case.scenario.operation),
+        titled(&yardstick.title(&case.scenario.operation)),
         yardstick.unit(),
         case.peers.first().map_or("", |peer| peer.name.as_str()),
     );

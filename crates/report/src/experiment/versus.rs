@@ -3,6 +3,7 @@
 use measure::ratio::Ratio;
 
 use super::study::Entry;
+use super::words::{digits, times};
 use super::yardstick::Yardstick;
 
 /// What was found.
@@ -14,7 +15,7 @@ pub(crate) struct Versus {
 }
 
 /// Who is ahead.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) enum Verdict {
     /// The peer, by all that the interval holds.
     Ahead,
@@ -22,6 +23,10 @@ pub(crate) enum Verdict {
     Level,
     /// The first, by all that the interval holds.
     Behind,
+    /// There are too few rounds to tell a difference from noise.
+    Unjudged,
+    /// The peer does no TLS: it shows what TLS costs, and is no rival.
+    Apart,
 }
 
 /// A peer against the first one, in rounds in which both were read; `None` without any.
@@ -31,16 +36,34 @@ pub(crate) fn versus(entry: &Entry<'_>, first: &Entry<'_>, yardstick: Yardstick)
         Some((yardstick.of(reading)?, yardstick.of(other)?))
     });
     let ratio = Ratio::of_pairs(&pairs.collect::<Vec<_>>())?;
-    let verdict = verdict(&ratio, yardstick.is_cost());
+    let verdict = match entry.is_plain() {
+        true => Verdict::Apart,
+        false => verdict(&ratio, yardstick.is_cost()),
+    };
     Some(Versus { ratio, verdict })
 }
 
 /// What a ratio says about who has the figure above its line.
 pub(crate) fn verdict(ratio: &Ratio, is_cost: bool) -> Verdict {
     match ratio.is_proven() {
+        _ if ratio.interval.is_none() => Verdict::Unjudged,
         false => Verdict::Level,
         true if (ratio.ratio < 1.0) == is_cost => Verdict::Ahead,
         true => Verdict::Behind,
+    }
+}
+
+impl Versus {
+    /// `▽ 1.34× (1.30 to 1.38)`.
+    pub(crate) fn words(&self) -> String {
+        let words = format!("{} {}", self.verdict.sign(), times(&self.ratio));
+        words.trim_start().to_owned()
+    }
+
+    /// `▽ 1.34×`.
+    pub(crate) fn short(&self) -> String {
+        let words = format!("{} {}×", self.verdict.sign(), digits(self.ratio.ratio));
+        words.trim_start().to_owned()
     }
 }
 
@@ -51,6 +74,8 @@ impl Verdict {
             Self::Ahead => "▲",
             Self::Level => "≈",
             Self::Behind => "▽",
+            Self::Unjudged => "?",
+            Self::Apart => "",
         }
     }
 
@@ -60,6 +85,8 @@ impl Verdict {
             Self::Ahead => "ahead",
             Self::Level => "level",
             Self::Behind => "behind",
+            Self::Unjudged => "unjudged",
+            Self::Apart => "apart",
         }
     }
 }

@@ -85,6 +85,15 @@ pub(crate) fn digits(value: f64) -> String {
     }
 }
 
+/// With a capital letter, as titles begin.
+pub(crate) fn titled(text: &str) -> String {
+    let mut characters = text.chars();
+    let first = characters
+        .next()
+        .map(|first| first.to_uppercase().to_string());
+    first.unwrap_or_default() + characters.as_str()
+}
+
 /// Names in a row: `a, b and c`.
 pub(crate) fn listed(names: &[String]) -> String {
     match names {

@@ -452,6 +452,7 @@ fn rise(reading: &mut Reading, capacity: f64, dice: &mut Dice) {
         succeeded: sum(|it| it.succeeded),
         failed: sum(|it| it.failed),
     };
+    reading.operations = reading.counts.succeeded;
     reading.read_offs = Some(ReadOffs {
         peak_per_s: Some(capacity * dice.about(0.02)),
         under_100_ms_per_s: Some(capacity * 0.97 * dice.about(0.02)),

@@ -103,7 +103,7 @@ impl Change {
     /// What it means for the second: ahead, level, behind.
     pub(super) fn verdict(&self, yardstick: Yardstick) -> Verdict {
         let found = self.ratio.map(|ratio| verdict(&ratio, yardstick.is_cost()));
-        found.unwrap_or(Verdict::Level)
+        found.unwrap_or(Verdict::Unjudged)
     }
 
     /// How much worse the second is, in percent: less of a rate, or more of a cost.

@@ -59,7 +59,7 @@ pub(super) fn headline(pairs: &[Pair<'_>]) -> String {
                     Some(Verdict::Ahead) => counts[0] += 1,
                     Some(Verdict::Level) => counts[1] += 1,
                     Some(Verdict::Behind) => counts[2] += 1,
-                    None => {}
+                    Some(Verdict::Unjudged | Verdict::Apart) | None => {}
                 }
             }
         }

@@ -2,7 +2,7 @@
 
 use crate::markup::{Element, element};
 
-use super::super::standing::{Line, Standing};
+use super::super::standing::{Line, Standing, topics};
 
 /// The sentence, and the three lists.
 pub(super) fn section(standing: &Standing) -> Element {
@@ -11,7 +11,7 @@ pub(super) fn section(standing: &Standing) -> Element {
         .child(
             element("p")
                 .with("class", "verdict")
-                .text(standing.headline()),
+                .prose(&standing.headline()),
         )
         .child(counts(standing));
     let first = &standing.first;
@@ -80,23 +80,6 @@ fn list(class: &str, title: &str, lines: &[Line], words: fn(&Line) -> String) ->
     }
     let folded = element("details").child(heading("summary")).child(items);
     Some(folded.with("class", "part"))
-}
-
-/// Lines about the same figure of the same scenario.
-fn topics(lines: &[Line]) -> Vec<Vec<&Line>> {
-    let mut topics: Vec<Vec<&Line>> = Vec::new();
-    for line in lines {
-        let is_it = |topic: &&mut Vec<&Line>| {
-            topic
-                .iter()
-                .any(|it| it.anchor == line.anchor && it.figure == line.figure)
-        };
-        match topics.iter_mut().find(is_it) {
-            Some(topic) => topic.push(line),
-            None => topics.push(vec![line]),
-        }
-    }
-    topics
 }
 
 fn topic(lines: &[&Line], words: fn(&Line) -> String) -> Element {

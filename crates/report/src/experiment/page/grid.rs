@@ -6,14 +6,14 @@ use crate::page::parts::identified;
 
 use super::super::study::{Case, Entry, Gap, Group};
 use super::super::versus::versus;
-use super::super::words::times;
+use super::super::words::titled;
 use super::super::yardstick::Yardstick;
 
 /// Without factors: a row a peer, a column a figure.
 pub(super) fn by_peer(case: &Case<'_>) -> Element {
     let heads = case.yardsticks.iter().map(|yardstick| {
         let title = yardstick.title(&case.scenario.operation);
-        format!("{title}, {}", yardstick.unit())
+        format!("{}, {}", titled(&title), yardstick.unit())
     });
     let groups = case.groups.iter();
     let rows = groups.flat_map(|group| group.entries.iter().map(move |entry| (group, entry)));
@@ -41,6 +41,7 @@ pub(super) fn by_peer(case: &Case<'_>) -> Element {
 pub(super) fn by_level(case: &Case<'_>, yardstick: Yardstick) -> Element {
     let figure = yardstick.title(&case.scenario.operation);
     let first = case.peers.first().map_or("", |peer| peer.name.as_str());
+    let figure = titled(&figure);
     let caption = format!(
         "{figure}, {}: medians of repeats, least to greatest; ratio to {first} with its 95 % \
          interval",
@@ -125,10 +126,9 @@ fn ratio(id: &str, group: &Group<'_>, entry: &Entry<'_>, yardstick: Yardstick) -
         .first()
         .filter(|first| first.peer.name != entry.peer.name)?;
     let found = versus(entry, first, yardstick)?;
-    let words = format!("{} {}", found.verdict.sign(), times(&found.ratio));
     let element = element("small")
         .with("class", found.verdict.class())
-        .text(words);
+        .text(found.words());
     Some(identified(
         element,
         &format!("{id}-ratio"),
