@@ -54,6 +54,16 @@ fn a_run_that_was_stopped_at_once_is_told() {
 }
 
 #[test]
+fn one_round_proves_nothing() {
+    let text = summary::text(&experiments::one_round(), 80, false);
+    assert!(
+        text.starts_with("Nobody is ahead: all 79 comparisons"),
+        "{text}"
+    );
+    assert!(text.contains("? 2.3") && !text.contains("▲ 0.9"), "{text}");
+}
+
+#[test]
 fn two_runs_are_compared() {
     let (a, b) = (stored(), experiments::elsewhere());
     let text = compared::text(named("kvm", &a), named("xen", &b), 80, false);

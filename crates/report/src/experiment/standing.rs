@@ -151,6 +151,13 @@ impl Standing {
         let first = &self.first;
         let [ahead, level, behind] = self.counts();
         let all = ahead + level + behind;
+        if all == 0 && self.unjudged > 0 {
+            return format!(
+                "Nobody is ahead: all {} comparisons are of one round, in which a difference \
+                 cannot be told from noise. Repeat the run with `--repeats 3` or more.",
+                self.unjudged
+            );
+        }
         if all == 0 {
             return "Nothing can be compared: no cell was read of two peers that do TLS."
                 .to_owned();

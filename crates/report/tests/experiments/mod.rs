@@ -584,3 +584,10 @@ pub(crate) fn hostile() -> Experiment {
     }
     experiment
 }
+
+/// The first round alone.
+pub(crate) fn one_round() -> Experiment {
+    let mut experiment = whole();
+    experiment.readings.retain(|reading| reading.repeat == 0);
+    experiment
+}

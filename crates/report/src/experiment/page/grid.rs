@@ -93,15 +93,14 @@ fn cell(case: &Case<'_>, group: &Group<'_>, entry: &Entry<'_>, yardstick: Yardst
     };
     let id = id(case, group, entry, yardstick);
     let median = element("b").text(yardstick.shown(spread.median));
-    let range = format!(
-        "{} – {}",
-        yardstick.shown(spread.min),
-        yardstick.shown(spread.max)
-    );
+    let range = (spread.count > 1).then(|| {
+        let (least, most) = (yardstick.shown(spread.min), yardstick.shown(spread.max));
+        element("small").text(format!("{least} – {most}"))
+    });
     let cell = element("td")
         .with("class", "n")
         .child(identified(median, &id, spread.median))
-        .child(element("small").text(range));
+        .children(range);
     cell.children(ratio(&id, group, entry, yardstick))
 }
 
