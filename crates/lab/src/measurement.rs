@@ -89,10 +89,10 @@ impl<'a> Bench<'a> {
         subject: Subject<'_>,
         halt: &dyn Halt,
     ) -> Result<Reading, Missed> {
-        if self.origin.has_ended() {
-            self.origin = Origin::start(&self.placement.client, self.folder)?;
-        }
         let seats = Seats::of(self.placement, subject.cell.wish.workers);
+        if self.origin.has_ended() || self.origin.cpus() != seats.client {
+            self.origin = Origin::start(&seats.client, self.folder)?;
+        }
         // What we do ourselves meanwhile is not to be done on the server's CPUs.
         let ours = sys::cpu::allowed_cpus();
         sys::cpu::confine_current_thread(&seats.client).map_err(Missed::failed)?;
@@ -176,10 +176,11 @@ struct Session<'s, 'a> {
 impl Session<'_, '_> {
     /// By a load of ours.
     fn load(&mut self, loading: &Loading) -> Result<Reading, Missed> {
+        let cell = self.subject.cell;
         let settings = loading.settings.clone();
         let first = match &loading.capacity {
-            None => self.plan(&settings)?,
-            Some(capacity) => self.plan(&capacity.settings)?,
+            None => self.plan(&settings, cell.duration)?,
+            Some(capacity) => self.plan(&capacity.settings, capacity.duration)?,
         };
         loaded::probe(&first, self.halt)?;
         self.watched.usage_at_rest()?;
@@ -191,8 +192,8 @@ impl Session<'_, '_> {
         let plan = match capacity.zip(found) {
             None => first,
             Some((plan, found_per_s)) => {
-                let duration = self.subject.cell.duration;
-                self.plan(&settings.offering(plan.offered, found_per_s, duration))?
+                let offered = settings.offering(plan.offered, found_per_s, cell.duration);
+                self.plan(&offered, cell.duration)?
             }
         };
         let loaded = self.run(&plan)?;
@@ -203,14 +204,14 @@ impl Session<'_, '_> {
         Ok(reading)
     }
 
-    fn plan(&self, settings: &Settings) -> Result<Plan, Missed> {
+    fn plan(&self, settings: &Settings, duration: Duration) -> Result<Plan, Missed> {
         let cell = self.subject.cell;
         let plan = settings.plan(&Target {
             is_tls: cell.is_tls,
             address: self.server.address(),
             cpus: self.seats.client.clone(),
             warm_up: cell.warm_up,
-            duration: cell.duration,
+            duration,
         });
         let mut plan = plan.map_err(|complaints| {
             let said = complaints.into_iter().map(|one| {
@@ -246,9 +247,9 @@ impl Session<'_, '_> {
         if let Some(found) = self.bench.capacities.get(&key) {
             return Ok(*found);
         }
-        let record = self.run(plan)?.record;
-        let seconds = Duration::from_nanos(record.elapsed_ns).as_secs_f64();
-        let found_per_s = record.totals.succeeded as f64 / seconds.max(1e-9);
+        let loaded = self.run(plan)?;
+        let seconds = loaded.elapsed.as_secs_f64();
+        let found_per_s = loaded.record.totals.succeeded as f64 / seconds.max(1e-9);
         self.bench.capacities.insert(key, found_per_s);
         Ok(found_per_s)
     }
@@ -269,6 +270,7 @@ impl Session<'_, '_> {
     fn reading(&self, loaded: Loaded, plan: &Plan) -> Reading {
         let Loaded {
             record,
+            elapsed,
             busiest,
             carried,
             used,
@@ -290,12 +292,7 @@ impl Session<'_, '_> {
             handshakes: record.handshakes,
             steps: record.steps,
             warnings: record.warnings,
-            ..self.frame(
-                Duration::from_nanos(record.elapsed_ns),
-                used,
-                under,
-                busiest,
-            )
+            ..self.frame(elapsed, used, under, busiest)
         }
     }
 

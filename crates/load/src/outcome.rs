@@ -20,6 +20,8 @@ use crate::tally::{StepTally, Tally};
 pub struct Outcome {
     pub(crate) ending: Ending,
     pub(crate) elapsed: Duration,
+    /// From the beginning of the figures.
+    pub(crate) until_last_success: Duration,
     /// The share of the time that the busiest thread was busy, in the busiest run of a series.
     pub(crate) busiest: f64,
     pub(crate) tally: Tally,
@@ -63,6 +65,13 @@ impl Outcome {
         self.tally.carried
     }
 
+    /// From the beginning of the figures until the last success, which may come when nothing is
+    /// begun any more. Zero of none.
+    #[must_use]
+    pub fn until_last_success(&self) -> Duration {
+        self.until_last_success
+    }
+
     /// The share of the time that the busiest thread was busy, 0 to 1.
     #[must_use]
     pub fn busiest(&self) -> f64 {
@@ -93,6 +102,7 @@ impl Outcome {
             at_s: first + second.at_s,
             ..second
         }));
+        self.until_last_success = self.elapsed + next.until_last_success;
         self.elapsed += next.elapsed;
         self.ending = next.ending;
         self.tally.add(Tally {
@@ -115,6 +125,7 @@ impl Outcome {
         Self {
             ending: Ending::Completed,
             elapsed: Duration::ZERO,
+            until_last_success: Duration::ZERO,
             busiest: 0.0,
             tally: Tally::default(),
             seconds: Vec::new(),

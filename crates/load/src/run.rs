@@ -262,7 +262,8 @@ impl Run {
                 false => Ending::Completed,
             },
             busiest: busiest(&threads, worked),
-            elapsed: elapsed(&self.plan, worked, succeeded, is_stopped),
+            until_last_success: succeeded,
+            elapsed: elapsed(&self.plan, worked, is_stopped),
             steps: crate::outcome::steps(&self.plan.arrival, &tally),
             tally,
             seconds: self.seconds,
@@ -273,10 +274,8 @@ impl Run {
 
 /// A load for a time lasts so long: rates are not to depend on how long its last transaction took.
 /// One for a count, or one that was stopped, lasts until the last transaction ended.
-/// One that began from rest had the server for itself until its last success.
-fn elapsed(plan: &Plan, worked: Duration, succeeded: Duration, is_stopped: bool) -> Duration {
+fn elapsed(plan: &Plan, worked: Duration, is_stopped: bool) -> Duration {
     match plan.count_max.is_none() && !is_stopped {
-        true if plan.has_rest() => plan.duration.max(succeeded),
         true => plan.duration,
         false => worked,
     }

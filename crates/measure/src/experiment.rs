@@ -184,7 +184,7 @@ pub struct Level {
 pub enum Figure {
     /// CPU time of the server an operation, in nanoseconds. Less is better.
     ServerCpu,
-    /// Transactions that succeeded, a second. More is better.
+    /// Operations a second. More is better.
     Rate,
     /// Bytes of bodies, a second. More is better.
     Bandwidth,
@@ -196,8 +196,8 @@ pub enum Figure {
     P99Response,
     /// Failed transactions to attempted ones, 0 to 1. Less is better.
     Loss,
-    /// Transactions that succeeded to what the server was measured to be capable of, 0 to 1.
-    /// More is better.
+    /// Operations a second to what the server was measured to be capable of, 0 to 1. More is
+    /// better.
     Goodput,
     /// Resident memory of the server an open connection, in bytes. Less is better.
     ConnectionMemory,
@@ -247,7 +247,8 @@ pub struct Reading {
     pub repeat: u32,
     /// When it began.
     pub at: String,
-    /// How long was measured, the warm-up not included.
+    /// How long was measured: from the end of the warm-up until nothing is begun any more, and on
+    /// until the last success.
     pub elapsed_ns: u64,
     /// What was offered a second, in open load at one rate.
     pub offered_per_s: Option<f64>,
@@ -257,7 +258,9 @@ pub struct Reading {
     pub counts: Counts,
     /// Failed ones by reason.
     pub failures: BTreeMap<String, u64>,
-    /// What the server's CPU time is divided by; see [`Scenario::operation`].
+    /// What the server did in that time, and its CPU time is divided by; see
+    /// [`Scenario::operation`]. Of open load, these are also transactions of the warm-up that ended
+    /// when it was over.
     pub operations: u64,
     /// CPU time of all processes of the server, from the end of the warm-up until they rest.
     pub server_cpu_ns: u64,
@@ -476,11 +479,11 @@ impl Figure {
     pub fn of(self, reading: &Reading) -> Option<f64> {
         let ratio = |above: f64, below: f64| (below > 0.0).then(|| above / below);
         let seconds = reading.elapsed_ns as f64 / 1e9;
-        let succeeded = reading.counts.succeeded as f64;
+        let operations = reading.operations as f64;
         let some = |value: u64| (reading.response.count > 0).then_some(value as f64);
         match self {
-            Self::ServerCpu => ratio(reading.server_cpu_ns as f64, reading.operations as f64),
-            Self::Rate => ratio(succeeded, seconds),
+            Self::ServerCpu => ratio(reading.server_cpu_ns as f64, operations),
+            Self::Rate => ratio(operations, seconds),
             Self::Bandwidth => ratio(reading.traffic.body_bytes as f64, seconds),
             Self::ServerCpuPerGib => {
                 let gib = reading.traffic.body_bytes as f64 / f64::from(1 << 30);
@@ -493,7 +496,7 @@ impl Figure {
                 reading.counts.attempted as f64,
             ),
             Self::Goodput => {
-                ratio(succeeded, seconds).and_then(|rate| ratio(rate, reading.capacity_per_s?))
+                ratio(operations, seconds).and_then(|rate| ratio(rate, reading.capacity_per_s?))
             }
             Self::ConnectionMemory => {
                 let more = reading

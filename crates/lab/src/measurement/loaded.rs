@@ -21,6 +21,8 @@ const BEFORE_END_MAX: Duration = Duration::from_millis(100);
 pub(crate) struct Loaded {
     /// What the load tells.
     pub(crate) record: Record,
+    /// How long was measured.
+    pub(crate) elapsed: Duration,
     /// The share of the time that its busiest thread was busy.
     pub(crate) busiest: f64,
     /// Transactions of the warm-up that succeeded when it was over.
@@ -59,7 +61,10 @@ pub(crate) fn run(plan: &Plan, watched: &Watched, halt: &dyn Halt) -> Result<Loa
     }
     let used = watched.usage_at_rest()?.since(&before?)?;
     let (busiest, carried) = (outcome.busiest(), outcome.carried());
+    // What was begun in time and ended later was worked at until then.
+    let elapsed = plan.duration.max(outcome.until_last_success());
     Ok(Loaded {
+        elapsed,
         record: outcome.record(plan, frame(), None),
         busiest,
         carried,
@@ -78,6 +83,7 @@ pub(crate) fn probe(plan: &Plan, halt: &dyn Halt) -> Result<(), Missed> {
     plan.clients.count = 1;
     plan.threads.count = 1;
     plan.warm_up = Duration::ZERO;
+    plan.rests = false;
     plan.duration = plan.timeout;
     plan.count_max = Some(1);
     let run = run::start(plan.clone()).map_err(Missed::failed)?;
@@ -159,4 +165,162 @@ fn look_at(
         },
         resident_bytes: server.resident_bytes().map_err(Missed::failed)?,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+    use std::process::{Child, Command, Stdio};
+    use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+
+    use load::options::{Files, Options, table};
+    use wire::address::Address;
+
+    use super::*;
+
+    /// A server of plain HTTP in this process; its threads end with it.
+    fn server(reply: &'static [u8]) -> SocketAddr {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let address = listener.local_addr().unwrap();
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                thread::spawn(move || answer(stream.unwrap(), reply));
+            }
+        });
+        address
+    }
+
+    fn answer(mut stream: TcpStream, reply: &[u8]) {
+        let mut request = Vec::new();
+        let mut byte = [0];
+        while stream.read(&mut byte).is_ok_and(|count| count == 1) {
+            request.push(byte[0]);
+            if request.ends_with(b"\r\n\r\n") {
+                request.clear();
+                let _ = stream.write_all(reply);
+            }
+        }
+    }
+
+    const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
+
+    fn plan(address: SocketAddr, settings: &[(&str, &str)]) -> Plan {
+        let mut options = Options::default();
+        let url = [("url", "http://lab.test/")];
+        for (name, text) in url.iter().chain(settings) {
+            table::apply(&mut options, table::find(name).unwrap(), text).unwrap();
+        }
+        let draft = options.draft(&Files::new(), &sys::cpu::allowed_cpus());
+        let mut plan = draft.unwrap().plan(Address::Ip(address)).unwrap();
+        plan.rests = true;
+        plan
+    }
+
+    /// Processes that do nothing, in the place of server and origin.
+    struct Idle(Child);
+
+    impl Idle {
+        fn new() -> Self {
+            let mut cat = Command::new("cat");
+            Self(cat.stdin(Stdio::piped()).spawn().unwrap())
+        }
+
+        fn watched(&self) -> Watched {
+            let tree = Tree::of(self.0.id());
+            Watched {
+                server: tree,
+                origin: tree,
+                cpus: sys::cpu::allowed_cpus().into_iter().collect(),
+            }
+        }
+    }
+
+    impl Drop for Idle {
+        fn drop(&mut self) {
+            drop(self.0.stdin.take());
+            let _ = self.0.wait();
+        }
+    }
+
+    /// Asks to end as soon as a load has begun, or never.
+    struct Hand {
+        ends: bool,
+        asked: AtomicBool,
+    }
+
+    impl Hand {
+        fn new(ends: bool) -> Self {
+            let asked = AtomicBool::new(false);
+            Self { ends, asked }
+        }
+    }
+
+    impl Halt for Hand {
+        fn is_asked(&self) -> bool {
+            self.asked.load(SeqCst)
+        }
+
+        fn watch(&self, stopper: Stopper) {
+            if self.ends {
+                self.asked.store(true, SeqCst);
+                stopper.stop();
+            }
+        }
+    }
+
+    #[test]
+    fn connections_that_stay_are_seen_while_they_are_open() {
+        let idle = Idle::new();
+        let stay = [
+            ("requests-per-connection", "unlimited"),
+            ("connections", "3"),
+            ("clients", "6"),
+            ("duration", "300ms"),
+            ("warm-up", "50ms"),
+        ];
+        let plan = plan(server(OK), &stay);
+        let never = Hand::new(false);
+        probe(&plan, &never).unwrap();
+        let loaded = run(&plan, &idle.watched(), &never).unwrap();
+        assert_eq!(loaded.under.open_connections, 6);
+        assert!(loaded.under.resident_bytes > 0);
+        assert!(loaded.record.totals.succeeded > 0);
+        assert_eq!(loaded.record.totals.failed, 0);
+        assert_eq!(loaded.carried, 0);
+        assert_eq!(
+            loaded.record.traffic.connections, 0,
+            "all were opened in the warm-up"
+        );
+    }
+
+    #[test]
+    fn open_load_is_read_too() {
+        let idle = Idle::new();
+        let plan = plan(server(OK), &[("rate", "200"), ("duration", "300ms")]);
+        let loaded = run(&plan, &idle.watched(), &Hand::new(false)).unwrap();
+        assert_eq!(loaded.record.totals.attempted, 60);
+        assert!(loaded.used.foreign >= 0.0 && loaded.used.foreign <= 1.0);
+    }
+
+    #[test]
+    fn a_server_that_does_not_answer_is_found_first() {
+        let never = Hand::new(false);
+        let refusing = plan(server(b"HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n"), &[]);
+        let Missed::Failed(why) = probe(&refusing, &never).unwrap_err() else {
+            panic!("it is the server's failure");
+        };
+        assert!(
+            why.starts_with("nothing succeeded: status-503 1: "),
+            "{why}"
+        );
+    }
+
+    #[test]
+    fn who_asks_to_end_is_heard() {
+        let idle = Idle::new();
+        let plan = plan(server(OK), &[("duration", "1h")]);
+        let missed = run(&plan, &idle.watched(), &Hand::new(true)).unwrap_err();
+        assert_eq!(missed, Missed::Interrupted);
+    }
 }

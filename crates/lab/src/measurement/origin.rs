@@ -33,6 +33,7 @@ const LINES_MAX: usize = 4;
 pub(crate) struct Origin {
     child: Child,
     address: SocketAddr,
+    cpus: Vec<u16>,
 }
 
 impl Origin {
@@ -56,12 +57,21 @@ impl Origin {
         let child = Child::start(OsStr::new(OWN_PROGRAM), &words, cpus, folder, &output);
         let mut child = child.map_err(Missed::failed)?;
         let address = wait_until_serving(&mut child)?;
-        Ok(Self { child, address })
+        Ok(Self {
+            child,
+            address,
+            cpus: cpus.to_vec(),
+        })
     }
 
     /// Where it listens.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Where it runs.
+    pub(crate) fn cpus(&self) -> &[u16] {
+        &self.cpus
     }
 
     /// Its processes.

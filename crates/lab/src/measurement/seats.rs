@@ -16,19 +16,20 @@ pub(crate) struct Seats {
 }
 
 impl Seats {
-    /// For so many workers. A server that needs more CPUs than were set aside takes those of the
-    /// client; then the load spreads over all of them, lest one worker have a neighbour and the
-    /// others none.
+    /// For so many workers. A server that needs more CPUs than were set aside takes some of the
+    /// client's; where that leaves the client none, the load spreads over all of them, lest one
+    /// worker have a neighbour and the others none.
     pub(crate) fn of(placement: &Placement, workers: u16) -> Self {
         let others = placement.client.iter();
         let others = others.filter(|cpu| !placement.server.contains(cpu));
         let in_order = placement.server.iter().chain(others).copied();
         let server: Vec<_> = in_order.take(workers.max(1).into()).collect();
-        let is_shared = server.iter().any(|cpu| placement.client.contains(cpu));
-        let client = match is_shared {
-            true => BTreeSet::from_iter(server.iter().chain(&placement.client).copied()),
-            false => BTreeSet::from_iter(placement.client.iter().copied()),
-        };
+        let left = placement.client.iter().copied();
+        let mut client: BTreeSet<_> = left.filter(|cpu| !server.contains(cpu)).collect();
+        let is_shared = client.is_empty();
+        if is_shared {
+            client.extend(server.iter().chain(&placement.client));
+        }
         Self {
             server,
             client: client.into_iter().collect(),
@@ -59,12 +60,14 @@ mod tests {
     fn servers_have_cpus_of_their_own_while_there_are_some() {
         assert_eq!(seats(&[1, 3], &[0], 1), (vec![1], vec![0], false));
         assert_eq!(seats(&[3, 1], &[0], 2), (vec![3, 1], vec![0], false));
+        assert_eq!(seats(&[2], &[0, 1], 2), (vec![2, 0], vec![1], false));
+        assert_eq!(seats(&[0, 1], &[0, 1], 1), (vec![0], vec![1], false));
     }
 
     #[test]
     fn where_there_are_too_few_they_share_evenly() {
         assert_eq!(seats(&[1], &[0], 2), (vec![1, 0], vec![0, 1], true));
         assert_eq!(seats(&[0], &[0], 1), (vec![0], vec![0], true));
-        assert_eq!(seats(&[2], &[0, 1], 2), (vec![2, 0], vec![0, 1, 2], true));
+        assert_eq!(seats(&[1, 0], &[0], 2), (vec![1, 0], vec![0, 1], true));
     }
 }
