@@ -1,5 +1,6 @@
 //! Sessions are resumed: by PSK, by ticket, by session id; after a reload too.
 
+use rustix::process::{Signal, kill_process};
 use rustls::HandshakeKind;
 use suite::client::Client;
 use suite::configuration::Service;
@@ -79,4 +80,79 @@ fn a_session_of_one_service_is_none_of_anothers() {
         assert_eq!(visit(&client, &one), HandshakeKind::Full);
         assert_eq!(visit(&client, &other), HandshakeKind::Full);
     }
+}
+
+#[test]
+fn sessions_of_tls13_in_the_cache_resume_once_after_whatever_happens() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
+    let service = Service::new(&site, &server);
+    let cache = "[workers]\nthreads = 2\n[resumption]\ntls13 = 'cache'\n";
+    let lariat = Lariat::start(&format!("{cache}{}", service.toml()));
+    let client = Client::new(&site);
+    assert_eq!(visit(&client, &service), HandshakeKind::Full);
+    for _ in 0..4 {
+        assert_eq!(visit(&client, &service), HandshakeKind::Resumed);
+    }
+    lariat.reload().success();
+    assert_eq!(visit(&client, &service), HandshakeKind::Resumed);
+    let kind = [("kind", "psk-cache")];
+    lariat.wait_for_metric("lariat_handshakes_total", &kind, 5.0);
+    // One connection, one session: what was used is gone.
+    lariat.wait_for_metric("lariat_session_cache_entries", &[], 1.0);
+    kill_process(lariat.data_process(), Signal::KILL).unwrap();
+    assert_eq!(visit(&client, &service), HandshakeKind::Resumed);
+    let status = lariat.status();
+    assert_eq!(status["sessions"]["recovered"], 1);
+    assert_eq!(status["sessions"]["damaged"], 0);
+}
+
+#[test]
+fn a_session_in_the_cache_is_good_for_one_connection() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Speak(b"hi".to_vec())));
+    let service = Service::new(&site, &server);
+    let cache = "[resumption]\ntls13 = 'cache'\n";
+    let lariat = Lariat::start(&format!("{cache}{}", service.toml()));
+    let file = site.path("session");
+    let file = file.to_str().unwrap();
+    let visit = |options: &[&str]| {
+        let options = [&["-tls1_3", "-ign_eof"], options].concat();
+        s_client(&site, service.address, &options).success()
+    };
+    assert!(visit(&["-sess_out", file]).contains("New, TLSv1.3"));
+    assert!(visit(&["-sess_in", file]).contains("Reused, TLSv1.3"));
+    assert!(visit(&["-sess_in", file]).contains("New, TLSv1.3"));
+    let unknown = [("reason", "unknown")];
+    lariat.wait_for_metric("lariat_resumption_misses_total", &unknown, 1.0);
+}
+
+#[test]
+fn a_session_of_a_revoked_certificate_is_not_resumed() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
+    let service = Service::new(&site, &server);
+    let lariat = Lariat::start(&service.toml());
+    let clients = [
+        Client::tls12(&site),
+        Client::without_tickets(&site),
+        Client::new(&site),
+    ];
+    for client in &clients {
+        assert_eq!(visit(client, &service), HandshakeKind::Full);
+        assert_eq!(visit(client, &service), HandshakeKind::Resumed);
+    }
+    std::fs::copy(site.path("site.pem"), site.path("old.pem")).unwrap();
+    let leaf = site.authority.leaf(&["localhost"]).issue();
+    std::fs::write(site.path("site.pem"), leaf.pem()).unwrap();
+    lariat.reload().success();
+    for client in &clients {
+        assert_eq!(visit(client, &service), HandshakeKind::Resumed);
+    }
+    let revoked = format!("revoked = [{:?}]", site.path("old.pem"));
+    lariat.configure(&service.clone().tls(&revoked).toml());
+    lariat.reload().success();
+    for client in &clients {
+        assert_eq!(visit(client, &service), HandshakeKind::Full);
+        assert_eq!(visit(client, &service), HandshakeKind::Resumed);
+    }
+    let reason = [("reason", "server-certificate")];
+    lariat.wait_for_metric("lariat_resumption_misses_total", &reason, 3.0);
 }

@@ -7,6 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use zeroize::{Zeroize, Zeroizing};
 
 /// What a configuration may ask of its host.
 pub trait Files {
@@ -30,15 +31,18 @@ const FILE_BYTES_MAX: u64 = 64 << 20;
 impl Files for Disk {
     fn read(&mut self, path: &Path) -> io::Result<Vec<u8>> {
         let file = std::fs::File::open(path)?;
-        if file.metadata()?.is_dir() {
+        let metadata = file.metadata()?;
+        if metadata.is_dir() {
             return Err(io::ErrorKind::IsADirectory.into());
         }
-        let mut bytes = Vec::new();
+        // All at once: a vector that grows leaves copies of what may be a key behind.
+        let expected = metadata.len().min(FILE_BYTES_MAX) as usize + 1;
+        let mut bytes = Zeroizing::new(Vec::with_capacity(expected));
         io::Read::read_to_end(&mut io::Read::take(file, FILE_BYTES_MAX + 1), &mut bytes)?;
         if bytes.len() as u64 > FILE_BYTES_MAX {
             return Err(io::ErrorKind::FileTooLarge.into());
         }
-        Ok(bytes)
+        Ok(std::mem::take(&mut *bytes))
     }
 
     fn list(&mut self, directory: &Path) -> io::Result<Vec<PathBuf>> {
@@ -113,7 +117,9 @@ pub struct Recording {
 impl Recording {
     /// Adds a file.
     pub fn insert(&mut self, path: impl Into<PathBuf>, bytes: Vec<u8>) {
-        self.files.insert(path.into(), bytes);
+        if let Some(mut before) = self.files.insert(path.into(), bytes) {
+            before.zeroize();
+        }
     }
 
     /// Adds a directory with these files, which are added apart.
@@ -146,11 +152,7 @@ impl Files for Recording {
 
 impl Drop for Recording {
     fn drop(&mut self) {
-        for bytes in self.files.values_mut() {
-            bytes.fill(0);
-            // The compiler must not leave out a write that nobody reads.
-            std::hint::black_box(bytes);
-        }
+        self.files.values_mut().for_each(Zeroize::zeroize);
     }
 }
 

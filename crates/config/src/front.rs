@@ -2,19 +2,25 @@
 
 use proxy::options::FrontOptions;
 use tls::options::{
-    ClientMode, ClientVerification, Group, ServerOptions, Suite, Suites, UnknownName, Version,
+    ClientMode, ClientVerification, FormerCertificates, Group, ServerOptions, Suite, Suites,
+    Tls13Sessions, UnknownName, Version,
 };
 
 use crate::certificates::{self, Shelf};
 use crate::diagnostic::Problem;
+use crate::host::Tls13Choice;
 use crate::node::Value;
 use crate::section::Section;
 
 /// Reads `service.front`.
-pub(crate) fn read(front: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<FrontOptions> {
+pub(crate) fn read(
+    front: &Section<'_>,
+    tls13: Tls13Choice,
+    shelf: &mut Shelf<'_>,
+) -> Option<FrontOptions> {
     let listen = front.parsed_list("listen");
     let accept_proxy = front.parsed_list("accept-proxy");
-    let tls = tls(&front.section("tls"), shelf);
+    let tls = tls(&front.section("tls"), tls13, shelf);
     Some(FrontOptions {
         listen: listen?,
         accept_proxy: accept_proxy?,
@@ -22,7 +28,7 @@ pub(crate) fn read(front: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<FrontOp
     })
 }
 
-fn tls(tls: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<ServerOptions> {
+fn tls(tls: &Section<'_>, tls13: Tls13Choice, shelf: &mut Shelf<'_>) -> Option<ServerOptions> {
     let certificates = certificates::certificates(tls, shelf);
     let alpn = alpn(tls);
     let versions = tls.choices(
@@ -46,6 +52,8 @@ fn tls(tls: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<ServerOptions> {
     );
     let client = client(tls, shelf);
     let resumption = tls.boolean("resumption");
+    let early_data = early_data(tls, tls13, versions.as_deref(), resumption);
+    let former = former(tls, shelf);
     if let (Some(versions), Some(suites)) = (&versions, &suites) {
         suites_fit(tls, versions, suites);
     }
@@ -60,6 +68,62 @@ fn tls(tls: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<ServerOptions> {
         alpn: alpn?,
         client: client?,
         resumption: resumption?,
+        tls13_sessions: tls13_sessions(tls13, early_data?),
+        former: former?,
+    })
+}
+
+/// The early data that is taken, in bytes; 0 = none.
+fn early_data(
+    tls: &Section<'_>,
+    tls13: Tls13Choice,
+    versions: Option<&[Version]>,
+    resumption: Option<bool>,
+) -> Option<u32> {
+    if !tls.has("early-data") {
+        return Some(0);
+    }
+    let bytes_max = u32::try_from(tls.size("early-data")?).unwrap_or(u32::MAX);
+    let fault = if resumption == Some(false) {
+        Some((
+            "is taken from clients that resume",
+            "take out resumption = false",
+        ))
+    } else if versions.is_some_and(|versions| !versions.contains(&Version::Tls13)) {
+        Some(("is part of TLS 1.3", "add \"1.3\" to `versions`"))
+    } else if tls13 == Tls13Choice::Tickets {
+        Some((
+            "needs sessions that resume once, which tickets do not",
+            "write resumption.tls13 = \"auto\" or \"cache\"",
+        ))
+    } else {
+        None
+    };
+    let Some((words, hint)) = fault else {
+        return Some(bytes_max);
+    };
+    tls.error("early-data", Problem::new(words).hint(hint));
+    None
+}
+
+fn tls13_sessions(tls13: Tls13Choice, early_data_bytes_max: u32) -> Tls13Sessions {
+    match (tls13, early_data_bytes_max) {
+        (Tls13Choice::Auto | Tls13Choice::Tickets, 0) => Tls13Sessions::Tickets,
+        _ => Tls13Sessions::Cache {
+            early_data_bytes_max,
+        },
+    }
+}
+
+fn former(tls: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<FormerCertificates> {
+    let revoked = certificates::pem_files(tls, "revoked", shelf);
+    let resume = tls.choice(
+        "former-certificates",
+        &[("resume", true), ("refuse", false)],
+    );
+    Some(FormerCertificates {
+        revoked: revoked?,
+        resume: resume?,
     })
 }
 

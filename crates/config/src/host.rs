@@ -4,6 +4,7 @@ use proxy::options::{Limits, LogConnections, LogFormat, LogOptions, WorkerOption
 use tls::resumption::key_file::{KeyFileFault, ListedKeys, SharedSecret};
 use tls::resumption::{KeySource, TicketOptions};
 use wire::address::Address;
+use zeroize::Zeroizing;
 
 use crate::certificates::Shelf;
 use crate::diagnostic::Problem;
@@ -176,6 +177,29 @@ pub(crate) fn resumption(section: &Section<'_>) -> Option<ResumptionOptions> {
     })
 }
 
+/// What `resumption.tls13` says.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Tls13Choice {
+    /// Tickets, but the cache where early data is taken.
+    Auto,
+    /// Tickets.
+    Tickets,
+    /// The session cache.
+    Cache,
+}
+
+/// Reads `resumption.tls13`.
+pub(crate) fn tls13(section: &Section<'_>) -> Option<Tls13Choice> {
+    section.choice(
+        "tls13",
+        &[
+            ("auto", Tls13Choice::Auto),
+            ("tickets", Tls13Choice::Tickets),
+            ("cache", Tls13Choice::Cache),
+        ],
+    )
+}
+
 /// Reads `resumption.tickets`.
 pub(crate) fn tickets(section: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<TicketOptions> {
     let tickets = section.section("tickets");
@@ -216,10 +240,14 @@ fn ticket_keys(tickets: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<KeySource
     let mut files = Vec::new();
     for path in tickets.texts("keys")? {
         let path = shelf.base.join(path);
-        let bytes = shelf.read(tickets, "keys", &path)?;
+        let bytes = shelf.read(tickets, "keys", &path).map(Zeroizing::new)?;
         files.push((path.display().to_string(), bytes));
     }
-    let keys = ListedKeys::read(files);
+    let taken = |(place, mut bytes): (String, Zeroizing<Vec<u8>>)| {
+        // Whoever takes them zeroes them.
+        (place, std::mem::take(&mut *bytes))
+    };
+    let keys = ListedKeys::read(files.into_iter().map(taken).collect());
     let hint =
         "make one with `openssl rand 80 > ticket.key`, or a line with `openssl rand -base64 48`";
     let fault =

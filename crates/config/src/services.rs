@@ -3,14 +3,15 @@
 use std::collections::HashMap;
 
 use proxy::options::{CertificateForm, SendProxy, ServiceOptions, Timeouts};
-use tls::options::ClientMode;
+use tls::options::{ClientMode, Tls13Sessions};
 use wire::address::Address;
 use wire::network::Network;
 
 use crate::certificates::Shelf;
 use crate::diagnostic::Problem;
+use crate::host::Tls13Choice;
 use crate::section::Section;
-use crate::{back, front};
+use crate::{back, front, host};
 
 /// The longest name of a service: it is a label in every metric and a field in every line.
 const NAME_BYTES_MAX: usize = 64;
@@ -18,19 +19,25 @@ const NAME_BYTES_MAX: usize = 64;
 /// Reads `[[service]]`.
 pub(crate) fn read(top: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<Vec<ServiceOptions>> {
     let sections = top.sections("service");
+    let tls13 = host::tls13(&top.section("resumption"));
     let read: Vec<_> = sections
         .iter()
-        .map(|section| service(section, shelf))
+        .map(|section| service(section, tls13.unwrap_or(Tls13Choice::Auto), shelf))
         .collect();
     names_differ(&sections);
     addresses_differ(&sections, &read);
+    tls13?;
     let services: Vec<_> = read.into_iter().collect::<Option<_>>()?;
     (!services.is_empty()).then_some(services)
 }
 
-fn service(section: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<ServiceOptions> {
+fn service(
+    section: &Section<'_>,
+    tls13: Tls13Choice,
+    shelf: &mut Shelf<'_>,
+) -> Option<ServiceOptions> {
     let name = name(section);
-    let front = front::read(&section.section("front"), shelf);
+    let front = front::read(&section.section("front"), tls13, shelf);
     let back = back::read(&section.section("back"));
     let timeouts = timeouts(&section.section("timeouts"));
     let limits = section.section("limits");
@@ -93,6 +100,7 @@ fn sides_fit(section: &Section<'_>, service: &ServiceOptions) -> Option<()> {
         back.error("send-proxy", problem.hint(hint));
         return None;
     }
+    early_data_is_told(section, service)?;
     if asks_for_client_certificate(&service.back.send_proxy).is_some()
         && service.front.tls.client.mode == ClientMode::None
     {
@@ -103,6 +111,31 @@ fn sides_fit(section: &Section<'_>, service: &ServiceOptions) -> Option<()> {
         );
     }
     Some(())
+}
+
+/// Servers that get early data know it, or it is all the same to them.
+fn early_data_is_told(section: &Section<'_>, service: &ServiceOptions) -> Option<()> {
+    let back = section.section("back");
+    let accepts_replays = back.boolean("accepts-replays")?;
+    let Tls13Sessions::Cache {
+        early_data_bytes_max: 1..,
+    } = service.front.tls.tls13_sessions
+    else {
+        if accepts_replays {
+            let problem = Problem::new("has no effect: no early data is taken");
+            back.warn("accepts-replays", problem.hint("see front.tls.early-data"));
+        }
+        return Some(());
+    };
+    if accepts_replays || matches!(service.back.send_proxy, SendProxy::V2(_)) {
+        return Some(());
+    }
+    let problem = Problem::new("may be replayed, and nothing tells the servers");
+    let hint = "write back.send-proxy = \"v2\", or back.accepts-replays = true if a request that \
+                is made twice does no harm";
+    let tls = section.section("front").section("tls");
+    tls.error("early-data", problem.hint(hint));
+    None
 }
 
 fn everybody(network: &Network) -> bool {

@@ -7,7 +7,7 @@ use backend::options::{Balance, CheckKind};
 use config::{Loaded, LogOutput, Recording, Settings, Severity, Source};
 use proptest::prelude::*;
 use proxy::options::{CertificateForm, LogConnections, LogFormat, SendProxy, ServiceOptions};
-use tls::options::{ClientMode, Group, Suite, Suites, UnknownName, Version};
+use tls::options::{ClientMode, Group, Suite, Suites, Tls13Sessions, UnknownName, Version};
 use tls::resumption::KeySource;
 
 const MINIMAL: &str = r#"
@@ -87,6 +87,38 @@ fn defaults_of_a_service() {
     assert_eq!(pool.passive.pause, Duration::from_secs(10));
     assert_eq!(pool.check, None);
     assert_eq!(service.back.send_proxy, SendProxy::Off);
+}
+
+#[test]
+fn sessions_of_tls13_lie_where_it_is_said() {
+    let cache = |early_data_bytes_max| Tls13Sessions::Cache {
+        early_data_bytes_max,
+    };
+    let sessions = |choice: &str, tls: &str| {
+        let text = format!(
+            "resumption = {{ tls13 = '{choice}' }}\n[[service]]\n\
+             front = {{ listen = ['[::]:443'], tls = {{ certificates = ['site.pem'] {tls} }} }}\n\
+             back = {{ servers = ['127.0.0.1:80'], send-proxy = 'v2' }}\n"
+        );
+        service(&text).front.tls.tls13_sessions
+    };
+    assert_eq!(sessions("auto", ""), Tls13Sessions::Tickets);
+    assert_eq!(sessions("tickets", ""), Tls13Sessions::Tickets);
+    assert_eq!(sessions("cache", ""), cache(0));
+    assert_eq!(sessions("auto", ", early-data = '2KiB'"), cache(2048));
+    assert_eq!(sessions("cache", ", early-data = 100"), cache(100));
+    let replayable = with("", "early-data = 100", "accepts-replays = true");
+    assert_eq!(replayable.front.tls.tls13_sessions, cache(100));
+}
+
+#[test]
+fn former_certificates_resume_unless_it_is_said_otherwise() {
+    let former = |tls| with("", tls, "").front.tls.former;
+    let by_default = former("");
+    assert!(by_default.resume && by_default.revoked.is_empty());
+    let written = former("revoked = ['ca.pem']\nformer-certificates = 'refuse'");
+    assert!(!written.resume);
+    assert_eq!(written.revoked[0].pem, b"ca.pem");
 }
 
 #[test]
@@ -197,7 +229,7 @@ fn certificates_together_and_apart() {
     };
     let together = certificates("\"site.pem\"");
     assert_eq!(
-        (together.chain_pem, together.key_pem),
+        (together.chain_pem.clone(), together.key_pem.clone()),
         (b"site.pem".to_vec(), None)
     );
     // The staple lies beside it.

@@ -5,7 +5,7 @@
 use tls::handshake::Agreed;
 use tls::options::Version;
 use tls::peer;
-use wire::proxy_header::{Addresses, ClientTls, HeaderV2, write_v1};
+use wire::proxy_header::{Addresses, ClientTls, HeaderV2, kind, write_v1};
 
 use crate::facts::{Facts, Route};
 use crate::options::{CertificateForm, ProxyTlvs, SendProxy};
@@ -36,6 +36,10 @@ fn write_v2(tlvs: &ProxyTlvs, facts: &Facts, out: &mut Vec<u8>) {
         _ => None,
     };
     let id = format!("{:016x}", facts.id);
+    let early_bytes_max = facts.early_bytes_max.map(u32::to_be_bytes);
+    let early = early_bytes_max
+        .as_ref()
+        .map(|bytes| (kind::EARLY_DATA, &bytes[..]));
     let header = HeaderV2 {
         addresses: addresses(facts.route),
         alpn: agreed
@@ -51,6 +55,7 @@ fn write_v2(tlvs: &ProxyTlvs, facts: &Facts, out: &mut Vec<u8>) {
             Some(CertificateForm::Pem) => pem.as_deref().map(str::as_bytes),
             None => None,
         },
+        others: early.as_slice(),
         checksum: tlvs.crc32c,
         ..HeaderV2::default()
     };

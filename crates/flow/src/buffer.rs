@@ -102,16 +102,22 @@ impl Buffer {
         }
     }
 
-    /// Appends, growing if it must; growth is for handshakes with long certificate chains.
-    pub fn append(&mut self, bytes: &[u8]) {
-        if self.bytes.len() - self.end < bytes.len() {
+    /// Makes room for `count` bytes, growing if it must; growth is for handshakes with long
+    /// certificate chains, and for early data.
+    pub fn reserve(&mut self, count: usize) {
+        if self.bytes.len() - self.end < count {
             self.compact();
         }
-        if self.bytes.len() - self.end < bytes.len() {
-            let mut grown = vec![0; (self.end + bytes.len()).next_power_of_two()];
+        if self.bytes.len() - self.end < count {
+            let mut grown = vec![0; (self.end + count).next_power_of_two()];
             grown[..self.end].copy_from_slice(&self.bytes[..self.end]);
             self.bytes = grown.into_boxed_slice();
         }
+    }
+
+    /// Appends, growing if it must.
+    pub fn append(&mut self, bytes: &[u8]) {
+        self.reserve(bytes.len());
         self.bytes[self.end..self.end + bytes.len()].copy_from_slice(bytes);
         self.end += bytes.len();
     }

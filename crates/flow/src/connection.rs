@@ -5,51 +5,33 @@
 //! however the bytes were cut. Where bytes come from and go to is the caller's.
 
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use telemetry::outcome::Reason;
+use telemetry::outcome::{EarlyData, HandshakeKind, Reason};
 use tls::handshake::Established;
-use tls::traffic::{Traffic, alert_name};
+use tls::traffic::{Seal, Traffic, alert_name};
 
 use crate::actions::{Action, Actions};
 use crate::announce;
-use crate::buffer::{Buffer, Pool, Size};
+use crate::buffer::{Buffer, Pool};
 use crate::facts::{Ending, Facts};
 use crate::opening::{self, Opening, Progress};
 use crate::options::Settings;
 use crate::relay::{Down, OpenFault, StreamEnd, Up};
+use crate::stage::{Postponed, Stage};
 
-/// How long a client that has been sent an alert may take to read it and close. Closing at once
-/// would reset the connection if bytes of the client's were unread, and lose the alert.
-const PARTING_MAX: Duration = Duration::from_secs(2);
-
-/// How many bytes such a client may still send.
+/// How many bytes a client may still send that has been sent an alert.
 const PARTING_BYTES_MAX: usize = 256 << 10;
 
-/// How long a client that has been sent the server's end may go on without a byte. What it still
-/// sends has a reader only if the server closed one direction, and few do.
-const HALF_CLOSED_MAX: Duration = Duration::from_secs(60);
-
 const ALERT_INTERNAL_ERROR: u8 = 80;
-
-/// Where a connection is in its life.
-enum Stage {
-    /// Up to the end of the handshake.
-    Opening(Opening),
-    /// No server is connected yet.
-    Dialling { since: Instant },
-    /// Bytes go both ways.
-    Relaying,
-    /// Last bytes go to the client, what it still sends is dropped.
-    Parting { until: Instant, dropped: usize },
-    /// Nothing is left to do but to close.
-    Over,
-}
 
 /// A connection.
 pub struct Flow {
     settings: Rc<Settings>,
     stage: Stage,
+    /// Until the handshake is over. With early data the next stages begin before that.
+    opening: Option<Opening>,
+    postponed: Option<Postponed>,
     traffic: Option<Box<Traffic>>,
     up: Up,
     down: Down,
@@ -69,7 +51,9 @@ impl Flow {
         let last_byte = facts.accepted;
         Self {
             settings,
-            stage: Stage::Opening(Opening::new(expects_proxy_header)),
+            stage: Stage::Opening,
+            opening: Some(Opening::new(expects_proxy_header)),
+            postponed: None,
             traffic: None,
             up: Up::default(),
             down: Down::default(),
@@ -94,15 +78,13 @@ impl Flow {
 
     /// Whether the handshake is not yet over.
     pub fn is_opening(&self) -> bool {
-        matches!(self.stage, Stage::Opening(_))
+        self.opening.is_some()
     }
 
     /// Whether the client's hello was answered.
     pub fn is_answered(&self) -> bool {
-        match &self.stage {
-            Stage::Opening(opening) => matches!(opening, Opening::Handshake(_)),
-            _ => true,
-        }
+        let opening = self.opening.as_ref();
+        opening.is_none_or(|opening| matches!(opening, Opening::Handshake(_)))
     }
 
     /// Whether nothing is left but to close.
@@ -118,16 +100,15 @@ impl Flow {
     /// When [`Flow::handle_timeout`] is due.
     pub fn deadline(&self) -> Option<Instant> {
         let timeouts = &self.settings.timeouts;
-        match self.stage {
-            Stage::Opening(_) => Some(self.facts.accepted + timeouts.handshake),
-            Stage::Dialling { since } => Some(since + timeouts.dial),
-            Stage::Relaying if self.down.is_ended => {
-                Some(self.last_byte + timeouts.idle.min(HALF_CLOSED_MAX))
-            }
-            Stage::Relaying => Some(self.last_byte + timeouts.idle),
-            Stage::Parting { until, .. } => Some(until),
-            Stage::Over => None,
-        }
+        let of_stage = self
+            .stage
+            .deadline(timeouts, self.last_byte, self.down.is_ended);
+        of_stage.into_iter().chain(self.handshake_deadline()).min()
+    }
+
+    fn handshake_deadline(&self) -> Option<Instant> {
+        let limit = self.settings.timeouts.handshake;
+        self.opening.as_ref().map(|_| self.facts.accepted + limit)
     }
 
     /// Takes note that the deadline has passed.
@@ -135,8 +116,11 @@ impl Flow {
         if self.deadline().is_none_or(|deadline| deadline > now) {
             return;
         }
+        if self.handshake_deadline().is_some_and(|end| end <= now) {
+            self.reset_early();
+            return self.stop(Ending::new(Reason::HandshakeTimeout), pool);
+        }
         match self.stage {
-            Stage::Opening(_) => self.stop(Ending::new(Reason::HandshakeTimeout), pool),
             Stage::Dialling { .. } => {
                 self.stage = Stage::Dialling { since: now };
                 self.actions.add(Action::Redial);
@@ -148,7 +132,7 @@ impl Flow {
                 self.part(Ending::new(Reason::IdleTimeout), now, pool);
             }
             Stage::Parting { .. } => self.finish(pool),
-            Stage::Over => {}
+            Stage::Opening | Stage::Over => {}
         }
     }
 
@@ -167,46 +151,26 @@ impl Flow {
 
     /// Where to receive from the client; `None` = not now.
     pub fn front_room(&mut self, pool: &mut Pool) -> Option<&mut [u8]> {
+        if self.opening.is_some() {
+            return Some(self.up.opening_room(pool));
+        }
         match &self.stage {
-            Stage::Opening(_) => Some(self.opening_room(pool)),
             Stage::Dialling { .. } | Stage::Relaying => self.up.room(pool),
-            Stage::Parting { .. } => {
-                let dropped = self.up.sealed.get_or_insert_with(|| pool.take(Size::Small));
-                dropped.consume(dropped.data().len());
-                dropped.compact();
-                Some(dropped.space())
-            }
-            Stage::Over => None,
+            Stage::Parting { .. } => Some(self.up.dropping_room(pool)),
+            Stage::Opening | Stage::Over => None,
         }
-    }
-
-    /// A handshake message may be longer than one record; the large buffer bounds it.
-    fn opening_room(&mut self, pool: &mut Pool) -> &mut [u8] {
-        let incoming = self.up.sealed.get_or_insert_with(|| pool.take(Size::Small));
-        if incoming.space().is_empty() {
-            incoming.compact();
-        }
-        if incoming.space().is_empty() && !incoming.is_large() {
-            let mut larger = pool.take(Size::Large);
-            larger.append(incoming.data());
-            pool.give(std::mem::replace(incoming, larger));
-        }
-        incoming.space()
     }
 
     /// Takes note of `count` bytes that were received into the room.
     pub fn front_received(&mut self, count: usize, now: Instant, pool: &mut Pool) {
         self.last_byte = now;
+        if self.opening.is_some() {
+            let incoming = self.up.sealed.as_mut().expect("the room was given");
+            incoming.fill(count);
+            self.facts.first_byte.get_or_insert(now);
+            return self.advance_opening(now, pool);
+        }
         match &mut self.stage {
-            Stage::Opening(_) => {
-                self.up
-                    .sealed
-                    .as_mut()
-                    .expect("the room was given")
-                    .fill(count);
-                self.facts.first_byte.get_or_insert(now);
-                self.advance_opening(now, pool);
-            }
             Stage::Dialling { .. } | Stage::Relaying => {
                 self.up.received(count);
                 self.open_records(now, pool);
@@ -217,7 +181,7 @@ impl Flow {
                     self.finish(pool);
                 }
             }
-            Stage::Over => {}
+            Stage::Opening | Stage::Over => {}
         }
     }
 
@@ -229,22 +193,25 @@ impl Flow {
     /// Takes note that the client's TCP stream has ended.
     pub fn front_ended(&mut self, pool: &mut Pool) {
         self.is_front_ended = true;
+        if self.opening.is_some() {
+            self.reset_early();
+            return self.stop(Ending::new(Reason::ClientLeft), pool);
+        }
         match self.stage {
-            Stage::Opening(_) => self.stop(Ending::new(Reason::ClientLeft), pool),
             Stage::Dialling { .. } | Stage::Relaying => {
                 self.up.end.get_or_insert(StreamEnd::Fin);
                 pool.give_all(&mut self.up.sealed);
                 self.settle(pool);
             }
             Stage::Parting { .. } => self.settle(pool),
-            Stage::Over => {}
+            Stage::Opening | Stage::Over => {}
         }
     }
 
     /// Takes note that the client's connection is broken.
     pub fn front_failed(&mut self, pool: &mut Pool) {
         match self.stage {
-            Stage::Opening(_) | Stage::Dialling { .. } | Stage::Relaying => {
+            Stage::Opening | Stage::Dialling { .. } | Stage::Relaying => {
                 let reason = match (self.up.end, self.down.is_ended) {
                     (_, true) => Reason::BackendClosed,
                     (Some(StreamEnd::CloseNotify), false) => Reason::ClientClosed,
@@ -295,6 +262,12 @@ impl Flow {
 
     /// Takes note that no server could be connected, for the reason that the last one gave.
     pub fn dial_failed(&mut self, ending: Ending, now: Instant, pool: &mut Pool) {
+        if self.opening.is_some() {
+            // The client cannot be told before the handshake's end.
+            self.postponed = Some(Postponed::DialFailure(ending));
+            self.stage = Stage::Relaying;
+            return self.back_refused(pool);
+        }
         self.say_alert(ALERT_INTERNAL_ERROR, pool);
         self.part(ending, now, pool);
     }
@@ -308,18 +281,27 @@ impl Flow {
         let Stage::Relaying = self.stage else {
             return None;
         };
-        let layout = self.traffic.as_ref()?.layout();
+        if self.postponed.is_some() {
+            return None;
+        }
+        let layout = match &self.traffic {
+            Some(traffic) => traffic.layout(),
+            None => self.opening.as_ref()?.layout()?,
+        };
         self.down.room(layout, pool)
     }
 
     /// Takes note of `count` bytes that were received into the room.
     pub fn back_received(&mut self, count: usize, now: Instant, pool: &mut Pool) {
-        let Some(traffic) = &mut self.traffic else {
-            return;
+        let handshake = self.opening.as_mut().and_then(Opening::sealing);
+        let sealed = match (&mut self.traffic, handshake) {
+            (Some(traffic), _) => self.down.received(count, &mut **traffic),
+            (None, Some(handshake)) => self.down.received(count, handshake),
+            (None, None) => return,
         };
         self.last_byte = now;
         self.facts.bytes_down += count as u64;
-        if self.down.received(count, traffic).is_err() {
+        if sealed.is_err() {
             // TLS 1.2 has no key update: the stream ends here, and not as if it were whole.
             let ending = Ending::with(Reason::Internal, "the sealing key is used up");
             self.actions.add(Action::ResetBack);
@@ -336,6 +318,10 @@ impl Flow {
     pub fn back_ended(&mut self, pool: &mut Pool) {
         if matches!(self.stage, Stage::Relaying) && !self.down.is_ended {
             self.down.received_nothing(pool);
+            if self.opening.is_some() {
+                self.postponed.get_or_insert(Postponed::BackEnd);
+                return;
+            }
             self.say_goodbye(pool);
             self.down.is_ended = true;
             self.note_ending();
@@ -347,8 +333,7 @@ impl Flow {
     /// server that refuses an upload answers first and resets then.
     pub fn back_refused(&mut self, pool: &mut Pool) {
         if matches!(self.stage, Stage::Relaying) {
-            self.up.clear(pool);
-            self.up.is_refused = true;
+            self.up.refuse(self.opening.is_some(), pool);
             self.preamble = Vec::new();
             self.settle(pool);
         }
@@ -360,7 +345,7 @@ impl Flow {
     /// end of TCP without close_notify.
     pub fn back_failed(&mut self, now: Instant, pool: &mut Pool) {
         let Stage::Relaying = self.stage else { return };
-        if self.down.is_ended {
+        if self.down.is_ended || self.postponed.is_some() {
             // It had said all that it wanted to say.
             self.back_refused(pool);
             return;
@@ -398,42 +383,86 @@ impl Flow {
     // Within.
 
     fn advance_opening(&mut self, now: Instant, pool: &mut Pool) {
-        let (Stage::Opening(opening), Some(incoming)) = (&mut self.stage, &mut self.up.sealed)
-        else {
+        let (Some(opening), Some(incoming)) = (&mut self.opening, &mut self.up.sealed) else {
             return;
         };
         let mut out = std::mem::take(&mut pool.scratch);
-        let progress = opening.advance(incoming, &self.settings, &mut self.facts, &mut out);
+        let mut early = Vec::new();
+        let (settings, facts) = (&self.settings, &mut self.facts);
+        let progress = opening.advance(incoming, settings, facts, &mut out, &mut early);
         self.down.append(&out, pool);
         out.clear();
         pool.scratch = out;
+        if !early.is_empty() && progress.is_ok() {
+            let goes_on = matches!(progress, Ok(Progress::More));
+            self.take_early(&early, goes_on, now, pool);
+        }
         match progress {
-            Ok(Progress::More) if self.is_opening_full() => {
+            Ok(Progress::More) if self.up.is_opening_full() => {
                 let detail = "a handshake message in too many records";
                 self.stop(Ending::with(Reason::ProtocolViolation, detail), pool);
             }
             Ok(Progress::More) => pool.give_if_empty(&mut self.up.sealed),
             Ok(Progress::Done(established)) => self.establish(*established, now, pool),
-            Err(ending) => self.part(ending, now, pool),
+            Err(ending) => {
+                self.reset_early();
+                self.part(ending, now, pool);
+            }
         }
     }
 
-    /// Whether not even the largest buffer holds what the handshake still waits for.
-    fn is_opening_full(&mut self) -> bool {
-        self.up.sealed.as_mut().is_some_and(|incoming| {
-            incoming.compact();
-            incoming.is_large() && incoming.space().is_empty()
-        })
+    /// Early data goes to a server as it comes: the connection is dialled with the first of it.
+    fn take_early(&mut self, early: &[u8], goes_on: bool, now: Instant, pool: &mut Pool) {
+        self.facts.early_data = Some(EarlyData::Accepted);
+        self.facts.bytes_up += early.len() as u64;
+        self.up.add_early(early, pool);
+        if goes_on && matches!(self.stage, Stage::Opening) {
+            self.facts.early_bytes_max = Some(opening::early_bytes_max(&self.settings));
+            self.facts.agreed = self.opening.as_ref().and_then(Opening::agreed);
+            self.facts.kind = self.kind();
+            self.begin_dial(now);
+        }
+        self.settle(pool);
+    }
+
+    fn begin_dial(&mut self, now: Instant) {
+        self.stage = Stage::Dialling { since: now };
+        self.actions.add(Action::Dial);
+    }
+
+    /// The kind of the handshake, once it is known.
+    fn kind(&self) -> Option<HandshakeKind> {
+        let agreed = self.facts.agreed.as_ref()?;
+        Some(opening::kind_of(agreed, self.facts.kind, &self.settings))
+    }
+
+    /// A server that got early data of a handshake that came to nothing must not take it for a
+    /// stream that ended.
+    fn reset_early(&mut self) {
+        if !matches!(self.stage, Stage::Opening) {
+            self.actions.add(Action::ResetBack);
+        }
     }
 
     fn establish(&mut self, established: Established, now: Instant, pool: &mut Pool) {
-        self.facts.kind = Some(opening::kind_of(&established, self.facts.kind));
-        self.facts.established = Some(now);
+        self.opening = None;
         self.facts.agreed = Some(established.agreed);
+        self.facts.kind = self.kind();
+        self.facts.established = Some(now);
+        if self.facts.early_data == Some(EarlyData::Accepted) {
+            // All that has come up to now: the limit keeps it small.
+            self.facts.early_bytes_max = u32::try_from(self.facts.bytes_up).ok();
+        }
         self.traffic = Some(Box::new(established.traffic));
-        self.stage = Stage::Dialling { since: now };
-        self.actions.add(Action::Dial);
+        if matches!(self.stage, Stage::Opening) {
+            self.begin_dial(now);
+        }
         self.open_records(now, pool);
+        match self.postponed.take() {
+            None => {}
+            Some(Postponed::BackEnd) => self.back_ended(pool),
+            Some(Postponed::DialFailure(ending)) => self.dial_failed(ending, now, pool),
+        }
     }
 
     fn open_records(&mut self, now: Instant, pool: &mut Pool) {
@@ -509,12 +538,7 @@ impl Flow {
         if !traffic.is_control_due() || self.down.is_ended || !self.down.pending().is_empty() {
             return;
         }
-        let mut out = std::mem::take(&mut pool.scratch);
-        if traffic.seal_control(&mut out).is_ok() {
-            self.down.append(&out, pool);
-        }
-        out.clear();
-        pool.scratch = out;
+        self.down.say(pool, |out| traffic.seal_control(out).is_ok());
     }
 
     /// Whoever ends its stream first is the one who ended the connection.
@@ -532,37 +556,28 @@ impl Flow {
     }
 
     fn say_goodbye(&mut self, pool: &mut Pool) {
-        self.say(pool, |traffic, out| traffic.seal_close_notify(out).is_ok());
+        if let Some(traffic) = &mut self.traffic {
+            self.down
+                .say(pool, |out| traffic.seal_close_notify(out).is_ok());
+        }
     }
 
     fn say_alert(&mut self, alert: u8, pool: &mut Pool) {
-        self.say(pool, |traffic, out| traffic.seal_alert(alert, out).is_ok());
-    }
-
-    /// Appends a record of ours behind what waits to be sent.
-    fn say(&mut self, pool: &mut Pool, seal: impl FnOnce(&mut Traffic, &mut Vec<u8>) -> bool) {
-        let Some(traffic) = &mut self.traffic else {
-            return;
-        };
-        let mut out = std::mem::take(&mut pool.scratch);
-        if seal(traffic, &mut out) {
-            self.down.append(&out, pool);
+        if let Some(traffic) = &mut self.traffic {
+            self.down
+                .say(pool, |out| traffic.seal_alert(alert, out).is_ok());
         }
-        out.clear();
-        pool.scratch = out;
     }
 
     /// Ends with last bytes to the client.
     fn part(&mut self, ending: Ending, now: Instant, pool: &mut Pool) {
         self.ending = Some(ending);
+        self.opening = None;
         self.up.clear(pool);
         self.preamble = Vec::new();
         self.actions.cancel_dials();
         self.actions.add(Action::CloseBack);
-        self.stage = Stage::Parting {
-            until: now + PARTING_MAX,
-            dropped: 0,
-        };
+        self.stage = Stage::parting(now);
         self.settle(pool);
     }
 
@@ -576,6 +591,7 @@ impl Flow {
         self.up.clear(pool);
         self.down.clear(pool);
         self.traffic = None;
+        self.opening = None;
         self.stage = Stage::Over;
         self.actions.cancel_dials();
         self.actions.add(Action::Close);

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::time::Instant;
 
-use telemetry::outcome::{HandshakeKind, Reason, ResumptionMiss};
+use telemetry::outcome::{EarlyData, HandshakeKind, Reason, ResumptionMiss};
 use tls::handshake::Agreed;
 
 /// Where the two ends of the client's connection are; `None` is a Unix socket.
@@ -47,6 +47,10 @@ pub struct Facts {
     pub kind: Option<HandshakeKind>,
     /// Why the session that the client offered was not resumed.
     pub miss: Option<ResumptionMiss>,
+    /// What became of early data, if the client offered any.
+    pub early_data: Option<EarlyData>,
+    /// How many bytes, from the first, may be early data: at most, while the handshake goes on.
+    pub early_bytes_max: Option<u32>,
     /// When the first byte came.
     pub first_byte: Option<Instant>,
     /// When the handshake was over.
@@ -74,6 +78,8 @@ impl Facts {
             agreed: None,
             kind: None,
             miss: None,
+            early_data: None,
+            early_bytes_max: None,
             first_byte: None,
             established: None,
             connected: None,

@@ -9,3 +9,4 @@ pub mod facts;
 mod opening;
 pub mod options;
 mod relay;
+mod stage;

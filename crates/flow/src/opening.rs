@@ -3,9 +3,10 @@
 //! Owns the order of things: PROXY header where one must come, ClientHello, handshake. What may
 //! follow, and what is done about a failure, is `connection`'s.
 
-use telemetry::outcome::{HandshakeKind, Reason, ResumptionMiss};
-use tls::handshake::{Established, FaultKind, Handshake, HandshakeFault, ServerHandshake};
-use tls::options::Version;
+use telemetry::outcome::{EarlyData, HandshakeKind, Reason, ResumptionMiss};
+use tls::handshake::{Agreed, Established, FaultKind, Handshake, HandshakeFault, ServerHandshake};
+use tls::options::{Tls13Sessions, Version};
+use tls::record::Layout;
 use tls::resumption::Miss;
 use tls::server::RefusalReason;
 use wire::client_hello::{self, ClientHello, HelloFault, Peek};
@@ -43,13 +44,15 @@ impl Opening {
         }
     }
 
-    /// Works through what came in. What has to go out, alerts included, is appended to `out`.
+    /// Works through what came in. What has to go out, alerts included, is appended to `out`, and
+    /// early data to `early`.
     pub(crate) fn advance(
         &mut self,
         incoming: &mut Buffer,
         settings: &Settings,
         facts: &mut Facts,
         out: &mut Vec<u8>,
+        early: &mut Vec<u8>,
     ) -> Result<Progress, Ending> {
         if matches!(self, Self::ProxyHeader) {
             if !take_proxy_header(incoming, settings, facts)? {
@@ -68,7 +71,11 @@ impl Opening {
         };
         let step = handshake.advance(incoming.data_mut(), out);
         facts.miss = handshake.miss().map(counted_miss);
+        if facts.early_data.is_some() && facts.miss == Some(ResumptionMiss::Unknown) {
+            facts.early_data = Some(EarlyData::UnknownSession);
+        }
         let step = step.map_err(ending_of_handshake)?;
+        handshake.take_early_data(early);
         incoming.consume(step.consumed);
         if !step.done {
             return Ok(Progress::More);
@@ -78,6 +85,30 @@ impl Opening {
         };
         let established = handshake.finish().map_err(ending_of_handshake)?;
         Ok(Progress::Done(Box::new(established)))
+    }
+
+    /// What early data goes with: all that is agreed on, before the handshake is over.
+    pub(crate) fn agreed(&self) -> Option<Agreed> {
+        match self {
+            Self::Handshake(handshake) => handshake.agreed().ok(),
+            Self::ProxyHeader | Self::Hello => None,
+        }
+    }
+
+    /// How to lay out what answers early data, if it can be sealed now.
+    pub(crate) fn layout(&self) -> Option<Layout> {
+        match self {
+            Self::Handshake(handshake) if handshake.can_seal() => Some(handshake.layout()),
+            _ => None,
+        }
+    }
+
+    /// What seals it.
+    pub(crate) fn sealing(&mut self) -> Option<&mut dyn Handshake> {
+        match self {
+            Self::Handshake(handshake) => Some(&mut **handshake),
+            Self::ProxyHeader | Self::Hello => None,
+        }
     }
 }
 
@@ -134,7 +165,9 @@ fn take_hello(
             });
     }
     facts.kind = Some(kind_if_resumed(&hello));
-    let handshake = ServerHandshake::new(config).map_err(ending_of_handshake)?;
+    facts.early_data = hello.offers_early_data().then_some(EarlyData::Refused);
+    let handshake =
+        ServerHandshake::new(config, hello.offers_early_data()).map_err(ending_of_handshake)?;
     Ok(Some(Box::new(handshake)))
 }
 
@@ -150,17 +183,30 @@ fn kind_if_resumed(hello: &ClientHello<'_>) -> HandshakeKind {
     }
 }
 
-/// The kind of a handshake that is over.
-pub(crate) fn kind_of(established: &Established, offered: Option<HandshakeKind>) -> HandshakeKind {
-    match (
-        established.agreed.resumed,
-        established.agreed.version,
-        offered,
-    ) {
-        (false, _, _) => HandshakeKind::Full,
-        (true, Version::Tls13, _) => HandshakeKind::Psk,
-        (true, Version::Tls12, Some(HandshakeKind::Ticket)) => HandshakeKind::Ticket,
-        (true, Version::Tls12, _) => HandshakeKind::SessionId,
+/// The kind of a handshake that agreed on this.
+pub(crate) fn kind_of(
+    agreed: &Agreed,
+    offered: Option<HandshakeKind>,
+    settings: &Settings,
+) -> HandshakeKind {
+    match (agreed.resumed, agreed.version) {
+        (false, _) => HandshakeKind::Full,
+        (true, Version::Tls13) => match settings.tls.tls13_sessions() {
+            Tls13Sessions::Tickets => HandshakeKind::Psk,
+            Tls13Sessions::Cache { .. } => HandshakeKind::PskCache,
+        },
+        (true, Version::Tls12) if offered == Some(HandshakeKind::Ticket) => HandshakeKind::Ticket,
+        (true, Version::Tls12) => HandshakeKind::SessionId,
+    }
+}
+
+/// The most early data that a client of the service may send, in bytes.
+pub(crate) fn early_bytes_max(settings: &Settings) -> u32 {
+    match settings.tls.tls13_sessions() {
+        Tls13Sessions::Tickets => 0,
+        Tls13Sessions::Cache {
+            early_data_bytes_max,
+        } => early_data_bytes_max,
     }
 }
 
@@ -174,6 +220,7 @@ fn counted_miss(miss: Miss) -> ResumptionMiss {
         Miss::Altered => ResumptionMiss::Altered,
         Miss::Mismatch => ResumptionMiss::Mismatch,
         Miss::ClientCertificate => ResumptionMiss::ClientCertificate,
+        Miss::ServerCertificate => ResumptionMiss::ServerCertificate,
     }
 }
 

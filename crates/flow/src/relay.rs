@@ -5,7 +5,7 @@
 //! (back-pressure), and a direction never holds more than one buffer of each kind.
 
 use tls::record::{KeyExhausted, Layout, PLAINTEXT_BYTES_MAX};
-use tls::traffic::{Incoming, Traffic, TrafficFault};
+use tls::traffic::{Incoming, Seal, Traffic, TrafficFault};
 
 use crate::buffer::{Buffer, Pool, RECORDS_LARGE, Size};
 
@@ -72,6 +72,37 @@ impl Up {
         )
     }
 
+    /// Where to receive the handshake: a message of it may be longer than one record, and the large
+    /// buffer bounds it.
+    pub(crate) fn opening_room(&mut self, pool: &mut Pool) -> &mut [u8] {
+        let incoming = self.sealed.get_or_insert_with(|| pool.take(Size::Small));
+        if incoming.space().is_empty() {
+            incoming.compact();
+        }
+        if incoming.space().is_empty() && !incoming.is_large() {
+            let mut larger = pool.take(Size::Large);
+            larger.append(incoming.data());
+            pool.give(std::mem::replace(incoming, larger));
+        }
+        incoming.space()
+    }
+
+    /// Whether not even the largest buffer holds what the handshake still waits for.
+    pub(crate) fn is_opening_full(&mut self) -> bool {
+        self.sealed.as_mut().is_some_and(|incoming| {
+            incoming.compact();
+            incoming.is_large() && incoming.space().is_empty()
+        })
+    }
+
+    /// Where to receive what nobody reads.
+    pub(crate) fn dropping_room(&mut self, pool: &mut Pool) -> &mut [u8] {
+        let dropped = self.sealed.get_or_insert_with(|| pool.take(Size::Small));
+        dropped.consume(dropped.data().len());
+        dropped.compact();
+        dropped.space()
+    }
+
     /// Takes note of `count` received bytes; whole records are opened by [`Up::open`].
     pub(crate) fn received(&mut self, count: usize) {
         let sealed = self
@@ -92,7 +123,10 @@ impl Up {
         if self.sealed.is_none() || self.end.is_some() {
             return Ok(opened);
         }
-        assert!(self.plain.is_none(), "what was opened before has been sent");
+        // What was opened before has been sent, or is early data: that waits for a server.
+        if let (Some(plain), Some(sealed)) = (&mut self.plain, &self.sealed) {
+            plain.reserve(sealed.data().len());
+        }
         while self.end.is_none() {
             let sealed = self.sealed.as_mut().expect("checked above");
             let Some(record_bytes) = traffic
@@ -127,6 +161,25 @@ impl Up {
         pool.give_if_empty(&mut self.plain);
         self.keep_rest(pool);
         Ok(opened)
+    }
+
+    /// Adds early data, which the handshake has opened. What no server has taken is held; how much
+    /// there can be is bounded by the service's setting.
+    pub(crate) fn add_early(&mut self, bytes: &[u8], pool: &mut Pool) {
+        if !self.is_refused {
+            self.plain
+                .get_or_insert_with(|| pool.take(Size::Small))
+                .append(bytes);
+        }
+    }
+
+    /// Takes note that no server takes any more. While the handshake goes on, its bytes are kept.
+    pub(crate) fn refuse(&mut self, is_shaking: bool, pool: &mut Pool) {
+        self.is_refused = true;
+        pool.give_all(&mut self.plain);
+        if !is_shaking {
+            pool.give_all(&mut self.sealed);
+        }
     }
 
     /// Keeps a record that is not yet whole, in a larger buffer if the client sends in bulk.
@@ -198,9 +251,9 @@ impl Down {
     pub(crate) fn received(
         &mut self,
         count: usize,
-        traffic: &mut Traffic,
+        seal: &mut (impl Seal + ?Sized),
     ) -> Result<(), KeyExhausted> {
-        let layout = traffic.layout();
+        let layout = seal.layout();
         let sealed = self
             .sealed
             .as_mut()
@@ -216,7 +269,7 @@ impl Down {
         while rest > 0 {
             let plain_bytes = rest.min(PLAINTEXT_BYTES_MAX);
             let record_bytes = layout.head + plain_bytes + layout.tail;
-            traffic.seal(&mut sealed.space()[..record_bytes])?;
+            seal.seal(&mut sealed.space()[..record_bytes])?;
             sealed.fill(record_bytes);
             rest -= plain_bytes;
         }
@@ -230,6 +283,16 @@ impl Down {
                 .get_or_insert_with(|| pool.take(Size::Small))
                 .append(bytes);
         }
+    }
+
+    /// Appends a record of ours behind what waits to be sent, if it can be sealed.
+    pub(crate) fn say(&mut self, pool: &mut Pool, seal: impl FnOnce(&mut Vec<u8>) -> bool) {
+        let mut out = std::mem::take(&mut pool.scratch);
+        if seal(&mut out) {
+            self.append(&out, pool);
+        }
+        out.clear();
+        pool.scratch = out;
     }
 
     /// What waits to be sent.

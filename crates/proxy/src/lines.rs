@@ -114,6 +114,7 @@ impl Lines {
             group: None,
             kind: None,
             miss: None,
+            early_data: None,
             alpn: None,
             client_cn: None,
             server: None,
@@ -154,6 +155,7 @@ impl Lines {
                 .map(|group| group.name()),
             kind: facts.kind.filter(|_| agreed.is_some()),
             miss: facts.miss,
+            early_data: facts.early_data,
             alpn: agreed.and_then(|agreed| agreed.alpn.as_deref()),
             client_cn: client_cn.as_deref(),
             server: server

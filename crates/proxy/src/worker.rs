@@ -587,7 +587,14 @@ fn count_handshake(link: &Link) {
     if let Some(miss) = facts.miss {
         link.service.counters.missed(miss);
     }
-    let (Some(agreed), Some(kind)) = (&facts.agreed, facts.kind) else {
+    if let Some(early_data) = facts.early_data {
+        link.service.counters.offered_early(early_data);
+    }
+    let agreed = facts
+        .agreed
+        .as_ref()
+        .filter(|_| facts.established.is_some());
+    let (Some(agreed), Some(kind)) = (agreed, facts.kind) else {
         return;
     };
     if agreed.retried {

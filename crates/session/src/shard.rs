@@ -118,6 +118,13 @@ impl Shard {
         true
     }
 
+    /// An entry that has just been put need not prove itself.
+    pub(crate) fn prove_new(&mut self, hash: u64) {
+        if let Some(slot) = self.find(hash) {
+            self.prove(slot);
+        }
+    }
+
     /// Counts a put that cannot be.
     pub(crate) fn refuse(&mut self) -> bool {
         self.counts.refusals += 1;

@@ -88,18 +88,30 @@ impl MemoryStore {
     /// than [`Self::KEY_BYTES_MAX`] or the value is too large.
     ///
     /// Of the bytes handed over, nothing stays readable.
-    pub fn put(&self, key: &[u8], mut value: Vec<u8>, now: Instant) -> bool {
+    pub fn put(&self, key: &[u8], value: Vec<u8>, now: Instant) -> bool {
+        self.store(key, value, now, false)
+    }
+
+    /// The same for a value that takes the place of another, which was found: it is not on trial.
+    pub fn renew(&self, key: &[u8], value: Vec<u8>, now: Instant) -> bool {
+        self.store(key, value, now, true)
+    }
+
+    fn store(&self, key: &[u8], mut value: Vec<u8>, now: Instant, is_proven: bool) -> bool {
         let (hash, now_ms) = (self.hash(key), since_ms(self.memory.zero, now));
         let sealed = additional(key, now_ms).and_then(|(additional, length)| {
             self.memory.seal.seal(&additional[..length], &mut value)
         });
-        match sealed {
-            Some(sealed) => self.shard_of(hash).put(hash, now_ms, sealed, &value),
-            None => {
-                value.zeroize();
-                self.shard_of(hash).refuse()
-            }
+        let Some(sealed) = sealed else {
+            value.zeroize();
+            return self.shard_of(hash).refuse();
+        };
+        let mut shard = self.shard_of(hash);
+        let is_stored = shard.put(hash, now_ms, sealed, &value);
+        if is_stored && is_proven {
+            shard.prove_new(hash);
         }
+        is_stored
     }
 
     /// A copy of a value; it stays. Zeroing the copy is for the caller.

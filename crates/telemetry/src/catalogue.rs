@@ -118,6 +118,7 @@ catalogue! {
         ConnectionsEnded: Counter Count "lariat_connections_ended_total" [service, reason, side] "Connections ended, by reason and by whose doing it was.";
         Handshakes: Counter Count "lariat_handshakes_total" [service, kind, version] "Handshakes finished, by kind and TLS version.";
         ResumptionMisses: Counter Count "lariat_resumption_misses_total" [service, reason] "Sessions that clients offered and that were not resumed, by reason.";
+        EarlyData: Counter Count "lariat_early_data_total" [service, result] "Hellos that offered early data, by what became of it.";
         Suites: Counter Count "lariat_handshake_suites_total" [service, suite] "Handshakes finished, by cipher suite.";
         Groups: Counter Count "lariat_handshake_groups_total" [service, group] "Handshakes finished, by key exchange group; none for a resumption without key exchange.";
     }
@@ -134,6 +135,7 @@ catalogue! {
         HandshakeSessionId: Histogram Microseconds "lariat_handshake_duration_seconds" [service] {kind = "session-id"} "From the first byte of the ClientHello to the end of the handshake.";
         HandshakeTicket: Histogram Microseconds "lariat_handshake_duration_seconds" [service] {kind = "ticket"} "From the first byte of the ClientHello to the end of the handshake.";
         HandshakePsk: Histogram Microseconds "lariat_handshake_duration_seconds" [service] {kind = "psk"} "From the first byte of the ClientHello to the end of the handshake.";
+        HandshakePskCache: Histogram Microseconds "lariat_handshake_duration_seconds" [service] {kind = "psk-cache"} "From the first byte of the ClientHello to the end of the handshake.";
         Dial: Histogram Microseconds "lariat_dial_duration_seconds" [service] "One dial of one server that succeeded.";
         Connection: Histogram Microseconds "lariat_connection_duration_seconds" [service] "From accept to the connection's end.";
     }
@@ -191,10 +193,12 @@ catalogue! {
         TicketKeyAge: Gauge Seconds "lariat_ticket_key_age_seconds" [key, purpose] "How long each ticket key has been in use, by the first bytes of its name; one key encrypts, all decrypt.";
         SessionsStored: Gauge Count "lariat_session_cache_entries" [] "Sessions in the cache.";
         SessionBytes: Gauge Bytes "lariat_session_cache_bytes" [] "Bytes that the sessions in the cache take.";
-        SessionHits: Counter Count "lariat_session_cache_lookups_total" [] {result = "hit"} "Look-ups of session ids, by result.";
-        SessionsExpired: Counter Count "lariat_session_cache_lookups_total" [] {result = "expired"} "Look-ups of session ids, by result.";
-        SessionsUnknown: Counter Count "lariat_session_cache_lookups_total" [] {result = "unknown"} "Look-ups of session ids, by result.";
+        SessionHits: Counter Count "lariat_session_cache_lookups_total" [] {result = "hit"} "Look-ups of sessions in the cache, by result.";
+        SessionsExpired: Counter Count "lariat_session_cache_lookups_total" [] {result = "expired"} "Look-ups of sessions in the cache, by result.";
+        SessionsDamaged: Counter Count "lariat_session_cache_lookups_total" [] {result = "damaged"} "Look-ups of sessions in the cache, by result.";
+        SessionsUnknown: Counter Count "lariat_session_cache_lookups_total" [] {result = "unknown"} "Look-ups of sessions in the cache, by result.";
         SessionEvictions: Counter Count "lariat_session_cache_evictions_total" [] "Sessions that left before their time, to make room.";
+        SessionsRecovered: Gauge Count "lariat_session_cache_recovered" [] "Sessions that this data process took over from the one before it.";
         SessionRefusals: Counter Count "lariat_session_cache_refusals_total" [] "Sessions that were too large to be stored.";
     }
 }

@@ -12,7 +12,7 @@ use crate::catalogue::{
     GROUPS, Histogram, SUITES, ServerCounter, ServerGauge, ServiceCounter, ServiceGauge,
     WorkerCounter, WorkerGauge, group_index, suite_index,
 };
-use crate::outcome::{HandshakeKind, Reason, ResumptionMiss, Version};
+use crate::outcome::{EarlyData, HandshakeKind, Reason, ResumptionMiss, Version};
 use crate::snapshot::{
     BUCKETS_US, Counts, HistogramSnapshot, ServerSnapshot, ServiceSnapshot, WorkerSnapshot,
 };
@@ -65,6 +65,7 @@ pub(crate) struct ServiceCells {
     ended: Cells<{ Reason::ALL.len() }>,
     handshakes: [Cells<{ Version::ALL.len() }>; HandshakeKind::ALL.len()],
     misses: Cells<{ ResumptionMiss::ALL.len() }>,
+    early_data: Cells<{ EarlyData::ALL.len() }>,
     suites: Cells<{ SUITES.len() }>,
     groups: Cells<{ GROUPS.len() }>,
     histograms: [HistogramCells; Histogram::COUNT],
@@ -192,6 +193,12 @@ impl ServiceCounters {
         self.cells.misses.add(miss as usize, 1);
     }
 
+    /// Counts early data that a client offered.
+    #[inline]
+    pub fn offered_early(&self, outcome: EarlyData) {
+        self.cells.early_data.add(outcome as usize, 1);
+    }
+
     /// Puts a duration into its bucket.
     #[inline]
     pub fn observe(&self, histogram: Histogram, duration: Duration) {
@@ -259,6 +266,7 @@ impl ServiceCells {
         self.gauges.add_to(&mut sums.gauges);
         self.ended.add_to(&mut sums.ended);
         self.misses.add_to(&mut sums.misses);
+        self.early_data.add_to(&mut sums.early_data);
         self.suites.add_to(&mut sums.suites);
         self.groups.add_to(&mut sums.groups);
         for (cells, sum) in self.handshakes.iter().zip(&mut sums.handshakes) {
@@ -294,6 +302,7 @@ impl Histogram {
             HandshakeKind::SessionId => Self::HandshakeSessionId,
             HandshakeKind::Ticket => Self::HandshakeTicket,
             HandshakeKind::Psk => Self::HandshakePsk,
+            HandshakeKind::PskCache => Self::HandshakePskCache,
         }
     }
 }

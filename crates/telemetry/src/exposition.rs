@@ -9,7 +9,7 @@ use crate::catalogue::{
     Histogram, Metric, ProcessMetric, ServerCounter, ServerGauge, ServerState, ServiceBreakdown,
     ServiceCounter, ServiceGauge, Unit, WorkerCounter, WorkerGauge,
 };
-use crate::outcome::{HandshakeKind, Reason, ResumptionMiss, Version};
+use crate::outcome::{EarlyData, HandshakeKind, Reason, ResumptionMiss, Version};
 use crate::snapshot::{BUCKETS_US, HistogramSnapshot, ServerSnapshot, ServiceSnapshot, Snapshot};
 
 /// The value of the `Content-Type` field.
@@ -51,7 +51,7 @@ pub struct TicketKey {
     pub age_seconds: u64,
 }
 
-/// What the session cache holds and has done.
+/// What the session cache holds, and has done since the data process started.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct SessionCache {
     /// Sessions held.
@@ -62,6 +62,10 @@ pub struct SessionCache {
     pub hits: u64,
     /// Look-ups of a session that was too old.
     pub expired: u64,
+    /// Look-ups of a session that could not be opened: its memory was changed.
+    pub damaged: u64,
+    /// Sessions that were taken over from the data process before.
+    pub recovered: u64,
     /// Look-ups of a session that is not here.
     pub unknown: u64,
     /// Sessions that left before their time.
@@ -143,6 +147,12 @@ impl Page<'_> {
                 for (kind, version) in made_handshakes() {
                     let labels = [name, kind.name(), version.name()];
                     self.sample(metric, &labels, service.handshakes(kind, version));
+                }
+            }
+            ServiceBreakdown::EarlyData => {
+                for &outcome in EarlyData::ALL {
+                    let count = service.offered_early(outcome);
+                    self.sample(metric, &[name, outcome.name()], count);
                 }
             }
             ServiceBreakdown::ResumptionMisses => {
@@ -246,6 +256,8 @@ impl Page<'_> {
             ProcessMetric::SessionBytes => process.session_cache.bytes,
             ProcessMetric::SessionHits => process.session_cache.hits,
             ProcessMetric::SessionsExpired => process.session_cache.expired,
+            ProcessMetric::SessionsDamaged => process.session_cache.damaged,
+            ProcessMetric::SessionsRecovered => process.session_cache.recovered,
             ProcessMetric::SessionsUnknown => process.session_cache.unknown,
             ProcessMetric::SessionEvictions => process.session_cache.evictions,
             ProcessMetric::SessionRefusals => process.session_cache.refusals,
@@ -378,6 +390,7 @@ fn made_handshakes() -> impl Iterator<Item = (HandshakeKind, Version)> {
         (HandshakeKind::SessionId, Version::Tls12),
         (HandshakeKind::Ticket, Version::Tls12),
         (HandshakeKind::Psk, Version::Tls13),
+        (HandshakeKind::PskCache, Version::Tls13),
     ]
     .into_iter()
 }

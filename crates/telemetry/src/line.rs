@@ -7,7 +7,7 @@ use std::io::Write;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use crate::outcome::{HandshakeKind, Reason, ResumptionMiss, Version};
+use crate::outcome::{EarlyData, HandshakeKind, Reason, ResumptionMiss, Version};
 use crate::timestamp::put_time;
 
 /// What is shown of one value; a longer one is cut and ends in `...`. Names and alerts are shorter;
@@ -41,6 +41,8 @@ pub struct ConnectionLine<'a> {
     pub kind: Option<HandshakeKind>,
     /// Why the session that the client offered was not resumed.
     pub miss: Option<ResumptionMiss>,
+    /// What became of early data, if the client offered any.
+    pub early_data: Option<EarlyData>,
     /// The protocol agreed on (RFC 7301).
     pub alpn: Option<&'a [u8]>,
     /// The common name of the client's certificate.
@@ -113,6 +115,7 @@ impl ConnectionLine<'_> {
         form.string("group", self.group.map(str::as_bytes));
         form.word("kind", self.kind.map(HandshakeKind::name));
         form.word("miss", self.miss.map(ResumptionMiss::name));
+        form.word("early_data", self.early_data.map(EarlyData::name));
         form.string("alpn", self.alpn);
         form.string("client_cn", self.client_cn.map(str::as_bytes));
         form.string("server", self.server.map(str::as_bytes));
@@ -440,6 +443,7 @@ mod tests {
             group: Some("x25519"),
             kind: Some(HandshakeKind::Full),
             miss: Some(ResumptionMiss::KeyTooOld),
+            early_data: Some(EarlyData::Refused),
             alpn: Some(b"h2"),
             client_cn: None,
             server: Some("10.0.0.3:80"),
@@ -472,10 +476,10 @@ mod tests {
             text(&line()),
             "time=2024-02-29T00:00:00.000042Z id=00000000000000ab worker=3 service=web \
              client=192.0.2.7:40000 listener=[::]:443 name=example.com version=TLSv1.3 \
-             suite=TLS_AES_128_GCM_SHA256 group=x25519 kind=full miss=key-too-old alpn=h2 \
-             client_cn=- server=10.0.0.3:80 bytes_up=0 bytes_down=18446744073709551615 \
-             handshake_us=1234 dial_us=- total_us=10 retries=1 fault=none reason=client-closed \
-             detail=-\n"
+             suite=TLS_AES_128_GCM_SHA256 group=x25519 kind=full miss=key-too-old \
+             early_data=refused alpn=h2 client_cn=- server=10.0.0.3:80 bytes_up=0 \
+             bytes_down=18446744073709551615 handshake_us=1234 dial_us=- total_us=10 retries=1 \
+             fault=none reason=client-closed detail=-\n"
         );
     }
 
@@ -487,7 +491,8 @@ mod tests {
              \"service\":\"web\",\"client\":\"192.0.2.7:40000\",\"listener\":\"[::]:443\",\
              \"name\":\"example.com\",\"version\":\"TLSv1.3\",\
              \"suite\":\"TLS_AES_128_GCM_SHA256\",\"group\":\"x25519\",\"kind\":\"full\",\
-             \"miss\":\"key-too-old\",\"alpn\":\"h2\",\"client_cn\":null,\"server\":\"10.0.0.3:80\",\"bytes_up\":0,\
+             \"miss\":\"key-too-old\",\"early_data\":\"refused\",\"alpn\":\"h2\",\
+             \"client_cn\":null,\"server\":\"10.0.0.3:80\",\"bytes_up\":0,\
              \"bytes_down\":18446744073709551615,\"handshake_us\":1234,\"dial_us\":null,\
              \"total_us\":10,\"retries\":1,\"fault\":\"none\",\"reason\":\"client-closed\",\
              \"detail\":null}\n"

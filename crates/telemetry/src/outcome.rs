@@ -131,11 +131,19 @@ pub enum HandshakeKind {
     Ticket,
     /// Resumed by a TLS 1.3 PSK, which a ticket carried.
     Psk,
+    /// Resumed by a TLS 1.3 PSK of the session cache, which resumes once.
+    PskCache,
 }
 
 impl HandshakeKind {
     /// All kinds, in the order of their numbers.
-    pub const ALL: &'static [Self] = &[Self::Full, Self::SessionId, Self::Ticket, Self::Psk];
+    pub const ALL: &'static [Self] = &[
+        Self::Full,
+        Self::SessionId,
+        Self::Ticket,
+        Self::Psk,
+        Self::PskCache,
+    ];
 
     /// The name in logs and labels.
     pub fn name(self) -> &'static str {
@@ -144,6 +152,7 @@ impl HandshakeKind {
             Self::SessionId => "session-id",
             Self::Ticket => "ticket",
             Self::Psk => "psk",
+            Self::PskCache => "psk-cache",
         }
     }
 }
@@ -152,7 +161,7 @@ impl HandshakeKind {
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[repr(u8)]
 pub enum ResumptionMiss {
-    /// A session id that the cache does not hold.
+    /// A session that the cache does not hold.
     Unknown,
     /// A ticket outside of its lifetime.
     Expired,
@@ -168,6 +177,8 @@ pub enum ResumptionMiss {
     Mismatch,
     /// A client certificate in the session that is not good any more.
     ClientCertificate,
+    /// A session made under a certificate that is revoked or no longer the service's.
+    ServerCertificate,
 }
 
 impl ResumptionMiss {
@@ -181,6 +192,7 @@ impl ResumptionMiss {
         Self::Altered,
         Self::Mismatch,
         Self::ClientCertificate,
+        Self::ServerCertificate,
     ];
 
     /// The name in logs and labels.
@@ -194,6 +206,34 @@ impl ResumptionMiss {
             Self::Altered => "altered",
             Self::Mismatch => "mismatch",
             Self::ClientCertificate => "client-certificate",
+            Self::ServerCertificate => "server-certificate",
+        }
+    }
+}
+
+/// What became of early data (RFC 8446 section 2.3) that a client offered.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[repr(u8)]
+pub enum EarlyData {
+    /// A server got it.
+    Accepted,
+    /// None of it was taken: the service takes none, or the session was good but not for that.
+    Refused,
+    /// None of it was taken, since the session is not in the cache: it has gone, or has been
+    /// resumed before, as with each replay.
+    UnknownSession,
+}
+
+impl EarlyData {
+    /// All of them, in the order of their numbers.
+    pub const ALL: &'static [Self] = &[Self::Accepted, Self::Refused, Self::UnknownSession];
+
+    /// The name in logs and labels.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Accepted => "accepted",
+            Self::Refused => "refused",
+            Self::UnknownSession => "unknown-session",
         }
     }
 }

@@ -40,6 +40,14 @@ impl ClientChoice {
         Self(Arc::new(config))
     }
 
+    /// The same, with early data where a session allows it; it shares the sessions.
+    #[must_use]
+    pub fn with_early_data(&self) -> Self {
+        let mut config = ClientConfig::clone(&self.0);
+        config.enable_early_data = true;
+        Self(Arc::new(config))
+    }
+
     /// A client that asks for `name`.
     #[must_use]
     pub fn connect(&self, name: &str) -> Client {
@@ -96,6 +104,21 @@ impl Client {
             .writer()
             .write_all(plain)
             .expect("the buffer has no limit");
+    }
+
+    /// Sends early data, before the first byte is taken from the wire; says how much of it may be
+    /// sent, which is nothing without a session that allows it.
+    pub fn send_early(&mut self, plain: &[u8]) -> usize {
+        let early = self.0.early_data();
+        early.map_or(0, |mut early| {
+            early.write(plain).expect("the buffer has no limit")
+        })
+    }
+
+    /// Whether the server took the early data.
+    #[must_use]
+    pub fn is_early_taken(&self) -> bool {
+        self.0.is_early_data_accepted()
     }
 
     /// Asks for new keys in both directions (RFC 8446 section 4.6.3).

@@ -24,6 +24,7 @@ pub use fault::{
 pub use key::KeyKind;
 pub use ocsp::OcspFault;
 
+use crate::mark::{CertificateMark, mark_of};
 use crate::options::CertificateSource;
 
 const DAY_SECONDS: i64 = 24 * 60 * 60;
@@ -50,6 +51,8 @@ pub struct Certificate {
     pub key_algorithm: Cow<'static, str>,
     /// Where it came from.
     pub place: Box<str>,
+    /// What stands for it in sessions.
+    pub(crate) mark: CertificateMark,
 }
 
 impl Certificate {
@@ -105,6 +108,7 @@ impl Certificate {
             signature_algorithm: key::signature_algorithm_name(&leaf.signature_algorithm),
             key_algorithm: key::key_algorithm_name(leaf.public_key()),
             place: source.place.as_str().into(),
+            mark: mark_of(&leaf_der),
             key: Arc::new(CertifiedKey {
                 cert: chain,
                 key,

@@ -9,13 +9,16 @@ use rustls::ServerConfig;
 use rustls::server::UnbufferedServerConnection;
 use rustls::unbuffered::{ConnectionState, EncodeError, EncodeTlsData, UnbufferedStatus};
 
+use crate::early::{Skipper, Sort, want_secret};
 use crate::options::{Group, Suite, Version};
-use crate::record::{HEADER_BYTES, Opener, RECORD_BYTES_MAX, Sealer};
-use crate::resumption::{Miss, Sight, authenticated, set_authenticated, take_sight};
-use crate::traffic::Traffic;
+use crate::record::{HEADER_BYTES, KeyExhausted, Layout, Opener, RECORD_BYTES_MAX, Sealer};
+use crate::resumption::{Bond, Miss, Sight, bond, set_bond, take_sight};
+use crate::traffic::{Seal, Traffic};
 
 /// One side of a handshake. Sans-IO: it is fed bytes and gives bytes, and never waits.
-pub trait Handshake: Send {
+///
+/// Once early data has come, it also seals what answers it, before the handshake is done.
+pub trait Handshake: Seal + Send {
     /// Takes what came in and appends what has to go out, also when it fails (an alert).
     ///
     /// Only whole records are looked at. Bytes that were not consumed are to be offered again with
@@ -29,6 +32,21 @@ pub trait Handshake: Send {
     /// Why a session that the client offered is not resumed; `None` = it offered none, or it is.
     /// Known from the hello on, and of handshakes that fail as well.
     fn miss(&self) -> Option<Miss>;
+
+    /// Appends the early data (RFC 8446 section 2.3) that has come since this was last asked. All
+    /// of it comes before the handshake is done. Each session gives it once, so it is no replay of
+    /// what came before; that it will not be sent again is known only when the handshake is done.
+    fn take_early_data(&mut self, out: &mut Vec<u8>);
+
+    /// What was agreed on, as far as it is known: all of it, once early data has come.
+    ///
+    /// # Errors
+    /// Nothing is agreed on yet.
+    fn agreed(&self) -> Result<Agreed, HandshakeFault>;
+
+    /// Whether application data can be sealed now, before the handshake is done (RFC 8446 section
+    /// 2.3 and appendix E.5: the session says who the client is).
+    fn can_seal(&self) -> bool;
 
     /// Ends a handshake that is done.
     fn finish(self: Box<Self>) -> Result<Established, HandshakeFault>;
@@ -108,19 +126,27 @@ pub struct ServerHandshake {
     held: usize,
     /// What the last look-up of an offered session came to.
     sight: Sight,
-    /// When its client was authenticated, if that was before this handshake.
-    authenticated: Option<u64>,
+    /// What its tickets must know.
+    bond: Bond,
+    /// Early data that nobody has taken.
+    early: Vec<u8>,
+    has_early: bool,
+    /// While early data that was offered may have to be skipped.
+    skipper: Option<Skipper>,
 }
 
 impl ServerHandshake {
-    /// Begins; the first bytes fed are the ClientHello's.
-    pub fn new(config: Arc<ServerConfig>) -> Result<Self, HandshakeFault> {
+    /// Begins; the first bytes fed are those of a ClientHello that offers early data or does not.
+    pub fn new(config: Arc<ServerConfig>, offers_early_data: bool) -> Result<Self, HandshakeFault> {
         let connection = UnbufferedServerConnection::new(config).map_err(fault_of)?;
         Ok(Self {
             connection,
             held: 0,
             sight: Sight::Nothing,
-            authenticated: None,
+            bond: Bond::default(),
+            early: Vec::new(),
+            has_early: false,
+            skipper: offers_early_data.then(Skipper::new),
         })
     }
 
@@ -158,6 +184,9 @@ impl ServerHandshake {
         // The library sees one record more only when it asks: what follows the last record of the
         // handshake is application data, which it must never get.
         let mut shown = self.held;
+        // Whether the last record shown is early data, of which the library makes nothing if it is
+        // refused.
+        let mut is_early = false;
         loop {
             let window = incoming.get_mut(consumed..shown).unwrap_or_default();
             let UnbufferedStatus { discard, state, .. } =
@@ -173,6 +202,10 @@ impl ServerHandshake {
                             done: true,
                         });
                     }
+                    if std::mem::take(&mut is_early) && discard == 0 {
+                        self.refuse_early();
+                        consumed = shown;
+                    }
                     shown = shown.max(consumed);
                     let Some(end) = record_end(incoming, shown)? else {
                         self.held = shown - consumed;
@@ -181,7 +214,20 @@ impl ServerHandshake {
                             done: false,
                         });
                     };
+                    match self.sort(incoming.get(shown..end).unwrap_or_default())? {
+                        Sort::Early if self.is_early_refused() => consumed = end,
+                        sort => is_early = sort == Sort::Early,
+                    }
                     shown = end;
+                }
+                Ok(ConnectionState::ReadEarlyData(mut data)) => {
+                    while let Some(record) = data.next_record() {
+                        self.early
+                            .extend_from_slice(record.map_err(fault_of)?.payload);
+                    }
+                    self.has_early = true;
+                    self.skipper = None;
+                    is_early = false;
                 }
                 Ok(ConnectionState::PeerClosed | ConnectionState::Closed) => {
                     return Err(HandshakeFault::new(FaultKind::Closed, "close_notify"));
@@ -202,6 +248,52 @@ impl ServerHandshake {
     }
 }
 
+impl ServerHandshake {
+    /// What the next record is. Behind part of a message there can be only more of it.
+    fn sort(&mut self, record: &[u8]) -> Result<Sort, HandshakeFault> {
+        const HIDDEN: u8 = 23;
+        let suite = suite_of(&self.connection);
+        let Some(skipper) = self.skipper.as_mut() else {
+            return Ok(Sort::Handshake);
+        };
+        if record.first() != Some(&HIDDEN) {
+            return Ok(Sort::Handshake);
+        }
+        match skipper.judge(record, suite) {
+            Sort::Handshake => {
+                self.skipper = None;
+                Ok(Sort::Handshake)
+            }
+            Sort::Early => Ok(Sort::Early),
+            Sort::TooMuch => Err(HandshakeFault::new(
+                FaultKind::Violation,
+                "more early data than anybody takes",
+            )),
+        }
+    }
+
+    /// Whether it is known that early data is refused: it is where no session is resumed.
+    fn is_early_refused(&self) -> bool {
+        let kind = self.connection.handshake_kind();
+        let is_full = kind.is_some_and(|kind| kind != rustls::HandshakeKind::Resumed);
+        is_full || self.skipper.as_ref().is_some_and(|one| one.is_refused)
+    }
+
+    fn refuse_early(&mut self) {
+        if let Some(skipper) = &mut self.skipper {
+            skipper.is_refused = true;
+        }
+    }
+
+    fn bond_now(&self) -> Bond {
+        match self.connection.handshake_kind() {
+            Some(rustls::HandshakeKind::Resumed) | None => bond(),
+            // A session was found and did not fit.
+            Some(_) => bond().in_full(),
+        }
+    }
+}
+
 impl Handshake for ServerHandshake {
     fn advance(
         &mut self,
@@ -210,9 +302,14 @@ impl Handshake for ServerHandshake {
     ) -> Result<Step, HandshakeFault> {
         // Whatever this thread has noted before was another connection's.
         take_sight();
-        set_authenticated(self.authenticated);
+        set_bond(self.bond);
+        want_secret(self.skipper.is_some());
         let step = self.drive(incoming, outgoing);
-        self.authenticated = authenticated();
+        self.bond = self.bond_now();
+        let suite = suite_of(&self.connection);
+        if let Some(skipper) = &mut self.skipper {
+            skipper.learn(suite);
+        }
         match take_sight() {
             Sight::Nothing => {}
             seen => self.sight = seen,
@@ -230,6 +327,19 @@ impl Handshake for ServerHandshake {
         }
     }
 
+    fn take_early_data(&mut self, out: &mut Vec<u8>) {
+        out.append(&mut self.early);
+    }
+
+    fn agreed(&self) -> Result<Agreed, HandshakeFault> {
+        agreed_by(&self.connection)
+    }
+
+    fn can_seal(&self) -> bool {
+        // What it holds it must be shown again, and nothing else.
+        self.has_early && self.held == 0
+    }
+
     fn finish(self: Box<Self>) -> Result<Established, HandshakeFault> {
         let agreed = agreed_by(&self.connection)?;
         let (secrets, next) = self
@@ -243,6 +353,25 @@ impl Handshake for ServerHandshake {
         let opener = Opener::new(agreed.version, *sequence, keys).ok_or_else(unknown)?;
         let traffic = Traffic::new(agreed.version, sealer, opener, Box::new(next));
         Ok(Established { traffic, agreed })
+    }
+}
+
+/// Early data is of TLS 1.3 alone. The library copies; what comes so early is little.
+impl Seal for ServerHandshake {
+    fn layout(&self) -> Layout {
+        Layout::TLS13
+    }
+
+    fn seal(&mut self, record: &mut [u8]) -> Result<(), KeyExhausted> {
+        let Layout { head, tail } = self.layout();
+        let plain = record[head..record.len() - tail].to_vec();
+        let UnbufferedStatus { state, .. } = self.connection.process_tls_records(&mut []);
+        let Ok(ConnectionState::WriteTraffic(mut writing)) = state else {
+            return Err(KeyExhausted);
+        };
+        let written = writing.encrypt(&plain, record).map_err(|_| KeyExhausted)?;
+        assert_eq!(written, record.len(), "one record is laid out as ours");
+        Ok(())
     }
 }
 
@@ -301,6 +430,11 @@ fn encode<Side>(
     }
 }
 
+fn suite_of(connection: &UnbufferedServerConnection) -> Option<Suite> {
+    let suite = connection.negotiated_cipher_suite()?;
+    Suite::from_code(u16::from(suite.suite()))
+}
+
 fn agreed_by(connection: &UnbufferedServerConnection) -> Result<Agreed, HandshakeFault> {
     use rustls::HandshakeKind::{FullWithHelloRetryRequest, Resumed};
     use rustls::ProtocolVersion;
@@ -310,9 +444,6 @@ fn agreed_by(connection: &UnbufferedServerConnection) -> Result<Agreed, Handshak
         Some(ProtocolVersion::TLSv1_2) => Version::Tls12,
         _ => return Err(HandshakeFault::new(FaultKind::Internal, "unknown version")),
     };
-    let suite = connection
-        .negotiated_cipher_suite()
-        .map(|suite| u16::from(suite.suite()));
     let group = connection
         .negotiated_key_exchange_group()
         .map(|group| u16::from(group.name()));
@@ -320,7 +451,7 @@ fn agreed_by(connection: &UnbufferedServerConnection) -> Result<Agreed, Handshak
     let chain = connection.peer_certificates();
     Ok(Agreed {
         version,
-        suite: suite.and_then(Suite::from_code),
+        suite: suite_of(connection),
         group: group.and_then(Group::from_code),
         resumed: matches!(kind, Some(Resumed)),
         retried: matches!(kind, Some(FullWithHelloRetryRequest)),

@@ -3,7 +3,9 @@
 #![forbid(unsafe_code)]
 
 pub mod certificate;
+mod early;
 pub mod handshake;
+mod mark;
 pub mod names;
 pub mod options;
 pub mod peer;

@@ -1,5 +1,7 @@
 //! What the TLS side of a service is told: bytes and choices, never paths to open.
 
+use zeroize::Zeroize;
+
 /// The TLS of a service's front.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ServerOptions {
@@ -21,6 +23,40 @@ pub struct ServerOptions {
     pub client: ClientVerification,
     /// Whether sessions are resumed at all.
     pub resumption: bool,
+    /// Where sessions of TLS 1.3 lie.
+    pub tls13_sessions: Tls13Sessions,
+    /// Whose sessions are not resumed, though they are good.
+    pub former: FormerCertificates,
+}
+
+/// Certificates that the service showed once.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FormerCertificates {
+    /// Sessions made under these are not resumed.
+    pub revoked: Vec<PemSource>,
+    /// Whether sessions made under others that the service has no more are.
+    pub resume: bool,
+}
+
+impl Default for FormerCertificates {
+    fn default() -> Self {
+        Self {
+            revoked: Vec::new(),
+            resume: true,
+        }
+    }
+}
+
+/// Where sessions of TLS 1.3 lie.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Tls13Sessions {
+    /// With the client, in tickets that any host with the same keys opens.
+    Tickets,
+    /// In the session cache of this host, each for one connection.
+    Cache {
+        /// Early data (RFC 8446 section 2.3) taken from a client, in bytes; 0 = none.
+        early_data_bytes_max: u32,
+    },
 }
 
 /// A certificate chain with its key, as PEM.
@@ -36,6 +72,14 @@ pub struct CertificateSource {
     pub key_place: Option<String>,
     /// A DER-encoded OCSP response to staple.
     pub ocsp_der: Option<Vec<u8>>,
+}
+
+/// Nor may it stay in memory that is free.
+impl Drop for CertificateSource {
+    fn drop(&mut self) {
+        self.chain_pem.zeroize();
+        self.key_pem.zeroize();
+    }
 }
 
 /// A private key must not reach a log.

@@ -215,7 +215,9 @@ impl Display for PolicyConcern {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::options::{ClientMode, ClientVerification, UnknownName};
+    use crate::options::{
+        ClientMode, ClientVerification, FormerCertificates, Tls13Sessions, UnknownName,
+    };
 
     fn options(suites: Suites, groups: &[Group]) -> ServerOptions {
         ServerOptions {
@@ -232,6 +234,8 @@ mod tests {
                 crls: Vec::new(),
             },
             resumption: true,
+            tls13_sessions: Tls13Sessions::Tickets,
+            former: FormerCertificates::default(),
         }
     }
 

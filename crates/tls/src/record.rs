@@ -121,6 +121,12 @@ pub struct Layout {
 }
 
 impl Layout {
+    /// Of all suites of TLS 1.3.
+    pub(crate) const TLS13: Self = Self {
+        head: HEADER_BYTES,
+        tail: 1 + TAG_BYTES,
+    };
+
     /// From one full record's start to the next one's, when they lie end to end.
     pub fn stride(self) -> usize {
         self.head + PLAINTEXT_BYTES_MAX + self.tail
@@ -170,10 +176,7 @@ impl Sealer {
     /// How a record has to be laid out for [`Sealer::seal`].
     pub fn layout(&self) -> Layout {
         match self.0.form {
-            Form::Tls13 => Layout {
-                head: HEADER_BYTES,
-                tail: 1 + TAG_BYTES,
-            },
+            Form::Tls13 => Layout::TLS13,
             Form::Gcm12 => Layout {
                 head: HEADER_BYTES + EXPLICIT_NONCE_BYTES,
                 tail: TAG_BYTES,

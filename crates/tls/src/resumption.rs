@@ -9,42 +9,41 @@
 //! - TLS 1.2 resumes by ticket (RFC 5077) the clients that can, by session id the others. A client
 //!   gets the one or the other: storing a session for a client that holds a ticket would fill the
 //!   store with what nobody asks for.
+//! - Where it is wanted, TLS 1.3 resumes from the store as well, each session once. Early data
+//!   needs that: what resumes once cannot be replayed (RFC 8446 section 8.1).
 //! - A client that showed a certificate is verified again each time, by what is configured now:
 //!   its chain is in the session, under the seal.
 
 pub mod key_file;
 mod miss;
+mod origin;
 mod ring;
+mod service;
 mod state;
 mod stored;
 mod ticket;
 
 use std::fmt::{self, Debug, Formatter};
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
-use aws_lc_rs::digest;
 use aws_lc_rs::hkdf::Prk;
 use rustls::server::{ProducesTickets, StoresServerSessions};
-use rustls_pki_types::UnixTime;
 use session::{Counters, MemoryStore};
-use zeroize::{Zeroize, Zeroizing};
+use zeroize::Zeroize;
 
 pub use miss::Miss;
-pub(crate) use miss::{Sight, authenticated, set_authenticated, take_sight};
+pub(crate) use miss::{Sight, take_sight};
+pub(crate) use origin::{Bond, bond, note_shown, set_bond};
 pub use ring::{KeyPurpose, TicketKeyFacts};
+pub use service::BareSessions;
+pub(crate) use service::Terms;
 pub use stored::SessionMemory;
 
-use crate::verify::Verifier;
 use key_file::{ListedKeys, SharedSecret};
 use ring::Ring;
-use ticket::{SERVICE_TAG_BYTES, ServiceTag, Tickets};
-
-/// The longest session id (RFC 5246 section 7.4.1.2), in bytes.
-const SESSION_ID_BYTES_MAX: usize = 32;
-
-/// RFC 8446 section 4.6.1: no ticket may be used for more than seven days.
-const LIFETIME_SECONDS_MAX: u64 = 7 * 24 * 60 * 60;
+use service::{Keeping, LIFETIME_SECONDS_MAX, ServiceSessions, StoredTickets, unix_seconds};
+use ticket::Tickets;
 
 /// What resumption is told at start.
 #[derive(Clone)]
@@ -53,11 +52,11 @@ pub struct ResumptionOptions {
     pub secret: [u8; 32],
     /// Keys and tickets.
     pub tickets: TicketOptions,
-    /// TLS 1.2 sessions held at most; 0 = none.
+    /// Sessions held at most; 0 = none.
     pub session_entries: usize,
     /// Bytes that they may take.
     pub session_bytes: usize,
-    /// How long a session id resumes.
+    /// How long a stored session resumes.
     pub session_lifetime: Duration,
 }
 
@@ -117,10 +116,8 @@ impl Debug for ResumptionOptions {
 pub struct Resumption {
     /// Of the process's own secret, for when keys come from nowhere else.
     own_root: Prk,
-    tickets: Tickets,
+    keeping: Keeping,
     tickets_count: usize,
-    sessions: Arc<MemoryStore>,
-    stores_sessions: bool,
 }
 
 impl Resumption {
@@ -138,12 +135,16 @@ impl Resumption {
 
     fn with(options: &ResumptionOptions, memory: session::Memory, now: Instant) -> Self {
         let own_root = ring::root_of(&options.secret);
+        let keeping = Keeping {
+            tickets: Arc::new(tickets(&options.tickets, &own_root, None)),
+            store: Arc::new(MemoryStore::new(options.sessions(), memory, now)),
+            stores: options.session_entries > 0,
+            stored_lifetime: options.session_lifetime,
+        };
         Self {
-            tickets: tickets(&options.tickets, &own_root, None),
-            tickets_count: options.tickets.count,
             own_root,
-            sessions: Arc::new(MemoryStore::new(options.sessions(), memory, now)),
-            stores_sessions: options.session_entries > 0,
+            keeping,
+            tickets_count: options.tickets.count,
         }
     }
 
@@ -151,28 +152,30 @@ impl Resumption {
     /// the connections of the plan before.
     #[must_use]
     pub fn renewed(&self, options: &TicketOptions) -> Self {
+        let before = Some(&*self.keeping.tickets);
         Self {
             own_root: self.own_root.clone(),
-            tickets: tickets(options, &self.own_root, Some(&self.tickets)),
+            keeping: Keeping {
+                tickets: Arc::new(tickets(options, &self.own_root, before)),
+                ..self.keeping.clone()
+            },
             tickets_count: options.count,
-            sessions: Arc::clone(&self.sessions),
-            stores_sessions: self.stores_sessions,
         }
     }
 
     /// What the session store holds and has done.
     pub fn session_counters(&self) -> Counters {
-        self.sessions.counters()
+        self.keeping.store.counters()
     }
 
     /// What is told of the ticket keys.
     pub fn ticket_keys(&self) -> Vec<TicketKeyFacts> {
-        self.tickets.key_facts(unix_seconds())
+        self.keeping.tickets.key_facts(unix_seconds())
     }
 
     /// Drops sessions that are too old; to be called now and then.
     pub fn sweep(&self, now: Instant) {
-        self.sessions.sweep(now);
+        self.keeping.store.sweep(now);
     }
 
     /// Tickets after a TLS 1.3 handshake.
@@ -180,36 +183,34 @@ impl Resumption {
         self.tickets_count
     }
 
-    /// Tickets of one service, which verifies its clients so.
-    pub(crate) fn tickets_of(
-        self: &Arc<Self>,
-        service: &str,
-        verifier: &Verifier,
-    ) -> Arc<dyn ProducesTickets> {
-        Arc::new(self.of_service(service, verifier))
+    /// Tickets of one service.
+    pub(crate) fn tickets_of(&self, service: &str, terms: Terms) -> Arc<dyn ProducesTickets> {
+        Arc::new(self.of_service(service, terms))
     }
 
-    /// Stored sessions of one service, which verifies its clients so.
-    pub(crate) fn sessions_of(
-        self: &Arc<Self>,
+    /// Tickets of one service that are no more than the ids of stored sessions, each good for one
+    /// connection.
+    pub(crate) fn stored_tickets_of(
+        &self,
         service: &str,
-        verifier: &Verifier,
-    ) -> Arc<dyn StoresServerSessions> {
-        Arc::new(self.of_service(service, verifier))
+        terms: Terms,
+    ) -> Arc<dyn ProducesTickets> {
+        Arc::new(StoredTickets(self.of_service(service, terms)))
+    }
+
+    /// Stored sessions of one service.
+    pub(crate) fn sessions_of(&self, service: &str, terms: Terms) -> Arc<dyn StoresServerSessions> {
+        Arc::new(self.of_service(service, terms))
     }
 
     /// Tickets and stored sessions of a service that asks for no certificate, with no handshake
     /// around them.
-    pub fn bare_sessions_of(self: &Arc<Self>, service: &str) -> BareSessions {
-        BareSessions(self.of_service(service, &None))
+    pub fn bare_sessions_of(&self, service: &str) -> BareSessions {
+        BareSessions(self.of_service(service, Terms::default()))
     }
 
-    fn of_service(self: &Arc<Self>, service: &str, verifier: &Verifier) -> ServiceResumption {
-        ServiceResumption {
-            resumption: Arc::clone(self),
-            tag: service_tag(service),
-            verifier: verifier.clone(),
-        }
+    fn of_service(&self, service: &str, terms: Terms) -> ServiceSessions {
+        ServiceSessions::new(self.keeping.clone(), service, terms)
     }
 }
 
@@ -241,166 +242,12 @@ fn tickets(options: &TicketOptions, own_root: &Prk, before: Option<&Tickets>) ->
     Tickets::new(ring, u32::try_from(seconds).unwrap_or(u32::MAX))
 }
 
-/// What stands for a service in tickets and stored sessions: the same on all hosts.
-fn service_tag(service: &str) -> ServiceTag {
-    let digest = digest::digest(&digest::SHA256, service.as_bytes());
-    let mut tag = [0; SERVICE_TAG_BYTES];
-    tag.copy_from_slice(&digest.as_ref()[..SERVICE_TAG_BYTES]);
-    tag
-}
-
-/// The tickets and stored sessions of one service under one plan.
-#[derive(Debug)]
-struct ServiceResumption {
-    resumption: Arc<Resumption>,
-    tag: ServiceTag,
-    verifier: Verifier,
-}
-
-impl ServiceResumption {
-    /// Whether the client in a session is welcome now: the one that was verified then may have
-    /// expired, been revoked, or come from an authority that is trusted no more.
-    fn welcome(&self, session: Vec<u8>) -> Result<Vec<u8>, Miss> {
-        let chain = state::client_chain(&session).ok_or(Miss::Foreign)?;
-        let is_welcome = match (&self.verifier, chain.split_first()) {
-            (None, shown) => shown.is_none(),
-            (Some(verifier), None) => !verifier.client_auth_mandatory(),
-            (Some(verifier), Some((leaf, others))) => verifier
-                .verify_client_cert(leaf, others, UnixTime::now())
-                .is_ok(),
-        };
-        if is_welcome {
-            Ok(session)
-        } else {
-            drop(Zeroizing::new(session));
-            Err(Miss::ClientCertificate)
-        }
-    }
-
-    /// The session in a stored entry, which begins with its service.
-    fn stored(&self, entry: Option<Vec<u8>>) -> Result<Vec<u8>, Miss> {
-        let entry = Zeroizing::new(entry.ok_or(Miss::Unknown)?);
-        let (tag, session) = entry
-            .split_first_chunk::<SERVICE_TAG_BYTES>()
-            .ok_or(Miss::Unknown)?;
-        if *tag != self.tag {
-            return Err(Miss::WrongService);
-        }
-        self.welcome(session.to_vec())
-    }
-}
-
-impl ProducesTickets for ServiceResumption {
-    fn enabled(&self) -> bool {
-        true
-    }
-
-    fn lifetime(&self) -> u32 {
-        self.resumption.tickets.lifetime_seconds()
-    }
-
-    fn encrypt(&self, plain: &[u8]) -> Option<Vec<u8>> {
-        let now = unix_seconds();
-        let begun = authenticated().unwrap_or(now);
-        self.resumption.tickets.seal(plain, self.tag, begun, now)
-    }
-
-    fn decrypt(&self, ticket: &[u8]) -> Option<Vec<u8>> {
-        if !miss::may_look() {
-            return None;
-        }
-        let opened = self
-            .resumption
-            .tickets
-            .open(ticket, self.tag, unix_seconds());
-        let welcome = opened.and_then(|(session, authenticated)| {
-            let session = self.welcome(session)?;
-            set_authenticated(Some(authenticated));
-            Ok(session)
-        });
-        miss::note(welcome)
-    }
-}
-
-impl StoresServerSessions for ServiceResumption {
-    fn put(&self, id: Vec<u8>, value: Vec<u8>) -> bool {
-        let value = Zeroizing::new(value);
-        let mut entry = Vec::with_capacity(SERVICE_TAG_BYTES + value.len());
-        entry.extend_from_slice(&self.tag);
-        entry.extend_from_slice(&value);
-        id.len() <= SESSION_ID_BYTES_MAX && self.resumption.sessions.put(&id, entry, Instant::now())
-    }
-
-    fn get(&self, id: &[u8]) -> Option<Vec<u8>> {
-        let entry = self.resumption.sessions.get(id, Instant::now());
-        miss::note(self.stored(entry))
-    }
-
-    fn take(&self, id: &[u8]) -> Option<Vec<u8>> {
-        let entry = self.resumption.sessions.take(id, Instant::now());
-        miss::note(self.stored(entry))
-    }
-
-    fn can_cache(&self) -> bool {
-        self.resumption.stores_sessions
-    }
-}
-
-/// A service's tickets and stored sessions as bytes, without a handshake around them: here is tried
-/// what hostile clients and memory may hold.
-#[derive(Debug)]
-pub struct BareSessions(ServiceResumption);
-
-impl BareSessions {
-    /// A ticket for a session; `None` if it is too long.
-    pub fn seal_ticket(&self, session: &[u8]) -> Option<Vec<u8>> {
-        set_authenticated(None);
-        self.0.encrypt(session)
-    }
-
-    /// The session in a ticket, as the library would get it.
-    ///
-    /// # Errors
-    /// Why the library would get none.
-    pub fn open_ticket(&self, ticket: &[u8]) -> Result<Vec<u8>, Miss> {
-        take_sight();
-        told(self.0.decrypt(ticket))
-    }
-
-    /// Stores a session; `false` if it or its id is too long.
-    pub fn store(&self, id: &[u8], session: &[u8]) -> bool {
-        self.0.put(id.to_vec(), session.to_vec())
-    }
-
-    /// A stored session, as the library would get it.
-    ///
-    /// # Errors
-    /// Why the library would get none.
-    pub fn stored(&self, id: &[u8]) -> Result<Vec<u8>, Miss> {
-        take_sight();
-        told(self.0.get(id))
-    }
-}
-
-/// What the library would get, or what was noted of why it would get nothing.
-fn told(session: Option<Vec<u8>>) -> Result<Vec<u8>, Miss> {
-    match (session, take_sight()) {
-        (Some(session), _) => Ok(session),
-        (None, Sight::Miss(miss)) => Err(miss),
-        (None, Sight::Nothing | Sight::Session) => Err(Miss::Unknown),
-    }
-}
-
-/// A clock before 1970 counts as 1970: tickets then resume nothing on other hosts, no worse.
-fn unix_seconds() -> u64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| since.as_secs())
-}
-
 #[cfg(test)]
 mod tests {
+    use super::origin::{Origin, note_resumed};
+    use super::service::service_tag;
     use super::*;
+    use crate::mark::{CertificateMark, mark_of};
 
     fn options(session_entries: usize) -> ResumptionOptions {
         ResumptionOptions {
@@ -434,39 +281,103 @@ mod tests {
     const SESSION: &[u8] = &[0, 3, 4, 0x13, 1, 1, 7, 0, 0, 0];
 
     fn sessions(resumption: &Arc<Resumption>, service: &str) -> Arc<dyn StoresServerSessions> {
-        resumption.sessions_of(service, &None)
+        resumption.sessions_of(service, Terms::default())
     }
 
     fn tickets_of(resumption: &Arc<Resumption>, service: &str) -> Arc<dyn ProducesTickets> {
-        resumption.tickets_of(service, &None)
+        resumption.tickets_of(service, Terms::default())
     }
 
     #[test]
-    fn a_renewed_ticket_remembers_when_its_session_began() {
-        let resumption = resumption(0);
+    fn a_renewed_session_remembers_what_it_began_with() {
+        let resumption = resumption(9);
         let (tag, now) = (service_tag("web"), unix_seconds());
-        let begun = now - 6 * 24 * 3600;
+        let origin = Origin {
+            authenticated: now - 6 * 24 * 3600,
+            certificate: mark_of(b"leaf"),
+        };
         let web = tickets_of(&resumption, "web");
-        set_authenticated(None);
+        set_bond(Bond::default());
         take_sight();
-        let ticket = resumption.tickets.seal(SESSION, tag, begun, now).unwrap();
+        let tickets = &resumption.keeping.tickets;
+        let ticket = tickets.seal(SESSION, tag, origin, now).unwrap();
         assert_eq!(web.decrypt(&ticket).as_deref(), Some(SESSION));
         let renewed = web.encrypt(SESSION).unwrap();
-        let opened = resumption.tickets.open(&renewed, tag, now).unwrap();
-        assert_eq!(opened.1, begun);
-        set_authenticated(None);
+        assert_eq!(tickets.open(&renewed, tag, now).unwrap().1, origin);
+        let stored = resumption.stored_tickets_of("web", Terms::default());
+        let id = stored.encrypt(SESSION).unwrap();
+        set_bond(Bond::default());
+        assert_eq!(stored.decrypt(&id).as_deref(), Some(SESSION));
+        assert_eq!(bond().origin(now), origin);
+        set_bond(Bond::default());
+    }
+
+    #[test]
+    fn a_stored_ticket_resumes_once() {
+        let resumption = resumption(9);
+        let stored = resumption.stored_tickets_of("web", Terms::default());
+        take_sight();
+        let id = stored.encrypt(SESSION).unwrap();
+        assert_eq!((id.len(), stored.lifetime()), (32, 3600));
+        assert_eq!(stored.decrypt(&id).as_deref(), Some(SESSION));
+        assert_eq!(stored.decrypt(&id), None);
+        assert_eq!(take_sight(), Sight::Miss(Miss::Unknown));
+        let none = self::resumption(0);
+        let none = none.stored_tickets_of("web", Terms::default());
+        assert_eq!(none.encrypt(SESSION), None);
+    }
+
+    #[test]
+    fn a_stored_session_is_not_renewed_for_ever() {
+        let resumption = resumption(9);
+        let stored = resumption.stored_tickets_of("web", Terms::default());
+        take_sight();
+        note_resumed(Origin {
+            authenticated: unix_seconds() - LIFETIME_SECONDS_MAX - 9,
+            certificate: mark_of(b"leaf"),
+        });
+        let id = stored.encrypt(SESSION).unwrap();
+        assert_eq!(stored.decrypt(&id), None);
+        assert_eq!(take_sight(), Sight::Miss(Miss::Expired));
+        set_bond(Bond::default());
+    }
+
+    #[test]
+    fn sessions_of_barred_certificates_are_not_resumed() {
+        let resumption = resumption(9);
+        let (old, new) = (mark_of(b"old"), mark_of(b"new"));
+        let opens = |terms: &Terms| {
+            take_sight();
+            set_bond(Bond::default());
+            note_shown(old);
+            let tickets = resumption.tickets_of("web", terms.clone());
+            let ticket = tickets.encrypt(SESSION).unwrap();
+            let opened = tickets.decrypt(&ticket).is_some();
+            let (barred, sight) = (Sight::Miss(Miss::ServerCertificate), take_sight());
+            assert_eq!(sight == barred, !opened);
+            opened
+        };
+        let terms = |barred: &[CertificateMark], only: Option<CertificateMark>| Terms {
+            barred: barred.to_vec(),
+            only: only.map(|one| vec![one]),
+            ..Terms::default()
+        };
+        assert!(opens(&terms(&[], None)) && opens(&terms(&[new], Some(old))));
+        assert!(!opens(&terms(&[old], None)) && !opens(&terms(&[], Some(new))));
     }
 
     #[test]
     fn a_session_is_its_services_alone() {
         let resumption = resumption(100);
         let (web, mail) = (sessions(&resumption, "web"), sessions(&resumption, "mail"));
+        take_sight();
         assert!(web.put(vec![1; 32], SESSION.to_vec()));
         assert_eq!(web.get(&[1; 32]).as_deref(), Some(SESSION));
         assert_eq!(mail.get(&[1; 32]), None);
         assert_eq!(take_sight(), Sight::Miss(Miss::WrongService));
         let again = sessions(&resumption, "web");
         assert_eq!(again.get(&[1; 32]).as_deref(), Some(SESSION));
+        take_sight();
         assert_eq!(web.take(&[1; 32]).as_deref(), Some(SESSION));
         assert_eq!(web.get(&[1; 32]), None);
         assert_eq!(take_sight(), Sight::Miss(Miss::Unknown));
@@ -477,7 +388,9 @@ mod tests {
         let web = sessions(&resumption(100), "web");
         assert!(!web.put(vec![1; 33], SESSION.to_vec()));
         for length in 0..100 {
+            take_sight();
             assert_eq!(web.get(&vec![1; length]), None);
+            assert_eq!(take_sight(), Sight::Miss(Miss::Unknown));
         }
     }
 
@@ -508,6 +421,7 @@ mod tests {
         assert!(of_first.decrypt(&ticket).is_some());
         let back = Arc::new(second.renewed(&options(9).tickets));
         assert!(tickets_of(&back, "web").decrypt(&ticket).is_some());
+        take_sight();
         assert!(sessions(&first, "web").put(vec![1; 32], SESSION.to_vec()));
         assert!(sessions(&back, "web").get(&[1; 32]).is_some());
     }

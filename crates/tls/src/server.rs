@@ -16,20 +16,26 @@ use rustls::server::{
     StoresServerSessions,
 };
 use rustls::sign::CertifiedKey;
-use rustls_pki_types::UnixTime;
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, UnixTime};
 use wire::client_hello::ClientHello;
 
 pub use fault::{BuildError, BuildFault, Concern, Refusal, RefusalReason, Warning};
 
-use crate::certificate::Certificate;
+use crate::certificate::{Certificate, pem_fault};
+use crate::early::SecretListener;
+use crate::mark::{CertificateMark, mark_of};
 use crate::names::{Entry, Index, NoCertificate, Usable};
-use crate::options::{Group, ServerOptions, Suite, Version};
+use crate::options::{Group, ServerOptions, Suite, Tls13Sessions, Version};
 use crate::policy::{Policy, SuiteOrder};
-use crate::resumption::Resumption;
+use crate::resumption::{Resumption, Terms, note_shown};
 use crate::verify::{self, Verifier};
 
 /// Tickets at most for a client that asks for a number (RFC 9149).
 const TICKETS_MAX: usize = 4;
+
+/// The most early data that a client may send, in bytes: it is held until a server is connected.
+pub const EARLY_DATA_BYTES_MAX: u32 = 256 << 10;
 
 /// The TLS of one service's front.
 #[derive(Debug)]
@@ -37,6 +43,7 @@ pub struct Server {
     site: Arc<Site>,
     policy: Policy,
     resumes: bool,
+    tls13_sessions: Tls13Sessions,
     variants: Vec<(Variant, Arc<ServerConfig>)>,
 }
 
@@ -69,6 +76,15 @@ struct Ways {
     /// After a TLS 1.3 handshake.
     tickets_count: usize,
     sessions: Arc<dyn StoresServerSessions>,
+    tls13: Tls13Way,
+}
+
+/// How a session of TLS 1.3 is kept.
+enum Tls13Way {
+    /// In tickets of this kind, with which the library takes no early data.
+    Tickets(Arc<dyn ProducesTickets>),
+    /// By the library itself in the store: early data is taken up to so many bytes.
+    Early(u32),
 }
 
 /// The parts that all variants' configurations are made of.
@@ -129,6 +145,11 @@ impl Server {
         &self.site.certificates
     }
 
+    /// Where sessions of TLS 1.3 lie.
+    pub fn tls13_sessions(&self) -> Tls13Sessions {
+        self.tls13_sessions
+    }
+
     /// The suites spoken, most preferred first.
     pub fn suites(&self) -> &[Suite] {
         self.policy.suites()
@@ -149,6 +170,12 @@ impl Server {
         concerns.extend(verify_concerns.into_iter().map(Concern::Verify));
         let site = Arc::new(Site::load(options, &policy, now, concerns)?);
         let resumes = options.resumption;
+        let terms = Terms {
+            verifier: verifier.clone(),
+            barred: revoked_marks(options)?,
+            only: (!options.former.resume).then(|| site.marks().collect()),
+        };
+        concerns.extend(site.revoked(&terms.barred));
         let parts = Parts {
             site: &site,
             policy: &policy,
@@ -157,11 +184,7 @@ impl Server {
                 .iter()
                 .map(|version| library_version(*version))
                 .collect(),
-            resuming: resumes.then(|| Ways {
-                tickets: resumption.tickets_of(service, &verifier),
-                tickets_count: resumption.tickets_count(),
-                sessions: resumption.sessions_of(service, &verifier),
-            }),
+            resuming: resumes.then(|| Ways::of(options, service, resumption, &terms)),
             verifier,
             alpn: &options.alpn,
         };
@@ -172,6 +195,7 @@ impl Server {
         Ok(Self {
             policy,
             resumes,
+            tls13_sessions: options.tls13_sessions,
             variants,
             site,
         })
@@ -273,6 +297,42 @@ impl Site {
     }
 }
 
+impl Site {
+    /// What stands for its certificates in sessions.
+    fn marks(&self) -> impl Iterator<Item = CertificateMark> {
+        self.certificates.iter().map(|certificate| certificate.mark)
+    }
+
+    /// Certificates that are still served though they are listed as revoked.
+    fn revoked(&self, marks: &[CertificateMark]) -> impl Iterator<Item = Concern> {
+        let revoked = self
+            .certificates
+            .iter()
+            .filter(|certificate| marks.contains(&certificate.mark));
+        revoked.map(|certificate| Concern::CertificateRevoked {
+            place: certificate.place.to_string(),
+        })
+    }
+}
+
+/// What stands for the certificates that are listed as revoked.
+fn revoked_marks(options: &ServerOptions) -> Result<Vec<CertificateMark>, BuildFault> {
+    let mut marks = Vec::new();
+    for source in &options.former.revoked {
+        let fault = |what: &str| BuildFault::Revoked {
+            place: source.place.clone(),
+            what: what.to_owned(),
+        };
+        let read = CertificateDer::pem_slice_iter(&source.pem).collect::<Result<Vec<_>, _>>();
+        let certificates = read.map_err(|error| fault(&pem_fault(&error)))?;
+        if certificates.is_empty() {
+            return Err(fault("holds no certificate"));
+        }
+        marks.extend(certificates.iter().map(|certificate| mark_of(certificate)));
+    }
+    Ok(marks)
+}
+
 impl Variant {
     /// Every combination that [`Server::select`] can ask for.
     fn all(policy: &Policy, resumes: bool) -> impl Iterator<Item = Self> {
@@ -299,6 +359,27 @@ impl Variant {
     }
 }
 
+impl Ways {
+    fn of(options: &ServerOptions, service: &str, resumption: &Resumption, terms: &Terms) -> Self {
+        let tickets = resumption.tickets_of(service, terms.clone());
+        let tls13 = match options.tls13_sessions {
+            Tls13Sessions::Tickets => Tls13Way::Tickets(Arc::clone(&tickets)),
+            Tls13Sessions::Cache {
+                early_data_bytes_max: 0,
+            } => Tls13Way::Tickets(resumption.stored_tickets_of(service, terms.clone())),
+            Tls13Sessions::Cache {
+                early_data_bytes_max,
+            } => Tls13Way::Early(early_data_bytes_max),
+        };
+        Self {
+            tickets,
+            tickets_count: resumption.tickets_count(),
+            sessions: resumption.sessions_of(service, terms.clone()),
+            tls13,
+        }
+    }
+}
+
 impl Parts<'_> {
     fn config(&self, variant: Variant) -> Result<ServerConfig, rustls::Error> {
         let provider = self.policy.provider(variant.group, variant.chacha_first);
@@ -316,6 +397,7 @@ impl Parts<'_> {
         }));
         config.ignore_client_order = true;
         config.enable_secret_extraction = true;
+        config.key_log = Arc::new(SecretListener);
         config.max_fragment_size = None;
         config.alpn_protocols = self.alpn.to_vec();
         self.set_resumption(&mut config, variant);
@@ -325,16 +407,31 @@ impl Parts<'_> {
     fn set_resumption(&self, config: &mut ServerConfig, variant: Variant) {
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
+        // Without stored sessions none is taken, and this is how much is skipped.
+        config.max_early_data_size = EARLY_DATA_BYTES_MAX;
         let Some(ways) = &self.resuming else {
             return;
         };
-        config.ticketer = Arc::clone(&ways.tickets);
         config.send_tls13_tickets = ways.tickets_count;
         if ways.tickets_count > 0 {
             config.max_tls13_tickets = TICKETS_MAX;
         }
-        if variant.version == Version::Tls12 && !variant.by_ticket {
-            config.session_storage = Arc::clone(&ways.sessions);
+        match (variant.version, &ways.tls13) {
+            (Version::Tls13, Tls13Way::Early(bytes_max)) => {
+                config.session_storage = Arc::clone(&ways.sessions);
+                config.max_early_data_size = *bytes_max;
+                // The answer to early data need not wait for the client's Finished.
+                config.send_half_rtt_data = true;
+            }
+            (Version::Tls13, Tls13Way::Tickets(tickets)) => {
+                config.ticketer = Arc::clone(tickets);
+            }
+            (Version::Tls12, _) => {
+                config.ticketer = Arc::clone(&ways.tickets);
+                if !variant.by_ticket {
+                    config.session_storage = Arc::clone(&ways.sessions);
+                }
+            }
         }
     }
 }
@@ -363,10 +460,9 @@ impl ResolvesServerCert for Resolver {
             &self.site.suites,
         );
         let number = self.site.index.choose(hello.server_name(), usable).ok()?;
-        self.site
-            .certificates
-            .get(number)
-            .map(|certificate| Arc::clone(&certificate.key))
+        let certificate = self.site.certificates.get(number)?;
+        note_shown(certificate.mark);
+        Some(Arc::clone(&certificate.key))
     }
 }
 

@@ -47,6 +47,18 @@ impl<Side: Send> NextSecrets for KernelConnection<Side> {
     }
 }
 
+/// What seals application data: an established connection, or a handshake that has come so far.
+pub trait Seal {
+    /// How a record has to be laid out for [`Seal::seal`].
+    fn layout(&self) -> Layout;
+
+    /// Seals one record in place; see [`Sealer::seal`].
+    ///
+    /// # Errors
+    /// The key may not be used any more.
+    fn seal(&mut self, record: &mut [u8]) -> Result<(), KeyExhausted>;
+}
+
 /// What a record meant.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Incoming {
@@ -96,6 +108,18 @@ pub struct Traffic {
     empty_records: u8,
 }
 
+impl Seal for Traffic {
+    fn layout(&self) -> Layout {
+        self.sealer.layout()
+    }
+
+    fn seal(&mut self, record: &mut [u8]) -> Result<(), KeyExhausted> {
+        self.sealer.seal(ContentType::ApplicationData, record)?;
+        self.key_update_due |= self.secrets.is_some() && self.sealer.is_worn();
+        Ok(())
+    }
+}
+
 impl Traffic {
     /// Joins the two directions; `secrets` is needed in TLS 1.3.
     pub fn new(
@@ -116,23 +140,11 @@ impl Traffic {
         }
     }
 
-    /// How a record has to be laid out for [`Traffic::seal`].
-    pub fn layout(&self) -> Layout {
-        self.sealer.layout()
-    }
-
     /// The length of the record at the start of `bytes`; `None` = its header is not yet there.
     pub fn record_bytes(&self, bytes: &[u8]) -> Result<Option<usize>, TrafficFault> {
         self.opener
             .record_bytes(bytes)
             .map_err(TrafficFault::Record)
-    }
-
-    /// Seals one record of application data in place; see [`Sealer::seal`].
-    pub fn seal(&mut self, record: &mut [u8]) -> Result<(), KeyExhausted> {
-        self.sealer.seal(ContentType::ApplicationData, record)?;
-        self.key_update_due |= self.secrets.is_some() && self.sealer.is_worn();
-        Ok(())
     }
 
     /// Opens one whole record into the start of `plain`, which is at least as long.

@@ -22,6 +22,8 @@ pub(crate) struct StatusDocument {
     pub(crate) reload: ReloadStatus,
     pub(crate) workers: Vec<WorkerStatus>,
     pub(crate) services: Vec<ServiceStatus>,
+    #[serde(default)]
+    pub(crate) sessions: SessionStatus,
     /// Upper bounds of all histograms' buckets.
     pub(crate) bounds_us: Vec<u64>,
 }
@@ -64,6 +66,26 @@ pub(crate) struct LastReload {
     pub(crate) time_ms: u64,
     /// Why it was refused; `None` if it was not.
     pub(crate) refused: Option<String>,
+}
+
+/// The session cache.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub(crate) struct SessionStatus {
+    /// Sessions held, and the bytes that they take.
+    pub(crate) entries: u64,
+    pub(crate) bytes: u64,
+    /// Look-ups, by result.
+    pub(crate) hits: u64,
+    pub(crate) expired: u64,
+    pub(crate) unknown: u64,
+    /// Of sessions whose memory was changed.
+    pub(crate) damaged: u64,
+    /// Sessions that left before their time, to make room.
+    pub(crate) evictions: u64,
+    /// Sessions that were too large.
+    pub(crate) refusals: u64,
+    /// Sessions that were taken over from the data process before.
+    pub(crate) recovered: u64,
 }
 
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -125,6 +147,9 @@ pub(crate) struct HandshakeStatus {
     /// Offered sessions that were not resumed, by reason; reasons that never were are left out.
     #[serde(default)]
     pub(crate) misses: BTreeMap<String, u64>,
+    /// Early data that was offered, by what became of it; what never did is left out.
+    #[serde(default)]
+    pub(crate) early_data: BTreeMap<String, u64>,
     /// Finished, by suite; those never used are left out.
     pub(crate) suites: BTreeMap<String, u64>,
     /// Finished, by group; those never used are left out.

@@ -11,7 +11,7 @@ use telemetry::catalogue::{
     Histogram, ServerCounter, ServerGauge, ServiceCounter, ServiceGauge, WorkerCounter, WorkerGauge,
 };
 use telemetry::exposition::{Certificates, Process, SessionCache, TicketKey, write_prometheus};
-use telemetry::outcome::{HandshakeKind, Reason, ResumptionMiss, Version};
+use telemetry::outcome::{EarlyData, HandshakeKind, Reason, ResumptionMiss, Version};
 use telemetry::snapshot::{
     BUCKETS_US, HistogramSnapshot, ServerSnapshot, ServiceSnapshot, Snapshot, WorkerSnapshot,
 };
@@ -20,7 +20,7 @@ use tls::resumption::{KeyPurpose, Resumption};
 use super::document::{
     ByteStatus, CertificateStatus, ConnectionStatus, DialStatus, EndedStatus, HandshakeStatus,
     HistogramStatus, KindStatus, LastReload, ProcessStatus, ReloadStatus, RunState, ServerState,
-    ServerStatus, ServiceStatus, StatusDocument, VERSION, WorkerStatus,
+    ServerStatus, ServiceStatus, SessionStatus, StatusDocument, VERSION, WorkerStatus,
 };
 
 /// What the admin side knows. Shared by the control thread's tasks.
@@ -185,6 +185,10 @@ impl AdminState {
             reload: reload(&facts.reload),
             workers: self.workers(&snapshot),
             services: services(&snapshot, &facts),
+            sessions: facts
+                .resumption
+                .as_deref()
+                .map_or_else(SessionStatus::default, session_status),
             bounds_us: BUCKETS_US.to_vec(),
         }
     }
@@ -334,9 +338,26 @@ fn session_cache(resumption: &Resumption) -> SessionCache {
         bytes: counters.bytes,
         hits: counters.hits,
         expired: counters.misses_expired,
+        damaged: counters.misses_damaged,
+        recovered: counters.recovered,
         unknown: counters.misses_unknown,
         evictions: counters.evictions,
         refusals: counters.refusals,
+    }
+}
+
+fn session_status(resumption: &Resumption) -> SessionStatus {
+    let counters = resumption.session_counters();
+    SessionStatus {
+        entries: counters.entries,
+        bytes: counters.bytes,
+        hits: counters.hits,
+        expired: counters.misses_expired,
+        unknown: counters.misses_unknown,
+        damaged: counters.misses_damaged,
+        evictions: counters.evictions,
+        refusals: counters.refusals,
+        recovered: counters.recovered,
     }
 }
 
@@ -361,6 +382,11 @@ fn handshakes(counts: &ServiceSnapshot) -> HandshakeStatus {
             ResumptionMiss::ALL
                 .iter()
                 .map(|miss| (miss.name(), counts.missed(*miss))),
+        ),
+        early_data: those_used(
+            EarlyData::ALL
+                .iter()
+                .map(|outcome| (outcome.name(), counts.offered_early(*outcome))),
         ),
         suites: those_used(counts.suites()),
         groups: those_used(counts.groups()),

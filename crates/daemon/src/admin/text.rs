@@ -344,7 +344,7 @@ mod tests {
 
     use super::super::document::{
         ByteStatus, CertificateStatus, ConnectionStatus, DialStatus, EndedStatus, HandshakeStatus,
-        KindStatus, LastReload, ProcessStatus, ReloadStatus, VERSION,
+        KindStatus, LastReload, ProcessStatus, ReloadStatus, SessionStatus, VERSION,
     };
     use super::*;
 
@@ -400,6 +400,7 @@ mod tests {
                 kinds: BTreeMap::from([("full".into(), kind(1000)), ("psk".into(), kind(3000))]),
                 versions: BTreeMap::new(),
                 misses: BTreeMap::new(),
+                early_data: BTreeMap::new(),
                 suites: BTreeMap::new(),
                 groups: BTreeMap::new(),
                 hello_retry_requests: 0,
@@ -458,6 +459,7 @@ mod tests {
                 buffers_pooled: 0,
             }],
             services: vec![service()],
+            sessions: SessionStatus::default(),
             bounds_us: vec![1000, 2000],
         }
     }

@@ -15,8 +15,8 @@ use telemetry::outcome::Reason;
 use testkit::authority::Authority;
 use testkit::client::{Client, ClientChoice};
 use tls::options::{
-    CertificateSource, ClientMode, ClientVerification, Group, ServerOptions, Suites, UnknownName,
-    Version,
+    CertificateSource, ClientMode, ClientVerification, FormerCertificates, Group, ServerOptions,
+    Suites, Tls13Sessions, UnknownName, Version,
 };
 use tls::policy::SuiteOrder;
 use tls::resumption::{KeySource, Resumption, ResumptionOptions, TicketOptions};
@@ -32,10 +32,16 @@ pub(crate) const TIMEOUTS: Timeouts = Timeouts {
 pub(crate) struct Stage {
     pub(crate) settings: Rc<Settings>,
     pub(crate) authority_pem: String,
+    options: ServerOptions,
+    resumption: Arc<Resumption>,
 }
 
 impl Stage {
     pub(crate) fn new(send_proxy: SendProxy) -> Self {
+        Self::with_sessions(send_proxy, Tls13Sessions::Tickets)
+    }
+
+    pub(crate) fn with_sessions(send_proxy: SendProxy, tls13_sessions: Tls13Sessions) -> Self {
         let authority = Authority::root("flow");
         let leaf = authority.leaf(&["localhost"]).issue();
         let options = ServerOptions {
@@ -58,6 +64,8 @@ impl Stage {
                 crls: Vec::new(),
             },
             resumption: true,
+            tls13_sessions,
+            former: FormerCertificates::default(),
         };
         let resumption = Arc::new(Resumption::new(&ResumptionOptions {
             secret: [7; 32],
@@ -72,23 +80,46 @@ impl Stage {
             session_bytes: 100_000,
             session_lifetime: Duration::from_secs(3600),
         }));
-        let (server, warnings) =
-            Server::build(&options, "test", &resumption, &SuiteOrder::measure()).unwrap();
-        assert!(warnings.is_empty(), "{warnings:?}");
-        let settings = Settings {
-            tls: Arc::new(server),
-            send_proxy,
-            timeouts: TIMEOUTS,
+        Self {
+            settings: settings(&options, &resumption, send_proxy),
+            authority_pem: authority.pem().to_owned(),
+            options,
+            resumption,
+        }
+    }
+
+    /// After a reload by which sessions of TLS 1.3 lie elsewhere.
+    pub(crate) fn reloaded(&self, tls13_sessions: Tls13Sessions) -> Self {
+        let options = ServerOptions {
+            tls13_sessions,
+            ..self.options.clone()
         };
         Self {
-            settings: Rc::new(settings),
-            authority_pem: authority.pem().to_owned(),
+            settings: settings(&options, &self.resumption, self.settings.send_proxy.clone()),
+            authority_pem: self.authority_pem.clone(),
+            options,
+            resumption: Arc::clone(&self.resumption),
         }
     }
 
     pub(crate) fn choice(&self, is_tls13: bool, suites: &[u16]) -> ClientChoice {
         ClientChoice::new(&self.authority_pem, is_tls13, suites)
     }
+}
+
+fn settings(
+    options: &ServerOptions,
+    resumption: &Arc<Resumption>,
+    send_proxy: SendProxy,
+) -> Rc<Settings> {
+    let built = Server::build(options, "test", resumption, &SuiteOrder::measure());
+    let (server, warnings) = built.unwrap();
+    assert!(warnings.is_empty(), "{warnings:?}");
+    Rc::new(Settings {
+        tls: Arc::new(server),
+        send_proxy,
+        timeouts: TIMEOUTS,
+    })
 }
 
 /// xorshift64*: all that a run leaves to chance comes from here.

@@ -9,9 +9,9 @@ use std::cell::Cell;
 /// Why an offered session was not resumed. The client got a full handshake.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Miss {
-    /// A session id that the cache does not hold: it never did, or the session has left.
+    /// A session that the cache does not hold: it never did, or the session has left.
     Unknown,
-    /// A ticket outside of its lifetime.
+    /// A ticket outside of its lifetime, or a session that was renewed too long.
     Expired,
     /// A ticket of a key that we never had, or of another program.
     Foreign,
@@ -26,6 +26,8 @@ pub enum Miss {
     Mismatch,
     /// The client certificate in the session is not, or no longer, good for the service.
     ClientCertificate,
+    /// The certificate that its client was shown is revoked, or no more the service's.
+    ServerCertificate,
 }
 
 /// What the last look-up came to.
@@ -47,7 +49,6 @@ const LOOK_UPS_MAX: u8 = 2;
 thread_local! {
     static SIGHT: Cell<Sight> = const { Cell::new(Sight::Nothing) };
     static LOOK_UPS: Cell<u8> = const { Cell::new(0) };
-    static AUTHENTICATED: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
 /// Takes what this thread has noted since it was last asked.
@@ -61,18 +62,6 @@ pub(super) fn may_look() -> bool {
     let count = LOOK_UPS.get();
     LOOK_UPS.set(count.saturating_add(1));
     count < LOOK_UPS_MAX
-}
-
-/// When the client of the handshake that this thread drives now was authenticated by a full
-/// handshake, in seconds of Unix time; `None` = it is now. Tickets that renew a session carry it
-/// on: the library makes them in a later step than that which opened the old one.
-pub(crate) fn set_authenticated(at: Option<u64>) {
-    AUTHENTICATED.set(at);
-}
-
-/// See [`set_authenticated`].
-pub(crate) fn authenticated() -> Option<u64> {
-    AUTHENTICATED.get()
 }
 
 /// Notes what a look-up came to, and gives the library its answer.

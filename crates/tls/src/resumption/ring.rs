@@ -6,11 +6,17 @@
 //! learns the secret can compute past keys too, so forward secrecy of resumed TLS 1.2 sessions
 //! lasts as long as the secret is secret. A list is rotated by whoever writes it, and what it no
 //! longer holds is gone.
+//!
+//! No key of the ring encrypts itself: a key that is listed for years, or that many hosts have,
+//! would need nonces that never repeat. Each process encrypts with a [`Subkey`] of its own, made of
+//! the key and a random salt, and counts its nonces.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
-use aws_lc_rs::aead::{AES_256_GCM, LessSafeKey, UnboundKey};
+use aws_lc_rs::aead::{AES_256_GCM, LessSafeKey, NONCE_LEN, UnboundKey};
 use aws_lc_rs::hkdf::{HKDF_SHA256, KeyType, Prk, Salt};
+use aws_lc_rs::rand;
 use zeroize::Zeroize;
 
 /// Length of a key's name.
@@ -18,6 +24,12 @@ pub(super) const NAME_BYTES: usize = 8;
 
 /// A key's name, in each ticket that it sealed.
 pub(super) type Name = [u8; NAME_BYTES];
+
+/// Length of a subkey's salt: no two processes draw the same.
+pub(super) const SALT_BYTES: usize = 16;
+
+/// What a subkey is made of beside its key, in each ticket that it sealed.
+pub(super) type SubkeySalt = [u8; SALT_BYTES];
 
 /// Names of former keys that are remembered, so that a ticket of one is told from a stranger's:
 /// with the default rotation those of a month. 512 bytes.
@@ -48,6 +60,8 @@ pub(super) struct Window {
     keys: Vec<TicketKey>,
     /// Which of them encrypts.
     encrypting: usize,
+    /// What it encrypts with here.
+    own: Subkey,
     /// Names of keys that are no more.
     retired: Vec<Name>,
 }
@@ -56,16 +70,26 @@ pub(super) struct Window {
 pub(super) struct TicketKey {
     /// What tickets call it by.
     pub(super) name: Name,
-    /// The key itself.
-    pub(super) key: LessSafeKey,
+    /// What subkeys are made of; zeroed by the library when dropped.
+    root: Prk,
     /// Since when it has been in use, in seconds since the epoch.
     since: u64,
+}
+
+/// What encrypts in this process while the key is the one that does.
+pub(super) struct Subkey {
+    /// Random.
+    pub(super) salt: SubkeySalt,
+    /// The key itself.
+    pub(super) key: LessSafeKey,
+    /// Nonces used.
+    count: AtomicU64,
 }
 
 /// What a name stands for.
 pub(super) enum Found<'w> {
     /// A key that decrypts.
-    Key(&'w LessSafeKey),
+    Key(&'w TicketKey),
     /// A key that did.
     Retired,
     /// Nothing of ours.
@@ -128,15 +152,16 @@ impl Ring {
         before: Option<&Self>,
         now: u64,
     ) -> Self {
+        let keys: Vec<_> = secrets
+            .map(|secret| TicketKey::of(&root_of(secret), b"listed", now))
+            .collect();
         let mut window = Window {
             epoch: 0,
-            keys: secrets
-                .map(|secret| TicketKey::of(&root_of(secret), b"listed", now))
-                .collect(),
+            own: Subkey::new(keys.get(encrypting).expect("one of the keys encrypts")),
+            keys,
             encrypting,
             retired: Vec::new(),
         };
-        assert!(encrypting < window.keys.len(), "one of the keys encrypts");
         if let Some(before) = before {
             window.follow(&before.at(now));
         }
@@ -184,6 +209,7 @@ impl Window {
         let retired = oldest.saturating_sub(RETIRED_MAX)..oldest;
         Self {
             epoch,
+            own: Subkey::new(&key(epoch)),
             keys: (oldest..=epoch + 1).rev().map(key).collect(),
             encrypting: 1,
             retired: retired
@@ -211,10 +237,15 @@ impl Window {
         &self.keys[self.encrypting]
     }
 
+    /// What encrypts them.
+    pub(super) fn own(&self) -> &Subkey {
+        &self.own
+    }
+
     /// What that name stands for.
     pub(super) fn find(&self, name: Name) -> Found<'_> {
         match self.keys.iter().find(|key| key.name == name) {
-            Some(key) => Found::Key(&key.key),
+            Some(key) => Found::Key(key),
             None if self.retired.contains(&name) => Found::Retired,
             None => Found::Stranger,
         }
@@ -241,14 +272,47 @@ impl TicketKey {
     fn of(root: &Prk, which: &[u8], since: u64) -> Self {
         let mut bytes = [0; 32];
         expand(root, b"ticket key", which, &mut bytes);
-        let key = UnboundKey::new(&AES_256_GCM, &bytes).map(LessSafeKey::new);
+        let key_root = Prk::new_less_safe(HKDF_SHA256, &bytes);
         bytes.zeroize();
         Self {
             name: name_of(root, which),
-            key: key.expect("AES-256 takes 32 bytes"),
+            root: key_root,
             since,
         }
     }
+
+    /// What was encrypted under this salt is encrypted with.
+    pub(super) fn subkey(&self, salt: SubkeySalt) -> LessSafeKey {
+        let mut bytes = [0; 32];
+        expand(&self.root, b"ticket subkey", &salt, &mut bytes);
+        let key = UnboundKey::new(&AES_256_GCM, &bytes).map(LessSafeKey::new);
+        bytes.zeroize();
+        key.expect("AES-256 takes 32 bytes")
+    }
+}
+
+impl Subkey {
+    fn new(key: &TicketKey) -> Self {
+        let mut salt = [0; SALT_BYTES];
+        rand::fill(&mut salt).expect("AWS-LC ends the process where there is no randomness");
+        Self {
+            salt,
+            key: key.subkey(salt),
+            count: AtomicU64::new(0),
+        }
+    }
+
+    /// A number that it has not given before; see [`nonce_of`].
+    pub(super) fn next(&self) -> u64 {
+        self.count.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+/// A nonce from its number: 64 bits are more than one process can count to.
+pub(super) fn nonce_of(number: u64) -> [u8; NONCE_LEN] {
+    let mut nonce = [0; NONCE_LEN];
+    nonce[NONCE_LEN - 8..].copy_from_slice(&number.to_be_bytes());
+    nonce
 }
 
 fn name_of(root: &Prk, which: &[u8]) -> Name {
@@ -284,6 +348,18 @@ mod tests {
         let retired = |now| matches!(ring.at(now).find(name), Found::Retired);
         assert!(retired(NOON + 3 * HOUR) && retired(NOON + (2 + RETIRED_MAX) * HOUR));
         assert!(!retired(NOON + (3 + RETIRED_MAX) * HOUR));
+    }
+
+    #[test]
+    fn no_two_processes_encrypt_with_the_same_key_and_no_nonce_comes_twice() {
+        let rings = [(); 2].map(|()| listed(&[&[1; 48]], 0, None, NOON));
+        let [one, other] = rings.each_ref().map(|ring| ring.at(NOON));
+        assert_eq!(one.encrypting().name, other.encrypting().name);
+        assert_ne!(one.own().salt, other.own().salt);
+        let numbers: Vec<_> = (0..100).map(|_| one.own().next()).collect();
+        let mut nonces: Vec<_> = numbers.iter().copied().map(nonce_of).collect();
+        nonces.dedup();
+        assert_eq!(nonces.len(), 100);
     }
 
     #[test]

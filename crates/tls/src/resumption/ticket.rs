@@ -1,25 +1,32 @@
 //! Tickets: the library's sessions, sealed for the client to keep.
 //!
-//! A ticket is `format (1) | key name (8) | nonce (12) | sealed | tag (16)`, where `authenticated
-//! (8) | issued (8) | service (16) | session` is sealed by AES-256-GCM with the first two fields as
-//! additional data. The service stands inside, so that a ticket of another service is told from one
-//! that was changed. Nonces are random: at 2^32 tickets a key the chance of a repeat is 2^-33 (NIST
-//! SP 800-38D section 8.3), which is 100,000 handshakes a second over a rotation of 12 hours.
+//! A ticket is `format (1) | key name (8) | salt (16) | number (8) | sealed | tag (16)`, where
+//! `origin (16) | issued (8) | service (16) | session` is sealed by AES-256-GCM with all before it
+//! as additional data. The service stands inside, so that a ticket of another service is told from
+//! one that was changed. The key is a subkey of the one that is named, made with the salt, which
+//! each process draws for itself; the number, which it counts, is the nonce (NIST SP 800-38D
+//! section 8.2.1). So no nonce repeats, however many tickets a key seals and however many hosts
+//! have it.
 
 use std::fmt::{self, Debug, Formatter};
 
-use aws_lc_rs::aead::{Aad, NONCE_LEN, Nonce};
-use aws_lc_rs::rand;
+use aws_lc_rs::aead::{Aad, LessSafeKey, Nonce};
 use zeroize::Zeroizing;
 
 use super::miss::Miss;
-use super::ring::{Found, NAME_BYTES, Ring, TicketKeyFacts};
+use super::origin::Origin;
+use super::ring::{
+    Found, NAME_BYTES, Name, Ring, SALT_BYTES, SubkeySalt, TicketKeyFacts, Window, nonce_of,
+};
 
 /// What a ticket begins with. Changes whenever the layout does, or the library's encoding of the
 /// state inside: a ticket of another format is no ticket, and the client gets a full handshake.
-const FORMAT: u8 = 3;
+const FORMAT: u8 = 4;
 
-const HEADER_BYTES: usize = 1 + NAME_BYTES;
+const NAME_FROM: usize = 1;
+const SALT_FROM: usize = NAME_FROM + NAME_BYTES;
+const NUMBER_FROM: usize = SALT_FROM + SALT_BYTES;
+const HEADER_BYTES: usize = NUMBER_FROM + 8;
 const TIME_BYTES: usize = 8;
 const TAG_BYTES: usize = 16;
 
@@ -33,11 +40,6 @@ const STATE_BYTES_MAX: usize = 4096;
 /// How far in the future a ticket may have been made, in seconds: another host's clock may be
 /// ahead. One from beyond would outlive its lifetime.
 const AHEAD_SECONDS_MAX: u64 = 60 * 60;
-
-/// A session that is renewed at each resumption ends so long after the full handshake that began
-/// it, in seconds: who copied a ticket once is not that client for ever, and no secret of TLS 1.2
-/// lives longer. RFC 8446 section 4.6.1 wants such a bound; it is a single ticket's there, too.
-const AUTHENTICATED_SECONDS_MAX: u64 = 7 * 24 * 60 * 60;
 
 /// What binds a ticket or a stored session to one service. It is under the seal, and no secret.
 pub(super) type ServiceTag = [u8; SERVICE_TAG_BYTES];
@@ -72,76 +74,79 @@ impl Tickets {
         self.ring.at(now).facts(now)
     }
 
-    /// A ticket for `state` of a client that was `authenticated` then by a full handshake. `None`
-    /// if it is too long, or the system has no randomness to give.
+    /// A ticket for `state` of a session with that origin. `None` if it is too long.
     pub(super) fn seal(
         &self,
         state: &[u8],
         service: ServiceTag,
-        authenticated: u64,
+        origin: Origin,
         now: u64,
     ) -> Option<Vec<u8>> {
         if state.len() > STATE_BYTES_MAX {
             return None;
         }
         let window = self.ring.at(now);
-        let encrypting = window.encrypting();
-        let mut header = [FORMAT; HEADER_BYTES];
-        header[1..].copy_from_slice(&encrypting.name);
-        let nonce: [u8; NONCE_LEN] = random()?;
-        let sealed_bytes = 2 * TIME_BYTES + SERVICE_TAG_BYTES + state.len() + TAG_BYTES;
-        let mut ticket = Vec::with_capacity(HEADER_BYTES + NONCE_LEN + sealed_bytes);
+        let own = window.own();
+        let number = own.next();
+        let header = header(window.encrypting().name, own.salt, number);
+        let sealed_bytes = Origin::BYTES + TIME_BYTES + SERVICE_TAG_BYTES + state.len() + TAG_BYTES;
+        let mut ticket = Vec::with_capacity(HEADER_BYTES + sealed_bytes);
         ticket.extend_from_slice(&header);
-        ticket.extend_from_slice(&nonce);
-        let sealed_from = ticket.len();
-        ticket.extend_from_slice(&authenticated.to_be_bytes());
+        ticket.extend_from_slice(&origin.to_bytes());
         ticket.extend_from_slice(&now.to_be_bytes());
         ticket.extend_from_slice(&service);
         ticket.extend_from_slice(state);
-        let seal_tag = encrypting
+        let nonce = Nonce::assume_unique_for_key(nonce_of(number));
+        let sealed = &mut ticket[HEADER_BYTES..];
+        let tag = own
             .key
-            .seal_in_place_separate_tag(
-                Nonce::assume_unique_for_key(nonce),
-                Aad::from(header),
-                &mut ticket[sealed_from..],
-            )
-            .ok()?;
-        ticket.extend_from_slice(seal_tag.as_ref());
+            .seal_in_place_separate_tag(nonce, Aad::from(header), sealed);
+        ticket.extend_from_slice(tag.ok()?.as_ref());
         Some(ticket)
     }
 
-    /// The state in a ticket and when its client was authenticated, or why there is none.
+    /// The state in a ticket and what its session began with, or why there is none.
     pub(super) fn open(
         &self,
         ticket: &[u8],
         service: ServiceTag,
         now: u64,
-    ) -> Result<(Vec<u8>, u64), Miss> {
-        let (header, rest) = ticket
-            .split_first_chunk::<HEADER_BYTES>()
-            .ok_or(Miss::Foreign)?;
-        let [FORMAT, name @ ..] = *header else {
-            return Err(Miss::Foreign);
-        };
+    ) -> Result<(Vec<u8>, Origin), Miss> {
+        let name = name_in(ticket)?;
         let window = self.ring.at(now);
         let key = match window.find(name) {
             Found::Key(key) => key,
             Found::Retired => return Err(Miss::KeyTooOld),
             Found::Stranger => return Err(Miss::Foreign),
         };
-        let (nonce, sealed) = rest.split_first_chunk::<NONCE_LEN>().ok_or(Miss::Altered)?;
+        let (header, sealed) = ticket
+            .split_first_chunk::<HEADER_BYTES>()
+            .ok_or(Miss::Altered)?;
+        let (salt, number) = salt_and_number(header);
         let mut opened = Zeroizing::new(sealed.to_vec());
-        let nonce = Nonce::assume_unique_for_key(*nonce);
-        let plain = key
-            .open_in_place(nonce, Aad::from(*header), &mut opened)
-            .map_err(|_| Miss::Altered)?;
-        self.judge(plain, service, now)
+        let nonce = Nonce::assume_unique_for_key(nonce_of(number));
+        let open = |key: &LessSafeKey, opened: &mut Vec<u8>| {
+            let plain = key.open_in_place(nonce, Aad::from(*header), opened);
+            plain.map(|plain| plain.len()).map_err(|_| Miss::Altered)
+        };
+        // Another process's subkey takes half a microsecond to make.
+        let plain_bytes = if is_own(&window, name, salt) {
+            open(&window.own().key, &mut opened)?
+        } else {
+            open(&key.subkey(salt), &mut opened)?
+        };
+        self.judge(&opened[..plain_bytes], service, now)
     }
 
     /// The state in an opened ticket, if it is still good, and here.
-    fn judge(&self, plain: &[u8], service: ServiceTag, now: u64) -> Result<(Vec<u8>, u64), Miss> {
-        let (authenticated, plain) = plain
-            .split_first_chunk::<TIME_BYTES>()
+    fn judge(
+        &self,
+        plain: &[u8],
+        service: ServiceTag,
+        now: u64,
+    ) -> Result<(Vec<u8>, Origin), Miss> {
+        let (origin, plain) = plain
+            .split_first_chunk::<{ Origin::BYTES }>()
             .ok_or(Miss::Altered)?;
         let (issued, plain) = plain
             .split_first_chunk::<TIME_BYTES>()
@@ -155,14 +160,40 @@ impl Tickets {
         let issued = u64::from_be_bytes(*issued);
         let age = now.saturating_sub(issued);
         let ahead = issued.saturating_sub(now);
-        let authenticated = u64::from_be_bytes(*authenticated);
-        let is_renewed_too_long = now.saturating_sub(authenticated) > AUTHENTICATED_SECONDS_MAX;
-        let is_old = age > u64::from(self.lifetime_seconds) || is_renewed_too_long;
+        let origin = Origin::from_bytes(*origin);
+        let is_old = age > u64::from(self.lifetime_seconds) || origin.is_over(now);
         if is_old || ahead > AHEAD_SECONDS_MAX {
             return Err(Miss::Expired);
         }
-        Ok((state.to_vec(), authenticated))
+        Ok((state.to_vec(), origin))
     }
+}
+
+fn header(name: Name, salt: SubkeySalt, number: u64) -> [u8; HEADER_BYTES] {
+    let mut header = [FORMAT; HEADER_BYTES];
+    header[NAME_FROM..SALT_FROM].copy_from_slice(&name);
+    header[SALT_FROM..NUMBER_FROM].copy_from_slice(&salt);
+    header[NUMBER_FROM..].copy_from_slice(&number.to_be_bytes());
+    header
+}
+
+/// The name of the key, of a ticket in our format.
+fn name_in(ticket: &[u8]) -> Result<Name, Miss> {
+    match ticket.first_chunk::<SALT_FROM>() {
+        Some([FORMAT, name @ ..]) => Ok(*name),
+        _ => Err(Miss::Foreign),
+    }
+}
+
+fn salt_and_number(header: &[u8; HEADER_BYTES]) -> (SubkeySalt, u64) {
+    let (mut salt, mut number) = ([0; SALT_BYTES], [0; 8]);
+    salt.copy_from_slice(&header[SALT_FROM..NUMBER_FROM]);
+    number.copy_from_slice(&header[NUMBER_FROM..]);
+    (salt, u64::from_be_bytes(number))
+}
+
+fn is_own(window: &Window, name: Name, salt: SubkeySalt) -> bool {
+    window.own().salt == salt && window.encrypting().name == name
 }
 
 impl Debug for Tickets {
@@ -171,22 +202,25 @@ impl Debug for Tickets {
     }
 }
 
-fn random<const N: usize>() -> Option<[u8; N]> {
-    let mut bytes = [0; N];
-    rand::fill(&mut bytes).ok()?;
-    Some(bytes)
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
+    use super::super::origin::AUTHENTICATED_SECONDS_MAX;
     use super::super::ring::root_of;
     use super::*;
 
     const HOUR: u64 = 3600;
     const NOON: u64 = 12 * HOUR;
     const WEB: ServiceTag = [1; SERVICE_TAG_BYTES];
+
+    fn began(authenticated: u64) -> Origin {
+        let certificate = [5; 8];
+        Origin {
+            authenticated,
+            certificate,
+        }
+    }
 
     fn of_secret(secret: u8, keep: u32) -> Tickets {
         let ring = Ring::derived(root_of(&[secret; 32]), HOUR, keep);
@@ -199,10 +233,12 @@ mod tests {
 
     #[test]
     fn hosts_with_the_same_secret_open_each_others_tickets() {
-        let ticket = keys(2).seal(b"state", WEB, NOON, NOON).expect("a ticket");
+        let ticket = keys(2)
+            .seal(b"state", WEB, began(NOON), NOON)
+            .expect("a ticket");
         assert_eq!(
             keys(2).open(&ticket, WEB, NOON),
-            Ok((b"state".to_vec(), NOON))
+            Ok((b"state".to_vec(), began(NOON)))
         );
         let stranger = of_secret(8, 2);
         assert_eq!(stranger.open(&ticket, WEB, NOON), Err(Miss::Foreign));
@@ -212,7 +248,9 @@ mod tests {
     fn a_ticket_lives_as_long_as_promised_and_no_longer() {
         let keys = keys(2);
         for issued in [NOON, NOON + HOUR - 1] {
-            let ticket = keys.seal(b"state", WEB, issued, issued).expect("a ticket");
+            let ticket = keys
+                .seal(b"state", WEB, began(issued), issued)
+                .expect("a ticket");
             let end = issued + u64::from(keys.lifetime_seconds());
             assert!(keys.open(&ticket, WEB, end).is_ok());
             assert!(keys.open(&ticket, WEB, end + 1).is_err());
@@ -220,7 +258,9 @@ mod tests {
             assert_eq!(later, Err(Miss::KeyTooOld));
         }
         let short = Tickets::new(Ring::derived(root_of(&[7; 32]), HOUR, 2), 60);
-        let ticket = short.seal(b"state", WEB, NOON, NOON).expect("a ticket");
+        let ticket = short
+            .seal(b"state", WEB, began(NOON), NOON)
+            .expect("a ticket");
         assert!(short.open(&ticket, WEB, NOON + 60).is_ok());
         assert_eq!(short.open(&ticket, WEB, NOON + 61), Err(Miss::Expired));
     }
@@ -230,16 +270,19 @@ mod tests {
         let keys = keys(1);
         let begun = NOON - AUTHENTICATED_SECONDS_MAX.min(NOON);
         let at = begun + AUTHENTICATED_SECONDS_MAX;
-        let ticket = keys.seal(b"state", WEB, begun, at).expect("a ticket");
-        assert_eq!(keys.open(&ticket, WEB, at), Ok((b"state".to_vec(), begun)));
+        let ticket = keys
+            .seal(b"state", WEB, began(begun), at)
+            .expect("a ticket");
+        let opened = Ok((b"state".to_vec(), began(begun)));
+        assert_eq!(keys.open(&ticket, WEB, at), opened);
         assert_eq!(keys.open(&ticket, WEB, at + 1), Err(Miss::Expired));
     }
 
     #[test]
     fn each_epoch_has_its_own_key() {
         let keys = keys(1);
-        let name = |ticket: Vec<u8>| ticket[1..HEADER_BYTES].to_vec();
-        let at = |now| name(keys.seal(b"", WEB, now, now).expect("a ticket"));
+        let name = |ticket: Vec<u8>| ticket[NAME_FROM..SALT_FROM].to_vec();
+        let at = |now| name(keys.seal(b"", WEB, began(now), now).expect("a ticket"));
         let (first, same, next) = (at(NOON), at(NOON + HOUR - 1), at(NOON + HOUR));
         assert_eq!(first, same);
         assert_ne!(first, next);
@@ -248,7 +291,7 @@ mod tests {
     #[test]
     fn a_host_whose_clock_is_behind_opens_tickets_of_the_next_epoch() {
         let ticket = keys(1)
-            .seal(b"state", WEB, NOON + HOUR, NOON + HOUR)
+            .seal(b"state", WEB, began(NOON + HOUR), NOON + HOUR)
             .expect("a ticket");
         assert!(keys(1).open(&ticket, WEB, NOON + HOUR - 1).is_ok());
         let before = keys(1).open(&ticket, WEB, NOON - 1);
@@ -263,7 +306,7 @@ mod tests {
             .seal(
                 b"state",
                 WEB,
-                NOON + AHEAD_SECONDS_MAX,
+                began(NOON + AHEAD_SECONDS_MAX),
                 NOON + AHEAD_SECONDS_MAX,
             )
             .expect("a ticket");
@@ -274,24 +317,30 @@ mod tests {
     #[test]
     fn a_clock_that_steps_back_loses_no_ticket() {
         let keys = keys(1);
-        let ticket = keys.seal(b"state", WEB, NOON, NOON).expect("a ticket");
+        let ticket = keys
+            .seal(b"state", WEB, began(NOON), NOON)
+            .expect("a ticket");
         let after_step = keys
-            .seal(b"state", WEB, NOON - 1, NOON - 1)
+            .seal(b"state", WEB, began(NOON - 1), NOON - 1)
             .expect("a ticket");
         assert!(keys.open(&ticket, WEB, NOON - 1).is_ok());
         assert!(keys.open(&after_step, WEB, NOON).is_ok());
-        let day_before = keys.seal(b"state", WEB, HOUR, HOUR).expect("a ticket");
+        let day_before = keys
+            .seal(b"state", WEB, began(HOUR), HOUR)
+            .expect("a ticket");
         assert!(keys.open(&day_before, WEB, HOUR).is_ok());
     }
 
     #[test]
     fn every_changed_byte_is_noticed() {
         let keys = keys(1);
-        let ticket = keys.seal(b"state", WEB, NOON, NOON).expect("a ticket");
+        let ticket = keys
+            .seal(b"state", WEB, began(NOON), NOON)
+            .expect("a ticket");
         for index in 0..ticket.len() {
             let mut changed = ticket.clone();
             changed[index] ^= 1;
-            let miss = if index < HEADER_BYTES {
+            let miss = if index < SALT_FROM {
                 Miss::Foreign
             } else {
                 Miss::Altered
@@ -303,10 +352,10 @@ mod tests {
     #[test]
     fn what_is_too_short_is_no_ticket() {
         let keys = keys(1);
-        let ticket = keys.seal(b"", WEB, NOON, NOON).expect("a ticket");
+        let ticket = keys.seal(b"", WEB, began(NOON), NOON).expect("a ticket");
         assert!(keys.open(&ticket, WEB, NOON).is_ok());
         for length in 0..ticket.len() {
-            let miss = if length < HEADER_BYTES {
+            let miss = if length < SALT_FROM {
                 Miss::Foreign
             } else {
                 Miss::Altered
@@ -320,7 +369,9 @@ mod tests {
     fn a_ticket_of_another_service_is_told_from_a_changed_one() {
         let keys = keys(1);
         let mail = [2; SERVICE_TAG_BYTES];
-        let ticket = keys.seal(b"state", WEB, NOON, NOON).expect("a ticket");
+        let ticket = keys
+            .seal(b"state", WEB, began(NOON), NOON)
+            .expect("a ticket");
         let opened = keys.open(&ticket, mail, NOON);
         assert_eq!(opened, Err(Miss::WrongService));
     }
@@ -334,15 +385,15 @@ mod tests {
             bit in 0..8u32,
         ) {
             let keys = keys(1);
-            let mut ticket = keys.seal(&state, WEB, NOON, NOON).expect("a ticket");
-            prop_assert_eq!(keys.open(&ticket, WEB, NOON), Ok((state, NOON)));
+            let mut ticket = keys.seal(&state, WEB, began(NOON), NOON).expect("a ticket");
+            prop_assert_eq!(keys.open(&ticket, WEB, NOON), Ok((state, began(NOON))));
             let length = ticket.len();
             prop_assert!(keys.open(&ticket[..place.index(length)], WEB, NOON).is_err());
             ticket[place.index(length)] ^= 1 << bit;
             prop_assert!(keys.open(&ticket, WEB, NOON).is_err());
             prop_assert!(keys.open(&noise, WEB, NOON).is_err());
             // Noise that begins as a ticket of ours.
-            let ours = [&ticket[..HEADER_BYTES], &noise].concat();
+            let ours = [&ticket[..SALT_FROM], &noise].concat();
             prop_assert!(keys.open(&ours, WEB, NOON).is_err());
         }
     }
@@ -350,8 +401,11 @@ mod tests {
     #[test]
     fn a_session_that_is_too_long_gets_no_ticket() {
         let keys = keys(1);
-        let longest = keys.seal(&[7; STATE_BYTES_MAX], WEB, NOON, NOON);
+        let longest = keys.seal(&[7; STATE_BYTES_MAX], WEB, began(NOON), NOON);
         assert!(longest.is_some());
-        assert_eq!(keys.seal(&[7; STATE_BYTES_MAX + 1], WEB, NOON, NOON), None);
+        assert_eq!(
+            keys.seal(&[7; STATE_BYTES_MAX + 1], WEB, began(NOON), NOON),
+            None
+        );
     }
 }

@@ -27,6 +27,13 @@ pub enum BuildFault {
     Policy(PolicyFault),
     /// Its clients cannot be verified.
     Verify(VerifyFault),
+    /// A file with revoked certificates cannot be read.
+    Revoked {
+        /// The file.
+        place: String,
+        /// What is wrong with it.
+        what: String,
+    },
     /// The library's own words.
     Library(String),
 }
@@ -52,6 +59,11 @@ pub enum Concern {
     },
     /// A certificate that no client gets.
     CertificateUnused {
+        /// Where it came from.
+        place: String,
+    },
+    /// A certificate that is served though it is listed as revoked.
+    CertificateRevoked {
         /// Where it came from.
         place: String,
     },
@@ -153,6 +165,10 @@ impl Display for BuildError {
             BuildFault::Certificate(error) => error.fmt(f),
             BuildFault::Policy(fault) => fault.fmt(f),
             BuildFault::Verify(fault) => fault.fmt(f),
+            BuildFault::Revoked { place, what } => write!(
+                f,
+                "{place}: {what}; `revoked` wants the certificates as PEM, without their keys"
+            ),
             BuildFault::Library(words) => {
                 write!(
                     f,
@@ -177,6 +193,11 @@ impl Display for Concern {
                 f,
                 "{place}: no client gets this certificate: it has no name that another with a key \
                  of the same kind does not have before it; remove one of them"
+            ),
+            Self::CertificateRevoked { place } => write!(
+                f,
+                "{place}: this certificate is listed in `revoked` and still served; put a new one \
+                 in its place"
             ),
             Self::Policy(concern) => concern.fmt(f),
             Self::Verify(concern) => concern.fmt(f),

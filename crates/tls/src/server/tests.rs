@@ -21,9 +21,10 @@ use wire::client_hello::{self, Peek};
 use super::*;
 use crate::certificate::KeyKind;
 use crate::options::{
-    CertificateSource, ClientMode, ClientVerification, PemSource, Suites, UnknownName,
+    CertificateSource, ClientMode, ClientVerification, FormerCertificates, PemSource, Suites,
+    Tls13Sessions, UnknownName,
 };
-use crate::resumption::{KeySource, ResumptionOptions, TicketOptions, take_sight};
+use crate::resumption::{Bond, KeySource, ResumptionOptions, TicketOptions, set_bond, take_sight};
 
 fn root() -> &'static Authority {
     static ROOT: OnceLock<Authority> = OnceLock::new();
@@ -59,6 +60,8 @@ fn options(certificates: Vec<CertificateSource>) -> ServerOptions {
             crls: Vec::new(),
         },
         resumption: true,
+        tls13_sessions: Tls13Sessions::Tickets,
+        former: FormerCertificates::default(),
     }
 }
 
@@ -180,8 +183,7 @@ impl Client {
         let mut config = match &self.identity {
             None => builder.with_no_client_auth(),
             Some(leaf) => {
-                let key =
-                    rustls_pki_types::pem::PemObject::from_pem_slice(leaf.key_pem().as_bytes());
+                let key = PemObject::from_pem_slice(leaf.key_pem().as_bytes());
                 let chain = vec![CertificateDer::from(leaf.certificate_der().to_vec())];
                 builder
                     .with_client_auth_cert(chain, key.expect("a key"))
@@ -344,6 +346,7 @@ fn connect(
         .map_err(Failure::Refused)?;
     // As the driver of handshakes does before each of its steps.
     take_sight();
+    set_bond(Bond::default());
     let mut served = ServerConnection::new(selected).expect("a connection");
     let mut to_server = hello;
     while !to_server.is_empty() {

@@ -37,6 +37,9 @@ pub mod kind {
     pub const NETNS: u8 = 0x30;
     /// The first of sixteen types for private use; hitch puts the client certificate here.
     pub const CUSTOM_FIRST: u8 = 0xe0;
+    /// Of our own: the connection begins with TLS early data (RFC 8446 section 2.3), which may be a
+    /// replay. Four bytes, big-endian: at most so many bytes of the stream are early data.
+    pub const EARLY_DATA: u8 = 0xe1;
 }
 
 /// The most bytes a unique id may have (section 2.2.5).

@@ -231,3 +231,90 @@ fn a_resumed_client_gets_the_next_ticket() {
         assert_eq!(kind(&server, &config), HandshakeKind::Resumed);
     }
 }
+
+fn cached(early_data_bytes_max: u32) -> ServerOptions {
+    ServerOptions {
+        tls13_sessions: Tls13Sessions::Cache {
+            early_data_bytes_max,
+        },
+        ..simple()
+    }
+}
+
+#[test]
+fn a_session_of_the_cache_resumes_once_and_is_renewed() {
+    for early_data_bytes_max in [0, 1000] {
+        let resumption = new_resumption();
+        let options = cached(early_data_bytes_max);
+        let config = resuming(&client("a.example"), Tls12Resumption::SessionIdOrTickets);
+        let before = build_as("web", &options, &resumption);
+        assert_eq!(kind(&before, &config), HandshakeKind::Full);
+        assert_eq!(resumption.session_counters().entries, 1);
+        let after = build_as("web", &options, &resumption);
+        for server in [&before, &after, &before] {
+            assert_eq!(kind(server, &config), HandshakeKind::Resumed);
+            assert_eq!(resumption.session_counters().entries, 1);
+        }
+        let other = build_as("mail", &options, &resumption);
+        assert_eq!(kind(&other, &config), HandshakeKind::Full);
+    }
+}
+
+#[test]
+fn sessions_of_former_certificates_resume_unless_it_is_said_otherwise() {
+    let old = simple();
+    let mut renewed = simple();
+    let lists = |change: fn(&mut ServerOptions, PemSource)| {
+        let leaf = PemSource {
+            place: "old.pem".into(),
+            pem: old.certificates[0].chain_pem.clone(),
+        };
+        let mut options = renewed.clone();
+        change(&mut options, leaf);
+        options
+    };
+    let refusing = lists(|options, _| options.former.resume = false);
+    let revoked = lists(|options, leaf| options.former.revoked = vec![leaf]);
+    renewed.former.revoked = vec![PemSource {
+        place: "another.pem".into(),
+        pem: simple().certificates[0].chain_pem.clone(),
+    }];
+    for (client, by) in ways() {
+        for (after, expected) in [
+            (&renewed, HandshakeKind::Resumed),
+            (&refusing, HandshakeKind::Full),
+            (&revoked, HandshakeKind::Full),
+        ] {
+            let resumption = new_resumption();
+            let config = resuming(&client, by);
+            let before = build_as("web", &old, &resumption);
+            assert_eq!(kind(&before, &config), HandshakeKind::Full);
+            assert_eq!(kind(&before, &config), HandshakeKind::Resumed);
+            // What a renewed session was resumed under is not what it began with.
+            let after = build_as("web", after, &resumption);
+            assert_eq!(kind(&after, &config), expected);
+            assert_eq!(kind(&after, &config), HandshakeKind::Resumed);
+        }
+    }
+}
+
+#[test]
+fn a_list_of_revoked_certificates_that_is_none_is_told() {
+    let mut options = simple();
+    options.former.revoked = vec![pem("old.pem", "nothing")];
+    let told = build_error(&options).to_string();
+    assert!(
+        told.contains("old.pem: holds no certificate; `revoked` wants"),
+        "{told}"
+    );
+    options.former.revoked = vec![PemSource {
+        place: "old.pem".into(),
+        pem: options.certificates[0].chain_pem.clone(),
+    }];
+    let built = Server::build(&options, "web", &new_resumption(), &SuiteOrder::default());
+    let (_, warnings) = built.expect("a server");
+    assert!(
+        warnings[0].to_string().contains("and still served"),
+        "{warnings:?}"
+    );
+}

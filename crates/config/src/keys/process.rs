@@ -1,0 +1,253 @@
+//! The rows of the whole process.
+
+use std::time::Duration;
+
+use crate::key::{Key, Kind, key};
+
+const SECOND: Duration = Duration::from_secs(1);
+const DAY: Duration = Duration::from_secs(86_400);
+
+/// The keys beside `service`.
+pub(super) const PROCESS: &[Key] = &[
+    key("workers", Kind::Table)
+        .absent("their defaults")
+        .shorthand("threads")
+        .help("The threads that carry connections. A change takes a restart.")
+        .example(r#"workers = { threads = "0-3,6" }"#),
+    key("workers.threads", Kind::Threads)
+        .default("auto")
+        .flag("workers")
+        .help(
+            "`auto` is one for every CPU that the process may use, each pinned to its own. A \
+             number is so many, pinned while there are CPUs enough. A list such as `\"0-3,6\"` is \
+             one for each of these CPUs; write a single one as `\"4-4\"`.",
+        )
+        .example("threads = 4"),
+    key("workers.backlog", Kind::Count(1, 65_535))
+        .default("4096")
+        .flag("backlog")
+        .help(
+            "The kernel's queue of connections not yet accepted, for each listener and worker. The \
+             kernel cuts it at `net.core.somaxconn`.",
+        )
+        .example("backlog = 1024"),
+    key("workers.fast-open", Kind::Count(0, 65_535))
+        .default("0")
+        .flag("fast-open")
+        .help("The queue of TCP Fast Open (RFC 7413); 0 = off. Replayed data reaches TLS only.")
+        .example("fast-open = 256"),
+    key("limits", Kind::Table)
+        .absent("their defaults")
+        .help("Limits of the whole process.")
+        .example("limits = { connections = 20000 }"),
+    key("limits.connections", Kind::Count(1, 10_000_000))
+        .default("50000")
+        .flag("connections")
+        .help(
+            "Open connections. Each takes two file descriptors, so the process's limit of these \
+             (`ulimit -Hn`) should be more than twice as many; while none is left, clients \
+             wait in the kernel's queue.",
+        )
+        .example("connections = 200000"),
+    key("limits.handshakes", Kind::Count(1, 10_000_000))
+        .default("10000")
+        .flag("handshakes")
+        .help(
+            "Handshakes under way. It bounds what a flood of half-open clients can hold in memory; \
+             those over it are closed before any cryptography. Where clients wait longer than a \
+             second for their turn, the newest are served first, and room is made by closing the \
+             one that has waited longest.",
+        )
+        .example("handshakes = 2000"),
+    key("process", Kind::Table)
+        .absent("its defaults")
+        .help("The two processes and their rights.")
+        .example(r#"process = { user = "lariat" }"#),
+    key("process.user", Kind::Text("USER"))
+        .absent("`nobody` if started as root, else unchanged")
+        .flag("user")
+        .help("Whom the data process becomes. It needs root at start.")
+        .example(r#"user = "lariat""#),
+    key("process.group", Kind::Text("GROUP"))
+        .absent("the user's own")
+        .flag("group")
+        .help("The group of the data process.")
+        .example(r#"group = "lariat""#),
+    key(
+        "process.sandbox",
+        Kind::Choice(&["on", "files", "system-calls", "off"]),
+    )
+    .default("on")
+    .flag("sandbox")
+    .help(
+        "What is taken from the data process before it sees a byte: `files` is the opening of any \
+         file (Landlock), `system-calls` all calls that it does not need (seccomp), `on` is both.",
+    )
+    .example(r#"sandbox = "files""#),
+    key("process.drain", Kind::Duration(Duration::ZERO, DAY))
+        .default("60s")
+        .flag("drain-timeout")
+        .help(
+            "How long connections may finish after a drain began (`lariat drain`, SIGTERM). Less \
+             than what service managers wait before they kill.",
+        )
+        .example(r#"drain = "5m""#),
+    key("process.pid-file", Kind::Path)
+        .absent("none is written")
+        .flag("pid-file")
+        .help("Where the supervisor writes its process id.")
+        .example(r#"pid-file = "/run/lariat/lariat.pid""#),
+    key("log", Kind::Table)
+        .absent("its defaults")
+        .shorthand("output")
+        .help("The lines about connections.")
+        .example(r#"log = { format = "json", connections = "failed" }"#),
+    key("log.output", Kind::Text("PATH"))
+        .default("stdout")
+        .flag("log")
+        .help("`stdout`, `stderr`, or a file to append to.")
+        .example(r#"output = "/var/log/lariat.log""#),
+    key("log.connections", Kind::Choice(&["all", "failed", "none"]))
+        .default("all")
+        .flag("log-connections")
+        .help("Which connections get a line.")
+        .example(r#"connections = "failed""#),
+    key("log.format", Kind::Choice(&["text", "json"]))
+        .default("text")
+        .flag("log-format")
+        .help("`key=value` pairs, or one JSON object a line.")
+        .example(r#"format = "json""#),
+    key("log.failures-per-second", Kind::Count(0, 1_000_000))
+        .default("10")
+        .flag("log-failures")
+        .help(
+            "Lines a second and worker for each reason of failure. More are counted, and the count \
+             is written: a flood must not fill the disk.",
+        )
+        .example("failures-per-second = 100"),
+    key("admin", Kind::Table)
+        .absent("its defaults")
+        .help("The doors for those who watch.")
+        .example(r#"admin = { listen = "127.0.0.1:9090" }"#),
+    key("admin.listen", Kind::Address)
+        .absent("off")
+        .flag("admin")
+        .help(
+            "Where the status page and `/metrics` are served over plain HTTP. Names of services \
+             and servers can be read there: keep it on a loopback or management address.",
+        )
+        .example(r#"listen = "127.0.0.1:9090""#),
+    key("admin.status-socket", Kind::Path)
+        .absent(
+            "`/run/lariat/status.sock` as root, else in `$XDG_RUNTIME_DIR/lariat/`, else in \
+             `/tmp/lariat-UID/`",
+        )
+        .flag("status-socket")
+        .help(
+            "The Unix socket for `lariat status`, `reload` and `drain`. It only writes. \
+             `/tmp/lariat-UID/` (or `$TMPDIR/lariat-UID/`) must be a directory of that user's own \
+             with mode 0700; it is made if it is not there.",
+        )
+        .example(r#"status-socket = "/run/lariat/status.sock""#),
+    key("resumption", Kind::Table)
+        .absent("its defaults")
+        .help("Sessions, which all services share; each service resumes only its own.")
+        .example(r#"resumption = { tickets = { rotate = "1h", keep = 24 } }"#),
+    key("resumption.session-cache", Kind::Table)
+        .absent("its defaults")
+        .help(
+            "Sessions that lie here: of TLS 1.2 for clients without tickets, and of TLS 1.3 where \
+             `tls13` says so.",
+        )
+        .example(r#"session-cache = { entries = 100000, lifetime = "1h" }"#),
+    key(
+        "resumption.session-cache.entries",
+        Kind::Count(1, 100_000_000),
+    )
+    .default("100000")
+    .flag("session-entries")
+    .help("Sessions in the cache. When it is full, those that were never resumed leave first.")
+    .example("entries = 1000000"),
+    key(
+        "resumption.session-cache.bytes",
+        Kind::Size(1 << 16, 1 << 40),
+    )
+    .default("64MiB")
+    .flag("session-bytes")
+    .help("Memory of the cache.")
+    .example(r#"bytes = "256MiB""#),
+    key(
+        "resumption.session-cache.lifetime",
+        Kind::Duration(SECOND, DAY),
+    )
+    .default("1h")
+    .flag("session-lifetime")
+    .help("How long a session there may be resumed. RFC 5246 advises at most 24 hours.")
+    .example(r#"lifetime = "10m""#),
+    key(
+        "resumption.tls13",
+        Kind::Choice(&["auto", "tickets", "cache"]),
+    )
+    .default("auto")
+    .flag("tls13-sessions")
+    .help(
+        "Where sessions of TLS 1.3 lie. `tickets` with the clients: nothing is stored, and every \
+         host with the same keys resumes them. `cache` in the session cache: each resumes once, on \
+         this host. `auto` is tickets, but the cache for services with `early-data`.",
+    )
+    .example(r#"tls13 = "cache""#),
+    key("resumption.tickets", Kind::Table)
+        .absent("its defaults")
+        .help("The keys of tickets (TLS 1.2) and PSKs (TLS 1.3).")
+        .example(r#"tickets = { rotate = "12h", keep = 4 }"#),
+    key(
+        "resumption.tickets.rotate",
+        Kind::Duration(Duration::from_secs(60), DAY.saturating_mul(7)),
+    )
+    .default("12h")
+    .flag("ticket-rotate")
+    .help("How long one key encrypts. Who steals a key reads what was resumed with it.")
+    .example(r#"rotate = "1h""#),
+    key("resumption.tickets.keep", Kind::Count(1, 100))
+        .default("4")
+        .flag("ticket-keep")
+        .help("How many older keys still decrypt.")
+        .example("keep = 24"),
+    key(
+        "resumption.tickets.lifetime",
+        Kind::Duration(SECOND, DAY.saturating_mul(7)),
+    )
+    .absent("`keep` times `rotate`, at most 7 days")
+    .flag("ticket-lifetime")
+    .help(
+        "How long a ticket may be resumed. It never outlives its key, nor 7 days (RFC 8446, \
+         4.6.1).",
+    )
+    .example(r#"lifetime = "1h""#),
+    key("resumption.tickets.count", Kind::Count(0, 4))
+        .default("1")
+        .flag("ticket-count")
+        .help(
+            "Tickets after a TLS 1.3 handshake, each good for one connection. A client that asks \
+             for a number gets that, at most 4 (RFC 9149); with 0 none gets any.",
+        )
+        .example("count = 2"),
+    key("resumption.tickets.secret", Kind::Path)
+        .absent("a random one, made when the supervisor starts")
+        .flag("ticket-secret")
+        .help(
+            "A file with at least 32 random bytes that keys are derived from. Hosts with the same \
+             file resume each other's sessions, and a restart of the supervisor loses none.",
+        )
+        .example(r#"secret = "/etc/lariat/tickets.secret""#),
+    key("resumption.tickets.keys", Kind::Path)
+        .many()
+        .absent("keys are derived and rotated")
+        .flag("ticket-key")
+        .help(
+            "Files with ticket keys, rotated by whoever writes them; a reload reads them again. \
+             Either files of 48 or 80 bytes as nginx has them, of which the first encrypts, or one \
+             with lines of base64 as HAProxy has it, of which the last but one encrypts.",
+        )
+        .example(r#"keys = ["/etc/lariat/tickets.keys"]"#),
+];

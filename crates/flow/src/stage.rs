@@ -1,0 +1,65 @@
+//! Where a connection is in its life, and how long it may stay there.
+
+use std::time::{Duration, Instant};
+
+use crate::facts::Ending;
+use crate::options::Timeouts;
+
+/// How long a client that has been sent an alert may take to read it and close. Closing at once
+/// would reset the connection if bytes of the client's were unread, and lose the alert.
+const PARTING_MAX: Duration = Duration::from_secs(2);
+
+/// How long a client that has been sent the server's end may go on without a byte. What it still
+/// sends has a reader only if the server closed one direction, and few do.
+const HALF_CLOSED_MAX: Duration = Duration::from_secs(60);
+
+/// Where a connection is in its life.
+pub(crate) enum Stage {
+    /// Up to the end of the handshake, or to the first byte of early data.
+    Opening,
+    /// No server is connected yet.
+    Dialling { since: Instant },
+    /// Bytes go both ways.
+    Relaying,
+    /// Last bytes go to the client, what it still sends is dropped.
+    Parting { until: Instant, dropped: usize },
+    /// Nothing is left to do but to close.
+    Over,
+}
+
+/// What has happened on the server's side and has to wait for the end of a handshake that early
+/// data came before.
+pub(crate) enum Postponed {
+    /// The server's stream has ended.
+    BackEnd,
+    /// No server could be connected.
+    DialFailure(Ending),
+}
+
+impl Stage {
+    /// Last bytes to the client.
+    pub(crate) fn parting(now: Instant) -> Self {
+        Self::Parting {
+            until: now + PARTING_MAX,
+            dropped: 0,
+        }
+    }
+
+    /// When it has lasted too long; of the opening, the handshake's own limit tells.
+    pub(crate) fn deadline(
+        &self,
+        timeouts: &Timeouts,
+        last_byte: Instant,
+        is_half_closed: bool,
+    ) -> Option<Instant> {
+        match self {
+            Self::Opening | Self::Over => None,
+            Self::Dialling { since } => Some(*since + timeouts.dial),
+            Self::Relaying if is_half_closed => {
+                Some(last_byte + timeouts.idle.min(HALF_CLOSED_MAX))
+            }
+            Self::Relaying => Some(last_byte + timeouts.idle),
+            Self::Parting { until, .. } => Some(*until),
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! Early data: a server gets it as it comes, once, and the rest after the handshake.
+
+use flow::options::{ProxyTlvs, SendProxy};
+use telemetry::outcome::{EarlyData, HandshakeKind, Reason};
+use testkit::client::ClientChoice;
+use tls::options::Tls13Sessions;
+use wire::proxy_header;
+
+use crate::simulation::{Chance, Run, Stage, TIMEOUTS};
+use flow::actions::Action;
+use flow::facts::Ending;
+
+const BYTES_MAX: u32 = 40_000;
+
+const TLVS: ProxyTlvs = ProxyTlvs {
+    alpn: true,
+    authority: true,
+    ssl: true,
+    crc32c: false,
+    unique_id: false,
+    client_certificate: None,
+};
+
+fn stage() -> Stage {
+    let cache = Tls13Sessions::Cache {
+        early_data_bytes_max: BYTES_MAX,
+    };
+    Stage::with_sessions(SendProxy::V2(TLVS), cache)
+}
+
+/// A client with a session that allows early data.
+fn returning(stage: &Stage) -> ClientChoice {
+    let choice = stage.choice(true, &[]).with_early_data();
+    let mut run = Run::new(stage, &choice, 1, b"reply".to_vec());
+    run.until("reply", |run| run.client_got == b"reply");
+    assert_eq!(run.flow.facts().kind, Some(HandshakeKind::Full));
+    choice
+}
+
+/// A connection that begins with early data.
+fn begin(stage: &Stage, choice: &ClientChoice, seed: u64, early: &[u8], reply: &[u8]) -> Run {
+    let mut run = Run::new(stage, choice, seed, reply.to_vec());
+    assert_eq!(run.client.send_early(early), early.len());
+    run
+}
+
+/// The same, up to the first byte that the server gets. The client has heard nothing yet.
+fn begun(stage: &Stage, seed: u64, reply: &[u8]) -> Run {
+    let mut run = begin(stage, &returning(stage), seed, b"early", reply);
+    run.to_flow.extend(run.client.take_wire());
+    while run.backend_got().is_empty() {
+        run.client_to_flow();
+        run.flow_to_backend();
+        run.act();
+    }
+    assert!(run.flow.is_opening());
+    run
+}
+
+/// What the server got behind the header, and what the header says of early data.
+fn told(run: &Run) -> (Option<u32>, &[u8]) {
+    let got = run.backend_got();
+    let header = proxy_header::read(got).unwrap().unwrap();
+    let tlvs = header.header.tlvs;
+    let ssl = tlvs.ssl().unwrap();
+    assert_eq!(ssl.text(proxy_header::kind::SSL_VERSION), Some("TLSv1.3"));
+    assert_eq!(tlvs.authority(), Some("localhost"));
+    let early = tlvs.find(proxy_header::kind::EARLY_DATA);
+    let early = early.map(|value| u32::from_be_bytes(value.try_into().unwrap()));
+    (early, &got[header.wire_bytes..])
+}
+
+#[test]
+fn no_byte_is_lost_or_told_late_at_any_split() {
+    let stage = stage();
+    let choice = returning(&stage);
+    for seed in 0..40 {
+        let mut chance = Chance::new(seed + 100);
+        let most = [300, 38_000][chance.below(2)];
+        let early = 1 + chance.below(most);
+        let (later, reply) = (chance.below(40_000), chance.below(40_000));
+        let (early, later, reply) = (
+            chance.bytes(early),
+            chance.bytes(later),
+            chance.bytes(reply),
+        );
+        let mut run = begin(&stage, &choice, seed, &early, &reply);
+        run.client.send(&later);
+        let request = [early.clone(), later].concat();
+        run.until("the request", |run| {
+            proxy_header::read(run.backend_got())
+                .ok()
+                .flatten()
+                .is_some_and(|header| run.backend_got().len() == header.wire_bytes + request.len())
+        });
+        let (early_max, got) = told(&run);
+        assert!(got == request, "seed {seed}: the request arrived changed");
+        let early_max = early_max.expect("the server is told");
+        assert!(early_max as usize >= early.len() && early_max <= BYTES_MAX);
+        if run.chance.one_in(2) {
+            run.client.close();
+        }
+        run.backend.as_mut().unwrap().is_ended = true;
+        run.until("reply", |run| run.client.is_closed_by_server());
+        assert!(
+            run.client_got == reply,
+            "seed {seed}: the reply arrived changed"
+        );
+        run.client_fin = true;
+        run.until("the end", |run| run.flow.is_over());
+        run.assert_over();
+        assert!(run.client.is_early_taken() && run.client.is_resumed());
+        let facts = run.flow.facts();
+        assert_eq!(facts.kind, Some(HandshakeKind::PskCache));
+        assert_eq!(facts.early_data, Some(EarlyData::Accepted));
+        assert_eq!(facts.bytes_up, request.len() as u64);
+        assert_eq!(facts.bytes_down, reply.len() as u64);
+    }
+}
+
+#[test]
+fn the_answer_does_not_wait_for_the_handshakes_end() {
+    let stage = stage();
+    let mut run = begun(&stage, 3, b"answer");
+    while run.client_got != b"answer" {
+        run.backend_to_flow();
+        run.flow_to_client();
+        let bytes: Vec<u8> = run.from_flow.drain(..).collect();
+        run.client.receive(&bytes, &mut run.client_got).unwrap();
+    }
+    assert!(run.flow.is_opening(), "the client has not said a word more");
+    run.backend.as_mut().unwrap().is_ended = true;
+    run.until("a clean end", |run| run.client.is_closed_by_server());
+    assert!(!run.flow.is_opening());
+}
+
+#[test]
+fn a_replay_gets_a_full_handshake_and_no_server() {
+    let stage = stage();
+    let choice = returning(&stage);
+    let mut first = begin(&stage, &choice, 5, b"pay", b"paid");
+    let flight = first.client.take_wire();
+    first.to_flow.extend(&flight);
+    first.until("the answer", |run| run.client_got == b"paid");
+    let mut replay = Run::new(&stage, &choice, 6, Vec::new());
+    replay.to_flow.extend(&flight);
+    replay.until("the flight to be read", |run| {
+        run.client_to_flow();
+        run.flow_to_client();
+        run.to_flow.is_empty() && !run.from_flow.is_empty()
+    });
+    assert!(replay.backend.is_none());
+    assert_eq!(
+        replay.flow.facts().early_data,
+        Some(EarlyData::UnknownSession)
+    );
+    replay.client_fin = true;
+    while !replay.flow.is_over() {
+        replay.client_to_flow();
+    }
+    assert!(replay.backend.is_none());
+    assert_eq!(replay.reason(), Some(Reason::ClientLeft));
+}
+
+#[test]
+fn early_data_that_is_refused_is_skipped_and_sent_again() {
+    let stage = stage();
+    let tickets = stage.reloaded(Tls13Sessions::Tickets);
+    let early = vec![7; 38_000];
+    for seed in 0..10 {
+        let choice = returning(&stage);
+        let mut run = begin(&tickets, &choice, seed, &early, b"reply");
+        run.until("the handshake", |run| run.client.is_established());
+        assert!(!run.client.is_early_taken());
+        run.client.send(&early);
+        run.until("reply", |run| run.client_got == b"reply");
+        run.until("the request", |run| run.flow.facts().bytes_up == 38_000);
+        run.until("all of it", |run| run.backend_got().ends_with(&early));
+        assert_eq!(told(&run), (None, &early[..]));
+        let facts = run.flow.facts();
+        assert_eq!(facts.early_data, Some(EarlyData::Refused));
+        assert_eq!(facts.kind, Some(HandshakeKind::Full));
+    }
+}
+
+#[test]
+fn a_client_that_leaves_before_the_handshakes_end_is_no_clean_end_to_the_server() {
+    let stage = stage();
+    type Leave = fn(&mut Run);
+    let ends: [(Leave, Reason); 3] = [
+        (
+            |run| run.flow.front_ended(&mut run.pool),
+            Reason::ClientLeft,
+        ),
+        (
+            |run| run.flow.front_failed(&mut run.pool),
+            Reason::ClientReset,
+        ),
+        (
+            |run| {
+                run.now += TIMEOUTS.handshake * 2;
+                run.flow.handle_timeout(run.now, &mut run.pool);
+            },
+            Reason::HandshakeTimeout,
+        ),
+    ];
+    for (end, reason) in ends {
+        let mut run = begun(&stage, 8, b"");
+        end(&mut run);
+        run.act();
+        assert!(run.actions.contains(&Action::ResetBack), "{reason:?}");
+        assert_eq!(run.reason(), Some(reason));
+        run.assert_over();
+    }
+}
+
+#[test]
+fn a_record_that_was_altered_after_early_data_resets_the_server() {
+    let stage = stage();
+    let mut run = begun(&stage, 9, b"");
+    run.to_flow.extend([23, 3, 3, 0, 30].iter().chain(&[0; 30]));
+    while !run.to_flow.is_empty() {
+        run.client_to_flow();
+    }
+    run.act();
+    assert!(run.actions.contains(&Action::ResetBack));
+    assert_eq!(run.reason(), Some(Reason::RecordInvalid));
+}
+
+#[test]
+fn a_dial_that_fails_is_told_after_the_handshake() {
+    let stage = stage();
+    let mut run = begin(&stage, &returning(&stage), 4, b"early", b"");
+    run.to_flow.extend(run.client.take_wire());
+    while run.flow.poll_action() != Some(Action::Dial) {
+        run.client_to_flow();
+    }
+    run.flow
+        .dial_failed(Ending::new(Reason::BackendRefused), run.now, &mut run.pool);
+    assert!(!run.flow.is_over());
+    run.until("the alert", |run| run.client_fault.is_some());
+    let alert = "received fatal alert: InternalError";
+    assert_eq!(run.client_fault.as_deref(), Some(alert));
+    assert_eq!(run.reason(), Some(Reason::BackendRefused));
+    run.client_fin = true;
+    run.until("the end", |run| run.flow.is_over());
+    run.assert_over();
+}
+
+#[test]
+fn more_early_data_than_is_allowed_ends_the_connection() {
+    let small = stage().reloaded(Tls13Sessions::Cache {
+        early_data_bytes_max: 100,
+    });
+    let wide = small.reloaded(Tls13Sessions::Cache {
+        early_data_bytes_max: BYTES_MAX,
+    });
+    let mut run = begin(&small, &returning(&wide), 2, &[1; 101], b"");
+    run.until("the end", |run| {
+        run.client_fin |= run.client_fault.is_some();
+        run.flow.is_over()
+    });
+    assert_eq!(run.reason(), Some(Reason::ProtocolViolation));
+}

@@ -1,0 +1,267 @@
+//! The sessions of one service under one plan, as the library asks for them.
+//!
+//! Owns what a session is bound to, and who is welcome with one. Where sessions lie is the ticket's
+//! and the store's; a stored entry is `service (16) | origin (16) | session`.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use aws_lc_rs::digest;
+use aws_lc_rs::rand;
+use rustls::server::{ProducesTickets, StoresServerSessions};
+use rustls_pki_types::UnixTime;
+use session::MemoryStore;
+use zeroize::Zeroizing;
+
+use super::miss::{self, Miss, Sight, take_sight};
+use super::origin::{Bond, Origin, bond, note_resumed, set_bond};
+use super::state;
+use super::ticket::{SERVICE_TAG_BYTES, ServiceTag, Tickets};
+use crate::mark::CertificateMark;
+use crate::verify::Verifier;
+
+/// The longest session id (RFC 5246 section 7.4.1.2), in bytes; a stateful ticket of TLS 1.3 has
+/// as many.
+const SESSION_ID_BYTES_MAX: usize = 32;
+
+/// RFC 8446 section 4.6.1: no ticket may be used for more than seven days.
+pub(super) const LIFETIME_SECONDS_MAX: u64 = 7 * 24 * 60 * 60;
+
+/// What one service's sessions depend on.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Terms {
+    /// How it verifies its clients.
+    pub(crate) verifier: Verifier,
+    /// Sessions made under these certificates are not resumed.
+    pub(crate) barred: Vec<CertificateMark>,
+    /// If there is a list, nor are those made under any other than these.
+    pub(crate) only: Option<Vec<CertificateMark>>,
+}
+
+/// What all services share.
+#[derive(Clone, Debug)]
+pub(super) struct Keeping {
+    pub(super) tickets: Arc<Tickets>,
+    pub(super) store: Arc<MemoryStore>,
+    pub(super) stores: bool,
+    pub(super) stored_lifetime: Duration,
+}
+
+/// The tickets and stored sessions of one service under one plan.
+#[derive(Clone, Debug)]
+pub(super) struct ServiceSessions {
+    keeping: Keeping,
+    tag: ServiceTag,
+    terms: Terms,
+}
+
+/// Stored sessions of TLS 1.3, in the guise of tickets: what the client gets is an id that resumes
+/// once.
+#[derive(Debug)]
+pub(super) struct StoredTickets(pub(super) ServiceSessions);
+
+impl ServiceSessions {
+    pub(super) fn new(keeping: Keeping, service: &str, terms: Terms) -> Self {
+        Self {
+            keeping,
+            tag: service_tag(service),
+            terms,
+        }
+    }
+
+    /// A session that was found, if its client is welcome now: its server certificate may have been
+    /// revoked since, and the one that the client showed may have expired, been revoked, or come
+    /// from an authority that is trusted no more.
+    fn welcome(&self, session: Vec<u8>, origin: Origin) -> Result<Vec<u8>, Miss> {
+        let session = Zeroizing::new(session);
+        self.terms.judge(&session, origin)?;
+        note_resumed(origin);
+        Ok(session.to_vec())
+    }
+
+    /// The session in a stored entry.
+    fn stored(&self, entry: Option<Vec<u8>>) -> Result<Vec<u8>, Miss> {
+        let entry = Zeroizing::new(entry.ok_or(Miss::Unknown)?);
+        let (tag, rest) = entry
+            .split_first_chunk::<SERVICE_TAG_BYTES>()
+            .ok_or(Miss::Unknown)?;
+        let (origin, session) = rest
+            .split_first_chunk::<{ Origin::BYTES }>()
+            .ok_or(Miss::Unknown)?;
+        let origin = Origin::from_bytes(*origin);
+        match *tag == self.tag {
+            false => Err(Miss::WrongService),
+            true if origin.is_over(unix_seconds()) => Err(Miss::Expired),
+            true => self.welcome(session.to_vec(), origin),
+        }
+    }
+
+    /// Looks a stored session up, if its id can be one.
+    fn look_up(
+        &self,
+        id: &[u8],
+        find: fn(&MemoryStore, &[u8], Instant) -> Option<Vec<u8>>,
+    ) -> Option<Vec<u8>> {
+        if !miss::may_look() {
+            return None;
+        }
+        let is_id = id.len() <= SESSION_ID_BYTES_MAX;
+        let entry = is_id.then(|| find(&self.keeping.store, id, Instant::now()));
+        miss::note(self.stored(entry.flatten()))
+    }
+}
+
+impl Terms {
+    fn judge(&self, session: &[u8], origin: Origin) -> Result<(), Miss> {
+        let certificate = origin.certificate;
+        let is_former = |only: &Vec<_>| !only.contains(&certificate);
+        if self.barred.contains(&certificate) || self.only.as_ref().is_some_and(is_former) {
+            return Err(Miss::ServerCertificate);
+        }
+        let chain = state::client_chain(session).ok_or(Miss::Foreign)?;
+        let is_welcome = match (&self.verifier, chain.split_first()) {
+            (None, shown) => shown.is_none(),
+            (Some(verifier), None) => !verifier.client_auth_mandatory(),
+            (Some(verifier), Some((leaf, others))) => verifier
+                .verify_client_cert(leaf, others, UnixTime::now())
+                .is_ok(),
+        };
+        is_welcome.then_some(()).ok_or(Miss::ClientCertificate)
+    }
+}
+
+impl ProducesTickets for ServiceSessions {
+    fn enabled(&self) -> bool {
+        true
+    }
+
+    fn lifetime(&self) -> u32 {
+        self.keeping.tickets.lifetime_seconds()
+    }
+
+    fn encrypt(&self, plain: &[u8]) -> Option<Vec<u8>> {
+        let now = unix_seconds();
+        let origin = bond().origin(now);
+        self.keeping.tickets.seal(plain, self.tag, origin, now)
+    }
+
+    fn decrypt(&self, ticket: &[u8]) -> Option<Vec<u8>> {
+        if !miss::may_look() {
+            return None;
+        }
+        let opened = self.keeping.tickets.open(ticket, self.tag, unix_seconds());
+        miss::note(opened.and_then(|(session, origin)| self.welcome(session, origin)))
+    }
+}
+
+impl StoresServerSessions for ServiceSessions {
+    fn put(&self, id: Vec<u8>, value: Vec<u8>) -> bool {
+        let value = Zeroizing::new(value);
+        let (bond, now) = (bond(), Instant::now());
+        let mut entry = Vec::with_capacity(SERVICE_TAG_BYTES + Origin::BYTES + value.len());
+        entry.extend_from_slice(&self.tag);
+        entry.extend_from_slice(&bond.origin(unix_seconds()).to_bytes());
+        entry.extend_from_slice(&value);
+        // A session that renews another has been worth its place once.
+        let put = match bond.is_renewal() {
+            true => MemoryStore::renew,
+            false => MemoryStore::put,
+        };
+        id.len() <= SESSION_ID_BYTES_MAX && put(&self.keeping.store, &id, entry, now)
+    }
+
+    fn get(&self, id: &[u8]) -> Option<Vec<u8>> {
+        self.look_up(id, MemoryStore::get)
+    }
+
+    fn take(&self, id: &[u8]) -> Option<Vec<u8>> {
+        self.look_up(id, MemoryStore::take)
+    }
+
+    fn can_cache(&self) -> bool {
+        self.keeping.stores
+    }
+}
+
+impl ProducesTickets for StoredTickets {
+    fn enabled(&self) -> bool {
+        true
+    }
+
+    fn lifetime(&self) -> u32 {
+        let seconds = self.0.keeping.stored_lifetime.as_secs();
+        u32::try_from(seconds.min(LIFETIME_SECONDS_MAX)).unwrap_or(u32::MAX)
+    }
+
+    fn encrypt(&self, plain: &[u8]) -> Option<Vec<u8>> {
+        let mut id = [0; SESSION_ID_BYTES_MAX];
+        rand::fill(&mut id).ok()?;
+        let is_stored = self.0.put(id.to_vec(), plain.to_vec());
+        is_stored.then(|| id.to_vec())
+    }
+
+    fn decrypt(&self, ticket: &[u8]) -> Option<Vec<u8>> {
+        self.0.take(ticket)
+    }
+}
+
+/// A service's tickets and stored sessions as bytes, without a handshake around them: here is tried
+/// what hostile clients and memory may hold.
+#[derive(Debug)]
+pub struct BareSessions(pub(super) ServiceSessions);
+
+impl BareSessions {
+    /// A ticket for a session; `None` if it is too long.
+    pub fn seal_ticket(&self, session: &[u8]) -> Option<Vec<u8>> {
+        set_bond(Bond::default());
+        self.0.encrypt(session)
+    }
+
+    /// The session in a ticket, as the library would get it.
+    ///
+    /// # Errors
+    /// Why the library would get none.
+    pub fn open_ticket(&self, ticket: &[u8]) -> Result<Vec<u8>, Miss> {
+        take_sight();
+        told(self.0.decrypt(ticket))
+    }
+
+    /// Stores a session; `false` if it or its id is too long.
+    pub fn store(&self, id: &[u8], session: &[u8]) -> bool {
+        set_bond(Bond::default());
+        self.0.put(id.to_vec(), session.to_vec())
+    }
+
+    /// A stored session, as the library would get it.
+    ///
+    /// # Errors
+    /// Why the library would get none.
+    pub fn stored(&self, id: &[u8]) -> Result<Vec<u8>, Miss> {
+        take_sight();
+        told(self.0.get(id))
+    }
+}
+
+/// What the library would get, or what was noted of why it would get nothing.
+fn told(session: Option<Vec<u8>>) -> Result<Vec<u8>, Miss> {
+    match (session, take_sight()) {
+        (Some(session), _) => Ok(session),
+        (None, Sight::Miss(miss)) => Err(miss),
+        (None, Sight::Nothing | Sight::Session) => Err(Miss::Unknown),
+    }
+}
+
+/// What stands for a service in tickets and stored sessions: the same on all hosts.
+pub(super) fn service_tag(service: &str) -> ServiceTag {
+    let digest = digest::digest(&digest::SHA256, service.as_bytes());
+    let mut tag = [0; SERVICE_TAG_BYTES];
+    tag.copy_from_slice(&digest.as_ref()[..SERVICE_TAG_BYTES]);
+    tag
+}
+
+/// A clock before 1970 counts as 1970: tickets then resume nothing on other hosts, no worse.
+pub(super) fn unix_seconds() -> u64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs())
+}
