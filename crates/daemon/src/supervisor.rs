@@ -234,7 +234,7 @@ impl<'a> Supervisor<'a> {
 
     fn start_child(&mut self) -> Result<(), Failure> {
         self.children += 1;
-        self.sessions.fit(self.served.outline.session_words)?;
+        self.sessions.fit(self.served.outline.session_limits)?;
         let (number, post) = (self.children, self.inbox.post());
         let hear = move |heard| post.send(News::Heard(number, heard));
         let child = Child::start(number, hear).map_err(Failure::host("start the data process"))?;

@@ -1,6 +1,5 @@
 //! What a data process inherits of the ones before it: secrets, and the memory of stored sessions.
 
-use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
@@ -27,7 +26,8 @@ impl Inheritance {
         }
     }
 
-    /// Resumption with the sessions in the memory that was handed over.
+    /// Resumption with the sessions in the memory that was handed over; without one they end with
+    /// this process, as the supervisor has said.
     ///
     /// An error is a sentence.
     pub(super) fn resumption(
@@ -35,11 +35,10 @@ impl Inheritance {
         options: &ResumptionOptions,
         memory: Option<OwnedFd>,
     ) -> Result<Resumption, String> {
-        let words = match memory {
-            Some(fd) => SharedMemory::map(fd.as_fd()),
-            None => Err(io::ErrorKind::NotFound.into()),
+        let Some(fd) = memory else {
+            return Ok(Resumption::new(options));
         };
-        let words = words
+        let words = SharedMemory::map(fd.as_fd())
             .map_err(|error| format!("the memory of stored sessions cannot be used: {error}"))?;
         let memory = SessionMemory {
             words: Arc::new(words),

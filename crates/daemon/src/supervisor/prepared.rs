@@ -46,8 +46,8 @@ pub(super) struct Outline {
     pub(super) process: ProcessOptions,
     pub(super) control: ControlOptions,
     pub(super) resumption: ResumptionOptions,
-    /// How large the memory of stored sessions is.
-    pub(super) session_words: usize,
+    /// The limits of the session cache.
+    pub(super) session_limits: session::Options,
 }
 
 /// Reads a configuration and all that it names. Also returns what deserves a second look.
@@ -110,11 +110,11 @@ impl Outline {
             names: names.collect(),
             process: settings.process,
             control: settings.control,
-            session_words: session::Memory::words_of(session::Options {
+            session_limits: session::Options {
                 entries_max: settings.resumption.session_entries,
                 bytes_max: settings.resumption.session_bytes,
                 lifetime: settings.resumption.session_lifetime,
-            }),
+            },
             resumption: settings.resumption,
         }
     }
