@@ -102,13 +102,21 @@ impl Running {
     /// Waits for its end.
     pub fn wait(&mut self) -> ExitStatus {
         let name = format!("{} to end", self.name);
-        until(&name, || self.child.try_wait().expect("our own child"))
+        until(&name, || self.ended())
+    }
+
+    /// How it ended, if it did.
+    ///
+    /// # Panics
+    /// Never: it is our own child.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().expect("our own child")
     }
 
     /// # Panics
     /// If it has ended.
     pub fn assert_running(&mut self) {
-        if let Some(status) = self.child.try_wait().expect("our own child") {
+        if let Some(status) = self.ended() {
             panic!(
                 "{} ended: {status}\n{}{}",
                 self.name,

@@ -21,6 +21,7 @@ mod flags;
 mod half_close;
 mod http2;
 mod lab_host;
+mod lab_peers;
 mod lab_run;
 mod lab_page;
 mod limits;

@@ -34,7 +34,6 @@ pub(crate) struct Place<'a> {
 pub(crate) struct Server {
     address: SocketAddr,
     scheme: Scheme,
-    folder: PathBuf,
     child: Child,
 }
 
@@ -146,11 +145,6 @@ impl Server {
         self.child.tree()
     }
 
-    /// Its folder: configuration, and what it wrote.
-    pub(crate) fn folder(&self) -> &Path {
-        &self.folder
-    }
-
     /// How it ended, if it did, with its own words.
     pub(crate) fn ended(&mut self) -> Option<String> {
         let how = self.child.ended()?.to_owned();
@@ -212,7 +206,6 @@ impl Launch<'_> {
         let mut server = Server {
             address,
             scheme: self.peer.form.scheme,
-            folder,
             child,
         };
         self.wait_until_listening(&mut server)?;

@@ -156,11 +156,6 @@ impl Child {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// The file that it writes to.
-    pub(crate) fn output(&self) -> &Path {
-        &self.output
-    }
-
     /// Ends it, and waits until it and all that descend from it are gone.
     pub(crate) fn stop(self) {
         drop(self);

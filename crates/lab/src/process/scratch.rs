@@ -18,7 +18,8 @@ impl Scratch {
     /// # Errors
     /// It cannot be made there.
     pub(crate) fn new() -> io::Result<Self> {
-        let parent = env::temp_dir();
+        // Programs find their files from folders of their own.
+        let parent = std::path::absolute(env::temp_dir())?;
         let own = process::id();
         for number in 0_u32.. {
             let path = parent.join(format!("lariat-lab-{own}-{number}"));

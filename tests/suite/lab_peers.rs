@@ -1,0 +1,355 @@
+//! Peers of the laboratory: each that is installed becomes what it claims to, what it says that it
+//! cannot do it cannot do, and nothing of it outlives the laboratory.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use suite::patience::until;
+use suite::program::{Running, run};
+use suite::{lab, lariat};
+use testkit::directory::Directory;
+
+/// Wishes, and loads that tell whether they are fulfilled: each must succeed, but for those whose
+/// names end with `.none`, of which no session must be resumed. Levels whose names are alike up to
+/// the point have one wish, which is fulfilled if all of them tell so.
+const SHAPES: &str = r#"
+[[factor.level]]
+name = "tls-1-2"
+title = "TLS 1.2"
+server = { versions = ["1.2"], certificates = ["rsa2048"], suites = ["TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384"], groups = ["secp256r1"] }
+expect = { version = "TLSv1.2", suite = "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384", group = "secp256r1" }
+
+[[factor.level]]
+name = "tls-1-3"
+title = "TLS 1.3"
+server = { versions = ["1.3"], certificates = ["p384"], suites = ["TLS_CHACHA20_POLY1305_SHA256"], groups = ["secp384r1"] }
+expect = { version = "TLSv1.3", suite = "TLS_CHACHA20_POLY1305_SHA256", group = "secp384r1" }
+
+[[factor.level]]
+name = "ed25519"
+title = "Ed25519"
+server = { certificates = ["ed25519"] }
+expect = { signature = "ed25519" }
+
+[[factor.level]]
+name = "hybrid"
+title = "X25519MLKEM768"
+server = { versions = ["1.3"], groups = ["X25519MLKEM768"] }
+expect = { group = "X25519MLKEM768" }
+
+[[factor.level]]
+name = "pair.rsa"
+title = "a pair: RSA"
+server = { certificates = ["rsa2048", "p256"] }
+load = { signatures = "rsa" }
+
+[[factor.level]]
+name = "pair.ecdsa"
+title = "a pair: ECDSA"
+server = { certificates = ["rsa2048", "p256"] }
+load = { signatures = "ecdsa" }
+
+[[factor.level]]
+name = "all-kinds"
+title = "every resumption"
+load = { handshake = "mixed", tls = "both" }
+expect = { kinds = ["full", "session-id", "ticket", "psk"] }
+
+[[factor.level]]
+name = "session-ids-alone.none"
+title = "session ids: no tickets"
+server = { versions = ["1.2"], tickets = false }
+load = { tls = "1.2", handshake = "ticket" }
+
+[[factor.level]]
+name = "session-ids-alone.some"
+title = "session ids"
+server = { versions = ["1.2"], tickets = false }
+load = { tls = "1.2", handshake = "session-id" }
+expect = { kinds = ["full", "session-id"] }
+
+[[factor.level]]
+name = "session-ids-alone-1-3.none"
+title = "no tickets in TLS 1.3"
+server = { versions = ["1.3"], tickets = false }
+load = { tls = "1.3", handshake = "psk" }
+
+[[factor.level]]
+name = "tickets-alone.none"
+title = "tickets: no session ids"
+server = { versions = ["1.2"], session-ids = false }
+load = { tls = "1.2", handshake = "session-id" }
+
+[[factor.level]]
+name = "tickets-alone.some"
+title = "tickets"
+server = { versions = ["1.2"], session-ids = false }
+load = { tls = "1.2", handshake = "ticket" }
+expect = { kinds = ["full", "ticket"] }
+
+[[factor.level]]
+name = "no-resumption.none"
+title = "no resumption"
+server = { session-ids = false, tickets = false }
+load = { handshake = "any", tls = "both" }
+
+[[factor.level]]
+name = "two-workers"
+title = "two workers"
+server = { workers = 2 }
+load = { handshake = "psk", tls = "1.3" }
+expect = { kinds = ["full", "psk"] }
+"#;
+
+const HEAD: &str = r#"
+question = "Is every peer what it is asked to be?"
+method = "A few connections, one request each."
+operation = "requests"
+figures = ["rate"]
+peers = ["lariat"]
+
+[quick]
+repeats = 1
+warm-up = "0s"
+duration = "300ms"
+
+[full]
+repeats = 1
+warm-up = "0s"
+duration = "1m"
+
+[load]
+connections = 4
+size = "1KiB"
+timeout = "30s"
+
+[expect]
+loss = { most = 0.0 }
+
+[[factor]]
+name = "shape"
+title = "shape"
+"#;
+
+/// A run of shapes by peers, not yet started.
+struct Shapes {
+    directory: Directory,
+    words: Vec<OsString>,
+}
+
+/// A wish of a peer: `hitch`, `pair`.
+type Wish = (String, String);
+
+impl Shapes {
+    /// By these peers, in these shapes (all of them, if there are none).
+    fn of(peers: &str, shapes: &[&str]) -> Self {
+        let directory = Directory::new();
+        let scenario = directory.write("shapes.toml", format!("{HEAD}{SHAPES}"));
+        let mut words: Vec<OsString> = vec!["run".into(), scenario.into()];
+        words.extend(["--speeds", "none", "--peers", peers].map(Into::into));
+        for shape in shapes {
+            words.extend(["--only".into(), format!("shape={shape}").into()]);
+        }
+        // The terminator beside the tests; it need not lie beside the laboratory.
+        let mut given = OsString::from("lariat=");
+        given.push(lariat::command().get_program());
+        words.extend(["--program".into(), given]);
+        Self { directory, words }
+    }
+
+    fn command(&self) -> Command {
+        let mut command = lab::command();
+        command.current_dir(self.directory.path()).args(&self.words);
+        command
+    }
+
+    /// What each peer says of itself, by wish: whether it can do it.
+    fn claims(&self) -> BTreeMap<Wish, bool> {
+        let said = run(self.command().arg("--dry-run")).success();
+        let mut claims = BTreeMap::new();
+        let mut lines = said.lines().peekable();
+        while let Some(line) = lines.next() {
+            let Some((peer, shape)) = line.trim().split_once(" shape=") else {
+                continue;
+            };
+            let next = lines.peek().unwrap();
+            let can = !next.trim().starts_with("cannot: ");
+            claims.insert((peer.to_owned(), wish_of(shape)), can);
+        }
+        claims
+    }
+
+    /// What each peer did although it says that it could not, too: whether it did it, and what was
+    /// said about it.
+    fn deeds(&self) -> BTreeMap<Wish, (bool, String)> {
+        let boastful = boastful_peers();
+        let mut command = self.command();
+        command.arg("--peer-folder").arg(boastful.path());
+        let record = self.directory.join("record.jsonl");
+        let mut running = Running::start(command.arg("--record").arg(&record));
+        let lines = || fs::read_to_string(&record).map_or(0, |text| text.lines().count());
+        let mut seen = 0;
+        let status = loop {
+            // Patience is for a cell; there are many.
+            let step = until("the next cell", || match running.ended() {
+                Some(status) => Some(Err(status)),
+                None => Some(lines()).filter(|&now| now > seen).map(Ok),
+            });
+            match step {
+                Ok(now) => seen = now,
+                Err(status) => break status,
+            }
+        };
+        assert!(matches!(status.code(), Some(0 | 6)), "{status}");
+        let record = fs::read_to_string(record).unwrap();
+        let mut deeds = BTreeMap::new();
+        for line in record.lines().skip(1) {
+            let event: Value = serde_json::from_str(line).unwrap();
+            let Some(cell) = event["cell"].as_str() else {
+                continue;
+            };
+            let (peer, shape) = cell.split_once(" shape=").unwrap();
+            let peer = peer.strip_prefix("peer=").unwrap().to_owned();
+            let deed = deeds.entry((peer, wish_of(shape)));
+            let (is_done, about) = deed.or_insert((true, String::new()));
+            *is_done &= is_as_wished(shape, &event);
+            *about += &format!("{shape}: {} {}; ", event["event"], event["why"]);
+        }
+        deeds
+    }
+}
+
+fn wish_of(shape: &str) -> String {
+    shape.split('.').next().unwrap_or_default().to_owned()
+}
+
+fn is_as_wished(shape: &str, event: &Value) -> bool {
+    let why = event["why"].as_str().unwrap_or_default();
+    match shape.ends_with(".none") {
+        // The server gave no session, or declined to resume any.
+        true => why.starts_with("nothing succeeded: resumption-"),
+        false => event["event"] == "read",
+    }
+}
+
+/// The peers of the program, as they would be if they could do everything.
+fn boastful_peers() -> Directory {
+    let directory = Directory::new();
+    let ours = Path::new(env!("CARGO_MANIFEST_DIR")).join("../peers");
+    for folder in entries(&ours).into_iter().filter(|path| path.is_dir()) {
+        let copy = directory.join(folder.file_name().unwrap());
+        fs::create_dir(&copy).unwrap();
+        for file in entries(&folder) {
+            let text = fs::read_to_string(&file).unwrap();
+            let boast = text.split("\n[[cannot]]").next().unwrap();
+            fs::write(copy.join(file.file_name().unwrap()), boast).unwrap();
+        }
+    }
+    directory
+}
+
+fn entries(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).unwrap();
+    entries.map(|entry| entry.unwrap().path()).collect()
+}
+
+/// Every peer does what it claims, and what it says that it cannot do it cannot do.
+fn assert_honest(shapes: &Shapes) {
+    let claims = shapes.claims();
+    let deeds = shapes.deeds();
+    assert!(claims.len() > 1, "{claims:?}");
+    assert!(claims.keys().eq(deeds.keys()), "{claims:?}\n{deeds:?}");
+    for (wish, (is_done, about)) in deeds {
+        assert_eq!(is_done, claims[&wish], "{wish:?}: {about}");
+    }
+}
+
+#[test]
+fn each_program_is_as_it_says() {
+    assert_honest(&Shapes::of(
+        "lariat,hitch,stunnel,haproxy-tcp,nginx-stream",
+        &[],
+    ));
+}
+
+#[test]
+fn other_modes_of_the_same_programs_are_as_they_say() {
+    assert_honest(&Shapes::of(
+        "haproxy-http,nginx-http,nginx-files,nginx-lua",
+        &["tls-1-3", "hybrid", "session-ids-alone-1-3.none"],
+    ));
+}
+
+/// The processes that descend from one, by number.
+fn descendants(of: u32) -> BTreeSet<u32> {
+    let mut found = BTreeSet::from([of]);
+    loop {
+        let before = found.len();
+        for (id, parent) in processes() {
+            if found.contains(&parent) {
+                found.insert(id);
+            }
+        }
+        if found.len() == before {
+            found.remove(&of);
+            return found;
+        }
+    }
+}
+
+/// Every process that has not ended, and its parent.
+fn processes() -> Vec<(u32, u32)> {
+    let entries = fs::read_dir("/proc").unwrap();
+    let ids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    let with_parent = |id: u32| {
+        let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+        let (_, rest) = stat.rsplit_once(')')?;
+        let mut fields = rest.split_whitespace();
+        let state = fields.next()?;
+        let parent = fields.next()?.parse().ok()?;
+        (state != "Z").then_some((id, parent))
+    };
+    ids.filter_map(with_parent).collect()
+}
+
+/// How many of these processes have that name.
+fn count(name: &str, ids: &BTreeSet<u32>) -> usize {
+    let has_name = |id: &&u32| {
+        let comm = fs::read_to_string(format!("/proc/{id}/comm"));
+        comm.is_ok_and(|comm| comm.trim() == name)
+    };
+    ids.iter().filter(has_name).count()
+}
+
+#[test]
+fn nothing_outlives_a_killed_laboratory() {
+    // Processes of several generations, but for the last one.
+    for (peer, program, processes_max) in [
+        ("hitch", "hitch", 2),
+        ("nginx-stream", "nginx", 2),
+        ("lariat", "lariat: data", 1),
+        ("stunnel", "stunnel", 1),
+    ] {
+        let shapes = Shapes::of(peer, &["tls-1-3"]);
+        let mut command = shapes.command();
+        let mut running = Running::start(command.args(["--full", "--record", "record.jsonl"]));
+        let beneath = until(&format!("{peer} to run"), || {
+            running.assert_running();
+            let beneath = descendants(running.id());
+            (count(program, &beneath) == processes_max).then_some(beneath)
+        });
+        let laboratory = i32::try_from(running.id()).ok().and_then(Pid::from_raw);
+        kill_process(laboratory.unwrap(), Signal::KILL).unwrap();
+        running.wait();
+        until(&format!("all of {peer} to end"), || {
+            let left = processes();
+            let is_left = |(id, _): &(u32, u32)| beneath.contains(id);
+            (!left.iter().any(is_left)).then_some(())
+        });
+    }
+}
