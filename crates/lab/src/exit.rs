@@ -17,7 +17,7 @@ pub(crate) enum Exit {
     Fruitless = 4,
     /// No rate kept the limit of a search.
     NoCapacity = 5,
-    /// Some of several records could not be read.
+    /// Some of several records or cells could not be read, or a run was stopped.
     Partial = 6,
 }
 
@@ -44,7 +44,9 @@ impl Exit {
             Self::Address => "An address cannot be resolved, or cannot be listened at.",
             Self::Fruitless => "The load ran, and not one transaction succeeded.",
             Self::NoCapacity => "No rate that was tried kept the limit of the search.",
-            Self::Partial => "Some records could not be read; the report is of the others.",
+            Self::Partial => {
+                "Some records, peers or cells could not be read; what could be is there."
+            }
         }
     }
 }

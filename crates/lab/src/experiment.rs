@@ -205,6 +205,16 @@ impl Experiment<'_> {
         past: &mut Past,
     ) -> Result<(), RunFault> {
         let mut told = BTreeSet::new();
+        let mut cells = self.wanted(expanded);
+        if let Some(cell) = cells.find(|cell| self.means.must_share(cell)) {
+            let (name, cpus) = (&cell.scenario, self.means.cpus);
+            let workers = cell.wish.workers;
+            self.talk.warn(format_args!(
+                "{name}: servers with {workers} workers and the load share {cpus} CPUs"
+            ));
+            self.talk
+                .hint("their readings say so; a host with more CPUs measures better");
+        }
         for cell in self.wanted(expanded) {
             let Some((why, hint)) = self.means.lack(cell) else {
                 continue;

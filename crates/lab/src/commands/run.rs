@@ -26,11 +26,12 @@ use crate::host::{self, Timing};
 use crate::load::complaint::{self, Source};
 use crate::load::date::Date;
 use crate::peer::catalogue as peers;
+use crate::peer::form::Peer;
 use crate::process::scratch::Scratch;
 use crate::scenario::catalogue::{self as scenarios, Listed};
-use crate::scenario::cells::{self, Asked, Expanded};
+use crate::scenario::cells::{self, Contender, Expanded};
 use crate::talk::{Talk, print};
-use crate::usage::{UsageError, nearest};
+use crate::usage::UsageError;
 
 /// Runs scenarios, lists them, or tells what it would do.
 pub(super) fn run(parser: &mut Parser, talk: Talk) -> Result<Exit, UsageError> {
@@ -74,7 +75,7 @@ type Refused = Result<Exit, UsageError>;
 
 /// Everything that can be wrong about what was asked.
 fn prepare(typed: &Typed, talk: Talk) -> Result<Prepared, Refused> {
-    let fielded = fielded(typed, talk)?;
+    let peers = peers(typed, talk)?;
     let listed = scenarios::choose(&typed.scenarios, typed.scenario_folder.as_deref());
     let listed = listed.map_err(|fault| Err(UsageError::new(fault.to_string(), fault.hint())))?;
     let host = host::report(None);
@@ -85,58 +86,57 @@ fn prepare(typed: &Typed, talk: Talk) -> Result<Prepared, Refused> {
             format!("it may use {}", allowed.join(",")),
         ))
     })?;
-    let mut asked = typed.asked(&host);
-    if let Some(names) = &asked.peers {
-        check_peers(names, &fielded).map_err(Err)?;
-    }
-    let expanded = expand(&listed, &fielded, &mut asked, talk)?;
+    let expanded = expand(&listed, &peers, typed, &host, talk)?;
     Ok(Prepared {
-        fielded,
+        fielded: field(peers, &expanded, typed),
         expanded,
         placement,
         host,
     })
 }
 
-/// All peers there are, with their programs.
-fn fielded(typed: &Typed, talk: Talk) -> Result<Vec<Fielded>, Refused> {
+/// All peers there are.
+fn peers(typed: &Typed, talk: Talk) -> Result<Vec<Peer>, Refused> {
     let peers = peers::load_all(typed.peer_folder.as_deref()).map_err(|fault| {
         talk.error(fault);
         talk.hint("--peer-folder names a folder with a folder for each peer, as peers/ is one");
         Ok(Exit::Usage)
     })?;
-    let fielded = peers.into_iter();
-    let fielded: Vec<_> = fielded
-        .map(|peer| Fielded::find(peer, &typed.programs))
-        .collect();
-    let given: Vec<_> = typed.programs.keys().cloned().collect();
-    check_peers(&given, &fielded).map_err(Err)?;
-    Ok(fielded)
+    let only = typed.only.get("peer").into_iter().flatten();
+    let asked = typed.peers.iter().flatten();
+    for name in asked.chain(only).chain(typed.programs.keys()) {
+        listing::check_peer(name, &peers).map_err(Err)?;
+    }
+    Ok(peers)
 }
 
-fn check_peers(names: &[String], fielded: &[Fielded]) -> Result<(), UsageError> {
-    let known = || fielded.iter().map(|one| one.peer.name.as_str());
-    let unknown = names.iter().find(|name| known().all(|peer| peer != *name));
-    match unknown {
-        None => Ok(()),
-        Some(name) => Err(UsageError::new(
-            format!("there is no peer `{}`", name.escape_debug()),
-            match nearest(name, known()) {
-                Some(near) => format!("did you mean `{near}`?"),
-                None => format!("there are {}", known().collect::<Vec<_>>().join(", ")),
-            },
-        )),
+/// The programs of those peers that take part.
+fn field(peers: Vec<Peer>, expanded: &[Expanded], typed: &Typed) -> Vec<Fielded> {
+    let mut fielded = Vec::new();
+    let mut others = peers;
+    for cell in expanded.iter().flat_map(|one| &one.cells) {
+        let place = others.iter().position(|peer| peer.name == cell.cell.peer);
+        if let Some(place) = place {
+            fielded.push(Fielded::find(others.remove(place), &typed.programs));
+        }
     }
+    fielded
 }
 
 /// Cells of all scenarios. Files that are wrong are told all at once.
 fn expand(
     listed: &[Listed],
-    fielded: &[Fielded],
-    asked: &mut Asked,
+    peers: &[Peer],
+    typed: &Typed,
+    host: &HostReport,
     talk: Talk,
 ) -> Result<Vec<Expanded>, Refused> {
-    let contenders: Vec<_> = fielded.iter().map(Fielded::contender).collect();
+    let asked = typed.asked(host);
+    let contenders = peers.iter().map(|peer| Contender {
+        peer,
+        is_given: typed.programs.contains_key(&peer.name),
+    });
+    let contenders: Vec<_> = contenders.collect();
     let mut forms = Vec::new();
     let mut is_wrong = false;
     let mut tell = |listed: &Listed, wrong: &[complaint::Complaint]| {
@@ -153,7 +153,7 @@ fn expand(
     listing::check_only(&asked.only, forms.iter().map(|(_, form)| form)).map_err(Err)?;
     let mut expanded = Vec::new();
     for (one, form) in &forms {
-        match cells::expand(&one.name, form, &contenders, asked) {
+        match cells::expand(&one.name, form, &contenders, &asked) {
             Ok(cells) => expanded.push(cells),
             Err(wrong) => tell(one, &wrong),
         }
@@ -169,14 +169,14 @@ fn list(typed: &Typed, talk: Talk) -> Result<Exit, UsageError> {
         let listed = scenarios::list(typed.scenario_folder.as_deref());
         let listed =
             listed.map_err(|fault| Err(UsageError::new(fault.to_string(), fault.hint())))?;
-        let fielded = fielded(typed, talk)?;
+        let peers = peers(typed, talk)?;
         let host = HostReport::default();
         let of_mode = |mode| {
             let mode = Typed {
                 mode,
                 ..Typed::default()
             };
-            expand(&listed, &fielded, &mut mode.asked(&host), talk)
+            expand(&listed, &peers, &mode, &host, talk)
         };
         Ok((of_mode(Mode::Quick)?, of_mode(Mode::Full)?))
     };
@@ -292,11 +292,7 @@ fn measure_speeds(prepared: &mut Prepared, typed: &Typed, talk: Talk) {
 
 /// The peers that take part, in the order of the tables; the versions of those that are there.
 fn told(prepared: &mut Prepared, folder: &Path) -> Vec<experiment::Peer> {
-    let cells = prepared.expanded.iter().flat_map(|one| &one.cells);
-    let taking_part: Vec<_> = cells.map(|plan| plan.cell.peer.clone()).collect();
-    let fielded = prepared.fielded.iter_mut();
-    let fielded = fielded.filter(|one| taking_part.contains(&one.peer.name));
-    let told = fielded.map(|one| {
+    let told = prepared.fielded.iter_mut().map(|one| {
         one.probe(folder);
         one.told()
     });

@@ -7,7 +7,6 @@ use measure::experiment;
 
 use crate::peer::form::Peer;
 use crate::peer::program::{self, Missing, Program};
-use crate::scenario::cells::Contender;
 
 /// A peer, and its program on this host.
 #[derive(Debug)]
@@ -36,14 +35,6 @@ impl Fielded {
         if let Ok(program) = &self.program {
             let said = program::version_lines(&self.peer, program, folder);
             self.version = said.unwrap_or_else(|fault| vec![fault.to_string()]);
-        }
-    }
-
-    /// As cells are made of it.
-    pub(crate) fn contender(&self) -> Contender<'_> {
-        Contender {
-            peer: &self.peer,
-            is_given: self.program.as_ref().is_ok_and(Program::is_given),
         }
     }
 

@@ -63,7 +63,7 @@ impl Means {
         })
     }
 
-    /// Whether server and client must share CPUs, though the host could do without.
+    /// Whether server and client must share CPUs.
     pub(crate) fn must_share(self, cell: &CellPlan) -> bool {
         usize::from(cell.wish.workers) + 1 > self.cpus
     }

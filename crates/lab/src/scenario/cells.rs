@@ -290,7 +290,7 @@ impl<'f> Expansion<'f> {
             .filter_map(|(_, level, _)| level.needs.as_ref());
         let host = needs.find_map(|need| Some(format!("no {need} here: {}", lacks.get(need)?)));
         let peer = contender.peer.cannot(wish, contender.is_given);
-        host.or(peer.map(ToOwned::to_owned))
+        host.or_else(|| peer.map(ToOwned::to_owned))
     }
 
     fn expect(&self, choice: &'f [usize]) -> Expect {

@@ -58,8 +58,8 @@ pub(crate) struct File<S> {
     #[serde(default)]
     pub(crate) server: S,
     /// The settings of our own load; read by [`Loads`].
-    #[serde(default)]
-    load: Table,
+    #[serde(default, rename = "load")]
+    _load: Table,
     /// Another program in its place.
     pub(crate) client: Option<ProgramClient>,
     /// How it is found out what a peer is capable of.
@@ -133,8 +133,8 @@ pub(crate) struct Level<S> {
     /// What the server is asked to be here.
     #[serde(default)]
     pub(crate) server: S,
-    #[serde(default)]
-    load: Table,
+    #[serde(default, rename = "load")]
+    _load: Table,
     /// What is offered here.
     pub(crate) of_capacity: Option<Offered>,
     /// Void unless, here.

@@ -8,6 +8,7 @@ use measure::experiment::{Peer, Placement, Plan};
 use measure::host::HostReport;
 
 use crate::experiment::fielded::Fielded;
+use crate::peer::form;
 use crate::scenario::cells::Expanded;
 use crate::scenario::form::Form;
 use crate::usage::{UsageError, nearest};
@@ -107,6 +108,15 @@ fn shell(words: &[String]) -> String {
     quoted.collect::<Vec<_>>().join(" ")
 }
 
+/// A peer that was named must be one.
+pub(super) fn check_peer(name: &str, peers: &[form::Peer]) -> Result<(), UsageError> {
+    let known: Vec<_> = peers.iter().map(|peer| peer.name.as_str()).collect();
+    match known.contains(&name) {
+        true => Ok(()),
+        false => Err(unknown("peer", name, &known)),
+    }
+}
+
 /// Every factor and level of `--only` must be one of some scenario.
 pub(super) fn check_only<'f>(
     only: &BTreeMap<String, Vec<String>>,
@@ -132,7 +142,7 @@ pub(super) fn check_only<'f>(
 
 fn unknown(what: &str, name: &str, known: &[&str]) -> UsageError {
     UsageError::new(
-        format!("--only: there is no {what} `{}`", name.escape_debug()),
+        format!("there is no {what} `{}`", name.escape_debug()),
         match nearest(name, known.iter().copied()) {
             Some(near) => format!("did you mean `{near}`?"),
             None => format!("there are {}", known.join(", ")),

@@ -1,0 +1,530 @@
+//! `lariat-lab run`, end to end in miniature: what is read, what is refused, and how it is taken up
+//! again.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use suite::lab;
+use suite::patience::until;
+use suite::program::{Finished, Running, run};
+use testkit::directory::Directory;
+
+/// A question that is soon answered: two peers, two sizes.
+const SMALL: &str = r#"
+question = "Does it run?"
+method = "One request a connection."
+operation = "requests"
+figures = ["server-cpu", "rate"]
+peers = ["plain", "lariat"]
+[quick]
+repeats = 2
+warm-up = "50ms"
+duration = "150ms"
+[full]
+repeats = 3
+warm-up = "50ms"
+duration = "150ms"
+[server]
+versions = ["1.3"]
+[load]
+connections = 2
+timeout = "30s"
+[expect]
+kinds = ["full"]
+version = "TLSv1.3"
+[[factor]]
+name = "size"
+title = "size"
+[[factor.level]]
+name = "none"
+title = "nothing"
+value = 0
+load = { size = "0" }
+[[factor.level]]
+name = "some"
+title = "1 KiB"
+value = 1024
+load = { size = "1k" }
+"#;
+
+/// A folder of its own with `small.toml`, from which runs are started.
+struct Desk {
+    directory: Directory,
+}
+
+impl Desk {
+    fn new() -> Self {
+        Self::with(SMALL)
+    }
+
+    fn with(scenario: &str) -> Self {
+        let directory = Directory::new();
+        fs::write(directory.join("small.toml"), scenario).unwrap();
+        fs::create_dir(directory.join("tmp")).unwrap();
+        Self { directory }
+    }
+
+    fn command(&self, words: &str) -> Command {
+        self.by(lab::command(), words)
+    }
+
+    fn by(&self, mut command: Command, words: &str) -> Command {
+        command.current_dir(self.directory.path());
+        command.env("TMPDIR", self.directory.join("tmp"));
+        command.arg("run").args(words.split_whitespace());
+        command
+    }
+
+    fn run(&self, words: &str) -> Finished {
+        let finished = run(&mut self.command(words));
+        let left = fs::read_dir(self.directory.join("tmp")).unwrap().count();
+        assert_eq!(left, 0, "folders are left behind: {finished:?}");
+        finished
+    }
+
+    /// A run of the small question whose record is `r.jsonl`.
+    fn small(&self, words: &str) -> Finished {
+        self.run(&format!(
+            "./small.toml --speeds none --record r.jsonl {words}"
+        ))
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
+    }
+
+    fn text(&self) -> String {
+        fs::read_to_string(self.path("r.jsonl")).unwrap_or_default()
+    }
+
+    /// Whole lines of the record.
+    fn events(&self) -> Vec<Value> {
+        let text = self.text();
+        let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+        let lines = whole.lines();
+        lines
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect()
+    }
+
+    fn of_kind(&self, kind: &str) -> Vec<Value> {
+        let mut events = self.events();
+        events.retain(|event| event["event"] == kind);
+        events
+    }
+}
+
+fn readings(events: &[Value]) -> BTreeSet<(String, u64)> {
+    let key = |event: &Value| {
+        let cell = event["cell"].as_str().unwrap().to_owned();
+        (cell, event["repeat"].as_u64().unwrap())
+    };
+    events.iter().map(key).collect()
+}
+
+/// Each of these stands in what was said.
+fn assert_said(finished: &Finished, words: &[&str]) {
+    for word in words {
+        assert!(finished.stderr.contains(word), "{word}: {finished:?}");
+    }
+}
+
+#[test]
+fn every_cell_is_read_as_often_as_it_should() {
+    let desk = Desk::new();
+    let finished = desk.small("");
+    assert_eq!(finished.code(), 0, "{finished:?}");
+    assert_eq!(finished.stdout, "");
+    let events = desk.events();
+    let (first, last) = (&events[0], events.last().unwrap());
+    assert_eq!(
+        (&first["event"], &first["mode"]),
+        (&"began".into(), &"quick".into())
+    );
+    assert_eq!(first["command"][2], "./small.toml");
+    assert_eq!(first["peers"].as_array().unwrap().len(), 2);
+    assert_eq!(
+        (&last["event"], &last["is_complete"]),
+        (&"ended".into(), &true.into())
+    );
+    let read = desk.of_kind("read");
+    assert_eq!((read.len(), readings(&read).len()), (8, 8));
+    for reading in &read {
+        assert!(
+            reading["counts"]["succeeded"].as_u64().unwrap() > 0,
+            "{reading}"
+        );
+        assert_eq!(reading["counts"]["failed"], 0, "{reading}");
+        assert!(reading["server_cpu_ns"].as_u64().unwrap() > 0, "{reading}");
+    }
+    // Round by round: every cell once before any is read again.
+    let rounds: Vec<_> = read
+        .iter()
+        .map(|event| event["repeat"].as_u64().unwrap())
+        .collect();
+    assert_eq!(rounds, [0, 0, 0, 0, 1, 1, 1, 1]);
+    assert_said(&finished, &["[8/8, done]", "lariat-lab report r.jsonl"]);
+}
+
+#[test]
+fn the_order_is_decided_by_the_seed() {
+    let order = |seed: &str| {
+        let desk = Desk::new();
+        let words = format!("--peers plain --repeats 3 --seed {seed}");
+        assert_eq!(desk.small(&words).code(), 0);
+        let read = desk.of_kind("read");
+        let cells = read
+            .iter()
+            .map(|event| event["cell"].as_str().unwrap().to_owned());
+        cells.collect::<Vec<_>>()
+    };
+    let first = order("5");
+    assert_eq!(first, order("5"));
+    let others = (6..14).map(|seed| order(&seed.to_string()));
+    assert!(others.into_iter().any(|other| other != first));
+}
+
+#[test]
+fn cells_are_chosen() {
+    let desk = Desk::new();
+    let finished = desk.small("--only size=some --only peer=plain --repeats 1 --duration 100ms");
+    assert_eq!(finished.code(), 0, "{finished:?}");
+    assert_eq!(desk.events()[0]["mode"], "own");
+    let read = readings(&desk.of_kind("read"));
+    assert_eq!(
+        read,
+        BTreeSet::from([("peer=plain size=some".to_owned(), 0)])
+    );
+}
+
+#[test]
+fn our_own_scenarios_can_be_listed_and_planned() {
+    let desk = Desk::new();
+    let list = desk.run("--list").success();
+    let plan = desk.run("all --dry-run --full").success();
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../scenarios");
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_stem().unwrap().to_str().unwrap();
+        assert!(list.contains(&format!("{name}\n    ")), "{name}: {list}");
+        assert!(plan.contains(&format!("\n{name}: ")), "{name}: {plan}");
+    }
+    assert!(
+        list.contains("quick: ") && list.contains("full: "),
+        "{list}"
+    );
+    assert!(
+        plan.contains("lariat-lab load https://localhost/"),
+        "{plan}"
+    );
+    assert!(!desk.path("r.jsonl").exists());
+}
+
+#[test]
+fn slips_are_refused_before_anything_starts() {
+    let desk = Desk::new();
+    for (words, said) in [
+        ("", ["there is no scenario", "--list` lists them"]),
+        (
+            "chipers",
+            ["no scenario `chipers`", "did you mean `ciphers`?"],
+        ),
+        (
+            "./none.toml",
+            ["cannot read ./none.toml", "docs/guide/lab.md"],
+        ),
+        (
+            "./small.toml --peers plian",
+            ["no peer `plian`", "did you mean `plain`?"],
+        ),
+        (
+            "./small.toml --program lairat=/x",
+            ["no peer `lairat`", "mean `lariat`?"],
+        ),
+        (
+            "./small.toml --only peer=plian",
+            ["no peer `plian`", "mean `plain`?"],
+        ),
+        (
+            "./small.toml --only sise=some",
+            ["no factor `sise`", "mean `size`?"],
+        ),
+        (
+            "./small.toml --only size=smoe",
+            ["no level of `size` `smoe`", "mean `some`?"],
+        ),
+        (
+            "./small.toml --server-cpus 4000",
+            ["may not use CPU 4000", "it may use"],
+        ),
+        (
+            "./small.toml --ful",
+            ["no flag --ful", "did you mean --full?"],
+        ),
+        ("--resume none.jsonl", ["none.jsonl", "hint: "]),
+        (
+            "--scenario-folder none --list",
+            ["in none cannot be listed", "--scenario-folder"],
+        ),
+        ("small --peer-folder none", ["none", "--peer-folder"]),
+    ] {
+        let finished = desk.run(words);
+        assert_ne!(finished.code(), 0, "{words}");
+        assert_said(&finished, &said);
+        assert!(!desk.path("r.jsonl").exists());
+    }
+}
+
+#[test]
+fn a_file_that_is_wrong_is_told_with_its_place() {
+    for (from, to, said) in [
+        (
+            "question",
+            "questoin",
+            ["small.toml:2:1", "did you mean `question`?"],
+        ),
+        (
+            "connections = 2",
+            "conections = 2",
+            ["small.toml:18:1", "mean `connections`?"],
+        ),
+        ("[\"1.3\"]", "[\"1.4\"]", ["small.toml:16", "no `1.4` here"]),
+        (
+            "\"plain\", ",
+            "\"plian\", ",
+            ["no peer `plian`", "mean `plain`?"],
+        ),
+        ("\"rate\"", "\"raet\"", ["no `raet` here", "mean `rate`?"]),
+        (
+            "\"1k\"",
+            "\"1k\", handshake = \"psk\", tls = \"1.2\"",
+            ["handshake", "hint: "],
+        ),
+        (
+            "\"1k\"",
+            "\"1k\", url = \"https://x/\"",
+            ["is not a scenario's", "[quick]"],
+        ),
+        (
+            "title = \"size\"",
+            "title = \"size",
+            ["small.toml:25", "docs/guide/lab.md"],
+        ),
+    ] {
+        let wrong = SMALL.replacen(from, to, 1);
+        assert_ne!(wrong, SMALL, "{from}");
+        let finished = Desk::with(&wrong).small("");
+        assert_eq!(finished.code(), 2, "{to}: {finished:?}");
+        assert_said(&finished, &said);
+    }
+}
+
+#[test]
+fn too_few_cpus_and_files_leave_the_other_cells() {
+    let levels = "[[factor.level]]\nname = \"wide\"\ntitle = \"x\"\n\
+                  server = { workers = 4000 }\n\
+                  [[factor.level]]\nname = \"many\"\ntitle = \"x\"\n\
+                  load = { connections = 900 }\n";
+    let desk = Desk::with(&format!("{SMALL}{levels}"));
+    let mut limited = Command::new("sh");
+    limited.args(["-c", "ulimit -n 1024; exec \"$0\" \"$@\""]);
+    limited.arg(lab::command().get_program());
+    let words = "./small.toml --speeds none --record r.jsonl --repeats 1 --peers plain";
+    let finished = run(&mut desk.by(limited, words));
+    assert_eq!(finished.code(), 6, "{finished:?}");
+    assert_said(
+        &finished,
+        &[
+            "4000 workers want a CPU each",
+            "1900 open files, and the limit is 1024",
+            "ulimit -n 1900",
+            "2 cells were not read",
+        ],
+    );
+    assert_eq!(desk.of_kind("read").len(), 2);
+    let missed = desk.of_kind("missed");
+    assert_eq!(missed.len(), 2);
+    assert!(
+        missed.iter().all(|miss| miss["way"] == "cannot"),
+        "{missed:?}"
+    );
+}
+
+#[test]
+fn a_peer_that_is_missing_or_crashes_leaves_the_others() {
+    let desk = Desk::with(&SMALL.replacen("\"plain\", ", "\"plain\", \"broken\", \"hitch\", ", 1));
+    fs::create_dir_all(desk.path("own/broken")).unwrap();
+    let peer = "title = \"a server that ends\"\nprogram = \"sh\"\nserves = \"itself\"\n\
+                scheme = \"https\"\nversion = [[\"{{program}}\", \"-c\", \"echo 1.0\"]]\n\
+                start = [\"{{program}}\", \"-c\", \"echo no such luck; exit 3\"]\n";
+    fs::write(desk.path("own/broken/peer.toml"), peer).unwrap();
+    let finished = desk.small("--peer-folder own --program hitch=/nowhere --repeats 3");
+    assert_eq!(finished.code(), 6, "{finished:?}");
+    assert_said(
+        &finished,
+        &[
+            "hitch takes no part: there is no program /nowhere",
+            "broken ended as it started (exit status: 3)",
+            "no such luck",
+            "4 cells were not read",
+        ],
+    );
+    assert_eq!(desk.of_kind("read").len(), 2 * 2 * 3);
+    let missed = desk.of_kind("missed");
+    // Twice each; then it is given up.
+    assert_eq!(missed.len(), 4, "{missed:?}");
+    assert!(
+        missed.iter().all(|miss| miss["way"] == "failed"),
+        "{missed:?}"
+    );
+    let hitch = &desk.events()[0]["peers"];
+    let hitch = hitch
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|peer| peer["name"] == "hitch");
+    assert!(hitch.unwrap()["missing"].is_string());
+}
+
+#[test]
+fn when_nothing_can_be_read_the_run_has_failed() {
+    let desk = Desk::new();
+    let finished = desk.small("--peers hitch --program hitch=/nowhere");
+    assert_eq!(finished.code(), 1, "{finished:?}");
+    assert_said(&finished, &["not one cell was read"]);
+}
+
+#[test]
+fn a_void_cell_says_what_was_asked_and_what_came() {
+    let desk = Desk::with(&SMALL.replacen("TLSv1.3", "TLSv1.2", 1));
+    let finished = desk.small("--repeats 1 --only size=none");
+    assert_eq!(finished.code(), 6, "{finished:?}");
+    assert_said(&finished, &["void: ", "TLSv1.2", "TLSv1.3"]);
+    // Nothing is expected of handshakes where there is no TLS.
+    assert_eq!(desk.of_kind("read").len(), 1);
+    assert_eq!(desk.of_kind("missed")[0]["way"], "void");
+}
+
+/// Starts a run of many readings and sends it a signal once the first is written.
+fn stopped(desk: &Desk, signal: Signal) -> (i32, String) {
+    let words = "./small.toml --speeds none --record r.jsonl --repeats 4 --seed 2";
+    let mut running = Running::start(&mut desk.command(words));
+    until("a reading", || {
+        running.assert_running();
+        (!desk.of_kind("read").is_empty()).then_some(())
+    });
+    let id = Pid::from_raw(running.id().try_into().unwrap()).unwrap();
+    kill_process(id, signal).unwrap();
+    let status = running.wait();
+    (status.code().unwrap_or(-1), running.stderr())
+}
+
+#[test]
+fn a_run_that_was_stopped_is_taken_up() {
+    let desk = Desk::new();
+    let (code, said) = stopped(&desk, Signal::INT);
+    assert_eq!(code, 6, "{said}");
+    assert!(said.contains("--resume r.jsonl takes it up"), "{said}");
+    assert_eq!(desk.of_kind("ended")[0]["is_complete"], false);
+    let before = desk.of_kind("read").len();
+    assert!((1..16).contains(&before), "{before}");
+    // As if it had been killed while it wrote.
+    fs::write(
+        desk.path("r.jsonl"),
+        format!("{}{{\"event\":\"re", desk.text()),
+    )
+    .unwrap();
+    let finished = desk.run("--resume r.jsonl");
+    assert_eq!(finished.code(), 0, "{finished:?}");
+    let read = desk.of_kind("read");
+    assert_eq!((read.len(), readings(&read).len()), (16, 16));
+    assert_eq!(desk.of_kind("resumed")[0]["command"][2], "--resume");
+    assert_eq!(desk.events().last().unwrap()["is_complete"], true);
+    let again = desk.run("--resume r.jsonl");
+    assert_eq!(again.code(), 0);
+    assert_said(&again, &["has come to its end already"]);
+    assert_eq!(desk.of_kind("read").len(), 16);
+}
+
+#[test]
+fn a_run_that_was_killed_is_taken_up_and_left_nothing_running() {
+    let desk = Desk::new();
+    stopped(&desk, Signal::KILL);
+    let own = desk.directory.path().to_str().unwrap().to_owned();
+    until("its servers to end", || {
+        let processes = fs::read_dir("/proc").unwrap().flatten();
+        let lines = processes.filter_map(|one| fs::read(one.path().join("cmdline")).ok());
+        let mut lines = lines.map(|line| String::from_utf8_lossy(&line).into_owned());
+        (!lines.any(|line| line.contains(&own))).then_some(())
+    });
+    let finished = run(&mut desk.command("--resume r.jsonl"));
+    assert_eq!(finished.code(), 0, "{finished:?}");
+    assert_eq!(readings(&desk.of_kind("read")).len(), 16);
+}
+
+#[test]
+fn what_cannot_be_taken_up_says_why() {
+    let desk = Desk::new();
+    assert_eq!(desk.small("--repeats 1 --peers plain").code(), 0);
+    let whole = desk.text();
+    let (first, _) = whole.split_once('\n').unwrap();
+    let damaged = format!("{first}\n{{\"event\":\"read\"}}\n");
+    let current = format!("\"version\":\"{}\"", env!("CARGO_PKG_VERSION"));
+    for (text, said) in [
+        (
+            whole.replacen("\"format\":1", "\"format\":0", 1),
+            "format 0; this build reads",
+        ),
+        ("{\"format\":1}\n".to_owned(), "no record of an experiment"),
+        (String::new(), "no record of an experiment"),
+        (damaged, "line 2 is damaged"),
+        (
+            whole.replacen(&current, "\"version\":\"0.0.1\"", 1),
+            "lariat-lab 0.0.1 began it",
+        ),
+        (
+            whole.replacen("\"cpu\":\"", "\"cpu\":\"other ", 1),
+            "begun on another host",
+        ),
+        (
+            whole.replacen("\"from\":\"ours\"", "\"from\":\"found\"", 1),
+            "plain is another version",
+        ),
+    ] {
+        assert_ne!(text, whole, "{said}");
+        fs::write(desk.path("r.jsonl"), &text).unwrap();
+        let finished = desk.run("--resume r.jsonl");
+        assert_eq!(finished.code(), 2, "{said}: {finished:?}");
+        assert_said(&finished, &[said, "hint: "]);
+        assert_eq!(desk.text(), text, "{said}");
+    }
+}
+
+#[test]
+fn a_record_belongs_to_one_run() {
+    let desk = Desk::new();
+    let words = "./small.toml --speeds none --record r.jsonl --peers plain --duration 1h";
+    let mut running = Running::start(&mut desk.command(words));
+    until("the record", || {
+        running.assert_running();
+        (!desk.events().is_empty()).then_some(())
+    });
+    let second = run(&mut desk.command("--resume r.jsonl"));
+    assert_eq!(second.code(), 2, "{second:?}");
+    assert_said(&second, &["another run writes to r.jsonl"]);
+    let third = run(&mut desk.command("./small.toml --record r.jsonl"));
+    assert_eq!(third.code(), 2, "{third:?}");
+    assert_said(
+        &third,
+        &["r.jsonl is there already", "--resume r.jsonl takes it up"],
+    );
+    let id = Pid::from_raw(running.id().try_into().unwrap()).unwrap();
+    kill_process(id, Signal::TERM).unwrap();
+    assert_eq!(running.wait().code(), Some(6));
+    // The reading that was under way is in no record.
+    assert_eq!(desk.events().len(), 2);
+}
