@@ -19,7 +19,7 @@ use super::host::{Cores, Folder};
 use super::lines::{self, Line};
 use super::process;
 use super::record;
-use super::server::{Program, Server, Site};
+use super::server::{Kind, Program, Server, Site};
 use super::tool::{Amount, Call, Tally, Tool};
 use super::web;
 
@@ -33,11 +33,21 @@ const START_MAX: Duration = Duration::from_secs(15);
 /// Of a round, so much is done to warm up, and to see whether the server resumes at all.
 const WARM_UP_SHARE: f64 = 0.1;
 
+/// Where TLS 1.3 sessions lie.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Sessions {
+    /// With the client, as all servers have it by default.
+    Tickets,
+    /// In the server's cache, each good for one connection; asked of Lariat alone.
+    Cache,
+}
+
 /// How one connection comes about; there is no request.
 struct Row {
     name: &'static str,
     title: &'static str,
     key: Key,
+    sessions: Sessions,
     words: &'static str,
     is_resumed: bool,
     operations: u64,
@@ -48,6 +58,7 @@ const fn row(name: &'static str, title: &'static str, words: &'static str) -> Ro
         name,
         title,
         key: Key::P256,
+        sessions: Sessions::Tickets,
         words,
         is_resumed: true,
         operations: 20_000,
@@ -69,6 +80,13 @@ const fn rsa(row: Row) -> Row {
     }
 }
 
+const fn cache(row: Row) -> Row {
+    Row {
+        sessions: Sessions::Cache,
+        ..row
+    }
+}
+
 const FULL_12: &str = "--tls 1.2 --handshake full";
 const FULL_13: &str = "--tls 1.3 --handshake full";
 const ID_12: &str = "--handshake session-id";
@@ -81,6 +99,11 @@ const ROWS: &[Row] = &[
     row("ticket-12", "TLS 1.2 by ticket, P-256", TICKET_12),
     full("full-13", "TLS 1.3 full, P-256", FULL_13),
     row("psk-13", "TLS 1.3 by PSK, P-256", PSK_13),
+    cache(row(
+        "cache-13",
+        "TLS 1.3 by PSK from the cache, P-256",
+        PSK_13,
+    )),
     rsa(full("full-12-rsa", "TLS 1.2 full, RSA-2048", FULL_12)),
     rsa(row("id-12-rsa", "TLS 1.2 by session id, RSA-2048", ID_12)),
     rsa(row(
@@ -90,12 +113,18 @@ const ROWS: &[Row] = &[
     )),
     rsa(full("full-13-rsa", "TLS 1.3 full, RSA-2048", FULL_13)),
     rsa(row("psk-13-rsa", "TLS 1.3 by PSK, RSA-2048", PSK_13)),
+    rsa(cache(row(
+        "cache-13-rsa",
+        "TLS 1.3 by PSK from the cache, RSA-2048",
+        PSK_13,
+    ))),
 ];
 
-/// A server with so many workers and that key.
+/// A server with so many workers and that key, which keeps its sessions so.
 struct Subject {
     server: Server,
     key: Key,
+    sessions: Sessions,
     workers: usize,
     is_ours: bool,
 }
@@ -126,7 +155,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         options,
         folder: folder.path(),
         core: cores.client,
-        subjects: start(&programs, cores, folder.path())?,
+        subjects: start(&programs, &rows, cores, folder.path())?,
     };
     let mut results = Vec::new();
     let mut failures = 0;
@@ -144,36 +173,44 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Every program with each key, with one worker on the servers' core and with two on that and one
-/// more: the last one that the client does not use, or the client's if there is no other.
-fn start(programs: &[Program], cores: Cores, folder: &Path) -> Result<Vec<Subject>> {
+/// All that is asked of the programs by some row, with one worker on the servers' core and with two
+/// on that and one more: the last one that the client does not use, or the client's if there is no
+/// other.
+fn start(programs: &[Program], rows: &[&Row], cores: Cores, folder: &Path) -> Result<Vec<Subject>> {
     let allowed = process::allowed_cores()?.into_iter().rev();
     let is_free = |core: &usize| ![cores.server, cores.client].contains(core);
     let second = allowed.into_iter().find(is_free).unwrap_or(cores.client);
     let both = [cores.server, second];
-    let backend = Backend::start(programs.len() * 4, cores.client)?;
+    let backend = Backend::start(programs.len() * 8, cores.client)?;
     let authority = Authority::generate()?;
     let mut subjects = Vec::new();
-    for key in [Key::P256, Key::Rsa2048] {
-        let certificate = folder.join(format!("{key:?}.pem"));
+    for (key, sessions) in [Key::P256, Key::Rsa2048]
+        .into_iter()
+        .flat_map(|key| [Sessions::Tickets, Sessions::Cache].map(|sessions| (key, sessions)))
+        .filter(|asked| rows.iter().any(|row| (row.key, row.sessions) == *asked))
+    {
+        let folder = folder.join(format!("{key:?}-{sessions:?}"));
+        fs::create_dir(&folder)?;
+        let certificate = folder.join("bench.test.pem");
         authority.write_leaf_with(key, NAME, &certificate)?;
         for cores in [&both[..1], &both] {
-            for program in programs {
-                let folder = folder.join(format!("{key:?}-{}", cores.len()));
-                fs::create_dir_all(&folder)?;
+            let folder = folder.join(cores.len().to_string());
+            fs::create_dir(&folder)?;
+            for program in programs.iter().filter(|one| sessions.suit(one)) {
                 let server = program.start(&Site {
                     certificates: &certificate,
                     backend: backend.address(subjects.len()),
                     folder: &folder,
                     cores,
-                    lariat: "",
+                    lariat: sessions.configuration(),
                     start_max: START_MAX,
                 })?;
                 subjects.push(Subject {
                     server,
                     key,
+                    sessions,
                     workers: cores.len(),
-                    is_ours: program.name == "lariat",
+                    is_ours: is_ours(program),
                 });
             }
         }
@@ -181,12 +218,31 @@ fn start(programs: &[Program], cores: Cores, folder: &Path) -> Result<Vec<Subjec
     Ok(subjects)
 }
 
+fn is_ours(program: &Program) -> bool {
+    program.kind == Kind::Lariat
+}
+
+impl Sessions {
+    /// Whether they are asked of a program.
+    fn suit(self, program: &Program) -> bool {
+        self == Self::Tickets || is_ours(program)
+    }
+
+    /// In Lariat's configuration.
+    fn configuration(self) -> &'static str {
+        match self {
+            Self::Tickets => "",
+            Self::Cache => "resumption = { tls13 = \"cache\" }\n",
+        }
+    }
+}
+
 impl Bench<'_> {
     fn measure(&self, row: &Row) -> Vec<Line> {
         let subjects: Vec<_> = self
             .subjects
             .iter()
-            .filter(|one| one.key == row.key)
+            .filter(|one| (one.key, one.sessions) == (row.key, row.sessions))
             .collect();
         let mut lines: Vec<_> = subjects
             .iter()
@@ -219,16 +275,29 @@ impl Bench<'_> {
     }
 
     fn measure_once(&self, row: &Row, subject: &Subject, line: &mut Line) -> Result<()> {
-        let tree = subject.server.tree;
-        let before = tree.cpu_at_rest()?;
-        let (ended, tally) = self.drive(row, subject, self.options.scale)?;
-        let server_ns = tree.cpu_at_rest()?.since(&before)?;
+        // A thread of a pool may end for want of work, and takes its time along.
+        let once = || self.drive_counted(row, subject);
+        let (ended, tally, server_ns) = match once()? {
+            (ended, tally, Ok(server_ns)) => (ended, tally, server_ns),
+            (_, _, Err(_)) => {
+                let (ended, tally, server_ns) = once()?;
+                (ended, tally, server_ns?)
+            }
+        };
         let percent = |ns: u64| 100.0 * ns as f64 / ended.wall_ns as f64;
         line.costs_us
             .push(server_ns as f64 / tally.operations as f64 / 1000.0);
         line.server_percent.push(percent(server_ns));
         line.client_percent.push(percent(ended.cpu_ns));
         Ok(())
+    }
+
+    /// The server's CPU time as well, in ns, unless a thread of it has ended.
+    fn drive_counted(&self, row: &Row, subject: &Subject) -> Result<(Ended, Tally, Result<u64>)> {
+        let tree = subject.server.tree;
+        let before = tree.cpu_at_rest()?;
+        let (ended, tally) = self.drive(row, subject, self.options.scale)?;
+        Ok((ended, tally, tree.cpu_at_rest()?.since(&before)))
     }
 
     /// # Errors
