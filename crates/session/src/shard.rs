@@ -53,6 +53,9 @@ pub(crate) struct Shard {
     /// The numbers of slots, 0 = none; as many as a power of two; none if the shard may hold
     /// nothing.
     buckets: Vec<u32>,
+    /// Odd, and drawn anew at each start: whoever wrote the memory before does not know which of
+    /// its hashes fall into one bucket now (multiply-shift, Dietzfelbinger et al. 1997).
+    mixer: u64,
     free: Option<Slot>,
     free_len: usize,
     age: List,
@@ -70,6 +73,7 @@ impl Shard {
         lifetime: Duration,
         blocks: Blocks,
         now_ms: u64,
+        mixer: u64,
         is_ours: impl Fn(u64) -> bool,
     ) -> Self {
         let useful = entries_max.min(blocks.len());
@@ -83,6 +87,7 @@ impl Shard {
             blocks,
             rows: Rows::default(),
             buckets: vec![0; buckets],
+            mixer: mixer | 1,
             free: None,
             free_len: 0,
             age: List::new(Thread::Age),
@@ -418,8 +423,9 @@ impl Shard {
     }
 
     fn bucket_of(&self, hash: u64) -> usize {
-        // The other half has chosen the shard.
-        hash as u32 as usize & self.buckets.len().wrapping_sub(1)
+        let bits = self.buckets.len().max(1).ilog2();
+        let mixed = hash.wrapping_mul(self.mixer);
+        mixed.checked_shr(u64::BITS - bits).unwrap_or(0) as usize
     }
 }
 
@@ -433,11 +439,13 @@ mod tests {
     use std::sync::atomic::Ordering::Relaxed;
 
     const LIFETIME_MS: u64 = 100;
+    /// As good as any.
+    const MIXER: u64 = 0x9e37_79b9_7f4a_7c15;
 
     fn shard_of(entries_max: usize, blocks: usize, words: &Arc<Vec<AtomicU64>>, now: u64) -> Shard {
         let blocks = Blocks::new(Arc::clone(words) as _, 0..blocks);
         let lifetime = Duration::from_millis(LIFETIME_MS);
-        Shard::new(entries_max, lifetime, blocks, now, |_| true)
+        Shard::new(entries_max, lifetime, blocks, now, MIXER, |_| true)
     }
 
     fn words(blocks: usize) -> Arc<Vec<AtomicU64>> {
@@ -730,5 +738,34 @@ mod tests {
             (counts.hits, counts.misses_damaged, counts.misses_unknown),
             (0, 2, 1)
         );
+    }
+
+    #[test]
+    fn hashes_that_fell_together_before_do_not_after_a_start() {
+        const ENTRIES: usize = 1000;
+        let words = words(ENTRIES);
+        let mut before = shard_of(ENTRIES, ENTRIES, &words, 1000);
+        for number in 0..ENTRIES as u64 {
+            assert!(before.put(number << 40 | 7, 1000, sealed(1), b"x"));
+        }
+        let after = shard_of(ENTRIES, ENTRIES, &words, 1001);
+        assert_eq!(after.counts().recovered, ENTRIES as u64);
+        let chain = |number: &u32| {
+            let first = Slot::from_number(*number);
+            std::iter::successors(first, |slot| after.rows.at(*slot).chained).count()
+        };
+        let longest = after.buckets.iter().map(chain).max();
+        assert!(longest < Some(16), "{longest:?}");
+    }
+
+    #[test]
+    fn one_bucket_is_enough_for_one_entry() {
+        let words = words(1);
+        let mut shard = shard_of(1, 1, &words, 1000);
+        for hash in [0, 7, u64::MAX] {
+            assert!(shard.put(hash, 1000, sealed(1), b"x"));
+            assert!(shard.get(hash, 1000).is_some());
+        }
+        assert_eq!(shard.len(), 1);
     }
 }

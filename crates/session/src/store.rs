@@ -4,8 +4,8 @@
 //! held for a lookup's few hundred nanoseconds, so workers seldom meet. Values are sealed before
 //! and opened after.
 
-use std::collections::hash_map::DefaultHasher;
-use std::hash::Hasher;
+use std::collections::hash_map::{DefaultHasher, RandomState};
+use std::hash::{BuildHasher, Hasher};
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -73,11 +73,12 @@ impl MemoryStore {
         let blocks = options.blocks();
         let count = shard_count(options.entries_max.min(blocks));
         let now_ms = since_ms(memory.zero, now);
+        let mixer = RandomState::new().hash_one(now_ms);
         let shard = |index: usize| {
             let entries = share(options.entries_max, count, index).len();
             let blocks = Blocks::new(memory.words.clone(), share(blocks, count, index));
             let is_ours = |hash| shard_index(hash, count) == index;
-            let shard = Shard::new(entries, options.lifetime, blocks, now_ms, is_ours);
+            let shard = Shard::new(entries, options.lifetime, blocks, now_ms, mixer, is_ours);
             Mutex::new(shard)
         };
         let shards = (0..count).map(shard).collect();
@@ -217,7 +218,7 @@ fn shard_count(entries_max: usize) -> usize {
     1 << wanted.ilog2()
 }
 
-/// The high half chooses the shard, the low half the bucket.
+/// The high half chooses the shard; all of it, mixed, the bucket.
 fn shard_index(hash: u64, count: usize) -> usize {
     (hash >> 32) as usize & (count - 1)
 }
@@ -528,5 +529,19 @@ mod tests {
             assert!(store.put(&number.to_be_bytes(), vec![2; 110], now));
         }
         assert!(visit(late));
+    }
+
+    #[test]
+    fn a_renewed_value_is_not_on_trial() {
+        let (store, now) = (store(100), Instant::now());
+        let renewed: Vec<_> = (0..20u8).map(|number| [b'r', number]).collect();
+        for key in &renewed {
+            assert!(store.renew(key, vec![1; 110], now));
+        }
+        for number in 0..1000u32 {
+            assert!(store.put(&number.to_be_bytes(), vec![2; 110], now));
+        }
+        assert!(renewed.iter().all(|key| store.take(key, now).is_some()));
+        assert!(!store.renew(&[7; MemoryStore::KEY_BYTES_MAX + 1], vec![1], now));
     }
 }
