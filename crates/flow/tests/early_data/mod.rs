@@ -184,6 +184,41 @@ fn early_data_that_is_refused_is_skipped_and_sent_again() {
 }
 
 #[test]
+fn early_data_before_a_hello_retry_request_is_skipped() {
+    let stage = stage();
+    let retrying = stage.retrying();
+    let early = vec![7; 38_000];
+    for seed in 0..10 {
+        let mut run = begin(&retrying, &returning(&stage), seed, &early, b"reply");
+        run.until("the handshake", |run| run.client.is_established());
+        assert!(!run.client.is_early_taken());
+        run.client.send(&early);
+        run.until("reply", |run| run.client_got == b"reply");
+        run.until("all of it", |run| run.backend_got().ends_with(&early));
+        assert_eq!(told(&run), (None, &early[..]));
+        let facts = run.flow.facts();
+        assert!(run.client.is_resumed(), "the session itself is good");
+        assert_eq!(facts.early_data, Some(EarlyData::Refused));
+    }
+}
+
+#[test]
+fn messages_in_small_records_are_told_from_early_data() {
+    let stage = stage();
+    let early = vec![7; 1000];
+    let cache = stage.settings.tls.tls13_sessions();
+    for (sessions, is_taken) in [(cache, true), (Tls13Sessions::Tickets, false)] {
+        let choice = returning(&stage).in_small_records();
+        let mut run = begin(&stage.reloaded(sessions), &choice, 7, &early, b"reply");
+        run.until("the handshake", |run| run.client.is_established());
+        assert_eq!(run.client.is_early_taken(), is_taken);
+        run.client.send(b"later");
+        run.until("reply", |run| run.client_got == b"reply");
+        run.until("the request", |run| run.backend_got().ends_with(b"later"));
+    }
+}
+
+#[test]
 fn a_client_that_leaves_before_the_handshakes_end_is_no_clean_end_to_the_server() {
     let stage = stage();
     type Leave = fn(&mut Run);

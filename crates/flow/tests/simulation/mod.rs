@@ -90,10 +90,21 @@ impl Stage {
 
     /// After a reload by which sessions of TLS 1.3 lie elsewhere.
     pub(crate) fn reloaded(&self, tls13_sessions: Tls13Sessions) -> Self {
-        let options = ServerOptions {
+        self.with_options(ServerOptions {
             tls13_sessions,
             ..self.options.clone()
-        };
+        })
+    }
+
+    /// After a reload by which clients have to be asked for another key share.
+    pub(crate) fn retrying(&self) -> Self {
+        self.with_options(ServerOptions {
+            groups: vec![Group::Secp384r1],
+            ..self.options.clone()
+        })
+    }
+
+    fn with_options(&self, options: ServerOptions) -> Self {
         Self {
             settings: settings(&options, &self.resumption, self.settings.send_proxy.clone()),
             authority_pem: self.authority_pem.clone(),
