@@ -1,4 +1,4 @@
-//! What a factor does within each peer: every level against the first one.
+//! What the last factor does within each peer: every level against the first one.
 
 use measure::ratio::Ratio;
 
@@ -10,12 +10,13 @@ use super::study::{Case, Entry};
 use super::words::{times, titled};
 use super::yardstick::Yardstick;
 
-/// A row a level but the first, a column a peer; empty where more or fewer than one factor was
+/// A row a level but the first of the last factor, a column a peer; empty where only peers were
 /// varied.
 pub(crate) fn gains(case: &Case<'_>) -> Table {
     let names = case.peers.iter().map(|peer| harmless(&peer.name));
-    let factor = case.scenario.factors.first();
-    let head = factor.map_or_else(String::new, |factor| harmless(&factor.title));
+    let factors = case.scenario.factors.iter();
+    let titles: Vec<String> = factors.map(|factor| harmless(&factor.title)).collect();
+    let head = titles.join(", ");
     let heads: Vec<String> = [format!("<{head}")].into_iter().chain(names).collect();
     let heads: Vec<&str> = heads.iter().map(String::as_str).collect();
     let mut table = Table::new(&caption(case), &heads);
@@ -38,33 +39,39 @@ pub(crate) fn gains_listed(case: &Case<'_>) -> Table {
 }
 
 fn caption(case: &Case<'_>) -> String {
-    let (Some(yardstick), Some(base)) = (case.main(), case.groups.first()) else {
+    let (Some(yardstick), Some(base)) = (case.main(), case.last_levels().first().copied()) else {
         return String::new();
     };
     format!(
         "{} as a multiple of that at {}, by round, with its 95 % interval",
         titled(&yardstick.title(&case.scenario.operation)),
-        harmless(&base.title())
+        harmless(&base.title)
     )
 }
 
-/// Each level but the first, with a cell a peer.
+/// Each level of the last factor but the first, with a cell a peer.
 fn levels(case: &Case<'_>) -> Vec<(String, Vec<Cell>)> {
-    let (Some(yardstick), [_]) = (case.main(), case.scenario.factors.as_slice()) else {
+    let (Some(yardstick), Some(first)) = (case.main(), case.last_levels().first().copied()) else {
         return Vec::new();
     };
-    let Some((base, others)) = case.groups.split_first() else {
-        return Vec::new();
-    };
-    let levels = others.iter().map(|group| {
-        let pairs = group.entries.iter().zip(&base.entries);
-        let cells: Vec<Cell> = pairs
-            .map(|(entry, base)| cell(entry, base, yardstick))
-            .collect();
-        (harmless(&group.title()), cells)
-    });
-    let is_told = |(_, cells): &(_, Vec<Cell>)| cells.iter().any(|cell| cell.text != NONE);
-    levels.filter(is_told).collect()
+    let mut levels = Vec::new();
+    for series in case.series() {
+        let Some((base, others)) = series.split_first() else {
+            continue;
+        };
+        if !base.is_last(first) {
+            continue;
+        }
+        levels.extend(others.iter().map(|group| {
+            let pairs = group.entries.iter().zip(&base.entries);
+            let cells: Vec<Cell> = pairs
+                .map(|(entry, base)| cell(entry, base, yardstick))
+                .collect();
+            (harmless(&group.title()), cells)
+        }));
+    }
+    levels.retain(|(_, cells)| cells.iter().any(|cell| cell.text != NONE));
+    levels
 }
 
 fn cell(entry: &Entry<'_>, base: &Entry<'_>, yardstick: Yardstick) -> Cell {

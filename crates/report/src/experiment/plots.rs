@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use measure::experiment::{Peer, Reading, Scenario};
 use measure::host::HostReport;
 use measure::record::{Client, Ending, Record, Target, Tool};
+use measure::statistics::Spread;
 
 use crate::drawings::along_time;
 use crate::figure::{Axis, Bar, BarPanel, Bars, Figure, Panel, Series, Shape, Unit};
@@ -189,71 +190,95 @@ fn description(case: &Case<'_>, yardstick: Yardstick) -> String {
 
 fn lines(case: &Case<'_>, palette: Palette<'_>) -> Option<Figure> {
     let main = case.main()?;
-    let factor = case.scenario.factors.first()?;
-    let names = case.groups.iter().map(|group| harmless(&group.title()));
-    let told = case.yardsticks.iter().take(FIGURES_MAX);
-    let panels = told.enumerate();
-    let panels = panels.map(|(index, yardstick)| line_panel(case, *yardstick, palette, index == 0));
+    let factor = case.scenario.factors.last()?;
+    let levels = case.last_levels();
+    let series: Vec<&[Group<'_>]> = case.series().collect();
+    let drawn: Vec<(&[Group<'_>], Yardstick)> = match series.as_slice() {
+        [one] => {
+            let told = case.yardsticks.iter().take(FIGURES_MAX);
+            told.map(|yardstick| (*one, *yardstick)).collect()
+        }
+        several => several.iter().map(|groups| (*groups, main)).collect(),
+    };
+    let panels = drawn.into_iter().enumerate();
+    let panels = panels.map(|(index, (groups, yardstick))| {
+        let mut panel = line_panel(case, groups, yardstick, palette);
+        // The legend stands in the first panel alone.
+        if index > 0 {
+            panel.series.iter_mut().for_each(|line| line.name.clear());
+        }
+        panel
+    });
     Some(Figure {
         title: title(case, main),
         description: description(case, main),
-        x: Axis::places(&harmless(&factor.title), names.collect()),
+        x: Axis::places(
+            &harmless(&factor.title),
+            levels.iter().map(|level| harmless(&level.title)).collect(),
+        ),
         panels: panels.collect(),
         columns: Vec::new(),
     })
 }
 
-/// The legend stands in the first panel alone.
 fn line_panel(
     case: &Case<'_>,
+    groups: &[Group<'_>],
     yardstick: Yardstick,
     palette: Palette<'_>,
-    has_legend: bool,
 ) -> Panel {
     let mut series = Vec::new();
     for (index, peer) in case.peers.iter().enumerate() {
-        let spreads = case
-            .groups
-            .iter()
-            .map(|group| group.entries[index].spread(yardstick));
-        let spreads: Vec<_> = spreads.collect();
-        let scaled = |value: f64| yardstick.scaled(value);
-        let colour = palette.colour(peer);
-        for run in runs(&spreads) {
-            let forth = run.iter().map(|(x, spread)| (*x, scaled(spread.max)));
-            let back = run.iter().rev().map(|(x, spread)| (*x, scaled(spread.min)));
-            series.push(Series::new("", colour, Shape::Band).of(forth.chain(back)));
-        }
-        let name = if has_legend {
-            harmless(&peer.name)
-        } else {
-            String::new()
-        };
-        let points = spreads.iter().enumerate().map(|(place, spread)| {
-            (
-                place as f64,
-                spread.map_or(f64::NAN, |it| scaled(it.median)),
-            )
-        });
-        let shape = Shape::Marked(palette.dashes(peer));
-        series.push(Series::new(&name, colour, shape).of(points));
+        let levels = case.last_levels().into_iter();
+        let spreads: Vec<_> = levels
+            .map(|level| {
+                let group = groups.iter().find(|group| group.is_last(level))?;
+                group.entries[index].spread(yardstick)
+            })
+            .collect();
+        series.extend(line(peer, &spreads, yardstick, palette));
     }
     let better = if yardstick.is_cost() { "less" } else { "more" };
     let figure = yardstick.title(&case.scenario.operation);
-    let title = format!(
+    let what = format!(
         "{}, {} ({better} is better)",
         titled(&figure),
         yardstick.unit()
     );
-    let values = series.iter().flat_map(|line| &line.points);
+    let title = match groups.first().map(Group::outer_title) {
+        Some(outer) if !outer.is_empty() => format!("{}: {}", harmless(&outer), figure),
+        _ => what,
+    };
+    let values = series.iter().flat_map(|line: &Series| &line.points);
     let y = Axis::amounts(&title, Unit::Count, values.map(|point| point.1));
     Panel::new(y, series)
 }
 
+/// A peer's medians, over the band from the least to the greatest.
+fn line(
+    peer: &Peer,
+    spreads: &[Option<Spread>],
+    yardstick: Yardstick,
+    palette: Palette<'_>,
+) -> Vec<Series> {
+    let scaled = |value: f64| yardstick.scaled(value);
+    let colour = palette.colour(peer);
+    let bands = runs(spreads).into_iter().map(|run| {
+        let forth = run.iter().map(|(x, spread)| (*x, scaled(spread.max)));
+        let back = run.iter().rev().map(|(x, spread)| (*x, scaled(spread.min)));
+        Series::new("", colour, Shape::Band).of(forth.chain(back))
+    });
+    let points = spreads.iter().enumerate().map(|(place, spread)| {
+        let median = spread.map_or(f64::NAN, |it| scaled(it.median));
+        (place as f64, median)
+    });
+    let shape = Shape::Marked(palette.dashes(peer));
+    let medians = Series::new(&harmless(&peer.name), colour, shape).of(points);
+    bands.chain([medians]).collect()
+}
+
 /// Stretches of neighbours that all have a spread: places with their spreads.
-fn runs(
-    spreads: &[Option<measure::statistics::Spread>],
-) -> Vec<Vec<(f64, measure::statistics::Spread)>> {
+fn runs(spreads: &[Option<Spread>]) -> Vec<Vec<(f64, Spread)>> {
     let places = spreads.iter().enumerate();
     let places: Vec<_> = places
         .map(|(place, spread)| (place as f64, *spread))

@@ -173,15 +173,26 @@ impl<'e> Case<'e> {
         self.entries().any(|(_, entry)| !entry.readings.is_empty())
     }
 
-    /// Whether the levels are numbers, so that figures are lines over them.
+    /// Whether the levels of the last factor are numbers, so that figures are lines over them.
     pub(crate) fn is_numeric(&self) -> bool {
-        match self.scenario.factors.as_slice() {
-            [factor] => {
-                let told = factor.levels.iter().filter(|level| level.value.is_some());
-                factor.levels.len() > 2 && told.count() + 1 >= factor.levels.len()
-            }
-            _ => false,
-        }
+        self.scenario.factors.last().is_some_and(|factor| {
+            let told = factor.levels.iter().filter(|level| level.value.is_some());
+            factor.levels.len() > 2 && told.count() + 1 >= factor.levels.len()
+        })
+    }
+
+    /// Combinations that differ in the last factor alone, together.
+    pub(crate) fn series(&self) -> impl Iterator<Item = &[Group<'e>]> {
+        self.groups.chunk_by(|a, b| a.outer() == b.outer())
+    }
+
+    /// The levels of the last factor that were asked for, in their order.
+    pub(crate) fn last_levels(&self) -> Vec<&'e Level> {
+        let Some(factor) = self.scenario.factors.last() else {
+            return Vec::new();
+        };
+        let is_asked = |level: &&Level| self.groups.iter().any(|group| group.is_last(level));
+        factor.levels.iter().filter(is_asked).collect()
     }
 }
 
@@ -194,6 +205,32 @@ impl<'e> Group<'e> {
             .map(|level| level.title.as_str())
             .collect();
         titles.join(", ")
+    }
+
+    /// The names of the levels of all factors but the last.
+    fn outer(&self) -> Vec<&'e str> {
+        let others = self
+            .levels
+            .split_last()
+            .map_or(&[][..], |(_, others)| others);
+        others.iter().map(|level| level.name.as_str()).collect()
+    }
+
+    /// The titles of these levels; empty where there is one factor.
+    pub(crate) fn outer_title(&self) -> String {
+        let others = self
+            .levels
+            .split_last()
+            .map_or(&[][..], |(_, others)| others);
+        let titles: Vec<&str> = others.iter().map(|level| level.title.as_str()).collect();
+        titles.join(", ")
+    }
+
+    /// Whether this is the last factor's level.
+    pub(crate) fn is_last(&self, level: &Level) -> bool {
+        self.levels
+            .last()
+            .is_some_and(|last| last.name == level.name)
     }
 
     /// The same for ids: the names of its levels.

@@ -118,8 +118,8 @@ fn scenario(case: &Case<'_>, look: Look) -> String {
     if !gains.is_empty() {
         text += &section(look, &gains);
     }
-    if let Some(main) = case.main().filter(|_| tables::is_about_spreads(case)) {
-        text += &section(look, &tables::spreads(case, main));
+    if let Some(figure) = tables::spread_figure(case) {
+        text += &section(look, &tables::spreads(case, figure));
     }
     for left in &scenario.left_out {
         text += &look.field(

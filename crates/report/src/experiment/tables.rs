@@ -1,7 +1,7 @@
 //! Tables of a scenario that text and page share: spreads as ministat(1) prints them, what the
 //! source printed, who took part.
 
-use measure::experiment::{Peer, Published};
+use measure::experiment::{Figure, Peer, Published};
 use measure::statistics::Spread;
 use measure::student::Difference;
 
@@ -13,11 +13,23 @@ use super::study::{Case, Entry, Group};
 use super::words::{digits, titled};
 use super::yardstick::Yardstick;
 
-/// Whether the spreads are what a scenario is about: its figure is a bandwidth, as in the source
-/// that printed them.
-pub(crate) fn is_about_spreads(case: &Case<'_>) -> bool {
-    use measure::experiment::Figure::Bandwidth;
-    case.main() == Some(Yardstick::Of(Bandwidth))
+/// The figure whose spreads a scenario is about, since its source printed them: the bandwidth if
+/// there is one.
+pub(crate) fn spread_figure(case: &Case<'_>) -> Option<Yardstick> {
+    let mut published = case.scenario.published.iter();
+    let is_printed = published.any(|table| table.columns.iter().any(|head| head == "stddev"));
+    let bandwidth = case.yardsticks.iter().find(|it| it.id() == BANDWIDTH.id());
+    is_printed.then(|| bandwidth.copied().or_else(|| case.main()))?
+}
+
+const BANDWIDTH: Yardstick = Yardstick::Of(Figure::Bandwidth);
+
+/// As the source printed it: kB are 1000 bytes, and thousands are not set apart.
+fn shown(yardstick: Yardstick, value: f64) -> String {
+    match yardstick {
+        BANDWIDTH => format!("{:.0}", value / 1e3),
+        _ => yardstick.shown(value),
+    }
 }
 
 /// Number, least, greatest, median, mean and deviation of a figure; and the difference of means
@@ -31,12 +43,15 @@ pub(crate) fn spreads(case: &Case<'_>, yardstick: Yardstick) -> Table {
         "median",
         "mean",
         "stddev",
-        "<difference at 95 %",
+        "<at 95 %",
     ];
     let caption = format!(
         "{}, {}, as ministat(1) tells it; differences from {} by Student's t",
         titled(&yardstick.title(&case.scenario.operation)),
-        yardstick.unit(),
+        match yardstick {
+            BANDWIDTH => "kB/s",
+            _ => yardstick.unit(),
+        },
         case.peers.first().map_or("", |peer| peer.name.as_str()),
     );
     let mut table = Table::new(&harmless(&caption), &heads);
@@ -66,7 +81,7 @@ fn spread_row(
         spread.deviation,
     ];
     let mut cells = vec![Cell::of(harmless(&entry.peer.name)), Cell::of(spread.count)];
-    cells.extend(values.map(|value| Cell::of(yardstick.shown(value))));
+    cells.extend(values.map(|value| Cell::of(shown(yardstick, value))));
     let first = group
         .first()
         .filter(|first| first.peer.name != entry.peer.name);
@@ -96,8 +111,8 @@ fn difference(first: &Spread, second: &Spread, yardstick: Yardstick) -> String {
     let percent = |value: f64| digits(value.abs() / first.mean * 100.0);
     format!(
         "{sign}{} ± {} ({sign}{} ± {} %)",
-        yardstick.shown(found.difference.abs()),
-        yardstick.shown(found.error),
+        shown(yardstick, found.difference.abs()),
+        shown(yardstick, found.error),
         percent(found.difference),
         percent(found.error)
     )

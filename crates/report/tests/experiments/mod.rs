@@ -207,13 +207,21 @@ fn scenarios() -> Vec<Scenario> {
     let sealing = [("user", "in user space", None), ("kernel", "by kTLS", None)];
     let big_file = Draft::new("big-file", "How fast is a file of 1 GiB?", &[Bandwidth]);
     let big_file = big_file.factor("ktls", "sealing", &sealing);
+    let mut big_file = big_file.peers(&RIVALS[..2]).scenario;
+    big_file.published = vec![Published {
+        title: text("Stark 2021, N = 10"),
+        unit: text("kB/s"),
+        columns: ["system", "min", "stddev"].map(text).to_vec(),
+        rows: vec![["Ubuntu 21.10, kTLS", "619105", "43255"].map(text).to_vec()],
+        note: None,
+    }];
     vec![
         implementations(),
         ciphers(),
         object_sizes(),
         connections(),
         ramp.peers(&RIVALS[..2]).scenario,
-        big_file.peers(&RIVALS[..2]).scenario,
+        big_file,
     ]
 }
 
@@ -403,6 +411,9 @@ fn reading(scenario: &Scenario, cell: &Cell, repeat: u32, dice: &mut Dice) -> Re
     };
     if !is_plain {
         reading.handshakes.push(handshakes(succeeded as u64));
+    }
+    if scenario.name == "big-file" {
+        reading.elapsed_ns = (1.7e9 * dice.about(0.05)) as u64;
     }
     if scenario.name == "ramp" {
         rise(&mut reading, pace.per_s, dice);

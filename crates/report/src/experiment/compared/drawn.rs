@@ -6,13 +6,25 @@ use crate::figure::{Axis, Figure, Panel, Series, Shape, Unit};
 use crate::hostile::harmless;
 
 use super::super::plots::Palette;
+use super::super::study::Case;
 use super::super::words::digits;
 use super::pairs::Pair;
+
+/// The last place of each series of levels.
+fn ends(case: &Case<'_>) -> Vec<usize> {
+    let lengths = case.series().map(<[_]>::len);
+    let ends = lengths.scan(0, |end, length| {
+        *end += length;
+        Some(*end - 1)
+    });
+    ends.collect()
+}
 
 /// In percent, by level; `None` if no cell has a loss.
 pub(super) fn losses(pair: &Pair<'_>, peers: &[Peer]) -> Option<Figure> {
     let yardstick = *pair.yardsticks.first()?;
     let figure = yardstick.title(&pair.a.scenario.operation);
+    let ends = ends(&pair.a);
     let mut texts = Vec::new();
     let mut series = Vec::new();
     for (index, peer) in pair.a.peers.iter().enumerate() {
@@ -25,7 +37,7 @@ pub(super) fn losses(pair: &Pair<'_>, peers: &[Peer]) -> Option<Figure> {
             texts.extend(loss.map(|loss| format!("{} {title}: {} %.", peer.name, digits(loss))));
             points.push((place as f64, loss.unwrap_or(f64::NAN)));
             // Between names there is nothing to be read off a line.
-            if !pair.a.is_numeric() {
+            if !pair.a.is_numeric() || ends.contains(&place) {
                 points.push((place as f64, f64::NAN));
             }
         }
@@ -44,7 +56,7 @@ pub(super) fn losses(pair: &Pair<'_>, peers: &[Peer]) -> Option<Figure> {
     let title = format!("loss of {figure}, % (below 0: a gain)");
     let mut panel = Panel::new(Axis::range(&title, Unit::Count, least, greatest, 5), series);
     panel.limits.push((0.0, "as the first".to_owned()));
-    let factor = pair.a.scenario.factors.first();
+    let factor = pair.a.scenario.factors.last();
     let names = pair.a.groups.iter().map(|group| harmless(&group.title()));
     Some(Figure {
         title: format!(

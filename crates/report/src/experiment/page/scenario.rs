@@ -107,15 +107,15 @@ fn legend(case: &Case<'_>) -> Element {
 }
 
 fn spreads(case: &Case<'_>) -> Option<Element> {
-    let main = case.main()?;
-    let spreads = tables::spreads(case, main);
+    let printed = tables::spread_figure(case);
+    let spreads = tables::spreads(case, printed.or_else(|| case.main())?);
     if spreads.is_empty() {
         return None;
     }
     let shown = table(&spreads, "m");
-    match tables::is_about_spreads(case) {
-        true => Some(shown),
-        false => fold("The main figure as ministat tells it", vec![shown]),
+    match printed {
+        Some(_) => Some(shown),
+        None => fold("The main figure as ministat tells it", vec![shown]),
     }
 }
 
