@@ -23,7 +23,6 @@ use super::wish::KeyKind;
 /// All certificates of a run.
 pub(crate) struct Certificates {
     folder: PathBuf,
-    authority: PathBuf,
     elliptic: Issuer<'static, KeyPair>,
     rsa: Issuer<'static, KeyPair>,
     made: RefCell<BTreeMap<KeyKind, Files>>,
@@ -34,7 +33,7 @@ pub(crate) struct Certificates {
 pub(crate) struct Files {
     /// The kind of its key.
     pub(crate) kind: KeyKind,
-    /// The certificate alone; its authority is known to clients.
+    /// The certificate alone, without its authority.
     pub(crate) chain: PathBuf,
     /// Its key, PKCS #8.
     pub(crate) key: PathBuf,
@@ -62,23 +61,15 @@ impl Certificates {
     /// # Errors
     /// [`CertificateFault`].
     pub(crate) fn new(folder: &Path) -> Result<Self, CertificateFault> {
-        let (elliptic, elliptic_pem) = authority("ECDSA", KeyPair::generate()?)?;
+        let elliptic = authority("ECDSA", KeyPair::generate()?);
         let key = KeyPair::generate_rsa_for(&PKCS_RSA_SHA256, RsaKeySize::_2048)?;
-        let (rsa, rsa_pem) = authority("RSA", key)?;
-        let authority = folder.join("authorities.pem");
-        fs::write(&authority, elliptic_pem + &rsa_pem)?;
+        let rsa = authority("RSA", key);
         Ok(Self {
             folder: folder.to_owned(),
-            authority,
             elliptic,
             rsa,
             made: RefCell::default(),
         })
-    }
-
-    /// The PEM file of both authorities, for clients.
-    pub(crate) fn authority(&self) -> &Path {
-        &self.authority
     }
 
     /// The certificate of a kind.
@@ -122,18 +113,15 @@ impl Certificates {
     }
 }
 
-fn authority(
-    name: &str,
-    key: KeyPair,
-) -> Result<(Issuer<'static, KeyPair>, String), CertificateFault> {
+/// Certificates name it, and are signed by it; nobody is shown it.
+fn authority(name: &str, key: KeyPair) -> Issuer<'static, KeyPair> {
     let mut params = CertificateParams::default();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
     params
         .distinguished_name
         .push(DnType::CommonName, format!("lariat-lab {name}"));
-    let pem = params.self_signed(&key)?.pem();
-    Ok((Issuer::new(params, key), pem))
+    Issuer::new(params, key)
 }
 
 fn generate(kind: KeyKind) -> Result<KeyPair, rcgen::Error> {

@@ -1,6 +1,6 @@
 //! A peer as a running server: configured as wished, started on its CPUs, and ended.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fs;
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -197,12 +197,11 @@ impl Launch<'_> {
             fs::write(folder.join(name), text)?;
         }
         let words = configuration::command(self.peer, &values)?;
-        let words: Vec<_> = words.into_iter().map(OsString::from).collect();
-        let (program, arguments) = words
-            .split_first()
-            .map_or((OsStr::new(""), &words[..]), |(first, rest)| (first, rest));
+        let mut words = words.into_iter().map(OsString::from);
+        let program = words.next().unwrap_or_default();
+        let arguments: Vec<_> = words.collect();
         let output = folder.join("output");
-        let child = Child::start(program, arguments, self.place.cpus, &folder, &output)?;
+        let child = Child::start(&program, &arguments, self.place.cpus, &folder, &output)?;
         let mut server = Server {
             address,
             scheme: self.peer.form.scheme,
