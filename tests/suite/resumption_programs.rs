@@ -37,6 +37,8 @@ struct Host {
     site: Site,
     service: Service,
     lariat: Lariat,
+    /// Of its configuration, beside the keys.
+    resumption: String,
     _server: Option<Server>,
 }
 
@@ -50,21 +52,24 @@ impl Host {
             site,
             service,
             lariat,
+            resumption: resumption.to_owned(),
             _server: Some(server),
         }
     }
 
-    /// Before an origin, with a ticket key from a file.
-    fn of_origin(origin: &Origin) -> Self {
+    /// Before an origin, with a ticket key from a file and more of `resumption`.
+    fn of_origin(origin: &Origin, resumption: &str) -> Self {
         let site = Site::new();
         let server = Server::start(Behaviour::Hang);
         let service = Service::new(&site, &server).servers(&format!("[\"{}\"]", origin.address));
         fs::write(site.path("1.key"), [1; 80]).unwrap();
-        let lariat = Lariat::start(&keys_of(&site, &["1.key"], &service));
+        let keys = keys_of(&site, &["1.key"], resumption);
+        let lariat = Lariat::start(&(keys + &service.toml()));
         Self {
             site,
             service,
             lariat,
+            resumption: resumption.to_owned(),
             _server: None,
         }
     }
@@ -82,8 +87,8 @@ impl Host {
             }
             Event::NewKey => {
                 fs::write(self.site.path("2.key"), [2; 80]).unwrap();
-                let both = keys_of(&self.site, &["2.key", "1.key"], &self.service);
-                self.lariat.configure(&both);
+                let both = keys_of(&self.site, &["2.key", "1.key"], &self.resumption);
+                self.lariat.configure(&(both + &self.service.toml()));
                 self.lariat.reload().success();
             }
         }
@@ -118,12 +123,9 @@ impl Host {
 }
 
 /// Two workers, and ticket keys from these files, the first of which encrypts.
-fn keys_of(site: &Site, files: &[&str], service: &Service) -> String {
+fn keys_of(site: &Site, files: &[&str], resumption: &str) -> String {
     let paths: Vec<_> = files.iter().map(|file| site.path(file)).collect();
-    format!(
-        "{TWO_WORKERS}[resumption]\ntickets = {{ keys = {paths:?} }}\n{}",
-        service.toml()
-    )
+    format!("{TWO_WORKERS}[resumption]\ntickets = {{ keys = {paths:?} }}\n{resumption}\n")
 }
 
 fn is_resumed(said: &str) -> bool {
@@ -303,9 +305,13 @@ fn assert_resumes(host: &Host, program: &mut Running, turnstile: &Turnstile, kin
 #[test]
 fn curl_resumes() {
     // In TLS 1.2 it wants no tickets.
-    for (versions, kind) in [("--tlsv1.3", "psk"), ("--tls-max=1.2", "session-id")] {
+    for (versions, kind, resumption) in [
+        ("--tlsv1.3", "psk", ""),
+        ("--tlsv1.3", "psk-cache", "tls13 = 'cache'"),
+        ("--tls-max=1.2", "session-id", ""),
+    ] {
         let origin = Origin::start();
-        let host = Host::of_origin(&origin);
+        let host = Host::of_origin(&origin, resumption);
         let turnstile = Turnstile::new("");
         let turn = turnstile.url("/turn");
         let port = host.service.address.port();
@@ -328,7 +334,7 @@ fn curl_resumes() {
 #[test]
 fn chromium_resumes() {
     let origin = Origin::start();
-    let host = Host::of_origin(&origin);
+    let host = Host::of_origin(&origin, "");
     let page = format!(
         "<script>(async () => {{ for (let i = 0; i <= {}; i++) {{\
          await fetch('https://{}/1k?close=1', {{mode: 'no-cors', cache: 'no-store'}});\
