@@ -24,7 +24,9 @@ pub(crate) struct Case<'e> {
 /// A combination of levels.
 #[derive(Debug)]
 pub(crate) struct Group<'e> {
-    /// The level of each factor.
+    /// What was varied.
+    factors: &'e [Factor],
+    /// The level of each.
     pub(crate) levels: Vec<&'e Level>,
     /// In the order of the case's peers.
     pub(crate) entries: Vec<Entry<'e>>,
@@ -127,7 +129,11 @@ impl<'e> Found<'e> {
             }
         };
         let entries = peers.iter().map(entry).collect();
-        Group { levels, entries }
+        Group {
+            factors: &scenario.factors,
+            levels,
+            entries,
+        }
     }
 }
 
@@ -199,48 +205,44 @@ impl<'e> Case<'e> {
 impl<'e> Group<'e> {
     /// The titles of its levels; empty without factors.
     pub(crate) fn title(&self) -> String {
-        let titles: Vec<&str> = self
-            .levels
-            .iter()
-            .map(|level| level.title.as_str())
-            .collect();
-        titles.join(", ")
+        self.titles(self.levels.len())
+    }
+
+    /// The titles of the levels of all factors but the last; empty where there is one.
+    pub(crate) fn outer_title(&self) -> String {
+        self.titles(self.levels.len().saturating_sub(1))
+    }
+
+    /// Of the first levels. A bare number is nothing without its factor.
+    fn titles(&self, count: usize) -> String {
+        let pairs = self.levels.iter().zip(self.factors).take(count);
+        let titles = pairs.map(|(level, factor)| {
+            let is_bare = !level.title.contains(char::is_alphabetic);
+            match is_bare {
+                true => format!("{} {}", factor.title, level.title),
+                false => level.title.clone(),
+            }
+        });
+        titles.collect::<Vec<_>>().join(", ")
     }
 
     /// The names of the levels of all factors but the last.
     fn outer(&self) -> Vec<&'e str> {
-        let others = self
-            .levels
-            .split_last()
-            .map_or(&[][..], |(_, others)| others);
-        others.iter().map(|level| level.name.as_str()).collect()
-    }
-
-    /// The titles of these levels; empty where there is one factor.
-    pub(crate) fn outer_title(&self) -> String {
-        let others = self
-            .levels
-            .split_last()
-            .map_or(&[][..], |(_, others)| others);
-        let titles: Vec<&str> = others.iter().map(|level| level.title.as_str()).collect();
-        titles.join(", ")
+        let others = self.levels.len().saturating_sub(1);
+        let others = self.levels.iter().take(others);
+        others.map(|level| level.name.as_str()).collect()
     }
 
     /// Whether this is the last factor's level.
     pub(crate) fn is_last(&self, level: &Level) -> bool {
-        self.levels
-            .last()
-            .is_some_and(|last| last.name == level.name)
+        let last = self.levels.last();
+        last.is_some_and(|last| last.name == level.name)
     }
 
-    /// The same for ids: the names of its levels.
+    /// The names of its levels, for ids.
     pub(crate) fn id(&self) -> String {
-        let names: Vec<&str> = self
-            .levels
-            .iter()
-            .map(|level| level.name.as_str())
-            .collect();
-        names.join("-")
+        let names = self.levels.iter().map(|level| level.name.as_str());
+        names.collect::<Vec<_>>().join("-")
     }
 
     /// The one that others are compared with.

@@ -36,14 +36,7 @@ fn shown(yardstick: Yardstick, value: f64) -> String {
 /// from the first peer's by Student's t.
 pub(crate) fn spreads(case: &Case<'_>, yardstick: Yardstick) -> Table {
     let heads = [
-        "<",
-        "N",
-        "min",
-        "max",
-        "median",
-        "mean",
-        "stddev",
-        "<at 95 %",
+        "<", "N", "min", "max", "median", "mean", "stddev", "<at 95 %",
     ];
     let caption = format!(
         "{}, {}, as ministat(1) tells it; differences from {} by Student's t",

@@ -75,13 +75,13 @@ fn hundredths(percent: f64) -> String {
     }
 }
 
-/// Two decimals under 10, one under 100; what no interval should reach is told by its power.
+/// Two decimals under 10, one under 100; where an interval has no end to speak of, that is said.
 pub(crate) fn digits(value: f64) -> String {
     match value.abs() {
         ..9.995 => format!("{value:.2}"),
         ..99.95 => format!("{value:.1}"),
-        ..1e6 => Count(value.round()).to_string(),
-        _ => format!("{value:.0e}"),
+        ..1e4 => Count(value.round()).to_string(),
+        _ => "over 10\u{202f}000".to_owned(),
     }
 }
 
@@ -151,6 +151,9 @@ mod tests {
 
     #[test]
     fn an_interval_of_two_rounds_may_be_very_wide() {
-        assert_eq!(times(&ratio(1.0, 1e-9, 1e9)), "1.00× (0.00 to 1e9)");
+        assert_eq!(
+            times(&ratio(1.0, 1e-9, 1e9)),
+            "1.00× (0.00 to over 10\u{202f}000)"
+        );
     }
 }

@@ -28,13 +28,18 @@ pub(super) fn section(case: &Case<'_>, palette: Palette<'_>) -> Element {
         .children(source(case))
 }
 
+/// In one box, since there may be many.
 fn doubts_of(case: &Case<'_>) -> Option<Element> {
     let doubts = doubts(case);
-    let items = doubts.iter().map(|doubt| {
-        let label = element("strong").text("Doubt: ");
-        element("li").child(label).prose(doubt)
-    });
-    (!doubts.is_empty()).then(|| element("ul").with("class", "warnings").children(items))
+    let label = match doubts.len() {
+        1 => "Doubt",
+        _ => "Doubts",
+    };
+    let items = doubts.iter().map(|doubt| element("li").prose(doubt));
+    let items = element("ul").children(items);
+    let label = element("strong").text(label);
+    let all = element("li").child(label).child(items);
+    (!doubts.is_empty()).then(|| element("ul").with("class", "warnings doubts").child(all))
 }
 
 /// Tables of so many figures stand open.
