@@ -1,4 +1,4 @@
-//! The record of a run as a file that grows: a line is there whole, or the next one takes its place.
+//! The record of a run as a file that grows: a line is there whole, or the next takes its place.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};
