@@ -156,3 +156,24 @@ fn a_session_of_a_revoked_certificate_is_not_resumed() {
     let reason = [("reason", "server-certificate")];
     lariat.wait_for_metric("lariat_resumption_misses_total", &reason, 3.0);
 }
+
+#[test]
+fn a_reload_changes_the_limits_of_the_cache() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
+    let service = Service::new(&site, &server);
+    let lariat = Lariat::start(&service.toml());
+    let clients = [(); 2].map(|()| Client::without_tickets(&site));
+    let kinds = || clients.each_ref().map(|client| visit(client, &service));
+    assert_eq!(kinds(), [HandshakeKind::Full; 2]);
+    assert_eq!(kinds(), [HandshakeKind::Resumed; 2]);
+
+    let small = "[resumption]\nsession-cache = { entries = 1 }\n";
+    lariat.configure(&format!("{small}{}", service.toml()));
+    lariat.reload().success();
+    assert_eq!(kinds(), [HandshakeKind::Full; 2]);
+    lariat.wait_for_metric("lariat_session_cache_entries", &[], 1.0);
+    assert_eq!(visit(&clients[1], &service), HandshakeKind::Resumed);
+    // Whoever comes after a crash finds what the reload has made.
+    kill_process(lariat.data_process(), Signal::KILL).unwrap();
+    assert_eq!(visit(&clients[1], &service), HandshakeKind::Resumed);
+}

@@ -24,13 +24,15 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::MissedTickBehavior;
 
 use crate::admin::{self, AdminState, ReloadFacts, ReloadResult, StartFacts};
-use crate::handover::{Answer, Bundle, DATA_NAME, Order, Reloads, Resolved, Serve, Start, encode};
+use crate::handover::{
+    Answer, Bundle, DATA_NAME, Order, Reloads, Resolved, Serve, SessionKey, Start, encode,
+};
 use crate::health::{self, Checks, HealthReport};
 
 use log::Log;
 use orders::Letter;
-use plan::{Built, Servers, Sessions};
-use sessions::Inheritance;
+use plan::{Built, Servers};
+use sessions::{Inheritance, Sessions};
 
 /// How often expired sessions are looked for; they are refused anyway.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
@@ -109,7 +111,10 @@ async fn control(channel: Arc<Channel>) -> io::Result<()> {
 struct Control {
     channel: Arc<Channel>,
     plane: Plane,
+    inheritance: Arc<Inheritance>,
     resumption: Arc<Resumption>,
+    /// Of the memory that its sessions lie in.
+    session_key: SessionKey,
     admin: Arc<AdminState>,
     log: Log,
     checks: Checks,
@@ -129,7 +134,11 @@ impl Control {
         let (Order::Start(start, serve), Some(bundle)) = (letter.order, letter.bundle) else {
             return Err(io::Error::other("the supervisor began with another order"));
         };
-        let sessions = Sessions::New(Inheritance::of(&start));
+        let inheritance = Arc::new(Inheritance::of(&start));
+        let sessions = Sessions {
+            inheritance: Arc::clone(&inheritance),
+            before: None,
+        };
         let serve = Arc::new(serve);
         let mut built = match build(bundle, &serve, letter.fds, sessions).await? {
             Ok(built) => built,
@@ -148,7 +157,9 @@ impl Control {
         let mut control = Self {
             channel,
             plane,
+            inheritance,
             resumption: Arc::clone(&built.resumption),
+            session_key: serve.session_key.clone(),
             admin,
             log,
             checks,
@@ -181,7 +192,10 @@ impl Control {
     /// A new plan, or the old one.
     async fn replace(&mut self, serve: Serve, bundle: Bundle, fds: Vec<OwnedFd>) -> io::Result<()> {
         let serve = Arc::new(serve);
-        let sessions = Sessions::Kept(Arc::clone(&self.resumption));
+        let sessions = Sessions {
+            inheritance: Arc::clone(&self.inheritance),
+            before: Some((Arc::clone(&self.resumption), self.session_key.clone())),
+        };
         let mut built = match build(bundle, &serve, fds, sessions).await? {
             Ok(built) => built,
             Err(message) => return say(&self.channel, &Answer::refused(serve.generation, message)),
@@ -199,6 +213,7 @@ impl Control {
         self.servers = built.servers;
         self.admin.resumes_by(Arc::clone(&built.resumption));
         self.resumption = built.resumption;
+        self.session_key = serve.session_key.clone();
         self.checks.replace(built.checked);
         serve
             .resolved
@@ -271,7 +286,7 @@ async fn build(
     sessions: Sessions,
 ) -> io::Result<Result<Built, String>> {
     let serve = Arc::clone(serve);
-    let work = move || plan::build(bundle, &serve, fds, sessions);
+    let work = move || plan::build(bundle, &serve, fds, &sessions);
     tokio::task::spawn_blocking(work)
         .await
         .map_err(io::Error::other)

@@ -158,8 +158,6 @@ pub(crate) struct Start {
     /// What ticket keys are derived from; the same for all data processes of a supervisor, so
     /// that sessions outlive them.
     pub(crate) secret: [u8; 32],
-    /// What stored sessions are sealed with, in the memory that they all use.
-    pub(crate) session_key: [u8; 32],
     /// Tells the data processes of a supervisor apart.
     pub(crate) number: u32,
     pub(crate) reloads: Reloads,
@@ -172,10 +170,31 @@ pub(crate) struct Serve {
     pub(crate) generation: u64,
     /// How many threads carry connections, whatever the plan says: a reload changes none.
     pub(crate) workers: usize,
+    /// What stored sessions are sealed with.
+    pub(crate) session_key: SessionKey,
     /// What each descriptor that comes with this is for.
     pub(crate) roles: Vec<Role>,
     /// The addresses of the names that its servers have, as far as known.
     pub(crate) resolved: Vec<Resolved>,
+}
+
+/// What stored sessions are sealed with, in one memory that data processes use one after the other:
+/// another key means another memory.
+#[derive(Clone, Deserialize, Eq, PartialEq, Serialize)]
+pub(crate) struct SessionKey(pub(crate) [u8; 32]);
+
+impl Drop for SessionKey {
+    fn drop(&mut self) {
+        self.0.fill(0);
+        // The compiler must not leave out a write that nobody reads.
+        std::hint::black_box(&mut self.0);
+    }
+}
+
+impl fmt::Debug for SessionKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SessionKey")
+    }
 }
 
 /// What a descriptor is for.
@@ -266,8 +285,7 @@ impl fmt::Debug for Secret {
 impl Drop for Start {
     fn drop(&mut self) {
         self.secret.fill(0);
-        self.session_key.fill(0);
-        std::hint::black_box((&mut self.secret, &mut self.session_key));
+        std::hint::black_box(&mut self.secret);
     }
 }
 
@@ -372,11 +390,11 @@ mod tests {
             supervisor_start: SystemTime::UNIX_EPOCH,
             restarts: 0,
             secret: [42; 32],
-            session_key: [42; 32],
             number: 1,
             reloads: Reloads::default(),
         };
         assert!(!format!("{start:?}").contains("42"));
+        assert!(!format!("{:?}", SessionKey([42; 32])).contains("42"));
         assert!(!format!("{:?}", Secret::new(vec![42; 3])).contains("42"));
     }
 

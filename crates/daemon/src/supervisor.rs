@@ -253,7 +253,6 @@ impl<'a> Supervisor<'a> {
             supervisor_start: self.start,
             restarts: self.restarts(),
             secret: self.sessions.secret(),
-            session_key: self.sessions.key(),
             number: u32::try_from(number).unwrap_or(u32::MAX),
             reloads: self.reloads.clone(),
         };
@@ -281,6 +280,7 @@ impl<'a> Supervisor<'a> {
         let order = order(Serve {
             generation,
             workers: self.workers,
+            session_key: self.sessions.key(),
             roles,
             resolved: self.names.known(&outline.names),
         });
@@ -466,6 +466,7 @@ impl<'a> Supervisor<'a> {
             .union(&new.outline.names)
             .cloned()
             .collect();
+        self.sessions.propose(new.outline.session_limits)?;
         self.pending = Some(new);
         self.resolve(both)
     }
@@ -476,6 +477,7 @@ impl<'a> Supervisor<'a> {
         };
         // What only a restart changes.
         new.outline.process.sandbox = self.served.outline.process.sandbox;
+        self.sessions.accept();
         self.served = new;
         self.generation += 1;
         self.due = None;
@@ -487,6 +489,7 @@ impl<'a> Supervisor<'a> {
 
     fn roll_back(&mut self, message: String) -> Result<Next, Failure> {
         self.pending = None;
+        self.sessions.withdraw();
         self.due = None;
         self.listeners.keep(&self.served.outline.listen);
         // The next data process writes where this one does.

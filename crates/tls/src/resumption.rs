@@ -135,15 +135,10 @@ impl Resumption {
 
     fn with(options: &ResumptionOptions, memory: session::Memory, now: Instant) -> Self {
         let own_root = ring::root_of(&options.secret);
-        let keeping = Keeping {
-            tickets: Arc::new(tickets(&options.tickets, &own_root, None)),
-            store: Arc::new(MemoryStore::new(options.sessions(), memory, now)),
-            stores: options.session_entries > 0,
-            stored_lifetime: options.session_lifetime,
-        };
+        let tickets = Arc::new(tickets(&options.tickets, &own_root, None));
         Self {
             own_root,
-            keeping,
+            keeping: keeping(options, tickets, memory, now),
             tickets_count: options.tickets.count,
         }
     }
@@ -160,6 +155,23 @@ impl Resumption {
                 ..self.keeping.clone()
             },
             tickets_count: options.count,
+        }
+    }
+
+    /// The same keys and tickets as [`Resumption::renewed`] has, with sessions of their own: in
+    /// `memory`, or in memory that ends with the process.
+    #[must_use]
+    pub fn moved(&self, options: &ResumptionOptions, memory: Option<&SessionMemory>) -> Self {
+        let now = Instant::now();
+        let memory = match memory {
+            Some(memory) => stored::handed_over(memory),
+            None => stored::private(options.sessions(), now),
+        };
+        let renewed = self.renewed(&options.tickets);
+        let tickets = renewed.keeping.tickets;
+        Self {
+            keeping: keeping(options, tickets, memory, now),
+            ..renewed
         }
     }
 
@@ -217,6 +229,21 @@ impl Resumption {
 impl Debug for Resumption {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         f.debug_struct("Resumption").finish_non_exhaustive()
+    }
+}
+
+/// What all services share, as the options have it.
+fn keeping(
+    options: &ResumptionOptions,
+    tickets: Arc<Tickets>,
+    memory: session::Memory,
+    now: Instant,
+) -> Keeping {
+    Keeping {
+        tickets,
+        store: Arc::new(MemoryStore::new(options.sessions(), memory, now)),
+        stores: options.session_entries > 0,
+        stored_lifetime: options.session_lifetime,
     }
 }
 
@@ -424,6 +451,21 @@ mod tests {
         take_sight();
         assert!(sessions(&first, "web").put(vec![1; 32], SESSION.to_vec()));
         assert!(sessions(&back, "web").get(&[1; 32]).is_some());
+    }
+
+    #[test]
+    fn other_limits_of_the_cache_leave_tickets_as_they_are() {
+        let first = resumption(9);
+        let second = first.moved(&options(1), None);
+        take_sight();
+        let ticket = tickets_of(&first, "web").encrypt(SESSION).unwrap();
+        let second = Arc::new(second);
+        assert!(tickets_of(&second, "web").decrypt(&ticket).is_some());
+        let web = sessions(&second, "web");
+        assert!(web.put(vec![1; 32], SESSION.to_vec()));
+        assert!(web.put(vec![2; 32], SESSION.to_vec()));
+        assert_eq!(second.session_counters().entries, 1);
+        assert_eq!(first.session_counters().entries, 0);
     }
 
     #[test]

@@ -157,7 +157,7 @@ pub(super) const PROCESS: &[Key] = &[
         .absent("its defaults")
         .help(
             "Sessions that lie here: of TLS 1.2 for clients without tickets, and of TLS 1.3 where \
-             `tls13` says so.",
+             `tls13` says so. A reload that changes its limits begins with an empty one.",
         )
         .example(r#"session-cache = { entries = 100000, lifetime = "1h" }"#),
     key(

@@ -16,7 +16,7 @@ use crate::admin::ServiceFacts;
 use crate::handover::{Bundle, Resolved, Role, Serve};
 use crate::health::CheckedService;
 
-use super::sessions::Inheritance;
+use super::sessions::Sessions;
 
 /// A plan with what the control side must know of it.
 pub(super) struct Built {
@@ -42,13 +42,6 @@ pub(super) struct Doors {
     pub(super) admin: Option<OwnedFd>,
 }
 
-/// How ticket keys and the session cache come to be: for the first plan from a secret, later
-/// sessions stay, and keys unless other ones are configured.
-pub(super) enum Sessions {
-    New(Inheritance),
-    Kept(Arc<Resumption>),
-}
-
 /// Builds a plan. It takes a tenth of a millisecond a certificate and the CPU for it.
 ///
 /// An error says what is wrong with the configuration, in sentences.
@@ -56,7 +49,7 @@ pub(super) fn build(
     mut bundle: Bundle,
     serve: &Serve,
     fds: Vec<OwnedFd>,
-    sessions: Sessions,
+    sessions: &Sessions,
 ) -> Result<Built, String> {
     let loaded = config::load(&bundle.source, &mut bundle.recording).map_err(|diagnostics| {
         let texts: Vec<_> = diagnostics.iter().map(ToString::to_string).collect();
@@ -74,13 +67,9 @@ pub(super) fn build(
         .iter()
         .filter_map(CheckedService::of)
         .collect();
-    let resumption = match sessions {
-        Sessions::New(inheritance) => {
-            let options = resumption_options(&settings, inheritance.secret);
-            Arc::new(inheritance.resumption(&options, doors.sessions.take())?)
-        }
-        Sessions::Kept(resumption) => Arc::new(resumption.renewed(&settings.tickets)),
-    };
+    let options = resumption_options(&settings, sessions.inheritance.secret);
+    let resumption = sessions.next(&options, &serve.session_key, doors.sessions.take())?;
+    let resumption = Arc::new(resumption);
     let cpus = settings.plane.workers.cpus.clone();
     let built = Plan::build(settings.plane, &resumption);
     let (mut plan, warnings) = built.map_err(|error| error.to_string())?;

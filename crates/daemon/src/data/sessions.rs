@@ -1,4 +1,5 @@
-//! What a data process inherits of the ones before it: secrets, and the memory of stored sessions.
+//! What a data process inherits of the ones before it, and a plan of the plan before: secrets, and
+//! the memory of stored sessions.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -7,54 +8,71 @@ use sys::shared::SharedMemory;
 use sys::timer;
 use tls::resumption::{Resumption, ResumptionOptions, SessionMemory};
 
-use crate::handover::Start;
+use crate::handover::{SessionKey, Start};
 
 /// What all data processes of a supervisor have in common. Zeroed when it goes.
 pub(super) struct Inheritance {
     /// What ticket keys are derived from.
     pub(super) secret: [u8; 32],
-    session_key: [u8; 32],
     process_number: u32,
+}
+
+/// What the sessions of the next plan come of.
+pub(super) struct Sessions {
+    pub(super) inheritance: Arc<Inheritance>,
+    /// Those of the plan before, and the key of the memory that they lie in.
+    pub(super) before: Option<(Arc<Resumption>, SessionKey)>,
 }
 
 impl Inheritance {
     pub(super) fn of(start: &Start) -> Self {
         Self {
             secret: start.secret,
-            session_key: start.session_key,
             process_number: start.number,
         }
     }
 
-    /// Resumption with the sessions in the memory that was handed over; without one they end with
-    /// this process, as the supervisor has said.
-    ///
-    /// An error is a sentence.
-    pub(super) fn resumption(
-        &self,
-        options: &ResumptionOptions,
-        memory: Option<OwnedFd>,
-    ) -> Result<Resumption, String> {
-        let Some(fd) = memory else {
-            return Ok(Resumption::new(options));
-        };
+    /// The memory that was handed over. An error is a sentence.
+    fn memory(&self, key: &SessionKey, fd: &OwnedFd) -> Result<SessionMemory, String> {
         let words = SharedMemory::map(fd.as_fd())
             .map_err(|error| format!("the memory of stored sessions cannot be used: {error}"))?;
-        let memory = SessionMemory {
+        Ok(SessionMemory {
             words: Arc::new(words),
-            key: self.session_key,
+            key: key.0,
             process_number: self.process_number,
             zero: timer::clock_zero(),
-        };
-        Ok(Resumption::within(options, &memory))
+        })
+    }
+}
+
+impl Sessions {
+    /// Resumption by a plan's options: with the sessions of the plan before while their memory
+    /// stays, else with those in the memory that was handed over. Without one they end with this
+    /// process, as the supervisor has said.
+    ///
+    /// An error is a sentence.
+    pub(super) fn next(
+        &self,
+        options: &ResumptionOptions,
+        key: &SessionKey,
+        fd: Option<OwnedFd>,
+    ) -> Result<Resumption, String> {
+        if let Some((before, _)) = self.before.as_ref().filter(|(_, same)| same == key) {
+            return Ok(before.renewed(&options.tickets));
+        }
+        let memory = fd.map(|fd| self.inheritance.memory(key, &fd)).transpose()?;
+        Ok(match (&self.before, &memory) {
+            (Some((before, _)), memory) => before.moved(options, memory.as_ref()),
+            (None, Some(memory)) => Resumption::within(options, memory),
+            (None, None) => Resumption::new(options),
+        })
     }
 }
 
 impl Drop for Inheritance {
     fn drop(&mut self) {
         self.secret.fill(0);
-        self.session_key.fill(0);
         // The compiler must not leave out a write that nobody reads.
-        std::hint::black_box((&mut self.secret, &mut self.session_key));
+        std::hint::black_box(&mut self.secret);
     }
 }

@@ -4,9 +4,7 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use config::{
-    ControlOptions, Diagnostic, Disk, ProcessOptions, Recorder, ResumptionOptions, Settings, Source,
-};
+use config::{ControlOptions, Diagnostic, Disk, ProcessOptions, Recorder, Settings, Source};
 use sys::socket::ListenOptions;
 use wire::address::Endpoint;
 
@@ -45,7 +43,6 @@ pub(super) struct Outline {
     pub(super) names: BTreeSet<Name>,
     pub(super) process: ProcessOptions,
     pub(super) control: ControlOptions,
-    pub(super) resumption: ResumptionOptions,
     /// The limits of the session cache.
     pub(super) session_limits: session::Options,
 }
@@ -115,7 +112,6 @@ impl Outline {
                 bytes_max: settings.resumption.session_bytes,
                 lifetime: settings.resumption.session_lifetime,
             },
-            resumption: settings.resumption,
         }
     }
 
@@ -140,10 +136,6 @@ impl Outline {
                 doors(self) != doors(new),
             ),
             ("[admin] listen", self.control.listen != new.control.listen),
-            (
-                "[resumption] session-cache",
-                self.resumption != new.resumption,
-            ),
         ];
         let changed = changes.into_iter().filter(|(_, changed)| *changed);
         changed.map(|(part, _)| part).collect()

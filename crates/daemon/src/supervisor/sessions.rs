@@ -10,7 +10,7 @@ use sys::shared;
 
 use super::failure::Failure;
 use super::say::say;
-use crate::handover::Role;
+use crate::handover::{Role, SessionKey};
 
 /// What `/proc/<pid>/fd` shows.
 const NAME: &str = "lariat sessions";
@@ -18,8 +18,18 @@ const NAME: &str = "lariat sessions";
 /// The secrets and the memory. They end with the supervisor.
 pub(super) struct Sessions {
     secret: [u8; 32],
-    key: [u8; 32],
-    memory: Option<(session::Options, OwnedFd)>,
+    memory: Memory,
+    /// What a plan wants that is not yet served.
+    proposed: Option<Memory>,
+}
+
+/// Memory for a store with some limits, which also say how entries lie in it.
+struct Memory {
+    /// `None` before the first plan.
+    limits: Option<session::Options>,
+    key: SessionKey,
+    /// Where none can be had, each data process has its own.
+    fd: Option<OwnedFd>,
 }
 
 impl Sessions {
@@ -27,8 +37,12 @@ impl Sessions {
     pub(super) fn new() -> Result<Self, Failure> {
         Ok(Self {
             secret: random()?,
-            key: random()?,
-            memory: None,
+            memory: Memory {
+                limits: None,
+                key: SessionKey(random()?),
+                fd: None,
+            },
+            proposed: None,
         })
     }
 
@@ -37,56 +51,76 @@ impl Sessions {
         self.secret
     }
 
-    /// Sees to memory for a store with these limits, which also say how entries lie in it. What is
-    /// in memory for others is lost: a reload has asked for it, and no data process is alive that
-    /// uses it.
-    ///
-    /// Where no memory can be had, each data process has its own.
+    /// Sees to memory with these limits before a data process is started: no other is alive.
     pub(super) fn fit(&mut self, limits: session::Options) -> Result<(), Failure> {
-        self.fit_by(limits, |words| shared::create(NAME, words))
+        self.propose(limits)?;
+        self.accept();
+        Ok(())
     }
 
-    fn fit_by(
+    /// Has memory ready for a plan with these limits. If they are others than before it is new
+    /// memory, and the sessions in the old one are lost as soon as it is accepted.
+    pub(super) fn propose(&mut self, limits: session::Options) -> Result<(), Failure> {
+        self.propose_by(limits, |words| shared::create(NAME, words))
+    }
+
+    fn propose_by(
         &mut self,
         limits: session::Options,
         make: impl FnOnce(usize) -> io::Result<OwnedFd>,
     ) -> Result<(), Failure> {
-        let fits = |has: &session::Options| {
-            (has.entries_max, has.bytes_max) == (limits.entries_max, limits.bytes_max)
-        };
-        if self.memory.as_ref().is_some_and(|(has, _)| fits(has)) {
+        self.proposed = None;
+        if self.memory.limits == Some(limits) {
             return Ok(());
         }
-        self.key = random()?;
-        self.memory = None;
-        match make(session::Memory::words_of(limits)) {
-            Ok(fd) => self.memory = Some((limits, fd)),
-            Err(error) => say(format_args!(
+        let fd = make(session::Memory::words_of(limits));
+        if let Err(error) = &fd {
+            say(format_args!(
                 "warning: stored sessions will end with each data process: no memory for them can \
                  be made that outlives it: {error}"
-            )),
+            ));
         }
+        self.proposed = Some(Memory {
+            limits: Some(limits),
+            key: SessionKey(random()?),
+            fd: fd.ok(),
+        });
         Ok(())
     }
 
+    /// The plan is served.
+    pub(super) fn accept(&mut self) {
+        if let Some(memory) = self.proposed.take() {
+            self.memory = memory;
+        }
+    }
+
+    /// The plan is not.
+    pub(super) fn withdraw(&mut self) {
+        self.proposed = None;
+    }
+
     /// What the memory's entries are sealed with.
-    pub(super) fn key(&self) -> [u8; 32] {
-        self.key
+    pub(super) fn key(&self) -> SessionKey {
+        self.wanted().key.clone()
     }
 
     /// The memory's descriptor with its role, once there is one.
     pub(super) fn role(&self) -> Option<(Role, BorrowedFd<'_>)> {
-        let (_, fd) = self.memory.as_ref()?;
+        let fd = self.wanted().fd.as_ref()?;
         Some((Role::Sessions, fd.as_fd()))
+    }
+
+    fn wanted(&self) -> &Memory {
+        self.proposed.as_ref().unwrap_or(&self.memory)
     }
 }
 
 impl Drop for Sessions {
     fn drop(&mut self) {
         self.secret.fill(0);
-        self.key.fill(0);
         // The compiler must not leave out a write that nobody reads.
-        std::hint::black_box((&mut self.secret, &mut self.key));
+        std::hint::black_box(&mut self.secret);
     }
 }
 
@@ -133,12 +167,29 @@ mod tests {
     }
 
     #[test]
+    fn what_a_plan_wants_that_is_refused_changes_nothing() {
+        let mut sessions = Sessions::new().unwrap();
+        sessions.fit(limits(100, 32_000)).unwrap();
+        let key = sessions.key();
+        sessions.propose(limits(9, 32_000)).unwrap();
+        assert_ne!(sessions.key(), key);
+        sessions.withdraw();
+        assert_eq!(sessions.key(), key);
+        sessions.propose(limits(9, 32_000)).unwrap();
+        sessions.propose(limits(100, 32_000)).unwrap();
+        assert_eq!(sessions.key(), key);
+    }
+
+    #[test]
     fn without_memory_it_goes_on() {
         let mut sessions = Sessions::new().unwrap();
         let unknown_call = |_| Err(io::ErrorKind::Unsupported.into());
-        sessions.fit_by(limits(100, 32_000), unknown_call).unwrap();
+        sessions
+            .propose_by(limits(100, 32_000), unknown_call)
+            .unwrap();
+        sessions.accept();
         assert!(sessions.role().is_none());
-        sessions.fit(limits(100, 32_000)).unwrap();
+        sessions.fit(limits(200, 32_000)).unwrap();
         assert!(sessions.role().is_some());
     }
 }
