@@ -3,6 +3,7 @@
 //! Owns what all cells of a run share: the origin behind the servers, and what each server was
 //! found to be capable of. Knows neither the order of cells nor the file that readings go to.
 
+mod doubt;
 mod fetched;
 mod figures;
 mod loaded;
@@ -21,7 +22,7 @@ use std::time::{Duration, SystemTime};
 use load::plan::{Arrival, Plan, Verification};
 use measure::experiment::{Noise, Placement, Reading};
 use measure::histogram::Histogram;
-use measure::record::{Counts, Traffic};
+use measure::record::{Counts, Traffic, Warning};
 
 use crate::load::date::Date;
 use crate::peer::certificates::Certificates;
@@ -30,6 +31,7 @@ use crate::peer::program::Program;
 use crate::peer::server::{Place, Server};
 use crate::scenario::cell::{CapacityPlan, CellPlan, Client, Loading, ProgramClient};
 use crate::scenario::settings::{Settings, Target};
+use doubt::doubt;
 use fetched::{Fetched, fetch};
 use loaded::{Loaded, Under};
 use missed::{Halt, Missed};
@@ -196,7 +198,11 @@ impl Session<'_, '_> {
                 self.plan(&offered, cell.duration)?
             }
         };
-        let loaded = self.run(&plan)?;
+        let loaded = match found {
+            None => self.run(&plan)?,
+            // It can do it, as was found; that nothing comes of more is what is asked for.
+            Some(_) => loaded::run(&plan, &self.watched, self.halt)?,
+        };
         self.judge(&plan, &loaded)?;
         let mut reading = self.reading(loaded, &plan);
         reading.capacity_per_s = found;
@@ -278,6 +284,8 @@ impl Session<'_, '_> {
         } = loaded;
         // A load that rests carries nothing over; of open load, the server did that work too.
         let operations = record.totals.succeeded + carried;
+        let mut warnings = record.warnings.clone();
+        warnings.extend(self.doubt(Duration::from_nanos(record.client.cpu_ns), elapsed, used));
         Reading {
             offered_per_s: figures::offered_per_s(plan),
             operations,
@@ -291,9 +299,20 @@ impl Session<'_, '_> {
             traffic: record.traffic,
             handshakes: record.handshakes,
             steps: record.steps,
-            warnings: record.warnings,
+            warnings,
             ..self.frame(elapsed, used, under, busiest)
         }
+    }
+
+    fn doubt(&self, load: Duration, elapsed: Duration, used: Used) -> Option<Warning> {
+        let Seats {
+            server,
+            client,
+            is_shared,
+        } = self.seats;
+        let server_busy = used.server_busy(elapsed, server.len());
+        let found = doubt(load + used.origin, elapsed, client.len(), server_busy);
+        found.filter(|_| !is_shared)
     }
 
     /// What every reading has.
