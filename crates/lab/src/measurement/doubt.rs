@@ -1,0 +1,48 @@
+//! Whether a rate tells of the server, or of those who share the other CPUs.
+
+use std::time::Duration;
+
+use measure::record::Warning;
+
+use super::machine::share;
+
+/// CPUs that work for this share of the time have nothing left.
+const BUSY_MIN: f64 = 0.9;
+
+/// Load and origin have the same CPUs: none of the two need be busy for both to be the limit.
+/// `client` is what both used, `server_busy` the share of the time that the server worked.
+pub(crate) fn doubt(
+    client: Duration,
+    elapsed: Duration,
+    cpus: usize,
+    server_busy: f64,
+) -> Option<Warning> {
+    let cpus = u32::try_from(cpus).unwrap_or(u32::MAX);
+    let client_busy = share(client, elapsed * cpus);
+    let is_limit = client_busy >= BUSY_MIN && server_busy < BUSY_MIN;
+    is_limit.then(|| Warning {
+        seen: format!(
+            "load and origin kept their CPUs busy for {:.0} % of the time, the server its own for \
+             {:.0} %: the rate may be theirs",
+            client_busy * 100.0,
+            server_busy * 100.0
+        ),
+        hint: "CPU time an operation holds; for rates, give them more CPUs (`--client-cpus`)"
+            .to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn who_has_nothing_left_is_the_limit() {
+        let told = doubt(SECOND * 19 / 10, SECOND, 2, 0.6).unwrap();
+        assert!(told.seen.contains("95 %") && told.seen.contains("60 %"));
+        assert_eq!(doubt(SECOND * 19 / 10, SECOND, 2, 0.95), None);
+        assert_eq!(doubt(SECOND, SECOND, 2, 0.6), None);
+    }
+}
