@@ -6,6 +6,7 @@
 
 mod allowance;
 mod commands;
+mod counts;
 mod dial;
 mod driver;
 mod handshakes;

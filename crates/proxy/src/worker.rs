@@ -18,20 +18,21 @@ use sys::epoll::Event;
 use sys::socket::PeerAddress;
 use sys::wake::Waker;
 use telemetry::catalogue::{Histogram, ServiceCounter, ServiceGauge, WorkerCounter, WorkerGauge};
-use telemetry::counters::{Handshake, WorkerCounters};
+use telemetry::counters::WorkerCounters;
 use telemetry::outcome::Reason;
 
 use crate::allowance::Allowances;
 use crate::commands::{Assignment, Command};
+use crate::counts::count_handshake;
 use crate::driver::Driver;
 use crate::handshakes::Handshakes;
-use crate::lines::{self, Lines};
+use crate::lines::Lines;
 use crate::link::{Context, Link, Turn};
 use crate::links::{LinkId, Links, Named};
 use crate::listeners::{Callers, Listener, Listeners};
 use crate::options::Limits;
 use crate::service::Service;
-use crate::timers::{TICK, Timers};
+use crate::timers::Timers;
 
 /// How long handshakes may keep established connections waiting. One RSA-2048 signature takes a
 /// quarter of it, one RSA-4096 signature three times as long: never more than one above it.
@@ -580,35 +581,6 @@ impl Worker {
             }
         }
     }
-}
-
-fn count_handshake(link: &Link) {
-    let facts = link.flow.facts();
-    if let Some(miss) = facts.miss {
-        link.service.counters.missed(miss);
-    }
-    if let Some(early_data) = facts.early_data {
-        link.service.counters.offered_early(early_data);
-    }
-    let agreed = facts
-        .agreed
-        .as_ref()
-        .filter(|_| facts.established.is_some());
-    let (Some(agreed), Some(kind)) = (agreed, facts.kind) else {
-        return;
-    };
-    if agreed.retried {
-        link.service
-            .counters
-            .count(ServiceCounter::HelloRetryRequests);
-    }
-    link.service.counters.handshake(Handshake {
-        kind,
-        version: lines::version_of(agreed.version),
-        suite: agreed.suite.map_or(0, |suite| suite.code()),
-        group: agreed.group.map_or(0, |group| group.code()),
-        duration: lines::handshake_time(facts).unwrap_or(TICK),
-    });
 }
 
 /// Whether the process (`EMFILE`) or the host (`ENFILE`) has no descriptor left.

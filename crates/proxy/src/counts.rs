@@ -1,0 +1,38 @@
+//! What is counted of a connection whose handshake is over, or came to nothing.
+
+use telemetry::catalogue::ServiceCounter;
+use telemetry::counters::Handshake;
+
+use crate::lines;
+use crate::link::Link;
+use crate::timers::TICK;
+
+/// Counts a handshake, and what became of what the client offered with it.
+pub(crate) fn count_handshake(link: &Link) {
+    let facts = link.flow.facts();
+    let counters = &link.service.counters;
+    if let Some(miss) = facts.miss {
+        counters.missed(miss);
+    }
+    if let Some(early_data) = facts.early_data {
+        counters.offered_early(early_data);
+    }
+    // With early data it is known what is agreed on before the handshake is over.
+    let agreed = facts
+        .agreed
+        .as_ref()
+        .filter(|_| facts.established.is_some());
+    let (Some(agreed), Some(kind)) = (agreed, facts.kind) else {
+        return;
+    };
+    if agreed.retried {
+        counters.count(ServiceCounter::HelloRetryRequests);
+    }
+    counters.handshake(Handshake {
+        kind,
+        version: lines::version_of(agreed.version),
+        suite: agreed.suite.map_or(0, |suite| suite.code()),
+        group: agreed.group.map_or(0, |group| group.code()),
+        duration: lines::handshake_time(facts).unwrap_or(TICK),
+    });
+}
