@@ -306,9 +306,8 @@ impl Handshake for ServerHandshake {
         want_secret(self.skipper.is_some());
         let step = self.drive(incoming, outgoing);
         self.bond = self.bond_now();
-        let suite = suite_of(&self.connection);
         if let Some(skipper) = &mut self.skipper {
-            skipper.learn(suite);
+            skipper.learn(suite_of(&self.connection));
         }
         match take_sight() {
             Sight::Nothing => {}
