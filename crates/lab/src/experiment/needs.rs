@@ -19,10 +19,11 @@ pub(crate) struct Means {
 /// Descriptors beside those of connections, of whichever program has most.
 const FILES_SPARE: u64 = 100;
 
-/// A connection that a server relays has two ends there.
+/// A connection that a server relays has two ends there. Of open load, most of those that are there
+/// at once wait for their handshake, and have one.
 const FILES_A_CONNECTION: u64 = 2;
 
-/// Clients of a load that does not say how many it has: `load`'s own default is below it.
+/// Of a load that does not say how many it has, as `load` has it.
 const CONNECTIONS_DEFAULT: u64 = 50;
 
 impl Means {
@@ -51,7 +52,7 @@ impl Means {
         let Client::Load(loading) = &cell.client else {
             return None;
         };
-        let files = connections(&loading.settings) * FILES_A_CONNECTION + FILES_SPARE;
+        let files = files(&loading.settings) + FILES_SPARE;
         (files > self.files).then(|| {
             (
                 format!(
@@ -69,9 +70,11 @@ impl Means {
     }
 }
 
-/// At once, at most.
-fn connections(settings: &Settings) -> u64 {
+/// Of the program that has most of them open at once.
+fn files(settings: &Settings) -> u64 {
     let number = |name| settings.text(name).and_then(|text| text.parse().ok());
-    let asked = number("connections").max(number("clients"));
-    asked.unwrap_or(CONNECTIONS_DEFAULT)
+    match (number("connections"), number("clients")) {
+        (None, Some(clients)) => clients,
+        (connections, _) => connections.unwrap_or(CONNECTIONS_DEFAULT) * FILES_A_CONNECTION,
+    }
 }
