@@ -110,16 +110,10 @@ fn panel(
     yardstick: Yardstick,
     palette: Palette<'_>,
 ) -> BarPanel {
-    let figure = yardstick.title(&case.scenario.operation);
-    let better = if yardstick.is_cost() { "less" } else { "more" };
-    let what = format!(
-        "{}, {} ({better} is better)",
-        titled(&figure),
-        yardstick.unit()
-    );
     let heading = match group.title() {
-        title if title.is_empty() => what,
-        title => title,
+        // Where there is one combination, panels differ in their figures.
+        title if !title.is_empty() && case.groups.len() > 1 => harmless(&title),
+        _ => heading(case, yardstick),
     };
     let entries = group.entries.iter().filter(|entry| entry.cell.is_some());
     let bars: Vec<Bar> = entries
@@ -134,6 +128,13 @@ fn panel(
         full: if full > 0.0 { full } else { 1.0 },
         bars,
     }
+}
+
+/// What an axis or panel is of.
+fn heading(case: &Case<'_>, yardstick: Yardstick) -> String {
+    let better = if yardstick.is_cost() { "less" } else { "more" };
+    let figure = titled(&yardstick.title(&case.scenario.operation));
+    format!("{figure}, {} ({better} is better)", yardstick.unit())
 }
 
 fn bar(entry: &Entry<'_>, group: &Group<'_>, yardstick: Yardstick, palette: Palette<'_>) -> Bar {
@@ -238,16 +239,13 @@ fn line_panel(
             .collect();
         series.extend(line(peer, &spreads, yardstick, palette));
     }
-    let better = if yardstick.is_cost() { "less" } else { "more" };
-    let figure = yardstick.title(&case.scenario.operation);
-    let what = format!(
-        "{}, {} ({better} is better)",
-        titled(&figure),
-        yardstick.unit()
-    );
     let title = match groups.first().map(Group::outer_title) {
-        Some(outer) if !outer.is_empty() => format!("{}: {}", harmless(&outer), figure),
-        _ => what,
+        Some(outer) if !outer.is_empty() => {
+            let figure = yardstick.title(&case.scenario.operation);
+            let unit = yardstick.unit();
+            titled(&format!("{}: {figure}, {unit}", harmless(&outer)))
+        }
+        _ => heading(case, yardstick),
     };
     let values = series.iter().flat_map(|line: &Series| &line.points);
     let y = Axis::amounts(&title, Unit::Count, values.map(|point| point.1));

@@ -97,7 +97,11 @@ impl<'e> Found<'e> {
         let mut entries = groups.iter().flat_map(|group| &group.entries);
         let is_ramp = entries.any(|entry| {
             let mut readings = entry.readings.values();
-            readings.any(|reading| reading.read_offs.is_some())
+            readings.any(|reading| {
+                reading
+                    .read_offs
+                    .is_some_and(|read| read.peak_per_s.is_some())
+            })
         });
         Case {
             number: self.number,
@@ -279,7 +283,7 @@ impl Entry<'_> {
             return None;
         }
         let Some(cell) = self.cell else {
-            return Some(Gap::of("not asked", ""));
+            return Some(Gap::of(NOT_ASKED, ""));
         };
         if let Some(why) = &cell.cannot {
             return Some(Gap::of("cannot", why));
@@ -294,7 +298,15 @@ impl Entry<'_> {
     }
 }
 
+/// Where there is no cell.
+const NOT_ASKED: &str = "not asked";
+
 impl Gap {
+    /// Whether the scenario does not ask this of this peer.
+    pub(crate) fn is_not_asked(&self) -> bool {
+        self.way == NOT_ASKED
+    }
+
     fn of(way: &'static str, why: &str) -> Self {
         Self {
             way,

@@ -6,7 +6,7 @@ use measure::statistics::Spread;
 use measure::student::Difference;
 
 use crate::hostile::harmless;
-use crate::table::{Cell, Table};
+use crate::table::{Cell, Row, Table};
 use crate::tables::NONE;
 
 use super::study::{Case, Entry, Group};
@@ -49,22 +49,20 @@ pub(crate) fn spreads(case: &Case<'_>, yardstick: Yardstick) -> Table {
     );
     let mut table = Table::new(&harmless(&caption), &heads);
     for group in &case.groups {
+        let rows = group.entries.iter();
+        let rows: Vec<Row> = rows
+            .filter_map(|entry| spread_row(entry, group, yardstick))
+            .collect();
         let title = harmless(&group.title());
-        if !title.is_empty() {
+        if !title.is_empty() && !rows.is_empty() {
             table.head(&title);
         }
-        for entry in &group.entries {
-            table.rows.extend(spread_row(entry, group, yardstick));
-        }
+        table.rows.extend(rows);
     }
     table
 }
 
-fn spread_row(
-    entry: &Entry<'_>,
-    group: &Group<'_>,
-    yardstick: Yardstick,
-) -> Option<crate::table::Row> {
+fn spread_row(entry: &Entry<'_>, group: &Group<'_>, yardstick: Yardstick) -> Option<Row> {
     let spread = entry.spread(yardstick)?;
     let values = [
         spread.min,
@@ -82,7 +80,7 @@ fn spread_row(
     cells.push(Cell::of(first.map_or_else(String::new, |first| {
         difference(&first, &spread, yardstick)
     })));
-    Some(crate::table::Row {
+    Some(Row {
         cells,
         is_head: false,
     })

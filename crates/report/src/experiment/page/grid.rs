@@ -3,6 +3,7 @@
 use crate::hostile::harmless;
 use crate::markup::{Element, element};
 use crate::page::parts::identified;
+use crate::tables::NONE;
 
 use super::super::study::{Case, Entry, Gap, Group};
 use super::super::versus::versus;
@@ -89,7 +90,7 @@ fn row_head(text: &str) -> Element {
 
 fn cell(case: &Case<'_>, group: &Group<'_>, entry: &Entry<'_>, yardstick: Yardstick) -> Element {
     let Some(spread) = entry.spread(yardstick) else {
-        return element("td").with("class", "n gap").text("–");
+        return element("td").with("class", "n gap").text(NONE);
     };
     let id = id(case, group, entry, yardstick);
     let median = element("b").text(yardstick.shown(spread.median));
@@ -136,6 +137,9 @@ fn ratio(id: &str, group: &Group<'_>, entry: &Entry<'_>, yardstick: Yardstick) -
 }
 
 fn gap_cell(gap: &Gap) -> Element {
+    if gap.is_not_asked() {
+        return element("td").with("class", "n gap").text(NONE);
+    }
     let cell = element("td")
         .with("class", "gap")
         .child(element("i").text(gap.way));
