@@ -162,7 +162,10 @@ fn two_platforms_are_compared() {
     assert_eq!(told.code(), 0, "{told:?}");
     assert!(desk.shown("loss.html").contains("In what they differ"));
     let figure = desk.read("figures/compared-object-sizes.svg");
-    assert!(figure.contains("loss of succeeded a second"), "{figure}");
+    assert!(
+        figure.contains("Loss against the first, succeeded a second"),
+        "{figure}"
+    );
 }
 
 #[test]

@@ -50,7 +50,7 @@ fn of_case(case: &Case<'_>, palette: Palette<'_>) -> Vec<Drawing> {
             };
             drawings.extend(case.yardsticks.iter().take(told).map(|yardstick| Drawing {
                 name: name(yardstick.id()),
-                svg: single(case, *yardstick, palette).document(COLUMN, 1),
+                svg: single(case, *yardstick).document(COLUMN, 1),
             }));
         }
     }

@@ -57,40 +57,56 @@ pub(crate) fn plot(case: &Case<'_>, palette: Palette<'_>) -> Option<Plot> {
     }
     match case.is_numeric() {
         true => Some(Plot::Lines(lines(case, palette)?)),
-        false => Some(Plot::Bars(bars(case, palette)?)),
+        false => Some(Plot::Bars(bars(case)?)),
     }
 }
 
 /// Figures told of a scenario without factors, or of one with few levels.
 const FIGURES_MAX: usize = 2;
 
-fn bars(case: &Case<'_>, palette: Palette<'_>) -> Option<Bars> {
+fn bars(case: &Case<'_>) -> Option<Bars> {
     let main = case.main()?;
     let panels = match case.groups.as_slice() {
         [group] => {
             let told = case.yardsticks.iter().take(FIGURES_MAX);
-            told.map(|yardstick| panel(case, group, *yardstick, palette))
+            told.map(|yardstick| panel(case, group, *yardstick))
                 .collect()
         }
         groups => {
-            let panels = groups.iter().map(|group| panel(case, group, main, palette));
+            let panels = groups.iter().map(|group| panel(case, group, main));
             same_scale(panels.collect())
         }
+    };
+    // One combination has its figures as headings.
+    let head = match case.groups.len() {
+        1 => String::new(),
+        _ => heading(case, main),
     };
     Some(Bars {
         title: title(case, main),
         description: description(case, main),
+        head,
+        legend: String::new(),
         panels,
     })
 }
 
 /// A figure of its own in one panel: what a document shows.
-pub(crate) fn single(case: &Case<'_>, yardstick: Yardstick, palette: Palette<'_>) -> Bars {
+pub(crate) fn single(case: &Case<'_>, yardstick: Yardstick) -> Bars {
     let groups = case.groups.iter();
-    let panels = groups.map(|group| panel(case, group, yardstick, palette));
+    let panels = groups.map(|group| panel(case, group, yardstick));
+    let first = case.peers.first().map_or("", |peer| peer.name.as_str());
+    let head = match case.groups.len() {
+        1 => String::new(),
+        _ => heading(case, yardstick),
+    };
     Bars {
         title: title(case, yardstick),
         description: description(case, yardstick),
+        head,
+        legend: harmless(&format!(
+            "×: to {first}'s figure; ▲ ahead of {first}, ▽ behind it, ≈ no difference established"
+        )),
         panels: same_scale(panels.collect()),
     }
 }
@@ -104,21 +120,14 @@ fn same_scale(mut panels: Vec<BarPanel>) -> Vec<BarPanel> {
     panels
 }
 
-fn panel(
-    case: &Case<'_>,
-    group: &Group<'_>,
-    yardstick: Yardstick,
-    palette: Palette<'_>,
-) -> BarPanel {
+fn panel(case: &Case<'_>, group: &Group<'_>, yardstick: Yardstick) -> BarPanel {
     let heading = match group.title() {
         // Where there is one combination, panels differ in their figures.
         title if !title.is_empty() && case.groups.len() > 1 => harmless(&title),
         _ => heading(case, yardstick),
     };
     let entries = group.entries.iter().filter(|entry| entry.cell.is_some());
-    let bars: Vec<Bar> = entries
-        .map(|entry| bar(entry, group, yardstick, palette))
-        .collect();
+    let bars: Vec<Bar> = entries.map(|entry| bar(entry, group, yardstick)).collect();
     let ends = bars.iter().filter_map(|bar| bar.value);
     let full = ends.fold(0.0, |most: f64, (value, _, greatest)| {
         most.max(value).max(greatest)
@@ -137,7 +146,8 @@ fn heading(case: &Case<'_>, yardstick: Yardstick) -> String {
     format!("{figure}, {} ({better} is better)", yardstick.unit())
 }
 
-fn bar(entry: &Entry<'_>, group: &Group<'_>, yardstick: Yardstick, palette: Palette<'_>) -> Bar {
+/// The one that others are compared with stands out.
+fn bar(entry: &Entry<'_>, group: &Group<'_>, yardstick: Yardstick) -> Bar {
     let spread = entry.spread(yardstick);
     let gap = entry.gap().map_or_else(
         || "no figure".to_owned(),
@@ -154,7 +164,7 @@ fn bar(entry: &Entry<'_>, group: &Group<'_>, yardstick: Yardstick, palette: Pale
     let beside = against.map_or_else(String::new, |found| found.short());
     Bar {
         name: harmless(&entry.peer.name),
-        colour: palette.colour(entry.peer),
+        colour: if is_first { "blue" } else { "grey" },
         value: spread.map(|it| (it.median, it.min, it.max)),
         text: spread.map_or(gap, |it| yardstick.shown(it.median)),
         beside,

@@ -59,6 +59,9 @@ pub(crate) fn change(ratio: &Ratio) -> String {
 }
 
 fn signed(value: f64) -> String {
+    if value >= 1e4 {
+        return "over +10\u{202f}000".to_owned();
+    }
     let text = hundredths(value.abs());
     match text.trim_matches(['0', '.']).is_empty() {
         true => "0".to_owned(),

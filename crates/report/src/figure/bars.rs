@@ -12,6 +12,10 @@ pub(crate) struct Bars {
     pub(crate) title: String,
     /// What can be seen, for those who cannot.
     pub(crate) description: String,
+    /// Above all panels; none where it is empty.
+    pub(crate) head: String,
+    /// Below that, fainter; none where it is empty.
+    pub(crate) legend: String,
     pub(crate) panels: Vec<BarPanel>,
 }
 
@@ -67,12 +71,29 @@ impl Bars {
         frame::document(names, (width, height), shapes)
     }
 
+    /// What stands above the panels, and how high that is.
+    fn above(&self) -> (Vec<Element>, f64) {
+        let lines = [("head", &self.head), ("tick", &self.legend)];
+        let lines = lines.into_iter().filter(|(_, words)| !words.is_empty());
+        let mut shapes = Vec::new();
+        for (class, words) in lines {
+            let baseline = (shapes.len() + 1) as f64 * LINE - 4.0;
+            shapes.push(text(class, (0.0, baseline), words));
+        }
+        let height = shapes.len() as f64 * LINE;
+        let gap = if shapes.is_empty() {
+            0.0
+        } else {
+            BETWEEN / 2.0
+        };
+        (shapes, height + gap)
+    }
+
     fn shapes(&self, width: f64, columns: usize) -> (Vec<Element>, f64) {
         let columns = columns.clamp(1, self.panels.len().max(1));
         let each = (width - APART * (columns as f64 - 1.0)) / columns as f64;
         let edges = Edges::of(self, each);
-        let mut shapes = Vec::new();
-        let mut top = 0.0;
+        let (mut shapes, mut top) = self.above();
         for panels in self.panels.chunks(columns) {
             for (index, panel) in panels.iter().enumerate() {
                 let left = index as f64 * (each + APART);
@@ -232,6 +253,8 @@ mod tests {
         let all = Bars {
             title: String::new(),
             description: String::new(),
+            head: "above".to_owned(),
+            legend: String::new(),
             panels: vec![row("x"), row("y")],
         };
         for columns in [1, 2, 9] {

@@ -53,7 +53,10 @@ pub(super) fn losses(pair: &Pair<'_>, peers: &[Peer]) -> Option<Figure> {
     let told = || values.iter().copied().filter(|value| value.is_finite());
     let (least, greatest) = (told().fold(0.0, f64::min), told().fold(0.0, f64::max));
     told().next()?;
-    let title = format!("loss of {figure}, % (below 0: a gain)");
+    let title = match yardstick.is_cost() {
+        true => format!("More {figure} than the first, % (below 0: less)"),
+        false => format!("Loss against the first, {figure}, % (below 0: a gain)"),
+    };
     let mut panel = Panel::new(Axis::range(&title, Unit::Count, least, greatest, 5), series);
     panel.limits.push((0.0, "as the first".to_owned()));
     let factor = pair.a.scenario.factors.last();

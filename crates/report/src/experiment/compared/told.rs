@@ -5,7 +5,7 @@ use crate::table::{Cell, Table};
 use crate::tables::NONE;
 use crate::terminal::{Ink, Look, wrap};
 
-use super::super::words::{change, listed};
+use super::super::words::{change, listed, titled};
 use super::super::yardstick::Yardstick;
 use super::Named;
 use super::pairs::{Pair, differences, left_aside};
@@ -86,7 +86,7 @@ pub(super) fn caption(pair: &Pair<'_>, yardstick: Yardstick) -> String {
     let better = if yardstick.is_cost() { "less" } else { "more" };
     format!(
         "{}, {} ({better} is better), and the change from A to B at 95 %",
-        yardstick.title(&pair.a.scenario.operation),
+        titled(&yardstick.title(&pair.a.scenario.operation)),
         yardstick.unit()
     )
 }
@@ -132,7 +132,7 @@ pub(super) fn doubts(a: Named<'_>, b: Named<'_>, pairs: &[Pair<'_>]) -> Vec<Stri
     let changed: Vec<String> = changed.map(|pair| pair.id().to_owned()).collect();
     if !changed.is_empty() {
         doubts.push(format!(
-            "{} was asked otherwise in B than in A",
+            "asked otherwise in B than in A: {}",
             listed(&changed)
         ));
     }
