@@ -103,7 +103,9 @@ pub(crate) fn fruitless(record: &Record) -> Missed {
         let why = "the server showed another certificate than the one that the cell is about";
         return Missed::Void(why.to_owned());
     }
-    let warning = record.warnings.first();
+    // Of failures, the first one tells of the most frequent.
+    let has_failed = record.totals.failed > 0;
+    let warning = record.warnings.first().filter(|_| has_failed);
     let said = warning.map(|warning| format!("{}: {}", warning.seen, warning.hint));
     Missed::Failed(said.unwrap_or_else(|| "nothing was attempted".to_owned()))
 }

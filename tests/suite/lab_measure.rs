@@ -1,0 +1,265 @@
+//! What `lariat-lab run` reads of a server is what the server did, and what it says that it was.
+
+use std::fs;
+use std::path::PathBuf;
+
+use serde_json::Value;
+use suite::lab;
+use suite::program::run;
+use testkit::authority::Authority;
+use testkit::directory::Directory;
+
+/// A scenario of one cell.
+const HEAD: &str = "question = \"What is it?\"\nmethod = \"As told.\"\noperation = \"requests\"\n\
+                    figures = [\"server-cpu\"]\n\
+                    [quick]\nrepeats = 1\nwarm-up = \"100ms\"\nduration = \"300ms\"\n\
+                    [full]\nrepeats = 1\nwarm-up = \"100ms\"\nduration = \"300ms\"\n";
+
+/// nginx as a peer of the test's own: it answers by itself.
+const NGINX: &str = r#"
+title = "nginx of a test"
+program = "nginx"
+packages = ["nginx"]
+serves = "itself"
+scheme = "https"
+version = [["{{program}}", "-v"]]
+start = ["{{program}}", "-e", "stderr", "-c", "{{folder}}/nginx.conf"]
+files = ["nginx.conf"]
+"#;
+
+/// A run of one scenario against one peer of the test's own, `subject`.
+struct Desk {
+    directory: Directory,
+}
+
+impl Desk {
+    /// `tls` are nginx's directives about TLS; `{{` is the peer's template language.
+    fn with_nginx(tls: &str) -> Self {
+        let desk = Self::with_peer(NGINX);
+        let log = desk.path("access.log");
+        let configuration = format!(
+            "{{% if is_root %}}user root;{{% endif %}}
+             daemon off; pid {{{{ folder }}}}/pid; worker_processes 1;
+             error_log stderr crit;
+             events {{ worker_connections 1024; }}
+             http {{
+                 log_format lab \"$ssl_session_reused $connection_requests $ssl_protocol\";
+                 access_log {} lab;
+                 keepalive_requests 1000000; keepalive_timeout 1d;
+                 server {{
+                     listen {{{{ listen.address }}}} ssl;
+                     {tls}
+                     location / {{ return 200 ok; }}
+                 }}
+             }}",
+            log.display()
+        );
+        fs::write(desk.path("peers/subject/nginx.conf"), configuration).unwrap();
+        desk
+    }
+
+    fn with_peer(form: &str) -> Self {
+        let directory = Directory::new();
+        fs::create_dir_all(directory.join("peers/subject")).unwrap();
+        fs::create_dir(directory.join("tmp")).unwrap();
+        fs::write(directory.join("peers/subject/peer.toml"), form).unwrap();
+        Self { directory }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
+    }
+
+    /// The one reading or miss of a scenario, and the exit code.
+    fn ask(&self, peer: &str, scenario: &str) -> (Value, i32) {
+        self.ask_with(HEAD, peer, scenario)
+    }
+
+    fn ask_with(&self, head: &str, peer: &str, scenario: &str) -> (Value, i32) {
+        let text = format!("peers = [{peer:?}]\n{head}{scenario}");
+        fs::write(self.path("one.toml"), text).unwrap();
+        let mut command = lab::command();
+        command.current_dir(self.directory.path());
+        command.env("TMPDIR", self.path("tmp"));
+        command.args(["run", "./one.toml", "--speeds", "none"]);
+        command.args(["--peer-folder", "peers", "--record", "one.jsonl"]);
+        let finished = run(&mut command);
+        let record = fs::read_to_string(self.path("one.jsonl")).unwrap_or_default();
+        let events = record
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap());
+        let mut told =
+            events.filter(|event: &Value| event["event"] == "read" || event["event"] == "missed");
+        let one = told.next().unwrap_or_else(|| panic!("{finished:?}"));
+        assert_eq!(told.next(), None, "one cell, read once");
+        let left = fs::read_dir(self.path("tmp")).unwrap().count();
+        assert_eq!(left, 0, "nothing is left behind: {finished:?}");
+        (one, finished.code())
+    }
+
+    fn reading(&self, peer: &str, scenario: &str) -> Value {
+        let (event, code) = self.ask(peer, scenario);
+        assert_eq!((&event["event"], code), (&"read".into(), 0), "{event}");
+        event
+    }
+
+    /// In what way it was missed, and why.
+    fn miss(&self, scenario: &str) -> (String, String) {
+        let (event, code) = self.ask("subject", scenario);
+        assert_eq!(event["event"], "missed", "{event}");
+        assert_ne!(code, 0);
+        let text = |name: &str| event[name].as_str().unwrap().to_owned();
+        (text("way"), text("why"))
+    }
+
+    /// Lines of nginx's log: whether a session was resumed, the request's number on its
+    /// connection, the version.
+    fn log(&self) -> Vec<[String; 3]> {
+        let text = fs::read_to_string(self.path("access.log")).unwrap();
+        let line = |line: &str| {
+            let words: Vec<_> = line.split(' ').map(str::to_owned).collect();
+            <[String; 3]>::try_from(words).unwrap()
+        };
+        text.lines().map(line).collect()
+    }
+}
+
+const OWN_CERTIFICATE: &str = "{% for one in certificates %}ssl_certificate {{ one.chain }}; \
+                               ssl_certificate_key {{ one.key }};{% endfor %} \
+                               ssl_protocols TLSv1.2 TLSv1.3;";
+
+fn number(value: &Value) -> u64 {
+    value
+        .as_u64()
+        .unwrap_or_else(|| panic!("{value} is no number"))
+}
+
+/// Handshakes of a kind in a reading, of the warm-up too.
+fn handshakes(reading: &Value, kind: &str) -> u64 {
+    let rows = reading["handshakes"].as_array().unwrap().iter();
+    let of_kind = rows.filter(|row| row["kind"] == kind);
+    of_kind.map(|row| number(&row["count"])).sum()
+}
+
+#[test]
+fn a_reading_counts_what_the_server_counts() {
+    let desk = Desk::with_nginx(OWN_CERTIFICATE);
+    let reading = desk.reading(
+        "subject",
+        "[load]\nhandshake = \"psk\"\nrequests-per-session = 4\nconnections = 4\n\
+         timeout = \"30s\"\n\
+         [expect]\nkinds = [\"full\", \"psk\"]\nversion = \"TLSv1.3\"\n\
+         resumed = { least = 0.5, most = 0.9 }\n",
+    );
+    let log = desk.log();
+    let of = |reused: &str| log.iter().filter(|line| line[0] == reused).count() as u64;
+    assert_eq!(of("r"), handshakes(&reading, "psk"));
+    assert_eq!(
+        of("."),
+        handshakes(&reading, "full") + 1,
+        "one is asked for before anything is measured"
+    );
+    let counts = &reading["counts"];
+    assert_eq!(counts["attempted"], counts["succeeded"]);
+    assert_eq!(counts["succeeded"], reading["operations"]);
+    assert_eq!(counts["succeeded"], reading["response"]["count"]);
+    assert!(
+        number(&counts["succeeded"]) < log.len() as u64,
+        "there was a warm-up"
+    );
+    for field in ["server_cpu_ns", "client_cpu_ns", "resident_bytes_before"] {
+        assert!(number(&reading[field]) > 0, "{field}: {reading}");
+    }
+    assert!(number(&reading["elapsed_ns"]) >= 300_000_000);
+}
+
+#[test]
+fn connections_that_rest_are_all_seen() {
+    let desk = Desk::with_nginx(OWN_CERTIFICATE);
+    let (reading, code) = desk.ask_with(
+        &HEAD.replace("100ms", "0s"),
+        "subject",
+        "[load]\nconnections = 40\nrequests-per-connection = \"unlimited\"\n\
+         think-time = \"1h\"\ntimeout = \"30s\"\n",
+    );
+    assert_eq!((&reading["event"], code), (&"read".into(), 0), "{reading}");
+    // Each asks once, and then it rests.
+    assert_eq!(reading["counts"]["succeeded"], 40);
+    assert_eq!(reading["open_connections"], 40);
+}
+
+#[test]
+fn what_the_scenario_does_not_say_is_void() {
+    let old = OWN_CERTIFICATE.replace(" TLSv1.3", "");
+    let desk = Desk::with_nginx(&old);
+    let (way, why) =
+        desk.miss("[load]\nconnections = 2\ntimeout = \"30s\"\n[expect]\nversion = \"TLSv1.3\"\n");
+    assert_eq!(way, "void");
+    assert!(
+        why.starts_with("asked for version TLSv1.3, got TLSv1.2 in "),
+        "{why}"
+    );
+    assert!(desk.log().iter().all(|line| line[2] == "TLSv1.2"));
+}
+
+#[test]
+fn another_key_than_the_scenarios_is_void() {
+    let directory = Directory::new();
+    let leaf = Authority::root("other").leaf(&["localhost"]).issue();
+    let other = leaf.write(&directory, "other.pem");
+    let desk = Desk::with_nginx(&format!(
+        "ssl_certificate {other:?}; ssl_certificate_key {other:?};"
+    ));
+    let (way, why) = desk.miss("[load]\nconnections = 2\ntimeout = \"30s\"\n");
+    assert_eq!(way, "void");
+    assert!(why.contains("another certificate"), "{why}");
+}
+
+#[test]
+fn a_server_that_ends_meanwhile_fails_with_its_words() {
+    let start = "start = [\"timeout\", \"1\", \"{{program}}\",";
+    let desk = Desk::with_nginx(OWN_CERTIFICATE);
+    let form = NGINX.replace("start = [\"{{program}}\",", start);
+    fs::write(desk.path("peers/subject/peer.toml"), form).unwrap();
+    let head = HEAD.replace("duration = \"300ms\"", "duration = \"3s\"");
+    let (event, _) = desk.ask_with(&head, "subject", "[load]\nconnections = 2\n");
+    assert_eq!(event["way"], "failed", "{event}");
+    // As `timeout` says it, whether it was still starting then or not.
+    let why = event["why"].as_str().unwrap();
+    assert!(why.contains("exit status: 124"), "{why}");
+}
+
+#[test]
+fn another_program_may_be_the_client() {
+    let desk = Desk::with_nginx(OWN_CERTIFICATE);
+    let reading = desk.reading(
+        "plain",
+        "[server]\nobjects = [65536]\n\
+         [client]\nprogram = \"curl\"\npackage = \"curl\"\npath = \"/?size=65536\"\n\
+         output = [\"bytes\", \"seconds\"]\nruns = 3\n\
+         arguments = [\"--silent\", \"--show-error\", \"--fail\", \"--output\", \"/dev/null\",\n\
+         \"--write-out\", \"%{size_download} %{time_total}\\n\", \"{url}\"]\n",
+    );
+    assert_eq!(reading["traffic"]["body_bytes"], 3 * 65536);
+    assert_eq!(reading["counts"]["succeeded"], 3);
+    assert_eq!(reading["response"]["count"], 3);
+    for field in ["server_cpu_ns", "client_cpu_ns", "resident_bytes_under"] {
+        assert!(number(&reading[field]) > 0, "{field}: {reading}");
+    }
+}
+
+#[test]
+fn a_program_that_gets_too_little_makes_the_cell_void() {
+    let desk = Desk::with_nginx(OWN_CERTIFICATE);
+    let (way, why) = desk.miss(
+        "[server]\nobjects = [65536]\n\
+         [client]\nprogram = \"curl\"\npackage = \"curl\"\npath = \"/\"\n\
+         output = [\"bytes\", \"seconds\"]\nruns = 1\n\
+         arguments = [\"--silent\", \"--insecure\", \"--output\", \"/dev/null\",\n\
+         \"--write-out\", \"%{size_download} %{time_total}\\n\", \"{url}\"]\n",
+    );
+    assert_eq!(
+        (way.as_str(), why.as_str()),
+        ("void", "asked for 65536 bytes, got 2")
+    );
+}
