@@ -37,7 +37,8 @@ struct Row<'p> {
     found: Result<(Program, Vec<String>), Missing>,
 }
 
-/// Tells of every peer, of those that are named or of those of a scenario, and installs what is missing if it is asked to.
+/// Tells of every peer, of those that are named or of those of a scenario, and installs what is
+/// missing if it is asked to.
 pub(super) fn run(parser: &mut Parser, talk: Talk) -> Result<Exit, UsageError> {
     let typed = read(parser)?;
     if typed.help {

@@ -131,3 +131,47 @@ fn unreadable(path: &Path) -> impl FnOnce(io::Error) -> CatalogueFault {
         error,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::process::scratch::Scratch;
+
+    fn names(peers: &[Peer]) -> Vec<&str> {
+        peers.iter().map(|peer| peer.name.as_str()).collect()
+    }
+
+    #[test]
+    fn every_folder_is_embedded_with_every_file() {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../peers");
+        let mut embedded = embedded_peers();
+        assert_eq!(embedded[0].name, "lariat", "others are compared with it");
+        embedded.sort_by(|one, other| one.name.cmp(&other.name));
+        let read = read_folder(&source).unwrap();
+        assert_eq!(names(&embedded), names(&read));
+        for (embedded, read) in embedded.iter().zip(&read) {
+            assert_eq!(embedded.templates, read.templates, "{}", read.name);
+            assert_eq!(embedded.form.title, read.form.title);
+            assert!(read.form.files.iter().eq(read.templates.keys()));
+        }
+    }
+
+    #[test]
+    fn our_own_stand_last_or_in_place_of_embedded_ones() {
+        let scratch = Scratch::new().unwrap();
+        let form = "title = \"mine\"\nprogram = \"x\"\nserves = \"itself\"\nscheme = \"http\"\n\
+                    version = []\nstart = [\"x\"]\n";
+        for name in ["hitch", "mine"] {
+            let folder = scratch.path().join(name);
+            fs::create_dir(&folder).unwrap();
+            fs::write(folder.join(FORM), form).unwrap();
+        }
+        let all = load_all(Some(scratch.path())).unwrap();
+        let embedded = embedded_peers();
+        let wanted = [names(&embedded), vec!["mine"]].concat();
+        assert_eq!(names(&all), wanted);
+        assert_eq!(all[1].form.title, "mine");
+        let fault = load_all(Some(Path::new("/no/such/folder"))).unwrap_err();
+        assert!(fault.to_string().contains("/no/such/folder"), "{fault}");
+    }
+}

@@ -136,8 +136,8 @@ fn generate(kind: KeyKind) -> Result<KeyPair, rcgen::Error> {
     }
 }
 
-/// PKCS #8 in its first version (RFC 5208), which all programs read: the second one (RFC 5958), which
-/// the library makes of Ed25519 keys, is refused by OpenSSL 3.0.
+/// PKCS #8 in its first version (RFC 5208), which all programs read: the second one (RFC 5958),
+/// which the library makes of Ed25519 keys, is refused by OpenSSL 3.0.
 fn secret_pem(key: &KeyPair) -> Result<String, CertificateFault> {
     let der = key.serialized_der();
     let mut windows = der.windows(ED25519_SEED.len());
