@@ -4,23 +4,14 @@
 //! comparison of hypervisors. Runs have no rounds in common, so samples are not paired.
 
 mod drawn;
+mod named;
 mod paged;
 mod pairs;
 mod told;
 
-use measure::experiment::Experiment;
-
 use super::drawings::Drawing;
+pub use named::Named;
 use pairs::pairs;
-
-/// An experiment with the name by which it is told.
-#[derive(Clone, Copy, Debug)]
-pub struct Named<'e> {
-    /// Its file, or what it stands for.
-    pub name: &'e str,
-    /// What was read.
-    pub experiment: &'e Experiment,
-}
 
 /// How many cells were read in both: none is nothing to compare.
 #[must_use]

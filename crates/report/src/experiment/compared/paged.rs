@@ -7,8 +7,8 @@ use crate::page::parts::{document, figure, logo, table};
 
 use super::super::host;
 use super::super::page::SHEET;
-use super::Named;
 use super::drawn::losses;
+use super::named::Named;
 use super::pairs::Pair;
 use super::told::{changes, differing, doubts, headline};
 

@@ -8,7 +8,7 @@ use measure::ratio::Ratio;
 use super::super::study::{Case, Entry, Group, cases};
 use super::super::versus::{Verdict, verdict};
 use super::super::yardstick::Yardstick;
-use super::Named;
+use super::named::Named;
 
 /// A scenario that both have.
 #[derive(Debug)]

@@ -7,7 +7,7 @@ use crate::terminal::{Ink, Look, wrap};
 
 use super::super::words::{change, listed, titled};
 use super::super::yardstick::Yardstick;
-use super::Named;
+use super::named::Named;
 use super::pairs::{Pair, differences, left_aside};
 
 pub(super) fn text(
