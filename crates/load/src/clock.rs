@@ -31,7 +31,7 @@ impl Clock {
     }
 
     /// Of the same plan, the figures beginning at another instant.
-    pub(crate) fn from_zero(self, zero: Instant) -> Self {
+    pub(crate) fn moved_to(self, zero: Instant) -> Self {
         Self {
             zero,
             end: zero + self.end.saturating_duration_since(self.zero),

@@ -183,7 +183,7 @@ impl Worker {
     fn rest(&mut self) {
         self.rests = false;
         let zero = self.share.common.rest().wait_until_over();
-        self.clock = self.clock.from_zero(zero);
+        self.clock = self.clock.moved_to(zero);
         self.ledger.start(self.clock);
     }
 
