@@ -40,6 +40,14 @@ impl ClientChoice {
         Self(Arc::new(config))
     }
 
+    /// The same, offering an application protocol; it shares the sessions.
+    #[must_use]
+    pub fn offering(&self, protocol: &[u8]) -> Self {
+        let mut config = ClientConfig::clone(&self.0);
+        config.alpn_protocols = vec![protocol.to_vec()];
+        Self(Arc::new(config))
+    }
+
     /// The same, with early data where a session allows it; it shares the sessions.
     #[must_use]
     pub fn with_early_data(&self) -> Self {

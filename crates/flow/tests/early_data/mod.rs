@@ -184,6 +184,30 @@ fn early_data_that_is_refused_is_skipped_and_sent_again() {
 }
 
 #[test]
+fn early_data_for_another_protocol_is_skipped_though_the_session_resumes() {
+    let stage = stage();
+    let speaking = stage.speaking(b"new");
+    for seed in 0..10 {
+        let choice = returning(&stage).offering(b"new");
+        let (choice, length) = match seed % 2 {
+            0 => (choice, 38_000),
+            _ => (choice.in_small_records(), 1000),
+        };
+        let early = vec![7; length];
+        let mut run = begin(&speaking, &choice, seed, &early, b"reply");
+        run.until("the handshake", |run| run.client.is_established());
+        assert!(run.client.is_resumed() && !run.client.is_early_taken());
+        run.client.send(&early);
+        run.until("reply", |run| run.client_got == b"reply");
+        run.until("all of it", |run| run.backend_got().ends_with(&early));
+        assert_eq!(told(&run), (None, &early[..]));
+        let facts = run.flow.facts();
+        assert_eq!(facts.early_data, Some(EarlyData::Refused));
+        assert_eq!(facts.kind, Some(HandshakeKind::PskCache));
+    }
+}
+
+#[test]
 fn early_data_before_a_hello_retry_request_is_skipped() {
     let stage = stage();
     let retrying = stage.retrying();

@@ -104,6 +104,14 @@ impl Stage {
         })
     }
 
+    /// After a reload by which this protocol is spoken.
+    pub(crate) fn speaking(&self, protocol: &[u8]) -> Self {
+        self.with_options(ServerOptions {
+            alpn: vec![protocol.to_vec()],
+            ..self.options.clone()
+        })
+    }
+
     fn with_options(&self, options: ServerOptions) -> Self {
         Self {
             settings: settings(&options, &self.resumption, self.settings.send_proxy.clone()),
