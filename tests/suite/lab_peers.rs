@@ -168,7 +168,10 @@ impl Shapes {
 
     fn command(&self) -> Command {
         let mut command = lab::command();
-        command.current_dir(self.directory.path()).args(&self.words);
+        let folder = self.directory.path();
+        // What a killed laboratory leaves behind goes with ours.
+        command.env("TMPDIR", folder).current_dir(folder);
+        command.args(&self.words);
         command
     }
 
