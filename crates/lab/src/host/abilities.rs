@@ -139,7 +139,7 @@ impl Kernel {
         let modules = names(format!("/lib/modules/{release}/kernel/net/tls"));
         let is_module = modules.iter().any(|name| name.starts_with("tls.ko"));
         Self {
-            tls: said.or(is_module.then_some(Built::Module)),
+            tls: said.or_else(|| is_module.then_some(Built::Module)),
         }
     }
 }

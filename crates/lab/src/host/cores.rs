@@ -21,10 +21,10 @@ fn core(cpu: u16) -> Core {
     let package = number(topology.join("physical_package_id"));
     Core {
         cpu,
-        core: first_of(&siblings).unwrap_or(cpu.into()),
+        core: first_of(&siblings).unwrap_or_else(|| cpu.into()),
         package: package.and_then(|id| id.try_into().ok()).unwrap_or(0),
         node: node(&names(&folder)),
-        cache: last_cache(&folder.join("cache")).unwrap_or(cpu.into()),
+        cache: last_cache(&folder.join("cache")).unwrap_or_else(|| cpu.into()),
     }
 }
 

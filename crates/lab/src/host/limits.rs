@@ -56,9 +56,10 @@ fn fact(name: &str, value: String, remedy: Option<String>) -> Fact {
 }
 
 fn count(limit: Option<u64>) -> String {
-    limit.map_or("unlimited".to_owned(), |limit| {
-        Count(limit as f64).to_string()
-    })
+    limit.map_or_else(
+        || "unlimited".to_owned(),
+        |limit| Count(limit as f64).to_string(),
+    )
 }
 
 /// The soft limit is no matter: we raise it ourselves.
@@ -67,7 +68,7 @@ fn open_files(limit: Limit, ceiling: Option<u64>) -> Fact {
         "{} soft, {} hard, {} at most (fs.nr_open)",
         count(limit.soft),
         count(limit.hard),
-        ceiling.map_or("?".to_owned(), |ceiling| count(Some(ceiling)))
+        ceiling.map_or_else(|| "?".to_owned(), |ceiling| count(Some(ceiling)))
     );
     let is_low = limit.hard.is_some_and(|hard| hard < OPEN_FILES_MIN);
     let remedy = is_low.then(|| {
@@ -80,8 +81,9 @@ fn open_files(limit: Limit, ceiling: Option<u64>) -> Fact {
 }
 
 fn locked(limit: Limit) -> Fact {
-    let bytes =
-        |limit: Option<u64>| limit.map_or("unlimited".to_owned(), |limit| Bytes(limit).to_string());
+    let bytes = |limit: Option<u64>| {
+        limit.map_or_else(|| "unlimited".to_owned(), |limit| Bytes(limit).to_string())
+    };
     let value = format!("{} soft, {} hard", bytes(limit.soft), bytes(limit.hard));
     fact("locked memory", value, None)
 }
@@ -92,7 +94,7 @@ fn at_least(setting: &str, least: u64) -> Option<Fact> {
     Some(fact(setting, count(Some(value)), remedy))
 }
 
-/// `32768	60999`.
+/// First and last, with white space between: `32768 60999`.
 fn ports(range: &str) -> Fact {
     let mut ends = range
         .split_whitespace()
