@@ -94,11 +94,17 @@ fn our_speeds(timing: Timing, cpu: u16) -> Vec<Speed> {
 }
 
 fn unmeasured(fault: &openssl::OpensslFault) -> Fact {
-    let is_missing = matches!(fault, openssl::OpensslFault::Missing);
+    let remedy = match fault {
+        openssl::OpensslFault::Missing => Some("`apt-get install openssl`, to compare with it"),
+        openssl::OpensslFault::Unusable(_) => {
+            Some("`openssl version` must run, and TMPDIR name a folder with room")
+        }
+        openssl::OpensslFault::Foreign(_) => None,
+    };
     Fact {
         name: "system's OpenSSL".to_owned(),
         value: format!("not measured: {fault}"),
-        remedy: is_missing.then(|| "`apt-get install openssl`, to compare with it".to_owned()),
+        remedy: remedy.map(str::to_owned),
     }
 }
 
