@@ -26,8 +26,9 @@ use super::web;
 /// The name in the certificates.
 const NAME: &str = "bench.test";
 const ROUNDS: usize = 5;
-/// At once, each of a client with sessions of its own. Their first handshakes are full: few, so
-/// that they do not count.
+/// At once for each worker, so that workers have as much to do at a time however many there are.
+/// Each is of a client with sessions of its own, whose first handshake is full: few, so that they
+/// do not count.
 const CONNECTIONS: u64 = 16;
 const START_MAX: Duration = Duration::from_secs(15);
 /// Of a round, so much is done to warm up, and to see whether the server resumes at all.
@@ -304,13 +305,14 @@ impl Bench<'_> {
     /// A connection failed, or its handshake was of another kind than the row's.
     fn drive(&self, row: &Row, subject: &Subject, scale: f64) -> Result<(Ended, Tally)> {
         let url = format!("https://{}/", subject.server.address);
+        let connections = CONNECTIONS * subject.workers as u64;
         let words = format!("{} --server-name {NAME}", row.words);
         let call = Call {
             words: &words,
             url: &url,
             asks: false,
             amount: Amount::Operations(row.operations).scaled(scale),
-            connections: CONNECTIONS,
+            connections,
             groups: web::groups(self.options.group),
             core: self.core,
         };
@@ -325,10 +327,9 @@ impl Bench<'_> {
         let tally = Tool::Lab
             .tally(&ended.output, self.folder)
             .map_err(|_| self.failures())?;
-        let first = if row.is_resumed {
-            CONNECTIONS
-        } else {
-            tally.operations
+        let first = match row.is_resumed {
+            true => connections,
+            false => tally.operations,
         };
         ensure!(
             tally.handshakes == Some((first, tally.operations - first)),
