@@ -64,6 +64,17 @@ pub(crate) enum Stage {
     Closing,
 }
 
+impl Stage {
+    /// How a transaction fails that takes too long there.
+    pub(crate) fn timeout(self) -> Failure {
+        match self {
+            Self::Dialling => Failure::ConnectTimeout,
+            Self::Handshake => Failure::HandshakeTimeout,
+            Self::Open | Self::Reply | Self::Closing => Failure::ReplyTimeout,
+        }
+    }
+}
+
 /// What happened to a connection.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Step {

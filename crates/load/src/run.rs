@@ -84,7 +84,7 @@ pub fn start(plan: Plan) -> Result<Run, StartFault> {
             reports: sender.clone(),
             common: Arc::clone(&common),
         };
-        workers.push(Worker::new(&plan, share)?);
+        workers.push((share.clone(), Worker::new(&plan, share)?));
     }
     let starter = Arc::new(Starter {
         barrier: Barrier::new(workers.len() + 1),
@@ -137,12 +137,11 @@ fn cpu_of(plan: &Plan, index: usize) -> Option<u16> {
 fn spawn(
     index: usize,
     cpu: Option<u16>,
-    worker: Worker,
+    (share, worker): (Share, Worker),
     starter: &Arc<Starter>,
 ) -> Result<JoinHandle<std::io::Result<Ledger>>, StartFault> {
     let starter = Arc::clone(starter);
     let thread = std::thread::Builder::new().name(format!("load-{index}"));
-    let share = worker.share().clone();
     let handle = thread.spawn(move || {
         let pinned = cpu.map(sys::cpu::pin_current_thread).transpose();
         warm_thread();

@@ -3,8 +3,9 @@
 use std::time::Instant;
 
 use rustls::SignatureScheme;
+use sys::epoll::Interest;
 
-use crate::connection::Connection;
+use crate::connection::{Connection, Stage};
 use crate::transaction::Transaction;
 
 /// A connection and who uses it.
@@ -21,6 +22,35 @@ pub(crate) struct Slot {
     pub(crate) watches_room: bool,
     /// How the server signed, once it has.
     pub(crate) signature: Option<SignatureScheme>,
+}
+
+impl Slot {
+    /// Of a connection that a client has begun to make for a transaction.
+    pub(crate) fn new(
+        connection: Connection,
+        client: u32,
+        serial: u32,
+        transaction: Transaction,
+    ) -> Self {
+        Self {
+            watches_room: connection.stage() == Stage::Dialling,
+            connection,
+            client,
+            serial,
+            transaction: Some(transaction),
+            holds_client: true,
+            deadline: None,
+            signature: None,
+        }
+    }
+}
+
+/// What is to be heard of a socket: that it can be read, and, if asked for, that it has room.
+pub(crate) fn interest(watches_room: bool) -> Interest {
+    match watches_room {
+        true => Interest::READ | Interest::WRITE | Interest::EDGE,
+        false => Interest::READ | Interest::EDGE,
+    }
 }
 
 /// The name of a place and of who has it.

@@ -23,7 +23,7 @@ use crate::ledger::Ledger;
 use crate::plan::{ConnectionEnding, Handshake, Plan};
 use crate::request::Requests;
 use crate::share::Share;
-use crate::slot::{Slot, parts, token};
+use crate::slot::{Slot, interest, parts, token};
 use crate::start_fault::StartFault;
 use crate::transaction::{Transaction, Verdict};
 
@@ -120,10 +120,6 @@ impl Worker {
             is_ending: false,
             abandons_at: None,
         })
-    }
-
-    pub(crate) fn share(&self) -> &Share {
-        &self.share
     }
 
     /// Makes the load, from this instant on.
@@ -336,24 +332,12 @@ impl Worker {
         self.serial = self.serial.wrapping_add(1);
         let entry = self.slots.vacant_entry();
         let key = entry.key();
-        let is_dialling = connection.stage() == Stage::Dialling;
-        let interest = match is_dialling {
-            true => Interest::READ | Interest::WRITE | Interest::EDGE,
-            false => Interest::READ | Interest::EDGE,
-        };
         let token = token(key, self.serial);
-        let watched = self.epoll.add(connection.socket(), token, interest);
+        let slot = Slot::new(connection, client, self.serial, transaction);
+        let interest = interest(slot.watches_room);
+        let watched = self.epoll.add(slot.connection.socket(), token, interest);
         watched.map_err(|_| Failure::NoDescriptor)?;
-        entry.insert(Slot {
-            connection,
-            client,
-            serial: self.serial,
-            transaction: Some(transaction),
-            holds_client: true,
-            deadline: None,
-            watches_room: is_dialling,
-            signature: None,
-        });
+        entry.insert(slot);
         self.crowd.client_mut(client).connection = Some(key);
         self.set_deadline(key);
         Ok(key)
@@ -422,10 +406,10 @@ impl Worker {
             self.unread.push((key, slot.serial));
         }
         if slot.connection.is_full() && !slot.watches_room {
-            let interest = Interest::READ | Interest::WRITE | Interest::EDGE;
             let token = token(key, slot.serial);
             // It is watched already: only what for changes.
-            let watched = self.epoll.modify(slot.connection.socket(), token, interest);
+            let socket = slot.connection.socket();
+            let watched = self.epoll.modify(socket, token, interest(true));
             slot.watches_room = watched.is_ok();
         }
     }
@@ -436,9 +420,8 @@ impl Worker {
             let slot = self.slots.get_mut(key);
             if let Some(slot) = slot.filter(|slot| slot.serial == serial) {
                 self.dialler.turn_to(slot.client);
-                let step = slot
-                    .connection
-                    .go_on(&mut self.buffer, &mut self.ledger.traffic);
+                let traffic = &mut self.ledger.traffic;
+                let step = slot.connection.go_on(&mut self.buffer, traffic);
                 slot.signature = self.dialler.take_signature().or(slot.signature);
                 self.follow(key, step);
             }
@@ -554,11 +537,7 @@ impl Worker {
                 self.over(key);
                 continue;
             }
-            let failure = match slot.connection.stage() {
-                Stage::Dialling => Failure::ConnectTimeout,
-                Stage::Handshake => Failure::HandshakeTimeout,
-                _ => Failure::ReplyTimeout,
-            };
+            let failure = slot.connection.stage().timeout();
             self.fail(key, failure);
             self.remove(key, true);
         }
@@ -566,13 +545,8 @@ impl Worker {
 
     /// Connections that stay have nothing to stay for.
     fn close_idle(&mut self) {
-        let idle = |slot: &Slot| !slot.holds_client;
-        let keys: Vec<_> = self
-            .slots
-            .iter()
-            .filter(|(_, slot)| idle(slot))
-            .map(|(key, _)| key)
-            .collect();
+        let idle = self.slots.iter().filter(|(_, slot)| !slot.holds_client);
+        let keys: Vec<_> = idle.map(|(key, _)| key).collect();
         for key in keys {
             if let Some(step) = self.end(key) {
                 self.follow(key, step);
@@ -606,13 +580,8 @@ impl Worker {
         }
         let late = self.deadlines.first();
         if self.is_settling(now) {
-            let has_settled = self.busy == 0;
-            let wait = late.map(|at| at.saturating_duration_since(now));
-            return Ok(if has_settled {
-                Some(Duration::ZERO)
-            } else {
-                wait
-            });
+            let until = if self.busy == 0 { Some(now) } else { late };
+            return Ok(until.map(|at| at.saturating_duration_since(now)));
         }
         let end = match self.is_ending {
             false => Some(self.clock.end),
