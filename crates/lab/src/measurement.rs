@@ -31,7 +31,7 @@ use crate::peer::program::Program;
 use crate::peer::server::{Place, Server};
 use crate::scenario::cell::{CapacityPlan, CellPlan, Client, Loading, ProgramClient};
 use crate::scenario::settings::{Settings, Target};
-use doubt::doubt;
+use doubt::{Capacity, doubt, doubt_capacity};
 use fetched::{Fetched, fetch};
 use loaded::{Loaded, Under};
 use missed::{Halt, Missed};
@@ -47,7 +47,7 @@ pub(crate) struct Bench<'a> {
     placement: &'a Placement,
     origin: Origin,
     /// Transactions a second that were found, by peer, wish, load and repeat.
-    capacities: BTreeMap<String, f64>,
+    capacities: BTreeMap<String, Capacity>,
 }
 
 /// What is to be read.
@@ -193,8 +193,8 @@ impl Session<'_, '_> {
             .transpose()?;
         let plan = match capacity.zip(found) {
             None => first,
-            Some((plan, found_per_s)) => {
-                let offered = settings.offering(plan.offered, found_per_s, cell.duration);
+            Some((plan, found)) => {
+                let offered = settings.offering(plan.offered, found.per_s, cell.duration);
                 self.plan(&offered, cell.duration)?
             }
         };
@@ -205,7 +205,8 @@ impl Session<'_, '_> {
         };
         self.judge(&plan, &loaded)?;
         let mut reading = self.reading(loaded, &plan);
-        reading.capacity_per_s = found;
+        reading.capacity_per_s = found.map(|found| found.per_s);
+        reading.warnings.extend(found.and_then(doubt_capacity));
         reading.resident_bytes_before = resident_bytes_before;
         Ok(reading)
     }
@@ -246,7 +247,7 @@ impl Session<'_, '_> {
     }
 
     /// What this peer can do under this load, found once for each repeat.
-    fn capacity(&mut self, capacity: &CapacityPlan, plan: &Plan) -> Result<f64, Missed> {
+    fn capacity(&mut self, capacity: &CapacityPlan, plan: &Plan) -> Result<Capacity, Missed> {
         let Subject { cell, repeat, .. } = self.subject;
         let load = capacity.settings.given();
         let key = format!("{repeat} {} {:?} {load:?}", cell.cell.peer, cell.wish);
@@ -255,9 +256,13 @@ impl Session<'_, '_> {
         }
         let loaded = self.run(plan)?;
         let seconds = loaded.elapsed.as_secs_f64();
-        let found_per_s = loaded.record.totals.succeeded as f64 / seconds.max(1e-9);
-        self.bench.capacities.insert(key, found_per_s);
-        Ok(found_per_s)
+        let cpus = self.seats.server.len();
+        let found = Capacity {
+            per_s: loaded.record.totals.succeeded as f64 / seconds.max(1e-9),
+            server_busy: loaded.used.server_busy(loaded.elapsed, cpus),
+        };
+        self.bench.capacities.insert(key, found);
+        Ok(found)
     }
 
     fn judge(&self, plan: &Plan, loaded: &Loaded) -> Result<(), Missed> {
@@ -354,7 +359,7 @@ impl Session<'_, '_> {
     }
 
     /// By another program.
-    fn fetch(&mut self, client: &ProgramClient) -> Result<Reading, Missed> {
+    fn fetch(&self, client: &ProgramClient) -> Result<Reading, Missed> {
         let scheme = self.server.scheme().name();
         let url = format!("{scheme}://{}{}", self.server.address(), client.path);
         let before = self.watched.usage_at_rest()?;

@@ -9,6 +9,29 @@ use super::machine::share;
 /// CPUs that work for this share of the time have nothing left.
 const BUSY_MIN: f64 = 0.9;
 
+/// What a server was found to be capable of.
+#[derive(Clone, Copy)]
+pub(crate) struct Capacity {
+    /// Transactions that succeeded a second.
+    pub(crate) per_s: f64,
+    /// The share of the time that its CPUs worked for it.
+    pub(crate) server_busy: f64,
+}
+
+/// What a server can do is found out by a load that leaves it no rest.
+pub(crate) fn doubt_capacity(found: Capacity) -> Option<Warning> {
+    (found.server_busy < BUSY_MIN).then(|| Warning {
+        seen: format!(
+            "while it was found out what the server can do, it worked for {:.0} % of the time: it \
+             can do more than that",
+            found.server_busy * 100.0
+        ),
+        hint: "what is offered, and goodput, are multiples of too little: leave the host to the \
+               run, and give the load more CPUs (`--client-cpus`)"
+            .to_owned(),
+    })
+}
+
 /// Load and origin have the same CPUs: none of the two need be busy for both to be the limit.
 /// `client` is what both used, `server_busy` the share of the time that the server worked.
 pub(crate) fn doubt(
@@ -44,5 +67,15 @@ mod tests {
         assert!(told.seen.contains("95 %") && told.seen.contains("60 %"));
         assert_eq!(doubt(SECOND * 19 / 10, SECOND, 2, 0.95), None);
         assert_eq!(doubt(SECOND, SECOND, 2, 0.6), None);
+    }
+
+    #[test]
+    fn a_capacity_is_of_a_server_that_had_no_rest() {
+        let found = |server_busy| Capacity {
+            per_s: 100.0,
+            server_busy,
+        };
+        assert_eq!(doubt_capacity(found(0.95)), None);
+        assert!(doubt_capacity(found(0.5)).unwrap().seen.contains("50 %"));
     }
 }

@@ -15,6 +15,12 @@ const CLOSED_LOSS: Share = Share {
     most: 0.01,
 };
 
+/// More of what open load was to offer than this share never began: the load did not offer it.
+const UNOFFERED_MAX: f64 = 0.02;
+
+/// By these names a load fails what it could not begin.
+const UNOFFERED: [&str; 2] = ["not-started", "too-late"];
+
 /// What is judged.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Evidence<'a> {
@@ -45,6 +51,7 @@ pub(crate) fn judge(expect: &Expect, evidence: Evidence<'_>) -> Result<(), Misse
         faults.extend(of_resumed(expect, evidence.seconds));
     }
     faults.extend(of_loss(expect, evidence));
+    faults.extend(of_offer(evidence));
     match faults.is_empty() {
         true => Ok(()),
         false => Err(Missed::Void(faults.join("; "))),
@@ -130,7 +137,9 @@ fn of_resumed(expect: &Expect, seconds: &[Second]) -> Option<String> {
 }
 
 fn of_loss(expect: &Expect, evidence: Evidence<'_>) -> Option<String> {
-    let wanted = expect.loss.or(evidence.is_closed.then_some(CLOSED_LOSS))?;
+    let wanted = expect
+        .loss
+        .or_else(|| evidence.is_closed.then_some(CLOSED_LOSS))?;
     let Counts {
         attempted, failed, ..
     } = evidence.totals;
@@ -147,6 +156,20 @@ fn of_loss(expect: &Expect, evidence: Evidence<'_>) -> Option<String> {
         let wanted = bounds(wanted);
         format!(
             "{wanted} transactions may fail, and {} did{reasons}",
+            percent(share)
+        )
+    })
+}
+
+/// What never left the client is no loss of the server's.
+fn of_offer(evidence: Evidence<'_>) -> Option<String> {
+    let counts = UNOFFERED.iter().map(|name| evidence.failures.get(*name));
+    let unoffered: u64 = counts.flatten().sum();
+    let share = share(unoffered, evidence.totals.attempted);
+    (!evidence.is_closed && share > UNOFFERED_MAX).then(|| {
+        format!(
+            "the load could not begin {} of what it was to offer ({unoffered}): it wants more \
+             clients, or more CPU",
             percent(share)
         )
     })
@@ -283,6 +306,31 @@ mod tests {
             expected.starts_with("at least 90 % of transactions"),
             "{expected}"
         );
+    }
+
+    #[test]
+    fn a_load_that_was_not_offered_is_void() {
+        let of = |name: &str, count: u64, is_closed: bool| {
+            let evidence = Evidence {
+                handshakes: &[],
+                seconds: &[],
+                totals: Counts {
+                    attempted: 1000,
+                    succeeded: 1000 - count,
+                    failed: count,
+                },
+                failures: &BTreeMap::from([(name.to_owned(), count)]),
+                is_tls: true,
+                is_closed,
+            };
+            judge(&Expect::default(), evidence)
+        };
+        assert_eq!(of("not-started", 20, false), Ok(()));
+        assert_eq!(of("handshake-timeout", 900, false), Ok(()));
+        let Err(Missed::Void(why)) = of("too-late", 21, false) else {
+            panic!("the load was the limit");
+        };
+        assert!(why.contains("could not begin 2.1 %"), "{why}");
     }
 
     #[test]
