@@ -43,9 +43,10 @@ pub(crate) fn fetch(
 ) -> Result<Fetched, Missed> {
     let words = cells::fetch(client, url).into_iter().map(OsString::from);
     let words: Vec<_> = words.collect();
-    let (program, arguments) = words
-        .split_first()
-        .map_or((OsStr::new(""), &words[..]), |(first, rest)| (first, rest));
+    let (program, arguments) = words.split_first().map_or_else(
+        || (OsStr::new(""), &words[..]),
+        |(first, rest)| (first, rest),
+    );
     let output = folder.join("client.output");
     let child = Child::start(program, arguments, cpus, folder, &output);
     let mut child = child.map_err(Missed::failed)?;
