@@ -23,39 +23,50 @@ use crate::record::HEADER_BYTES;
 /// service takes. A client may have been told of more by another configuration.
 const SKIPPED_BYTES_MAX: usize = 1 << 20;
 
+const CLIENT_EARLY: &str = "CLIENT_EARLY_TRAFFIC_SECRET";
 const CLIENT_HANDSHAKE: &str = "CLIENT_HANDSHAKE_TRAFFIC_SECRET";
+
+type Secret = Option<Zeroizing<Vec<u8>>>;
+type Key = (LessSafeKey, [u8; NONCE_LEN]);
 
 thread_local! {
     static IS_WANTED: Cell<bool> = const { Cell::new(false) };
-    static SECRET: RefCell<Option<Zeroizing<Vec<u8>>>> = const { RefCell::new(None) };
+    static EARLY: RefCell<Secret> = const { RefCell::new(None) };
+    static HANDSHAKE: RefCell<Secret> = const { RefCell::new(None) };
 }
 
-/// Hears of the one secret that is wanted, on the thread that drives the handshake.
+/// Hears of the two secrets that are wanted, on the thread that drives the handshake.
 #[derive(Debug)]
 pub(crate) struct SecretListener;
 
 impl KeyLog for SecretListener {
     fn log(&self, label: &str, _client_random: &[u8], secret: &[u8]) {
-        if self.will_log(label) {
-            SECRET.set(Some(Zeroizing::new(secret.to_vec())));
+        let secret = Some(Zeroizing::new(secret.to_vec()));
+        match label {
+            CLIENT_EARLY if IS_WANTED.get() => EARLY.set(secret),
+            CLIENT_HANDSHAKE if IS_WANTED.get() => HANDSHAKE.set(secret),
+            _ => {}
         }
     }
 
     fn will_log(&self, label: &str) -> bool {
-        IS_WANTED.get() && label == CLIENT_HANDSHAKE
+        IS_WANTED.get() && [CLIENT_EARLY, CLIENT_HANDSHAKE].contains(&label)
     }
 }
 
-/// Says whether the handshake that this thread drives now wants its secret.
-pub(crate) fn want_secret(is_wanted: bool) {
+/// Says whether the handshake that this thread drives now wants its secrets.
+pub(crate) fn want_secrets(is_wanted: bool) {
     IS_WANTED.set(is_wanted);
-    SECRET.take();
+    EARLY.take();
+    HANDSHAKE.take();
 }
 
 /// Tells refused early data from the handshake.
 pub(crate) struct Skipper {
     /// Of the client's handshake messages, once it is known.
-    key: Option<(LessSafeKey, [u8; NONCE_LEN])>,
+    handshake: Option<Key>,
+    /// Of its early data, if a session is resumed.
+    early: Option<Key>,
     /// Whether it is known that early data is refused.
     pub(crate) is_refused: bool,
     left: usize,
@@ -68,6 +79,8 @@ pub(crate) enum Sort {
     Handshake,
     /// Early data.
     Early,
+    /// Among it, EndOfEarlyData or a part of it, or an alert.
+    EarlyMessage,
     /// More early data than anybody may send.
     TooMuch,
 }
@@ -75,49 +88,67 @@ pub(crate) enum Sort {
 impl Skipper {
     pub(crate) fn new() -> Self {
         Self {
-            key: None,
+            handshake: None,
+            early: None,
             is_refused: false,
             left: SKIPPED_BYTES_MAX,
         }
     }
 
-    /// Takes up the secret, if this step has told it.
+    /// Takes up the secrets, if this step has told them.
     pub(crate) fn learn(&mut self, suite: Option<Suite>) {
-        if let (None, Some(secret)) = (&self.key, SECRET.take()) {
-            self.key = suite.and_then(|suite| key_of(suite, &secret));
-        }
+        let key = |secret: Secret| key_of(suite?, &secret?);
+        self.handshake = self.handshake.take().or_else(|| key(HANDSHAKE.take()));
+        self.early = self.early.take().or_else(|| key(EARLY.take()));
     }
 
     /// Judges a record of hidden type. Before there are keys, after a HelloRetryRequest, all such
     /// are early data.
     pub(crate) fn judge(&mut self, record: &[u8], suite: Option<Suite>) -> Sort {
         self.learn(suite);
-        if self.key.as_ref().is_some_and(|key| opens(key, record)) {
+        let key = self.handshake.as_ref();
+        if key.is_some_and(|key| opened(key, record).is_some()) {
             return Sort::Handshake;
         }
         match self.left.checked_sub(record.len()) {
             None => Sort::TooMuch,
             Some(left) => {
                 self.left = left;
-                Sort::Early
+                self.sort_of_early(record)
             }
+        }
+    }
+
+    /// The first record of early data opens, and shows whether it is some.
+    fn sort_of_early(&self, record: &[u8]) -> Sort {
+        let plain = self.early.as_ref().and_then(|key| opened(key, record));
+        match plain.is_none_or(|plain| is_data(&plain)) {
+            true => Sort::Early,
+            false => Sort::EarlyMessage,
         }
     }
 }
 
-/// Whether it is the first record under this key: its sequence number is 0, so that its nonce is
-/// the IV itself (RFC 8446 section 5.3).
-fn opens((key, iv): &(LessSafeKey, [u8; NONCE_LEN]), record: &[u8]) -> bool {
-    let Some((header, sealed)) = record.split_first_chunk::<HEADER_BYTES>() else {
-        return false;
-    };
-    let mut copy = Zeroizing::new(sealed.to_vec());
-    let nonce = Nonce::assume_unique_for_key(*iv);
-    key.open_in_place(nonce, Aad::from(*header), &mut copy)
-        .is_ok()
+/// Whether the content of a record, with its type behind it and zeros behind that (RFC 8446 section
+/// 5.2), is application data.
+fn is_data(plain: &[u8]) -> bool {
+    const APPLICATION_DATA: u8 = 23;
+    plain.iter().rev().find(|byte| **byte != 0) == Some(&APPLICATION_DATA)
 }
 
-fn key_of(suite: Suite, secret: &[u8]) -> Option<(LessSafeKey, [u8; NONCE_LEN])> {
+/// What is in the first record under this key: its sequence number is 0, so that its nonce is the
+/// IV itself (RFC 8446 section 5.3). `None` = it is not that.
+fn opened((key, iv): &Key, record: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
+    let (header, sealed) = record.split_first_chunk::<HEADER_BYTES>()?;
+    let mut copy = Zeroizing::new(sealed.to_vec());
+    let nonce = Nonce::assume_unique_for_key(*iv);
+    let plain = key.open_in_place(nonce, Aad::from(*header), &mut copy);
+    let plain_bytes = plain.ok()?.len();
+    copy.truncate(plain_bytes);
+    Some(copy)
+}
+
+fn key_of(suite: Suite, secret: &[u8]) -> Option<Key> {
     let (hash, algorithm): (_, &'static Algorithm) = match suite {
         Suite::Tls13Aes128GcmSha256 => (HKDF_SHA256, &AES_128_GCM),
         Suite::Tls13Aes256GcmSha384 => (HKDF_SHA384, &AES_256_GCM),
@@ -154,6 +185,21 @@ impl KeyType for Bytes {
     }
 }
 
+/// The first record under a secret, with this content and the type behind it.
+#[cfg(test)]
+pub(crate) fn first_record(suite: Suite, secret: &[u8], content_and_type: &[u8]) -> Vec<u8> {
+    const TAG_BYTES: u8 = 16;
+    let (key, iv) = key_of(suite, secret).expect("a key");
+    let length = u8::try_from(content_and_type.len()).expect("a short one") + TAG_BYTES;
+    let header = [23, 3, 3, 0, length];
+    let mut record = [&header[..], content_and_type].concat();
+    let nonce = Nonce::assume_unique_for_key(iv);
+    let sealed = &mut record[HEADER_BYTES..];
+    let tag = key.seal_in_place_separate_tag(nonce, Aad::from(header), sealed);
+    record.extend_from_slice(tag.expect("sealed").as_ref());
+    record
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -178,21 +224,15 @@ mod tests {
     #[test]
     fn what_opens_is_the_handshakes_and_the_rest_is_bounded() {
         let suite = Suite::Tls13Aes128GcmSha256;
-        let (key, iv) = key_of(suite, &[7; 32]).expect("a key");
-        let mut record = [&[23, 3, 3, 0, 17][..], b"x"].concat();
-        let header: [u8; HEADER_BYTES] = record[..HEADER_BYTES].try_into().expect("a header");
-        let nonce = Nonce::assume_unique_for_key(iv);
-        let sealed = &mut record[HEADER_BYTES..];
-        let tag = key.seal_in_place_separate_tag(nonce, Aad::from(header), sealed);
-        record.extend_from_slice(tag.expect("sealed").as_ref());
+        let record = first_record(suite, &[7; 32], b"x");
 
         let mut skipper = Skipper::new();
-        want_secret(true);
+        want_secrets(true);
         assert_eq!(skipper.judge(&record, Some(suite)), Sort::Early);
         SecretListener.log("SERVER_HANDSHAKE_TRAFFIC_SECRET", &[], &[8; 32]);
         SecretListener.log(CLIENT_HANDSHAKE, &[], &[7; 32]);
         assert_eq!(skipper.judge(&record, Some(suite)), Sort::Handshake);
-        want_secret(false);
+        want_secrets(false);
         let early = vec![23; 16_000];
         let skipped = (0..).take_while(|_| skipper.judge(&early, Some(suite)) == Sort::Early);
         assert_eq!(skipped.count(), SKIPPED_BYTES_MAX / 16_000);
@@ -202,8 +242,9 @@ mod tests {
 
     #[test]
     fn nothing_is_heard_of_unless_it_is_wanted() {
-        want_secret(false);
+        want_secrets(false);
         SecretListener.log(CLIENT_HANDSHAKE, &[], &[7; 32]);
-        assert!(SECRET.take().is_none());
+        SecretListener.log(CLIENT_EARLY, &[], &[7; 32]);
+        assert!(HANDSHAKE.take().is_none() && EARLY.take().is_none());
     }
 }

@@ -6,10 +6,12 @@
 use std::sync::Arc;
 
 use rustls::ServerConfig;
-use rustls::server::UnbufferedServerConnection;
-use rustls::unbuffered::{ConnectionState, EncodeError, EncodeTlsData, UnbufferedStatus};
+use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
+use rustls::unbuffered::{
+    ConnectionState, EncodeError, EncodeTlsData, ReadEarlyData, UnbufferedStatus,
+};
 
-use crate::early::{Skipper, Sort, want_secret};
+use crate::early::{Skipper, Sort, want_secrets};
 use crate::options::{Group, Suite, Version};
 use crate::record::{HEADER_BYTES, KeyExhausted, Layout, Opener, RECORD_BYTES_MAX, Sealer};
 use crate::resumption::{Bond, Miss, Sight, bond, set_bond, take_sight};
@@ -184,14 +186,18 @@ impl ServerHandshake {
         // The library sees one record more only when it asks: what follows the last record of the
         // handshake is application data, which it must never get.
         let mut shown = self.held;
-        // Whether the last record shown is early data, of which the library makes nothing if it is
-        // refused.
-        let mut is_early = false;
+        // What the last record shown is if it is early data: the library makes nothing of it if
+        // early data is refused.
+        let mut early = None;
         loop {
             let window = incoming.get_mut(consumed..shown).unwrap_or_default();
             let UnbufferedStatus { discard, state, .. } =
                 self.connection.process_tls_records(window);
             consumed += discard;
+            if discard > 0 && early.take().is_some() {
+                // It was accepted, and is the library's from here on.
+                self.skipper = None;
+            }
             match state {
                 Ok(ConnectionState::EncodeTlsData(mut data)) => encode(&mut data, outgoing)?,
                 Ok(ConnectionState::TransmitTlsData(transmit)) => transmit.done(),
@@ -202,8 +208,8 @@ impl ServerHandshake {
                             done: true,
                         });
                     }
-                    if std::mem::take(&mut is_early) && discard == 0 {
-                        self.refuse_early();
+                    if let Some(sort) = early.take() {
+                        self.refuse_early(sort)?;
                         consumed = shown;
                     }
                     shown = shown.max(consumed);
@@ -215,19 +221,19 @@ impl ServerHandshake {
                         });
                     };
                     match self.sort(incoming.get(shown..end).unwrap_or_default())? {
-                        Sort::Early if self.is_early_refused() => consumed = end,
-                        sort => is_early = sort == Sort::Early,
+                        Sort::Handshake => {}
+                        // Within a message that the library holds there can be none.
+                        _ if shown > consumed => {}
+                        _ if self.is_early_refused() => consumed = end,
+                        sort => early = Some(sort),
                     }
                     shown = end;
                 }
                 Ok(ConnectionState::ReadEarlyData(mut data)) => {
-                    while let Some(record) = data.next_record() {
-                        self.early
-                            .extend_from_slice(record.map_err(fault_of)?.payload);
-                    }
+                    collect(&mut data, &mut self.early)?;
                     self.has_early = true;
                     self.skipper = None;
-                    is_early = false;
+                    early = None;
                 }
                 Ok(ConnectionState::PeerClosed | ConnectionState::Closed) => {
                     return Err(HandshakeFault::new(FaultKind::Closed, "close_notify"));
@@ -249,7 +255,7 @@ impl ServerHandshake {
 }
 
 impl ServerHandshake {
-    /// What the next record is. Behind part of a message there can be only more of it.
+    /// What the next record is.
     fn sort(&mut self, record: &[u8]) -> Result<Sort, HandshakeFault> {
         const HIDDEN: u8 = 23;
         let suite = suite_of(&self.connection);
@@ -264,7 +270,7 @@ impl ServerHandshake {
                 self.skipper = None;
                 Ok(Sort::Handshake)
             }
-            Sort::Early => Ok(Sort::Early),
+            sort @ (Sort::Early | Sort::EarlyMessage) => Ok(sort),
             Sort::TooMuch => Err(HandshakeFault::new(
                 FaultKind::Violation,
                 "more early data than anybody takes",
@@ -279,10 +285,18 @@ impl ServerHandshake {
         is_full || self.skipper.as_ref().is_some_and(|one| one.is_refused)
     }
 
-    fn refuse_early(&mut self) {
+    /// The library has made nothing of a record of early data.
+    fn refuse_early(&mut self, sort: Sort) -> Result<(), HandshakeFault> {
+        if sort == Sort::EarlyMessage {
+            // It may have kept a part of a message, and panics if that is gone. No client sends
+            // one: EndOfEarlyData has four bytes.
+            let detail = "a part of a message among early data";
+            return Err(HandshakeFault::new(FaultKind::Violation, detail));
+        }
         if let Some(skipper) = &mut self.skipper {
             skipper.is_refused = true;
         }
+        Ok(())
     }
 
     fn bond_now(&self) -> Bond {
@@ -303,7 +317,7 @@ impl Handshake for ServerHandshake {
         // Whatever this thread has noted before was another connection's.
         take_sight();
         set_bond(self.bond);
-        want_secret(self.skipper.is_some());
+        want_secrets(self.skipper.is_some());
         let step = self.drive(incoming, outgoing);
         self.bond = self.bond_now();
         if let Some(skipper) = &mut self.skipper {
@@ -409,6 +423,17 @@ fn is_alert(record: &[u8]) -> bool {
         Some(&HIDDEN) => record.len() == HIDDEN_ALERT_BYTES,
         _ => false,
     }
+}
+
+/// Takes all early data that is there.
+fn collect(
+    data: &mut ReadEarlyData<'_, '_, ServerConnectionData>,
+    early: &mut Vec<u8>,
+) -> Result<(), HandshakeFault> {
+    while let Some(record) = data.next_record() {
+        early.extend_from_slice(record.map_err(fault_of)?.payload);
+    }
+    Ok(())
 }
 
 fn encode<Side>(

@@ -321,3 +321,35 @@ fn more_early_data_than_is_allowed_ends_the_connection() {
     });
     assert_eq!(run.reason(), Some(Reason::ProtocolViolation));
 }
+
+#[test]
+fn flights_with_early_data_altered_anyhow_never_panic() {
+    let stage = stage();
+    for seed in 0..150 {
+        let mut chance = Chance::new(seed);
+        let here = match chance.below(3) {
+            0 => stage.reloaded(Tls13Sessions::Tickets),
+            1 => stage.retrying(),
+            _ => stage.reloaded(stage.settings.tls.tls13_sessions()),
+        };
+        let choice = returning(&stage);
+        let choice = match chance.one_in(2) {
+            true => choice.in_small_records(),
+            false => choice,
+        };
+        let early = vec![7; 1 + chance.below(2000)];
+        let mut run = begin(&here, &choice, seed, &early, b"reply");
+        for _ in 0..600 {
+            run.step();
+            let length = run.to_flow.len();
+            if length > 0 && chance.one_in(40) {
+                run.to_flow[chance.below(length)] ^= 1 << chance.below(8);
+            }
+        }
+        if !run.flow.is_over() {
+            run.flow.front_failed(&mut run.pool);
+            run.act();
+        }
+        run.assert_over();
+    }
+}

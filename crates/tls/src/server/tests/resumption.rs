@@ -318,3 +318,110 @@ fn a_list_of_revoked_certificates_that_is_none_is_told() {
         "{warnings:?}"
     );
 }
+
+/// Handshakes with early data, by our own driver.
+mod early {
+    use super::*;
+    use crate::early::first_record;
+    use crate::handshake::{FaultKind, Handshake, HandshakeFault, ServerHandshake, Step};
+
+    /// Remembers the secret of early data.
+    #[derive(Debug, Default)]
+    struct Keys(Mutex<Vec<u8>>);
+
+    impl rustls::KeyLog for Keys {
+        fn log(&self, label: &str, _: &[u8], secret: &[u8]) {
+            if label == "CLIENT_EARLY_TRAFFIC_SECRET" {
+                *self.0.lock().expect("no panic") = secret.to_vec();
+            }
+        }
+    }
+
+    /// A server that has read a hello with early data, and the secret that goes with it.
+    fn begun() -> (ServerHandshake, Vec<u8>) {
+        let (handshake, keys, _) = begun_by(Group::ALL);
+        (handshake, keys)
+    }
+
+    /// The same where these groups are spoken since, with the client that has read the answer.
+    fn begun_by(groups: &[Group]) -> (ServerHandshake, Vec<u8>, ClientConnection) {
+        let (resumption, mut options) = (new_resumption(), cached(1000));
+        let before = build_as("web", &options, &resumption);
+        options.groups = groups.to_vec();
+        let server = build_as("web", &options, &resumption);
+        let keys = Arc::new(Keys::default());
+        let client = client("a.example").suites(&[Suite::Tls13Aes128GcmSha256]);
+        let mut config = (*resuming(&client, Tls12Resumption::SessionIdOrTickets)).clone();
+        config.enable_early_data = true;
+        config.key_log = Arc::clone(&keys) as _;
+        let config = Arc::new(config);
+        assert_eq!(kind(&before, &config), HandshakeKind::Full);
+        let mut client = client_connection(&config, "a.example");
+        assert!(client.early_data().is_some());
+        let mut hello = written(&mut client);
+        let selected = server.select(&read_hello(&hello)).expect("a configuration");
+        let mut handshake = ServerHandshake::new(selected, true).expect("a handshake");
+        let mut answer = Vec::new();
+        let step = handshake.advance(&mut hello, &mut answer).unwrap();
+        assert!(!step.done);
+        super::feed(&mut client, &answer).unwrap();
+        let secret = keys.0.lock().expect("no panic").clone();
+        (handshake, secret, client)
+    }
+
+    fn feed(handshake: &mut ServerHandshake, mut bytes: Vec<u8>) -> Result<Step, HandshakeFault> {
+        handshake.advance(&mut bytes, &mut Vec::new())
+    }
+
+    const SUITE: Suite = Suite::Tls13Aes128GcmSha256;
+    const HANDSHAKE: u8 = 22;
+    const APPLICATION_DATA: u8 = 23;
+
+    #[test]
+    fn a_part_of_its_end_in_place_of_early_data_ends_the_handshake() {
+        let (mut handshake, secret) = begun();
+        let part = first_record(SUITE, &secret, &[5, 0, HANDSHAKE]);
+        let fault = feed(&mut handshake, part).expect_err("no client does that");
+        assert_eq!(fault.kind, FaultKind::Violation);
+    }
+
+    #[test]
+    fn nothing_is_skipped_within_a_message() {
+        let (mut handshake, _, mut client) = begun_by(&[Group::Secp384r1]);
+        let hello = written(&mut client);
+        let record = hello.iter().position(|byte| *byte == HANDSHAKE).unwrap();
+        let part = &hello[record + 5..][..100];
+        let mut bytes = [&[HANDSHAKE, 3, 3, 0, 100][..], part].concat();
+        bytes.extend([APPLICATION_DATA, 3, 3, 0, 30].iter().chain(&[0; 30]));
+        let fault = feed(&mut handshake, bytes).expect_err("a message is one piece");
+        assert_eq!(fault.kind, FaultKind::Violation);
+    }
+
+    #[test]
+    fn its_end_without_any_early_data_is_its_end() {
+        let (mut handshake, secret) = begun();
+        let end = first_record(SUITE, &secret, &[5, 0, 0, 0, HANDSHAKE]);
+        let bytes = end.len();
+        let step = feed(&mut handshake, end).unwrap();
+        assert_eq!((step.consumed, step.done), (bytes, false));
+        let mut early = Vec::new();
+        handshake.take_early_data(&mut early);
+        assert!(early.is_empty());
+        // What follows is under other keys.
+        let again = first_record(SUITE, &secret, &[APPLICATION_DATA]);
+        let fault = feed(&mut handshake, again).expect_err("it does not open");
+        assert_eq!(fault.kind, FaultKind::RecordInvalid);
+    }
+
+    #[test]
+    fn early_data_comes_as_it_was_sent() {
+        let (mut handshake, secret) = begun();
+        let data = first_record(SUITE, &secret, &[7, 8, APPLICATION_DATA, 0, 0]);
+        assert!(!handshake.can_seal());
+        feed(&mut handshake, data).unwrap();
+        let mut early = Vec::new();
+        handshake.take_early_data(&mut early);
+        assert_eq!(early, [7, 8]);
+        assert!(handshake.can_seal() && handshake.agreed().unwrap().resumed);
+    }
+}
