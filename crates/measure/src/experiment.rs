@@ -104,6 +104,21 @@ pub struct Peer {
     pub from: String,
     /// Why it takes no part, if it cannot.
     pub missing: Option<String>,
+    /// Who answers requests: `origin` behind it, or `itself`. Those who do other work than the
+    /// first are no rivals of it.
+    #[serde(default = "origin")]
+    pub serves: String,
+    /// What its clients speak: `https` or `http`.
+    #[serde(default = "https")]
+    pub scheme: String,
+}
+
+fn origin() -> String {
+    "origin".to_owned()
+}
+
+fn https() -> String {
+    "https".to_owned()
 }
 
 /// A question.

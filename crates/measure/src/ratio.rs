@@ -1,9 +1,12 @@
-//! How many times one figure is another, with an interval.
+//! How many times one figure is another, or by how much it is more, with an interval.
 //!
 //! Ratios are averaged by their logarithms, so that twice and half cancel out: Fleming and
 //! Wallace, "How not to lie with statistics", Communications of the ACM 29(3), 1986. The interval
 //! is Student's t of those logarithms. Samples of the same round are paired where there are rounds:
 //! what slowed both down is in neither's disfavour.
+//!
+//! Nothing is a multiple of 0: where a figure may be 0, figures are subtracted. Samples are never
+//! dropped for their value, which would be a selection.
 
 use crate::statistics::Spread;
 use crate::student::{CONFIDENCE, Difference, quantile};
@@ -20,32 +23,29 @@ pub struct Ratio {
 }
 
 impl Ratio {
-    /// Of pairs `(above, below)`, one a round. Pairs in which a figure is not above 0 have no
-    /// ratio; `None` if no pair has one.
+    /// Of pairs `(above, below)`, one a round. `None` without pairs, or if a figure of any is not
+    /// above 0.
     #[must_use]
     pub fn of_pairs(pairs: &[(f64, f64)]) -> Option<Self> {
-        let is_told = |(above, below): &&(f64, f64)| *above > 0.0 && *below > 0.0;
-        let logarithms = pairs.iter().filter(is_told);
-        let logarithms: Vec<f64> = logarithms
-            .map(|(above, below)| (above / below).ln())
-            .collect();
-        let spread = Spread::of(&logarithms)?;
-        let freedom = spread.count - 1;
-        let error = quantile(CONFIDENCE, freedom) * spread.deviation / (spread.count as f64).sqrt();
+        let logarithm = |(above, below): &(f64, f64)| {
+            (*above > 0.0 && *below > 0.0).then(|| (above / below).ln())
+        };
+        let logarithms: Option<Vec<f64>> = pairs.iter().map(logarithm).collect();
+        let spread = Spread::of(&logarithms?)?;
         Some(Self::around(
             spread.mean,
-            (freedom > 0).then_some(error),
+            error_of_mean(&spread),
             spread.count,
         ))
     }
 
     /// Of samples that have nothing to do with each other, as those of two runs: by the pooled
-    /// deviation. Samples that are not above 0 have no logarithm and are left out.
+    /// deviation. `None` without samples, or if any is not above 0.
     #[must_use]
     pub fn of_samples(above: &[f64], below: &[f64]) -> Option<Self> {
         let logarithms = |samples: &[f64]| {
-            let told = samples.iter().filter(|sample| **sample > 0.0);
-            Spread::of(&told.map(|sample| sample.ln()).collect::<Vec<_>>())
+            let logarithm = |sample: &f64| (*sample > 0.0).then(|| sample.ln());
+            Spread::of(&samples.iter().map(logarithm).collect::<Option<Vec<_>>>()?)
         };
         let (above, below) = (logarithms(above)?, logarithms(below)?);
         let found = Difference::of(&below, &above);
@@ -71,6 +71,74 @@ impl Ratio {
         self.interval
             .is_some_and(|(from, to)| from > 1.0 || to < 1.0)
     }
+}
+
+/// By how much one figure is more than another, in their unit.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Margin {
+    /// The mean of the one that is told.
+    pub above: f64,
+    /// The mean of the one that it is compared with.
+    pub below: f64,
+    /// The ends of the interval of their difference at [`CONFIDENCE`]; `None` if there are too few
+    /// samples for one.
+    pub interval: Option<(f64, f64)>,
+    /// How many differences it was taken from: rounds, or the lesser count of two samples.
+    pub count: usize,
+}
+
+impl Margin {
+    /// Of pairs `(above, below)`, one a round, by the paired t of their differences; `None` without
+    /// pairs.
+    #[must_use]
+    pub fn of_pairs(pairs: &[(f64, f64)]) -> Option<Self> {
+        let spread = |of: fn(&(f64, f64)) -> f64| {
+            let values: Vec<f64> = pairs.iter().map(of).collect();
+            Spread::of(&values)
+        };
+        let differences = spread(|(above, below)| above - below)?;
+        let error = error_of_mean(&differences);
+        Some(Self {
+            above: spread(|(above, _)| *above)?.mean,
+            below: spread(|(_, below)| *below)?.mean,
+            interval: error.map(|error| (differences.mean - error, differences.mean + error)),
+            count: differences.count,
+        })
+    }
+
+    /// Of samples that have nothing to do with each other, by their pooled deviation; `None`
+    /// without samples.
+    #[must_use]
+    pub fn of_samples(above: &[f64], below: &[f64]) -> Option<Self> {
+        let (above, below) = (Spread::of(above)?, Spread::of(below)?);
+        let found = Difference::of(&below, &above);
+        Some(Self {
+            above: above.mean,
+            below: below.mean,
+            interval: found.map(|it| (it.difference - it.error, it.difference + it.error)),
+            count: above.count.min(below.count),
+        })
+    }
+
+    /// How much more the first is; below 0 if it is less.
+    #[must_use]
+    pub fn difference(&self) -> f64 {
+        self.above - self.below
+    }
+
+    /// Whether they differ: the interval leaves 0 out.
+    #[must_use]
+    pub fn is_proven(&self) -> bool {
+        self.interval
+            .is_some_and(|(from, to)| from > 0.0 || to < 0.0)
+    }
+}
+
+/// How far a mean may lie from the truth to either side; `None` of a single sample.
+fn error_of_mean(spread: &Spread) -> Option<f64> {
+    let freedom = spread.count - 1;
+    let error = quantile(CONFIDENCE, freedom) * spread.deviation / (spread.count as f64).sqrt();
+    (freedom > 0).then_some(error)
 }
 
 #[cfg(test)]
@@ -138,5 +206,46 @@ mod tests {
         assert!(!one.is_proven());
         assert_eq!(Ratio::of_samples(&[3.0], &[1.0]).unwrap().interval, None);
         assert_eq!(Ratio::of_samples(&[3.0], &[0.0]), None);
+        assert_eq!(Margin::of_pairs(&[]), None);
+        let one = Margin::of_pairs(&[(0.4, 0.0)]).unwrap();
+        assert!(one.interval.is_none() && !one.is_proven());
+    }
+
+    /// Rounds that have a ratio, alone, would tell of another thing.
+    #[test]
+    fn one_figure_of_nothing_leaves_no_ratio() {
+        assert_eq!(Ratio::of_pairs(&[(2.0, 1.0), (2.0, 1.0), (2.0, 0.0)]), None);
+        assert_eq!(Ratio::of_samples(&[2.0, 2.1], &[1.0, 1.1, 0.0]), None);
+    }
+
+    #[test]
+    fn nothing_against_something_is_a_difference() {
+        let pairs = [(0.0, 0.38), (0.0, 0.40), (0.0, 0.42)];
+        let found = Margin::of_pairs(&pairs).unwrap();
+        near(-found.difference(), 0.4);
+        // 4.303 times 0.02, by the root of 3.
+        let (from, to) = found.interval.unwrap();
+        near(-from, 0.4 + 0.049_68);
+        near(-to, 0.4 - 0.049_68);
+        assert!(found.is_proven());
+        let all = Margin::of_pairs(&[(0.0, 0.4); 3]).unwrap();
+        assert!(all.is_proven());
+        assert!(!Margin::of_pairs(&[(0.0, 0.0); 3]).unwrap().is_proven());
+    }
+
+    /// Student's own again, in hours: paired, and without pairs.
+    #[test]
+    fn margins_have_the_published_intervals() {
+        let first = [0.7, -1.6, -0.2, -1.2, -0.1, 3.4, 3.7, 0.8, 0.0, 2.0];
+        let second = [1.9, 0.8, 1.1, 0.1, -0.1, 4.4, 5.5, 1.6, 4.6, 3.4];
+        let pairs: Vec<_> = second.into_iter().zip(first).collect();
+        let (from, to) = Margin::of_pairs(&pairs).unwrap().interval.unwrap();
+        near(from, 0.7001);
+        near(to, 2.4599);
+        let apart = Margin::of_samples(&second, &first).unwrap();
+        let (from, to) = apart.interval.unwrap();
+        near(-from, 0.2039);
+        near(to, 3.3639);
+        assert!(!apart.is_proven());
     }
 }

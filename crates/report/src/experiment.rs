@@ -6,8 +6,10 @@
 pub mod compared;
 pub mod csv;
 pub mod drawings;
+mod found;
 mod gains;
 mod host;
+mod limits;
 mod noise;
 pub mod page;
 mod plots;

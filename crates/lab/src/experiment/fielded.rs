@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use measure::experiment;
 
-use crate::peer::form::Peer;
+use crate::peer::form::{Peer, Scheme, Serves};
 use crate::peer::program::{self, Missing, Program};
 
 /// A peer, and its program on this host.
@@ -48,6 +48,14 @@ impl Fielded {
             version: self.version.clone(),
             from: program.map_or_else(String::new, |program| program.from.to_string()),
             missing: self.program.as_ref().err().map(ToString::to_string),
+            serves: match self.peer.form.serves {
+                Serves::Origin => "origin".to_owned(),
+                Serves::Itself => "itself".to_owned(),
+            },
+            scheme: match self.peer.form.scheme {
+                Scheme::Https => "https".to_owned(),
+                Scheme::Http => "http".to_owned(),
+            },
         }
     }
 }

@@ -71,10 +71,9 @@ fn cell(
     let found = group
         .first()
         .and_then(|first| versus(entry, first, yardstick));
-    let ratio = found.map(|found| found.ratio);
-    let interval = ratio.and_then(|ratio| ratio.interval);
+    let interval = found.and_then(|it| it.found.interval());
     let number = |value: Option<f64>| value.map_or_else(String::new, |it| it.to_string());
-    fields.push(number(ratio.map(|ratio| ratio.ratio)));
+    fields.push(number(found.map(|it| it.found.value())));
     fields.push(number(interval.map(|(from, _)| from)));
     fields.push(number(interval.map(|(_, to)| to)));
     fields.push(found.map_or("", |found| found.verdict.class()).to_owned());

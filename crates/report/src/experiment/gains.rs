@@ -1,13 +1,15 @@
 //! What the last factor does within each peer: every level against the first one.
 
-use measure::ratio::Ratio;
+use measure::experiment::Reading;
 
 use crate::hostile::harmless;
 use crate::table::{Cell, Table};
 use crate::tables::NONE;
 
+use super::found::Found;
+use super::limits::is_quiet;
 use super::study::{Case, Entry};
-use super::words::{times, titled};
+use super::words::titled;
 use super::yardstick::Yardstick;
 
 /// A row a level but the first of the last factor, a column a peer; empty where only peers were
@@ -42,8 +44,12 @@ fn caption(case: &Case<'_>) -> String {
     let (Some(yardstick), Some(base)) = (case.main(), case.last_levels().first().copied()) else {
         return String::new();
     };
+    let how = match yardstick.is_share() {
+        true => "less",
+        false => "as a multiple of",
+    };
     format!(
-        "{} as a multiple of that at {}, by round, with its 95 % interval",
+        "{} {how} that at {}, by round, with its 95 % interval",
         titled(&yardstick.title(&case.scenario.operation)),
         harmless(&base.title)
     )
@@ -74,11 +80,16 @@ fn levels(case: &Case<'_>) -> Vec<(String, Vec<Cell>)> {
     levels
 }
 
+/// A rate of a server that shared its CPUs with what loaded it is no gain of the server.
 fn cell(entry: &Entry<'_>, base: &Entry<'_>, yardstick: Yardstick) -> Cell {
+    let is_told = |reading: &Reading| {
+        is_quiet(reading) && !(yardstick.depends_on_load() && reading.noise.is_shared)
+    };
     let pairs = entry.readings.iter().filter_map(|(repeat, reading)| {
         let other = base.readings.get(repeat)?;
-        Some((yardstick.of(reading)?, yardstick.of(other)?))
+        let is_told = is_told(reading) && is_told(other);
+        is_told.then_some((yardstick.of(reading)?, yardstick.of(other)?))
     });
-    let ratio = Ratio::of_pairs(&pairs.collect::<Vec<_>>());
-    ratio.map_or_else(|| Cell::from(NONE), |ratio| Cell::of(times(&ratio)))
+    let found = Found::of_pairs(&pairs.collect::<Vec<_>>(), yardstick);
+    found.map_or_else(|| Cell::from(NONE), |found| Cell::of(found.in_cell()))
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use measure::experiment::Reading;
 
+use super::limits::{BUSY_MIN, FOREIGN_JUDGED_MAX, busy, is_quiet};
 use super::study::{Case, Entry, Group, way};
 use super::words::listed;
 
@@ -12,9 +13,6 @@ const FOREIGN_MAX: f64 = 0.05;
 
 /// A larger share of CPU time that the hypervisor took is told.
 const STOLEN_MAX: f64 = 0.02;
-
-/// A server that was busy for less of the time was not what limited a closed load.
-const BUSY_MIN: f64 = 0.85;
 
 /// All of them, a sentence each.
 pub(crate) fn doubts(case: &Case<'_>) -> Vec<String> {
@@ -31,6 +29,7 @@ pub(crate) fn doubts(case: &Case<'_>) -> Vec<String> {
         |reading| reading.noise.foreign,
         "went to other work on this host",
     ));
+    doubts.extend(left_out(&readings));
     doubts.extend(share(
         &readings,
         STOLEN_MAX,
@@ -61,8 +60,8 @@ fn share(readings: &[&Reading], max: f64, of: fn(&Reading) -> f64, what: &str) -
     let above: Vec<f64> = shares.filter(|share| *share > max).collect();
     let most = above.iter().copied().reduce(f64::max)?;
     Some(format!(
-        "in {} of {} readings more than {:.0} % of CPU time {what}, at most {:.0} %: rates suffer, \
-         CPU times hardly",
+        "in {} of {} readings more than {:.0} % of CPU time {what}, at most {:.0} %: rates suffer; \
+         CPU times less",
         above.len(),
         readings.len(),
         max * 100.0,
@@ -70,9 +69,22 @@ fn share(readings: &[&Reading], max: f64, of: fn(&Reading) -> f64, what: &str) -
     ))
 }
 
+/// Readings too noisy to be judged.
+fn left_out(readings: &[&Reading]) -> Option<String> {
+    let count = readings.iter().filter(|it| !is_quiet(it)).count();
+    (count > 0).then(|| {
+        format!(
+            "{count} of {} readings are left out of all judgements and gains: more than {:.0} % of \
+             CPU time went to other work",
+            readings.len(),
+            FOREIGN_JUDGED_MAX * 100.0
+        )
+    })
+}
+
 /// Where a closed load did not fill the server, its rate tells of the client.
 fn idle_servers(case: &Case<'_>) -> Option<String> {
-    if !case.yardsticks.iter().any(|yardstick| yardstick.is_rate()) {
+    if !case.yardsticks.iter().any(|it| it.depends_on_load()) {
         return None;
     }
     let mut cells: BTreeMap<String, Vec<String>> = BTreeMap::new();
@@ -95,7 +107,8 @@ fn idle_servers(case: &Case<'_>) -> Option<String> {
     (!names.is_empty()).then(|| {
         format!(
             "the server was not at its limit (its CPUs busy {:.0} % or less; {:.0} % at the \
-             least) with {}: these rates and bandwidths tell of the client or the origin",
+             least) with {}: these rates and response times tell of the client or the \
+             origin",
             BUSY_MIN * 100.0,
             least * 100.0,
             listed(&names)
@@ -113,16 +126,6 @@ fn named(peer: &str, groups: &[String]) -> String {
         true => peer.to_owned(),
         false => format!("{peer} ({})", groups.join(", ")),
     }
-}
-
-/// The median of what is known; open load leaves a server idle by intent.
-fn busy(entry: &Entry<'_>) -> Option<f64> {
-    let closed = entry.readings.values().filter(|reading| {
-        reading.offered_per_s.is_none() && reading.seconds.is_empty() && !reading.noise.is_shared
-    });
-    let mut shares: Vec<f64> = closed.map(|reading| reading.noise.server_busy).collect();
-    shares.sort_by(f64::total_cmp);
-    shares.get(shares.len() / 2).copied()
 }
 
 /// What the load said about itself, once for each remedy.

@@ -80,7 +80,8 @@ fn footer(experiments: &[Experiment]) -> Element {
     let text = format!(
         "Recorded by {} {} with {}. A ratio is the geometric mean over rounds of a peer's figure \
          to the first peer's in the same round; its interval is Student's t of their logarithms \
-         at 95 %: of twenty such intervals, one misses.",
+         at 95 %: of twenty such intervals, one misses. Shares are subtracted instead, in \
+         percentage points, by the paired t.",
         tool.name, tool.version, tool.tls,
     );
     element("footer").text(text)

@@ -1,15 +1,18 @@
 //! Who is ahead, in a few lines: what a report begins with.
 //!
-//! Every figure of every cell is judged, of every peer that does TLS, against the first peer's in
-//! the same cell. One that is not told is not ahead.
+//! Figures of cells are judged against the first peer's in the same cell. The main figure of each
+//! scenario is counted, the others are listed: several figures of a reading go together, and counted
+//! one by one would tell the same thing several times. One that is not told is not ahead.
 
 use std::collections::BTreeMap;
 
-use measure::ratio::Ratio;
+use measure::experiment::Peer;
 
-use super::study::{Case, Entry, Group};
-use super::versus::{Verdict, Versus, versus};
-use super::words::{difference, digits};
+use super::found::Found;
+use super::limits::BUSY_MIN;
+use super::study::{Case, Group, is_rival};
+use super::versus::{ROUNDS_MIN, Verdict, Versus, versus};
+use super::words::{by_chance, digits, listed};
 use super::yardstick::Yardstick;
 
 /// All of it.
@@ -17,18 +20,29 @@ use super::yardstick::Yardstick;
 pub(crate) struct Standing {
     /// The one that others are compared with.
     pub(crate) first: String,
-    /// Where a peer is ahead of it.
+    /// The first figure of each scenario: what is counted.
+    pub(crate) main: Lists,
+    /// All other figures.
+    pub(crate) further: Lists,
+    /// What it has no figure for and others have: scenario, and the cells with the reason.
+    pub(crate) lacks: Vec<(String, String)>,
+    /// Peers that do other work and are no rivals, with what they do.
+    pub(crate) apart: Vec<(String, &'static str)>,
+}
+
+/// Comparisons by what they say.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Lists {
+    /// Where a peer is ahead of the first.
     pub(crate) ahead: Vec<Line>,
     /// Where no difference is established.
     pub(crate) level: Vec<Line>,
-    /// Where it is ahead.
+    /// Where the first is ahead.
     pub(crate) behind: Vec<Line>,
-    /// What it has no figure for and others have: scenario, and the cells with the reason.
-    pub(crate) lacks: Vec<(String, String)>,
-    /// How many comparisons are of one round alone, which proves nothing.
+    /// Where the figure tells of what loaded the server.
+    pub(crate) of_load: Vec<Line>,
+    /// How many comparisons have too few rounds.
     pub(crate) unjudged: usize,
-    /// Peers without TLS, which are no rivals.
-    pub(crate) plain: Vec<String>,
 }
 
 /// A peer's figure in a scenario.
@@ -41,8 +55,8 @@ pub(crate) struct Line {
     /// What is compared.
     pub(crate) figure: String,
     pub(crate) peer: String,
-    /// In which combinations of levels, and how many times as much. Never empty.
-    pub(crate) found: Vec<(String, Ratio)>,
+    /// In which combinations of levels, and by how much it differs. Never empty.
+    pub(crate) found: Vec<(String, Found)>,
 }
 
 impl Standing {
@@ -65,58 +79,55 @@ impl Standing {
         }
         self.take_lacks(case);
         for (index, peer) in case.peers.iter().enumerate().skip(1) {
-            let mut entries = case.groups.iter().map(|group| &group.entries[index]);
-            if !entries.any(Entry::is_plain) {
+            if is_rival(peer, first) {
                 self.take_peer(case, index);
-            } else if !self.plain.contains(&peer.name) {
-                self.plain.push(peer.name.clone());
+                continue;
+            }
+            let other = (peer.name.clone(), other_work(peer));
+            if !self.apart.contains(&other) {
+                self.apart.push(other);
             }
         }
     }
 
     fn take_peer(&mut self, case: &Case<'_>, index: usize) {
-        for yardstick in &case.yardsticks {
-            let mut found: BTreeMap<Verdict, Vec<(String, Ratio)>> = BTreeMap::new();
+        for (place, yardstick) in case.yardsticks.iter().enumerate() {
+            let lists = match place {
+                0 => &mut self.main,
+                _ => &mut self.further,
+            };
+            let mut found: BTreeMap<Verdict, Vec<(String, Found)>> = BTreeMap::new();
             for group in &case.groups {
                 let Some(versus) = judged(group, index, *yardstick) else {
                     continue;
                 };
-                let cell = (group.title(), versus.ratio);
+                let cell = (group.title(), versus.found);
                 found.entry(versus.verdict).or_default().push(cell);
             }
             for (verdict, found) in found {
-                self.take_line(
-                    verdict,
-                    Line {
-                        scenario: case.scenario.name.clone(),
-                        anchor: case.anchor(),
-                        figure: yardstick.title(&case.scenario.operation),
-                        peer: case.peers[index].name.clone(),
-                        found,
-                    },
-                );
+                let line = Line {
+                    scenario: case.scenario.name.clone(),
+                    anchor: case.anchor(),
+                    figure: yardstick.title(&case.scenario.operation),
+                    peer: case.peers[index].name.clone(),
+                    found,
+                };
+                lists.take(verdict, line);
             }
-        }
-    }
-
-    fn take_line(&mut self, verdict: Verdict, line: Line) {
-        match verdict {
-            Verdict::Ahead => self.ahead.push(line),
-            Verdict::Level => self.level.push(line),
-            Verdict::Behind => self.behind.push(line),
-            Verdict::Unjudged => self.unjudged += line.found.len(),
-            Verdict::Apart => {}
         }
     }
 
     /// Cells that others did and the first did not.
     fn take_lacks(&mut self, case: &Case<'_>) {
         for group in &case.groups {
-            let Some(gap) = group.first().and_then(|first| first.gap()) else {
+            let Some(first) = group.first() else {
+                continue;
+            };
+            let Some(gap) = first.gap() else {
                 continue;
             };
             let others = group.entries.iter().skip(1);
-            let did = others.filter(|entry| !entry.readings.is_empty() && !entry.is_plain());
+            let did = others.filter(|entry| !entry.readings.is_empty() && first.is_rival_of(entry));
             let did: Vec<&str> = did.map(|entry| entry.peer.name.as_str()).collect();
             if did.is_empty() {
                 continue;
@@ -140,37 +151,109 @@ impl Standing {
         }
     }
 
-    /// How many comparisons there are of each verdict: ahead, level, behind.
+    /// How many comparisons are counted of each verdict: ahead, level, behind.
     pub(crate) fn counts(&self) -> [usize; 3] {
-        let count = |lines: &[Line]| lines.iter().map(|line| line.found.len()).sum();
-        [count(&self.ahead), count(&self.level), count(&self.behind)]
+        let main = &self.main;
+        [&main.ahead, &main.level, &main.behind].map(|lines| count(lines))
     }
 
-    /// All of it in a sentence or two.
+    /// All of it in a few sentences.
     pub(crate) fn headline(&self) -> String {
         let first = &self.first;
         let [ahead, level, behind] = self.counts();
         let all = ahead + level + behind;
-        if all == 0 && self.unjudged > 0 {
-            return format!(
-                "Nobody is ahead: all {} comparisons are of one round, in which a difference \
-                 cannot be told from noise. Repeat the run with `--repeats 3` or more.",
-                self.unjudged
-            );
-        }
+        let unjudged = self.main.unjudged;
         if all == 0 {
-            return "Nothing can be compared: no cell was read of two peers that do TLS."
-                .to_owned();
+            return self.nothing();
         }
         let peers = match ahead {
             0 => format!("No peer is ahead of {first} in any of {all} comparisons"),
             1 => format!("A peer is ahead of {first} in 1 of {all} comparisons"),
             _ => format!("Peers are ahead of {first} in {ahead} of {all} comparisons"),
         };
+        let unjudged = match unjudged {
+            0 => String::new(),
+            _ => {
+                format!(" {unjudged} more have fewer than {ROUNDS_MIN} rounds and are not judged.")
+            }
+        };
         format!(
             "{peers}; in {level} no difference is established; in {behind} {first} is ahead. A \
-             comparison is one figure of one cell, by the 95 % interval of its ratio."
+             comparison is a scenario's main figure in one cell, by its 95 % interval. {}{unjudged}",
+            by_chance(all)
         )
+    }
+
+    /// Why nothing is judged.
+    fn nothing(&self) -> String {
+        let of_load = count(&self.main.of_load);
+        match self.main.unjudged {
+            0 if of_load > 0 => format!(
+                "Nobody is ahead: all {of_load} comparisons are of figures that tell of what \
+                 loaded the server."
+            ),
+            0 => "Nothing can be compared: no cell was read of two peers that do the same work."
+                .to_owned(),
+            unjudged => format!(
+                "Nobody is ahead: all {unjudged} comparisons have fewer than {ROUNDS_MIN} rounds \
+                 that can be judged, in which a difference cannot be told from noise. Repeat the \
+                 run with `--repeats {ROUNDS_MIN}` or more, on a machine that does nothing else."
+            ),
+        }
+    }
+
+    /// What is not counted since it tells of the load, in a sentence; `None` if all is.
+    pub(crate) fn of_load(&self) -> Option<String> {
+        let lines = || self.main.of_load.iter().chain(&self.further.of_load);
+        let mut names: Vec<String> = Vec::new();
+        for line in lines() {
+            let name = format!("{} ({})", line.scenario, line.figure);
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        let all: usize = lines().map(|line| line.found.len()).sum();
+        (all > 0).then(|| {
+            format!(
+                "○ {all} comparisons of closed loads in which a server shared its CPUs or had \
+                 them idle for more than {:.0} % of the time, and so tell of what loaded it: {}",
+                (1.0 - BUSY_MIN) * 100.0,
+                listed(&names)
+            )
+        })
+    }
+
+    /// Who is no rival, in a sentence; `None` if all are.
+    pub(crate) fn apart(&self) -> Option<String> {
+        let names = self.apart.iter().map(|(name, why)| format!("{name} {why}"));
+        let names: Vec<String> = names.collect();
+        (!names.is_empty()).then(|| format!("who does other work: {}", names.join("; ")))
+    }
+}
+
+impl Lists {
+    fn take(&mut self, verdict: Verdict, line: Line) {
+        match verdict {
+            Verdict::Ahead => self.ahead.push(line),
+            Verdict::Level => self.level.push(line),
+            Verdict::Behind => self.behind.push(line),
+            Verdict::OfLoad => self.of_load.push(line),
+            Verdict::Unjudged => self.unjudged += line.found.len(),
+            Verdict::Apart => {}
+        }
+    }
+}
+
+fn count(lines: &[Line]) -> usize {
+    lines.iter().map(|line| line.found.len()).sum()
+}
+
+/// What a peer does that is no rival.
+fn other_work(peer: &Peer) -> &'static str {
+    match (peer.scheme.as_str(), peer.serves.as_str()) {
+        ("http", _) => "does no TLS, and shows what TLS costs",
+        (_, "itself") => "answers itself, and relays nothing",
+        _ => "relays",
     }
 }
 
@@ -197,27 +280,29 @@ pub(crate) fn topics(lines: &[Line]) -> Vec<Vec<&Line>> {
 impl Line {
     /// Each cell with its interval: `AES-128 12 % less (9.0 to 15 %), …`.
     pub(crate) fn in_full(&self) -> String {
-        let part = |(title, ratio): &(String, Ratio)| match title.as_str() {
-            "" => difference(ratio),
-            title => format!("{title}: {}", difference(ratio)),
+        let part = |(title, found): &(String, Found)| match title.as_str() {
+            "" => found.in_full(),
+            title => format!("{title}: {}", found.in_full()),
         };
         self.found.iter().map(part).collect::<Vec<_>>().join("; ")
     }
 
-    /// One cell in full, several by the range of their ratios.
+    /// One cell in full, several by the range of their ratios where all have one.
     pub(crate) fn in_short(&self) -> String {
-        let [_, _, ..] = self.found.as_slice() else {
+        let ratio = |(_, found): &(String, Found)| match found {
+            Found::Ratio(ratio) => Some(ratio.ratio),
+            Found::Margin(..) => None,
+        };
+        let ratios: Option<Vec<f64>> = self.found.iter().map(ratio).collect();
+        let Some(mut ratios) = ratios.filter(|ratios| ratios.len() > 1) else {
             return self.in_full();
         };
-        let ratios = self.found.iter().map(|(_, ratio)| ratio.ratio);
-        let (least, greatest) = ratios.fold((f64::MAX, 0.0_f64), |(least, greatest), ratio| {
-            (least.min(ratio), greatest.max(ratio))
-        });
+        ratios.sort_by(f64::total_cmp);
         format!(
             "{}× to {}× in {} cells",
-            digits(least),
-            digits(greatest),
-            self.found.len()
+            digits(ratios[0]),
+            digits(ratios[ratios.len() - 1]),
+            ratios.len()
         )
     }
 

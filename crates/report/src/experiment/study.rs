@@ -260,16 +260,25 @@ impl<'e> Group<'e> {
 }
 
 impl Entry<'_> {
-    /// Whether there is no TLS in it.
-    pub(crate) fn is_plain(&self) -> bool {
-        let is_plain = |cell: &Cell| cell.command.iter().any(|word| word.starts_with("http://"));
-        self.cell.is_some_and(is_plain)
+    /// Whether it does the same work as the other: TLS or none, with an origin behind it or not.
+    pub(crate) fn is_rival_of(&self, other: &Entry<'_>) -> bool {
+        is_rival(self.peer, other.peer)
     }
 
     /// A figure of each repeat, in the unit of the record.
     pub(crate) fn samples(&self, yardstick: Yardstick) -> Vec<f64> {
         let values = self.readings.values();
         values.filter_map(|reading| yardstick.of(reading)).collect()
+    }
+
+    /// The same of readings that can be judged.
+    pub(crate) fn judged_samples(
+        &self,
+        yardstick: Yardstick,
+        is_quiet: fn(&Reading) -> bool,
+    ) -> Vec<f64> {
+        let quiet = self.readings.values().filter(|reading| is_quiet(reading));
+        quiet.filter_map(|reading| yardstick.of(reading)).collect()
     }
 
     /// Their spread, if there are any.
@@ -296,6 +305,11 @@ impl Entry<'_> {
             None => Gap::of("not read yet", ""),
         })
     }
+}
+
+/// Whether two peers do the same work.
+pub(crate) fn is_rival(peer: &Peer, other: &Peer) -> bool {
+    (&peer.serves, &peer.scheme) == (&other.serves, &other.scheme)
 }
 
 /// Where there is no cell.

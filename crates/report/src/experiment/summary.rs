@@ -35,31 +35,24 @@ fn standing(standing: &Standing, look: Look) -> String {
         text += &(look.paint(Ink::Strong, &line) + "\n");
     }
     let first = harmless(&standing.first);
-    text += &lines(
-        look,
-        "Where a peer is ahead",
-        &standing.ahead,
-        Line::in_full,
-    );
+    let main = &standing.main;
+    text += &lines(look, "Where a peer is ahead", &main.ahead, Line::in_full);
     text += &lacks(look, &first, standing);
-    text += &lines(
-        look,
-        "Level: no difference established",
-        &standing.level,
-        Line::cells,
-    );
-    let ahead = format!("Where {first} is ahead: their figure to its own");
-    text += &lines(look, &ahead, &standing.behind, Line::in_short);
-    if !standing.plain.is_empty() {
-        let plain = standing.plain.join(", ");
-        text += "\n";
-        text += &look.labelled(
-            Ink::Faint,
-            "not counted",
-            &format!("{plain}: without TLS, it shows what TLS costs"),
-        );
+    let level = "Level: no difference established";
+    text += &lines(look, level, &main.level, Line::cells);
+    let behind = format!("Where {first} is ahead: their figure to its own");
+    text += &lines(look, &behind, &main.behind, Line::in_short);
+    let not_counted = [standing.of_load(), standing.apart()];
+    for (index, words) in not_counted.into_iter().flatten().enumerate() {
+        text += if index == 0 { "\n" } else { "" };
+        text += &look.labelled(Ink::Faint, "not counted", &harmless(&words));
     }
-    text
+    let further = &standing.further;
+    let ahead = "Further figures: where a peer is ahead";
+    text += &lines(look, ahead, &further.ahead, Line::in_full);
+    text += &lines(look, "Further figures: level", &further.level, Line::cells);
+    let behind = format!("Further figures: where {first} is ahead");
+    text + &lines(look, &behind, &further.behind, Line::in_short)
 }
 
 fn lines(look: Look, title: &str, lines: &[Line], words: fn(&Line) -> String) -> String {
@@ -223,8 +216,8 @@ fn comparison(entry: &Entry<'_>, group: &Group<'_>, main: Yardstick) -> String {
 
 fn course(experiment: &Experiment, look: Look) -> String {
     let plan = &experiment.plan;
-    let legend = "▲ the peer is ahead, ▽ it is behind, ≈ no difference is established, ? one round \
-                  proves nothing; medians of repeats; ratios by round with their 95 % interval";
+    let legend = "▲ the peer is ahead, ▽ it is behind, ≈ no difference is established, ○ tells of \
+                  the load, ? too few rounds; medians of repeats; ratios, or differences of shares, by round with their 95 % interval";
     let mut text = look.field("signs", legend);
     for peer in &plan.peers {
         let version = peer

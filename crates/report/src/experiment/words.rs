@@ -2,6 +2,7 @@
 
 use measure::quantity::Count;
 use measure::ratio::Ratio;
+use measure::student::CONFIDENCE;
 
 /// `12 % less (9.1 to 15 %)`, or `2.3 times as much (2.1 to 2.5)`.
 pub(crate) fn difference(ratio: &Ratio) -> String {
@@ -58,7 +59,8 @@ pub(crate) fn change(ratio: &Ratio) -> String {
     }
 }
 
-fn signed(value: f64) -> String {
+/// With its sign, as differences are told.
+pub(crate) fn signed(value: f64) -> String {
     if value >= 1e4 {
         return "over +10\u{202f}000".to_owned();
     }
@@ -95,6 +97,12 @@ pub(crate) fn titled(text: &str) -> String {
         .next()
         .map(|first| first.to_uppercase().to_string());
     first.unwrap_or_default() + characters.as_str()
+}
+
+/// How many of so many comparisons are told as differences by chance alone.
+pub(crate) fn by_chance(all: usize) -> String {
+    let few = all as f64 * (1.0 - CONFIDENCE);
+    format!("Of {all} comparisons of equals about {few:.1} would differ by chance (5 %).")
 }
 
 /// Names in a row: `a, b and c`.

@@ -57,9 +57,19 @@ impl Yardstick {
         matches!(self, Self::Of(figure) if figure.is_cost())
     }
 
-    /// Whether it says something of the server only if the server was what limited it.
-    pub(crate) fn is_rate(self) -> bool {
-        matches!(self, Self::Of(Figure::Rate | Figure::Bandwidth))
+    /// Whether it is a share of a whole, of which differences are told in points.
+    pub(crate) fn is_share(self) -> bool {
+        matches!(self, Self::Of(Figure::Loss | Figure::Goodput))
+    }
+
+    /// Whether it says something of the server only if the server was what limited a closed load:
+    /// rates, and response times, which are connections by rate.
+    pub(crate) fn depends_on_load(self) -> bool {
+        use Figure::{Bandwidth, MeanResponse, P99Response, Rate};
+        matches!(
+            self,
+            Self::Of(Rate | Bandwidth | MeanResponse | P99Response)
+        )
     }
 
     /// In names of files, ids and sheets.
@@ -131,6 +141,14 @@ impl Yardstick {
             Self::Of(Figure::ConnectionMemory) => "KiB",
             Self::Of(Figure::Rate) => "/s",
             Self::Under100 | Self::Under500 | Self::FewErrors | Self::Peak => "/s",
+        }
+    }
+
+    /// The unit of its differences.
+    pub(crate) fn points(self) -> &'static str {
+        match self.is_share() {
+            true => "points",
+            false => self.unit(),
         }
     }
 

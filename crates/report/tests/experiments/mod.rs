@@ -51,6 +51,8 @@ fn peers() -> Vec<Peer> {
         version: vec![format!("{name} 1.2.3"), text("OpenSSL 3.0.17")],
         from: format!("package {name}"),
         missing: None,
+        serves: text(if *name == "plain" { "itself" } else { "origin" }),
+        scheme: text(if *name == "plain" { "http" } else { "https" }),
     });
     let mut peers: Vec<Peer> = peers.collect();
     peers[3].missing = Some(text("`hitch` is not installed: apt-get install hitch"));

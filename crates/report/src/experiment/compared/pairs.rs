@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 
 use measure::experiment::{Experiment, Peer};
-use measure::ratio::Ratio;
 
+use super::super::found::Found;
+use super::super::limits::{is_quiet, tells_of_load};
 use super::super::study::{Case, Entry, Group, cases};
 use super::super::versus::{Verdict, verdict};
 use super::super::yardstick::Yardstick;
@@ -25,8 +26,10 @@ pub(super) struct Change {
     /// Medians, in the unit of the record.
     pub(super) a: f64,
     pub(super) b: f64,
-    /// The second to the first; none where one is not above 0.
-    pub(super) ratio: Option<Ratio>,
+    /// The second to the first.
+    pub(super) found: Option<Found>,
+    /// What it means for the second.
+    pub(super) verdict: Verdict,
 }
 
 /// Scenarios in common in which something in common was read.
@@ -76,11 +79,24 @@ impl<'e> Pair<'e> {
         yardstick: Yardstick,
     ) -> Option<Change> {
         let other = self.other(group, entry)?;
-        let (of_a, of_b) = (entry.samples(yardstick), other.samples(yardstick));
+        let found = |samples: fn(&Entry<'_>, Yardstick) -> Vec<f64>| {
+            Found::of_samples(
+                &samples(other, yardstick),
+                &samples(entry, yardstick),
+                yardstick,
+            )
+        };
+        let judged = found(|entry, yardstick| entry.judged_samples(yardstick, is_quiet));
+        let is_of_load = [entry, other].iter().any(|it| tells_of_load(it, yardstick));
         Some(Change {
             a: entry.spread(yardstick)?.median,
             b: other.spread(yardstick)?.median,
-            ratio: Ratio::of_samples(&of_b, &of_a),
+            found: judged.or_else(|| found(|entry, yardstick| entry.samples(yardstick))),
+            verdict: match judged {
+                Some(_) if is_of_load => Verdict::OfLoad,
+                Some(found) => verdict(&found, yardstick),
+                None => Verdict::Unjudged,
+            },
         })
     }
 
@@ -100,15 +116,14 @@ impl<'e> Pair<'e> {
 }
 
 impl Change {
-    /// What it means for the second: ahead, level, behind.
-    pub(super) fn verdict(&self, yardstick: Yardstick) -> Verdict {
-        let found = self.ratio.map(|ratio| verdict(&ratio, yardstick.is_cost()));
-        found.unwrap_or(Verdict::Unjudged)
-    }
-
-    /// How much worse the second is, in percent: less of a rate, or more of a cost.
+    /// How much worse the second is, in percent: less of a rate, or more of a cost. Of shares in
+    /// points; `None` where there is no ratio.
     pub(super) fn loss_percent(&self, yardstick: Yardstick) -> Option<f64> {
-        let change = (self.ratio?.ratio - 1.0) * 100.0;
+        let change = match self.found? {
+            Found::Ratio(ratio) => (ratio.ratio - 1.0) * 100.0,
+            Found::Margin(margin, _) if yardstick.is_share() => margin.difference() * 100.0,
+            Found::Margin(..) => return None,
+        };
         Some(if yardstick.is_cost() { change } else { -change })
     }
 }

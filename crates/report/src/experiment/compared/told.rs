@@ -5,7 +5,7 @@ use crate::table::{Cell, Table};
 use crate::tables::NONE;
 use crate::terminal::{Ink, Look, wrap};
 
-use super::super::words::{change, listed, titled};
+use super::super::words::{by_chance, listed, titled};
 use super::super::yardstick::Yardstick;
 use super::named::Named;
 use super::pairs::{Pair, differences, left_aside};
@@ -45,30 +45,38 @@ pub(super) fn text(
     text
 }
 
-/// How many figures of cells changed, and how.
+/// How many main figures of cells changed, and how.
 pub(super) fn headline(pairs: &[Pair<'_>]) -> String {
     use super::super::versus::Verdict;
-    let mut counts = [0_usize; 3];
+    let (mut counts, mut others) = ([0_usize; 3], 0_usize);
     for pair in pairs {
+        let Some(main) = pair.yardsticks.first() else {
+            continue;
+        };
         for (group, entry) in pair.a.entries() {
-            for yardstick in &pair.yardsticks {
-                match pair
-                    .change(group, entry, *yardstick)
-                    .map(|it| it.verdict(*yardstick))
-                {
-                    Some(Verdict::Ahead) => counts[0] += 1,
-                    Some(Verdict::Level) => counts[1] += 1,
-                    Some(Verdict::Behind) => counts[2] += 1,
-                    Some(Verdict::Unjudged | Verdict::Apart) | None => {}
-                }
+            let change = pair.change(group, entry, *main);
+            match change.filter(|it| it.found.is_some()).map(|it| it.verdict) {
+                Some(Verdict::Ahead) => counts[0] += 1,
+                Some(Verdict::Level) => counts[1] += 1,
+                Some(Verdict::Behind) => counts[2] += 1,
+                Some(Verdict::OfLoad | Verdict::Unjudged | Verdict::Apart) => others += 1,
+                None => {}
             }
         }
     }
     let [better, level, worse] = counts;
+    let all = better + level + worse;
+    let others = match others {
+        0 => String::new(),
+        others => format!(
+            " {others} more are not judged: fewer than 3 readings, or figures that tell of the load."
+        ),
+    };
     format!(
-        "Of {} comparisons B is better in {better} and worse in {worse}; in {level} no difference \
-         is established.",
-        better + level + worse
+        "Of {all} comparisons of main figures B is better in {better} and worse in {worse}; in \
+         {level} no difference is established. {}{others} Intervals tell what differs from \
+         reading to reading, and leave out what differs from run to run.",
+        by_chance(all)
     )
 }
 
@@ -110,10 +118,10 @@ pub(super) fn changes(pair: &Pair<'_>, yardstick: Yardstick) -> Table {
                 table.row(cells.to_vec());
                 continue;
             };
-            let sign = found.verdict(yardstick).sign();
+            let sign = found.verdict.sign();
             let words = found
-                .ratio
-                .map_or_else(String::new, |it| format!("{sign} {}", change(&it)));
+                .found
+                .map_or_else(String::new, |it| format!("{sign} {}", it.as_change()));
             table.row(vec![
                 name,
                 Cell::of(yardstick.shown(found.a)),

@@ -19,25 +19,39 @@ pub(super) fn section(standing: &Standing) -> Element {
         list(
             "ahead",
             "Where a peer is ahead",
-            &standing.ahead,
+            &standing.main.ahead,
             Line::in_full,
         ),
         lacks(standing),
         list(
             "level",
             "Level: no difference is established",
-            &standing.level,
+            &standing.main.level,
             Line::cells,
         ),
         list(
             "behind",
             &format!("Where {first} is ahead: their figure to its own"),
-            &standing.behind,
+            &standing.main.behind,
             Line::in_short,
         ),
-        plain(standing),
     ];
-    section.children(parts.into_iter().flatten())
+    let section = section.children(parts.into_iter().flatten());
+    let section = section.children(not_counted(standing));
+    section.children(further(standing))
+}
+
+/// The figures that are not counted.
+fn further(standing: &Standing) -> impl Iterator<Item = Element> {
+    let lists = &standing.further;
+    let ahead = "Further figures: where a peer is ahead";
+    let behind = format!("Further figures: where {} is ahead", standing.first);
+    let parts = [
+        list("ahead", ahead, &lists.ahead, Line::in_full),
+        list("level", "Further figures: level", &lists.level, Line::cells),
+        list("behind", &behind, &lists.behind, Line::in_short),
+    ];
+    parts.into_iter().flatten()
 }
 
 /// A bar of three parts, as long as there are comparisons of each.
@@ -116,10 +130,10 @@ fn lacks(standing: &Standing) -> Option<Element> {
     })
 }
 
-fn plain(standing: &Standing) -> Option<Element> {
-    (!standing.plain.is_empty()).then(|| {
-        let names = standing.plain.join(", ");
-        let text = format!("Not counted: {names}, without TLS. It shows what TLS costs.");
+fn not_counted(standing: &Standing) -> impl Iterator<Item = Element> {
+    let told = [standing.of_load(), standing.apart()];
+    told.into_iter().flatten().map(|words| {
+        let text = format!("Not counted: {words}.");
         element("p").with("class", "lead").text(text)
     })
 }

@@ -132,7 +132,7 @@ fn ratio(id: &str, group: &Group<'_>, entry: &Entry<'_>, yardstick: Yardstick) -
     Some(identified(
         element,
         &format!("{id}-ratio"),
-        found.ratio.ratio,
+        found.found.value(),
     ))
 }
 

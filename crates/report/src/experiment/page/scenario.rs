@@ -109,6 +109,8 @@ fn legend(case: &Case<'_>) -> Element {
         .child(sign("ahead", "▲ the peer is ahead".to_owned()))
         .child(sign("level", "≈ no difference is established".to_owned()))
         .child(sign("behind", format!("▽ {first} is ahead")))
+        .child(sign("of-load", "○ tells of the load".to_owned()))
+        .child(sign("unjudged", "? too few rounds".to_owned()))
 }
 
 fn spreads(case: &Case<'_>) -> Option<Element> {
