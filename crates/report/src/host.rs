@@ -223,9 +223,7 @@ fn speeds(speeds: &[Speed], look: Look) -> String {
     heads.extend(names.iter().map(String::as_str));
     let mut table = Table::new("", &heads);
     for speed in rows(speeds) {
-        let size = speed
-            .size_bytes
-            .map_or_else(String::new, |size| Bytes(size.into()).to_string());
+        let size = speed.size_bytes.map_or_else(String::new, size);
         let mut cells = vec![
             Cell::of(harmless(&speed.operation)),
             Cell::of(harmless(&speed.algorithm)),
@@ -239,6 +237,14 @@ fn speeds(speeds: &[Speed], look: Look) -> String {
         "Operations a second of one CPU, and bytes where they are",
     );
     format!("{title}\n{}", look.table("", &table))
+}
+
+/// As short as it can be said.
+fn size(bytes: u32) -> String {
+    match bytes % 1024 {
+        0 => format!("{} KiB", bytes / 1024),
+        _ => Bytes(bytes.into()).to_string(),
+    }
 }
 
 /// The first of each row, in their order.
@@ -272,10 +278,10 @@ fn cell(speeds: &[Speed], library: &str, row: &Speed) -> Cell {
     match speed.size_bytes {
         Some(size) => {
             let bytes = Bytes((speed.per_s * f64::from(size)) as u64);
-            Cell::of(format!("{count}  {:>9}/s", bytes.to_string()))
+            Cell::of(format!("{count} {:>8}/s", bytes.to_string()))
         }
         // In line with the counts of rows that have bytes, too.
-        None => Cell::of(format!("{count}{:13}", "")),
+        None => Cell::of(format!("{count}{:11}", "")),
     }
 }
 
@@ -386,12 +392,11 @@ mod tests {
         let seals = [
             "1\u{202f}000\u{202f}000",
             "977 MiB/s",
-            "2\u{202f}000\u{202f}000",
-            "1.91 GiB/s",
+            "2\u{202f}000\u{202f}000 1.91 GiB/s",
         ];
         assert_eq!(
             rows[2],
-            [&["seal", "AES-128-GCM", "1.00 KiB"][..], &seals].concat()
+            [&["seal", "AES-128-GCM", "1 KiB"][..], &seals].concat()
         );
     }
 
