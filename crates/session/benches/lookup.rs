@@ -50,7 +50,11 @@ fn filled(entries: u32, now: Instant) -> MemoryStore {
         bytes_max: room * 320,
         lifetime: Duration::from_secs(3600),
     };
-    let store = MemoryStore::new(options, Memory::private(options, Arc::new(NoSeal), now), now);
+    let store = MemoryStore::new(
+        options,
+        Memory::private(options, Arc::new(NoSeal), now),
+        now,
+    );
     (0..entries).for_each(|number| assert!(store.put(&key(number), vec![7; VALUE_BYTES], now)));
     assert_eq!(store.len(), entries as usize);
     store
