@@ -5,6 +5,7 @@ use tls::options::{
     ClientMode, ClientVerification, FormerCertificates, Group, ServerOptions, Suite, Suites,
     Tls13Sessions, UnknownName, Version,
 };
+use tls::server::EARLY_DATA_BYTES_MIN;
 
 use crate::certificates::{self, Shelf};
 use crate::diagnostic::Problem;
@@ -110,7 +111,10 @@ fn tls13_sessions(tls13: Tls13Choice, early_data_bytes_max: u32) -> Tls13Session
     match (tls13, early_data_bytes_max) {
         (Tls13Choice::Auto | Tls13Choice::Tickets, 0) => Tls13Sessions::Tickets,
         _ => Tls13Sessions::Cache {
-            early_data_bytes_max,
+            early_data_bytes_max: match early_data_bytes_max {
+                0 => 0,
+                some => some.max(EARLY_DATA_BYTES_MIN),
+            },
         },
     }
 }

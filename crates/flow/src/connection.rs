@@ -117,7 +117,6 @@ impl Flow {
             return;
         }
         if self.handshake_deadline().is_some_and(|end| end <= now) {
-            self.reset_early();
             return self.stop(Ending::new(Reason::HandshakeTimeout), pool);
         }
         match self.stage {
@@ -264,7 +263,7 @@ impl Flow {
     pub fn dial_failed(&mut self, ending: Ending, now: Instant, pool: &mut Pool) {
         if self.opening.is_some() {
             // The client cannot be told before the handshake's end.
-            self.postponed = Some(Postponed::DialFailure(ending));
+            self.postponed = Some(Postponed::BackFailure(ending));
             self.stage = Stage::Relaying;
             return self.back_refused(pool);
         }
@@ -350,7 +349,13 @@ impl Flow {
             self.back_refused(pool);
             return;
         }
-        self.part(Ending::new(Reason::BackendReset), now, pool);
+        let ending = Ending::new(Reason::BackendReset);
+        if self.opening.is_some() {
+            // A handshake that breaks makes the client try again what the server may have done.
+            self.postponed = Some(Postponed::BackFailure(ending));
+            return self.back_refused(pool);
+        }
+        self.part(ending, now, pool);
     }
 
     /// What waits to be sent to the server: two pieces, in order.
@@ -404,10 +409,7 @@ impl Flow {
             }
             Ok(Progress::More) => pool.give_if_empty(&mut self.up.sealed),
             Ok(Progress::Done(established)) => self.establish(*established, now, pool),
-            Err(ending) => {
-                self.reset_early();
-                self.part(ending, now, pool);
-            }
+            Err(ending) => self.part(ending, now, pool),
         }
     }
 
@@ -439,7 +441,7 @@ impl Flow {
     /// A server that got early data of a handshake that came to nothing must not take it for a
     /// stream that ended.
     fn reset_early(&mut self) {
-        if !matches!(self.stage, Stage::Opening) {
+        if self.opening.is_some() && !matches!(self.stage, Stage::Opening) {
             self.actions.add(Action::ResetBack);
         }
     }
@@ -458,10 +460,13 @@ impl Flow {
             self.begin_dial(now);
         }
         self.open_records(now, pool);
+        if !matches!(self.stage, Stage::Dialling { .. } | Stage::Relaying) {
+            return;
+        }
         match self.postponed.take() {
             None => {}
             Some(Postponed::BackEnd) => self.back_ended(pool),
-            Some(Postponed::DialFailure(ending)) => self.dial_failed(ending, now, pool),
+            Some(Postponed::BackFailure(ending)) => self.dial_failed(ending, now, pool),
         }
     }
 
@@ -572,6 +577,7 @@ impl Flow {
     /// Ends with last bytes to the client.
     fn part(&mut self, ending: Ending, now: Instant, pool: &mut Pool) {
         self.ending = Some(ending);
+        self.reset_early();
         self.opening = None;
         self.up.clear(pool);
         self.preamble = Vec::new();
@@ -588,6 +594,7 @@ impl Flow {
     }
 
     fn finish(&mut self, pool: &mut Pool) {
+        self.reset_early();
         self.up.clear(pool);
         self.down.clear(pool);
         self.traffic = None;

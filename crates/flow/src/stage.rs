@@ -32,8 +32,8 @@ pub(crate) enum Stage {
 pub(crate) enum Postponed {
     /// The server's stream has ended.
     BackEnd,
-    /// No server could be connected.
-    DialFailure(Ending),
+    /// No server could be connected, or it broke the connection off.
+    BackFailure(Ending),
 }
 
 impl Stage {

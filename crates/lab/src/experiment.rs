@@ -85,12 +85,19 @@ pub(crate) struct Past {
 impl Past {
     /// Of a record that is taken up.
     pub(crate) fn of(record: &experiment::Experiment) -> Self {
+        let reads = record.readings.iter();
+        let reads = reads.map(|it| (it.repeat, true, &it.scenario, &it.cell));
+        let misses = record.misses.iter();
+        let misses = misses.map(|it| (it.repeat, false, &it.scenario, &it.cell));
+        // A cell's repeats come one after the other: so it is seen what failed in a row.
+        let mut all: Vec<_> = reads.chain(misses).collect();
+        all.sort_by_key(|(repeat, ..)| *repeat);
         let mut past = Self::default();
-        for reading in &record.readings {
-            past.was_read(&reading.scenario, &reading.cell, reading.repeat);
-        }
-        for miss in &record.misses {
-            past.was_missed(&miss.scenario, &miss.cell, miss.repeat);
+        for (repeat, is_read, scenario, cell) in all {
+            match is_read {
+                true => past.was_read(scenario, cell, repeat),
+                false => past.was_missed(scenario, cell, repeat),
+            }
         }
         past
     }

@@ -153,12 +153,12 @@ impl ReadFault {
             }
             Self::File(_) | Self::Large | Self::Binary => {
                 "records are the files that `--record PATH` of `lariat-lab load` and of \
-                 `lariat-lab run` writes"
+                 `lariat-lab run` write"
             }
             Self::Record(RecordFault::Foreign(_))
             | Self::Experiment(ExperimentFault::Foreign(_)) => {
                 "records are the files that `--record PATH` of `lariat-lab load` and of \
-                 `lariat-lab run` writes"
+                 `lariat-lab run` write"
             }
             Self::Record(RecordFault::Format(format)) => age(*format, record::FORMAT),
             Self::Experiment(ExperimentFault::Format(format)) => age(*format, experiment::FORMAT),

@@ -203,7 +203,11 @@ impl Worker {
                 true => self.handshakes.add_answered(id),
                 false => self.handshakes.add_newcomer(id, self.now),
             }
-        } else if event.read_closed && self.handshakes.is_overrun(self.now) {
+        } else if !is_back
+            && event.read_closed
+            && !link.flow.is_answered()
+            && self.handshakes.is_overrun(self.now)
+        {
             self.give_up(id, Reason::ClientLeft);
         }
     }

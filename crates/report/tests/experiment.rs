@@ -57,7 +57,7 @@ fn a_run_that_was_stopped_at_once_is_told() {
 fn one_round_proves_nothing() {
     let text = summary::text(&experiments::one_round(), 80, false);
     assert!(
-        text.starts_with("Nobody is ahead: all 27 comparisons"),
+        text.starts_with("Nobody is ahead: every comparison (27) has"),
         "{text}"
     );
     assert!(text.contains("? 2.3") && !text.contains("▲ 0.9"), "{text}");
@@ -69,7 +69,10 @@ fn two_rounds_are_not_level() {
     let mut experiment = experiments::whole();
     experiment.readings.retain(|reading| reading.repeat < 2);
     let text = summary::text(&experiment, 80, false);
-    assert!(text.starts_with("Nobody is ahead: all 27"), "{text}");
+    assert!(
+        text.starts_with("Nobody is ahead: every comparison (27)"),
+        "{text}"
+    );
     assert!(!text.contains("≈ 1."), "{text}");
     assert!(!text.contains("Level: no difference"), "{text}");
 }
@@ -117,12 +120,12 @@ fn rates_of_idle_servers_are_not_counted() {
     let idle = only("connections", |reading| reading.noise.server_busy = 0.84);
     let text = told(&idle);
     assert!(
-        text.starts_with("Nobody is ahead: all 4 comparisons are of figures"),
+        text.starts_with("Nobody is ahead: every comparison (4) is of a figure"),
         "{text}"
     );
     assert!(text.contains("○ 1.12×"), "{text}");
     assert!(
-        text.contains("not counted: ○ 4 comparisons of closed loads"),
+        text.contains("not counted: ○ closed loads in which"),
         "{text}"
     );
     // CPU time is the server's own.
@@ -160,7 +163,10 @@ fn rounds_with_other_work_are_left_out() {
         }
     });
     let text = told(&noisy);
-    assert!(text.contains("3 more have fewer than 3 rounds"), "{text}");
+    assert!(
+        text.contains("Not judged, with fewer than 3 rounds: 3"),
+        "{text}"
+    );
     assert!(
         text.contains("3 of 30 readings are left out of all judgements"),
         "{text}"
@@ -169,7 +175,7 @@ fn rounds_with_other_work_are_left_out() {
     let all = only("ciphers", |reading| reading.noise.foreign = 0.21);
     let text = told(&all);
     assert!(
-        text.starts_with("Nobody is ahead: all 7 comparisons have fewer"),
+        text.starts_with("Nobody is ahead: every comparison (7) has fewer"),
         "{text}"
     );
 }

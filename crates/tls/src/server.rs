@@ -37,6 +37,10 @@ const TICKETS_MAX: usize = 4;
 /// The most early data that a client may send, in bytes: it is held until a server is connected.
 pub const EARLY_DATA_BYTES_MAX: u32 = 256 << 10;
 
+/// The least that can be set: one full record as it is on the wire. The library compares the length
+/// of a record with this, and could not skip one that is longer.
+pub const EARLY_DATA_BYTES_MIN: u32 = (16 << 10) + 256;
+
 /// The TLS of one service's front.
 #[derive(Debug)]
 pub struct Server {

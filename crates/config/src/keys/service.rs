@@ -174,7 +174,8 @@ pub(super) const SERVICE: &[Key] = &[
     .absent("none is taken")
     .flag("early-data")
     .help(
-        "Early data taken from a client that resumes TLS 1.3 (0-RTT, RFC 8446, 2.3), in bytes. \
+        "Early data taken from a client that resumes TLS 1.3 (0-RTT, RFC 8446, 2.3), in bytes; less \
+             than a full record (16,640 bytes) counts as one. \
              The service then keeps its sessions of TLS 1.3 in the session cache, where each \
              resumes once, so that nothing is taken twice. Servers must know: `send-proxy` with \
              version 2 tells them, in TLV 0xe1, how many bytes from the first may be early data \

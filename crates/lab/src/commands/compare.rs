@@ -83,7 +83,11 @@ fn unknown(name: &str) -> UsageError {
 fn check(typed: &Typed) -> Result<(), UsageError> {
     if typed.records.len() != 2 {
         return Err(UsageError::new(
-            format!("{} records are named", typed.records.len()),
+            match typed.records.len() {
+                0 => "no record is named".to_owned(),
+                1 => "only one record is named".to_owned(),
+                many => format!("{many} records are named"),
+            },
             "name two: what was, and what it is compared with; more of them side by side: \
              lariat-lab report RECORD…",
         ));
@@ -181,7 +185,7 @@ mod tests {
 
     #[test]
     fn two_are_compared_and_no_more() {
-        assert!(fault("a.json").contains("1 records are named"));
+        assert!(fault("a.json").contains("only one record is named"));
         assert!(fault("a b c").contains("lariat-lab report RECORD…"));
         assert!(fault("a b -o c.txt").contains("ends in .html"));
         assert!(fault("a b --svgg x").contains("did you mean `--svg`?"));

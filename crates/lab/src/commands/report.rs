@@ -85,7 +85,7 @@ fn check(typed: &Typed) -> Result<(), UsageError> {
     if typed.records.is_empty() {
         return Err(UsageError::new(
             "no record is named",
-            "`lariat-lab load URL --record out.json` writes one; then: lariat-lab report out.json",
+            "`lariat-lab load` and `lariat-lab run` write one each; then: lariat-lab report RECORD",
         ));
     }
     match &typed.page {

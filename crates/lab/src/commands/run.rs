@@ -10,7 +10,7 @@ use std::time::SystemTime;
 
 use lexopt::Parser;
 use load::speed::Rows;
-use measure::experiment::{self, Event, Moment, Placement};
+use measure::experiment::{self, Event, Moment, Placement, Way};
 use measure::host::HostReport;
 use measure::record::Tool;
 
@@ -328,7 +328,11 @@ fn resume(path: &Path, typed: &Typed, words: Vec<String>, talk: Talk) -> Exit {
                 "{} has come to its end already",
                 path.display()
             ));
-            return Ok(Exit::Success);
+            let is_whole = record.misses.iter().all(|miss| miss.way == Way::Cannot);
+            return Ok(match is_whole {
+                true => Exit::Success,
+                false => Exit::Partial,
+            });
         }
         let mut command = vec!["lariat-lab".to_owned(), "run".to_owned()];
         command.extend(words);

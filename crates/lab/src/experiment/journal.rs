@@ -1,6 +1,6 @@
 //! The record of a run as a file that grows: a line is there whole, or the next takes its place.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
@@ -21,6 +21,9 @@ pub(crate) enum JournalFault {
     /// Something is there already.
     #[error("{} is there already", .0.display())]
     Taken(PathBuf),
+    /// There is nothing to take up.
+    #[error("there is no record {}", .0.display())]
+    Absent(PathBuf),
     /// Another run has it open.
     #[error("another run writes to {}", .0.display())]
     Busy(PathBuf),
@@ -83,9 +86,12 @@ impl Journal {
     /// # Errors
     /// [`JournalFault`].
     pub(crate) fn resume(path: &Path) -> Result<(Experiment, Self), JournalFault> {
-        let refused = |error| JournalFault::Refused {
-            path: path.to_owned(),
-            error,
+        let refused = |error: io::Error| match error.kind() {
+            io::ErrorKind::NotFound => JournalFault::Absent(path.to_owned()),
+            _ => JournalFault::Refused {
+                path: path.to_owned(),
+                error,
+            },
         };
         let file = OpenOptions::new().read(true).append(true).open(path);
         let mut journal = locked(file.map_err(refused)?, path.to_owned())?;
@@ -100,7 +106,8 @@ impl Journal {
         Ok((experiment, journal))
     }
 
-    /// Adds a line. If that fails half-way, the half is taken away again.
+    /// Adds a line. If that fails half-way, the half is taken away again, and the file if there is
+    /// nothing else in it.
     ///
     /// # Errors
     /// [`JournalFault::Refused`]: a full disk, for one.
@@ -110,10 +117,12 @@ impl Journal {
             .file
             .write_all(format!("{}\n", event.to_line()).as_bytes());
         written.map_err(|error| {
-            if let Ok(length) = before {
-                // It was refused room; giving some back is not.
-                let _ = self.file.set_len(length);
-            }
+            // It was refused room; giving some back is not.
+            let _ = match before {
+                Ok(0) => fs::remove_file(&self.path),
+                Ok(length) => self.file.set_len(length),
+                Err(_) => Ok(()),
+            };
             JournalFault::Refused {
                 path: self.path.clone(),
                 error,
@@ -144,6 +153,7 @@ impl JournalFault {
                  file",
                 path.display()
             ),
+            Self::Absent(_) => "--resume names the record of a run that was stopped".to_owned(),
             Self::Busy(_) => "wait until it has ended, or begin a record of your own".to_owned(),
             Self::Refused { .. } => {
                 "--record names a file in a folder with room that we may write to".to_owned()

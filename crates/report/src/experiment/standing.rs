@@ -173,9 +173,7 @@ impl Standing {
         };
         let unjudged = match unjudged {
             0 => String::new(),
-            _ => {
-                format!(" {unjudged} more have fewer than {ROUNDS_MIN} rounds and are not judged.")
-            }
+            _ => format!(" Not judged, with fewer than {ROUNDS_MIN} rounds: {unjudged}."),
         };
         format!(
             "{peers}; in {level} no difference is established; in {behind} {first} is ahead. A \
@@ -189,13 +187,13 @@ impl Standing {
         let of_load = count(&self.main.of_load);
         match self.main.unjudged {
             0 if of_load > 0 => format!(
-                "Nobody is ahead: all {of_load} comparisons are of figures that tell of what \
+                "Nobody is ahead: every comparison ({of_load}) is of a figure that tells of what \
                  loaded the server."
             ),
             0 => "Nothing can be compared: no cell was read of two peers that do the same work."
                 .to_owned(),
             unjudged => format!(
-                "Nobody is ahead: all {unjudged} comparisons have fewer than {ROUNDS_MIN} rounds \
+                "Nobody is ahead: every comparison ({unjudged}) has fewer than {ROUNDS_MIN} rounds \
                  that can be judged, in which a difference cannot be told from noise. Repeat the \
                  run with `--repeats {ROUNDS_MIN}` or more, on a machine that does nothing else."
             ),
@@ -215,8 +213,8 @@ impl Standing {
         let all: usize = lines().map(|line| line.found.len()).sum();
         (all > 0).then(|| {
             format!(
-                "○ {all} comparisons of closed loads in which a server shared its CPUs or had \
-                 them idle for more than {:.0} % of the time, and so tell of what loaded it: {}",
+                "○ closed loads in which a server shared its CPUs, or had them idle for more than \
+                 {:.0} % of the time, and which so tell of what loaded it ({all}): {}",
                 (1.0 - BUSY_MIN) * 100.0,
                 listed(&names)
             )

@@ -32,10 +32,14 @@ pub(crate) struct Bond {
     resumed: Option<Origin>,
     /// The certificate that it shows if it is a full one.
     shown: CertificateMark,
+    /// Whether a session of its own has taken the place of the one that it resumes.
+    has_renewed: bool,
 }
 
 thread_local! {
-    static BOND: Cell<Bond> = const { Cell::new(Bond { resumed: None, shown: [0; MARK_BYTES] }) };
+    static BOND: Cell<Bond> = const {
+        Cell::new(Bond { resumed: None, shown: [0; MARK_BYTES], has_renewed: false })
+    };
 }
 
 /// Says whose step this thread drives now.
@@ -64,6 +68,17 @@ pub(super) fn note_resumed(origin: Origin) {
         resumed: Some(origin),
         ..before
     });
+}
+
+/// Whether the next session takes the place of the one that was resumed. Only one does: clients
+/// may ask for several (RFC 9149), and one that was used has not proved four.
+pub(super) fn take_renewal() -> bool {
+    let before = BOND.get();
+    BOND.set(Bond {
+        has_renewed: true,
+        ..before
+    });
+    before.is_renewal() && !before.has_renewed
 }
 
 impl Bond {
@@ -146,6 +161,7 @@ mod tests {
         note_resumed(ORIGIN);
         assert_eq!(bond().origin(7), ORIGIN);
         assert!(bond().is_renewal() && !bond().in_full().is_renewal());
+        assert!(take_renewal() && !take_renewal(), "one takes its place");
         assert_eq!(bond().in_full().origin(7), full);
         set_bond(Bond::default());
     }

@@ -14,7 +14,7 @@ use session::MemoryStore;
 use zeroize::Zeroizing;
 
 use super::miss::{self, Miss, Sight, take_sight};
-use super::origin::{Bond, Origin, bond, note_resumed, set_bond};
+use super::origin::{Bond, Origin, bond, note_resumed, set_bond, take_renewal};
 use super::state;
 use super::ticket::{SERVICE_TAG_BYTES, ServiceTag, Tickets};
 use crate::mark::CertificateMark;
@@ -162,8 +162,8 @@ impl StoresServerSessions for ServiceSessions {
         entry.extend_from_slice(&self.tag);
         entry.extend_from_slice(&bond.origin(unix_seconds()).to_bytes());
         entry.extend_from_slice(&value);
-        // A session that renews another has been worth its place once.
-        let put = match bond.is_renewal() {
+        // One session that renews another has been worth its place once.
+        let put = match take_renewal() {
             true => MemoryStore::renew,
             false => MemoryStore::put,
         };

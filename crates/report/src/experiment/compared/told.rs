@@ -68,9 +68,9 @@ pub(super) fn headline(pairs: &[Pair<'_>]) -> String {
     let all = better + level + worse;
     let others = match others {
         0 => String::new(),
-        others => format!(
-            " {others} more are not judged: fewer than 3 readings, or figures that tell of the load."
-        ),
+        others => {
+            format!(" Not judged: {others}, of fewer than 3 readings, or that tell of the load.")
+        }
     };
     format!(
         "Of {all} comparisons of main figures B is better in {better} and worse in {worse}; in \
