@@ -18,7 +18,7 @@ use crate::facts::{Ending, Facts};
 use crate::opening::{self, Opening, Progress};
 use crate::options::Settings;
 use crate::relay::{Down, OpenFault, StreamEnd, Up};
-use crate::stage::{Postponed, Stage};
+use crate::stage::{Postponed, Stage, first_end};
 
 /// How many bytes a client may still send that has been sent an alert.
 const PARTING_BYTES_MAX: usize = 256 << 10;
@@ -546,18 +546,10 @@ impl Flow {
         self.down.say(pool, |out| traffic.seal_control(out).is_ok());
     }
 
-    /// Whoever ends its stream first is the one who ended the connection.
     fn note_ending(&mut self) {
-        if self.ending.is_some() {
-            return;
+        if self.ending.is_none() {
+            self.ending = first_end(self.up.end, self.down.is_ended).map(Ending::new);
         }
-        let reason = match (self.up.end, self.down.is_ended) {
-            (Some(StreamEnd::CloseNotify), _) => Reason::ClientClosed,
-            (Some(StreamEnd::Fin), _) => Reason::ClientTruncated,
-            (None, true) => Reason::BackendClosed,
-            (None, false) => return,
-        };
-        self.ending = Some(Ending::new(reason));
     }
 
     fn say_goodbye(&mut self, pool: &mut Pool) {

@@ -2,8 +2,11 @@
 
 use std::time::{Duration, Instant};
 
+use telemetry::outcome::Reason;
+
 use crate::facts::Ending;
 use crate::options::Timeouts;
+use crate::relay::StreamEnd;
 
 /// How long a client that has been sent an alert may take to read it and close. Closing at once
 /// would reset the connection if bytes of the client's were unread, and lose the alert.
@@ -34,6 +37,16 @@ pub(crate) enum Postponed {
     BackEnd,
     /// No server could be connected, or it broke the connection off.
     BackFailure(Ending),
+}
+
+/// Whoever ends its stream first is the one who ended the connection.
+pub(crate) fn first_end(up: Option<StreamEnd>, is_down_ended: bool) -> Option<Reason> {
+    match (up, is_down_ended) {
+        (Some(StreamEnd::CloseNotify), _) => Some(Reason::ClientClosed),
+        (Some(StreamEnd::Fin), _) => Some(Reason::ClientTruncated),
+        (None, true) => Some(Reason::BackendClosed),
+        (None, false) => None,
+    }
 }
 
 impl Stage {

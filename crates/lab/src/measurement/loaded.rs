@@ -59,7 +59,13 @@ pub(crate) fn run(plan: &Plan, watched: &Watched, halt: &dyn Halt) -> Result<Loa
     if outcome.ending() == Ending::Interrupted && halt.is_asked() {
         return Err(Missed::Interrupted);
     }
-    let used = watched.usage_at_rest()?.since(&before?)?;
+    let after = watched.usage_at_rest();
+    let after = match plan.arrival {
+        Arrival::Closed { .. } => after?,
+        // One that was overwhelmed works long after, for those who have gone.
+        Arrival::Open { .. } => after.or_else(|_| watched.usage_now())?,
+    };
+    let used = after.since(&before?)?;
     let (busiest, carried) = (outcome.busiest(), outcome.carried());
     // What was begun in time and ended later was worked at until then.
     let elapsed = plan.duration.max(outcome.until_last_success());

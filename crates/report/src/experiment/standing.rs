@@ -1,8 +1,8 @@
 //! Who is ahead, in a few lines: what a report begins with.
 //!
 //! Figures of cells are judged against the first peer's in the same cell. The main figure of each
-//! scenario is counted, the others are listed: several figures of a reading go together, and counted
-//! one by one would tell the same thing several times. One that is not told is not ahead.
+//! scenario is counted, the others are listed: several figures of a reading go together, and
+//! counted one by one would tell the same thing several times. One that is not told is not ahead.
 
 use std::collections::BTreeMap;
 
@@ -177,7 +177,8 @@ impl Standing {
         };
         format!(
             "{peers}; in {level} no difference is established; in {behind} {first} is ahead. A \
-             comparison is a scenario's main figure in one cell, by its 95 % interval. {}{unjudged}",
+             comparison is a scenario's main figure in one cell, by its 95 % interval. \
+             {}{unjudged}",
             by_chance(all)
         )
     }

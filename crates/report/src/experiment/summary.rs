@@ -217,7 +217,8 @@ fn comparison(entry: &Entry<'_>, group: &Group<'_>, main: Yardstick) -> String {
 fn course(experiment: &Experiment, look: Look) -> String {
     let plan = &experiment.plan;
     let legend = "▲ the peer is ahead, ▽ it is behind, ≈ no difference is established, ○ tells of \
-                  the load, ? too few rounds; medians of repeats; ratios, or differences of shares, by round with their 95 % interval";
+                  the load, ? too few rounds; medians of repeats; ratios, or differences of \
+                  shares, by round with their 95 % interval";
     let mut text = look.field("signs", legend);
     for peer in &plan.peers {
         let version = peer
