@@ -110,7 +110,7 @@ fn sessions_of_tls13_lie_where_it_is_said() {
     assert_eq!(sessions("auto", ", early-data = '64KiB'"), cache(65_536));
     assert_eq!(sessions("cache", ", early-data = 100"), cache(16_640));
     let replayable = with("", "early-data = 100", "accepts-replays = true");
-    assert_eq!(replayable.front.tls.tls13_sessions, cache(100));
+    assert_eq!(replayable.front.tls.tls13_sessions, cache(16_640));
 }
 
 #[test]
