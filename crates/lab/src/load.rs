@@ -5,7 +5,6 @@ pub(crate) mod date;
 pub(crate) mod destination;
 pub(crate) mod flags;
 pub(crate) mod given;
-pub(crate) mod interrupt;
 pub(crate) mod live;
 pub(crate) mod meaning;
 pub(crate) mod plan_file;

@@ -7,6 +7,7 @@ mod commands;
 mod exit;
 mod experiment;
 mod host;
+mod interrupt;
 mod load;
 mod measurement;
 mod origin;

@@ -19,12 +19,12 @@ use measure::record::{Capacity, Record, Second, Setting};
 use super::help;
 use crate::exit::Exit;
 use crate::host;
+use crate::interrupt::Interrupt;
 use crate::load::complaint::{Complaint, Source, tell};
 use crate::load::date::Date;
 use crate::load::destination::{Destination, Fault};
 use crate::load::flags::{self, Flags};
 use crate::load::given::{Given, merged};
-use crate::load::interrupt::Interrupt;
 use crate::load::live::Line;
 use crate::load::{meaning, plan_file, resolve};
 use crate::talk::{Talk, print, stdout_colour};
@@ -45,6 +45,9 @@ pub(super) fn run(parser: &mut Parser, talk: Talk) -> Result<Exit, UsageError> {
     let ended = prepare(flags, talk).and_then(|prepared| carry_out(prepared, talk));
     Ok(ended.unwrap_or_else(|exit| exit))
 }
+
+/// Said at the first signal.
+const ENDING: &str = "Ending early; once more ends at once, without a record.";
 
 /// What lies ready before the first packet.
 struct Prepared {
@@ -168,7 +171,7 @@ fn carry_out(prepared: Prepared, talk: Talk) -> Result<Exit, Exit> {
         talk.hint("look at the limits of this process (`ulimit -a`)");
         Exit::Failed
     };
-    let interrupt = Interrupt::new(talk).map_err(failed)?;
+    let interrupt = Interrupt::new(talk, ENDING).map_err(failed)?;
     // Without it, few clients fit; that they do not is told as a failure of its own.
     let _ = sys::limit::raise_open_files();
     let watch = Watch {

@@ -20,9 +20,9 @@ use crate::exit::Exit;
 use crate::experiment::fielded::Fielded;
 use crate::experiment::journal::{Journal, JournalFault};
 use crate::experiment::needs::Means;
-use crate::experiment::stop::Stop;
 use crate::experiment::{Experiment, Past, Tally, now, placement};
 use crate::host::{self, Timing};
+use crate::interrupt::Interrupt;
 use crate::load::complaint::{self, Source};
 use crate::load::date::Date;
 use crate::peer::catalogue as peers;
@@ -32,6 +32,9 @@ use crate::scenario::catalogue::{self as scenarios, Listed};
 use crate::scenario::cells::{self, Contender, Expanded};
 use crate::talk::{Talk, print};
 use crate::usage::UsageError;
+
+/// Said at the first signal.
+const ENDING: &str = "Ending; what was read is in the record.";
 
 /// Runs scenarios, lists them, or tells what it would do.
 pub(super) fn run(parser: &mut Parser, talk: Talk) -> Result<Exit, UsageError> {
@@ -204,7 +207,7 @@ fn begin(mut prepared: Prepared, typed: &Typed, words: Vec<String>, talk: Talk) 
 /// What a run stands on: a folder, and an ear for signals.
 struct Ground {
     scratch: Scratch,
-    stop: Stop,
+    stop: Interrupt,
     talk: Talk,
 }
 
@@ -215,7 +218,7 @@ impl Ground {
             talk.hint("TMPDIR names a folder with room; look at the limits too (`ulimit -a`)");
             Exit::Failed
         };
-        let stop = Stop::new(talk).map_err(failed)?;
+        let stop = Interrupt::new(talk, ENDING).map_err(failed)?;
         let mut scratch = Scratch::new().map_err(failed)?;
         if typed.keep {
             scratch.keep();

@@ -1,5 +1,5 @@
-//! Ctrl-C, SIGTERM and a lost terminal during a load: it ends early, and its record is written all
-//! the same.
+//! Ctrl-C, SIGTERM and a lost terminal: the load under way ends early, and what was measured is
+//! written all the same.
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,15 +26,21 @@ struct State {
 
 impl Interrupt {
     /// To be made before any other thread: one that does not block a signal would take it.
-    pub(crate) fn new(talk: Talk) -> io::Result<Self> {
+    /// `said` tells what the first signal does.
+    pub(crate) fn new(talk: Talk, said: &'static str) -> io::Result<Self> {
         let signals = Signals::new(&[Signal::Hangup, Signal::Interrupt, Signal::Terminate])?;
         let epoll = Epoll::new()?;
         epoll.add(&signals, 0, Interest::READ)?;
         let state = Arc::default();
         let heard = Arc::clone(&state);
         let listener = thread::Builder::new().name("signals".to_owned());
-        listener.spawn(move || listen(&signals, &epoll, &heard, talk))?;
+        listener.spawn(move || listen(&signals, &epoll, &heard, &|| talk.say(said)))?;
         Ok(Self { state })
+    }
+
+    /// Whether one has come.
+    pub(crate) fn is_heard(&self) -> bool {
+        locked(&self.state).heard
     }
 
     /// The load that a signal stops from now on; at once if one has come already.
@@ -47,21 +53,21 @@ impl Interrupt {
     }
 }
 
-fn listen(signals: &Signals, epoll: &Epoll, state: &Mutex<State>, talk: Talk) {
+fn listen(signals: &Signals, epoll: &Epoll, state: &Mutex<State>, tell: &dyn Fn()) {
     let mut events = Events::with_capacity(1);
     while epoll.wait(&mut events, None).is_ok() {
         while signals.next().is_some() {
-            hear(&mut locked(state), talk);
+            hear(&mut locked(state), tell);
         }
     }
 }
 
-/// The first signal ends the load, the second the program.
-fn hear(state: &mut State, talk: Talk) {
+/// The first signal ends the load, the second the program; what it started ends either way.
+fn hear(state: &mut State, tell: &dyn Fn()) {
     if std::mem::replace(&mut state.heard, true) {
         std::process::exit(Exit::Failed as i32);
     }
-    talk.say("Ending early; once more ends at once, without a record.");
+    tell();
     if let Some(stopper) = &state.stopper {
         stopper.stop();
     }
