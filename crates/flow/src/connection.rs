@@ -193,7 +193,6 @@ impl Flow {
     pub fn front_ended(&mut self, pool: &mut Pool) {
         self.is_front_ended = true;
         if self.opening.is_some() {
-            self.reset_early();
             return self.stop(Ending::new(Reason::ClientLeft), pool);
         }
         match self.stage {

@@ -286,6 +286,23 @@ fn a_record_that_was_altered_after_early_data_resets_the_server() {
     assert_eq!(run.reason(), Some(Reason::RecordInvalid));
 }
 
+/// A handshake that broke would make the client send again what the server may have done.
+#[test]
+fn a_reset_by_the_server_is_told_after_the_handshake() {
+    let stage = stage();
+    let mut run = begun(&stage, 12, b"");
+    run.flow.back_failed(run.now, &mut run.pool);
+    assert!(run.flow.is_opening() && !run.flow.is_over());
+    run.until("the alert", |run| run.client_fault.is_some());
+    let alert = "received fatal alert: InternalError";
+    assert_eq!(run.client_fault.as_deref(), Some(alert));
+    assert!(run.client.is_early_taken() && run.client.is_resumed());
+    assert_eq!(run.reason(), Some(Reason::BackendReset));
+    run.client_fin = true;
+    run.until("the end", |run| run.flow.is_over());
+    run.assert_over();
+}
+
 #[test]
 fn a_dial_that_fails_is_told_after_the_handshake() {
     let stage = stage();
