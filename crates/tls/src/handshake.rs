@@ -13,9 +13,10 @@ use rustls::unbuffered::{
 
 use crate::early::{Skipper, Sort, want_secrets};
 use crate::options::{Group, Suite, Version};
-use crate::record::{HEADER_BYTES, KeyExhausted, Layout, Opener, RECORD_BYTES_MAX, Sealer};
+use crate::record::{HEADER_BYTES, KeyExhausted, Layout, Opener, RECORD_BYTES_MAX, Seal, Sealer};
 use crate::resumption::{Bond, Miss, Sight, bond, set_bond, take_sight};
-use crate::traffic::{Seal, Traffic};
+use crate::traffic::Traffic;
+use crate::traffic::in_place::InPlace;
 
 /// One side of a handshake. Sans-IO: it is fed bytes and gives bytes, and never waits.
 ///
@@ -364,7 +365,8 @@ impl Handshake for ServerHandshake {
         let sealer = Sealer::new(agreed.version, *sequence, keys).ok_or_else(unknown)?;
         let (sequence, keys) = &secrets.rx;
         let opener = Opener::new(agreed.version, *sequence, keys).ok_or_else(unknown)?;
-        let traffic = Traffic::new(agreed.version, sealer, opener, Box::new(next));
+        let layer = InPlace::new(agreed.version, sealer, opener, Box::new(next));
+        let traffic = Traffic::InPlace(layer);
         Ok(Established { traffic, agreed })
     }
 }

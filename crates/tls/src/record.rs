@@ -133,6 +133,18 @@ impl Layout {
     }
 }
 
+/// What seals application data: an established connection, or a handshake that has come so far.
+pub trait Seal {
+    /// How a record has to be laid out for [`Seal::seal`].
+    fn layout(&self) -> Layout;
+
+    /// Seals one record in place; see [`Sealer::seal`].
+    ///
+    /// # Errors
+    /// The key may not be used any more.
+    fn seal(&mut self, record: &mut [u8]) -> Result<(), KeyExhausted>;
+}
+
 /// How a version and a suite arrange a record.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Form {
