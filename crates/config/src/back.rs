@@ -1,7 +1,7 @@
 //! The keys of a service's back.
 
 use backend::options::{Balance, CheckKind, CheckOptions, Options, PassiveOptions, ServerOptions};
-use proxy::options::{BackOptions, CertificateForm, ProxyTlvs, SendProxy};
+use proxy::options::{BackOptions, CertificateForm, ProxyTlvs, SendProxy, ServersOptions};
 use wire::address::{Address, Endpoint};
 
 use crate::diagnostic::Problem;
@@ -30,7 +30,7 @@ pub(crate) fn read(back: &Section<'_>) -> Option<BackOptions> {
         Some(section) => send_proxy(&section),
         None => Some(SendProxy::Off),
     };
-    Some(BackOptions {
+    Some(BackOptions::Servers(ServersOptions {
         pool: Options {
             servers: servers?,
             balance: balance?,
@@ -38,7 +38,7 @@ pub(crate) fn read(back: &Section<'_>) -> Option<BackOptions> {
             check: check?,
         },
         send_proxy: send_proxy?,
-    })
+    }))
 }
 
 fn servers(back: &Section<'_>) -> Option<Vec<ServerOptions>> {

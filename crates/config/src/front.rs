@@ -1,9 +1,9 @@
 //! The keys of a service's front.
 
-use proxy::options::FrontOptions;
+use proxy::options::{FrontOptions, KtlsMode, KtlsOptions};
 use tls::options::{
-    ClientMode, ClientVerification, FormerCertificates, Group, ServerOptions, Suite, Suites,
-    Tls13Sessions, UnknownName, Version,
+    ClientMode, ClientVerification, FormerCertificates, Group, RecordLayer, ServerOptions, Suite,
+    Suites, Tls13Sessions, UnknownName, Version,
 };
 use tls::server::EARLY_DATA_BYTES_MIN;
 
@@ -26,6 +26,10 @@ pub(crate) fn read(
         listen: listen?,
         accept_proxy: accept_proxy?,
         tls: tls?,
+        ktls: KtlsOptions {
+            mode: KtlsMode::Off,
+            from: 0,
+        },
     })
 }
 
@@ -71,6 +75,7 @@ fn tls(tls: &Section<'_>, tls13: Tls13Choice, shelf: &mut Shelf<'_>) -> Option<S
         resumption: resumption?,
         tls13_sessions: tls13_sessions(tls13, early_data?),
         former: former?,
+        record_layer: RecordLayer::InPlace,
     })
 }
 

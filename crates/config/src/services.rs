@@ -93,7 +93,7 @@ fn sides_fit(section: &Section<'_>, service: &ServiceOptions) -> Option<()> {
             problem.hint("name the networks of the proxies before us"),
         );
     }
-    if service.back.send_proxy == SendProxy::Pass && accept_proxy.is_empty() {
+    if *service.back.send_proxy() == SendProxy::Pass && accept_proxy.is_empty() {
         let problem =
             Problem::new("is \"pass\", but no header is accepted that could be passed on");
         let hint = "name the senders in front.accept-proxy, or write \"v2\" to send our own";
@@ -101,7 +101,7 @@ fn sides_fit(section: &Section<'_>, service: &ServiceOptions) -> Option<()> {
         return None;
     }
     early_data_is_told(section, service)?;
-    if asks_for_client_certificate(&service.back.send_proxy).is_some()
+    if asks_for_client_certificate(service.back.send_proxy()).is_some()
         && service.front.tls.client.mode == ClientMode::None
     {
         let problem = Problem::new("is to hold the client's certificate, but none is asked for");
@@ -127,7 +127,7 @@ fn early_data_is_told(section: &Section<'_>, service: &ServiceOptions) -> Option
         }
         return Some(());
     };
-    if accepts_replays || matches!(service.back.send_proxy, SendProxy::V2(_)) {
+    if accepts_replays || matches!(service.back.send_proxy(), SendProxy::V2(_)) {
         return Some(());
     }
     let problem = Problem::new("may be replayed, and nothing tells the servers");

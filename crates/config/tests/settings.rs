@@ -80,13 +80,14 @@ fn defaults_of_a_service() {
     assert_eq!(tls.unknown_name, UnknownName::Default);
     assert_eq!(tls.client.mode, ClientMode::None);
     assert!(tls.resumption && tls.alpn.is_empty());
-    let pool = service.back.pool;
+    let servers = service.back.servers().unwrap();
+    let pool = &servers.pool;
     assert_eq!(pool.balance, Balance::RoundRobin);
     assert_eq!((pool.servers[0].weight, pool.servers[0].backup), (1, false));
     assert_eq!(pool.passive.failures, 3);
     assert_eq!(pool.passive.pause, Duration::from_secs(10));
     assert_eq!(pool.check, None);
-    assert_eq!(service.back.send_proxy, SendProxy::Off);
+    assert_eq!(servers.send_proxy, SendProxy::Off);
 }
 
 #[test]
@@ -154,15 +155,25 @@ fn defaults_of_the_process() {
 
 #[test]
 fn a_check_has_defaults_and_a_short_form() {
-    let check = with("", "", "check = 'tcp'").back.pool.check.unwrap();
+    let check = with("", "", "check = 'tcp'")
+        .back
+        .servers()
+        .unwrap()
+        .pool
+        .check
+        .clone()
+        .unwrap();
     assert_eq!(check.kind, CheckKind::Tcp);
     assert_eq!(check.interval, Duration::from_secs(2));
     assert_eq!(check.timeout, Duration::from_secs(1));
     assert_eq!((check.fall, check.rise), (3, 2));
     let check = with("", "", "check = { kind = 'http', host = 'h' }")
         .back
+        .servers()
+        .unwrap()
         .pool
         .check
+        .clone()
         .unwrap();
     let http = CheckKind::Http {
         path: "/".into(),
@@ -171,8 +182,11 @@ fn a_check_has_defaults_and_a_short_form() {
     assert_eq!(check.kind, http);
     let check = with("", "", "check = { kind = 'tls', host = 'h' }")
         .back
+        .servers()
+        .unwrap()
         .pool
         .check
+        .clone()
         .unwrap();
     assert_eq!(
         check.kind,
@@ -184,24 +198,24 @@ fn a_check_has_defaults_and_a_short_form() {
 
 #[test]
 fn a_header_has_fields_and_a_short_form() {
-    let SendProxy::V2(tlvs) = with("", "", "send-proxy = 'v2'").back.send_proxy else {
+    let SendProxy::V2(tlvs) = with("", "", "send-proxy = 'v2'").back.send_proxy().clone() else {
         panic!("version 2");
     };
     assert!(tlvs.alpn && tlvs.authority && tlvs.ssl && !tlvs.crc32c && !tlvs.unique_id);
     assert_eq!(tlvs.client_certificate, None);
     let text =
         "send-proxy = { version = 'v2', tls = false, crc32c = true, client-certificate = 'der' }";
-    let SendProxy::V2(tlvs) = with("", "", text).back.send_proxy else {
+    let SendProxy::V2(tlvs) = with("", "", text).back.send_proxy().clone() else {
         panic!("version 2");
     };
     assert!(!tlvs.ssl && tlvs.crc32c);
     assert_eq!(tlvs.client_certificate, Some(CertificateForm::Der));
     assert_eq!(
-        with("", "", "send-proxy = 'v1'").back.send_proxy,
+        *with("", "", "send-proxy = 'v1'").back.send_proxy(),
         SendProxy::V1
     );
     let pass = with("accept-proxy = ['unix']", "", "send-proxy = 'pass'");
-    assert_eq!(pass.back.send_proxy, SendProxy::Pass);
+    assert_eq!(*pass.back.send_proxy(), SendProxy::Pass);
 }
 
 #[test]

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use backend::check::Check;
 use backend::options::CheckOptions;
-use proxy::options::{SendProxy, ServiceOptions};
+use proxy::options::{SendProxy, ServersOptions, ServiceOptions};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -49,13 +49,13 @@ pub(crate) struct CheckedService {
 impl CheckedService {
     /// `None` if the service asks for no checks.
     pub(crate) fn of(service: &ServiceOptions) -> Option<Self> {
-        let pool = &service.back.pool;
+        let ServersOptions { pool, send_proxy } = service.back.servers()?;
         let servers = pool.servers.iter().map(|server| server.endpoint.clone());
         Some(Self {
             name: service.name.clone(),
             check: pool.check.clone()?,
             servers: servers.collect(),
-            preface: preface_of(&service.back.send_proxy),
+            preface: preface_of(send_proxy),
         })
     }
 }

@@ -1,5 +1,7 @@
 //! What the data plane is told. Plain values: no text to parse, no files to open.
 
+use std::path::PathBuf;
+
 pub use flow::options::{CertificateForm, ProxyTlvs, SendProxy, Timeouts};
 use wire::address::Address;
 use wire::network::Network;
@@ -41,11 +43,80 @@ pub struct FrontOptions {
     pub accept_proxy: Vec<Network>,
     /// How TLS is taken off.
     pub tls: tls::options::ServerOptions,
+    /// Whether the kernel seals what is long.
+    pub ktls: KtlsOptions,
 }
 
-/// The side that we connect to.
+/// When the kernel seals what is sent to clients (kernel TLS).
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct KtlsOptions {
+    /// Whether.
+    pub mode: KtlsMode,
+    /// From which length of a response on, in bytes.
+    pub from: u64,
+}
+
+/// Whether the kernel seals.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum KtlsMode {
+    /// Never.
+    Off,
+    /// Where it can.
+    Auto,
+    /// A host whose kernel cannot do it for every suite of the service does not serve.
+    Require,
+}
+
+/// What stands behind a service.
 #[derive(Clone, Debug, PartialEq)]
-pub struct BackOptions {
+pub enum BackOptions {
+    /// Servers that we connect to.
+    Servers(ServersOptions),
+    /// Files of this host.
+    Files(FilesOptions),
+}
+
+impl BackOptions {
+    /// The servers; `None` = files stand behind the service.
+    pub fn servers(&self) -> Option<&ServersOptions> {
+        match self {
+            Self::Servers(servers) => Some(servers),
+            Self::Files(_) => None,
+        }
+    }
+
+    /// The list of servers; empty where files stand behind the service.
+    pub fn server_list(&self) -> &[backend::options::ServerOptions] {
+        self.servers().map_or(&[], |servers| &servers.pool.servers)
+    }
+
+    /// What a server is told about the client.
+    pub fn send_proxy(&self) -> &SendProxy {
+        self.servers()
+            .map_or(&SendProxy::Off, |servers| &servers.send_proxy)
+    }
+
+    /// The files; `None` = servers stand behind the service.
+    pub fn files(&self) -> Option<&FilesOptions> {
+        match self {
+            Self::Servers(_) => None,
+            Self::Files(files) => Some(files),
+        }
+    }
+}
+
+/// Files beneath a folder, by HTTP/1.1.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FilesOptions {
+    /// The folder; nothing outside of it is read.
+    pub folder: PathBuf,
+    /// What of it is served, and how.
+    pub serving: origin::options::Options,
+}
+
+/// The servers that we connect to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ServersOptions {
     /// The servers and the choice among them.
     pub pool: backend::options::Options,
     /// What we tell a server about the client, before the first byte.

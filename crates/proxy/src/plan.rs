@@ -4,6 +4,9 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 
+use std::time::Duration;
+
+use backend::options::{Balance, PassiveOptions};
 use flow::options::{SendProxy, Timeouts};
 use tls::policy::SuiteOrder;
 use tls::resumption::Resumption;
@@ -11,7 +14,10 @@ use tls::server::{BuildError, Server, Warning};
 use wire::network::Network;
 
 use crate::allowance::Allowance;
-use crate::options::{Limits, LogOptions, Options, ServiceOptions, WorkerOptions};
+use crate::options::{
+    BackOptions, FilesOptions, KtlsOptions, Limits, LogOptions, Options, ServiceOptions,
+    WorkerOptions,
+};
 
 /// A plan that can be served. Cloning shares it.
 #[derive(Clone)]
@@ -33,6 +39,9 @@ pub struct ServicePlan {
     /// Open connections over all workers and, after a reload, over the plans of this name.
     open: OnceLock<Allowance>,
     pub(crate) pool: backend::options::Options,
+    /// In their place, files.
+    pub(crate) files: Option<FilesOptions>,
+    pub(crate) ktls: KtlsOptions,
     /// The servers' names, in the order of the options, for logs and labels.
     pub(crate) server_names: Vec<String>,
     /// What is known of servers' addresses before the first connection: server and addresses.
@@ -127,11 +136,16 @@ impl ServicePlan {
         let (server, concerns) =
             Server::build(&options.front.tls, &options.name, resumption, suite_order())?;
         warnings.extend(concerns);
-        let pool = options.back.pool;
+        let (pool, send_proxy, files) = match options.back {
+            BackOptions::Servers(servers) => (servers.pool, servers.send_proxy, None),
+            BackOptions::Files(files) => (no_servers(), SendProxy::Off, Some(files)),
+        };
         Ok(Self {
             tls: Arc::new(server),
             accept_proxy: options.front.accept_proxy,
-            send_proxy: options.back.send_proxy,
+            send_proxy,
+            files,
+            ktls: options.front.ktls,
             timeouts: options.timeouts,
             connections_max: options.connections_max,
             open: OnceLock::new(),
@@ -173,6 +187,19 @@ impl ServicePlan {
     /// Its servers' names, as in logs and labels.
     pub fn server_names(&self) -> &[String] {
         &self.server_names
+    }
+}
+
+/// Where files stand in their place.
+fn no_servers() -> backend::options::Options {
+    backend::options::Options {
+        servers: Vec::new(),
+        balance: Balance::RoundRobin,
+        passive: PassiveOptions {
+            failures: 0,
+            pause: Duration::ZERO,
+        },
+        check: None,
     }
 }
 

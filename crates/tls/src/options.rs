@@ -27,6 +27,18 @@ pub struct ServerOptions {
     pub tls13_sessions: Tls13Sessions,
     /// Whose sessions are not resumed, though they are good.
     pub former: FormerCertificates,
+    /// What seals and opens after the handshake.
+    pub record_layer: RecordLayer,
+}
+
+/// What seals and opens records after the handshake.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum RecordLayer {
+    /// Ours, in the buffers that bytes are received into and sent from.
+    #[default]
+    InPlace,
+    /// The TLS library's: a copy more on every byte.
+    Library,
 }
 
 /// Certificates that the service showed once.

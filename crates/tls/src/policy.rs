@@ -216,7 +216,7 @@ impl Display for PolicyConcern {
 mod tests {
     use super::*;
     use crate::options::{
-        ClientMode, ClientVerification, FormerCertificates, Tls13Sessions, UnknownName,
+        ClientMode, ClientVerification, FormerCertificates, RecordLayer, Tls13Sessions, UnknownName,
     };
 
     fn options(suites: Suites, groups: &[Group]) -> ServerOptions {
@@ -236,6 +236,7 @@ mod tests {
             resumption: true,
             tls13_sessions: Tls13Sessions::Tickets,
             former: FormerCertificates::default(),
+            record_layer: RecordLayer::InPlace,
         }
     }
 

@@ -87,7 +87,7 @@ fn summary(loaded: &Loaded) -> String {
             "certificates",
         ),
         counted(
-            sum(|service| service.back.pool.servers.len()),
+            sum(|service| service.back.server_list().len()),
             "server",
             "servers",
         ),

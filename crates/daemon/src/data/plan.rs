@@ -190,7 +190,7 @@ pub(super) struct Servers {
 impl Servers {
     fn of(settings: &Settings) -> Self {
         let endpoints = settings.plane.services.iter().map(|service| {
-            let servers = service.back.pool.servers.iter();
+            let servers = service.back.server_list().iter();
             (
                 service.name.clone(),
                 servers.map(|server| server.endpoint.clone()).collect(),

@@ -87,7 +87,7 @@ impl Outline {
                     address_index,
                 })
         });
-        let endpoints = services().flat_map(|(_, service)| &service.back.pool.servers);
+        let endpoints = services().flat_map(|(_, service)| service.back.server_list());
         let names = endpoints.filter_map(|server| match &server.endpoint {
             Endpoint::Name { host, port } => Some(Name {
                 host: host.clone(),

@@ -15,8 +15,8 @@ use telemetry::outcome::Reason;
 use testkit::authority::Authority;
 use testkit::client::{Client, ClientChoice};
 use tls::options::{
-    CertificateSource, ClientMode, ClientVerification, FormerCertificates, Group, ServerOptions,
-    Suites, Tls13Sessions, UnknownName, Version,
+    CertificateSource, ClientMode, ClientVerification, FormerCertificates, Group, RecordLayer,
+    ServerOptions, Suites, Tls13Sessions, UnknownName, Version,
 };
 use tls::policy::SuiteOrder;
 use tls::resumption::{KeySource, Resumption, ResumptionOptions, TicketOptions};
@@ -66,6 +66,7 @@ impl Stage {
             resumption: true,
             tls13_sessions,
             former: FormerCertificates::default(),
+            record_layer: RecordLayer::InPlace,
         };
         let resumption = Arc::new(Resumption::new(&ResumptionOptions {
             secret: [7; 32],

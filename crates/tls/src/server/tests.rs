@@ -21,8 +21,8 @@ use wire::client_hello::{self, Peek};
 use super::*;
 use crate::certificate::KeyKind;
 use crate::options::{
-    CertificateSource, ClientMode, ClientVerification, FormerCertificates, PemSource, Suites,
-    Tls13Sessions, UnknownName,
+    CertificateSource, ClientMode, ClientVerification, FormerCertificates, PemSource, RecordLayer,
+    Suites, Tls13Sessions, UnknownName,
 };
 use crate::resumption::{Bond, KeySource, ResumptionOptions, TicketOptions, set_bond, take_sight};
 
@@ -62,6 +62,7 @@ fn options(certificates: Vec<CertificateSource>) -> ServerOptions {
         resumption: true,
         tls13_sessions: Tls13Sessions::Tickets,
         former: FormerCertificates::default(),
+        record_layer: RecordLayer::InPlace,
     }
 }
 

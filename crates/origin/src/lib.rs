@@ -1,0 +1,21 @@
+//! Static files over HTTP/1.1, as a pure conversation: request bytes in; questions about the file
+//! system and response bytes out. It opens no file and reads no clock.
+#![forbid(unsafe_code)]
+
+pub mod conversation;
+mod dates;
+mod encoding;
+mod listing;
+mod media;
+pub mod options;
+mod percent;
+pub mod questions;
+mod ranges;
+mod request;
+mod response;
+mod search;
+mod status;
+mod target;
+mod validators;
+
+pub use request::{HEAD_BYTES_MAX, TARGET_BYTES_MAX};

@@ -1,0 +1,25 @@
+//! What is served of a folder, and how.
+
+/// What holds for all requests of a service.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Options {
+    /// What a folder is answered with, in the order of preference; empty = nothing.
+    pub index: Vec<String>,
+    /// Whether a folder without any of them is answered with a list of what is in it.
+    pub listing: bool,
+    /// Whether names that begin with a dot are served.
+    pub hidden: bool,
+    /// Whether `name.br` and `name.gz` are served in place of `name` to clients that take them.
+    pub precompressed: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            index: vec!["index.html".to_owned()],
+            listing: false,
+            hidden: false,
+            precompressed: true,
+        }
+    }
+}
