@@ -311,4 +311,35 @@ mod tests {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         assert!(attach(listener.as_fd()).is_err());
     }
+    /// On a kernel with TLS, what one end writes arrives at the other as records of their types.
+    #[test]
+    fn the_kernel_seals_what_is_written() {
+        use std::io::{Read, Write};
+
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut server, _) = listener.accept().unwrap();
+        let keys = keys(Cipher::Aes128Gcm, &[9; 16]);
+        let handed = attach(server.as_fd())
+            .and_then(|()| install(server.as_fd(), Half::Send, &keys))
+            .and_then(|()| attach(client.as_fd()))
+            .and_then(|()| install(client.as_fd(), Half::Receive, &keys));
+        let found = probe::probe();
+        assert_eq!(handed.is_ok(), found.lack.is_none(), "{handed:?} {found:?}");
+        if handed.is_err() {
+            assert!(send_record(&server, 21, &[1, 0]).is_err() || found.lack.is_some());
+            return;
+        }
+        assert!(has_room(&server).unwrap());
+        server.write_all(b"some words").unwrap();
+        send_record(&server, 21, &[1, 0]).unwrap();
+        let again = install(server.as_fd(), Half::Send, &keys);
+        assert_eq!(again.is_ok(), found.rekeys);
+        let mut room = [0; 32];
+        let count = client.read(&mut room).unwrap();
+        assert_eq!(&room[..count], b"some words");
+        // A record that is no data cannot be read without asking for its type.
+        let error = client.read(&mut room).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::EIO));
+    }
 }

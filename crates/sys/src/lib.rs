@@ -18,4 +18,5 @@ pub mod shared;
 pub mod signal;
 pub mod socket;
 pub mod timer;
+pub mod transfer;
 pub mod wake;
