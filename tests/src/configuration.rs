@@ -1,12 +1,13 @@
 //! A service as TOML: what each test needs is said, the rest is the same for all.
 
 use std::net::SocketAddr;
+use std::path::Path;
 
 use testkit::server::{Server, free_address};
 
 use crate::site::Site;
 
-/// A service that takes TLS off for one server.
+/// A service that takes TLS off for one server, or for files.
 #[derive(Clone, Debug)]
 pub struct Service {
     name: String,
@@ -14,7 +15,8 @@ pub struct Service {
     pub address: SocketAddr,
     listen: String,
     certificates: String,
-    servers: String,
+    /// The key that says what stands behind it.
+    behind: String,
     more: String,
     front: String,
     tls: String,
@@ -25,13 +27,23 @@ impl Service {
     /// Named `web`, on a free port, with the site's own certificate.
     #[must_use]
     pub fn new(site: &Site, server: &Server) -> Self {
+        Self::before(site, &format!("servers = {:?}", [server.address()]))
+    }
+
+    /// The same with the files beneath a folder behind it.
+    #[must_use]
+    pub fn files(site: &Site, folder: &Path) -> Self {
+        Self::before(site, &format!("files = {folder:?}"))
+    }
+
+    fn before(site: &Site, behind: &str) -> Self {
         let address = free_address();
         Self {
             name: "web".to_owned(),
             address,
             listen: format!("{:?}", [address.to_string()]),
             certificates: format!("[{:?}]", site.path("site.pem")),
-            servers: format!("{:?}", [server.address()]),
+            behind: behind.to_owned(),
             more: String::new(),
             front: String::new(),
             tls: String::new(),
@@ -63,7 +75,7 @@ impl Service {
     /// With these servers, as a TOML array.
     #[must_use]
     pub fn servers(mut self, array: &str) -> Self {
-        array.clone_into(&mut self.servers);
+        self.behind = format!("servers = {array}");
         self
     }
 
@@ -102,7 +114,7 @@ impl Service {
             name,
             listen,
             certificates,
-            servers,
+            behind,
             more,
             front,
             tls,
@@ -113,7 +125,7 @@ impl Service {
             "[[service]]\nname = {name:?}\n{more}\
              [service.front]\nlisten = {listen}\n{front}\
              [service.front.tls]\ncertificates = {certificates}\n{tls}\
-             [service.back]\nservers = {servers}\n{back}"
+             [service.back]\n{behind}\n{back}"
         )
     }
 }
