@@ -7,9 +7,7 @@ use std::sync::Arc;
 
 use rustls::ServerConfig;
 use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
-use rustls::unbuffered::{
-    ConnectionState, EncodeError, EncodeTlsData, ReadEarlyData, UnbufferedStatus,
-};
+use rustls::unbuffered::{ConnectionState, EncodeError, ReadEarlyData, UnbufferedStatus};
 
 use crate::early::{Skipper, Sort, want_secrets};
 use crate::options::{Group, Suite, Version};
@@ -17,6 +15,7 @@ use crate::record::{HEADER_BYTES, KeyExhausted, Layout, Opener, RECORD_BYTES_MAX
 use crate::resumption::{Bond, Miss, Sight, bond, set_bond, take_sight};
 use crate::traffic::Traffic;
 use crate::traffic::in_place::InPlace;
+use crate::traffic::library::{Library, append_encoded};
 
 /// One side of a handshake. Sans-IO: it is fed bytes and gives bytes, and never waits.
 ///
@@ -136,13 +135,20 @@ pub struct ServerHandshake {
     has_early: bool,
     /// While early data that was offered may have to be skipped.
     skipper: Option<Skipper>,
+    /// Records of application data that it has sealed.
+    sealed: u64,
+    /// Whether the configuration lets go of the keys, for our own record layer.
+    gives_keys: bool,
 }
 
 impl ServerHandshake {
     /// Begins; the first bytes fed are those of a ClientHello that offers early data or does not.
     pub fn new(config: Arc<ServerConfig>, offers_early_data: bool) -> Result<Self, HandshakeFault> {
+        let gives_keys = config.enable_secret_extraction;
         let connection = UnbufferedServerConnection::new(config).map_err(fault_of)?;
         Ok(Self {
+            gives_keys,
+            sealed: 0,
             connection,
             held: 0,
             sight: Sight::Nothing,
@@ -164,7 +170,7 @@ impl ServerHandshake {
             match state {
                 Ok(ConnectionState::EncodeTlsData(mut data)) => {
                     let start = outgoing.len();
-                    let is_taken = encode(&mut data, outgoing).is_ok();
+                    let is_taken = append_encoded(&mut data, outgoing).is_ok();
                     // Asked once more, the library would judge the same bytes a second time.
                     if !is_taken || is_alert(outgoing.get(start..).unwrap_or_default()) {
                         return;
@@ -200,7 +206,9 @@ impl ServerHandshake {
                 self.skipper = None;
             }
             match state {
-                Ok(ConnectionState::EncodeTlsData(mut data)) => encode(&mut data, outgoing)?,
+                Ok(ConnectionState::EncodeTlsData(mut data)) => {
+                    append_encoded(&mut data, outgoing).map_err(not_encoded)?
+                }
                 Ok(ConnectionState::TransmitTlsData(transmit)) => transmit.done(),
                 Ok(ConnectionState::BlockedHandshake | ConnectionState::WriteTraffic(_)) => {
                     if !self.connection.is_handshaking() {
@@ -356,16 +364,21 @@ impl Handshake for ServerHandshake {
 
     fn finish(self: Box<Self>) -> Result<Established, HandshakeFault> {
         let agreed = agreed_by(&self.connection)?;
+        let unknown = || HandshakeFault::new(FaultKind::Internal, "unknown suite");
+        if !self.gives_keys {
+            let layer = Library::new(self.connection, self.sealed).ok_or_else(unknown)?;
+            let traffic = Traffic::Library(Box::new(layer));
+            return Ok(Established { traffic, agreed });
+        }
         let (secrets, next) = self
             .connection
             .dangerous_into_kernel_connection()
             .map_err(fault_of)?;
-        let unknown = || HandshakeFault::new(FaultKind::Internal, "unknown suite");
-        let (sequence, keys) = &secrets.tx;
-        let sealer = Sealer::new(agreed.version, *sequence, keys).ok_or_else(unknown)?;
-        let (sequence, keys) = &secrets.rx;
-        let opener = Opener::new(agreed.version, *sequence, keys).ok_or_else(unknown)?;
-        let layer = InPlace::new(agreed.version, sealer, opener, Box::new(next));
+        let (sequence, keys) = secrets.tx;
+        let sealer = Sealer::new(agreed.version, sequence, &keys).ok_or_else(unknown)?;
+        let (sequence, opening_keys) = &secrets.rx;
+        let opener = Opener::new(agreed.version, *sequence, opening_keys).ok_or_else(unknown)?;
+        let layer = InPlace::new(agreed.version, sealer, Some(keys), opener, Box::new(next));
         let traffic = Traffic::InPlace(layer);
         Ok(Established { traffic, agreed })
     }
@@ -386,6 +399,7 @@ impl Seal for ServerHandshake {
         };
         let written = writing.encrypt(&plain, record).map_err(|_| KeyExhausted)?;
         assert_eq!(written, record.len(), "one record is laid out as ours");
+        self.sealed += 1;
         Ok(())
     }
 }
@@ -438,22 +452,8 @@ fn collect(
     Ok(())
 }
 
-fn encode<Side>(
-    data: &mut EncodeTlsData<'_, Side>,
-    outgoing: &mut Vec<u8>,
-) -> Result<(), HandshakeFault> {
-    let start = outgoing.len();
-    // The library tells the size by refusing an empty space.
-    let size = match data.encode(&mut []) {
-        Ok(written) => written,
-        Err(EncodeError::InsufficientSize(size)) => size.required_size,
-        Err(EncodeError::AlreadyEncoded) => 0,
-    };
-    outgoing.resize(start + size, 0);
-    match data.encode(&mut outgoing[start..]) {
-        Ok(_) | Err(EncodeError::AlreadyEncoded) => Ok(()),
-        Err(error) => Err(HandshakeFault::new(FaultKind::Internal, &error.to_string())),
-    }
+fn not_encoded(error: EncodeError) -> HandshakeFault {
+    HandshakeFault::new(FaultKind::Internal, &error.to_string())
 }
 
 fn suite_of(connection: &UnbufferedServerConnection) -> Option<Suite> {

@@ -9,7 +9,7 @@ use aws_lc_rs::aead::{AES_128_GCM, AES_256_GCM, Aad, CHACHA20_POLY1305, LessSafe
 use aws_lc_rs::aead::{Algorithm, UnboundKey};
 use rustls::ConnectionTrafficSecrets;
 
-use crate::options::Version;
+use crate::options::{Suite, Version};
 
 /// The most plaintext that one record carries (RFC 8446 section 5.1).
 pub const PLAINTEXT_BYTES_MAX: usize = 16_384;
@@ -29,7 +29,7 @@ const NONCE_BYTES: usize = 12;
 const EXPLICIT_NONCE_BYTES: usize = 8;
 /// TLS 1.3 allows 256 bytes of expansion, the type byte among them (RFC 8446 section 5.2).
 const EXPANSION_BYTES_MAX_13: usize = 256;
-const EXPANSION_BYTES_MAX_12: usize = 2048;
+pub(crate) const EXPANSION_BYTES_MAX_12: usize = 2048;
 
 /// Blocks that AES-GCM may seal under one key: those of 2^24.5 records of full size (RFC 8446
 /// section 5.5, and RFC 9325 section 4.4 for TLS 1.2). Counting blocks and not records leaves
@@ -66,7 +66,7 @@ impl ContentType {
         })
     }
 
-    fn code(self) -> u8 {
+    pub(crate) fn code(self) -> u8 {
         match self {
             Self::ChangeCipherSpec => 20,
             Self::Alert => 21,
@@ -126,6 +126,29 @@ impl Layout {
         head: HEADER_BYTES,
         tail: 1 + TAG_BYTES,
     };
+    /// Of what somebody else seals: the plaintext alone.
+    pub(crate) const PLAIN: Self = Self { head: 0, tail: 0 };
+    /// Of AES-GCM in TLS 1.2 (RFC 5288).
+    const GCM12: Self = Self {
+        head: HEADER_BYTES + EXPLICIT_NONCE_BYTES,
+        tail: TAG_BYTES,
+    };
+    /// Of ChaCha20-Poly1305 in TLS 1.2 (RFC 7905).
+    const CHACHA12: Self = Self {
+        head: HEADER_BYTES,
+        tail: TAG_BYTES,
+    };
+
+    /// Of a suite.
+    pub(crate) fn of(suite: Suite) -> Self {
+        match suite {
+            Suite::EcdheEcdsaChaCha20Poly1305Sha256 | Suite::EcdheRsaChaCha20Poly1305Sha256 => {
+                Self::CHACHA12
+            }
+            _ if suite.version() == Version::Tls13 => Self::TLS13,
+            _ => Self::GCM12,
+        }
+    }
 
     /// From one full record's start to the next one's, when they lie end to end.
     pub fn stride(self) -> usize {
@@ -179,9 +202,7 @@ impl Sealer {
         secrets: &ConnectionTrafficSecrets,
     ) -> Option<Self> {
         let mut cipher = Cipher::new(version, sequence, secrets)?;
-        if !matches!(secrets, ConnectionTrafficSecrets::Chacha20Poly1305 { .. }) {
-            cipher.blocks_left = GCM_BLOCKS_MAX;
-        }
+        cipher.blocks_left = blocks_max(secrets);
         Some(Self(cipher))
     }
 
@@ -189,20 +210,26 @@ impl Sealer {
     pub fn layout(&self) -> Layout {
         match self.0.form {
             Form::Tls13 => Layout::TLS13,
-            Form::Gcm12 => Layout {
-                head: HEADER_BYTES + EXPLICIT_NONCE_BYTES,
-                tail: TAG_BYTES,
-            },
-            Form::ChaCha12 => Layout {
-                head: HEADER_BYTES,
-                tail: TAG_BYTES,
-            },
+            Form::Gcm12 => Layout::GCM12,
+            Form::ChaCha12 => Layout::CHACHA12,
         }
     }
 
     /// Whether the key is close to its limit and a KeyUpdate is due.
     pub fn is_worn(&self) -> bool {
         self.0.blocks_left < GCM_BLOCKS_MARGIN
+    }
+
+    /// The sequence number of the next record.
+    pub(crate) fn sequence(&self) -> u64 {
+        self.0.sequence
+    }
+
+    /// Lets go of the key; what it may still seal is left, for somebody else who seals with it.
+    pub(crate) fn into_allowance(self) -> Allowance {
+        Allowance {
+            blocks_left: self.0.blocks_left,
+        }
     }
 
     /// Seals one record in place.
@@ -247,6 +274,45 @@ impl Sealer {
     }
 }
 
+/// How much a key may seal that is not in our hands.
+pub(crate) struct Allowance {
+    blocks_left: u64,
+}
+
+impl Allowance {
+    /// Nothing.
+    pub(crate) const NONE: Self = Self { blocks_left: 0 };
+
+    /// Of a key that has sealed nothing yet.
+    pub(crate) fn fresh(secrets: &ConnectionTrafficSecrets) -> Self {
+        Self {
+            blocks_left: blocks_max(secrets),
+        }
+    }
+
+    /// As [`Sealer::is_worn`].
+    pub(crate) fn is_worn(&self) -> bool {
+        self.blocks_left < GCM_BLOCKS_MARGIN
+    }
+
+    /// Takes note of plaintext that was sealed, in records of full size and one that is not.
+    pub(crate) fn spend(&mut self, plain_bytes: usize) -> Result<(), KeyExhausted> {
+        let records = plain_bytes.div_ceil(PLAINTEXT_BYTES_MAX);
+        let bytes = plain_bytes + records * OVERHEAD_BYTES_MAX;
+        let blocks = bytes as u64 / BLOCK_BYTES + 1;
+        self.blocks_left = self.blocks_left.checked_sub(blocks).ok_or(KeyExhausted)?;
+        Ok(())
+    }
+}
+
+/// How many blocks a key may seal.
+fn blocks_max(secrets: &ConnectionTrafficSecrets) -> u64 {
+    match secrets {
+        ConnectionTrafficSecrets::Chacha20Poly1305 { .. } => u64::MAX,
+        _ => GCM_BLOCKS_MAX,
+    }
+}
+
 impl Opener {
     /// Goes on where the handshake's own opening stopped.
     ///
@@ -262,22 +328,11 @@ impl Opener {
     /// The length of the record at the start of `bytes`, header included; `None` = its header is
     /// not yet there. A record that can never be valid is refused from its header alone.
     pub fn record_bytes(&self, bytes: &[u8]) -> Result<Option<usize>, RecordFault> {
-        let Some(&[kind, major, _, high, low]) = bytes.first_chunk::<HEADER_BYTES>() else {
-            return Ok(None);
-        };
-        ContentType::from_code(kind).ok_or(RecordFault::Unexpected)?;
-        if major != 3 {
-            return Err(RecordFault::Version);
-        }
-        let length = usize::from(u16::from_be_bytes([high, low]));
-        let expansion = match self.0.form {
+        let expansion_bytes_max = match self.0.form {
             Form::Tls13 => EXPANSION_BYTES_MAX_13,
             Form::Gcm12 | Form::ChaCha12 => EXPANSION_BYTES_MAX_12,
         };
-        if length > PLAINTEXT_BYTES_MAX + expansion {
-            return Err(RecordFault::Overflow);
-        }
-        Ok(Some(HEADER_BYTES + length))
+        record_bytes(bytes, expansion_bytes_max)
     }
 
     /// Opens one whole record into the start of `plain`, which is at least as long.
@@ -417,6 +472,25 @@ impl Cipher {
             .map_err(|_| RecordFault::BadMac)?;
         Ok(plain)
     }
+}
+
+/// The length of the record at the start of `bytes`, by its header.
+pub(crate) fn record_bytes(
+    bytes: &[u8],
+    expansion_bytes_max: usize,
+) -> Result<Option<usize>, RecordFault> {
+    let Some(&[kind, major, _, high, low]) = bytes.first_chunk::<HEADER_BYTES>() else {
+        return Ok(None);
+    };
+    ContentType::from_code(kind).ok_or(RecordFault::Unexpected)?;
+    if major != 3 {
+        return Err(RecordFault::Version);
+    }
+    let length = usize::from(u16::from_be_bytes([high, low]));
+    if length > PLAINTEXT_BYTES_MAX + expansion_bytes_max {
+        return Err(RecordFault::Overflow);
+    }
+    Ok(Some(HEADER_BYTES + length))
 }
 
 fn header_of(kind: ContentType, length: u16) -> [u8; HEADER_BYTES] {
@@ -566,6 +640,26 @@ mod tests {
         assert_eq!(padded(b"abc\x63"), Err(RecordFault::Unexpected));
         let too_long = [&vec![1; PLAINTEXT_BYTES_MAX + 1][..], &[23]].concat();
         assert_eq!(padded(&too_long), Err(RecordFault::Overflow));
+    }
+
+    #[test]
+    fn what_others_seal_is_counted_as_what_we_seal() {
+        for (version, is_chacha) in [(Version::Tls13, false), (Version::Tls13, true)] {
+            let secrets = secrets(is_chacha);
+            let mut allowance = Allowance::fresh(&secrets);
+            let mut sealer = Sealer::new(version, 0, &secrets).unwrap();
+            assert_eq!(allowance.blocks_left, sealer.0.blocks_left);
+            for bytes in [0, 1, 5000, PLAINTEXT_BYTES_MAX] {
+                sealed(&mut sealer, ContentType::ApplicationData, &vec![7; bytes]);
+                allowance.spend(bytes).unwrap();
+                let differ = sealer.0.blocks_left.abs_diff(allowance.blocks_left);
+                assert!(differ <= 4, "{differ} blocks after {bytes} bytes");
+            }
+        }
+        let mut allowance = Allowance { blocks_left: 2000 };
+        assert!(allowance.is_worn());
+        allowance.spend(PLAINTEXT_BYTES_MAX).unwrap();
+        assert_eq!(allowance.spend(PLAINTEXT_BYTES_MAX), Err(KeyExhausted));
     }
 
     #[test]

@@ -26,7 +26,7 @@ use crate::certificate::{Certificate, pem_fault};
 use crate::early::SecretListener;
 use crate::mark::{CertificateMark, mark_of};
 use crate::names::{Entry, Index, NoCertificate, Usable};
-use crate::options::{Group, ServerOptions, Suite, Tls13Sessions, Version};
+use crate::options::{Group, RecordLayer, ServerOptions, Suite, Tls13Sessions, Version};
 use crate::policy::{Policy, SuiteOrder};
 use crate::resumption::{Resumption, Terms, note_shown};
 use crate::verify::{self, Verifier};
@@ -99,6 +99,8 @@ struct Parts<'a> {
     verifier: Verifier,
     resuming: Resuming,
     alpn: &'a [Vec<u8>],
+    /// Whether connections let go of their keys, for our own record layer.
+    gives_keys: bool,
 }
 
 impl Server {
@@ -191,6 +193,7 @@ impl Server {
             resuming: resumes.then(|| Ways::of(options, service, resumption, &terms)),
             verifier,
             alpn: &options.alpn,
+            gives_keys: options.record_layer == RecordLayer::InPlace,
         };
         let variants = Variant::all(&policy, resumes)
             .map(|variant| Ok((variant, Arc::new(parts.config(variant)?))))
@@ -400,7 +403,7 @@ impl Parts<'_> {
             version: variant.version,
         }));
         config.ignore_client_order = true;
-        config.enable_secret_extraction = true;
+        config.enable_secret_extraction = self.gives_keys;
         config.key_log = Arc::new(SecretListener);
         config.max_fragment_size = None;
         config.alpn_protocols = self.alpn.to_vec();

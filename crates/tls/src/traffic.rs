@@ -6,10 +6,14 @@
 use crate::record::{KeyExhausted, Layout};
 
 pub mod in_place;
+pub mod kernel;
+pub mod library;
 mod message;
 
 pub use crate::record::Seal;
 use in_place::InPlace;
+use kernel::{ControlRecord, KernelKeys};
+use library::Library;
 pub use message::{Incoming, TrafficFault, alert_name};
 
 /// The most bytes that [`Traffic::seal_control`] writes: a KeyUpdate and an alert.
@@ -19,18 +23,22 @@ pub const CONTROL_BYTES_MAX: usize = 128;
 pub enum Traffic {
     /// Our own layer, with the keys that the handshake left.
     InPlace(InPlace),
+    /// The TLS library's.
+    Library(Box<Library>),
 }
 
 impl Seal for Traffic {
     fn layout(&self) -> Layout {
         match self {
             Self::InPlace(layer) => layer.layout(),
+            Self::Library(layer) => layer.layout(),
         }
     }
 
     fn seal(&mut self, record: &mut [u8]) -> Result<(), KeyExhausted> {
         match self {
             Self::InPlace(layer) => layer.seal(record),
+            Self::Library(layer) => layer.seal(record),
         }
     }
 }
@@ -40,6 +48,7 @@ impl Traffic {
     pub fn record_bytes(&self, bytes: &[u8]) -> Result<Option<usize>, TrafficFault> {
         match self {
             Self::InPlace(layer) => layer.record_bytes(bytes),
+            Self::Library(layer) => layer.record_bytes(bytes),
         }
     }
 
@@ -47,6 +56,7 @@ impl Traffic {
     pub fn open(&mut self, record: &[u8], plain: &mut [u8]) -> Result<Incoming, TrafficFault> {
         match self {
             Self::InPlace(layer) => layer.open(record, plain),
+            Self::Library(layer) => layer.open(record, plain),
         }
     }
 
@@ -54,6 +64,7 @@ impl Traffic {
     pub fn is_control_due(&self) -> bool {
         match self {
             Self::InPlace(layer) => layer.is_control_due(),
+            Self::Library(layer) => layer.is_control_due(),
         }
     }
 
@@ -61,6 +72,7 @@ impl Traffic {
     pub fn seal_control(&mut self, out: &mut Vec<u8>) -> Result<(), KeyExhausted> {
         match self {
             Self::InPlace(layer) => layer.seal_control(out),
+            Self::Library(layer) => layer.seal_control(out),
         }
     }
 
@@ -68,13 +80,68 @@ impl Traffic {
     pub fn seal_close_notify(&mut self, out: &mut Vec<u8>) -> Result<(), KeyExhausted> {
         match self {
             Self::InPlace(layer) => layer.seal_close_notify(out),
+            Self::Library(layer) => layer.seal_close_notify(out),
         }
     }
 
-    /// Appends a fatal alert.
+    /// Appends a fatal alert. The library's layer says its own, and none but for a fault of the
+    /// client's: else the stream ends without one.
     pub fn seal_alert(&mut self, description: u8, out: &mut Vec<u8>) -> Result<(), KeyExhausted> {
         match self {
             Self::InPlace(layer) => layer.seal_alert(description, out),
+            Self::Library(layer) => {
+                layer.seal_alert(out);
+                Ok(())
+            }
+        }
+    }
+
+    /// The keys to hand to the kernel, so that it seals from now on; see [`InPlace::kernel_keys`].
+    pub fn kernel_keys(&self) -> Option<KernelKeys<'_>> {
+        match self {
+            Self::InPlace(layer) => layer.kernel_keys(),
+            Self::Library(_) => None,
+        }
+    }
+
+    /// The kernel will not be asked: keeps its keys no longer.
+    pub fn forget_kernel_keys(&mut self) {
+        match self {
+            Self::InPlace(layer) => layer.forget_kernel_keys(),
+            Self::Library(_) => {}
+        }
+    }
+
+    /// Takes note that the kernel has got [`Self::kernel_keys`]. What is sealed is plaintext now,
+    /// and control records go by [`Self::kernel_control`].
+    pub fn hand_over(&mut self) {
+        match self {
+            Self::InPlace(layer) => layer.hand_over(),
+            Self::Library(_) => {}
+        }
+    }
+
+    /// Takes note of plaintext that the kernel was given to seal, past our buffers.
+    pub fn count_passed(&mut self, bytes: usize) -> Result<(), KeyExhausted> {
+        match self {
+            Self::InPlace(layer) => layer.count_passed(bytes),
+            Self::Library(_) => Err(KeyExhausted),
+        }
+    }
+
+    /// Whether the kernel needs a new key before it may send more data.
+    pub fn is_kernel_key_due(&self) -> bool {
+        match self {
+            Self::InPlace(layer) => layer.is_kernel_key_due(),
+            Self::Library(_) => false,
+        }
+    }
+
+    /// The next record that is due where the kernel seals; see [`InPlace::kernel_control`].
+    pub fn kernel_control(&mut self) -> Result<Option<ControlRecord>, KeyExhausted> {
+        match self {
+            Self::InPlace(layer) => layer.kernel_control(),
+            Self::Library(_) => Ok(None),
         }
     }
 }

@@ -293,9 +293,7 @@ fn a_reset_by_the_server_is_told_after_the_handshake() {
     let mut run = begun(&stage, 12, b"");
     run.flow.back_failed(run.now, &mut run.pool);
     assert!(run.flow.is_opening() && !run.flow.is_over());
-    run.until("the alert", |run| run.client_fault.is_some());
-    let alert = "received fatal alert: InternalError";
-    assert_eq!(run.client_fault.as_deref(), Some(alert));
+    run.until_told_of_failure();
     assert!(run.client.is_early_taken() && run.client.is_resumed());
     assert_eq!(run.reason(), Some(Reason::BackendReset));
     run.client_fin = true;
@@ -314,9 +312,7 @@ fn a_dial_that_fails_is_told_after_the_handshake() {
     run.flow
         .dial_failed(Ending::new(Reason::BackendRefused), run.now, &mut run.pool);
     assert!(!run.flow.is_over());
-    run.until("the alert", |run| run.client_fault.is_some());
-    let alert = "received fatal alert: InternalError";
-    assert_eq!(run.client_fault.as_deref(), Some(alert));
+    run.until_told_of_failure();
     assert_eq!(run.reason(), Some(Reason::BackendRefused));
     run.client_fin = true;
     run.until("the end", |run| run.flow.is_over());

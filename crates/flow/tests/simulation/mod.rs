@@ -66,7 +66,7 @@ impl Stage {
             resumption: true,
             tls13_sessions,
             former: FormerCertificates::default(),
-            record_layer: RecordLayer::InPlace,
+            record_layer: crate::RECORD_LAYER,
         };
         let resumption = Arc::new(Resumption::new(&ResumptionOptions {
             secret: [7; 32],
@@ -353,6 +353,21 @@ impl Run {
             "never came to pass: {what}; ending {:?}",
             self.flow.ending()
         );
+    }
+
+    /// The client learns that we failed: by an alert, or with the library's record layer, which
+    /// says no alerts of ours, by a stream that ends without close_notify.
+    pub(crate) fn until_told_of_failure(&mut self) {
+        if crate::RECORD_LAYER == RecordLayer::InPlace {
+            self.until("the alert", |run| run.client_fault.is_some());
+            let alert = "received fatal alert: InternalError";
+            return assert_eq!(self.client_fault.as_deref(), Some(alert));
+        }
+        self.until("the end of TCP", |run| {
+            run.front_shut && run.from_flow.is_empty()
+        });
+        assert_eq!(self.client_fault, None);
+        assert!(!self.client.is_closed_by_server());
     }
 
     pub(crate) fn backend_got(&self) -> &[u8] {

@@ -1,13 +1,15 @@
 //! The record layer that seals and opens where the bytes lie.
 //!
 //! Owns what a record means after the handshake; how records look is `record`'s, how the keys came
-//! to be is `handshake`'s. Holds no buffers.
+//! to be is `handshake`'s. Holds no buffers. Its sealing can be handed to the kernel, for good:
+//! then it counts what the kernel seals, and says which records the kernel is to be given.
 
 use rustls::ConnectionTrafficSecrets;
 use rustls::kernel::KernelConnection;
 
 use crate::options::Version;
-use crate::record::{ContentType, KeyExhausted, Layout, Opener, Seal, Sealer};
+use crate::record::{Allowance, ContentType, KeyExhausted, Layout, Opener, Seal, Sealer};
+use crate::traffic::kernel::{ALERT_LEVEL_WARNING, ControlRecord, KEY_UPDATE, KernelKeys};
 use crate::traffic::message::{
     ALERT_CLOSE_NOTIFY, ALERT_DECODE_ERROR, ALERT_NO_RENEGOTIATION, ALERT_UNEXPECTED_MESSAGE,
     ALERT_USER_CANCELED, Incoming, TrafficFault,
@@ -17,13 +19,10 @@ use crate::traffic::message::{
 /// (`kMaxEmptyRecords`, `kMaxKeyUpdates`).
 const EMPTY_RECORDS_MAX: u8 = 32;
 
-const ALERT_LEVEL_WARNING: u8 = 1;
-const ALERT_LEVEL_FATAL: u8 = 2;
-
 const HANDSHAKE_CLIENT_HELLO: u8 = 1;
 const HANDSHAKE_HELLO_REQUEST: u8 = 0;
 /// A KeyUpdate without its last byte, `request_update` (RFC 8446 section 4.6.3).
-const KEY_UPDATE_HEAD: [u8; 4] = [24, 0, 0, 1];
+const KEY_UPDATE_HEAD: [u8; 4] = *KEY_UPDATE.first_chunk().expect("it is longer");
 
 /// Makes the keys that follow a KeyUpdate.
 pub trait NextSecrets: Send {
@@ -45,7 +44,10 @@ impl<Side: Send> NextSecrets for KernelConnection<Side> {
 
 /// Both directions of an established connection, with the keys in our own hands.
 pub struct InPlace {
-    sealer: Sealer,
+    sending: Sending,
+    /// Those in use for sealing, as long as the kernel may want them; after the hand-over, those
+    /// that it is to get next.
+    sending_keys: Option<ConnectionTrafficSecrets>,
     opener: Opener,
     /// `None` in TLS 1.2, which has no KeyUpdate.
     secrets: Option<Box<dyn NextSecrets>>,
@@ -55,29 +57,47 @@ pub struct InPlace {
     empty_records: u8,
 }
 
+/// Who seals.
+enum Sending {
+    Ours(Sealer),
+    /// The kernel; we count.
+    Kernel(Allowance),
+}
+
 impl Seal for InPlace {
     fn layout(&self) -> Layout {
-        self.sealer.layout()
+        match &self.sending {
+            Sending::Ours(sealer) => sealer.layout(),
+            Sending::Kernel(_) => Layout::PLAIN,
+        }
     }
 
     fn seal(&mut self, record: &mut [u8]) -> Result<(), KeyExhausted> {
-        self.sealer.seal(ContentType::ApplicationData, record)?;
-        self.key_update_due |= self.secrets.is_some() && self.sealer.is_worn();
-        Ok(())
+        match &mut self.sending {
+            Sending::Ours(sealer) => {
+                sealer.seal(ContentType::ApplicationData, record)?;
+                self.key_update_due |= self.secrets.is_some() && sealer.is_worn();
+                Ok(())
+            }
+            Sending::Kernel(_) => self.count_passed(record.len()),
+        }
     }
 }
 
 impl InPlace {
-    /// Joins the two directions; `secrets` is needed in TLS 1.3.
+    /// Joins the two directions; `secrets` is needed in TLS 1.3, `sending_keys` if the kernel may
+    /// ever be handed the sealing.
     pub fn new(
         version: Version,
         sealer: Sealer,
+        sending_keys: Option<ConnectionTrafficSecrets>,
         opener: Opener,
         secrets: Box<dyn NextSecrets>,
     ) -> Self {
         let secrets = (version == Version::Tls13).then_some(secrets);
         Self {
-            sealer,
+            sending: Sending::Ours(sealer),
+            sending_keys,
             opener,
             secrets,
             version,
@@ -160,51 +180,117 @@ impl InPlace {
         self.key_update_due || self.refusal_due
     }
 
-    /// Appends the records that are due: at most [`CONTROL_BYTES_MAX`] bytes.
+    /// Appends the records that are due: at most [`crate::traffic::CONTROL_BYTES_MAX`] bytes.
     pub fn seal_control(&mut self, out: &mut Vec<u8>) -> Result<(), KeyExhausted> {
+        while let Some(record) = self.take_control() {
+            self.append(&record, out)?;
+            if record.is_key_update() {
+                self.change_keys()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The next record that is due.
+    fn take_control(&mut self) -> Option<ControlRecord> {
         if std::mem::take(&mut self.key_update_due) {
-            let mut message = [0; KEY_UPDATE_HEAD.len() + 1];
-            message[..KEY_UPDATE_HEAD.len()].copy_from_slice(&KEY_UPDATE_HEAD);
-            self.append(ContentType::Handshake, &message, out)?;
-            let next = self
-                .secrets
-                .as_mut()
-                .and_then(|s| s.next_sealing())
-                .ok_or(KeyExhausted)?;
-            self.sealer = Sealer::new(self.version, 0, &next).ok_or(KeyExhausted)?;
+            return Some(ControlRecord::key_update());
         }
-        if std::mem::take(&mut self.refusal_due) {
-            let alert = [ALERT_LEVEL_WARNING, ALERT_NO_RENEGOTIATION];
-            self.append(ContentType::Alert, &alert, out)?;
-        }
+        std::mem::take(&mut self.refusal_due)
+            .then(|| ControlRecord::warning(ALERT_NO_RENEGOTIATION))
+    }
+
+    fn next_sealing(&mut self) -> Result<ConnectionTrafficSecrets, KeyExhausted> {
+        let secrets = self.secrets.as_mut().ok_or(KeyExhausted)?;
+        secrets.next_sealing().ok_or(KeyExhausted)
+    }
+
+    fn change_keys(&mut self) -> Result<(), KeyExhausted> {
+        let next = self.next_sealing()?;
+        let sealer = Sealer::new(self.version, 0, &next).ok_or(KeyExhausted)?;
+        self.sending = Sending::Ours(sealer);
+        self.sending_keys = self.sending_keys.take().map(|_| next);
         Ok(())
     }
 
     /// Appends close_notify.
     pub fn seal_close_notify(&mut self, out: &mut Vec<u8>) -> Result<(), KeyExhausted> {
-        self.append(
-            ContentType::Alert,
-            &[ALERT_LEVEL_WARNING, ALERT_CLOSE_NOTIFY],
-            out,
-        )
+        self.append(&ControlRecord::close_notify(), out)
     }
 
     /// Appends a fatal alert.
     pub fn seal_alert(&mut self, description: u8, out: &mut Vec<u8>) -> Result<(), KeyExhausted> {
-        self.append(ContentType::Alert, &[ALERT_LEVEL_FATAL, description], out)
+        self.append(&ControlRecord::fatal(description), out)
     }
 
-    fn append(
-        &mut self,
-        kind: ContentType,
-        content: &[u8],
-        out: &mut Vec<u8>,
-    ) -> Result<(), KeyExhausted> {
-        let Layout { head, tail } = self.sealer.layout();
+    fn append(&mut self, record: &ControlRecord, out: &mut Vec<u8>) -> Result<(), KeyExhausted> {
+        let Sending::Ours(sealer) = &mut self.sending else {
+            // The kernel is given it with its type.
+            return Err(KeyExhausted);
+        };
+        let Layout { head, tail } = sealer.layout();
         let start = out.len();
         out.resize(start + head, 0);
-        out.extend_from_slice(content);
+        out.extend_from_slice(record.content());
         out.resize(out.len() + tail, 0);
-        self.sealer.seal(kind, &mut out[start..])
+        sealer.seal(record.content_type(), &mut out[start..])
+    }
+
+    // What the kernel seals.
+
+    /// The keys to hand to the kernel: those in use, or after the hand-over those that follow a
+    /// KeyUpdate. `None` = there are none, or no kernel knows the cipher.
+    pub fn kernel_keys(&self) -> Option<KernelKeys<'_>> {
+        let sequence = match &self.sending {
+            Sending::Ours(sealer) => sealer.sequence(),
+            Sending::Kernel(_) => 0,
+        };
+        KernelKeys::new(self.version, sequence, self.sending_keys.as_ref()?)
+    }
+
+    /// The kernel will not be asked: keeps its keys no longer.
+    pub fn forget_kernel_keys(&mut self) {
+        self.sending_keys = None;
+    }
+
+    /// Takes note that the kernel has got [`Self::kernel_keys`], and seals from now on.
+    pub fn hand_over(&mut self) {
+        let unused = Sending::Kernel(Allowance::NONE);
+        self.sending = match (
+            std::mem::replace(&mut self.sending, unused),
+            self.sending_keys.take(),
+        ) {
+            (Sending::Ours(sealer), _) => Sending::Kernel(sealer.into_allowance()),
+            (Sending::Kernel(_), Some(keys)) => Sending::Kernel(Allowance::fresh(&keys)),
+            (kernel, None) => kernel,
+        };
+    }
+
+    /// Takes note of plaintext that the kernel was given to seal.
+    pub fn count_passed(&mut self, bytes: usize) -> Result<(), KeyExhausted> {
+        let Sending::Kernel(allowance) = &mut self.sending else {
+            return Err(KeyExhausted);
+        };
+        allowance.spend(bytes)?;
+        self.key_update_due |= self.secrets.is_some() && allowance.is_worn();
+        Ok(())
+    }
+
+    /// Whether the kernel needs a new key before it may send more data.
+    pub fn is_kernel_key_due(&self) -> bool {
+        self.key_update_due && matches!(self.sending, Sending::Kernel(_))
+    }
+
+    /// The next record that is due. Behind a KeyUpdate the kernel must be given
+    /// [`Self::kernel_keys`] before anything else.
+    ///
+    /// # Errors
+    /// There are no further keys.
+    pub fn kernel_control(&mut self) -> Result<Option<ControlRecord>, KeyExhausted> {
+        let record = self.take_control();
+        if record.is_some_and(|record| record.is_key_update()) {
+            self.sending_keys = Some(self.next_sealing()?);
+        }
+        Ok(record)
     }
 }

@@ -1,18 +1,14 @@
 //! The state machine against a real TLS client and a backend in memory, by seed.
 
-#![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
-
-mod early_data;
-mod simulation;
-
 use std::time::Duration;
 
 use flow::actions::Action;
 use flow::facts::Ending;
 use flow::options::SendProxy;
-use simulation::{Chance, Run, Stage, TIMEOUTS};
 use telemetry::outcome::{HandshakeKind, Reason};
 use testkit::client::ClientChoice;
+
+use crate::simulation::{Chance, Run, Stage, TIMEOUTS};
 
 const TLS13: [u16; 3] = [0x1301, 0x1302, 0x1303];
 const TLS12: [u16; 3] = [0xc02b, 0xc02c, 0xcca9];
@@ -373,11 +369,7 @@ fn a_dial_that_takes_too_long_is_made_again_and_a_failed_one_is_told() {
     assert_eq!(run.flow.poll_action(), Some(Action::Redial));
     run.flow
         .dial_failed(Ending::new(Reason::BackendRefused), run.now, &mut run.pool);
-    run.until("the alert", |run| run.client_fault.is_some());
-    assert_eq!(
-        run.client_fault.as_deref(),
-        Some("received fatal alert: InternalError")
-    );
+    run.until_told_of_failure();
     assert_eq!(run.reason(), Some(Reason::BackendRefused));
 }
 

@@ -1,0 +1,12 @@
+//! The state machine against a real TLS client and a backend in memory, by seed,
+//! with the TLS library's record layer.
+
+#![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
+
+use tls::options::RecordLayer;
+
+mod early_data;
+mod relayed;
+mod simulation;
+
+const RECORD_LAYER: RecordLayer = RecordLayer::Library;

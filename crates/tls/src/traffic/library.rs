@@ -1,0 +1,272 @@
+//! The record layer of the TLS library, which goes on after the handshake and keeps the keys.
+//!
+//! Owns the drive of the library's unbuffered interface on an established connection. It is there
+//! for those who do not trust `in_place`, and as its touchstone: it copies every byte twice more.
+
+use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
+use rustls::unbuffered::{
+    ConnectionState, EncodeError, EncodeTlsData, UnbufferedStatus, WriteTraffic,
+};
+use rustls::{Error, SupportedCipherSuite};
+
+use crate::options::{Suite, Version};
+use crate::record::{
+    EXPANSION_BYTES_MAX_12, HEADER_BYTES, KeyExhausted, Layout, RecordFault, Seal, record_bytes,
+};
+use crate::traffic::message::{
+    ALERT_DECODE_ERROR, ALERT_UNEXPECTED_MESSAGE, Incoming, TrafficFault,
+};
+
+/// Records before a key's limit at which it is changed: those of some batches. The library would
+/// change it by itself at the limit, in the midst of data, for which there is no room.
+const RECORDS_MARGIN: u64 = 1 << 12;
+
+/// Both directions of an established connection, with the keys in the library's hands.
+pub struct Library {
+    connection: UnbufferedServerConnection,
+    version: Version,
+    layout: Layout,
+    /// Records of ours that have to go out before more is sealed. The library seals its answer to a
+    /// KeyUpdate when it reads it, and uses the next key at once.
+    due: Vec<u8>,
+    /// Records sealed under the present key.
+    sealed: u64,
+    sealed_max: u64,
+    /// After a fault the library must not be asked to read any more: it may hold a part of a
+    /// message, and looks for it where it was.
+    is_broken: bool,
+}
+
+impl Seal for Library {
+    fn layout(&self) -> Layout {
+        self.layout
+    }
+
+    fn seal(&mut self, record: &mut [u8]) -> Result<(), KeyExhausted> {
+        assert!(self.due.is_empty(), "what is due goes out first");
+        let Layout { head, tail } = self.layout;
+        let plain = record[head..record.len() - tail].to_vec();
+        match self.write(|writing| writing.encrypt(&plain, record)) {
+            Some(Ok(written)) => {
+                assert_eq!(written, record.len(), "a record is laid out as ours");
+                self.sealed += 1;
+                Ok(())
+            }
+            // At its limit the library has a close_notify ready, as if the stream were whole.
+            Some(Err(_)) | None => {
+                self.is_broken = true;
+                Err(KeyExhausted)
+            }
+        }
+    }
+}
+
+impl Library {
+    /// Goes on with a handshake that is done; `sealed` = how many records its last key has sealed.
+    ///
+    /// `None` if the library agreed on a suite that we do not know.
+    pub fn new(connection: UnbufferedServerConnection, sealed: u64) -> Option<Self> {
+        let suite = connection.negotiated_cipher_suite()?;
+        let common = match suite {
+            SupportedCipherSuite::Tls13(suite) => &suite.common,
+            SupportedCipherSuite::Tls12(suite) => &suite.common,
+        };
+        let known = Suite::from_code(u16::from(common.suite))?;
+        Some(Self {
+            version: known.version(),
+            layout: Layout::of(known),
+            due: Vec::new(),
+            sealed,
+            sealed_max: common.confidentiality_limit,
+            is_broken: false,
+            connection,
+        })
+    }
+
+    /// The length of the record at the start of `bytes`; `None` = its header is not yet there.
+    ///
+    /// A header that is wrong counts as the whole record: the library judges it, as all else.
+    pub fn record_bytes(&self, bytes: &[u8]) -> Result<Option<usize>, TrafficFault> {
+        Ok(framed(bytes).unwrap_or(Some(HEADER_BYTES)))
+    }
+
+    /// Opens one whole record into the start of `plain`, which is at least as long.
+    pub fn open(&mut self, record: &[u8], plain: &mut [u8]) -> Result<Incoming, TrafficFault> {
+        if self.is_broken {
+            return Err(TrafficFault::Message(ALERT_UNEXPECTED_MESSAGE));
+        }
+        let opened = self.show(&mut record.to_vec(), plain);
+        let opened = framed(record)
+            .map_err(TrafficFault::Record)
+            .and(opened)
+            .inspect_err(|_| self.is_broken = true);
+        if opened == Ok(Incoming::Control) {
+            self.collect_answer();
+        }
+        opened
+    }
+
+    /// Shows the library a record until it is done with all of it.
+    fn show(&mut self, record: &mut [u8], plain: &mut [u8]) -> Result<Incoming, TrafficFault> {
+        let mut incoming = Incoming::Control;
+        let mut consumed = 0;
+        loop {
+            let window = record.get_mut(consumed..).unwrap_or_default();
+            let UnbufferedStatus { discard, state, .. } =
+                self.connection.process_tls_records(window);
+            consumed += discard;
+            match state {
+                Ok(ConnectionState::ReadTraffic(mut data)) => {
+                    while let Some(opened) = data.next_record() {
+                        let payload = opened.map_err(|error| fault_of(&error))?.payload;
+                        let place = plain.get_mut(..payload.len());
+                        let overflow = TrafficFault::Record(RecordFault::Overflow);
+                        place.ok_or(overflow)?.copy_from_slice(payload);
+                        incoming = Incoming::Data(payload.len());
+                    }
+                }
+                Ok(ConnectionState::EncodeTlsData(mut data)) => {
+                    let unexpected = TrafficFault::Message(ALERT_UNEXPECTED_MESSAGE);
+                    append_encoded(&mut data, &mut self.due).map_err(|_| unexpected)?;
+                }
+                Ok(ConnectionState::TransmitTlsData(transmit)) => transmit.done(),
+                Ok(ConnectionState::PeerClosed) => incoming = Incoming::CloseNotify,
+                Ok(ConnectionState::WriteTraffic(_) | ConnectionState::Closed) => break,
+                Err(Error::AlertReceived(alert)) => {
+                    self.is_broken = true;
+                    return Ok(Incoming::FatalAlert(alert.into()));
+                }
+                Err(error) => return Err(fault_of(&error)),
+                Ok(_) => return Err(TrafficFault::Message(ALERT_UNEXPECTED_MESSAGE)),
+            }
+        }
+        if consumed < record.len() {
+            // It waits for the rest of a message that no client sends in parts.
+            return Err(TrafficFault::Message(ALERT_UNEXPECTED_MESSAGE));
+        }
+        Ok(incoming)
+    }
+
+    /// Takes the answer to a KeyUpdate, which the library keeps back until data is sealed.
+    fn collect_answer(&mut self) {
+        if self.version == Version::Tls13 {
+            // Of data for which there is no space it seals nothing, but lets go of the answer.
+            let refused = self.write(|writing| writing.encrypt(&[0], &mut []));
+            debug_assert!(matches!(refused, Some(Err(_))), "no record is so short");
+            let due_bytes = self.due.len();
+            self.collect();
+            if self.due.len() > due_bytes {
+                self.sealed = 0;
+            }
+        }
+    }
+
+    /// Takes all that the library has to say.
+    fn collect(&mut self) {
+        while self.connection.wants_write() {
+            let state = self.connection.process_tls_records(&mut []).state;
+            let Ok(ConnectionState::EncodeTlsData(mut data)) = state else {
+                return;
+            };
+            if append_encoded(&mut data, &mut self.due).is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Does something with the library's sealing half; `None` = it seals no more.
+    fn write<T>(
+        &mut self,
+        act: impl FnOnce(&mut WriteTraffic<'_, ServerConnectionData>) -> T,
+    ) -> Option<T> {
+        if self.is_broken {
+            return None;
+        }
+        loop {
+            match self.connection.process_tls_records(&mut []).state {
+                Ok(ConnectionState::WriteTraffic(mut writing)) => return Some(act(&mut writing)),
+                Ok(ConnectionState::TransmitTlsData(transmit)) => transmit.done(),
+                _ => return None,
+            }
+        }
+    }
+
+    /// Whether a record of ours has to go out before more data is sealed.
+    pub fn is_control_due(&self) -> bool {
+        !self.due.is_empty() || self.is_worn()
+    }
+
+    fn is_worn(&self) -> bool {
+        self.version == Version::Tls13 && self.sealed >= self.sealed_max - RECORDS_MARGIN
+    }
+
+    /// Appends the records that are due.
+    pub fn seal_control(&mut self, out: &mut Vec<u8>) -> Result<(), KeyExhausted> {
+        if self.is_worn() {
+            self.update_key()?;
+        }
+        out.append(&mut self.due);
+        Ok(())
+    }
+
+    /// Asks for new keys in both directions: the library knows no other KeyUpdate.
+    fn update_key(&mut self) -> Result<(), KeyExhausted> {
+        let state = self.connection.process_tls_records(&mut []).state;
+        let Ok(ConnectionState::WriteTraffic(writing)) = state else {
+            return Err(KeyExhausted);
+        };
+        writing.refresh_traffic_keys().map_err(|_| KeyExhausted)?;
+        self.collect();
+        self.sealed = 0;
+        Ok(())
+    }
+
+    /// Appends close_notify.
+    pub fn seal_close_notify(&mut self, out: &mut Vec<u8>) -> Result<(), KeyExhausted> {
+        let refused = self.write(|writing| writing.queue_close_notify(&mut []).is_err());
+        refused.ok_or(KeyExhausted)?;
+        self.collect();
+        out.append(&mut self.due);
+        Ok(())
+    }
+
+    /// Appends the fatal alert that the library has ready after a fault that it found. It says none
+    /// for reasons of ours: the client learns of them by a stream that ends without close_notify.
+    pub fn seal_alert(&mut self, out: &mut Vec<u8>) {
+        self.collect();
+        out.append(&mut self.due);
+    }
+}
+
+/// Appends what the library has ready.
+pub(crate) fn append_encoded<Side>(
+    data: &mut EncodeTlsData<'_, Side>,
+    out: &mut Vec<u8>,
+) -> Result<(), EncodeError> {
+    let start = out.len();
+    // The library tells the size by refusing an empty space.
+    let size = match data.encode(&mut []) {
+        Ok(written) => written,
+        Err(EncodeError::InsufficientSize(size)) => size.required_size,
+        Err(EncodeError::AlreadyEncoded) => 0,
+    };
+    out.resize(start + size, 0);
+    match data.encode(&mut out[start..]) {
+        Ok(_) | Err(EncodeError::AlreadyEncoded) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// How long the record is by its header, as far as the library lets it come.
+fn framed(bytes: &[u8]) -> Result<Option<usize>, RecordFault> {
+    record_bytes(bytes, EXPANSION_BYTES_MAX_12)
+}
+
+fn fault_of(error: &Error) -> TrafficFault {
+    match error {
+        Error::DecryptError => TrafficFault::Record(RecordFault::BadMac),
+        Error::PeerSentOversizedRecord => TrafficFault::Record(RecordFault::Overflow),
+        Error::InvalidMessage(_) => TrafficFault::Message(ALERT_DECODE_ERROR),
+        _ => TrafficFault::Message(ALERT_UNEXPECTED_MESSAGE),
+    }
+}
