@@ -63,6 +63,8 @@ pub struct Facts {
     pub bytes_down: u64,
     /// KeyUpdate and other control records answered.
     pub key_updates: u32,
+    /// Whether the kernel seals what the client is sent.
+    pub offloaded: bool,
 }
 
 impl Facts {
@@ -86,6 +88,7 @@ impl Facts {
             bytes_up: 0,
             bytes_down: 0,
             key_updates: 0,
+            offloaded: false,
         }
     }
 }

@@ -12,7 +12,7 @@ use sys::socket::PeerAddress;
 use telemetry::catalogue::{ServiceCounter, WorkerCounter};
 use telemetry::counters::WorkerCounters;
 use telemetry::line::{ClientAddress, ConnectionLine, LineLimiter, SuppressedLine};
-use telemetry::outcome::{Reason, Version};
+use telemetry::outcome::{Reason, Sealing, Version};
 
 use crate::link::Link;
 use crate::listeners::Listener;
@@ -116,6 +116,7 @@ impl Lines {
             miss: None,
             early_data: None,
             alpn: None,
+            sealing: None,
             client_cn: None,
             server: None,
             bytes_up: 0,
@@ -157,6 +158,10 @@ impl Lines {
             miss: facts.miss,
             early_data: facts.early_data,
             alpn: agreed.and_then(|agreed| agreed.alpn.as_deref()),
+            sealing: agreed.map(|_| match facts.offloaded {
+                true => Sealing::Kernel,
+                false => Sealing::UserSpace,
+            }),
             client_cn: client_cn.as_deref(),
             server: server
                 .and_then(|index| link.service.plan.server_names.get(index))

@@ -107,6 +107,16 @@ catalogue! {
         ConnectionsAccepted: Counter Count "lariat_connections_accepted_total" [service] "Connections accepted from clients.";
         BytesUp: Counter Bytes "lariat_relayed_bytes_total" [service] {direction = "client-to-backend"} "Plaintext bytes relayed.";
         BytesDown: Counter Bytes "lariat_relayed_bytes_total" [service] {direction = "backend-to-client"} "Plaintext bytes relayed.";
+        SentBySendfile: Counter Bytes "lariat_sent_bytes_total" [service] {path = "sendfile"} "Plaintext bytes sent to clients, by what moved and sealed them.";
+        SentBySplice: Counter Bytes "lariat_sent_bytes_total" [service] {path = "splice"} "Plaintext bytes sent to clients, by what moved and sealed them.";
+        SentToKernel: Counter Bytes "lariat_sent_bytes_total" [service] {path = "kernel"} "Plaintext bytes sent to clients, by what moved and sealed them.";
+        SentByUserSpace: Counter Bytes "lariat_sent_bytes_total" [service] {path = "user-space"} "Plaintext bytes sent to clients, by what moved and sealed them.";
+        Offloads: Counter Count "lariat_ktls_connections_total" [service] "Connections whose sending was handed to the kernel.";
+        Rekeys: Counter Count "lariat_ktls_rekeys_total" [service] "Keys that the kernel changed in connections that it seals for.";
+        FilesFound: Counter Count "lariat_file_responses_total" [service] {class = "2xx"} "Responses of services of files, by the class of their status.";
+        FilesElsewhere: Counter Count "lariat_file_responses_total" [service] {class = "3xx"} "Responses of services of files, by the class of their status.";
+        FilesRefused: Counter Count "lariat_file_responses_total" [service] {class = "4xx"} "Responses of services of files, by the class of their status.";
+        FilesFailed: Counter Count "lariat_file_responses_total" [service] {class = "5xx"} "Responses of services of files, by the class of their status.";
         DialRetries: Counter Count "lariat_dial_retries_total" [service] "Dials of a further server after one that failed.";
         HelloRetryRequests: Counter Count "lariat_hello_retry_requests_total" [service] "Handshakes that needed a HelloRetryRequest (RFC 8446, 4.1.4).";
         KeyUpdates: Counter Count "lariat_key_updates_total" [service] "KeyUpdate messages received (RFC 8446, 4.6.3).";
@@ -119,6 +129,7 @@ catalogue! {
         Handshakes: Counter Count "lariat_handshakes_total" [service, kind, version] "Handshakes finished, by kind and TLS version.";
         ResumptionMisses: Counter Count "lariat_resumption_misses_total" [service, reason] "Sessions that clients offered and that were not resumed, by reason.";
         EarlyData: Counter Count "lariat_early_data_total" [service, result] "Hellos that offered early data, by what became of it.";
+        OffloadRefusals: Counter Count "lariat_ktls_refusals_total" [service, reason] "Connections long enough for the kernel to seal that went on in user space, by reason.";
         Suites: Counter Count "lariat_handshake_suites_total" [service, suite] "Handshakes finished, by cipher suite.";
         Groups: Counter Count "lariat_handshake_groups_total" [service, group] "Handshakes finished, by key exchange group; none for a resumption without key exchange.";
     }
@@ -127,6 +138,7 @@ catalogue! {
     ServiceGauge {
         ConnectionsOpen: Gauge Count "lariat_connections_open" [service] "Client connections open.";
         HandshakesUnderWay: Gauge Count "lariat_handshakes_under_way" [service] "Handshakes begun and not finished.";
+        Offloaded: Gauge Count "lariat_ktls_connections_open" [service] "Client connections open that the kernel seals for.";
     }
 
     /// What of a service is timed.
@@ -200,6 +212,18 @@ catalogue! {
         SessionEvictions: Counter Count "lariat_session_cache_evictions_total" [] "Sessions that left before their time, to make room.";
         SessionsRecovered: Gauge Count "lariat_session_cache_recovered" [] "Sessions that this data process took over from the one before it.";
         SessionRefusals: Counter Count "lariat_session_cache_refusals_total" [] "Sessions that were too large to be stored.";
+    }
+}
+
+impl ServiceCounter {
+    /// The one that takes responses of this status (RFC 9110 section 15).
+    pub fn of_status(status: u16) -> Self {
+        match status / 100 {
+            2 => Self::FilesFound,
+            3 => Self::FilesElsewhere,
+            4 => Self::FilesRefused,
+            _ => Self::FilesFailed,
+        }
     }
 }
 
@@ -341,6 +365,14 @@ mod tests {
         write_reference(&mut text);
         for metric in metrics() {
             assert_eq!(text.matches(&format!("| `{}` |", metric.name)).count(), 1);
+        }
+    }
+
+    #[test]
+    fn statuses_are_counted_by_class() {
+        for (status, class) in [(206, "2xx"), (304, "3xx"), (416, "4xx"), (503, "5xx")] {
+            let metric = ServiceCounter::of_status(status).metric();
+            assert_eq!(metric.fixed, Some(("class", class)));
         }
     }
 

@@ -12,7 +12,7 @@ use crate::catalogue::{
     GROUPS, Histogram, SUITES, ServerCounter, ServerGauge, ServiceCounter, ServiceGauge,
     WorkerCounter, WorkerGauge, group_index, suite_index,
 };
-use crate::outcome::{EarlyData, HandshakeKind, Reason, ResumptionMiss, Version};
+use crate::outcome::{EarlyData, HandshakeKind, OffloadRefusal, Reason, ResumptionMiss, Version};
 use crate::snapshot::{
     BUCKETS_US, Counts, HistogramSnapshot, ServerSnapshot, ServiceSnapshot, WorkerSnapshot,
 };
@@ -66,6 +66,7 @@ pub(crate) struct ServiceCells {
     handshakes: [Cells<{ Version::ALL.len() }>; HandshakeKind::ALL.len()],
     misses: Cells<{ ResumptionMiss::ALL.len() }>,
     early_data: Cells<{ EarlyData::ALL.len() }>,
+    offload_refusals: Cells<{ OffloadRefusal::ALL.len() }>,
     suites: Cells<{ SUITES.len() }>,
     groups: Cells<{ GROUPS.len() }>,
     histograms: [HistogramCells; Histogram::COUNT],
@@ -199,6 +200,12 @@ impl ServiceCounters {
         self.cells.early_data.add(outcome as usize, 1);
     }
 
+    /// Counts a connection that the kernel did not take.
+    #[inline]
+    pub fn offload_refused(&self, refusal: OffloadRefusal) {
+        self.cells.offload_refusals.add(refusal as usize, 1);
+    }
+
     /// Puts a duration into its bucket.
     #[inline]
     pub fn observe(&self, histogram: Histogram, duration: Duration) {
@@ -267,6 +274,7 @@ impl ServiceCells {
         self.ended.add_to(&mut sums.ended);
         self.misses.add_to(&mut sums.misses);
         self.early_data.add_to(&mut sums.early_data);
+        self.offload_refusals.add_to(&mut sums.offload_refusals);
         self.suites.add_to(&mut sums.suites);
         self.groups.add_to(&mut sums.groups);
         for (cells, sum) in self.handshakes.iter().zip(&mut sums.handshakes) {

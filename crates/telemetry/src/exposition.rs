@@ -9,7 +9,7 @@ use crate::catalogue::{
     Histogram, Metric, ProcessMetric, ServerCounter, ServerGauge, ServerState, ServiceBreakdown,
     ServiceCounter, ServiceGauge, Unit, WorkerCounter, WorkerGauge,
 };
-use crate::outcome::{EarlyData, HandshakeKind, Reason, ResumptionMiss, Version};
+use crate::outcome::{EarlyData, HandshakeKind, OffloadRefusal, Reason, ResumptionMiss, Version};
 use crate::snapshot::{BUCKETS_US, HistogramSnapshot, ServerSnapshot, ServiceSnapshot, Snapshot};
 
 /// The value of the `Content-Type` field.
@@ -153,6 +153,12 @@ impl Page<'_> {
                 for &outcome in EarlyData::ALL {
                     let count = service.offered_early(outcome);
                     self.sample(metric, &[name, outcome.name()], count);
+                }
+            }
+            ServiceBreakdown::OffloadRefusals => {
+                for &refusal in OffloadRefusal::ALL {
+                    let count = service.offload_refused(refusal);
+                    self.sample(metric, &[name, refusal.name()], count);
                 }
             }
             ServiceBreakdown::ResumptionMisses => {

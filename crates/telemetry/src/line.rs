@@ -7,7 +7,7 @@ use std::io::Write;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use crate::outcome::{EarlyData, HandshakeKind, Reason, ResumptionMiss, Version};
+use crate::outcome::{EarlyData, HandshakeKind, Reason, ResumptionMiss, Sealing, Version};
 use crate::timestamp::put_time;
 
 /// What is shown of one value; a longer one is cut and ends in `...`. Names and alerts are shorter;
@@ -45,6 +45,8 @@ pub struct ConnectionLine<'a> {
     pub early_data: Option<EarlyData>,
     /// The protocol agreed on (RFC 7301).
     pub alpn: Option<&'a [u8]>,
+    /// Who sealed what the client was sent, at the end.
+    pub sealing: Option<Sealing>,
     /// The common name of the client's certificate.
     pub client_cn: Option<&'a str>,
     /// The server it was given to, as configured.
@@ -117,6 +119,7 @@ impl ConnectionLine<'_> {
         form.word("miss", self.miss.map(ResumptionMiss::name));
         form.word("early_data", self.early_data.map(EarlyData::name));
         form.string("alpn", self.alpn);
+        form.word("sealed_by", self.sealing.map(Sealing::name));
         form.string("client_cn", self.client_cn.map(str::as_bytes));
         form.string("server", self.server.map(str::as_bytes));
         form.number("bytes_up", self.bytes_up);
@@ -445,6 +448,7 @@ mod tests {
             miss: Some(ResumptionMiss::KeyTooOld),
             early_data: Some(EarlyData::Refused),
             alpn: Some(b"h2"),
+            sealing: Some(Sealing::UserSpace),
             client_cn: None,
             server: Some("10.0.0.3:80"),
             bytes_up: 0,
@@ -477,7 +481,8 @@ mod tests {
             "time=2024-02-29T00:00:00.000042Z id=00000000000000ab worker=3 service=web \
              client=192.0.2.7:40000 listener=[::]:443 name=example.com version=TLSv1.3 \
              suite=TLS_AES_128_GCM_SHA256 group=x25519 kind=full miss=key-too-old \
-             early_data=refused alpn=h2 client_cn=- server=10.0.0.3:80 bytes_up=0 \
+             early_data=refused alpn=h2 sealed_by=user-space client_cn=- server=10.0.0.3:80 \
+             bytes_up=0 \
              bytes_down=18446744073709551615 handshake_us=1234 dial_us=- total_us=10 retries=1 \
              fault=none reason=client-closed detail=-\n"
         );
@@ -492,6 +497,7 @@ mod tests {
              \"name\":\"example.com\",\"version\":\"TLSv1.3\",\
              \"suite\":\"TLS_AES_128_GCM_SHA256\",\"group\":\"x25519\",\"kind\":\"full\",\
              \"miss\":\"key-too-old\",\"early_data\":\"refused\",\"alpn\":\"h2\",\
+             \"sealed_by\":\"user-space\",\
              \"client_cn\":null,\"server\":\"10.0.0.3:80\",\"bytes_up\":0,\
              \"bytes_down\":18446744073709551615,\"handshake_us\":1234,\"dial_us\":null,\
              \"total_us\":10,\"retries\":1,\"fault\":\"none\",\"reason\":\"client-closed\",\
@@ -512,10 +518,9 @@ mod tests {
             shown.contains(r#" name="a b\x0a\"=\\\xc2\x85\xc3\xa9" "#),
             "{shown}"
         );
-        assert!(
-            shown.contains(r#" alpn="\xff\x00h2" client_cn="-" "#),
-            "{shown}"
-        );
+        for field in [r#" alpn="\xff\x00h2" "#, r#" client_cn="-" "#] {
+            assert!(shown.contains(field), "{shown}");
+        }
         assert!(shown.ends_with(" detail=\"\"\n"), "{shown}");
         let shown = json(&evil);
         assert_eq!(shown.lines().count(), 1);

@@ -82,6 +82,7 @@ reasons! {
     ConnectionLimit, Host, true, "connection-limit", "The limit of open connections was reached.";
     DescriptorLimit, Host, true, "descriptor-limit", "The process had no file descriptor left.";
     HandshakeLimit, Host, true, "handshake-limit", "The limit of handshakes under way was reached.";
+    KernelRekey, Host, true, "kernel-rekey", "The connection needed new keys (RFC 8446, 4.6.3), and the kernel that seals for it cannot change them.";
     Internal, Host, true, "internal", "A fault of ours; please report it.";
 }
 
@@ -234,6 +235,52 @@ impl EarlyData {
             Self::Accepted => "accepted",
             Self::Refused => "refused",
             Self::UnknownSession => "unknown-session",
+        }
+    }
+}
+
+/// Why a connection that was long enough for it was not handed to the kernel; it went on in user
+/// space.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[repr(u8)]
+pub enum OffloadRefusal {
+    /// This host's kernel takes no connection of TLS.
+    NoKernelTls,
+    /// The kernel does not take the suite in the version agreed on.
+    Suite,
+    /// The kernel refused this connection, though it takes others.
+    Failed,
+}
+
+impl OffloadRefusal {
+    /// All of them, in the order of their numbers.
+    pub const ALL: &'static [Self] = &[Self::NoKernelTls, Self::Suite, Self::Failed];
+
+    /// The name in labels.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::NoKernelTls => "no-kernel-tls",
+            Self::Suite => "suite",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+/// Who seals what a client is sent.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Sealing {
+    /// We.
+    UserSpace,
+    /// The kernel, since a part of the connection was long.
+    Kernel,
+}
+
+impl Sealing {
+    /// The name in logs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::UserSpace => "user-space",
+            Self::Kernel => "kernel",
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::catalogue::{
     GROUPS, Histogram, SUITES, ServerCounter, ServerGauge, ServiceCounter, ServiceGauge,
     WorkerCounter, WorkerGauge,
 };
-use crate::outcome::{EarlyData, HandshakeKind, Reason, ResumptionMiss, Version};
+use crate::outcome::{EarlyData, HandshakeKind, OffloadRefusal, Reason, ResumptionMiss, Version};
 
 /// Upper bounds of the histograms' buckets in microseconds, from 50 us to 60 s; a further bucket
 /// takes what is longer. The 1-2-5 series: even on a logarithmic scale and read without a table.
@@ -39,6 +39,7 @@ pub struct ServiceSnapshot {
     pub(crate) handshakes: [Counts<{ Version::ALL.len() }>; HandshakeKind::ALL.len()],
     pub(crate) misses: Counts<{ ResumptionMiss::ALL.len() }>,
     pub(crate) early_data: Counts<{ EarlyData::ALL.len() }>,
+    pub(crate) offload_refusals: Counts<{ OffloadRefusal::ALL.len() }>,
     pub(crate) suites: Counts<{ SUITES.len() }>,
     pub(crate) groups: Counts<{ GROUPS.len() }>,
     pub(crate) histograms: [HistogramSnapshot; Histogram::COUNT],
@@ -109,6 +110,11 @@ impl ServiceSnapshot {
     /// Early data that was offered and came to this.
     pub fn offered_early(&self, outcome: EarlyData) -> u64 {
         self.early_data.0[outcome as usize]
+    }
+
+    /// Connections that the kernel did not take for this reason.
+    pub fn offload_refused(&self, refusal: OffloadRefusal) -> u64 {
+        self.offload_refusals.0[refusal as usize]
     }
 
     /// Offered sessions that were not resumed for this reason.
