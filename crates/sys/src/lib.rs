@@ -4,6 +4,7 @@
 //! signature. What std or rustix offers safely is used from there.
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 
+pub mod beneath;
 pub mod channel;
 pub mod cpu;
 pub mod epoll;

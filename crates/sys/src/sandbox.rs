@@ -5,10 +5,11 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::os::fd::BorrowedFd;
 
 use landlock::{
-    ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, Ruleset, RulesetAttr, RulesetStatus,
-    Scope,
+    ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, PathBeneath, Ruleset, RulesetAttr,
+    RulesetCreatedAttr, RulesetError, RulesetStatus, Scope,
 };
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
@@ -27,14 +28,18 @@ pub enum Enforcement {
 }
 
 /// Opens, makes, changes and removes no file any more; binds no TCP port (kernel 6.7) and signals
-/// no other process (6.12). Dialling stays, Unix sockets in the file system included.
-pub fn restrict_files() -> io::Result<Enforcement> {
+/// no other process (6.12). Dialling stays, Unix sockets in the file system included; so does
+/// reading what is beneath `roots`, folders that are open.
+pub fn restrict_files(roots: &[BorrowedFd<'_>]) -> io::Result<Enforcement> {
+    let reading = AccessFs::ReadFile | AccessFs::ReadDir;
+    let rules = roots.iter().map(|root| PathBeneath::new(root, reading));
     let status = Ruleset::default()
         .set_compatibility(CompatLevel::BestEffort)
         .handle_access(AccessFs::from_all(ABI::V6))
         .and_then(|rules| rules.handle_access(AccessNet::BindTcp))
         .and_then(|rules| rules.scope(Scope::Signal))
         .and_then(Ruleset::create)
+        .and_then(|created| created.add_rules(rules.map(Ok::<_, RulesetError>)))
         .and_then(|rules| rules.restrict_self())
         .map_err(io::Error::other)?;
     Ok(match status.ruleset {
@@ -44,12 +49,13 @@ pub fn restrict_files() -> io::Result<Enforcement> {
     })
 }
 
-/// Makes only the system calls that a process of threads, sockets and memory needs.
+/// Makes only the system calls that a process of threads, sockets and memory needs; and, with
+/// `opens_files`, those that [`crate::beneath`] needs: which files it opens is then Landlock's to say.
 ///
 /// What no honest code here does (starting programs, looking into other processes, loading code
 /// into the kernel) ends the process; what libraries try and can do without fails; memory that
 /// can be executed cannot be made.
-pub fn restrict_system_calls() -> io::Result<Enforcement> {
+pub fn restrict_system_calls(opens_files: bool) -> io::Result<Enforcement> {
     let Ok(arch) = TargetArch::try_from(std::env::consts::ARCH) else {
         return Ok(Enforcement::NotSupported);
     };
@@ -63,13 +69,13 @@ pub fn restrict_system_calls() -> io::Result<Enforcement> {
             arch,
         ),
         filter(
-            bare(ABSENT),
+            absent(opens_files),
             SeccompAction::Errno(libc::ENOSYS as u32),
             SeccompAction::Allow,
             arch,
         ),
         filter(
-            allowed()?,
+            allowed(opens_files)?,
             SeccompAction::Allow,
             SeccompAction::Errno(libc::EPERM as u32),
             arch,
@@ -141,11 +147,22 @@ fn deadly() -> io::Result<Rules> {
     Ok(rules)
 }
 
-fn allowed() -> io::Result<Rules> {
+fn absent(opens_files: bool) -> Rules {
+    let mut rules = bare(ABSENT);
+    if opens_files {
+        rules.retain(|call, _| !FOR_FILES.contains(call));
+    }
+    rules
+}
+
+fn allowed(opens_files: bool) -> io::Result<Rules> {
     let mut rules = bare(ALLOWED);
     // So that the other filter's answer is the newest one that is no error of permission.
     rules.extend(bare(ABSENT));
     rules.extend(conditional()?);
+    if opens_files {
+        rules.extend(bare(FOR_FILES));
+    }
     Ok(rules)
 }
 
@@ -242,6 +259,15 @@ const DEADLY: &[i64] = &[
 /// What is answered as by a kernel without it, so that libraries take the older way, whose
 /// arguments a filter can see.
 const ABSENT: &[i64] = &[libc::SYS_clone3, libc::SYS_openat2, libc::SYS_statx];
+
+/// What opening, describing and reading files beneath a folder takes.
+const FOR_FILES: &[i64] = &[
+    libc::SYS_getdents64,
+    libc::SYS_newfstatat,
+    libc::SYS_openat2,
+    libc::SYS_preadv,
+    libc::SYS_preadv2,
+];
 
 /// What is allowed whatever the arguments.
 const ALLOWED: &[i64] = &[

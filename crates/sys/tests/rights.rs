@@ -10,14 +10,16 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
+use std::io::{self, BufRead, BufReader, ErrorKind, IoSliceMut, Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
+use sys::beneath::{Opened, Root};
 use sys::sandbox::{Enforcement, restrict_files, restrict_system_calls};
 use sys::{cpu, limit, memory, process};
 
@@ -30,6 +32,11 @@ enum End {
 
 const CASES: &[(&str, fn(), End)] = &[
     ("files-are-out-of-reach", files_are_out_of_reach, End::Well),
+    (
+        "files-beneath-a-root-are-read",
+        files_beneath_a_root_are_read,
+        End::Well,
+    ),
     (
         "sockets-work-without-files",
         sockets_work_without_files,
@@ -115,7 +122,7 @@ fn assert_denied<T>(result: io::Result<T>) {
 fn files_are_out_of_reach() {
     let gauge = memory::MemoryGauge::open().unwrap();
     let open = File::open("/etc/passwd").unwrap();
-    if restrict_files().unwrap() == Enforcement::NotSupported {
+    if restrict_files(&[]).unwrap() == Enforcement::NotSupported {
         return;
     }
     assert_denied(File::open("/etc/passwd"));
@@ -130,11 +137,67 @@ fn files_are_out_of_reach() {
     assert!(io::read_to_string(&open).unwrap().contains("root"));
 }
 
+fn files_beneath_a_root_are_read() {
+    let base = directory(process::parent()).join("beneath");
+    std::fs::create_dir_all(base.join("root/folder")).unwrap();
+    std::fs::write(base.join("root/folder/file"), "within").unwrap();
+    std::fs::write(base.join("outside"), "outside").unwrap();
+    let root = Root::open(&base.join("root")).unwrap();
+    let files = restrict_files(&[root.as_fd()]).unwrap();
+    let direct = File::open(base.join("root/folder/file"));
+    process::no_new_privileges().unwrap();
+    assert_eq!(restrict_system_calls(true).unwrap(), Enforcement::Enforced);
+    let read = move || read_beneath(&root);
+    std::thread::spawn(read).join().unwrap();
+    // By any other call, not even what is within.
+    assert_denied(File::open(base.join("root/folder/file")));
+    assert_denied(File::create(base.join("root/new")));
+    if files == Enforcement::NotSupported {
+        return;
+    }
+    direct.unwrap();
+    for outside in ["/etc/passwd", "/", "/proc/self/maps"] {
+        assert_denied(open_by_openat2(outside.as_ref(), libc::O_RDONLY));
+    }
+    assert_denied(open_by_openat2(&base.join("outside"), libc::O_RDONLY));
+    assert_denied(open_by_openat2(
+        &base.join("root/folder/file"),
+        libc::O_RDWR,
+    ));
+    open_by_openat2(&base.join("root/folder/file"), libc::O_RDONLY).unwrap();
+}
+
+fn read_beneath(root: &Root) {
+    let Opened::File(file) = root.find(b"folder/file") else {
+        panic!("it is there");
+    };
+    let mut content = [0; 6];
+    let count = file.read(&mut [IoSliceMut::new(&mut content)], 0).unwrap();
+    assert_eq!((count, &content), (6, b"within"));
+    match file.read_cached(&mut [IoSliceMut::new(&mut content)], 0) {
+        Ok(count) => assert_eq!(count, 6),
+        Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock),
+    }
+    let Opened::Folder(folder) = root.find(b"folder") else {
+        panic!("it is there");
+    };
+    let entries = root.entries(&folder, 9).unwrap();
+    assert_eq!((entries.len(), &*entries[0].name), (1, &b"file"[..]));
+    assert!(matches!(root.find(b"../outside"), Opened::Missing));
+}
+
+/// What a process that was taken over would try.
+fn open_by_openat2(path: &Path, flags: libc::c_int) -> io::Result<OwnedFd> {
+    let flags = OFlags::from_bits_retain(flags as u32) | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::empty();
+    Ok(openat2(CWD, path, flags, Mode::empty(), resolve)?)
+}
+
 fn sockets_work_without_files() {
     let path = directory(process::parent()).join("socket");
     let unix = UnixListener::bind(&path).unwrap();
     let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
-    let enforced = restrict_files().unwrap();
+    let enforced = restrict_files(&[]).unwrap();
     exchange(&tcp);
     let mut dialled = UnixStream::connect(&path).unwrap();
     dialled.write_all(b"x").unwrap();
@@ -157,9 +220,9 @@ fn exchange(listener: &TcpListener) {
 /// What the data process does before it says that it is ready, in its order.
 fn enter() -> TcpListener {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    restrict_files().unwrap();
+    restrict_files(&[]).unwrap();
     process::no_new_privileges().unwrap();
-    assert_eq!(restrict_system_calls().unwrap(), Enforcement::Enforced);
+    assert_eq!(restrict_system_calls(false).unwrap(), Enforcement::Enforced);
     listener
 }
 
@@ -218,7 +281,7 @@ fn an_async_runtime_works() {
 
 fn other_calls_fail() {
     // Not Landlock's doing.
-    assert_eq!(restrict_system_calls().unwrap(), Enforcement::Enforced);
+    assert_eq!(restrict_system_calls(false).unwrap(), Enforcement::Enforced);
     assert_denied(File::open("/etc/passwd"));
     assert_denied(std::fs::metadata("/etc/passwd"));
     assert_denied(UdpSocket::bind("127.0.0.1:0"));
@@ -230,7 +293,7 @@ fn other_calls_fail() {
     assert_denied(signal_a_thread_of(process::parent()));
     assert_denied(limit_files());
     assert_denied(executable_memory());
-    assert_denied(restrict_system_calls().map_err(|error| {
+    assert_denied(restrict_system_calls(false).map_err(|error| {
         // seccompiler wraps the kernel's answer.
         assert!(error.to_string().contains("not permitted"), "{error}");
         ErrorKind::PermissionDenied.into()

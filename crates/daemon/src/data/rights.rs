@@ -25,13 +25,13 @@ pub(super) fn give_up(fences: &Fences) -> Result<Rights, String> {
     }
     process::no_new_privileges().map_err(failed("refusing new privileges"))?;
     let files = match fences.files {
-        true => restrict_files()
+        true => restrict_files(&[])
             .map(Fence::from)
             .map_err(failed("closing the file system"))?,
         false => Fence::Off,
     };
     let system_calls = match fences.system_calls {
-        true => restrict_system_calls()
+        true => restrict_system_calls(false)
             .map(Fence::from)
             .map_err(failed("system calls"))?,
         false => Fence::Off,
