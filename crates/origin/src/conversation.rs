@@ -1,0 +1,310 @@
+//! One client's connection, from its first request to its last: who speaks when. Owns the bytes
+//! that wait, framing, and the order of answers; what is answered is decided by others.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use crate::options::Options;
+use crate::questions::{Found, Output, Question};
+use crate::request::{self, Extent, HEAD_BYTES_MAX, Request, RequestFault};
+use crate::response::Response;
+use crate::search::Search;
+
+/// What a client that expects it is sent before it sends content (RFC 9110 section 15.2.1).
+const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+
+/// One client's connection.
+///
+/// Give it bytes by [`receive`](Self::receive), and then, as long as there is one, answer its
+/// [`question`](Self::question) and send its [`output`](Self::output). Between requests it holds
+/// no buffer.
+#[derive(Debug)]
+pub struct Conversation {
+    options: Arc<Options>,
+    /// What came and was not read yet: a part of a head, or requests that wait for their turn.
+    input: Vec<u8>,
+    /// So many bytes of it are known to hold no end of a head.
+    known: usize,
+    stage: Stage,
+    /// An empty line before the head was passed over.
+    blank: bool,
+    /// No further request is read.
+    last: bool,
+    /// The client's stream has ended.
+    ended: bool,
+    started: Option<u16>,
+}
+
+#[derive(Debug)]
+enum Stage {
+    /// A head is awaited.
+    Head,
+    /// Its content is read and dropped.
+    Content(Box<Content>),
+    /// Something must be known.
+    Asking(Box<Search>),
+    /// The answer goes out.
+    Answering(Box<Response>),
+    Ended,
+    Cut,
+}
+
+#[derive(Debug)]
+struct Content {
+    request: Request,
+    /// So many bytes are still to come.
+    left: u64,
+    /// What is left of [`CONTINUE`] to be sent.
+    interim: &'static [u8],
+}
+
+impl Conversation {
+    /// A conversation in which nothing has been said.
+    pub fn new(options: Arc<Options>) -> Self {
+        Self {
+            options,
+            input: Vec::new(),
+            known: 0,
+            stage: Stage::Head,
+            blank: false,
+            last: false,
+            ended: false,
+            started: None,
+        }
+    }
+
+    /// Takes bytes of requests and says how many. Requests that wait for their turn are taken up to
+    /// [`HEAD_BYTES_MAX`]; 0 means not now, but after more of the output went out. What comes after
+    /// the last request is taken and dropped, so that the client, which may still be sending, can
+    /// read its answer.
+    pub fn receive(&mut self, bytes: &[u8], now: SystemTime) -> usize {
+        let mut rest = bytes;
+        loop {
+            let taken = self.take(rest);
+            if taken == 0 {
+                break;
+            }
+            rest = &rest[taken..];
+            self.advance(now);
+        }
+        bytes.len() - rest.len()
+    }
+
+    /// The client's stream has ended. What was asked is still answered; then comes
+    /// [`Output::End`].
+    pub fn receive_end(&mut self) {
+        self.ended = true;
+        let unfinished = match &self.stage {
+            Stage::Head => true,
+            Stage::Content(content) => content.left > 0,
+            _ => false,
+        };
+        if unfinished {
+            self.finish(Stage::Ended);
+        }
+    }
+
+    /// What must be known before it can go on.
+    pub fn question(&self) -> Option<Question<'_>> {
+        match &self.stage {
+            Stage::Asking(search) => Some(search.question()),
+            _ => None,
+        }
+    }
+
+    /// Takes the answer to the question; without a question it means nothing.
+    pub fn answer(&mut self, found: Found, now: SystemTime) {
+        let Stage::Asking(search) = &mut self.stage else {
+            return;
+        };
+        if let Some(outcome) = search.answer(found, &self.options) {
+            let response = Response::to(&search.request, outcome, now);
+            self.start(response);
+        }
+    }
+
+    /// What goes out next.
+    pub fn output(&self) -> Output<'_> {
+        match &self.stage {
+            Stage::Content(content) if !content.interim.is_empty() => {
+                Output::Bytes(content.interim)
+            }
+            Stage::Head | Stage::Content(_) | Stage::Asking(_) => Output::Nothing,
+            Stage::Answering(response) => response.output(),
+            Stage::Ended => Output::End,
+            Stage::Cut => Output::Cut,
+        }
+    }
+
+    /// So many bytes of the output went out; at most those of the piece that it was.
+    pub fn sent(&mut self, bytes: u64, now: SystemTime) {
+        match &mut self.stage {
+            Stage::Content(content) => {
+                let went = usize::try_from(bytes).unwrap_or(usize::MAX);
+                content.interim = content.interim.get(went..).unwrap_or_default();
+            }
+            Stage::Answering(response) => response.advance(bytes),
+            _ => return,
+        }
+        self.advance(now);
+    }
+
+    /// The open file gave fewer bytes than it had, or none: what was promised cannot be kept. From
+    /// now on the output is [`Output::Cut`].
+    pub fn file_failed(&mut self) {
+        self.finish(Stage::Cut);
+    }
+
+    /// The status of the response that began since the last call. At most one begins with each
+    /// call of [`receive`](Self::receive), [`answer`](Self::answer) or [`sent`](Self::sent).
+    pub fn take_started(&mut self) -> Option<u16> {
+        self.started.take()
+    }
+
+    /// Takes some of the bytes, as the stage has it.
+    fn take(&mut self, bytes: &[u8]) -> usize {
+        if let Stage::Content(content) = &mut self.stage
+            && content.left > 0
+        {
+            let taken =
+                usize::try_from(content.left).map_or(bytes.len(), |left| left.min(bytes.len()));
+            content.left -= taken as u64;
+            return taken;
+        }
+        if self.last {
+            return bytes.len();
+        }
+        let taken = bytes.len().min(HEAD_BYTES_MAX - self.input.len());
+        self.input.extend_from_slice(&bytes[..taken]);
+        taken
+    }
+
+    /// Goes on as far as it can with what is there.
+    fn advance(&mut self, now: SystemTime) {
+        loop {
+            match &self.stage {
+                Stage::Head => {
+                    if !self.read_head(now) {
+                        return;
+                    }
+                }
+                Stage::Content(content) if content.left == 0 && content.interim.is_empty() => {
+                    self.ask(now);
+                }
+                Stage::Answering(response) if response.output() == Output::Nothing => {
+                    self.turn();
+                }
+                _ => return,
+            }
+        }
+    }
+
+    /// Reads a head, if a whole one is there.
+    fn read_head(&mut self, now: SystemTime) -> bool {
+        match request::extent(&self.input, self.known) {
+            Extent::Whole(bytes) => {
+                let request = Request::read(&self.input[..bytes]);
+                self.drop_input(bytes);
+                self.blank = false;
+                match request {
+                    Ok(request) => self.read_content(request),
+                    Err(fault) => self.refuse(fault, now),
+                }
+            }
+            // RFC 9112 section 2.2: clients of old send an empty line after content.
+            Extent::Blank(bytes) if !self.blank => {
+                self.drop_input(bytes);
+                self.blank = true;
+            }
+            Extent::Blank(_) => self.refuse(RequestFault::Malformed("no request line"), now),
+            Extent::BareLineFeed => {
+                let what = "a line does not end with CR and LF";
+                self.refuse(RequestFault::Malformed(what), now);
+            }
+            Extent::Open(bytes) if bytes >= HEAD_BYTES_MAX => {
+                self.refuse(request::fault_of_endless(&self.input), now);
+            }
+            Extent::Open(bytes) => {
+                self.known = bytes;
+                if self.ended {
+                    self.finish(Stage::Ended);
+                }
+                return false;
+            }
+        }
+        true
+    }
+
+    /// A request was read: its content comes next, some of which may be there.
+    fn read_content(&mut self, request: Request) {
+        self.last = !request.persistent;
+        let waiting = u64::try_from(self.input.len()).unwrap_or(u64::MAX);
+        let there = request.content_bytes.min(waiting);
+        let left = request.content_bytes - there;
+        self.drop_input(usize::try_from(there).unwrap_or(usize::MAX));
+        if self.last {
+            self.input = Vec::new();
+        }
+        if self.ended && left > 0 {
+            return self.finish(Stage::Ended);
+        }
+        self.stage = Stage::Content(Box::new(Content {
+            left,
+            interim: if request.expects_continue {
+                CONTINUE
+            } else {
+                &[]
+            },
+            request,
+        }));
+    }
+
+    fn drop_input(&mut self, bytes: usize) {
+        self.known = 0;
+        if bytes >= self.input.len() {
+            self.input = Vec::new();
+        } else {
+            self.input.drain(..bytes);
+        }
+    }
+
+    /// The content was read: what is asked for?
+    fn ask(&mut self, now: SystemTime) {
+        let Stage::Content(content) = std::mem::replace(&mut self.stage, Stage::Head) else {
+            return;
+        };
+        match Search::known_at_once(&content.request, &self.options) {
+            Some(outcome) => self.start(Response::to(&content.request, outcome, now)),
+            None => {
+                let search = Search::begin(content.request, &self.options);
+                self.stage = Stage::Asking(Box::new(search));
+            }
+        }
+    }
+
+    fn refuse(&mut self, fault: RequestFault, now: SystemTime) {
+        self.last = true;
+        self.input = Vec::new();
+        self.start(Response::to_fault(fault.answer(), now));
+    }
+
+    fn start(&mut self, response: Response) {
+        self.started = Some(response.status());
+        self.stage = Stage::Answering(Box::new(response));
+    }
+
+    /// An answer went out.
+    fn turn(&mut self) {
+        if self.last {
+            self.finish(Stage::Ended);
+        } else {
+            self.stage = Stage::Head;
+        }
+    }
+
+    fn finish(&mut self, stage: Stage) {
+        self.last = true;
+        self.input = Vec::new();
+        self.stage = stage;
+    }
+}

@@ -1,0 +1,83 @@
+//! What a conversation asks about the file system, what it is told, and what it gives out. Owns no
+//! logic: it is the seam to whoever opens the files.
+
+use std::time::SystemTime;
+
+/// So many entries of a folder are shown. Whoever lists one may stop after one more than that: by
+/// it the page knows to say that there are more.
+pub const LISTING_ENTRIES_MAX: usize = 4096;
+
+/// What must be known before the conversation goes on. Paths are bytes (no NUL among them),
+/// relative to the root, decoded, without `.` and `..` (the root itself is `.`), and at most
+/// [`crate::TARGET_BYTES_MAX`] bytes and a name of [`crate::options::Options::index`]
+/// long.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Question<'a> {
+    /// What is there? A file or a folder stays open, in place of what was open before.
+    Open(&'a [u8]),
+    /// Is this a file? Then it stays open, in place of the one before. If it is not, whatever the
+    /// reason, the one before stays open.
+    Replace(&'a [u8]),
+    /// What is in the folder that was opened last?
+    List,
+}
+
+/// What was found.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Found {
+    /// A regular file.
+    File {
+        /// Its length.
+        bytes: u64,
+        /// When it was last modified, as exact as the file system tells.
+        modified: SystemTime,
+        /// A number that another file with the same path, length and time does not have, such as
+        /// that of the inode.
+        identity: u64,
+    },
+    /// A folder.
+    Folder,
+    /// Nothing, or what is never served: a device, a link out of the root.
+    Missing,
+    /// The file system does not let us read it.
+    Forbidden,
+    /// There is no descriptor or memory left for it.
+    Busy,
+    /// The file system has failed.
+    Failed,
+    /// What is in the folder: files, and folders other than `.` and `..`; in any order.
+    Entries(Vec<Entry>),
+}
+
+/// A file or folder in a folder.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Entry {
+    /// Its name, without a path; bytes, as the file system has it.
+    pub name: Vec<u8>,
+    /// Whether it is a folder.
+    pub folder: bool,
+    /// The length of a file; of a folder it is not shown.
+    pub bytes: u64,
+    /// When it was last modified.
+    pub modified: SystemTime,
+}
+
+/// What goes out next.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Output<'a> {
+    /// Nothing for now: the client has asked nothing, or a question waits.
+    Nothing,
+    /// These bytes; never empty.
+    Bytes(&'a [u8]),
+    /// A stretch of the file that is open.
+    File {
+        /// Where it begins.
+        offset: u64,
+        /// Its length; never 0.
+        bytes: u64,
+    },
+    /// All has been said: the stream ends properly.
+    End,
+    /// A response cannot be finished: the stream is cut, and must not look finished.
+    Cut,
+}

@@ -1,0 +1,376 @@
+//! Responses: heads (RFC 9112 section 4, RFC 9110 section 6.6), and what follows them piece by
+//! piece. Owns no file: a stretch of one is named, and somebody sends it.
+
+use std::fmt::Display;
+use std::io::Write;
+use std::time::SystemTime;
+
+use crate::dates;
+use crate::listing;
+use crate::questions::{Entry, Output};
+use crate::ranges::{self, Part, Selection};
+use crate::request::{Method, Request};
+use crate::search::{Chosen, Outcome};
+use crate::status::Status;
+use crate::target::Target;
+use crate::validators::{Validators, Verdict};
+
+/// A response on its way: bytes, then a stretch of the open file, and that again for each part.
+#[derive(Debug)]
+pub(crate) struct Response {
+    status: Status,
+    bytes: Vec<u8>,
+    sent: usize,
+    stretch: Stretch,
+    parts: Option<Parts>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Stretch {
+    offset: u64,
+    bytes: u64,
+}
+
+/// What is left of a multipart body (RFC 9110 section 14.6).
+#[derive(Debug)]
+struct Parts {
+    left: std::vec::IntoIter<Part>,
+    form: PartForm,
+    closed: bool,
+}
+
+/// What the heads of all parts have in common.
+#[derive(Debug)]
+struct PartForm {
+    boundary: String,
+    media: String,
+    bytes: u64,
+}
+
+/// What a response needs to know of its request.
+#[derive(Clone, Copy, Debug)]
+struct Manner {
+    now: SystemTime,
+    /// Whether only the head is wanted.
+    head: bool,
+    old: bool,
+    persistent: bool,
+}
+
+impl Response {
+    /// The answer to a request.
+    pub(crate) fn to(request: &Request, outcome: Outcome, now: SystemTime) -> Self {
+        let manner = Manner {
+            now,
+            head: request.method == Method::Head,
+            old: request.old,
+            persistent: request.persistent,
+        };
+        match (outcome, &request.target) {
+            (Outcome::File(chosen), _) => file(manner, request, &chosen),
+            (Outcome::Redirect, Some(target)) => redirect(manner, target),
+            (Outcome::Listing(entries), Some(target)) => list(manner, target, entries),
+            (Outcome::Refused(status), _) => refusal(manner, status, ""),
+            (Outcome::Redirect | Outcome::Listing(_), None) => {
+                refusal(manner, Status::InternalServerError, "")
+            }
+        }
+    }
+
+    /// The answer to what is no request; the last one of its connection.
+    pub(crate) fn to_fault((status, what): (Status, &str), now: SystemTime) -> Self {
+        let manner = Manner {
+            now,
+            head: false,
+            old: false,
+            persistent: false,
+        };
+        refusal(manner, status, what)
+    }
+
+    pub(crate) fn status(&self) -> u16 {
+        self.status.code()
+    }
+
+    /// What goes out next; nothing when all of it went.
+    pub(crate) fn output(&self) -> Output<'_> {
+        if self.sent < self.bytes.len() {
+            Output::Bytes(&self.bytes[self.sent..])
+        } else if self.stretch.bytes > 0 {
+            Output::File {
+                offset: self.stretch.offset,
+                bytes: self.stretch.bytes,
+            }
+        } else {
+            Output::Nothing
+        }
+    }
+
+    /// So many bytes of the output went out.
+    pub(crate) fn advance(&mut self, bytes: u64) {
+        if self.sent < self.bytes.len() {
+            let went = usize::try_from(bytes).unwrap_or(usize::MAX);
+            self.sent = self.sent.saturating_add(went).min(self.bytes.len());
+        } else {
+            let went = bytes.min(self.stretch.bytes);
+            self.stretch.offset += went;
+            self.stretch.bytes -= went;
+        }
+        if self.output() == Output::Nothing {
+            self.next_part();
+        }
+    }
+
+    fn next_part(&mut self) {
+        let Some(parts) = &mut self.parts else {
+            return;
+        };
+        self.bytes.clear();
+        self.sent = 0;
+        if let Some(part) = parts.left.next() {
+            parts.form.write_head(part, &mut self.bytes);
+            self.stretch = Stretch::of(part);
+        } else if !parts.closed {
+            parts.closed = true;
+            parts.form.write_end(&mut self.bytes);
+        }
+    }
+}
+
+impl Stretch {
+    fn of(part: Part) -> Self {
+        Self {
+            offset: part.first,
+            bytes: part.bytes(),
+        }
+    }
+}
+
+impl PartForm {
+    fn write_head(&self, part: Part, bytes: &mut Vec<u8>) {
+        append(bytes, format_args!("\r\n--{}\r\n", self.boundary));
+        append(bytes, format_args!("Content-Type: {}\r\n", self.media));
+        let range = content_range(part, self.bytes);
+        append(bytes, format_args!("Content-Range: {range}\r\n\r\n"));
+    }
+
+    fn write_end(&self, bytes: &mut Vec<u8>) {
+        append(bytes, format_args!("\r\n--{}--\r\n", self.boundary));
+    }
+
+    /// How long the body is with these parts: all that is around them is written for it, which
+    /// costs less than it would to be wrong once.
+    fn body_bytes(&self, parts: &[Part]) -> u64 {
+        let mut around = Vec::new();
+        for part in parts {
+            self.write_head(*part, &mut around);
+        }
+        self.write_end(&mut around);
+        parts.iter().map(|part| part.bytes()).sum::<u64>() + around.len() as u64
+    }
+}
+
+/// A head that is being written.
+struct Head {
+    bytes: Vec<u8>,
+    status: Status,
+    manner: Manner,
+}
+
+impl Head {
+    fn begin(manner: Manner, status: Status) -> Self {
+        let mut head = Self {
+            bytes: Vec::with_capacity(512),
+            status,
+            manner,
+        };
+        let line = format_args!("HTTP/1.1 {} {}\r\n", status.code(), status.phrase());
+        append(&mut head.bytes, line);
+        head.field("Date", dates::written(manner.now));
+        head
+    }
+
+    fn field(&mut self, name: &str, value: impl Display) {
+        append(&mut self.bytes, format_args!("{name}: {value}\r\n"));
+    }
+
+    /// Ends the head and has the stretch follow, where content is wanted.
+    fn end(mut self, stretch: Stretch) -> Response {
+        if !self.manner.persistent {
+            self.field("Connection", "close");
+        } else if self.manner.old {
+            self.field("Connection", "keep-alive");
+        }
+        self.bytes.extend(b"\r\n");
+        Response {
+            status: self.status,
+            bytes: self.bytes,
+            sent: 0,
+            stretch: if self.manner.head {
+                Stretch::default()
+            } else {
+                stretch
+            },
+            parts: None,
+        }
+    }
+
+    /// Ends the head and has these bytes follow, where content is wanted.
+    fn end_with(mut self, content: &[u8]) -> Response {
+        self.field("Content-Length", content.len());
+        let head = self.manner.head;
+        let mut response = self.end(Stretch::default());
+        if !head {
+            response.bytes.extend(content);
+        }
+        response
+    }
+}
+
+/// `what` may be empty; it is ours, never the client's.
+fn refusal(manner: Manner, status: Status, what: &str) -> Response {
+    let mut head = Head::begin(manner, status);
+    if status == Status::MethodNotAllowed {
+        head.field("Allow", "GET, HEAD");
+    }
+    explain(head, what)
+}
+
+/// Ends a response whose content only says what its status is.
+fn explain(mut head: Head, what: &str) -> Response {
+    head.field("Content-Type", "text/plain; charset=utf-8");
+    head.field("X-Content-Type-Options", "nosniff");
+    let (code, phrase) = (head.status.code(), head.status.phrase());
+    let colon = if what.is_empty() { "" } else { ": " };
+    head.end_with(format!("{code} {phrase}{colon}{what}\n").as_bytes())
+}
+
+fn redirect(manner: Manner, target: &Target) -> Response {
+    let mut head = Head::begin(manner, Status::MovedPermanently);
+    let location = target.location_of_folder();
+    head.field("Location", String::from_utf8_lossy(&location));
+    explain(head, "")
+}
+
+fn list(manner: Manner, target: &Target, entries: Vec<Entry>) -> Response {
+    let mut head = Head::begin(manner, Status::Ok);
+    head.field("Content-Type", "text/html; charset=utf-8");
+    head.field("Cache-Control", "no-cache");
+    head.field("Content-Security-Policy", "default-src 'none'");
+    head.field("X-Content-Type-Options", "nosniff");
+    head.end_with(&listing::page(&target.path, entries))
+}
+
+fn file(manner: Manner, request: &Request, chosen: &Chosen) -> Response {
+    let validators = Validators::of(chosen.bytes, chosen.modified, chosen.identity, manner.now);
+    match request.conditions.judge(&validators) {
+        Verdict::Failed => return explain(begin(manner, Status::PreconditionFailed, chosen), ""),
+        Verdict::NotModified => {
+            let mut head = begin(manner, Status::NotModified, chosen);
+            head.field("ETag", validators.entity_tag());
+            return head.end(Stretch::default());
+        }
+        Verdict::Met => {}
+    }
+    match selection(request, chosen, &validators) {
+        Selection::Whole => whole(manner, chosen, &validators),
+        Selection::One(part) => one(manner, chosen, &validators, part),
+        Selection::Several(parts) => several(manner, chosen, &validators, parts),
+        Selection::Unsatisfiable => {
+            let mut head = begin(manner, Status::RangeNotSatisfiable, chosen);
+            head.field("Content-Range", format_args!("bytes */{}", chosen.bytes));
+            explain(head, "")
+        }
+    }
+}
+
+/// RFC 9110 section 14.2: ranges are for GET alone, and last in the order of conditions.
+fn selection(request: &Request, chosen: &Chosen, validators: &Validators) -> Selection {
+    let meant = request
+        .if_range
+        .as_deref()
+        .is_none_or(|field| validators.is_meant_by(field));
+    match &request.range {
+        Some(range) if request.method == Method::Get && meant => {
+            ranges::select(range, chosen.bytes)
+        }
+        _ => Selection::Whole,
+    }
+}
+
+/// Begins a head with what all responses about a file have (RFC 9110 section 15.4.5).
+fn begin(manner: Manner, status: Status, chosen: &Chosen) -> Head {
+    let mut head = Head::begin(manner, status);
+    head.field("Accept-Ranges", "bytes");
+    if chosen.varies {
+        head.field("Vary", "Accept-Encoding");
+    }
+    head
+}
+
+fn begin_content(manner: Manner, status: Status, chosen: &Chosen, of: &Validators) -> Head {
+    let mut head = begin(manner, status, chosen);
+    head.field("ETag", of.entity_tag());
+    head.field("Last-Modified", dates::written(of.last_modified()));
+    if let Some(coding) = chosen.coding {
+        head.field("Content-Encoding", coding.name());
+    }
+    head.field("X-Content-Type-Options", "nosniff");
+    head
+}
+
+fn whole(manner: Manner, chosen: &Chosen, validators: &Validators) -> Response {
+    let mut head = begin_content(manner, Status::Ok, chosen, validators);
+    head.field("Content-Type", chosen.media);
+    head.field("Content-Length", chosen.bytes);
+    head.end(Stretch {
+        offset: 0,
+        bytes: chosen.bytes,
+    })
+}
+
+fn one(manner: Manner, chosen: &Chosen, validators: &Validators, part: Part) -> Response {
+    let mut head = begin_content(manner, Status::PartialContent, chosen, validators);
+    head.field("Content-Type", chosen.media);
+    head.field("Content-Range", content_range(part, chosen.bytes));
+    head.field("Content-Length", part.bytes());
+    head.end(Stretch::of(part))
+}
+
+fn several(manner: Manner, chosen: &Chosen, validators: &Validators, parts: Vec<Part>) -> Response {
+    let form = PartForm {
+        boundary: boundary(manner.now, chosen),
+        media: chosen.media.to_string(),
+        bytes: chosen.bytes,
+    };
+    let mut head = begin_content(manner, Status::PartialContent, chosen, validators);
+    let media = format_args!("multipart/byteranges; boundary={}", form.boundary);
+    head.field("Content-Type", media);
+    head.field("Content-Length", form.body_bytes(&parts));
+    let mut response = head.end(Stretch::default());
+    response.parts = Some(Parts {
+        left: parts.into_iter(),
+        form,
+        closed: false,
+    });
+    response
+}
+
+/// It changes with every nanosecond, so that nobody can write a file beforehand that holds it; a
+/// client that heeds the ranges of the parts is not confused by one that does.
+fn boundary(now: SystemTime, chosen: &Chosen) -> String {
+    let since = now
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default();
+    let nanoseconds = since.as_nanos() as u64;
+    let mixed = (nanoseconds ^ chosen.identity.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    format!("{mixed:016x}{nanoseconds:016x}")
+}
+
+fn content_range(part: Part, bytes: u64) -> String {
+    format!("bytes {}-{}/{bytes}", part.first, part.last)
+}
+
+fn append(bytes: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
+    bytes.write_fmt(text).expect("a vector takes any bytes");
+}

@@ -1,0 +1,315 @@
+//! What a request asks for: the request target (RFC 9112 section 3.2) as a path beneath the root.
+//! Owns decoding and dot segments, and that nothing it returns climbs. It knows no file system; who
+//! opens the path does so beneath the root only, so this is the first of two walls.
+
+use crate::percent;
+
+/// Why a target names nothing.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum TargetFault {
+    /// It is no target; what is wrong with it.
+    Malformed(&'static str),
+    /// It climbs above the root.
+    Outside,
+    /// No file can have this name.
+    Impossible,
+}
+
+/// A path beneath the root, and what was said beside it.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Target {
+    /// Decoded; segments with one `/` between them, none of them empty, `.` or `..`. Empty: the
+    /// root.
+    pub(crate) path: Vec<u8>,
+    /// Whether it was written as a folder, with a `/` at its end.
+    pub(crate) folder: bool,
+    /// What followed the `?`, as it was written.
+    pub(crate) query: Option<Vec<u8>>,
+}
+
+impl Target {
+    /// Reads a target in origin-form or absolute-form.
+    ///
+    /// # Errors
+    /// [`TargetFault`].
+    pub(crate) fn read(text: &[u8]) -> Result<Self, TargetFault> {
+        if text.contains(&b'#') {
+            return Err(TargetFault::Malformed("the target has a fragment"));
+        }
+        let (text, query) = cut(origin_form(text)?, b'?');
+        let mut target = Self {
+            query: query.map(<[u8]>::to_vec),
+            ..Self::default()
+        };
+        // An absolute-form without a path means the root, as `/` does.
+        let segments = text.strip_prefix(b"/").unwrap_or_default();
+        for segment in segments.split(|byte| *byte == b'/') {
+            target.enter(segment)?;
+        }
+        Ok(target)
+    }
+
+    fn enter(&mut self, segment: &[u8]) -> Result<(), TargetFault> {
+        let parent_bytes = self.path.len();
+        if parent_bytes > 0 {
+            self.path.push(b'/');
+        }
+        let begin = self.path.len();
+        percent::decode(segment, &mut self.path)
+            .map_err(|_| TargetFault::Malformed("a % without two hexadecimal digits"))?;
+        let name = &self.path[begin..];
+        if name.contains(&0) {
+            return Err(TargetFault::Malformed("a NUL in the target"));
+        }
+        if name.contains(&b'/') {
+            return Err(TargetFault::Impossible);
+        }
+        self.folder = matches!(name, b"" | b"." | b"..");
+        if self.folder {
+            let climbs = name == b"..";
+            self.path.truncate(parent_bytes);
+            if climbs {
+                self.climb()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn climb(&mut self) -> Result<(), TargetFault> {
+        if self.path.is_empty() {
+            return Err(TargetFault::Outside);
+        }
+        let slash = self.path.iter().rposition(|byte| *byte == b'/');
+        self.path.truncate(slash.unwrap_or(0));
+        Ok(())
+    }
+
+    /// Whether a name in it begins with a dot.
+    pub(crate) fn is_hidden(&self) -> bool {
+        let mut names = self.path.split(|byte| *byte == b'/');
+        names.any(|name| name.starts_with(b"."))
+    }
+
+    /// Where this is to be found if it is a folder: an absolute path on this server, with the
+    /// query. Since names are not empty and `/` and `\` in them are encoded, it cannot be read as
+    /// the name of another server.
+    pub(crate) fn location_of_folder(&self) -> Vec<u8> {
+        let mut location = vec![b'/'];
+        if !self.path.is_empty() {
+            for name in self.path.split(|byte| *byte == b'/') {
+                percent::encode(name, &mut location);
+                location.push(b'/');
+            }
+        }
+        if let Some(query) = &self.query {
+            location.push(b'?');
+            for byte in query {
+                match byte {
+                    b'!'..=b'~' => location.push(*byte),
+                    _ => percent::encode(&[*byte], &mut location),
+                }
+            }
+        }
+        location
+    }
+}
+
+/// What follows scheme and authority, if there are any. The authority is not looked at any
+/// further: a service has one folder, whatever it is called.
+fn origin_form(text: &[u8]) -> Result<&[u8], TargetFault> {
+    if text.starts_with(b"/") {
+        return Ok(text);
+    }
+    let hierarchical = ["http://", "https://"]
+        .iter()
+        .find_map(|scheme| {
+            let (begin, rest) = text.split_at_checked(scheme.len())?;
+            begin
+                .eq_ignore_ascii_case(scheme.as_bytes())
+                .then_some(rest)
+        })
+        .ok_or(TargetFault::Malformed("the target is no path"))?;
+    let end = hierarchical.iter().position(|byte| b"/?".contains(byte));
+    let (authority, rest) = hierarchical.split_at(end.unwrap_or(hierarchical.len()));
+    if !is_authority(authority) || authority.is_empty() {
+        return Err(TargetFault::Malformed("the target's host is malformed"));
+    }
+    Ok(rest)
+}
+
+/// Whether this could be a host and a port (RFC 3986 sections 3.2.2 and 3.2.3), by its characters.
+/// Nothing depends on what it says; one that is malformed was not written by an honest client.
+pub(crate) fn is_authority(text: &[u8]) -> bool {
+    let may_stand =
+        |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~%!$&'()*+,;=:[]".contains(byte);
+    text.iter().all(may_stand)
+}
+
+fn cut(text: &[u8], at: u8) -> (&[u8], Option<&[u8]>) {
+    match text.iter().position(|byte| *byte == at) {
+        Some(place) => (&text[..place], Some(&text[place + 1..])),
+        None => (text, None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn path(text: &str) -> Result<String, TargetFault> {
+        let target = Target::read(text.as_bytes())?;
+        let slash = if target.folder { "/" } else { "" };
+        Ok(String::from_utf8_lossy(&target.path).into_owned() + slash)
+    }
+
+    #[test]
+    fn paths_are_normalized() {
+        let cases = [
+            ("/", "/"),
+            ("/a", "a"),
+            ("/a/", "a/"),
+            ("/a/b.html?x=/../y", "a/b.html"),
+            ("//a///b", "a/b"),
+            ("/./a/./b/.", "a/b/"),
+            ("/a/../b", "b"),
+            ("/a/b/..", "a/"),
+            ("/a/..", "/"),
+            ("/a/%2e%2E/b", "b"),
+            ("/a%20b", "a b"),
+            ("/...", "..."),
+            ("/..a/b..", "..a/b.."),
+            ("/a\\..\\b", "a\\..\\b"),
+            ("/%5c..%5c", "\\..\\"),
+            ("/%252e%252e/", "%2e%2e/"),
+            ("/?", "/"),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(path(text).as_deref(), Ok(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn absolute_form_is_a_path_too() {
+        for text in [
+            "http://host",
+            "HTTPS://host:1",
+            "http://[::1]:1/",
+            "http://h?q",
+        ] {
+            assert_eq!(path(text).as_deref(), Ok("/"), "{text}");
+        }
+        assert_eq!(path("http://host/a/b").as_deref(), Ok("a/b"));
+        assert_eq!(path("http://evil//a").as_deref(), Ok("a"));
+    }
+
+    #[test]
+    fn what_climbs_is_outside() {
+        for text in [
+            "/..",
+            "/../etc/passwd",
+            "/a/../../b",
+            "/%2e%2e/b",
+            "/.%2e/",
+            "/./..",
+            "//..",
+            "http://host/..",
+        ] {
+            assert_eq!(path(text), Err(TargetFault::Outside), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_path_is_malformed() {
+        for text in [
+            "",
+            "*",
+            "a",
+            "host:443",
+            "/%",
+            "/%0",
+            "/%zz",
+            "/%00",
+            "/a%00.html",
+            "/a#b",
+            "ftp://host/a",
+            "http://",
+            "http:///a",
+            "http://a@b/c",
+            "http://a b/",
+            "http:/a",
+        ] {
+            let fault = path(text);
+            assert!(
+                matches!(fault, Err(TargetFault::Malformed(_))),
+                "{text}: {fault:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn an_encoded_slash_is_in_no_name() {
+        for text in ["/a%2fb", "/%2F", "/..%2f..%2fetc/passwd", "/%2e%2e%2f"] {
+            assert_eq!(path(text), Err(TargetFault::Impossible), "{text}");
+        }
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_are_bytes() {
+        let target = Target::read(b"/%c0%ae%c0%ae/\xe4").expect("a target");
+        assert_eq!(target.path, b"\xc0\xae\xc0\xae/\xe4");
+    }
+
+    #[test]
+    fn dots_hide_at_any_depth() {
+        let hidden = |text: &str| Target::read(text.as_bytes()).expect("a target").is_hidden();
+        assert!(hidden("/.git/config") && hidden("/a/.htaccess") && hidden("/%2egit"));
+        assert!(hidden("/..."));
+        assert!(!hidden("/a.b/c.") && !hidden("/") && !hidden("/.git/../a"));
+    }
+
+    #[test]
+    fn locations_stay_on_this_server() {
+        let cases = [
+            ("/a", "/a/"),
+            ("/", "/"),
+            ("//evil.example/a", "/evil.example/a/"),
+            ("/\\evil.example", "/%5Cevil.example/"),
+            ("/%0d%0aSet-Cookie:x", "/%0D%0ASet-Cookie%3Ax/"),
+            ("/a b?<\u{e4}>\"", "/a%20b/?<%C3%A4>\""),
+            ("http://evil.example/a?", "/a/?"),
+        ];
+        for (text, expected) in cases {
+            let location = Target::read(text.as_bytes())
+                .expect("a target")
+                .location_of_folder();
+            assert_eq!(String::from_utf8_lossy(&location), expected, "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_climbs(text in "/([./%ab\\\\]|%2e|%2f|%5c|%25|\\.\\./){0,40}") {
+            if let Ok(target) = Target::read(text.as_bytes()) {
+                check(&target);
+            }
+        }
+
+        #[test]
+        fn any_bytes_are_read(text: Vec<u8>) {
+            if let Ok(target) = Target::read(&text) {
+                check(&target);
+            }
+        }
+    }
+
+    fn check(target: &Target) {
+        let names = || target.path.split(|byte| *byte == b'/');
+        let whole = |name: &[u8]| !matches!(name, b"" | b"." | b"..") && !name.contains(&0);
+        assert!(target.path.is_empty() || names().all(whole));
+        let location = target.location_of_folder();
+        assert!(location.starts_with(b"/") && !location.starts_with(b"//"));
+        let again = Target::read(&location).expect("our own location");
+        assert_eq!((&again.path, again.folder), (&target.path, true));
+    }
+}

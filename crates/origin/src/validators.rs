@@ -1,0 +1,342 @@
+//! Which version of a file it is, and whether it is the one that the client means (RFC 9110
+//! sections 8.8 and 13). Owns entity tags and conditions; their status is `response`'s.
+
+use std::fmt;
+use std::time::{Duration, SystemTime};
+
+use crate::dates;
+
+/// A file that was modified less than this before the response may change again without that its
+/// time does: some file systems count in steps of two seconds. Its validators are weak
+/// (RFC 9110 section 8.8.1), so nobody joins parts of two versions by them.
+const SETTLED_AFTER: Duration = Duration::from_secs(2);
+
+/// What tells one version of a file from the others.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Validators {
+    modified_ns: u128,
+    bytes: u64,
+    identity: u32,
+    /// Whole seconds, and never after the response (RFC 9110 section 8.8.2.1).
+    last_modified: SystemTime,
+    strong: bool,
+}
+
+impl Validators {
+    /// Those of a file of so many bytes, last modified then, with that number of its own.
+    pub(crate) fn of(bytes: u64, modified: SystemTime, identity: u64, now: SystemTime) -> Self {
+        let since = modified.duration_since(SystemTime::UNIX_EPOCH);
+        let settled = now.duration_since(modified);
+        let modified_ns = since.unwrap_or_else(|before| before.duration()).as_nanos();
+        Self {
+            modified_ns,
+            bytes,
+            identity: folded(identity, bytes, modified_ns),
+            last_modified: dates::whole_second(modified.min(now)),
+            strong: settled.is_ok_and(|age| age >= SETTLED_AFTER),
+        }
+    }
+
+    pub(crate) fn last_modified(&self) -> SystemTime {
+        self.last_modified
+    }
+
+    /// What the `ETag` field says.
+    pub(crate) fn entity_tag(&self) -> EntityTag {
+        EntityTag(*self)
+    }
+
+    fn opaque_tag(&self) -> String {
+        format!(
+            "{:x}-{:x}-{:08x}",
+            self.modified_ns, self.bytes, self.identity
+        )
+    }
+
+    /// Whether an `If-Range` field means this version, for certain (RFC 9110 section 13.1.5).
+    pub(crate) fn is_meant_by(&self, if_range: &[u8]) -> bool {
+        if !self.strong {
+            return false;
+        }
+        if let Some((tag, [])) = next_tag(if_range) {
+            return !tag.weak && tag.opaque == self.opaque_tag().as_bytes();
+        }
+        dates::read(if_range) == Some(self.last_modified)
+    }
+
+    fn is_in(&self, list: &[u8], may_be_weak: bool) -> bool {
+        if list == b"*" {
+            return true;
+        }
+        let ours = self.opaque_tag();
+        let mut rest = list;
+        while let Some((tag, after)) = next_tag(rest) {
+            let alike = may_be_weak || (self.strong && !tag.weak);
+            if alike && tag.opaque == ours.as_bytes() {
+                return true;
+            }
+            rest = after;
+        }
+        false
+    }
+}
+
+/// Of the number of a file only what tells it from others with the same time and length: numbers
+/// of inodes are nobody else's business.
+fn folded(identity: u64, bytes: u64, modified_ns: u128) -> u32 {
+    let low = modified_ns.to_le_bytes();
+    let nanoseconds = low.first_chunk().map_or(0, |low| u64::from_le_bytes(*low));
+    let mut mixed = identity ^ nanoseconds.rotate_left(32) ^ bytes.rotate_left(16);
+    // The finalizer of SplitMix64.
+    mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (mixed >> 32) as u32
+}
+
+/// An entity tag as it is written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct EntityTag(Validators);
+
+impl fmt::Display for EntityTag {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let weak = if self.0.strong { "" } else { "W/" };
+        write!(formatter, "{weak}\"{}\"", self.0.opaque_tag())
+    }
+}
+
+/// An entity tag as it was read.
+struct Tag<'a> {
+    weak: bool,
+    opaque: &'a [u8],
+}
+
+/// The first tag of a list, and what follows it; nothing at the list's end or at what is no tag.
+/// Commas may stand in tags, and too many of them between (RFC 9110 section 5.6.1.2).
+fn next_tag(list: &[u8]) -> Option<(Tag<'_>, &[u8])> {
+    let begin = list.iter().position(|byte| !b", \t".contains(byte))?;
+    let list = &list[begin..];
+    let strong = list.strip_prefix(b"W/");
+    let quoted = strong.unwrap_or(list).strip_prefix(b"\"")?;
+    let end = quoted.iter().position(|byte| *byte == b'"')?;
+    let tag = Tag {
+        weak: strong.is_some(),
+        opaque: &quoted[..end],
+    };
+    Some((tag, &quoted[end + 1..]))
+}
+
+/// The conditional fields of a request but `If-Range`, as they were sent.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Conditions {
+    pub(crate) if_match: Option<Box<[u8]>>,
+    pub(crate) if_none_match: Option<Box<[u8]>>,
+    pub(crate) if_modified_since: Option<Box<[u8]>>,
+    pub(crate) if_unmodified_since: Option<Box<[u8]>>,
+}
+
+/// What the conditions come to.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Verdict {
+    /// They are met, or there are none.
+    Met,
+    /// The client has this version already.
+    NotModified,
+    /// This is not the version that the client asks for.
+    Failed,
+}
+
+impl Conditions {
+    /// Judges in the order of RFC 9110 section 13.2.2. Dates that are none are passed over.
+    pub(crate) fn judge(&self, validators: &Validators) -> Verdict {
+        let date = |field: &Option<Box<[u8]>>| field.as_deref().and_then(dates::read);
+        let last_modified = validators.last_modified;
+        if let Some(list) = &self.if_match {
+            if !validators.is_in(list, false) {
+                return Verdict::Failed;
+            }
+        } else if date(&self.if_unmodified_since).is_some_and(|date| last_modified > date) {
+            return Verdict::Failed;
+        }
+        let unchanged = match &self.if_none_match {
+            Some(list) => validators.is_in(list, true),
+            None => date(&self.if_modified_since).is_some_and(|date| last_modified <= date),
+        };
+        if unchanged {
+            return Verdict::NotModified;
+        }
+        Verdict::Met
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MODIFIED: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
+    const BEFORE: &str = "Sun, 06 Nov 1994 08:49:36 GMT";
+    const AFTER: &str = "Sun, 06 Nov 1994 08:49:38 GMT";
+
+    fn modified() -> SystemTime {
+        SystemTime::UNIX_EPOCH + Duration::from_millis(784_111_777_250)
+    }
+
+    fn settled() -> Validators {
+        Validators::of(1000, modified(), 7, modified() + SETTLED_AFTER)
+    }
+
+    fn fresh() -> Validators {
+        Validators::of(1000, modified(), 7, modified() + SETTLED_AFTER / 2)
+    }
+
+    fn field(value: &str) -> Option<Box<[u8]>> {
+        Some(value.as_bytes().into())
+    }
+
+    #[test]
+    fn each_version_has_a_tag_of_its_own() {
+        let now = modified() + SETTLED_AFTER;
+        let tag = |bytes, modified, identity| {
+            Validators::of(bytes, modified, identity, now)
+                .entity_tag()
+                .to_string()
+        };
+        let ours = tag(1000, modified(), 7);
+        assert!(ours.starts_with('"') && ours.ends_with('"'), "{ours}");
+        assert_eq!(ours, settled().entity_tag().to_string());
+        assert_ne!(ours, tag(1001, modified(), 7));
+        assert_ne!(ours, tag(1000, modified() - Duration::from_nanos(1), 7));
+        assert_ne!(ours, tag(1000, modified(), 8));
+    }
+
+    #[test]
+    fn what_may_change_again_is_weak() {
+        let fresh = fresh();
+        assert_eq!(
+            fresh.entity_tag().to_string(),
+            format!("W/{}", settled().entity_tag())
+        );
+        assert!(!fresh.is_meant_by(fresh.entity_tag().to_string().as_bytes()));
+        assert!(!fresh.is_meant_by(settled().entity_tag().to_string().as_bytes()));
+        assert!(!fresh.is_meant_by(MODIFIED.as_bytes()));
+        let coming = Validators::of(1, modified(), 7, modified() - SETTLED_AFTER);
+        assert!(coming.entity_tag().to_string().starts_with("W/"));
+        assert_eq!(
+            dates::written(coming.last_modified()).to_string(),
+            "Sun, 06 Nov 1994 08:49:35 GMT"
+        );
+    }
+
+    #[test]
+    fn if_range_must_mean_this_version() {
+        let tag = settled().entity_tag().to_string();
+        assert!(settled().is_meant_by(tag.as_bytes()));
+        assert!(settled().is_meant_by(MODIFIED.as_bytes()));
+        let weak = format!("W/{tag}");
+        let two = format!("{tag}, {tag}");
+        for other in [&weak, &two, "\"x\"", "x", "", "*", "\"", AFTER, BEFORE] {
+            assert!(!settled().is_meant_by(other.as_bytes()), "{other}");
+        }
+    }
+
+    #[test]
+    fn tags_are_found_in_lists() {
+        let tag = settled().entity_tag().to_string();
+        let holding = [
+            tag.clone(),
+            "*".to_owned(),
+            format!("\"x\", {tag}"),
+            format!(" ,,\"a,b\"\t,{tag},"),
+            format!("{tag} x"),
+        ];
+        for list in &holding {
+            assert!(settled().is_in(list.as_bytes(), false), "{list}");
+        }
+        let weak = format!("W/{tag}");
+        assert!(settled().is_in(weak.as_bytes(), true) && !settled().is_in(weak.as_bytes(), false));
+        for list in [
+            "",
+            "\"x\"",
+            "x",
+            "\"",
+            "W/",
+            "W/\"",
+            ",,",
+            &tag[1..],
+            &format!("x {tag}"),
+        ] {
+            assert!(!settled().is_in(list.as_bytes(), true), "{list}");
+        }
+    }
+
+    #[test]
+    fn each_condition_has_its_verdict() {
+        let tag = settled().entity_tag().to_string();
+        let judge = |conditions: Conditions| conditions.judge(&settled());
+        let if_match = |value| Conditions {
+            if_match: field(value),
+            ..Conditions::default()
+        };
+        let if_none_match = |value| Conditions {
+            if_none_match: field(value),
+            ..Conditions::default()
+        };
+        let since = |value| Conditions {
+            if_modified_since: field(value),
+            ..Conditions::default()
+        };
+        let not_since = |value| Conditions {
+            if_unmodified_since: field(value),
+            ..Conditions::default()
+        };
+        let cases = [
+            (Conditions::default(), Verdict::Met),
+            (if_match(&tag), Verdict::Met),
+            (if_match("*"), Verdict::Met),
+            (if_match("\"x\""), Verdict::Failed),
+            (if_match(&format!("W/{tag}")), Verdict::Failed),
+            (if_none_match(&tag), Verdict::NotModified),
+            (if_none_match(&format!("W/{tag}")), Verdict::NotModified),
+            (if_none_match("*"), Verdict::NotModified),
+            (if_none_match("\"x\""), Verdict::Met),
+            (since(MODIFIED), Verdict::NotModified),
+            (since(AFTER), Verdict::NotModified),
+            (since(BEFORE), Verdict::Met),
+            (since("yesterday"), Verdict::Met),
+            (not_since(MODIFIED), Verdict::Met),
+            (not_since(AFTER), Verdict::Met),
+            (not_since(BEFORE), Verdict::Failed),
+            (not_since("yesterday"), Verdict::Met),
+        ];
+        for (conditions, verdict) in cases {
+            assert_eq!(judge(conditions.clone()), verdict, "{conditions:?}");
+        }
+    }
+
+    #[test]
+    fn tags_go_before_dates_and_failures_before_all() {
+        let tag = settled().entity_tag().to_string();
+        let all = |if_match, if_none_match, since, not_since| Conditions {
+            if_match,
+            if_none_match,
+            if_modified_since: since,
+            if_unmodified_since: not_since,
+        };
+        let cases = [
+            // A date that speaks against it is not heard beside a tag that speaks for it.
+            (all(field(&tag), None, None, field(BEFORE)), Verdict::Met),
+            (all(None, field("\"x\""), field(AFTER), None), Verdict::Met),
+            (
+                all(field(&tag), field(&tag), None, None),
+                Verdict::NotModified,
+            ),
+            (
+                all(field("\"x\""), field(&tag), None, None),
+                Verdict::Failed,
+            ),
+            (all(None, field(&tag), None, field(BEFORE)), Verdict::Failed),
+        ];
+        for (conditions, verdict) in cases {
+            assert_eq!(conditions.judge(&settled()), verdict, "{conditions:?}");
+        }
+    }
+}
