@@ -1,0 +1,145 @@
+//! What is held, and for how long: heads, waiting requests, content, and files that fail.
+
+use std::sync::Arc;
+
+use origin::HEAD_BYTES_MAX;
+use origin::conversation::Conversation;
+use origin::options::Options;
+use origin::questions::{Found, Output};
+
+use crate::client::replies;
+use crate::tree::{End, Tree, modified, now};
+
+const REQUEST: &[u8] = b"GET /a.bin HTTP/1.1\r\nHost: a\r\n\r\n";
+
+fn conversation() -> Conversation {
+    Conversation::new(Arc::new(Options::default()))
+}
+
+fn file(bytes: u64) -> Found {
+    Found::File {
+        bytes,
+        modified: modified(),
+        identity: 1,
+    }
+}
+
+/// Has it answer with a file of so many bytes, all of which are sent.
+fn serve(conversation: &mut Conversation, bytes: u64) {
+    conversation.answer(file(bytes), now());
+    let Output::Bytes(head) = conversation.output() else {
+        panic!("no head");
+    };
+    let head_bytes = head.len() as u64;
+    conversation.sent(head_bytes, now());
+    while let Output::File { bytes, .. } = conversation.output() {
+        conversation.sent(bytes.div_ceil(2), now());
+    }
+}
+
+#[test]
+fn an_idle_conversation_is_small() {
+    assert!(
+        size_of::<Conversation>() <= 200,
+        "{}",
+        size_of::<Conversation>()
+    );
+}
+
+#[test]
+fn heads_are_bounded() {
+    let tree = Tree::of(&[("a.txt", "alpha")]);
+    let begin = "GET /a.txt HTTP/1.1\r\nHost: a\r\nX: ";
+    let head = |bytes: usize| format!("{begin}{}\r\n\r\n", "x".repeat(bytes - begin.len() - 4));
+    let endless_line = format!("GET /{}", "a".repeat(HEAD_BYTES_MAX));
+    let cases = [
+        (head(HEAD_BYTES_MAX), 200),
+        (head(HEAD_BYTES_MAX + 1), 431),
+        (head(10 * HEAD_BYTES_MAX), 431),
+        (
+            format!("{}\r\n", &head(HEAD_BYTES_MAX + 1)[..HEAD_BYTES_MAX]),
+            431,
+        ),
+        (endless_line, 414),
+    ];
+    for (request, status) in cases {
+        let heard = tree.hear(&Options::default(), &request);
+        assert_eq!(heard.started, [status], "{} bytes", request.len());
+        assert_eq!(heard.end == End::Proper, status != 200);
+        assert_eq!(replies(&heard.bytes, ["GET"]).len(), 1);
+    }
+}
+
+#[test]
+fn so_many_requests_wait() {
+    let many = REQUEST.repeat(10_000);
+    let mut conversation = conversation();
+    let taken = conversation.receive(&many, now());
+    assert_eq!(taken, REQUEST.len() + HEAD_BYTES_MAX);
+    assert_eq!(conversation.receive(&many[taken..], now()), 0);
+    serve(&mut conversation, 5);
+    assert!(
+        conversation.question().is_some(),
+        "the next request is read"
+    );
+    assert_eq!(conversation.receive(&many[taken..], now()), REQUEST.len());
+}
+
+#[test]
+fn what_comes_after_the_last_request_is_dropped() {
+    let mut conversation = conversation();
+    let last = b"GET /a.bin HTTP/1.0\r\n\r\n";
+    assert_eq!(conversation.receive(last, now()), last.len());
+    let more = vec![b'x'; 1 << 20];
+    assert_eq!(conversation.receive(&more, now()), more.len());
+    serve(&mut conversation, 5);
+    assert_eq!(conversation.output(), Output::End);
+    assert_eq!(conversation.receive(&more, now()), more.len());
+    assert_eq!(
+        (conversation.output(), conversation.question()),
+        (Output::End, None)
+    );
+}
+
+#[test]
+fn a_file_that_fails_cuts_the_stream() {
+    let mut conversation = conversation();
+    conversation.receive(&REQUEST.repeat(2), now());
+    conversation.answer(file(1000), now());
+    let Output::Bytes(head) = conversation.output() else {
+        panic!("no head");
+    };
+    let head_bytes = head.len() as u64;
+    conversation.sent(head_bytes, now());
+    conversation.sent(400, now());
+    assert_eq!(
+        conversation.output(),
+        Output::File {
+            offset: 400,
+            bytes: 600
+        }
+    );
+    conversation.file_failed();
+    assert_eq!(conversation.output(), Output::Cut);
+    conversation.sent(600, now());
+    conversation.answer(file(1), now());
+    conversation.receive(REQUEST, now());
+    conversation.receive_end();
+    assert_eq!(
+        (conversation.output(), conversation.question()),
+        (Output::Cut, None)
+    );
+}
+
+#[test]
+fn files_may_be_as_long_as_numbers() {
+    let mut conversation = conversation();
+    conversation.receive(
+        b"GET /a HTTP/1.1\r\nHost: a\r\nRange: bytes=1-,0-0\r\n\r\n",
+        now(),
+    );
+    serve(&mut conversation, 1);
+    conversation.receive(REQUEST, now());
+    serve(&mut conversation, u64::MAX);
+    assert_eq!(conversation.output(), Output::Nothing);
+}
