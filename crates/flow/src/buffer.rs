@@ -6,14 +6,17 @@
 use tls::record::{OVERHEAD_BYTES_MAX, PLAINTEXT_BYTES_MAX, RECORD_BYTES_MAX};
 use tls::traffic::CONTROL_BYTES_MAX;
 
+use crate::growth::SHORT_OVERHEAD_BYTES_MAX;
+
 /// Records of full size that the large buffer holds. Reading 256 KiB at once from a backend costs
 /// about 9 % less than 64 KiB at once; more than this does not fit the second-level cache.
 pub const RECORDS_LARGE: usize = 16;
 
 /// Room for the largest record, or for one full record of ours with alerts behind it.
 const SMALL_BYTES: usize = RECORD_BYTES_MAX + CONTROL_BYTES_MAX;
-const LARGE_BYTES: usize =
-    RECORDS_LARGE * (PLAINTEXT_BYTES_MAX + OVERHEAD_BYTES_MAX) + 2 * CONTROL_BYTES_MAX;
+const LARGE_BYTES: usize = RECORDS_LARGE * (PLAINTEXT_BYTES_MAX + OVERHEAD_BYTES_MAX)
+    + SHORT_OVERHEAD_BYTES_MAX
+    + 2 * CONTROL_BYTES_MAX;
 
 /// Buffers kept for the next one who asks, by size: 5 MiB and 16 MiB a worker. Beyond that memory
 /// goes back to the allocator.

@@ -15,6 +15,7 @@ use crate::actions::{Action, Actions};
 use crate::announce;
 use crate::buffer::{Buffer, Pool};
 use crate::facts::{Ending, Facts};
+use crate::growth::PAUSE;
 use crate::opening::{self, Opening, Progress};
 use crate::options::Settings;
 use crate::relay::{Down, OpenFault, StreamEnd, Up};
@@ -162,6 +163,7 @@ impl Flow {
 
     /// Takes note of `count` bytes that were received into the room.
     pub fn front_received(&mut self, count: usize, now: Instant, pool: &mut Pool) {
+        self.note_pause(now);
         self.last_byte = now;
         if self.opening.is_some() {
             let incoming = self.up.sealed.as_mut().expect("the room was given");
@@ -291,6 +293,7 @@ impl Flow {
 
     /// Takes note of `count` bytes that were received into the room.
     pub fn back_received(&mut self, count: usize, now: Instant, pool: &mut Pool) {
+        self.note_pause(now);
         let handshake = self.opening.as_mut().and_then(Opening::sealing);
         let sealed = match (&mut self.traffic, handshake) {
             (Some(traffic), _) => self.down.received(count, &mut **traffic),
@@ -424,6 +427,12 @@ impl Flow {
             self.begin_dial(now);
         }
         self.settle(pool);
+    }
+
+    fn note_pause(&mut self, now: Instant) {
+        if now.saturating_duration_since(self.last_byte) >= PAUSE {
+            self.down.paused();
+        }
     }
 
     fn begin_dial(&mut self, now: Instant) {

@@ -6,6 +6,7 @@ mod announce;
 pub mod buffer;
 pub mod connection;
 pub mod facts;
+mod growth;
 mod opening;
 pub mod options;
 mod relay;

@@ -8,6 +8,7 @@ use tls::record::{KeyExhausted, Layout, PLAINTEXT_BYTES_MAX};
 use tls::traffic::{Incoming, Seal, Traffic, TrafficFault};
 
 use crate::buffer::{Buffer, Pool, RECORDS_LARGE, Size};
+use crate::growth::Growth;
 
 /// How a side's stream of bytes ended.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -56,6 +57,7 @@ pub(crate) struct Down {
     pub(crate) sealed: Option<Buffer>,
     pub(crate) is_ended: bool,
     is_bulk: bool,
+    growth: Growth,
 }
 
 impl Up {
@@ -247,6 +249,11 @@ impl Down {
         pool.give_if_empty(&mut self.sealed);
     }
 
+    /// Takes note of a pause: the first records after it are short again.
+    pub(crate) fn paused(&mut self) {
+        self.growth.restart();
+    }
+
     /// Seals `count` bytes that were received into the room.
     pub(crate) fn received(
         &mut self,
@@ -265,13 +272,10 @@ impl Down {
             count <= records * PLAINTEXT_BYTES_MAX,
             "no more came than there was room"
         );
-        let mut rest = count;
-        while rest > 0 {
-            let plain_bytes = rest.min(PLAINTEXT_BYTES_MAX);
+        for plain_bytes in self.growth.lay_out(sealed.space(), count, layout) {
             let record_bytes = layout.head + plain_bytes + layout.tail;
             seal.seal(&mut sealed.space()[..record_bytes])?;
             sealed.fill(record_bytes);
-            rest -= plain_bytes;
         }
         Ok(())
     }

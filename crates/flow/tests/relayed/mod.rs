@@ -398,3 +398,62 @@ fn the_server_is_told_who_the_client_is_before_its_first_byte() {
         assert_eq!(run.backend_got(), wanted);
     }
 }
+
+/// The server says this much at once; how long the records are that the client gets.
+fn records_of(run: &mut Run, count: usize) -> Vec<usize> {
+    let reply = run.chance.bytes(count);
+    let (mut rest, mut wire) = (&reply[..], Vec::new());
+    while !rest.is_empty() {
+        let before = rest.len();
+        for piece in run.flow.back_room(&mut run.pool).unwrap() {
+            let (here, after) = rest.split_at(rest.len().min(piece.len()));
+            piece[..here.len()].copy_from_slice(here);
+            rest = after;
+        }
+        let taken = before - rest.len();
+        run.flow.back_received(taken, run.now, &mut run.pool);
+        wire.extend_from_slice(run.flow.front_pending());
+        let sent = run.flow.front_pending().len();
+        run.flow.front_sent(sent, run.now, &mut run.pool);
+    }
+    run.client_got.clear();
+    run.client.receive(&wire, &mut run.client_got).unwrap();
+    assert!(run.client_got == reply, "the reply arrived changed");
+    let mut lengths = Vec::new();
+    while let Some(header) = wire.first_chunk::<5>() {
+        let length = 5 + usize::from(u16::from_be_bytes([header[3], header[4]]));
+        wire.drain(..length);
+        lengths.push(length);
+    }
+    lengths
+}
+
+#[test]
+fn records_fit_a_segment_at_the_start_and_after_a_pause() {
+    const SEGMENT_BYTES: usize = 1428;
+    const FULL_BYTES: usize = 16_384;
+    let stage = Stage::new(SendProxy::Off);
+    for suite in TLS13.iter().chain(&TLS12) {
+        let choice = stage.choice(TLS13.contains(suite), &[*suite]);
+        let mut run = Run::new(&stage, &choice, 13, Vec::new());
+        run.until("the relay", |run| {
+            run.client.is_established() && run.backend.is_some() && run.from_flow.is_empty()
+        });
+        run.until("quiet", |run| {
+            run.from_flow.is_empty() && run.flow.front_pending().is_empty()
+        });
+        assert_eq!(records_of(&mut run, 1000).len(), 1);
+        assert_eq!(records_of(&mut run, 4096 + 300).len(), 1);
+        run.now += Duration::from_secs(1);
+        for is_fresh in [true, false] {
+            let lengths = records_of(&mut run, 300_000);
+            let shorts = lengths.iter().filter(|length| **length == SEGMENT_BYTES);
+            assert_eq!(shorts.count(), if is_fresh { 10 } else { 0 }, "{lengths:?}");
+            assert_eq!(lengths[0] == SEGMENT_BYTES, is_fresh);
+            assert!(lengths[12] > FULL_BYTES);
+        }
+        // Bulk is read into another buffer, of many records at once.
+        run.now += Duration::from_secs(1);
+        assert_eq!(records_of(&mut run, 262_144)[..10], [SEGMENT_BYTES; 10]);
+    }
+}
