@@ -56,6 +56,11 @@ impl ClientChoice {
         Self(Arc::new(config))
     }
 
+    /// The TLS library's own.
+    pub(crate) fn config(&self) -> &ClientConfig {
+        &self.0
+    }
+
     /// A client that asks for `name`.
     #[must_use]
     pub fn connect(&self, name: &str) -> Client {

@@ -215,6 +215,12 @@ impl Sealer {
         }
     }
 
+    /// As after so many records that the next one brings the key close to its limit.
+    #[cfg(test)]
+    pub(crate) fn wear(&mut self) {
+        self.0.blocks_left = GCM_BLOCKS_MARGIN;
+    }
+
     /// Whether the key is close to its limit and a KeyUpdate is due.
     pub fn is_worn(&self) -> bool {
         self.0.blocks_left < GCM_BLOCKS_MARGIN
@@ -366,15 +372,16 @@ impl Opener {
         let inner = self
             .0
             .open(self.0.nonce(sequence), Aad::from(*header), body, plain)?;
-        // The type is the last byte that is not padding (RFC 8446 section 5.4).
+        // Padding is no excuse for a longer record (RFC 8446 section 5.4).
+        if inner.len() > PLAINTEXT_BYTES_MAX + 1 {
+            return Err(RecordFault::Overflow);
+        }
+        // The type is the last byte that is not padding.
         let end = inner
             .iter()
             .rposition(|&byte| byte != 0)
             .ok_or(RecordFault::Unexpected)?;
         let kind = ContentType::from_code(inner[end]).ok_or(RecordFault::Unexpected)?;
-        if end > PLAINTEXT_BYTES_MAX {
-            return Err(RecordFault::Overflow);
-        }
         Ok((kind, end))
     }
 

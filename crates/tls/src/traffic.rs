@@ -9,6 +9,8 @@ pub mod in_place;
 pub mod kernel;
 pub mod library;
 mod message;
+#[cfg(test)]
+mod tests;
 
 pub use crate::record::Seal;
 use in_place::InPlace;

@@ -110,11 +110,11 @@ pub(super) const DATA_PLANE: Wall = Wall {
     ],
 };
 
-/// Cryptography; the daemon hashes the scripts of its page, and the lab's load tells how fast the
-/// library is on a CPU.
+/// Cryptography; the daemon hashes the scripts of its page, the lab's load tells how fast the
+/// library is on a CPU, and a client of the tests makes records by hand.
 pub(super) const CRYPTOGRAPHY: Wall = Wall {
     crates: &["aws-lc-rs", "ring", "sha2"],
-    open_to: &["tls", "daemon", "load"],
+    open_to: &["tls", "daemon", "load", "testkit"],
 };
 
 /// The product's configuration is read by the program alone.

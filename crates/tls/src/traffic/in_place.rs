@@ -9,7 +9,9 @@ use rustls::kernel::KernelConnection;
 
 use crate::options::Version;
 use crate::record::{Allowance, ContentType, KeyExhausted, Layout, Opener, Seal, Sealer};
-use crate::traffic::kernel::{ALERT_LEVEL_WARNING, ControlRecord, KEY_UPDATE, KernelKeys};
+use crate::traffic::kernel::{
+    ALERT_LEVEL_FATAL, ALERT_LEVEL_WARNING, ControlRecord, KEY_UPDATE, KernelKeys,
+};
 use crate::traffic::message::{
     ALERT_CLOSE_NOTIFY, ALERT_DECODE_ERROR, ALERT_NO_RENEGOTIATION, ALERT_UNEXPECTED_MESSAGE,
     ALERT_USER_CANCELED, Incoming, TrafficFault,
@@ -18,6 +20,10 @@ use crate::traffic::message::{
 /// Records in a row that carry no data before the peer is taken for hostile, as in BoringSSL
 /// (`kMaxEmptyRecords`, `kMaxKeyUpdates`).
 const EMPTY_RECORDS_MAX: u8 = 32;
+
+/// Warnings in a connection's life before the peer is taken for hostile, as in BoringSSL
+/// (`kMaxWarningAlerts`).
+const WARNINGS_MAX: u8 = 4;
 
 const HANDSHAKE_CLIENT_HELLO: u8 = 1;
 const HANDSHAKE_HELLO_REQUEST: u8 = 0;
@@ -54,7 +60,9 @@ pub struct InPlace {
     version: Version,
     key_update_due: bool,
     refusal_due: bool,
+    has_refused: bool,
     empty_records: u8,
+    warnings: u8,
 }
 
 /// Who seals.
@@ -103,7 +111,9 @@ impl InPlace {
             version,
             key_update_due: false,
             refusal_due: false,
+            has_refused: false,
             empty_records: 0,
+            warnings: 0,
         }
     }
 
@@ -137,25 +147,36 @@ impl InPlace {
         }
     }
 
-    fn take_alert(&self, content: &[u8]) -> Result<Incoming, TrafficFault> {
+    fn take_alert(&mut self, content: &[u8]) -> Result<Incoming, TrafficFault> {
         let &[level, description] = content else {
             return Err(TrafficFault::Message(ALERT_DECODE_ERROR));
         };
         match (level, description) {
-            (_, ALERT_CLOSE_NOTIFY) => Ok(Incoming::CloseNotify),
-            (_, ALERT_USER_CANCELED) => Ok(Incoming::Control),
+            (ALERT_LEVEL_WARNING | ALERT_LEVEL_FATAL, ALERT_CLOSE_NOTIFY) => {
+                Ok(Incoming::CloseNotify)
+            }
+            (ALERT_LEVEL_WARNING, ALERT_USER_CANCELED) => self.take_warning(),
             // TLS 1.3 knows no warnings beyond these two (RFC 8446 section 6).
-            (ALERT_LEVEL_WARNING, _) if self.version == Version::Tls12 => Ok(Incoming::Control),
+            (ALERT_LEVEL_WARNING, _) if self.version == Version::Tls12 => self.take_warning(),
             _ => Ok(Incoming::FatalAlert(description)),
         }
+    }
+
+    fn take_warning(&mut self) -> Result<Incoming, TrafficFault> {
+        self.warnings += 1;
+        if self.warnings > WARNINGS_MAX {
+            return Err(TrafficFault::Message(ALERT_UNEXPECTED_MESSAGE));
+        }
+        Ok(Incoming::Control)
     }
 
     fn take_handshake(&mut self, content: &[u8]) -> Result<Incoming, TrafficFault> {
         let unexpected = TrafficFault::Message(ALERT_UNEXPECTED_MESSAGE);
         let Some(secrets) = &mut self.secrets else {
-            // Renegotiation is refused with a warning (RFC 5246 section 7.2.2).
+            // Renegotiation is refused with a warning (RFC 5246 section 7.2.2), once.
             return match content.first() {
-                Some(&HANDSHAKE_CLIENT_HELLO | &HANDSHAKE_HELLO_REQUEST) if !self.refusal_due => {
+                Some(&HANDSHAKE_CLIENT_HELLO | &HANDSHAKE_HELLO_REQUEST) if !self.has_refused => {
+                    self.has_refused = true;
                     self.refusal_due = true;
                     Ok(Incoming::Control)
                 }
@@ -173,6 +194,14 @@ impl InPlace {
         self.opener = Opener::new(self.version, 0, &next).ok_or(unexpected)?;
         self.key_update_due |= wants_reply;
         Ok(Incoming::Control)
+    }
+
+    /// As after so many records that the next one brings the key to its end.
+    #[cfg(test)]
+    pub(crate) fn wear(&mut self) {
+        if let Sending::Ours(sealer) = &mut self.sending {
+            sealer.wear();
+        }
     }
 
     /// Whether a record of ours has to go out before more data is sealed.

@@ -196,6 +196,12 @@ impl Library {
         !self.due.is_empty() || self.is_worn()
     }
 
+    /// As after so many records that the next one brings the key to its end.
+    #[cfg(test)]
+    pub(crate) fn wear(&mut self) {
+        self.sealed = self.sealed_max - RECORDS_MARGIN - 1;
+    }
+
     fn is_worn(&self) -> bool {
         self.version == Version::Tls13 && self.sealed >= self.sealed_max - RECORDS_MARGIN
     }

@@ -1,0 +1,606 @@
+//! Both record layers against each other and against a client whose records are made by hand:
+//! whatever it says, both hear the same, and what they say it hears.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use testkit::authority::Authority;
+use testkit::client::ClientChoice;
+use testkit::raw_client::{ALERT, APPLICATION_DATA, HANDSHAKE, KEY_UPDATES, RawClient, framed};
+use wire::client_hello::{self, Peek};
+
+use super::*;
+use crate::handshake::{Handshake, ServerHandshake};
+use crate::options::{
+    CertificateSource, ClientMode, ClientVerification, FormerCertificates, Group, RecordLayer,
+    ServerOptions, Suite, Suites, Tls13Sessions, UnknownName, Version,
+};
+use crate::policy::SuiteOrder;
+use crate::record::{PLAINTEXT_BYTES_MAX, RECORD_BYTES_MAX};
+use crate::resumption::{KeySource, Resumption, ResumptionOptions, TicketOptions};
+use crate::server::Server;
+
+const SUITES: [Suite; 6] = [
+    Suite::Tls13Aes128GcmSha256,
+    Suite::Tls13Aes256GcmSha384,
+    Suite::Tls13ChaCha20Poly1305Sha256,
+    Suite::EcdheEcdsaAes128GcmSha256,
+    Suite::EcdheEcdsaAes256GcmSha384,
+    Suite::EcdheEcdsaChaCha20Poly1305Sha256,
+];
+
+/// A service with each layer.
+struct Services {
+    servers: [Server; 2],
+    authority_pem: String,
+}
+
+impl Services {
+    fn new() -> Self {
+        let authority = Authority::root("records");
+        let pem = authority.leaf(&["localhost"]).issue().pem();
+        let server = |record_layer| {
+            let resumption = Arc::new(Resumption::new(&RESUMPTION));
+            let options = options(record_layer, &pem);
+            let built = Server::build(&options, "web", &resumption, &SuiteOrder::default());
+            built.expect("a server").0
+        };
+        Self {
+            servers: [server(RecordLayer::InPlace), server(RecordLayer::Library)],
+            authority_pem: authority.pem().to_owned(),
+        }
+    }
+
+    /// Two connections that differ in the layer alone.
+    fn connect(&self, suite: Suite) -> [Connection; 2] {
+        let is_tls13 = suite.version() == Version::Tls13;
+        let choice = ClientChoice::new(&self.authority_pem, is_tls13, &[suite.code()]);
+        self.servers
+            .each_ref()
+            .map(|server| Connection::new(server, &choice))
+    }
+}
+
+const RESUMPTION: ResumptionOptions = ResumptionOptions {
+    secret: [7; 32],
+    tickets: TicketOptions {
+        keys: KeySource::Own,
+        rotate: Duration::from_secs(3600),
+        keep: 2,
+        lifetime: None,
+        count: 1,
+    },
+    session_entries: 10,
+    session_bytes: 10_000,
+    session_lifetime: Duration::from_secs(3600),
+};
+
+fn options(record_layer: RecordLayer, pem: &str) -> ServerOptions {
+    ServerOptions {
+        certificates: vec![CertificateSource {
+            place: "localhost.pem".to_owned(),
+            chain_pem: pem.as_bytes().to_vec(),
+            key_pem: None,
+            key_place: None,
+            ocsp_der: None,
+        }],
+        unknown_name: UnknownName::Refuse,
+        version_min: Version::Tls12,
+        version_max: Version::Tls13,
+        suites: Suites::Auto,
+        groups: vec![Group::X25519],
+        alpn: Vec::new(),
+        client: ClientVerification {
+            mode: ClientMode::None,
+            authorities: Vec::new(),
+            crls: Vec::new(),
+        },
+        resumption: true,
+        tls13_sessions: Tls13Sessions::Tickets,
+        former: FormerCertificates::default(),
+        record_layer,
+    }
+}
+
+/// What came of a record.
+#[derive(Clone, Debug, Eq, PartialEq)]
+enum Heard {
+    Data(Vec<u8>),
+    Control,
+    CloseNotify,
+    /// A fatal alert or a fault: nothing more is read.
+    End,
+}
+
+/// An established connection with the client that is on its other end.
+struct Connection {
+    client: RawClient,
+    traffic: Traffic,
+    heard: Vec<Heard>,
+    /// What the layer said of its own accord: types and contents of records.
+    said: Vec<(u8, Vec<u8>)>,
+    hello: Vec<u8>,
+}
+
+impl Connection {
+    fn new(server: &Server, choice: &ClientChoice) -> Self {
+        let mut handshake: Option<Box<ServerHandshake>> = None;
+        let (mut incoming, mut traffic, mut hello) = (Vec::new(), None, Vec::new());
+        let client = RawClient::connect(choice, "localhost", |wire| {
+            if hello.is_empty() {
+                hello = wire.to_vec();
+            }
+            incoming.extend_from_slice(wire);
+            let mut out = Vec::new();
+            let shaking = handshake.get_or_insert_with(|| {
+                let Ok(Peek::Hello(hello)) = client_hello::read(wire) else {
+                    panic!("no hello");
+                };
+                let config = server.select(&hello).expect("a shared suite");
+                Box::new(ServerHandshake::new(config, false).expect("a handshake"))
+            });
+            let step = shaking.advance(&mut incoming, &mut out).expect("no fault");
+            incoming.drain(..step.consumed);
+            if step.done {
+                let done = handshake.take().expect("it has just advanced");
+                traffic = Some(done.finish().expect("a known suite").traffic);
+            }
+            out
+        });
+        Self {
+            client,
+            traffic: traffic.expect("the handshake is over"),
+            heard: Vec::new(),
+            said: Vec::new(),
+            hello,
+        }
+    }
+
+    fn is_ended(&self) -> bool {
+        matches!(self.heard.last(), Some(Heard::End | Heard::CloseNotify))
+    }
+
+    /// The layer hears bytes as a connection's machine shows them: whole records only.
+    fn hear(&mut self, mut wire: &[u8]) {
+        while !self.is_ended() {
+            let heard = match self.traffic.record_bytes(wire) {
+                Ok(None) => return,
+                Err(_) => Heard::End,
+                Ok(Some(length)) => {
+                    let Some((record, rest)) = wire.split_at_checked(length) else {
+                        return;
+                    };
+                    wire = rest;
+                    self.hear_record(record)
+                }
+            };
+            self.heard.push(heard);
+        }
+    }
+
+    fn hear_record(&mut self, record: &[u8]) -> Heard {
+        let mut plain = vec![0xaa; RECORD_BYTES_MAX];
+        let heard = match self.traffic.open(record, &mut plain) {
+            Ok(Incoming::Data(bytes)) => Heard::Data(plain[..bytes].to_vec()),
+            Ok(Incoming::Control) => Heard::Control,
+            Ok(Incoming::CloseNotify) => Heard::CloseNotify,
+            Ok(Incoming::FatalAlert(_)) | Err(_) => Heard::End,
+        };
+        if self.traffic.is_control_due() {
+            let mut out = Vec::new();
+            self.traffic.seal_control(&mut out).expect("a fresh key");
+            assert!((1..=CONTROL_BYTES_MAX).contains(&out.len()));
+            assert!(!self.traffic.is_control_due());
+            self.said.extend(self.client.open(&out));
+        }
+        heard
+    }
+
+    fn say(&mut self, kind: u8, content: &[u8]) {
+        let wire = self.client.seal(kind, content, 0);
+        self.hear(&wire);
+    }
+
+    fn update_key(&mut self, wants_reply: bool) {
+        self.say(HANDSHAKE, &KEY_UPDATES[usize::from(wants_reply)]);
+        self.client.change_sealing_key();
+    }
+
+    /// One record of data from the server, which the client opens.
+    fn reply(&mut self, plain: &[u8]) {
+        let Layout { head, tail } = self.traffic.layout();
+        let mut record = [&vec![0; head][..], plain, &vec![0; tail]].concat();
+        self.traffic.seal(&mut record).expect("a fresh key");
+        assert_eq!(
+            self.client.open(&record),
+            [(APPLICATION_DATA, plain.to_vec())]
+        );
+    }
+}
+
+/// Both hear the same of what each of the two clients says; what it was.
+fn same(mut both: [Connection; 2], talk: impl Fn(&mut Connection)) -> Vec<Heard> {
+    both.iter_mut().for_each(talk);
+    let [ours, library] = both;
+    assert_eq!(ours.heard, library.heard);
+    assert_eq!(ours.said, library.said);
+    ours.heard
+}
+
+fn data(bytes: &[u8]) -> Heard {
+    Heard::Data(bytes.to_vec())
+}
+
+#[test]
+fn data_of_every_length_comes_through_both_ways() {
+    let services = Services::new();
+    for suite in SUITES {
+        let both = services.connect(suite);
+        let layouts = both.each_ref().map(|one| one.traffic.layout());
+        assert_eq!(layouts, [Layout::of(suite); 2]);
+        same(both, |connection| {
+            for length in [1, 2, 15, 16, 17, 1000, 16_383, PLAINTEXT_BYTES_MAX] {
+                let plain: Vec<u8> = (0..length).map(|index| index as u8).collect();
+                connection.say(APPLICATION_DATA, &plain);
+                assert_eq!(connection.heard.pop(), Some(Heard::Data(plain.clone())));
+                connection.reply(&plain);
+            }
+        });
+    }
+}
+
+#[test]
+fn padding_is_taken_off_up_to_the_longest_record() {
+    let services = Services::new();
+    for suite in &SUITES[..3] {
+        let heard = same(services.connect(*suite), |connection| {
+            for (length, padding) in [(5, 1), (5, 255), (0, 300), (5, 16_379), (16_384, 0)] {
+                let wire = connection
+                    .client
+                    .seal(APPLICATION_DATA, &vec![7; length], padding);
+                connection.hear(&wire);
+            }
+            let close = connection.client.seal(ALERT, &[1, 0], 1000);
+            connection.hear(&close);
+        });
+        let (short, long) = (data(&[7; 5]), data(&[7; 16_384]));
+        let wanted = [short.clone(), short.clone(), Heard::Control, short, long];
+        assert_eq!(heard[..5], wanted);
+        assert_eq!(heard[5..], [Heard::CloseNotify]);
+    }
+}
+
+#[test]
+fn records_beyond_the_limits_end_the_connection() {
+    let services = Services::new();
+    for suite in SUITES {
+        let is_tls13 = suite.version() == Version::Tls13;
+        let mut bad: Vec<fn(&mut RawClient) -> Vec<u8>> = vec![
+            |client| client.seal(APPLICATION_DATA, &[7; PLAINTEXT_BYTES_MAX + 1], 0),
+            |client| client.seal(APPLICATION_DATA, &[7; PLAINTEXT_BYTES_MAX + 2000], 0),
+            |_| framed(APPLICATION_DATA, &[7; PLAINTEXT_BYTES_MAX + 2049])[..5].to_vec(),
+            |_| framed(APPLICATION_DATA, &[7; 60_000])[..5].to_vec(),
+            |_| framed(APPLICATION_DATA, &[]),
+            |_| framed(APPLICATION_DATA, &[7; 15]),
+            |_| framed(APPLICATION_DATA, &[7; 16]),
+            |_| framed(APPLICATION_DATA, &[7; 100]),
+            |_| framed(20, &[1]),
+            |_| framed(ALERT, &[2, 40]),
+            |_| framed(HANDSHAKE, &[]),
+            |_| framed(24, &[7; 100]),
+            |_| framed(99, &[7; 100])[..5].to_vec(),
+            |_| b"GET / HTTP/1.1\r\n".to_vec(),
+            |client| {
+                let mut wire = client.seal(APPLICATION_DATA, b"words", 0);
+                wire[1] = 2;
+                wire
+            },
+            |client| client.seal(APPLICATION_DATA, b"lost", 0)[5..].to_vec(),
+            |client| {
+                drop(client.seal(APPLICATION_DATA, b"lost", 0));
+                client.seal(APPLICATION_DATA, b"words", 0)
+            },
+            |client| client.seal(20, &[1], 0),
+            |client| client.seal(24, b"heartbeat", 0),
+        ];
+        if is_tls13 {
+            bad.push(|client| client.seal(APPLICATION_DATA, &[7; 5], PLAINTEXT_BYTES_MAX));
+            bad.push(|client| client.seal_inner(&[0; 20]));
+            bad.push(|client| client.seal_inner(&[]));
+        }
+        for (index, bad) in bad.iter().enumerate() {
+            let heard = same(services.connect(suite), |connection| {
+                connection.say(APPLICATION_DATA, b"before");
+                let wire = bad(&mut connection.client);
+                connection.hear(&wire);
+                connection.hear(&[0xff; 40]);
+            });
+            assert_eq!(heard, [data(b"before"), Heard::End], "{suite:?}: {index}");
+        }
+    }
+}
+
+#[test]
+fn every_altered_byte_behind_the_header_ends_the_connection() {
+    let services = Services::new();
+    for suite in SUITES {
+        for index in 3..45 {
+            let heard = same(services.connect(suite), |connection| {
+                let mut wire = connection.client.seal(APPLICATION_DATA, &[7; 16], 0);
+                if let Some(byte) = wire.get_mut(index) {
+                    *byte ^= 1;
+                    connection.hear(&wire);
+                    // The length may have grown by as much.
+                    connection.hear(&[&wire[..], &[0; 300]].concat());
+                }
+            });
+            assert!(heard.iter().all(|heard| *heard == Heard::End), "{index}");
+        }
+    }
+}
+
+#[test]
+fn an_alert_means_the_same_wherever_it_comes() {
+    let services = Services::new();
+    let places: [fn(&mut Connection); 3] = [
+        |_| {},
+        |connection| connection.say(APPLICATION_DATA, b"before"),
+        |connection| connection.update_key(true),
+    ];
+    for suite in [SUITES[0], SUITES[3]] {
+        let is_tls13 = suite.version() == Version::Tls13;
+        for (level, description) in (0..4).flat_map(|level| {
+            [0, 10, 20, 22, 40, 42, 80, 90, 100, 116, 255].map(|one| (level, one))
+        }) {
+            for place in &places[..if is_tls13 { 3 } else { 2 }] {
+                let heard = same(services.connect(suite), |connection| {
+                    place(connection);
+                    connection.say(ALERT, &[level, description]);
+                });
+                let wanted = match (level, description) {
+                    (1 | 2, 0) => Heard::CloseNotify,
+                    (1, 90) => Heard::Control,
+                    (1, _) if !is_tls13 => Heard::Control,
+                    _ => Heard::End,
+                };
+                assert_eq!(heard.last(), Some(&wanted), "{level} {description}");
+            }
+        }
+    }
+}
+
+#[test]
+fn half_alerts_and_two_at_once_end_the_connection() {
+    let services = Services::new();
+    for suite in [SUITES[0], SUITES[3]] {
+        for content in [&[][..], &[1], &[1, 0, 0], &[1, 0, 1, 0]] {
+            let heard = same(services.connect(suite), |connection| {
+                connection.say(ALERT, content);
+            });
+            assert_eq!(heard, [Heard::End], "{content:?}");
+        }
+    }
+}
+
+#[test]
+fn nothing_is_heard_after_close_notify_but_much_may_be_said() {
+    let services = Services::new();
+    for suite in SUITES {
+        let heard = same(services.connect(suite), |connection| {
+            connection.say(ALERT, &[1, 0]);
+            connection.say(APPLICATION_DATA, b"after");
+            connection.reply(b"more");
+            let mut out = Vec::new();
+            connection
+                .traffic
+                .seal_close_notify(&mut out)
+                .expect("a fresh key");
+            assert_eq!(connection.client.open(&out), [(ALERT, vec![1, 0])]);
+        });
+        assert_eq!(heard, [Heard::CloseNotify]);
+    }
+}
+
+#[test]
+fn keys_are_updated_in_both_directions_as_often_as_is_allowed() {
+    let services = Services::new();
+    for suite in &SUITES[..3] {
+        let both = services.connect(*suite);
+        let heard = same(both, |connection| {
+            for round in 0..40 {
+                connection.update_key(round % 3 == 0);
+                connection.say(APPLICATION_DATA, &[round]);
+                connection.reply(&[round; 100]);
+            }
+            let answers = (0..40).filter(|round| round % 3 == 0);
+            let answer = (HANDSHAKE, KEY_UPDATES[0].to_vec());
+            assert_eq!(connection.said, vec![answer; answers.count()]);
+            for _ in 0..33 {
+                connection.update_key(false);
+            }
+        });
+        assert_eq!(heard.len(), 80 + 33);
+        assert_eq!(heard[80..112], vec![Heard::Control; 32], "32 in a row");
+        assert_eq!(heard[112], Heard::End);
+    }
+}
+
+#[test]
+fn an_answer_to_a_key_update_goes_before_the_last_words() {
+    let services = Services::new();
+    for mut connection in services.connect(SUITES[0]) {
+        let wire = connection.client.seal(HANDSHAKE, &KEY_UPDATES[1], 0);
+        let opened = connection.traffic.open(&wire, &mut [0; 100]);
+        assert_eq!(opened, Ok(Incoming::Control));
+        assert!(connection.traffic.is_control_due());
+        let mut out = Vec::new();
+        connection
+            .traffic
+            .seal_close_notify(&mut out)
+            .expect("a fresh key");
+        let close_notify = (ALERT, vec![1, 0]);
+        assert_eq!(connection.client.open(&out).last(), Some(&close_notify));
+    }
+}
+
+#[test]
+fn handshake_messages_that_have_no_place_end_the_connection() {
+    let services = Services::new();
+    let [off, on] = KEY_UPDATES;
+    let bad = [
+        vec![],
+        vec![24],
+        off[..4].to_vec(),
+        vec![24, 0, 0, 1, 2],
+        vec![24, 0, 0, 2, 0, 0],
+        [off, on].concat(),
+        [&on[..], &[24, 0]].concat(),
+        vec![20, 0, 0, 1, 0],
+        vec![4, 0, 0, 0],
+        vec![0, 0, 0, 0],
+    ];
+    for content in bad {
+        let heard = same(services.connect(SUITES[1]), |connection| {
+            connection.say(HANDSHAKE, &content);
+            connection.say(HANDSHAKE, &content);
+        });
+        assert_eq!(heard, [Heard::End], "{content:?}");
+    }
+    for content in [&[20, 0, 0, 0][..], &[24, 0, 0, 1, 0], &[16], &[]] {
+        let heard = same(services.connect(SUITES[4]), |connection| {
+            connection.say(HANDSHAKE, content);
+        });
+        assert_eq!(heard, [Heard::End], "{content:?}");
+    }
+}
+
+#[test]
+fn renegotiation_is_refused_once_with_a_warning() {
+    let services = Services::new();
+    for suite in &SUITES[3..] {
+        let heard = same(services.connect(*suite), |connection| {
+            let hello = connection.hello[5..].to_vec();
+            connection.say(HANDSHAKE, &hello);
+            connection.say(APPLICATION_DATA, b"as before");
+            connection.reply(b"as before");
+            connection.say(HANDSHAKE, &hello);
+            assert_eq!(connection.said, [(ALERT, vec![1, 100])]);
+        });
+        assert_eq!(heard, [Heard::Control, data(b"as before"), Heard::End]);
+    }
+}
+
+#[test]
+fn records_without_data_and_warnings_are_bounded() {
+    let services = Services::new();
+    for suite in SUITES {
+        let heard = same(services.connect(suite), |connection| {
+            for _ in 0..2 {
+                (0..32).for_each(|_| connection.say(APPLICATION_DATA, b""));
+                connection.say(APPLICATION_DATA, b"data");
+            }
+            (0..40).for_each(|_| connection.say(APPLICATION_DATA, b""));
+        });
+        assert_eq!(heard.len(), 2 * 33 + 33);
+        assert_eq!(heard.last(), Some(&Heard::End));
+        let heard = same(services.connect(suite), |connection| {
+            (0..9).for_each(|_| connection.say(ALERT, &[1, 90]));
+        });
+        let wanted = [vec![Heard::Control; 4], vec![Heard::End]].concat();
+        assert_eq!(heard, wanted);
+    }
+}
+
+#[test]
+fn a_worn_key_is_changed_in_time() {
+    let services = Services::new();
+    for suite in &SUITES[..2] {
+        for mut connection in services.connect(*suite) {
+            connection.reply(b"before");
+            assert!(!connection.traffic.is_control_due());
+            match &mut connection.traffic {
+                Traffic::InPlace(layer) => layer.wear(),
+                Traffic::Library(layer) => layer.wear(),
+            }
+            connection.reply(b"the last of this key");
+            assert!(connection.traffic.is_control_due());
+            let mut out = Vec::new();
+            connection
+                .traffic
+                .seal_control(&mut out)
+                .expect("there is another key");
+            let said = connection.client.open(&out);
+            assert!(
+                matches!(&said[..], [(HANDSHAKE, update)] if update.starts_with(&[24, 0, 0, 1]))
+            );
+            assert!(!connection.traffic.is_control_due());
+            connection.reply(b"the first of the next");
+            connection.update_key(false);
+            connection.say(APPLICATION_DATA, b"after");
+            assert_eq!(connection.heard, [Heard::Control, data(b"after")]);
+        }
+    }
+}
+
+#[test]
+fn whatever_a_client_says_both_hear_the_same() {
+    let services = Services::new();
+    for seed in 0..120 {
+        let suite = SUITES[seed as usize % SUITES.len()];
+        same(services.connect(suite), |connection| {
+            let mut chance = Chance(seed * 2 + 1);
+            for _ in 0..12 {
+                say_something(connection, &mut chance, suite.version());
+                if chance.below(3) == 0 && !connection.is_ended() {
+                    connection.reply(&vec![3; 1 + chance.below(2000)]);
+                }
+            }
+        });
+    }
+}
+
+fn say_something(connection: &mut Connection, chance: &mut Chance, version: Version) {
+    let content = vec![chance.below(256) as u8; 1 + chance.below(20_000) % 17_000];
+    let is_tls13 = version == Version::Tls13;
+    match chance.below(9) {
+        0 if is_tls13 => connection.update_key(chance.below(2) == 0),
+        1 => connection.say(APPLICATION_DATA, b""),
+        2 => connection.say(ALERT, &[1, 90]),
+        3 => {
+            let wire = connection.client.seal(APPLICATION_DATA, &content, 0);
+            // The rest of it never comes.
+            let end = if chance.below(4) == 0 {
+                chance.below(wire.len())
+            } else {
+                wire.len()
+            };
+            connection.hear(&wire[..end]);
+        }
+        4 if chance.below(4) == 0 => {
+            let mut wire = connection.client.seal(APPLICATION_DATA, &content, 0);
+            let index = 3 + chance.below(wire.len() - 3);
+            wire[index] ^= 1 << chance.below(8);
+            connection.hear(&wire);
+        }
+        5 if chance.below(6) == 0 => connection.say(ALERT, &[1, 0]),
+        6 if is_tls13 => {
+            let wire = connection
+                .client
+                .seal(APPLICATION_DATA, &content, chance.below(600));
+            connection.hear(&wire);
+        }
+        _ => connection.say(APPLICATION_DATA, &content),
+    }
+}
+
+/// xorshift64*
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize % limit
+    }
+}
