@@ -8,6 +8,11 @@ pub enum Action {
     Dial,
     /// The server being dialled took too long: give it up and choose another.
     Redial,
+    /// Hand the sealing of what is sent to the client to the kernel, or say that it does not take
+    /// it; at once.
+    Offload,
+    /// Give the kernel the key that follows a KeyUpdate, or say that it does not take it; at once.
+    Rekey,
     /// End our stream to the server (TCP FIN); go on reading.
     ShutdownBack,
     /// End our stream to the client (TCP FIN); go on reading.
@@ -20,9 +25,11 @@ pub enum Action {
     Close,
 }
 
-const ORDER: [Action; 7] = [
+const ORDER: [Action; 9] = [
     Action::Dial,
     Action::Redial,
+    Action::Offload,
+    Action::Rekey,
     Action::ShutdownBack,
     Action::ShutdownFront,
     Action::ResetBack,
@@ -33,8 +40,8 @@ const ORDER: [Action; 7] = [
 /// What is to be done, and what was.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Actions {
-    due: u8,
-    done: u8,
+    due: u16,
+    done: u16,
 }
 
 impl Actions {

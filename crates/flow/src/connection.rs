@@ -16,10 +16,13 @@ use crate::announce;
 use crate::buffer::{Buffer, Pool};
 use crate::facts::{Ending, Facts};
 use crate::growth::PAUSE;
+use crate::offload::Offloading;
 use crate::opening::{self, Opening, Progress};
 use crate::options::Settings;
 use crate::relay::{Down, OpenFault, StreamEnd, Up};
 use crate::stage::{Postponed, Stage, first_end};
+
+mod offload;
 
 /// How many bytes a client may still send that has been sent an alert.
 const PARTING_BYTES_MAX: usize = 256 << 10;
@@ -36,6 +39,7 @@ pub struct Flow {
     traffic: Option<Box<Traffic>>,
     up: Up,
     down: Down,
+    offloading: Offloading,
     /// What the server gets before the client's first byte.
     preamble: Vec<u8>,
     facts: Facts,
@@ -58,6 +62,7 @@ impl Flow {
             traffic: None,
             up: Up::default(),
             down: Down::default(),
+            offloading: Offloading::default(),
             preamble: Vec::new(),
             facts,
             ending: None,
@@ -281,7 +286,7 @@ impl Flow {
         let Stage::Relaying = self.stage else {
             return None;
         };
-        if self.postponed.is_some() {
+        if self.postponed.is_some() || self.offloading.holds_back() {
             return None;
         }
         let layout = match &self.traffic {
@@ -302,11 +307,9 @@ impl Flow {
         };
         self.last_byte = now;
         self.facts.bytes_down += count as u64;
+        self.note_stretch(count);
         if sealed.is_err() {
-            // TLS 1.2 has no key update: the stream ends here, and not as if it were whole.
-            let ending = Ending::with(Reason::Internal, "the sealing key is used up");
-            self.actions.add(Action::ResetBack);
-            self.part(ending, now, pool);
+            self.stop_exhausted(now, pool);
         }
     }
 
@@ -464,6 +467,7 @@ impl Flow {
             self.facts.early_bytes_max = u32::try_from(self.facts.bytes_up).ok();
         }
         self.traffic = Some(Box::new(established.traffic));
+        self.consider_kernel();
         if matches!(self.stage, Stage::Opening) {
             self.begin_dial(now);
         }
@@ -509,7 +513,7 @@ impl Flow {
     fn settle(&mut self, pool: &mut Pool) {
         match self.stage {
             Stage::Relaying | Stage::Dialling { .. } => self.settle_relay(pool),
-            Stage::Parting { .. } if self.down.pending().is_empty() => {
+            Stage::Parting { .. } if self.is_front_done() => {
                 if self.is_front_ended {
                     self.finish(pool);
                 } else {
@@ -523,9 +527,10 @@ impl Flow {
     fn settle_relay(&mut self, pool: &mut Pool) {
         self.send_control(pool);
         self.note_ending();
+        self.ask_kernel();
         let Stage::Relaying = self.stage else { return };
         let up_is_sent = self.preamble.is_empty() && self.up.plain.is_none();
-        let down_is_sent = self.down.pending().is_empty();
+        let down_is_sent = self.is_front_done();
         let up_is_done = self.up.is_refused || self.up.end.is_some() && up_is_sent;
         let down_is_done = self.down.is_ended && down_is_sent;
         if up_is_done && down_is_done && self.up.is_refused && !self.is_front_ended {
@@ -542,35 +547,9 @@ impl Flow {
         }
     }
 
-    /// Answers KeyUpdate and renegotiation as soon as no sealed record waits: the answer has to
-    /// come before the next data, and one answer serves for several requests.
-    fn send_control(&mut self, pool: &mut Pool) {
-        let Some(traffic) = &mut self.traffic else {
-            return;
-        };
-        if !traffic.is_control_due() || self.down.is_ended || !self.down.pending().is_empty() {
-            return;
-        }
-        self.down.say(pool, |out| traffic.seal_control(out).is_ok());
-    }
-
     fn note_ending(&mut self) {
         if self.ending.is_none() {
             self.ending = first_end(self.up.end, self.down.is_ended).map(Ending::new);
-        }
-    }
-
-    fn say_goodbye(&mut self, pool: &mut Pool) {
-        if let Some(traffic) = &mut self.traffic {
-            self.down
-                .say(pool, |out| traffic.seal_close_notify(out).is_ok());
-        }
-    }
-
-    fn say_alert(&mut self, alert: u8, pool: &mut Pool) {
-        if let Some(traffic) = &mut self.traffic {
-            self.down
-                .say(pool, |out| traffic.seal_alert(alert, out).is_ok());
         }
     }
 
@@ -597,6 +576,7 @@ impl Flow {
         self.reset_early();
         self.up.clear(pool);
         self.down.clear(pool);
+        self.offloading.records.clear();
         self.traffic = None;
         self.opening = None;
         self.stage = Stage::Over;

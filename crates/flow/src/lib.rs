@@ -7,6 +7,7 @@ pub mod buffer;
 pub mod connection;
 pub mod facts;
 mod growth;
+mod offload;
 mod opening;
 pub mod options;
 mod relay;

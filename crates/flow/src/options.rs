@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tls::options::Version;
 use tls::server::Server;
+use tls::traffic::kernel::Cipher;
 
 /// What all connections of a service share.
 #[derive(Clone)]
@@ -14,6 +16,40 @@ pub struct Settings {
     pub send_proxy: SendProxy,
     /// How long each part may take.
     pub timeouts: Timeouts,
+    /// Whether the kernel may seal what is long; `None` = never.
+    pub offload: Option<Offload>,
+}
+
+/// What the kernel can seal, and from where on it is asked to.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Offload {
+    /// From which length on it is asked where the length is known before, in bytes.
+    pub from: u64,
+    /// What it can seal.
+    pub taken: Vec<(Version, Cipher)>,
+    /// Whether it can be given the key that follows a KeyUpdate. If not, a connection ends when its
+    /// client asks for one.
+    pub rekeys: bool,
+}
+
+/// How much more must have come in one go than [`Offload::from`] where nobody knows how much will
+/// follow.
+///
+/// A response of a known length has the whole of it still before it; a stream that is relayed may
+/// end with its next byte, and the price of the hand-over (three system calls, and the kernel's own
+/// setting up of a cipher) would be lost. What has gone on for long tends to go on for as long.
+const RELAY_FACTOR: u64 = 8;
+
+impl Offload {
+    /// Whether the kernel can seal that.
+    pub fn takes(&self, version: Version, cipher: Cipher) -> bool {
+        self.taken.contains(&(version, cipher))
+    }
+
+    /// From how many bytes in one go on it is asked where the length is not known.
+    pub fn relay_from(&self) -> u64 {
+        self.from.saturating_mul(RELAY_FACTOR)
+    }
 }
 
 /// The PROXY header sent to servers.

@@ -280,6 +280,13 @@ pub fn write(fd: impl AsFd, bytes: &[u8]) -> io::Result<usize> {
     Ok(send(fd, bytes, SendFlags::NOSIGNAL)?)
 }
 
+/// As [`write`], of bytes that others follow at once: the kernel may wait for them to fill a
+/// segment, or where it seals ([`crate::ktls`]), a record.
+#[inline]
+pub fn write_more(fd: impl AsFd, bytes: &[u8]) -> io::Result<usize> {
+    Ok(send(fd, bytes, SendFlags::NOSIGNAL | SendFlags::MORE)?)
+}
+
 /// Writes as much of several buffers as there is room for.
 #[inline]
 pub fn write_vectored(fd: impl AsFd, buffers: &[IoSlice<'_>]) -> io::Result<usize> {

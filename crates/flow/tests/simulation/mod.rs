@@ -139,6 +139,7 @@ fn settings(
         tls: Arc::new(server),
         send_proxy,
         timeouts: TIMEOUTS,
+        offload: None,
     })
 }
 
@@ -337,6 +338,7 @@ impl Run {
                 }
                 Action::ShutdownFront => self.front_shut = true,
                 Action::CloseBack => self.backend = None,
+                Action::Offload | Action::Rekey => panic!("nobody allowed it"),
                 Action::ResetBack | Action::Close => {}
             }
         }
