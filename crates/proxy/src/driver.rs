@@ -1,16 +1,18 @@
 //! The seam between the loop and the operating system.
 //!
 //! All that a worker asks of the kernel for its connections goes through here: wait, accept,
-//! connect, receive, send, end, reset. This driver is epoll, edge-triggered; another one takes the
+//! connect, receive, send, pass on, end, reset. This driver is epoll, edge-triggered; another one takes the
 //! place of this file and nothing else. It remembers readiness, so that no system call is made
 //! that is known to give nothing.
 
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use sys::epoll::{Epoll, Event, Events, Interest};
+use sys::ktls::{self, Half, Keys};
 use sys::socket::{self, PeerAddress};
+use sys::transfer::{self, Pipe};
 use sys::wake::Waker;
 use wire::address::Address;
 
@@ -52,6 +54,19 @@ pub(crate) enum Received {
     End,
     /// Nothing for now.
     Nothing,
+    /// The connection is broken.
+    Failed,
+}
+
+/// What came of sending a stretch of a file.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum FileSent {
+    /// So many bytes.
+    Bytes(usize),
+    /// The file ends before, or cannot be read.
+    NoFile,
+    /// The file is of a kind that has to be read.
+    Unfit,
     /// The connection is broken.
     Failed,
 }
@@ -274,6 +289,69 @@ impl Socket {
         }
     }
 
+    /// As [`Socket::send`], of bytes that others follow at once.
+    pub(crate) fn send_more(&mut self, bytes: &[u8]) -> Option<usize> {
+        let result = socket::write_more(&self.fd, bytes);
+        self.sent(result, bytes.len())
+    }
+
+    /// Sends a stretch of a file without seeing it.
+    pub(crate) fn send_file(&mut self, file: impl AsFd, offset: u64, count: usize) -> FileSent {
+        match transfer::send_file(&self.fd, file, offset, count) {
+            Ok(0) => FileSent::NoFile,
+            Ok(sent) => {
+                self.writable = sent == count;
+                FileSent::Bytes(sent)
+            }
+            Err(error) => match error.kind() {
+                ErrorKind::WouldBlock => {
+                    self.writable = false;
+                    FileSent::Bytes(0)
+                }
+                ErrorKind::Interrupted => FileSent::Bytes(0),
+                ErrorKind::InvalidInput | ErrorKind::Unsupported => FileSent::Unfit,
+                _ if is_of_socket(&error) => FileSent::Failed,
+                _ => FileSent::NoFile,
+            },
+        }
+    }
+
+    /// Receives into a pipe that is empty.
+    pub(crate) fn fill(&mut self, pipe: &Pipe) -> Received {
+        let result = pipe.fill(&self.fd, pipe.capacity());
+        // How much fits depends on the pieces that the bytes came in: only an empty queue says
+        // that it is empty.
+        self.received(result, 0)
+    }
+
+    /// Sends what is in a pipe, like [`Socket::send`].
+    pub(crate) fn drain(&mut self, pipe: &Pipe, count: usize) -> Option<usize> {
+        let result = pipe.drain(&self.fd, count, false);
+        self.sent(result, count)
+    }
+
+    /// Has the kernel, which seals, send a record of that type; says whether it took it. `None` =
+    /// the connection is broken.
+    ///
+    /// It may be the stream's last, and a record that finds no room in the queue is lost when the
+    /// connection is closed: so it has to wait for room.
+    pub(crate) fn send_record(&mut self, kind: u8, content: &[u8]) -> Option<bool> {
+        if !ktls::has_room(&self.fd).ok()? {
+            self.writable = false;
+            return Some(false);
+        }
+        let result = ktls::send_record(&self.fd, kind, content).map(|()| content.len());
+        Some(self.sent(result, content.len())? > 0)
+    }
+
+    /// Has the kernel seal with these keys what is sent from now on.
+    pub(crate) fn hand_over(&self, keys: &Keys<'_>, is_attached: bool) -> io::Result<()> {
+        if !is_attached {
+            ktls::attach(self.fd.as_fd())?;
+        }
+        ktls::install(self.fd.as_fd(), Half::Send, keys)
+    }
+
     /// Ends our stream; the peer's goes on.
     pub(crate) fn end(&self) {
         // It fails only if the connection is gone, which the next event tells.
@@ -290,6 +368,21 @@ impl Socket {
     pub(crate) fn local_address(&self) -> Option<PeerAddress> {
         socket::local_address(&self.fd).ok()
     }
+}
+
+/// Whether sending failed for the connection's sake, and not for the file's.
+fn is_of_socket(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::BrokenPipe
+            | ErrorKind::ConnectionReset
+            | ErrorKind::ConnectionAborted
+            | ErrorKind::NotConnected
+            | ErrorKind::TimedOut
+            | ErrorKind::HostUnreachable
+            | ErrorKind::NetworkUnreachable
+            | ErrorKind::NetworkDown
+    )
 }
 
 #[cfg(test)]
