@@ -1,7 +1,11 @@
-//! The keys of a service's back.
+//! The keys of a service's back: servers, or files.
+
+use std::path::Path;
 
 use backend::options::{Balance, CheckKind, CheckOptions, Options, PassiveOptions, ServerOptions};
-use proxy::options::{BackOptions, CertificateForm, ProxyTlvs, SendProxy, ServersOptions};
+use proxy::options::{
+    BackOptions, CertificateForm, FilesOptions, ProxyTlvs, SendProxy, ServersOptions,
+};
 use wire::address::{Address, Endpoint};
 
 use crate::diagnostic::Problem;
@@ -10,8 +14,75 @@ use crate::section::{Section, all};
 /// A connection remembers the servers it tried; this many fit.
 const SERVERS_MAX: usize = 1024;
 
-/// Reads `service.back`.
-pub(crate) fn read(back: &Section<'_>) -> Option<BackOptions> {
+/// What only servers can be told.
+const KEYS_OF_SERVERS: [&str; 5] = [
+    "balance",
+    "check",
+    "passive",
+    "send-proxy",
+    "accepts-replays",
+];
+
+/// Reads `service.back`; relative folders begin at `base`.
+pub(crate) fn read(back: &Section<'_>, base: &Path) -> Option<BackOptions> {
+    match (back.has("servers"), back.section_if_written("files")) {
+        (false, Some(section)) => {
+            let files = files(&section, base);
+            for name in KEYS_OF_SERVERS.iter().filter(|name| back.has(name)) {
+                let problem = Problem::new("has no effect: there are files, and no servers");
+                back.warn(name, problem.hint("take it out"));
+            }
+            files.map(BackOptions::Files)
+        }
+        (true, Some(_)) => {
+            let problem = Problem::new("stands beside `servers`, and one connection gets one");
+            let hint = "take one of them out, or make two services";
+            back.error("files", problem.hint(hint));
+            None
+        }
+        (true, None) => servers_options(back).map(BackOptions::Servers),
+        (false, None) => {
+            back.neither("servers", "files");
+            None
+        }
+    }
+}
+
+fn files(files: &Section<'_>, base: &Path) -> Option<FilesOptions> {
+    let folder = files.text("folder");
+    let index = index(files);
+    let listing = files.boolean("listing");
+    let hidden = files.boolean("hidden");
+    let precompressed = files.boolean("precompressed");
+    Some(FilesOptions {
+        folder: base.join(folder?),
+        serving: origin::options::Options {
+            index: index?,
+            listing: listing?,
+            hidden: hidden?,
+            precompressed: precompressed?,
+        },
+    })
+}
+
+fn index(files: &Section<'_>) -> Option<Vec<String>> {
+    if !files.has("index") {
+        return Some(origin::options::Options::default().index);
+    }
+    let names = files.texts("index")?;
+    let Some(bad) = names.iter().find(|name| !is_file_name(name)) else {
+        return Some(names);
+    };
+    let problem = Problem::new(format!("\"{}\" is no name of a file", bad.escape_debug()));
+    files.error("index", problem.hint("name it without its folder"));
+    None
+}
+
+fn is_file_name(name: &str) -> bool {
+    !matches!(name, "." | "..") && !name.contains(['/', '\0'])
+}
+
+fn servers_options(back: &Section<'_>) -> Option<ServersOptions> {
     let servers = servers(back);
     let balance = back.choice(
         "balance",
@@ -30,7 +101,7 @@ pub(crate) fn read(back: &Section<'_>) -> Option<BackOptions> {
         Some(section) => send_proxy(&section),
         None => Some(SendProxy::Off),
     };
-    Some(BackOptions::Servers(ServersOptions {
+    Some(ServersOptions {
         pool: Options {
             servers: servers?,
             balance: balance?,
@@ -38,7 +109,7 @@ pub(crate) fn read(back: &Section<'_>) -> Option<BackOptions> {
             check: check?,
         },
         send_proxy: send_proxy?,
-    }))
+    })
 }
 
 fn servers(back: &Section<'_>) -> Option<Vec<ServerOptions>> {

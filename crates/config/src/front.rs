@@ -21,15 +21,60 @@ pub(crate) fn read(
 ) -> Option<FrontOptions> {
     let listen = front.parsed_list("listen");
     let accept_proxy = front.parsed_list("accept-proxy");
-    let tls = tls(&front.section("tls"), tls13, shelf);
+    let section = front.section("tls");
+    let ktls = ktls(&section.section("ktls"));
+    let tls = tls(&section, tls13, shelf);
+    let (tls, ktls) = (tls?, ktls?);
     Some(FrontOptions {
         listen: listen?,
         accept_proxy: accept_proxy?,
-        tls: tls?,
-        ktls: KtlsOptions {
-            mode: KtlsMode::Off,
-            from: 0,
-        },
+        ktls: ktls_fits(&section, ktls, tls.record_layer)?,
+        tls,
+    })
+}
+
+fn ktls(ktls: &Section<'_>) -> Option<KtlsOptions> {
+    let mode = ktls.choice(
+        "mode",
+        &[
+            ("off", KtlsMode::Off),
+            ("auto", KtlsMode::Auto),
+            ("require", KtlsMode::Require),
+        ],
+    );
+    let from = ktls.size("from");
+    let mode = mode?;
+    if mode == KtlsMode::Off && ktls.has("from") {
+        let problem = Problem::new("has no effect: the kernel never seals");
+        ktls.warn(
+            "from",
+            problem.hint("take it out, or write mode = \"auto\""),
+        );
+    }
+    Some(KtlsOptions {
+        mode,
+        from: from? as u64,
+    })
+}
+
+/// The kernel needs the keys, which the TLS library does not give away while it seals.
+fn ktls_fits(tls: &Section<'_>, ktls: KtlsOptions, layer: RecordLayer) -> Option<KtlsOptions> {
+    if layer == RecordLayer::InPlace || ktls.mode == KtlsMode::Off {
+        return Some(ktls);
+    }
+    let hint = "write record-layer = \"in-place\"";
+    if ktls.mode == KtlsMode::Require {
+        let problem = Problem::new("needs keys that the TLS library's record layer keeps");
+        tls.error("ktls", problem.hint(hint));
+        return None;
+    }
+    if tls.has("ktls") {
+        let problem = Problem::new("has no effect: the TLS library's record layer keeps the keys");
+        tls.warn("ktls", problem.hint(hint));
+    }
+    Some(KtlsOptions {
+        mode: KtlsMode::Off,
+        ..ktls
     })
 }
 
@@ -59,6 +104,13 @@ fn tls(tls: &Section<'_>, tls13: Tls13Choice, shelf: &mut Shelf<'_>) -> Option<S
     let resumption = tls.boolean("resumption");
     let early_data = early_data(tls, tls13, versions.as_deref(), resumption);
     let former = former(tls, shelf);
+    let record_layer = tls.choice(
+        "record-layer",
+        &[
+            ("in-place", RecordLayer::InPlace),
+            ("library", RecordLayer::Library),
+        ],
+    );
     if let (Some(versions), Some(suites)) = (&versions, &suites) {
         suites_fit(tls, versions, suites);
     }
@@ -75,7 +127,7 @@ fn tls(tls: &Section<'_>, tls13: Tls13Choice, shelf: &mut Shelf<'_>) -> Option<S
         resumption: resumption?,
         tls13_sessions: tls13_sessions(tls13, early_data?),
         former: former?,
-        record_layer: RecordLayer::InPlace,
+        record_layer: record_layer?,
     })
 }
 

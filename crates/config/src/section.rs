@@ -70,6 +70,11 @@ impl<'a> Section<'a> {
         elements.iter().map(section).collect()
     }
 
+    /// Reports that neither of two keys was written, one of which is required.
+    pub(crate) fn neither(&self, first: &str, second: &str) {
+        self.lacks(&[self.key(first), self.key(second)]);
+    }
+
     /// Whether somebody wrote that key.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.written(self.key(name)).is_some()
@@ -255,6 +260,11 @@ impl<'a> Section<'a> {
     }
 
     fn missing(&self, key: &Key) {
+        self.lacks(&[key]);
+    }
+
+    /// Reports that all of these keys are missing, one of which would do.
+    fn lacks(&self, keys: &[&Key]) {
         if self
             .node
             .is_some_and(|node| matches!(node.value, Value::List(_)))
@@ -262,16 +272,24 @@ impl<'a> Section<'a> {
             // A list where a table should be has been reported; what it lacks is not the point.
             return;
         }
-        let flag = key.giving_flag().filter(|_| !self.report.is_file());
-        let problem = match flag {
-            Some(flag) => Problem::new(format!("--{flag} is missing"))
-                .hint(format!("give --{flag} {}", key.value_name())),
-            None => Problem::new(format!("`{}` is missing", key.path))
-                .hint(format!("for example: {}", key.example)),
+        let told = |each: &dyn Fn(&Key) -> String| {
+            let each: Vec<_> = keys.iter().map(|key| each(key)).collect();
+            each.join(" or ")
         };
-        let spot = match flag {
-            Some(_) => &Spot::Nowhere,
-            None => &self.around.spot,
+        let has_flags = keys.iter().all(|key| flag_of(key).is_some());
+        let (problem, spot) = if has_flags && !self.report.is_file() {
+            let flag = |key: &Key| format!("--{}", flag_of(key).unwrap_or_default());
+            let problem = Problem::new(format!("{} is missing", told(&flag)));
+            let given = told(&|key| format!("{} {}", flag(key), key.value_name()));
+            (problem.hint(format!("give {given}")), &Spot::Nowhere)
+        } else {
+            let paths = told(&|key| format!("`{}`", key.path));
+            let problem = Problem::new(format!("{paths} is missing"));
+            let examples = told(&|key| key.example.to_owned());
+            (
+                problem.hint(format!("for example: {examples}")),
+                &self.around.spot,
+            )
         };
         self.report.error_here(spot, problem);
     }
@@ -279,6 +297,11 @@ impl<'a> Section<'a> {
     fn spot_of(&self, key: &Key) -> Spot {
         self.written(key).unwrap_or(self.around).spot.clone()
     }
+}
+
+/// The flag that gives a key; of a table, the one that gives its shorthand.
+fn flag_of(key: &Key) -> Option<&'static str> {
+    key.giving_flag().or_else(|| key.shorthand_key()?.flag)
 }
 
 /// All of what was read, or `None` if one was not. Reads every one, so that all faults are told.

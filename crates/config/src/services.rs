@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 
-use proxy::options::{CertificateForm, SendProxy, ServiceOptions, Timeouts};
+use proxy::options::{
+    BackOptions, CertificateForm, FrontOptions, SendProxy, ServiceOptions, Timeouts,
+};
 use tls::options::{ClientMode, Tls13Sessions};
 use wire::address::Address;
 use wire::network::Network;
@@ -38,17 +40,21 @@ fn service(
 ) -> Option<ServiceOptions> {
     let name = name(section);
     let front = front::read(&section.section("front"), tls13, shelf);
-    let back = back::read(&section.section("back"));
+    let back = back::read(&section.section("back"), &shelf.base);
     let timeouts = timeouts(&section.section("timeouts"));
     let limits = section.section("limits");
     let connections_max = match limits.has("connections") {
         true => limits.count("connections").map(Some),
         false => Some(None),
     };
+    let (mut front, back) = (front?, back?);
+    if matches!(back, BackOptions::Files(_)) {
+        speaks_to_files(&section.section("front").section("tls"), &mut front)?;
+    }
     let service = ServiceOptions {
         name: name?,
-        front: front?,
-        back: back?,
+        front,
+        back,
         timeouts: timeouts?,
         connections_max: connections_max?,
     };
@@ -80,6 +86,30 @@ fn timeouts(section: &Section<'_>) -> Option<Timeouts> {
         dial: dial?,
         idle: idle?,
     })
+}
+
+/// What serves files: the only protocol that we speak ourselves.
+const HTTP: &str = "http/1.1";
+
+/// Offers the protocol that files are served by, and no other.
+fn speaks_to_files(tls: &Section<'_>, front: &mut FrontOptions) -> Option<()> {
+    if !tls.has("alpn") {
+        front.tls.alpn = vec![HTTP.into()];
+        return Some(());
+    }
+    let Some(other) = front.tls.alpn.iter().find(|name| *name != HTTP.as_bytes()) else {
+        return Some(());
+    };
+    let other = String::from_utf8_lossy(other);
+    let problem = Problem::new(format!(
+        "names \"{}\", which files are not served by",
+        other.escape_debug()
+    ));
+    tls.error(
+        "alpn",
+        problem.hint("files are served by \"http/1.1\" alone"),
+    );
+    None
 }
 
 /// What the one side asks of the other.
@@ -115,6 +145,10 @@ fn sides_fit(section: &Section<'_>, service: &ServiceOptions) -> Option<()> {
 
 /// Servers that get early data know it, or it is all the same to them.
 fn early_data_is_told(section: &Section<'_>, service: &ServiceOptions) -> Option<()> {
+    if matches!(service.back, BackOptions::Files(_)) {
+        // GET and HEAD may be made twice (RFC 9110 section 9.2.2).
+        return Some(());
+    }
     let back = section.section("back");
     let accepts_replays = back.boolean("accepts-replays")?;
     let Tls13Sessions::Cache {

@@ -8,12 +8,10 @@ use crate::table::{self, Key, Kind};
 /// Keys that a later version will know: a configuration that uses them is ahead of this program.
 const LATER: &[&str] = &[
     "cluster",
-    "service.back.files",
     "service.back.starttls",
     "service.back.tls",
     "service.front.peek",
     "service.front.starttls",
-    "service.front.tls.ktls",
 ];
 
 /// Reports every key that nobody knows and every value of the wrong shape.

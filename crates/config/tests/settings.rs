@@ -1,13 +1,18 @@
 //! What configurations mean: each default, flags and keys alike, and no panic on any text.
 #![allow(clippy::unwrap_used, reason = "what a test cannot read fails it")]
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use backend::options::{Balance, CheckKind};
 use config::{Loaded, LogOutput, Recording, Settings, Severity, Source};
 use proptest::prelude::*;
-use proxy::options::{CertificateForm, LogConnections, LogFormat, SendProxy, ServiceOptions};
-use tls::options::{ClientMode, Group, Suite, Suites, Tls13Sessions, UnknownName, Version};
+use proxy::options::{
+    CertificateForm, KtlsMode, LogConnections, LogFormat, SendProxy, ServiceOptions,
+};
+use tls::options::{
+    ClientMode, Group, RecordLayer, Suite, Suites, Tls13Sessions, UnknownName, Version,
+};
 use tls::resumption::KeySource;
 
 const MINIMAL: &str = r#"
@@ -122,6 +127,71 @@ fn former_certificates_resume_unless_it_is_said_otherwise() {
     let written = former("revoked = ['ca.pem']\nformer-certificates = 'refuse'");
     assert!(!written.resume);
     assert_eq!(written.revoked[0].pem, b"ca.pem");
+}
+
+/// A service of files, with more keys in its TLS and its files.
+fn of_files(tls: &str, files: &str) -> ServiceOptions {
+    service(&format!(
+        "[[service]]\n[service.front]\nlisten = ['[::]:443']\n[service.front.tls]\n\
+         certificates = ['site.pem']\n{tls}\n[service.back.files]\nfolder = 'data'\n{files}\n"
+    ))
+}
+
+#[test]
+fn defaults_of_files() {
+    let service = of_files("", "");
+    let files = service.back.files().unwrap();
+    assert_eq!(files.folder, PathBuf::from("data"));
+    assert_eq!(files.serving, origin::options::Options::default());
+    assert_eq!(service.front.tls.alpn, [b"http/1.1"]);
+    assert!(of_files("alpn = []", "").front.tls.alpn.is_empty());
+    let files = of_files("", "index = []").back.files().cloned().unwrap();
+    assert!(files.serving.index.is_empty());
+}
+
+#[test]
+fn early_data_for_files_may_be_replayed() {
+    let sessions = of_files("early-data = '32KiB'", "")
+        .front
+        .tls
+        .tls13_sessions;
+    let early_data_bytes_max = 32 << 10;
+    assert_eq!(
+        sessions,
+        Tls13Sessions::Cache {
+            early_data_bytes_max
+        }
+    );
+}
+
+#[test]
+fn a_folder_begins_at_the_file() {
+    let mut files = Recording::default();
+    files.insert("/etc/lariat/site.pem", b"PEM".to_vec());
+    let source = Source::File {
+        place: "/etc/lariat/lariat.toml".into(),
+        text: MINIMAL.replace(r#"servers = ["127.0.0.1:80"]"#, r#"files = "data""#),
+    };
+    let settings = config::load(&source, &mut files).unwrap().settings;
+    let files = settings.plane.services[0].back.files().unwrap();
+    assert_eq!(files.folder, PathBuf::from("/etc/lariat/data"));
+}
+
+#[test]
+fn who_seals() {
+    let sealed = |tls: &str| {
+        let front = with("", tls, "").front;
+        (front.ktls.mode, front.ktls.from, front.tls.record_layer)
+    };
+    let from = 128 << 10;
+    assert_eq!(sealed(""), (KtlsMode::Auto, from, RecordLayer::InPlace));
+    let required = sealed("ktls = 'require'");
+    assert_eq!(required, (KtlsMode::Require, from, RecordLayer::InPlace));
+    // The kernel gets no keys from the library.
+    let library = sealed("record-layer = 'library'");
+    assert_eq!(library, (KtlsMode::Off, from, RecordLayer::Library));
+    let later = sealed("ktls = { from = '1MiB' }");
+    assert_eq!(later, (KtlsMode::Auto, 1 << 20, RecordLayer::InPlace));
 }
 
 #[test]
@@ -317,6 +387,31 @@ send-proxy = { version = "v2", crc32c = true }
 check = { kind = "http", path = "/x" }
 "#,
     ),
+    (
+        "--listen [::]:443 --certificate site.pem --index a.html,b.html --files data --listing yes \
+         --hidden on --precompressed off --ktls-from 1MiB --ktls require",
+        r#"
+[[service]]
+[service.front]
+listen = ["[::]:443"]
+tls = { certificates = ["site.pem"], ktls = { mode = "require", from = "1MiB" } }
+[service.back.files]
+folder = "data"
+index = ["a.html", "b.html"]
+listing = true
+hidden = true
+precompressed = false
+"#,
+    ),
+    (
+        "--listen [::]:443 --certificate site.pem --files /data --record-layer library --ktls off",
+        r#"
+[[service]]
+front.listen = ["[::]:443"]
+front.tls = { certificates = ["site.pem"], record-layer = "library", ktls = "off" }
+back.files = "/data"
+"#,
+    ),
 ];
 
 fn flags(line: &str) -> Source {
@@ -343,6 +438,12 @@ fn flags_mean_what_keys_mean() {
 
 #[test]
 fn faults_in_flags_name_the_flag() {
+    let source = flags("--listen [::]:443 --certificate site.pem");
+    let diagnostics = config::load(&source, &mut files()).unwrap_err();
+    let text: String = diagnostics.iter().map(|one| format!("{one}\n")).collect();
+    let missing = "error: --backend or --files is missing\n\
+                   hint: give --backend ADDRESS or --files PATH\n";
+    assert_eq!(text, missing);
     let source = flags("--listen nowhere --certificate gone.pem --backlog many --weight 0");
     let diagnostics = config::load(&source, &mut files()).unwrap_err();
     let text: String = diagnostics.iter().map(|one| format!("{one}\n")).collect();
@@ -363,13 +464,14 @@ fn every_default_is_valid_when_written_out() {
         let (config::table::Default::Text(text), Some(flag)) = (key.default, key.flag) else {
             continue;
         };
-        let mut line = ALIKE[0].0.to_owned();
+        let minimal = ALIKE[0].0;
         // What the table around it requires.
-        line.push_str(match key.parent() {
-            "service.back.check" => " --check http",
-            "service.back.send-proxy" => " --send-proxy v2",
-            _ => "",
-        });
+        let line = match key.parent() {
+            "service.back.check" => format!("{minimal} --check http"),
+            "service.back.send-proxy" => format!("{minimal} --send-proxy v2"),
+            "service.back.files" => minimal.replace("--backend 127.0.0.1:80", "--files /data"),
+            _ => minimal.to_owned(),
+        };
         let plain = load(&flags(&line)).settings;
         let written = load(&flags(&format!("{line} --{flag} {text}"))).settings;
         assert_eq!(plain, written, "{}", key.path);

@@ -91,7 +91,7 @@ pub(super) const SERVICE: &[Key] = &[
         .example(r#"ocsp = "site.ocsp""#),
     key("service.front.tls.alpn", Kind::Text("PROTOCOL"))
         .many()
-        .absent("no protocol is negotiated")
+        .absent("no protocol is negotiated; `http/1.1` for files")
         .flag("alpn")
         .help(
             "Application protocols (RFC 7301), the preferred one first. The servers behind must \
@@ -202,11 +202,90 @@ pub(super) const SERVICE: &[Key] = &[
          `certificates`. `refuse` gives each client a full handshake after a renewal.",
     )
     .example(r#"former-certificates = "refuse""#),
+    key(
+        "service.front.tls.record-layer",
+        Kind::Choice(&["in-place", "library"]),
+    )
+    .default("in-place")
+    .flag("record-layer")
+    .help(
+        "What seals and opens after the handshake: our code, in the buffers that bytes are received \
+         into and sent from, or the TLS library, at a copy more for every byte.",
+    )
+    .example(r#"record-layer = "library""#),
+    key("service.front.tls.ktls", Kind::Table)
+        .absent("`auto`")
+        .shorthand("mode")
+        .help("Whether the kernel seals what is long (kernel TLS).")
+        .example(r#"ktls = { mode = "auto", from = "1MiB" }"#),
+    key(
+        "service.front.tls.ktls.mode",
+        Kind::Choice(&["off", "auto", "require"]),
+    )
+    .default("auto")
+    .flag("ktls")
+    .help(
+        "`auto` hands the sending half of a connection to the kernel as soon as it carries a long \
+         response, where the kernel can. `require` does not start on a host whose kernel cannot \
+         for every version and suite that the service may agree on. Without it the same bytes are \
+         sealed by us.",
+    )
+    .example(r#"mode = "require""#),
+    key("service.front.tls.ktls.from", Kind::Size(1, 1 << 40))
+        .default("128KiB")
+        .flag("ktls-from")
+        .help(
+            "The shortest response of files that the kernel seals. A connection to servers is \
+             handed over after a longer stretch without a pause.",
+        )
+        .example(r#"from = "1MiB""#),
     key("service.back", Kind::Table)
-        .help("The side that we connect to.")
+        .help("What stands behind: servers that we connect to, or files of this host.")
         .example(r#"back = { servers = ["127.0.0.1:80"] }"#),
+    key("service.back.files", Kind::Table)
+        .absent("what is served comes from `servers`")
+        .shorthand("folder")
+        .help(
+            "Files beneath a folder, by HTTP/1.1 (GET and HEAD), in place of servers. The folder is \
+             opened at start; a reload cannot change it.",
+        )
+        .example(r#"files = "/data""#),
+    key("service.back.files.folder", Kind::Path)
+        .flag("files")
+        .help(
+            "The folder. Nothing outside of it is read: no path and no symbolic link leads out. \
+             The files in it must be readable for the user of the data process.",
+        )
+        .example(r#"folder = "/data""#),
+    key("service.back.files.index", Kind::Text("NAME"))
+        .many()
+        .absent("`index.html`")
+        .flag("index")
+        .help(
+            "Files that answer for the folder they are in, the preferred one first; an empty list \
+             means none.",
+        )
+        .example(r#"index = ["index.html", "index.txt"]"#),
+    key("service.back.files.listing", Kind::Boolean)
+        .default("false")
+        .flag("listing")
+        .help("Whether a folder without an index is answered with a list of what is in it.")
+        .example("listing = true"),
+    key("service.back.files.hidden", Kind::Boolean)
+        .default("false")
+        .flag("hidden")
+        .help("Whether names that begin with a dot are served.")
+        .example("hidden = true"),
+    key("service.back.files.precompressed", Kind::Boolean)
+        .default("true")
+        .flag("precompressed")
+        .help(
+            "Whether `x.br` or `x.gz` beside `x` is sent in its place to clients that accept it.",
+        )
+        .example("precompressed = false"),
     key("service.back.servers", Kind::Table)
         .many()
+        .absent("what is served comes from `files`")
         .shorthand("address")
         .flag("backend")
         .help("The servers: addresses, or tables that say more about each. At most 1024.")
