@@ -5,10 +5,12 @@
 #![forbid(unsafe_code)]
 
 mod allowance;
+mod back;
 mod commands;
 mod counts;
 mod dial;
 mod driver;
+mod files;
 mod handshakes;
 mod lines;
 mod link;

@@ -169,7 +169,10 @@ impl Lines {
             bytes_up: facts.bytes_up,
             bytes_down: facts.bytes_down,
             handshake_us: handshake_time(facts).map(micros),
-            dial_us: facts.connected.map(|at| micros(at - link.dial.started())),
+            // Files were not dialled.
+            dial_us: server
+                .and(facts.connected)
+                .map(|at| micros(at - link.dial.started())),
             total_us: micros(now - facts.accepted),
             retries: link.dial.retries(),
             reason: ending.reason,

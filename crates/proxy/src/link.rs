@@ -1,8 +1,8 @@
 //! One connection with its sockets: moves bytes between them and its state machine.
 //!
-//! Owns the two sockets and the choice of when to call them; what the bytes mean is `flow`'s.
+//! Owns the client's socket, what stands behind, and the choice of when to call them; what the
+//! bytes mean is `flow`'s.
 
-use std::io::IoSliceMut;
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -10,19 +10,29 @@ use flow::actions::Action;
 use flow::buffer::Pool;
 use flow::connection::Flow;
 use telemetry::catalogue::ServiceCounter;
+use telemetry::outcome::Reason;
 
+use crate::back::Back;
 use crate::dial::{Dial, Dialled};
-use crate::driver::{Driver, PIECES_MAX, Received, Socket};
+use crate::driver::{Driver, FileSent, Received, Socket};
+use crate::files::FileBack;
+use crate::offload::{self, Splice};
+use crate::pipes::Pipes;
 use crate::service::Service;
 
 /// Bytes that one connection may move before the others have their turn: two reads of 256 KiB
 /// and their writes.
 const BYTES_PER_TURN: usize = 1 << 20;
 
+/// Bytes of a file that go out by one call: twice as many, since a call is all that they cost us
+/// before the kernel seals them.
+const PASS_BYTES_MAX: usize = 2 << 20;
+
 /// What a connection needs of its worker.
 pub(crate) struct Context<'a> {
     pub(crate) driver: &'a Driver,
     pub(crate) pool: &'a mut Pool,
+    pub(crate) pipes: &'a mut Pipes,
     pub(crate) now: Instant,
 }
 
@@ -44,7 +54,7 @@ pub(crate) struct Link {
     pub(crate) listener: Rc<str>,
     pub(crate) dial: Dial,
     pub(crate) front: Socket,
-    back: Option<Socket>,
+    back: Option<Back>,
     /// The token of the server's socket.
     back_token: u64,
     /// The tick of the one timer that counts.
@@ -52,8 +62,11 @@ pub(crate) struct Link {
     pub(crate) is_queued: bool,
     /// It is counted among the handshakes under way.
     pub(crate) is_counted_opening: bool,
+    splice: Splice,
     counted_up: u64,
     counted_down: u64,
+    /// Of what is not yet counted, the bytes that went past our buffers.
+    passed: u64,
 }
 
 impl Link {
@@ -75,20 +88,19 @@ impl Link {
             timer_tick: 0,
             is_queued: false,
             is_counted_opening: true,
+            splice: Splice::default(),
             counted_up: 0,
             counted_down: 0,
+            passed: 0,
         }
     }
 
     /// Takes note of an event on one of the sockets.
     pub(crate) fn note(&mut self, event: &sys::epoll::Event, is_back: bool) {
-        let socket = if is_back {
-            self.back.as_mut()
-        } else {
-            Some(&mut self.front)
-        };
-        if let Some(socket) = socket {
-            socket.note(event);
+        match &mut self.back {
+            Some(back) if is_back => back.note(event),
+            None if is_back => {}
+            _ => self.front.note(event),
         }
     }
 
@@ -100,6 +112,7 @@ impl Link {
             let mut moved = self.front_in(context);
             moved += self.back_out(context);
             moved += self.back_in(context);
+            moved += self.pass(context);
             moved += self.front_out(context);
             let acted = self.act(context);
             if self.flow.is_over() {
@@ -174,11 +187,24 @@ impl Link {
         let Some(back) = self.back.as_mut().filter(|back| back.is_readable()) else {
             return 0;
         };
+        let passing_from = self.flow.passes_from();
+        let is_passing = match back {
+            Back::Server(_) => self.flow.is_offloaded() && self.splice.is_ready(context.pipes),
+            Back::Files(files) => files.stretch().is_some_and(|stretch| {
+                self.flow.expect_bytes(stretch.bytes);
+                passing_from.is_some_and(|from| stretch.bytes >= from)
+            }),
+        };
+        if is_passing {
+            return 0;
+        }
         let Some(mut room) = self.flow.back_room(context.pool) else {
             return 0;
         };
-        let received = receive_pieces(back, &mut room);
+        let received = back.receive(&mut room, passing_from);
         drop(room);
+        let is_deaf = back.is_deaf_at_end();
+        let is_server = matches!(back, Back::Server(_));
         let count = match received {
             Received::Bytes(count) | Received::Last(count) => {
                 self.flow.back_received(count, context.now, context.pool);
@@ -190,19 +216,39 @@ impl Link {
             }
         };
         match received {
-            Received::Last(_) | Received::End => self.flow.back_ended(context.pool),
-            Received::Failed => self.flow.back_failed(context.now, context.pool),
+            Received::Last(_) | Received::End => {
+                self.flow.back_ended(context.pool);
+                if is_deaf {
+                    self.flow.back_refused(context.pool);
+                }
+            }
+            Received::Failed if is_server => self.flow.back_failed(context.now, context.pool),
+            // What was promised of a file cannot be had: the stream must not look finished.
+            Received::Failed => self.flow.cut(Reason::FileFailed, context.pool),
             Received::Bytes(_) | Received::Nothing => {}
         }
         count
     }
 
     fn front_out(&mut self, context: &mut Context<'_>) -> usize {
-        let pending = self.flow.front_pending();
-        if pending.is_empty() || !self.front.is_writable() {
+        if !self.front.is_writable() {
             return 0;
         }
-        match self.front.send(pending) {
+        let pending = self.flow.front_pending();
+        if pending.is_empty() {
+            return self.record_out(context);
+        }
+        // A response's head shares its record with the file behind it.
+        let has_more = self.flow.is_offloaded()
+            && self
+                .back
+                .as_ref()
+                .is_some_and(|back| back.stretch().is_some());
+        let sent = match has_more {
+            true => self.front.send_more(pending),
+            false => self.front.send(pending),
+        };
+        match sent {
             Some(0) => 0,
             Some(count) => {
                 self.flow.front_sent(count, context.now, context.pool);
@@ -215,16 +261,111 @@ impl Link {
         }
     }
 
+    /// Sends what the kernel has to be told apart from data.
+    fn record_out(&mut self, context: &mut Context<'_>) -> usize {
+        let Some(record) = self.flow.front_record() else {
+            return 0;
+        };
+        let count = record.content().len();
+        match self.front.send_record(record.kind(), record.content()) {
+            Some(true) => {
+                self.flow.front_record_sent(context.now, context.pool);
+                count
+            }
+            Some(false) => 0,
+            None => {
+                self.flow.front_failed(context.pool);
+                0
+            }
+        }
+    }
+
+    /// Moves bytes from what stands behind to the client past our buffers, where the kernel seals.
+    fn pass(&mut self, context: &mut Context<'_>) -> usize {
+        if !self.flow.can_pass() {
+            return 0;
+        }
+        match &self.back {
+            Some(Back::Server(_)) => self.pass_spliced(context),
+            Some(Back::Files(_)) => self.pass_file(context),
+            None => 0,
+        }
+    }
+
+    fn pass_file(&mut self, context: &mut Context<'_>) -> usize {
+        let Some(Back::Files(files)) = &mut self.back else {
+            return 0;
+        };
+        let Some(stretch) = files.stretch().filter(|_| self.front.is_writable()) else {
+            return 0;
+        };
+        let count = usize::try_from(stretch.bytes)
+            .map_or(PASS_BYTES_MAX, |bytes| bytes.min(PASS_BYTES_MAX));
+        let sent = self.front.send_file(stretch.file, stretch.offset, count);
+        match sent {
+            FileSent::Bytes(0) => return 0,
+            FileSent::Bytes(count) => {
+                files.stretch_sent(count);
+                self.passed += count as u64;
+                self.service
+                    .counters
+                    .add(ServiceCounter::SentBySendfile, count as u64);
+                self.flow.front_passed(count, context.now, context.pool);
+                return count;
+            }
+            FileSent::NoFile => files.stretch_failed(),
+            FileSent::Unfit => files.stretch_unfit(),
+            FileSent::Failed => self.flow.front_failed(context.pool),
+        }
+        // There is another way to go on.
+        1
+    }
+
+    fn pass_spliced(&mut self, context: &mut Context<'_>) -> usize {
+        let Some(Back::Server(back)) = &mut self.back else {
+            return 0;
+        };
+        let mut received = Received::Nothing;
+        if back.is_readable() {
+            received = self.splice.receive(back);
+        }
+        let mut moved = match received {
+            Received::Bytes(count) | Received::Last(count) => count,
+            Received::Nothing | Received::End | Received::Failed => 0,
+        };
+        if self.splice.is_holding() && self.front.is_writable() {
+            match self.splice.send(&mut self.front) {
+                Some(count) => {
+                    moved += count;
+                    self.passed += count as u64;
+                    self.service
+                        .counters
+                        .add(ServiceCounter::SentBySplice, count as u64);
+                    self.flow.front_passed(count, context.now, context.pool);
+                }
+                None => self.flow.front_failed(context.pool),
+            }
+        }
+        if !self.splice.is_holding() && !back.is_readable() {
+            self.splice.let_go(context.pipes);
+        }
+        match received {
+            Received::Last(_) | Received::End => self.flow.back_ended(context.pool),
+            Received::Failed => self.flow.back_failed(context.now, context.pool),
+            Received::Bytes(_) | Received::Nothing => {}
+        }
+        moved
+    }
+
     fn back_out(&mut self, context: &mut Context<'_>) -> usize {
         let Some(back) = self.back.as_mut().filter(|back| back.is_writable()) else {
             return 0;
         };
-        let sent = match self.flow.back_pending() {
-            [[], []] => return 0,
-            [piece, []] | [[], piece] => back.send(piece),
-            pieces => back.send_pieces(pieces),
-        };
-        match sent {
+        let pending = self.flow.back_pending();
+        if pending == [&[], &[]] {
+            return 0;
+        }
+        match back.send(pending) {
             Some(0) => 0,
             Some(count) => {
                 self.flow.back_sent(count, context.now, context.pool);
@@ -250,31 +391,56 @@ impl Link {
                     self.dial.timed_out(&self.service, context.now);
                     self.dial(context);
                 }
-                Action::ShutdownBack => self.with_back(Socket::end),
+                Action::Offload => self.offload(),
+                Action::Rekey => {
+                    let counters = &self.service.counters;
+                    offload::rekey(&mut self.flow, &self.front, counters, context.pool);
+                }
+                Action::ShutdownBack => self.with_back(Back::end),
                 Action::ShutdownFront => self.front.end(),
-                Action::ResetBack => self.with_back(Socket::reset_on_close),
-                Action::CloseBack => self.close_back(),
+                Action::ResetBack => self.with_back(|back| back.reset_on_close()),
+                Action::CloseBack => self.close_back(context),
                 Action::Close => {
                     self.count_bytes();
-                    self.close_back();
+                    self.close_back(context);
                 }
             }
         }
         acted
     }
 
-    fn with_back(&self, act: impl FnOnce(&Socket)) {
-        if let Some(back) = &self.back {
+    fn with_back(&mut self, act: impl FnOnce(&mut Back)) {
+        if let Some(back) = &mut self.back {
             act(back);
         }
     }
 
-    fn close_back(&mut self) {
+    fn offload(&mut self) {
+        // What was sent before went another way.
+        self.count_bytes();
+        let ability = self.service.plan.offload.as_ref();
+        offload::offload(&mut self.flow, &self.front, ability, &self.service.counters);
+    }
+
+    fn close_back(&mut self, context: &mut Context<'_>) {
+        self.splice.let_go(context.pipes);
         self.back = None;
         self.dial.closed(&self.service);
     }
 
+    /// Files need no dial.
     fn dial(&mut self, context: &mut Context<'_>) {
+        match &self.service.plan.files {
+            Some(files) => {
+                let files = FileBack::new(files, &self.service.counters);
+                self.back = Some(Back::Files(Box::new(files)));
+                self.flow.dial_connected(Instant::now(), context.pool);
+            }
+            None => self.dial_server(context),
+        }
+    }
+
+    fn dial_server(&mut self, context: &mut Context<'_>) {
         let dialled = self.dial.start(
             &self.service,
             context.driver,
@@ -283,12 +449,12 @@ impl Link {
         );
         match dialled {
             Dialled::Connected(socket) => {
-                self.back = Some(socket);
+                self.back = Some(Back::Server(socket));
                 self.flow.dial_restarted(self.dial.started());
                 self.connected(context);
             }
             Dialled::UnderWay(socket) => {
-                self.back = Some(socket);
+                self.back = Some(Back::Server(socket));
                 self.flow.dial_restarted(self.dial.started());
             }
             Dialled::Exhausted(ending) => {
@@ -320,8 +486,8 @@ impl Link {
         if !self.front.is_writable() {
             context.driver.watch_writes(&mut self.front);
         }
-        if let Some(back) = self.back.as_mut().filter(|back| !back.is_writable()) {
-            context.driver.watch_writes(back);
+        if let Some(back) = &mut self.back {
+            back.watch_writes(context.driver);
         }
     }
 
@@ -337,25 +503,12 @@ impl Link {
         self.counted_down = facts.bytes_down;
         self.service.counters.add(ServiceCounter::BytesUp, up);
         self.service.counters.add(ServiceCounter::BytesDown, down);
+        let through_us = down - std::mem::take(&mut self.passed);
+        let path = match facts.offloaded {
+            true => ServiceCounter::SentToKernel,
+            false => ServiceCounter::SentByUserSpace,
+        };
+        self.service.counters.add(path, through_us);
         self.dial.count_bytes(&self.service, up, down);
     }
-}
-
-/// Fills as many pieces as there are with one call.
-fn receive_pieces<'a>(
-    socket: &mut Socket,
-    pieces: &mut impl Iterator<Item = &'a mut [u8]>,
-) -> Received {
-    let first = pieces.next().unwrap_or_default();
-    let Some(second) = pieces.next() else {
-        return socket.receive(first);
-    };
-    let mut count = 0;
-    let mut all = [first, second].into_iter().chain(pieces);
-    let mut slices: [IoSliceMut<'a>; PIECES_MAX] = std::array::from_fn(|_| {
-        let piece = all.next();
-        count += usize::from(piece.is_some());
-        IoSliceMut::new(piece.unwrap_or_default())
-    });
-    socket.receive_pieces(&mut slices[..count])
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use backend::options::{Balance, PassiveOptions};
 use flow::options::{SendProxy, Timeouts};
+use sys::beneath::Root;
 use tls::policy::SuiteOrder;
 use tls::resumption::Resumption;
 use tls::server::{BuildError, Server, Warning};
@@ -15,8 +16,7 @@ use wire::network::Network;
 
 use crate::allowance::Allowance;
 use crate::options::{
-    BackOptions, FilesOptions, KtlsOptions, Limits, LogOptions, Options, ServiceOptions,
-    WorkerOptions,
+    BackOptions, KtlsOptions, Limits, LogOptions, Options, ServiceOptions, WorkerOptions,
 };
 
 /// A plan that can be served. Cloning shares it.
@@ -39,13 +39,20 @@ pub struct ServicePlan {
     /// Open connections over all workers and, after a reload, over the plans of this name.
     open: OnceLock<Allowance>,
     pub(crate) pool: backend::options::Options,
-    /// In their place, files.
-    pub(crate) files: Option<FilesOptions>,
+    /// In their place, files, and how they are served.
+    serving: Option<Arc<origin::options::Options>>,
+    pub(crate) files: Option<Arc<Files>>,
     pub(crate) ktls: KtlsOptions,
     /// The servers' names, in the order of the options, for logs and labels.
     pub(crate) server_names: Vec<String>,
     /// What is known of servers' addresses before the first connection: server and addresses.
     pub(crate) addresses: Vec<(usize, Vec<SocketAddr>)>,
+}
+
+/// The files of a service whose folder is open.
+pub(crate) struct Files {
+    pub(crate) root: Root,
+    pub(crate) serving: Arc<origin::options::Options>,
 }
 
 /// Why no plan could be built: one service's fault.
@@ -105,6 +112,19 @@ impl Plan {
         }
     }
 
+    /// Gives a service of files its folder: its number in the options. To be called before the plan
+    /// is shared; without it the service has nothing to serve.
+    pub fn set_root(&mut self, service: usize, root: Root) {
+        let services = Arc::get_mut(&mut self.services);
+        let plan = services.and_then(|all| Arc::get_mut(all.get_mut(service)?));
+        if let Some(plan) = plan
+            && let Some(serving) = &plan.serving
+        {
+            let serving = Arc::clone(serving);
+            plan.files = Some(Arc::new(Files { root, serving }));
+        }
+    }
+
     /// Goes on counting where the plan before stopped; before this one is served.
     pub(crate) fn succeed(&self, before: &Self) {
         for service in self.services.iter() {
@@ -136,15 +156,18 @@ impl ServicePlan {
         let (server, concerns) =
             Server::build(&options.front.tls, &options.name, resumption, suite_order())?;
         warnings.extend(concerns);
-        let (pool, send_proxy, files) = match options.back {
+        let (pool, send_proxy, serving) = match options.back {
             BackOptions::Servers(servers) => (servers.pool, servers.send_proxy, None),
-            BackOptions::Files(files) => (no_servers(), SendProxy::Off, Some(files)),
+            BackOptions::Files(files) => {
+                (no_servers(), SendProxy::Off, Some(Arc::new(files.serving)))
+            }
         };
         Ok(Self {
             tls: Arc::new(server),
             accept_proxy: options.front.accept_proxy,
             send_proxy,
-            files,
+            serving,
+            files: None,
             ktls: options.front.ktls,
             timeouts: options.timeouts,
             connections_max: options.connections_max,

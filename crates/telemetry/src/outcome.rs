@@ -79,6 +79,7 @@ reasons! {
     BackendReset, Backend, true, "backend-reset", "The server reset the connection.";
     BackendTimeout, Backend, true, "backend-timeout", "The last server tried did not answer the dial in time.";
     BackendUnreachable, Backend, true, "backend-unreachable", "The last server tried could not be reached (no route, no such socket).";
+    FileFailed, Backend, true, "file-failed", "A file became shorter while it was sent, or could not be read to its end.";
     ConnectionLimit, Host, true, "connection-limit", "The limit of open connections was reached.";
     DescriptorLimit, Host, true, "descriptor-limit", "The process had no file descriptor left.";
     HandshakeLimit, Host, true, "handshake-limit", "The limit of handshakes under way was reached.";

@@ -1,0 +1,384 @@
+//! Files as a connection's back: a conversation about a folder, and what of it is open.
+//!
+//! Owns the descriptor of the file that goes out, which is closed as soon as its response has been
+//! read. What is asked and answered is `origin`'s; what a path means, `sys::beneath`'s.
+
+use std::io::{self, IoSliceMut};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use origin::conversation::Conversation;
+use origin::questions::{Entry, Found, LISTING_ENTRIES_MAX, Output, Question};
+use sys::beneath::{self, File, Folder, Opened};
+use telemetry::catalogue::ServiceCounter;
+use telemetry::counters::ServiceCounters;
+
+use crate::driver::{PIECES_MAX, Received};
+use crate::plan::Files;
+
+/// One connection's back where files stand behind the service.
+pub(crate) struct FileBack {
+    files: Arc<Files>,
+    counters: Arc<ServiceCounters>,
+    conversation: Conversation,
+    open: Option<Open>,
+    /// The client asks nothing more.
+    is_asked: bool,
+    /// There was nothing more to say, or it could not be said.
+    is_over: bool,
+    /// The kernel does not send the open file by itself.
+    must_read: bool,
+}
+
+/// What of a file goes out next.
+pub(crate) struct Stretch<'a> {
+    pub(crate) file: &'a File,
+    pub(crate) offset: u64,
+    pub(crate) bytes: u64,
+}
+
+/// What the conversation has open.
+enum Open {
+    File(File),
+    Folder(Folder),
+}
+
+impl FileBack {
+    pub(crate) fn new(files: &Arc<Files>, counters: &Arc<ServiceCounters>) -> Self {
+        Self {
+            conversation: Conversation::new(Arc::clone(&files.serving)),
+            files: Arc::clone(files),
+            counters: Arc::clone(counters),
+            open: None,
+            is_asked: false,
+            is_over: false,
+            must_read: false,
+        }
+    }
+
+    /// Takes bytes of requests, in order, and says how many.
+    pub(crate) fn take(&mut self, pieces: [&[u8]; 2]) -> usize {
+        let now = SystemTime::now();
+        let mut taken = 0;
+        for piece in pieces {
+            let count = self.conversation.receive(piece, now);
+            self.count();
+            taken += count;
+            if count < piece.len() {
+                break;
+            }
+        }
+        taken
+    }
+
+    /// The client has ended its stream: what was asked is still answered.
+    pub(crate) fn end_requests(&mut self) {
+        self.is_asked = true;
+        self.conversation.receive_end();
+    }
+
+    /// Whether the client asks nothing more.
+    pub(crate) fn is_asked(&self) -> bool {
+        self.is_asked
+    }
+
+    /// Whether there is something to receive.
+    pub(crate) fn is_readable(&self) -> bool {
+        let says = || self.conversation.output() != Output::Nothing;
+        !self.is_over && (self.conversation.question().is_some() || says())
+    }
+
+    /// The stretch of a file that goes out next, unless it has to be read.
+    pub(crate) fn stretch(&self) -> Option<Stretch<'_>> {
+        let (Output::File { offset, bytes }, Some(Open::File(file)), false) =
+            (self.conversation.output(), &self.open, self.must_read)
+        else {
+            return None;
+        };
+        Some(Stretch {
+            file,
+            offset,
+            bytes,
+        })
+    }
+
+    /// Takes note that the first `count` bytes of the stretch were sent.
+    pub(crate) fn stretch_sent(&mut self, count: usize) {
+        self.conversation.sent(count as u64, SystemTime::now());
+        self.count();
+        self.close_finished();
+    }
+
+    /// Takes note that the file is shorter than it was, or cannot be read.
+    pub(crate) fn stretch_failed(&mut self) {
+        self.conversation.file_failed();
+    }
+
+    /// Takes note that the kernel does not send this file by itself.
+    pub(crate) fn stretch_unfit(&mut self) {
+        self.must_read = true;
+    }
+
+    /// Fills the pieces with responses, in order: the bytes of a file are read right into them. It
+    /// stops before a stretch of a file of at least `passing_from` bytes, which is not to be read.
+    pub(crate) fn receive<'a>(
+        &mut self,
+        pieces: &mut impl Iterator<Item = &'a mut [u8]>,
+        passing_from: Option<u64>,
+    ) -> Received {
+        let mut room = Room::of(pieces);
+        while !room.is_full() {
+            self.answer_questions();
+            if self.is_passing(passing_from) {
+                break;
+            }
+            let now = SystemTime::now();
+            let sent = match self.conversation.output() {
+                Output::Bytes(bytes) => room.put(bytes),
+                Output::File { offset, bytes } => match self.read(&mut room, offset, bytes) {
+                    Some(count) => count,
+                    None => {
+                        self.conversation.file_failed();
+                        continue;
+                    }
+                },
+                Output::Nothing | Output::End | Output::Cut => break,
+            };
+            self.conversation.sent(sent as u64, now);
+            self.count();
+        }
+        self.close_finished();
+        self.rest(room.filled)
+    }
+
+    /// Whether a stretch of a file is next that is not to be read.
+    fn is_passing(&self, from: Option<u64>) -> bool {
+        let stretch = self.stretch();
+        from.zip(stretch)
+            .is_some_and(|(from, stretch)| stretch.bytes >= from)
+    }
+
+    fn close_finished(&mut self) {
+        if !matches!(
+            self.conversation.output(),
+            Output::Bytes(_) | Output::File { .. }
+        ) {
+            // The next request opens its own.
+            self.open = None;
+        }
+    }
+
+    /// What is to be said after so many bytes if no more come now.
+    fn rest(&mut self, filled: usize) -> Received {
+        let output = self.conversation.output();
+        self.is_over = match output {
+            Output::End => true,
+            Output::Cut => filled == 0,
+            Output::Nothing | Output::Bytes(_) | Output::File { .. } => false,
+        };
+        match (output, filled) {
+            (Output::End, 0) => Received::End,
+            (Output::End, count) => Received::Last(count),
+            (Output::Cut, 0) => Received::Failed,
+            (_, 0) => Received::Nothing,
+            (_, count) => Received::Bytes(count),
+        }
+    }
+
+    fn answer_questions(&mut self) {
+        while let Some(question) = self.conversation.question() {
+            let found = match question {
+                Question::Open(path) => {
+                    self.open = None;
+                    self.must_read = false;
+                    self.files.find(path, &mut self.open)
+                }
+                Question::Replace(path) => self.files.replace(path, &mut self.open),
+                Question::List => self.files.list(self.open.as_ref()),
+            };
+            self.conversation.answer(found, SystemTime::now());
+            self.count();
+        }
+    }
+
+    /// Reads a stretch of the open file, as far as there is room; `None` = the file is shorter than
+    /// it was, or cannot be read.
+    fn read(&self, room: &mut Room<'_>, offset: u64, bytes: u64) -> Option<usize> {
+        let Some(Open::File(file)) = &self.open else {
+            return None;
+        };
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        loop {
+            match room.fill(bytes, |slices| file.read(slices, offset)) {
+                Ok(0) => return None,
+                Ok(count) => return Some(count),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return None,
+            }
+        }
+    }
+
+    fn count(&mut self) {
+        if let Some(status) = self.conversation.take_started() {
+            self.counters.count(ServiceCounter::of_status(status));
+        }
+    }
+}
+
+impl Files {
+    /// Looks what is there, and leaves it open.
+    fn find(&self, path: &[u8], open: &mut Option<Open>) -> Found {
+        match self.root.find(path) {
+            Opened::File(file) => {
+                let found = described(&file);
+                *open = Some(Open::File(file));
+                found
+            }
+            Opened::Folder(folder) => {
+                *open = Some(Open::Folder(folder));
+                Found::Folder
+            }
+            Opened::Other | Opened::Missing => Found::Missing,
+            Opened::Forbidden => Found::Forbidden,
+            Opened::Busy => Found::Busy,
+            Opened::Failed => Found::Failed,
+        }
+    }
+
+    /// Leaves open what was, unless a file is there.
+    fn replace(&self, path: &[u8], open: &mut Option<Open>) -> Found {
+        let mut other = None;
+        let found = self.find(path, &mut other);
+        if matches!(found, Found::File { .. }) {
+            *open = other;
+        }
+        found
+    }
+
+    fn list(&self, open: Option<&Open>) -> Found {
+        let Some(Open::Folder(folder)) = open else {
+            return Found::Failed;
+        };
+        match self.root.entries(folder, LISTING_ENTRIES_MAX + 1) {
+            Ok(entries) => Found::Entries(entries.into_iter().map(listed).collect()),
+            Err(_) => Found::Forbidden,
+        }
+    }
+}
+
+fn described(file: &File) -> Found {
+    Found::File {
+        bytes: file.bytes,
+        modified: file.modified,
+        identity: file.identity.inode ^ file.identity.device.rotate_left(32),
+    }
+}
+
+fn listed(entry: beneath::Entry) -> Entry {
+    Entry {
+        name: entry.name,
+        folder: entry.is_folder,
+        bytes: entry.bytes,
+        modified: entry.modified,
+    }
+}
+
+/// Where responses go: pieces that are filled in order.
+struct Room<'a> {
+    pieces: [&'a mut [u8]; PIECES_MAX],
+    /// The first that has room.
+    first: usize,
+    filled: usize,
+}
+
+impl<'a> Room<'a> {
+    fn of(pieces: &mut impl Iterator<Item = &'a mut [u8]>) -> Self {
+        Self {
+            pieces: std::array::from_fn(|_| pieces.next().unwrap_or_default()),
+            first: 0,
+            filled: 0,
+        }
+    }
+
+    /// What has no room any more is empty, and what was never there is as well.
+    fn is_full(&self) -> bool {
+        self.pieces
+            .get(self.first)
+            .is_none_or(|piece| piece.is_empty())
+    }
+
+    /// Copies as many of the bytes as there is room for.
+    fn put(&mut self, bytes: &[u8]) -> usize {
+        let mut rest = bytes;
+        while !rest.is_empty() && !self.is_full() {
+            let piece = &mut self.pieces[self.first];
+            let count = piece.len().min(rest.len());
+            piece[..count].copy_from_slice(&rest[..count]);
+            rest = &rest[count..];
+            self.advance(count);
+        }
+        bytes.len() - rest.len()
+    }
+
+    /// Has up to `bytes` bytes read into what is left.
+    fn fill(
+        &mut self,
+        bytes: usize,
+        read: impl FnOnce(&mut [IoSliceMut<'_>]) -> io::Result<usize>,
+    ) -> io::Result<usize> {
+        let (mut left, mut used) = (bytes, 0);
+        let mut pieces = self.pieces[self.first..].iter_mut();
+        let mut slices: [IoSliceMut<'_>; PIECES_MAX] = std::array::from_fn(|_| {
+            let piece = pieces.next().map(|piece| &mut **piece).unwrap_or_default();
+            let count = piece.len().min(left);
+            left -= count;
+            used += usize::from(count > 0);
+            IoSliceMut::new(&mut piece[..count])
+        });
+        let count = read(&mut slices[..used])?;
+        self.advance(count);
+        Ok(count)
+    }
+
+    fn advance(&mut self, count: usize) {
+        self.filled += count;
+        let mut rest = count;
+        while rest > 0 {
+            let piece = &mut self.pieces[self.first];
+            let step = piece.len().min(rest);
+            *piece = &mut std::mem::take(piece)[step..];
+            rest -= step;
+            self.first += usize::from(piece.is_empty());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_are_filled_in_order_and_to_the_last_byte() {
+        let mut memory = [0; 10];
+        let mut room = Room::of(&mut memory.chunks_mut(4));
+        assert_eq!(room.put(b"012"), 3);
+        let read = |slices: &mut [IoSliceMut<'_>]| {
+            let sizes: Vec<_> = slices.iter().map(|slice| slice.len()).collect();
+            assert_eq!(sizes, [1, 2]);
+            slices.iter_mut().for_each(|slice| slice.fill(b'x'));
+            Ok(3)
+        };
+        assert_eq!(room.fill(3, read).unwrap(), 3);
+        assert!(!room.is_full());
+        assert_eq!(room.put(b"6789abc"), 4);
+        assert!(room.is_full());
+        assert_eq!((room.put(b"d"), room.filled), (0, 10));
+        assert_eq!(&memory, b"012xxx6789");
+    }
+
+    #[test]
+    fn no_room_is_full() {
+        let room = Room::of(&mut std::iter::empty());
+        assert!(room.is_full());
+    }
+}
