@@ -35,6 +35,28 @@ impl Client {
         Self::with(site, &TLS12, None)
     }
 
+    /// Trusts the site's root and offers nothing but one suite, by its number in IANA's registry.
+    ///
+    /// # Panics
+    /// If there is no such suite.
+    #[must_use]
+    pub fn with_suite(site: &Site, suite: u16) -> Self {
+        let mut provider = rustls::crypto::aws_lc_rs::default_provider();
+        provider
+            .cipher_suites
+            .retain(|one| u16::from(one.suite()) == suite);
+        let version = provider.cipher_suites.first().expect("a known suite");
+        let version: &'static _ = match version.version().version {
+            rustls::ProtocolVersion::TLSv1_3 => &TLS13,
+            _ => &TLS12,
+        };
+        let builder = ClientConfig::builder_with_provider(Arc::new(provider))
+            .with_protocol_versions(&[version])
+            .expect("the suite is of that version");
+        let builder = builder.with_root_certificates(roots(site));
+        Self(Arc::new(builder.with_no_client_auth()))
+    }
+
     /// Trusts the site's root, speaks TLS 1.2 and wants no tickets.
     #[must_use]
     pub fn without_tickets(site: &Site) -> Self {
@@ -51,13 +73,8 @@ impl Client {
     }
 
     fn with(site: &Site, version: &'static SupportedProtocolVersion, leaf: Option<&Leaf>) -> Self {
-        let mut roots = RootCertStore::empty();
-        let ca = fs::read(site.ca()).expect("the site has a root");
-        roots
-            .add(certificate(&ca))
-            .expect("the root is well-formed");
-        let builder =
-            ClientConfig::builder_with_protocol_versions(&[version]).with_root_certificates(roots);
+        let builder = ClientConfig::builder_with_protocol_versions(&[version]);
+        let builder = builder.with_root_certificates(roots(site));
         let mut config = match leaf {
             None => builder.with_no_client_auth(),
             Some(leaf) => {
@@ -98,6 +115,15 @@ impl Client {
         }
         Ok(Connection(stream))
     }
+}
+
+fn roots(site: &Site) -> RootCertStore {
+    let mut roots = RootCertStore::empty();
+    let ca = fs::read(site.ca()).expect("the site has a root");
+    roots
+        .add(certificate(&ca))
+        .expect("the root is well-formed");
+    roots
 }
 
 fn certificate(pem: &[u8]) -> CertificateDer<'static> {
@@ -147,6 +173,52 @@ impl Connection {
         let mut bytes = Vec::new();
         self.0.read_to_end(&mut bytes)?;
         Ok(bytes)
+    }
+
+    /// Reads to the server's close_notify, behind what was received before.
+    ///
+    /// # Errors
+    /// As of `read_to_end`; `received` has all that came before.
+    pub fn read_on(&mut self, received: &mut Vec<u8>) -> io::Result<usize> {
+        self.0.read_to_end(received)
+    }
+
+    /// Receives a head of HTTP and as many bytes as its `Content-Length` says.
+    ///
+    /// # Panics
+    /// If there is none, or fewer come.
+    pub fn response(&mut self) -> (String, Vec<u8>) {
+        let head = self.head();
+        let length = head
+            .lines()
+            .filter_map(|line| line.split_once(": "))
+            .find_map(|(name, value)| name.eq_ignore_ascii_case("content-length").then_some(value));
+        let length = length.unwrap_or_else(|| panic!("no length: {head}"));
+        let length = length.parse().expect("a length is a number");
+        let body = self.receive(length);
+        (head, body)
+    }
+
+    /// Receives a head of HTTP alone.
+    ///
+    /// # Panics
+    /// If the connection ends before the head does.
+    pub fn head(&mut self) -> String {
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            head.extend(self.receive(1));
+        }
+        String::from_utf8(head).expect("heads are ASCII")
+    }
+
+    /// Changes our keys and has the server change its own: KeyUpdate (RFC 8446 section 4.6.3).
+    ///
+    /// # Panics
+    /// If the connection is broken, or is one of TLS 1.2.
+    pub fn change_keys(&mut self) {
+        let changed = self.0.conn.refresh_traffic_keys();
+        changed.expect("TLS 1.3 after the handshake");
+        self.0.flush().expect("the connection is open");
     }
 
     /// Whether the handshake was full or resumed.

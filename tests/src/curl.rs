@@ -25,9 +25,17 @@ pub fn curl() -> Curl {
 /// `curl` that asks `address` for `/` as `https://localhost`, trusting the site's root.
 #[must_use]
 pub fn curl_tls(site: &Site, address: SocketAddr) -> Curl {
+    curl_tls_for(site, address, &[""])
+}
+
+/// `curl` that asks `address` for these paths (without the slash in front) one after the other.
+#[must_use]
+pub fn curl_tls_for(site: &Site, address: SocketAddr, paths: &[&str]) -> Curl {
     let port = address.port();
-    let curl = curl().args(&["--resolve", &format!("localhost:{port}:{}", address.ip())]);
-    let mut curl = curl.url(&format!("https://localhost:{port}/"));
+    let mut curl = curl().args(&["--resolve", &format!("localhost:{port}:{}", address.ip())]);
+    for path in paths {
+        curl = curl.url(&format!("https://localhost:{port}/{path}"));
+    }
     curl.0.arg("--cacert").arg(site.ca());
     curl
 }

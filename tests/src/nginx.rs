@@ -56,6 +56,39 @@ impl Nginx {
         Self::start_at(address, &format!("ssl {listen}"), &server)
     }
 
+    /// Starts one HTTPS server of the files beneath a folder, with more directives.
+    #[must_use]
+    pub fn files(certificate: &Path, folder: &Path, directives: &str) -> Self {
+        let server = format!(
+            "ssl_certificate {certificate:?};
+             ssl_certificate_key {certificate:?};
+             {directives}
+             root {folder:?};"
+        );
+        Self::start_at(free_address(), "ssl", &server)
+    }
+
+    /// Starts one HTTP server that asks an HTTPS server for what it is asked for, as its client.
+    #[must_use]
+    pub fn forward(target: SocketAddr, ca: &Path, directives: &str) -> Self {
+        let server = format!(
+            "{directives}
+             location / {{
+                 proxy_pass https://{target};
+                 proxy_ssl_trusted_certificate {ca:?};
+                 proxy_ssl_verify on;
+                 proxy_ssl_name localhost;
+             }}"
+        );
+        Self::start_at(free_address(), "", &server)
+    }
+
+    /// The process that serves: it is alone.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.running.id()
+    }
+
     fn start_at(address: SocketAddr, listen: &str, server: &str) -> Self {
         let directory = Directory::new();
         let file = directory.write("nginx.conf", text(address, listen, server));

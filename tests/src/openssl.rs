@@ -1,15 +1,90 @@
 //! The program `openssl`.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::Write;
 use std::net::SocketAddr;
-use std::process::Command;
+use std::path::Path;
+use std::process::{ChildStdin, Command, Stdio};
 
-use crate::program::{Finished, run};
+use crate::patience::until;
+use crate::program::{Finished, Running, run};
 use crate::site::Site;
 
 /// Makes one handshake with `address` as `localhost`, sends nothing, and closes.
 #[must_use]
 pub fn s_client(site: &Site, address: SocketAddr, arguments: &[&str]) -> Finished {
+    run(&mut s_client_command(site, address, arguments))
+}
+
+/// Makes one handshake with `address` as `localhost`, sends what is in a file, and closes.
+///
+/// # Panics
+/// If there is no such file.
+#[must_use]
+pub fn s_client_sending(
+    site: &Site,
+    address: SocketAddr,
+    arguments: &[&str],
+    path: &Path,
+) -> Running {
+    let mut command = s_client_command(site, address, arguments);
+    let file = File::open(path).expect("the test's own file");
+    Running::start_with(command.arg("-nocommands"), file.into())
+}
+
+/// A connection of `openssl s_client` that is told line by line what to say.
+#[derive(Debug)]
+pub struct Talk {
+    running: Running,
+    input: Option<ChildStdin>,
+}
+
+impl Talk {
+    /// Makes a handshake with `address` as `localhost`.
+    ///
+    /// # Panics
+    /// If `openssl` cannot be started.
+    #[must_use]
+    pub fn start(site: &Site, address: SocketAddr, arguments: &[&str]) -> Self {
+        let mut command = s_client_command(site, address, arguments);
+        let mut running = Running::start_with(&mut command, Stdio::piped());
+        let input = running.take_input();
+        Self { running, input }
+    }
+
+    /// Says a line; some of one letter are commands: `K` and `k` update keys, `R` renegotiates.
+    ///
+    /// # Panics
+    /// If the program has ended.
+    pub fn say(&mut self, line: &str) {
+        let input = self.input.as_mut().expect("not yet ended");
+        writeln!(input, "{line}").expect("the program runs");
+    }
+
+    /// Waits until it has printed this so many times.
+    pub fn wait_for(&self, words: &str, count: usize) {
+        until(&format!("{words:?} {count} times"), || {
+            (self.running.stdout().matches(words).count() >= count).then_some(())
+        });
+    }
+
+    /// Ends its input, and waits for its end.
+    ///
+    /// # Panics
+    /// If it does not end in time.
+    #[must_use]
+    pub fn end(mut self) -> Finished {
+        self.input = None;
+        Finished {
+            status: self.running.wait(),
+            stdout: self.running.stdout(),
+            stderr: self.running.stderr(),
+        }
+    }
+}
+
+/// The command that connects to `address` as `localhost`, unless it is told another name.
+pub(crate) fn s_client_command(site: &Site, address: SocketAddr, arguments: &[&str]) -> Command {
     let mut command = Command::new("openssl");
     command
         .args(["s_client", "-connect", &address.to_string(), "-CAfile"])
@@ -17,7 +92,8 @@ pub fn s_client(site: &Site, address: SocketAddr, arguments: &[&str]) -> Finishe
     if !arguments.iter().any(|one| one.ends_with("servername")) {
         command.args(["-servername", "localhost"]);
     }
-    run(command.args(arguments))
+    command.args(arguments);
+    command
 }
 
 /// The SHA-256 of the public key in a certificate of the site's, in base64.

@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 
 use testkit::directory::Directory;
 
@@ -70,12 +70,20 @@ impl Running {
     /// # Panics
     /// If there is no such program.
     pub fn start(command: &mut Command) -> Self {
+        Self::start_with(command, Stdio::null())
+    }
+
+    /// Starts it with this input.
+    ///
+    /// # Panics
+    /// If there is no such program.
+    pub fn start_with(command: &mut Command, input: Stdio) -> Self {
         let directory = Directory::new();
         let name = command.get_program().to_string_lossy().into_owned();
         // Files, not pipes: a program never waits for us to read.
         let file = |name: &str| File::create(directory.join(name)).expect("our own directory");
         let child = command
-            .stdin(Stdio::null())
+            .stdin(input)
             .stdout(file("stdout"))
             .stderr(file("stderr"))
             .spawn()
@@ -126,6 +134,11 @@ impl Running {
         }
     }
 
+    /// The writing end of its input; `None` unless it was started with a pipe, and but once.
+    pub fn take_input(&mut self) -> Option<ChildStdin> {
+        self.child.stdin.take()
+    }
+
     /// Its process id.
     #[must_use]
     pub fn id(&self) -> u32 {
@@ -136,6 +149,15 @@ impl Running {
     #[must_use]
     pub fn stdout(&self) -> String {
         self.read("stdout")
+    }
+
+    /// The same, which need not be text.
+    ///
+    /// # Panics
+    /// Never: the file is our own.
+    #[must_use]
+    pub fn stdout_bytes(&self) -> Vec<u8> {
+        fs::read(self.file("stdout")).expect("our own file")
     }
 
     /// What it wrote to its standard error so far.

@@ -1,0 +1,181 @@
+//! Lariat on a kernel that has TLS, and what that kernel says of itself.
+//!
+//! The kernel's counts are those of the whole network namespace, so one test runs at a time.
+
+use std::fs;
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rustix::process::Pid;
+use testkit::directory::Directory;
+use testkit::server::Server;
+
+use crate::configuration::Service;
+use crate::lariat::Lariat;
+use crate::patience::until;
+use crate::site::Site;
+
+/// The kernel's own counts.
+const COUNTS: &str = "/proc/net/tls_stat";
+
+/// The file that is small whatever the settings.
+pub const SMALL: usize = 600;
+
+/// The file that the kernel seals by default.
+pub const LARGE: usize = (4 << 20) + 123;
+
+/// What the kernel has counted of its TLS.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct KernelCounts {
+    /// Connections that it seals for now.
+    pub sealing: u64,
+    /// Connections whose sending it took since it was started.
+    pub taken: u64,
+    /// Changes of their keys; `None` = this kernel cannot.
+    pub rekeys: Option<u64>,
+}
+
+impl KernelCounts {
+    /// # Panics
+    /// If the kernel has no TLS: these tests are for kernels that have.
+    #[must_use]
+    pub fn read() -> Self {
+        let text = fs::read_to_string(COUNTS);
+        let text = text.unwrap_or_else(|error| {
+            panic!("{COUNTS}: {error}: this kernel has no TLS; README.md says how to run this")
+        });
+        let count = |name: &str| {
+            let line = text
+                .lines()
+                .find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
+            line.map(|count: u64| count)
+        };
+        Self {
+            sealing: count("TlsCurrTxSw").expect("a count of this name"),
+            taken: count("TlsTxSw").expect("a count of this name"),
+            rekeys: count("TlsTxRekeyOk"),
+        }
+    }
+}
+
+/// A bench in turn: a site, files, a service and a running Lariat.
+#[derive(Debug)]
+pub struct Bench {
+    /// Ended first.
+    pub lariat: Lariat,
+    /// Certificates.
+    pub site: Site,
+    /// The files `small`, `large` and, if the test makes them, others.
+    pub folder: Directory,
+    /// The one service.
+    pub service: Service,
+    before: KernelCounts,
+    _turn: MutexGuard<'static, ()>,
+}
+
+impl Bench {
+    /// Lariat in front of the files, with one worker.
+    #[must_use]
+    pub fn files(adjust: impl FnOnce(Service) -> Service) -> Self {
+        Self::start(|site, folder| adjust(Service::files(site, folder)))
+    }
+
+    /// Lariat in front of a server, with one worker.
+    #[must_use]
+    pub fn relay(server: &Server, adjust: impl FnOnce(Service) -> Service) -> Self {
+        Self::start(|site, _| adjust(Service::new(site, server)))
+    }
+
+    fn start(service: impl FnOnce(&Site, &Path) -> Service) -> Self {
+        static TURN: Mutex<()> = Mutex::new(());
+        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let (site, folder) = (Site::new(), Directory::new());
+        folder.write("small", pattern(SMALL));
+        folder.write("large", pattern(LARGE));
+        let service = service(&site, folder.path());
+        let lariat = Lariat::start(&format!("[workers]\nthreads = 1\n{}", service.toml()));
+        let before = until("the kernel to forget the last test", || {
+            let counts = KernelCounts::read();
+            (counts.sealing == 0).then_some(counts)
+        });
+        Self {
+            lariat,
+            site,
+            folder,
+            service,
+            before,
+            _turn: turn,
+        }
+    }
+
+    /// What the kernel has counted since Lariat was started.
+    #[must_use]
+    pub fn counts(&self) -> KernelCounts {
+        let now = KernelCounts::read();
+        KernelCounts {
+            sealing: now.sealing,
+            taken: now.taken - self.before.taken,
+            rekeys: now
+                .rekeys
+                .zip(self.before.rekeys)
+                .map(|(now, then)| now - then),
+        }
+    }
+
+    /// Waits until Lariat and the kernel both say that this many connections were handed over, and
+    /// that none of them is open any more.
+    pub fn wait_for_end_of(&self, connections: u32) {
+        let wanted = f64::from(connections);
+        let metric = "lariat_ktls_connections_total";
+        self.lariat.wait_for_metric(metric, &[], wanted);
+        self.lariat
+            .wait_for_metric("lariat_ktls_connections_open", &[], 0.0);
+        until("the kernel's count of open connections to be 0", || {
+            (self.counts().sealing == 0).then_some(())
+        });
+        assert_eq!(self.counts().taken, u64::from(connections));
+        assert_eq!(self.lariat.metrics().sum(metric, &[]), wanted, "no more");
+    }
+
+    /// Plaintext bytes sent to clients on this path: `sendfile`, `splice`, `kernel`, `user-space`.
+    #[must_use]
+    pub fn sent(&self, path: &str) -> f64 {
+        let metrics = self.lariat.metrics();
+        metrics.sum("lariat_sent_bytes_total", &[("path", path)])
+    }
+
+    /// What the data process has open, as the kernel names it.
+    #[must_use]
+    pub fn descriptors(&self) -> Vec<String> {
+        descriptors(self.lariat.data_process())
+    }
+}
+
+/// What a process has open, as the kernel names it.
+///
+/// # Panics
+/// If it does not run, or we may not look.
+#[must_use]
+pub fn descriptors(process: Pid) -> Vec<String> {
+    let folder = format!("/proc/{}/fd", process.as_raw_nonzero());
+    let entries = fs::read_dir(folder).expect("we are root, and it runs");
+    let names = entries.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
+    names
+        .map(|name| name.to_string_lossy().into_owned())
+        .collect()
+}
+
+/// Bytes in which a lost or moved one shows. What is shorter is the beginning of what is longer.
+#[must_use]
+pub fn pattern(length: usize) -> Vec<u8> {
+    let mut state = 1u32;
+    let mut bytes = Vec::with_capacity(length + 4);
+    while bytes.len() < length {
+        state ^= state << 13;
+        state ^= state >> 17;
+        state ^= state << 5;
+        bytes.extend_from_slice(&state.to_le_bytes());
+    }
+    bytes.truncate(length);
+    bytes
+}

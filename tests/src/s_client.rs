@@ -1,0 +1,94 @@
+//! A connection of `openssl s_client` that changes keys in the middle of much data.
+
+use std::io::Write;
+use std::net::SocketAddr;
+use std::process::{ChildStdin, ExitStatus, Stdio};
+
+use crate::openssl::s_client_command;
+use crate::patience::until;
+use crate::program::Running;
+use crate::site::Site;
+
+/// A connection of `openssl s_client` that obeys its commands: `K` and `k` change keys, `Q` ends.
+#[derive(Debug)]
+pub struct Session {
+    running: Running,
+    input: ChildStdin,
+    key_updates: usize,
+}
+
+impl Session {
+    /// Connects as `localhost`.
+    #[must_use]
+    pub fn start(site: &Site, address: SocketAddr, arguments: &[&str]) -> Self {
+        let mut command = s_client_command(site, address, arguments);
+        // Quiet, so that only what the server sends is on its output; that alone would have it
+        // take commands for data.
+        command.args(["-quiet", "-no_ign_eof"]);
+        let mut running = Running::start_with(&mut command, Stdio::piped());
+        let input = running.take_input();
+        Self {
+            running,
+            input: input.expect("it was piped"),
+            key_updates: 0,
+        }
+    }
+
+    /// Sends this, in one piece and therefore not taken for a command.
+    ///
+    /// # Panics
+    /// If it has ended, or begins as a command does.
+    pub fn send(&mut self, words: &str) {
+        assert!(!words.starts_with(['B', 'K', 'Q', 'R', 'k']), "{words}");
+        self.write(words);
+    }
+
+    /// Changes its keys, and has the server change its own if `both`. Returns when it has sent the
+    /// KeyUpdate.
+    pub fn change_keys(&mut self, both: bool) {
+        self.write(if both { "K\n" } else { "k\n" });
+        self.key_updates += 1;
+        let wanted = self.key_updates;
+        until("openssl to change its keys", || {
+            self.running.assert_running();
+            let said = self.running.stderr();
+            (said.matches("KEYUPDATE").count() == wanted).then_some(())
+        });
+    }
+
+    /// Waits until the server has sent that many bytes in all, and returns them.
+    ///
+    /// # Panics
+    /// If it sends more, or the connection ends before.
+    pub fn wait_for_bytes(&mut self, count: usize) -> Vec<u8> {
+        let received = until(&format!("{count} bytes at openssl"), || {
+            let ended = self.running.ended();
+            let received = self.running.stdout_bytes();
+            assert!(
+                received.len() >= count || ended.is_none(),
+                "{} of {count} bytes: {}",
+                received.len(),
+                self.running.stderr()
+            );
+            (received.len() >= count).then_some(received)
+        });
+        assert_eq!(received.len(), count, "more than was asked for");
+        received
+    }
+
+    /// Has it end the connection.
+    pub fn quit(mut self) -> (ExitStatus, String) {
+        self.write("Q\n");
+        self.wait()
+    }
+
+    /// Waits for its end: how it ended, and what it had to say.
+    pub fn wait(mut self) -> (ExitStatus, String) {
+        (self.running.wait(), self.running.stderr())
+    }
+
+    fn write(&mut self, words: &str) {
+        let written = self.input.write_all(words.as_bytes());
+        written.unwrap_or_else(|error| panic!("{error}: {}", self.running.stderr()));
+    }
+}

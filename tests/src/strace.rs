@@ -1,0 +1,63 @@
+//! The program `strace`: how many system calls of which kind a process makes.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::process::Command;
+
+use rustix::process::{Pid, Signal, kill_process};
+use testkit::directory::Directory;
+
+use crate::patience::until;
+use crate::program::Running;
+
+/// Counts the calls of a process and of its threads while it exists.
+#[derive(Debug)]
+pub struct Strace {
+    running: Running,
+    directory: Directory,
+}
+
+impl Strace {
+    /// Begins to count.
+    ///
+    /// # Panics
+    /// If the process may not be traced.
+    #[must_use]
+    pub fn attach(process: Pid) -> Self {
+        let directory = Directory::new();
+        let mut command = Command::new("strace");
+        command
+            .args(["-f", "-c", "-U", "calls,name", "-o"])
+            .arg(directory.join("calls"))
+            .args(["-p", &process.as_raw_nonzero().to_string()]);
+        let mut running = Running::start(&mut command);
+        until("strace to attach", || {
+            running.assert_running();
+            running.stderr().contains("attached").then_some(())
+        });
+        Self { running, directory }
+    }
+
+    /// The calls since then, by name.
+    ///
+    /// # Panics
+    /// If strace writes no table.
+    #[must_use]
+    pub fn end(mut self) -> BTreeMap<String, u64> {
+        let id = i32::try_from(self.running.id())
+            .ok()
+            .and_then(Pid::from_raw);
+        kill_process(id.expect("process ids are small"), Signal::INT).expect("it runs");
+        self.running.wait();
+        let table = fs::read_to_string(self.directory.join("calls")).expect("strace wrote it");
+        let row = |line: &str| {
+            let (count, name) = line.trim().split_once(' ')?;
+            Some((name.trim().to_owned(), count.parse().ok()?))
+        };
+        let calls: BTreeMap<_, _> = table.lines().filter_map(row).collect();
+        let total = calls.iter().filter(|(name, _)| *name != "total");
+        let total: u64 = total.map(|(_, count)| count).sum();
+        assert_eq!(calls.get("total"), Some(&total), "not understood: {table}");
+        calls
+    }
+}
