@@ -7,16 +7,21 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use backend::options::{Balance, PassiveOptions};
-use flow::options::{SendProxy, Timeouts};
+use flow::options::{Offload, SendProxy, Timeouts};
 use sys::beneath::Root;
+use sys::ktls::Half;
+use sys::ktls::probe::Found;
+use tls::options::Version;
 use tls::policy::SuiteOrder;
 use tls::resumption::Resumption;
 use tls::server::{BuildError, Server, Warning};
+use tls::traffic::kernel::Cipher;
 use wire::network::Network;
 
 use crate::allowance::Allowance;
+use crate::offload::{kernels_cipher, kernels_version};
 use crate::options::{
-    BackOptions, KtlsOptions, Limits, LogOptions, Options, ServiceOptions, WorkerOptions,
+    BackOptions, KtlsMode, KtlsOptions, Limits, LogOptions, Options, ServiceOptions, WorkerOptions,
 };
 
 /// A plan that can be served. Cloning shares it.
@@ -42,7 +47,9 @@ pub struct ServicePlan {
     /// In their place, files, and how they are served.
     serving: Option<Arc<origin::options::Options>>,
     pub(crate) files: Option<Arc<Files>>,
-    pub(crate) ktls: KtlsOptions,
+    ktls: KtlsOptions,
+    /// What the kernel may seal of it.
+    pub(crate) offload: Option<Offload>,
     /// The servers' names, in the order of the options, for logs and labels.
     pub(crate) server_names: Vec<String>,
     /// What is known of servers' addresses before the first connection: server and addresses.
@@ -125,6 +132,22 @@ impl Plan {
         }
     }
 
+    /// Tells what the kernel can seal. To be called before the plan is shared; without it the
+    /// kernel is taken to seal nothing.
+    pub fn set_kernel_tls(&mut self, found: &Found) {
+        let taken: Vec<_> = SEALED
+            .into_iter()
+            .filter(|(version, cipher)| {
+                let version = kernels_version(*version);
+                found.takes(version, kernels_cipher(*cipher), Half::Send)
+            })
+            .collect();
+        let services = Arc::get_mut(&mut self.services).into_iter().flatten();
+        for plan in services.filter_map(Arc::get_mut) {
+            plan.offload = offload_of(plan.ktls, &taken, found.rekeys);
+        }
+    }
+
     /// Goes on counting where the plan before stopped; before this one is served.
     pub(crate) fn succeed(&self, before: &Self) {
         for service in self.services.iter() {
@@ -169,6 +192,7 @@ impl ServicePlan {
             serving,
             files: None,
             ktls: options.front.ktls,
+            offload: offload_of(options.front.ktls, &[], false),
             timeouts: options.timeouts,
             connections_max: options.connections_max,
             open: OnceLock::new(),
@@ -211,6 +235,25 @@ impl ServicePlan {
     pub fn server_names(&self) -> &[String] {
         &self.server_names
     }
+}
+
+/// All that a kernel may ever seal.
+const SEALED: [(Version, Cipher); 6] = [
+    (Version::Tls13, Cipher::Aes128Gcm),
+    (Version::Tls13, Cipher::Aes256Gcm),
+    (Version::Tls13, Cipher::ChaCha20Poly1305),
+    (Version::Tls12, Cipher::Aes128Gcm),
+    (Version::Tls12, Cipher::Aes256Gcm),
+    (Version::Tls12, Cipher::ChaCha20Poly1305),
+];
+
+fn offload_of(options: KtlsOptions, taken: &[(Version, Cipher)], rekeys: bool) -> Option<Offload> {
+    let offload = Offload {
+        from: options.from,
+        taken: taken.to_vec(),
+        rekeys,
+    };
+    (options.mode != KtlsMode::Off).then_some(offload)
 }
 
 /// Where files stand in their place.

@@ -33,7 +33,7 @@ impl Service {
             tls: Arc::clone(&plan.tls),
             send_proxy: plan.send_proxy.clone(),
             timeouts: plan.timeouts,
-            offload: None,
+            offload: plan.offload.clone(),
         };
         let mut pool = Pool::new(&plan.pool, worker);
         for (server, addresses) in &plan.addresses {

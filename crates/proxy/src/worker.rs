@@ -31,6 +31,7 @@ use crate::link::{Context, Link, Turn};
 use crate::links::{LinkId, Links, Named};
 use crate::listeners::{Callers, Listener, Listeners};
 use crate::options::Limits;
+use crate::pipes::Pipes;
 use crate::service::Service;
 use crate::timers::Timers;
 
@@ -51,6 +52,7 @@ pub(crate) struct Worker {
     counters: Arc<WorkerCounters>,
     lines: Lines,
     pool: Pool,
+    pipes: Pipes,
     timers: Timers,
     links: Links,
     services: Vec<Rc<Service>>,
@@ -96,6 +98,7 @@ impl Worker {
             counters,
             lines,
             pool: Pool::new(),
+            pipes: Pipes::default(),
             timers: Timers::new(now),
             links: Links::default(),
             services: Vec::new(),
@@ -220,6 +223,7 @@ impl Worker {
         let mut context = Context {
             driver: &self.driver,
             pool: &mut self.pool,
+            pipes: &mut self.pipes,
             now: self.now,
         };
         let turn = link.pump(&mut context);
@@ -470,6 +474,9 @@ impl Worker {
         let service = Rc::clone(&link.service);
         self.release(&service);
         service.counters.lower(ServiceGauge::ConnectionsOpen);
+        if link.flow.facts().offloaded {
+            service.counters.lower(ServiceGauge::Offloaded);
+        }
         self.counters.lower(WorkerGauge::ConnectionsOpen);
         let accepted = link.flow.facts().accepted;
         let open_for = self.now.saturating_duration_since(accepted);
