@@ -6,7 +6,8 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-use rustix::time::{ClockId, clock_gettime};
+
+use crate::clock;
 
 /// The CPUs that this thread may run on, in ascending order; what cgroups and taskset leave of
 /// the machine. On a machine with more CPUs than the kernel tells us about in 1024 bits, the
@@ -69,21 +70,7 @@ pub fn process_time(process: u32) -> io::Result<Duration> {
     if answer != 0 {
         return Err(gone(Errno::from_raw_os_error(answer)));
     }
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: `time` is ours, and lives during the call.
-    if unsafe { libc::clock_gettime(clock, &raw mut time) } != 0 {
-        // The clock of a process that has ended is no clock (EINVAL).
-        return Err(io::ErrorKind::NotFound.into());
-    }
-    let (seconds, nanoseconds) = (time.tv_sec.try_into(), time.tv_nsec.try_into());
-    // A process's clock is never negative.
-    Ok(Duration::new(
-        seconds.unwrap_or_default(),
-        nanoseconds.unwrap_or_default(),
-    ))
+    clock::read(clock).map_err(|_| io::ErrorKind::NotFound.into())
 }
 
 fn known(thread: u32) -> io::Result<Pid> {
@@ -124,9 +111,8 @@ pub fn ended_children_time() -> Duration {
 
 /// CPU time that the calling thread has used since it began.
 pub fn thread_time() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    // A thread's clock is never negative.
-    Duration::try_from(time).unwrap_or_default()
+    // It is always there.
+    clock::read(libc::CLOCK_THREAD_CPUTIME_ID).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 
 pub mod beneath;
 pub mod channel;
+mod clock;
 pub mod cpu;
 pub mod epoll;
 pub mod file;

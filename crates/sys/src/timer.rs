@@ -7,9 +7,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use rustix::time::{
-    ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, clock_gettime,
-    timerfd_create, timerfd_settime,
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+    timerfd_settime,
 };
+
+use crate::clock;
 
 /// A timer that becomes readable when its time is over.
 #[derive(Debug)]
@@ -52,8 +54,7 @@ impl AsFd for Timer {
 /// The moment from which the system's clock for intervals counts. It is the same in all processes
 /// until the system starts again, to a microsecond or so: two readings lie between them.
 pub fn clock_zero() -> Instant {
-    let since = clock_gettime(ClockId::Monotonic);
-    let since = Duration::try_from(since).unwrap_or_default();
+    let since = clock::read(libc::CLOCK_MONOTONIC).unwrap_or_default();
     let now = Instant::now();
     // What the clock counts from can be told as an instant: std's is the same clock.
     now.checked_sub(since).unwrap_or(now)
