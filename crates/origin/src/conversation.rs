@@ -308,3 +308,25 @@ impl Conversation {
         self.stage = stage;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_kept_between_requests() {
+        let now = SystemTime::UNIX_EPOCH;
+        let mut conversation = Conversation::new(Arc::default());
+        let head = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\n";
+        for piece in [&head[..7], &head[7..], b"abcd"] {
+            assert_eq!(conversation.receive(piece, now), piece.len());
+        }
+        while let Output::Bytes(bytes) = conversation.output() {
+            let count = bytes.len() as u64;
+            conversation.sent(count, now);
+        }
+        assert_eq!(conversation.take_started(), Some(405));
+        assert!(matches!(conversation.stage, Stage::Head));
+        assert_eq!(conversation.input.capacity(), 0);
+    }
+}

@@ -9,6 +9,9 @@ use crate::request::{Method, Request};
 use crate::status::Status;
 use std::time::SystemTime;
 
+/// No file is longer, since offsets are signed numbers (`off_t`). With it no length overflows.
+const FILE_BYTES_MAX: u64 = i64::MAX as u64;
+
 /// A request on the way to its answer.
 #[derive(Debug)]
 pub(crate) struct Search {
@@ -107,7 +110,7 @@ impl Search {
             ) => {
                 let media = Media::of(&self.path);
                 self.choose(Chosen {
-                    bytes,
+                    bytes: bytes.min(FILE_BYTES_MAX),
                     modified,
                     identity,
                     media,
@@ -182,7 +185,7 @@ impl Search {
         } = *found
         {
             return Some(Outcome::File(Chosen {
-                bytes,
+                bytes: bytes.min(FILE_BYTES_MAX),
                 modified,
                 identity,
                 coding,
