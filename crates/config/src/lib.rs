@@ -77,19 +77,37 @@ pub fn load(source: &Source, files: &mut dyn Files) -> Result<Loaded, Vec<Diagno
 }
 
 /// An error about a key such as `process.user` that only the host can tell, at the place where
-/// the key was written.
+/// the key was written. A table of a list is told by its number: `service.0.back.files`.
 pub fn fault(source: &Source, key: &str, message: &str, hint: &str) -> Vec<Diagnostic> {
     // What is wrong with the text has been told before.
     let empty = || Node::new(Value::Table(Vec::new()), Spot::Nowhere);
     let root = root_of(source, &report_about(source)).unwrap_or_else(empty);
     let report = report_about(source);
-    let mut section = Section::top(&root, &report);
-    let (tables, name) = key.rsplit_once('.').unwrap_or(("", key));
-    for table in tables.split('.').filter(|table| !table.is_empty()) {
-        section = section.section(table);
-    }
+    let (section, name) = section_of(&Section::top(&root, &report), key);
     section.error(name, Problem::new(message).hint(hint));
     report.into_diagnostics()
+}
+
+/// Whether somebody wrote a key, told as to [`fault`].
+pub fn is_written(source: &Source, key: &str) -> bool {
+    let report = report_about(source);
+    root_of(source, &report).is_some_and(|root| {
+        let (section, name) = section_of(&Section::top(&root, &report), key);
+        section.has(name)
+    })
+}
+
+/// The table that a key stands in, and the key's name.
+fn section_of<'a, 'k>(top: &Section<'a>, key: &'k str) -> (Section<'a>, &'k str) {
+    let (tables, name) = key.rsplit_once('.').unwrap_or(("", key));
+    let mut section = *top;
+    for table in tables.split('.').filter(|table| !table.is_empty()) {
+        section = match table.parse() {
+            Ok(number) => section.nth(number),
+            Err(_) => section.section(table),
+        };
+    }
+    (section, name)
 }
 
 fn report_about(source: &Source) -> Report<'_> {
@@ -181,5 +199,29 @@ mod tests {
         }
         let flags = Source::Flags(vec![("log".into(), "/x/y".into())]);
         assert!(told(&flags).starts_with("error: --log: has no directory"));
+    }
+
+    #[test]
+    fn a_fault_of_a_service_stands_in_that_service() {
+        let text = "[[service]]\nname = \"a\"\nback.files = \"/a\"\n\n[[service]]\n\
+                    back = { files = { folder = \"/b\" } }\n";
+        let source = Source::File {
+            place: "a.toml".to_owned(),
+            text: text.to_owned(),
+        };
+        for (key, place) in [
+            ("service.0.back.files.folder", " --> a.toml:3:14\n"),
+            ("service.1.back.files.folder", " --> a.toml:6:29\n"),
+            ("service.1.front.tls.ktls", " --> a.toml:5:1\n"),
+        ] {
+            let told = fault(&source, key, "is not there", "make it")[0].to_string();
+            assert!(told.contains(place), "{key}: {told}");
+        }
+        let flags = Source::Flags(vec![("files".into(), "/x/y".into())]);
+        let told = fault(&flags, "service.0.back.files.folder", "no", "make it")[0].to_string();
+        assert!(told.starts_with("error: --files: no"), "{told}");
+        assert!(is_written(&source, "service.1.back.files"));
+        assert!(!is_written(&source, "service.1.front.tls.ktls"));
+        assert!(is_written(&flags, "service.0.back.files.folder"));
     }
 }

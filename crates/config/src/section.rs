@@ -47,6 +47,16 @@ impl<'a> Section<'a> {
         }
     }
 
+    /// In a list of tables, the one of that number; itself if there is none.
+    pub(crate) fn nth(&self, number: usize) -> Self {
+        let node = self.node.and_then(|node| node.elements().get(number));
+        Self {
+            node: node.or(self.node),
+            around: node.unwrap_or(self.around),
+            ..*self
+        }
+    }
+
     /// The table of that name, if it was written.
     pub(crate) fn section_if_written(&self, name: &str) -> Option<Self> {
         let section = self.section(name);

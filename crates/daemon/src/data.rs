@@ -219,7 +219,9 @@ impl Control {
             .resolved
             .iter()
             .for_each(|resolved| self.resolved(resolved));
-        self.admin.plan_served(serve.generation, built.services);
+        let kernel_tls = serve.kernel_tls.clone();
+        self.admin
+            .plan_served(serve.generation, built.services, kernel_tls);
         // What is left of the old plan and of the bundle is large and rare.
         drop(built.plan);
         memory::return_freed();

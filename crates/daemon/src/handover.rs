@@ -10,6 +10,8 @@ use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
+use crate::kernel::KernelTls;
+
 /// The program's first argument when it is to be the data process.
 pub(crate) const DATA_ARGUMENT: &str = "--data-process";
 
@@ -176,6 +178,8 @@ pub(crate) struct Serve {
     pub(crate) roles: Vec<Role>,
     /// The addresses of the names that its servers have, as far as known.
     pub(crate) resolved: Vec<Resolved>,
+    /// What the kernel does of TLS; `None` = no service wants it.
+    pub(crate) kernel_tls: Option<KernelTls>,
 }
 
 /// What stored sessions are sealed with, in one memory that data processes use one after the other:

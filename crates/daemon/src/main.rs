@@ -13,6 +13,7 @@ mod exit;
 mod ground;
 mod handover;
 mod health;
+mod kernel;
 mod place;
 mod resolve;
 mod supervisor;

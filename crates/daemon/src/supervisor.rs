@@ -283,6 +283,7 @@ impl<'a> Supervisor<'a> {
             session_key: self.sessions.key(),
             roles,
             resolved: self.names.known(&outline.names),
+            kernel_tls: outline.kernel_tls.clone(),
         });
         let sent = self
             .child

@@ -22,6 +22,9 @@ pub(crate) struct StatusDocument {
     pub(crate) reload: ReloadStatus,
     pub(crate) workers: Vec<WorkerStatus>,
     pub(crate) services: Vec<ServiceStatus>,
+    /// What the kernel does of TLS; `None` if no service wants it.
+    #[serde(default)]
+    pub(crate) kernel_tls: Option<KernelTlsStatus>,
     #[serde(default)]
     pub(crate) sessions: SessionStatus,
     /// Upper bounds of all histograms' buckets.
@@ -68,6 +71,19 @@ pub(crate) struct LastReload {
     pub(crate) refused: Option<String>,
 }
 
+/// What the kernel does of TLS.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub(crate) struct KernelTlsStatus {
+    /// Whether it seals anything.
+    pub(crate) available: bool,
+    /// What it does, or why nothing.
+    pub(crate) sentence: String,
+    /// What the host's owner can do for more.
+    pub(crate) remedy: Option<String>,
+    /// Whether it can change the keys of a connection.
+    pub(crate) rekeys: bool,
+}
+
 /// The session cache.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub(crate) struct SessionStatus {
@@ -109,6 +125,11 @@ pub(crate) struct ServiceStatus {
     pub(crate) connections: ConnectionStatus,
     pub(crate) handshakes: HandshakeStatus,
     pub(crate) bytes: ByteStatus,
+    #[serde(default)]
+    pub(crate) ktls: KtlsStatus,
+    /// `None` if servers stand behind it.
+    #[serde(default)]
+    pub(crate) files: Option<FilesStatus>,
     pub(crate) dials: DialStatus,
     pub(crate) servers: Vec<ServerStatus>,
     pub(crate) log_lines_suppressed: u64,
@@ -171,6 +192,50 @@ pub(crate) struct ByteStatus {
     pub(crate) up: u64,
     /// From servers to clients.
     pub(crate) down: u64,
+    /// To clients, by what moved and sealed them.
+    #[serde(default)]
+    pub(crate) sent: SentStatus,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub(crate) struct SentStatus {
+    /// From a file, without coming to us.
+    pub(crate) sendfile: u64,
+    /// From a server, without coming to us.
+    pub(crate) splice: u64,
+    /// By us, for the kernel to seal.
+    pub(crate) kernel: u64,
+    /// Sealed by us.
+    pub(crate) user_space: u64,
+}
+
+/// Connections that the kernel seals for.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub(crate) struct KtlsStatus {
+    /// `off`, `auto` or `require`; `None` if the service is gone from the plan.
+    pub(crate) mode: Option<String>,
+    /// The shortest response of files that it seals.
+    pub(crate) from_bytes: Option<u64>,
+    /// Handed over, open ones with them.
+    pub(crate) connections: u64,
+    pub(crate) open: u64,
+    /// Keys that it changed.
+    pub(crate) rekeys: u64,
+    /// Not handed over though long enough, by reason; reasons that never were are left out.
+    pub(crate) refused: BTreeMap<String, u64>,
+}
+
+/// Responses of files, by the class of their status.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub(crate) struct FilesStatus {
+    #[serde(rename = "2xx")]
+    pub(crate) found: u64,
+    #[serde(rename = "3xx")]
+    pub(crate) elsewhere: u64,
+    #[serde(rename = "4xx")]
+    pub(crate) refused: u64,
+    #[serde(rename = "5xx")]
+    pub(crate) failed: u64,
 }
 
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]

@@ -6,21 +6,27 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use proxy::options::{KtlsMode, KtlsOptions};
 use telemetry::Registry;
 use telemetry::catalogue::{
     Histogram, ServerCounter, ServerGauge, ServiceCounter, ServiceGauge, WorkerCounter, WorkerGauge,
 };
 use telemetry::exposition::{Certificates, Process, SessionCache, TicketKey, write_prometheus};
-use telemetry::outcome::{EarlyData, HandshakeKind, Reason, ResumptionMiss, Version};
+use telemetry::outcome::{
+    EarlyData, HandshakeKind, OffloadRefusal, Reason, ResumptionMiss, Version,
+};
 use telemetry::snapshot::{
     BUCKETS_US, HistogramSnapshot, ServerSnapshot, ServiceSnapshot, Snapshot, WorkerSnapshot,
 };
 use tls::resumption::{KeyPurpose, Resumption};
 
+use crate::kernel::KernelTls;
+
 use super::document::{
-    ByteStatus, CertificateStatus, ConnectionStatus, DialStatus, EndedStatus, HandshakeStatus,
-    HistogramStatus, KindStatus, LastReload, ProcessStatus, ReloadStatus, RunState, ServerState,
-    ServerStatus, ServiceStatus, SessionStatus, StatusDocument, VERSION, WorkerStatus,
+    ByteStatus, CertificateStatus, ConnectionStatus, DialStatus, EndedStatus, FilesStatus,
+    HandshakeStatus, HistogramStatus, KernelTlsStatus, KindStatus, KtlsStatus, LastReload,
+    ProcessStatus, ReloadStatus, RunState, SentStatus, ServerState, ServerStatus, ServiceStatus,
+    SessionStatus, StatusDocument, VERSION, WorkerStatus,
 };
 
 /// What the admin side knows. Shared by the control thread's tasks.
@@ -71,12 +77,18 @@ pub(crate) struct ServiceFacts {
     pub(crate) certificates: u64,
     /// When the first of them expires, in seconds since the epoch.
     pub(crate) certificate_expiry_seconds: Option<u64>,
+    /// When the kernel seals; `None` = no plan says.
+    pub(crate) ktls: Option<KtlsOptions>,
+    /// Whether files stand behind it.
+    pub(crate) serves_files: bool,
 }
 
 #[derive(Default)]
 struct Facts {
     generation: u64,
     services: Vec<ServiceFacts>,
+    /// What the kernel does of TLS; `None` = no service wants it.
+    kernel_tls: Option<KernelTls>,
     reload: ReloadFacts,
     is_draining: bool,
     /// The served plan's.
@@ -97,12 +109,18 @@ impl AdminState {
     }
 
     /// A plan is served from now on.
-    pub(crate) fn plan_served(&self, generation: u64, services: Vec<ServiceFacts>) {
+    pub(crate) fn plan_served(
+        &self,
+        generation: u64,
+        services: Vec<ServiceFacts>,
+        kernel_tls: Option<KernelTls>,
+    ) {
         let mut facts = self.facts();
         let is_served = |name: &String| services.iter().any(|service| service.name == *name);
         facts.notes.retain(|(service, _), _| is_served(service));
         facts.generation = generation;
         facts.services = services;
+        facts.kernel_tls = kernel_tls;
     }
 
     /// These sessions and ticket keys are the served plan's.
@@ -185,6 +203,7 @@ impl AdminState {
             reload: reload(&facts.reload),
             workers: self.workers(&snapshot),
             services: services(&snapshot, &facts),
+            kernel_tls: facts.kernel_tls.as_ref().map(kernel_status),
             sessions: facts
                 .resumption
                 .as_deref()
@@ -297,13 +316,60 @@ fn service(
         bytes: ByteStatus {
             up: counts.counter(ServiceCounter::BytesUp),
             down: counts.counter(ServiceCounter::BytesDown),
+            sent: sent(counts),
         },
+        ktls: ktls(counts, plan),
+        files: plan.serves_files.then(|| files(counts)),
         dials: DialStatus {
             retries: counts.counter(ServiceCounter::DialRetries),
             duration: histogram(counts.histogram(Histogram::Dial)),
         },
         servers: servers.map(|s| server(s, note(&s.name), workers)).collect(),
         log_lines_suppressed: counts.counter(ServiceCounter::LogLinesSuppressed),
+    }
+}
+
+fn kernel_status(kernel_tls: &KernelTls) -> KernelTlsStatus {
+    KernelTlsStatus {
+        available: kernel_tls.is_there(),
+        sentence: kernel_tls.sentence.clone(),
+        remedy: kernel_tls.remedy.clone(),
+        rekeys: kernel_tls.rekeys,
+    }
+}
+
+fn ktls(counts: &ServiceSnapshot, plan: &ServiceFacts) -> KtlsStatus {
+    let mode = plan.ktls.map(|ktls| match ktls.mode {
+        KtlsMode::Off => "off",
+        KtlsMode::Auto => "auto",
+        KtlsMode::Require => "require",
+    });
+    let refusals = OffloadRefusal::ALL.iter();
+    KtlsStatus {
+        mode: mode.map(str::to_owned),
+        from_bytes: plan.ktls.map(|ktls| ktls.from),
+        connections: counts.counter(ServiceCounter::Offloads),
+        open: counts.gauge(ServiceGauge::Offloaded),
+        rekeys: counts.counter(ServiceCounter::Rekeys),
+        refused: those_used(refusals.map(|why| (why.name(), counts.offload_refused(*why)))),
+    }
+}
+
+fn sent(counts: &ServiceSnapshot) -> SentStatus {
+    SentStatus {
+        sendfile: counts.counter(ServiceCounter::SentBySendfile),
+        splice: counts.counter(ServiceCounter::SentBySplice),
+        kernel: counts.counter(ServiceCounter::SentToKernel),
+        user_space: counts.counter(ServiceCounter::SentByUserSpace),
+    }
+}
+
+fn files(counts: &ServiceSnapshot) -> FilesStatus {
+    FilesStatus {
+        found: counts.counter(ServiceCounter::FilesFound),
+        elsewhere: counts.counter(ServiceCounter::FilesElsewhere),
+        refused: counts.counter(ServiceCounter::FilesRefused),
+        failed: counts.counter(ServiceCounter::FilesFailed),
     }
 }
 
@@ -459,6 +525,8 @@ mod tests {
             listeners: vec!["[::]:443".into()],
             certificates: 2,
             certificate_expiry_seconds: Some(99),
+            ktls: None,
+            serves_files: true,
         }
     }
 
@@ -469,7 +537,7 @@ mod tests {
         let web = registry.service(0, "web", &["a:1".to_owned()]);
         web.ended(Reason::NotTls);
         web.server(0).set_up(false);
-        state.plan_served(4, vec![facts("web")]);
+        state.plan_served(4, vec![facts("web")], None);
         state.server_noted("web", "a:1", Some("status 503".into()));
         state.reloaded(ReloadFacts {
             ok: 3,
@@ -495,7 +563,7 @@ mod tests {
         let registry = Arc::new(Registry::new(1));
         let state = state(&registry);
         let _held = ["old", "b", "a"].map(|name| registry.service(0, name, &[]));
-        state.plan_served(2, vec![facts("a"), facts("b")]);
+        state.plan_served(2, vec![facts("a"), facts("b")], None);
         let services = state.document().services;
         let names: Vec<_> = services.iter().map(|s| s.name.as_str()).collect();
         assert_eq!(names, ["a", "b", "old"]);
@@ -508,7 +576,7 @@ mod tests {
         let list = ["a:1".to_owned()];
         let workers = [0, 1].map(|worker| registry.service(worker, "web", &list));
         workers[1].server(0).set_up(false);
-        state.plan_served(1, vec![facts("web")]);
+        state.plan_served(1, vec![facts("web")], None);
         let server = &state.document().services[0].servers[0];
         assert_eq!((server.state, server.workers_up), (ServerState::Partly, 1));
     }
@@ -521,7 +589,7 @@ mod tests {
         state.server_noted("web", "a:1", None);
         for note in ["refused", "reset"] {
             state.server_noted("web", "a:1", Some(note.into()));
-            state.plan_served(2, vec![facts("web")]);
+            state.plan_served(2, vec![facts("web")], None);
         }
         state.server_noted("web", "a:1", None);
         state.server_noted("web", "a:1", Some("refused".into()));
@@ -543,7 +611,7 @@ mod tests {
     fn the_metrics_tell_the_facts() {
         let registry = Arc::new(Registry::new(1));
         let state = state(&registry);
-        state.plan_served(4, vec![facts("web")]);
+        state.plan_served(4, vec![facts("web")], None);
         let metrics = state.prometheus();
         for line in [
             "lariat_build_info{version=\"1.2.3\"} 1",

@@ -17,7 +17,7 @@ const REASONS_MAX: usize = 5;
 pub(crate) fn render_status_text(now: &StatusDocument, earlier: Option<&StatusDocument>) -> String {
     let past = earlier.and_then(|earlier| Past::new(now, earlier));
     let mut out = String::new();
-    for part in [header(now), reloads(now)] {
+    for part in [header(now), reloads(now), kernel_tls(now)] {
         out.push_str(&part);
     }
     for service in &now.services {
@@ -104,6 +104,18 @@ fn reloads(now: &StatusDocument) -> String {
     }
 }
 
+fn kernel_tls(now: &StatusDocument) -> String {
+    let Some(kernel_tls) = &now.kernel_tls else {
+        return String::new();
+    };
+    let word = if kernel_tls.available { "yes" } else { "no" };
+    let mut text = format!("kernel TLS: {word}: {}\n", kernel_tls.sentence);
+    if let Some(remedy) = &kernel_tls.remedy {
+        push(&mut text, format_args!("  remedy: {remedy}\n"));
+    }
+    text
+}
+
 fn service_text(
     now: &StatusDocument,
     service: &ServiceStatus,
@@ -121,7 +133,10 @@ fn service_text(
     field("handshakes", handshakes(service, before));
     field("", kinds(service));
     field("", latency(now, service));
+    field("files", files(service));
     field("bytes", bytes(service, before));
+    field("kernel TLS", ktls(service));
+    field("", passed(service));
     field("failures", failures(service));
     if !service.servers.is_empty() {
         text.push_str(&servers(&service.servers));
@@ -231,6 +246,60 @@ fn bytes(service: &ServiceStatus, before: Option<Before<'_>>) -> String {
     let up = side("up", service.bytes.up, |s| s.bytes.up);
     let down = side("down", service.bytes.down, |s| s.bytes.down);
     format!("{up}, {down}")
+}
+
+fn files(service: &ServiceStatus) -> String {
+    let Some(files) = service.files else {
+        return String::new();
+    };
+    let classes = [
+        ("2xx", files.found),
+        ("3xx", files.elsewhere),
+        ("4xx", files.refused),
+        ("5xx", files.failed),
+    ];
+    let counts = classes.map(|(class, count)| format!("{class} {}", Count(count)));
+    format!("responses {}", counts.join(", "))
+}
+
+/// How many connections the kernel seals for, and why not more.
+fn ktls(service: &ServiceStatus) -> String {
+    let ktls = &service.ktls;
+    let mode = ktls.mode.as_deref().unwrap_or("off");
+    if mode == "off" && ktls.connections == 0 {
+        return String::new();
+    }
+    let (open, connections) = (Count(ktls.open), Count(ktls.connections));
+    let mut text = format!("{mode}: {open} open, {connections} handed over");
+    if ktls.rekeys > 0 {
+        push(
+            &mut text,
+            format_args!(", {} keys changed", Count(ktls.rekeys)),
+        );
+    }
+    for (reason, count) in &ktls.refused {
+        push(
+            &mut text,
+            format_args!(", refused {} ({reason})", Count(*count)),
+        );
+    }
+    text
+}
+
+/// What went down sealed by the kernel, by its way.
+fn passed(service: &ServiceStatus) -> String {
+    let sent = &service.bytes.sent;
+    if sent.sendfile + sent.splice + sent.kernel == 0 {
+        return String::new();
+    }
+    let ways = [
+        ("sendfile", sent.sendfile),
+        ("splice", sent.splice),
+        ("send", sent.kernel),
+    ];
+    let by_kernel = ways.map(|(way, bytes)| format!("{} by {way}", Bytes(bytes as f64)));
+    let ours = Bytes(sent.user_space as f64);
+    format!("{}; {ours} sealed by us", by_kernel.join(", "))
 }
 
 /// The most frequent first.
@@ -343,8 +412,9 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::super::document::{
-        ByteStatus, CertificateStatus, ConnectionStatus, DialStatus, EndedStatus, HandshakeStatus,
-        KindStatus, LastReload, ProcessStatus, ReloadStatus, SessionStatus, VERSION,
+        ByteStatus, CertificateStatus, ConnectionStatus, DialStatus, EndedStatus, FilesStatus,
+        HandshakeStatus, KernelTlsStatus, KindStatus, KtlsStatus, LastReload, ProcessStatus,
+        ReloadStatus, SentStatus, SessionStatus, VERSION,
     };
     use super::*;
 
@@ -409,7 +479,26 @@ mod tests {
             bytes: ByteStatus {
                 up: 1024,
                 down: 5 << 30,
+                sent: SentStatus {
+                    sendfile: 4 << 30,
+                    splice: 0,
+                    kernel: 512 << 20,
+                    user_space: 512 << 20,
+                },
             },
+            ktls: KtlsStatus {
+                mode: Some("auto".into()),
+                from_bytes: Some(131_072),
+                connections: 120,
+                open: 7,
+                rekeys: 0,
+                refused: BTreeMap::from([("suite".into(), 2)]),
+            },
+            files: Some(FilesStatus {
+                found: 1300,
+                refused: 4,
+                ..FilesStatus::default()
+            }),
             dials: DialStatus {
                 retries: 0,
                 duration: HistogramStatus::default(),
@@ -459,6 +548,12 @@ mod tests {
                 buffers_pooled: 0,
             }],
             services: vec![service()],
+            kernel_tls: Some(KernelTlsStatus {
+                available: false,
+                sentence: "its module is not loaded".into(),
+                remedy: Some("`modprobe tls` as root".into()),
+                rekeys: false,
+            }),
             sessions: SessionStatus::default(),
             bounds_us: vec![1000, 2000],
         }
@@ -469,6 +564,8 @@ mod tests {
         let expected = "\
 lariat 0.1.0 serving plan 2 for 1 min 40 s, process 12 of supervisor 11
 reloads: 1 ok, 1 refused; the last was refused 2000-02-29 12:34:56 UTC: no such file
+kernel TLS: no: its module is not loaded
+  remedy: `modprobe tls` as root
 
 service web
   listens       [::]:443, unix:/run/web
@@ -477,7 +574,10 @@ service web
   handshakes    1 under way, 4 000 finished
                 full 1 000, psk 3 000; 75.0 % resumed
                 half within 2 ms, 99 % within 2 ms
+  files         responses 2xx 1 300, 3xx 0, 4xx 4, 5xx 0
   bytes         1.0 KiB up, 5.0 GiB down
+  kernel TLS    auto: 7 open, 120 handed over, refused 2 (suite)
+                4.0 GiB by sendfile, 0 B by splice, 512 MiB by send; 512 MiB sealed by us
   failures      backend-refused 40, not-tls 3
   SERVER              STATE  OPEN  DIALS  FAILED       UP     DOWN  NOTE
   10.0.0.3:80         up       12  4 321       3  2.0 KiB  3.0 MiB

@@ -8,19 +8,27 @@ use tls::resumption::{KeySource, Resumption, ResumptionOptions, TicketOptions};
 
 use crate::exit::Exit;
 use crate::ground;
+use crate::kernel::KernelTls;
 use crate::supervisor::Origin;
 use crate::talk::{Talk, print};
 
 pub(super) fn run(origin: &Origin, talk: Talk) -> Exit {
-    let Some(loaded) = load(origin, talk) else {
+    let Some(Checked {
+        source,
+        loaded,
+        kernel_tls,
+    }) = load(origin, talk)
+    else {
         return Exit::Usage;
     };
     talk.diagnostics(&loaded.warnings);
     let summary = summary(&loaded);
+    let services = loaded.settings.plane.services.len();
+    let note = kernel_note(&source, kernel_tls.as_ref(), services);
     match Plan::build(loaded.settings.plane, &idle_resumption()) {
         Ok((_, warnings)) => {
             warnings.iter().for_each(|warning| talk.warn(warning));
-            print(format_args!("{}: good: {summary}\n", name(origin)));
+            print(format_args!("{}: good: {summary}\n{note}", name(origin)));
             Exit::Success
         }
         Err(error) => {
@@ -30,7 +38,14 @@ pub(super) fn run(origin: &Origin, talk: Talk) -> Exit {
     }
 }
 
-fn load(origin: &Origin, talk: Talk) -> Option<Loaded> {
+/// A configuration that this host can serve, as far as can be told without opening sockets.
+struct Checked {
+    source: Source,
+    loaded: Loaded,
+    kernel_tls: Option<KernelTls>,
+}
+
+fn load(origin: &Origin, talk: Talk) -> Option<Checked> {
     let source = match origin {
         Origin::File(path) => Source::read(path, &mut Disk),
         Origin::Flags(flags) => Ok(Source::Flags(flags.clone())),
@@ -38,11 +53,28 @@ fn load(origin: &Origin, talk: Talk) -> Option<Loaded> {
     let loaded = source.and_then(|source| {
         let loaded = config::load(&source, &mut Disk)?;
         ground::check(&source, &loaded.settings)?;
-        Ok(loaded)
+        let kernel_tls = KernelTls::try_for(&loaded.settings);
+        if let Some(kernel_tls) = &kernel_tls {
+            kernel_tls.check(&source, &loaded.settings)?;
+        }
+        Ok(Checked {
+            source,
+            loaded,
+            kernel_tls,
+        })
     });
     loaded
         .map_err(|diagnostics| talk.diagnostics(&diagnostics))
         .ok()
+}
+
+/// What the kernel does of TLS, for those who wrote that they want it.
+fn kernel_note(source: &Source, kernel_tls: Option<&KernelTls>, services: usize) -> String {
+    let is_asked = |number| config::is_written(source, &format!("service.{number}.front.tls.ktls"));
+    match kernel_tls.filter(|_| (0..services).any(is_asked)) {
+        Some(kernel_tls) => format!("kernel TLS: {kernel_tls}\n"),
+        None => String::new(),
+    }
 }
 
 fn name(origin: &Origin) -> String {
@@ -92,6 +124,9 @@ fn summary(loaded: &Loaded) -> String {
             "servers",
         ),
     ];
+    let folders = sum(|service| usize::from(service.back.files().is_some()));
+    let folders = (folders > 0).then(|| counted(folders, "folder", "folders"));
+    let parts: Vec<_> = parts.into_iter().chain(folders).collect();
     parts.join(", ")
 }
 

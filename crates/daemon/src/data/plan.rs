@@ -73,6 +73,9 @@ pub(super) fn build(
     let cpus = settings.plane.workers.cpus.clone();
     let built = Plan::build(settings.plane, &resumption);
     let (mut plan, warnings) = built.map_err(|error| error.to_string())?;
+    if let Some(kernel_tls) = &serve.kernel_tls {
+        plan.set_kernel_tls(&kernel_tls.found());
+    }
     for resolved in &serve.resolved {
         for (service, server, addresses) in servers.named(resolved) {
             plan.set_addresses(service, server, addresses.to_vec());
@@ -163,6 +166,8 @@ fn facts(settings: &Settings, listeners: &[Vec<BoundListener>]) -> Vec<ServiceFa
             listeners: its_own
                 .map(|listener| listener.address.to_string())
                 .collect(),
+            ktls: Some(service.front.ktls),
+            serves_files: service.back.files().is_some(),
             ..ServiceFacts::default()
         }
     });

@@ -12,6 +12,7 @@ use super::failure::Failure;
 use super::listeners::Wanted;
 use crate::ground;
 use crate::handover::{Bundle, Secret, encode};
+use crate::kernel::KernelTls;
 use crate::resolve::Name;
 
 /// Whoever reaches a service's Unix socket may connect, as to a port; its directory keeps others
@@ -45,6 +46,8 @@ pub(super) struct Outline {
     pub(super) control: ControlOptions,
     /// The limits of the session cache.
     pub(super) session_limits: session::Options,
+    /// What the kernel does of TLS; `None` = nobody wants to know.
+    pub(super) kernel_tls: Option<KernelTls>,
 }
 
 /// Reads a configuration and all that it names. Also returns what deserves a second look.
@@ -56,7 +59,12 @@ pub(super) fn prepare(origin: &Origin) -> Result<(Prepared, Vec<Diagnostic>), Fa
     let mut recorder = Recorder::new(Disk);
     let loaded = config::load(&source, &mut recorder).map_err(Failure::Config)?;
     ground::check(&source, &loaded.settings).map_err(Failure::Config)?;
-    let outline = Outline::of(loaded.settings);
+    let kernel_tls = KernelTls::try_for(&loaded.settings);
+    if let Some(kernel_tls) = &kernel_tls {
+        let checked = kernel_tls.check(&source, &loaded.settings);
+        checked.map_err(Failure::Config)?;
+    }
+    let outline = Outline::of(loaded.settings, kernel_tls);
     let bundle = Bundle {
         source,
         recording: recorder.into_recording(),
@@ -74,7 +82,7 @@ pub(super) fn prepare(origin: &Origin) -> Result<(Prepared, Vec<Diagnostic>), Fa
 }
 
 impl Outline {
-    fn of(settings: Settings) -> Self {
+    fn of(settings: Settings, kernel_tls: Option<KernelTls>) -> Self {
         let workers = &settings.plane.workers;
         let services = || (0..).zip(&settings.plane.services);
         let listen = services().flat_map(|(service_index, service)| {
@@ -112,6 +120,7 @@ impl Outline {
                 bytes_max: settings.resumption.session_bytes,
                 lifetime: settings.resumption.session_lifetime,
             },
+            kernel_tls,
         }
     }
 

@@ -1,0 +1,263 @@
+//! Kernel TLS on this host: what its kernel seals, and whether that is what services require.
+//!
+//! Owns the sentences about it and its way to the data process, which may not try it. Trying is
+//! `sys`'s, sealing `proxy`'s.
+
+use std::fmt;
+
+use config::{Diagnostic, Settings, Source};
+use proxy::options::{KtlsMode, ServiceOptions};
+use serde::{Deserialize, Serialize};
+use sys::ktls::probe::{CIPHER_REMEDY, Found, Tried, probe};
+use sys::ktls::{Cipher, Half, Version};
+use tls::options::{Suite, Suites};
+
+/// What this host's kernel does of TLS.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub(crate) struct KernelTls {
+    /// As one sentence without its subject and full stop.
+    pub(crate) sentence: String,
+    /// What the host's owner can do for more.
+    pub(crate) remedy: Option<String>,
+    /// Whether it can change the keys of a connection.
+    pub(crate) rekeys: bool,
+    /// What it seals, in the order of [`SEALED`].
+    seals: [bool; SEALED.len()],
+}
+
+/// All that a kernel may seal.
+const SEALED: [(Version, Cipher); 6] = [
+    (Version::Tls13, Cipher::Aes128Gcm),
+    (Version::Tls13, Cipher::Aes256Gcm),
+    (Version::Tls13, Cipher::ChaCha20Poly1305),
+    (Version::Tls12, Cipher::Aes128Gcm),
+    (Version::Tls12, Cipher::Aes256Gcm),
+    (Version::Tls12, Cipher::ChaCha20Poly1305),
+];
+
+impl KernelTls {
+    /// Tries it, if a service has a use for it. As root that also loads the kernel's module.
+    pub(crate) fn try_for(settings: &Settings) -> Option<Self> {
+        let mut services = settings.plane.services.iter();
+        let is_wanted = services.any(|service| service.front.ktls.mode != KtlsMode::Off);
+        is_wanted.then(|| Self::of(&probe()))
+    }
+
+    fn of(found: &Found) -> Self {
+        Self {
+            sentence: found.sentence(),
+            remedy: found.remedy().map(str::to_owned),
+            rekeys: found.rekeys,
+            seals: SEALED.map(|(version, cipher)| found.takes(version, cipher, Half::Send)),
+        }
+    }
+
+    /// Whether it seals anything.
+    pub(crate) fn is_there(&self) -> bool {
+        self.seals.contains(&true)
+    }
+
+    /// What was found, as far as sending goes.
+    pub(crate) fn found(&self) -> Found {
+        let tried = |((version, cipher), seals): ((Version, Cipher), bool)| Tried {
+            version,
+            cipher,
+            half: Half::Send,
+            error: (!seals).then_some(NOT_SEALED),
+        };
+        Found {
+            lack: None,
+            tried: SEALED.into_iter().zip(self.seals).map(tried).collect(),
+            rekeys: self.rekeys,
+        }
+    }
+
+    /// Whether every service that requires the kernel gets it.
+    ///
+    /// # Errors
+    /// What it does not seal that such a service may agree on, where that was written.
+    pub(crate) fn check(
+        &self,
+        source: &Source,
+        settings: &Settings,
+    ) -> Result<(), Vec<Diagnostic>> {
+        let services = settings.plane.services.iter().enumerate();
+        let requiring = services.filter(|(_, s)| s.front.ktls.mode == KtlsMode::Require);
+        let faults: Vec<_> = requiring
+            .filter_map(|(number, service)| {
+                let (message, hint) = self.lack(service)?;
+                let key = format!("service.{number}.front.tls.ktls.mode");
+                Some(config::fault(source, &key, &message, &hint))
+            })
+            .flatten()
+            .collect();
+        if faults.is_empty() {
+            return Ok(());
+        }
+        Err(faults)
+    }
+
+    /// What is wrong for a service that requires it, and the remedy.
+    fn lack(&self, service: &ServiceOptions) -> Option<(String, String)> {
+        if !self.is_there() {
+            let message = format!("this host has no kernel TLS: {}", self.sentence);
+            let other = "write \"auto\": then we seal";
+            let hint = match &self.remedy {
+                Some(remedy) => format!("{remedy}; or {other}"),
+                None => other.to_owned(),
+            };
+            return Some((message, hint));
+        }
+        let missing: Vec<_> = SEALED
+            .into_iter()
+            .zip(self.seals)
+            .filter(|(pair, seals)| !seals && may_agree_on(service, *pair))
+            .map(|((version, cipher), _)| format!("{cipher} by {version}"))
+            .collect();
+        let message = format!("the kernel does not seal {}", missing.join(", "));
+        let hint = format!("{CIPHER_REMEDY}; or leave those out of `suites` and `versions`");
+        (!missing.is_empty()).then_some((message, hint))
+    }
+}
+
+impl fmt::Display for KernelTls {
+    /// With the remedy, without a full stop.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let word = if self.is_there() { "yes" } else { "no" };
+        write!(f, "{word}: {}", self.sentence)?;
+        match &self.remedy {
+            Some(remedy) => write!(f, "; {remedy}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Told to those who ask what a kernel said that did not seal: `EOPNOTSUPP`.
+const NOT_SEALED: i32 = 95;
+
+fn may_agree_on(service: &ServiceOptions, pair: (Version, Cipher)) -> bool {
+    let tls = &service.front.tls;
+    let suites = match &tls.suites {
+        Suites::Auto => Suite::ALL,
+        Suites::Listed(listed) => listed,
+    };
+    let spoken = tls.version_min..=tls.version_max;
+    let mut sealed = suites.iter().map(|suite| sealed_as(*suite));
+    spoken.contains(&agreed_version(pair.0)) && sealed.any(|sealed| sealed == pair)
+}
+
+fn agreed_version(version: Version) -> tls::options::Version {
+    match version {
+        Version::Tls12 => tls::options::Version::Tls12,
+        Version::Tls13 => tls::options::Version::Tls13,
+    }
+}
+
+fn sealed_as(suite: Suite) -> (Version, Cipher) {
+    use Cipher::{Aes128Gcm, Aes256Gcm, ChaCha20Poly1305};
+    use Version::{Tls12, Tls13};
+    match suite {
+        Suite::Tls13Aes128GcmSha256 => (Tls13, Aes128Gcm),
+        Suite::Tls13Aes256GcmSha384 => (Tls13, Aes256Gcm),
+        Suite::Tls13ChaCha20Poly1305Sha256 => (Tls13, ChaCha20Poly1305),
+        Suite::EcdheEcdsaAes128GcmSha256 | Suite::EcdheRsaAes128GcmSha256 => (Tls12, Aes128Gcm),
+        Suite::EcdheEcdsaAes256GcmSha384 | Suite::EcdheRsaAes256GcmSha384 => (Tls12, Aes256Gcm),
+        Suite::EcdheEcdsaChaCha20Poly1305Sha256 | Suite::EcdheRsaChaCha20Poly1305Sha256 => {
+            (Tls12, ChaCha20Poly1305)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn source(tls: &str) -> Source {
+        Source::File {
+            place: "a.toml".to_owned(),
+            text: format!(
+                "[[service]]\nfront.listen = ['*:443']\n[service.front.tls]\n\
+                 certificates = ['site.pem']\n{tls}\n[service.back]\nfiles = '/data'\n"
+            ),
+        }
+    }
+
+    fn settings(source: &Source) -> Settings {
+        let mut files = config::Recording::default();
+        files.insert("site.pem", b"PEM".to_vec());
+        config::load(source, &mut files).unwrap().settings
+    }
+
+    /// A kernel that seals all but what is named.
+    fn kernel(missing: &[(Version, Cipher)]) -> KernelTls {
+        let tried = |pair: (Version, Cipher)| Tried {
+            version: pair.0,
+            cipher: pair.1,
+            half: Half::Send,
+            error: missing.contains(&pair).then_some(NOT_SEALED),
+        };
+        KernelTls::of(&Found {
+            lack: None,
+            tried: SEALED.map(tried).to_vec(),
+            rekeys: true,
+        })
+    }
+
+    fn faults(kernel: &KernelTls, tls: &str) -> String {
+        let source = source(tls);
+        match kernel.check(&source, &settings(&source)) {
+            Ok(()) => String::new(),
+            Err(faults) => faults.iter().map(ToString::to_string).collect(),
+        }
+    }
+
+    #[test]
+    fn who_wants_no_kernel_has_none_tried() {
+        assert_eq!(KernelTls::try_for(&settings(&source("ktls = 'off'"))), None);
+        let tried = KernelTls::try_for(&settings(&source("ktls = 'auto'"))).unwrap();
+        assert!(tried.is_there() || tried.remedy.is_some(), "{tried:?}");
+    }
+
+    #[test]
+    fn what_is_required_must_be_there() {
+        let none = KernelTls::of(&Found {
+            lack: Some(sys::ktls::probe::Lack::NotLoaded),
+            tried: Vec::new(),
+            rekeys: false,
+        });
+        assert_eq!(faults(&none, "ktls = 'auto'"), "");
+        let told = faults(&none, "ktls = 'require'");
+        let message = "error: service.front.tls.ktls.mode: this host has no kernel TLS: its module \
+                       is not loaded\n --> a.toml:5:8\n";
+        assert!(told.starts_with(message), "{told}");
+        assert!(told.contains("hint: `modprobe tls` as root"), "{told}");
+    }
+
+    #[test]
+    fn only_what_may_be_agreed_on_counts() {
+        let missing = [(Version::Tls12, Cipher::ChaCha20Poly1305)];
+        let kernel = kernel(&missing);
+        let told = faults(&kernel, "ktls = 'require'");
+        let message = "the kernel does not seal ChaCha20-Poly1305 by TLS 1.2\n";
+        assert!(told.contains(message), "{told}");
+        for narrower in [
+            "versions = ['1.3']",
+            "suites = ['TLS_AES_128_GCM_SHA256', 'TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256']",
+        ] {
+            assert_eq!(
+                faults(&kernel, &format!("ktls = 'require'\n{narrower}")),
+                ""
+            );
+        }
+    }
+
+    #[test]
+    fn the_data_process_hears_what_was_found() {
+        let missing = [(Version::Tls13, Cipher::Aes256Gcm)];
+        let found = kernel(&missing).found();
+        let taken = |(version, cipher)| found.takes(version, cipher, Half::Send);
+        let not_taken: Vec<_> = SEALED.into_iter().filter(|pair| !taken(*pair)).collect();
+        assert_eq!(not_taken, missing);
+        assert!(found.rekeys);
+    }
+}
