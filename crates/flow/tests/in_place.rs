@@ -10,3 +10,6 @@ mod relayed;
 mod simulation;
 
 const RECORD_LAYER: RecordLayer = RecordLayer::InPlace;
+
+/// Whether the kernel is asked to seal.
+const KERNEL: bool = false;

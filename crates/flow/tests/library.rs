@@ -10,3 +10,6 @@ mod relayed;
 mod simulation;
 
 const RECORD_LAYER: RecordLayer = RecordLayer::Library;
+
+/// Whether the kernel is asked to seal.
+const KERNEL: bool = false;

@@ -432,7 +432,7 @@ fn records_of(run: &mut Run, count: usize) -> Vec<usize> {
 fn records_fit_a_segment_at_the_start_and_after_a_pause() {
     const SEGMENT_BYTES: usize = 1428;
     const FULL_BYTES: usize = 16_384;
-    let stage = Stage::new(SendProxy::Off);
+    let stage = Stage::new(SendProxy::Off).on_kernel(None);
     for suite in TLS13.iter().chain(&TLS12) {
         let choice = stage.choice(TLS13.contains(suite), &[*suite]);
         let mut run = Run::new(&stage, &choice, 13, Vec::new());

@@ -10,17 +10,20 @@ use flow::actions::Action;
 use flow::buffer::Pool;
 use flow::connection::Flow;
 use flow::facts::{Facts, Route};
-use flow::options::{SendProxy, Settings, Timeouts};
+use flow::options::{Offload, SendProxy, Settings, Timeouts};
 use telemetry::outcome::Reason;
 use testkit::authority::Authority;
 use testkit::client::{Client, ClientChoice};
+use testkit::kernel::{Handed, KernelSealer};
 use tls::options::{
     CertificateSource, ClientMode, ClientVerification, FormerCertificates, Group, RecordLayer,
     ServerOptions, Suites, Tls13Sessions, UnknownName, Version,
 };
 use tls::policy::SuiteOrder;
+use tls::record::PLAINTEXT_BYTES_MAX;
 use tls::resumption::{KeySource, Resumption, ResumptionOptions, TicketOptions};
 use tls::server::Server;
+use tls::traffic::kernel::Cipher;
 
 pub(crate) const TIMEOUTS: Timeouts = Timeouts {
     handshake: Duration::from_secs(10),
@@ -113,6 +116,20 @@ impl Stage {
         })
     }
 
+    /// With another kernel, or none.
+    pub(crate) fn on_kernel(&self, offload: Option<Offload>) -> Self {
+        let settings = Settings {
+            offload,
+            ..Settings::clone(&self.settings)
+        };
+        Self {
+            settings: Rc::new(settings),
+            authority_pem: self.authority_pem.clone(),
+            options: self.options.clone(),
+            resumption: Arc::clone(&self.resumption),
+        }
+    }
+
     fn with_options(&self, options: ServerOptions) -> Self {
         Self {
             settings: settings(&options, &self.resumption, self.settings.send_proxy.clone()),
@@ -139,9 +156,22 @@ fn settings(
         tls: Arc::new(server),
         send_proxy,
         timeouts: TIMEOUTS,
-        offload: None,
+        offload: crate::KERNEL.then(|| Offload {
+            from: 100,
+            taken: CIPHERS.into(),
+            rekeys: true,
+        }),
     })
 }
+
+const CIPHERS: [(Version, Cipher); 6] = [
+    (Version::Tls12, Cipher::Aes128Gcm),
+    (Version::Tls12, Cipher::Aes256Gcm),
+    (Version::Tls12, Cipher::ChaCha20Poly1305),
+    (Version::Tls13, Cipher::Aes128Gcm),
+    (Version::Tls13, Cipher::Aes256Gcm),
+    (Version::Tls13, Cipher::ChaCha20Poly1305),
+];
 
 /// xorshift64*: all that a run leaves to chance comes from here.
 pub(crate) struct Chance(u64);
@@ -185,6 +215,8 @@ pub(crate) struct Run {
     pub(crate) backend: Option<Backend>,
     pub(crate) reply: Vec<u8>,
     pub(crate) actions: Vec<Action>,
+    /// Seals what is sent to the client, once it was asked and took it.
+    pub(crate) kernel: Option<KernelSealer>,
 }
 
 /// A server that sends its reply, then ends.
@@ -225,6 +257,7 @@ impl Run {
             backend: None,
             reply,
             actions: Vec::new(),
+            kernel: None,
         }
     }
 
@@ -274,21 +307,94 @@ impl Run {
     }
 
     pub(crate) fn flow_to_client(&mut self) {
+        if let Some(record) = self.flow.front_record().copied() {
+            let kernel = self.kernel.as_mut().expect("it seals");
+            let record = kernel.seal(record.kind(), record.content());
+            self.from_flow.extend(record);
+            return self.flow.front_record_sent(self.now, &mut self.pool);
+        }
         let pending = self.flow.front_pending();
         let count = self.chance.below(pending.len() + 1);
         if count > 0 {
-            self.from_flow.extend(&pending[..count]);
+            let bytes = pending[..count].to_vec();
+            self.to_client(&bytes);
             self.flow.front_sent(count, self.now, &mut self.pool);
         }
     }
 
+    /// Sealed by the kernel in records of any length, if it seals.
+    fn to_client(&mut self, mut bytes: &[u8]) {
+        let Some(kernel) = &mut self.kernel else {
+            return self.from_flow.extend(bytes);
+        };
+        while !bytes.is_empty() {
+            let most = bytes.len().min(PLAINTEXT_BYTES_MAX);
+            let (content, rest) = bytes.split_at(1 + self.chance.below(most));
+            self.from_flow.extend(kernel.seal(23, content));
+            bytes = rest;
+        }
+    }
+
+    /// What the server has sent goes by, as through a pipe.
+    fn pass(&mut self) -> usize {
+        let backend = self.backend.as_mut().expect("checked before");
+        let count = self.chance.below(backend.to_flow.len() + 1);
+        let bytes: Vec<u8> = backend.to_flow.drain(..count).collect();
+        if count > 0 {
+            self.to_client(&bytes);
+            self.flow.front_passed(count, self.now, &mut self.pool);
+        }
+        count
+    }
+
+    fn offload(&mut self) {
+        assert!(self.flow.front_pending().is_empty(), "what we sealed waits");
+        if self.chance.one_in(4) {
+            return self.flow.offload_refused();
+        }
+        self.kernel = self.handed();
+        assert!(self.kernel.is_some(), "there are keys");
+        self.flow.offloaded();
+    }
+
+    /// The kernel with the keys that it is to have now.
+    pub(crate) fn handed(&self) -> Option<KernelSealer> {
+        let keys = self.flow.kernel_keys()?;
+        Some(KernelSealer::new(&Handed {
+            is_tls13: keys.version == Version::Tls13,
+            is_chacha: keys.cipher == Cipher::ChaCha20Poly1305,
+            key: keys.key,
+            iv: keys.iv,
+            sequence: keys.sequence,
+        }))
+    }
+
     pub(crate) fn backend_to_flow(&mut self) {
+        if self.backend.is_none() {
+            return;
+        }
+        let count = match self.flow.can_pass() && self.chance.one_in(2) {
+            true => self.pass(),
+            false => match self.buffered() {
+                Some(count) => count,
+                None => return,
+            },
+        };
         let Some(backend) = &mut self.backend else {
             return;
         };
-        let Some(pieces) = self.flow.back_room(&mut self.pool) else {
-            return;
-        };
+        // The end may be told with the last bytes or apart from them.
+        let is_last = backend.is_ended && backend.to_flow.is_empty();
+        if is_last && !backend.end_seen && (count == 0 || self.chance.one_in(2)) {
+            backend.end_seen = true;
+            self.flow.back_ended(&mut self.pool);
+        }
+    }
+
+    /// What the server has sent is received into our buffers; `None` = there is no room.
+    fn buffered(&mut self) -> Option<usize> {
+        let backend = self.backend.as_mut()?;
+        let pieces = self.flow.back_room(&mut self.pool)?;
         let wanted = self.chance.below(backend.to_flow.len() + 1);
         let mut count = 0;
         for piece in pieces {
@@ -298,17 +404,12 @@ impl Run {
             }
             count += here;
         }
-        let is_last = backend.is_ended && backend.to_flow.is_empty();
         if count > 0 {
             self.flow.back_received(count, self.now, &mut self.pool);
         } else {
             self.flow.back_received_nothing(&mut self.pool);
         }
-        // The end may be told with the last bytes or apart from them.
-        if is_last && !backend.end_seen && (count == 0 || self.chance.one_in(2)) {
-            backend.end_seen = true;
-            self.flow.back_ended(&mut self.pool);
-        }
+        Some(count)
     }
 
     pub(crate) fn flow_to_backend(&mut self) {
@@ -338,7 +439,13 @@ impl Run {
                 }
                 Action::ShutdownFront => self.front_shut = true,
                 Action::CloseBack => self.backend = None,
-                Action::Offload | Action::Rekey => panic!("nobody allowed it"),
+                Action::Offload => self.offload(),
+                Action::Rekey => {
+                    assert!(!self.flow.can_pass() && self.flow.front_pending().is_empty());
+                    self.kernel = self.handed();
+                    assert!(self.kernel.is_some(), "there are keys");
+                    self.flow.rekeyed(&mut self.pool);
+                }
                 Action::ResetBack | Action::Close => {}
             }
         }
@@ -391,5 +498,8 @@ impl Run {
             .iter()
             .filter(|action| **action == Action::Close);
         assert_eq!(closes.count(), 1);
+        let asked = self.actions.iter().filter(|one| **one == Action::Offload);
+        assert!(asked.count() <= 1, "the kernel is asked once");
+        assert_eq!(self.flow.facts().offloaded, self.kernel.is_some());
     }
 }

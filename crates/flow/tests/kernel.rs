@@ -1,0 +1,16 @@
+//! The state machine against a real TLS client and a backend in memory, by seed,
+//! with a kernel that comes to seal what is sent.
+
+#![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
+
+use tls::options::RecordLayer;
+
+mod early_data;
+mod offloaded;
+mod relayed;
+mod simulation;
+
+const RECORD_LAYER: RecordLayer = RecordLayer::InPlace;
+
+/// Whether the kernel is asked to seal.
+const KERNEL: bool = true;
