@@ -111,7 +111,7 @@ fn kernel_tls(now: &StatusDocument) -> String {
     let word = if kernel_tls.available { "yes" } else { "no" };
     let mut text = format!("kernel TLS: {word}: {}\n", kernel_tls.sentence);
     if let Some(remedy) = &kernel_tls.remedy {
-        push(&mut text, format_args!("  remedy: {remedy}\n"));
+        push(&mut text, format_args!("  hint: {remedy}\n"));
     }
     text
 }
@@ -565,7 +565,7 @@ mod tests {
 lariat 0.1.0 serving plan 2 for 1 min 40 s, process 12 of supervisor 11
 reloads: 1 ok, 1 refused; the last was refused 2000-02-29 12:34:56 UTC: no such file
 kernel TLS: no: its module is not loaded
-  remedy: `modprobe tls` as root
+  hint: `modprobe tls` as root
 
 service web
   listens       [::]:443, unix:/run/web
