@@ -317,13 +317,13 @@ impl Run {
         let count = self.chance.below(pending.len() + 1);
         if count > 0 {
             let bytes = pending[..count].to_vec();
-            self.to_client(&bytes);
+            self.give_client(&bytes);
             self.flow.front_sent(count, self.now, &mut self.pool);
         }
     }
 
     /// Sealed by the kernel in records of any length, if it seals.
-    fn to_client(&mut self, mut bytes: &[u8]) {
+    fn give_client(&mut self, mut bytes: &[u8]) {
         let Some(kernel) = &mut self.kernel else {
             return self.from_flow.extend(bytes);
         };
@@ -341,7 +341,7 @@ impl Run {
         let count = self.chance.below(backend.to_flow.len() + 1);
         let bytes: Vec<u8> = backend.to_flow.drain(..count).collect();
         if count > 0 {
-            self.to_client(&bytes);
+            self.give_client(&bytes);
             self.flow.front_passed(count, self.now, &mut self.pool);
         }
         count
