@@ -75,7 +75,7 @@ fn minute(date: &str) -> &str {
     date.get(5..22).unwrap_or(date)
 }
 
-/// Appends a name as text of HTML. What is no UTF-8, and no character of a line, is shown as U+FFFD.
+/// Appends a name as text of HTML. What is no UTF-8, or does not stand in a line, becomes U+FFFD.
 fn escape(page: &mut String, name: &[u8]) {
     for character in String::from_utf8_lossy(name).chars() {
         match character {

@@ -34,7 +34,7 @@ pub(crate) enum Selection {
 pub(crate) fn select(field: &[u8], bytes: u64) -> Selection {
     match satisfiable(field, bytes) {
         None => Selection::Whole,
-        Some(parts) if parts.len() > RANGES_MAX || overlap(&parts) => Selection::Whole,
+        Some(parts) if overlap(&parts) => Selection::Whole,
         Some(parts) => match *parts {
             [] => Selection::Unsatisfiable,
             [part] => Selection::One(part),
