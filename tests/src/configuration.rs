@@ -36,6 +36,18 @@ impl Service {
         Self::before(site, &format!("files = {folder:?}"))
     }
 
+    /// With more keys of `files`, as in a TOML table.
+    ///
+    /// # Panics
+    /// If there are no files behind it, or they have keys.
+    #[must_use]
+    pub fn serving(mut self, keys: &str) -> Self {
+        let folder = self.behind.strip_prefix("files = ");
+        let folder = folder.expect("files stand behind it");
+        self.behind = format!("files = {{ folder = {folder}, {keys} }}");
+        self
+    }
+
     fn before(site: &Site, behind: &str) -> Self {
         let address = free_address();
         Self {

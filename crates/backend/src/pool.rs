@@ -50,11 +50,13 @@ impl Pool {
     /// `worker` makes the workers begin their rounds at different servers: else the first few
     /// connections of all of them would meet at the first.
     ///
+    /// Of no servers, as where files stand in their place, none can be picked.
+    ///
     /// # Panics
-    /// If there are no servers or more than [`SERVERS_MAX`], or a weight is not from 1 to
+    /// If there are more servers than [`SERVERS_MAX`], or a weight is not from 1 to
     /// [`WEIGHT_MAX`]: the configuration is checked before.
     pub fn new(options: &Options, worker: usize) -> Self {
-        assert!((1..=SERVERS_MAX).contains(&options.servers.len()));
+        assert!(options.servers.len() <= SERVERS_MAX);
         let mut servers: Vec<Server> = Vec::with_capacity(options.servers.len());
         for (index, server) in options.servers.iter().enumerate() {
             assert!((1..=WEIGHT_MAX).contains(&server.weight));
@@ -62,7 +64,7 @@ impl Pool {
             let twins = earlier.filter(|other| other.endpoint == server.endpoint);
             servers.push(Server::new(server, twins.count() as u64, worker));
         }
-        for _ in 0..worker % servers.len() {
+        for _ in 0..worker % servers.len().max(1) {
             next_in_turn(&mut servers, |_, _| true);
         }
         Self {

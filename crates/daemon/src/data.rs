@@ -57,6 +57,7 @@ fn serve() -> io::Result<()> {
     let channel = Arc::new(Channel::from(io::stdin().as_fd().try_clone_to_owned()?));
     let Some(Letter {
         order: Order::Enter(fences),
+        fds: roots,
         ..
     }) = orders::next(&channel)?
     else {
@@ -64,7 +65,10 @@ fn serve() -> io::Result<()> {
             "this is started by `lariat serve`, not by hand",
         ));
     };
-    match rights::give_up(&fences) {
+    let given_up = rights::give_up(&fences, &roots);
+    // Those to be served come with the plan.
+    drop(roots);
+    match given_up {
         Ok(rights) => say(&channel, &Answer::Entered(rights))?,
         Err(message) => return say(&channel, &Answer::Stuck(message)),
     }

@@ -14,9 +14,12 @@ pub(crate) fn end_of(ended: Result<(), Failure>, talk: Talk) -> Exit {
         other => talk.error(other),
     }
     match failure {
-        Failure::Config(_) | Failure::Plan(_) | Failure::User(_) | Failure::File { .. } => {
-            Exit::Usage
-        }
+        Failure::Config(_)
+        | Failure::Plan(_)
+        | Failure::User(_)
+        | Failure::Root(_)
+        | Failure::Folder { .. }
+        | Failure::File { .. } => Exit::Usage,
         Failure::Listen(_) | Failure::Place(_) => Exit::Listen,
         Failure::Host { .. } | Failure::Rights(_) | Failure::Died { .. } => Exit::Failed,
     }

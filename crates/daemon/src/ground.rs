@@ -2,28 +2,48 @@
 //!
 //! Owns the looking, which changes nothing; sockets and rights are tried only when serving.
 
+use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use config::{Diagnostic, LogOutput, Settings, Source};
+use config::{Diagnostic, LogOutput, Settings, Severity, Source};
+use sys::beneath::Root;
+use sys::process::Identity;
 
 /// Something that is not there: the key that asks for it, what is wrong, and the remedy.
-type Lack = (&'static str, String, &'static str);
+type Lack = (String, String, &'static str);
 
 /// Whether the users, groups and directories that a configuration names are there.
 ///
 /// # Errors
 /// Those that are not, each where it was written.
 pub(crate) fn check(source: &Source, settings: &Settings) -> Result<(), Vec<Diagnostic>> {
-    let lacks = lacks(settings);
+    let faults = told(source, &lacks(settings));
+    match faults.is_empty() {
+        true => Ok(()),
+        false => Err(faults),
+    }
+}
+
+/// What a configuration asks for that is there, and of no use to `reader`, who will be the data
+/// process.
+pub(crate) fn concerns(source: &Source, settings: &Settings, reader: Identity) -> Vec<Diagnostic> {
+    let concern = |(key, path): (String, &Path)| concern_of_folder(key, path, reader);
+    let concerns: Vec<_> = folders(settings).filter_map(concern).collect();
+    let mut told = told(source, &concerns);
+    for one in &mut told {
+        one.severity = Severity::Warning;
+    }
+    told
+}
+
+fn told(source: &Source, lacks: &[Lack]) -> Vec<Diagnostic> {
     let faults = lacks
         .iter()
         .flat_map(|(key, message, hint)| config::fault(source, key, message, hint));
     let mut faults: Vec<_> = faults.collect();
     faults.sort_by(|a, b| a.place.cmp(&b.place));
-    match faults.is_empty() {
-        true => Ok(()),
-        false => Err(faults),
-    }
+    faults
 }
 
 fn lacks(settings: &Settings) -> Vec<Lack> {
@@ -41,21 +61,77 @@ fn lacks(settings: &Settings) -> Vec<Lack> {
             .as_ref()
             .and_then(|path| lack_of_directory("process.pid-file", path)),
     ];
-    checks.into_iter().flatten().collect()
+    let folders = folders(settings).filter_map(|(key, path)| lack_of_folder(key, path));
+    checks.into_iter().flatten().chain(folders).collect()
+}
+
+/// The folders of files, each with its key.
+fn folders(settings: &Settings) -> impl Iterator<Item = (String, &Path)> {
+    let services = settings.plane.services.iter().enumerate();
+    services.filter_map(|(index, service)| {
+        let key = format!("service.{index}.back.files.folder");
+        Some((key, service.back.files()?.folder.as_path()))
+    })
+}
+
+fn lack_of_folder(key: String, path: &Path) -> Option<Lack> {
+    let error = Root::open(path).err()?;
+    let shown = path.display();
+    let (message, hint) = match error.kind() {
+        ErrorKind::NotFound => (
+            format!("there is no folder {shown}"),
+            "name one that exists",
+        ),
+        ErrorKind::NotADirectory => (
+            format!("{shown} is no folder"),
+            "name the folder that the files are in",
+        ),
+        ErrorKind::Unsupported => (
+            "this kernel cannot keep paths within a folder".to_owned(),
+            "Linux 5.6 can (openat2); a container must be allowed to make that call",
+        ),
+        _ => (
+            format!("the folder {shown} cannot be opened: {error}"),
+            "whoever starts lariat must be able to reach it",
+        ),
+    };
+    Some((key, message, hint))
+}
+
+/// The folder's own permissions are looked at; those of what is in it are seen request by request.
+fn concern_of_folder(key: String, path: &Path, reader: Identity) -> Option<Lack> {
+    let meta = std::fs::metadata(path).ok()?;
+    let shift = match (meta.uid() == reader.user, meta.gid() == reader.group) {
+        (true, _) => 6,
+        (false, true) => 3,
+        (false, false) => 0,
+    };
+    let may_enter = reader.user == 0 || meta.mode() >> shift & 1 != 0;
+    let Identity { user, group } = reader;
+    let message = format!(
+        "the data process, user {user} and group {group}, may not look into {}",
+        path.display()
+    );
+    let hint = "`chmod o+rx` lets it; [process] user says who it is";
+    (!may_enter).then_some((key, message, hint))
 }
 
 fn lack_of_user(name: &str) -> Option<Lack> {
     let found = sys::process::lookup_user(name).ok().flatten();
     let message = format!("there is no user `{name}`");
     let hint = "name one of /etc/passwd, or give a number";
-    found.is_none().then_some(("process.user", message, hint))
+    found
+        .is_none()
+        .then(|| ("process.user".to_owned(), message, hint))
 }
 
 fn lack_of_group(name: &str) -> Option<Lack> {
     let found = sys::process::lookup_group(name).ok().flatten();
     let message = format!("there is no group `{name}`");
     let hint = "name one of /etc/group, or give a number";
-    found.is_none().then_some(("process.group", message, hint))
+    found
+        .is_none()
+        .then(|| ("process.group".to_owned(), message, hint))
 }
 
 /// Nothing is made: only a look tells whether a file could be.
@@ -73,7 +149,7 @@ fn lack_of_directory(key: &'static str, path: &Path) -> Option<Lack> {
         Err(error) => format!("the directory {shown} cannot be used: {error}"),
     };
     let hint = "name a file in a directory that exists and is writable";
-    Some((key, message, hint))
+    Some((key.to_owned(), message, hint))
 }
 
 #[cfg(test)]
@@ -99,6 +175,41 @@ mod tests {
         );
         assert_eq!(message("/").unwrap(), "/ is a directory");
         assert_eq!(message("/dev").unwrap(), "/dev is a directory");
+    }
+
+    #[test]
+    fn files_need_a_folder() {
+        let told = |path| lack_of_folder("k".to_owned(), Path::new(path)).map(|lack| lack.1);
+        assert_eq!(told("/dev"), None);
+        assert_eq!(
+            told("/nonexistent/x").unwrap(),
+            "there is no folder /nonexistent/x"
+        );
+        assert_eq!(told("/dev/null").unwrap(), "/dev/null is no folder");
+    }
+
+    #[test]
+    fn a_folder_is_of_use_to_those_who_may_look_into_it() {
+        use std::os::unix::fs::PermissionsExt;
+        let name = format!("lariat-ground-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir(&path).unwrap();
+        let meta = std::fs::metadata(&path).unwrap();
+        let (user, group) = (meta.uid(), meta.gid());
+        let (stranger, other) = (user + 1, group + 1);
+        let mut told = Vec::new();
+        for mode in [0o700, 0o710, 0o701] {
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+            let readers = [(user, other), (stranger, group), (stranger, other)];
+            told.push(readers.map(|(user, group)| {
+                let reader = Identity { user, group };
+                concern_of_folder("k".to_owned(), &path, reader).is_some()
+            }));
+        }
+        std::fs::remove_dir(&path).unwrap();
+        assert_eq!(told[0], [false, true, true]);
+        assert_eq!(told[1], [false, false, true]);
+        assert_eq!(told[2], [false, true, false]);
     }
 
     #[test]

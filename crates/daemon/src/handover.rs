@@ -24,7 +24,8 @@ pub(crate) const DATA_NAME: &str = "lariat: data";
 /// What the supervisor says. The data process obeys; it has no say.
 #[derive(Debug, Deserialize, Serialize)]
 pub(crate) enum Order {
-    /// The first: give up these rights. No secret comes before it.
+    /// The first: give up these rights, but for reading in the folders that come with it. No secret
+    /// comes before it.
     Enter(Fences),
     /// The second: this is who we are. Serve the plan that follows.
     Start(Start, Serve),
@@ -133,6 +134,8 @@ pub(crate) struct Rights {
     pub(crate) user: User,
     /// Whether it can open files.
     pub(crate) files: Fence,
+    /// Whether some folders are excepted: those that it serves.
+    pub(crate) reads_folders: bool,
     /// Whether it can make any system call.
     pub(crate) system_calls: Fence,
 }
@@ -212,6 +215,11 @@ pub(crate) enum Role {
     StatusSocket,
     /// The status page and the metrics are served on it.
     AdminListener,
+    /// A service serves the files beneath it.
+    FilesRoot {
+        /// The service's place in the plan.
+        service: u32,
+    },
     /// A service listens on it.
     Listener {
         /// The worker's number.
@@ -319,10 +327,14 @@ impl fmt::Display for Rights {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let User { user, group } = self.user;
         write!(f, "runs as user {user}, group {group}")?;
+        let but = match self.reads_folders {
+            true => " but those it serves",
+            false => "",
+        };
         match self.files {
             Fence::Off => f.write_str("; it can open files, as configured")?,
-            Fence::Full => f.write_str("; it can open no file")?,
-            Fence::Partly => f.write_str("; it can open no file (this kernel knows no more)")?,
+            Fence::Full => write!(f, "; it can open no file{but}")?,
+            Fence::Partly => write!(f, "; it can open no file{but} (this kernel knows no more)")?,
             Fence::Absent => f.write_str("; it can open files: this kernel has no Landlock")?,
         }
         match self.system_calls {

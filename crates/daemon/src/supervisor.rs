@@ -12,7 +12,9 @@ mod failure;
 mod inbox;
 mod listeners;
 mod names;
+mod phase;
 mod prepared;
+mod roots;
 mod say;
 mod sessions;
 mod user;
@@ -39,12 +41,15 @@ use doors::Doors;
 use inbox::{Inbox, News};
 use listeners::Listeners;
 use names::Names;
+use phase::{Due, Next, Phase};
 use prepared::{Prepared, prepare};
+use roots::Roots;
 use say::{printable, say, say_each, say_failed, say_warnings};
 use sessions::Sessions;
 
 pub(crate) use failure::Failure;
 pub(crate) use prepared::Origin;
+pub(crate) use user::identity as data_identity;
 
 /// What `lariat serve` and `lariat demo` ask for.
 pub(crate) struct Request<'a> {
@@ -99,6 +104,7 @@ struct Supervisor<'a> {
     request: Request<'a>,
     inbox: Inbox,
     listeners: Listeners,
+    roots: Roots,
     doors: Doors,
     names: Names,
     become_user: Option<User>,
@@ -121,42 +127,13 @@ struct Supervisor<'a> {
     start: SystemTime,
 }
 
-/// How far the data process is.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Phase {
-    /// None has served yet.
-    Beginning,
-    /// A successor has been started, or will be.
-    Restarting,
-    /// It serves.
-    Serving,
-    /// It was told to drain.
-    Draining,
-}
-
-/// What happens when the time is over.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Due {
-    /// The next data process is started.
-    Restart,
-    /// The data process should have answered.
-    Answer,
-    /// The data process should have drained.
-    Drained,
-}
-
-/// Whether the supervisor goes on.
-enum Next {
-    GoOn,
-    Stop,
-}
-
 impl<'a> Supervisor<'a> {
     fn prepare(request: Request<'a>, inbox: Inbox) -> Result<Self, Failure> {
         let (served, warnings) = prepare(&request.origin)?;
         say_each(&warnings, request.colour);
         let outline = &served.outline;
         let become_user = user::choose(&outline.process)?;
+        let roots = Roots::open(&outline.folders)?;
         let mut listeners = Listeners::default();
         listeners.open(&outline.listen, outline.workers, &outline.listen_options)?;
         let doors = Doors::open(outline)?;
@@ -164,6 +141,7 @@ impl<'a> Supervisor<'a> {
             request,
             inbox,
             listeners,
+            roots,
             doors,
             names: Names::default(),
             become_user,
@@ -247,7 +225,9 @@ impl<'a> Supervisor<'a> {
             system_calls: sandbox.system_calls,
             supervisor_pid: std::process::id(),
         };
-        self.tell(&Order::Enter(fences));
+        let (enter, roots) = (Order::Enter(fences), self.roots.all());
+        let sent = self.child.as_ref().map(|child| child.send(&enter, &roots));
+        self.unless_stuck(sent);
         let start = Start {
             supervisor_pid: std::process::id(),
             supervisor_start: self.start,
@@ -276,6 +256,7 @@ impl<'a> Supervisor<'a> {
         let mut with_roles = self.doors.roles();
         with_roles.extend(self.sessions.role());
         with_roles.extend(self.listeners.roles(&outline.listen));
+        with_roles.extend(self.roots.roles(&outline.folders));
         let (roles, fds): (Vec<Role>, Vec<_>) = with_roles.into_iter().unzip();
         let order = order(Serve {
             generation,
@@ -457,6 +438,7 @@ impl<'a> Supervisor<'a> {
                 "warning: {part} stays as it is until a restart"
             ));
         }
+        self.roots.admit(&new.outline.folders)?;
         let workers = self.workers;
         self.listeners
             .open(&new.outline.listen, workers, &new.outline.listen_options)?;

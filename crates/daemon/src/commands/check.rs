@@ -9,7 +9,7 @@ use tls::resumption::{KeySource, Resumption, ResumptionOptions, TicketOptions};
 use crate::exit::Exit;
 use crate::ground;
 use crate::kernel::KernelTls;
-use crate::supervisor::Origin;
+use crate::supervisor::{Origin, data_identity};
 use crate::talk::{Talk, print};
 
 pub(super) fn run(origin: &Origin, talk: Talk) -> Exit {
@@ -51,8 +51,13 @@ fn load(origin: &Origin, talk: Talk) -> Option<Checked> {
         Origin::Flags(flags) => Ok(Source::Flags(flags.clone())),
     };
     let loaded = source.and_then(|source| {
-        let loaded = config::load(&source, &mut Disk)?;
+        let mut loaded = config::load(&source, &mut Disk)?;
         ground::check(&source, &loaded.settings)?;
+        // Who it will be that cannot be found out is told when serving.
+        if let Ok(reader) = data_identity(&loaded.settings.process) {
+            let concerns = ground::concerns(&source, &loaded.settings, reader);
+            loaded.warnings.extend(concerns);
+        }
         let kernel_tls = KernelTls::try_for(&loaded.settings);
         if let Some(kernel_tls) = &kernel_tls {
             kernel_tls.check(&source, &loaded.settings)?;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use config::Settings;
 use proxy::plan::Plan;
 use proxy::plane::BoundListener;
+use sys::beneath::Root;
 use sys::socket::{self, PeerAddress};
 use tls::resumption::{Resumption, ResumptionOptions};
 use wire::address::{Address, Endpoint};
@@ -38,6 +39,8 @@ pub(super) struct Built {
 pub(super) struct Doors {
     pub(super) log: Option<OwnedFd>,
     sessions: Option<OwnedFd>,
+    /// Folders of files, by their services' places.
+    roots: Vec<(usize, Root)>,
     pub(super) status: Option<OwnedFd>,
     pub(super) admin: Option<OwnedFd>,
 }
@@ -81,6 +84,9 @@ pub(super) fn build(
             plan.set_addresses(service, server, addresses.to_vec());
         }
     }
+    for (service, root) in std::mem::take(&mut doors.roots) {
+        plan.set_root(service, root);
+    }
     add_certificates(&mut services, &plan);
     Ok(Built {
         plan,
@@ -116,6 +122,7 @@ fn sort(settings: &Settings, serve: &Serve, fds: Vec<OwnedFd>) -> (Vec<Vec<Bound
             Role::Sessions => doors.sessions = Some(fd),
             Role::StatusSocket => doors.status = Some(fd),
             Role::AdminListener => doors.admin = Some(fd),
+            Role::FilesRoot { service } => doors.roots.push((service as usize, fd.into())),
             Role::Listener {
                 worker,
                 service,

@@ -1,6 +1,7 @@
 //! Giving up rights, in the order in which one needs the other.
 
 use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 
 use sys::process::{self, Identity};
 use sys::sandbox::{Enforcement, restrict_files, restrict_system_calls};
@@ -8,10 +9,10 @@ use sys::{limit, signal};
 
 use crate::handover::{Fence, Fences, Rights, User};
 
-/// Gives up what is to be given up, for good. To be called before the first thread is started.
+/// Gives up what is to be given up, for good; `roots` can be read in afterwards. To be called before the first thread is started.
 ///
 /// An error names the step; the process must end then.
-pub(super) fn give_up(fences: &Fences) -> Result<Rights, String> {
+pub(super) fn give_up(fences: &Fences, roots: &[OwnedFd]) -> Result<Rights, String> {
     let failed = |step: &'static str| move |error: io::Error| format!("{step}: {error}");
     if let Some(User { user, group }) = fences.become_user {
         let identity = Identity { user, group };
@@ -24,14 +25,15 @@ pub(super) fn give_up(fences: &Fences) -> Result<Rights, String> {
         return Err("the supervisor has died".to_owned());
     }
     process::no_new_privileges().map_err(failed("refusing new privileges"))?;
+    let folders: Vec<_> = roots.iter().map(AsFd::as_fd).collect();
     let files = match fences.files {
-        true => restrict_files(&[])
+        true => restrict_files(&folders)
             .map(Fence::from)
             .map_err(failed("closing the file system"))?,
         false => Fence::Off,
     };
     let system_calls = match fences.system_calls {
-        true => restrict_system_calls(false)
+        true => restrict_system_calls(!roots.is_empty())
             .map(Fence::from)
             .map_err(failed("system calls"))?,
         false => Fence::Off,
@@ -40,6 +42,7 @@ pub(super) fn give_up(fences: &Fences) -> Result<Rights, String> {
     Ok(Rights {
         user: User { user, group },
         files,
+        reads_folders: !roots.is_empty(),
         system_calls,
     })
 }

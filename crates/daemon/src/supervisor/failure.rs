@@ -9,6 +9,7 @@ use std::process::ExitStatus;
 use config::Diagnostic;
 use wire::address::{Address, UnixName};
 
+use super::roots::RootFailure;
 use crate::place::ForeignDirectory;
 
 /// Why the supervisor could not begin, or ended without being asked to.
@@ -20,6 +21,8 @@ pub(crate) enum Failure {
     Plan(String),
     /// An address cannot be listened at.
     Listen(ListenFailure),
+    /// A folder of files comes with a restart only.
+    Root(RootFailure),
     /// The status socket's directory is not ours.
     Place(ForeignDirectory),
     /// The user or group to run as does not exist, or cannot be become.
@@ -29,6 +32,13 @@ pub(crate) enum Failure {
         /// What was tried.
         what: &'static str,
         /// The file.
+        path: PathBuf,
+        /// What the host said.
+        error: io::Error,
+    },
+    /// A folder of files cannot be opened.
+    Folder {
+        /// The folder.
         path: PathBuf,
         /// What the host said.
         error: io::Error,
@@ -109,6 +119,14 @@ impl Failure {
         move |error| Self::Host { what, error }
     }
 
+    /// For `map_err`: a folder of files.
+    pub(super) fn folder(path: &Path) -> impl Fn(io::Error) -> Self {
+        move |error| Self::Folder {
+            path: path.to_owned(),
+            error,
+        }
+    }
+
     /// For `map_err`: the host denied this with a file that the configuration names.
     pub(super) fn file(what: &'static str, path: &Path) -> impl Fn(io::Error) -> Self {
         move |error| Self::File {
@@ -129,10 +147,15 @@ impl fmt::Display for Failure {
             }
             Self::Plan(message) | Self::User(message) => f.write_str(message),
             Self::Listen(failure) => failure.fmt(f),
+            Self::Root(failure) => failure.fmt(f),
             Self::Place(foreign) => foreign.fmt(f),
             Self::File { what, path, error } => {
                 write!(f, "cannot {what} {}: {error}", path.display())?;
                 f.write_str("\nhint: its directory must exist and be writable, as must the file")
+            }
+            Self::Folder { path, error } => {
+                write!(f, "cannot open the folder {}: {error}", path.display())?;
+                f.write_str("\nhint: name a folder that exists")
             }
             Self::Host { what, error } => write!(f, "cannot {what}: {error}"),
             Self::Rights(message) => {

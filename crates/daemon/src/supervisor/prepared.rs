@@ -10,6 +10,8 @@ use wire::address::Endpoint;
 
 use super::failure::Failure;
 use super::listeners::Wanted;
+use super::roots::Served;
+use super::user;
 use crate::ground;
 use crate::handover::{Bundle, Secret, encode};
 use crate::kernel::KernelTls;
@@ -38,6 +40,8 @@ pub(super) struct Prepared {
 pub(super) struct Outline {
     pub(super) listen: Vec<Wanted>,
     pub(super) listen_options: ListenOptions,
+    /// What services of files serve.
+    pub(super) folders: Vec<Served>,
     /// How many threads will carry connections.
     pub(super) workers: usize,
     /// The names that servers have.
@@ -59,6 +63,8 @@ pub(super) fn prepare(origin: &Origin) -> Result<(Prepared, Vec<Diagnostic>), Fa
     let mut recorder = Recorder::new(Disk);
     let loaded = config::load(&source, &mut recorder).map_err(Failure::Config)?;
     ground::check(&source, &loaded.settings).map_err(Failure::Config)?;
+    let reader = user::identity(&loaded.settings.process)?;
+    let concerns = ground::concerns(&source, &loaded.settings, reader);
     let kernel_tls = KernelTls::try_for(&loaded.settings);
     if let Some(kernel_tls) = &kernel_tls {
         let checked = kernel_tls.check(&source, &loaded.settings);
@@ -78,7 +84,7 @@ pub(super) fn prepare(origin: &Origin) -> Result<(Prepared, Vec<Diagnostic>), Fa
         outline,
         bundle: bytes,
     };
-    Ok((prepared, loaded.warnings))
+    Ok((prepared, [loaded.warnings, concerns].concat()))
 }
 
 impl Outline {
@@ -94,6 +100,15 @@ impl Outline {
                     service_index,
                     address_index,
                 })
+        });
+        let folders = services().filter_map(|(service_index, service)| {
+            let folder = service.back.files()?.folder.clone();
+            let service = service.name.clone();
+            Some(Served {
+                folder,
+                service,
+                service_index,
+            })
         });
         let endpoints = services().flat_map(|(_, service)| service.back.server_list());
         let names = endpoints.filter_map(|server| match &server.endpoint {
@@ -111,6 +126,7 @@ impl Outline {
                 reuse_port: true,
                 unix_mode: Some(SERVICE_MODE),
             },
+            folders: folders.collect(),
             workers: workers.cpus.len(),
             names: names.collect(),
             process: settings.process,

@@ -54,6 +54,12 @@ pub(super) fn choose(options: &ProcessOptions) -> Result<Option<User>, Failure> 
     }))
 }
 
+/// Who the data process is going to be.
+pub(crate) fn identity(options: &ProcessOptions) -> Result<Identity, Failure> {
+    let chosen = choose(options)?.map(|User { user, group }| Identity { user, group });
+    Ok(chosen.unwrap_or_else(process::identity))
+}
+
 /// A system without the file knows nobody.
 fn found<T>(result: io::Result<Option<T>>) -> Option<T> {
     result.ok().flatten()

@@ -1,0 +1,175 @@
+//! The folders that services of files serve: opened once, and held open whatever happens to the
+//! data process, which may read what is beneath them and nothing else.
+//!
+//! Owns the descriptors. A data process gives up all other files before it serves, for good: so
+//! folders that none of the first plan's services has come with a restart only.
+
+use std::fmt;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::{Path, PathBuf};
+
+use sys::beneath::{Identity, Root};
+
+use super::failure::Failure;
+use crate::handover::Role;
+
+/// A folder that a service serves.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) struct Served {
+    pub(super) folder: PathBuf,
+    /// The service's name.
+    pub(super) service: String,
+    /// The service's place in the plan.
+    pub(super) service_index: u32,
+}
+
+/// The open folders.
+#[derive(Debug, Default)]
+pub(super) struct Roots(Vec<Open>);
+
+#[derive(Debug)]
+struct Open {
+    folder: PathBuf,
+    root: Root,
+    identity: Identity,
+}
+
+/// Why a plan with these folders has to wait for a restart.
+#[derive(Debug)]
+pub(crate) struct RootFailure {
+    service: String,
+    folder: PathBuf,
+    /// It has the path of an open one.
+    is_known: bool,
+}
+
+impl Roots {
+    /// Opens the folders of the first plan.
+    pub(super) fn open(served: &[Served]) -> Result<Self, Failure> {
+        let mut roots = Self::default();
+        for Served { folder, .. } in served {
+            if roots.find(folder).is_none() {
+                roots.0.push(Open::at(folder)?);
+            }
+        }
+        Ok(roots)
+    }
+
+    /// Sees whether the data process may read what another plan serves.
+    pub(super) fn admit(&mut self, served: &[Served]) -> Result<(), Failure> {
+        for one in served {
+            let now = Open::at(&one.folder)?;
+            let before = self.find(&one.folder);
+            let is_open = |open: &Open| open.identity == now.identity;
+            match before {
+                Some(before) if is_open(before) => {}
+                // The same folder by another path.
+                None if self.0.iter().any(is_open) => self.0.push(now),
+                _ => {
+                    return Err(Failure::Root(RootFailure {
+                        service: one.service.clone(),
+                        folder: one.folder.clone(),
+                        is_known: before.is_some(),
+                    }));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn find(&self, folder: &Path) -> Option<&Open> {
+        self.0.iter().find(|open| open.folder == folder)
+    }
+
+    /// All of them.
+    pub(super) fn all(&self) -> Vec<BorrowedFd<'_>> {
+        self.0.iter().map(|open| open.root.as_fd()).collect()
+    }
+
+    /// The folders that a plan wants, each with its role.
+    pub(super) fn roles(&self, served: &[Served]) -> Vec<(Role, BorrowedFd<'_>)> {
+        let each = served.iter().filter_map(|one| {
+            let role = Role::FilesRoot {
+                service: one.service_index,
+            };
+            Some((role, self.find(&one.folder)?.root.as_fd()))
+        });
+        each.collect()
+    }
+}
+
+impl Open {
+    fn at(folder: &Path) -> Result<Self, Failure> {
+        let failed = Failure::folder(folder);
+        let root = Root::open(folder).map_err(&failed)?;
+        Ok(Self {
+            identity: root.identity().map_err(&failed)?,
+            folder: folder.to_owned(),
+            root,
+        })
+    }
+}
+
+impl fmt::Display for RootFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            service, folder, ..
+        } = self;
+        let folder = folder.display();
+        match self.is_known {
+            true => write!(
+                f,
+                "service `{service}`: {folder} is not the folder any more that it was at start"
+            ),
+            false => write!(
+                f,
+                "service `{service}`: the running data process may not read {folder}"
+            ),
+        }?;
+        f.write_str("\nhint: restart: which folders can be read is settled before it serves")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    fn served(folder: &Path, service_index: u32) -> Served {
+        Served {
+            folder: folder.to_owned(),
+            service: format!("s{service_index}"),
+            service_index,
+        }
+    }
+
+    #[test]
+    fn a_reload_may_use_what_was_open_at_start_and_nothing_else() {
+        let name = format!("lariat-roots-{}", std::process::id());
+        let base = std::env::temp_dir().join(name);
+        let [one, other, link] = ["one", "other", "link"].map(|name| base.join(name));
+        fs::create_dir_all(&one).unwrap();
+        fs::create_dir_all(&other).unwrap();
+        std::os::unix::fs::symlink(&one, &link).unwrap();
+        let mut roots = Roots::open(&[served(&one, 0), served(&one, 1)]).unwrap();
+        assert_eq!((roots.all().len(), roots.roles(&[]).len()), (1, 0));
+        let plan = [served(&link, 0), served(&one, 1)];
+        roots.admit(&plan).unwrap();
+        let roles: Vec<_> = roots.roles(&plan).iter().map(|(role, _)| *role).collect();
+        assert_eq!(roles, [0, 1].map(|service| Role::FilesRoot { service }));
+        let refused = roots.admit(&[served(&other, 0)]).unwrap_err().to_string();
+        assert!(refused.contains("service `s0`") && refused.contains("hint: restart"));
+        fs::rename(&one, base.join("moved")).unwrap();
+        fs::create_dir(&one).unwrap();
+        let refused = roots.admit(&[served(&one, 3)]).unwrap_err().to_string();
+        fs::remove_dir_all(&base).unwrap();
+        assert!(refused.contains("is not the folder any more"), "{refused}");
+    }
+
+    #[test]
+    fn a_folder_that_is_missing_is_named() {
+        let missing = served(Path::new("/nonexistent/files"), 0);
+        let failure = Roots::open(&[missing]).unwrap_err().to_string();
+        assert!(failure.contains(" /nonexistent/files: "), "{failure}");
+    }
+}
