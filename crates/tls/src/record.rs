@@ -36,6 +36,8 @@ pub(crate) const EXPANSION_BYTES_MAX_12: usize = 2048;
 /// connections with small messages their time.
 const GCM_BLOCKS_MAX: u64 = 23_726_566 * (PLAINTEXT_BYTES_MAX as u64 / BLOCK_BYTES);
 const BLOCK_BYTES: u64 = 16;
+/// Blocks of a record of full size, as they are counted.
+const RECORD_BLOCKS_MAX: u64 = (PLAINTEXT_BYTES_MAX + OVERHEAD_BYTES_MAX) as u64 / BLOCK_BYTES + 1;
 /// ChaCha20-Poly1305 is bounded by the sequence number alone (RFC 8446 section 5.5), and so is
 /// opening: how much a peer seals under one key is the peer's to limit.
 const SEQUENCE_MAX: u64 = u64::MAX - 16;
@@ -202,7 +204,9 @@ impl Sealer {
         secrets: &ConnectionTrafficSecrets,
     ) -> Option<Self> {
         let mut cipher = Cipher::new(version, sequence, secrets)?;
-        cipher.blocks_left = blocks_max(secrets);
+        // The handshake's own records, answers to early data among them, are taken for full ones.
+        let spent = sequence.saturating_mul(RECORD_BLOCKS_MAX);
+        cipher.blocks_left = blocks_max(secrets).saturating_sub(spent);
         Some(Self(cipher))
     }
 
@@ -354,6 +358,8 @@ impl Opener {
         let sequence = self.0.next_sequence().ok_or(RecordFault::Exhausted)?;
         match self.0.form {
             Form::Tls13 => self.open_13(sequence, outer, header, body, plain),
+            // The version is that of the additional data (RFC 5246 section 6.2.3.3).
+            Form::Gcm12 | Form::ChaCha12 if header[2] != 3 => Err(RecordFault::Version),
             Form::Gcm12 | Form::ChaCha12 => self.open_12(sequence, outer, body, plain),
         }
     }
@@ -583,9 +589,7 @@ mod tests {
                 let mut room = vec![0; RECORD_BYTES_MAX];
                 let is_refused = opener.record_bytes(&altered) != Ok(Some(record.len()))
                     || opener.open(&altered, &mut room).is_err();
-                // TLS 1.2 does not authenticate the minor version of a record's header.
-                let is_minor_version = index == 2 && opener.0.form != Form::Tls13;
-                assert!(is_refused || is_minor_version, "byte {index}");
+                assert!(is_refused, "byte {index}");
             }
         }
     }
@@ -673,6 +677,11 @@ mod tests {
     fn a_worn_key_says_so_before_it_is_used_up() {
         let (mut sealer, _) = pairs().remove(2);
         assert!(!sealer.is_worn());
+        let late = Sealer::new(Version::Tls13, 23_700_000, &secrets(false));
+        assert!(
+            late.unwrap().is_worn(),
+            "the handshake sealed as much before"
+        );
         sealer.0.blocks_left = 3;
         assert!(sealer.is_worn());
         sealed(&mut sealer, ContentType::ApplicationData, b"last");

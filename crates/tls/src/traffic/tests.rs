@@ -321,10 +321,12 @@ fn records_beyond_the_limits_end_the_connection() {
 }
 
 #[test]
-fn every_altered_byte_behind_the_header_ends_the_connection() {
+fn every_altered_byte_ends_the_connection() {
     let services = Services::new();
     for suite in SUITES {
-        for index in 3..45 {
+        // In TLS 1.3 the library does not look at the type and the version outside.
+        let is_tls13 = suite.version() == Version::Tls13;
+        for index in if is_tls13 { 3 } else { 0 }..45 {
             let heard = same(services.connect(suite), |connection| {
                 let mut wire = connection.client.seal(APPLICATION_DATA, &[7; 16], 0);
                 if let Some(byte) = wire.get_mut(index) {
