@@ -66,9 +66,18 @@ fuzz_target!(|bytes: &[u8]| {
 /// One step of the script.
 #[derive(Debug)]
 enum Step<'b> {
-    Say { kind: u8, content: Vec<u8>, padding: usize },
-    Alter { index: usize, bit: u8 },
-    Update { wants_reply: bool },
+    Say {
+        kind: u8,
+        content: Vec<u8>,
+        padding: usize,
+    },
+    Alter {
+        index: usize,
+        bit: u8,
+    },
+    Update {
+        wants_reply: bool,
+    },
     Junk(&'b [u8]),
     Reply(usize),
 }
@@ -173,7 +182,11 @@ impl Connection {
 
     fn take(&mut self, step: &Step<'_>) {
         match step {
-            Step::Say { kind, content, padding } => {
+            Step::Say {
+                kind,
+                content,
+                padding,
+            } => {
                 // Ours refuses renegotiation without a look at what is in the hello.
                 let is_hello = *kind == HANDSHAKE && matches!(content.first(), Some(0 | 1));
                 if self.client.is_tls13() || !is_hello {
@@ -247,7 +260,9 @@ impl Connection {
         if self.heard.last() == Some(&Heard::End) {
             let _not_after_its_own = self.traffic.seal_alert(80, &mut out);
         } else {
-            self.traffic.seal_close_notify(&mut out).expect("a fresh key");
+            self.traffic
+                .seal_close_notify(&mut out)
+                .expect("a fresh key");
         }
         drop(self.client.open(&out));
     }

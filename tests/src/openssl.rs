@@ -52,13 +52,15 @@ impl Talk {
         Self { running, input }
     }
 
-    /// Says a line; some of one letter are commands: `K` and `k` update keys, `R` renegotiates.
+    /// Says a line; some of one letter are commands: `R` renegotiates.
     ///
     /// # Panics
     /// If the program has ended.
     pub fn say(&mut self, line: &str) {
         let input = self.input.as_mut().expect("not yet ended");
-        writeln!(input, "{line}").expect("the program runs");
+        // At once: it sends what it reads as it reads it.
+        let line = format!("{line}\n");
+        input.write_all(line.as_bytes()).expect("the program runs");
     }
 
     /// Waits until it has printed this so many times.
@@ -66,6 +68,18 @@ impl Talk {
         until(&format!("{words:?} {count} times"), || {
             (self.running.stdout().matches(words).count() >= count).then_some(())
         });
+    }
+
+    /// Updates its own key, or asks for both. It reads what is there at once and drops what stands
+    /// behind a command, so that nothing may be said before it has taken this.
+    ///
+    /// # Panics
+    /// If it does not.
+    pub fn update_keys(&mut self, wants_reply: bool) {
+        let taken = |talk: &Self| talk.running.stderr().matches("KEYUPDATE").count();
+        let before = taken(self);
+        self.say(if wants_reply { "K" } else { "k" });
+        until("the update", || (taken(self) > before).then_some(()));
     }
 
     /// Ends its input, and waits for its end.

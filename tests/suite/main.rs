@@ -46,6 +46,7 @@ mod port_in_use;
 mod privilege;
 mod proxy_header_in;
 mod proxy_header_out;
+mod record_layer;
 mod relay;
 mod reload;
 mod report_files;
