@@ -35,10 +35,26 @@ impl Lariat {
     /// If it ends instead.
     #[must_use]
     pub fn start(configuration: &str) -> Self {
+        Self::start_by(command(), configuration)
+    }
+
+    /// The same with so many descriptors at the most.
+    ///
+    /// # Panics
+    /// If it ends instead.
+    #[must_use]
+    pub fn start_within(descriptors: u32, configuration: &str) -> Self {
+        let mut limited = Command::new("prlimit");
+        limited
+            .arg(format!("--nofile={descriptors}:{descriptors}"))
+            .arg(command().get_program());
+        Self::start_by(limited, configuration)
+    }
+
+    fn start_by(mut command: Command, configuration: &str) -> Self {
         let directory = Directory::new();
         let admin = free_address();
         write_configuration(&directory, admin, configuration);
-        let mut command = command();
         command.arg("serve").arg(directory.join("lariat.toml"));
         let running = Running::start(&mut command);
         let mut lariat = Self {

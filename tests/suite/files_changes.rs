@@ -1,0 +1,242 @@
+//! Files and clients that change while a response is under way.
+
+use std::fs::{self, File};
+use std::io::{ErrorKind, Read, Write};
+use std::path::PathBuf;
+
+use rustix::net::sockopt::set_socket_linger;
+use rustix::process::geteuid;
+use suite::client::{Client, Connection};
+use suite::configuration::Service;
+use suite::curl::curl_tls_for;
+use suite::lariat::Lariat;
+use suite::patience::until;
+use suite::site::Site;
+use testkit::directory::Directory;
+
+/// More than all buffers between a server and a client that does not read.
+const LARGE_BYTES: u64 = 64 << 20;
+
+struct Scene {
+    site: Site,
+    base: Directory,
+    service: Service,
+    lariat: Lariat,
+}
+
+impl Scene {
+    fn new() -> Self {
+        Self::of(Lariat::start)
+    }
+
+    fn of(start: impl FnOnce(&str) -> Lariat) -> Self {
+        let (site, base) = (Site::new(), Directory::new());
+        base.write("files/small", "small");
+        let large = File::create(base.join("files/large")).unwrap();
+        // Zeros that take no room.
+        large.set_len(LARGE_BYTES).unwrap();
+        let service = Service::files(&site, &base.join("files"));
+        let lariat = start(&service.toml());
+        Self {
+            site,
+            base,
+            service,
+            lariat,
+        }
+    }
+
+    /// A connection that has been told that the large file comes.
+    fn promised(&self) -> Connection {
+        let mut connection = self.connect();
+        connection.send(b"GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        let head = connection.head();
+        assert!(
+            head.contains(&format!("Content-Length: {LARGE_BYTES}\r\n")),
+            "{head}"
+        );
+        connection
+    }
+
+    fn connect(&self) -> Connection {
+        Client::new(&self.site).connect(self.service.address)
+    }
+
+    fn small(&self) -> String {
+        curl_tls_for(&self.site, self.service.address, &["small"])
+            .run()
+            .success()
+    }
+
+    /// The files that the data process has open, the sockets not among them.
+    fn open_files(&self) -> Vec<PathBuf> {
+        let links = self.links().into_iter();
+        let folder = self.base.join("files");
+        links
+            .filter(|target| target.starts_with(&folder) && *target != folder)
+            .collect()
+    }
+
+    fn links(&self) -> Vec<PathBuf> {
+        let data = self.lariat.data_process().as_raw_nonzero();
+        let entries = fs::read_dir(format!("/proc/{data}/fd")).unwrap();
+        entries
+            .filter_map(|entry| fs::read_link(entry.ok()?.path()).ok())
+            .collect()
+    }
+}
+
+#[test]
+fn a_file_that_becomes_shorter_cuts_the_connection() {
+    let scene = Scene::new();
+    let mut connection = scene.promised();
+    let large = File::options()
+        .write(true)
+        .open(scene.base.join("files/large"));
+    large.unwrap().set_len(1 << 20).unwrap();
+    let mut received = Vec::new();
+    let error = connection.read_on(&mut received).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::UnexpectedEof, "no close_notify");
+    assert!((received.len() as u64) < LARGE_BYTES && received.iter().all(|&byte| byte == 0));
+    scene.lariat.wait_for_reason("file-failed", 1);
+    assert_eq!(scene.small(), "small");
+}
+
+#[test]
+fn a_file_that_is_replaced_is_sent_as_it_was() {
+    let scene = Scene::new();
+    let mut connection = scene.promised();
+    scene.base.write("files/other", vec![1; 1000]);
+    fs::rename(
+        scene.base.join("files/other"),
+        scene.base.join("files/large"),
+    )
+    .unwrap();
+    let mut left = LARGE_BYTES;
+    while left > 0 {
+        let count = left.min(1 << 20) as usize;
+        assert!(connection.receive(count).iter().all(|&byte| byte == 0));
+        left -= count as u64;
+    }
+    connection.send(b"GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    assert_eq!(connection.response().1, [1; 1000]);
+}
+
+#[test]
+fn a_folder_that_vanishes_has_nothing() {
+    let scene = Scene::new();
+    fs::remove_dir_all(scene.base.join("files")).unwrap();
+    let arguments = ["--no-fail", "--include"];
+    let curl = || curl_tls_for(&scene.site, scene.service.address, &["small"]).args(&arguments);
+    assert!(curl().run().success().starts_with("HTTP/1.1 404 "));
+    // Another folder of that name is another folder.
+    scene.base.write("files/small", "other");
+    assert!(curl().run().success().starts_with("HTTP/1.1 404 "));
+}
+
+#[test]
+fn nobody_waits_for_a_client_that_reads_nothing() {
+    let scene = Scene::new();
+    let stalled: Vec<_> = (0..20).map(|_| scene.promised()).collect();
+    assert_eq!(scene.small(), "small");
+    for connection in stalled {
+        // It resets in mid-file, with bytes unread.
+        set_socket_linger(connection.socket(), Some(std::time::Duration::ZERO)).unwrap();
+        let _whatever = connection.socket().read(&mut [0; 100]);
+        drop(connection);
+    }
+    scene
+        .lariat
+        .wait_for_metric("lariat_connections_open", &[], 0.0);
+    assert_eq!(scene.small(), "small");
+}
+
+#[test]
+fn a_connection_at_rest_holds_no_file() {
+    if !geteuid().is_root() {
+        // Nobody else may look into the data process.
+        return;
+    }
+    let scene = Scene::new();
+    let mut resting = Vec::new();
+    for path in ["/small", "/missing", "/"] {
+        let mut connection = scene.connect();
+        connection.send(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes());
+        connection.response();
+        resting.push(connection);
+    }
+    let mut connection = scene.connect();
+    connection.send(b"HEAD /large HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    connection.head();
+    resting.push(connection);
+    until("all files to be closed", || {
+        scene.open_files().is_empty().then_some(())
+    });
+    let stalled = scene.promised();
+    assert_eq!(scene.open_files(), [scene.base.join("files/large")]);
+    drop(stalled);
+    until("the file to be closed", || {
+        scene.open_files().is_empty().then_some(())
+    });
+}
+
+#[test]
+fn no_descriptor_is_lost_where_they_are_few() {
+    if !geteuid().is_root() {
+        return;
+    }
+    let scene = Scene::of(|configuration| Lariat::start_within(256, configuration));
+    assert_eq!(scene.small(), "small");
+    scene
+        .lariat
+        .wait_for_metric("lariat_connections_open", &[], 0.0);
+    let before = scene.links().len();
+    let mut refused = 0;
+    for round in 0..3 {
+        let mut open = Vec::new();
+        for _ in 0..160 {
+            // Each takes a socket and a file: there is no room for all.
+            let Ok(mut connection) = Client::new(&scene.site).try_connect(scene.service.address)
+            else {
+                refused += 1;
+                continue;
+            };
+            connection.send(b"GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n");
+            let status = connection.head();
+            assert!(
+                ["HTTP/1.1 200 ", "HTTP/1.1 503 "]
+                    .iter()
+                    .any(|one| status.starts_with(one)),
+                "{status}"
+            );
+            refused += usize::from(status.starts_with("HTTP/1.1 503 "));
+            open.push(connection);
+        }
+        assert!(refused > round, "the limit was never reached");
+        // Half of them end by a reset.
+        for connection in open.iter().step_by(2) {
+            set_socket_linger(connection.socket(), Some(std::time::Duration::ZERO)).unwrap();
+        }
+        drop(open);
+        until("descriptors to be given back", || {
+            (scene.links().len() <= before).then_some(())
+        });
+        assert_eq!(scene.small(), "small");
+    }
+}
+
+#[test]
+fn a_client_that_dribbles_is_answered() {
+    let scene = Scene::new();
+    let mut connection = scene.connect();
+    for byte in b"GET /small HTTP/1.1\r\nHost: localhost\r\n\r\n" {
+        connection.send(&[*byte]);
+    }
+    assert_eq!(connection.response().1, b"small");
+    let mut socket = connection.socket();
+    // Not even TLS: the connection ends, the next one does not suffer.
+    socket.write_all(&[0; 100]).unwrap();
+    scene
+        .lariat
+        .wait_for_metric("lariat_connections_open", &[], 0.0);
+    assert_eq!(scene.small(), "small");
+}
