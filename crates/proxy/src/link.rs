@@ -24,9 +24,9 @@ use crate::service::Service;
 /// and their writes.
 const BYTES_PER_TURN: usize = 1 << 20;
 
-/// Bytes of a file that go out by one call: twice as many, since a call is all that they cost us
-/// before the kernel seals them.
-const PASS_BYTES_MAX: usize = 2 << 20;
+/// Bytes of a file that go out by one call. The client's queue ends a call long before on any way
+/// but loopback's (`net.ipv4.tcp_wmem`), and the kernel seals so much in two milliseconds or so.
+const PASS_BYTES_MAX: usize = 4 << 20;
 
 /// What a connection needs of its worker.
 pub(crate) struct Context<'a> {
@@ -391,7 +391,7 @@ impl Link {
                     self.dial.timed_out(&self.service, context.now);
                     self.dial(context);
                 }
-                Action::Offload => self.offload(),
+                Action::Offload => self.offload(context),
                 Action::Rekey => {
                     let counters = &self.service.counters;
                     offload::rekey(&mut self.flow, &self.front, counters, context.pool);
@@ -415,11 +415,12 @@ impl Link {
         }
     }
 
-    fn offload(&mut self) {
+    fn offload(&mut self, context: &mut Context<'_>) {
         // What was sent before went another way.
         self.count_bytes();
         let ability = self.service.plan.offload.as_ref();
-        offload::offload(&mut self.flow, &self.front, ability, &self.service.counters);
+        let counters = &self.service.counters;
+        offload::offload(&mut self.flow, &self.front, ability, counters, context.pool);
     }
 
     fn close_back(&mut self, context: &mut Context<'_>) {

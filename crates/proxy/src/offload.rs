@@ -3,6 +3,7 @@
 //! Owns the translation of keys and the bytes in a pipe between a server and a client. When to
 //! hand over is `flow`'s to say.
 
+use flow::buffer::Pool;
 use flow::connection::Flow;
 use flow::options::Offload;
 use sys::ktls::{Cipher, Keys, Version};
@@ -22,15 +23,16 @@ pub(crate) fn offload(
     front: &Socket,
     ability: Option<&Offload>,
     counters: &ServiceCounters,
+    pool: &mut Pool,
 ) {
     match hand_over(flow, front, ability) {
         Ok(()) => {
-            flow.offloaded();
+            flow.offloaded(pool);
             counters.count(ServiceCounter::Offloads);
             counters.raise(ServiceGauge::Offloaded);
         }
         Err(refusal) => {
-            flow.offload_refused();
+            flow.offload_refused(pool);
             counters.offload_refused(refusal);
         }
     }
@@ -48,12 +50,7 @@ fn hand_over(flow: &Flow, front: &Socket, ability: Option<&Offload>) -> Result<(
 }
 
 /// Gives the kernel the next key, and tells the connection and the counters.
-pub(crate) fn rekey(
-    flow: &mut Flow,
-    front: &Socket,
-    counters: &ServiceCounters,
-    pool: &mut flow::buffer::Pool,
-) {
+pub(crate) fn rekey(flow: &mut Flow, front: &Socket, counters: &ServiceCounters, pool: &mut Pool) {
     let keys = flow.kernel_keys();
     let is_taken = keys.is_some_and(|keys| front.hand_over(&kernels(&keys), true).is_ok());
     if is_taken {

@@ -51,17 +51,19 @@ impl Flow {
     }
 
     /// Answers [`Action::Offload`]: the kernel has the keys, and seals from now on.
-    pub fn offloaded(&mut self) {
+    pub fn offloaded(&mut self, pool: &mut Pool) {
         if let Some(traffic) = &mut self.traffic {
             traffic.hand_over();
             self.offloading.answered(true);
             self.facts.offloaded = true;
+            self.settle(pool);
         }
     }
 
     /// Answers [`Action::Offload`]: it did not take them. We go on sealing.
-    pub fn offload_refused(&mut self) {
+    pub fn offload_refused(&mut self, pool: &mut Pool) {
         self.keep_sealing();
+        self.settle(pool);
     }
 
     /// Answers [`Action::Rekey`]: the kernel has the next key.
@@ -171,11 +173,12 @@ impl Flow {
     /// Answers KeyUpdate and renegotiation as soon as nothing waits to be sent: the answer has to
     /// come before the next data, and one answer serves for several requests.
     pub(super) fn send_control(&mut self, pool: &mut Pool) {
-        let is_done = self.is_front_done();
+        // Nor may anything be said before the kernel has the key that it is said under.
+        let may_say = self.is_front_done() && !self.offloading.holds_back();
         let Some(traffic) = &mut self.traffic else {
             return;
         };
-        if !traffic.is_control_due() || self.down.is_ended || !is_done {
+        if !traffic.is_control_due() || self.down.is_ended || !may_say {
             return;
         }
         if !self.offloading.is_kernel() {

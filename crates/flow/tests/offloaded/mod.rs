@@ -85,6 +85,27 @@ fn each_key_update_gives_it_a_new_key() {
 }
 
 #[test]
+fn a_key_update_that_overtakes_the_answer_to_another_waits_for_its_key() {
+    let stage = Stage::new(SendProxy::Off).on_kernel(Some(aes(true)));
+    let mut run = offloaded(&stage);
+    for _ in 0..2 {
+        run.client.update_keys().unwrap();
+        run.to_flow.extend(run.client.take_wire());
+        // The answer is due, and not yet sent.
+        while run.flow.front_record().is_none() || !run.to_flow.is_empty() {
+            run.client_to_flow();
+            if run.flow.front_record().is_none() {
+                run.flow_to_client();
+            }
+        }
+    }
+    run.until("the reply", |run| run.client_got.len() == REPLY_BYTES);
+    assert_eq!(run.client_fault, None);
+    let rekeys = run.actions.iter().filter(|one| **one == Action::Rekey);
+    assert_eq!(rekeys.count(), 2);
+}
+
+#[test]
 fn without_new_keys_a_key_update_ends_the_connection_with_an_alert() {
     let stage = Stage::new(SendProxy::Off).on_kernel(Some(aes(false)));
     let mut run = offloaded(&stage);

@@ -350,11 +350,11 @@ impl Run {
     fn offload(&mut self) {
         assert!(self.flow.front_pending().is_empty(), "what we sealed waits");
         if self.chance.one_in(4) {
-            return self.flow.offload_refused();
+            return self.flow.offload_refused(&mut self.pool);
         }
         self.kernel = self.handed();
         assert!(self.kernel.is_some(), "there are keys");
-        self.flow.offloaded();
+        self.flow.offloaded(&mut self.pool);
     }
 
     /// The kernel with the keys that it is to have now.
