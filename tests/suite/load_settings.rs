@@ -57,6 +57,7 @@ const OPEN: &[Said<'_>] = &[
     ("--steps 20,40", "steps = [20, 40]"),
     ("--step-duration 300ms", "step-duration = '300ms'"),
     ("--spacing poisson", "spacing = 'poisson'"),
+    ("--arrival users", "arrival = 'users'"),
     ("--warm-up 100ms", "warm-up = '100ms'"),
     ("--clients 50", "clients = 50"),
     ("--tls 1.3", "tls = '1.3'"),
@@ -193,6 +194,15 @@ const CONTRADICTIONS: &[(&str, [&str; 2])] = &[
     ),
     ("--limit p99<3ms", ["--limit", "--find-capacity"]),
     ("--spacing poisson", ["--spacing", "--rate"]),
+    ("--arrival users", ["--arrival", "--rate"]),
+    (
+        "--rate 5 --arrival users --handshake psk",
+        ["--requests-per-session", "never leaves"],
+    ),
+    (
+        "--rate 5 --arrival users --turns all",
+        ["--turns", "--arrival requests"],
+    ),
     ("--ramp 1:2:3s --duration 2s", ["--duration", "ramp"]),
     (
         "--clients 2 --connections 5",

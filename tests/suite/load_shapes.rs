@@ -90,6 +90,39 @@ fn chance_repeats_itself_by_its_seed() {
     assert!((50..=150).contains(&sum), "{first:?}");
 }
 
+/// Ten users of four requests, and none after them.
+const TEN_USERS: &str = "--arrival users --ramp 400:0:200ms --duration 60s --clients 50 \
+                         --handshake ticket --requests-per-session 4";
+
+#[test]
+fn users_bring_a_session_each_and_those_who_fail_give_up() {
+    let site = Site::new();
+    let nginx = nginx(&site);
+    let load = Load::alone(nginx.address).args(TEN_USERS);
+    let loaded = load.args("--count 40").run();
+    let record = loaded.record();
+    assert_eq!(record.totals(), [40, 40, 0], "{:?}", record.failures());
+    assert_eq!(record.kinds(), [10, 0, 30, 0]);
+    assert_eq!(record.setting("arrival"), "users");
+    let log = nginx.end();
+    let of = |state| {
+        let lines = log.iter();
+        lines
+            .filter(|line| line.field("session_reused") == state)
+            .count()
+    };
+    assert_eq!((of("."), of("r")), (10, 30));
+    let told = &loaded.finished.stdout;
+    assert!(told.contains("to bring 4 requests"), "{told}");
+    // Without tickets the second request of each fails, and the rest are never made.
+    let nginx = Nginx::terminate(&site.path("site.pem"), "ssl_session_tickets off;");
+    let load = Load::alone(nginx.address).args(TEN_USERS);
+    let record = load.args("--count 20").run().record();
+    assert_eq!(record.totals(), [20, 10, 10]);
+    assert_eq!(record.reason(), "resumption-not-offered");
+    assert_eq!(nginx.end().len(), 20);
+}
+
 #[test]
 fn what_cannot_begin_has_failed() {
     let server = Server::start(Behaviour::Swallow);

@@ -34,8 +34,9 @@ enum Source {
 }
 
 impl Schedule {
-    /// The schedule of thread number `thread` of `threads`. The warm-up runs at the rate with
-    /// which the first stretch begins. Closed load has no planned instants: the schedule is empty.
+    /// The schedule of thread number `thread` of `threads`, each instant of which brings so many
+    /// transactions. The warm-up runs at the rate with which the first stretch begins. Closed load
+    /// has no planned instants: the schedule is empty.
     ///
     /// # Panics
     /// If there is no such thread.
@@ -45,20 +46,25 @@ impl Schedule {
         warm_up: Duration,
         duration: Duration,
         seed: u64,
-        thread: u16,
-        threads: u16,
+        each: u32,
+        (thread, threads): (u16, u16),
     ) -> Self {
         assert!(thread < threads, "threads are numbered from 0");
         let (stretches, spacing) = match arrival {
             Arrival::Closed { .. } => (&[][..], Spacing::Constant),
-            Arrival::Open { stretches, spacing } => (&stretches[..], *spacing),
+            Arrival::Open {
+                stretches, spacing, ..
+            } => (&stretches[..], *spacing),
         };
         let source = match spacing {
             Spacing::Constant => Source::Constant {
-                next: thread.into(),
-                step: threads.into(),
+                next: u64::from(thread) * u64::from(each),
+                step: u64::from(threads) * u64::from(each),
             },
-            Spacing::Poisson => Source::poisson(seed, thread, threads),
+            Spacing::Poisson => {
+                let mean = f64::from(threads) * f64::from(each);
+                Source::poisson(mean, Chance::new(seed, thread))
+            }
         };
         Self {
             course: Course::new(stretches, warm_up, duration),
@@ -77,9 +83,7 @@ impl Iterator for Schedule {
 }
 
 impl Source {
-    fn poisson(seed: u64, thread: u16, threads: u16) -> Self {
-        let mut chance = Chance::new(seed, thread);
-        let mean = f64::from(threads);
+    fn poisson(mean: f64, mut chance: Chance) -> Self {
         Self::Poisson {
             reached: mean * chance.exponential(),
             mean,
@@ -241,6 +245,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::plan::Brings;
 
     fn stretch(seconds: f64, from: f64, to: f64) -> Stretch {
         Stretch {
@@ -251,7 +256,11 @@ mod tests {
     }
 
     fn open(stretches: Vec<Stretch>, spacing: Spacing) -> Arrival {
-        Arrival::Open { stretches, spacing }
+        Arrival::Open {
+            stretches,
+            spacing,
+            brings: Brings::Request,
+        }
     }
 
     fn length(stretches: &[Stretch]) -> Duration {
@@ -264,7 +273,7 @@ mod tests {
             panic!("closed load has none");
         };
         let duration = length(stretches);
-        Schedule::new(arrival, warm_up, duration, 7, thread, threads)
+        Schedule::new(arrival, warm_up, duration, 7, 1, (thread, threads))
             .map(nanoseconds)
             .collect()
     }
@@ -299,7 +308,14 @@ mod tests {
     #[test]
     fn the_duration_ends_it() {
         let arrival = open(vec![stretch(100.0, 10.0, 10.0)], Spacing::Constant);
-        let short = Schedule::new(&arrival, Duration::ZERO, Duration::from_secs(2), 1, 0, 1);
+        let short = Schedule::new(
+            &arrival,
+            Duration::ZERO,
+            Duration::from_secs(2),
+            1,
+            1,
+            (0, 1),
+        );
         assert_eq!(short.count(), 20);
     }
 
@@ -320,7 +336,10 @@ mod tests {
     fn closed_load_has_no_instants() {
         let closed = Arrival::Closed { connections: 4 };
         let second = Duration::from_secs(1);
-        assert_eq!(Schedule::new(&closed, second, second, 1, 0, 1).count(), 0);
+        assert_eq!(
+            Schedule::new(&closed, second, second, 1, 1, (0, 1)).count(),
+            0
+        );
     }
 
     /// Mean and variance of a Poisson process are both its rate; five standard errors are allowed,
@@ -333,7 +352,8 @@ mod tests {
             let mut counts = vec![0.0f64; 400];
             for thread in 0..3 {
                 let duration = Duration::from_secs(400);
-                for due in Schedule::new(&arrival, Duration::ZERO, duration, seed, thread, 3) {
+                let threads = (thread, 3);
+                for due in Schedule::new(&arrival, Duration::ZERO, duration, seed, 1, threads) {
                     counts[usize::try_from(due.as_secs()).unwrap()] += 1.0;
                 }
             }
@@ -351,11 +371,31 @@ mod tests {
         let arrival = open(vec![stretch(1.0, 100.0, 100.0)], Spacing::Poisson);
         let second = Duration::from_secs(1);
         let of = |seed, thread| -> Vec<Duration> {
-            Schedule::new(&arrival, Duration::ZERO, second, seed, thread, 2).collect()
+            Schedule::new(&arrival, Duration::ZERO, second, seed, 1, (thread, 2)).collect()
         };
         assert_eq!(of(1, 0), of(1, 0));
         assert_ne!(of(1, 0), of(2, 0));
         assert_ne!(of(1, 0), of(1, 1));
+    }
+
+    /// Users who bring four requests each come a fourth as often as requests, evenly or not.
+    #[test]
+    fn users_come_as_seldom_as_they_bring_much() {
+        let arrival = open(vec![stretch(2.0, 12.0, 12.0)], Spacing::Constant);
+        let all = Duration::from_secs(2);
+        let of = |arrival: &Arrival, each, thread, threads| -> Vec<Duration> {
+            Schedule::new(arrival, Duration::ZERO, all, 7, each, (thread, threads)).collect()
+        };
+        let requests = of(&arrival, 1, 0, 1);
+        let fourth: Vec<_> = requests.iter().copied().step_by(4).collect();
+        assert_eq!(of(&arrival, 4, 0, 1), fourth);
+        let mut two = of(&arrival, 4, 0, 2);
+        two.extend(of(&arrival, 4, 1, 2));
+        two.sort_unstable();
+        assert_eq!(two, fourth, "threads together are as one");
+        let arrival = open(vec![stretch(2.0, 8000.0, 8000.0)], Spacing::Poisson);
+        let users = of(&arrival, 4, 0, 1).len() as f64;
+        assert!((users - 4000.0).abs() < 5.0 * 4000f64.sqrt(), "{users}");
     }
 
     #[test]

@@ -45,7 +45,10 @@ impl Finder {
             return None;
         }
         let rate = next_rate(&self.points, &self.search)?;
-        let Arrival::Open { spacing, .. } = self.plan.arrival else {
+        let Arrival::Open {
+            spacing, brings, ..
+        } = self.plan.arrival
+        else {
             return None;
         };
         Some(Plan {
@@ -56,6 +59,7 @@ impl Finder {
                     to_per_s: rate,
                 }],
                 spacing,
+                brings,
             },
             duration: self.search.step,
             // Clients are new for each rate, and so are their sessions.
@@ -65,13 +69,14 @@ impl Finder {
         })
     }
 
-    /// Where as few clients take part as the load needs, there are enough for answers that take a
-    /// second: their number is not to be the limit. What was asked for stays.
+    /// Where as few clients take part as the load needs, and of users, there are enough for answers
+    /// that take a second: their number is not to be the limit. What was asked for stays.
     fn clients(&self, rate_per_s: f64) -> Clients {
         let clients = self.plan.clients;
-        match clients.turns {
-            Turns::All => clients,
-            Turns::Fewest => Clients {
+        let brings_users = self.plan.requests_of_a_user().is_some();
+        match clients.turns == Turns::Fewest || brings_users {
+            false => clients,
+            true => Clients {
                 count: clients.count.max(rate_per_s as u32),
                 ..clients
             },

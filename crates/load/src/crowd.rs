@@ -1,11 +1,12 @@
 //! The clients: who is free, whose session goes on, and whose connection stays.
 //!
-//! Pure: it knows no socket and asks for the time.
+//! In a load of users a client is a place: a user takes one that is free, and leaves it when all
+//! requests have succeeded or one has failed. Pure: it knows no socket and asks for the time.
 
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use crate::plan::{Clients, Handshake, Turns};
+use crate::plan::{Clients, Handshake, Plan, Turns};
 
 /// Sessions are told apart by how far they are used, in so many grades.
 const PHASES_MAX: usize = 256;
@@ -21,8 +22,24 @@ pub(crate) struct Crowd {
     /// evenly; one queue for all would send every client's full handshake in one wave. Without a
     /// limit on sessions there are two at most: those who have one, those who do not.
     turn: usize,
-    /// Those who think, in the order in which they will be free.
+    /// Those who think, in the order in which they will be free; of users, until their next
+    /// requests are due.
     resting: VecDeque<(Instant, u32)>,
+    /// Of users; `None` = clients stay for the whole load.
+    users: Option<Users>,
+}
+
+/// How users come.
+#[derive(Debug)]
+struct Users {
+    /// Requests that each of them brings.
+    requests_each: u32,
+    /// What they want, in turn.
+    kinds: Vec<Handshake>,
+    /// The number of the next one, among those of all threads.
+    next: u32,
+    /// From one of this thread's to its next.
+    step: u32,
 }
 
 /// One client.
@@ -36,20 +53,41 @@ pub(crate) struct Client {
     pub(crate) connection: Option<usize>,
     /// Requests on that connection so far.
     connection_requests: u32,
+    /// Requests that a user will bring yet.
+    left: u32,
+}
+
+impl Client {
+    fn new(wants: Handshake, left: u32) -> Self {
+        Self {
+            wants,
+            session_requests: 0,
+            connection: None,
+            connection_requests: 0,
+            left,
+        }
+    }
 }
 
 impl Crowd {
+    /// Of a plan; see [`Self::new`].
+    pub(crate) fn of_plan(plan: &Plan, first: u32, step: u32) -> Self {
+        let kinds = match &plan.tls {
+            Some(tls) => &tls.handshakes[..],
+            None => &[Handshake::Full],
+        };
+        match plan.requests_of_a_user() {
+            None => Self::new(plan.clients, kinds, first, step),
+            Some(each) => Self::of_users(plan.clients, each, kinds, first, step),
+        }
+    }
+
     /// The clients with the indices `first`, `first + step`, … of all; each wants the kind whose
     /// turn it is by its index.
-    pub(crate) fn new(rules: Clients, kinds: &[Handshake], first: u32, step: u32) -> Self {
+    fn new(rules: Clients, kinds: &[Handshake], first: u32, step: u32) -> Self {
         let clients: Vec<_> = (first..rules.count)
             .step_by(step.max(1) as usize)
-            .map(|index| Client {
-                wants: kind_of(kinds, index),
-                session_requests: 0,
-                connection: None,
-                connection_requests: 0,
-            })
+            .map(|index| Client::new(kind_of(kinds, index), 0))
             .collect();
         let phases = match (rules.requests_per_session, rules.turns) {
             (Some(requests), _) => (requests as usize).clamp(1, PHASES_MAX),
@@ -70,7 +108,31 @@ impl Crowd {
             free,
             turn: 0,
             resting: VecDeque::new(),
+            users: None,
         }
+    }
+
+    /// Places for users, who bring so many requests each and want the same in turn.
+    fn of_users(
+        rules: Clients,
+        requests_each: u32,
+        kinds: &[Handshake],
+        first: u32,
+        step: u32,
+    ) -> Self {
+        let mut crowd = Self::new(rules, kinds, first, step);
+        crowd.users = Some(Users {
+            requests_each,
+            kinds: kinds.to_vec(),
+            next: first,
+            step,
+        });
+        crowd
+    }
+
+    /// Whether they are users.
+    pub(crate) fn has_users(&self) -> bool {
+        self.users.is_some()
     }
 
     /// How many there are.
@@ -78,8 +140,20 @@ impl Crowd {
         self.clients.len()
     }
 
-    /// Takes a free client, if there is one.
+    /// Takes a free client, if there is one; of users, one who has just come.
     pub(crate) fn take(&mut self) -> Option<u32> {
+        let client = self.take_free();
+        let Some(users) = &mut self.users else {
+            return client;
+        };
+        // Who finds no place has come, too.
+        let user = Client::new(kind_of(&users.kinds, users.next), users.requests_each);
+        users.next = users.next.wrapping_add(users.step);
+        *self.client_mut(client?) = user;
+        client
+    }
+
+    fn take_free(&mut self) -> Option<u32> {
         let phases = self.free.len();
         for offset in 0..phases {
             let phase = (self.turn + offset) % phases;
@@ -93,11 +167,16 @@ impl Crowd {
         None
     }
 
-    /// A client has done its work and rests, until then at least.
+    /// A client has done its work and rests, until then at least. A user who has got everything,
+    /// or gives up, leaves; the next request of any other is due after the rest.
     pub(crate) fn release(&mut self, client: u32, now: Instant, until: Option<Instant>) {
         let thought = now + self.rules.think;
         let until = until.map_or(thought, |until| until.max(thought));
-        if until <= now {
+        let is_over = match self.users {
+            Some(_) => self.is_leaving(client),
+            None => until <= now,
+        };
+        if is_over {
             return self.set_free(client);
         }
         // Nearly always the rest is as long as that of the one before.
@@ -106,8 +185,11 @@ impl Crowd {
         self.resting.insert(place, (until, client));
     }
 
-    /// Those who have rested are free.
+    /// Those who have rested are free. Users are not: they go on.
     pub(crate) fn wake(&mut self, now: Instant) {
+        if self.users.is_some() {
+            return;
+        }
         while let Some((until, client)) = self.resting.front().copied() {
             if until > now {
                 return;
@@ -119,11 +201,40 @@ impl Crowd {
 
     /// When the next of those who rest will be free.
     pub(crate) fn next_rested(&self) -> Option<Instant> {
-        self.resting.front().map(|(until, _)| *until)
+        match self.users {
+            Some(_) => None,
+            None => self.resting.front().map(|(until, _)| *until),
+        }
+    }
+
+    /// When the next request of those users is due who go on.
+    pub(crate) fn next_to_go_on(&self) -> Option<Instant> {
+        self.users.as_ref()?;
+        self.resting.front().map(|(due, _)| *due)
+    }
+
+    /// The user whose request that is.
+    pub(crate) fn go_on(&mut self) -> Option<u32> {
+        self.users.as_ref()?;
+        self.resting.pop_front().map(|(_, client)| client)
+    }
+
+    /// A user whose request has failed brings no other.
+    pub(crate) fn give_up(&mut self, client: u32) {
+        self.client_mut(client).left = 0;
+    }
+
+    /// Whether it is a user, and one who will bring nothing any more.
+    pub(crate) fn is_leaving(&self, client: u32) -> bool {
+        self.users.is_some() && self.client(client).left == 0
     }
 
     fn set_free(&mut self, client: u32) {
-        let phase = self.phase(client);
+        let phase = match self.users {
+            // Who comes next has no session.
+            Some(_) => 0,
+            None => self.phase(client),
+        };
         if let Some(queue) = self.free.get_mut(phase) {
             queue.push_back(client);
         }
@@ -155,6 +266,9 @@ impl Crowd {
     /// Whether a request that begins now is the last one of its connection.
     pub(crate) fn is_last_of_connection(&self, client: u32) -> bool {
         let state = self.client(client);
+        if self.users.is_some() && state.left <= 1 {
+            return true;
+        }
         let is_full = |limit: Option<u32>, used: u32| limit.is_some_and(|limit| used + 1 >= limit);
         is_full(
             self.rules.requests_per_connection,
@@ -167,6 +281,7 @@ impl Crowd {
         let limit = self.rules.requests_per_session;
         let state = self.client_mut(client);
         state.connection_requests += 1;
+        state.left = state.left.saturating_sub(1);
         // It does not overflow: who asks without limit only knows that it has asked.
         state.session_requests = match limit {
             Some(limit) if state.session_requests + 1 >= limit => 0,
@@ -303,5 +418,84 @@ mod tests {
         assert_eq!(crowd.next_rested(), Some(now + 3 * think));
         crowd.wake(now + 3 * think);
         assert_eq!((crowd.take(), crowd.next_rested()), (Some(first), None));
+    }
+
+    #[test]
+    fn users_come_anew_and_leave_when_they_have_everything() {
+        let rules = rules(2, Some(3), Some(1));
+        let mut crowd = Crowd::of_users(rules, 3, &[Handshake::Psk], 0, 1);
+        let now = Instant::now();
+        for _ in 0..5 {
+            let user = crowd.take().unwrap();
+            for request in 0..3 {
+                assert_eq!(crowd.begins_session(user), request == 0);
+                assert!(crowd.is_last_of_connection(user));
+                crowd.has_asked(user);
+                crowd.disconnect(user);
+                assert_eq!(crowd.is_leaving(user), request == 2);
+                crowd.release(user, now, None);
+                let due = (request < 2).then_some(now);
+                assert_eq!(crowd.next_to_go_on(), due, "at once, where nobody thinks");
+                assert_eq!(crowd.go_on(), due.map(|_| user));
+            }
+        }
+    }
+
+    #[test]
+    fn users_who_fail_give_up_and_their_places_begin_sessions() {
+        let rules = rules(1, Some(4), Some(1));
+        let mut crowd = Crowd::of_users(rules, 4, &[Handshake::Psk], 0, 1);
+        let now = Instant::now();
+        let user = crowd.take().unwrap();
+        crowd.has_asked(user);
+        crowd.release(user, now, None);
+        assert_eq!(
+            crowd.take(),
+            None,
+            "the place is taken until the user leaves"
+        );
+        assert_eq!(crowd.go_on(), Some(user));
+        crowd.give_up(user);
+        crowd.release(user, now, None);
+        assert_eq!(crowd.next_to_go_on(), None);
+        let next = crowd.take().unwrap();
+        assert!(crowd.begins_session(next) && !crowd.is_leaving(next));
+    }
+
+    #[test]
+    fn users_who_think_go_on_when_they_have() {
+        let think = Duration::from_secs(1);
+        let rules = Clients {
+            think,
+            ..rules(2, Some(2), None)
+        };
+        let mut crowd = Crowd::of_users(rules, 2, &[Handshake::Psk], 0, 1);
+        let now = Instant::now();
+        let (first, second) = (crowd.take().unwrap(), crowd.take().unwrap());
+        for (user, at) in [(first, now + think), (second, now)] {
+            crowd.has_asked(user);
+            crowd.release(user, at, None);
+        }
+        crowd.wake(now + 9 * think);
+        assert_eq!((crowd.take(), crowd.next_rested()), (None, None));
+        assert_eq!(crowd.next_to_go_on(), Some(now + think));
+        assert_eq!(crowd.go_on(), Some(second));
+        assert_eq!(crowd.next_to_go_on(), Some(now + 2 * think));
+    }
+
+    #[test]
+    fn users_want_what_is_wanted_in_turn() {
+        use Handshake::{Psk, Ticket};
+        let kinds = [Ticket, Psk];
+        let mut crowd = Crowd::of_users(rules(1, Some(2), Some(1)), 2, &kinds, 0, 1);
+        let now = Instant::now();
+        let mut wants = Vec::new();
+        for _ in 0..4 {
+            let user = crowd.take().unwrap();
+            wants.push(crowd.client(user).wants);
+            crowd.give_up(user);
+            crowd.release(user, now, None);
+        }
+        assert_eq!(wants, [Ticket, Psk, Ticket, Psk]);
     }
 }

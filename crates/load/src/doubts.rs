@@ -122,7 +122,8 @@ fn crowded(plan: &Plan, tally: &Tally) -> Option<Warning> {
     let tls = plan.tls.as_ref()?;
     let transactions = tally.warm_up.attempted + tally.totals.attempted;
     let clients = u64::from(plan.clients.count);
-    let all_take_part = plan.clients.turns == Turns::All;
+    // Users are new, and bring as many requests as they bring.
+    let all_take_part = plan.clients.turns == Turns::All && plan.requests_of_a_user().is_none();
     let is_crowded =
         all_take_part && tls.handshakes.iter().any(resumes) && transactions < 2 * clients;
     is_crowded.then(|| Warning {

@@ -160,6 +160,12 @@ impl Ledger {
         }
     }
 
+    /// A transaction was due and cannot begin.
+    pub(crate) fn forgo(&mut self, due: Instant, failure: Failure) {
+        self.attempt(due);
+        self.fail(due, failure);
+    }
+
     /// A transaction began so long after its planned instant.
     #[inline]
     pub(crate) fn lag(&mut self, due: Instant, begun: Instant) {

@@ -4,6 +4,7 @@
 //! nothing of what it loads but the standards: no room of the data plane is named here.
 #![forbid(unsafe_code)]
 
+mod agenda;
 pub mod arrival;
 pub mod capacity;
 mod channel;

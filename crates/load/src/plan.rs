@@ -49,6 +49,27 @@ impl Plan {
     pub(crate) fn has_rest(&self) -> bool {
         self.rests && matches!(self.arrival, Arrival::Closed { .. })
     }
+
+    /// How many requests each user brings, in a load of users; `None` = it is none.
+    pub(crate) fn requests_of_a_user(&self) -> Option<u32> {
+        let Arrival::Open {
+            brings: Brings::User,
+            ..
+        } = self.arrival
+        else {
+            return None;
+        };
+        let Clients {
+            requests_per_session,
+            requests_per_connection,
+            ..
+        } = self.clients;
+        Some(
+            requests_per_session
+                .or(requests_per_connection)
+                .unwrap_or(1),
+        )
+    }
 }
 
 /// Whom to ask.
@@ -267,7 +288,8 @@ pub enum ConnectionEnding {
 /// Who asks, and how often.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Clients {
-    /// How many there are; at least one a thread.
+    /// How many there are; at least one a thread. In a load of users, how many there can be at
+    /// once.
     pub count: u32,
     /// Requests with one session: the first handshake of a session is full, the others resume it.
     /// `None` = as long as the server resumes it.
@@ -305,7 +327,21 @@ pub enum Arrival {
         stretches: Vec<Stretch>,
         /// How the instants lie.
         spacing: Spacing,
+        /// What each of them brings.
+        brings: Brings,
     },
+}
+
+/// What a planned instant brings.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Brings {
+    /// A request, which a client that is free makes.
+    Request,
+    /// A user, who has no session yet. The first request is due at that instant, each other one
+    /// when the one before it has succeeded and the user has thought. They are as many as the
+    /// session may have or, where none is resumed, the connection. One whose request fails gives
+    /// up, and leaves. Rates stay those of requests.
+    User,
 }
 
 /// A stretch of time in which the rate goes evenly from one value to another.

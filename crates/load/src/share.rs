@@ -101,8 +101,9 @@ impl Share {
         let Arrival::Closed { connections } = plan.arrival else {
             let (thread, threads) = (self.index, self.threads);
             let (warm_up, duration) = (plan.warm_up, plan.duration);
-            let schedule =
-                Schedule::new(&plan.arrival, warm_up, duration, plan.seed, thread, threads);
+            let each = plan.requests_of_a_user().unwrap_or(1);
+            let part = (thread, threads);
+            let schedule = Schedule::new(&plan.arrival, warm_up, duration, plan.seed, each, part);
             return (Some(schedule), usize::MAX);
         };
         let (index, threads) = (u32::from(self.index), u32::from(self.threads));

@@ -8,9 +8,13 @@ use sys::epoll::Interest;
 use crate::connection::{Connection, Stage};
 use crate::transaction::Transaction;
 
+/// Stands where a client would: what comes yet is for none of them.
+pub(crate) const NOBODY: u32 = u32::MAX;
+
 /// A connection and who uses it.
 pub(crate) struct Slot {
     pub(crate) connection: Connection,
+    /// Who uses it; [`NOBODY`] of one that a user has left.
     pub(crate) client: u32,
     pub(crate) serial: u32,
     pub(crate) transaction: Option<Transaction>,
@@ -42,6 +46,11 @@ impl Slot {
             deadline: None,
             signature: None,
         }
+    }
+
+    /// Whether it stands, and nobody waits for it.
+    pub(crate) fn is_idle(&self) -> bool {
+        !self.holds_client && self.connection.stage() != Stage::Closing
     }
 }
 

@@ -3,7 +3,6 @@
 //! Owns the loop. What a transaction is and when the next one is due is the plan's; what a
 //! connection does with its bytes is the connection's.
 
-use std::iter::Peekable;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,7 +11,7 @@ use slab::Slab;
 use sys::epoll::{Epoll, Event, Events, Interest};
 use sys::timer::Timer;
 
-use crate::arrival::Schedule;
+use crate::agenda::{Agenda, Due};
 use crate::clock::Clock;
 use crate::connection::{Connection, Stage, Step};
 use crate::crowd::Crowd;
@@ -20,10 +19,10 @@ use crate::deadlines::{Deadline, Deadlines};
 use crate::dialler::Dialler;
 use crate::failure::Failure;
 use crate::ledger::Ledger;
-use crate::plan::{ConnectionEnding, Handshake, Plan};
+use crate::plan::{ConnectionEnding, Plan};
 use crate::request::Requests;
 use crate::share::Share;
-use crate::slot::{Slot, interest, parts, token};
+use crate::slot::{NOBODY, Slot, interest, parts, token};
 use crate::start_fault::StartFault;
 use crate::transaction::{Transaction, Verdict};
 
@@ -55,9 +54,8 @@ pub(crate) struct Worker {
     requests: Option<Requests>,
     dialler: Dialler,
     crowd: Crowd,
-    schedule: Option<Peekable<Schedule>>,
-    /// Transactions that may be under way at once in a closed load.
-    concurrency: usize,
+    agenda: Agenda,
+    /// Transactions that are under way.
     busy: usize,
     slots: Slab<Slot>,
     serial: u32,
@@ -83,17 +81,13 @@ impl Worker {
     /// # Errors
     /// See [`StartFault`].
     pub(crate) fn new(plan: &Arc<Plan>, share: Share) -> Result<Self, StartFault> {
-        let kinds = match &plan.tls {
-            Some(tls) => tls.handshakes.clone(),
-            None => vec![Handshake::Full],
-        };
         let (index, threads) = (u32::from(share.index), u32::from(share.threads));
-        let crowd = Crowd::new(plan.clients, &kinds, index, threads);
+        let crowd = Crowd::of_plan(plan, index, threads);
         let dialler = Dialler::new(plan, &share, crowd.len())?;
         let (epoll, timer) = (Epoll::new()?, Timer::new()?);
         epoll.add(&timer, TIMER, Interest::READ | Interest::EDGE)?;
         epoll.add(share.waker.as_fd(), WAKER, Interest::READ | Interest::EDGE)?;
-        let (schedule, concurrency) = share.arrivals(plan);
+        let agenda = Agenda::new(plan, &share);
         Ok(Self {
             requests: plan
                 .request
@@ -105,8 +99,7 @@ impl Worker {
             clock: Clock::unstarted(),
             dialler,
             crowd,
-            schedule: schedule.map(Iterator::peekable),
-            concurrency,
+            agenda,
             busy: 0,
             slots: Slab::new(),
             serial: 0,
@@ -128,6 +121,7 @@ impl Worker {
     /// The kernel refuses to tell of events: nothing can be done without.
     pub(crate) fn run(mut self, begin: Instant) -> std::io::Result<Ledger> {
         self.clock = Clock::new(&self.plan, begin);
+        self.agenda.start(self.clock);
         self.ledger.start(self.clock);
         let mut events = Events::with_capacity(EVENTS_MAX);
         loop {
@@ -137,7 +131,7 @@ impl Worker {
             self.read_on();
             self.crowd.wake(now);
             let next_start = self.begin_due(now);
-            if self.is_done() {
+            if self.is_ending && self.slots.is_empty() {
                 break;
             }
             let wait = self.wait_for(next_start)?;
@@ -161,8 +155,7 @@ impl Worker {
         }
         self.ledger.pass(now);
         let is_stopped = self.share.is_stopped();
-        let schedule = self.schedule.as_mut();
-        let has_begun_all = schedule.is_none_or(|schedule| schedule.peek().is_none());
+        let has_begun_all = self.agenda.is_over(&self.crowd);
         let is_past_end = self.clock.is_past_end(now, has_begun_all);
         let is_over = is_stopped || self.share.is_spent() || is_past_end;
         if is_over && !self.is_ending {
@@ -180,6 +173,7 @@ impl Worker {
         self.rests = false;
         let zero = self.share.common.rest().wait_until_over();
         self.clock = self.clock.moved_to(zero);
+        self.agenda.start(self.clock);
         self.ledger.start(self.clock);
     }
 
@@ -190,20 +184,11 @@ impl Worker {
 
     /// What was due and has not begun has failed.
     fn fail_unbegun(&mut self, now: Instant) {
-        let Some(schedule) = &mut self.schedule else {
-            return;
-        };
-        while let Some(due) = schedule.next_if(|due| self.clock.begin + *due <= now) {
-            let due = self.clock.begin + due;
+        for due in self.agenda.take_unbegun(&mut self.crowd, now) {
             if self.share.spend(due >= self.clock.zero) {
-                self.ledger.attempt(due);
-                self.ledger.fail(due, Failure::TooLate);
+                self.ledger.forgo(due, Failure::TooLate);
             }
         }
-    }
-
-    fn is_done(&self) -> bool {
-        self.is_ending && self.slots.is_empty()
     }
 
     /// Begins what is due. When the next one is, if that is known.
@@ -212,17 +197,9 @@ impl Worker {
             return None;
         }
         for _ in 0..STARTS_MAX {
-            let due = match &mut self.schedule {
-                None if self.busy >= self.concurrency => return None,
-                None => Instant::now(),
-                Some(schedule) => {
-                    let due = self.clock.begin + *schedule.peek()?;
-                    if due > now {
-                        return Some(due);
-                    }
-                    schedule.next();
-                    due
-                }
+            let due = match self.agenda.take(&mut self.crowd, self.busy, now) {
+                Ok(due) => due,
+                Err(next) => return next,
             };
             if !self.begin_transaction(due) {
                 return None;
@@ -232,17 +209,17 @@ impl Worker {
     }
 
     /// Begins one; `false` = none can be begun.
-    fn begin_transaction(&mut self, due: Instant) -> bool {
-        let is_open_load = self.schedule.is_some();
-        let Some(client) = self.crowd.take() else {
+    fn begin_transaction(&mut self, Due { at: due, client }: Due) -> bool {
+        let is_open_load = self.agenda.is_open();
+        let Some(client) = client else {
             // In a closed load somebody will be free.
             if is_open_load && self.share.spend(due >= self.clock.zero) {
-                self.ledger.attempt(due);
-                self.ledger.fail(due, Failure::NotStarted);
+                self.ledger.forgo(due, Failure::NotStarted);
             }
             return is_open_load;
         };
         if !self.share.spend(due >= self.clock.zero) {
+            self.crowd.give_up(client);
             self.crowd.release(client, due, None);
             return false;
         }
@@ -256,6 +233,7 @@ impl Worker {
             None => {
                 if let Err(failure) = self.dial(client, due) {
                     self.ledger.fail(due, failure);
+                    self.crowd.give_up(client);
                     self.release(client, true);
                 }
             }
@@ -266,7 +244,7 @@ impl Worker {
     fn release(&mut self, client: u32, has_failed: bool) {
         self.busy -= 1;
         let now = Instant::now();
-        let rests = has_failed && self.schedule.is_none();
+        let rests = has_failed && !self.agenda.is_open();
         let until = rests.then(|| now + FAILED_REST);
         self.crowd.release(client, now, until);
     }
@@ -449,13 +427,32 @@ impl Worker {
         self.judge(key);
         let slot = self.slots.get_mut(key)?;
         let keeps = !is_last && slot.connection.reply().keeps_connection();
-        if keeps && !self.is_ending {
+        if keeps && !self.is_ending && !self.crowd.is_leaving(client) {
             slot.holds_client = false;
             slot.deadline = None;
             self.release(client, false);
             return Some(Step::Waiting);
         }
-        self.end(key)
+        let step = self.end(key);
+        self.leave(key);
+        step
+    }
+
+    /// A user has what was asked for, and does not wait for the end of a connection, unless it is
+    /// to bring a session.
+    fn leave(&mut self, key: usize) {
+        let Some(slot) = self.slots.get_mut(key) else {
+            return;
+        };
+        let client = slot.client;
+        let needs_more =
+            !self.crowd.is_leaving(client) && self.dialler.awaits_session(&self.crowd, client);
+        if self.crowd.has_users() && !needs_more {
+            slot.client = NOBODY;
+            slot.holds_client = false;
+            self.crowd.disconnect(client);
+            self.release(client, false);
+        }
     }
 
     /// Books what came of the transaction of a connection, if it has one.
@@ -470,7 +467,10 @@ impl Worker {
         self.ledger.traffic.body_bytes += slot.connection.reply().body_bytes();
         match transaction.verdict(&slot.connection, self.requests.is_some()) {
             Verdict::Success(timing) => self.ledger.succeed(transaction.due, &timing),
-            Verdict::Failure(failure) => self.ledger.fail(transaction.due, failure),
+            Verdict::Failure(failure) => {
+                self.ledger.fail(transaction.due, failure);
+                self.crowd.give_up(slot.client);
+            }
         }
     }
 
@@ -501,6 +501,7 @@ impl Worker {
         };
         if let Some(transaction) = slot.transaction.take() {
             self.ledger.fail(transaction.due, failure);
+            self.crowd.give_up(slot.client);
             self.dialler
                 .begin_anew_if_bereft(&mut self.crowd, slot.client);
         }
@@ -510,7 +511,9 @@ impl Worker {
         let Some(slot) = self.slots.try_remove(key) else {
             return;
         };
-        self.crowd.disconnect(slot.client);
+        if slot.client != NOBODY {
+            self.crowd.disconnect(slot.client);
+        }
         if slot.holds_client {
             self.release(slot.client, has_failed);
         }
@@ -545,7 +548,7 @@ impl Worker {
 
     /// Connections that stay have nothing to stay for.
     fn close_idle(&mut self) {
-        let idle = self.slots.iter().filter(|(_, slot)| !slot.holds_client);
+        let idle = self.slots.iter().filter(|(_, slot)| slot.is_idle());
         let keys: Vec<_> = idle.map(|(key, _)| key).collect();
         for key in keys {
             if let Some(step) = self.end(key) {

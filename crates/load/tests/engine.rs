@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use load::outcome::{Frame, Outcome};
 use load::plan::{
-    Arrival, Clients, ConnectionEnding, Group, Handshake, Plan, Request, Signature, Spacing,
-    Stretch, Suite, Target, Threads, Tls, Turns, Verification, Versions,
+    Arrival, Brings, Clients, ConnectionEnding, Group, Handshake, Plan, Request, Signature,
+    Spacing, Stretch, Suite, Target, Threads, Tls, Turns, Verification, Versions,
 };
 use measure::kind::Kind;
 use measure::record::{Ending, Host, Record, Second};
@@ -322,6 +322,7 @@ fn open_load_is_planned_and_what_cannot_begin_is_a_failure() {
             to_per_s: 100.0,
         }],
         spacing: Spacing::Constant,
+        brings: Brings::Request,
     };
     plan.duration = Duration::from_secs(1);
     plan.timeout = Duration::from_secs(2);
@@ -350,6 +351,7 @@ fn a_load_that_cannot_keep_up_counts_what_it_left_out() {
             to_per_s: 20e6,
         }],
         spacing: Spacing::Constant,
+        brings: Brings::Request,
     };
     plan.timeout = Duration::from_secs(1);
     let record = run(&plan);
@@ -358,6 +360,133 @@ fn a_load_that_cannot_keep_up_counts_what_it_left_out() {
         record.failures["not-started"] + record.failures.get("too-late").copied().unwrap_or(0),
         999_999
     );
+}
+
+/// Users, by thirteen at once at most, who come within a tenth of a second and bring so many
+/// requests in all, if each does; it ends when so many were made.
+fn users(mut plan: Plan, requests: u32, spacing: Spacing) -> Plan {
+    let stretch = |ms, rate_per_s| Stretch {
+        length: Duration::from_millis(ms),
+        from_per_s: rate_per_s,
+        to_per_s: rate_per_s,
+    };
+    plan.arrival = Arrival::Open {
+        stretches: vec![
+            stretch(100, f64::from(requests) * 10.0),
+            stretch(59_900, 0.0),
+        ],
+        spacing,
+        brings: Brings::User,
+    };
+    plan.clients.count = 1000;
+    plan
+}
+
+#[test]
+fn users_bring_a_session_each() {
+    let server = Server::start(Cache::All);
+    for (handshake, wanted) in [
+        (Handshake::Full, [40, 0, 0, 0]),
+        (Handshake::SessionId, [10, 30, 0, 0]),
+        (Handshake::Ticket, [10, 0, 30, 0]),
+        (Handshake::Psk, [10, 0, 0, 30]),
+    ] {
+        let mut plan = plan(server.address(), handshake, 40);
+        plan.clients.requests_per_session = (handshake != Handshake::Full).then_some(4);
+        let record = run(&users(plan, 40, Spacing::Constant));
+        assert_eq!(record.totals.succeeded, 40, "{:?}", record.failures);
+        assert_eq!(kinds(&record), wanted, "{handshake:?}");
+    }
+}
+
+#[test]
+fn users_keep_their_connections_and_leave_with_them() {
+    let server = Server::start(Cache::All);
+    let mut plan = plan(server.address(), Handshake::Full, 50);
+    plan.clients.requests_per_connection = Some(5);
+    plan.clients.think = Duration::from_millis(3);
+    let record = run(&users(plan.clone(), 50, Spacing::Constant));
+    assert_eq!(record.totals.succeeded, 50, "{:?}", record.failures);
+    assert_eq!(
+        (kinds(&record), record.traffic.connections),
+        ([10, 0, 0, 0], 10)
+    );
+    assert_eq!(record.latencies[&Kind::Kept].total.count(), 40);
+    tls(&mut plan).handshakes = vec![Handshake::Psk];
+    plan.clients.requests_per_session = Some(10);
+    let record = run(&users(plan, 50, Spacing::Constant));
+    assert_eq!(record.totals.succeeded, 50, "{:?}", record.failures);
+    assert_eq!(
+        (kinds(&record), record.traffic.connections),
+        ([5, 0, 0, 5], 10)
+    );
+}
+
+#[test]
+fn users_who_only_shake_hands_resume_whichever_way_connections_end() {
+    let server = Server::start(Cache::All);
+    for ending in [ConnectionEnding::Close, ConnectionEnding::Reset] {
+        let mut plan = plan(server.address(), Handshake::Psk, 40);
+        plan.request = None;
+        plan.ending = ending;
+        plan.clients.requests_per_session = Some(4);
+        let record = run(&users(plan, 40, Spacing::Constant));
+        assert_eq!(
+            record.totals.succeeded, 40,
+            "{ending:?} {:?}",
+            record.failures
+        );
+        assert_eq!(kinds(&record), [10, 0, 0, 30], "{ending:?}");
+    }
+}
+
+#[test]
+fn users_who_come_by_chance_bring_sessions_too() {
+    let server = Server::start(Cache::All);
+    let mut plan = plan(server.address(), Handshake::Psk, 1);
+    plan.clients.requests_per_session = Some(4);
+    plan.count_max = None;
+    let mut plan = users(plan, 200, Spacing::Poisson);
+    plan.duration = Duration::from_secs(2);
+    let record = run(&plan);
+    let [full, _, _, psk] = kinds(&record);
+    // Five standard deviations of 50 users on either side.
+    assert!((15..=85).contains(&full), "{full}");
+    assert!(psk <= 3 * full, "{psk} of {full} users");
+    assert_eq!(record.totals.succeeded, full + psk, "{:?}", record.failures);
+}
+
+#[test]
+fn a_user_whose_request_fails_gives_up() {
+    let server = Server::start(Cache::None);
+    let mut plan = plan(server.address(), Handshake::SessionId, 20);
+    plan.clients.requests_per_session = Some(4);
+    // Of forty requests that they would bring, the twenty later ones are never made.
+    let record = run(&users(plan, 40, Spacing::Constant));
+    assert_eq!(kinds(&record), [20, 0, 0, 0]);
+    assert_eq!(record.totals.succeeded, 10);
+    assert_eq!(record.failures["resumption-not-offered"], 10);
+    let gone = testkit::server::free_address().to_string();
+    let mut plan = self::plan(&gone, Handshake::Psk, 10);
+    plan.clients.requests_per_session = Some(4);
+    let record = run(&users(plan, 40, Spacing::Constant));
+    assert_eq!(record.failures["connect-refused"], 10);
+}
+
+#[test]
+fn who_takes_the_place_of_another_has_no_session() {
+    let server = Server::start(Cache::All);
+    let mut plan = alone(plan(server.address(), Handshake::Psk, 1));
+    plan.clients.requests_per_session = Some(4);
+    plan.count_max = None;
+    let mut plan = users(plan, 200, Spacing::Constant);
+    plan.clients.count = 1;
+    plan.duration = Duration::from_secs(2);
+    let record = run(&plan);
+    let turned_away = record.failures.get("not-started").copied().unwrap_or(0);
+    assert_eq!(record.totals.failed, turned_away, "{:?}", record.failures);
+    assert_eq!(kinds(&record)[0], 50 - turned_away, "each begins a session");
+    assert!(record.totals.attempted <= 4 * (50 - turned_away) + turned_away);
 }
 
 #[test]
@@ -425,6 +554,7 @@ fn open_load_does_not_rest() {
             to_per_s: 10.0,
         }],
         spacing: Spacing::Constant,
+        brings: Brings::Request,
     };
     let run = load::run::start(plan.clone()).unwrap();
     assert!(!run.wait_for_rest());

@@ -6,7 +6,7 @@ use measure::record::{Ending, Host, Record};
 
 use crate::hostile::harmless;
 use crate::reading::{
-    client_load, cpu_per_transaction_ns, handshakes, lag, loss, per_second, resumed,
+    client_load, cpu_per_transaction_ns, handshakes, lag, loss, per_second, resumed, setting,
 };
 
 /// A fact.
@@ -26,7 +26,10 @@ impl Fact {
 
 /// What came of it, beside the times.
 pub(crate) fn results(record: &Record) -> Vec<Fact> {
-    let mut facts = vec![Fact::new("resumed", resumption(record))];
+    let mut facts = vec![
+        Fact::new("users", users(record)),
+        Fact::new("resumed", resumption(record)),
+    ];
     if record.warm_up.attempted > 0 {
         facts.push(Fact::new("warm-up", warm_up(record)));
     }
@@ -69,6 +72,22 @@ pub(crate) fn length(ns: u64) -> String {
         (0, _) => format!("{minutes} min {rest} s"),
         _ => format!("{hours} h {minutes} min {rest} s"),
     }
+}
+
+/// What a load of users means: what one who gave up had yet to ask is in no count.
+fn users(record: &Record) -> String {
+    if setting(record, "arrival") != Some("users") {
+        return String::new();
+    }
+    let each = ["requests-per-session", "requests-per-connection"];
+    let mut each = each.iter().filter_map(|name| setting(record, name));
+    let each: f64 = each.find_map(|text| text.parse().ok()).unwrap_or(1.0);
+    let plural = if each == 1.0 { "" } else { "s" };
+    format!(
+        "each new, without a session, to bring {} request{plural}; one whose request fails gives \
+         up, and what is not asked then is not attempted",
+        Count(each)
+    )
 }
 
 fn resumption(record: &Record) -> String {

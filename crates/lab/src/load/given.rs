@@ -44,6 +44,7 @@ const REPLACED: &[(&str, &[&str])] = &[
             "steps",
             "find-capacity",
             "spacing",
+            "arrival",
             "step-duration",
             "limit",
             "precision",

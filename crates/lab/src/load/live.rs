@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use load::plan::{Arrival, Clients, Handshake, Plan, Spacing, Stretch};
+use load::plan::{Arrival, Brings, Clients, Handshake, Plan, Spacing, Stretch};
 use measure::quantity::{Count, Nanoseconds, Share};
 use measure::record::Second;
 
@@ -207,7 +207,9 @@ fn length(plan: &Plan) -> String {
 fn arrival(plan: &Plan) -> String {
     let (stretches, spacing) = match &plan.arrival {
         Arrival::Closed { connections } => return format!("{connections} connections at once"),
-        Arrival::Open { stretches, spacing } => (stretches.as_slice(), *spacing),
+        Arrival::Open {
+            stretches, spacing, ..
+        } => (stretches.as_slice(), *spacing),
     };
     let rate = |per_s: f64| format!("{}/s", Count(per_s));
     let rates = match stretches {
@@ -241,9 +243,18 @@ fn clients(clients: &Clients, arrival: &Arrival) -> String {
         ),
     };
     let same = matches!(arrival, Arrival::Closed { connections } if *connections == clients.count);
-    match same && think.is_empty() {
-        true => "a client each".to_owned(),
-        false => format!("{} clients{think}", Count(clients.count.into())),
+    let brings_users = matches!(
+        arrival,
+        Arrival::Open {
+            brings: Brings::User,
+            ..
+        }
+    );
+    let count = Count(clients.count.into());
+    match (brings_users, same && think.is_empty()) {
+        (true, _) => format!("users{think}, {count} at once at most"),
+        (false, true) => "a client each".to_owned(),
+        (false, false) => format!("{count} clients{think}"),
     }
 }
 
@@ -489,17 +500,27 @@ mod tests {
             from_per_s,
             to_per_s,
         };
-        let told = |stretches: &[Stretch], spacing| {
-            let stretches = stretches.to_vec();
-            let arrival = Arrival::Open { stretches, spacing };
+        let told = |stretches: &[Stretch], spacing, brings| {
+            let arrival = Arrival::Open {
+                stretches: stretches.to_vec(),
+                spacing,
+                brings,
+            };
             sentence(&Plan { arrival, ..plan() })
         };
-        let constant = told(&[stretch(500.0, 500.0)], Spacing::Constant);
+        let even = [stretch(500.0, 500.0)];
+        let constant = told(&even, Spacing::Constant, Brings::Request);
         assert!(constant.contains(": 500/s, 50 clients"), "{constant}");
-        let ramp = told(&[stretch(10.0, 1000.0)], Spacing::Poisson);
+        let users = told(&even, Spacing::Constant, Brings::User);
+        assert!(
+            users.contains(": 500/s, users, 50 at once at most"),
+            "{users}"
+        );
+        let ramp = [stretch(10.0, 1000.0)];
+        let ramp = told(&ramp, Spacing::Poisson, Brings::Request);
         assert!(ramp.contains(": 10/s to 1000/s (Poisson)"), "{ramp}");
         let steps = [stretch(100.0, 100.0), stretch(200.0, 200.0)];
-        let steps = told(&steps, Spacing::Constant);
+        let steps = told(&steps, Spacing::Constant, Brings::Request);
         assert!(steps.contains("2 steps from 100/s to 200/s"), "{steps}");
     }
 

@@ -11,7 +11,7 @@ use super::limit::Limit;
 use super::url::Url;
 use super::value::{Kinds, OrNone, Ramp, Times, Verify};
 use crate::plan::{
-    ConnectionEnding, Group, ProxyVersion, Signature, Spacing, Suite, Turns, Versions,
+    Brings, ConnectionEnding, Group, ProxyVersion, Signature, Spacing, Suite, Turns, Versions,
 };
 
 /// Every setting as it was typed; what nobody typed is absent. Filled in by
@@ -53,6 +53,7 @@ pub struct Options {
     pub(crate) connections: Option<u32>,
     pub(crate) rate_per_s: Option<f64>,
     pub(crate) spacing: Option<Spacing>,
+    pub(crate) brings: Option<Brings>,
     pub(crate) ramp: Option<Ramp>,
     pub(crate) steps_per_s: Vec<f64>,
     pub(crate) step_duration: Option<Duration>,

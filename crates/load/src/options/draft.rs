@@ -14,8 +14,8 @@ use super::url::Url;
 use super::value::{Kinds, OrNone, Times};
 use super::{request, tls};
 use crate::plan::{
-    Arrival, Clients, ConnectionEnding, Handshake, Plan, ProxyVersion, Request, Target, Threads,
-    Tls, Turns,
+    Arrival, Brings, Clients, ConnectionEnding, Handshake, Plan, ProxyVersion, Request, Target,
+    Threads, Tls, Turns,
 };
 
 /// A plan without contradictions, before names are resolved.
@@ -70,6 +70,7 @@ impl Options {
         let request = request::request(self, &url, files, &mut faults);
         let arriving = arriving::arriving(self, &mut faults);
         check_sessions(self, &mut faults);
+        check_users(self, &mut faults);
         check_crowd(self, &mut faults);
         check_cpus(self, allowed_cpus, &mut faults);
         let endpoint = self.connect.clone().unwrap_or_else(|| url.endpoint.clone());
@@ -143,6 +144,43 @@ fn check_sessions(options: &Options, faults: &mut Faults) {
         "requests-per-connection",
         format!("all {per_session} requests of a session fit on one connection: none is resumed"),
         "fewer than --requests-per-session",
+    );
+}
+
+/// Refuses users who would never leave, and what has nothing to say of users.
+fn check_users(options: &Options, faults: &mut Faults) {
+    if options.brings != Some(Brings::User) {
+        return;
+    }
+    faults.add_if(
+        options.turns.is_some(),
+        "turns",
+        "users come anew, one after the other: there is nobody to choose from",
+        "leave it out, or --arrival requests",
+    );
+    let resumes = !matches!(options.kinds, None | Some(Kinds::Only(Handshake::Full)));
+    let bound = match resumes {
+        true => options.requests_per_session.and_then(Times::bound),
+        false => options
+            .requests_per_connection
+            .unwrap_or(Times::Count(1))
+            .bound(),
+    };
+    let about = match resumes {
+        true => "requests-per-session",
+        false => "requests-per-connection",
+    };
+    faults.add_if(
+        bound.is_none(),
+        about,
+        "is unlimited: a user who comes with that never leaves",
+        "a number: so many requests a user brings",
+    );
+    faults.add_if(
+        bound == Some(1) && options.think.is_some_and(|time| !time.is_zero()),
+        "think-time",
+        "a user who brings one request has nothing to think about",
+        "more requests a user, by --requests-per-session or --requests-per-connection",
     );
 }
 
@@ -271,6 +309,7 @@ impl Draft {
                 Some(stretches) => Arrival::Open {
                     stretches,
                     spacing: self.arriving.spacing,
+                    brings: self.arriving.brings,
                 },
             },
             warm_up: self.warm_up,
@@ -318,8 +357,9 @@ impl Draft {
             .tls
             .as_ref()
             .is_none_or(|tls| tls.handshakes.len() == 1);
-        let is_open = self.arriving.stretches.is_some();
-        let default = match self.clients.is_none() && is_open && has_one_kind {
+        let brings_requests =
+            self.arriving.stretches.is_some() && self.arriving.brings == Brings::Request;
+        let default = match self.clients.is_none() && brings_requests && has_one_kind {
             true => Turns::Fewest,
             false => Turns::All,
         };
@@ -471,6 +511,7 @@ mod tests {
         let lines = [
             HTTPS.to_owned(),
             with("--handshake psk --rate 500 --spacing poisson --clients 20 --early-data"),
+            with("--arrival users --rate 5 --handshake any --requests-per-session 4"),
             with("--suites TLS_AES_256_GCM_SHA384 --header A:^b --header C:^d --count 7"),
             with("--ca a --client-certificate b --tls 1.2 --handshake ticket"),
             "http://[::1]:8000/ --connections 3 --cpus none".to_owned(),
@@ -700,6 +741,7 @@ mod tests {
         assert_eq!(blamed(&with("--steps 1,2 --ramp 1:2:3s")), ["steps"]);
         assert_eq!(blamed(&with("--rate 5 --connections 5")), ["connections"]);
         assert_eq!(blamed(&with("--spacing poisson")), ["spacing"]);
+        assert_eq!(blamed(&with("--arrival users")), ["arrival"]);
         assert_eq!(blamed(&with("--step-duration 1s")), ["step-duration"]);
         assert_eq!(
             blamed(&with("--limit mean<1s --precision 1%")),
@@ -715,7 +757,10 @@ mod tests {
     fn stretches_fill_the_duration() {
         let of = |flags: &str| {
             let plan = planned(&with(flags));
-            let Arrival::Open { stretches, spacing } = plan.arrival else {
+            let Arrival::Open {
+                stretches, spacing, ..
+            } = plan.arrival
+            else {
                 panic!("{flags} is open load");
             };
             let sum: Duration = stretches.iter().map(|stretch| stretch.length).sum();
@@ -733,6 +778,34 @@ mod tests {
             of("--steps 1,2,3 --step-duration 2s --spacing poisson"),
             (3, 6, 1000, Spacing::Poisson)
         );
+    }
+
+    #[test]
+    fn users_bring_as_many_requests_as_their_session_or_connection_has() {
+        let each = |flags: &str| planned(&with(flags)).requests_of_a_user();
+        assert_eq!(each("--rate 5"), None);
+        assert_eq!(each("--rate 5 --arrival requests"), None);
+        assert_eq!(each("--connections 5 --arrival requests"), None);
+        assert_eq!(each("--rate 5 --arrival users"), Some(1));
+        let kept = "--ramp 1:5:3s --arrival users --requests-per-connection 7";
+        assert_eq!(each(kept), Some(7));
+        let resumed = "--steps 1,5 --arrival users --handshake psk --requests-per-session 4";
+        assert_eq!(each(resumed), Some(4));
+        assert_eq!(planned(&with(resumed)).clients.turns, Turns::All);
+        let plain = "http://127.0.0.1/ --rate 5 --arrival users --requests-per-connection 3";
+        assert_eq!(planned(plain).requests_of_a_user(), Some(3));
+    }
+
+    #[test]
+    fn users_leave_some_time() {
+        let users = |flags: &str| blamed(&with(&format!("--rate 5 --arrival users {flags}")));
+        assert_eq!(users("--turns all"), ["turns"]);
+        assert_eq!(users("--handshake any"), ["requests-per-session"]);
+        let endless = "--handshake psk --requests-per-session unlimited";
+        assert_eq!(users(endless), ["requests-per-session"]);
+        let endless = "--requests-per-connection unlimited";
+        assert_eq!(users(endless), ["requests-per-connection"]);
+        assert_eq!(users("--think-time 1s"), ["think-time"]);
     }
 
     #[test]
@@ -817,6 +890,7 @@ mod tests {
             "groups" => vec!["x25519", "X25519MLKEM768", "x25519,X25519MLKEM768"],
             "signatures" => vec!["rsa", "ecdsa", "rsa_pkcs1_sha256", "ed25519"],
             "tickets" | "session-ids" => vec!["on", "off"],
+            "arrival" => vec!["requests", "users"],
             "server-name" => vec!["none", "a.example"],
             "verify" => vec!["off", "signature", "full"],
             "cpus" => vec!["none", "0", "1,2,3"],

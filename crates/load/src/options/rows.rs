@@ -139,9 +139,9 @@ pub(crate) const SETTINGS: &[Setting] = &[
     })
     .derived("as many as --connections; 1000 in open load", show::clients)
     .help(
-        "How many clients there are. Each has its own sessions and does one thing at a time, so \
-         in open load this is how many transactions can be under way; one that finds no client \
-         free has failed.",
+        "How many clients there are, or, with --arrival users, how many users there can be at \
+         once. Each has its own sessions and does one thing at a time, so in open load this is \
+         how many transactions can be under way; one that finds no client free has failed.",
     )
     .example("10000"),
     setting("turns", Client, One("all|fewest"), |o, t| {
@@ -339,6 +339,18 @@ pub(crate) const SETTINGS: &[Setting] = &[
          come.",
     )
     .example("poisson"),
+    setting("arrival", Arrival, One("requests|users"), |o, t| {
+        set(&mut o.brings, value::arrival(t))
+    })
+    .derived("requests", show::arrival)
+    .help(
+        "What each planned instant of open load brings: a request of a client that is free, or a \
+         user who has no session yet. A user brings --requests-per-session requests \
+         (--requests-per-connection, where none is resumed): the first is due at that instant, \
+         each other one when the one before it has succeeded and --think-time has passed. A user \
+         whose request fails gives up, and the rest are never made. Rates stay those of requests.",
+    )
+    .example("users"),
     setting("duration", Arrival, One("TIME"), |o, t| {
         set(&mut o.duration, value::some_time(t))
     })

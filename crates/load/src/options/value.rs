@@ -5,7 +5,8 @@ use std::time::Duration;
 use wire::address::{AddressError, Endpoint};
 
 use crate::plan::{
-    ConnectionEnding, Group, Handshake, ProxyVersion, Signature, Spacing, Suite, Turns, Versions,
+    Brings, ConnectionEnding, Group, Handshake, ProxyVersion, Signature, Spacing, Suite, Turns,
+    Versions,
 };
 
 /// Why a text is no value of its setting.
@@ -380,6 +381,12 @@ pub(crate) fn spacing(text: &str) -> Read<Spacing> {
         ("constant", Spacing::Constant),
         ("poisson", Spacing::Poisson),
     ];
+    one_of(text, &words, words.len())
+}
+
+/// What an instant brings.
+pub(crate) fn arrival(text: &str) -> Read<Brings> {
+    let words = [("requests", Brings::Request), ("users", Brings::User)];
     one_of(text, &words, words.len())
 }
 
