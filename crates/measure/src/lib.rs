@@ -8,6 +8,7 @@
 pub mod capacity;
 pub mod experiment;
 pub mod histogram;
+pub mod holm;
 pub mod host;
 pub mod kind;
 pub mod quantity;

@@ -9,7 +9,7 @@
 //! dropped for their value, which would be a selection.
 
 use crate::statistics::Spread;
-use crate::student::{CONFIDENCE, Difference, quantile};
+use crate::student::{CONFIDENCE, Difference, chance, quantile};
 
 /// How many times.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -18,6 +18,8 @@ pub struct Ratio {
     pub ratio: f64,
     /// The ends of the interval at [`CONFIDENCE`]; `None` if there are too few samples for one.
     pub interval: Option<(f64, f64)>,
+    /// How likely equals differ so much by chance, 0 to 1; `None` where there is no interval.
+    pub chance: Option<f64>,
     /// How many ratios it was taken from: rounds, or the lesser count of two samples.
     pub count: usize,
 }
@@ -32,9 +34,11 @@ impl Ratio {
         };
         let logarithms: Option<Vec<f64>> = pairs.iter().map(logarithm).collect();
         let spread = Spread::of(&logarithms?)?;
+        let error = error_of_mean(&spread);
         Some(Self::around(
             spread.mean,
-            error_of_mean(&spread),
+            error,
+            spread.count - 1,
             spread.count,
         ))
     }
@@ -53,14 +57,16 @@ impl Ratio {
         Some(Self::around(
             above.mean - below.mean,
             found.map(|it| it.error),
+            (above.count + below.count).saturating_sub(2),
             count,
         ))
     }
 
-    fn around(logarithm: f64, error: Option<f64>, count: usize) -> Self {
+    fn around(logarithm: f64, error: Option<f64>, freedom: usize, count: usize) -> Self {
         Self {
             ratio: logarithm.exp(),
             interval: error.map(|error| ((logarithm - error).exp(), (logarithm + error).exp())),
+            chance: error.map(|error| chance(logarithm, error, freedom)),
             count,
         }
     }
@@ -83,6 +89,8 @@ pub struct Margin {
     /// The ends of the interval of their difference at [`CONFIDENCE`]; `None` if there are too few
     /// samples for one.
     pub interval: Option<(f64, f64)>,
+    /// How likely equals differ so much by chance, 0 to 1; `None` where there is no interval.
+    pub chance: Option<f64>,
     /// How many differences it was taken from: rounds, or the lesser count of two samples.
     pub count: usize,
 }
@@ -102,6 +110,7 @@ impl Margin {
             above: spread(|(above, _)| *above)?.mean,
             below: spread(|(_, below)| *below)?.mean,
             interval: error.map(|error| (differences.mean - error, differences.mean + error)),
+            chance: error.map(|error| chance(differences.mean, error, differences.count - 1)),
             count: differences.count,
         })
     }
@@ -112,10 +121,12 @@ impl Margin {
     pub fn of_samples(above: &[f64], below: &[f64]) -> Option<Self> {
         let (above, below) = (Spread::of(above)?, Spread::of(below)?);
         let found = Difference::of(&below, &above);
+        let freedom = (above.count + below.count).saturating_sub(2);
         Some(Self {
             above: above.mean,
             below: below.mean,
             interval: found.map(|it| (it.difference - it.error, it.difference + it.error)),
+            chance: found.map(|it| chance(it.difference, it.error, freedom)),
             count: above.count.min(below.count),
         })
     }
@@ -230,6 +241,11 @@ mod tests {
         assert!(found.is_proven());
         let all = Margin::of_pairs(&[(0.0, 0.4); 3]).unwrap();
         assert!(all.is_proven());
+        assert!(all.chance.is_some_and(|chance| chance < 1e-9));
+        assert_eq!(
+            Margin::of_pairs(&[(0.4, 0.4); 3]).unwrap().chance,
+            Some(1.0)
+        );
         assert!(!Margin::of_pairs(&[(0.0, 0.0); 3]).unwrap().is_proven());
     }
 
@@ -242,10 +258,12 @@ mod tests {
         let (from, to) = Margin::of_pairs(&pairs).unwrap().interval.unwrap();
         near(from, 0.7001);
         near(to, 2.4599);
+        near(Margin::of_pairs(&pairs).unwrap().chance.unwrap(), 0.002_833);
         let apart = Margin::of_samples(&second, &first).unwrap();
         let (from, to) = apart.interval.unwrap();
         near(-from, 0.2039);
         near(to, 3.3639);
+        near(apart.chance.unwrap(), 0.079_19);
         assert!(!apart.is_proven());
     }
 }

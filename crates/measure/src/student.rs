@@ -54,6 +54,18 @@ fn within(t: f64, freedom: usize) -> f64 {
     }
 }
 
+/// How likely equals lie so far apart by chance, to either side, where the interval at
+/// [`CONFIDENCE`] reaches `error` to either side: 0 to 1.
+#[must_use]
+pub(crate) fn chance(difference: f64, error: f64, freedom: usize) -> f64 {
+    if error > 0.0 {
+        let deviations = difference.abs() / error * quantile(CONFIDENCE, freedom);
+        return (1.0 - within(deviations, freedom)).max(0.0);
+    }
+    // Samples without any spread are equal, or they are not.
+    f64::from(u8::from(difference == 0.0))
+}
+
 /// Two samples compared, as ministat(1) does.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Difference {

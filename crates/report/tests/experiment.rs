@@ -313,7 +313,9 @@ fn a_page_begins_with_where_a_peer_is_ahead() {
     let (_, body) = page.split_once("</head>").unwrap();
     let place = |text: &str| body.find(text).unwrap_or_else(|| panic!("no {text}"));
     let ahead = place("Where a peer is ahead");
-    assert!(place("Peers are ahead of lariat in ") < ahead);
+    let alone = place("Where a peer is ahead by its own interval alone");
+    assert!(place("A peer is ahead of lariat in 1 of 26") < ahead && ahead < alone);
+    assert!(alone < place("Level: no difference"));
     assert!(ahead < place("Level: no difference"));
     assert!(place("Level: no difference") < place("Where lariat is ahead"));
     assert!(place("Where lariat is ahead") < place("<article"));

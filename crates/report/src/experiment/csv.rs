@@ -68,9 +68,8 @@ fn cell(
     fields.push(part(|it| it.mean));
     fields.push(part(|it| it.max));
     fields.push(part(|it| it.deviation));
-    let found = group
-        .first()
-        .and_then(|first| versus(entry, first, yardstick));
+    let base = group.base_of(entry).unwrap_or(entry);
+    let found = versus(entry, base, yardstick);
     let interval = found.and_then(|it| it.found.interval());
     let number = |value: Option<f64>| value.map_or_else(String::new, |it| it.to_string());
     fields.push(number(found.map(|it| it.found.value())));

@@ -63,6 +63,14 @@ impl Found {
         }
     }
 
+    /// How likely equals differ so much by chance; `None` where there is no interval.
+    pub(crate) fn chance(&self) -> Option<f64> {
+        match self {
+            Self::Ratio(ratio) => ratio.chance,
+            Self::Margin(margin, _) => margin.chance,
+        }
+    }
+
     /// Whether the two differ, by all that the interval holds.
     pub(crate) fn is_proven(&self) -> bool {
         match self {

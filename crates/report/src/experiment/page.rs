@@ -28,10 +28,7 @@ pub fn html(experiments: &[Experiment]) -> String {
     let all: Vec<(&Experiment, Vec<Case<'_>>)> = numbered()
         .map(|(experiment, number)| (experiment, cases(experiment, number)))
         .collect();
-    let mut standing = Standing::default();
-    for case in all.iter().flat_map(|(_, cases)| cases) {
-        standing.take(case);
-    }
+    let standing = Standing::of(all.iter().flat_map(|(_, cases)| cases));
     let mut main = element("main").child(first::section(&standing));
     for (experiment, cases) in &all {
         let palette = Palette(&experiment.plan.peers);
@@ -81,7 +78,8 @@ fn footer(experiments: &[Experiment]) -> Element {
         "Recorded by {} {} with {}. A ratio is the geometric mean over rounds of a peer's figure \
          to the first peer's in the same round; its interval is Student's t of their logarithms \
          at 95 %: of twenty such intervals, one misses. Shares are subtracted instead, in \
-         percentage points, by the paired t.",
+         percentage points, by the paired t. The first lines count a difference only if it holds \
+         among all main figures together, by Holm's method (1979).",
         tool.name, tool.version, tool.tls,
     );
     element("footer").text(text)

@@ -159,8 +159,8 @@ fn bar(entry: &Entry<'_>, group: &Group<'_>, yardstick: Yardstick) -> Bar {
     let is_first = group
         .first()
         .is_some_and(|first| first.peer.name == entry.peer.name);
-    let other = group.first().filter(|_| !is_first);
-    let against = other.and_then(|first| versus(entry, first, yardstick));
+    let other = group.base_of(entry);
+    let against = other.and_then(|base| versus(entry, base, yardstick));
     let beside = against.map_or_else(String::new, |found| found.short());
     Bar {
         name: harmless(&entry.peer.name),

@@ -2,17 +2,19 @@
 //!
 //! Figures of cells are judged against the first peer's in the same cell. The main figure of each
 //! scenario is counted, the others are listed: several figures of a reading go together, and
-//! counted one by one would tell the same thing several times. One that is not told is not ahead.
+//! counted one by one would tell the same thing several times. What is counted holds for all that
+//! is counted ([`holm`]); what is listed, and what tables show, each by its own interval.
 
 use std::collections::BTreeMap;
 
 use measure::experiment::Peer;
+use measure::holm;
 
 use super::found::Found;
 use super::limits::BUSY_MIN;
-use super::study::{Case, Group, is_rival};
+use super::study::{Case, Group, base, is_rival};
 use super::versus::{ROUNDS_MIN, Verdict, Versus, versus};
-use super::words::{by_chance, digits, listed};
+use super::words::{digits, listed};
 use super::yardstick::Yardstick;
 
 /// All of it.
@@ -26,6 +28,8 @@ pub(crate) struct Standing {
     pub(crate) further: Lists,
     /// What it has no figure for and others have: scenario, and the cells with the reason.
     pub(crate) lacks: Vec<(String, String)>,
+    /// Main figures that differ by their own interval, but not among all of them.
+    pub(crate) alone: Lists,
     /// Peers that do other work and are no rivals, with what they do.
     pub(crate) apart: Vec<(String, &'static str)>,
 }
@@ -61,16 +65,19 @@ pub(crate) struct Line {
 
 impl Standing {
     /// Of scenarios, in their order.
-    pub(crate) fn of(cases: &[Case<'_>]) -> Self {
+    pub(crate) fn of<'c, 'e: 'c>(cases: impl Iterator<Item = &'c Case<'e>> + Clone) -> Self {
+        let chances: Vec<f64> = cases.clone().flat_map(chances).collect();
+        let mut established = holm::established(&chances).into_iter();
         let mut standing = Self::default();
         for case in cases {
-            standing.take(case);
+            standing.take(case, &mut established);
         }
         standing
     }
 
-    /// Adds what a scenario says.
-    pub(crate) fn take(&mut self, case: &Case<'_>) {
+    /// Adds what a scenario says, and what is established of its main figures, in the order of
+    /// [`chances`].
+    fn take(&mut self, case: &Case<'_>, established: &mut impl Iterator<Item = bool>) {
         let Some(first) = case.peers.first() else {
             return;
         };
@@ -78,9 +85,12 @@ impl Standing {
             self.first.clone_from(&first.name);
         }
         self.take_lacks(case);
-        for (index, peer) in case.peers.iter().enumerate().skip(1) {
-            if is_rival(peer, first) {
-                self.take_peer(case, index);
+        for (index, peer) in case.peers.iter().enumerate() {
+            let Some(base) = base(&case.peers, index) else {
+                continue;
+            };
+            if is_rival(peer, case.peers[base]) {
+                self.take_peer(case, index, established);
                 continue;
             }
             let other = (peer.name.clone(), other_work(peer));
@@ -90,21 +100,29 @@ impl Standing {
         }
     }
 
-    fn take_peer(&mut self, case: &Case<'_>, index: usize) {
+    fn take_peer(
+        &mut self,
+        case: &Case<'_>,
+        index: usize,
+        established: &mut impl Iterator<Item = bool>,
+    ) {
         for (place, yardstick) in case.yardsticks.iter().enumerate() {
-            let lists = match place {
-                0 => &mut self.main,
-                _ => &mut self.further,
+            let (lists, is_main) = match place {
+                0 => (&mut self.main, true),
+                _ => (&mut self.further, false),
             };
-            let mut found: BTreeMap<Verdict, Vec<(String, Found)>> = BTreeMap::new();
+            let mut found: BTreeMap<(Verdict, bool), Vec<(String, Found)>> = BTreeMap::new();
             for group in &case.groups {
                 let Some(versus) = judged(group, index, *yardstick) else {
                     continue;
                 };
+                let verdict = versus.verdict;
+                let is_one = is_main && is_counted(verdict) && established.next() != Some(true);
+                let is_alone = is_one && verdict != Verdict::Level;
                 let cell = (group.title(), versus.found);
-                found.entry(versus.verdict).or_default().push(cell);
+                found.entry((verdict, is_alone)).or_default().push(cell);
             }
-            for (verdict, found) in found {
+            for ((verdict, is_alone), found) in found {
                 let line = Line {
                     scenario: case.scenario.name.clone(),
                     anchor: case.anchor(),
@@ -112,7 +130,10 @@ impl Standing {
                     peer: case.peers[index].name.clone(),
                     found,
                 };
-                lists.take(verdict, line);
+                match is_alone {
+                    true => self.alone.take(verdict, line),
+                    false => lists.take(verdict, line),
+                }
             }
         }
     }
@@ -151,10 +172,12 @@ impl Standing {
         }
     }
 
-    /// How many comparisons are counted of each verdict: ahead, level, behind.
+    /// How many comparisons are counted of each verdict: ahead, level, behind. What differs by its
+    /// own interval alone is level.
     pub(crate) fn counts(&self) -> [usize; 3] {
-        let main = &self.main;
-        [&main.ahead, &main.level, &main.behind].map(|lines| count(lines))
+        let (main, alone) = (&self.main, &self.alone);
+        let level = count(&main.level) + count(&alone.ahead) + count(&alone.behind);
+        [count(&main.ahead), level, count(&main.behind)]
     }
 
     /// All of it in a few sentences.
@@ -177,10 +200,29 @@ impl Standing {
         };
         format!(
             "{peers}; in {level} no difference is established; in {behind} {first} is ahead. A \
-             comparison is a scenario's main figure in one cell, by its 95 % interval. \
-             {}{unjudged}",
-            by_chance(all)
+             comparison is a scenario's main figure in one cell; that holds of all of them \
+             together at 95 %, by Holm's method (1979).{}{unjudged}",
+            self.alone()
         )
+    }
+
+    /// What is not established since there are so many others.
+    fn alone(&self) -> String {
+        let (first, alone) = (&self.first, &self.alone);
+        let (theirs, ours) = (count(&alone.ahead), count(&alone.behind));
+        match (theirs, ours) {
+            (0, 0) => String::new(),
+            (theirs, 0) => {
+                format!(" By its own 95 % interval alone a peer is ahead in {theirs} more.")
+            }
+            (0, ours) => {
+                format!(" By its own 95 % interval alone {first} is ahead in {ours} more.")
+            }
+            (theirs, ours) => format!(
+                " By its own 95 % interval alone a peer is ahead in {theirs} more, and {first} in \
+                 {ours} more."
+            ),
+        }
     }
 
     /// Why nothing is judged.
@@ -257,7 +299,29 @@ fn other_work(peer: &Peer) -> &'static str {
 }
 
 fn judged(group: &Group<'_>, index: usize, yardstick: Yardstick) -> Option<Versus> {
-    versus(group.entries.get(index)?, group.first()?, yardstick)
+    let entry = group.entries.get(index)?;
+    versus(entry, group.base_of(entry)?, yardstick)
+}
+
+/// Whether a comparison is one of those that are counted.
+fn is_counted(verdict: Verdict) -> bool {
+    matches!(verdict, Verdict::Ahead | Verdict::Level | Verdict::Behind)
+}
+
+/// How likely equals differ so much by chance, of each main figure that is counted.
+fn chances<'c>(case: &'c Case<'_>) -> impl Iterator<Item = f64> + 'c {
+    let is_judged = |index: &usize| {
+        let base = base(&case.peers, *index);
+        base.is_some_and(|base| is_rival(case.peers[*index], case.peers[base]))
+    };
+    let rivals = (0..case.peers.len()).filter(is_judged);
+    let versus = rivals.flat_map(|index| {
+        let main = case.yardsticks.first();
+        let groups = case.groups.iter();
+        groups.filter_map(move |group| judged(group, index, *main?))
+    });
+    let counted = versus.filter(|versus| is_counted(versus.verdict));
+    counted.map(|versus| versus.found.chance().unwrap_or(1.0))
 }
 
 /// Lines about the same figure of the same scenario, together.

@@ -249,9 +249,17 @@ impl<'e> Group<'e> {
         names.collect::<Vec<_>>().join("-")
     }
 
-    /// The one that others are compared with.
+    /// The one that most others are compared with.
     pub(crate) fn first(&self) -> Option<&Entry<'e>> {
         self.entries.first()
+    }
+
+    /// The one that this one is compared with; `None` = it is that one itself.
+    pub(crate) fn base_of(&self, entry: &Entry<'_>) -> Option<&Entry<'e>> {
+        let peers: Vec<&Peer> = self.entries.iter().map(|entry| entry.peer).collect();
+        let named = |peer: &&Peer| peer.name == entry.peer.name;
+        let base = base(&peers, peers.iter().position(named)?)?;
+        self.entries.get(base)
     }
 
     fn is_asked(&self) -> bool {
@@ -310,6 +318,15 @@ impl Entry<'_> {
 /// Whether two peers do the same work.
 pub(crate) fn is_rival(peer: &Peer, other: &Peer) -> bool {
     (&peer.serves, &peer.scheme) == (&other.serves, &other.scheme)
+}
+
+/// Which of the peers a peer is compared with: the first program, in the place where it does the
+/// same work, else the first peer. `None` = it is that one itself.
+pub(crate) fn base(peers: &[&Peer], index: usize) -> Option<usize> {
+    let first = peers.first()?;
+    let is_base = |peer: &&Peer| peer.program == first.program && is_rival(peer, peers[index]);
+    let base = peers.iter().position(is_base).unwrap_or(0);
+    (base != index).then_some(base)
 }
 
 /// Where there is no cell.

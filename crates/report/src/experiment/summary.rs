@@ -22,7 +22,7 @@ use super::yardstick::Yardstick;
 pub fn text(experiment: &Experiment, width: usize, colour: bool) -> String {
     let look = Look { width, colour };
     let cases = cases(experiment, 1);
-    let mut parts = vec![standing(&Standing::of(&cases), look)];
+    let mut parts = vec![standing(&Standing::of(cases.iter()), look)];
     parts.extend(cases.iter().map(|case| scenario(case, look)));
     parts.push(course(experiment, look));
     parts.retain(|part| !part.is_empty());
@@ -37,11 +37,15 @@ fn standing(standing: &Standing, look: Look) -> String {
     let first = harmless(&standing.first);
     let main = &standing.main;
     text += &lines(look, "Where a peer is ahead", &main.ahead, Line::in_full);
+    let alone = "Where a peer is ahead by its own interval alone";
+    text += &lines(look, alone, &standing.alone.ahead, Line::in_full);
     text += &lacks(look, &first, standing);
     let level = "Level: no difference established";
     text += &lines(look, level, &main.level, Line::cells);
     let behind = format!("Where {first} is ahead: their figure to its own");
     text += &lines(look, &behind, &main.behind, Line::in_short);
+    let alone = format!("Where {first} is ahead by its own interval alone");
+    text += &lines(look, &alone, &standing.alone.behind, Line::in_short);
     let not_counted = [standing.of_load(), standing.apart()];
     for (index, words) in not_counted.into_iter().flatten().enumerate() {
         text += if index == 0 { "\n" } else { "" };
@@ -207,10 +211,8 @@ fn comparison(entry: &Entry<'_>, group: &Group<'_>, main: Yardstick) -> String {
         };
         return harmless(&format!("{}{why}", gap.way));
     }
-    let first = group
-        .first()
-        .filter(|first| first.peer.name != entry.peer.name);
-    let found = first.and_then(|first| versus(entry, first, main));
+    let base = group.base_of(entry);
+    let found = base.and_then(|base| versus(entry, base, main));
     found.map_or_else(String::new, |found| found.words())
 }
 

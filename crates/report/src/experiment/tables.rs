@@ -73,9 +73,7 @@ fn spread_row(entry: &Entry<'_>, group: &Group<'_>, yardstick: Yardstick) -> Opt
     ];
     let mut cells = vec![Cell::of(harmless(&entry.peer.name)), Cell::of(spread.count)];
     cells.extend(values.map(|value| Cell::of(shown(yardstick, value))));
-    let first = group
-        .first()
-        .filter(|first| first.peer.name != entry.peer.name);
+    let first = group.base_of(entry);
     let first = first.and_then(|first| first.spread(yardstick));
     cells.push(Cell::of(first.map_or_else(String::new, |first| {
         difference(&first, &spread, yardstick)

@@ -122,6 +122,7 @@ mod tests {
         Ratio {
             ratio,
             interval: Some((from, to)),
+            chance: None,
             count: 3,
         }
     }
@@ -154,6 +155,7 @@ mod tests {
         );
         let none = Ratio {
             interval: None,
+            chance: None,
             ..ratio(1.5, 0.0, 0.0)
         };
         assert_eq!(change(&none), "+50 %");

@@ -22,6 +22,12 @@ pub(super) fn section(standing: &Standing) -> Element {
             &standing.main.ahead,
             Line::in_full,
         ),
+        list(
+            "ahead",
+            "Where a peer is ahead by its own interval alone",
+            &standing.alone.ahead,
+            Line::in_full,
+        ),
         lacks(standing),
         list(
             "level",
@@ -33,6 +39,12 @@ pub(super) fn section(standing: &Standing) -> Element {
             "behind",
             &format!("Where {first} is ahead: their figure to its own"),
             &standing.main.behind,
+            Line::in_short,
+        ),
+        list(
+            "behind",
+            &format!("Where {first} is ahead by its own interval alone"),
+            &standing.alone.behind,
             Line::in_short,
         ),
     ];
