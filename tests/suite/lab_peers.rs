@@ -160,9 +160,11 @@ impl Shapes {
             words.extend(["--only".into(), format!("shape={shape}").into()]);
         }
         // The terminator beside the tests; it need not lie beside the laboratory.
-        let mut given = OsString::from("lariat=");
-        given.push(lariat::command().get_program());
-        words.extend(["--program".into(), given]);
+        for peer in ["lariat=", "lariat-files="] {
+            let mut given = OsString::from(peer);
+            given.push(lariat::command().get_program());
+            words.extend(["--program".into(), given]);
+        }
         Self { directory, words }
     }
 
@@ -288,7 +290,7 @@ fn each_program_is_as_it_says() {
 #[test]
 fn other_modes_of_the_same_programs_are_as_they_say() {
     assert_honest(&Shapes::of(
-        "haproxy-http,nginx-http,nginx-files,nginx-lua",
+        "lariat-files,haproxy-http,nginx-http,nginx-files,nginx-lua",
         &["tls-1-3", "hybrid", "session-ids-alone-1-3.none"],
     ));
 }

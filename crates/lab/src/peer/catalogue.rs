@@ -28,7 +28,7 @@ struct Embedded {
 }
 
 /// Ours first, since others are compared with it.
-const PEERS: [Embedded; 10] = embedded! {
+const PEERS: [Embedded; 11] = embedded! {
     "lariat": "lariat.toml";
     "hitch": "hitch.conf";
     "stunnel": "stunnel.conf";
@@ -36,6 +36,7 @@ const PEERS: [Embedded; 10] = embedded! {
     "haproxy-http": "haproxy.cfg";
     "nginx-stream": "nginx.conf";
     "nginx-http": "nginx.conf";
+    "lariat-files": "lariat.toml";
     "nginx-files": "nginx.conf";
     "nginx-lua": "nginx.conf";
     "plain": ;

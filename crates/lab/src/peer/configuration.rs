@@ -29,6 +29,8 @@ pub(crate) struct Values<'a> {
     pub(crate) origin: Option<Endpoint>,
     /// A folder with a file for each size of object, named by the number of its bytes.
     pub(crate) objects: &'a Path,
+    /// Those sizes.
+    pub(crate) object_bytes: &'a [u64],
     /// Threads or processes that take connections.
     pub(crate) workers: u16,
     /// Their CPUs; may be fewer or more than workers.

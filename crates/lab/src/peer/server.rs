@@ -223,6 +223,7 @@ impl Launch<'_> {
             listen: address.into(),
             origin: self.place.origin.map(Into::into),
             objects: self.objects,
+            object_bytes: &self.wish.objects,
             workers: self.wish.workers,
             cpus: self.place.cpus,
             cpu_masks: configuration::masks(self.place.cpus),

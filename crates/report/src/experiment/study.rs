@@ -354,3 +354,39 @@ pub(crate) fn way(way: Way) -> &'static str {
         Way::Void => "void",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn peer(name: &str, program: &str, serves: &str) -> Peer {
+        Peer {
+            name: name.to_owned(),
+            title: String::new(),
+            program: program.to_owned(),
+            version: Vec::new(),
+            from: String::new(),
+            missing: None,
+            serves: serves.to_owned(),
+            scheme: "https".to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_peer_is_compared_with_the_first_program_at_the_same_work() {
+        let peers = [
+            peer("lariat", "lariat", "origin"),
+            peer("hitch", "hitch", "origin"),
+            peer("lariat-files", "lariat", "itself"),
+            peer("nginx-files", "nginx", "itself"),
+        ];
+        let peers: Vec<&Peer> = peers.iter().collect();
+        let bases = |peers: &[&Peer]| -> Vec<Option<usize>> {
+            (0..peers.len()).map(|index| base(peers, index)).collect()
+        };
+        assert_eq!(bases(&peers), [None, Some(0), None, Some(2)]);
+        // Who does work that the first program does not do is shown beside the first.
+        let without = [peers[0], peers[3]];
+        assert_eq!(bases(&without), [None, Some(0)]);
+    }
+}
