@@ -22,3 +22,4 @@ pub mod socket;
 pub mod timer;
 pub mod transfer;
 pub mod wake;
+pub mod words;

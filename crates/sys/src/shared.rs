@@ -15,7 +15,13 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
+use crate::words::want_large_pages;
+
 const WORD_BYTES: usize = size_of::<AtomicU64>();
+
+/// Memory of so many bytes is wanted in large pages. Less is not: what is in use may be a little
+/// everywhere, and would be taken 2 MiB at a time.
+const LARGE_BYTES: usize = 64 << 20;
 
 /// What must never change about the file while it is mapped.
 const LENGTH: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
@@ -65,6 +71,9 @@ impl SharedMemory {
         };
         let memory = Self { first, words };
         memory.hide()?;
+        if memory.bytes() >= LARGE_BYTES {
+            want_large_pages(memory.first, memory.bytes());
+        }
         Ok(memory)
     }
 
