@@ -280,7 +280,7 @@ fn ktls(service: &ServiceStatus) -> String {
     for (reason, count) in &ktls.refused {
         push(
             &mut text,
-            format_args!(", refused {} ({reason})", Count(*count)),
+            format_args!(", {} not ({reason})", Count(*count)),
         );
     }
     text
@@ -576,7 +576,7 @@ service web
                 half within 2 ms, 99 % within 2 ms
   files         responses 2xx 1 300, 3xx 0, 4xx 4, 5xx 0
   bytes         1.0 KiB up, 5.0 GiB down
-  kernel TLS    auto: 7 open, 120 handed over, refused 2 (suite)
+  kernel TLS    auto: 7 open, 120 handed over, 2 not (suite)
                 4.0 GiB by sendfile, 0 B by splice, 512 MiB by send; 512 MiB sealed by us
   failures      backend-refused 40, not-tls 3
   SERVER              STATE  OPEN  DIALS  FAILED       UP     DOWN  NOTE
