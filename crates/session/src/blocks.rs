@@ -9,14 +9,13 @@
 //! the first 24 words of the sealed value; a further one `mark | 0 | next block` and 31 words. The
 //! mark of an entry's first block is written last and erased first, so that half an entry is none.
 
-use std::fmt::{self, Debug, Formatter};
 use std::num::NonZeroU32;
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use crate::seal::Sealed;
+use crate::words::Words;
 
 /// Words of a block: four cache lines. A TLS 1.2 session takes about 110 bytes with its server
 /// name, which the first block holds with room for another hundred.
@@ -104,24 +103,27 @@ pub(crate) enum State {
 }
 
 /// Some of the memory's blocks, which one shard owns.
-pub(crate) struct Blocks {
-    words: Arc<dyn AsRef<[AtomicU64]> + Send + Sync>,
-    range: Range<usize>,
-}
+#[derive(Clone, Debug)]
+pub(crate) struct Blocks(Words);
 
 impl Blocks {
-    /// The blocks of this range, as far as the memory reaches.
-    pub(crate) fn new(
-        words: Arc<dyn AsRef<[AtomicU64]> + Send + Sync>,
-        range: Range<usize>,
-    ) -> Self {
-        let end = range.end.min((*words).as_ref().len() / BLOCK_WORDS);
-        let range = range.start.min(end)..end;
-        Self { words, range }
+    /// As many blocks as there are whole ones.
+    pub(crate) fn new(words: Words) -> Self {
+        Self(words)
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.range.len()
+        self.0.len() / BLOCK_WORDS
+    }
+
+    /// Asks for all of a block, so that none of its lines is waited for alone.
+    pub(crate) fn fetch(&self, slot: Slot) {
+        self.0.fetch(slot.index() * BLOCK_WORDS, BLOCK_WORDS);
+    }
+
+    /// The hash that a first block says.
+    pub(crate) fn hash(&self, slot: Slot) -> u64 {
+        self.block(slot)[HASH].load(Relaxed)
     }
 
     pub(crate) fn state(&self, slot: Slot) -> State {
@@ -138,13 +140,13 @@ impl Blocks {
         }
     }
 
-    /// The header of a first block of this length.
-    pub(crate) fn header(&self, slot: Slot, length: u16) -> Header {
+    /// The header of a first block; of any other, one that fits no value.
+    pub(crate) fn header(&self, slot: Slot) -> Header {
         let block = self.block(slot);
         Header {
             hash: block[HASH].load(Relaxed),
             put_at_ms: block[PUT_AT].load(Relaxed),
-            length,
+            length: (block[STATE].load(Acquire) >> 16) as u16,
             sealed: read_sealed(&block[SEALED]),
         }
     }
@@ -182,14 +184,12 @@ impl Blocks {
             true => &self.block(slot)[FIRST_WORDS],
             false => &self.block(slot)[FURTHER_WORDS],
         };
-        for word in words {
-            let bytes = word.load(Relaxed).to_le_bytes();
-            let wanted = length.saturating_sub(value.len()).min(bytes.len());
-            value.extend_from_slice(&bytes[..wanted]);
-            if wanted < bytes.len() {
-                return;
-            }
+        let mut bytes = [0; BLOCK_WORDS * WORD_BYTES];
+        for (bytes, word) in bytes.chunks_exact_mut(WORD_BYTES).zip(words) {
+            bytes.copy_from_slice(&word.load(Relaxed).to_le_bytes());
         }
+        let wanted = length.saturating_sub(value.len());
+        value.extend_from_slice(&bytes[..wanted.min(words.len() * WORD_BYTES)]);
     }
 
     /// Notes that an entry was used, for a successor.
@@ -218,17 +218,7 @@ impl Blocks {
     }
 
     fn block(&self, slot: Slot) -> &[AtomicU64] {
-        assert!(slot.index() < self.len(), "the block is another shard's");
-        let start = (self.range.start + slot.index()) * BLOCK_WORDS;
-        &(*self.words).as_ref()[start..start + BLOCK_WORDS]
-    }
-}
-
-impl Debug for Blocks {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Blocks")
-            .field("range", &self.range)
-            .finish_non_exhaustive()
+        self.0.at(slot.index() * BLOCK_WORDS, BLOCK_WORDS)
     }
 }
 

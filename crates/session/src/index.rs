@@ -5,20 +5,16 @@
 use crate::blocks::Slot;
 
 /// What is known of a block. All but `further` is of use in an entry's first block only.
+///
+/// A look-up of an entry that was found before does not come here: it would be one more line to
+/// wait for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Row {
     pub(crate) hash: u64,
     pub(crate) put_at_ms: u64,
-    /// The next entry in the same bucket of the hash table.
-    pub(crate) chained: Option<Slot>,
     /// The entry's next block; of a free block, the next free one.
     pub(crate) further: Option<Slot>,
     links: [Links; 2],
-    pub(crate) length: u16,
-    /// Found again since it was proven, or since it was last spared.
-    pub(crate) is_used: bool,
-    /// Found at least once.
-    pub(crate) is_proven: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -29,16 +25,12 @@ struct Links {
 
 impl Row {
     /// A row in no list.
-    pub(crate) fn new(hash: u64, put_at_ms: u64, length: u16) -> Self {
+    pub(crate) fn new(hash: u64, put_at_ms: u64) -> Self {
         Self {
             hash,
             put_at_ms,
-            chained: None,
             further: None,
             links: [Links::default(); 2],
-            length,
-            is_used: false,
-            is_proven: false,
         }
     }
 }

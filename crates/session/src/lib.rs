@@ -12,9 +12,12 @@ mod recovery;
 mod seal;
 mod shard;
 mod store;
+mod table;
 #[cfg(test)]
 mod weak_seal;
+mod words;
 
 pub use memory::{Memory, Options};
 pub use seal::{Seal, Sealed};
-pub use store::{Counters, MemoryStore};
+pub use store::{Counters, Expected, MemoryStore};
+pub use words::Machine;

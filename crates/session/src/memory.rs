@@ -12,12 +12,13 @@ use std::time::{Duration, Instant};
 use crate::blocks::{BLOCK_WORDS, VALUE_BLOCKS_MAX};
 use crate::index::Row;
 use crate::seal::Seal;
+use crate::table::ENTRY_BYTES;
+use crate::words::Machine;
 
-/// What a block costs, its row in the index and its share of the hash table included.
+/// What a block costs, its row and its share of the hash table included.
 pub(crate) const BLOCK_COST_BYTES: usize = 320;
 
-// Two buckets an entry at most, since their number is the next power of two.
-const _: () = assert!(BLOCK_WORDS * 8 + size_of::<Row>() + 2 * 4 <= BLOCK_COST_BYTES);
+const _: () = assert!(BLOCK_WORDS * 8 + size_of::<Row>() + ENTRY_BYTES <= BLOCK_COST_BYTES);
 
 /// What a store is told at start.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -49,6 +50,7 @@ pub struct Memory {
     pub(crate) seal: Arc<dyn Seal>,
     pub(crate) hash_key: [u8; 16],
     pub(crate) zero: Instant,
+    pub(crate) machine: Machine,
 }
 
 impl Memory {
@@ -68,16 +70,22 @@ impl Memory {
             seal,
             hash_key,
             zero,
+            machine: Machine::default(),
         }
     }
 
+    /// The same, where the machine can do this.
+    #[must_use]
+    pub fn on(self, machine: Machine) -> Self {
+        Self { machine, ..self }
+    }
+
     /// Memory that ends with the process.
-    pub fn private(options: Options, seal: Arc<dyn Seal>, zero: Instant) -> Self {
-        let words = std::iter::repeat_with(|| AtomicU64::new(0));
-        let words: Vec<_> = words.take(Self::words_of(options)).collect();
+    pub fn private(options: Options, seal: Arc<dyn Seal>, machine: Machine, zero: Instant) -> Self {
+        let words = (machine.words)(Self::words_of(options));
         let random = RandomState::new();
         let hash_key = (u128::from(random.hash_one(0)) << 64) | u128::from(random.hash_one(1));
-        Self::new(Arc::new(words), seal, hash_key.to_ne_bytes(), zero)
+        Self::new(words, seal, hash_key.to_ne_bytes(), zero).on(machine)
     }
 
     /// How many words a store with these limits wants.

@@ -56,7 +56,7 @@ fn entry(blocks: &Blocks, slot: Slot, state: State) -> Option<Survivor> {
     (usize::from(length) <= VALUE_BYTES_MAX).then(|| Survivor {
         first: slot,
         further: next.into_iter().collect(),
-        header: blocks.header(slot, length),
+        header: blocks.header(slot),
         was_used: blocks.was_used(slot),
     })
 }

@@ -12,6 +12,7 @@ use crate::blocks::{Blocks, Header, Slot, VALUE_BYTES_MAX, blocks_of};
 use crate::index::{List, Row, Rows, Thread};
 use crate::recovery::{Survivor, Wanted, survivors};
 use crate::seal::Sealed;
+use crate::table::{Place, Table};
 
 /// Old entries dropped by one put: more than one, so that they go faster than new ones come, but
 /// few, because the lock is held.
@@ -50,12 +51,7 @@ pub(crate) struct Shard {
     lifetime_ms: u64,
     blocks: Blocks,
     rows: Rows,
-    /// The numbers of slots, 0 = none; as many as a power of two; none if the shard may hold
-    /// nothing.
-    buckets: Vec<u32>,
-    /// Odd, and drawn anew at each start: whoever wrote the memory before does not know which of
-    /// its hashes fall into one bucket now (multiply-shift, Dietzfelbinger et al. 1997).
-    mixer: u64,
+    table: Table,
     free: Option<Slot>,
     free_len: usize,
     age: List,
@@ -67,27 +63,22 @@ pub(crate) struct Shard {
 }
 
 impl Shard {
-    /// A shard with what an earlier process left in its blocks: entries whose hash `is_ours`.
+    /// A shard with what an earlier process left in its blocks: entries whose hash `is_ours`. The
+    /// table is an empty one for so many entries.
     pub(crate) fn new(
         entries_max: usize,
         lifetime: Duration,
         blocks: Blocks,
+        table: Table,
         now_ms: u64,
-        mixer: u64,
         is_ours: impl Fn(u64) -> bool,
     ) -> Self {
-        let useful = entries_max.min(blocks.len());
-        let buckets = match useful {
-            0 => 0,
-            _ => useful.next_power_of_two(),
-        };
         let mut shard = Self {
             entries_max,
             lifetime_ms: u64::try_from(lifetime.as_millis()).unwrap_or(u64::MAX),
             blocks,
             rows: Rows::default(),
-            buckets: vec![0; buckets],
-            mixer: mixer | 1,
+            table,
             free: None,
             free_len: 0,
             age: List::new(Thread::Age),
@@ -106,7 +97,7 @@ impl Shard {
         if value.len() > VALUE_BYTES_MAX || wanted > self.blocks.len() || self.entries_max == 0 {
             return self.refuse();
         }
-        if let Some(slot) = self.find(hash) {
+        if let Some((_, slot)) = self.find(hash) {
             self.remove(slot);
         }
         self.expire(now_ms, EXPIRED_PER_PUT);
@@ -125,8 +116,8 @@ impl Shard {
 
     /// An entry that has just been put need not prove itself.
     pub(crate) fn prove_new(&mut self, hash: u64) {
-        if let Some(slot) = self.find(hash) {
-            self.prove(slot);
+        if let Some((place, slot)) = self.find(hash) {
+            self.prove(place, slot);
         }
     }
 
@@ -138,30 +129,36 @@ impl Shard {
 
     /// A copy of an entry.
     pub(crate) fn get(&mut self, hash: u64, now_ms: u64) -> Option<Found> {
-        let slot = self.look_up(hash, now_ms)?;
-        match self.rows.at(slot).is_proven {
-            true => self.rows.at_mut(slot).is_used = true,
-            false => self.prove(slot),
+        let (place, slot, header) = self.look_up(hash, now_ms)?;
+        match self.table.is_proven(place) {
+            true => self.table.note_use(place),
+            false => self.prove(place, slot),
         }
-        Some(self.read(slot))
+        Some(self.read(slot, header))
     }
 
-    /// An entry, which leaves.
-    pub(crate) fn take(&mut self, hash: u64, now_ms: u64) -> Option<Found> {
-        let slot = self.look_up(hash, now_ms)?;
-        let found = self.read(slot);
+    /// A copy of an entry that [`Self::take`] may follow.
+    pub(crate) fn peek(&mut self, hash: u64, now_ms: u64) -> Option<Found> {
+        let (_, slot, header) = self.look_up(hash, now_ms)?;
+        Some(self.read(slot, header))
+    }
+
+    /// Has an entry leave that was found; `false` = it is no more there, and was no hit.
+    pub(crate) fn take(&mut self, found: &Header) -> bool {
+        let Some(slot) = self.find_same(found) else {
+            self.counts.hits -= 1;
+            self.counts.misses_unknown += 1;
+            return false;
+        };
         self.remove(slot);
-        Some(found)
+        true
     }
 
     /// Drops what was found but could not be opened, unless another is there by now.
     pub(crate) fn drop_damaged(&mut self, damaged: &Header) {
         self.counts.hits -= 1;
         self.counts.misses_damaged += 1;
-        let found = self.find(damaged.hash);
-        let is_it =
-            |slot: &Slot| self.blocks.header(*slot, damaged.length).sealed == damaged.sealed;
-        if let Some(slot) = found.filter(is_it) {
+        if let Some(slot) = self.find_same(damaged) {
             self.remove(slot);
         }
     }
@@ -189,53 +186,57 @@ impl Shard {
     }
 
     /// Finds an entry that is young enough, and counts.
-    fn look_up(&mut self, hash: u64, now_ms: u64) -> Option<Slot> {
-        let Some(slot) = self.find(hash) else {
+    ///
+    /// What its block says of itself is enough: time and length are sealed with the value.
+    fn look_up(&mut self, hash: u64, now_ms: u64) -> Option<(Place, Slot, Header)> {
+        let Some((place, slot)) = self.find(hash) else {
             self.counts.misses_unknown += 1;
             return None;
         };
-        if self.is_expired(slot, now_ms) {
+        let header = self.blocks.header(slot);
+        if now_ms.saturating_sub(header.put_at_ms) >= self.lifetime_ms {
             self.counts.misses_expired += 1;
             self.remove(slot);
             return None;
         }
         self.counts.hits += 1;
-        Some(slot)
+        Some((place, slot, header))
     }
 
-    fn find(&self, hash: u64) -> Option<Slot> {
-        let mut next = Slot::from_number(*self.buckets.get(self.bucket_of(hash))?);
-        while let Some(slot) = next {
-            let row = self.rows.at(slot);
-            if row.hash == hash {
-                return Some(slot);
-            }
-            next = row.chained;
-        }
-        None
-    }
-
-    fn read(&self, slot: Slot) -> Found {
-        let Row {
-            hash,
-            put_at_ms,
-            length,
-            ..
-        } = *self.rows.at(slot);
-        // What was written there since it was put counts for nothing but seal and value.
-        let header = Header {
-            hash,
-            put_at_ms,
-            length,
-            ..self.blocks.header(slot, length)
+    fn find(&self, hash: u64) -> Option<(Place, Slot)> {
+        let is_it = |slot| {
+            self.blocks.fetch(slot);
+            self.blocks.hash(slot) == hash
         };
-        let length = usize::from(length);
+        let place = self.table.find(hash, is_it)?;
+        Some((place, self.table.slot(place)?))
+    }
+
+    /// The very entry that was found, not another that has its key by now.
+    fn find_same(&self, found: &Header) -> Option<Slot> {
+        let (_, slot) = self.find(found.hash)?;
+        (self.blocks.header(slot).sealed == found.sealed).then_some(slot)
+    }
+
+    /// Where an entry is that is known by its block.
+    fn place_of(&self, slot: Slot) -> Place {
+        let found = self.table.find(self.rows.at(slot).hash, |one| one == slot);
+        found.expect("every entry has a place in the table")
+    }
+
+    fn read(&self, slot: Slot, header: Header) -> Found {
+        let length = usize::from(header.length);
         // A seal may want its tag behind the value: no second allocation for it.
         let mut value = Vec::with_capacity(length + header.sealed.tag.len());
-        let mut next = Some(slot);
-        while let Some(one) = next {
-            self.blocks.read(one, one == slot, length, &mut value);
-            next = self.rows.at(one).further;
+        self.blocks.read(slot, true, length, &mut value);
+        let mut last = slot;
+        while value.len() < length {
+            // As our own rows have it: what the blocks say may be any block's number.
+            let Some(next) = self.rows.at(last).further else {
+                break;
+            };
+            self.blocks.read(next, false, length, &mut value);
+            last = next;
         }
         Found { header, value }
     }
@@ -254,9 +255,12 @@ impl Shard {
     }
 
     /// It was found for the first time.
-    fn prove(&mut self, slot: Slot) {
+    fn prove(&mut self, place: Place, slot: Slot) {
+        if self.table.is_proven(place) {
+            return;
+        }
         self.trial.remove(&mut self.rows, slot);
-        self.rows.at_mut(slot).is_proven = true;
+        self.table.prove(place);
         self.proven.push(&mut self.rows, slot);
         self.blocks.note_use(slot);
     }
@@ -278,7 +282,7 @@ impl Shard {
     fn least_proven(&mut self) -> Option<Slot> {
         for _ in 0..SPARED_PER_EVICTION {
             let slot = self.proven.first()?;
-            if !std::mem::take(&mut self.rows.at_mut(slot).is_used) {
+            if !self.table.take_use(self.place_of(slot)) {
                 return Some(slot);
             }
             self.proven.remove(&mut self.rows, slot);
@@ -314,18 +318,15 @@ impl Shard {
 
     fn push_row(&mut self) -> Option<Slot> {
         let slot = Slot::new(self.rows.len()).filter(|slot| slot.index() < self.blocks.len())?;
-        self.rows.push(Row::new(0, 0, 0), self.blocks.len());
+        self.rows.push(Row::new(0, 0), self.blocks.len());
         Some(slot)
     }
 
     /// Makes blocks that have been written an entry of the index.
     fn link(&mut self, slots: &[Slot], header: &Header, is_proven: bool) {
         let (&first, further) = slots.split_first().expect("an entry has a block");
-        let bucket = self.bucket_of(header.hash);
-        let chained = std::mem::replace(&mut self.buckets[bucket], first.number());
-        let row = self.rows.at_mut(first);
-        *row = Row::new(header.hash, header.put_at_ms, header.length);
-        (row.chained, row.is_proven) = (Slot::from_number(chained), is_proven);
+        self.table.insert(header.hash, first, is_proven);
+        *self.rows.at_mut(first) = Row::new(header.hash, header.put_at_ms);
         let mut before = first;
         for &slot in further {
             self.rows.at_mut(before).further = Some(slot);
@@ -350,8 +351,12 @@ impl Shard {
 
     /// Takes an entry out, and leaves zeros.
     fn remove(&mut self, slot: Slot) {
-        self.unchain(slot);
-        self.unqueue(slot);
+        let place = self.place_of(slot);
+        match self.table.is_proven(place) {
+            true => self.proven.remove(&mut self.rows, slot),
+            false => self.trial.remove(&mut self.rows, slot),
+        }
+        self.table.remove(self.rows.at(slot).hash, place);
         self.age.remove(&mut self.rows, slot);
         let mut next = Some(slot);
         while let Some(one) = next {
@@ -364,28 +369,6 @@ impl Shard {
         self.blocks.clear(slot);
         self.rows.at_mut(slot).further = self.free.replace(slot);
         self.free_len += 1;
-    }
-
-    fn unchain(&mut self, slot: Slot) {
-        let Row { hash, chained, .. } = *self.rows.at(slot);
-        let bucket = self.bucket_of(hash);
-        let mut before = None;
-        let mut next = Slot::from_number(self.buckets[bucket]);
-        while let Some(one) = next.filter(|one| *one != slot) {
-            before = next;
-            next = self.rows.at(one).chained;
-        }
-        match before {
-            Some(before) => self.rows.at_mut(before).chained = chained,
-            None => self.buckets[bucket] = chained.map_or(0, Slot::number),
-        }
-    }
-
-    fn unqueue(&mut self, slot: Slot) {
-        match self.rows.at(slot).is_proven {
-            true => self.proven.remove(&mut self.rows, slot),
-            false => self.trial.remove(&mut self.rows, slot),
-        }
     }
 
     fn recover(&mut self, now_ms: u64, is_ours: impl Fn(u64) -> bool) {
@@ -421,18 +404,13 @@ impl Shard {
         self.link(&slots, &header, survivor.was_used);
         self.counts.recovered += 1;
     }
-
-    fn bucket_of(&self, hash: u64) -> usize {
-        let bits = self.buckets.len().max(1).ilog2();
-        let mixed = hash.wrapping_mul(self.mixer);
-        mixed.checked_shr(u64::BITS - bits).unwrap_or(0) as usize
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::blocks::{BLOCK_WORDS, VALUE_BLOCKS_MAX};
+    use crate::words::{Machine, Words};
     use proptest::prelude::*;
     use std::sync::Arc;
     use std::sync::atomic::AtomicU64;
@@ -443,9 +421,13 @@ mod tests {
     const MIXER: u64 = 0x9e37_79b9_7f4a_7c15;
 
     fn shard_of(entries_max: usize, blocks: usize, words: &Arc<Vec<AtomicU64>>, now: u64) -> Shard {
-        let blocks = Blocks::new(Arc::clone(words) as _, 0..blocks);
+        let machine = Machine::default();
+        let range = 0..blocks * BLOCK_WORDS;
+        let blocks = Blocks::new(Words::new(Arc::clone(words) as _, range, machine));
+        let count = Table::words_for(entries_max.min(blocks.len()));
+        let table = Table::new(Words::new((machine.words)(count), 0..count, machine), MIXER);
         let lifetime = Duration::from_millis(LIFETIME_MS);
-        Shard::new(entries_max, lifetime, blocks, now, MIXER, |_| true)
+        Shard::new(entries_max, lifetime, blocks, table, now, |_| true)
     }
 
     fn words(blocks: usize) -> Arc<Vec<AtomicU64>> {
@@ -459,6 +441,11 @@ mod tests {
             nonce: [number; 12],
             tag: [number; 16],
         }
+    }
+
+    fn take(shard: &mut Shard, key: u64, now: u64) -> Option<Vec<u8>> {
+        let found = shard.peek(key, now)?;
+        shard.take(&found.header).then_some(found.value)
     }
 
     #[derive(Clone, Debug)]
@@ -644,7 +631,7 @@ mod tests {
                         model.expire(now, usize::MAX);
                     }
                     Event::Take(key) => {
-                        let taken = shard.take(key, now).map(|found| found.value);
+                        let taken = take(&mut shard, key, now);
                         prop_assert_eq!(taken, model.take(key, now));
                     }
                 }
@@ -750,16 +737,16 @@ mod tests {
         }
         let after = shard_of(ENTRIES, ENTRIES, &words, 1001);
         assert_eq!(after.counts().recovered, ENTRIES as u64);
-        let chain = |number: &u32| {
-            let first = Slot::from_number(*number);
-            std::iter::successors(first, |slot| after.rows.at(*slot).chained).count()
-        };
-        let longest = after.buckets.iter().map(chain).max();
-        assert!(longest < Some(16), "{longest:?}");
+        let lines = (0..ENTRIES as u64).map(|number| {
+            let (place, _) = after.find(number << 40 | 7).expect("it was recovered");
+            after.table.lines_before(number << 40 | 7, place)
+        });
+        let longest = lines.max();
+        assert!(longest < Some(8), "{longest:?}");
     }
 
     #[test]
-    fn one_bucket_is_enough_for_one_entry() {
+    fn one_line_is_enough_for_one_entry() {
         let words = words(1);
         let mut shard = shard_of(1, 1, &words, 1000);
         for hash in [0, 7, u64::MAX] {

@@ -12,9 +12,11 @@ use std::time::Instant;
 
 use zeroize::Zeroize;
 
-use crate::blocks::{Blocks, VALUE_BYTES_MAX};
+use crate::blocks::{BLOCK_WORDS, Blocks, Header, VALUE_BYTES_MAX};
 use crate::memory::{BLOCK_COST_BYTES, Memory, Options};
 use crate::shard::{Found, Shard};
+use crate::table::Table;
+use crate::words::Words;
 
 /// A TLS session id has 32 bytes at most (RFC 5246, 7.4.1.2); as much again is for the caller's
 /// prefix.
@@ -57,8 +59,20 @@ pub struct Counters {
 #[derive(Debug)]
 pub struct MemoryStore {
     memory: Memory,
+    grounds: Box<[Ground]>,
     shards: Box<[Mutex<Shard>]>,
 }
+
+/// Where one shard's entries lie. Whoever only wants them fetched needs no lock.
+#[derive(Clone, Debug)]
+struct Ground {
+    blocks: Blocks,
+    table: Table,
+}
+
+/// A key that will be looked up.
+#[derive(Clone, Copy, Debug)]
+pub struct Expected(u64);
 
 impl MemoryStore {
     /// The longest key, in bytes.
@@ -73,16 +87,20 @@ impl MemoryStore {
         let blocks = options.blocks();
         let count = shard_count(options.entries_max.min(blocks));
         let now_ms = since_ms(memory.zero, now);
-        let mixer = RandomState::new().hash_one(now_ms);
-        let shard = |index: usize| {
+        let grounds = grounds(options, &memory, count, RandomState::new().hash_one(now_ms));
+        let shard = |(index, ground): (usize, &Ground)| {
             let entries = share(options.entries_max, count, index).len();
-            let blocks = Blocks::new(memory.words.clone(), share(blocks, count, index));
+            let Ground { blocks, table } = ground.clone();
             let is_ours = |hash| shard_index(hash, count) == index;
-            let shard = Shard::new(entries, options.lifetime, blocks, now_ms, mixer, is_ours);
+            let shard = Shard::new(entries, options.lifetime, blocks, table, now_ms, is_ours);
             Mutex::new(shard)
         };
-        let shards = (0..count).map(shard).collect();
-        Self { memory, shards }
+        let shards = grounds.iter().enumerate().map(shard).collect();
+        Self {
+            memory,
+            grounds,
+            shards,
+        }
     }
 
     /// Stores a value, in the place of an earlier one of that key. `false` if the key is longer
@@ -115,14 +133,53 @@ impl MemoryStore {
         is_stored
     }
 
+    /// Has the machine fetch what a look-up of this key begins with, and does not wait for it.
+    ///
+    /// In a large store most of a look-up is waiting for memory. Who knows the key before, and has
+    /// other work to do meanwhile, waits for less: [`Self::draw_near`] comes between.
+    pub fn expect(&self, key: &[u8]) -> Expected {
+        let hash = self.hash(key);
+        self.grounds[shard_index(hash, self.grounds.len())]
+            .table
+            .fetch(hash);
+        Expected(hash)
+    }
+
+    /// Has the machine fetch the entry itself, if there is one; once what was asked for before may
+    /// have come, some 300 ns later.
+    pub fn draw_near(&self, Expected(hash): Expected) {
+        let Ground { blocks, table } = &self.grounds[shard_index(hash, self.grounds.len())];
+        // Without the lock it may be another entry by now: then a wrong one is fetched.
+        let place = table.find(hash, |_| true);
+        if let Some(slot) = place.and_then(|place| table.slot(place)) {
+            blocks.fetch(slot);
+        }
+    }
+
     /// A copy of a value; it stays. Zeroing the copy is for the caller.
     pub fn get(&self, key: &[u8], now: Instant) -> Option<Vec<u8>> {
-        self.opened(key, now, Shard::get)
+        self.opened(key, now, Shard::get).map(|(_, value)| value)
     }
 
     /// A value; it leaves. Of several threads that take one key, one has it.
     pub fn take(&self, key: &[u8], now: Instant) -> Option<Vec<u8>> {
-        self.opened(key, now, Shard::take)
+        self.take_if(key, now, |_| true)
+    }
+
+    /// The same if it `is_wanted`; else it stays, and counts as a hit.
+    pub fn take_if(
+        &self,
+        key: &[u8],
+        now: Instant,
+        is_wanted: impl FnOnce(&[u8]) -> bool,
+    ) -> Option<Vec<u8>> {
+        let (header, mut value) = self.opened(key, now, Shard::peek)?;
+        // It is looked at without the lock: somebody else may have taken it in the meantime.
+        if is_wanted(&value) && self.shard_of(header.hash).take(&header) {
+            return Some(value);
+        }
+        value.zeroize();
+        None
     }
 
     /// Drops all that is too old. A few old ones leave with each put as well; this is for a
@@ -165,7 +222,7 @@ impl MemoryStore {
         key: &[u8],
         now: Instant,
         find: impl Fn(&mut Shard, u64, u64) -> Option<Found>,
-    ) -> Option<Vec<u8>> {
+    ) -> Option<(Header, Vec<u8>)> {
         let (hash, now_ms) = (self.hash(key), since_ms(self.memory.zero, now));
         let Found { header, mut value } = find(&mut self.shard_of(hash), hash, now_ms)?;
         let is_whole = additional(key, header.put_at_ms).is_some_and(|(additional, length)| {
@@ -177,7 +234,7 @@ impl MemoryStore {
             value.zeroize();
             return None;
         }
-        Some(value)
+        Some((header, value))
     }
 
     /// Keyed by a secret, so that nobody can choose keys that fall together.
@@ -218,7 +275,30 @@ fn shard_count(entries_max: usize) -> usize {
     1 << wanted.ilog2()
 }
 
-/// The high half chooses the shard; all of it, mixed, the bucket.
+/// The memory in parts, one a shard, each with a table for its entries.
+fn grounds(options: Options, memory: &Memory, count: usize, mixer: u64) -> Box<[Ground]> {
+    let blocks = |index| share(options.blocks(), count, index);
+    let table_words = |index| {
+        let entries = share(options.entries_max, count, index).len();
+        Table::words_for(entries.min(blocks(index).len()))
+    };
+    let machine = memory.machine;
+    let tables = (machine.words)((0..count).map(table_words).sum());
+    let mut end = 0;
+    let ground = |index| {
+        let Range { start, end: last } = blocks(index);
+        let words = start * BLOCK_WORDS..last * BLOCK_WORDS;
+        let table = end..end + table_words(index);
+        end = table.end;
+        Ground {
+            blocks: Blocks::new(Words::new(memory.words.clone(), words, machine)),
+            table: Table::new(Words::new(tables.clone(), table, machine), mixer),
+        }
+    };
+    (0..count).map(ground).collect()
+}
+
+/// The high half chooses the shard; all of it, mixed, the line of its table.
 fn shard_index(hash: u64, count: usize) -> usize {
     (hash >> 32) as usize & (count - 1)
 }
@@ -238,6 +318,8 @@ fn since_ms(zero: Instant, now: Instant) -> u64 {
 mod tests {
     use super::*;
     use crate::weak_seal::WeakSeal;
+    use crate::words::Machine;
+    use std::cell::Cell;
     use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
     use std::sync::{Arc, Barrier};
     use std::time::Duration;
@@ -253,7 +335,12 @@ mod tests {
     }
 
     fn with(options: Options, now: Instant) -> MemoryStore {
-        let memory = Memory::private(options, Arc::new(WeakSeal::default()), now);
+        let memory = Memory::private(
+            options,
+            Arc::new(WeakSeal::default()),
+            Machine::default(),
+            now,
+        );
         MemoryStore::new(options, memory, now)
     }
 
@@ -388,7 +475,12 @@ mod tests {
 
     /// For two stores, one after the other.
     fn memory_of(options: Options, zero: Instant) -> Memory {
-        Memory::private(options, Arc::new(WeakSeal::default()), zero)
+        Memory::private(
+            options,
+            Arc::new(WeakSeal::default()),
+            Machine::default(),
+            zero,
+        )
     }
 
     fn words(memory: &Memory) -> &[AtomicU64] {
@@ -543,5 +635,80 @@ mod tests {
         }
         assert!(renewed.iter().all(|key| store.take(key, now).is_some()));
         assert!(!store.renew(&[7; MemoryStore::KEY_BYTES_MAX + 1], vec![1], now));
+    }
+
+    #[test]
+    fn what_is_not_wanted_stays_and_what_is_leaves_once() {
+        let (store, now) = (store(100), Instant::now());
+        assert!(store.put(b"k", vec![7; 300], now));
+        assert_eq!(store.take_if(b"k", now, |value| value != [7; 300]), None);
+        assert_eq!(store.len(), 1);
+        let taken = store.take_if(b"k", now, |value| value == [7; 300]);
+        assert_eq!(taken, Some(vec![7; 300]));
+        assert_eq!(
+            store.take_if(b"k", now, |_| panic!("nothing is there")),
+            None
+        );
+        let counters = store.counters();
+        assert_eq!((counters.hits, counters.misses_unknown), (2, 1));
+    }
+
+    #[test]
+    fn what_another_takes_or_replaces_while_it_is_judged_is_not_had_twice() {
+        let (store, now) = (store(100), Instant::now());
+        assert!(store.put(b"k", vec![1], now));
+        let mut others = None;
+        let judge = |_: &[u8]| {
+            others = store.take(b"k", now);
+            assert!(store.put(b"k", vec![2], now));
+            true
+        };
+        assert_eq!(store.take_if(b"k", now, judge), None);
+        assert_eq!(others, Some(vec![1]));
+        assert_eq!(store.take(b"k", now), Some(vec![2]));
+        let counters = store.counters();
+        assert_eq!((counters.hits, counters.misses_unknown), (2, 1));
+    }
+
+    thread_local! {
+        /// Address and count of what was asked for.
+        static FETCHED: Cell<Vec<(usize, usize)>> = const { Cell::new(Vec::new()) };
+    }
+
+    #[test]
+    fn of_what_is_expected_the_line_and_then_the_entry_are_fetched() {
+        let machine = Machine {
+            fetch: |words| {
+                let mut all = FETCHED.take();
+                all.push((words.as_ptr().addr(), words.len()));
+                FETCHED.set(all);
+            },
+            ..Machine::default()
+        };
+        let now = Instant::now();
+        let memory = memory_of(options(1000), now).on(machine);
+        let blocks = words(&memory).as_ptr_range();
+        let blocks = blocks.start.addr()..blocks.end.addr();
+        let store = MemoryStore::new(options(1000), memory, now);
+        for number in 0..100u32 {
+            assert!(store.put(&number.to_be_bytes(), vec![1; 100], now));
+        }
+        for number in 0..100u32 {
+            FETCHED.take();
+            let expected = store.expect(&number.to_be_bytes());
+            let line = FETCHED.take();
+            assert!(line.len() == 1 && !blocks.contains(&line[0].0), "{line:?}");
+            store.draw_near(expected);
+            let entry = FETCHED.take();
+            assert!(store.get(&number.to_be_bytes(), now).is_some());
+            // What the look-up itself asks for, too late for much.
+            assert_eq!(entry, FETCHED.take());
+            assert!(
+                entry.len() == 1 && blocks.contains(&entry[0].0),
+                "{entry:?}"
+            );
+        }
+        store.draw_near(store.expect(b"unknown"));
+        assert!(FETCHED.take().iter().all(|one| !blocks.contains(&one.0)));
     }
 }

@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 
 use aws_lc_rs::hkdf::Prk;
 use rustls::server::{ProducesTickets, StoresServerSessions};
-use session::{Counters, MemoryStore};
+use session::{Counters, Expected, MemoryStore};
 use zeroize::Zeroize;
 
 pub use miss::Miss;
@@ -188,6 +188,18 @@ impl Resumption {
     /// Drops sessions that are too old; to be called now and then.
     pub fn sweep(&self, now: Instant) {
         self.keeping.store.sweep(now);
+    }
+
+    /// Has a stored session fetched that a hello names, if there is one, while the rest of the
+    /// hello is looked at; [`Self::draw_near`] follows. In a large cache a look-up is mostly
+    /// waiting for memory.
+    pub(crate) fn expect_session(&self, id: &[u8]) -> Expected {
+        self.keeping.store.expect(id)
+    }
+
+    /// The second half of that.
+    pub(crate) fn draw_near(&self, expected: Expected) {
+        self.keeping.store.draw_near(expected);
     }
 
     /// Tickets after a TLS 1.3 handshake.
@@ -352,6 +364,27 @@ mod tests {
         let none = self::resumption(0);
         let none = none.stored_tickets_of("web", Terms::default());
         assert_eq!(none.encrypt(SESSION), None);
+    }
+
+    /// Ids go by in clear: of TLS 1.2 in every hello, of TLS 1.3 in the one that resumes.
+    #[test]
+    fn an_id_of_another_service_or_version_costs_no_session() {
+        const OF_TLS12: &[u8] = &[0, 3, 3, 0xc0, 0x2b, 1, 7, 0, 0, 0];
+        let resumption = resumption(9);
+        let [web, mail] = ["web", "mail"].map(|service| {
+            let sessions = sessions(&resumption, service);
+            (resumption.stored_tickets_of(service, Terms::default()), sessions)
+        });
+        take_sight();
+        let id = web.0.encrypt(SESSION).unwrap();
+        assert_eq!((mail.0.decrypt(&id), mail.1.take(&id)), (None, None));
+        assert_eq!(take_sight(), Sight::Miss(Miss::WrongService));
+        assert_eq!(web.0.decrypt(&id).as_deref(), Some(SESSION));
+        assert!(web.1.put(vec![7; 32], OF_TLS12.to_vec()));
+        assert_eq!(web.0.decrypt(&[7; 32]), None);
+        assert_eq!(take_sight(), Sight::Miss(Miss::Mismatch));
+        assert_eq!(web.1.get(&[7; 32]).as_deref(), Some(OF_TLS12));
+        set_bond(Bond::default());
     }
 
     #[test]

@@ -48,6 +48,7 @@ pub struct Server {
     policy: Policy,
     resumes: bool,
     tls13_sessions: Tls13Sessions,
+    resumption: Arc<Resumption>,
     variants: Vec<(Variant, Arc<ServerConfig>)>,
 }
 
@@ -124,16 +125,21 @@ impl Server {
     /// The configuration for this client, or how to refuse it.
     pub fn select(&self, hello: &ClientHello<'_>) -> Result<Arc<ServerConfig>, Refusal> {
         let version = self.version_for(hello)?;
+        let by_ticket =
+            self.resumes && version == Version::Tls12 && hello.session_ticket().is_some();
+        let session = self.session_of(version, by_ticket, hello);
+        let expected = session.map(|id| self.resumption.expect_session(id));
         self.certificate_number(version, hello)?;
         self.check_suites(version, hello)?;
         let variant = Variant {
             version,
             group: self.group_for(version, hello)?,
             chacha_first: self.policy.prefers_chacha(version, hello.cipher_suites()),
-            by_ticket: self.resumes
-                && version == Version::Tls12
-                && hello.session_ticket().is_some(),
+            by_ticket,
         };
+        if let Some(expected) = expected {
+            self.resumption.draw_near(expected);
+        }
         let found = self.variants.iter().find(|(one, _)| *one == variant);
         let (_, config) = found.expect("a configuration was built for every variant");
         Ok(Arc::clone(config))
@@ -203,9 +209,25 @@ impl Server {
             policy,
             resumes,
             tls13_sessions: options.tls13_sessions,
+            resumption: Arc::clone(resumption),
             variants,
             site,
         })
+    }
+
+    /// The stored session that the library will be asked for.
+    fn session_of<'h>(
+        &self,
+        version: Version,
+        by_ticket: bool,
+        hello: &'h ClientHello<'_>,
+    ) -> Option<&'h [u8]> {
+        let id = match (version, self.tls13_sessions) {
+            (Version::Tls12, _) if !by_ticket => Some(hello.session_id()),
+            (Version::Tls13, Tls13Sessions::Cache { .. }) => hello.psk_identities().next(),
+            _ => None,
+        };
+        id.filter(|id| self.resumes && !id.is_empty())
     }
 
     /// The highest version that both speak.

@@ -24,6 +24,9 @@ use crate::verify::Verifier;
 /// as many.
 const SESSION_ID_BYTES_MAX: usize = 32;
 
+/// As hellos have it (RFC 5246 section E.1).
+const TLS12: usize = 0x0303;
+
 /// RFC 8446 section 4.6.1: no ticket may be used for more than seven days.
 pub(super) const LIFETIME_SECONDS_MAX: u64 = 7 * 24 * 60 * 60;
 
@@ -72,42 +75,79 @@ impl ServiceSessions {
     /// A session that was found, if its client is welcome now: its server certificate may have been
     /// revoked since, and the one that the client showed may have expired, been revoked, or come
     /// from an authority that is trusted no more.
-    fn welcome(&self, session: Vec<u8>, origin: Origin) -> Result<Vec<u8>, Miss> {
-        let session = Zeroizing::new(session);
-        self.terms.judge(&session, origin)?;
+    fn welcome(&self, session: &[u8], origin: Origin) -> Result<Vec<u8>, Miss> {
+        self.terms.judge(session, origin)?;
         note_resumed(origin);
         Ok(session.to_vec())
     }
 
     /// The session in a stored entry.
-    fn stored(&self, entry: Option<Vec<u8>>) -> Result<Vec<u8>, Miss> {
-        let entry = Zeroizing::new(entry.ok_or(Miss::Unknown)?);
+    fn stored(&self, entry: &[u8]) -> Result<Vec<u8>, Miss> {
+        let (origin, session) = self.own(entry)?;
+        match origin.is_over(unix_seconds()) {
+            true => Err(Miss::Expired),
+            false => self.welcome(session, origin),
+        }
+    }
+
+    /// What is in a stored entry, if it is this service's.
+    fn own<'e>(&self, entry: &'e [u8]) -> Result<(Origin, &'e [u8]), Miss> {
         let (tag, rest) = entry
             .split_first_chunk::<SERVICE_TAG_BYTES>()
             .ok_or(Miss::Unknown)?;
         let (origin, session) = rest
             .split_first_chunk::<{ Origin::BYTES }>()
             .ok_or(Miss::Unknown)?;
-        let origin = Origin::from_bytes(*origin);
         match *tag == self.tag {
             false => Err(Miss::WrongService),
-            true if origin.is_over(unix_seconds()) => Err(Miss::Expired),
-            true => self.welcome(session.to_vec(), origin),
+            true => Ok((Origin::from_bytes(*origin), session)),
         }
+    }
+
+    /// Looks a stored session up. It stays.
+    fn find(&self, id: &[u8]) -> Result<Vec<u8>, Miss> {
+        let entry = self.keeping.store.get(id, Instant::now());
+        self.stored(&Zeroizing::new(entry.ok_or(Miss::Unknown)?))
+    }
+
+    /// Looks a stored session of TLS 1.3 up. It leaves, and resumes nothing if another connection
+    /// was faster. Of another service or version it stays: who has seen an id go by must not cost
+    /// its client the session.
+    fn find_once(&self, id: &[u8]) -> Result<Vec<u8>, Miss> {
+        let mut found = Err(Miss::Unknown);
+        let judge = |entry: &[u8]| match self.own(entry) {
+            Ok((_, session)) if state::version(session) == Some(TLS12) => {
+                found = Err(Miss::Mismatch);
+                false
+            }
+            Err(miss) => {
+                found = Err(miss);
+                false
+            }
+            Ok(_) => {
+                found = self.stored(entry).map(Zeroizing::new);
+                true
+            }
+        };
+        let taken = self.keeping.store.take_if(id, Instant::now(), judge);
+        let is_taken = taken.map(Zeroizing::new).is_some();
+        let session = found?;
+        is_taken.then(|| session.to_vec()).ok_or(Miss::Unknown)
     }
 
     /// Looks a stored session up, if its id can be one.
     fn look_up(
         &self,
         id: &[u8],
-        find: fn(&MemoryStore, &[u8], Instant) -> Option<Vec<u8>>,
+        find: fn(&Self, &[u8]) -> Result<Vec<u8>, Miss>,
     ) -> Option<Vec<u8>> {
         if !miss::may_look() {
             return None;
         }
-        let is_id = id.len() <= SESSION_ID_BYTES_MAX;
-        let entry = is_id.then(|| find(&self.keeping.store, id, Instant::now()));
-        miss::note(self.stored(entry.flatten()))
+        miss::note(match id.len() <= SESSION_ID_BYTES_MAX {
+            true => find(self, id),
+            false => Err(Miss::Unknown),
+        })
     }
 }
 
@@ -150,7 +190,10 @@ impl ProducesTickets for ServiceSessions {
             return None;
         }
         let opened = self.keeping.tickets.open(ticket, self.tag, unix_seconds());
-        miss::note(opened.and_then(|(session, origin)| self.welcome(session, origin)))
+        miss::note(opened.and_then(|(session, origin)| {
+            let session = Zeroizing::new(session);
+            self.welcome(&session, origin)
+        }))
     }
 }
 
@@ -171,11 +214,11 @@ impl StoresServerSessions for ServiceSessions {
     }
 
     fn get(&self, id: &[u8]) -> Option<Vec<u8>> {
-        self.look_up(id, MemoryStore::get)
+        self.look_up(id, Self::find)
     }
 
     fn take(&self, id: &[u8]) -> Option<Vec<u8>> {
-        self.look_up(id, MemoryStore::take)
+        self.look_up(id, Self::find_once)
     }
 
     fn can_cache(&self) -> bool {

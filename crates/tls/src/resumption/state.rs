@@ -1,4 +1,4 @@
-//! The client's certificates in a session, as the library writes it.
+//! The version and the client's certificates in a session, as the library writes it.
 //!
 //! The library hands a session over as bytes of a form of its own, and asks nobody whether the
 //! client in it is still welcome. This reads as much of that form as is needed to ask; a test
@@ -6,18 +6,24 @@
 
 use rustls_pki_types::CertificateDer;
 
-/// Bytes of a session, before the client's certificates: its version and its suite.
-const VERSION_AND_SUITE_BYTES: usize = 4;
+/// Bytes of a session, before the client's certificates.
+const VERSION_BYTES: usize = 2;
+const SUITE_BYTES: usize = 2;
+
+/// The version of the protocol that a session was made with, as hellos have it. `None` if the
+/// bytes are no session.
+pub(super) fn version(state: &[u8]) -> Option<usize> {
+    let mut rest = state;
+    skip_name(&mut rest)?;
+    number(&mut rest, VERSION_BYTES)
+}
 
 /// The client's chain in a session, its own certificate first; empty if it showed none. `None` if
 /// the bytes are no session.
 pub(super) fn client_chain(state: &[u8]) -> Option<Vec<CertificateDer<'_>>> {
     let mut rest = state;
-    if flag(&mut rest)? {
-        let name_bytes = number(&mut rest, 1)?;
-        take(&mut rest, name_bytes)?;
-    }
-    take(&mut rest, VERSION_AND_SUITE_BYTES)?;
+    skip_name(&mut rest)?;
+    take(&mut rest, VERSION_BYTES + SUITE_BYTES)?;
     let secret_bytes = number(&mut rest, 1)?;
     take(&mut rest, secret_bytes)?;
     flag(&mut rest)?;
@@ -33,6 +39,14 @@ pub(super) fn client_chain(state: &[u8]) -> Option<Vec<CertificateDer<'_>>> {
     }
     // An empty chain would be one that was shown and is not there.
     (!chain.is_empty()).then_some(chain)
+}
+
+fn skip_name(rest: &mut &[u8]) -> Option<()> {
+    if flag(rest)? {
+        let name_bytes = number(rest, 1)?;
+        take(rest, name_bytes)?;
+    }
+    Some(())
 }
 
 fn take<'a>(rest: &mut &'a [u8], bytes: usize) -> Option<&'a [u8]> {
@@ -70,6 +84,14 @@ mod tests {
         let mut state = vec![1, 1, b'a', 3, 4, 0x13, 1, 2, 7, 7, 0];
         state.extend_from_slice(tail);
         state
+    }
+
+    #[test]
+    fn a_version_is_read_behind_a_name_or_none() {
+        assert_eq!(version(&session(&[])), Some(0x0304));
+        assert_eq!(version(&[0, 3, 3, 0xc0]), Some(0x0303));
+        assert_eq!(version(&[0, 3]), None);
+        assert_eq!(version(&[2, 3, 3]), None);
     }
 
     #[test]

@@ -12,8 +12,14 @@ use std::time::Instant;
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use aws_lc_rs::hkdf::{HKDF_SHA256, KeyType, Prk, Salt};
 use aws_lc_rs::rand;
-use session::{Memory, Options, Seal, Sealed};
+use session::{Machine, Memory, Options, Seal, Sealed};
+use sys::words;
 use zeroize::Zeroize;
+
+const MACHINE: Machine = Machine {
+    words: words::zeros,
+    fetch: words::fetch,
+};
 
 /// Memory that an earlier process may have used, and that a later one may.
 pub struct SessionMemory {
@@ -48,7 +54,7 @@ pub(super) fn handed_over(memory: &SessionMemory) -> Memory {
     let mut hash_key = [0; 16];
     expand(&root, b"hash", &mut hash_key);
     let seal = Arc::new(Sealer::new(&root, memory.process_number));
-    Memory::new(Arc::clone(&memory.words), seal, hash_key, memory.zero)
+    Memory::new(Arc::clone(&memory.words), seal, hash_key, memory.zero).on(MACHINE)
 }
 
 /// Memory that ends with the process.
@@ -57,7 +63,8 @@ pub(super) fn private(options: Options, now: Instant) -> Memory {
     rand::fill(&mut key).expect("AWS-LC ends the process where there is no randomness");
     let root = Salt::new(HKDF_SHA256, b"lariat stored sessions 1").extract(&key);
     key.zeroize();
-    Memory::private(options, Arc::new(Sealer::new(&root, 0)), now)
+    let seal = Arc::new(Sealer::new(&root, 0));
+    Memory::private(options, seal, MACHINE, now)
 }
 
 struct Sealer {
