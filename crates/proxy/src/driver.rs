@@ -1,9 +1,9 @@
 //! The seam between the loop and the operating system.
 //!
 //! All that a worker asks of the kernel for its connections goes through here: wait, accept,
-//! connect, receive, send, pass on, end, reset. This driver is epoll, edge-triggered; another one takes the
-//! place of this file and nothing else. It remembers readiness, so that no system call is made
-//! that is known to give nothing.
+//! connect, receive, send, pass on, end, reset. This driver is epoll, edge-triggered; another one
+//! takes the place of this file and nothing else. It remembers readiness, so that no system call
+//! is made that is known to give nothing.
 
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, OwnedFd};

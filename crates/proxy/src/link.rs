@@ -187,13 +187,26 @@ impl Link {
         let Some(back) = self.back.as_mut().filter(|back| back.is_readable()) else {
             return 0;
         };
-        let passing_from = self.flow.passes_from();
-        let is_passing = match back {
-            Back::Server(_) => self.flow.is_offloaded() && self.splice.is_ready(context.pipes),
-            Back::Files(files) => files.stretch().is_some_and(|stretch| {
-                self.flow.expect_bytes(stretch.bytes);
-                passing_from.is_some_and(|from| stretch.bytes >= from)
-            }),
+        let (is_passing, passing_from) = match back {
+            Back::Server(_) => {
+                let can_pass = self.flow.can_pass();
+                let has_pipe = self.splice.is_holding();
+                (
+                    has_pipe || can_pass && self.splice.is_ready(context.pipes),
+                    None,
+                )
+            }
+            Back::Files(files) => {
+                let bytes = files.stretch().map(|stretch| stretch.bytes);
+                bytes
+                    .into_iter()
+                    .for_each(|bytes| self.flow.expect_bytes(bytes));
+                let from = self.flow.passes_from();
+                (
+                    bytes.zip(from).is_some_and(|(bytes, from)| bytes >= from),
+                    from,
+                )
+            }
         };
         if is_passing {
             return 0;

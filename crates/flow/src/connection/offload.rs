@@ -26,14 +26,14 @@ impl Flow {
         }
     }
 
-    /// Whether the kernel seals what is sent to the client. What waits to be sent is plaintext then,
-    /// and bytes may go past our buffers when [`Flow::can_pass`] says so.
+    /// Whether the kernel seals what is sent to the client. What waits to be sent is plaintext
+    /// then, and bytes may go past our buffers when [`Flow::can_pass`] says so.
     pub fn is_offloaded(&self) -> bool {
         self.offloading.is_kernel()
     }
 
-    /// From which length on a stretch of a file is better left for the kernel, in bytes; `None` = it
-    /// will seal nothing of this connection.
+    /// From which length on a stretch of a file is better left for the kernel, in bytes; `None` =
+    /// it will seal nothing of this connection.
     pub fn passes_from(&self) -> Option<u64> {
         if self.is_offloaded() {
             return Some(0);
