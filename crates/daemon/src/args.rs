@@ -218,7 +218,7 @@ fn served(
     match (file, flags.first()) {
         (None, None) => Err(UsageError::new(
             "there is neither a file nor a flag",
-            "lariat serve FILE, or lariat serve --listen ADDRESS --backend ADDRESS --certificate PATH",
+            "lariat serve FILE, or lariat serve --listen ADDRESS --certificate PATH --backend ADDRESS",
         )),
         (Some(file), None) => Ok(make(Origin::File(file))),
         (None, Some(_)) => Ok(make(Origin::Flags(flags))),

@@ -38,7 +38,8 @@ const SERVE: &str = "\
 lariat serve: take TLS off
 
   lariat serve FILE
-  lariat serve --listen ADDRESS --backend ADDRESS --certificate PATH [FLAGS]
+  lariat serve --listen ADDRESS --certificate PATH --backend ADDRESS [FLAGS]
+  lariat serve --listen ADDRESS --certificate PATH --files PATH [FLAGS]
 
 Every flag means the key of the file beside it; docs/reference/configuration.md tells all of them.
 Lines about connections go to the standard output. SIGHUP or `lariat reload` reads the
