@@ -443,6 +443,19 @@ mod tests {
         KindStatus { count, duration }
     }
 
+    fn bytes_of_service() -> ByteStatus {
+        ByteStatus {
+            up: 1024,
+            down: 5 << 30,
+            sent: SentStatus {
+                sendfile: 4 << 30,
+                splice: 0,
+                kernel: 512 << 20,
+                user_space: 512 << 20,
+            },
+        }
+    }
+
     fn service() -> ServiceStatus {
         let ended = |fault: &str, count| EndedStatus {
             fault: fault.into(),
@@ -476,16 +489,7 @@ mod tests {
                 hello_retry_requests: 0,
                 key_updates: 0,
             },
-            bytes: ByteStatus {
-                up: 1024,
-                down: 5 << 30,
-                sent: SentStatus {
-                    sendfile: 4 << 30,
-                    splice: 0,
-                    kernel: 512 << 20,
-                    user_space: 512 << 20,
-                },
-            },
+            bytes: bytes_of_service(),
             ktls: KtlsStatus {
                 mode: Some("auto".into()),
                 from_bytes: Some(131_072),
