@@ -1,4 +1,4 @@
-//! Our own record layer and the TLS library's give programs the same, whatever they say and ask for.
+//! Our own record layer and the TLS library's give programs the same, whatever they ask for.
 
 use std::fs;
 

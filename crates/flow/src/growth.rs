@@ -1,8 +1,8 @@
-//! How long records are: short where a client would wait for long ones, else as long as they can be.
+//! How long records are: short where a client would wait for long ones, else full.
 //!
 //! A client can use nothing of a record before it has all of it. At the start TCP sends few
 //! segments and waits for their acknowledgement, so that the first byte of a record of full size
-//! takes two round trips. Owns how plaintext is laid out in records; who seals them does not matter.
+//! takes two round trips. Owns how plaintext is laid out in records, and not who seals them.
 //!
 //! Short records cost 2 to 3 µs of CPU for each start and pause of a connection, and nothing for
 //! replies of up to 4 KiB.

@@ -248,10 +248,8 @@ impl ServerHandshake {
                     return Err(HandshakeFault::new(FaultKind::Closed, "close_notify"));
                 }
                 Ok(_) => {
-                    return Err(HandshakeFault::new(
-                        FaultKind::Violation,
-                        "data in a handshake",
-                    ));
+                    let detail = "data in a handshake";
+                    return Err(HandshakeFault::new(FaultKind::Violation, detail));
                 }
                 Err(error) => {
                     let rest = incoming.get_mut(consumed..shown).unwrap_or_default();

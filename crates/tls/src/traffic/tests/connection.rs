@@ -1,0 +1,218 @@
+//! Connections that differ in their record layer alone, with the client on their other end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use testkit::authority::Authority;
+use testkit::client::ClientChoice;
+use testkit::raw_client::{APPLICATION_DATA, HANDSHAKE, KEY_UPDATES, RawClient};
+use wire::client_hello::{self, Peek};
+
+use crate::handshake::{Handshake, ServerHandshake};
+use crate::options::{
+    CertificateSource, ClientMode, ClientVerification, FormerCertificates, Group, RecordLayer,
+    ServerOptions, Suite, Suites, Tls13Sessions, UnknownName, Version,
+};
+use crate::policy::SuiteOrder;
+use crate::record::{Layout, RECORD_BYTES_MAX, Seal};
+use crate::resumption::{KeySource, Resumption, ResumptionOptions, TicketOptions};
+use crate::server::Server;
+use crate::traffic::{CONTROL_BYTES_MAX, Incoming, Traffic};
+
+pub(super) const SUITES: [Suite; 6] = [
+    Suite::Tls13Aes128GcmSha256,
+    Suite::Tls13Aes256GcmSha384,
+    Suite::Tls13ChaCha20Poly1305Sha256,
+    Suite::EcdheEcdsaAes128GcmSha256,
+    Suite::EcdheEcdsaAes256GcmSha384,
+    Suite::EcdheEcdsaChaCha20Poly1305Sha256,
+];
+
+/// A service with each layer.
+pub(super) struct Services {
+    servers: [Server; 2],
+    authority_pem: String,
+}
+
+impl Services {
+    pub(super) fn new() -> Self {
+        let authority = Authority::root("records");
+        let pem = authority.leaf(&["localhost"]).issue().pem();
+        let server = |record_layer| {
+            let resumption = Arc::new(Resumption::new(&RESUMPTION));
+            let options = options(record_layer, &pem);
+            let built = Server::build(&options, "web", &resumption, &SuiteOrder::default());
+            built.expect("a server").0
+        };
+        Self {
+            servers: [server(RecordLayer::InPlace), server(RecordLayer::Library)],
+            authority_pem: authority.pem().to_owned(),
+        }
+    }
+
+    /// Two connections that differ in the layer alone.
+    pub(super) fn connect(&self, suite: Suite) -> [Connection; 2] {
+        let is_tls13 = suite.version() == Version::Tls13;
+        let choice = ClientChoice::new(&self.authority_pem, is_tls13, &[suite.code()]);
+        self.servers
+            .each_ref()
+            .map(|server| Connection::new(server, &choice))
+    }
+}
+
+const RESUMPTION: ResumptionOptions = ResumptionOptions {
+    secret: [7; 32],
+    tickets: TicketOptions {
+        keys: KeySource::Own,
+        rotate: Duration::from_secs(3600),
+        keep: 2,
+        lifetime: None,
+        count: 1,
+    },
+    session_entries: 10,
+    session_bytes: 10_000,
+    session_lifetime: Duration::from_secs(3600),
+};
+
+fn options(record_layer: RecordLayer, pem: &str) -> ServerOptions {
+    ServerOptions {
+        certificates: vec![CertificateSource {
+            place: "localhost.pem".to_owned(),
+            chain_pem: pem.as_bytes().to_vec(),
+            key_pem: None,
+            key_place: None,
+            ocsp_der: None,
+        }],
+        unknown_name: UnknownName::Refuse,
+        version_min: Version::Tls12,
+        version_max: Version::Tls13,
+        suites: Suites::Auto,
+        groups: vec![Group::X25519],
+        alpn: Vec::new(),
+        client: ClientVerification {
+            mode: ClientMode::None,
+            authorities: Vec::new(),
+            crls: Vec::new(),
+        },
+        resumption: true,
+        tls13_sessions: Tls13Sessions::Tickets,
+        former: FormerCertificates::default(),
+        record_layer,
+    }
+}
+
+/// What came of a record.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) enum Heard {
+    Data(Vec<u8>),
+    Control,
+    CloseNotify,
+    /// A fatal alert or a fault: nothing more is read.
+    End,
+}
+
+/// An established connection with the client that is on its other end.
+pub(super) struct Connection {
+    pub(super) client: RawClient,
+    pub(super) traffic: Traffic,
+    pub(super) heard: Vec<Heard>,
+    /// What the layer said of its own accord: types and contents of records.
+    pub(super) said: Vec<(u8, Vec<u8>)>,
+    pub(super) hello: Vec<u8>,
+}
+
+impl Connection {
+    fn new(server: &Server, choice: &ClientChoice) -> Self {
+        let mut handshake: Option<Box<ServerHandshake>> = None;
+        let (mut incoming, mut traffic, mut hello) = (Vec::new(), None, Vec::new());
+        let client = RawClient::connect(choice, "localhost", |wire| {
+            if hello.is_empty() {
+                hello = wire.to_vec();
+            }
+            incoming.extend_from_slice(wire);
+            let mut out = Vec::new();
+            let shaking = handshake.get_or_insert_with(|| {
+                let Ok(Peek::Hello(hello)) = client_hello::read(wire) else {
+                    panic!("no hello");
+                };
+                let config = server.select(&hello).expect("a shared suite");
+                Box::new(ServerHandshake::new(config, false).expect("a handshake"))
+            });
+            let step = shaking.advance(&mut incoming, &mut out).expect("no fault");
+            incoming.drain(..step.consumed);
+            if step.done {
+                let done = handshake.take().expect("it has just advanced");
+                traffic = Some(done.finish().expect("a known suite").traffic);
+            }
+            out
+        });
+        Self {
+            client,
+            traffic: traffic.expect("the handshake is over"),
+            heard: Vec::new(),
+            said: Vec::new(),
+            hello,
+        }
+    }
+
+    pub(super) fn is_ended(&self) -> bool {
+        matches!(self.heard.last(), Some(Heard::End | Heard::CloseNotify))
+    }
+
+    /// The layer hears bytes as a connection's machine shows them: whole records only.
+    pub(super) fn hear(&mut self, mut wire: &[u8]) {
+        while !self.is_ended() {
+            let heard = match self.traffic.record_bytes(wire) {
+                Ok(None) => return,
+                Err(_) => Heard::End,
+                Ok(Some(length)) => {
+                    let Some((record, rest)) = wire.split_at_checked(length) else {
+                        return;
+                    };
+                    wire = rest;
+                    self.hear_record(record)
+                }
+            };
+            self.heard.push(heard);
+        }
+    }
+
+    fn hear_record(&mut self, record: &[u8]) -> Heard {
+        let mut plain = vec![0xaa; RECORD_BYTES_MAX];
+        let heard = match self.traffic.open(record, &mut plain) {
+            Ok(Incoming::Data(bytes)) => Heard::Data(plain[..bytes].to_vec()),
+            Ok(Incoming::Control) => Heard::Control,
+            Ok(Incoming::CloseNotify) => Heard::CloseNotify,
+            Ok(Incoming::FatalAlert(_)) | Err(_) => Heard::End,
+        };
+        if self.traffic.is_control_due() {
+            let mut out = Vec::new();
+            self.traffic.seal_control(&mut out).expect("a fresh key");
+            assert!((1..=CONTROL_BYTES_MAX).contains(&out.len()));
+            assert!(!self.traffic.is_control_due());
+            self.said.extend(self.client.open(&out));
+        }
+        heard
+    }
+
+    pub(super) fn say(&mut self, kind: u8, content: &[u8]) {
+        let wire = self.client.seal(kind, content, 0);
+        self.hear(&wire);
+    }
+
+    pub(super) fn update_key(&mut self, wants_reply: bool) {
+        self.say(HANDSHAKE, &KEY_UPDATES[usize::from(wants_reply)]);
+        self.client.change_sealing_key();
+    }
+
+    /// One record of data from the server, which the client opens.
+    pub(super) fn reply(&mut self, plain: &[u8]) {
+        let Layout { head, tail } = self.traffic.layout();
+        let mut record = [&vec![0; head][..], plain, &vec![0; tail]].concat();
+        self.traffic.seal(&mut record).expect("a fresh key");
+        assert_eq!(
+            self.client.open(&record),
+            [(APPLICATION_DATA, plain.to_vec())]
+        );
+    }
+}
