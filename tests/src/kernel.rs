@@ -2,9 +2,10 @@
 //!
 //! The kernel's counts are those of the whole network namespace, so one test runs at a time.
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
 
 use rustix::process::Pid;
 use testkit::directory::Directory;
@@ -90,8 +91,13 @@ impl Bench {
         static TURN: Mutex<()> = Mutex::new(());
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let (site, folder) = (Site::new(), Directory::new());
-        folder.write("small", pattern(SMALL));
-        folder.write("large", pattern(LARGE));
+        for (name, length) in [("small", SMALL), ("large", LARGE)] {
+            let path = folder.write(name, pattern(length));
+            // Long ago, so that all responses have the same head.
+            let file = File::options().write(true).open(path);
+            let settled = file.and_then(|file| file.set_modified(SystemTime::UNIX_EPOCH));
+            settled.expect("our own file");
+        }
         let service = service(&site, folder.path());
         let lariat = Lariat::start(&format!("[workers]\nthreads = 1\n{}", service.toml()));
         let before = until("the kernel to forget the last test", || {
@@ -135,6 +141,13 @@ impl Bench {
         });
         assert_eq!(self.counts().taken, u64::from(connections));
         assert_eq!(self.lariat.metrics().sum(metric, &[]), wanted, "no more");
+    }
+
+    /// Waits until the kernel has taken this many connections.
+    pub fn wait_for_taken(&self, connections: u64) {
+        until("the kernel to take a connection", || {
+            (self.counts().taken == connections).then_some(())
+        });
     }
 
     /// Plaintext bytes sent to clients on this path: `sendfile`, `splice`, `kernel`, `user-space`.

@@ -68,6 +68,12 @@ impl Nginx {
         Self::start_at(free_address(), "ssl", &server)
     }
 
+    /// Starts one HTTP server of the files beneath a folder.
+    #[must_use]
+    pub fn plain_files(folder: &Path) -> Self {
+        Self::start_at(free_address(), "", &format!("root {folder:?};"))
+    }
+
     /// Starts one HTTP server that asks an HTTPS server for what it is asked for, as its client.
     #[must_use]
     pub fn forward(target: SocketAddr, ca: &Path, directives: &str) -> Self {
@@ -162,7 +168,7 @@ fn text(address: SocketAddr, listen: &str, server: &str) -> String {
         "daemon off;
          master_process off;
          pid nginx.pid;
-         events {{}}
+         events {{ worker_connections 4096; }}
          http {{
              log_format lines '{LOG}';
              access_log access.log lines;

@@ -56,6 +56,9 @@ pub fn run(command: &mut Command) -> Finished {
     }
 }
 
+/// What is shown of a program's standard output when a test fails, in bytes.
+const SAID_MAX: usize = 1 << 20;
+
 /// A program that runs beside a test and is killed at its end.
 #[derive(Debug)]
 pub struct Running {
@@ -160,6 +163,16 @@ impl Running {
         fs::read(self.file("stdout")).expect("our own file")
     }
 
+    /// How many bytes that is.
+    ///
+    /// # Panics
+    /// Never: the file is our own.
+    #[must_use]
+    pub fn stdout_length(&self) -> usize {
+        let facts = fs::metadata(self.file("stdout")).expect("our own file");
+        usize::try_from(facts.len()).expect("it fits the memory")
+    }
+
     /// What it wrote to its standard error so far.
     #[must_use]
     pub fn stderr(&self) -> String {
@@ -181,7 +194,10 @@ impl Drop for Running {
         let _ended_already = self.child.kill();
         let _reaped_already = self.child.wait();
         if std::thread::panicking() {
-            eprintln!("--- {}\n{}{}", self.name, self.stdout(), self.stderr());
+            let said = self.stdout();
+            // What was fetched is no word of the program's.
+            let said = if said.len() > SAID_MAX { "" } else { &said };
+            eprintln!("--- {}\n{said}{}", self.name, self.stderr());
         }
     }
 }

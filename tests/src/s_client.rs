@@ -62,15 +62,14 @@ impl Session {
     /// If it sends more, or the connection ends before.
     pub fn wait_for_bytes(&mut self, count: usize) -> Vec<u8> {
         let received = until(&format!("{count} bytes at openssl"), || {
-            let ended = self.running.ended();
-            let received = self.running.stdout_bytes();
+            let has_ended = self.running.ended().is_some();
+            let length = self.running.stdout_length();
+            let said = self.running.stderr();
             assert!(
-                received.len() >= count || ended.is_none(),
-                "{} of {count} bytes: {}",
-                received.len(),
-                self.running.stderr()
+                length >= count || !has_ended,
+                "{length} of {count} bytes: {said}"
             );
-            (received.len() >= count).then_some(received)
+            (length >= count).then(|| self.running.stdout_bytes())
         });
         assert_eq!(received.len(), count, "more than was asked for");
         received

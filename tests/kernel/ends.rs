@@ -1,0 +1,129 @@
+//! How connections end where the kernel seals: cleanly, with an alert, or by the client's whim.
+
+use std::io::Write;
+
+use suite::client::{Client, Connection};
+use suite::kernel::{Bench, LARGE, SMALL, pattern};
+use suite::patience::until;
+use suite::s_client::Session;
+
+const HUGE: usize = 32 << 20;
+
+fn ask(connection: &mut Connection, path: &str) {
+    let head = format!("GET /{path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    connection.send(head.as_bytes());
+}
+
+fn clients(bench: &Bench) -> [Client; 2] {
+    [Client::tls12(&bench.site), Client::new(&bench.site)]
+}
+
+#[test]
+fn openssl_sees_close_notify() {
+    let bench = Bench::files(|service| service);
+    for (count, version) in [(1, "-tls1_2"), (2, "-tls1_3")] {
+        let mut session = Session::start(&bench.site, bench.service.address, &[version]);
+        session.send("GET /large HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+        // Without close_notify it fails with "unexpected eof".
+        let (status, said) = session.wait();
+        assert!(status.success(), "{said}");
+        assert!(!said.contains("error"), "{said}");
+        bench.wait_for_end_of(count);
+    }
+}
+
+#[test]
+fn a_half_closed_client_gets_the_rest_and_close_notify() {
+    let bench = Bench::files(|service| service);
+    bench.folder.write("huge", pattern(HUGE));
+    for client in clients(&bench) {
+        let mut connection = client.connect(bench.service.address);
+        ask(&mut connection, "huge");
+        connection.end();
+        connection.head();
+        assert!(connection.read_to_end().unwrap() == pattern(HUGE));
+    }
+    bench.wait_for_end_of(2);
+}
+
+#[test]
+fn nonsense_is_answered_by_an_alert_that_the_kernel_seals() {
+    let bench = Bench::files(|service| service);
+    for client in clients(&bench) {
+        let mut connection = client.connect(bench.service.address);
+        ask(&mut connection, "large");
+        assert!(connection.response().1 == pattern(LARGE));
+        let mut socket = connection.socket();
+        // A record of application data that no key of ours opens.
+        let record = [&[23, 3, 3, 0, 32][..], &[0x5a; 32]].concat();
+        socket.write_all(&record).unwrap();
+        let end = connection.read_to_end().unwrap_err().to_string();
+        assert!(end.contains("BadRecordMac"), "{end}");
+    }
+    bench.wait_for_end_of(2);
+}
+
+#[test]
+fn clients_that_leave_in_mid_file_leave_nothing_behind() {
+    let bench = Bench::files(|service| service);
+    bench.folder.write("huge", pattern(HUGE));
+    let before = bench.descriptors().len();
+    let visits = 20;
+    for _ in 0..visits {
+        for client in clients(&bench) {
+            let mut connection = client.connect(bench.service.address);
+            ask(&mut connection, "huge");
+            connection.receive(300_000);
+            // It closes with bytes unread, or on their way: a reset.
+        }
+    }
+    bench.wait_for_end_of(2 * visits);
+    let count = || bench.descriptors().len();
+    until("as few descriptors as before", || {
+        (count() <= before).then_some(())
+    });
+    let by_clients = [("side", "client")];
+    let ended = "lariat_connections_ended_total";
+    let wanted = f64::from(2 * visits);
+    bench.lariat.wait_for_metric(ended, &by_clients, wanted);
+}
+
+#[test]
+fn a_client_that_reads_nothing_is_given_up() {
+    let idle = "timeouts = { idle = \"1s\" }";
+    let bench = Bench::files(|service| service.more(idle));
+    bench.folder.write("huge", pattern(HUGE));
+    let open: Vec<_> = clients(&bench)
+        .map(|client| {
+            let mut connection = client.connect(bench.service.address);
+            ask(&mut connection, "huge");
+            connection
+        })
+        .into();
+    bench.lariat.wait_for_reason("idle-timeout", 2);
+    bench.wait_for_end_of(2);
+    drop(open);
+}
+
+#[test]
+fn others_go_on_while_one_client_stalls() {
+    let bench = Bench::files(|service| service);
+    bench.folder.write("huge", pattern(HUGE));
+    let client = Client::new(&bench.site);
+    let mut stalled = client.connect(bench.service.address);
+    ask(&mut stalled, "huge");
+    stalled.head();
+    for _ in 0..5 {
+        let mut connection = client.connect(bench.service.address);
+        ask(&mut connection, "large");
+        assert!(connection.response().1 == pattern(LARGE));
+        ask(&mut connection, "small");
+        assert_eq!(connection.response().1, pattern(SMALL));
+    }
+    assert!(
+        stalled.receive(HUGE) == pattern(HUGE),
+        "in the end it reads"
+    );
+    drop(stalled);
+    bench.wait_for_end_of(6);
+}

@@ -1,0 +1,67 @@
+//! Reloads and deaths while the kernel seals.
+
+use rustix::process::{Signal, kill_process};
+use suite::client::{Client, Connection};
+use suite::kernel::{Bench, KernelCounts, LARGE, pattern};
+use suite::patience::until;
+
+const HUGE: usize = 32 << 20;
+
+fn ask(connection: &mut Connection, path: &str) {
+    let head = format!("GET /{path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    connection.send(head.as_bytes());
+}
+
+fn assert_served(bench: &Bench) {
+    let mut connection = Client::new(&bench.site).connect(bench.service.address);
+    ask(&mut connection, "large");
+    assert!(connection.response().1 == pattern(LARGE));
+}
+
+#[test]
+fn a_reload_touches_no_connection() {
+    let bench = Bench::files(|service| service);
+    bench.folder.write("huge", pattern(HUGE));
+    let mut connection = Client::new(&bench.site).connect(bench.service.address);
+    ask(&mut connection, "huge");
+    bench.wait_for_taken(1);
+    let off = bench.service.clone().tls("ktls = \"off\"");
+    let one_worker = "[workers]\nthreads = 1\n";
+    bench
+        .lariat
+        .configure(&format!("{one_worker}{}", off.toml()));
+    bench.lariat.reload().success();
+    // The new plan is for those who come now.
+    assert_served(&bench);
+    assert_eq!(bench.counts().taken, 1);
+    connection.head();
+    assert!(connection.receive(HUGE) == pattern(HUGE));
+    ask(&mut connection, "large");
+    assert!(
+        connection.response().1 == pattern(LARGE),
+        "still by the old plan"
+    );
+    drop(connection);
+    bench.wait_for_end_of(1);
+}
+
+#[test]
+fn a_data_process_that_dies_makes_no_clean_end_and_the_next_one_serves() {
+    let bench = Bench::files(|service| service);
+    bench.folder.write("huge", pattern(HUGE));
+    let mut connection = Client::new(&bench.site).connect(bench.service.address);
+    ask(&mut connection, "huge");
+    connection.head();
+    bench.wait_for_taken(1);
+    let first = bench.lariat.data_process();
+    kill_process(first, Signal::KILL).unwrap();
+    let mut got = Vec::new();
+    connection.read_on(&mut got).unwrap_err();
+    assert!(got == pattern(got.len()) && got.len() < HUGE);
+    assert_served(&bench);
+    assert_ne!(bench.lariat.data_process(), first);
+    assert_eq!(bench.counts().taken, 2);
+    until("the kernel to seal for nobody", || {
+        (KernelCounts::read().sealing == 0).then_some(())
+    });
+}

@@ -1,0 +1,20 @@
+//! What the kernel does for `lariat`, on kernels that have TLS: a module a behaviour.
+//!
+//! It fails on others. `./run-tests` runs it in virtual machines; README.md says how.
+#![forbid(unsafe_code)]
+#![expect(
+    clippy::unwrap_used,
+    reason = "what fails in a test's own tools fails the test"
+)]
+
+mod crowd;
+mod ends;
+mod files;
+mod key_update;
+mod lifecycle;
+mod modules;
+
+mod relay;
+mod settings;
+mod suites;
+mod system_calls;

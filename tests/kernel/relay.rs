@@ -1,0 +1,142 @@
+//! What a server sends without a pause goes from its connection to the client's by the kernel.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::thread;
+
+use suite::client::Client;
+use suite::kernel::{Bench, pattern};
+use suite::nginx::Nginx;
+use testkit::server::{Behaviour, Server};
+
+/// Long enough to be handed over.
+const LONG: usize = 8 << 20;
+
+fn clients(bench: &Bench) -> [Client; 2] {
+    [Client::tls12(&bench.site), Client::new(&bench.site)]
+}
+
+#[test]
+fn an_end_passes_and_the_other_direction_goes_on() {
+    let server = Server::start(Behaviour::Speak(pattern(LONG)));
+    let bench = Bench::relay(&server, |service| service);
+    for (count, client) in [1, 2].into_iter().zip(clients(&bench)) {
+        let mut connection = client.connect(bench.service.address);
+        let got = connection.read_to_end().unwrap();
+        assert!(got == pattern(LONG), "all of it, then close_notify");
+        connection.send(b"but wait");
+        connection.end();
+        let seen = server.wait_for_end(count);
+        assert_eq!(
+            (seen.bytes.as_slice(), seen.failed),
+            (&b"but wait"[..], false)
+        );
+    }
+    bench.lariat.wait_for_reason("backend-closed", 2);
+    bench.wait_for_end_of(2);
+    assert!(bench.sent("splice") > LONG as f64);
+}
+
+#[test]
+fn an_answer_comes_after_the_clients_end() {
+    let server = Server::start(Behaviour::ReplyAfterEnd(pattern(LONG)));
+    let bench = Bench::relay(&server, |service| service);
+    for client in clients(&bench) {
+        let mut connection = client.connect(bench.service.address);
+        connection.send(b"question");
+        connection.end();
+        assert!(connection.read_to_end().unwrap() == pattern(LONG));
+    }
+    bench.lariat.wait_for_reason("client-closed", 2);
+    bench.wait_for_end_of(2);
+}
+
+#[test]
+fn uploads_flow_while_the_kernel_sends() {
+    let server = Server::start(Behaviour::Greet(pattern(LONG)));
+    let bench = Bench::relay(&server, |service| service);
+    let upload = pattern(4 << 20);
+    for (count, client) in [1, 2].into_iter().zip(clients(&bench)) {
+        let mut connection = client.connect(bench.service.address);
+        let mut got = Vec::new();
+        for piece in upload.chunks(64 << 10) {
+            connection.send(piece);
+            got.extend(connection.receive(128 << 10));
+        }
+        connection.end();
+        connection.read_on(&mut got).unwrap();
+        assert!(got == [pattern(LONG), upload.clone()].concat());
+        assert!(server.wait_for_end(count).bytes == upload);
+    }
+    bench.wait_for_end_of(2);
+}
+
+#[test]
+fn small_exchanges_are_ours_however_many() {
+    let server = Server::start(Behaviour::Echo);
+    let bench = Bench::relay(&server, |service| service);
+    for client in clients(&bench) {
+        let mut connection = client.connect(bench.service.address);
+        for _ in 0..200 {
+            connection.send(&[7; 5000]);
+            assert_eq!(connection.receive(5000), [7; 5000]);
+        }
+    }
+    bench.wait_for_end_of(0);
+    assert_eq!(bench.sent("user-space"), 2.0 * 200.0 * 5000.0);
+}
+
+/// It sends what it is told and closes with a byte unread, which resets.
+fn resetting_server(sends: usize) -> (String, thread::JoinHandle<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let servers = format!("{:?}", [listener.local_addr().unwrap().to_string()]);
+    let serve = move || {
+        for _ in 0..2 {
+            let (mut stream, _) = listener.accept().unwrap();
+            stream.read_exact(&mut [0; 1]).unwrap();
+            assert_eq!(stream.peek(&mut [0]).unwrap(), 1, "more is unread");
+            stream.write_all(&pattern(sends)).unwrap();
+        }
+    };
+    (servers, thread::spawn(serve))
+}
+
+#[test]
+fn a_servers_reset_is_no_clean_end() {
+    let unused = Server::start(Behaviour::Echo);
+    let (servers, resetting) = resetting_server(LONG);
+    let bench = Bench::relay(&unused, |service| service.servers(&servers));
+    for client in clients(&bench) {
+        let mut connection = client.connect(bench.service.address);
+        connection.send(b"xx");
+        let mut got = Vec::new();
+        connection.read_on(&mut got).unwrap_err();
+        // What the kernel has not given us when the reset comes is lost, as on any connection.
+        assert!(got == pattern(LONG)[..got.len()], "nothing but a beginning");
+    }
+    resetting.join().unwrap();
+    bench.lariat.wait_for_reason("backend-reset", 2);
+    bench.wait_for_end_of(2);
+}
+
+/// nginx as the client, and as the server.
+#[test]
+fn nginx_on_either_side_sees_the_same_bytes() {
+    let nginx = |bench: &Bench, directives: &str| {
+        Nginx::forward(bench.service.address, &bench.site.ca(), directives)
+    };
+    let server = Server::start(Behaviour::Http(pattern(LONG)));
+    let bench = Bench::relay(&server, |service| service);
+    for protocol in ["TLSv1.2", "TLSv1.3"] {
+        let directives = format!("proxy_ssl_protocols {protocol};");
+        let proxy = nginx(&bench, &directives);
+        let file = bench.site.path("got");
+        let curl = suite::curl::curl().url(&format!("http://{}/", proxy.address));
+        curl.args(&["--output", file.to_str().unwrap()])
+            .run()
+            .success();
+        assert!(fs::read(file).unwrap() == pattern(LONG), "{protocol}");
+    }
+    bench.wait_for_end_of(2);
+}

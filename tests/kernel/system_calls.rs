@@ -1,0 +1,61 @@
+//! How often the kernel is called for a long file, beside nginx, which has it seal as well.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::net::SocketAddr;
+
+use rustix::process::Pid;
+use suite::curl::curl_tls_for;
+use suite::kernel::{Bench, KernelCounts};
+use suite::nginx::Nginx;
+use suite::strace::Strace;
+
+const LENGTH: u64 = 64 << 20;
+
+/// What the C library does without the kernel on hardware, and by a call where the clock is
+/// emulated.
+const CLOCKS: [&str; 3] = ["clock_gettime", "gettimeofday", "time"];
+
+/// The calls of a process while a client takes the file.
+fn calls(bench: &Bench, address: SocketAddr, process: Pid) -> BTreeMap<String, u64> {
+    let strace = Strace::attach(process);
+    let file = bench.site.path("got");
+    let curl = curl_tls_for(&bench.site, address, &["longest"]);
+    let output = ["--tlsv1.3", "--output", file.to_str().unwrap()];
+    curl.args(&output).run().success();
+    let calls = strace.end();
+    assert_eq!(file.metadata().unwrap().len(), LENGTH);
+    calls
+}
+
+fn count(calls: &BTreeMap<String, u64>) -> u64 {
+    let counted = calls
+        .iter()
+        .filter(|(name, _)| !CLOCKS.contains(&name.as_str()) && *name != "total");
+    counted.map(|(_, count)| count).sum()
+}
+
+#[test]
+fn a_long_file_costs_no_more_calls_than_nginx_makes() {
+    let bench = Bench::files(|service| service);
+    let longest = File::create(bench.folder.join("longest")).unwrap();
+    longest.set_len(LENGTH).unwrap();
+    let ours = calls(&bench, bench.service.address, bench.lariat.data_process());
+    let certificate = bench.site.path("site.pem");
+    let directives = "ssl_protocols TLSv1.3; ssl_conf_command Options KTLS; sendfile on;";
+    let nginx = Nginx::files(&certificate, bench.folder.path(), directives);
+    let before = KernelCounts::read().taken;
+    let id = i32::try_from(nginx.id()).ok().and_then(Pid::from_raw);
+    let theirs = calls(&bench, nginx.address, id.unwrap());
+    assert_eq!(
+        KernelCounts::read().taken,
+        before + 1,
+        "the kernel seals for both"
+    );
+    println!("{} calls, nginx {}", count(&ours), count(&theirs));
+    assert!(theirs["sendfile"] > 0 && ours["sendfile"] > 0);
+    assert!(
+        count(&ours) <= count(&theirs),
+        "{ours:?}\nnginx: {theirs:?}"
+    );
+}
