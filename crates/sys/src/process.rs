@@ -4,6 +4,8 @@
 
 use std::ffi::CString;
 use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 
 use rustix::process::Signal as KernelSignal;
 
@@ -46,6 +48,23 @@ pub fn set_name(name: &str) -> io::Result<()> {
 pub fn end_with_parent() -> io::Result<()> {
     let signal = Some(KernelSignal::KILL);
     Ok(rustix::process::set_parent_process_death_signal(signal)?)
+}
+
+/// Lets a program, once it is started, be killed when the thread that starts it ends. What it
+/// starts itself is not; and a program that changes its user is let off.
+pub fn end_child_with_us(command: &mut Command) -> &mut Command {
+    let own = std::process::id();
+    let prepare = move || {
+        end_with_parent()?;
+        // We may have ended before that.
+        match parent() == own {
+            true => Ok(()),
+            false => Err(io::ErrorKind::NotConnected.into()),
+        }
+    };
+    // SAFETY: between fork and exec it makes two calls to the kernel; it neither allocates nor
+    // takes a lock.
+    unsafe { command.pre_exec(prepare) }
 }
 
 /// Becomes the parent of whatever descends from this process and loses its own parent

@@ -128,6 +128,16 @@ pub fn kill(pid: u32) -> io::Result<()> {
     )?)
 }
 
+/// Ends a group of processes at once (SIGKILL), by the number of who founded it.
+pub fn kill_group(founder: u32) -> io::Result<()> {
+    let pid = i32::try_from(founder).ok().and_then(Pid::from_raw);
+    let pid = pid.ok_or(io::ErrorKind::InvalidInput)?;
+    Ok(rustix::process::kill_process_group(
+        pid,
+        rustix::process::Signal::KILL,
+    )?)
+}
+
 fn to_rustix(signal: Signal) -> rustix::process::Signal {
     use rustix::process::Signal as Kernel;
     match signal {

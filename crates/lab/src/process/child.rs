@@ -7,9 +7,11 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use sys::signal;
 
 use super::guard;
 use super::tree::Tree;
@@ -138,6 +140,7 @@ impl Child {
     /// How it ended, if it did: `exit status: 1`.
     pub(crate) fn ended(&mut self) -> Option<&str> {
         if self.end.is_none() && !matches!(self.guard.try_wait(), Ok(None)) {
+            self.clear_up();
             let mut rest = String::new();
             // A guard that was killed itself says nothing.
             let _ = self.talk.read_to_string(&mut rest);
@@ -145,6 +148,17 @@ impl Child {
             self.end = Some(how.unwrap_or("its guard was killed").to_owned());
         }
         self.end.as_deref()
+    }
+
+    /// A guard that was killed has ended nothing: whatever is left of its group goes. Its number is
+    /// the group's, and nobody else's as long as anything is left of that.
+    fn clear_up(&mut self) {
+        let status = self.guard.wait();
+        let was_killed = status.map_or(true, |status: ExitStatus| status.code().is_none());
+        if was_killed {
+            // There may be nothing left.
+            let _ = signal::kill_group(self.guard.id());
+        }
     }
 
     /// What it wrote so far, on both of its outputs.
@@ -165,7 +179,9 @@ impl Child {
 impl Drop for Child {
     fn drop(&mut self) {
         drop(self.hold.take());
-        let _ = self.guard.wait();
+        if self.end.is_none() {
+            self.clear_up();
+        }
     }
 }
 

@@ -3,6 +3,9 @@
 //! It holds one end of a pipe whose other end is ours. When we close it, or the kernel does since
 //! we have ended, in whatever way, the guard ends the program and all that descends from it: also
 //! workers that lost their own parent, since they become its children. It does nothing else.
+//!
+//! One that is killed takes the program with it by the kernel's doing, and whoever started it ends
+//! what else is left of its group of processes ([`super::child`]).
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Read, Write};
@@ -70,11 +73,13 @@ fn start(
     if !cpus.is_empty() {
         cpu::confine_current_thread(&cpus)?;
     }
-    Command::new(program)
+    let mut command = Command::new(program);
+    command
         .args(arguments)
         .stdin(Stdio::null())
-        .stdout(io::stderr().as_fd().try_clone_to_owned()?)
-        .spawn()
+        .stdout(io::stderr().as_fd().try_clone_to_owned()?);
+    // In case that we are killed: by this thread, which lives as long as we do.
+    process::end_child_with_us(&mut command).spawn()
 }
 
 fn guard(child: std::process::Child) {
