@@ -12,7 +12,6 @@ use crate::peer::catalogue::{self, CatalogueFault};
 use crate::peer::form::Peer;
 use crate::peer::install;
 use crate::peer::program::{self, Missing, Program};
-use crate::process::child::ChildFault;
 use crate::process::scratch::Scratch;
 use crate::scenario::catalogue as scenarios;
 use crate::talk::{Talk, print};
@@ -141,9 +140,11 @@ fn look<'p>(peer: &'p Peer, typed: &Typed) -> Row<'p> {
 
 /// What it says; or why it says nothing, which is told in its place.
 fn versions(peer: &Peer, program: &Program) -> Vec<String> {
-    let said = Scratch::new()
-        .map_err(ChildFault::from)
-        .and_then(|scratch| program::version_lines(peer, program, scratch.path()));
+    let scratch = match Scratch::new() {
+        Ok(scratch) => scratch,
+        Err(fault) => return vec![fault.to_string()],
+    };
+    let said = program::version_lines(peer, program, scratch.path());
     said.unwrap_or_else(|fault| vec![fault.to_string()])
 }
 

@@ -4,6 +4,40 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::{env, fs, io, process};
 
+/// Why there is no folder.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ScratchFault {
+    /// Configurations of servers could not name files in it.
+    #[error("`{}` has a blank or another character that servers' configurations give a meaning", .0.display())]
+    Unnameable(PathBuf),
+    /// It cannot be made there.
+    #[error("there is no room of our own in {}: {error}", parent.display())]
+    Refused {
+        /// Where.
+        parent: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+}
+
+impl ScratchFault {
+    /// The remedy.
+    pub(crate) fn hint(&self) -> &'static str {
+        match self {
+            Self::Unnameable(_) => {
+                "TMPDIR names another folder, by letters, digits and `/ . _ - + @ : = , %`"
+            }
+            Self::Refused { .. } => "TMPDIR names a folder with room that we may write to",
+        }
+    }
+}
+
+/// Whether a path stands for itself in the configuration of any server, without quotes.
+fn is_plain(path: &Path) -> bool {
+    let is_plain = |one: char| one.is_alphanumeric() || "/._-+@:=,%".contains(one);
+    path.to_str().is_some_and(|path| path.chars().all(is_plain))
+}
+
 /// A folder of our own, removed on drop.
 #[derive(Debug)]
 pub(crate) struct Scratch {
@@ -16,10 +50,21 @@ impl Scratch {
     /// another user, and not look into it.
     ///
     /// # Errors
-    /// It cannot be made there.
-    pub(crate) fn new() -> io::Result<Self> {
+    /// [`ScratchFault`].
+    pub(crate) fn new() -> Result<Self, ScratchFault> {
+        let parent = env::temp_dir();
         // Programs find their files from folders of their own.
-        let parent = std::path::absolute(env::temp_dir())?;
+        let parent = match std::path::absolute(&parent) {
+            Ok(absolute) => absolute,
+            Err(error) => return Err(ScratchFault::Refused { parent, error }),
+        };
+        match is_plain(&parent) {
+            true => Self::new_in(&parent).map_err(|error| ScratchFault::Refused { parent, error }),
+            false => Err(ScratchFault::Unnameable(parent)),
+        }
+    }
+
+    fn new_in(parent: &Path) -> io::Result<Self> {
         let own = process::id();
         for number in 0_u32.. {
             let path = parent.join(format!("lariat-lab-{own}-{number}"));
@@ -57,6 +102,24 @@ impl Drop for Scratch {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn paths_with_a_meaning_of_their_own_are_told_apart() {
+        assert!(is_plain(Path::new("/tmp/größe-1.2_3+x@y:z=a,b%")));
+        for path in [
+            "/tmp/a b",
+            "/tmp/a\tb",
+            "/t;",
+            "/t{",
+            "/t'",
+            "/t\"",
+            "/t#",
+            "/t$x",
+            "/t\\",
+        ] {
+            assert!(!is_plain(Path::new(path)), "{path}");
+        }
+    }
 
     #[test]
     fn a_scratch_goes_unless_it_is_kept() {
