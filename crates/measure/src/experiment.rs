@@ -387,6 +387,9 @@ pub struct Experiment {
     pub misses: Vec<Miss>,
     /// The last end that was written, if any.
     pub ended: Option<Ended>,
+    /// Readings that stand there again, of the same repeat of the same cell: they do not count, as
+    /// where a file was joined to itself.
+    pub doubled: usize,
 }
 
 /// Why a file cannot be read as one.
@@ -459,6 +462,7 @@ impl Experiment {
             readings: Vec::new(),
             misses: Vec::new(),
             ended: None,
+            doubled: 0,
         };
         for (index, line) in lines {
             experiment.take(serde_json::from_str(line).map_err(damaged(index))?);
@@ -466,15 +470,35 @@ impl Experiment {
         Ok(experiment)
     }
 
-    /// Adds what happened next. A second beginning changes nothing.
+    /// Adds what happened next. A second beginning changes nothing; nor does a repeat of a cell that
+    /// was read already. One that was missed may be read, or missed again, later.
     pub fn take(&mut self, event: Event) {
         match event {
-            Event::Read(reading) => self.readings.push(*reading),
-            Event::Missed(miss) => self.misses.push(miss),
+            Event::Read(reading) => {
+                let key = (&reading.scenario, &reading.cell, reading.repeat);
+                if self.is_read(key) {
+                    self.doubled += 1;
+                    return;
+                }
+                self.misses.retain(|miss| miss_key(miss) != key);
+                self.readings.push(*reading);
+            }
+            Event::Missed(miss) => {
+                let key = miss_key(&miss);
+                if !self.is_read(key) {
+                    self.misses.retain(|other| miss_key(other) != key);
+                    self.misses.push(miss);
+                }
+            }
             Event::Ended(ended) => self.ended = Some(ended),
             Event::Resumed(_) => self.ended = None,
             Event::Began(_) => {}
         }
+    }
+
+    fn is_read(&self, key: (&String, &String, u32)) -> bool {
+        let mut keys = self.readings.iter().rev();
+        keys.any(|it| (&it.scenario, &it.cell, it.repeat) == key)
     }
 
     /// The readings of a cell, by repeat.
@@ -486,6 +510,10 @@ impl Experiment {
         let is_of = move |reading: &&Reading| reading.scenario == scenario && reading.cell == cell;
         self.readings.iter().filter(is_of)
     }
+}
+
+fn miss_key(miss: &Miss) -> (&String, &String, u32) {
+    (&miss.scenario, &miss.cell, miss.repeat)
 }
 
 impl Figure {
@@ -585,6 +613,12 @@ mod tests {
         assert_eq!(Event::Began(Box::new(read.plan)), plan());
         assert_eq!(read.misses.len(), 1);
         assert!(read.ended.unwrap().is_complete);
+    }
+
+    #[test]
+    fn a_repeat_that_is_missed_again_is_missed_once() {
+        let read = Experiment::parse(&text(&[plan(), miss(), plan(), miss()])).unwrap();
+        assert_eq!((read.misses.len(), read.doubled), (1, 0));
     }
 
     #[test]

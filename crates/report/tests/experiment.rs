@@ -46,6 +46,27 @@ fn a_stored_record_is_told() {
 }
 
 #[test]
+fn a_record_that_was_joined_to_itself_counts_once() {
+    let whole = experiments::whole();
+    let path = format!(
+        "{}/tests/records/experiment.jsonl",
+        env!("CARGO_MANIFEST_DIR")
+    );
+    let text = std::fs::read_to_string(path).unwrap();
+    let joined = Experiment::parse(&(text.clone() + &text)).unwrap();
+    let told = summary::text(&joined, 80, false);
+    assert!(
+        told.contains("143 of 150 readings, 7 missed; 143"),
+        "{told}"
+    );
+    let once = Experiment {
+        doubled: 0,
+        ..joined
+    };
+    assert_eq!(once, whole);
+}
+
+#[test]
 fn a_run_that_was_stopped_at_once_is_told() {
     let text = summary::text(&experiments::unread(), 80, false);
     assert!(text.starts_with("Nothing can be compared"), "{text}");

@@ -269,5 +269,9 @@ pub(crate) fn state(experiment: &Experiment) -> String {
         Some(ended) if ended.is_complete => "complete",
         _ => "not complete: it was stopped, and can be taken up again with `--resume`",
     };
-    format!("{read} of {planned} readings, {missed} missed; {end}")
+    let doubled = match experiment.doubled {
+        0 => String::new(),
+        count => format!("; {count} readings stand there twice, and count once"),
+    };
+    format!("{read} of {planned} readings, {missed} missed{doubled}; {end}")
 }
