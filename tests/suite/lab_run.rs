@@ -466,6 +466,128 @@ fn a_run_that_was_killed_is_taken_up_and_left_nothing_running() {
     assert_eq!(readings(&desk.of_kind("read")).len(), 16);
 }
 
+/// Processes beneath another, with their parents' numbers; those that have ended are not there.
+fn beneath(parents: &[u32]) -> Vec<u32> {
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    let names = processes.filter_map(|one| one.file_name().to_str()?.parse().ok());
+    names.filter(|id| parents.contains(&parent(*id))).collect()
+}
+
+/// 0 of a process that has ended.
+fn parent(id: u32) -> u32 {
+    let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+    let (_, fields) = stat.rsplit_once(')').unwrap_or_default();
+    let mut fields = fields.split_whitespace();
+    match fields.next() {
+        None | Some("Z" | "X") => 0,
+        Some(_) => fields.next().unwrap().parse().unwrap(),
+    }
+}
+
+#[test]
+fn a_server_does_not_outlive_its_guard() {
+    let desk = Desk::new();
+    let words = "./small.toml --speeds none --record r.jsonl --peers plain --duration 1h";
+    let mut running = Running::start(&mut desk.command(words));
+    // Those of the origin behind servers, and of the server.
+    let (guards, servers) = until("both servers with their guards", || {
+        running.assert_running();
+        let guards = beneath(&[running.id()]);
+        let servers = beneath(&guards);
+        (guards.len() == 2 && servers.len() == 2).then_some((guards, servers))
+    });
+    let signal = |id: u32, signal| {
+        let id = Pid::from_raw(id.try_into().unwrap()).unwrap();
+        kill_process(id, signal).unwrap();
+    };
+    for guard in guards {
+        signal(guard, Signal::KILL);
+    }
+    until("the servers to end", || {
+        let mut parents = servers.iter().map(|id| parent(*id));
+        parents.all(|parent| parent == 0).then_some(())
+    });
+    signal(running.id(), Signal::TERM);
+    assert_eq!(running.wait().code(), Some(6), "{}", running.stderr());
+}
+
+#[test]
+fn a_signal_ends_the_measuring_of_keys() {
+    let desk = Desk::new();
+    let words = "./small.toml --speeds full --record r.jsonl --peers plain";
+    let mut running = Running::start(&mut desk.command(words));
+    until("keys to be measured", || {
+        running.assert_running();
+        running.stderr().contains("measuring keys").then_some(())
+    });
+    let id = Pid::from_raw(running.id().try_into().unwrap()).unwrap();
+    kill_process(id, Signal::INT).unwrap();
+    assert_eq!(running.wait().code(), Some(6), "{}", running.stderr());
+    let events = desk.events();
+    assert_eq!(events.len(), 2, "{events:?}");
+    // It did not wait for them.
+    assert_eq!(events[0]["host"]["speeds"], Value::Array(Vec::new()));
+    assert_eq!(events[1]["is_complete"], false);
+    let finished = desk.run("--resume r.jsonl");
+    assert_eq!(finished.code(), 0, "{finished:?}");
+}
+
+#[test]
+fn a_folder_that_no_configuration_can_name_is_refused() {
+    let desk = Desk::new();
+    let folder = desk.path("with a blank");
+    fs::create_dir(&folder).unwrap();
+    let mut command = desk.command("./small.toml --speeds none --record r.jsonl");
+    let finished = run(command.env("TMPDIR", &folder));
+    assert_eq!(finished.code(), 1, "{finished:?}");
+    assert_said(&finished, &["with a blank` has a blank", "hint: TMPDIR"]);
+    assert!(!desk.path("r.jsonl").exists());
+}
+
+#[test]
+fn what_failed_is_read_again_when_all_else_was() {
+    let desk = Desk::with(&SMALL.replacen("\"plain\", ", "\"plain\", \"broken\", ", 1));
+    let program = lab::command().get_program().to_owned();
+    let (program, mended) = (program.to_str().unwrap(), desk.path("mended"));
+    let script = format!(
+        "test -e {} || exit 3; exec {program} origin --listen {{{{listen.address}}}} --quiet",
+        mended.display()
+    );
+    fs::create_dir_all(desk.path("own/broken")).unwrap();
+    let peer = format!(
+        "title = \"a server that is mended\"\nprogram = \"sh\"\nserves = \"itself\"\n\
+         scheme = \"http\"\nversion = [[\"{{{{program}}}}\", \"-c\", \"echo 1.0\"]]\n\
+         start = [\"{{{{program}}}}\", \"-c\", \"{script}\"]\n"
+    );
+    fs::write(desk.path("own/broken/peer.toml"), peer).unwrap();
+    let finished = desk.small("--peer-folder own --peers plain,broken");
+    assert_eq!(finished.code(), 6, "{finished:?}");
+    assert_eq!(desk.of_kind("read").len(), 4);
+    fs::write(&mended, "").unwrap();
+    let finished = desk.run("--resume r.jsonl");
+    assert_eq!(finished.code(), 0, "{finished:?}");
+    assert_said(&finished, &["what failed is measured again"]);
+    let read = desk.of_kind("read");
+    assert_eq!((read.len(), readings(&read).len()), (8, 8));
+    let told = run(lab::command().arg("report").arg(desk.path("r.jsonl")));
+    assert!(
+        told.stdout.contains("8 of 8 readings, 0 missed; complete"),
+        "{told:?}"
+    );
+    assert_said(&desk.run("--resume r.jsonl"), &["to its end already"]);
+}
+
+#[test]
+fn the_clock_chooses_an_order_that_can_be_repeated() {
+    let desk = Desk::new();
+    assert_eq!(desk.small("--peers plain --repeats 1").code(), 0);
+    let began = &desk.events()[0];
+    let command = began["command"].as_array().unwrap();
+    let seed = command[command.len() - 2..].to_vec();
+    assert_eq!(seed[0], "--seed");
+    assert_eq!(seed[1], began["seed"].as_u64().unwrap().to_string());
+}
+
 #[test]
 fn what_cannot_be_taken_up_says_why() {
     let desk = Desk::new();

@@ -102,6 +102,15 @@ impl Past {
         past
     }
 
+    /// Of a record that came to its end, and of which what failed is to be read again.
+    pub(crate) fn of_readings(record: &experiment::Experiment) -> Self {
+        let mut past = Self::default();
+        for reading in &record.readings {
+            past.was_read(&reading.scenario, &reading.cell, reading.repeat);
+        }
+        past
+    }
+
     fn was_read(&mut self, scenario: &str, cell: &str, repeat: u32) {
         let key = (scenario.to_owned(), cell.to_owned());
         self.done.insert((key.0.clone(), key.1.clone(), repeat));

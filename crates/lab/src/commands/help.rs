@@ -152,11 +152,11 @@ that ends in .toml is a file of your own: docs/guide/lab.md tells what it holds.
   --speeds none|quick|full
       How long keys and ciphers of this host are measured first [default: quick; full with --full]
   --seed N
-      Decides the order of cells [default: 1]
+      Repeats the order of cells of another run [default: by the clock; the record tells it]
   --record RECORD.jsonl
       Where the record is written [default: lariat-run-DATE-TIME.jsonl in the working directory]
   --resume RECORD.jsonl
-      Take up a run that was stopped
+      Take up a run that was stopped, or read again what failed in one that came to its end
   --scenario-folder DIR
       Scenarios in place of ours
   --peer-folder DIR

@@ -6,7 +6,9 @@ mod arguments;
 mod listing;
 
 use std::path::Path;
-use std::time::SystemTime;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
+use std::time::{Duration, SystemTime};
 
 use lexopt::Parser;
 use load::speed::Rows;
@@ -32,6 +34,9 @@ use crate::scenario::catalogue::{self as scenarios, Listed};
 use crate::scenario::cells::{self, Contender, Expanded};
 use crate::talk::{Talk, print};
 use crate::usage::UsageError;
+
+/// Between two looks whether a signal has come.
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// Said at the first signal.
 const ENDING: &str = "Ending; what was read is in the record.";
@@ -215,11 +220,15 @@ impl Ground {
     fn new(typed: &Typed, talk: Talk) -> Result<Self, Exit> {
         let failed = |error: std::io::Error| {
             talk.error(format_args!("the host refuses: {error}"));
-            talk.hint("TMPDIR names a folder with room; look at the limits too (`ulimit -a`)");
+            talk.hint("look at the limits (`ulimit -a`)");
             Exit::Failed
         };
         let stop = Interrupt::new(talk, ENDING).map_err(failed)?;
-        let mut scratch = Scratch::new().map_err(failed)?;
+        let mut scratch = Scratch::new().map_err(|fault| {
+            talk.error(&fault);
+            talk.hint(fault.hint());
+            Exit::Failed
+        })?;
         if typed.keep {
             scratch.keep();
             let path = scratch.path().display();
@@ -252,9 +261,13 @@ fn plan(
     date: Date,
     ground: &Ground,
 ) -> experiment::Plan {
-    measure_speeds(prepared, typed, ground.talk);
+    measure_speeds(prepared, typed, ground);
+    let seed = typed.seed.unwrap_or_else(|| seed_of(date));
     let mut command = vec!["lariat-lab".to_owned(), "run".to_owned()];
     command.extend(words);
+    if typed.seed.is_none() {
+        command.extend(["--seed".to_owned(), seed.to_string()]);
+    }
     experiment::Plan {
         format: experiment::FORMAT,
         tool: Tool {
@@ -265,7 +278,7 @@ fn plan(
         command,
         started: date.to_string(),
         mode: typed.mode_name().to_owned(),
-        seed: typed.seed,
+        seed,
         host: prepared.host.clone(),
         placement: prepared.placement.clone(),
         peers: told(prepared, ground.scratch.path()),
@@ -277,7 +290,9 @@ fn plan(
     }
 }
 
-fn measure_speeds(prepared: &mut Prepared, typed: &Typed, talk: Talk) {
+/// Keys and ciphers; a signal ends that at once, and the run with it.
+fn measure_speeds(prepared: &mut Prepared, typed: &Typed, ground: &Ground) {
+    let talk = ground.talk;
     let rows = match (typed.speeds, typed.mode) {
         (Some(Speeds::None), _) => return,
         (Some(Speeds::Quick), _) | (None, Mode::Quick) => Rows::Quick,
@@ -290,7 +305,28 @@ fn measure_speeds(prepared: &mut Prepared, typed: &Typed, talk: Talk) {
             "measuring keys and ciphers for {seconds} s (--speeds none leaves that out)"
         ));
     }
-    prepared.host = host::report(Some(timing));
+    let (tell, told) = channel();
+    // Nobody waits for it to end when a signal has come: it ends with the program.
+    thread::spawn(move || {
+        let _ = tell.send(host::report(Some(timing)));
+    });
+    while !ground.stop.is_heard() {
+        match told.recv_timeout(PAUSE) {
+            Ok(report) => {
+                prepared.host = report;
+                return;
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
+    }
+}
+
+/// Where nobody chose: another order in each run, as a number that can be typed.
+fn seed_of(date: Date) -> u64 {
+    let digits = date.compact();
+    let digits = digits.chars().filter(char::is_ascii_digit);
+    digits.collect::<String>().parse().unwrap_or(1)
 }
 
 /// The peers that take part, in the order of the tables; the versions of those that are there.
@@ -326,23 +362,26 @@ fn resume(path: &Path, typed: &Typed, words: Vec<String>, talk: Talk) -> Exit {
             return Err(Exit::Usage);
         }
         let is_complete = record.ended.as_ref().is_some_and(|ended| ended.is_complete);
-        if is_complete {
+        let has_failed = record.misses.iter().any(|miss| miss.way != Way::Cannot);
+        if is_complete && !has_failed {
             talk.say(format_args!(
                 "{} has come to its end already",
                 path.display()
             ));
-            let is_whole = record.misses.iter().all(|miss| miss.way == Way::Cannot);
-            return Ok(match is_whole {
-                true => Exit::Success,
-                false => Exit::Partial,
-            });
+            return Ok(Exit::Success);
         }
         let mut command = vec!["lariat-lab".to_owned(), "run".to_owned()];
         command.extend(words);
         let moment = Event::Resumed(Moment { at: now(), command });
         let written = journal.append(&moment);
         written.map_err(|fault| refuse(&fault, talk))?;
-        let past = Past::of(&record);
+        let past = match is_complete {
+            false => Past::of(&record),
+            true => {
+                talk.say("it has come to its end; what failed is measured again");
+                Past::of_readings(&record)
+            }
+        };
         carry_out(&prepared, &record.plan, journal, past, typed, &ground)
     });
     resumed.unwrap_or_else(|exit| exit)

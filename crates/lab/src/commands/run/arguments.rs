@@ -70,7 +70,8 @@ pub(super) struct Typed {
     pub(super) quiet: bool,
     pub(super) keep: bool,
     pub(super) mode: Mode,
-    pub(super) seed: u64,
+    /// The order of cells; `None` = chosen by the clock.
+    pub(super) seed: Option<u64>,
     pub(super) repeats: Option<u32>,
     pub(super) duration: Option<Duration>,
     pub(super) peers: Option<Vec<String>>,
@@ -94,7 +95,7 @@ impl Default for Typed {
             quiet: false,
             keep: false,
             mode: Mode::Quick,
-            seed: 1,
+            seed: None,
             repeats: None,
             duration: None,
             peers: None,
@@ -258,8 +259,8 @@ impl Typed {
             }
             "seed" => {
                 let seed = text.parse().ok();
-                self.seed =
-                    seed.ok_or_else(|| wrong(flag, text, "is no whole number", "--seed 7"))?;
+                let wrong = || wrong(flag, text, "is no whole number", "--seed 7");
+                self.seed = Some(seed.ok_or_else(wrong)?);
             }
             "duration" => {
                 let time = value::some_time(text).ok();
@@ -365,7 +366,7 @@ mod tests {
         assert_eq!(typed.scenarios, ["keys", "./mine.toml"]);
         assert_eq!(typed.only["key"], ["p256", "rsa2048"]);
         assert_eq!(typed.seating.server, Some(vec![0, 2, 3]));
-        assert_eq!((typed.repeats, typed.seed), (Some(2), 9));
+        assert_eq!((typed.repeats, typed.seed), (Some(2), Some(9)));
         assert_eq!(typed.mode_name(), "own");
         assert!(typed.keep && typed.quiet && typed.mode == Mode::Full);
     }
@@ -390,6 +391,7 @@ mod tests {
     fn a_command_is_read_again() {
         let words = ["lariat-lab", "run", "keys", "--seed", "3"].map(str::to_owned);
         let typed = of_command(&words).unwrap();
-        assert_eq!((typed.scenarios, typed.seed), (vec!["keys".to_owned()], 3));
+        assert_eq!(typed.scenarios, ["keys"]);
+        assert_eq!(typed.seed, Some(3));
     }
 }
