@@ -6,6 +6,7 @@ use std::net::TcpListener;
 use std::thread;
 
 use suite::client::Client;
+use suite::curl::curl;
 use suite::kernel::{Bench, pattern};
 use suite::nginx::Nginx;
 use testkit::server::{Behaviour, Server};
@@ -120,23 +121,22 @@ fn a_servers_reset_is_no_clean_end() {
     bench.wait_for_end_of(2);
 }
 
-/// nginx as the client, and as the server.
+/// Its client has the kernel seal what it sends, and with TLS 1.2 open what it receives.
 #[test]
-fn nginx_on_either_side_sees_the_same_bytes() {
-    let nginx = |bench: &Bench, directives: &str| {
-        Nginx::forward(bench.service.address, &bench.site.ca(), directives)
-    };
+fn nginx_with_the_kernels_tls_gets_the_same_bytes() {
     let server = Server::start(Behaviour::Http(pattern(LONG)));
     let bench = Bench::relay(&server, |service| service);
-    for protocol in ["TLSv1.2", "TLSv1.3"] {
-        let directives = format!("proxy_ssl_protocols {protocol};");
-        let proxy = nginx(&bench, &directives);
+    for (count, protocol) in [(1, "TLSv1.2"), (2, "TLSv1.3")] {
+        let directives =
+            format!("proxy_ssl_protocols {protocol}; proxy_ssl_conf_command Options KTLS;");
+        let nginx = Nginx::forward(bench.service.address, &bench.site.ca(), &directives);
         let file = bench.site.path("got");
-        let curl = suite::curl::curl().url(&format!("http://{}/", proxy.address));
-        curl.args(&["--output", file.to_str().unwrap()])
-            .run()
-            .success();
+        let client = curl().url(&format!("http://{}/", nginx.address));
+        let output = ["--output", file.to_str().unwrap()];
+        client.args(&output).run().success();
         assert!(fs::read(file).unwrap() == pattern(LONG), "{protocol}");
+        assert_eq!(bench.counts().taken, 2 * count, "nginx's and ours");
     }
-    bench.wait_for_end_of(2);
+    let taken = "lariat_ktls_connections_total";
+    assert_eq!(bench.lariat.metrics().sum(taken, &[]), 2.0);
 }

@@ -25,6 +25,7 @@ mod files_rights;
 mod flags;
 mod half_close;
 mod http2;
+mod kernel_fallback;
 mod lab_host;
 mod lab_measure;
 mod lab_page;
