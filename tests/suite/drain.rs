@@ -8,6 +8,7 @@ use suite::configuration::Service;
 use suite::lariat::Lariat;
 use suite::patience::until;
 use suite::site::Site;
+use testkit::directory::Directory;
 use testkit::server::{Behaviour, Server};
 
 #[test]
@@ -27,6 +28,29 @@ fn an_open_connection_finishes_and_a_new_one_is_refused() {
     assert_eq!(connection.receive(1), b"b");
     connection.end();
     assert_eq!(connection.read_to_end().unwrap(), b"");
+    assert_eq!(lariat.wait().code(), Some(0));
+}
+
+#[test]
+fn files_are_sent_to_their_end_and_nobody_waits_for_clients_at_rest() {
+    const BYTES: usize = 32 << 20;
+    let (site, folder) = (Site::new(), Directory::new());
+    folder.write("small", "small");
+    folder.write("large", vec![7; BYTES]);
+    let service = Service::files(&site, folder.path());
+    let mut lariat = Lariat::start(&service.toml());
+    let ask = |path: &str| {
+        let mut connection = Client::new(&site).connect(service.address);
+        let head = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        connection.send(head.as_bytes());
+        connection
+    };
+    let (mut resting, mut busy) = (ask("/small"), ask("/large"));
+    assert_eq!(resting.response().1, b"small");
+    busy.head();
+    lariat.signal(Signal::TERM);
+    assert_eq!(resting.read_to_end().unwrap(), b"", "a proper end");
+    assert!(busy.read_to_end().unwrap() == vec![7; BYTES]);
     assert_eq!(lariat.wait().code(), Some(0));
 }
 

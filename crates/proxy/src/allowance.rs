@@ -4,8 +4,13 @@
 //! share of would be reached too early wherever the kernel spreads connections unevenly. One
 //! addition a connection, on a line that the workers pass to each other.
 
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+
+use telemetry::outcome::Reason;
+
+use crate::descriptors::Descriptors;
 
 /// How many there are.
 #[derive(Clone, Debug, Default)]
@@ -32,6 +37,17 @@ impl Allowance {
 pub(crate) struct Allowances {
     pub(crate) connections: Allowance,
     pub(crate) handshakes: Allowance,
+    descriptors: Descriptors,
+}
+
+impl Allowances {
+    /// Whether a connection may keep the descriptor that it got.
+    pub(crate) fn descriptor(&self, fd: &OwnedFd) -> Result<(), Reason> {
+        match self.descriptors.suffice_for_connection(fd) {
+            true => Ok(()),
+            false => Err(Reason::DescriptorLimit),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -385,6 +385,11 @@ fn is_of_socket(error: &io::Error) -> bool {
     )
 }
 
+/// Whether the process (`EMFILE`) or the host (`ENFILE`) has no descriptor left.
+pub(crate) fn is_out_of_descriptors(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(23 | 24))
+}
+
 #[cfg(test)]
 mod tests {
     use sys::socket::ListenOptions;
@@ -437,5 +442,93 @@ mod tests {
         assert_eq!(socket.receive(&mut room), Received::Bytes(5));
         assert!(socket.is_readable(), "no event will say so any more");
         assert_eq!(socket.receive(&mut room), Received::Failed);
+    }
+
+    fn content(bytes: usize) -> (std::fs::File, Vec<u8>) {
+        let content: Vec<u8> = (0..bytes).map(|index| (index / 7) as u8).collect();
+        let path = std::env::temp_dir().join(format!("lariat-driver-{}", std::process::id()));
+        std::fs::write(&path, &content).unwrap();
+        let file = std::fs::File::open(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        (file, content)
+    }
+
+    fn read_all(from: OwnedFd) -> Vec<u8> {
+        let mut stream = std::net::TcpStream::from(from);
+        stream.set_nonblocking(false).unwrap();
+        let mut got = Vec::new();
+        std::io::Read::read_to_end(&mut stream, &mut got).unwrap();
+        got
+    }
+
+    #[test]
+    fn a_file_is_sent_until_it_ends_and_its_fault_is_not_the_connections() {
+        let mut driver = Driver::new().unwrap();
+        let (mut socket, other) = connected(&mut driver);
+        let (file, content) = content(10_000);
+        assert_eq!(socket.send_more(&content[..10]), Some(10));
+        assert_eq!(socket.send_file(&file, 10, 9_000), FileSent::Bytes(9_000));
+        assert!(socket.is_writable());
+        assert_eq!(socket.send_file(&file, 10_000, 5), FileSent::NoFile);
+        // The rest, of which more was promised.
+        assert_eq!(socket.send_file(&file, 9_010, 5_000), FileSent::Bytes(990));
+        socket.end();
+        assert_eq!(read_all(other), content);
+        let broken = loop {
+            match socket.send_file(&file, 0, 100) {
+                FileSent::Bytes(_) => continue,
+                other => break other,
+            }
+        };
+        assert_eq!(broken, FileSent::Failed);
+    }
+
+    #[test]
+    fn what_a_client_does_not_take_stays_in_the_pipe() {
+        let mut driver = Driver::new().unwrap();
+        let (mut front, client) = connected(&mut driver);
+        let (mut back, server) = connected(&mut driver);
+        let pipe = Pipe::new(1 << 16).unwrap();
+        let (mut sent, mut passed) = (0, 0);
+        // Until no queue on the way takes any more.
+        let held = loop {
+            sent += socket::write(&server, &[7; 1 << 16]).unwrap_or(0);
+            back.readable = true;
+            let held = match back.fill(&pipe) {
+                Received::Bytes(count) => count,
+                other => panic!("there is always something to take: {other:?}"),
+            };
+            let drained = front.drain(&pipe, held).unwrap();
+            passed += drained;
+            if drained < held {
+                break held - drained;
+            }
+        };
+        assert!(!front.is_writable());
+        drop(server);
+        let rest = std::thread::spawn(|| read_all(client));
+        let mut left = held;
+        let mut batch = Vec::new();
+        driver.watch_writes(&mut front);
+        loop {
+            while left > 0 && front.is_writable() {
+                left -= front.drain(&pipe, left).unwrap();
+            }
+            if left == 0 {
+                match back.fill(&pipe) {
+                    Received::Bytes(count) => left = count,
+                    Received::End => break,
+                    _ => {}
+                }
+            }
+            if left > 0 && !front.is_writable() {
+                driver.wait(None, &mut batch).unwrap();
+                batch.iter().for_each(|event| front.note(event));
+            }
+        }
+        front.end();
+        let got = rest.join().unwrap();
+        assert_eq!(got.len(), sent);
+        assert!(passed > 0 && got.iter().all(|byte| *byte == 7));
     }
 }

@@ -74,6 +74,11 @@ impl FileBack {
     /// The client has ended its stream: what was asked is still answered.
     pub(crate) fn end_requests(&mut self) {
         self.is_asked = true;
+        self.finish();
+    }
+
+    /// What was asked is still answered, and nothing that comes from now on.
+    pub(crate) fn finish(&mut self) {
         self.conversation.receive_end();
     }
 
@@ -229,6 +234,7 @@ impl Files {
     /// Looks what is there, and leaves it open.
     fn find(&self, path: &[u8], open: &mut Option<Open>) -> Found {
         match self.root.find(path) {
+            Opened::File(file) if !self.descriptors.suffice_for_file(&file) => Found::Busy,
             Opened::File(file) => {
                 let found = described(&file);
                 *open = Some(Open::File(file));

@@ -8,6 +8,7 @@ mod allowance;
 mod back;
 mod commands;
 mod counts;
+mod descriptors;
 mod dial;
 mod driver;
 mod files;

@@ -104,6 +104,15 @@ impl Link {
         }
     }
 
+    /// Has files answer what was asked and then end; says whether there are files.
+    pub(crate) fn finish_files(&mut self) -> bool {
+        let Some(Back::Files(files)) = &mut self.back else {
+            return false;
+        };
+        files.finish();
+        true
+    }
+
     /// Does all that can be done now.
     pub(crate) fn pump(&mut self, context: &mut Context<'_>) -> Turn {
         self.take_failures(context);

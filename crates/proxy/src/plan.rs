@@ -19,6 +19,7 @@ use tls::traffic::kernel::Cipher;
 use wire::network::Network;
 
 use crate::allowance::Allowance;
+use crate::descriptors::Descriptors;
 use crate::offload::{kernels_cipher, kernels_version};
 use crate::options::{
     BackOptions, KtlsMode, KtlsOptions, Limits, LogOptions, Options, ServiceOptions, WorkerOptions,
@@ -60,6 +61,7 @@ pub struct ServicePlan {
 pub(crate) struct Files {
     pub(crate) root: Root,
     pub(crate) serving: Arc<origin::options::Options>,
+    pub(crate) descriptors: Descriptors,
 }
 
 /// Why no plan could be built: one service's fault.
@@ -128,7 +130,11 @@ impl Plan {
             && let Some(serving) = &plan.serving
         {
             let serving = Arc::clone(serving);
-            plan.files = Some(Arc::new(Files { root, serving }));
+            plan.files = Some(Arc::new(Files {
+                root,
+                serving,
+                descriptors: Descriptors::default(),
+            }));
         }
     }
 

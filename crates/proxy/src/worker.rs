@@ -24,7 +24,7 @@ use telemetry::outcome::Reason;
 use crate::allowance::Allowances;
 use crate::commands::{Assignment, Command};
 use crate::counts::count_handshake;
-use crate::driver::Driver;
+use crate::driver::{Driver, is_out_of_descriptors};
 use crate::handshakes::Handshakes;
 use crate::lines::Lines;
 use crate::link::{Context, Link, Turn};
@@ -351,7 +351,7 @@ impl Worker {
         };
         let service = Rc::clone(&listener.service);
         let text = Rc::clone(&listener.text);
-        if let Err(reason) = self.admit_or_displace(&service) {
+        if let Err(reason) = self.admit_or_displace(&service, &fd) {
             self.driver.refuse(fd);
             self.refused(place, peer, reason);
             return Ok(());
@@ -387,7 +387,8 @@ impl Worker {
 
     /// As [`Self::admit`]; but where newcomers wait too long, the limit of handshakes is for the
     /// one that has waited longest, and not for one that could be served now.
-    fn admit_or_displace(&mut self, service: &Service) -> Result<(), Reason> {
+    fn admit_or_displace(&mut self, service: &Service, fd: &OwnedFd) -> Result<(), Reason> {
+        self.allowances.descriptor(fd)?;
         let admitted = self.admit(service);
         if admitted != Err(Reason::HandshakeLimit) {
             return admitted;
@@ -410,10 +411,8 @@ impl Worker {
 
     /// Counts a further connection, or says why it may not be had.
     fn admit(&self, service: &Service) -> Result<(), Reason> {
-        let Allowances {
-            connections,
-            handshakes,
-        } = &self.allowances;
+        let all = &self.allowances;
+        let (connections, handshakes) = (&all.connections, &all.handshakes);
         if !connections.take(self.limits.connections) {
             return Err(Reason::ConnectionLimit);
         }
@@ -455,8 +454,7 @@ impl Worker {
             return Err(ErrorKind::WouldBlock.into());
         };
         self.reserve = None;
-        let accepted = self.driver.accept(&listener.fd);
-        let refused = accepted.map(|(fd, peer)| {
+        let refused = self.driver.accept(&listener.fd).map(|(fd, peer)| {
             self.driver.refuse(fd);
             peer
         });
@@ -576,6 +574,11 @@ impl Worker {
     fn drain(&mut self, deadline: Instant) {
         self.empty_queues();
         self.drain_deadline = Some(deadline);
+        for id in self.links.ids() {
+            if self.links.find(id).is_some_and(Link::finish_files) {
+                self.pump(id);
+            }
+        }
     }
 
     fn enforce_drain(&mut self) {
@@ -592,9 +595,4 @@ impl Worker {
             }
         }
     }
-}
-
-/// Whether the process (`EMFILE`) or the host (`ENFILE`) has no descriptor left.
-fn is_out_of_descriptors(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(23 | 24))
 }
