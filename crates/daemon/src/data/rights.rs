@@ -9,7 +9,8 @@ use sys::{limit, signal};
 
 use crate::handover::{Fence, Fences, Rights, User};
 
-/// Gives up what is to be given up, for good; `roots` can be read in afterwards. To be called before the first thread is started.
+/// Gives up what is to be given up, for good; `roots` can be read in afterwards. To be called
+/// before the first thread is started.
 ///
 /// An error names the step; the process must end then.
 pub(super) fn give_up(fences: &Fences, roots: &[OwnedFd]) -> Result<Rights, String> {

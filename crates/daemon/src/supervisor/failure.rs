@@ -9,7 +9,6 @@ use std::process::ExitStatus;
 use config::Diagnostic;
 use wire::address::{Address, UnixName};
 
-use super::roots::RootFailure;
 use crate::place::ForeignDirectory;
 
 /// Why the supervisor could not begin, or ended without being asked to.
@@ -59,6 +58,34 @@ pub(crate) enum Failure {
         /// How often it was started again.
         restarts: u64,
     },
+}
+
+/// A plan with this folder has to wait for a restart.
+#[derive(Debug)]
+pub(crate) struct RootFailure {
+    /// The service's name.
+    pub(crate) service: String,
+    /// What it would serve.
+    pub(crate) folder: PathBuf,
+    /// It has the path of an open one.
+    pub(crate) is_known: bool,
+}
+
+impl fmt::Display for RootFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (service, folder) = (&self.service, self.folder.display());
+        match self.is_known {
+            true => write!(
+                f,
+                "service `{service}`: {folder} is not the folder any more that it was at start"
+            ),
+            false => write!(
+                f,
+                "service `{service}`: the running data process may not read {folder}"
+            ),
+        }?;
+        f.write_str("\nhint: restart: which folders can be read is settled before it serves")
+    }
 }
 
 /// An address cannot be listened at.

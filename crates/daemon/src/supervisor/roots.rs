@@ -4,13 +4,12 @@
 //! Owns the descriptors. A data process gives up all other files before it serves, for good: so
 //! folders that none of the first plan's services has come with a restart only.
 
-use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 
 use sys::beneath::{Identity, Root};
 
-use super::failure::Failure;
+use super::failure::{Failure, RootFailure};
 use crate::handover::Role;
 
 /// A folder that a service serves.
@@ -32,15 +31,6 @@ struct Open {
     folder: PathBuf,
     root: Root,
     identity: Identity,
-}
-
-/// Why a plan with these folders has to wait for a restart.
-#[derive(Debug)]
-pub(crate) struct RootFailure {
-    service: String,
-    folder: PathBuf,
-    /// It has the path of an open one.
-    is_known: bool,
 }
 
 impl Roots {
@@ -107,26 +97,6 @@ impl Open {
             folder: folder.to_owned(),
             root,
         })
-    }
-}
-
-impl fmt::Display for RootFailure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            service, folder, ..
-        } = self;
-        let folder = folder.display();
-        match self.is_known {
-            true => write!(
-                f,
-                "service `{service}`: {folder} is not the folder any more that it was at start"
-            ),
-            false => write!(
-                f,
-                "service `{service}`: the running data process may not read {folder}"
-            ),
-        }?;
-        f.write_str("\nhint: restart: which folders can be read is settled before it serves")
     }
 }
 
