@@ -457,7 +457,7 @@ mod tests {
         let mut stream = std::net::TcpStream::from(from);
         stream.set_nonblocking(false).unwrap();
         let mut got = Vec::new();
-        std::io::Read::read_to_end(&mut stream, &mut got).unwrap();
+        io::Read::read_to_end(&mut stream, &mut got).unwrap();
         got
     }
 
