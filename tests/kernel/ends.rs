@@ -63,6 +63,23 @@ fn nonsense_is_answered_by_an_alert_that_the_kernel_seals() {
 }
 
 #[test]
+fn renegotiation_is_refused_by_a_warning_that_the_kernel_seals() {
+    let bench = Bench::files(|service| service);
+    let head = bench.head_length("large");
+    let mut session = Session::start(&bench.site, bench.service.address, &["-tls1_2"]);
+    session.send("GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    session.wait_for_bytes(head + LARGE);
+    session.renegotiate();
+    // OpenSSL takes the warning for the end.
+    let (status, said) = session.wait();
+    assert!(
+        !status.success() && said.contains("no renegotiation"),
+        "{said}"
+    );
+    bench.wait_for_end_of(1);
+}
+
+#[test]
 fn clients_that_leave_in_mid_file_leave_nothing_behind() {
     let bench = Bench::files(|service| service);
     bench.folder.write("huge", pattern(HUGE));

@@ -15,14 +15,6 @@ fn wait_for(session: &mut Session, head_and: &mut usize, body: &[u8]) {
     assert!(got.ends_with(body), "other bytes");
 }
 
-/// The length of the head that comes before this file, asked on a connection of its own.
-fn head_length(bench: &Bench, path: &str) -> usize {
-    let mut connection = Client::new(&bench.site).connect(bench.service.address);
-    let head = format!("HEAD /{path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
-    connection.send(head.as_bytes());
-    connection.head().len()
-}
-
 fn can_rekey() -> bool {
     KernelCounts::read().rekeys.is_some()
 }
@@ -34,7 +26,7 @@ fn rekeys(bench: &Bench) -> f64 {
 #[test]
 fn a_client_that_changes_only_its_own_keys_goes_on() {
     let bench = Bench::files(|service| service);
-    let head = head_length(&bench, "large");
+    let head = bench.head_length("large");
     let mut session = Session::start(&bench.site, bench.service.address, &["-tls1_3"]);
     let mut expected = 0;
     for _ in 0..5 {
@@ -53,7 +45,7 @@ fn a_client_that_changes_only_its_own_keys_goes_on() {
 #[test]
 fn a_client_that_asks_for_new_keys_gets_them_or_a_clean_word() {
     let bench = Bench::files(|service| service);
-    let head = head_length(&bench, "large");
+    let head = bench.head_length("large");
     let mut session = Session::start(&bench.site, bench.service.address, &["-tls1_3"]);
     // Once before the hand-over: that is ours to do.
     session.change_keys(true);
@@ -68,7 +60,7 @@ fn a_client_that_asks_for_new_keys_gets_them_or_a_clean_word() {
         bench.wait_for_end_of(1);
         return;
     }
-    let small_head = head_length(&bench, "small");
+    let small_head = bench.head_length("small");
     for round in 1..=20u32 {
         session.send(GET_SMALL);
         expected += small_head;

@@ -1,5 +1,7 @@
 //! Reloads and deaths while the kernel seals.
 
+use std::net::TcpStream;
+
 use rustix::process::{Signal, kill_process};
 use suite::client::{Client, Connection};
 use suite::kernel::{Bench, KernelCounts, LARGE, pattern};
@@ -64,4 +66,23 @@ fn a_data_process_that_dies_makes_no_clean_end_and_the_next_one_serves() {
     until("the kernel to seal for nobody", || {
         (KernelCounts::read().sealing == 0).then_some(())
     });
+}
+
+#[test]
+fn a_drain_waits_for_what_the_kernel_sends() {
+    let mut bench = Bench::files(|service| service);
+    bench.folder.write("huge", pattern(HUGE));
+    let mut connection = Client::new(&bench.site).connect(bench.service.address);
+    ask(&mut connection, "huge");
+    bench.wait_for_taken(1);
+    bench.lariat.signal(Signal::TERM);
+    until("the listener to close", || {
+        TcpStream::connect(bench.service.address).err()
+    });
+    connection.head();
+    assert!(connection.receive(HUGE) == pattern(HUGE));
+    connection.end();
+    assert_eq!(connection.read_to_end().unwrap(), b"", "close_notify");
+    assert_eq!(bench.lariat.wait().code(), Some(0));
+    assert_eq!((bench.counts().taken, bench.counts().sealing), (1, 0));
 }

@@ -8,6 +8,7 @@
 )]
 
 mod crowd;
+mod early_data;
 mod ends;
 mod files;
 mod key_update;
@@ -18,3 +19,4 @@ mod relay;
 mod settings;
 mod suites;
 mod system_calls;
+mod unix_sockets;

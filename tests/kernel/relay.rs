@@ -40,6 +40,20 @@ fn an_end_passes_and_the_other_direction_goes_on() {
 }
 
 #[test]
+fn a_client_that_reads_late_gets_all_and_the_end() {
+    // More than the queues of both connections hold.
+    let body = pattern(4 * LONG);
+    let server = Server::start(Behaviour::Speak(body.clone()));
+    let bench = Bench::relay(&server, |service| service);
+    for (count, client) in [1, 2].into_iter().zip(clients(&bench)) {
+        let mut connection = client.connect(bench.service.address);
+        bench.wait_for_taken(count);
+        assert!(connection.read_to_end().unwrap() == body);
+    }
+    bench.wait_for_end_of(2);
+}
+
+#[test]
 fn an_answer_comes_after_the_clients_end() {
     let server = Server::start(Behaviour::ReplyAfterEnd(pattern(LONG)));
     let bench = Bench::relay(&server, |service| service);

@@ -11,6 +11,7 @@ use rustix::process::Pid;
 use testkit::directory::Directory;
 use testkit::server::Server;
 
+use crate::client::Client;
 use crate::configuration::Service;
 use crate::lariat::Lariat;
 use crate::patience::until;
@@ -155,6 +156,15 @@ impl Bench {
     pub fn sent(&self, path: &str) -> f64 {
         let metrics = self.lariat.metrics();
         metrics.sum("lariat_sent_bytes_total", &[("path", path)])
+    }
+
+    /// The length of the head of the response of this file, which has the same one each time.
+    #[must_use]
+    pub fn head_length(&self, path: &str) -> usize {
+        let mut connection = Client::new(&self.site).connect(self.service.address);
+        let head = format!("HEAD /{path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        connection.send(head.as_bytes());
+        connection.head().len()
     }
 
     /// What the data process has open, as the kernel names it.

@@ -56,6 +56,11 @@ impl Session {
         });
     }
 
+    /// Asks for a renegotiation (TLS 1.2).
+    pub fn renegotiate(&mut self) {
+        self.write("R\n");
+    }
+
     /// Waits until the server has sent that many bytes in all, and returns them.
     ///
     /// # Panics
