@@ -7,7 +7,7 @@ use suite::client::{Client, Connection};
 use suite::configuration::Service;
 use suite::curl::{Curl, curl_tls_for};
 use suite::lariat::Lariat;
-use suite::openssl::s_client_sending;
+use suite::openssl::{s_client, s_client_sending};
 use suite::program::run;
 use suite::site::Site;
 use testkit::directory::Directory;
@@ -249,6 +249,34 @@ fn a_connection_serves_one_request_after_the_other() {
     connection.end();
     let rest = connection.read_to_end().unwrap();
     assert!(rest.ends_with(b"\r\n\r\ndeep"));
+}
+
+#[test]
+fn a_request_in_early_data_is_answered() {
+    let (site, folder) = (Site::new(), Directory::new());
+    folder.write("index.html", "<p>welcome</p>");
+    // Nothing tells servers, since there are none, and asking for a file twice does no harm.
+    let service = Service::files(&site, folder.path()).tls("early-data = '4KiB'");
+    let lariat = Lariat::start(&service.toml());
+    let request = site.directory.write("request", "GET / HTTP/1.0\r\n\r\n");
+    let session = site.path("session").display().to_string();
+    let arguments = ["-tls1_3", "-ign_eof", "-sess_out", &session];
+    let mut first = s_client_sending(&site, service.address, &arguments, &request);
+    assert!(first.wait().success() && first.stdout().contains("<p>welcome</p>"));
+    let request = request.display().to_string();
+    let arguments = [
+        "-tls1_3",
+        "-ign_eof",
+        "-sess_in",
+        &session,
+        "-early_data",
+        &request,
+    ];
+    let second = s_client(&site, service.address, &arguments).success();
+    assert!(second.contains("Early data was accepted"), "{second}");
+    assert!(second.contains("\r\n\r\n<p>welcome</p>"), "{second}");
+    let results = [("result", "accepted")];
+    lariat.wait_for_metric("lariat_early_data_total", &results, 1.0);
 }
 
 #[test]

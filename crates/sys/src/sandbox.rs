@@ -50,7 +50,8 @@ pub fn restrict_files(roots: &[BorrowedFd<'_>]) -> io::Result<Enforcement> {
 }
 
 /// Makes only the system calls that a process of threads, sockets and memory needs; and, with
-/// `opens_files`, those that [`crate::beneath`] needs: which files it opens is then Landlock's to say.
+/// `opens_files`, those that [`crate::beneath`] needs: which files it opens is then Landlock's to
+/// say.
 ///
 /// What no honest code here does (starting programs, looking into other processes, loading code
 /// into the kernel) ends the process; what libraries try and can do without fails; memory that
