@@ -35,6 +35,12 @@ impl Descriptors {
         self.suffice(number(fd), KEPT_FOR_CONNECTIONS)
     }
 
+    /// Whether one just opened may be kept for a pipe: there is another way than through pipes, so
+    /// that half of all descriptors are not for them.
+    pub(crate) fn suffice_for_pipe(self, fd: &impl AsFd) -> bool {
+        number(fd) < self.0 / 2
+    }
+
     /// Of very few, half are kept.
     fn suffice(self, number: u64, kept: u64) -> bool {
         number < self.0 - kept.min(self.0 / 2)
@@ -61,5 +67,8 @@ mod tests {
         let unlimited = Descriptors(u64::MAX);
         assert!(unlimited.suffice_for_file(&std::io::stdin()));
         assert!(unlimited.suffice_for_connection(&std::io::stdin()));
+        assert!(unlimited.suffice_for_pipe(&std::io::stdin()));
+        assert!(Descriptors(6).suffice_for_pipe(&std::io::stderr()));
+        assert!(!Descriptors(5).suffice_for_pipe(&std::io::stderr()));
     }
 }

@@ -4,6 +4,8 @@
 
 use sys::transfer::Pipe;
 
+use crate::descriptors::Descriptors;
+
 /// What a pipe holds: as much as the large buffer (`flow::buffer`), for the same reason. What is
 /// spliced is sealed by this CPU at once, and more would not fit its second-level cache.
 const PIPE_BYTES: usize = 256 << 10;
@@ -20,14 +22,18 @@ const PIPES_KEPT_MAX: usize = 16;
 pub(crate) struct Pipes {
     spare: Vec<Pipe>,
     in_use: usize,
+    descriptors: Descriptors,
 }
 
 impl Pipes {
-    /// An empty pipe; `None` = there are too many, or no descriptor is left.
+    /// An empty pipe; `None` = there are too many, or few descriptors are left.
     pub(crate) fn take(&mut self) -> Option<Pipe> {
         let pipe = match self.spare.pop() {
             Some(pipe) => pipe,
-            None if self.in_use < PIPES_MAX => Pipe::new(PIPE_BYTES).ok()?,
+            None if self.in_use < PIPES_MAX => {
+                let made = Pipe::new(PIPE_BYTES).ok();
+                made.filter(|pipe| self.descriptors.suffice_for_pipe(pipe))?
+            }
             None => return None,
         };
         self.in_use += 1;

@@ -3,7 +3,7 @@
 //! Non-blocking. What a process never sees it cannot copy; whether that pays is not decided here.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_getpipe_size, fcntl_setpipe_size, pipe_with};
 
@@ -68,6 +68,13 @@ impl Pipe {
             count,
             flags,
         )?)
+    }
+}
+
+/// The end that is filled, which is the last descriptor that it took.
+impl AsFd for Pipe {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.writer.as_fd()
     }
 }
 
