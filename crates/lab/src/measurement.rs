@@ -120,6 +120,7 @@ impl<'a> Bench<'a> {
             folder: self.folder,
             origin: Some(self.origin.address()),
             certificates: self.certificates,
+            is_given_up: &|| halt.is_asked(),
         };
         let begun = Date::of(SystemTime::now());
         let server = Server::start(peer, program, &cell.wish, &place);

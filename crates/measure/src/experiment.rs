@@ -470,8 +470,8 @@ impl Experiment {
         Ok(experiment)
     }
 
-    /// Adds what happened next. A second beginning changes nothing; nor does a repeat of a cell that
-    /// was read already. One that was missed may be read, or missed again, later.
+    /// Adds what happened next. A second beginning changes nothing; nor does a repeat of a cell
+    /// that was read already. One that was missed may be read, or missed again, later.
     pub fn take(&mut self, event: Event) {
         match event {
             Event::Read(reading) => {

@@ -27,6 +27,8 @@ pub(crate) struct Place<'a> {
     pub(crate) origin: Option<SocketAddr>,
     /// What servers show.
     pub(crate) certificates: &'a Certificates,
+    /// Whether nobody waits for it any more.
+    pub(crate) is_given_up: &'a dyn Fn() -> bool,
 }
 
 /// A running server; it is ended on drop.
@@ -246,10 +248,10 @@ impl Launch<'_> {
             if TcpStream::connect(server.address).is_ok() {
                 return Ok(());
             }
-            if begun.elapsed() > START_MAX {
+            if begun.elapsed() > START_MAX || (self.place.is_given_up)() {
                 return Err(StartFault::Silent {
                     name: name(),
-                    seconds: START_MAX.as_secs(),
+                    seconds: begun.elapsed().as_secs(),
                     said: telling_lines(&server.child.said()),
                 });
             }
