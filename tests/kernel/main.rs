@@ -13,6 +13,7 @@ mod ends;
 mod files;
 mod key_update;
 mod lifecycle;
+mod mixture;
 mod modules;
 
 mod relay;
