@@ -3,6 +3,8 @@
 //! Owns the translation of keys and the bytes in a pipe between a server and a client. When to
 //! hand over is `flow`'s to say.
 
+use std::io::ErrorKind;
+
 use flow::buffer::Pool;
 use flow::connection::Flow;
 use flow::options::Offload;
@@ -33,20 +35,29 @@ pub(crate) fn offload(
         }
         Err(refusal) => {
             flow.offload_refused(pool);
-            counters.offload_refused(refusal);
+            refusal
+                .into_iter()
+                .for_each(|refusal| counters.offload_refused(refusal));
         }
     }
 }
 
-fn hand_over(flow: &Flow, front: &Socket, ability: Option<&Offload>) -> Result<(), OffloadRefusal> {
-    let able = ability.filter(|ability| !ability.taken.is_empty());
-    let able = able.ok_or(OffloadRefusal::NoKernelTls)?;
-    let keys = flow.kernel_keys().ok_or(OffloadRefusal::Suite)?;
-    if !able.takes(keys.version, keys.cipher) {
-        return Err(OffloadRefusal::Suite);
+/// An error says why the kernel refuses it; `None` = it is not the kernel's refusal.
+fn hand_over(
+    flow: &Flow,
+    front: &Socket,
+    ability: Option<&Offload>,
+) -> Result<(), Option<OffloadRefusal>> {
+    if ability.is_none_or(|ability| ability.taken.is_empty()) {
+        return Err(Some(OffloadRefusal::NoKernelTls));
     }
+    // Where the suite is not taken, no keys are kept for it.
+    let keys = flow.kernel_keys().ok_or(Some(OffloadRefusal::Suite))?;
     let handed = front.hand_over(&kernels(&keys), false);
-    handed.map_err(|_| OffloadRefusal::Failed)
+    // Of a client that has gone, or has ended its stream, no connection is left to take.
+    handed.map_err(|error| {
+        (error.kind() != ErrorKind::NotConnected).then_some(OffloadRefusal::Failed)
+    })
 }
 
 /// Gives the kernel the next key, and tells the connection and the counters.

@@ -14,15 +14,32 @@ const PIPE_BYTES: usize = 256 << 10;
 /// costs a copy and no more.
 const PIPES_MAX: usize = 64;
 
-/// Pipes kept for the next one who asks.
-const PIPES_KEPT_MAX: usize = 16;
+/// A pipe that holds less costs more in calls than it saves in copies: beyond some number of them
+/// the system gives a user small ones only (`fs.pipe-user-pages-soft`).
+const PIPE_BYTES_MIN: usize = 64 << 10;
+
+/// Pipes kept for the next one who asks: few, since they are descriptors.
+const PIPES_KEPT_MAX: usize = 8;
 
 /// The pipes.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Pipes {
     spare: Vec<Pipe>,
     in_use: usize,
+    /// How many there may be: fewer, after the system would not give more, until some come back.
+    most: usize,
     descriptors: Descriptors,
+}
+
+impl Default for Pipes {
+    fn default() -> Self {
+        Self {
+            spare: Vec::new(),
+            in_use: 0,
+            most: PIPES_MAX,
+            descriptors: Descriptors::default(),
+        }
+    }
 }
 
 impl Pipes {
@@ -30,19 +47,28 @@ impl Pipes {
     pub(crate) fn take(&mut self) -> Option<Pipe> {
         let pipe = match self.spare.pop() {
             Some(pipe) => pipe,
-            None if self.in_use < PIPES_MAX => {
-                let made = Pipe::new(PIPE_BYTES).ok();
-                made.filter(|pipe| self.descriptors.suffice_for_pipe(pipe))?
-            }
+            None if self.in_use < self.most => self.make()?,
             None => return None,
         };
         self.in_use += 1;
         Some(pipe)
     }
 
+    fn make(&mut self) -> Option<Pipe> {
+        let made = Pipe::new(PIPE_BYTES).ok().filter(|pipe| {
+            pipe.capacity() >= PIPE_BYTES_MIN && self.descriptors.suffice_for_pipe(pipe)
+        });
+        if made.is_none() {
+            // Trying costs calls as well.
+            self.most = self.in_use.max(1);
+        }
+        made
+    }
+
     /// Takes a pipe back; one that is not empty is closed.
     pub(crate) fn give(&mut self, pipe: Pipe, is_empty: bool) {
         self.in_use -= 1;
+        self.most = PIPES_MAX.min(self.most + 1);
         if is_empty && self.spare.len() < PIPES_KEPT_MAX {
             self.spare.push(pipe);
         }
@@ -65,5 +91,21 @@ mod tests {
         assert_eq!((pipes.in_use, pipes.spare.len()), (0, PIPES_KEPT_MAX));
         assert!(pipes.take().is_some());
         assert_eq!((pipes.in_use, pipes.spare.len()), (1, PIPES_KEPT_MAX - 1));
+    }
+
+    #[test]
+    fn what_the_system_does_not_give_is_not_asked_for_again_at_once() {
+        let mut pipes = Pipes::default();
+        let first = pipes.take().unwrap();
+        let second = pipes.take().unwrap();
+        let enough = std::mem::replace(&mut pipes.descriptors, Descriptors::none());
+        assert!(pipes.take().is_none());
+        pipes.descriptors = enough;
+        assert_eq!(pipes.most, 2);
+        assert!(pipes.take().is_none());
+        pipes.give(first, false);
+        assert_eq!(pipes.most, 3);
+        assert!(pipes.take().is_some());
+        pipes.give(second, true);
     }
 }

@@ -122,12 +122,20 @@ impl Flow {
 
     // Within.
 
-    /// The handshake is over: whether the kernel may ever be asked.
+    /// The handshake is over: whether the kernel may ever be asked. Where it would not seal it is
+    /// asked as well, so that it is known for how much it would have been wanted; but no key is
+    /// kept for it.
     pub(super) fn consider_kernel(&mut self) {
-        if self.settings.offload.is_some() && self.kernel_keys().is_some() {
+        let keys = self.kernel_keys();
+        let may_ask = self.settings.offload.as_ref().zip(keys);
+        let takes = may_ask.map(|(offload, keys)| offload.takes(keys.version, keys.cipher));
+        if takes != Some(true)
+            && let Some(traffic) = &mut self.traffic
+        {
+            traffic.forget_kernel_keys();
+        }
+        if takes.is_some() {
             self.offloading.allow();
-        } else {
-            self.keep_sealing();
         }
     }
 
