@@ -117,8 +117,9 @@ impl Flow {
         self.opening.as_ref().map(|_| self.facts.accepted + limit)
     }
 
-    /// Takes note that the deadline has passed.
-    pub fn handle_timeout(&mut self, now: Instant, pool: &mut Pool) {
+    /// Takes note that the deadline has passed. `is_passing` = bytes for the client wait where we do
+    /// not see them.
+    pub fn handle_timeout(&mut self, now: Instant, is_passing: bool, pool: &mut Pool) {
         if self.deadline().is_none_or(|deadline| deadline > now) {
             return;
         }
@@ -131,7 +132,8 @@ impl Flow {
                 self.actions.add(Action::Redial);
             }
             Stage::Relaying => {
-                if !self.down.is_ended {
+                // A client that has not taken all must not take what it has for the whole.
+                if !self.down.is_ended && self.is_front_done() && !is_passing {
                     self.say_goodbye(pool);
                 }
                 self.part(Ending::new(Reason::IdleTimeout), now, pool);

@@ -142,6 +142,13 @@ impl Link {
         Turn::Wait
     }
 
+    /// Takes note that the deadline has passed.
+    pub(crate) fn time_out(&mut self, now: Instant, pool: &mut Pool) {
+        let stretch = self.back.as_ref().and_then(Back::stretch);
+        let is_passing = self.splice.is_holding() || stretch.is_some();
+        self.flow.handle_timeout(now, is_passing, pool);
+    }
+
     /// A client that has reset its connection costs no more cryptography and no dial.
     fn take_failures(&mut self, context: &mut Context<'_>) {
         if self.front.has_failed() {
@@ -226,6 +233,7 @@ impl Link {
         let received = back.receive(&mut room, passing_from);
         drop(room);
         let is_deaf = back.is_deaf_at_end();
+        let cost = back.take_cost();
         let is_server = matches!(back, Back::Server(_));
         let count = match received {
             Received::Bytes(count) | Received::Last(count) => {
@@ -249,7 +257,7 @@ impl Link {
             Received::Failed => self.flow.cut(Reason::FileFailed, context.pool),
             Received::Bytes(_) | Received::Nothing => {}
         }
-        count
+        count + cost
     }
 
     fn front_out(&mut self, context: &mut Context<'_>) -> usize {

@@ -278,7 +278,7 @@ impl Worker {
                 continue;
             }
             link.timer_tick = 0;
-            link.flow.handle_timeout(self.now, &mut self.pool);
+            link.time_out(self.now, &mut self.pool);
             self.pump(id);
         }
         self.fired = fired;

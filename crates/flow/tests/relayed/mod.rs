@@ -253,7 +253,7 @@ fn whatever_breaks_whenever_there_is_one_end_and_no_buffer_is_kept() {
         // Nobody moves any more but the clock.
         for _ in 0..4 {
             run.now += TIMEOUTS.idle;
-            run.flow.handle_timeout(run.now, &mut run.pool);
+            run.flow.handle_timeout(run.now, false, &mut run.pool);
             run.act();
         }
         run.assert_over();
@@ -332,19 +332,43 @@ fn deadlines_are_those_of_the_stage() {
     let mut run = Run::new(&stage, &stage.choice(true, &[]), 1, Vec::new());
     assert_eq!(run.flow.deadline(), Some(run.now + TIMEOUTS.handshake));
     run.flow
-        .handle_timeout(run.now + TIMEOUTS.handshake / 2, &mut run.pool);
+        .handle_timeout(run.now + TIMEOUTS.handshake / 2, false, &mut run.pool);
     assert!(!run.flow.is_over());
     run.flow
-        .handle_timeout(run.now + TIMEOUTS.handshake, &mut run.pool);
+        .handle_timeout(run.now + TIMEOUTS.handshake, false, &mut run.pool);
     assert_eq!(run.reason(), Some(Reason::HandshakeTimeout));
     let mut run = Run::new(&stage, &stage.choice(true, &[]), 1, Vec::new());
-    run.until("relay", |run| run.backend.is_some());
+    run.until("relay", |run| {
+        run.backend.is_some() && run.flow.front_pending().is_empty()
+    });
     run.now += TIMEOUTS.idle * 2;
-    run.flow.handle_timeout(run.now, &mut run.pool);
+    run.flow.handle_timeout(run.now, false, &mut run.pool);
     assert_eq!(run.reason(), Some(Reason::IdleTimeout));
     run.until("the goodbye", |run| {
         run.client.is_closed_by_server() && run.front_shut
     });
+}
+
+#[test]
+fn a_client_that_stalls_is_not_told_that_it_has_all() {
+    let stage = Stage::new(SendProxy::Off);
+    for is_passing in [false, true] {
+        let mut run = Run::new(&stage, &stage.choice(true, &[]), 1, Vec::new());
+        run.until("relay", |run| run.backend.is_some());
+        if !is_passing {
+            let backend = run.backend.as_mut().unwrap();
+            backend.to_flow.extend([7; 1000]);
+            while run.flow.front_pending().is_empty() {
+                run.backend_to_flow();
+            }
+        }
+        run.now += TIMEOUTS.idle * 2;
+        run.flow.handle_timeout(run.now, is_passing, &mut run.pool);
+        assert_eq!(run.reason(), Some(Reason::IdleTimeout));
+        run.until("the end", |run| run.front_shut && run.from_flow.is_empty());
+        run.client_turn();
+        assert!(!run.client.is_closed_by_server(), "no close_notify");
+    }
 }
 
 #[test]
@@ -365,7 +389,7 @@ fn a_dial_that_takes_too_long_is_made_again_and_a_failed_one_is_told() {
     }
     assert_eq!(dials, 1);
     run.now += TIMEOUTS.dial * 2;
-    run.flow.handle_timeout(run.now, &mut run.pool);
+    run.flow.handle_timeout(run.now, false, &mut run.pool);
     assert_eq!(run.flow.poll_action(), Some(Action::Redial));
     run.flow
         .dial_failed(Ending::new(Reason::BackendRefused), run.now, &mut run.pool);
