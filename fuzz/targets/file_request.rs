@@ -211,11 +211,14 @@ fn entries() -> Found {
         bytes: 1,
         modified: now(),
     };
-    Found::Entries(vec![
-        entry(b"a", false),
-        entry(b".b", true),
-        entry(b"<\xff", true),
-    ])
+    Found::Entries {
+        entries: vec![
+            entry(b"a", false),
+            entry(b".b", true),
+            entry(b"<\xff", true),
+        ],
+        is_whole: true,
+    }
 }
 
 /// A response is as long as it says, or it is a head alone.

@@ -225,6 +225,7 @@ impl<'a> Supervisor<'a> {
             system_calls: sandbox.system_calls,
             supervisor_pid: std::process::id(),
         };
+        self.roots.keep(&self.served.outline.folders);
         let (enter, roots) = (Order::Enter(fences), self.roots.all());
         let sent = self.child.as_ref().map(|child| child.send(&enter, &roots));
         self.unless_stuck(sent);
@@ -310,6 +311,12 @@ impl<'a> Supervisor<'a> {
             let weak = [rights.files, rights.system_calls];
             if weak.contains(&Fence::Absent) {
                 say(format_args!("warning: the data process {rights}"));
+            }
+            if rights.files == Fence::Absent && rights.reads_folders {
+                say(
+                    "hint: start the kernel with Landlock (`lsm=landlock,...`), or a lariat apart for \
+                     the files, whose user owns nothing else",
+                );
             }
         }
         self.rights = Some(rights);

@@ -9,7 +9,7 @@ use crate::questions::{Entry, LISTING_ENTRIES_MAX};
 const PAGE_BYTES_MAX: usize = 1 << 20;
 
 /// Writes the page of the folder with that path, which is empty for the root.
-pub(crate) fn page(folder: &[u8], mut entries: Vec<Entry>) -> Vec<u8> {
+pub(crate) fn page(folder: &[u8], mut entries: Vec<Entry>, is_whole: bool) -> Vec<u8> {
     entries.sort_unstable_by(|one, other| {
         let folders_first = other.folder.cmp(&one.folder);
         folders_first.then_with(|| one.name.cmp(&other.name))
@@ -25,7 +25,7 @@ pub(crate) fn page(folder: &[u8], mut entries: Vec<Entry>) -> Vec<u8> {
         shown += 1;
     }
     page.push_str("</table>\n");
-    if shown < entries.len() {
+    if shown < entries.len() || !is_whole {
         page.push_str("<p>There is more, which is not shown.</p>\n");
     }
     page.push_str("</body>\n</html>\n");
@@ -105,7 +105,7 @@ mod tests {
     }
 
     fn page_of(folder: &[u8], entries: Vec<Entry>) -> String {
-        String::from_utf8(page(folder, entries)).expect("a page is text")
+        String::from_utf8(page(folder, entries, true)).expect("a page is text")
     }
 
     #[test]

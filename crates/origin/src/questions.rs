@@ -3,8 +3,7 @@
 
 use std::time::SystemTime;
 
-/// So many entries of a folder are shown. Whoever lists one may stop after one more than that: by
-/// it the page knows to say that there are more.
+/// So many entries of a folder are shown. Whoever lists one may stop after so many names.
 pub const LISTING_ENTRIES_MAX: usize = 4096;
 
 /// What must be known before the conversation goes on. Paths are bytes (no NUL among them),
@@ -45,8 +44,13 @@ pub enum Found {
     Busy,
     /// The file system has failed.
     Failed,
-    /// What is in the folder: files, and folders other than `.` and `..`; in any order.
-    Entries(Vec<Entry>),
+    /// What is in the folder: files, and folders other than `.` and `..`.
+    Entries {
+        /// In any order.
+        entries: Vec<Entry>,
+        /// Nothing was left out for being too much.
+        is_whole: bool,
+    },
 }
 
 /// A file or folder in a folder.

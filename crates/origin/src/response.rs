@@ -69,9 +69,11 @@ impl Response {
         match (outcome, &request.target) {
             (Outcome::File(chosen), _) => file(manner, request, &chosen),
             (Outcome::Redirect, Some(target)) => redirect(manner, target),
-            (Outcome::Listing(entries), Some(target)) => list(manner, target, entries),
+            (Outcome::Listing(entries, is_whole), Some(target)) => {
+                list(manner, target, entries, is_whole)
+            }
             (Outcome::Refused(status), _) => refusal(manner, status, ""),
-            (Outcome::Redirect | Outcome::Listing(_), None) => {
+            (Outcome::Redirect | Outcome::Listing(..), None) => {
                 refusal(manner, Status::InternalServerError, "")
             }
         }
@@ -252,13 +254,18 @@ fn redirect(manner: Manner, target: &Target) -> Response {
     explain(head, "")
 }
 
-fn list(manner: Manner, target: &Target, entries: Vec<Entry>) -> Response {
+/// How long a page is that is not made nobody knows: a HEAD may do without
+/// (RFC 9110 section 9.3.2).
+fn list(manner: Manner, target: &Target, entries: Vec<Entry>, is_whole: bool) -> Response {
     let mut head = Head::begin(manner, Status::Ok);
     head.field("Content-Type", "text/html; charset=utf-8");
     head.field("Cache-Control", "no-cache");
     head.field("Content-Security-Policy", "default-src 'none'");
     head.field("X-Content-Type-Options", "nosniff");
-    head.end_with(&listing::page(&target.path, entries))
+    if manner.head {
+        return head.end(Stretch::default());
+    }
+    head.end_with(&listing::page(&target.path, entries, is_whole))
 }
 
 fn file(manner: Manner, request: &Request, chosen: &Chosen) -> Response {

@@ -53,7 +53,8 @@ pub(crate) enum Outcome {
     File(Chosen),
     /// The target is a folder, and was not written as one.
     Redirect,
-    Listing(Vec<Entry>),
+    /// Entries of a folder, and whether they are all. Of a HEAD they were not asked for.
+    Listing(Vec<Entry>, bool),
     Refused(Status),
 }
 
@@ -124,13 +125,23 @@ impl Search {
                 None
             }
             (Found::Folder, Step::Folder) if options.listing => {
+                if self.request.method == Method::Head {
+                    // Its head says nothing that they are needed for.
+                    return Some(Outcome::Listing(Vec::new(), true));
+                }
                 self.step = Step::Entries;
                 None
             }
             (Found::Folder, Step::Folder) => Some(Outcome::Refused(Status::Forbidden)),
-            (Found::Entries(mut entries), Step::Entries) => {
+            (
+                Found::Entries {
+                    mut entries,
+                    is_whole,
+                },
+                Step::Entries,
+            ) => {
                 entries.retain(|entry| options.hidden || !entry.name.starts_with(b"."));
-                Some(Outcome::Listing(entries))
+                Some(Outcome::Listing(entries, is_whole))
             }
             (Found::File { .. } | Found::Missing, Step::Named | Step::Folder) => missing,
             (Found::Missing, Step::Entries) => missing,

@@ -84,6 +84,14 @@ impl Back {
         matches!(self, Self::Files(files) if !files.is_asked())
     }
 
+    /// What it took beside the bytes that came, in bytes.
+    pub(crate) fn take_cost(&mut self) -> usize {
+        match self {
+            Self::Server(_) => 0,
+            Self::Files(files) => files.take_cost(),
+        }
+    }
+
     /// Makes the close a reset.
     pub(crate) fn reset_on_close(&self) {
         if let Self::Server(socket) = self {

@@ -9,12 +9,21 @@ use std::time::SystemTime;
 
 use origin::conversation::Conversation;
 use origin::questions::{Entry, Found, LISTING_ENTRIES_MAX, Output, Question};
-use sys::beneath::{self, File, Folder, Opened};
+use sys::beneath::{self, Entries, File, Folder, Opened};
 use telemetry::catalogue::ServiceCounter;
 use telemetry::counters::ServiceCounters;
 
 use crate::driver::{PIECES_MAX, Received};
 use crate::plan::Files;
+
+/// What it costs to look for a file, in bytes that are read and sent instead: some microseconds.
+const LOOK_BYTES: usize = 16 << 10;
+
+/// What it costs to list a folder, at most: milliseconds. Others have their turn first.
+const LIST_BYTES: usize = 4 << 20;
+
+/// So many questions are answered at a time: as much as a large buffer takes to fill.
+const COST_BYTES_MAX: usize = 256 << 10;
 
 /// One connection's back where files stand behind the service.
 pub(crate) struct FileBack {
@@ -28,6 +37,8 @@ pub(crate) struct FileBack {
     is_over: bool,
     /// The kernel does not send the open file by itself.
     must_read: bool,
+    /// What questions cost that have not been charged to anybody.
+    cost_bytes: usize,
 }
 
 /// What of a file goes out next.
@@ -53,6 +64,7 @@ impl FileBack {
             is_asked: false,
             is_over: false,
             must_read: false,
+            cost_bytes: 0,
         }
     }
 
@@ -125,14 +137,15 @@ impl FileBack {
     }
 
     /// Fills the pieces with responses, in order: the bytes of a file are read right into them. It
-    /// stops before a stretch of a file of at least `passing_from` bytes, which is not to be read.
+    /// stops before a stretch of a file of at least `passing_from` bytes, which is not to be read,
+    /// and when questions have cost as much as filling the pieces would.
     pub(crate) fn receive<'a>(
         &mut self,
         pieces: &mut impl Iterator<Item = &'a mut [u8]>,
         passing_from: Option<u64>,
     ) -> Received {
         let mut room = Room::of(pieces);
-        while !room.is_full() {
+        while !room.is_full() && self.cost_bytes < COST_BYTES_MAX {
             self.answer_questions();
             if self.is_passing(passing_from) {
                 break;
@@ -161,6 +174,11 @@ impl FileBack {
         let stretch = self.stretch();
         from.zip(stretch)
             .is_some_and(|(from, stretch)| stretch.bytes >= from)
+    }
+
+    /// What questions have cost since this was asked, in bytes that could have been moved instead.
+    pub(crate) fn take_cost(&mut self) -> usize {
+        std::mem::take(&mut self.cost_bytes)
     }
 
     fn close_finished(&mut self) {
@@ -192,6 +210,10 @@ impl FileBack {
 
     fn answer_questions(&mut self) {
         while let Some(question) = self.conversation.question() {
+            self.cost_bytes += match question {
+                Question::Open(_) | Question::Replace(_) => LOOK_BYTES,
+                Question::List => LIST_BYTES,
+            };
             let found = match question {
                 Question::Open(path) => {
                     self.open = None;
@@ -265,8 +287,11 @@ impl Files {
         let Some(Open::Folder(folder)) = open else {
             return Found::Failed;
         };
-        match self.root.entries(folder, LISTING_ENTRIES_MAX + 1) {
-            Ok(entries) => Found::Entries(entries.into_iter().map(listed).collect()),
+        match self.root.entries(folder, LISTING_ENTRIES_MAX) {
+            Ok(Entries { entries, is_whole }) => Found::Entries {
+                entries: entries.into_iter().map(listed).collect(),
+                is_whole,
+            },
             Err(_) => Found::Forbidden,
         }
     }
@@ -361,6 +386,10 @@ impl<'a> Room<'a> {
 
 #[cfg(test)]
 mod tests {
+    use telemetry::registry::Registry;
+
+    use crate::descriptors::Descriptors;
+
     use super::*;
 
     #[test]
@@ -380,6 +409,41 @@ mod tests {
         assert!(room.is_full());
         assert_eq!((room.put(b"d"), room.filled), (0, 10));
         assert_eq!(&memory, b"012xxx6789");
+    }
+
+    /// What comes of one call after these requests, and what it cost beside.
+    fn heard(request: &str, times: usize) -> (String, usize) {
+        let files = Files {
+            root: beneath::Root::open("/proc/self".as_ref()).unwrap(),
+            serving: Arc::new(origin::options::Options {
+                index: Vec::new(),
+                listing: true,
+                ..Default::default()
+            }),
+            descriptors: Descriptors::default(),
+        };
+        let counters = Registry::new(1).service(0, "files", &[]);
+        let mut back = FileBack::new(&Arc::new(files), &counters);
+        let requests = request.repeat(times);
+        assert_eq!(back.take([requests.as_bytes(), &[]]), requests.len());
+        let mut memory = vec![0; 256 << 10];
+        let received = back.receive(&mut memory.chunks_mut(16 << 10), None);
+        let Received::Bytes(count) = received else {
+            panic!("nothing came: {received:?}")
+        };
+        assert!(back.is_readable(), "there is more to answer");
+        memory.truncate(count);
+        (String::from_utf8(memory).unwrap(), back.take_cost())
+    }
+
+    #[test]
+    fn questions_are_answered_some_at_a_time() {
+        let (said, cost) = heard("GET /task/ HTTP/1.1\r\nHost: a\r\n\r\n", 50);
+        assert_eq!(said.matches("HTTP/1.1 200 OK").count(), 1);
+        assert!(cost >= LIST_BYTES);
+        let (said, cost) = heard("GET /none HTTP/1.1\r\nHost: a\r\n\r\n", 50);
+        assert_eq!(said.matches("HTTP/1.1 404 ").count(), 16);
+        assert_eq!(cost, 16 * LOOK_BYTES);
     }
 
     #[test]

@@ -15,7 +15,7 @@ use rustix::fs::{
     AtFlags, CWD, FileType, Mode, OFlags, RawDir, RawDirEntry, ResolveFlags, Stat, fstat, openat,
     openat2, statat,
 };
-use rustix::io::{Errno, ReadWriteFlags, preadv, preadv2};
+use rustix::io::{Errno, preadv};
 
 /// Bytes of a folder that are asked for at once: some hundred names.
 const FOLDER_BYTES: usize = 16 << 10;
@@ -74,6 +74,15 @@ pub struct File {
 pub struct Folder {
     fd: OwnedFd,
     path: Vec<u8>,
+}
+
+/// What is in a folder.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Entries {
+    /// The files and folders, without `.` and `..`, in no order.
+    pub entries: Vec<Entry>,
+    /// Whether there were no more names than were looked at.
+    pub is_whole: bool,
 }
 
 /// A file or folder in a folder.
@@ -143,24 +152,31 @@ impl Root {
         opened
     }
 
-    /// The files and folders in a folder of this root, without `.` and `..`, in no order; at most
-    /// `count_max`, so that a folder of millions holds nobody up.
-    pub fn entries(&self, folder: &Folder, count_max: usize) -> io::Result<Vec<Entry>> {
-        let mut entries = Vec::new();
+    /// The files and folders in a folder of this root. At most `names_max` names are looked at,
+    /// whatever they are, so that a folder of millions holds nobody up.
+    pub fn entries(&self, folder: &Folder, names_max: usize) -> io::Result<Entries> {
+        let (mut entries, mut left) = (Vec::new(), names_max);
         let mut room = [MaybeUninit::uninit(); FOLDER_BYTES];
         let mut names = RawDir::new(&folder.fd, &mut room);
-        while let Some(named) = names.next().filter(|_| entries.len() < count_max) {
-            entries.extend(self.entry(folder, &named?));
+        while let Some(named) = names.next() {
+            let named = named?;
+            if matches!(named.file_name().to_bytes(), b"." | b"..") {
+                continue;
+            }
+            if left == 0 {
+                let is_whole = false;
+                return Ok(Entries { entries, is_whole });
+            }
+            left -= 1;
+            entries.extend(self.entry(folder, &named));
         }
-        Ok(entries)
+        let is_whole = true;
+        Ok(Entries { entries, is_whole })
     }
 
     /// `None` = it is nothing that could be opened: gone since, a device, a link out of the root.
     fn entry(&self, folder: &Folder, named: &RawDirEntry<'_>) -> Option<Entry> {
         let name = named.file_name().to_bytes();
-        if matches!(name, b"." | b"..") {
-            return None;
-        }
         let stat = match named.file_type() {
             FileType::RegularFile | FileType::Directory => {
                 statat(&folder.fd, name, AtFlags::SYMLINK_NOFOLLOW).ok()?
@@ -242,16 +258,6 @@ impl File {
     #[inline]
     pub fn read(&self, pieces: &mut [IoSliceMut<'_>], offset: u64) -> io::Result<usize> {
         Ok(preadv(&self.fd, pieces, offset)?)
-    }
-
-    /// As [`File::read`], but only what lies in memory. `WouldBlock` = nothing does, or it cannot
-    /// be told of this file system.
-    #[inline]
-    pub fn read_cached(&self, pieces: &mut [IoSliceMut<'_>], offset: u64) -> io::Result<usize> {
-        match preadv2(&self.fd, pieces, offset, ReadWriteFlags::NOWAIT) {
-            Err(Errno::OPNOTSUPP | Errno::NOSYS) => Err(io::ErrorKind::WouldBlock.into()),
-            read => Ok(read?),
-        }
     }
 }
 
@@ -353,17 +359,6 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_memory_is_read_without_waiting_or_not_at_all() {
-        let scene = Scene::new();
-        let file = file(scene.root().find(b"file"));
-        let mut piece = [0; 10];
-        match file.read_cached(&mut [IoSliceMut::new(&mut piece)], 0) {
-            Ok(count) => assert_eq!((count, &piece), (10, b"0123456789")),
-            Err(error) => assert_eq!(error.kind(), io::ErrorKind::WouldBlock),
-        }
-    }
-
-    #[test]
     fn a_file_before_1970_keeps_its_time() {
         let scene = Scene::new();
         let past = UNIX_EPOCH - Duration::from_millis(1500);
@@ -451,7 +446,12 @@ mod tests {
         let _listener = UnixListener::bind(scene.at("folder/socket")).unwrap();
         fs::create_dir(scene.at("folder/deep")).unwrap();
         let root = scene.root();
-        let mut entries = root.entries(&folder(root.find(b"folder")), 100).unwrap();
+        let list = |path, most| root.entries(&folder(root.find(path)), most).unwrap();
+        let Entries {
+            mut entries,
+            is_whole,
+        } = list(b"folder", 6);
+        assert!(is_whole);
         entries.sort_by(|a, b| a.name.cmp(&b.name));
         let told: Vec<_> = entries
             .iter()
@@ -460,9 +460,10 @@ mod tests {
         let expected = [(&b"deep"[..], true), (b"inner", false), (b"link", false)];
         assert_eq!(told, expected);
         assert_eq!((entries[1].bytes, entries[2].bytes), (5, 10));
-        let some = root.entries(&folder(root.find(b"folder")), 2).unwrap();
-        assert_eq!(some.len(), 2);
-        assert_eq!(root.entries(&folder(root.find(b".")), 9).unwrap().len(), 2);
+        // Names that lead nowhere are looked at as well.
+        let some = list(b"folder", 5);
+        assert!(some.entries.len() <= 3 && !some.is_whole);
+        assert_eq!(list(b".", 9).entries.len(), 2);
     }
 
     #[test]

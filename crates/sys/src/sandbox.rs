@@ -267,7 +267,6 @@ const FOR_FILES: &[i64] = &[
     libc::SYS_newfstatat,
     libc::SYS_openat2,
     libc::SYS_preadv,
-    libc::SYS_preadv2,
 ];
 
 /// What is allowed whatever the arguments.

@@ -67,6 +67,12 @@ impl Roots {
         Ok(())
     }
 
+    /// Closes all that are not served: the next data process has no right to them.
+    pub(super) fn keep(&mut self, served: &[Served]) {
+        let is_served = |open: &Open| served.iter().any(|one| one.folder == open.folder);
+        self.0.retain(is_served);
+    }
+
     fn find(&self, folder: &Path) -> Option<&Open> {
         self.0.iter().find(|open| open.folder == folder)
     }
@@ -127,6 +133,10 @@ mod tests {
         roots.admit(&plan).unwrap();
         let roles: Vec<_> = roots.roles(&plan).iter().map(|(role, _)| *role).collect();
         assert_eq!(roles, [0, 1].map(|service| Role::FilesRoot { service }));
+        roots.keep(&plan);
+        assert_eq!(roots.all().len(), 2);
+        roots.keep(&plan[1..]);
+        assert_eq!(roots.all().len(), 1);
         let refused = roots.admit(&[served(&other, 0)]).unwrap_err().to_string();
         assert!(refused.contains("service `s0`") && refused.contains("hint: restart"));
         fs::rename(&one, base.join("moved")).unwrap();

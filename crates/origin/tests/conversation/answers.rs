@@ -11,7 +11,11 @@ fn tree() -> Tree {
     tree.put("secret", Node::Fault(Found::Forbidden));
     tree.put("busy", Node::Fault(Found::Busy));
     tree.put("broken", Node::Fault(Found::Failed));
-    tree.put("odd", Node::Fault(Found::Entries(Vec::new())));
+    let entries = Found::Entries {
+        entries: Vec::new(),
+        is_whole: true,
+    };
+    tree.put("odd", Node::Fault(entries));
     tree
 }
 

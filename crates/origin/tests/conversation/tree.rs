@@ -156,7 +156,10 @@ impl Tree {
                 modified: modified(),
             })
         };
-        Found::Entries(self.0.iter().filter_map(entry).collect())
+        Found::Entries {
+            entries: self.0.iter().filter_map(entry).collect(),
+            is_whole: true,
+        }
     }
 }
 
