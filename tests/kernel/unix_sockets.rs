@@ -1,4 +1,4 @@
-//! Unix sockets beside the kernel's TLS: a server's are spliced from, a client's are not sealed for.
+//! Unix sockets beside the kernel's TLS: a server's are spliced from, a client's are ours to seal.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
