@@ -64,6 +64,12 @@ fn whether_files_are_left_to_it_depends_on_the_suite() {
         assert_eq!(run.flow.passes_from(), None, "before the handshake");
         run.until("a server", |run| run.backend.is_some());
         assert_eq!(run.flow.passes_from(), passes_from);
+        let keeps_keys = passes_from.is_some();
+        assert_eq!(run.flow.kernel_keys().is_some(), keeps_keys);
+        // It is asked in vain, so that it is counted.
+        run.flow.expect_bytes(1000);
+        run.until("the question", |run| run.actions.contains(&Action::Offload));
+        assert!(keeps_keys || run.kernel.is_none());
     }
     assert_eq!(offloaded(&stage).flow.passes_from(), Some(0));
 }

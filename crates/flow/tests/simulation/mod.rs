@@ -349,11 +349,11 @@ impl Run {
 
     fn offload(&mut self) {
         assert!(self.flow.front_pending().is_empty(), "what we sealed waits");
-        if self.chance.one_in(4) {
+        let kernel = self.handed().filter(|_| !self.chance.one_in(4));
+        if kernel.is_none() {
             return self.flow.offload_refused(&mut self.pool);
         }
-        self.kernel = self.handed();
-        assert!(self.kernel.is_some(), "there are keys");
+        self.kernel = kernel;
         self.flow.offloaded(&mut self.pool);
     }
 
