@@ -117,8 +117,8 @@ impl Flow {
         self.opening.as_ref().map(|_| self.facts.accepted + limit)
     }
 
-    /// Takes note that the deadline has passed. `is_passing` = bytes for the client wait where we do
-    /// not see them.
+    /// Takes note that the deadline has passed. `is_passing` = bytes for the client wait where we
+    /// do not see them.
     pub fn handle_timeout(&mut self, now: Instant, is_passing: bool, pool: &mut Pool) {
         if self.deadline().is_none_or(|deadline| deadline > now) {
             return;

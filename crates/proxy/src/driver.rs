@@ -299,8 +299,8 @@ impl Socket {
     pub(crate) fn send_file(&mut self, file: impl AsFd, offset: u64, count: usize) -> FileSent {
         match transfer::send_file(&self.fd, file, offset, count) {
             Ok(0) => FileSent::NoFile,
-            // Less than it was asked for says nothing: the file may have become shorter, and then no
-            // event would tell of room that there was all the time. The next call knows.
+            // Less than it was asked for says nothing: the file may have become shorter, and then
+            // no event would tell of room that there was all the time. The next call knows.
             Ok(sent) => FileSent::Bytes(sent),
             Err(error) => match error.kind() {
                 ErrorKind::WouldBlock => {

@@ -6,8 +6,8 @@
 pub mod authority;
 pub mod client;
 pub mod directory;
-pub mod leaf;
 pub mod kernel;
+pub mod leaf;
 pub mod raw_client;
 pub mod server;
 pub mod stream;
