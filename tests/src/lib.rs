@@ -8,6 +8,7 @@ pub mod chromium;
 pub mod client;
 pub mod configuration;
 pub mod curl;
+pub mod desk;
 pub mod haproxy;
 pub mod hitch;
 pub mod kernel;

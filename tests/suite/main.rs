@@ -27,6 +27,7 @@ mod half_close;
 mod http2;
 mod kernel_fallback;
 mod lab_host;
+mod lab_interrupt;
 mod lab_measure;
 mod lab_page;
 mod lab_peers;

@@ -1,0 +1,163 @@
+//! A desk of its own for a run of the laboratory: a folder with a small question in it.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use serde_json::Value;
+use testkit::directory::Directory;
+
+use crate::lab;
+use crate::program::{Finished, run};
+
+/// A question that is soon answered: two peers, two sizes.
+pub const SMALL: &str = r#"
+question = "Does it run?"
+method = "One request a connection."
+operation = "requests"
+figures = ["server-cpu", "rate"]
+peers = ["plain", "lariat"]
+[quick]
+repeats = 2
+warm-up = "50ms"
+duration = "150ms"
+[full]
+repeats = 3
+warm-up = "50ms"
+duration = "150ms"
+[server]
+versions = ["1.3"]
+[load]
+connections = 2
+timeout = "30s"
+[expect]
+kinds = ["full"]
+version = "TLSv1.3"
+[[factor]]
+name = "size"
+title = "size"
+[[factor.level]]
+name = "none"
+title = "nothing"
+value = 0
+load = { size = "0" }
+[[factor.level]]
+name = "some"
+title = "1 KiB"
+value = 1024
+load = { size = "1k" }
+"#;
+
+/// A folder of its own with `small.toml`, from which runs are started.
+#[derive(Debug)]
+pub struct Desk {
+    /// The folder.
+    pub directory: Directory,
+}
+
+impl Desk {
+    /// With [`SMALL`].
+    #[must_use]
+    #[expect(clippy::new_without_default, reason = "it makes a folder")]
+    pub fn new() -> Self {
+        Self::with(SMALL)
+    }
+
+    /// With another question.
+    #[must_use]
+    pub fn with(scenario: &str) -> Self {
+        let directory = Directory::new();
+        fs::write(directory.join("small.toml"), scenario).expect("the scenario is written");
+        fs::create_dir(directory.join("tmp")).expect("a folder is made");
+        Self { directory }
+    }
+
+    /// `lariat-lab run`, not yet started.
+    #[must_use]
+    pub fn command(&self, words: &str) -> Command {
+        self.by(lab::command(), words)
+    }
+
+    /// The same by a command that is prepared.
+    #[must_use]
+    pub fn by(&self, mut command: Command, words: &str) -> Command {
+        command.current_dir(self.directory.path());
+        command.env("TMPDIR", self.directory.join("tmp"));
+        command.arg("run").args(words.split_whitespace());
+        command
+    }
+
+    /// A run that leaves nothing behind.
+    #[must_use]
+    pub fn run(&self, words: &str) -> Finished {
+        let finished = run(&mut self.command(words));
+        let left = fs::read_dir(self.directory.join("tmp"))
+            .expect("the folder is there")
+            .count();
+        assert_eq!(left, 0, "folders are left behind: {finished:?}");
+        finished
+    }
+
+    /// A run of the small question whose record is `r.jsonl`.
+    #[must_use]
+    pub fn small(&self, words: &str) -> Finished {
+        self.run(&format!(
+            "./small.toml --speeds none --record r.jsonl {words}"
+        ))
+    }
+
+    /// A path in the folder.
+    #[must_use]
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
+    }
+
+    /// The record, as far as it is written.
+    #[must_use]
+    pub fn text(&self) -> String {
+        fs::read_to_string(self.path("r.jsonl")).unwrap_or_default()
+    }
+
+    /// Whole lines of the record.
+    #[must_use]
+    pub fn events(&self) -> Vec<Value> {
+        let text = self.text();
+        let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+        let lines = whole.lines();
+        lines
+            .map(|line| serde_json::from_str(line).expect("a line is an event"))
+            .collect()
+    }
+
+    /// Those of a kind.
+    #[must_use]
+    pub fn of_kind(&self, kind: &str) -> Vec<Value> {
+        let mut events = self.events();
+        events.retain(|event| event["event"] == kind);
+        events
+    }
+}
+
+/// The cells and repeats of readings.
+#[must_use]
+pub fn readings(events: &[Value]) -> BTreeSet<(String, u64)> {
+    let key = |event: &Value| {
+        let cell = event["cell"]
+            .as_str()
+            .expect("a reading has a cell")
+            .to_owned();
+        (
+            cell,
+            event["repeat"].as_u64().expect("a reading has a repeat"),
+        )
+    };
+    events.iter().map(key).collect()
+}
+
+/// Each of these stands in what was said.
+pub fn assert_said(finished: &Finished, words: &[&str]) {
+    for word in words {
+        assert!(finished.stderr.contains(word), "{word}: {finished:?}");
+    }
+}

@@ -1,0 +1,132 @@
+//! `lariat-lab run` interrupted: by signals, by its end, by the end of what it started.
+
+use std::fs;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use suite::desk::{Desk, assert_said, readings};
+use suite::patience::until;
+use suite::program::{Running, run};
+
+/// Starts a run of many readings and sends it a signal once the first is written.
+fn stopped(desk: &Desk, signal: Signal) -> (i32, String) {
+    let words = "./small.toml --speeds none --record r.jsonl --repeats 4 --seed 2";
+    let mut running = Running::start(&mut desk.command(words));
+    until("a reading", || {
+        running.assert_running();
+        (!desk.of_kind("read").is_empty()).then_some(())
+    });
+    let id = Pid::from_raw(running.id().try_into().unwrap()).unwrap();
+    kill_process(id, signal).unwrap();
+    let status = running.wait();
+    (status.code().unwrap_or(-1), running.stderr())
+}
+
+#[test]
+fn a_run_that_was_stopped_is_taken_up() {
+    let desk = Desk::new();
+    let (code, said) = stopped(&desk, Signal::INT);
+    assert_eq!(code, 6, "{said}");
+    assert!(said.contains("--resume r.jsonl takes it up"), "{said}");
+    assert_eq!(desk.of_kind("ended")[0]["is_complete"], false);
+    let before = desk.of_kind("read").len();
+    assert!((1..16).contains(&before), "{before}");
+    // As if it had been killed while it wrote.
+    fs::write(
+        desk.path("r.jsonl"),
+        format!("{}{{\"event\":\"re", desk.text()),
+    )
+    .unwrap();
+    let finished = desk.run("--resume r.jsonl");
+    assert_eq!(finished.code(), 0, "{finished:?}");
+    let read = desk.of_kind("read");
+    assert_eq!((read.len(), readings(&read).len()), (16, 16));
+    assert_eq!(desk.of_kind("resumed")[0]["command"][2], "--resume");
+    assert_eq!(desk.events().last().unwrap()["is_complete"], true);
+    let again = desk.run("--resume r.jsonl");
+    assert_eq!(again.code(), 0);
+    assert_said(&again, &["has come to its end already"]);
+    assert_eq!(desk.of_kind("read").len(), 16);
+}
+
+#[test]
+fn a_run_that_was_killed_is_taken_up_and_left_nothing_running() {
+    let desk = Desk::new();
+    stopped(&desk, Signal::KILL);
+    let own = desk.directory.path().to_str().unwrap().to_owned();
+    until("its servers to end", || {
+        let processes = fs::read_dir("/proc").unwrap().flatten();
+        let lines = processes.filter_map(|one| fs::read(one.path().join("cmdline")).ok());
+        let mut lines = lines.map(|line| String::from_utf8_lossy(&line).into_owned());
+        (!lines.any(|line| line.contains(&own))).then_some(())
+    });
+    let finished = run(&mut desk.command("--resume r.jsonl"));
+    assert_eq!(finished.code(), 0, "{finished:?}");
+    assert_eq!(readings(&desk.of_kind("read")).len(), 16);
+}
+
+/// Processes beneath another, with their parents' numbers; those that have ended are not there.
+fn beneath(parents: &[u32]) -> Vec<u32> {
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    let names = processes.filter_map(|one| one.file_name().to_str()?.parse().ok());
+    names.filter(|id| parents.contains(&parent(*id))).collect()
+}
+
+/// 0 of a process that has ended.
+fn parent(id: u32) -> u32 {
+    let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+    let (_, fields) = stat.rsplit_once(')').unwrap_or_default();
+    let mut fields = fields.split_whitespace();
+    match fields.next() {
+        None | Some("Z" | "X") => 0,
+        Some(_) => fields.next().unwrap().parse().unwrap(),
+    }
+}
+
+#[test]
+fn a_server_does_not_outlive_its_guard() {
+    let desk = Desk::new();
+    let words = "./small.toml --speeds none --record r.jsonl --peers plain --duration 1h";
+    let mut running = Running::start(&mut desk.command(words));
+    // Those of the origin behind servers, and of the server.
+    let (guards, servers) = until("both servers with their guards", || {
+        running.assert_running();
+        let guards = beneath(&[running.id()]);
+        let servers = beneath(&guards);
+        (guards.len() == 2 && servers.len() == 2).then_some((guards, servers))
+    });
+    let signal = |id: u32, signal| {
+        let id = Pid::from_raw(id.try_into().unwrap()).unwrap();
+        kill_process(id, signal).unwrap();
+    };
+    for guard in guards {
+        signal(guard, Signal::KILL);
+    }
+    until("the servers to end", || {
+        let mut parents = servers.iter().map(|id| parent(*id));
+        parents.all(|parent| parent == 0).then_some(())
+    });
+    signal(running.id(), Signal::TERM);
+    assert_eq!(running.wait().code(), Some(6), "{}", running.stderr());
+}
+
+#[test]
+fn a_signal_ends_the_measuring_of_keys() {
+    let desk = Desk::new();
+    let words = "./small.toml --speeds full --record r.jsonl --peers plain";
+    let mut running = Running::start(&mut desk.command(words));
+    until("keys to be measured", || {
+        running.assert_running();
+        running.stderr().contains("measuring keys").then_some(())
+    });
+    let id = Pid::from_raw(running.id().try_into().unwrap()).unwrap();
+    kill_process(id, Signal::INT).unwrap();
+    assert_eq!(running.wait().code(), Some(6), "{}", running.stderr());
+    let events = desk.events();
+    assert_eq!(events.len(), 2, "{events:?}");
+    // It did not wait for them.
+    assert_eq!(events[0]["host"]["speeds"], Value::Array(Vec::new()));
+    assert_eq!(events[1]["is_complete"], false);
+    let finished = desk.run("--resume r.jsonl");
+    assert_eq!(finished.code(), 0, "{finished:?}");
+}
