@@ -6,6 +6,7 @@ use suite::client::{Client, Connection};
 use suite::kernel::{Bench, LARGE, SMALL, pattern};
 use suite::patience::until;
 use suite::s_client::Session;
+use testkit::server::{Behaviour, Server};
 
 const HUGE: usize = 32 << 20;
 
@@ -104,21 +105,39 @@ fn clients_that_leave_in_mid_file_leave_nothing_behind() {
     bench.lariat.wait_for_metric(ended, &by_clients, wanted);
 }
 
-#[test]
-fn a_client_that_reads_nothing_is_given_up() {
-    let idle = "timeouts = { idle = \"1s\" }";
-    let bench = Bench::files(|service| service.more(idle));
-    bench.folder.write("huge", pattern(HUGE));
-    let open: Vec<_> = clients(&bench)
-        .map(|client| {
-            let mut connection = client.connect(bench.service.address);
-            ask(&mut connection, "huge");
-            connection
-        })
-        .into();
+/// Asks for more than the queues hold, and reads only when it has been given up.
+fn assert_stalled_is_cut(bench: &Bench, ask: impl Fn(&mut Connection)) {
+    let mut stalled = clients(bench).map(|client| {
+        let mut connection = client.connect(bench.service.address);
+        ask(&mut connection);
+        connection
+    });
     bench.lariat.wait_for_reason("idle-timeout", 2);
     bench.wait_for_end_of(2);
-    drop(open);
+    for connection in &mut stalled {
+        let mut got = Vec::new();
+        connection.read_to_cut(&mut got);
+    }
+}
+
+/// Long enough for a loaded machine to begin.
+const IDLE: &str = "timeouts = { idle = \"3s\" }";
+
+#[test]
+fn a_client_that_reads_no_file_is_given_up_and_not_told_that_it_has_all() {
+    let bench = Bench::files(|service| service.more(IDLE));
+    bench.folder.write("huge", pattern(HUGE));
+    assert_stalled_is_cut(&bench, |connection| ask(connection, "huge"));
+}
+
+#[test]
+fn a_client_that_reads_no_relay_is_given_up_and_not_told_that_it_has_all() {
+    let server = Server::start(Behaviour::Speak(pattern(HUGE)));
+    let bench = Bench::relay(&server, |service| service.more(IDLE));
+    // It is handed over when it has flowed for a while.
+    assert_stalled_is_cut(&bench, |connection| {
+        connection.receive(4 << 20);
+    });
 }
 
 #[test]

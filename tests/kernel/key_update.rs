@@ -124,7 +124,8 @@ fn keys_change_both_ways_while_a_relay_is_spliced() {
     assert_eq!(bench.counts().taken, 1);
     if !can_rekey() {
         connection.change_keys();
-        connection.read_on(&mut got).unwrap_err();
+        let end = connection.read_on(&mut got).unwrap_err();
+        assert!(end.to_string().contains("alert"), "{end}");
         bench.lariat.wait_for_reason("kernel-rekey", 1);
         return;
     }

@@ -183,6 +183,19 @@ impl Connection {
         self.0.read_to_end(received)
     }
 
+    /// Reads, behind what was received before, to an end that does not look finished.
+    ///
+    /// # Panics
+    /// If close_notify comes, or nothing at all for half a minute.
+    pub fn read_to_cut(&mut self, received: &mut Vec<u8>) {
+        let end = self.read_on(received).expect_err("not the whole");
+        let is_cut = matches!(
+            end.kind(),
+            io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset
+        );
+        assert!(is_cut, "{end}");
+    }
+
     /// Receives a head of HTTP and as many bytes as its `Content-Length` says.
     ///
     /// # Panics
