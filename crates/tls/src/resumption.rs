@@ -373,7 +373,10 @@ mod tests {
         let resumption = resumption(9);
         let [web, mail] = ["web", "mail"].map(|service| {
             let sessions = sessions(&resumption, service);
-            (resumption.stored_tickets_of(service, Terms::default()), sessions)
+            (
+                resumption.stored_tickets_of(service, Terms::default()),
+                sessions,
+            )
         });
         take_sight();
         let id = web.0.encrypt(SESSION).unwrap();
