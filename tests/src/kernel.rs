@@ -29,7 +29,7 @@ pub const LARGE: usize = (4 << 20) + 123;
 /// What the kernel has counted of its TLS.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct KernelCounts {
-    /// Connections that it seals for now.
+    /// Open connections that it seals.
     pub sealing: u64,
     /// Connections whose sending it took since it was started.
     pub taken: u64,

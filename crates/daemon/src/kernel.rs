@@ -8,8 +8,8 @@ use std::fmt;
 use config::{Diagnostic, Settings, Source};
 use proxy::options::{KtlsMode, ServiceOptions};
 use serde::{Deserialize, Serialize};
-use sys::ktls::probe::{CIPHER_REMEDY, Found, Tried, probe};
-use sys::ktls::{Cipher, Half, Version};
+use sys::ktls::probe::{CIPHER_REMEDY, Found, probe};
+use sys::ktls::{Cipher, Half, PAIRS, Version};
 use tls::options::{Suite, Suites};
 
 /// What this host's kernel does of TLS.
@@ -21,19 +21,9 @@ pub(crate) struct KernelTls {
     pub(crate) remedy: Option<String>,
     /// Whether it can change the keys of a connection.
     pub(crate) rekeys: bool,
-    /// What it seals, in the order of [`SEALED`].
-    seals: [bool; SEALED.len()],
+    /// What it seals, in the order of [`PAIRS`].
+    seals: [bool; PAIRS.len()],
 }
-
-/// All that a kernel may seal.
-const SEALED: [(Version, Cipher); 6] = [
-    (Version::Tls13, Cipher::Aes128Gcm),
-    (Version::Tls13, Cipher::Aes256Gcm),
-    (Version::Tls13, Cipher::ChaCha20Poly1305),
-    (Version::Tls12, Cipher::Aes128Gcm),
-    (Version::Tls12, Cipher::Aes256Gcm),
-    (Version::Tls12, Cipher::ChaCha20Poly1305),
-];
 
 impl KernelTls {
     /// Tries it, if a service has a use for it. As root that also loads the kernel's module.
@@ -48,7 +38,7 @@ impl KernelTls {
             sentence: found.sentence(),
             remedy: found.remedy().map(str::to_owned),
             rekeys: found.rekeys,
-            seals: SEALED.map(|(version, cipher)| found.takes(version, cipher, Half::Send)),
+            seals: PAIRS.map(|(version, cipher)| found.takes(version, cipher, Half::Send)),
         }
     }
 
@@ -57,19 +47,12 @@ impl KernelTls {
         self.seals.contains(&true)
     }
 
-    /// What was found, as far as sending goes.
-    pub(crate) fn found(&self) -> Found {
-        let tried = |((version, cipher), seals): ((Version, Cipher), bool)| Tried {
-            version,
-            cipher,
-            half: Half::Send,
-            error: (!seals).then_some(NOT_SEALED),
-        };
-        Found {
-            lack: None,
-            tried: SEALED.into_iter().zip(self.seals).map(tried).collect(),
-            rekeys: self.rekeys,
-        }
+    /// What it seals.
+    pub(crate) fn sealed(&self) -> Vec<(Version, Cipher)> {
+        let pairs = PAIRS.into_iter().zip(self.seals);
+        pairs
+            .filter_map(|(pair, seals)| seals.then_some(pair))
+            .collect()
     }
 
     /// Whether every service that requires the kernel gets it.
@@ -108,7 +91,7 @@ impl KernelTls {
             };
             return Some((message, hint));
         }
-        let missing: Vec<_> = SEALED
+        let missing: Vec<_> = PAIRS
             .into_iter()
             .zip(self.seals)
             .filter(|(pair, seals)| !seals && may_agree_on(service, *pair))
@@ -131,9 +114,6 @@ impl fmt::Display for KernelTls {
         }
     }
 }
-
-/// Told to those who ask what a kernel said that did not seal: `EOPNOTSUPP`.
-const NOT_SEALED: i32 = 95;
 
 fn may_agree_on(service: &ServiceOptions, pair: (Version, Cipher)) -> bool {
     let tls = &service.front.tls;
@@ -171,6 +151,9 @@ fn sealed_as(suite: Suite) -> (Version, Cipher) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sys::ktls::probe::Tried;
+
+    const EOPNOTSUPP: i32 = 95;
 
     fn source(tls: &str) -> Source {
         Source::File {
@@ -194,11 +177,11 @@ mod tests {
             version: pair.0,
             cipher: pair.1,
             half: Half::Send,
-            error: missing.contains(&pair).then_some(NOT_SEALED),
+            error: missing.contains(&pair).then_some(EOPNOTSUPP),
         };
         KernelTls::of(&Found {
             lack: None,
-            tried: SEALED.map(tried).to_vec(),
+            tried: PAIRS.map(tried).to_vec(),
             rekeys: true,
         })
     }
@@ -254,10 +237,11 @@ mod tests {
     #[test]
     fn the_data_process_hears_what_was_found() {
         let missing = [(Version::Tls13, Cipher::Aes256Gcm)];
-        let found = kernel(&missing).found();
-        let taken = |(version, cipher)| found.takes(version, cipher, Half::Send);
-        let not_taken: Vec<_> = SEALED.into_iter().filter(|pair| !taken(*pair)).collect();
-        assert_eq!(not_taken, missing);
-        assert!(found.rekeys);
+        let sealed = kernel(&missing).sealed();
+        let not_sealed: Vec<_> = PAIRS
+            .into_iter()
+            .filter(|pair| !sealed.contains(pair))
+            .collect();
+        assert_eq!(not_sealed, missing);
     }
 }

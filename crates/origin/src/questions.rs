@@ -69,7 +69,7 @@ pub struct Entry {
 /// What goes out next.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Output<'a> {
-    /// Nothing for now: the client has asked nothing, or a question waits.
+    /// Nothing: the client has asked nothing, or a question waits.
     Nothing,
     /// These bytes; never empty.
     Bytes(&'a [u8]),

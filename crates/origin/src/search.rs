@@ -16,7 +16,7 @@ const FILE_BYTES_MAX: u64 = i64::MAX as u64;
 #[derive(Debug)]
 pub(crate) struct Search {
     pub(crate) request: Request,
-    /// What is asked for now.
+    /// What the file system is asked for.
     path: Vec<u8>,
     step: Step,
 }

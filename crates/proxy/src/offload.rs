@@ -82,19 +82,33 @@ fn kernels<'a>(keys: &'a KernelKeys<'a>) -> Keys<'a> {
     }
 }
 
-pub(crate) fn kernels_version(version: AgreedVersion) -> Version {
+fn kernels_version(version: AgreedVersion) -> Version {
     match version {
         AgreedVersion::Tls12 => Version::Tls12,
         AgreedVersion::Tls13 => Version::Tls13,
     }
 }
 
-pub(crate) fn kernels_cipher(cipher: AgreedCipher) -> Cipher {
+fn kernels_cipher(cipher: AgreedCipher) -> Cipher {
     match cipher {
         AgreedCipher::Aes128Gcm => Cipher::Aes128Gcm,
         AgreedCipher::Aes256Gcm => Cipher::Aes256Gcm,
         AgreedCipher::ChaCha20Poly1305 => Cipher::ChaCha20Poly1305,
     }
+}
+
+/// What the kernel seals, in the words of those who agree on it.
+pub(crate) fn agreed((version, cipher): (Version, Cipher)) -> (AgreedVersion, AgreedCipher) {
+    let version = match version {
+        Version::Tls12 => AgreedVersion::Tls12,
+        Version::Tls13 => AgreedVersion::Tls13,
+    };
+    let cipher = match cipher {
+        Cipher::Aes128Gcm => AgreedCipher::Aes128Gcm,
+        Cipher::Aes256Gcm => AgreedCipher::Aes256Gcm,
+        Cipher::ChaCha20Poly1305 => AgreedCipher::ChaCha20Poly1305,
+    };
+    (version, cipher)
 }
 
 /// Bytes on their way from a server to a client through a pipe.

@@ -3,14 +3,12 @@
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
-
 use std::time::Duration;
 
 use backend::options::{Balance, PassiveOptions};
 use flow::options::{Offload, SendProxy, Timeouts};
 use sys::beneath::Root;
-use sys::ktls::Half;
-use sys::ktls::probe::Found;
+use sys::ktls;
 use tls::options::Version;
 use tls::policy::SuiteOrder;
 use tls::resumption::Resumption;
@@ -20,7 +18,7 @@ use wire::network::Network;
 
 use crate::allowance::Allowance;
 use crate::descriptors::Descriptors;
-use crate::offload::{kernels_cipher, kernels_version};
+use crate::offload::agreed;
 use crate::options::{
     BackOptions, KtlsMode, KtlsOptions, Limits, LogOptions, Options, ServiceOptions, WorkerOptions,
 };
@@ -138,19 +136,13 @@ impl Plan {
         }
     }
 
-    /// Tells what the kernel can seal. To be called before the plan is shared; without it the
-    /// kernel is taken to seal nothing.
-    pub fn set_kernel_tls(&mut self, found: &Found) {
-        let taken: Vec<_> = SEALED
-            .into_iter()
-            .filter(|(version, cipher)| {
-                let version = kernels_version(*version);
-                found.takes(version, kernels_cipher(*cipher), Half::Send)
-            })
-            .collect();
+    /// Tells what the kernel can seal, and whether it can change the keys of a connection. To be
+    /// called before the plan is shared; without it the kernel is taken to seal nothing.
+    pub fn set_kernel_tls(&mut self, sealed: &[(ktls::Version, ktls::Cipher)], rekeys: bool) {
+        let taken: Vec<_> = sealed.iter().map(|pair| agreed(*pair)).collect();
         let services = Arc::get_mut(&mut self.services).into_iter().flatten();
         for plan in services.filter_map(Arc::get_mut) {
-            plan.offload = offload_of(plan.ktls, &taken, found.rekeys);
+            plan.offload = offload_of(plan.ktls, &taken, rekeys);
         }
     }
 
@@ -242,16 +234,6 @@ impl ServicePlan {
         &self.server_names
     }
 }
-
-/// All that a kernel may ever seal.
-const SEALED: [(Version, Cipher); 6] = [
-    (Version::Tls13, Cipher::Aes128Gcm),
-    (Version::Tls13, Cipher::Aes256Gcm),
-    (Version::Tls13, Cipher::ChaCha20Poly1305),
-    (Version::Tls12, Cipher::Aes128Gcm),
-    (Version::Tls12, Cipher::Aes256Gcm),
-    (Version::Tls12, Cipher::ChaCha20Poly1305),
-];
 
 fn offload_of(options: KtlsOptions, taken: &[(Version, Cipher)], rekeys: bool) -> Option<Offload> {
     let offload = Offload {

@@ -38,6 +38,16 @@ pub enum Half {
     Receive,
 }
 
+/// All that a kernel may seal.
+pub const PAIRS: [(Version, Cipher); 6] = [
+    (Version::Tls13, Cipher::Aes128Gcm),
+    (Version::Tls13, Cipher::Aes256Gcm),
+    (Version::Tls13, Cipher::ChaCha20Poly1305),
+    (Version::Tls12, Cipher::Aes128Gcm),
+    (Version::Tls12, Cipher::Aes256Gcm),
+    (Version::Tls12, Cipher::ChaCha20Poly1305),
+];
+
 /// Bytes of an initialisation vector, in every version and cipher.
 pub const IV_BYTES: usize = 12;
 

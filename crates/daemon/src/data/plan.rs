@@ -77,7 +77,7 @@ pub(super) fn build(
     let built = Plan::build(settings.plane, &resumption);
     let (mut plan, warnings) = built.map_err(|error| error.to_string())?;
     if let Some(kernel_tls) = &serve.kernel_tls {
-        plan.set_kernel_tls(&kernel_tls.found());
+        plan.set_kernel_tls(&kernel_tls.sealed(), kernel_tls.rekeys);
     }
     for resolved in &serve.resolved {
         for (service, server, addresses) in servers.named(resolved) {
