@@ -22,6 +22,7 @@ mod files_bad_input;
 mod files_browser;
 mod files_changes;
 mod files_rights;
+mod files_slow;
 mod flags;
 mod half_close;
 mod http2;

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use backend::options::{Balance, CheckKind, CheckOptions, Options, PassiveOptions, ServerOptions};
 use proxy::options::{
-    BackOptions, CertificateForm, FilesOptions, ProxyTlvs, SendProxy, ServersOptions,
+    BackOptions, CertificateForm, FileTimeouts, FilesOptions, ProxyTlvs, SendProxy, ServersOptions,
 };
 use wire::address::{Address, Endpoint};
 
@@ -23,11 +23,21 @@ const KEYS_OF_SERVERS: [&str; 5] = [
     "accepts-replays",
 ];
 
-/// Reads `service.back`; relative folders begin at `base`.
-pub(crate) fn read(back: &Section<'_>, base: &Path) -> Option<BackOptions> {
+/// What only files can be told, in `service.timeouts`.
+const TIMEOUTS_OF_FILES: [&str; 1] = ["request"];
+
+/// Reads `service.back`, and what of `service.timeouts` is for files; relative folders begin at
+/// `base`.
+pub(crate) fn read(back: &Section<'_>, times: &Section<'_>, base: &Path) -> Option<BackOptions> {
+    if !back.has("files") {
+        for name in TIMEOUTS_OF_FILES.iter().filter(|name| times.has(name)) {
+            let problem = Problem::new("has no effect: there are servers, and no files");
+            times.warn(name, problem.hint("take it out"));
+        }
+    }
     match (back.has("servers"), back.section_if_written("files")) {
         (false, Some(section)) => {
-            let files = files(&section, base);
+            let files = files(&section, times, base);
             for name in KEYS_OF_SERVERS.iter().filter(|name| back.has(name)) {
                 let problem = Problem::new("has no effect: there are files, and no servers");
                 back.warn(name, problem.hint("take it out"));
@@ -48,12 +58,13 @@ pub(crate) fn read(back: &Section<'_>, base: &Path) -> Option<BackOptions> {
     }
 }
 
-fn files(files: &Section<'_>, base: &Path) -> Option<FilesOptions> {
+fn files(files: &Section<'_>, times: &Section<'_>, base: &Path) -> Option<FilesOptions> {
     let folder = files.text("folder");
     let index = index(files);
     let listing = files.boolean("listing");
     let hidden = files.boolean("hidden");
     let precompressed = files.boolean("precompressed");
+    let request = times.duration("request");
     Some(FilesOptions {
         folder: base.join(folder?),
         serving: origin::options::Options {
@@ -62,6 +73,7 @@ fn files(files: &Section<'_>, base: &Path) -> Option<FilesOptions> {
             hidden: hidden?,
             precompressed: precompressed?,
         },
+        timeouts: FileTimeouts { request: request? },
     })
 }
 

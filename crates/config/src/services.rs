@@ -40,8 +40,9 @@ fn service(
 ) -> Option<ServiceOptions> {
     let name = name(section);
     let front = front::read(&section.section("front"), tls13, shelf);
-    let back = back::read(&section.section("back"), &shelf.base);
-    let timeouts = timeouts(&section.section("timeouts"));
+    let times = section.section("timeouts");
+    let back = back::read(&section.section("back"), &times, &shelf.base);
+    let timeouts = timeouts(&times);
     let limits = section.section("limits");
     let connections_max = match limits.has("connections") {
         true => limits.count("connections").map(Some),

@@ -193,6 +193,11 @@ impl Flow {
         }
     }
 
+    /// Whether a part of a record has come, and its rest is awaited.
+    pub fn is_amid_record(&self) -> bool {
+        self.up.sealed.is_some()
+    }
+
     /// Takes note that nothing was received into the room.
     pub fn front_received_nothing(&mut self, pool: &mut Pool) {
         pool.give_if_empty(&mut self.up.sealed);
@@ -333,6 +338,12 @@ impl Flow {
             self.note_ending();
             self.settle(pool);
         }
+    }
+
+    /// Takes note of why what stands behind is about to end its stream, where that is not its own
+    /// doing.
+    pub fn back_ends_for(&mut self, reason: Reason) {
+        self.ending.get_or_insert_with(|| Ending::new(reason));
     }
 
     /// Takes note that the server takes no more bytes. What it has sent is still to be received: a

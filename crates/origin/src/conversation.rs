@@ -9,9 +9,13 @@ use crate::questions::{Found, Output, Question};
 use crate::request::{self, Extent, HEAD_BYTES_MAX, Request, RequestFault};
 use crate::response::Response;
 use crate::search::Search;
+use crate::status::Status;
 
 /// What a client that expects it is sent before it sends content (RFC 9110 section 15.2.1).
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+
+/// Its length.
+const CONTINUE_BYTES: usize = CONTINUE.len();
 
 /// One client's connection.
 ///
@@ -33,6 +37,8 @@ pub struct Conversation {
     /// The client's stream has ended.
     ended: bool,
     started: Option<u16>,
+    /// How many heads were read.
+    heads: u32,
 }
 
 #[derive(Debug)]
@@ -70,6 +76,7 @@ impl Conversation {
             last: false,
             ended: false,
             started: None,
+            heads: 0,
         }
     }
 
@@ -155,6 +162,33 @@ impl Conversation {
         self.finish(Stage::Cut);
     }
 
+    /// The number of the request whose end is awaited, since a part of it has come: a part of its
+    /// head, or the head without all of the content. `has_more` = bytes that came are not yet
+    /// readable, such as a part of a TLS record.
+    pub fn unfinished_request(&self, has_more: bool) -> Option<u32> {
+        match &self.stage {
+            Stage::Head if has_more || !self.input.is_empty() => Some(self.heads),
+            // Its head was counted already.
+            Stage::Content(content) if content.left > 0 => Some(self.heads.wrapping_sub(1)),
+            _ => None,
+        }
+    }
+
+    /// The end of a request did not come in time: the answer is 408, and then comes
+    /// [`Output::End`] (RFC 9110 section 15.5.9). Without an unfinished request it means nothing.
+    pub fn time_out_request(&mut self, now: SystemTime) {
+        match &self.stage {
+            Stage::Head => {}
+            Stage::Content(content) if content.left == 0 => return,
+            Stage::Content(content) if matches!(content.interim.len(), 0 | CONTINUE_BYTES) => {}
+            // Half of an interim response has gone out, and nothing can follow it.
+            Stage::Content(_) => return self.finish(Stage::Cut),
+            _ => return,
+        }
+        let what = "the rest of the request did not come in time";
+        self.refuse((Status::RequestTimeout, what), now);
+    }
+
     /// The status of the response that began since the last call. At most one begins with each
     /// call of [`receive`](Self::receive), [`answer`](Self::answer) or [`sent`](Self::sent).
     pub fn take_started(&mut self) -> Option<u16> {
@@ -206,9 +240,10 @@ impl Conversation {
                 let request = Request::read(&self.input[..bytes]);
                 self.drop_input(bytes);
                 self.blank = false;
+                self.heads = self.heads.wrapping_add(1);
                 match request {
                     Ok(request) => self.read_content(request),
-                    Err(fault) => self.refuse(fault, now),
+                    Err(fault) => self.refuse(fault.answer(), now),
                 }
             }
             // RFC 9112 section 2.2: clients of old send an empty line after content.
@@ -216,13 +251,16 @@ impl Conversation {
                 self.drop_input(bytes);
                 self.blank = true;
             }
-            Extent::Blank(_) => self.refuse(RequestFault::Malformed("no request line"), now),
+            Extent::Blank(_) => {
+                let fault = RequestFault::Malformed("no request line");
+                self.refuse(fault.answer(), now);
+            }
             Extent::BareLineFeed => {
                 let what = "a line does not end with CR and LF";
-                self.refuse(RequestFault::Malformed(what), now);
+                self.refuse(RequestFault::Malformed(what).answer(), now);
             }
             Extent::Open(bytes) if bytes >= HEAD_BYTES_MAX => {
-                self.refuse(request::fault_of_endless(&self.input), now);
+                self.refuse(request::fault_of_endless(&self.input).answer(), now);
             }
             Extent::Open(bytes) => {
                 self.known = bytes;
@@ -282,10 +320,10 @@ impl Conversation {
         }
     }
 
-    fn refuse(&mut self, fault: RequestFault, now: SystemTime) {
+    fn refuse(&mut self, answer: (Status, &str), now: SystemTime) {
         self.last = true;
         self.input = Vec::new();
-        self.start(Response::to_fault(fault.answer(), now));
+        self.start(Response::to_fault(answer, now));
     }
 
     fn start(&mut self, response: Response) {

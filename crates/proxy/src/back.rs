@@ -3,6 +3,9 @@
 //! Owns the likeness of the two, so that the link moves bytes and asks not where they come from.
 
 use std::io::{self, IoSliceMut};
+use std::time::Instant;
+
+use telemetry::outcome::Reason;
 
 use crate::driver::{Driver, PIECES_MAX, Received, Socket};
 use crate::files::{FileBack, Stretch};
@@ -82,6 +85,29 @@ impl Back {
     /// After its own end it hears nothing, and the client has not ended either.
     pub(crate) fn is_deaf_at_end(&self) -> bool {
         matches!(self, Self::Files(files) if !files.is_asked())
+    }
+
+    /// When [`Self::time_out`] is due.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        match self {
+            Self::Server(_) => None,
+            Self::Files(files) => files.deadline(),
+        }
+    }
+
+    /// Takes note that the deadline has passed.
+    pub(crate) fn time_out(&mut self, now: Instant) {
+        if let Self::Files(files) = self {
+            files.time_out(now);
+        }
+    }
+
+    /// Why its stream ends, if that is the client's doing.
+    pub(crate) fn fault(&self) -> Option<Reason> {
+        match self {
+            Self::Server(_) => None,
+            Self::Files(files) => files.fault(),
+        }
     }
 
     /// What it took beside the bytes that came, in bytes.

@@ -5,13 +5,14 @@
 
 use std::io::{self, IoSliceMut};
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 use origin::conversation::Conversation;
 use origin::questions::{Entry, Found, LISTING_ENTRIES_MAX, Output, Question};
 use sys::beneath::{self, Entries, File, Folder, Opened};
 use telemetry::catalogue::ServiceCounter;
 use telemetry::counters::ServiceCounters;
+use telemetry::outcome::Reason;
 
 use crate::driver::{PIECES_MAX, Received};
 use crate::plan::Files;
@@ -37,6 +38,10 @@ pub(crate) struct FileBack {
     is_over: bool,
     /// The kernel does not send the open file by itself.
     must_read: bool,
+    /// The request whose end is awaited, and since when.
+    unfinished: Option<(u32, Instant)>,
+    /// Why the stream ends, if that is the client's doing.
+    fault: Option<Reason>,
     /// What questions cost that have not been charged to anybody.
     cost_bytes: usize,
 }
@@ -64,8 +69,41 @@ impl FileBack {
             is_asked: false,
             is_over: false,
             must_read: false,
+            unfinished: None,
+            fault: None,
             cost_bytes: 0,
         }
+    }
+
+    /// Takes note of whether a request waits for its end. `has_more` = the client has sent a part
+    /// of what it will be given.
+    pub(crate) fn note_request(&mut self, has_more: bool, now: Instant) {
+        let unfinished = self.conversation.unfinished_request(has_more);
+        let number = self.unfinished.map(|(number, _)| number);
+        if unfinished != number {
+            self.unfinished = unfinished.map(|number| (number, now));
+        }
+    }
+
+    /// When [`Self::time_out`] is due.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        let (_, since) = self.unfinished?;
+        Some(since + self.files.timeouts.request)
+    }
+
+    /// Takes note that the deadline has passed.
+    pub(crate) fn time_out(&mut self, now: Instant) {
+        if self.deadline().is_some_and(|deadline| deadline <= now) {
+            self.unfinished = None;
+            self.fault = Some(Reason::RequestTimeout);
+            self.conversation.time_out_request(SystemTime::now());
+            self.count();
+        }
+    }
+
+    /// Why the stream ends, if that is the client's doing.
+    pub(crate) fn fault(&self) -> Option<Reason> {
+        self.fault
     }
 
     /// Takes bytes of requests, in order, and says how many.
@@ -386,9 +424,12 @@ impl<'a> Room<'a> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use telemetry::registry::Registry;
 
     use crate::descriptors::Descriptors;
+    use crate::options::FileTimeouts;
 
     use super::*;
 
@@ -411,8 +452,9 @@ mod tests {
         assert_eq!(&memory, b"012xxx6789");
     }
 
-    /// What comes of one call after these requests, and what it cost beside.
-    fn heard(request: &str, times: usize) -> (String, usize) {
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn back() -> FileBack {
         let files = Files {
             root: beneath::Root::open("/proc/self".as_ref()).unwrap(),
             serving: Arc::new(origin::options::Options {
@@ -420,20 +462,84 @@ mod tests {
                 listing: true,
                 ..Default::default()
             }),
+            timeouts: FileTimeouts {
+                request: 10 * SECOND,
+            },
             descriptors: Descriptors::default(),
         };
         let counters = Registry::new(1).service(0, "files", &[]);
-        let mut back = FileBack::new(&Arc::new(files), &counters);
-        let requests = request.repeat(times);
-        assert_eq!(back.take([requests.as_bytes(), &[]]), requests.len());
+        FileBack::new(&Arc::new(files), &counters)
+    }
+
+    /// What comes of one call.
+    fn said(back: &mut FileBack) -> (Received, String) {
         let mut memory = vec![0; 256 << 10];
         let received = back.receive(&mut memory.chunks_mut(16 << 10), None);
-        let Received::Bytes(count) = received else {
-            panic!("nothing came: {received:?}")
+        let (Received::Bytes(count) | Received::Last(count)) = received else {
+            return (received, String::new());
         };
-        assert!(back.is_readable(), "there is more to answer");
         memory.truncate(count);
-        (String::from_utf8(memory).unwrap(), back.take_cost())
+        (received, String::from_utf8(memory).unwrap())
+    }
+
+    /// What comes of one call after these requests, and what it cost beside.
+    fn heard(request: &str, times: usize) -> (String, usize) {
+        let mut back = back();
+        let requests = request.repeat(times);
+        assert_eq!(back.take([requests.as_bytes(), &[]]), requests.len());
+        let (received, said) = said(&mut back);
+        assert!(matches!(received, Received::Bytes(_)), "{received:?}");
+        assert!(back.is_readable(), "there is more to answer");
+        (said, back.take_cost())
+    }
+
+    #[test]
+    fn a_request_has_so_long_however_its_bytes_come() {
+        let request = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n12345678";
+        let begun = Instant::now();
+        let mut back = back();
+        // Half of a record counts as the first byte.
+        back.note_request(true, begun);
+        for (number, byte) in (0..).zip(request) {
+            assert_eq!(back.take([&[*byte], &[]]), 1);
+            back.note_request(false, begun + SECOND * number / 7);
+            assert_eq!(back.deadline(), Some(begun + 10 * SECOND));
+        }
+        back.time_out(begun + 9 * SECOND);
+        assert!(!back.is_readable());
+        back.time_out(begun + 10 * SECOND);
+        let (received, said) = said(&mut back);
+        assert!(matches!(received, Received::Last(_)), "{received:?}");
+        assert!(
+            said.starts_with("HTTP/1.1 408 Request Timeout\r\n"),
+            "{said}"
+        );
+        assert!(said.contains("Connection: close\r\n"), "{said}");
+        assert_eq!(back.fault(), Some(Reason::RequestTimeout));
+        back.note_request(true, begun);
+        assert_eq!(back.deadline(), None);
+    }
+
+    #[test]
+    fn each_request_has_its_own_time() {
+        let begun = Instant::now();
+        let mut back = back();
+        back.take([b"GET /none HTTP/1.1\r\nHost: a\r\n\r\nGET ", &[]]);
+        back.note_request(true, begun);
+        assert_eq!(back.deadline(), None, "the first is being answered");
+        said(&mut back);
+        back.note_request(false, begun + SECOND);
+        assert_eq!(back.deadline(), Some(begun + 11 * SECOND));
+        back.take([b"/none HTTP/1.1\r\nHost: a\r\n\r\nGET ", &[]]);
+        said(&mut back);
+        back.note_request(false, begun + 5 * SECOND);
+        assert_eq!(back.deadline(), Some(begun + 15 * SECOND));
+        back.take([b"/none HTTP/1.1\r\nHost: a\r\n\r\n", &[]]);
+        said(&mut back);
+        back.note_request(false, begun + 6 * SECOND);
+        assert_eq!(back.deadline(), None, "nobody waits for a further one");
+        back.time_out(begun + 3600 * SECOND);
+        assert!(!back.is_readable());
     }
 
     #[test]

@@ -131,21 +131,37 @@ impl Link {
                 break;
             }
             if moved >= budget {
-                self.watch_writes(context);
-                self.count_bytes();
+                self.rest(context);
                 return Turn::Again;
             }
             budget -= moved;
         }
+        self.rest(context);
+        Turn::Wait
+    }
+
+    /// Takes note of what is awaited until the next turn.
+    fn rest(&mut self, context: &Context<'_>) {
         self.watch_writes(context);
         self.count_bytes();
-        Turn::Wait
+        if let Some(Back::Files(files)) = &mut self.back {
+            files.note_request(self.flow.is_amid_record(), context.now);
+        }
+    }
+
+    /// When [`Self::time_out`] is due.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        let of_back = self.back.as_ref().and_then(Back::deadline);
+        self.flow.deadline().into_iter().chain(of_back).min()
     }
 
     /// Takes note that the deadline has passed.
     pub(crate) fn time_out(&mut self, now: Instant, pool: &mut Pool) {
         let stretch = self.back.as_ref().and_then(Back::stretch);
         let is_passing = self.splice.is_holding() || stretch.is_some();
+        if let Some(back) = &mut self.back {
+            back.time_out(now);
+        }
         self.flow.handle_timeout(now, is_passing, pool);
     }
 
@@ -233,6 +249,7 @@ impl Link {
         let received = back.receive(&mut room, passing_from);
         drop(room);
         let is_deaf = back.is_deaf_at_end();
+        let fault = back.fault();
         let cost = back.take_cost();
         let is_server = matches!(back, Back::Server(_));
         let count = match received {
@@ -247,6 +264,9 @@ impl Link {
         };
         match received {
             Received::Last(_) | Received::End => {
+                fault
+                    .into_iter()
+                    .for_each(|reason| self.flow.back_ends_for(reason));
                 self.flow.back_ended(context.pool);
                 if is_deaf {
                     self.flow.back_refused(context.pool);

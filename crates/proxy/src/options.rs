@@ -1,6 +1,7 @@
 //! What the data plane is told. Plain values: no text to parse, no files to open.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 pub use flow::options::{CertificateForm, ProxyTlvs, SendProxy, Timeouts};
 use wire::address::Address;
@@ -112,6 +113,15 @@ pub struct FilesOptions {
     pub folder: PathBuf,
     /// What of it is served, and how.
     pub serving: origin::options::Options,
+    /// How long what is asked may take.
+    pub timeouts: FileTimeouts,
+}
+
+/// How long requests to files may take.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct FileTimeouts {
+    /// From the first byte of a request to its last.
+    pub request: Duration,
 }
 
 /// The servers that we connect to.

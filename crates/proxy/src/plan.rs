@@ -20,7 +20,8 @@ use crate::allowance::Allowance;
 use crate::descriptors::Descriptors;
 use crate::offload::agreed;
 use crate::options::{
-    BackOptions, KtlsMode, KtlsOptions, Limits, LogOptions, Options, ServiceOptions, WorkerOptions,
+    BackOptions, FileTimeouts, KtlsMode, KtlsOptions, Limits, LogOptions, Options, ServiceOptions,
+    WorkerOptions,
 };
 
 /// A plan that can be served. Cloning shares it.
@@ -44,7 +45,7 @@ pub struct ServicePlan {
     open: OnceLock<Allowance>,
     pub(crate) pool: backend::options::Options,
     /// In their place, files, and how they are served.
-    serving: Option<Arc<origin::options::Options>>,
+    serving: Option<(Arc<origin::options::Options>, FileTimeouts)>,
     pub(crate) files: Option<Arc<Files>>,
     ktls: KtlsOptions,
     /// What the kernel may seal of it.
@@ -59,6 +60,7 @@ pub struct ServicePlan {
 pub(crate) struct Files {
     pub(crate) root: Root,
     pub(crate) serving: Arc<origin::options::Options>,
+    pub(crate) timeouts: FileTimeouts,
     pub(crate) descriptors: Descriptors,
 }
 
@@ -125,12 +127,12 @@ impl Plan {
         let services = Arc::get_mut(&mut self.services);
         let plan = services.and_then(|all| Arc::get_mut(all.get_mut(service)?));
         if let Some(plan) = plan
-            && let Some(serving) = &plan.serving
+            && let Some((serving, timeouts)) = &plan.serving
         {
-            let serving = Arc::clone(serving);
             plan.files = Some(Arc::new(Files {
                 root,
-                serving,
+                serving: Arc::clone(serving),
+                timeouts: *timeouts,
                 descriptors: Descriptors::default(),
             }));
         }
@@ -180,7 +182,8 @@ impl ServicePlan {
         let (pool, send_proxy, serving) = match options.back {
             BackOptions::Servers(servers) => (servers.pool, servers.send_proxy, None),
             BackOptions::Files(files) => {
-                (no_servers(), SendProxy::Off, Some(Arc::new(files.serving)))
+                let serving = (Arc::new(files.serving), files.timeouts);
+                (no_servers(), SendProxy::Off, Some(serving))
             }
         };
         Ok(Self {

@@ -255,7 +255,7 @@ impl Worker {
         let Some(link) = self.links.find(id) else {
             return;
         };
-        let Some(deadline) = link.flow.deadline() else {
+        let Some(deadline) = link.deadline() else {
             return;
         };
         let tick = self.timers.tick_of(deadline);

@@ -73,6 +73,7 @@ reasons! {
     ProxyHeaderMalformed, Client, true, "proxy-header-malformed", "A trusted peer sent no valid PROXY header.";
     ProxyHeaderStranger, Client, true, "proxy-header-stranger", "A PROXY header came from an address that is not trusted to send one.";
     RecordInvalid, Client, true, "record-invalid", "A record did not decrypt or was larger than TLS allows.";
+    RequestTimeout, Client, true, "request-timeout", "A request did not come whole within its limit; it was answered with 408.";
     VersionTooOld, Client, true, "version-too-old", "The client offered only versions below the lowest that the service speaks.";
     BackendNone, Backend, true, "backend-none", "No server was up, or all had been tried.";
     BackendRefused, Backend, true, "backend-refused", "The last server tried refused the connection.";

@@ -482,6 +482,18 @@ pub(super) const SERVICE: &[Key] = &[
              silences want hours.",
     )
     .example(r#"idle = "8h""#),
+    key(
+        "service.timeouts.request",
+        Kind::Duration(Duration::from_millis(10), HOUR),
+    )
+    .default("10s")
+    .flag("request-timeout")
+    .help(
+        "From the first byte of a request to its last, where files are served; then the answer \
+             is 408. It is HAProxy's `timeout http-request`. Long enough for a few lost packets, \
+             short enough that heads sent a byte at a time do not pile up.",
+    )
+    .example(r#"request = "5s""#),
     key("service.limits", Kind::Table)
         .absent("only the limits of the process")
         .help("Limits of one service.")

@@ -102,6 +102,40 @@ fn what_comes_after_the_last_request_is_dropped() {
 }
 
 #[test]
+fn a_request_that_does_not_end_is_refused() {
+    let head = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n";
+    // What came, what of "100 Continue" went out, and what is heard.
+    let cases = [
+        ("G", 0, "HTTP/1.1 408 "),
+        (head, 0, "HTTP/1.1 408 "),
+        (head, 25, "HTTP/1.1 408 "),
+        (head, 7, "cut"),
+        ("", 0, "HTTP/1.1 408 "),
+    ];
+    for (sent, went, heard) in cases {
+        let mut conversation = conversation();
+        assert_eq!(conversation.unfinished_request(false), None);
+        conversation.receive(sent.as_bytes(), now());
+        assert_eq!(conversation.unfinished_request(sent.is_empty()), Some(0));
+        conversation.sent(went, now());
+        conversation.time_out_request(now());
+        match conversation.output() {
+            Output::Bytes(bytes) => assert!(bytes.starts_with(heard.as_bytes()), "{sent}"),
+            output => assert_eq!((output, heard), (Output::Cut, "cut")),
+        }
+        assert_eq!(conversation.unfinished_request(true), None);
+        conversation.time_out_request(now());
+    }
+    let mut conversation = conversation();
+    conversation.receive(REQUEST, now());
+    conversation.time_out_request(now());
+    assert!(
+        conversation.question().is_some(),
+        "a whole request is answered"
+    );
+}
+
+#[test]
 fn a_file_that_fails_cuts_the_stream() {
     let mut conversation = conversation();
     conversation.receive(&REQUEST.repeat(2), now());
