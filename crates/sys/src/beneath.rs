@@ -12,10 +12,10 @@ use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{
-    AtFlags, CWD, FileType, Mode, OFlags, RawDir, RawDirEntry, ResolveFlags, Stat, fstat, openat,
-    openat2, statat,
+    AtFlags, CWD, FileType, Mode, OFlags, RawDir, RawDirEntry, ResolveFlags, Stat, fstat, fstatfs,
+    openat, openat2, statat,
 };
-use rustix::io::{Errno, preadv};
+use rustix::io::{Errno, ReadWriteFlags, preadv, preadv2};
 
 /// Bytes of a folder that are asked for at once: some hundred names.
 const FOLDER_BYTES: usize = 16 << 10;
@@ -24,10 +24,62 @@ const FOLDER_BYTES: usize = 16 << 10;
 /// worth trying again, but not for ever.
 const TRIES_MAX: usize = 4;
 
+/// How far apart the bytes are by which [`File::cached_bytes`] judges, in bytes: the kernel reads
+/// and forgets runs of pages, mostly longer ones. Each costs a system call.
+const SAMPLE_BYTES: usize = 64 << 10;
+
 /// A folder that files are opened beneath. It stays the same folder when its path gets another
 /// meaning.
 #[derive(Debug)]
-pub struct Root(OwnedFd);
+pub struct Root {
+    fd: OwnedFd,
+    storage: Storage,
+}
+
+/// What a file system makes its callers wait for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Storage {
+    /// Nothing: what it has is in memory.
+    Memory,
+    /// A disk of this host, for what is not in the page cache. Folders and descriptions of files
+    /// that it has opened are in memory.
+    Disk,
+    /// Another host or another process, with any call; or it is unknown to us.
+    Remote,
+}
+
+impl Storage {
+    /// By `statfs(2)`'s magic number.
+    fn of(fd: &OwnedFd) -> Self {
+        const MEMORY: [u64; 3] = [0x0102_1994, 0x8584_58f6, 0x9fa0]; // tmpfs, ramfs, proc
+        const DISK: [u64; 9] = [
+            0xef53,      // ext2, ext3, ext4
+            0x5846_5342, // xfs
+            0x9123_683e, // btrfs
+            0x2fc1_2fc1, // zfs
+            0xf2f5_2010, // f2fs
+            0xca45_1a4e, // bcachefs
+            0x7371_7368, // squashfs
+            0xe0f5_e1e2, // erofs
+            0x794c_7630, // overlayfs
+        ];
+        let magic = fstatfs(fd).map_or(0, |stat| stat.f_type as u64 & 0xffff_ffff);
+        match magic {
+            magic if MEMORY.contains(&magic) => Self::Memory,
+            magic if DISK.contains(&magic) => Self::Disk,
+            _ => Self::Remote,
+        }
+    }
+}
+
+/// How a path is opened.
+#[derive(Clone, Copy, Eq, PartialEq)]
+enum Manner {
+    /// However long it takes.
+    Waiting,
+    /// Only if that takes nothing but memory.
+    AtOnce,
+}
 
 /// What tells a file or folder from all others of this host.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -61,6 +113,7 @@ pub enum Opened {
 #[derive(Debug)]
 pub struct File {
     fd: OwnedFd,
+    storage: Storage,
     /// Its length when it was opened, in bytes.
     pub bytes: u64,
     /// When its content was last changed.
@@ -103,8 +156,8 @@ impl Root {
     /// whoever confines this process does not know the call.
     pub fn open(path: &Path) -> io::Result<Self> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let root = Self(openat(CWD, path, flags, Mode::empty())?);
-        match root.step(b".", flags) {
+        let root = Self::from(openat(CWD, path, flags, Mode::empty())?);
+        match root.step(b".", flags, Manner::Waiting) {
             Err(Errno::NOSYS | Errno::PERM) => Err(io::ErrorKind::Unsupported.into()),
             tried => Ok(tried.map(|_| root)?),
         }
@@ -112,38 +165,80 @@ impl Root {
 
     /// Which folder it is.
     pub fn identity(&self) -> io::Result<Identity> {
-        Ok(Identity::of(&fstat(&self.0)?))
+        Ok(Identity::of(&fstat(&self.fd)?))
     }
 
     /// Opens what is at a path relative to the root; `.` is the root itself. Links within the root
-    /// are followed.
+    /// are followed. It may take as long as the file system takes to answer.
     pub fn find(&self, path: &[u8]) -> Opened {
-        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-        let fd = match self.step(path, flags) {
-            Ok(fd) => fd,
-            Err(Errno::ACCESS) => return self.find_closed_folder(path),
-            Err(error) => return Opened::of(error),
-        };
-        match fstat(&fd) {
-            Ok(stat) => Opened::file_or_folder(fd, &stat, path),
-            Err(error) => Opened::of(error),
+        self.try_find(path, Manner::Waiting)
+            .unwrap_or_else(Opened::of)
+    }
+
+    /// As [`Self::find`], if that waits neither for a disk nor for anybody: the path is in the
+    /// kernel's cache of names and leads into no other file system. `None` = it would.
+    pub fn find_cached(&self, path: &[u8]) -> Option<Opened> {
+        if self.storage == Storage::Remote {
+            return None;
         }
+        match self.try_find(path, Manner::AtOnce) {
+            Ok(opened) => Some(opened),
+            // Not in memory; in another file system, or out of the root; a kernel before 5.12.
+            Err(Errno::AGAIN | Errno::XDEV | Errno::INVAL) => None,
+            Err(error) => Some(Opened::of(error)),
+        }
+    }
+
+    fn try_find(&self, path: &[u8], manner: Manner) -> Result<Opened, Errno> {
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let fd = match self.step(path, flags, manner) {
+            Err(Errno::ACCESS) => return self.open_closed_folder(path, manner),
+            stepped => stepped?,
+        };
+        let stat = fstat(&fd)?;
+        let storage = match manner {
+            Manner::AtOnce => self.storage,
+            Manner::Waiting => Storage::of(&fd),
+        };
+        Ok(match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => Opened::File(File {
+                fd,
+                storage,
+                bytes: stat.st_size as u64,
+                modified: modified(&stat),
+                identity: Identity::of(&stat),
+            }),
+            FileType::Directory => Opened::Folder(Folder::new(fd, path)),
+            _ => Opened::Other,
+        })
     }
 
     /// A folder that may be passed through, but not read.
-    fn find_closed_folder(&self, path: &[u8]) -> Opened {
+    fn open_closed_folder(&self, path: &[u8], manner: Manner) -> Result<Opened, Errno> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        match self.step(path, flags) {
-            Ok(fd) => Opened::Folder(Folder::new(fd, path)),
-            Err(_) => Opened::Forbidden,
+        match self.step(path, flags, manner) {
+            Ok(fd) => Ok(Opened::Folder(Folder::new(fd, path))),
+            Err(Errno::AGAIN) => Err(Errno::AGAIN),
+            Err(_) => Ok(Opened::Forbidden),
         }
     }
 
-    fn step(&self, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
-        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-        let open = || openat2(&self.0, path, flags, Mode::empty(), resolve);
+    fn step(&self, path: &[u8], flags: OFlags, manner: Manner) -> Result<OwnedFd, Errno> {
+        let mut resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        if manner == Manner::AtOnce {
+            resolve |= ResolveFlags::NO_XDEV;
+            // What lies in memory may be in no cache, as in proc.
+            if self.storage == Storage::Disk {
+                resolve |= ResolveFlags::CACHED;
+            }
+        }
+        let open = || openat2(&self.fd, path, flags, Mode::empty(), resolve);
         let mut opened = open();
-        for _ in 1..TRIES_MAX {
+        let tries = match manner {
+            Manner::Waiting => TRIES_MAX,
+            Manner::AtOnce => 1,
+        };
+        for _ in 1..tries {
             if !matches!(opened, Err(Errno::AGAIN | Errno::INTR)) {
                 break;
             }
@@ -199,7 +294,8 @@ impl Root {
 
     fn stat_beneath(&self, folder: &Folder, name: &[u8]) -> Option<Stat> {
         let path = [&folder.path, &b"/"[..], name].concat();
-        let fd = self.step(&path, OFlags::PATH | OFlags::CLOEXEC).ok()?;
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let fd = self.step(&path, flags, Manner::Waiting).ok()?;
         fstat(&fd).ok()
     }
 }
@@ -207,13 +303,14 @@ impl Root {
 impl From<OwnedFd> for Root {
     /// The folder that another process has opened.
     fn from(fd: OwnedFd) -> Self {
-        Self(fd)
+        let storage = Storage::of(&fd);
+        Self { fd, storage }
     }
 }
 
 impl AsFd for Root {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.fd.as_fd()
     }
 }
 
@@ -227,19 +324,6 @@ impl Identity {
 }
 
 impl Opened {
-    fn file_or_folder(fd: OwnedFd, stat: &Stat, path: &[u8]) -> Self {
-        match FileType::from_raw_mode(stat.st_mode) {
-            FileType::RegularFile => Self::File(File {
-                fd,
-                bytes: stat.st_size as u64,
-                modified: modified(stat),
-                identity: Identity::of(stat),
-            }),
-            FileType::Directory => Self::Folder(Folder::new(fd, path)),
-            _ => Self::Other,
-        }
-    }
-
     fn of(error: Errno) -> Self {
         match error {
             Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG | Errno::INVAL => Self::Missing,
@@ -254,10 +338,55 @@ impl Opened {
 }
 
 impl File {
-    /// Reads into the pieces, in their order, from `offset` on; 0 = the file ends there.
+    /// Reads into the pieces, in their order, from `offset` on; 0 = the file ends there. It may
+    /// take as long as the file system takes to answer.
     #[inline]
     pub fn read(&self, pieces: &mut [IoSliceMut<'_>], offset: u64) -> io::Result<usize> {
         Ok(preadv(&self.fd, pieces, offset)?)
+    }
+
+    /// As [`Self::read`], of what is in the page cache. `WouldBlock` = its first byte is not;
+    /// `Unsupported` = this file system cannot say.
+    ///
+    /// What it waits for at most is that the kernel begins to read ahead.
+    #[inline]
+    pub fn read_cached(&self, pieces: &mut [IoSliceMut<'_>], offset: u64) -> io::Result<usize> {
+        match self.storage {
+            Storage::Memory => self.read(pieces, offset),
+            Storage::Disk => match preadv2(&self.fd, pieces, offset, ReadWriteFlags::NOWAIT) {
+                // Whoever confines this process may not know the call.
+                Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::PERM) => {
+                    Err(io::ErrorKind::Unsupported.into())
+                }
+                read => Ok(read?),
+            },
+            Storage::Remote => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+
+    /// How many of the `count` bytes from `offset` on are in the page cache, as far as one byte in
+    /// each 64 KiB tells; 0 = not the first. Without copying them there is no way to ask for all:
+    /// `mincore(2)` and `cachestat(2)` answer to a file's owner only, and also count what has not
+    /// been read yet.
+    ///
+    /// # Errors
+    /// As of [`Self::read_cached`]: `Unsupported` = this file system cannot say.
+    pub fn cached_bytes(&self, offset: u64, count: usize) -> io::Result<usize> {
+        if self.storage == Storage::Memory || count == 0 {
+            return Ok(count);
+        }
+        for sample in (0..count).step_by(SAMPLE_BYTES).chain([count - 1]) {
+            let mut byte = [0];
+            match self.read_cached(&mut [IoSliceMut::new(&mut byte)], offset + sample as u64) {
+                // Or the file ends before: the next call of who sends it knows.
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    return Ok(sample / SAMPLE_BYTES * SAMPLE_BYTES);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(count)
     }
 }
 
@@ -356,6 +485,70 @@ mod tests {
             file.read(&mut [IoSliceMut::new(&mut first)], 10).unwrap(),
             0
         );
+    }
+
+    #[test]
+    fn what_is_not_in_memory_is_not_read_at_once() {
+        // The kernel may keep some megabytes as one piece.
+        const SIZE: usize = 16 << 20;
+        let scene = Scene::new();
+        let content = vec![7; SIZE];
+        fs::write(scene.at("large"), &content).unwrap();
+        let root = scene.root();
+        let file = file(root.find(b"large"));
+        let read = |offset| file.read_cached(&mut [IoSliceMut::new(&mut [0; 9])], offset);
+        match (file.storage, read(0)) {
+            (Storage::Disk, Ok(9)) => {}
+            // There is no disk here that could tell, or it is a kind that cannot.
+            (Storage::Memory, Ok(9)) => return,
+            (_, Err(error)) => return assert_eq!(error.kind(), io::ErrorKind::Unsupported),
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(file.cached_bytes(0, SIZE).unwrap(), SIZE);
+        assert_eq!(file.cached_bytes(1, SIZE - 1).unwrap(), SIZE - 1);
+        let written = fs::File::open(scene.at("large")).unwrap();
+        written.sync_all().unwrap();
+        // The kernel keeps a page that somebody else looks at: all of them are asked to go again.
+        let forget = |offset, length| {
+            rustix::fs::fadvise(&written, offset, length, rustix::fs::Advice::DontNeed).unwrap();
+        };
+        forget(SIZE as u64 / 2, None);
+        assert_eq!(file.cached_bytes(0, SIZE).unwrap(), SIZE / 2);
+        forget(0, None);
+        assert_eq!(read(0).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        assert_eq!(
+            file.read(&mut [IoSliceMut::new(&mut [0; 9])], 0).unwrap(),
+            9
+        );
+        assert_eq!(read(0).unwrap(), 9);
+        assert_eq!(read(SIZE as u64).unwrap(), 0);
+    }
+
+    #[test]
+    fn what_was_looked_up_is_found_at_once() {
+        let scene = Scene::new();
+        let root = scene.root();
+        if root.storage == Storage::Remote {
+            assert!(root.find_cached(b"file").is_none());
+            return;
+        }
+        for path in [&b"folder/inner"[..], b"missing", b"folder"] {
+            let waited = root.find(path);
+            let at_once = root.find_cached(path).expect("it was just looked up");
+            let kind = std::mem::discriminant::<Opened>;
+            assert_eq!(kind(&waited), kind(&at_once));
+        }
+        assert!(root.find_cached(b"../secret").is_none());
+        // Another file system begins there.
+        let system = Root::open(Path::new("/")).unwrap();
+        assert!(matches!(system.find(b"proc/self/status"), Opened::File(_)));
+        assert!(system.find_cached(b"proc/self/status").is_none());
+        let proc = Root::open(Path::new("/proc")).unwrap();
+        assert_eq!(proc.storage, Storage::Memory);
+        assert!(matches!(
+            proc.find_cached(b"self/status"),
+            Some(Opened::File(_))
+        ));
     }
 
     #[test]

@@ -263,10 +263,12 @@ const ABSENT: &[i64] = &[libc::SYS_clone3, libc::SYS_openat2, libc::SYS_statx];
 
 /// What opening, describing and reading files beneath a folder takes.
 const FOR_FILES: &[i64] = &[
+    libc::SYS_fstatfs,
     libc::SYS_getdents64,
     libc::SYS_newfstatat,
     libc::SYS_openat2,
     libc::SYS_preadv,
+    libc::SYS_preadv2,
 ];
 
 /// What is allowed whatever the arguments.
