@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use crate::outcome::{EarlyData, HandshakeKind, Reason, ResumptionMiss, Sealing, Version};
+use crate::printable;
 use crate::timestamp::put_time;
 
 /// What is shown of one value; a longer one is cut and ends in `...`. Names and alerts are shorter;
@@ -387,18 +388,15 @@ impl Form for Json<'_> {
     }
 }
 
-/// RFC 8259, section 7; the C1 controls and the two separators too, which some readers take for
-/// line ends.
+/// RFC 8259, section 7; and what a viewer of the log would obey rather than show.
 fn put_json_char(out: &mut Vec<u8>, c: char) {
-    match c {
-        '"' | '\\' => out.extend_from_slice(&[b'\\', c as u8]),
-        '\0'..='\u{1f}' | '\u{7f}'..='\u{9f}' | '\u{2028}' | '\u{2029}' => {
-            let code = u64::from(u32::from(c));
-            let digits: [u8; 4] = std::array::from_fn(|i| hex(code >> (12 - 4 * i)));
-            out.extend_from_slice(b"\\u");
-            out.extend_from_slice(&digits);
-        }
-        c => out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
+    let (mut bytes, escapes) = ([0; 4], matches!(c, '"' | '\\'));
+    let text = c.encode_utf8(&mut bytes);
+    if printable::is_control(c) {
+        write!(out, "{}", printable::line(text)).expect("a Vec takes all that is written");
+    } else {
+        out.extend(escapes.then_some(b'\\'));
+        out.extend_from_slice(text.as_bytes());
     }
 }
 
@@ -508,14 +506,14 @@ mod tests {
     #[test]
     fn no_value_breaks_out_of_its_field() {
         let mut evil = line();
-        evil.server_name = Some("a b\n\"=\\\u{85}é");
+        evil.server_name = Some("a b\n\"=\\\u{85}\u{202e}é");
         evil.alpn = Some(b"\xff\0h2");
         evil.client_cn = Some("-");
         evil.detail = Some("");
         let shown = text(&evil);
         assert_eq!(shown.lines().count(), 1);
         assert!(
-            shown.contains(r#" name="a b\x0a\"=\\\xc2\x85\xc3\xa9" "#),
+            shown.contains(r#" name="a b\x0a\"=\\\xc2\x85\xe2\x80\xae\xc3\xa9" "#),
             "{shown}"
         );
         for field in [r#" alpn="\xff\x00h2" "#, r#" client_cn="-" "#] {
@@ -525,7 +523,7 @@ mod tests {
         let shown = json(&evil);
         assert_eq!(shown.lines().count(), 1);
         assert!(
-            shown.contains("\"name\":\"a b\\u000a\\\"=\\\\\\u0085é\","),
+            shown.contains("\"name\":\"a b\\u000a\\\"=\\\\\\u0085\\u202eé\","),
             "{shown}"
         );
         assert!(shown.contains("\"alpn\":\"\u{fffd}\\u0000h2\","), "{shown}");
