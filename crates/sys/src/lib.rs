@@ -14,6 +14,7 @@ pub mod io_uring;
 pub mod ktls;
 pub mod limit;
 pub mod memory;
+pub mod peer;
 pub mod process;
 pub mod sandbox;
 pub mod shared;

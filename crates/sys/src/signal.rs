@@ -138,7 +138,7 @@ pub fn kill_group(founder: u32) -> io::Result<()> {
     )?)
 }
 
-fn to_rustix(signal: Signal) -> rustix::process::Signal {
+pub(crate) fn to_rustix(signal: Signal) -> rustix::process::Signal {
     use rustix::process::Signal as Kernel;
     match signal {
         Signal::Child => Kernel::CHILD,

@@ -1,0 +1,202 @@
+//! The process at the other end of a Unix stream socket: whose it is, signals to it, its end.
+//!
+//! Everything is asked of the kernel: what a peer says of itself proves nothing. Whom to trust is
+//! the caller's to decide.
+
+use std::io;
+use std::mem::{MaybeUninit, size_of};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, pidfd_open, pidfd_send_signal};
+
+use crate::signal::{Signal, to_rustix};
+
+/// Who made the other end. For a client that is the process that called listen(2), whichever
+/// process accepts; both numbers are of that time.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Credentials {
+    /// The process; 0 if it is of another PID namespace, where we cannot see it.
+    pub pid: u32,
+    /// The user that it acted as.
+    pub user: u32,
+}
+
+/// Who made the other end (`SO_PEERCRED`).
+pub fn credentials(socket: BorrowedFd<'_>) -> io::Result<Credentials> {
+    // SAFETY: the kernel fills a `ucred`, which holds numbers only.
+    let of: libc::ucred = unsafe { option(socket, libc::SO_PEERCRED) }?;
+    Ok(Credentials {
+        pid: u32::try_from(of.pid).unwrap_or(0),
+        user: of.uid,
+    })
+}
+
+/// A process that is held by a descriptor: its number may be given to another process, this cannot.
+#[derive(Debug)]
+pub struct Process {
+    pid: u32,
+    fd: OwnedFd,
+}
+
+impl Process {
+    /// The one that made the other end of the socket. `NotFound` = it has ended, or is of another
+    /// PID namespace.
+    ///
+    /// Before Linux 6.5 the kernel gives its number alone: if it has ended, this may be another
+    /// process with the same number, so ask whose it is.
+    pub fn behind(socket: BorrowedFd<'_>) -> io::Result<Self> {
+        let pid = credentials(socket)?.pid;
+        // SAFETY: the kernel fills an `int`.
+        match unsafe { option::<libc::c_int>(socket, libc::SO_PEERPIDFD) } {
+            Ok(fd) => {
+                // SAFETY: the kernel has just given us this descriptor, and nobody else has it.
+                let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+                Ok(Self { pid, fd })
+            }
+            Err(error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => Self::of(pid),
+            Err(error) => Err(gone(error)),
+        }
+    }
+
+    /// The one that has this number now.
+    pub fn of(pid: u32) -> io::Result<Self> {
+        let number = i32::try_from(pid).ok().and_then(Pid::from_raw);
+        let number = number.ok_or(io::ErrorKind::NotFound)?;
+        let fd = pidfd_open(number, PidfdFlags::empty()).map_err(|error| gone(error.into()))?;
+        Ok(Self { pid, fd })
+    }
+
+    /// Its number.
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// The users that it acts as: real, effective, saved, for files (proc_pid_status(5)).
+    pub fn users(&self) -> io::Result<Vec<u32>> {
+        let line = self.status("Uid:")?;
+        let numbers: Result<Vec<_>, _> = line.split_whitespace().map(str::parse).collect();
+        numbers.map_err(io::Error::other)
+    }
+
+    /// Its name: that of its first thread, at most 15 bytes.
+    pub fn name(&self) -> io::Result<String> {
+        Ok(self.status("Name:")?.trim().to_owned())
+    }
+
+    fn status(&self, key: &str) -> io::Result<String> {
+        let text = std::fs::read(format!("/proc/{}/status", self.pid))?;
+        // What was read was of this process, and of no successor to its number, if it is there.
+        if self.has_ended_within(Duration::ZERO)? {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        let text = String::from_utf8_lossy(&text);
+        let value = text.lines().find_map(|line| line.strip_prefix(key));
+        Ok(value.ok_or(io::ErrorKind::InvalidData)?.to_owned())
+    }
+
+    /// Sends it a signal; never to another process. `NotFound` = it has ended.
+    pub fn signal(&self, signal: Signal) -> io::Result<()> {
+        pidfd_send_signal(&self.fd, to_rustix(signal)).map_err(|error| gone(error.into()))
+    }
+
+    /// Waits so long for its end, whether or not its parent has asked how it ended.
+    pub fn has_ended_within(&self, time: Duration) -> io::Result<bool> {
+        let limit = Timespec::try_from(time).map_err(io::Error::other)?;
+        let mut waits = [PollFd::new(&self.fd, PollFlags::IN)];
+        match poll(&mut waits, Some(&limit)) {
+            Err(Errno::INTR) => Ok(false),
+            answer => Ok(answer? > 0),
+        }
+    }
+}
+
+fn gone(error: io::Error) -> io::Error {
+    match error.raw_os_error() {
+        Some(libc::ESRCH | libc::ENODATA | libc::EINVAL) => io::ErrorKind::NotFound.into(),
+        _ => error,
+    }
+}
+
+/// A socket's option at the level `SOL_SOCKET`.
+///
+/// # Safety
+/// Every bit pattern that the kernel may write must be a `T`.
+unsafe fn option<T: Copy>(socket: BorrowedFd<'_>, name: libc::c_int) -> io::Result<T> {
+    let mut value = MaybeUninit::<T>::zeroed();
+    let mut length = libc::socklen_t::try_from(size_of::<T>()).map_err(io::Error::other)?;
+    let fd = socket.as_fd().as_raw_fd();
+    // SAFETY: the kernel writes at most `length` bytes, which `value` has room for.
+    let answer = unsafe {
+        libc::getsockopt(
+            fd,
+            libc::SOL_SOCKET,
+            name,
+            value.as_mut_ptr().cast(),
+            &raw mut length,
+        )
+    };
+    match answer {
+        // SAFETY: it is zeroed and then the kernel's; the caller vouches for both.
+        0 => Ok(unsafe { value.assume_init() }),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::os::unix::net::{UnixListener, UnixStream};
+    use std::process::{Child, Command, Stdio};
+
+    use super::*;
+
+    /// A process that waits until its standard input ends.
+    fn waiting() -> Child {
+        let mut cat = Command::new("cat");
+        cat.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut cat = cat.spawn().unwrap();
+        // It has become `cat` when it answers.
+        cat.stdin.as_mut().unwrap().write_all(b"x").unwrap();
+        cat.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+        cat
+    }
+
+    #[test]
+    fn the_listener_is_named_whoever_asks() {
+        let name = format!("lariat-peer-{}.socket", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let listener = UnixListener::bind(&path).unwrap();
+        let client = UnixStream::connect(&path);
+        std::fs::remove_file(&path).unwrap();
+        let client = client.unwrap();
+        let own = Credentials {
+            pid: std::process::id(),
+            user: crate::process::identity().user,
+        };
+        assert_eq!(credentials(client.as_fd()).unwrap(), own);
+        let process = Process::behind(client.as_fd()).unwrap();
+        assert_eq!(process.pid(), own.pid);
+        assert_eq!(process.users().unwrap(), [own.user; 4]);
+        assert!(!process.has_ended_within(Duration::ZERO).unwrap());
+        drop(listener);
+    }
+
+    #[test]
+    fn a_signal_and_the_end_are_those_of_one_process() {
+        let mut child = waiting();
+        let process = Process::of(child.id()).unwrap();
+        assert_eq!(process.name().unwrap(), "cat");
+        assert!(!process.has_ended_within(Duration::ZERO).unwrap());
+        process.signal(Signal::Terminate).unwrap();
+        // Nobody has awaited it yet.
+        assert!(process.has_ended_within(Duration::from_secs(60)).unwrap());
+        assert_eq!(process.name().unwrap_err().kind(), io::ErrorKind::NotFound);
+        child.wait().unwrap();
+        let late = process.signal(Signal::Terminate).unwrap_err();
+        assert_eq!(late.kind(), io::ErrorKind::NotFound);
+        assert_eq!(Process::of(0).unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+}
