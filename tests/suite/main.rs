@@ -67,5 +67,6 @@ mod resumption_programs;
 mod server_name;
 mod sni;
 mod status;
+mod status_forged;
 mod status_page;
 mod unix_server;

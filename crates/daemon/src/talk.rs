@@ -1,9 +1,13 @@
 //! What is said to a person, on the standard error; the standard output is for data.
+//!
+//! Much of it was written by others: the data process, clients, servers. So a control character
+//! reaches the terminal only as an escape; the colours alone are ours.
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 
 use config::Diagnostic;
+use telemetry::printable::lines;
 
 /// Says things, with colours if the reader likes them.
 #[derive(Clone, Copy, Debug)]
@@ -44,21 +48,23 @@ impl Talk {
     /// What is wrong with a configuration, with an empty line after each.
     pub(crate) fn diagnostics(self, diagnostics: &[Diagnostic]) {
         for diagnostic in diagnostics {
-            self.say(format_args!("{}\n", diagnostic.render(self.colour)));
+            write_line(format_args!("{}\n", diagnostic.render(self.colour)));
         }
     }
 
-    /// A line as it is. If nobody reads it any more, that is their choice.
+    /// Lines without a label.
     pub(crate) fn say(self, text: impl Display) {
-        let _ = writeln!(io::stderr(), "{text}");
+        write_line(lines(&text.to_string()));
     }
 
     fn labelled(self, label: &str, code: &str, text: &str) {
-        for (index, line) in text.lines().enumerate() {
+        for (index, line) in lines(text).to_string().lines().enumerate() {
             match line.strip_prefix("hint: ") {
-                Some(hint) => self.say(format_args!("{}: {hint}", self.paint("hint", "1;36"))),
-                None if index == 0 => self.say(format_args!("{}: {line}", self.paint(label, code))),
-                None => self.say(line),
+                Some(hint) => write_line(format_args!("{}: {hint}", self.paint("hint", "1;36"))),
+                None if index == 0 => {
+                    write_line(format_args!("{}: {line}", self.paint(label, code)));
+                }
+                None => write_line(line),
             }
         }
     }
@@ -72,7 +78,12 @@ impl Talk {
     }
 }
 
+/// If nobody reads it any more, that is their choice.
+fn write_line(text: impl Display) {
+    let _ = writeln!(io::stderr(), "{text}");
+}
+
 /// Writes data to the standard output. If nobody reads it any more, that is their choice.
 pub(crate) fn print(text: impl Display) {
-    let _ = write!(io::stdout(), "{text}");
+    let _ = write!(io::stdout(), "{}", lines(&text.to_string()));
 }

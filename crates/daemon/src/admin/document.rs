@@ -6,6 +6,8 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use telemetry::printable::{line, lines};
 
 /// The version that this program writes and reads.
 pub(crate) const VERSION: u32 = 1;
@@ -281,23 +283,40 @@ pub(crate) struct HistogramStatus {
     pub(crate) sum_us: u64,
 }
 
+/// Where the one text of several lines is.
+const REFUSED: &str = "/reload/last/refused";
+
+/// The same value with every text in it on one line, without control characters.
+fn printable(value: Value) -> Value {
+    match value {
+        Value::String(text) => line(&text).to_string().into(),
+        Value::Array(values) => values.into_iter().map(printable).collect(),
+        Value::Object(fields) => fields
+            .into_iter()
+            .map(|(key, value)| (line(&key).to_string(), printable(value)))
+            .collect(),
+        other => other,
+    }
+}
+
 /// Why a text is no status document.
 #[derive(Debug)]
 pub(crate) enum StatusError {
     /// It is none at all.
     Malformed(serde_json::Error),
-    /// It is one of another version.
-    Version(u32),
+    /// It is one of another version, or names none.
+    Version(Option<u64>),
 }
 
 impl std::fmt::Display for StatusError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Malformed(error) => write!(f, "no status document: {error}"),
-            Self::Version(version) => write!(
+            Self::Version(Some(version)) => write!(
                 f,
                 "a status document of version {version}, where this program reads {VERSION}"
             ),
+            Self::Version(None) => f.write_str("no status document: it names no version"),
         }
     }
 }
@@ -305,17 +324,21 @@ impl std::fmt::Display for StatusError {
 impl std::error::Error for StatusError {}
 
 impl StatusDocument {
-    /// Reads what [`Self::to_json`] wrote.
+    /// Reads what [`Self::to_json`] wrote, or what somebody wrote who took the data process over:
+    /// no text in it holds a control character, but line feeds where a reload was refused.
     pub(crate) fn from_json(text: &[u8]) -> Result<Self, StatusError> {
-        #[derive(Deserialize)]
-        struct Versioned {
-            version: u32,
+        let value: Value = serde_json::from_slice(text).map_err(StatusError::Malformed)?;
+        let why = value.pointer(REFUSED).and_then(Value::as_str);
+        let why = why.map(|why| Value::from(lines(why).to_string()));
+        let mut value = printable(value);
+        if let (Some(why), Some(place)) = (why, value.pointer_mut(REFUSED)) {
+            *place = why;
         }
-        let Versioned { version } = serde_json::from_slice(text).map_err(StatusError::Malformed)?;
-        if version != VERSION {
-            return Err(StatusError::Version(version));
+        match value.get("version").and_then(Value::as_u64) {
+            Some(version) if version == u64::from(VERSION) => {}
+            version => return Err(StatusError::Version(version)),
         }
-        serde_json::from_slice(text).map_err(StatusError::Malformed)
+        serde_json::from_value(value).map_err(StatusError::Malformed)
     }
 
     /// One line of JSON with a line feed.
@@ -329,13 +352,17 @@ impl StatusDocument {
 impl HandshakeStatus {
     /// Finished, of all kinds.
     pub(crate) fn finished(&self) -> u64 {
-        self.kinds.values().map(|kind| kind.count).sum()
+        let counts = self.kinds.values().map(|kind| kind.count);
+        counts.fold(0, u64::saturating_add)
     }
 }
 
 impl ServerStatus {
     /// Dials that failed, of all kinds.
     pub(crate) fn dials_failed(&self) -> u64 {
-        self.dials_refused + self.dials_timed_out + self.dials_unreachable
+        let counts = [self.dials_timed_out, self.dials_unreachable];
+        counts
+            .into_iter()
+            .fold(self.dials_refused, u64::saturating_add)
     }
 }

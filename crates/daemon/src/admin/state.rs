@@ -602,7 +602,9 @@ mod tests {
     #[test]
     fn a_document_of_another_version_is_refused() {
         let error = StatusDocument::from_json(br#"{"version": 2}"#).unwrap_err();
-        assert!(matches!(error, super::super::StatusError::Version(2)));
+        assert!(matches!(error, super::super::StatusError::Version(Some(2))));
+        let error = StatusDocument::from_json(b"{}").unwrap_err();
+        assert!(matches!(error, super::super::StatusError::Version(None)));
         let error = StatusDocument::from_json(b"garbage").unwrap_err();
         assert!(matches!(error, super::super::StatusError::Malformed(_)));
     }

@@ -13,6 +13,9 @@ use super::document::{
 /// Reasons of failure that are shown, a service.
 const REASONS_MAX: usize = 5;
 
+/// Characters of a cell: those of a server's name and port, or of a Unix socket's path.
+const CELL_CHARACTERS_MAX: usize = 264;
+
 /// The document as text. With an earlier document of the same process it has rates too.
 pub(crate) fn render_status_text(now: &StatusDocument, earlier: Option<&StatusDocument>) -> String {
     let past = earlier.and_then(|earlier| Past::new(now, earlier));
@@ -100,7 +103,11 @@ fn reloads(now: &StatusDocument) -> String {
     let counts = format!("{} ok, {} refused", now.reload.ok, now.reload.refused);
     match &last.refused {
         None => format!("reloads: {counts}; the last was taken {time}\n"),
-        Some(message) => format!("reloads: {counts}; the last was refused {time}: {message}\n"),
+        Some(message) => {
+            // Indented: a message cannot pass for a line of ours.
+            let message = message.replace('\n', "\n    ");
+            format!("reloads: {counts}; the last was refused {time}: {message}\n")
+        }
     }
 }
 
@@ -197,13 +204,13 @@ fn kinds(service: &ServiceStatus) -> String {
         .kinds
         .get("full")
         .map_or(0, |kind| kind.count);
-    let resumed = 100.0 * (finished - full) as f64 / finished as f64;
+    let resumed = 100.0 * finished.saturating_sub(full) as f64 / finished as f64;
     format!("{}; {resumed:.1} % resumed", kinds.join(", "))
 }
 
 /// Of all kinds of handshake together.
 fn latency(now: &StatusDocument, service: &ServiceStatus) -> String {
-    let mut sum = vec![0; now.bounds_us.len() + 1];
+    let mut sum = vec![0u64; now.bounds_us.len() + 1];
     for kind in service.handshakes.kinds.values() {
         add(&mut sum, &kind.duration);
     }
@@ -219,23 +226,30 @@ fn latency(now: &StatusDocument, service: &ServiceStatus) -> String {
 
 fn add(sum: &mut [u64], histogram: &HistogramStatus) {
     for (sum, bucket) in sum.iter_mut().zip(&histogram.buckets) {
-        *sum += bucket;
+        *sum = sum.saturating_add(*bucket);
     }
 }
 
 /// The bound below which this share lies; the last bound stands for what is longer.
 fn quantile_us(bounds_us: &[u64], buckets: &[u64], share: f64) -> Option<u64> {
-    let count: u64 = buckets.iter().sum();
+    let count = total(buckets);
     let rank = (count as f64 * share).ceil() as u64;
-    let mut below = 0;
+    let mut below = 0u64;
     let found = bounds_us.iter().zip(buckets).find(|(_, bucket)| {
-        below += *bucket;
+        below = below.saturating_add(**bucket);
         below >= rank
     });
     let bound = found
         .map(|(bound, _)| *bound)
         .or_else(|| bounds_us.last().copied());
     bound.filter(|_| count > 0)
+}
+
+/// Together; the counts are others', so that even their sum may be too large.
+fn total<'a>(counts: impl IntoIterator<Item = &'a u64>) -> u64 {
+    counts
+        .into_iter()
+        .fold(0, |sum, count| sum.saturating_add(*count))
 }
 
 fn bytes(service: &ServiceStatus, before: Option<Before<'_>>) -> String {
@@ -289,7 +303,7 @@ fn ktls(service: &ServiceStatus) -> String {
 /// What went down sealed by the kernel, by its way.
 fn passed(service: &ServiceStatus) -> String {
     let sent = &service.bytes.sent;
-    if sent.sendfile + sent.splice + sent.kernel == 0 {
+    if [sent.sendfile, sent.splice, sent.kernel] == [0; 3] {
         return String::new();
     }
     let ways = [
@@ -311,11 +325,12 @@ fn failures(service: &ServiceStatus) -> String {
     let mut texts: Vec<_> = shown
         .map(|(reason, e)| format!("{reason} {}", Count(e.count)))
         .collect();
-    let rest: u64 = faults
-        .iter()
-        .skip(REASONS_MAX)
-        .map(|(_, ended)| ended.count)
-        .sum();
+    let rest = total(
+        faults
+            .iter()
+            .skip(REASONS_MAX)
+            .map(|(_, ended)| &ended.count),
+    );
     if rest > 0 {
         texts.push(format!("others {}", Count(rest)));
     }
@@ -343,17 +358,25 @@ fn servers(servers: &[ServerStatus]) -> String {
             ServerState::Down => "DOWN",
         };
         table.row(vec![
-            server.name.clone(),
+            shortened(&server.name),
             state.into(),
             Count(server.connections_open).to_string(),
             Count(server.dials).to_string(),
             Count(server.dials_failed()).to_string(),
             Bytes(server.bytes_up as f64).to_string(),
             Bytes(server.bytes_down as f64).to_string(),
-            server.note.clone().unwrap_or_default(),
+            server.note.as_deref().map(shortened).unwrap_or_default(),
         ]);
     }
     table.to_string()
+}
+
+/// A cell: all others of its column are as wide.
+fn shortened(text: &str) -> String {
+    match text.char_indices().nth(CELL_CHARACTERS_MAX) {
+        Some((end, _)) => format!("{}...", text.get(..end).unwrap_or_default()),
+        None => text.to_owned(),
+    }
 }
 
 fn workers_text(now: &StatusDocument, past: Option<&Past<'_>>) -> String {

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use sys::signal::Signal;
 
-use super::peer::{self, PeerError, Supervisor};
+use super::peer::{self, PeerError};
 use crate::exit::Exit;
 use crate::talk::{Talk, print};
 
 /// From one look at the process to the next.
-const PAUSE: Duration = Duration::from_millis(25);
+const WAIT: Duration = Duration::from_secs(60);
 
 pub(super) fn run(socket: Option<PathBuf>, talk: Talk) -> Exit {
     match drained(&peer::socket(socket), talk) {
@@ -24,19 +24,15 @@ pub(super) fn run(socket: Option<PathBuf>, talk: Talk) -> Exit {
 
 /// Ends when the supervisor does, which its own deadline (`process.drain`) bounds.
 fn drained(path: &Path, talk: Talk) -> Result<(), PeerError> {
-    let document = peer::document(path)?;
-    let mut supervisor = Supervisor::of(&document)?;
+    let answer = peer::ask(path)?;
+    answer.name_other_owner(talk);
+    let (document, supervisor) = (answer.document()?, answer.supervisor()?);
     supervisor.signal(Signal::Terminate)?;
-    let open: u64 = document
-        .services
-        .iter()
-        .map(|service| service.connections.open)
-        .sum();
+    let services = document.services.iter();
+    let open = services.fold(0, |sum: u64, one| sum.saturating_add(one.connections.open));
     if open > 0 {
         talk.say(format_args!("waiting for {open} open connections"));
     }
-    while !supervisor.has_ended() {
-        std::thread::sleep(PAUSE);
-    }
+    while !supervisor.has_ended_within(WAIT) {}
     Ok(())
 }

@@ -1,27 +1,36 @@
 //! The running lariat, seen through its status socket, and the supervisor behind it.
+//!
+//! The document comes from the data process, which an attacker may have taken over. So it decides
+//! over nothing: its size and time have limits, and who is signalled is asked of the kernel.
 
-use std::fs::File;
-use std::io::{self, Read, Seek};
+use std::io::{self, Read};
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use sys::peer::{Credentials, Process, credentials};
 use sys::signal::Signal;
 use wire::address::{Address, UnixName};
 
 use crate::admin::{StatusDocument, StatusError};
 use crate::exit::Exit;
+use crate::handover::SUPERVISOR_NAME;
 use crate::place::{self, ForeignDirectory};
 use crate::talk::Talk;
 
-/// The document is a few KiB for each service and comes over a local socket.
+/// For the whole document, which is a few KiB for each service and comes over a local socket.
 const READ_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// From one try to connect to the next.
 const PAUSE: Duration = Duration::from_millis(25);
 
-/// Longer than the document of ten thousand services.
-const DOCUMENT_BYTES_MAX: u64 = 256 << 20;
+/// Longer than the document of five thousand services. Read into memory it takes up to 16 times
+/// as much.
+const DOCUMENT_BYTES_MAX: usize = 32 << 20;
+
+/// Bytes that are read at once.
+const READ_BYTES: usize = 64 << 10;
 
 /// Why the running lariat could not be asked or told something.
 #[derive(Debug, thiserror::Error)]
@@ -29,7 +38,7 @@ pub(super) enum PeerError {
     /// Nobody answers there.
     #[error("no lariat answers at {}: {error}", .path.display())]
     Silent { path: PathBuf, error: io::Error },
-    /// Somebody listens there, and says nothing.
+    /// Somebody listens there, and sends nothing, or not all of it in time.
     #[error("the lariat at {} does not answer", .path.display())]
     Mute { path: PathBuf },
     /// We may not connect.
@@ -38,11 +47,29 @@ pub(super) enum PeerError {
     /// What answers is no lariat, or another version of it.
     #[error("what answers at {} sends {error}", .path.display())]
     Strange { path: PathBuf, error: StatusError },
+    /// What answers sends without end.
+    #[error("what answers at {} sends more than {} MiB", .path.display(), DOCUMENT_BYTES_MAX >> 20)]
+    TooLong { path: PathBuf },
     /// Whatever answers there may be another user's.
     #[error(transparent)]
     Foreign(#[from] ForeignDirectory),
+    /// Whoever listens there is no supervisor.
+    #[error(
+        "the status socket {} belongs to process {pid} of user {user}, which {why}; it was sent \
+         no signal",
+        .path.display()
+    )]
+    NoSupervisor {
+        path: PathBuf,
+        pid: u32,
+        user: u32,
+        why: String,
+    },
+    /// The supervisor is none of the processes that we see.
+    #[error("the supervisor of {} runs in another PID namespace", .path.display())]
+    Unseen { path: PathBuf },
     /// The supervisor may not be told anything by us.
-    #[error("cannot tell the supervisor (pid {pid}): {error}")]
+    #[error("cannot signal the supervisor (pid {pid}): {error}")]
     Forbidden { pid: u32, error: io::Error },
     /// The supervisor has ended.
     #[error("the supervisor (pid {pid}) has ended")]
@@ -62,8 +89,17 @@ impl PeerError {
             Self::Mute { .. } => "is it stopped? its processes are those named `lariat` in `ps`",
             Self::Closed { .. } => "ask as root, or as the user or group who started it",
             Self::Strange { .. } => "use the program of the version that runs",
+            Self::TooLong { .. } => {
+                "if it is a lariat, its data process may be in an attacker's hands: restart it, \
+                 and see its log"
+            }
             // Says it itself.
             Self::Foreign(_) => return None,
+            Self::NoSupervisor { .. } => {
+                "give the path of lariat's own status socket with --status-socket, or signal the \
+                 supervisor yourself: `kill -HUP` reloads, `kill -TERM` drains"
+            }
+            Self::Unseen { .. } => "run this command in the container that it runs in",
             Self::Forbidden { .. } => "do it as root, or as the user who started it",
             Self::Ended { .. } => "its own log says why",
             Self::Draining { .. } => {
@@ -83,8 +119,10 @@ impl PeerError {
             | Self::Mute { .. }
             | Self::Closed { .. }
             | Self::Foreign(_)
-            | Self::Strange { .. } => Exit::NotRunning,
-            Self::Forbidden { .. } | Self::Ended { .. } => Exit::Failed,
+            | Self::Strange { .. }
+            | Self::TooLong { .. }
+            | Self::NoSupervisor { .. } => Exit::NotRunning,
+            Self::Unseen { .. } | Self::Forbidden { .. } | Self::Ended { .. } => Exit::Failed,
             Self::Draining { .. } => Exit::Refused,
         }
     }
@@ -95,31 +133,60 @@ pub(super) fn socket(named: Option<PathBuf>) -> PathBuf {
     named.unwrap_or_else(place::status_socket_default)
 }
 
-/// The status document as it was sent.
-pub(super) fn document_bytes(path: &Path) -> Result<Vec<u8>, PeerError> {
+/// What a status socket sent, and who made it.
+pub(super) struct Answer {
+    path: PathBuf,
+    stream: UnixStream,
+    bytes: Vec<u8>,
+    owner: Credentials,
+}
+
+/// Asks the lariat whose status socket is there.
+pub(super) fn ask(path: &Path) -> Result<Answer, PeerError> {
     place::check_directory(path)?;
-    document_within(path, READ_TIME_MAX)
+    ask_within(path, READ_TIME_MAX)
 }
 
-fn document_within(path: &Path, time: Duration) -> Result<Vec<u8>, PeerError> {
-    read_all(path, time).map_err(|error| unheard(path, error))
+fn ask_within(path: &Path, time: Duration) -> Result<Answer, PeerError> {
+    let until = Instant::now() + time;
+    let answer = || {
+        let stream = connected(path, until)?;
+        Ok(Answer {
+            path: path.to_owned(),
+            owner: credentials(stream.as_fd())?,
+            bytes: read_all(&stream, until)?,
+            stream,
+        })
+    };
+    answer().map_err(|error| unheard(path, error))
 }
 
-fn read_all(path: &Path, time: Duration) -> io::Result<Vec<u8>> {
-    let stream = connected(path, time)?;
-    stream.set_read_timeout(Some(time))?;
-    let mut bytes = Vec::new();
-    stream.take(DOCUMENT_BYTES_MAX).read_to_end(&mut bytes)?;
-    Ok(bytes)
+/// Reads until the end of the stream, at most `DOCUMENT_BYTES_MAX`, and no longer than `until`:
+/// whoever sends a byte now and then must not hold us either.
+fn read_all(mut stream: &UnixStream, until: Instant) -> io::Result<Vec<u8>> {
+    let (mut bytes, mut room) = (Vec::new(), vec![0; READ_BYTES]);
+    while bytes.len() <= DOCUMENT_BYTES_MAX {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        stream.set_read_timeout(Some(left))?;
+        match stream.read(&mut room) {
+            Ok(0) => return Ok(bytes),
+            Ok(count) => bytes.extend(room.iter().take(count)),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Err(io::ErrorKind::FileTooLarge.into())
 }
 
 /// A listener that accepts nothing has a full queue, on which `connect` would wait for ever.
-fn connected(path: &Path, time: Duration) -> io::Result<UnixStream> {
+fn connected(path: &Path, until: Instant) -> io::Result<UnixStream> {
     let address = Address::Unix(UnixName::Path(path.to_owned()));
-    let begin = Instant::now();
     loop {
         match sys::socket::connect(&address) {
-            Err(error) if is_late(&error) && begin.elapsed() < time => std::thread::sleep(PAUSE),
+            Err(error) if is_late(&error) && Instant::now() < until => std::thread::sleep(PAUSE),
             Err(error) => return Err(error),
             Ok((fd, _)) => {
                 let stream = UnixStream::from(fd);
@@ -140,77 +207,126 @@ fn unheard(path: &Path, error: io::Error) -> PeerError {
     let path = path.to_owned();
     match error.kind() {
         io::ErrorKind::PermissionDenied => PeerError::Closed { path, error },
+        io::ErrorKind::FileTooLarge => PeerError::TooLong { path },
         _ if is_late(&error) => PeerError::Mute { path },
         _ => PeerError::Silent { path, error },
     }
 }
 
-/// The status document.
-pub(super) fn document(path: &Path) -> Result<StatusDocument, PeerError> {
-    let bytes = document_bytes(path)?;
-    StatusDocument::from_json(&bytes).map_err(|error| PeerError::Strange {
-        path: path.to_owned(),
-        error,
-    })
-}
-
-/// A running supervisor.
-pub(super) struct Supervisor {
-    pid: u32,
-    /// Stays with the process that it was opened for, even when the number is used again.
-    stat: File,
-}
-
-impl Supervisor {
-    pub(super) fn of(document: &StatusDocument) -> Result<Self, PeerError> {
-        let pid = document.process.supervisor_pid;
-        let stat = File::open(format!("/proc/{pid}/stat")).map_err(|_| PeerError::Ended { pid })?;
-        Ok(Self { pid, stat })
+impl Answer {
+    /// The document as text, whatever it is.
+    pub(super) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.bytes).into_owned()
     }
 
+    /// The status document. The supervisor's number in it is the kernel's word.
+    pub(super) fn document(&self) -> Result<StatusDocument, PeerError> {
+        let read = StatusDocument::from_json(&self.bytes);
+        let mut document = read.map_err(|error| PeerError::Strange {
+            path: self.path.clone(),
+            error,
+        })?;
+        document.process.supervisor_pid = self.owner.pid;
+        Ok(document)
+    }
+
+    /// Says whose lariat this is, if it is neither root's nor that of who asks.
+    pub(super) fn name_other_owner(&self, talk: Talk) {
+        let (path, user) = (self.path.display(), self.owner.user);
+        if ![0, sys::process::identity().user].contains(&user) {
+            talk.warn(format_args!(
+                "the status socket {path} is user {user}'s: so is the word of what answers there"
+            ));
+        }
+    }
+
+    /// The process that made the socket, if it is a supervisor and acts as the user who made it.
+    pub(super) fn supervisor(&self) -> Result<Supervisor, PeerError> {
+        let Credentials { pid, user } = self.owner;
+        if pid == 0 {
+            let path = self.path.clone();
+            return Err(PeerError::Unseen { path });
+        }
+        let ended = |_| PeerError::Ended { pid };
+        let process = Process::behind(self.stream.as_fd()).map_err(ended)?;
+        let name = process.name().map_err(ended)?;
+        let users = process.users().map_err(ended)?;
+        match no_supervisor(&name, &users, user) {
+            None => Ok(Supervisor(process)),
+            Some(why) => Err(PeerError::NoSupervisor {
+                path: self.path.clone(),
+                pid,
+                user,
+                why,
+            }),
+        }
+    }
+}
+
+/// Why a process is none that we signal. Root may signal every process, and a user may get root to
+/// ask a socket of theirs: that must reach nothing that the user could not signal. So the process
+/// must be that user's still, in every way: it may have become another user's program since.
+fn no_supervisor(name: &str, users: &[u32], owner: u32) -> Option<String> {
+    if users.is_empty() || users.iter().any(|user| *user != owner) {
+        return Some("acts as another user".to_owned());
+    }
+    (name != SUPERVISOR_NAME).then(|| format!("is no lariat supervisor: its name is `{name}`"))
+}
+
+/// A running supervisor. It is this process, even when its number is used again.
+#[derive(Debug)]
+pub(super) struct Supervisor(Process);
+
+impl Supervisor {
     pub(super) fn pid(&self) -> u32 {
-        self.pid
+        self.0.pid()
     }
 
     pub(super) fn signal(&self, signal: Signal) -> Result<(), PeerError> {
-        let pid = self.pid;
-        sys::signal::send(pid, signal).map_err(|error| PeerError::Forbidden { pid, error })
+        let pid = self.pid();
+        self.0.signal(signal).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => PeerError::Ended { pid },
+            _ => PeerError::Forbidden { pid, error },
+        })
     }
 
-    /// Whether it has ended, even if nobody has asked how.
-    pub(super) fn has_ended(&mut self) -> bool {
-        let mut text = String::new();
-        let read = self
-            .stat
-            .rewind()
-            .and_then(|()| self.stat.read_to_string(&mut text));
-        // The state follows the name, which stands in parentheses and may hold some (proc(5)).
-        let state = text
-            .rsplit_once(") ")
-            .and_then(|(_, rest)| rest.chars().next());
-        read.is_err() || matches!(state, None | Some('Z' | 'X'))
+    /// Waits so long for its end, even if nobody has asked how it ended.
+    pub(super) fn has_ended_within(&self, time: Duration) -> bool {
+        // What cannot be waited for is not there.
+        self.0.has_ended_within(time).unwrap_or(true)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write;
     use std::os::unix::net::UnixListener;
 
     fn asked(path: &Path) -> PeerError {
-        document_within(path, Duration::from_millis(1)).unwrap_err()
+        match ask_within(path, Duration::from_millis(1)) {
+            Ok(_) => panic!("nobody has answered"),
+            Err(error) => error,
+        }
+    }
+
+    /// A status socket of this process's own, and what becomes of who asks it.
+    fn at_own_socket<T>(name: &str, work: impl FnOnce(&Path, &UnixListener) -> T) -> T {
+        let directory = testkit::directory::Directory::new();
+        let path = directory.join(name);
+        let listener = UnixListener::bind(&path).unwrap();
+        work(&path, &listener)
     }
 
     #[test]
     fn silence_has_its_reasons() {
-        let name = format!("lariat-peer-{}.sock", std::process::id());
-        let path = std::env::temp_dir().join(name);
+        let directory = testkit::directory::Directory::new();
+        let path = directory.join("status");
         assert!(matches!(asked(&path), PeerError::Silent { .. }));
         let listener = UnixListener::bind(&path).unwrap();
         let mute = asked(&path);
         drop(listener);
         let left_behind = asked(&path);
-        std::fs::remove_file(&path).unwrap();
         assert!(matches!(mute, PeerError::Mute { .. }), "{mute}");
         assert!(mute.hint().is_some_and(|hint| hint.contains("stopped")));
         assert!(
@@ -220,5 +336,64 @@ mod tests {
         let closed = unheard(&path, io::ErrorKind::PermissionDenied.into());
         assert!(closed.to_string().starts_with("no right to ask"));
         assert!(closed.hint().is_some_and(|hint| hint.contains("root")));
+    }
+
+    #[test]
+    fn whoever_sends_without_end_is_left() {
+        let error = at_own_socket("endless", |path, listener| {
+            let listener = listener.try_clone().unwrap();
+            let sender = std::thread::spawn(move || {
+                let (mut stream, _) = listener.accept().unwrap();
+                let chunk = vec![b' '; READ_BYTES];
+                // Until the reader is gone.
+                while stream.write_all(&chunk).is_ok() {}
+            });
+            let error = ask_within(path, Duration::from_secs(120)).map(|answer| answer.text());
+            sender.join().unwrap();
+            error.unwrap_err()
+        });
+        assert!(matches!(error, PeerError::TooLong { .. }), "{error}");
+    }
+
+    #[test]
+    fn whoever_sends_a_byte_now_and_then_is_left_too() {
+        let error = at_own_socket("slow", |path, listener| {
+            let listener = listener.try_clone().unwrap();
+            let sender = std::thread::spawn(move || {
+                let (mut stream, _) = listener.accept().unwrap();
+                while stream.write_all(b" ").is_ok() {
+                    std::thread::yield_now();
+                }
+            });
+            let error = asked(path);
+            sender.join().unwrap();
+            error
+        });
+        assert!(matches!(error, PeerError::Mute { .. }), "{error}");
+    }
+
+    #[test]
+    fn a_socket_of_another_program_names_no_supervisor() {
+        let document = br#"{"version":1}"#;
+        let error = at_own_socket("other", |path, listener| {
+            let client = std::thread::scope(|scope| {
+                scope.spawn(|| listener.accept().unwrap().0.write_all(document).unwrap());
+                ask_within(path, Duration::from_secs(60))
+            });
+            client.unwrap().supervisor().map(|one| one.pid())
+        });
+        let text = error.unwrap_err().to_string();
+        let own = format!("belongs to process {} of user", std::process::id());
+        assert!(text.contains(&own) && text.contains("no lariat"), "{text}");
+    }
+
+    #[test]
+    fn only_a_supervisor_of_who_made_the_socket_is_signalled() {
+        assert_eq!(no_supervisor("lariat", &[7; 4], 7), None);
+        // As root's, for instance by a setuid program.
+        assert!(no_supervisor("lariat", &[7, 0, 0, 0], 7).is_some());
+        assert!(no_supervisor("lariat", &[0; 4], 7).is_some());
+        assert!(no_supervisor("lariat", &[], 7).is_some());
+        assert!(no_supervisor("dockerd", &[0; 4], 0).is_some());
     }
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use sys::signal::Signal;
 
-use super::peer::{self, PeerError, Supervisor};
+use super::peer::{self, PeerError};
 use crate::admin::{RunState, StatusDocument};
 use crate::exit::Exit;
 use crate::talk::{Talk, print};
@@ -19,7 +19,7 @@ const PAUSE: Duration = Duration::from_millis(25);
 
 pub(super) fn run(socket: Option<PathBuf>, talk: Talk) -> Exit {
     let path = peer::socket(socket);
-    match reloaded(&path) {
+    match reloaded(&path, talk) {
         Ok(Some(document)) => outcome(&document, talk),
         Ok(None) => {
             talk.error("the reload is still under way");
@@ -31,21 +31,22 @@ pub(super) fn run(socket: Option<PathBuf>, talk: Talk) -> Exit {
 }
 
 /// The status after the reload has ended; `None` if it does not end.
-fn reloaded(path: &Path) -> Result<Option<StatusDocument>, PeerError> {
-    let before = peer::document(path)?;
+fn reloaded(path: &Path, talk: Talk) -> Result<Option<StatusDocument>, PeerError> {
+    let answer = peer::ask(path)?;
+    answer.name_other_owner(talk);
+    let (before, supervisor) = (answer.document()?, answer.supervisor()?);
     unless_draining(&before)?;
-    let mut supervisor = Supervisor::of(&before)?;
     supervisor.signal(Signal::Hangup)?;
     let begin = Instant::now();
     while begin.elapsed() < ANSWER_TIME_MAX {
-        std::thread::sleep(PAUSE);
-        match peer::document(path) {
+        let has_ended = supervisor.has_ended_within(PAUSE);
+        match peer::ask(path).and_then(|answer| answer.document()) {
             Ok(now) if ended(&now) > ended(&before) => return Ok(Some(now)),
             Ok(now) => unless_draining(&now)?,
             // The data process may be being started again, and answers in a moment.
             Err(_) => {}
         }
-        if supervisor.has_ended() {
+        if has_ended {
             let pid = supervisor.pid();
             return Err(PeerError::Ended { pid });
         }
@@ -64,7 +65,7 @@ fn unless_draining(document: &StatusDocument) -> Result<(), PeerError> {
 }
 
 fn ended(document: &StatusDocument) -> u64 {
-    document.reload.ok + document.reload.refused
+    document.reload.ok.saturating_add(document.reload.refused)
 }
 
 fn outcome(document: &StatusDocument, talk: Talk) -> Exit {

@@ -12,9 +12,7 @@ use crate::talk::{Talk, print};
 const RATE_TIME: Duration = Duration::from_millis(500);
 
 pub(super) fn run(socket: Option<PathBuf>, json: bool, talk: Talk) -> Exit {
-    let path = peer::socket(socket);
-    let text = if json { document(&path) } else { table(&path) };
-    match text {
+    match text(&peer::socket(socket), json, talk) {
         Ok(text) => {
             print(text);
             Exit::Success
@@ -23,14 +21,14 @@ pub(super) fn run(socket: Option<PathBuf>, json: bool, talk: Talk) -> Exit {
     }
 }
 
-fn document(path: &Path) -> Result<String, PeerError> {
-    let bytes = peer::document_bytes(path)?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
-}
-
-fn table(path: &Path) -> Result<String, PeerError> {
-    let earlier = peer::document(path)?;
+fn text(path: &Path, json: bool, talk: Talk) -> Result<String, PeerError> {
+    let answer = peer::ask(path)?;
+    answer.name_other_owner(talk);
+    if json {
+        return Ok(answer.text());
+    }
+    let earlier = answer.document()?;
     std::thread::sleep(RATE_TIME);
-    let now = peer::document(path)?;
+    let now = peer::ask(path)?.document()?;
     Ok(render_status_text(&now, Some(&earlier)))
 }

@@ -31,14 +31,7 @@ pub(super) fn say_warnings(warnings: &[String]) {
     }
 }
 
-/// What the data process says reaches a terminal: without control characters but line ends.
+/// What the data process says reaches a terminal.
 pub(super) fn printable(text: &str) -> String {
-    let shown = |c: char| {
-        if c.is_control() && c != '\n' {
-            '\u{fffd}'
-        } else {
-            c
-        }
-    };
-    text.chars().map(shown).collect()
+    telemetry::printable::lines(text).to_string()
 }
