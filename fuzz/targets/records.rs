@@ -15,7 +15,7 @@ use testkit::client::ClientChoice;
 use testkit::raw_client::{APPLICATION_DATA, HANDSHAKE, KEY_UPDATES, RawClient};
 use tls::handshake::{Handshake, ServerHandshake};
 use tls::options::{
-    CertificateSource, ClientMode, ClientVerification, FormerCertificates, Group, RecordLayer,
+    CertificateSource, ClientMode, ClientVerification, ExpiredLists, FormerCertificates, Group, RecordLayer,
     ServerOptions, Suites, Tls13Sessions, UnknownName, Version,
 };
 use tls::policy::SuiteOrder;
@@ -312,6 +312,7 @@ fn server(record_layer: RecordLayer, pem: &str) -> Server {
             mode: ClientMode::None,
             authorities: Vec::new(),
             crls: Vec::new(),
+            expired_lists: ExpiredLists::default(),
         },
         resumption: false,
         tls13_sessions: Tls13Sessions::Tickets,

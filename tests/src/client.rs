@@ -79,7 +79,9 @@ impl Client {
             None => builder.with_no_client_auth(),
             Some(leaf) => {
                 let key = PrivateKeyDer::from_pem_slice(leaf.key_pem().as_bytes());
-                let chain = vec![certificate(leaf.certificate_pem().as_bytes())];
+                let chain = CertificateDer::pem_slice_iter(leaf.chain_pem().as_bytes())
+                    .collect::<Result<_, _>>()
+                    .expect("the kit's chains are well-formed");
                 let key = key.expect("the kit's keys are well-formed");
                 builder
                     .with_client_auth_cert(chain, key)

@@ -1,7 +1,7 @@
 //! Waiting for what is bound to come. The only place of the tests that sleeps.
 
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Long, because a loaded machine is no failure.
 pub const PATIENCE: Duration = Duration::from_secs(30);
@@ -22,4 +22,14 @@ pub fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
         assert!(begun.elapsed() < PATIENCE, "still waiting for {what}");
         thread::sleep(PAUSE);
     }
+}
+
+/// Seconds of Unix time.
+///
+/// # Panics
+/// If the clock stands before 1970.
+#[must_use]
+pub fn now_seconds() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.expect("a clock of today").as_secs()
 }

@@ -91,7 +91,7 @@ fn a_client_that_is_revoked_is_refused_though_it_has_a_session() {
     if let Ok(mut connection) = member.try_connect(club.service.address) {
         assert!(connection.read_to_end().is_err());
     }
-    lariat.wait_for_reason("client-certificate-refused", 1);
+    lariat.wait_for_reason("client-certificate-revoked", 1);
     let labels = [("reason", "client-certificate")];
     lariat.wait_for_metric("lariat_resumption_misses_total", &labels, 1.0);
 }

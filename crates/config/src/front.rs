@@ -2,8 +2,8 @@
 
 use proxy::options::{FrontOptions, KtlsMode, KtlsOptions};
 use tls::options::{
-    ClientMode, ClientVerification, FormerCertificates, Group, RecordLayer, ServerOptions, Suite,
-    Suites, Tls13Sessions, UnknownName, Version,
+    ClientMode, ClientVerification, ExpiredLists, FormerCertificates, Group, RecordLayer,
+    ServerOptions, Suite, Suites, Tls13Sessions, UnknownName, Version,
 };
 use tls::server::EARLY_DATA_BYTES_MIN;
 
@@ -256,6 +256,7 @@ fn client(tls: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<ClientVerification
             mode: ClientMode::None,
             authorities: Vec::new(),
             crls: Vec::new(),
+            expired_lists: ExpiredLists::default(),
         });
     };
     let mode = section.choice(
@@ -268,10 +269,18 @@ fn client(tls: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<ClientVerification
     );
     let authorities = certificates::pem_files(&section, "ca", shelf);
     let crls = certificates::pem_files(&section, "crl", shelf);
+    let expired_lists = section.choice(
+        "crl-expired",
+        &[
+            ("refuse", ExpiredLists::Refuse),
+            ("accept", ExpiredLists::Accept),
+        ],
+    );
     let client = ClientVerification {
         mode: mode?,
         authorities: authorities?,
         crls: crls?,
+        expired_lists: expired_lists?,
     };
     if client.mode != ClientMode::None && client.authorities.is_empty() {
         let problem = Problem::new("asks for certificates, but no `ca` says who may issue them");

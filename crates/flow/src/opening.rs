@@ -9,6 +9,7 @@ use tls::options::{Tls13Sessions, Version};
 use tls::record::Layout;
 use tls::resumption::Miss;
 use tls::server::RefusalReason;
+use tls::verify::ClientCertificateFault;
 use wire::client_hello::{self, ClientHello, HelloFault, Peek};
 use wire::proxy_header::{self, Likeness, ProxyFault};
 
@@ -267,7 +268,11 @@ fn ending_of_handshake(fault: HandshakeFault) -> Ending {
     let reason = match fault.kind {
         FaultKind::Alert => Reason::ClientAlert,
         FaultKind::CertificateMissing => Reason::ClientCertificateMissing,
-        FaultKind::CertificateRefused => Reason::ClientCertificateRefused,
+        FaultKind::CertificateRefused(ClientCertificateFault::Revoked) => {
+            Reason::ClientCertificateRevoked
+        }
+        FaultKind::CertificateRefused(ClientCertificateFault::ListExpired) => Reason::CrlExpired,
+        FaultKind::CertificateRefused(_) => Reason::ClientCertificateRefused,
         FaultKind::Closed => Reason::ClientLeft,
         FaultKind::Internal => Reason::Internal,
         FaultKind::NothingShared => Reason::NothingShared,

@@ -56,7 +56,8 @@ reasons! {
     Drained, Host, false, "drained", "The drain deadline passed while the connection was open.";
     ClientAlert, Client, true, "client-alert", "The client sent a fatal alert; the log names it.";
     ClientCertificateMissing, Client, true, "client-certificate-missing", "A client certificate is required and none was sent.";
-    ClientCertificateRefused, Client, true, "client-certificate-refused", "The client's certificate did not verify (issuer, expiry, revocation, usage).";
+    ClientCertificateRefused, Client, true, "client-certificate-refused", "The client's certificate did not verify (issuer, expiry, usage, unknown revocation status); the log says why and names it.";
+    ClientCertificateRevoked, Client, true, "client-certificate-revoked", "The client's certificate, or one above it, is on a revocation list; the log names it.";
     ClientLeft, Client, true, "client-left", "The client closed before the handshake had finished.";
     ClientReset, Client, true, "client-reset", "The client reset the connection.";
     ClientTruncated, Client, false, "client-truncated", "The client closed TCP without close_notify; many ordinary clients do.";
@@ -82,6 +83,7 @@ reasons! {
     BackendUnreachable, Backend, true, "backend-unreachable", "The last server tried could not be reached (no route, no such socket).";
     FileFailed, Backend, true, "file-failed", "A file became shorter while it was sent, or could not be read to its end.";
     ConnectionLimit, Host, true, "connection-limit", "The limit of open connections was reached.";
+    CrlExpired, Host, true, "crl-expired", "The revocation list of an issuer in the client's chain is past its nextUpdate, and `crl-expired` is `refuse`.";
     DescriptorLimit, Host, true, "descriptor-limit", "The process had no file descriptor left.";
     HandshakeLimit, Host, true, "handshake-limit", "The limit of handshakes under way was reached.";
     KernelRekey, Host, true, "kernel-rekey", "The connection needed new keys (RFC 8446, 4.6.3), and the kernel that seals for it cannot change them.";

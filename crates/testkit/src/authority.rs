@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, DnType,
@@ -13,6 +14,13 @@ use rcgen::{
 use crate::directory::Directory;
 use crate::leaf::{Key, Leaf};
 
+/// Seconds of Unix time as certificates have them. No function: the type's crate is not ours.
+macro_rules! date_time {
+    ($seconds:expr) => {
+        date_time_ymd(1970, 1, 1) + Duration::from_secs($seconds)
+    };
+}
+
 /// A root, or an intermediate below one.
 #[derive(Debug)]
 pub struct Authority {
@@ -20,6 +28,7 @@ pub struct Authority {
     certificate_pem: String,
     /// What a server must send above a leaf of ours: nothing for a root.
     above_pem: String,
+    serial: u64,
 }
 
 /// Serial numbers are unique in the process, which is more than RFC 5280 asks.
@@ -30,9 +39,10 @@ impl Authority {
     #[must_use]
     pub fn root(name: &str) -> Self {
         let key = Key::EcdsaP256.generate();
-        let params = authority_params(name);
+        let (params, serial) = authority_params(name);
         let certificate = params.self_signed(&key).expect("a root can sign itself");
         Self {
+            serial,
             certificate_pem: certificate.pem(),
             above_pem: String::new(),
             issuer: Issuer::new(params, key),
@@ -43,11 +53,12 @@ impl Authority {
     #[must_use]
     pub fn intermediate(&self, name: &str) -> Self {
         let key = Key::EcdsaP256.generate();
-        let params = authority_params(name);
+        let (params, serial) = authority_params(name);
         let certificate = params
             .signed_by(&key, &self.issuer)
             .expect("we are an authority");
         Self {
+            serial,
             above_pem: format!("{}{}", certificate.pem(), self.above_pem),
             certificate_pem: certificate.pem(),
             issuer: Issuer::new(params, key),
@@ -58,6 +69,12 @@ impl Authority {
     #[must_use]
     pub fn pem(&self) -> &str {
         &self.certificate_pem
+    }
+
+    /// The serial number of its own certificate.
+    #[must_use]
+    pub fn serial(&self) -> u64 {
+        self.serial
     }
 
     /// Writes this authority's own certificate into `name`.
@@ -74,7 +91,7 @@ impl Authority {
             names: names.iter().map(|name| (*name).to_owned()).collect(),
             key: Key::EcdsaP256,
             usage: ExtendedKeyUsagePurpose::ServerAuth,
-            expired: false,
+            validity: None,
         }
     }
 
@@ -89,18 +106,32 @@ impl Authority {
     /// A PEM list that revokes these leaves.
     #[must_use]
     pub fn revocation_list(&self, revoked: &[&Leaf]) -> String {
-        let entry = |leaf: &&Leaf| RevokedCertParams {
-            serial_number: SerialNumber::from(leaf.serial),
+        let serials: Vec<_> = revoked.iter().map(|leaf| leaf.serial).collect();
+        // From 2024 to 2124.
+        self.revocation_list_for(&serials, 1_704_153_600, 4_860_000_000)
+    }
+
+    /// A PEM list that revokes these serial numbers, with thisUpdate and nextUpdate in seconds of
+    /// Unix time.
+    #[must_use]
+    pub fn revocation_list_for(
+        &self,
+        serials: &[u64],
+        this_update: u64,
+        next_update: u64,
+    ) -> String {
+        let entry = |serial: &u64| RevokedCertParams {
+            serial_number: SerialNumber::from(*serial),
             revocation_time: date_time_ymd(2024, 1, 1),
             reason_code: None,
             invalidity_date: None,
         };
         let params = CertificateRevocationListParams {
-            this_update: date_time_ymd(2024, 1, 2),
-            next_update: date_time_ymd(2124, 1, 2),
+            this_update: date_time!(this_update),
+            next_update: date_time!(next_update),
             crl_number: SerialNumber::from(1u64),
             issuing_distribution_point: None,
-            revoked_certs: revoked.iter().map(entry).collect(),
+            revoked_certs: serials.iter().map(entry).collect(),
             key_identifier_method: KeyIdMethod::Sha256,
         };
         let list = params.signed_by(&self.issuer).expect("we may sign lists");
@@ -135,18 +166,18 @@ impl Authority {
     }
 }
 
-fn authority_params(name: &str) -> CertificateParams {
-    let mut params = params(name, &[]);
+fn authority_params(name: &str) -> (CertificateParams, u64) {
+    let (mut params, serial) = params(name, &[]);
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     params.key_usages = vec![
         KeyUsagePurpose::KeyCertSign,
         KeyUsagePurpose::CrlSign,
         KeyUsagePurpose::DigitalSignature,
     ];
-    params
+    (params, serial)
 }
 
-fn params(common_name: &str, names: &[String]) -> CertificateParams {
+fn params(common_name: &str, names: &[String]) -> (CertificateParams, u64) {
     let mut params = CertificateParams::new(names).expect("test names are valid");
     params.distinguished_name = rcgen::DistinguishedName::new();
     params
@@ -154,7 +185,9 @@ fn params(common_name: &str, names: &[String]) -> CertificateParams {
         .push(DnType::CommonName, common_name);
     params.not_before = date_time_ymd(2024, 1, 1);
     params.not_after = date_time_ymd(2049, 12, 31);
-    params
+    let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
+    params.serial_number = Some(SerialNumber::from(serial));
+    (params, serial)
 }
 
 /// A leaf about to be issued.
@@ -164,7 +197,7 @@ pub struct LeafRequest<'a> {
     names: Vec<String>,
     key: Key,
     usage: ExtendedKeyUsagePurpose,
-    expired: bool,
+    validity: Option<(u64, u64)>,
 }
 
 impl LeafRequest<'_> {
@@ -177,24 +210,29 @@ impl LeafRequest<'_> {
 
     /// Expired since 2025.
     #[must_use]
-    pub fn expired(mut self) -> Self {
-        self.expired = true;
+    pub fn expired(self) -> Self {
+        self.valid(1_704_067_200, 1_735_689_600)
+    }
+
+    /// Valid from one second of Unix time to another, both included.
+    #[must_use]
+    pub fn valid(mut self, not_before: u64, not_after: u64) -> Self {
+        self.validity = Some((not_before, not_after));
         self
     }
 
     /// Signs it.
     #[must_use]
     pub fn issue(self) -> Leaf {
-        let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
         let key = self.key.generate();
         let common_name = self.names.first().map_or("nameless", String::as_str);
-        let mut params = params(common_name, &self.names);
-        params.serial_number = Some(SerialNumber::from(serial));
+        let (mut params, serial) = params(common_name, &self.names);
         params.use_authority_key_identifier_extension = true;
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![self.usage];
-        if self.expired {
-            params.not_after = date_time_ymd(2025, 1, 1);
+        if let Some((not_before, not_after)) = self.validity {
+            params.not_before = date_time!(not_before);
+            params.not_after = date_time!(not_after);
         }
         let certificate = params
             .signed_by(&key, &self.authority.issuer)

@@ -71,6 +71,12 @@ impl Leaf {
         &self.certificate_der
     }
 
+    /// The serial number.
+    #[must_use]
+    pub fn serial(&self) -> u64 {
+        self.serial
+    }
+
     /// PKCS #8.
     #[must_use]
     pub fn key_pem(&self) -> &str {

@@ -16,6 +16,7 @@ use crate::resumption::{Bond, Miss, Sight, bond, set_bond, take_sight};
 use crate::traffic::Traffic;
 use crate::traffic::in_place::InPlace;
 use crate::traffic::library::{Library, append_encoded};
+use crate::verify::{ClientCertificateFault, take_refusal};
 
 /// One side of a handshake. Sans-IO: it is fed bytes and gives bytes, and never waits.
 ///
@@ -107,7 +108,7 @@ pub enum FaultKind {
     /// A client certificate is required and none came.
     CertificateMissing,
     /// The client's certificate did not verify.
-    CertificateRefused,
+    CertificateRefused(ClientCertificateFault),
     /// The client closed its stream.
     Closed,
     /// A fault of ours.
@@ -489,12 +490,15 @@ fn agreed_by(connection: &UnbufferedServerConnection) -> Result<Agreed, Handshak
 fn fault_of(error: rustls::Error) -> HandshakeFault {
     use rustls::Error;
 
+    if let Some(fault) = ClientCertificateFault::of(&error) {
+        return HandshakeFault {
+            kind: FaultKind::CertificateRefused(fault),
+            detail: take_refusal().unwrap_or_else(|| error.to_string()),
+        };
+    }
     let kind = match &error {
         Error::AlertReceived(_) => FaultKind::Alert,
         Error::NoCertificatesPresented => FaultKind::CertificateMissing,
-        Error::InvalidCertificate(_) | Error::InvalidCertRevocationList(_) => {
-            FaultKind::CertificateRefused
-        }
         Error::PeerIncompatible(_) | Error::NoApplicationProtocol => FaultKind::NothingShared,
         Error::DecryptError | Error::PeerSentOversizedRecord => FaultKind::RecordInvalid,
         Error::InappropriateMessage { .. }

@@ -15,6 +15,7 @@ pub mod record;
 pub mod resumption;
 pub mod server;
 pub mod traffic;
+pub mod validity;
 pub mod verify;
 
 pub use server::{BuildError, Warning};

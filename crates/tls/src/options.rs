@@ -252,6 +252,18 @@ pub struct ClientVerification {
     pub authorities: Vec<PemSource>,
     /// Certificate revocation lists.
     pub crls: Vec<PemSource>,
+    /// What a list past its nextUpdate means.
+    pub expired_lists: ExpiredLists,
+}
+
+/// What a revocation list past its nextUpdate means for clients whose issuer's it is.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum ExpiredLists {
+    /// They are refused: what was revoked since is unknown.
+    #[default]
+    Refuse,
+    /// It counts as it stands.
+    Accept,
 }
 
 /// Whether a client certificate is asked for.

@@ -216,7 +216,8 @@ impl Display for PolicyConcern {
 mod tests {
     use super::*;
     use crate::options::{
-        ClientMode, ClientVerification, FormerCertificates, RecordLayer, Tls13Sessions, UnknownName,
+        ClientMode, ClientVerification, ExpiredLists, FormerCertificates, RecordLayer,
+        Tls13Sessions, UnknownName,
     };
 
     fn options(suites: Suites, groups: &[Group]) -> ServerOptions {
@@ -232,6 +233,7 @@ mod tests {
                 mode: ClientMode::None,
                 authorities: Vec::new(),
                 crls: Vec::new(),
+                expired_lists: ExpiredLists::default(),
             },
             resumption: true,
             tls13_sessions: Tls13Sessions::Tickets,

@@ -29,6 +29,7 @@ use crate::names::{Entry, Index, NoCertificate, Usable};
 use crate::options::{Group, RecordLayer, ServerOptions, Suite, Tls13Sessions, Version};
 use crate::policy::{Policy, SuiteOrder};
 use crate::resumption::{Resumption, Terms, note_shown};
+use crate::validity::{Clock, seconds};
 use crate::verify::{self, Verifier};
 
 /// Tickets at most for a client that asks for a number (RFC 9149).
@@ -98,6 +99,7 @@ struct Parts<'a> {
     policy: &'a Policy,
     versions: Vec<&'static rustls::SupportedProtocolVersion>,
     verifier: Verifier,
+    clock: Clock,
     resuming: Resuming,
     alpn: &'a [Vec<u8>],
     /// Whether connections let go of their keys, for our own record layer.
@@ -113,8 +115,18 @@ impl Server {
         resumption: &Arc<Resumption>,
         order: &SuiteOrder,
     ) -> Result<(Self, Vec<Warning>), BuildError> {
+        Self::build_by(Clock::default(), options, service, resumption, order)
+    }
+
+    fn build_by(
+        clock: Clock,
+        options: &ServerOptions,
+        service: &str,
+        resumption: &Arc<Resumption>,
+        order: &SuiteOrder,
+    ) -> Result<(Self, Vec<Warning>), BuildError> {
         let mut concerns = Vec::new();
-        Self::assemble(options, service, resumption, order, &mut concerns)
+        Self::assemble(clock, options, service, resumption, order, &mut concerns)
             .map(|server| (server, Warning::of_all(service, concerns)))
             .map_err(|fault| BuildError {
                 service: service.to_owned(),
@@ -168,22 +180,26 @@ impl Server {
     }
 
     fn assemble(
+        clock: Clock,
         options: &ServerOptions,
         service: &str,
         resumption: &Arc<Resumption>,
         order: &SuiteOrder,
         concerns: &mut Vec<Concern>,
     ) -> Result<Self, BuildFault> {
-        let now = UnixTime::now();
+        let now = clock.now();
         let (policy, policy_concerns) = Policy::new(options, order).map_err(BuildFault::Policy)?;
         concerns.extend(policy_concerns.into_iter().map(Concern::Policy));
-        let (verifier, verify_concerns) =
-            verify::verifier(&options.client, now).map_err(BuildFault::Verify)?;
-        concerns.extend(verify_concerns.into_iter().map(Concern::Verify));
+        let verifier = verify::verifier(&options.client).map_err(BuildFault::Verify)?;
+        let lists = verifier
+            .iter()
+            .flat_map(|one| one.lists().concerns_at(seconds(now)));
+        concerns.extend(lists.map(Concern::Verify));
         let site = Arc::new(Site::load(options, &policy, now, concerns)?);
         let resumes = options.resumption;
         let terms = Terms {
             verifier: verifier.clone(),
+            clock: clock.clone(),
             barred: revoked_marks(options)?,
             only: (!options.former.resume).then(|| site.marks().collect()),
         };
@@ -198,6 +214,7 @@ impl Server {
                 .collect(),
             resuming: resumes.then(|| Ways::of(options, service, resumption, &terms)),
             verifier,
+            clock,
             alpn: &options.alpn,
             gives_keys: options.record_layer == RecordLayer::InPlace,
         };
@@ -417,13 +434,14 @@ impl Parts<'_> {
         let builder = ServerConfig::builder_with_provider(Arc::new(provider))
             .with_protocol_versions(&self.versions)?;
         let builder = match &self.verifier {
-            Some(verifier) => builder.with_client_cert_verifier(Arc::clone(verifier)),
+            Some(verifier) => builder.with_client_cert_verifier(Arc::clone(verifier) as _),
             None => builder.with_no_client_auth(),
         };
         let mut config = builder.with_cert_resolver(Arc::new(Resolver {
             site: Arc::clone(self.site),
             version: variant.version,
         }));
+        config.time_provider = Arc::clone(&self.clock.0);
         config.ignore_client_order = true;
         config.enable_secret_extraction = self.gives_keys;
         config.key_log = Arc::new(SecretListener);

@@ -1,157 +1,79 @@
 //! Client certificates: who may have issued them, which are revoked, and what a refusal meant.
 //!
-//! Revocation is checked for the client's own certificate as soon as the service has any list
-//! (CRL, RFC 5280 section 5), and it fails closed: a certificate whose issuer has no list among
-//! them is refused. A list past its nextUpdate still counts, with a warning when it is loaded:
-//! what it revokes stays revoked, and a late file does not lock every client out.
+//! Revocation (RFC 5280 section 6.3) is looked at for the whole chain as soon as the service has
+//! any list. For the client's own certificate it fails closed: one whose issuer has no list is
+//! refused. A certificate between it and the authority is refused if it is on a list, and passes
+//! if its issuer has none: lists of roots are rare, and an operator who has only the issuing CA's
+//! would lock out everybody. What the lists say is judged at the time of each handshake, and of
+//! each resumption.
 
-use std::fmt::{self, Display, Formatter};
+mod fault;
+mod lists;
+mod pem;
+
+use std::cell::RefCell;
 use std::sync::Arc;
 
-use rustls::RootCertStore;
-use rustls::server::WebPkiClientVerifier;
-use rustls::server::danger::ClientCertVerifier;
-use rustls_pki_types::pem::PemObject;
-use rustls_pki_types::{CertificateDer, CertificateRevocationListDer, UnixTime};
-use x509_parser::prelude::{CertificateRevocationList, FromDer};
+use rustls::client::danger::HandshakeSignatureValid;
+use rustls::crypto::{WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::{
+    CertRevocationListError, CertificateError, DigitallySignedStruct, DistinguishedName,
+    OtherError, RootCertStore, SignatureScheme,
+};
+use rustls_pki_types::{CertificateDer, UnixTime};
+use webpki::{
+    EndEntityCert, ExpirationPolicy, KeyUsage, RevocationCheckDepth, RevocationOptionsBuilder,
+    UnknownStatusPolicy,
+};
+use x509_parser::prelude::{FromDer, X509Certificate};
 
-use crate::certificate::pem_fault;
-use crate::options::{ClientMode, ClientVerification, PemSource};
+pub use fault::{ClientCertificateFault, VerifyConcern, VerifyFault};
 
-/// Why clients cannot be verified.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub enum VerifyFault {
-    /// Certificates are asked for, and no authority is named.
-    NoAuthority,
-    /// The file is no valid PEM.
-    Pem {
-        /// The file.
-        place: String,
-        /// What is wrong with it.
-        what: String,
-    },
-    /// The file holds no CERTIFICATE block.
-    NoCertificate {
-        /// The file.
-        place: String,
-    },
-    /// A certificate in it cannot be a trust anchor.
-    AuthorityMalformed {
-        /// The file.
-        place: String,
-        /// Which one, the first is 0.
-        index: usize,
-    },
-    /// The file holds no X509 CRL block.
-    NoList {
-        /// The file.
-        place: String,
-    },
-    /// A list in it is no valid CRL of version 2, or of a form that is not supported.
-    ListMalformed {
-        /// The file.
-        place: String,
-        /// Which one, the first is 0.
-        index: usize,
-    },
-    /// The library's own words.
-    Library(String),
-}
+use crate::options::{ClientMode, ClientVerification, ExpiredLists, PemSource};
+use lists::RevocationLists;
+use pem::read_pem;
 
-/// What an operator should know about the verification of clients.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub enum VerifyConcern {
-    /// A list is past its nextUpdate.
-    ListExpired {
-        /// The file.
-        place: String,
-    },
-}
-
-/// Why a client's certificate was refused.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum ClientCertificateFault {
-    /// None was sent.
-    Missing,
-    /// Its validity, or its issuer's, has ended.
-    Expired,
-    /// Its validity has not begun.
-    NotYetValid,
-    /// It is on a list.
-    Revoked,
-    /// No list of its issuer is known.
-    RevocationUnknown,
-    /// No known authority issued it.
-    UnknownIssuer,
-    /// It is not for clients (extendedKeyUsage).
-    WrongPurpose,
-    /// Something else; the library's words tell.
-    Other,
-}
-
-impl ClientCertificateFault {
-    /// What the library's error says about the client's certificate; `None` = it is not about it.
-    pub fn of(error: &rustls::Error) -> Option<Self> {
-        match error {
-            rustls::Error::NoCertificatesPresented => Some(Self::Missing),
-            rustls::Error::InvalidCertificate(error) => Some(Self::of_certificate(error)),
-            rustls::Error::InvalidCertRevocationList(_) => Some(Self::RevocationUnknown),
-            _ => None,
-        }
-    }
-
-    /// The name in logs.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Missing => "missing",
-            Self::Expired => "expired",
-            Self::NotYetValid => "not-yet-valid",
-            Self::Revoked => "revoked",
-            Self::RevocationUnknown => "revocation-unknown",
-            Self::UnknownIssuer => "unknown-issuer",
-            Self::WrongPurpose => "wrong-purpose",
-            Self::Other => "invalid",
-        }
-    }
-
-    fn of_certificate(error: &rustls::CertificateError) -> Self {
-        use rustls::CertificateError as Error;
-        match error {
-            Error::Expired | Error::ExpiredContext { .. } => Self::Expired,
-            Error::NotValidYet | Error::NotValidYetContext { .. } => Self::NotYetValid,
-            Error::Revoked => Self::Revoked,
-            Error::UnknownRevocationStatus => Self::RevocationUnknown,
-            Error::UnknownIssuer => Self::UnknownIssuer,
-            Error::InvalidPurpose | Error::InvalidPurposeContext { .. } => Self::WrongPurpose,
-            _ => Self::Other,
-        }
-    }
-}
+/// The most characters of a distinguished name in a log line: the client writes it.
+const NAME_CHARS_MAX: usize = 120;
 
 /// The verifier that these options ask for; `None` = clients are not asked.
-pub(crate) type Verifier = Option<Arc<dyn ClientCertVerifier>>;
+pub(crate) type Verifier = Option<Arc<ClientVerifier>>;
+
+/// Verifies clients' chains as one service wants it.
+#[derive(Debug)]
+pub(crate) struct ClientVerifier {
+    roots: RootCertStore,
+    root_subjects: Vec<DistinguishedName>,
+    is_mandatory: bool,
+    lists: RevocationLists,
+    algorithms: WebPkiSupportedAlgorithms,
+}
+
+thread_local! {
+    /// What the last refusal on this thread was about. The library's errors have no room for it.
+    static REFUSAL: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+/// Why the library's last step on this thread refused the client's certificate, for the log.
+pub(crate) fn take_refusal() -> Option<String> {
+    REFUSAL.take()
+}
 
 /// Builds the verifier, or says why it cannot be.
-pub(crate) fn verifier(
-    options: &ClientVerification,
-    now: UnixTime,
-) -> Result<(Verifier, Vec<VerifyConcern>), VerifyFault> {
+pub(crate) fn verifier(options: &ClientVerification) -> Result<Verifier, VerifyFault> {
     if options.mode == ClientMode::None {
-        return Ok((None, Vec::new()));
+        return Ok(None);
     }
     let roots = read_authorities(&options.authorities)?;
-    let (lists, concerns) = read_lists(&options.crls, now)?;
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let mut builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
-        .with_crls(lists)
-        .only_check_end_entity_revocation();
-    if options.mode == ClientMode::Optional {
-        builder = builder.allow_unauthenticated();
-    }
-    let verifier = builder
-        .build()
-        .map_err(|error| VerifyFault::Library(error.to_string()))?;
-    Ok((Some(verifier), concerns))
+    let provider = rustls::crypto::aws_lc_rs::default_provider();
+    Ok(Some(Arc::new(ClientVerifier {
+        root_subjects: roots.subjects(),
+        roots,
+        is_mandatory: options.mode == ClientMode::Required,
+        lists: RevocationLists::load(&options.crls, options.expired_lists)?,
+        algorithms: provider.signature_verification_algorithms,
+    })))
 }
 
 fn read_authorities(sources: &[PemSource]) -> Result<RootCertStore, VerifyFault> {
@@ -179,107 +101,186 @@ fn read_authorities(sources: &[PemSource]) -> Result<RootCertStore, VerifyFault>
     }
 }
 
-type Lists = Vec<CertificateRevocationListDer<'static>>;
-
-fn read_lists(
-    sources: &[PemSource],
-    now: UnixTime,
-) -> Result<(Lists, Vec<VerifyConcern>), VerifyFault> {
-    let (mut all, mut concerns) = (Lists::new(), Vec::new());
-    for source in sources {
-        let lists: Lists = read_pem(source)?;
-        if lists.is_empty() {
-            return Err(VerifyFault::NoList {
-                place: source.place.clone(),
-            });
-        }
-        for (index, list) in lists.into_iter().enumerate() {
-            let is_expired = check_list(&list, now).ok_or_else(|| VerifyFault::ListMalformed {
-                place: source.place.clone(),
-                index,
-            })?;
-            if is_expired {
-                concerns.push(VerifyConcern::ListExpired {
-                    place: source.place.clone(),
-                });
-            }
-            all.push(list);
-        }
+impl ClientVerifier {
+    /// The service's revocation lists.
+    pub(crate) fn lists(&self) -> &RevocationLists {
+        &self.lists
     }
-    Ok((all, concerns))
+
+    /// Whether this client is welcome at `now`: its chain leads to an authority, and nothing in it
+    /// is out of its validity or revoked.
+    pub(crate) fn verify(
+        &self,
+        leaf: &CertificateDer<'_>,
+        others: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<(), webpki::Error> {
+        let leaf = EndEntityCert::try_from(leaf)?;
+        self.verify_path(&leaf, others, now, RevocationCheckDepth::Chain)?;
+        if self.lists.is_empty() || self.lists.covers_all_of(leaf.issuer()) {
+            return Ok(());
+        }
+        // Two calls may find two paths, and the leaf's status is the same in both: its issuer's
+        // name and key are.
+        self.verify_path(&leaf, others, now, RevocationCheckDepth::EndEntity)
+    }
+
+    /// Whether there is a path on which nothing is on a list. Of the leaf alone it must be known.
+    fn verify_path(
+        &self,
+        leaf: &EndEntityCert<'_>,
+        others: &[CertificateDer<'_>],
+        now: UnixTime,
+        depth: RevocationCheckDepth,
+    ) -> Result<(), webpki::Error> {
+        let lists = self.lists.all();
+        let unknown = match depth {
+            RevocationCheckDepth::EndEntity => UnknownStatusPolicy::Deny,
+            RevocationCheckDepth::Chain => UnknownStatusPolicy::Allow,
+        };
+        let expired = match self.lists.expired {
+            ExpiredLists::Refuse => ExpirationPolicy::Enforce,
+            ExpiredLists::Accept => ExpirationPolicy::Ignore,
+        };
+        // Without a list there is nothing to look at, and no options can be built.
+        let options = RevocationOptionsBuilder::new(&lists).ok().map(|builder| {
+            builder
+                .with_depth(depth)
+                .with_status_policy(unknown)
+                .with_expiration_policy(expired)
+                .build()
+        });
+        let usage = KeyUsage::client_auth();
+        let (algorithms, roots) = (self.algorithms.all, &self.roots.roots);
+        leaf.verify_for_usage(algorithms, roots, others, now, usage, options, None)
+            .map(drop)
+    }
+
+    /// Says which certificate of the chain an error is about.
+    fn describe(
+        &self,
+        error: &webpki::Error,
+        leaf: &CertificateDer<'_>,
+        others: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> String {
+        let chain = || std::iter::once(leaf).chain(others);
+        let about = |place_of: &dyn Fn(&webpki::Cert<'_>) -> Option<String>| {
+            chain().find_map(|der| {
+                let place = place_of(&*EndEntityCert::try_from(der).ok()?)?;
+                Some((der, place))
+            })
+        };
+        let found = match error {
+            webpki::Error::CertRevoked => about(&|one| {
+                let place = self.lists.place_of(one)?;
+                Some(format!("revoked by {place}"))
+            }),
+            webpki::Error::CrlExpired { .. } => about(&|one| {
+                let place = self.lists.expired_of(one.issuer(), now)?;
+                Some(format!(
+                    "the revocation list in {place} is past its nextUpdate"
+                ))
+            }),
+            webpki::Error::UnknownRevocationStatus => Some((
+                leaf,
+                "no revocation list of its issuer is loaded".to_owned(),
+            )),
+            _ => None,
+        };
+        let (der, why) = found.unwrap_or_else(|| (leaf, error.to_string()));
+        format!("{why}: {}", names_of(der))
+    }
 }
 
-/// Whether a list is past its nextUpdate; `None` if it is none.
-fn check_list(list: &CertificateRevocationListDer<'_>, now: UnixTime) -> Option<bool> {
-    let (_, list) = CertificateRevocationList::from_der(list).ok()?;
-    let now = i64::try_from(now.as_secs()).ok()?;
-    Some(
-        list.next_update()
-            .is_some_and(|next_update| next_update.timestamp() < now),
+/// Subject and issuer of a certificate, for the log.
+fn names_of(certificate: &CertificateDer<'_>) -> String {
+    let Ok((_, read)) = X509Certificate::from_der(certificate) else {
+        return "a certificate that is no valid X.509".to_owned();
+    };
+    let short = |name: String| name.chars().take(NAME_CHARS_MAX).collect::<String>();
+    format!(
+        "subject \"{}\", issuer \"{}\"",
+        short(read.subject().to_string()),
+        short(read.issuer().to_string())
     )
 }
 
-fn read_pem<T: PemObject>(source: &PemSource) -> Result<Vec<T>, VerifyFault> {
-    T::pem_slice_iter(&source.pem)
-        .collect::<Result<_, _>>()
-        .map_err(|error| VerifyFault::Pem {
-            place: source.place.clone(),
-            what: pem_fault(&error),
-        })
-}
+impl ClientCertVerifier for ClientVerifier {
+    fn client_auth_mandatory(&self) -> bool {
+        self.is_mandatory
+    }
 
-impl std::error::Error for VerifyFault {}
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &self.root_subjects
+    }
 
-impl Display for VerifyFault {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoAuthority => f.write_str(
-                "client certificates are asked for but no authority is named; name the CA bundle \
-                 that issues them",
-            ),
-            Self::Pem { place, what } => {
-                write!(
-                    f,
-                    "{place}: is no valid PEM: {what}; get the file again from its CA"
-                )
-            }
-            Self::NoCertificate { place } => write!(
-                f,
-                "{place}: holds no certificate; a CA bundle is made of BEGIN CERTIFICATE blocks"
-            ),
-            Self::AuthorityMalformed { place, index } => write!(
-                f,
-                "{place}: certificate {} cannot be an authority (no valid X.509 version 3); \
-                 remove it",
-                index + 1
-            ),
-            Self::NoList { place } => write!(
-                f,
-                "{place}: holds no revocation list; it needs a BEGIN X509 CRL block (from DER: \
-                 `openssl crl -inform der -in {place}`)"
-            ),
-            Self::ListMalformed { place, index } => write!(
-                f,
-                "{place}: revocation list {} is damaged; get it again from its CA",
-                index + 1
-            ),
-            Self::Library(words) => {
-                write!(
-                    f,
-                    "client certificates cannot be verified: {words}; check the bundle and lists"
-                )
+    fn verify_client_cert(
+        &self,
+        leaf: &CertificateDer<'_>,
+        others: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<ClientCertVerified, rustls::Error> {
+        match self.verify(leaf, others, now) {
+            Ok(()) => Ok(ClientCertVerified::assertion()),
+            Err(error) => {
+                REFUSAL.set(Some(self.describe(&error, leaf, others, now)));
+                Err(library_error(error))
             }
         }
     }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(message, certificate, signature, &self.algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, certificate, signature, &self.algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.algorithms.supported_schemes()
+    }
 }
 
-impl Display for VerifyConcern {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::ListExpired { place } => write!(
-                f,
-                "{place}: the revocation list is past its nextUpdate; it still counts, get a newer"
-            ),
+/// The library's error for one of its verifier: it decides the alert (RFC 8446 section 6.2).
+fn library_error(error: webpki::Error) -> rustls::Error {
+    use webpki::Error;
+
+    let error = match error {
+        Error::BadDer | Error::BadDerTime | Error::TrailingData(_) => CertificateError::BadEncoding,
+        Error::CertNotValidYet { time, not_before } => {
+            CertificateError::NotValidYetContext { time, not_before }
         }
-    }
+        Error::CertExpired { time, not_after } => {
+            CertificateError::ExpiredContext { time, not_after }
+        }
+        Error::InvalidCertValidity => CertificateError::Expired,
+        Error::UnknownIssuer => CertificateError::UnknownIssuer,
+        Error::CertRevoked => CertificateError::Revoked,
+        Error::UnknownRevocationStatus => CertificateError::UnknownRevocationStatus,
+        Error::CrlExpired { time, next_update } => {
+            CertificateError::ExpiredRevocationListContext { time, next_update }
+        }
+        Error::InvalidSignatureForPublicKey => CertificateError::BadSignature,
+        Error::RequiredEkuNotFoundContext(_) => CertificateError::InvalidPurpose,
+        Error::IssuerNotCrlSigner => {
+            return CertRevocationListError::IssuerInvalidForCrl.into();
+        }
+        Error::InvalidCrlSignatureForPublicKey => {
+            return CertRevocationListError::BadSignature.into();
+        }
+        other => CertificateError::Other(OtherError(Arc::new(other))),
+    };
+    error.into()
 }

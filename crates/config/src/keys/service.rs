@@ -160,8 +160,24 @@ pub(super) const SERVICE: &[Key] = &[
         .many()
         .absent("revocation is not looked at")
         .flag("client-crl")
-        .help("PEM files with certificate revocation lists of those authorities.")
+        .help(
+            "PEM files with certificate revocation lists of those authorities. Nothing in a \
+             client's chain may be on a list. The issuer of its own certificate must have a list; \
+             authorities above it need none. Of one issuer's lists the newest counts.",
+        )
         .example(r#"crl = ["clients.crl"]"#),
+    key(
+        "service.front.tls.client-certificates.crl-expired",
+        Kind::Choice(&["refuse", "accept"]),
+    )
+    .default("refuse")
+    .flag("client-crl-expired")
+    .help(
+        "What a revocation list past its nextUpdate means. `refuse` refuses clients in whose chain \
+         its issuer stands, as OpenSSL, HAProxy and nginx do: what was revoked since is unknown. \
+         `accept` goes by the old list. Both are reported, and the end of a list beforehand.",
+    )
+    .example(r#"crl-expired = "accept""#),
     key("service.front.tls.resumption", Kind::Boolean)
         .default("true")
         .flag("resumption")

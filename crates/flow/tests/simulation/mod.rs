@@ -16,8 +16,8 @@ use testkit::authority::Authority;
 use testkit::client::{Client, ClientChoice};
 use testkit::kernel::{Handed, KernelSealer};
 use tls::options::{
-    CertificateSource, ClientMode, ClientVerification, FormerCertificates, Group, RecordLayer,
-    ServerOptions, Suites, Tls13Sessions, UnknownName, Version,
+    CertificateSource, ClientMode, ClientVerification, ExpiredLists, FormerCertificates, Group,
+    RecordLayer, ServerOptions, Suites, Tls13Sessions, UnknownName, Version,
 };
 use tls::policy::SuiteOrder;
 use tls::record::PLAINTEXT_BYTES_MAX;
@@ -65,6 +65,7 @@ impl Stage {
                 mode: ClientMode::None,
                 authorities: Vec::new(),
                 crls: Vec::new(),
+                expired_lists: ExpiredLists::default(),
             },
             resumption: true,
             tls13_sessions,

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use aws_lc_rs::digest;
 use aws_lc_rs::rand;
+use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{ProducesTickets, StoresServerSessions};
-use rustls_pki_types::UnixTime;
 use session::MemoryStore;
 use zeroize::Zeroizing;
 
@@ -18,6 +18,7 @@ use super::origin::{Bond, Origin, bond, note_resumed, set_bond, take_renewal};
 use super::state;
 use super::ticket::{SERVICE_TAG_BYTES, ServiceTag, Tickets};
 use crate::mark::CertificateMark;
+use crate::validity::Clock;
 use crate::verify::Verifier;
 
 /// The longest session id (RFC 5246 section 7.4.1.2), in bytes; a stateful ticket of TLS 1.3 has
@@ -35,6 +36,8 @@ pub(super) const LIFETIME_SECONDS_MAX: u64 = 7 * 24 * 60 * 60;
 pub(crate) struct Terms {
     /// How it verifies its clients.
     pub(crate) verifier: Verifier,
+    /// When.
+    pub(crate) clock: Clock,
     /// Sessions made under these certificates are not resumed.
     pub(crate) barred: Vec<CertificateMark>,
     /// If there is a list, nor are those made under any other than these.
@@ -162,9 +165,9 @@ impl Terms {
         let is_welcome = match (&self.verifier, chain.split_first()) {
             (None, shown) => shown.is_none(),
             (Some(verifier), None) => !verifier.client_auth_mandatory(),
-            (Some(verifier), Some((leaf, others))) => verifier
-                .verify_client_cert(leaf, others, UnixTime::now())
-                .is_ok(),
+            (Some(verifier), Some((leaf, others))) => {
+                verifier.verify(leaf, others, self.clock.now()).is_ok()
+            }
         };
         is_welcome.then_some(()).ok_or(Miss::ClientCertificate)
     }

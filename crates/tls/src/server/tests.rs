@@ -4,11 +4,13 @@ mod choice;
 mod clients;
 mod resumption;
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::time_provider::TimeProvider;
 use rustls::{
     CipherSuite, ClientConfig, ClientConnection, DigitallySignedStruct, HandshakeKind, NamedGroup,
     ServerConnection, SignatureScheme,
@@ -21,8 +23,8 @@ use wire::client_hello::{self, Peek};
 use super::*;
 use crate::certificate::KeyKind;
 use crate::options::{
-    CertificateSource, ClientMode, ClientVerification, FormerCertificates, PemSource, RecordLayer,
-    Suites, Tls13Sessions, UnknownName,
+    CertificateSource, ClientMode, ClientVerification, ExpiredLists, FormerCertificates, PemSource,
+    RecordLayer, Suites, Tls13Sessions, UnknownName,
 };
 use crate::resumption::{Bond, KeySource, ResumptionOptions, TicketOptions, set_bond, take_sight};
 
@@ -58,6 +60,7 @@ fn options(certificates: Vec<CertificateSource>) -> ServerOptions {
             mode: ClientMode::None,
             authorities: Vec::new(),
             crls: Vec::new(),
+            expired_lists: ExpiredLists::default(),
         },
         resumption: true,
         tls13_sessions: Tls13Sessions::Tickets,
@@ -94,6 +97,34 @@ fn build_as(service: &str, options: &ServerOptions, resumption: &Arc<Resumption>
 
 fn build(options: &ServerOptions) -> Server {
     build_as("web", options, &new_resumption())
+}
+
+/// Wall time for a server, in the hands of a test.
+#[derive(Debug)]
+struct Hands(AtomicU64);
+
+impl TimeProvider for Hands {
+    fn current_time(&self) -> Option<UnixTime> {
+        let seconds = self.0.load(Ordering::Relaxed);
+        Some(UnixTime::since_unix_epoch(Duration::from_secs(seconds)))
+    }
+}
+
+impl Hands {
+    fn at(seconds: u64) -> Arc<Self> {
+        Arc::new(Self(AtomicU64::new(seconds)))
+    }
+
+    fn move_to(&self, seconds: u64) {
+        self.0.store(seconds, Ordering::Relaxed);
+    }
+
+    /// A server that goes by this time, and what it warned of.
+    fn build(self: &Arc<Self>, options: &ServerOptions) -> (Server, Vec<Warning>) {
+        let clock = Clock(Arc::clone(self) as _);
+        let (resumption, order) = (new_resumption(), SuiteOrder::default());
+        Server::build_by(clock, options, "web", &resumption, &order).expect("a server")
+    }
 }
 
 fn build_error(options: &ServerOptions) -> BuildError {
@@ -185,9 +216,11 @@ impl Client {
             None => builder.with_no_client_auth(),
             Some(leaf) => {
                 let key = PemObject::from_pem_slice(leaf.key_pem().as_bytes());
-                let chain = vec![CertificateDer::from(leaf.certificate_der().to_vec())];
+                let pem = leaf.chain_pem();
+                let chain =
+                    CertificateDer::pem_slice_iter(pem.as_bytes()).collect::<Result<_, _>>();
                 builder
-                    .with_client_auth_cert(chain, key.expect("a key"))
+                    .with_client_auth_cert(chain.expect("a chain"), key.expect("a key"))
                     .expect("an identity")
             }
         };

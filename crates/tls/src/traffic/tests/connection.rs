@@ -10,8 +10,8 @@ use wire::client_hello::{self, Peek};
 
 use crate::handshake::{Handshake, ServerHandshake};
 use crate::options::{
-    CertificateSource, ClientMode, ClientVerification, FormerCertificates, Group, RecordLayer,
-    ServerOptions, Suite, Suites, Tls13Sessions, UnknownName, Version,
+    CertificateSource, ClientMode, ClientVerification, ExpiredLists, FormerCertificates, Group,
+    RecordLayer, ServerOptions, Suite, Suites, Tls13Sessions, UnknownName, Version,
 };
 use crate::policy::SuiteOrder;
 use crate::record::{Layout, RECORD_BYTES_MAX, Seal};
@@ -93,6 +93,7 @@ fn options(record_layer: RecordLayer, pem: &str) -> ServerOptions {
             mode: ClientMode::None,
             authorities: Vec::new(),
             crls: Vec::new(),
+            expired_lists: ExpiredLists::default(),
         },
         resumption: true,
         tls13_sessions: Tls13Sessions::Tickets,

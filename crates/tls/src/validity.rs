@@ -1,0 +1,170 @@
+//! Spans of wall time: when a certificate, an OCSP response or a revocation list may be used.
+//!
+//! Owns what "now" means for them, so that each is judged when it is used. Says nothing about
+//! what follows from it.
+
+use std::fmt::{self, Display, Formatter};
+use std::sync::Arc;
+
+use rustls::time_provider::{DefaultTimeProvider, TimeProvider};
+use rustls_pki_types::UnixTime;
+
+const DAY_SECONDS: i64 = 24 * 60 * 60;
+
+/// How long before its end something that is not renewed is worth a warning, in days. A CA's usual
+/// renewal happens 30 days before, so what has only this left was most likely not renewed.
+pub const EXPIRY_WARNING_DAYS: i64 = 14;
+
+/// What lives shorter is worth a warning when this part of its life is left.
+const WARNING_PART: i64 = 4;
+
+/// A span of wall time in Unix seconds. Both ends belong to it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Validity {
+    /// The first second.
+    pub from: i64,
+    /// The last second.
+    pub until: i64,
+}
+
+/// Where `now` stands to a [`Validity`].
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Standing {
+    /// It has not begun; it does in so many seconds.
+    NotYet(i64),
+    /// It has begun, and its end is far.
+    Good,
+    /// It ends in so many seconds, which is soon.
+    EndsSoon(i64),
+    /// It ended so many seconds ago.
+    Over(i64),
+}
+
+impl Validity {
+    /// Whether `now` (Unix seconds) is within it.
+    pub fn contains(self, now: i64) -> bool {
+        self.from <= now && now <= self.until
+    }
+
+    /// Where `now` (Unix seconds) stands to it.
+    pub fn at(self, now: i64) -> Standing {
+        if now > self.until {
+            Standing::Over(now.saturating_sub(self.until))
+        } else if now < self.from {
+            Standing::NotYet(self.from.saturating_sub(now))
+        } else if now > self.warned_from() {
+            Standing::EndsSoon(self.until.saturating_sub(now))
+        } else {
+            Standing::Good
+        }
+    }
+
+    /// The next second after `now` at which [`Validity::at`] says something else in kind.
+    pub fn next_change(self, now: i64) -> Option<i64> {
+        let changes = [
+            self.from,
+            self.warned_from().saturating_add(1),
+            self.until.saturating_add(1),
+        ];
+        changes.into_iter().filter(|change| *change > now).min()
+    }
+
+    fn warned_from(self) -> i64 {
+        let part = self.until.saturating_sub(self.from) / WARNING_PART;
+        let lead = part.min(EXPIRY_WARNING_DAYS * DAY_SECONDS);
+        self.until.saturating_sub(lead.max(0))
+    }
+}
+
+/// Unix seconds, as X.509 counts them.
+pub(crate) fn seconds(now: UnixTime) -> i64 {
+    i64::try_from(now.as_secs()).unwrap_or(i64::MAX)
+}
+
+/// A span of time in words.
+pub(crate) struct Span(
+    /// Seconds.
+    pub(crate) i64,
+);
+
+impl Display for Span {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        const HOUR_SECONDS: i64 = 60 * 60;
+        match (self.0 / DAY_SECONDS, self.0 / HOUR_SECONDS) {
+            (0, 0) => f.write_str("less than an hour"),
+            (0, 1) => f.write_str("1 hour"),
+            (0, hours) => write!(f, "{hours} hours"),
+            (1, _) => f.write_str("1 day"),
+            (days, _) => write!(f, "{days} days"),
+        }
+    }
+}
+
+/// Where wall time comes from: the system, or a test.
+#[derive(Clone, Debug)]
+pub(crate) struct Clock(pub(crate) Arc<dyn TimeProvider>);
+
+impl Clock {
+    /// A clock that cannot be read stands at the epoch: nothing is valid then.
+    pub(crate) fn now(&self) -> UnixTime {
+        let epoch = UnixTime::since_unix_epoch(std::time::Duration::ZERO);
+        self.0.current_time().unwrap_or(epoch)
+    }
+}
+
+impl Default for Clock {
+    fn default() -> Self {
+        Self(Arc::new(DefaultTimeProvider))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_validity_is_warned_of_two_weeks_before_its_end() {
+        let year = Validity {
+            from: 0,
+            until: 365 * DAY_SECONDS,
+        };
+        let warned = year.until - EXPIRY_WARNING_DAYS * DAY_SECONDS;
+        for (now, standing, next) in [
+            (-1, Standing::NotYet(1), Some(0)),
+            (0, Standing::Good, Some(warned + 1)),
+            (warned, Standing::Good, Some(warned + 1)),
+            (
+                warned + 1,
+                Standing::EndsSoon(EXPIRY_WARNING_DAYS * DAY_SECONDS - 1),
+                Some(year.until + 1),
+            ),
+            (year.until, Standing::EndsSoon(0), Some(year.until + 1)),
+            (year.until + 1, Standing::Over(1), None),
+        ] {
+            assert_eq!((year.at(now), year.next_change(now)), (standing, next));
+            assert_eq!(year.contains(now), (0..=year.until).contains(&now));
+        }
+    }
+
+    #[test]
+    fn a_short_one_when_a_quarter_is_left() {
+        let day = Validity { from: 0, until: 80 };
+        assert_eq!(day.at(60), Standing::Good);
+        assert_eq!(day.at(61), Standing::EndsSoon(19));
+    }
+
+    #[test]
+    fn an_end_that_never_comes_overflows_nothing() {
+        let endless = Validity {
+            from: 0,
+            until: i64::MAX,
+        };
+        assert_eq!(endless.at(i64::MAX - 1), Standing::EndsSoon(1));
+        assert_eq!(endless.at(1 << 40), Standing::Good);
+        let nothing = Validity {
+            from: 5,
+            until: i64::MIN,
+        };
+        assert!(matches!(nothing.at(5), Standing::Over(_)));
+    }
+}
