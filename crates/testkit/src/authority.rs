@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use rcgen::{
-    BasicConstraints, CertificateParams, CertificateRevocationListParams, DnType,
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, CustomExtension, DnType,
     ExtendedKeyUsagePurpose, IsCa, Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose,
     RevokedCertParams, SerialNumber, date_time_ymd,
 };
@@ -91,6 +91,7 @@ impl Authority {
             names: names.iter().map(|name| (*name).to_owned()).collect(),
             key: Key::EcdsaP256,
             usage: ExtendedKeyUsagePurpose::ServerAuth,
+            must_staple: false,
             validity: None,
         }
     }
@@ -144,15 +145,45 @@ impl Authority {
     /// If there is no `openssl` or it fails.
     #[must_use]
     pub fn ocsp_response(&self, leaf: &Leaf) -> Vec<u8> {
+        self.ocsp(leaf, "V\t491231235959Z\t")
+    }
+
+    /// The same that says "revoked".
+    ///
+    /// # Panics
+    /// If there is no `openssl` or it fails.
+    #[must_use]
+    pub fn ocsp_response_revoked(&self, leaf: &Leaf) -> Vec<u8> {
+        self.ocsp(leaf, "R\t491231235959Z\t250101000000Z")
+    }
+
+    /// One that says "good" until a second of Unix time. Its signature does not verify: the time is
+    /// put in after `openssl`, which counts in minutes.
+    ///
+    /// # Panics
+    /// If there is no `openssl` or it fails.
+    #[must_use]
+    pub fn ocsp_response_until(&self, leaf: &Leaf, next_update: u64) -> Vec<u8> {
+        /// nextUpdate's headers: [0], and a GeneralizedTime of 15 characters.
+        const HEADER: [u8; 4] = [0xa0, 0x11, 0x18, 0x0f];
+        let mut response = self.ocsp_response(leaf);
+        let header = response.windows(HEADER.len()).position(|one| one == HEADER);
+        let start = header.expect("it has a nextUpdate") + HEADER.len();
+        let at = date_time!(next_update);
+        let (month, second) = (u8::from(at.month()), at.second());
+        let day = format!("{:04}{month:02}{:02}", at.year(), at.day());
+        let time = format!("{day}{:02}{:02}{second:02}Z", at.hour(), at.minute());
+        response[start..start + time.len()].copy_from_slice(time.as_bytes());
+        response
+    }
+
+    fn ocsp(&self, leaf: &Leaf, status: &str) -> Vec<u8> {
         let place = Directory::new();
         place.write("ca.pem", &self.certificate_pem);
         place.write("ca.key", self.issuer.key().serialize_pem());
         place.write("leaf.pem", leaf.certificate_pem());
         let serial = format!("{:04X}", leaf.serial);
-        place.write(
-            "index",
-            format!("V\t491231235959Z\t\t{serial}\tunknown\t/CN=leaf\n"),
-        );
+        place.write("index", format!("{status}\t{serial}\tunknown\t/CN=leaf\n"));
         let arguments = "ocsp -index index -CA ca.pem -rsigner ca.pem -rkey ca.key \
                          -issuer ca.pem -cert leaf.pem -ndays 30 -respout response";
         let output = Command::new("openssl")
@@ -197,6 +228,7 @@ pub struct LeafRequest<'a> {
     names: Vec<String>,
     key: Key,
     usage: ExtendedKeyUsagePurpose,
+    must_staple: bool,
     validity: Option<(u64, u64)>,
 }
 
@@ -212,6 +244,13 @@ impl LeafRequest<'_> {
     #[must_use]
     pub fn expired(self) -> Self {
         self.valid(1_704_067_200, 1_735_689_600)
+    }
+
+    /// With the TLS feature `status_request` (RFC 7633).
+    #[must_use]
+    pub fn must_staple(mut self) -> Self {
+        self.must_staple = true;
+        self
     }
 
     /// Valid from one second of Unix time to another, both included.
@@ -230,6 +269,14 @@ impl LeafRequest<'_> {
         params.use_authority_key_identifier_extension = true;
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![self.usage];
+        if self.must_staple {
+            // A SEQUENCE of one INTEGER, 5.
+            let feature = CustomExtension::from_oid_content(
+                &[1, 3, 6, 1, 5, 5, 7, 1, 24],
+                vec![0x30, 0x03, 0x02, 0x01, 0x05],
+            );
+            params.custom_extensions.push(feature);
+        }
         if let Some((not_before, not_after)) = self.validity {
             params.not_before = date_time!(not_before);
             params.not_after = date_time!(not_after);

@@ -14,35 +14,34 @@ use std::sync::Arc;
 
 use rustls::sign::{CertifiedKey, SigningKey};
 use rustls_pki_types::pem::PemObject;
-use rustls_pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 
 pub(crate) use fault::pem_fault;
-pub use fault::{
-    CertificateConcern, CertificateError, CertificateFault, EXPIRY_WARNING_DAYS, RSA_BITS_MIN,
-};
+pub use fault::{CertificateConcern, CertificateError, CertificateFault, RSA_BITS_MIN};
 pub use key::KeyKind;
 pub use ocsp::OcspFault;
 
 use crate::mark::{CertificateMark, mark_of};
 use crate::options::CertificateSource;
-
-const DAY_SECONDS: i64 = 24 * 60 * 60;
+use crate::validity::{Moment, Standing, Validity};
 
 /// A certificate ready to be served.
 #[derive(Clone, Debug)]
 pub struct Certificate {
-    /// The chain (leaf first), its key and the stapled OCSP response.
+    /// The chain (leaf first) and its key, without an OCSP response.
     pub key: Arc<CertifiedKey>,
+    /// The same with the OCSP response beside it.
+    pub staple: Option<Staple>,
+    /// Whether clients may insist on an OCSP response (RFC 7633, "must-staple").
+    pub must_staple: bool,
     /// What it is valid for: DNS names in lower case (wildcards as they stand) and IP addresses;
     /// the common name only if it has no subjectAltName (RFC 9525 section 2).
     pub names: Box<[Box<str>]>,
     /// The kind of its key.
     pub kind: KeyKind,
-    /// The first second of its validity, Unix time.
-    pub not_before: i64,
-    /// The last second of its validity, Unix time.
-    pub not_after: i64,
+    /// From notBefore to notAfter.
+    pub validity: Validity,
     /// The issuer's distinguished name.
     pub issuer: Box<str>,
     /// How the issuer signed it, as OpenSSL writes it ("RSA-SHA256"), for PP2_SUBTYPE_SSL_SIG_ALG.
@@ -55,66 +54,101 @@ pub struct Certificate {
     pub(crate) mark: CertificateMark,
 }
 
+/// A certificate together with its OCSP response.
+#[derive(Clone, Debug)]
+pub struct Staple {
+    /// What is sent while the response is good.
+    pub key: Arc<CertifiedKey>,
+    /// From thisUpdate to nextUpdate (RFC 6960 section 4.2.2.1).
+    pub validity: Validity,
+}
+
 impl Certificate {
     /// Reads a certificate and checks all that can be checked without its issuer.
-    /// What does not keep it from being served comes back as concerns.
+    /// What does not keep it from being served comes back as a concern; what is a matter of time
+    /// does not, see [`Certificate::concerns`].
     pub fn load(
         source: &CertificateSource,
-        now: UnixTime,
-    ) -> Result<(Self, Vec<CertificateConcern>), CertificateError> {
-        let now = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
-        let mut concerns = Vec::new();
-        Self::read(source, now, &mut concerns)
-            .map(|certificate| (certificate, concerns))
-            .map_err(|fault| CertificateError::new(source, fault))
+    ) -> Result<(Self, Option<CertificateConcern>), CertificateError> {
+        Self::read(source).map_err(|fault| CertificateError::new(source, fault))
     }
 
-    /// Whether `now` (Unix time) is within its validity.
-    pub fn is_valid_at(&self, now: UnixTime) -> bool {
-        let now = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
-        self.not_before <= now && now <= self.not_after
+    /// What is sent at `now` (Unix seconds): with the OCSP response only while that is good.
+    pub(crate) fn key_at(&self, now: i64) -> &Arc<CertifiedKey> {
+        let good = self
+            .staple
+            .as_ref()
+            .filter(|one| one.validity.contains(now));
+        good.map_or(&self.key, |staple| &staple.key)
+    }
+
+    /// What an operator should know of it because of the time.
+    pub(crate) fn concerns(&self, moment: Moment) -> impl Iterator<Item = CertificateConcern> {
+        let of_itself = match self.validity.news(moment) {
+            Standing::Over(seconds) => Some(CertificateConcern::Expired { seconds }),
+            Standing::NotYet(seconds) => Some(CertificateConcern::NotYetValid { seconds }),
+            Standing::EndsSoon(seconds) => Some(CertificateConcern::ExpiresSoon { seconds }),
+            Standing::Good => None,
+        };
+        let staple = self.staple.as_ref();
+        let of_staple = staple.map(|staple| staple.validity.news(moment));
+        let of_staple = match of_staple {
+            Some(Standing::Over(seconds)) => Some(CertificateConcern::OcspExpired { seconds }),
+            Some(Standing::NotYet(seconds)) => {
+                Some(CertificateConcern::OcspNotYetValid { seconds })
+            }
+            Some(Standing::EndsSoon(seconds)) => {
+                Some(CertificateConcern::OcspExpiresSoon { seconds })
+            }
+            Some(Standing::Good) | None => None,
+        };
+        let is_bare = |now| self.key_at(now).ocsp.is_none();
+        let is_news = is_bare(moment.now) && !moment.since.is_some_and(is_bare);
+        let missing = (self.must_staple && is_news).then_some(CertificateConcern::StapleMissing);
+        of_itself.into_iter().chain(of_staple).chain(missing)
+    }
+
+    /// The next second after `now` at which what is true of it changes.
+    pub(crate) fn next_change(&self, now: i64) -> Option<i64> {
+        let staple = self.staple.as_ref().map(|staple| staple.validity);
+        let spans = std::iter::once(self.validity).chain(staple);
+        spans.filter_map(|span| span.next_change(now)).min()
     }
 
     fn read(
         source: &CertificateSource,
-        now: i64,
-        concerns: &mut Vec<CertificateConcern>,
-    ) -> Result<Self, CertificateFault> {
+    ) -> Result<(Self, Option<CertificateConcern>), CertificateFault> {
         let mut chain = read_chain(&source.chain_pem)?;
         let key_der = read_key(source.key_pem.as_ref().unwrap_or(&source.chain_pem))?;
         check_key_is_supported(&chain)?;
         let key = load_key(key_der)?;
-        if put_leaf_first(&mut chain, &*key)? {
-            concerns.push(CertificateConcern::LeafNotFirst);
-        }
+        let is_moved = put_leaf_first(&mut chain, &*key)?;
         let leaf_der = chain
             .first()
             .ok_or(CertificateFault::NoCertificate)?
             .clone();
         let leaf = parse(0, &leaf_der)?;
-        let ocsp = read_ocsp(source, &leaf, now, concerns)?;
-        let validity = leaf.validity();
-        let (not_before, not_after) = (
-            validity.not_before.timestamp(),
-            validity.not_after.timestamp(),
-        );
-        concerns.extend(validity_concern(not_before, not_after, now));
-        Ok(Self {
+        let validity = Validity {
+            from: leaf.validity().not_before.timestamp(),
+            until: leaf.validity().not_after.timestamp(),
+        };
+        let certified = CertifiedKey::new(chain, key);
+        let staple = read_staple(source, &leaf, &certified)?;
+        let certificate = Self {
             names: names(&leaf),
             kind: KeyKind::of(leaf.public_key())?,
-            not_before,
-            not_after,
+            validity,
+            staple,
+            must_staple: asks_for_staple(&leaf),
             issuer: leaf.issuer().to_string().into(),
             signature_algorithm: key::signature_algorithm_name(&leaf.signature_algorithm),
             key_algorithm: key::key_algorithm_name(leaf.public_key()),
             place: source.place.as_str().into(),
             mark: mark_of(&leaf_der),
-            key: Arc::new(CertifiedKey {
-                cert: chain,
-                key,
-                ocsp,
-            }),
-        })
+            key: Arc::new(certified),
+        };
+        let concern = is_moved.then_some(CertificateConcern::LeafNotFirst);
+        Ok((certificate, concern))
     }
 }
 
@@ -185,35 +219,47 @@ fn parse<'a>(
         .map_err(|_| CertificateFault::Malformed { index })
 }
 
-fn read_ocsp(
+fn read_staple(
     source: &CertificateSource,
     leaf: &X509Certificate<'_>,
-    now: i64,
-    concerns: &mut Vec<CertificateConcern>,
-) -> Result<Option<Vec<u8>>, CertificateFault> {
+    certified: &CertifiedKey,
+) -> Result<Option<Staple>, CertificateFault> {
     let Some(der) = &source.ocsp_der else {
         return Ok(None);
     };
-    let next_update = ocsp::check(der, leaf.raw_serial()).map_err(CertificateFault::Ocsp)?;
-    if next_update.is_some_and(|next_update| next_update < now) {
-        concerns.push(CertificateConcern::OcspExpired);
-        return Ok(None);
-    }
-    Ok(Some(der.clone()))
+    let issuer_key = certified.cert.get(1).and_then(|der| parse(1, der).ok());
+    let certificate = ocsp::Certificate {
+        serial: leaf.raw_serial(),
+        issuer: leaf.issuer().as_raw(),
+        issuer_key: issuer_key
+            .as_ref()
+            .map(|issuer| issuer.public_key().subject_public_key.data.as_ref()),
+    };
+    let validity = ocsp::check(der, &certificate).map_err(CertificateFault::Ocsp)?;
+    let mut key = certified.clone();
+    key.ocsp = Some(der.clone());
+    Ok(Some(Staple {
+        key: Arc::new(key),
+        validity,
+    }))
 }
 
-fn validity_concern(not_before: i64, not_after: i64, now: i64) -> Option<CertificateConcern> {
-    let days_left = not_after.saturating_sub(now) / DAY_SECONDS;
-    if now > not_after {
-        let days = now.saturating_sub(not_after) / DAY_SECONDS;
-        Some(CertificateConcern::Expired { days })
-    } else if now < not_before {
-        let days = not_before.saturating_sub(now) / DAY_SECONDS;
-        Some(CertificateConcern::NotYetValid { days })
-    } else {
-        (days_left < EXPIRY_WARNING_DAYS)
-            .then_some(CertificateConcern::ExpiresSoon { days: days_left })
-    }
+/// Whether it has the TLS feature `status_request` (RFC 7633 section 4.2.3.1).
+fn asks_for_staple(leaf: &X509Certificate<'_>) -> bool {
+    const TLS_FEATURE: &str = "1.3.6.1.5.5.7.1.24";
+    /// An INTEGER in DER: the number of the extension (RFC 6066 section 8).
+    const STATUS_REQUEST: [u8; 3] = [2, 1, 5];
+    let features = leaf
+        .extensions()
+        .iter()
+        .find(|extension| extension.oid.to_id_string() == TLS_FEATURE);
+    features.is_some_and(|features| {
+        // The header of the SEQUENCE goes first: it has as many bytes as one INTEGER, or is none.
+        let numbers = features.value.get(2..).unwrap_or_default();
+        numbers
+            .chunks(STATUS_REQUEST.len())
+            .any(|one| one == STATUS_REQUEST)
+    })
 }
 
 fn names(leaf: &X509Certificate<'_>) -> Box<[Box<str>]> {

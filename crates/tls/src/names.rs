@@ -1,4 +1,5 @@
-//! Which certificate a client gets: by server name, then by what the client can verify.
+//! Which certificate a client gets: by server name, by what is valid now, then by what the client
+//! can verify.
 //!
 //! Pure: owns the index and the rules, neither certificates nor a hello's parsing. An index costs
 //! about a hundred bytes a name, so that ten thousand names stay cheap.
@@ -8,6 +9,7 @@ use std::num::NonZeroU32;
 
 use crate::certificate::KeyKind;
 use crate::options::{Suite, UnknownName, Version};
+use crate::validity::Validity;
 
 /// The most bytes of a host name (RFC 1035 section 2.3.4, as text and without the last dot).
 const NAME_BYTES_MAX: usize = 253;
@@ -19,8 +21,8 @@ pub struct Entry<'a> {
     pub names: &'a [Box<str>],
     /// The kind of its key.
     pub kind: KeyKind,
-    /// Whether its validity has begun and not ended.
-    pub valid: bool,
+    /// When it is valid.
+    pub validity: Validity,
 }
 
 /// Why no certificate was found.
@@ -41,60 +43,81 @@ pub struct Index {
     /// Keyed by what follows `*.`.
     wildcard: HashMap<Box<str>, Slots>,
     default: Slots,
-    /// For each kind the first certificate of all, whatever its names.
+    /// For each kind that the default has not the first certificate of all, whatever its names.
     any: Slots,
     unknown: UnknownName,
+    /// Of each certificate, by its number.
+    facts: Vec<Facts>,
 }
 
-/// One certificate, or none, for each kind of key.
 #[derive(Clone, Copy, Debug)]
-struct Slots([Option<NonZeroU32>; KeyKind::ALL.len()]);
+struct Facts {
+    kind: KeyKind,
+    validity: Validity,
+}
+
+/// The certificates of one name.
+#[derive(Clone, Debug, Default)]
+struct Slots {
+    /// For each kind of key the first.
+    first: [Option<NonZeroU32>; KeyKind::ALL.len()],
+    /// Those behind the first of their kind that are valid when none before them is: a renewed
+    /// certificate may lie beside the old one.
+    others: Box<[u32]>,
+}
 
 impl Index {
-    /// Builds the index. For one name and kind the first certificate counts, unless it is out of
-    /// its validity and a later one is not: so a renewed certificate may lie beside the old one.
+    /// Builds the index.
     pub fn build<'a>(entries: impl Iterator<Item = Entry<'a>>, unknown: UnknownName) -> Self {
         let mut index = Self {
             exact: HashMap::new(),
             wildcard: HashMap::new(),
-            default: Slots::NONE,
-            any: Slots::NONE,
+            default: Slots::default(),
+            any: Slots::default(),
             unknown,
+            facts: Vec::new(),
         };
-        let mut entries = entries.enumerate().peekable();
+        let mut entries = entries.peekable();
         let first = entries.peek().copied();
-        let mut late = Vec::new();
-        for (number, entry) in entries {
-            if entry.valid {
-                index.add(number, entry);
-            } else {
-                late.push((number, entry));
-            }
+        for (number, entry) in entries.enumerate() {
+            index.add(number, entry);
         }
-        late.into_iter()
-            .for_each(|(number, entry)| index.add(number, entry));
-        if let Some((_, first)) = first {
+        if let Some(first) = first {
             index.default = index.siblings(first);
+        }
+        for kind in KeyKind::ALL {
+            if index.default.at(kind).is_some() {
+                index.any.first[kind as usize] = None;
+            }
         }
         index
     }
 
-    /// The number of the certificate for a client that asks for `name` and can use `usable`:
-    /// that of the exact name, else of a wildcard, else (if unknown names are not refused) the
-    /// default. A name whose certificates the client cannot use counts as not found, so that the
-    /// next best is served rather than nothing.
-    pub fn choose(&self, name: Option<&str>, usable: Usable) -> Result<usize, NoCertificate> {
+    /// The number of the certificate for a client that asks for `name` and can use `usable`, at
+    /// `now` (Unix seconds): that of the exact name, else of a wildcard, else (if unknown names are
+    /// not refused) the default. A name whose certificates the client cannot use counts as not
+    /// found, so that the next best is served rather than nothing.
+    ///
+    /// Of those for one name one that is valid comes before one that is not, then the kind decides,
+    /// then their order. If the name has no valid one, neither exactly nor by a wildcard, the one
+    /// that ends last is served: a client may know better than this host's clock.
+    pub fn choose(
+        &self,
+        name: Option<&str>,
+        usable: Usable,
+        now: i64,
+    ) -> Result<usize, NoCertificate> {
         let mut buffer = [0; NAME_BYTES_MAX];
         let name = name.map(|name| lower_case(name, &mut buffer).unwrap_or_default());
         let found = name.map_or([None, None], |name| self.find(name));
-        let mut usable_found = found
-            .iter()
-            .flatten()
-            .filter_map(|slots| slots.first(usable));
-        match (usable_found.next(), self.unknown) {
+        let found = || found.iter().flatten();
+        let best = found()
+            .find_map(|slots| self.valid(slots, usable, now))
+            .or_else(|| found().find_map(|slots| self.last(slots, usable)));
+        match (best, self.unknown) {
             (Some(number), _) => Ok(number),
-            (None, UnknownName::Default) => self.default_for(usable),
-            (None, UnknownName::Refuse) if found.iter().any(Option::is_some) => {
+            (None, UnknownName::Default) => self.default_for(usable, now),
+            (None, UnknownName::Refuse) if found().next().is_some() => {
                 Err(NoCertificate::KindUnusable)
             }
             (None, UnknownName::Refuse) if name.is_some() => Err(NoCertificate::NameUnknown),
@@ -102,28 +125,109 @@ impl Index {
         }
     }
 
-    /// The numbers below `count` of certificates that no client can get.
-    pub fn unused(&self, count: usize) -> Vec<usize> {
-        let mut used = vec![false; count];
-        let defaults = match self.unknown {
-            UnknownName::Default => [self.default, self.any],
-            UnknownName::Refuse => [Slots::NONE; 2],
-        };
-        let named = self.exact.values().chain(self.wildcard.values());
-        for number in named.chain(&defaults).flat_map(Slots::numbers) {
-            if let Some(used) = used.get_mut(number) {
-                *used = true;
+    /// The numbers of certificates that no client gets, at `now` (Unix seconds) or later.
+    pub fn unused(&self, now: i64) -> Vec<usize> {
+        let mut used = vec![false; self.facts.len()];
+        for (_, slots) in self.all_slots() {
+            for number in slots.numbers() {
+                used[number] |= !self.is_hidden(slots, number, now);
             }
         }
-        (0..count).filter(|number| !used[*number]).collect()
+        for number in self.any.numbers() {
+            used[number] |= self.unknown == UnknownName::Default;
+        }
+        (0..used.len()).filter(|number| !used[*number]).collect()
     }
 
-    fn default_for(&self, usable: Usable) -> Result<usize, NoCertificate> {
-        let default = self
-            .default
-            .first(usable)
-            .or_else(|| self.any.first(usable));
-        default.ok_or(NoCertificate::KindUnusable)
+    /// For each certificate whether a client can get it at `now` (Unix seconds).
+    pub fn served(&self, now: i64) -> Vec<bool> {
+        let mut served = vec![false; self.facts.len()];
+        for (usable, slots) in self.all_slots() {
+            if let Some(number) = self.best(slots, usable, now) {
+                served[number] = true;
+            }
+        }
+        for kind in KeyKind::ALL {
+            let any = self.any_for(Usable::NONE.with(kind), now);
+            if let (Some(number), UnknownName::Default) = (any, self.unknown) {
+                served[number] = true;
+            }
+        }
+        served
+    }
+
+    /// The certificates of all names and of the default, once for each kind of key.
+    fn all_slots(&self) -> impl Iterator<Item = (Usable, &Slots)> {
+        let default = (self.unknown == UnknownName::Default).then_some(&self.default);
+        let named = self.exact.values().chain(self.wildcard.values());
+        named.chain(default).flat_map(|slots| {
+            let kinds = KeyKind::ALL.into_iter();
+            kinds.map(move |kind| (Usable::NONE.with(kind), slots))
+        })
+    }
+
+    fn default_for(&self, usable: Usable, now: i64) -> Result<usize, NoCertificate> {
+        let default = self.best(&self.default, usable, now);
+        default
+            .or_else(|| self.any_for(usable, now))
+            .ok_or(NoCertificate::KindUnusable)
+    }
+
+    /// Any certificate of a kind that the default has not; one that is valid if there is one.
+    fn any_for(&self, usable: Usable, now: i64) -> Option<usize> {
+        let mut kinds = KeyKind::ALL.into_iter();
+        let kind = kinds.find(|kind| usable.contains(*kind) && self.any.at(*kind).is_some())?;
+        let is_valid = |one: &Facts| one.kind == kind && one.validity.contains(now);
+        let valid = self.facts.iter().position(is_valid);
+        valid.or_else(|| self.any.at(kind))
+    }
+
+    fn best(&self, slots: &Slots, usable: Usable, now: i64) -> Option<usize> {
+        let valid = self.valid(slots, usable, now);
+        valid.or_else(|| self.last(slots, usable))
+    }
+
+    /// The first that is valid, of the most preferred kind that has one.
+    fn valid(&self, slots: &Slots, usable: Usable, now: i64) -> Option<usize> {
+        let mut candidates = self.candidates(slots, usable);
+        candidates.find(|number| self.facts[*number].validity.contains(now))
+    }
+
+    /// The one that ends last.
+    fn last(&self, slots: &Slots, usable: Usable) -> Option<usize> {
+        let end = |number: &usize| std::cmp::Reverse(self.facts[*number].validity.until);
+        self.candidates(slots, usable).min_by_key(end)
+    }
+
+    /// Those of a usable kind, the most preferred kind first, then in their order.
+    fn candidates<'s>(
+        &'s self,
+        slots: &'s Slots,
+        usable: Usable,
+    ) -> impl Iterator<Item = usize> + 's {
+        let kinds = KeyKind::ALL
+            .into_iter()
+            .filter(move |kind| usable.contains(*kind));
+        kinds.flat_map(move |kind| {
+            let is_of_kind = move |number: &usize| self.facts[*number].kind == kind;
+            let others = slots.others.iter().map(|number| *number as usize);
+            slots.at(kind).into_iter().chain(others.filter(is_of_kind))
+        })
+    }
+
+    /// Whether others of the same kind take its place from `now` on.
+    fn is_hidden(&self, slots: &Slots, number: usize, now: i64) -> bool {
+        let Facts { kind, validity } = self.facts[number];
+        let mut rivals = self.candidates(slots, Usable::NONE.with(kind));
+        if validity.until < now {
+            return rivals.any(|other| self.facts[other].validity.until > validity.until);
+        }
+        let left = Validity {
+            from: validity.from.max(now),
+            ..validity
+        };
+        let mut before = rivals.take_while(|other| *other != number);
+        before.any(|other| self.facts[other].validity.covers(left))
     }
 
     fn find(&self, name: &str) -> [Option<&Slots>; 2] {
@@ -135,13 +239,20 @@ impl Index {
     }
 
     fn add(&mut self, number: usize, entry: Entry<'_>) {
-        self.any.fill(entry.kind, number);
+        let facts = Facts {
+            kind: entry.kind,
+            validity: entry.validity,
+        };
+        self.facts.push(facts);
+        if self.any.at(entry.kind).is_none() {
+            self.any.fill(&self.facts, number);
+        }
         for name in entry.names {
             let slots = match wildcard_parent(name) {
-                Some(parent) => self.wildcard.entry(parent.into()).or_insert(Slots::NONE),
-                None => self.exact.entry(name.clone()).or_insert(Slots::NONE),
+                Some(parent) => self.wildcard.entry(parent.into()).or_default(),
+                None => self.exact.entry(name.clone()).or_default(),
             };
-            slots.fill(entry.kind, number);
+            slots.fill(&self.facts, number);
         }
     }
 
@@ -154,38 +265,42 @@ impl Index {
                 Some(parent) => self.wildcard.get(parent),
                 None => self.exact.get(name),
             });
-        found.copied().unwrap_or_else(|| {
-            let mut only_itself = Slots::NONE;
-            only_itself.fill(entry.kind, 0);
+        found.cloned().unwrap_or_else(|| {
+            let mut only_itself = Slots::default();
+            only_itself.fill(&self.facts, 0);
             only_itself
         })
     }
 }
 
 impl Slots {
-    const NONE: Self = Self([None; KeyKind::ALL.len()]);
-
-    /// Takes the number unless the kind has one already.
-    fn fill(&mut self, kind: KeyKind, number: usize) {
+    /// Takes the number unless one of its kind is there that is valid whenever this one is.
+    fn fill(&mut self, facts: &[Facts], number: usize) {
+        let Facts { kind, validity } = facts[number];
         let one_based = u32::try_from(number + 1).ok().and_then(NonZeroU32::new);
-        let slot = &mut self.0[kind as usize];
-        *slot = slot.or(one_based);
+        let Some(first) = self.at(kind) else {
+            self.first[kind as usize] = one_based;
+            return;
+        };
+        let others = self.others.iter().map(|other| *other as usize);
+        let mut before = std::iter::once(first).chain(others);
+        let is_covered =
+            before.any(|other| facts[other].kind == kind && facts[other].validity.covers(validity));
+        if let (false, Some(one_based)) = (is_covered, one_based) {
+            let mut others = std::mem::take(&mut self.others).into_vec();
+            others.push(one_based.get() - 1);
+            self.others = others.into();
+        }
     }
 
-    /// The most preferred that is usable.
-    fn first(&self, usable: Usable) -> Option<usize> {
-        KeyKind::ALL
-            .into_iter()
-            .filter(|kind| usable.contains(*kind))
-            .find_map(|kind| self.at(kind))
-    }
-
+    /// The first of a kind.
     fn at(&self, kind: KeyKind) -> Option<usize> {
-        self.0[kind as usize].map(|one_based| one_based.get() as usize - 1)
+        self.first[kind as usize].map(|one_based| one_based.get() as usize - 1)
     }
 
     fn numbers(&self) -> impl Iterator<Item = usize> {
-        KeyKind::ALL.into_iter().filter_map(|kind| self.at(kind))
+        let first = KeyKind::ALL.into_iter().filter_map(|kind| self.at(kind));
+        first.chain(self.others.iter().map(|other| *other as usize))
     }
 }
 
@@ -316,7 +431,23 @@ mod tests {
         }
     }
 
-    fn index(certificates: &[(&[&str], KeyKind, bool)], unknown: UnknownName) -> Index {
+    const NOW: i64 = 1000;
+    const VALID: Validity = Validity {
+        from: 0,
+        until: 2000,
+    };
+    const EXPIRED: Validity = Validity {
+        from: 0,
+        until: 999,
+    };
+
+    impl Index {
+        fn choose_now(&self, name: Option<&str>, usable: Usable) -> Result<usize, NoCertificate> {
+            self.choose(name, usable, NOW)
+        }
+    }
+
+    fn index(certificates: &[(&[&str], KeyKind, Validity)], unknown: UnknownName) -> Index {
         let names: Vec<Vec<Box<str>>> = certificates
             .iter()
             .map(|(names, ..)| names.iter().map(|name| Box::from(*name)).collect())
@@ -324,10 +455,10 @@ mod tests {
         let entries = names
             .iter()
             .zip(certificates)
-            .map(|(names, (_, kind, valid))| Entry {
+            .map(|(names, (_, kind, validity))| Entry {
                 names,
                 kind: *kind,
-                valid: *valid,
+                validity: *validity,
             });
         Index::build(entries, unknown)
     }
@@ -336,12 +467,12 @@ mod tests {
         use KeyKind::{EcdsaP256, Rsa};
         index(
             &[
-                (&["default.test"], EcdsaP256, true),
-                (&["default.test"], Rsa, true),
-                (&["a.test", "*.a.test"], EcdsaP256, true),
-                (&["a.test"], Rsa, true),
-                (&["only-ecdsa.test", "x.a.test"], EcdsaP256, true),
-                (&["*.a.test"], Rsa, true),
+                (&["default.test"], EcdsaP256, VALID),
+                (&["default.test"], Rsa, VALID),
+                (&["a.test", "*.a.test"], EcdsaP256, VALID),
+                (&["a.test"], Rsa, VALID),
+                (&["only-ecdsa.test", "x.a.test"], EcdsaP256, VALID),
+                (&["*.a.test"], Rsa, VALID),
             ],
             unknown,
         )
@@ -350,11 +481,11 @@ mod tests {
     #[test]
     fn an_exact_name_comes_before_a_wildcard() {
         let site = site(UnknownName::Refuse);
-        assert_eq!(site.choose(Some("a.test"), BOTH), Ok(2));
-        assert_eq!(site.choose(Some("a.test"), RSA), Ok(3));
-        assert_eq!(site.choose(Some("x.a.test"), BOTH), Ok(4));
-        assert_eq!(site.choose(Some("y.a.test"), BOTH), Ok(2));
-        assert_eq!(site.choose(Some("y.a.test"), RSA), Ok(5));
+        assert_eq!(site.choose_now(Some("a.test"), BOTH), Ok(2));
+        assert_eq!(site.choose_now(Some("a.test"), RSA), Ok(3));
+        assert_eq!(site.choose_now(Some("x.a.test"), BOTH), Ok(4));
+        assert_eq!(site.choose_now(Some("y.a.test"), BOTH), Ok(2));
+        assert_eq!(site.choose_now(Some("y.a.test"), RSA), Ok(5));
     }
 
     #[test]
@@ -362,7 +493,7 @@ mod tests {
         let site = site(UnknownName::Refuse);
         for name in ["z.y.a.test", ".test", "test", "", "*.b.test", "ya.test"] {
             assert_eq!(
-                site.choose(Some(name), BOTH),
+                site.choose_now(Some(name), BOTH),
                 Err(NoCertificate::NameUnknown),
                 "{name}"
             );
@@ -373,11 +504,11 @@ mod tests {
     fn case_and_a_trailing_dot_do_not_matter() {
         let site = site(UnknownName::Refuse);
         for name in ["A.Test", "a.test.", "A.TEST."] {
-            assert_eq!(site.choose(Some(name), BOTH), Ok(2), "{name}");
+            assert_eq!(site.choose_now(Some(name), BOTH), Ok(2), "{name}");
         }
         let long = "a".repeat(NAME_BYTES_MAX + 1);
         assert_eq!(
-            site.choose(Some(&long), BOTH),
+            site.choose_now(Some(&long), BOTH),
             Err(NoCertificate::NameUnknown)
         );
     }
@@ -386,13 +517,16 @@ mod tests {
     fn unknown_and_missing_names_get_the_default_or_are_refused() {
         let lenient = site(UnknownName::Default);
         for name in [None, Some("other.test")] {
-            assert_eq!(lenient.choose(name, BOTH), Ok(0));
-            assert_eq!(lenient.choose(name, RSA), Ok(1));
+            assert_eq!(lenient.choose_now(name, BOTH), Ok(0));
+            assert_eq!(lenient.choose_now(name, RSA), Ok(1));
         }
         let strict = site(UnknownName::Refuse);
-        assert_eq!(strict.choose(None, BOTH), Err(NoCertificate::NameMissing));
         assert_eq!(
-            strict.choose(Some("other.test"), BOTH),
+            strict.choose_now(None, BOTH),
+            Err(NoCertificate::NameMissing)
+        );
+        assert_eq!(
+            strict.choose_now(Some("other.test"), BOTH),
             Err(NoCertificate::NameUnknown)
         );
     }
@@ -400,19 +534,19 @@ mod tests {
     #[test]
     fn an_unusable_kind_falls_back_to_wildcard_then_default() {
         assert_eq!(
-            site(UnknownName::Refuse).choose(Some("x.a.test"), RSA),
+            site(UnknownName::Refuse).choose_now(Some("x.a.test"), RSA),
             Ok(5)
         );
         assert_eq!(
-            site(UnknownName::Default).choose(Some("only-ecdsa.test"), RSA),
+            site(UnknownName::Default).choose_now(Some("only-ecdsa.test"), RSA),
             Ok(1)
         );
         assert_eq!(
-            site(UnknownName::Refuse).choose(Some("only-ecdsa.test"), RSA),
+            site(UnknownName::Refuse).choose_now(Some("only-ecdsa.test"), RSA),
             Err(NoCertificate::KindUnusable)
         );
         assert_eq!(
-            site(UnknownName::Default).choose(Some("a.test"), Usable::NONE),
+            site(UnknownName::Default).choose_now(Some("a.test"), Usable::NONE),
             Err(NoCertificate::KindUnusable)
         );
     }
@@ -421,47 +555,103 @@ mod tests {
     fn the_default_is_of_any_kind_rather_than_none() {
         let site = index(
             &[
-                (&["a.test"], KeyKind::EcdsaP256, true),
-                (&["b.test"], KeyKind::Rsa, true),
+                (&["a.test"], KeyKind::EcdsaP256, VALID),
+                (&["b.test"], KeyKind::Rsa, VALID),
             ],
             UnknownName::Default,
         );
-        assert_eq!(site.choose(None, RSA), Ok(1));
-        assert_eq!(site.choose(Some("a.test"), RSA), Ok(1));
+        assert_eq!(site.choose_now(None, RSA), Ok(1));
+        assert_eq!(site.choose_now(Some("a.test"), RSA), Ok(1));
     }
 
     #[test]
     fn a_nameless_default_is_found() {
-        let site = index(&[(&[], KeyKind::Rsa, true)], UnknownName::Default);
-        assert_eq!(site.choose(None, BOTH), Ok(0));
-        assert_eq!(site.unused(1), [0; 0]);
+        let site = index(&[(&[], KeyKind::Rsa, VALID)], UnknownName::Default);
+        assert_eq!(site.choose_now(None, BOTH), Ok(0));
+        assert_eq!(site.unused(NOW), [0; 0]);
     }
 
     #[test]
     fn a_valid_certificate_comes_before_an_expired_one() {
         let site = index(
             &[
-                (&["a.test"], KeyKind::EcdsaP256, false),
-                (&["a.test"], KeyKind::EcdsaP256, true),
+                (&["a.test"], KeyKind::EcdsaP256, EXPIRED),
+                (&["a.test"], KeyKind::EcdsaP256, VALID),
             ],
             UnknownName::Default,
         );
-        assert_eq!(site.choose(Some("a.test"), BOTH), Ok(1));
-        assert_eq!(site.choose(None, BOTH), Ok(1));
-        assert_eq!(site.unused(2), [0]);
+        assert_eq!(site.choose_now(Some("a.test"), BOTH), Ok(1));
+        assert_eq!(site.choose_now(None, BOTH), Ok(1));
+        assert_eq!(site.unused(NOW), [0]);
+    }
+
+    #[test]
+    fn a_renewed_certificate_takes_over_when_the_old_one_ends() {
+        let renewed = Validity {
+            from: 1500,
+            until: 3000,
+        };
+        for (old, new) in [(0, 1), (1, 0)] {
+            let mut pair = [
+                (&["a.test", "*.a.test"][..], KeyKind::Rsa, VALID),
+                (&["a.test", "*.a.test"], KeyKind::Rsa, renewed),
+            ];
+            if old == 1 {
+                pair.reverse();
+            }
+            let site = index(&pair, UnknownName::Default);
+            assert_eq!(site.unused(NOW), [0; 0]);
+            // While both are valid their order decides.
+            let both = if old == 0 { old } else { new };
+            for (now, number) in [
+                (-1, new),
+                (0, old),
+                (1499, old),
+                (1500, both),
+                (2000, both),
+                (2001, new),
+                (3000, new),
+                (3001, new),
+            ] {
+                for name in [Some("a.test"), Some("x.a.test"), None] {
+                    assert_eq!(site.choose(name, BOTH, now), Ok(number), "{now} {name:?}");
+                }
+                let served = site.served(now);
+                assert_eq!((served[number], served[1 - number]), (true, false), "{now}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_valid_one_of_another_kind_or_by_a_wildcard_comes_before_an_expired_one() {
+        let site = index(
+            &[
+                (&["a.test"], KeyKind::EcdsaP256, EXPIRED),
+                (&["a.test"], KeyKind::Rsa, VALID),
+                (&["x.a.test"], KeyKind::Rsa, EXPIRED),
+                (&["*.a.test"], KeyKind::Rsa, VALID),
+            ],
+            UnknownName::Refuse,
+        );
+        assert_eq!(site.choose_now(Some("a.test"), BOTH), Ok(1));
+        assert_eq!(site.choose_now(Some("x.a.test"), BOTH), Ok(3));
+        // Nothing else is there for who can verify only this kind.
+        assert_eq!(site.choose_now(Some("a.test"), ECDSA), Ok(0));
+        let all_over = site.choose(Some("x.a.test"), BOTH, 5000);
+        assert_eq!(all_over, Ok(2), "the exact name");
     }
 
     #[test]
     fn the_first_of_two_alike_counts() {
         let site = index(
             &[
-                (&["a.test"], KeyKind::Rsa, true),
-                (&["a.test"], KeyKind::Rsa, true),
+                (&["a.test"], KeyKind::Rsa, VALID),
+                (&["a.test"], KeyKind::Rsa, VALID),
             ],
             UnknownName::Refuse,
         );
-        assert_eq!(site.choose(Some("a.test"), BOTH), Ok(0));
-        assert_eq!(site.unused(2), [1]);
+        assert_eq!(site.choose_now(Some("a.test"), BOTH), Ok(0));
+        assert_eq!(site.unused(NOW), [1]);
     }
 
     fn codes(codes: &[u16]) -> impl Iterator<Item = u16> {

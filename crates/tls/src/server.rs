@@ -7,6 +7,7 @@
 //! the library sees a byte.
 
 mod fault;
+mod site;
 
 use std::sync::Arc;
 
@@ -16,8 +17,8 @@ use rustls::server::{
     StoresServerSessions,
 };
 use rustls::sign::CertifiedKey;
+use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
-use rustls_pki_types::{CertificateDer, UnixTime};
 use wire::client_hello::ClientHello;
 
 pub use fault::{BuildError, BuildFault, Concern, Refusal, RefusalReason, Warning};
@@ -25,12 +26,13 @@ pub use fault::{BuildError, BuildFault, Concern, Refusal, RefusalReason, Warning
 use crate::certificate::{Certificate, pem_fault};
 use crate::early::SecretListener;
 use crate::mark::{CertificateMark, mark_of};
-use crate::names::{Entry, Index, NoCertificate, Usable};
+use crate::names::{NoCertificate, Usable};
 use crate::options::{Group, RecordLayer, ServerOptions, Suite, Tls13Sessions, Version};
 use crate::policy::{Policy, SuiteOrder};
 use crate::resumption::{Resumption, Terms, note_shown};
-use crate::validity::{Clock, seconds};
+use crate::validity::{Clock, Ends, Moment, seconds};
 use crate::verify::{self, Verifier};
+use site::Site;
 
 /// Tickets at most for a client that asks for a number (RFC 9149).
 const TICKETS_MAX: usize = 4;
@@ -46,6 +48,8 @@ pub const EARLY_DATA_BYTES_MIN: u32 = (16 << 10) + 256;
 #[derive(Debug)]
 pub struct Server {
     site: Arc<Site>,
+    verifier: Verifier,
+    clock: Clock,
     policy: Policy,
     resumes: bool,
     tls13_sessions: Tls13Sessions,
@@ -53,12 +57,15 @@ pub struct Server {
     variants: Vec<(Variant, Arc<ServerConfig>)>,
 }
 
-/// What is shared by all variants.
-#[derive(Debug)]
-struct Site {
-    index: Index,
-    certificates: Vec<Certificate>,
-    suites: Vec<Suite>,
+/// When what a service goes by ends.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Expiries {
+    /// Its certificates, by notAfter.
+    pub certificates: Ends,
+    /// The OCSP responses that it staples, by nextUpdate.
+    pub staples: Ends,
+    /// The revocation lists that clients are held against, by nextUpdate.
+    pub lists: Ends,
 }
 
 /// What a client's hello decides about its configuration.
@@ -169,6 +176,32 @@ impl Server {
         &self.site.certificates
     }
 
+    /// What an operator of the service of this name should know because of the time.
+    pub fn warnings(&self, service: &str, moment: Moment) -> Vec<Warning> {
+        let lists = self
+            .verifier
+            .iter()
+            .flat_map(|one| one.lists().concerns(moment));
+        let concerns = lists.map(Concern::Verify).chain(self.site.concerns(moment));
+        Warning::of_all(service, concerns.collect())
+    }
+
+    /// The next second after `now` (Unix seconds) at which there may be other warnings.
+    pub fn next_change(&self, now: i64) -> Option<i64> {
+        let lists = self.verifier.iter().map(|one| one.lists().next_change(now));
+        lists.flatten().chain(self.site.next_change(now)).min()
+    }
+
+    /// When what it goes by ends, at `now` (Unix seconds).
+    pub fn expiries(&self, now: i64) -> Expiries {
+        let lists = self.verifier.as_ref().map(|one| one.lists().ends(now));
+        Expiries {
+            certificates: self.site.certificate_ends(now),
+            staples: self.site.staple_ends(now),
+            lists: lists.unwrap_or_default(),
+        }
+    }
+
     /// Where sessions of TLS 1.3 lie.
     pub fn tls13_sessions(&self) -> Tls13Sessions {
         self.tls13_sessions
@@ -187,13 +220,12 @@ impl Server {
         order: &SuiteOrder,
         concerns: &mut Vec<Concern>,
     ) -> Result<Self, BuildFault> {
-        let now = clock.now();
+        let now = seconds(clock.now());
         let (policy, policy_concerns) = Policy::new(options, order).map_err(BuildFault::Policy)?;
         concerns.extend(policy_concerns.into_iter().map(Concern::Policy));
         let verifier = verify::verifier(&options.client).map_err(BuildFault::Verify)?;
-        let lists = verifier
-            .iter()
-            .flat_map(|one| one.lists().concerns_at(seconds(now)));
+        let first = Moment { since: None, now };
+        let lists = verifier.iter().flat_map(|one| one.lists().concerns(first));
         concerns.extend(lists.map(Concern::Verify));
         let site = Arc::new(Site::load(options, &policy, now, concerns)?);
         let resumes = options.resumption;
@@ -213,8 +245,8 @@ impl Server {
                 .map(|version| library_version(*version))
                 .collect(),
             resuming: resumes.then(|| Ways::of(options, service, resumption, &terms)),
-            verifier,
-            clock,
+            verifier: verifier.clone(),
+            clock: clock.clone(),
             alpn: &options.alpn,
             gives_keys: options.record_layer == RecordLayer::InPlace,
         };
@@ -229,6 +261,8 @@ impl Server {
             resumption: Arc::clone(resumption),
             variants,
             site,
+            verifier,
+            clock,
         })
     }
 
@@ -266,7 +300,8 @@ impl Server {
             hello.supported_groups(),
             &self.site.suites,
         );
-        let choice = self.site.index.choose(hello.server_name(), usable);
+        let now = seconds(self.clock.now());
+        let choice = self.site.index.choose(hello.server_name(), usable, now);
         choice.map_err(|missing| match missing {
             // What TLS 1.2 calls no shared signature scheme may be no shared suite at all.
             NoCertificate::KindUnusable => self
@@ -301,63 +336,6 @@ impl Server {
                 ours.find(|group| hello.supported_groups().any(|code| code == group.code()))
             })
             .ok_or(Refusal::NO_GROUP)
-    }
-}
-
-impl Site {
-    fn load(
-        options: &ServerOptions,
-        policy: &Policy,
-        now: UnixTime,
-        concerns: &mut Vec<Concern>,
-    ) -> Result<Self, BuildFault> {
-        let mut certificates = Vec::with_capacity(options.certificates.len());
-        for source in &options.certificates {
-            let (certificate, found) =
-                Certificate::load(source, now).map_err(BuildFault::Certificate)?;
-            concerns.extend(found.into_iter().map(|concern| Concern::Certificate {
-                place: source.place.clone(),
-                concern,
-            }));
-            certificates.push(certificate);
-        }
-        if certificates.is_empty() {
-            return Err(BuildFault::NoCertificate);
-        }
-        let entries = certificates.iter().map(|one| Entry {
-            names: &one.names,
-            kind: one.kind,
-            valid: one.is_valid_at(now),
-        });
-        let index = Index::build(entries, options.unknown_name);
-        concerns.extend(index.unused(certificates.len()).into_iter().map(|number| {
-            Concern::CertificateUnused {
-                place: certificates[number].place.to_string(),
-            }
-        }));
-        Ok(Self {
-            index,
-            certificates,
-            suites: policy.suites().to_vec(),
-        })
-    }
-}
-
-impl Site {
-    /// What stands for its certificates in sessions.
-    fn marks(&self) -> impl Iterator<Item = CertificateMark> {
-        self.certificates.iter().map(|certificate| certificate.mark)
-    }
-
-    /// Certificates that are still served though they are listed as revoked.
-    fn revoked(&self, marks: &[CertificateMark]) -> impl Iterator<Item = Concern> {
-        let revoked = self
-            .certificates
-            .iter()
-            .filter(|certificate| marks.contains(&certificate.mark));
-        revoked.map(|certificate| Concern::CertificateRevoked {
-            place: certificate.place.to_string(),
-        })
     }
 }
 
@@ -439,6 +417,7 @@ impl Parts<'_> {
         };
         let mut config = builder.with_cert_resolver(Arc::new(Resolver {
             site: Arc::clone(self.site),
+            clock: self.clock.clone(),
             version: variant.version,
         }));
         config.time_provider = Arc::clone(&self.clock.0);
@@ -487,6 +466,7 @@ impl Parts<'_> {
 #[derive(Debug)]
 struct Resolver {
     site: Arc<Site>,
+    clock: Clock,
     version: Version,
 }
 
@@ -506,10 +486,15 @@ impl ResolvesServerCert for Resolver {
                 .map(|group| u16::from(*group)),
             &self.site.suites,
         );
-        let number = self.site.index.choose(hello.server_name(), usable).ok()?;
+        let now = seconds(self.clock.now());
+        let number = self
+            .site
+            .index
+            .choose(hello.server_name(), usable, now)
+            .ok()?;
         let certificate = self.site.certificates.get(number)?;
         note_shown(certificate.mark);
-        Some(Arc::clone(&certificate.key))
+        Some(Arc::clone(certificate.key_at(now)))
     }
 }
 

@@ -4,6 +4,7 @@
 //! what follows from it.
 
 use std::fmt::{self, Display, Formatter};
+use std::mem::discriminant;
 use std::sync::Arc;
 
 use rustls::time_provider::{DefaultTimeProvider, TimeProvider};
@@ -46,6 +47,11 @@ impl Validity {
         self.from <= now && now <= self.until
     }
 
+    /// Whether it holds at every time at which `other` does.
+    pub(crate) fn covers(self, other: Self) -> bool {
+        self.from <= other.from && other.until <= self.until
+    }
+
     /// Where `now` (Unix seconds) stands to it.
     pub fn at(self, now: i64) -> Standing {
         if now > self.until {
@@ -57,6 +63,14 @@ impl Validity {
         } else {
             Standing::Good
         }
+    }
+
+    /// The same, but [`Standing::Good`] for what was already so in kind.
+    pub(crate) fn news(self, moment: Moment) -> Standing {
+        let standing = self.at(moment.now);
+        let before = moment.since.map(|since| self.at(since));
+        let is_known = before.is_some_and(|one| discriminant(&one) == discriminant(&standing));
+        if is_known { Standing::Good } else { standing }
     }
 
     /// The next second after `now` at which [`Validity::at`] says something else in kind.
@@ -76,8 +90,38 @@ impl Validity {
     }
 }
 
+/// When is asked what an operator should know, in Unix seconds.
+#[derive(Clone, Copy, Debug)]
+pub struct Moment {
+    /// When it was asked before; `None` = never.
+    pub since: Option<i64>,
+    /// Now.
+    pub now: i64,
+}
+
+/// The ends of several validities, at one time.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Ends {
+    /// How many there are.
+    pub loaded: u64,
+    /// How many are over.
+    pub expired: u64,
+    /// The first end, in Unix seconds.
+    pub first: Option<i64>,
+}
+
+impl Ends {
+    pub(crate) fn of(validities: impl Iterator<Item = Validity>, now: i64) -> Self {
+        validities.fold(Self::default(), |ends, one| Self {
+            loaded: ends.loaded + 1,
+            expired: ends.expired + u64::from(one.until < now),
+            first: Some(ends.first.map_or(one.until, |first| first.min(one.until))),
+        })
+    }
+}
+
 /// Unix seconds, as X.509 counts them.
-pub(crate) fn seconds(now: UnixTime) -> i64 {
+pub fn seconds(now: UnixTime) -> i64 {
     i64::try_from(now.as_secs()).unwrap_or(i64::MAX)
 }
 

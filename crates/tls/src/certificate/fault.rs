@@ -6,10 +6,7 @@ use rustls_pki_types::pem;
 
 use super::ocsp::OcspFault;
 use crate::options::CertificateSource;
-
-/// How long before the end of its validity a certificate is worth a warning. A CA's usual renewal
-/// happens 30 days before, so one that has only this left was most likely not renewed.
-pub const EXPIRY_WARNING_DAYS: i64 = 14;
+use crate::validity::Span;
 
 /// The smallest RSA key served: the library signs with none that is smaller, and no client of
 /// today accepts one.
@@ -74,23 +71,38 @@ pub enum CertificateFault {
 pub enum CertificateConcern {
     /// Its validity has ended.
     Expired {
-        /// Whole days ago.
-        days: i64,
+        /// Seconds ago.
+        seconds: i64,
     },
     /// Its validity has not begun.
     NotYetValid {
-        /// Whole days to go.
-        days: i64,
+        /// Seconds to go.
+        seconds: i64,
     },
-    /// Its validity ends within [`EXPIRY_WARNING_DAYS`].
+    /// Its validity ends soon.
     ExpiresSoon {
-        /// Whole days to go.
-        days: i64,
+        /// Seconds to go.
+        seconds: i64,
     },
     /// The leaf stood behind another certificate and was put first.
     LeafNotFirst,
-    /// The OCSP response is out of date and is not stapled.
-    OcspExpired,
+    /// The OCSP response is past its nextUpdate and is not stapled.
+    OcspExpired {
+        /// Seconds ago.
+        seconds: i64,
+    },
+    /// The OCSP response is before its thisUpdate and is not stapled.
+    OcspNotYetValid {
+        /// Seconds to go.
+        seconds: i64,
+    },
+    /// The OCSP response is stapled, and its nextUpdate is close.
+    OcspExpiresSoon {
+        /// Seconds to go.
+        seconds: i64,
+    },
+    /// Clients may insist on an OCSP response (RFC 7633), and none is stapled.
+    StapleMissing,
 }
 
 impl CertificateError {
@@ -227,43 +239,59 @@ fn is_encrypted(pem: &[u8]) -> bool {
     holds(b"-----BEGIN ENCRYPTED PRIVATE KEY-----") || holds(b"Proc-Type: 4,ENCRYPTED")
 }
 
+impl CertificateConcern {
+    /// Whether clients refuse the certificate for it.
+    pub(crate) fn is_invalid(self) -> bool {
+        matches!(self, Self::Expired { .. } | Self::NotYetValid { .. })
+    }
+}
+
 impl Display for CertificateConcern {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Expired { days } => {
-                write!(f, "the certificate expired {} ago; renew it", Days(*days))
+            Self::Expired { seconds } => {
+                write!(
+                    f,
+                    "the certificate expired {} ago; renew it",
+                    Span(*seconds)
+                )
             }
-            Self::NotYetValid { days } => write!(
+            Self::NotYetValid { seconds } => write!(
                 f,
                 "the certificate is not valid yet, only in {}; check this host's clock",
-                Days(*days)
+                Span(*seconds)
             ),
-            Self::ExpiresSoon { days } => write!(
-                f,
-                "the certificate expires in {}, renewal is due {EXPIRY_WARNING_DAYS} days before",
-                Days(*days)
-            ),
+            Self::ExpiresSoon { seconds } => {
+                write!(f, "the certificate expires in {}; renew it", Span(*seconds))
+            }
             Self::LeafNotFirst => write!(
                 f,
                 "the certificate of the key is not the first; it was put first, reorder the file"
             ),
-            Self::OcspExpired => write!(
+            Self::OcspExpired { seconds } => write!(
                 f,
-                "the OCSP response beside the certificate is out of date and is not stapled; \
-                 fetch it again"
+                "the OCSP response beside the certificate is past its nextUpdate since {} and is \
+                 not stapled; fetch it again and reload",
+                Span(*seconds)
             ),
-        }
-    }
-}
-
-struct Days(i64);
-
-impl Display for Days {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            0 => f.write_str("less than a day"),
-            1 => f.write_str("1 day"),
-            days => write!(f, "{days} days"),
+            Self::OcspNotYetValid { seconds } => write!(
+                f,
+                "the OCSP response beside the certificate is before its thisUpdate and is not \
+                 stapled for {}; check this host's clock",
+                Span(*seconds)
+            ),
+            Self::OcspExpiresSoon { seconds } => write!(
+                f,
+                "the OCSP response beside the certificate reaches its nextUpdate in {} and is not \
+                 stapled any more then; fetch it again and reload",
+                Span(*seconds)
+            ),
+            Self::StapleMissing => write!(
+                f,
+                "the certificate asks for a stapled OCSP response (must-staple, RFC 7633), and \
+                 there is none that is good now: clients that insist fail; put a response beside \
+                 it and reload"
+            ),
         }
     }
 }

@@ -5,8 +5,11 @@
 
 use std::fmt::{self, Display, Formatter};
 
+use aws_lc_rs::digest;
 use x509_parser::asn1_rs::{Any, Class, FromDer, Tag};
 use x509_parser::prelude::ASN1Time;
+
+use crate::validity::Validity;
 
 /// Why an OCSP response cannot be stapled. Reads as the end of a sentence.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -17,6 +20,20 @@ pub enum OcspFault {
     NotSuccessful(u8),
     /// It speaks of another certificate.
     OfAnother,
+    /// It says that the certificate is revoked.
+    Revoked,
+    /// It says that the responder does not know the certificate.
+    Unknown,
+}
+
+/// What an OCSP response must name (CertID, RFC 6960 section 4.1.1).
+pub(super) struct Certificate<'a> {
+    /// Its serial number, as it is encoded.
+    pub(super) serial: &'a [u8],
+    /// Its issuer's distinguished name, DER.
+    pub(super) issuer: &'a [u8],
+    /// Its issuer's public key without the header, if known.
+    pub(super) issuer_key: Option<&'a [u8]>,
 }
 
 impl Display for OcspFault {
@@ -24,14 +41,18 @@ impl Display for OcspFault {
         match self {
             Self::Malformed => f.write_str("is no DER-encoded OCSP response"),
             Self::NotSuccessful(status) => write!(f, "is the responder's error {status}"),
-            Self::OfAnother => f.write_str("is of another certificate (its serial differs)"),
+            Self::OfAnother => {
+                f.write_str("is of another certificate (its serial number or issuer differs)")
+            }
+            Self::Revoked => f.write_str("says that the certificate is revoked"),
+            Self::Unknown => f.write_str("says that the responder does not know the certificate"),
         }
     }
 }
 
-/// Checks that a response speaks of the certificate with this serial number; returns when the
-/// responder will have news (nextUpdate, Unix time), if it says.
-pub(super) fn check(der: &[u8], serial: &[u8]) -> Result<Option<i64>, OcspFault> {
+/// Checks that a response says of this certificate that it is good, and returns when it does:
+/// without a nextUpdate from thisUpdate on.
+pub(super) fn check(der: &[u8], certificate: &Certificate<'_>) -> Result<Validity, OcspFault> {
     let response = only(der, Tag::Sequence)?;
     let (status, rest) = take(response, Tag::Enumerated)?;
     if let Some(status) = status.first().filter(|status| **status != 0) {
@@ -42,7 +63,7 @@ pub(super) fn check(der: &[u8], serial: &[u8]) -> Result<Option<i64>, OcspFault>
     let (_response_type, rest) = take(response_bytes, Tag::Oid)?;
     let (basic, _) = take(rest, Tag::OctetString)?;
     let (data, _) = take(only(basic, Tag::Sequence)?, Tag::Sequence)?;
-    find_single(single_responses(data)?, serial)
+    find_single(single_responses(data)?, certificate)
 }
 
 /// ResponseData: version [0] optional, responderID [1] or [2], producedAt, responses.
@@ -58,11 +79,11 @@ fn single_responses(data: &[u8]) -> Result<&[u8], OcspFault> {
     take(rest, Tag::Sequence).map(|(responses, _)| responses)
 }
 
-fn find_single(mut responses: &[u8], serial: &[u8]) -> Result<Option<i64>, OcspFault> {
+fn find_single(mut responses: &[u8], certificate: &Certificate<'_>) -> Result<Validity, OcspFault> {
     while !responses.is_empty() {
         let (single, rest) = take(responses, Tag::Sequence)?;
-        if let Some(next_update) = read_single(single, serial)? {
-            return Ok(next_update);
+        if let Some(validity) = read_single(single, certificate)? {
+            return Ok(validity);
         }
         responses = rest;
     }
@@ -70,23 +91,71 @@ fn find_single(mut responses: &[u8], serial: &[u8]) -> Result<Option<i64>, OcspF
 }
 
 /// SingleResponse: certID, certStatus, thisUpdate, nextUpdate [0] optional.
-/// The outer option tells whether it is of this serial number.
-fn read_single(single: &[u8], serial: &[u8]) -> Result<Option<Option<i64>>, OcspFault> {
+/// `None` if it is of another certificate.
+fn read_single(
+    single: &[u8],
+    certificate: &Certificate<'_>,
+) -> Result<Option<Validity>, OcspFault> {
     let (cert_id, rest) = take(single, Tag::Sequence)?;
-    let (_hash_algorithm, cert_id) = take(cert_id, Tag::Sequence)?;
-    let (_issuer_name_hash, cert_id) = take(cert_id, Tag::OctetString)?;
-    let (_issuer_key_hash, cert_id) = take(cert_id, Tag::OctetString)?;
-    let (its_serial, _) = take(cert_id, Tag::Integer)?;
-    let (_status, rest) = next(rest)?;
+    let is_named = certificate.is_named_by(cert_id)?;
+    let (status, rest) = next(rest)?;
+    let from = time(rest)?;
     let (_this_update, rest) = take(rest, Tag::GeneralizedTime)?;
-    if its_serial != serial {
+    if !is_named {
         return Ok(None);
     }
-    let Ok((next_update, _)) = take_context(rest, 0) else {
-        return Ok(Some(None));
+    if status.class() != Class::ContextSpecific {
+        return Err(OcspFault::Malformed);
+    }
+    match status.tag().0 {
+        0 => {}
+        1 => return Err(OcspFault::Revoked),
+        2 => return Err(OcspFault::Unknown),
+        _ => return Err(OcspFault::Malformed),
+    }
+    let until = match take_context(rest, 0) {
+        Ok((next_update, _)) => time(next_update)?,
+        Err(_) => i64::MAX,
     };
-    let (_, time) = ASN1Time::from_der(next_update).map_err(|_| OcspFault::Malformed)?;
-    Ok(Some(Some(time.timestamp())))
+    Ok(Some(Validity { from, until }))
+}
+
+impl Certificate<'_> {
+    /// CertID: hashAlgorithm, issuerNameHash, issuerKeyHash, serialNumber.
+    fn is_named_by(&self, cert_id: &[u8]) -> Result<bool, OcspFault> {
+        let (hash_algorithm, cert_id) = take(cert_id, Tag::Sequence)?;
+        let (issuer_name_hash, cert_id) = take(cert_id, Tag::OctetString)?;
+        let (issuer_key_hash, cert_id) = take(cert_id, Tag::OctetString)?;
+        let (serial, _) = take(cert_id, Tag::Integer)?;
+        let (algorithm, _) = take(hash_algorithm, Tag::Oid)?;
+        // Hashes of an algorithm that we do not know tell nothing.
+        let is_hash_of = |hash: &[u8], of: &[u8]| {
+            let known = KNOWN_HASHES.iter().find(|(oid, _)| *oid == algorithm);
+            known.is_none_or(|(_, hashed)| digest::digest(hashed, of).as_ref() == hash)
+        };
+        Ok(serial == self.serial
+            && is_hash_of(issuer_name_hash, self.issuer)
+            && self
+                .issuer_key
+                .is_none_or(|key| is_hash_of(issuer_key_hash, key)))
+    }
+}
+
+/// Object identifiers, DER without header: RFC 6960 section 4.3 asks for SHA-1, others use SHA-256.
+const KNOWN_HASHES: [(&[u8], &digest::Algorithm); 2] = [
+    (
+        &[0x2b, 0x0e, 0x03, 0x02, 0x1a],
+        &digest::SHA1_FOR_LEGACY_USE_ONLY,
+    ),
+    (
+        &[0x60, 0x86, 0x48, 0x01, 0x65, 0x03, 0x04, 0x02, 0x01],
+        &digest::SHA256,
+    ),
+];
+
+fn time(bytes: &[u8]) -> Result<i64, OcspFault> {
+    let (_, time) = ASN1Time::from_der(bytes).map_err(|_| OcspFault::Malformed)?;
+    Ok(time.timestamp())
 }
 
 fn next(bytes: &[u8]) -> Result<(Any<'_>, &[u8]), OcspFault> {

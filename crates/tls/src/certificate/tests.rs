@@ -1,15 +1,16 @@
 //! Loading: what is read, and what is wrong in which words.
 
 use super::*;
+use crate::validity::{Clock, seconds};
 use testkit::authority::Authority;
 use testkit::leaf::{Key, Leaf};
 
 /// The middle of 2026, when the test authority's certificates are valid.
-const NOW: u64 = 1_782_000_000;
-const DAY: u64 = 24 * 60 * 60;
+const NOW: i64 = 1_782_000_000;
+const DAY: i64 = 24 * 60 * 60;
 
-fn at(seconds: u64) -> UnixTime {
-    UnixTime::since_unix_epoch(std::time::Duration::from_secs(seconds))
+fn at(now: i64) -> Moment {
+    Moment { since: None, now }
 }
 
 fn source(chain_pem: &str) -> CertificateSource {
@@ -22,8 +23,17 @@ fn source(chain_pem: &str) -> CertificateSource {
     }
 }
 
-fn load(pem: &str) -> Result<(Certificate, Vec<CertificateConcern>), CertificateError> {
-    Certificate::load(&source(pem), at(NOW))
+type Loaded = Result<(Certificate, Vec<CertificateConcern>), CertificateError>;
+
+fn load(pem: &str) -> Loaded {
+    load_at(&source(pem), NOW)
+}
+
+fn load_at(source: &CertificateSource, now: i64) -> Loaded {
+    let (certificate, concern) = Certificate::load(source)?;
+    let concerns = concern.into_iter().chain(certificate.concerns(at(now)));
+    let concerns = concerns.collect();
+    Ok((certificate, concerns))
 }
 
 fn fault(pem: &str) -> CertificateFault {
@@ -49,8 +59,12 @@ fn the_facts_are_read() {
     assert_eq!(certificate.key_algorithm, "EC256");
     assert_eq!(&*certificate.place, "/certs/site.pem");
     // From 2024 to 2049.
-    assert_eq!(certificate.not_before, 1_704_067_200);
-    assert_eq!(certificate.not_after, 2_524_521_600);
+    let validity = Validity {
+        from: 1_704_067_200,
+        until: 2_524_521_600,
+    };
+    assert_eq!(certificate.validity, validity);
+    assert!(!certificate.must_staple);
     assert_eq!(concerns, []);
 }
 
@@ -77,7 +91,7 @@ fn key_and_chain_may_lie_apart() {
     let leaf = intermediate.leaf(&["a.example"]).issue();
     let mut apart = source(&leaf.chain_pem());
     apart.key_pem = Some(leaf.key_pem().into());
-    let (certificate, _) = Certificate::load(&apart, at(NOW)).expect("a certificate");
+    let (certificate, _) = Certificate::load(&apart).expect("a certificate");
     assert_eq!(certificate.key.cert.len(), 2);
     assert_eq!(certificate.key.cert[0].as_ref(), leaf.certificate_der());
 }
@@ -118,7 +132,7 @@ fn what_is_missing_is_named() {
 fn der_is_told_from_pem() {
     let mut der = source("");
     der.chain_pem = leaf(&["a.example"]).certificate_der().to_vec();
-    let error = Certificate::load(&der, at(NOW)).expect_err("no PEM");
+    let error = Certificate::load(&der).expect_err("no PEM");
     assert_eq!(error.fault, CertificateFault::Der);
 }
 
@@ -189,27 +203,29 @@ fn the_common_name_counts_only_without_alternative_names() {
 #[test]
 fn validity_is_watched() {
     let pem = leaf(&["a.example"]).pem();
-    let concerns = |seconds: u64| {
-        Certificate::load(&source(&pem), at(seconds))
-            .expect("a certificate")
-            .1
-    };
+    let concerns = |now: i64| load_at(&source(&pem), now).expect("a certificate").1;
     let end = 2_524_521_600;
     assert_eq!(concerns(end - 15 * DAY), []);
     assert_eq!(
         concerns(end - 13 * DAY),
-        [CertificateConcern::ExpiresSoon { days: 13 }]
+        [CertificateConcern::ExpiresSoon { seconds: 13 * DAY }]
     );
-    assert_eq!(concerns(end), [CertificateConcern::ExpiresSoon { days: 0 }]);
-    assert_eq!(concerns(end + 1), [CertificateConcern::Expired { days: 0 }]);
+    assert_eq!(
+        concerns(end),
+        [CertificateConcern::ExpiresSoon { seconds: 0 }]
+    );
+    assert_eq!(
+        concerns(end + 1),
+        [CertificateConcern::Expired { seconds: 1 }]
+    );
     assert_eq!(
         concerns(end + 3 * DAY),
-        [CertificateConcern::Expired { days: 3 }]
+        [CertificateConcern::Expired { seconds: 3 * DAY }]
     );
     let begin = 1_704_067_200;
     assert_eq!(
         concerns(begin - 2 * DAY),
-        [CertificateConcern::NotYetValid { days: 2 }]
+        [CertificateConcern::NotYetValid { seconds: 2 * DAY }]
     );
 }
 
@@ -219,16 +235,35 @@ fn an_ocsp_response_is_stapled_if_it_is_good() {
     let leaf = root.leaf(&["a.example"]).issue();
     let mut with_ocsp = source(&leaf.pem());
     with_ocsp.ocsp_der = Some(root.ocsp_response(&leaf));
-    let now = UnixTime::now();
-    let (certificate, concerns) = Certificate::load(&with_ocsp, now).expect("a certificate");
-    assert_eq!(certificate.key.ocsp, with_ocsp.ocsp_der);
+    // It is made for 30 days from now on.
+    let now = seconds(Clock::default().now());
+    let (certificate, concerns) = load_at(&with_ocsp, now).expect("a certificate");
     assert_eq!(concerns, []);
-
-    // It was made for 30 days.
-    let (certificate, concerns) =
-        Certificate::load(&with_ocsp, at(now.as_secs() + 31 * DAY)).expect("a certificate");
-    assert_eq!(certificate.key.ocsp, None);
-    assert_eq!(concerns, [CertificateConcern::OcspExpired]);
+    let stapled = |now| certificate.key_at(now).ocsp.clone();
+    let validity = certificate.staple.as_ref().expect("a staple").validity;
+    assert!((29 * DAY..=30 * DAY).contains(&(validity.until - now)));
+    for (now, is_stapled) in [
+        (validity.from - 1, false),
+        (validity.from, true),
+        (validity.until, true),
+        (validity.until + 1, false),
+    ] {
+        let expected = with_ocsp.ocsp_der.clone().filter(|_| is_stapled);
+        assert_eq!(stapled(now), expected, "{now}");
+    }
+    let at_end = |since| {
+        let now = validity.until + 1;
+        let concerns = certificate.concerns(Moment { since, now });
+        concerns.collect::<Vec<_>>()
+    };
+    let expired = CertificateConcern::OcspExpired { seconds: 1 };
+    assert_eq!(at_end(None), [expired]);
+    assert_eq!(at_end(Some(validity.until)), [expired]);
+    assert_eq!(at_end(Some(validity.until + 1)), [], "it was said");
+    assert_eq!(
+        certificate.next_change(validity.until),
+        Some(validity.until + 1)
+    );
 }
 
 #[test]
@@ -241,7 +276,7 @@ fn an_ocsp_response_that_is_none_is_refused() {
     let with = |ocsp: Vec<u8>| {
         let mut with_ocsp = source(&leaf.pem());
         with_ocsp.ocsp_der = Some(ocsp);
-        Certificate::load(&with_ocsp, at(NOW))
+        Certificate::load(&with_ocsp)
             .expect_err("no response")
             .fault
     };
@@ -267,19 +302,64 @@ fn an_ocsp_response_that_is_none_is_refused() {
 }
 
 #[test]
+fn an_ocsp_response_of_another_issuer_or_of_a_revoked_certificate_is_refused() {
+    let between = Authority::root("root").intermediate("between");
+    let leaf = between.leaf(&["a.example"]).issue();
+    let fault = |ocsp: Vec<u8>| {
+        let mut with_ocsp = source(&leaf.pem());
+        with_ocsp.ocsp_der = Some(ocsp);
+        Certificate::load(&with_ocsp).err().map(|error| error.fault)
+    };
+    assert_eq!(fault(between.ocsp_response(&leaf)), None);
+    // The serial number is the same; the key of the issuer is not, and the name.
+    for name in ["between", "other"] {
+        assert_eq!(
+            fault(Authority::root(name).ocsp_response(&leaf)),
+            Some(CertificateFault::Ocsp(OcspFault::OfAnother))
+        );
+    }
+    assert_eq!(
+        fault(between.ocsp_response_revoked(&leaf)),
+        Some(CertificateFault::Ocsp(OcspFault::Revoked))
+    );
+}
+
+#[test]
+fn a_certificate_that_must_be_stapled_is_told_when_it_is_not() {
+    let root = Authority::root("root");
+    let leaf = root.leaf(&["a.example"]).must_staple().issue();
+    let missing = CertificateConcern::StapleMissing;
+    let (certificate, concerns) = load(&leaf.pem()).expect("a certificate");
+    assert!(certificate.must_staple);
+    assert_eq!(concerns, [missing]);
+
+    let end = seconds(Clock::default().now()) + 3 * DAY;
+    let mut with_ocsp = source(&leaf.pem());
+    let ocsp = root.ocsp_response_until(&leaf, end.unsigned_abs());
+    with_ocsp.ocsp_der = Some(ocsp);
+    let (certificate, _) = Certificate::load(&with_ocsp).expect("a certificate");
+    let from = certificate.staple.as_ref().expect("a staple").validity.from;
+    let concerns = |since, now| {
+        let concerns = certificate.concerns(Moment { since, now });
+        concerns.filter(|one| *one == missing).count()
+    };
+    assert_eq!(concerns(None, from), 0);
+    assert_eq!(concerns(Some(end), end + 1), 1);
+    assert_eq!(concerns(Some(end + 1), end + 2), 0, "it was said");
+}
+
+#[test]
 fn every_sentence_names_the_place_and_no_key() {
     let mut apart = source(&leaf(&["a.example"]).chain_pem());
     apart.key_pem = Some(leaf(&["b.example"]).key_pem().into());
     apart.key_place = Some("/certs/site.key".into());
-    let error = Certificate::load(&apart, at(NOW))
+    let error = Certificate::load(&apart)
         .expect_err("another's key")
         .to_string();
     assert!(error.starts_with("/certs/site.pem: "), "{error}");
     assert!(error.contains("/certs/site.key"), "{error}");
     apart.key_pem = Some(b"-----BEGIN PRIVATE KEY-----\nSECRET!\n".to_vec());
-    let error = Certificate::load(&apart, at(NOW))
-        .expect_err("cut")
-        .to_string();
+    let error = Certificate::load(&apart).expect_err("cut").to_string();
     assert!(error.starts_with("/certs/site.key: "), "{error}");
     assert!(!error.contains("SECRET"), "{error}");
 }

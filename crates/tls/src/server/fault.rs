@@ -56,6 +56,8 @@ pub enum Concern {
         place: String,
         /// What it is about it.
         concern: CertificateConcern,
+        /// Whether some client gets it at that time.
+        is_served: bool,
     },
     /// A certificate that no client gets.
     CertificateUnused {
@@ -188,7 +190,20 @@ impl Display for Warning {
 impl Display for Concern {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Certificate { place, concern } => write!(f, "{place}: {concern}"),
+            Self::Certificate {
+                place,
+                concern,
+                is_served,
+            } => {
+                write!(f, "{place}: {concern}")?;
+                match (concern.is_invalid(), is_served) {
+                    (false, _) => Ok(()),
+                    (true, true) => f.write_str(
+                        "; clients still get it, since no certificate for its names is valid",
+                    ),
+                    (true, false) => f.write_str("; clients get another one for its names"),
+                }
+            }
             Self::CertificateUnused { place } => write!(
                 f,
                 "{place}: no client gets this certificate: it has no name that another with a key \

@@ -15,7 +15,7 @@ use rustls::{
     CipherSuite, ClientConfig, ClientConnection, DigitallySignedStruct, HandshakeKind, NamedGroup,
     ServerConnection, SignatureScheme,
 };
-use rustls_pki_types::{CertificateDer, ServerName};
+use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 use testkit::authority::Authority;
 use testkit::leaf::{Key, Leaf};
 use wire::client_hello::{self, Peek};

@@ -10,7 +10,7 @@ use x509_parser::prelude::{CertificateRevocationList, FromDer};
 use super::fault::{VerifyConcern, VerifyFault};
 use super::pem::read_pem;
 use crate::options::{ExpiredLists, PemSource};
-use crate::validity::{Standing, Validity, seconds};
+use crate::validity::{Ends, Moment, Standing, Validity, seconds};
 
 /// The lists of a service: of each issuer and distribution point the newest.
 #[derive(Debug)]
@@ -88,11 +88,20 @@ impl RevocationLists {
         Some(&list.place)
     }
 
-    /// What an operator should know of them at `now` (Unix seconds).
-    pub(crate) fn concerns_at(&self, now: i64) -> impl Iterator<Item = VerifyConcern> {
+    /// When they end: their nextUpdates.
+    pub(crate) fn ends(&self, now: i64) -> Ends {
+        let ends = Ends::of(self.lists.iter().map(|list| list.validity), now);
+        Ends {
+            first: ends.first.map(|until| until.saturating_add(1)),
+            ..ends
+        }
+    }
+
+    /// What an operator should know of them.
+    pub(crate) fn concerns(&self, moment: Moment) -> impl Iterator<Item = VerifyConcern> {
         self.lists.iter().filter_map(move |list| {
             let (place, issuer) = (list.place.to_string(), list.issuer.to_string());
-            match list.validity.at(now) {
+            match list.validity.news(moment) {
                 Standing::Over(_) => Some(VerifyConcern::ListExpired {
                     place,
                     issuer,
@@ -106,6 +115,11 @@ impl RevocationLists {
                 Standing::NotYet(_) | Standing::Good => None,
             }
         })
+    }
+
+    pub(crate) fn next_change(&self, now: i64) -> Option<i64> {
+        let changes = self.lists.iter().map(|list| list.validity.next_change(now));
+        changes.flatten().min()
     }
 
     fn of(&self, issuer: &[u8]) -> impl Iterator<Item = &RevocationList> {

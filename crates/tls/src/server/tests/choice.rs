@@ -299,6 +299,7 @@ fn a_key_share_at_hand_is_used_though_another_group_is_listed_first() {
         .expect("versions")
         .with_no_client_auth()
         .with_cert_resolver(Arc::new(Resolver {
+            clock: Clock::default(),
             site: Arc::clone(&server.site),
             version: Version::Tls13,
         }));
@@ -397,4 +398,75 @@ fn warnings_name_service_and_place() {
         said[2].starts_with("service \"web\": second.pem: no client gets"),
         "{said:?}"
     );
+}
+
+/// Seconds of Unix time in 2026.
+const NOW: u64 = 1_782_000_000;
+
+/// The same name twice: until `NOW + 100`, and from `NOW - 100` on.
+fn renewed() -> ServerOptions {
+    let (old, new) = (
+        root().leaf(&["a.example"]).valid(NOW - 1000, NOW + 100),
+        root().leaf(&["a.example"]).valid(NOW - 100, NOW + 10_000),
+    );
+    options(vec![source(&old.issue()), source(&new.issue())])
+}
+
+#[test]
+fn a_certificate_that_ends_while_the_server_runs_gives_way_to_its_successor() {
+    let hands = Hands::at(NOW);
+    let (server, warnings) = hands.build(&renewed());
+    assert_eq!(warnings.len(), 1, "the old one ends soon: {warnings:?}");
+    let leaf = |number: usize| server.certificates()[number].key.cert[0].as_ref();
+    for (now, number) in [(NOW, 0), (NOW + 100, 0), (NOW + 101, 1), (NOW + 20_000, 1)] {
+        hands.move_to(now);
+        for client in [client("a.example"), client("a.example").tls12()] {
+            let outcome = client.connect(&server).expect("a handshake");
+            assert_eq!(outcome.leaf, leaf(number), "{now}");
+        }
+    }
+}
+
+#[test]
+fn what_ends_while_the_server_runs_is_told_once() {
+    let (server, _) = Hands::at(NOW).build(&renewed());
+    let mut now = i64::try_from(NOW).expect("small");
+    let (mut told, mut since) = (Vec::new(), Some(now));
+    while let Some(next) = server.next_change(now) {
+        now = next;
+        told.extend(server.warnings("web", Moment { since, now }));
+        since = Some(now);
+        assert!(told.len() < 10, "{told:?}");
+    }
+    let words: Vec<_> = told.iter().map(ToString::to_string).collect();
+    let expected = [
+        "expired less than an hour ago; renew it; clients get another one for its names",
+        "expires in less than an hour; renew it",
+        "expired less than an hour ago; renew it; clients still get it, since no",
+    ];
+    assert_eq!(words.len(), expected.len(), "{words:?}");
+    for (words, expected) in words.iter().zip(expected) {
+        assert!(words.contains(expected), "{words}");
+    }
+    let ends = server.expiries(now).certificates;
+    assert_eq!((ends.loaded, ends.expired), (2, 2));
+}
+
+#[test]
+fn a_staple_is_sent_until_its_next_update() {
+    let begin = Clock::default().now().as_secs();
+    let leaf = root().leaf(&["a.example"]).issue();
+    let mut stapled = source(&leaf);
+    stapled.ocsp_der = Some(root().ocsp_response_until(&leaf, begin + 1000));
+    let response = stapled.ocsp_der.clone();
+    let hands = Hands::at(begin + 1000);
+    let (server, _) = hands.build(&options(vec![stapled]));
+    for client in [client("a.example"), client("a.example").tls12()] {
+        hands.move_to(begin + 1000);
+        let sent = || client.connect(&server).expect("a handshake").ocsp;
+        assert_eq!(Some(sent()), response);
+        hands.move_to(begin + 1001);
+        assert_eq!(sent(), [0; 0]);
+    }
+    assert_eq!(server.expiries(0).staples.loaded, 1);
 }

@@ -1,0 +1,107 @@
+//! The certificates of one service, and which of them a client gets when.
+
+use super::fault::{BuildFault, Concern};
+use crate::certificate::Certificate;
+use crate::mark::CertificateMark;
+use crate::names::{Entry, Index};
+use crate::options::{ServerOptions, Suite};
+use crate::policy::Policy;
+use crate::validity::{Ends, Moment};
+
+/// What is shared by all variants.
+#[derive(Debug)]
+pub(super) struct Site {
+    pub(super) index: Index,
+    pub(super) certificates: Vec<Certificate>,
+    pub(super) suites: Vec<Suite>,
+}
+
+impl Site {
+    pub(super) fn load(
+        options: &ServerOptions,
+        policy: &Policy,
+        now: i64,
+        concerns: &mut Vec<Concern>,
+    ) -> Result<Self, BuildFault> {
+        let mut certificates = Vec::with_capacity(options.certificates.len());
+        for source in &options.certificates {
+            let (certificate, found) =
+                Certificate::load(source).map_err(BuildFault::Certificate)?;
+            concerns.extend(found.map(|concern| Concern::Certificate {
+                place: source.place.clone(),
+                concern,
+                is_served: true,
+            }));
+            certificates.push(certificate);
+        }
+        if certificates.is_empty() {
+            return Err(BuildFault::NoCertificate);
+        }
+        let entries = certificates.iter().map(|one| Entry {
+            names: &one.names,
+            kind: one.kind,
+            validity: one.validity,
+        });
+        let site = Self {
+            index: Index::build(entries, options.unknown_name),
+            certificates,
+            suites: policy.suites().to_vec(),
+        };
+        concerns.extend(site.concerns(Moment { since: None, now }));
+        let unused = site.index.unused(now).into_iter();
+        concerns.extend(unused.map(|number| Concern::CertificateUnused {
+            place: site.certificates[number].place.to_string(),
+        }));
+        Ok(site)
+    }
+
+    /// What stands for its certificates in sessions.
+    pub(super) fn marks(&self) -> impl Iterator<Item = CertificateMark> {
+        self.certificates.iter().map(|certificate| certificate.mark)
+    }
+
+    /// Certificates that are still served though they are listed as revoked.
+    pub(super) fn revoked(&self, marks: &[CertificateMark]) -> impl Iterator<Item = Concern> {
+        let revoked = self
+            .certificates
+            .iter()
+            .filter(|certificate| marks.contains(&certificate.mark));
+        revoked.map(|certificate| Concern::CertificateRevoked {
+            place: certificate.place.to_string(),
+        })
+    }
+
+    /// What an operator should know of the certificates because of the time.
+    pub(super) fn concerns(&self, moment: Moment) -> impl Iterator<Item = Concern> {
+        let served = self.index.served(moment.now);
+        let numbered = self.certificates.iter().zip(served);
+        numbered.flat_map(move |(one, is_served)| {
+            one.concerns(moment)
+                .map(move |concern| Concern::Certificate {
+                    place: one.place.to_string(),
+                    concern,
+                    is_served,
+                })
+        })
+    }
+
+    /// When the certificates end.
+    pub(super) fn certificate_ends(&self, now: i64) -> Ends {
+        Ends::of(self.certificates.iter().map(|one| one.validity), now)
+    }
+
+    /// When the OCSP responses end.
+    pub(super) fn staple_ends(&self, now: i64) -> Ends {
+        let staples = self
+            .certificates
+            .iter()
+            .filter_map(|one| one.staple.as_ref());
+        Ends::of(staples.map(|staple| staple.validity), now)
+    }
+
+    /// The next second after `now` at which what is true of a certificate changes.
+    pub(super) fn next_change(&self, now: i64) -> Option<i64> {
+        let changes = self.certificates.iter().map(|one| one.next_change(now));
+        changes.flatten().min()
+    }
+}
