@@ -15,8 +15,8 @@ use testkit::client::ClientChoice;
 use testkit::raw_client::{APPLICATION_DATA, HANDSHAKE, KEY_UPDATES, RawClient};
 use tls::handshake::{Handshake, ServerHandshake};
 use tls::options::{
-    CertificateSource, ClientMode, ClientVerification, ExpiredLists, FormerCertificates, Group, RecordLayer,
-    ServerOptions, Suites, Tls13Sessions, UnknownName, Version,
+    CertificateSource, ClientMode, ClientVerification, ExpiredLists, FormerCertificates, Group,
+    RecordLayer, ServerOptions, Suites, Tls13Sessions, UnknownName, Version,
 };
 use tls::policy::SuiteOrder;
 use tls::record::{Layout, RECORD_BYTES_MAX};

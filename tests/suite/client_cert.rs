@@ -148,6 +148,10 @@ fn a_list_past_its_next_update_refuses_unless_it_is_accepted() {
     lariat.wait_for_reason("crl-expired", 1);
     let line = lariat.wait_for_line(&["crl-expired"]);
     assert_eq!(line["fault"], "host", "{line}");
+    lariat.wait_for_metric("lariat_crls_expired", &[("service", "web")], 1.0);
+    until("a warning", || {
+        lariat.stderr().contains("are refused").then_some(())
+    });
 
     let lenient = chained(&site, &server, &root, &list, "crl-expired = 'accept'");
     let other = Lariat::start(&lenient.toml());

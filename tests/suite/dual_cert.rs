@@ -1,8 +1,10 @@
-//! For one name: ECDSA for clients that can, RSA for the others, on the same address.
+//! Several certificates for one name: ECDSA for clients that can, RSA for the others, and of two of
+//! a kind one that is valid.
 
 use suite::configuration::Service;
 use suite::lariat::Lariat;
 use suite::openssl::s_client;
+use suite::patience::{now_seconds, until};
 use suite::site::Site;
 use testkit::leaf::Key;
 use testkit::server::{Behaviour, Server};
@@ -47,4 +49,44 @@ fn the_certificate_is_of_a_kind_that_the_client_can_verify() {
             "{client:?}"
         );
     }
+}
+
+#[test]
+fn a_certificate_that_ends_gives_way_to_its_successor_without_a_reload() {
+    let site = Site::new();
+    let (begin, end) = (now_seconds() - 60, now_seconds() + 4);
+    let leaf = |until| {
+        site.authority
+            .leaf(&["localhost"])
+            .valid(begin, until)
+            .issue()
+    };
+    let (old, new) = (leaf(end), leaf(begin + 1_000_000));
+    let (old_file, new_file) = (
+        old.write(&site.directory, "old.pem"),
+        new.write(&site.directory, "new.pem"),
+    );
+    let server = Server::start(Behaviour::Echo);
+    let service = Service::new(&site, &server);
+    let service = service.certificates(&format!("[{old_file:?}, {new_file:?}]"));
+    let lariat = Lariat::start(&service.toml());
+
+    until("the first to end", || (now_seconds() > end).then_some(()));
+    for version in ["-tls1_2", "-tls1_3"] {
+        let answer = s_client(&site, service.address, &[version]);
+        let is_good = answer.stdout.contains("Verify return code: 0 (ok)");
+        assert!(is_good, "{answer:?}");
+    }
+    let web = [("service", "web")];
+    lariat.wait_for_metric("lariat_certificates_expired", &web, 1.0);
+    until("a warning", || {
+        let said = lariat.stderr();
+        let is_said = said.contains("clients get another one for its names");
+        is_said.then_some(())
+    });
+    let document = lariat.status();
+    assert_eq!(
+        document["services"][0]["certificates"]["expired"], 1,
+        "{document}"
+    );
 }

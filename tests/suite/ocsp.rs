@@ -1,8 +1,10 @@
 //! The OCSP response in the file beside a certificate is stapled.
 
 use suite::configuration::Service;
-use suite::lariat::Lariat;
+use suite::lariat::{self, Lariat};
 use suite::openssl::s_client;
+use suite::patience::{now_seconds, until};
+use suite::program::run;
 use suite::site::Site;
 use testkit::server::{Behaviour, Server};
 
@@ -37,6 +39,57 @@ fn without_a_response_nothing_is_stapled() {
     let answer = s_client(&site, service.address, &["-status"]);
     assert!(
         answer.stdout.contains("OCSP response: no response sent"),
+        "{answer:?}"
+    );
+}
+
+#[test]
+fn a_response_is_stapled_until_its_next_update_and_not_longer() {
+    let site = Site::new();
+    let leaf = site.leaf(&["localhost"]);
+    leaf.write(&site.directory, "certs/site.pem");
+    let end = now_seconds() + 4;
+    let response = site.authority.ocsp_response_until(&leaf, end);
+    site.directory.write("certs/site.ocsp", response);
+    let server = Server::start(Behaviour::Echo);
+    let service = Service::new(&site, &server);
+    let service = service.certificates(&format!("[{:?}]", site.path("certs")));
+    let lariat = Lariat::start(&service.toml());
+
+    until("the response to end", || {
+        (now_seconds() > end).then_some(())
+    });
+    for version in ["-tls1_2", "-tls1_3"] {
+        let answer = s_client(&site, service.address, &[version, "-status"]);
+        let is_bare = answer.stdout.contains("OCSP response: no response sent");
+        assert!(is_bare, "{answer:?}");
+    }
+    let web = [("service", "web")];
+    lariat.wait_for_metric("lariat_ocsp_responses_expired", &web, 1.0);
+    until("a warning", || {
+        lariat.stderr().contains("is not stapled").then_some(())
+    });
+    let table = lariat.ask("status").success();
+    assert!(table.contains("OCSP          1, 1 EXPIRED"), "{table}");
+}
+
+#[test]
+fn a_response_that_says_revoked_is_refused() {
+    let site = Site::new();
+    let leaf = site.leaf(&["localhost"]);
+    leaf.write(&site.directory, "certs/site.pem");
+    let response = site.authority.ocsp_response_revoked(&leaf);
+    site.directory.write("certs/site.ocsp", response);
+    let server = Server::start(Behaviour::Echo);
+    let service = Service::new(&site, &server);
+    let service = service.certificates(&format!("[{:?}]", site.path("certs")));
+    let file = site.directory.write("lariat.toml", service.toml());
+    let answer = run(lariat::command().arg("check").arg(file));
+    assert_ne!(answer.code(), 0, "{answer:?}");
+    assert!(
+        answer
+            .stderr
+            .contains("says that the certificate is revoked"),
         "{answer:?}"
     );
 }

@@ -8,6 +8,7 @@ mod orders;
 mod plan;
 mod rights;
 mod sessions;
+mod validity;
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -33,6 +34,7 @@ use log::Log;
 use orders::Letter;
 use plan::{Built, Servers};
 use sessions::{Inheritance, Sessions};
+use validity::{ValidityWatch, unix_seconds};
 
 /// How often expired sessions are looked for; they are refused anyway.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
@@ -108,6 +110,7 @@ async fn control(channel: Arc<Channel>) -> io::Result<()> {
             },
             Some(report) = reports.recv() => control.checked(&report),
             _ = sweep.tick() => control.resumption.sweep(Instant::now()),
+            () = tokio::time::sleep_until(control.look_at.into()) => control.look()?,
         }
     }
 }
@@ -123,6 +126,9 @@ struct Control {
     log: Log,
     checks: Checks,
     servers: Servers,
+    validity: ValidityWatch,
+    /// When something of it may have changed.
+    look_at: Instant,
 }
 
 impl Control {
@@ -168,6 +174,8 @@ impl Control {
             log,
             checks,
             servers: Servers::default(),
+            validity: ValidityWatch::new(&built.plan, unix_seconds()),
+            look_at: Instant::now(),
         };
         control.take_up(&serve, built)?;
         Ok(Some(control))
@@ -226,11 +234,32 @@ impl Control {
         let kernel_tls = serve.kernel_tls.clone();
         self.admin
             .plan_served(serve.generation, built.services, kernel_tls);
+        self.validity = built.validity;
+        self.note_ends(unix_seconds());
         // What is left of the old plan and of the bundle is large and rare.
         drop(built.plan);
         memory::return_freed();
         let ready = Answer::ready(serve.generation, built.warnings);
         say(&self.channel, &ready)
+    }
+
+    /// Says what has ended since it was looked last, and what ends soon.
+    fn look(&mut self) -> io::Result<()> {
+        let now = unix_seconds();
+        let warnings = self.validity.look(now);
+        self.note_ends(now);
+        match warnings.is_empty() {
+            true => Ok(()),
+            false => say(&self.channel, &Answer::warned(warnings)),
+        }
+    }
+
+    /// For the status and the metrics, until the next look.
+    fn note_ends(&mut self, now: i64) {
+        for (service, expiries) in self.validity.expiries(now) {
+            self.admin.ends_noted(service, expiries);
+        }
+        self.look_at = Instant::now() + self.validity.pause(now);
     }
 
     fn resolved(&self, resolved: &Resolved) {

@@ -64,6 +64,8 @@ pub(crate) enum Answer {
     },
     /// To `Drain`: the last connection has ended, or the time was over.
     Drained,
+    /// To nothing: what deserves a second look since the plan was served.
+    Warned(Vec<String>),
 }
 
 /// An order may be as long as a channel's message; an answer is a page of sentences. More is no
@@ -78,17 +80,16 @@ const SENTENCE_CHARACTERS_MAX: usize = 2000;
 
 impl Answer {
     /// That a plan is served, with as many of the warnings as fit and the number of the others.
-    pub(crate) fn ready(generation: u64, mut warnings: Vec<String>) -> Self {
-        let more = warnings.len().saturating_sub(WARNINGS_MAX);
-        warnings.truncate(WARNINGS_MAX);
-        let mut warnings: Vec<_> = warnings.into_iter().map(shortened).collect();
-        if more > 0 {
-            warnings.push(format!("there are {more} more warnings"));
-        }
+    pub(crate) fn ready(generation: u64, warnings: Vec<String>) -> Self {
         Self::Ready {
             generation,
-            warnings,
+            warnings: bounded(warnings),
         }
+    }
+
+    /// The same of what came up since.
+    pub(crate) fn warned(warnings: Vec<String>) -> Self {
+        Self::Warned(bounded(warnings))
     }
 
     /// That a plan cannot be served.
@@ -98,6 +99,16 @@ impl Answer {
             message: shortened(message),
         }
     }
+}
+
+fn bounded(mut warnings: Vec<String>) -> Vec<String> {
+    let more = warnings.len().saturating_sub(WARNINGS_MAX);
+    warnings.truncate(WARNINGS_MAX);
+    let mut warnings: Vec<_> = warnings.into_iter().map(shortened).collect();
+    if more > 0 {
+        warnings.push(format!("there are {more} more warnings"));
+    }
+    warnings
 }
 
 fn shortened(sentence: String) -> String {

@@ -303,6 +303,10 @@ impl<'a> Supervisor<'a> {
                 message,
             }) => self.refused(generation, printable(&message)),
             Heard::Answer(Answer::Drained) => Ok(self.end()),
+            Heard::Answer(Answer::Warned(warnings)) => {
+                say_warnings(&warnings);
+                Ok(Next::GoOn)
+            }
         }
     }
 

@@ -201,7 +201,14 @@ catalogue! {
         ReloadsOk: Counter Count "lariat_reloads_total" [] {result = "ok"} "Reloads attempted, by result.";
         ReloadsRefused: Counter Count "lariat_reloads_total" [] {result = "refused"} "Reloads attempted, by result.";
         Certificates: Gauge Count "lariat_certificates" [service] "Certificates loaded.";
+        CertificatesExpired: Gauge Count "lariat_certificates_expired" [service] "Certificates past their notAfter.";
         CertificateExpiry: Gauge Seconds "lariat_certificate_expiry_seconds" [service] "When the first of the certificates expires, in seconds since the epoch.";
+        OcspResponses: Gauge Count "lariat_ocsp_responses" [service] "OCSP responses loaded, to be stapled.";
+        OcspResponsesExpired: Gauge Count "lariat_ocsp_responses_expired" [service] "OCSP responses past their nextUpdate; they are not stapled.";
+        OcspResponseExpiry: Gauge Seconds "lariat_ocsp_response_expiry_seconds" [service] "When the first of the OCSP responses reaches its nextUpdate, in seconds since the epoch.";
+        Crls: Gauge Count "lariat_crls" [service] "Certificate revocation lists loaded, the newest of each issuer.";
+        CrlsExpired: Gauge Count "lariat_crls_expired" [service] "Certificate revocation lists past their nextUpdate.";
+        CrlExpiry: Gauge Seconds "lariat_crl_expiry_seconds" [service] "When the first of the certificate revocation lists reaches its nextUpdate, in seconds since the epoch.";
         TicketKeyAge: Gauge Seconds "lariat_ticket_key_age_seconds" [key, purpose] "How long each ticket key has been in use, by the first bytes of its name; one key encrypts, all decrypt.";
         SessionsStored: Gauge Count "lariat_session_cache_entries" [] "Sessions in the cache.";
         SessionBytes: Gauge Bytes "lariat_session_cache_bytes" [] "Bytes that the sessions in the cache take.";

@@ -79,10 +79,45 @@ pub struct SessionCache {
 pub struct Certificates {
     /// The service's name.
     pub service: String,
+    /// The certificates themselves.
+    pub certificates: Ends,
+    /// The OCSP responses that are stapled.
+    pub ocsp_responses: Ends,
+    /// The revocation lists that clients are held against.
+    pub crls: Ends,
+}
+
+/// When several things end that are valid for a time.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Ends {
     /// How many are loaded.
-    pub count: u64,
-    /// When the first of them expires, in seconds since the epoch; `None` if there is none.
+    pub loaded: u64,
+    /// How many have ended.
+    pub expired: u64,
+    /// When the first of them ends, in seconds since the epoch; `None` if there is none.
     pub expiry_seconds: Option<u64>,
+}
+
+/// A row's value of one service; `None` if there is nothing that ends.
+fn end_of(row: ProcessMetric, one: &Certificates) -> Option<u64> {
+    let Certificates {
+        certificates,
+        ocsp_responses: ocsp,
+        crls,
+        ..
+    } = one;
+    match row {
+        ProcessMetric::Certificates => Some(certificates.loaded),
+        ProcessMetric::CertificatesExpired => Some(certificates.expired),
+        ProcessMetric::CertificateExpiry => certificates.expiry_seconds,
+        ProcessMetric::OcspResponses => Some(ocsp.loaded),
+        ProcessMetric::OcspResponsesExpired => Some(ocsp.expired),
+        ProcessMetric::OcspResponseExpiry => ocsp.expiry_seconds,
+        ProcessMetric::Crls => Some(crls.loaded),
+        ProcessMetric::CrlsExpired => Some(crls.expired),
+        ProcessMetric::CrlExpiry => crls.expiry_seconds,
+        _ => None,
+    }
 }
 
 /// Appends all metrics.
@@ -251,12 +286,15 @@ impl Page<'_> {
     fn process_row(&mut self, row: ProcessMetric, process: &Process) {
         let value = match row {
             ProcessMetric::BuildInfo => return self.sample(row.metric(), &[&process.version], 1),
-            ProcessMetric::Certificates => {
-                return self.certificates(row.metric(), process, |one| Some(one.count));
-            }
-            ProcessMetric::CertificateExpiry => {
-                return self.certificates(row.metric(), process, |one| one.expiry_seconds);
-            }
+            ProcessMetric::Certificates
+            | ProcessMetric::CertificatesExpired
+            | ProcessMetric::CertificateExpiry
+            | ProcessMetric::OcspResponses
+            | ProcessMetric::OcspResponsesExpired
+            | ProcessMetric::OcspResponseExpiry
+            | ProcessMetric::Crls
+            | ProcessMetric::CrlsExpired
+            | ProcessMetric::CrlExpiry => return self.certificates(row, process),
             ProcessMetric::TicketKeyAge => return self.ticket_keys(row.metric(), process),
             ProcessMetric::SessionsStored => process.session_cache.entries,
             ProcessMetric::SessionBytes => process.session_cache.bytes,
@@ -277,15 +315,10 @@ impl Page<'_> {
         self.sample(row.metric(), &[], value);
     }
 
-    fn certificates(
-        &mut self,
-        metric: &Metric,
-        process: &Process,
-        value: impl Fn(&Certificates) -> Option<u64>,
-    ) {
-        for certificates in &process.certificates {
-            if let Some(value) = value(certificates) {
-                self.sample(metric, &[&certificates.service], value);
+    fn certificates(&mut self, row: ProcessMetric, process: &Process) {
+        for one in &process.certificates {
+            if let Some(value) = end_of(row, one) {
+                self.sample(row.metric(), &[&one.service], value);
             }
         }
     }
@@ -465,8 +498,17 @@ mod tests {
             generation: 4,
             certificates: vec![Certificates {
                 service: "web".into(),
-                count: 2,
-                expiry_seconds: Some(1_900_000_000),
+                certificates: Ends {
+                    loaded: 2,
+                    expired: 0,
+                    expiry_seconds: Some(1_900_000_000),
+                },
+                ocsp_responses: Ends::default(),
+                crls: Ends {
+                    loaded: 3,
+                    expired: 1,
+                    expiry_seconds: Some(1_700_000_000),
+                },
             }],
             ..Process::default()
         };
@@ -497,10 +539,18 @@ mod tests {
         has(&page, r#"lariat_build_info{version="1.2.3"} 1"#);
         has(&page, "lariat_generation 4");
         has(&page, r#"lariat_reloads_total{result="refused"} 0"#);
-        has(
-            &page,
+        for line in [
+            r#"lariat_certificates{service="web"} 2"#,
+            r#"lariat_certificates_expired{service="web"} 0"#,
             r#"lariat_certificate_expiry_seconds{service="web"} 1900000000"#,
-        );
+            r#"lariat_ocsp_responses{service="web"} 0"#,
+            r#"lariat_crls{service="web"} 3"#,
+            r#"lariat_crls_expired{service="web"} 1"#,
+            r#"lariat_crl_expiry_seconds{service="web"} 1700000000"#,
+        ] {
+            has(&page, line);
+        }
+        assert!(!page.contains("lariat_ocsp_response_expiry_seconds{"));
         has(
             &page,
             r#"lariat_server_up{service="a \"web\"\\\n",server="192.0.2.1:80"} 1"#,

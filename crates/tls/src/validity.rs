@@ -146,11 +146,11 @@ impl Display for Span {
 
 /// Where wall time comes from: the system, or a test.
 #[derive(Clone, Debug)]
-pub(crate) struct Clock(pub(crate) Arc<dyn TimeProvider>);
+pub struct Clock(pub(crate) Arc<dyn TimeProvider>);
 
 impl Clock {
     /// A clock that cannot be read stands at the epoch: nothing is valid then.
-    pub(crate) fn now(&self) -> UnixTime {
+    pub fn now(&self) -> UnixTime {
         let epoch = UnixTime::since_unix_epoch(std::time::Duration::ZERO);
         self.0.current_time().unwrap_or(epoch)
     }

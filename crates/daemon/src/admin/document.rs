@@ -124,6 +124,12 @@ pub(crate) struct ServiceStatus {
     pub(crate) name: String,
     pub(crate) listeners: Vec<String>,
     pub(crate) certificates: CertificateStatus,
+    /// Those that are stapled while they are good.
+    #[serde(default)]
+    pub(crate) ocsp_responses: CertificateStatus,
+    /// Those that clients' certificates are held against.
+    #[serde(default)]
+    pub(crate) crls: CertificateStatus,
     pub(crate) connections: ConnectionStatus,
     pub(crate) handshakes: HandshakeStatus,
     pub(crate) bytes: ByteStatus,
@@ -140,6 +146,9 @@ pub(crate) struct ServiceStatus {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub(crate) struct CertificateStatus {
     pub(crate) loaded: u64,
+    /// How many are past their end.
+    #[serde(default)]
+    pub(crate) expired: u64,
     /// When the first of them expires, in seconds since the epoch.
     pub(crate) expiry_seconds: Option<u64>,
 }

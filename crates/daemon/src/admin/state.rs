@@ -11,7 +11,9 @@ use telemetry::Registry;
 use telemetry::catalogue::{
     Histogram, ServerCounter, ServerGauge, ServiceCounter, ServiceGauge, WorkerCounter, WorkerGauge,
 };
-use telemetry::exposition::{Certificates, Process, SessionCache, TicketKey, write_prometheus};
+use telemetry::exposition::{
+    Certificates, Ends, Process, SessionCache, TicketKey, write_prometheus,
+};
 use telemetry::outcome::{
     EarlyData, HandshakeKind, OffloadRefusal, Reason, ResumptionMiss, Version,
 };
@@ -19,6 +21,8 @@ use telemetry::snapshot::{
     BUCKETS_US, HistogramSnapshot, ServerSnapshot, ServiceSnapshot, Snapshot, WorkerSnapshot,
 };
 use tls::resumption::{KeyPurpose, Resumption};
+use tls::server::Expiries;
+use tls::validity;
 
 use crate::kernel::KernelTls;
 
@@ -73,10 +77,8 @@ pub(crate) struct ServiceFacts {
     pub(crate) name: String,
     /// Addresses, as configured.
     pub(crate) listeners: Vec<String>,
-    /// Certificates loaded.
-    pub(crate) certificates: u64,
-    /// When the first of them expires, in seconds since the epoch.
-    pub(crate) certificate_expiry_seconds: Option<u64>,
+    /// When its certificates and what belongs to them end.
+    pub(crate) expiries: Expiries,
     /// When the kernel seals; `None` = no plan says.
     pub(crate) ktls: Option<KtlsOptions>,
     /// Whether files stand behind it.
@@ -121,6 +123,15 @@ impl AdminState {
         facts.generation = generation;
         facts.services = services;
         facts.kernel_tls = kernel_tls;
+    }
+
+    /// When the certificates of a service end, as of now.
+    pub(crate) fn ends_noted(&self, service: &str, expiries: Expiries) {
+        let mut facts = self.facts();
+        let its = facts.services.iter_mut().find(|one| one.name == service);
+        if let Some(its) = its {
+            its.expiries = expiries;
+        }
     }
 
     /// These sessions and ticket keys are the served plan's.
@@ -172,8 +183,9 @@ impl AdminState {
         let facts = self.facts();
         let certificates = facts.services.iter().map(|service| Certificates {
             service: service.name.clone(),
-            count: service.certificates,
-            expiry_seconds: service.certificate_expiry_seconds,
+            certificates: ends_metric(service.expiries.certificates),
+            ocsp_responses: ends_metric(service.expiries.staples),
+            crls: ends_metric(service.expiries.lists),
         });
         Process {
             version: self.start.program.to_owned(),
@@ -302,10 +314,9 @@ fn service(
     ServiceStatus {
         name: plan.name.clone(),
         listeners: plan.listeners.clone(),
-        certificates: CertificateStatus {
-            loaded: plan.certificates,
-            expiry_seconds: plan.certificate_expiry_seconds,
-        },
+        certificates: ends_status(plan.expiries.certificates),
+        ocsp_responses: ends_status(plan.expiries.staples),
+        crls: ends_status(plan.expiries.lists),
         connections: ConnectionStatus {
             accepted: counts.counter(ServiceCounter::ConnectionsAccepted),
             open: counts.gauge(ServiceGauge::ConnectionsOpen),
@@ -496,6 +507,28 @@ fn histogram(snapshot: &HistogramSnapshot) -> HistogramStatus {
     }
 }
 
+fn ends_metric(ends: validity::Ends) -> Ends {
+    Ends {
+        loaded: ends.loaded,
+        expired: ends.expired,
+        // An end before the epoch is over as well.
+        expiry_seconds: ends.first.map(|first| u64::try_from(first).unwrap_or(0)),
+    }
+}
+
+fn ends_status(ends: validity::Ends) -> CertificateStatus {
+    let Ends {
+        loaded,
+        expired,
+        expiry_seconds,
+    } = ends_metric(ends);
+    CertificateStatus {
+        loaded,
+        expired,
+        expiry_seconds,
+    }
+}
+
 /// Since the epoch; a clock that stands before it says 0.
 fn milliseconds(time: SystemTime) -> u64 {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -523,8 +556,14 @@ mod tests {
         ServiceFacts {
             name: name.into(),
             listeners: vec!["[::]:443".into()],
-            certificates: 2,
-            certificate_expiry_seconds: Some(99),
+            expiries: Expiries {
+                certificates: validity::Ends {
+                    loaded: 2,
+                    expired: 1,
+                    first: Some(99),
+                },
+                ..Expiries::default()
+            },
             ktls: None,
             serves_files: true,
         }
@@ -621,6 +660,7 @@ mod tests {
             "lariat_supervisor_start_time_seconds 5",
             "lariat_data_process_restarts_total 2",
             "lariat_certificates{service=\"web\"} 2",
+            "lariat_certificates_expired{service=\"web\"} 1",
             "lariat_certificate_expiry_seconds{service=\"web\"} 99",
         ] {
             assert!(metrics.lines().any(|l| l == line), "no {line}");

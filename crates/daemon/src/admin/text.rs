@@ -6,8 +6,8 @@ use std::fmt::Write;
 
 use super::display::{Age, Align, Bytes, Count, Date, Latency, Rate, Table, Time};
 use super::document::{
-    HistogramStatus, RunState, ServerState, ServerStatus, ServiceStatus, StatusDocument,
-    WorkerStatus,
+    CertificateStatus, HistogramStatus, RunState, ServerState, ServerStatus, ServiceStatus,
+    StatusDocument, WorkerStatus,
 };
 
 /// Reasons of failure that are shown, a service.
@@ -135,7 +135,11 @@ fn service_text(
         }
     };
     field("listens", service.listeners.join(", "));
-    field("certificates", certificates(now, service));
+    field("certificates", ends(now, &service.certificates));
+    let others = [("OCSP", &service.ocsp_responses), ("CRL", &service.crls)];
+    for (name, one) in others.into_iter().filter(|(_, one)| one.loaded > 0) {
+        field(name, ends(now, one));
+    }
     field("connections", connections(service, before));
     field("handshakes", handshakes(service, before));
     field("", kinds(service));
@@ -151,9 +155,9 @@ fn service_text(
     text
 }
 
-fn certificates(now: &StatusDocument, service: &ServiceStatus) -> String {
-    let loaded = service.certificates.loaded;
-    let Some(expiry) = service.certificates.expiry_seconds else {
+fn ends(now: &StatusDocument, ends: &CertificateStatus) -> String {
+    let loaded = ends.loaded;
+    let Some(expiry) = ends.expiry_seconds else {
         return loaded.to_string();
     };
     let now_seconds = now.time_ms / 1000;
@@ -163,7 +167,11 @@ fn certificates(now: &StatusDocument, service: &ServiceStatus) -> String {
             Date(expiry),
             Age(left)
         ),
-        None => format!("{loaded}, the first EXPIRED {}", Date(expiry)),
+        None => format!(
+            "{loaded}, {} EXPIRED, the first {}",
+            ends.expired,
+            Date(expiry)
+        ),
     }
 }
 
@@ -435,9 +443,9 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::super::document::{
-        ByteStatus, CertificateStatus, ConnectionStatus, DialStatus, EndedStatus, FilesStatus,
-        HandshakeStatus, KernelTlsStatus, KindStatus, KtlsStatus, LastReload, ProcessStatus,
-        ReloadStatus, SentStatus, SessionStatus, VERSION,
+        ByteStatus, ConnectionStatus, DialStatus, EndedStatus, FilesStatus, HandshakeStatus,
+        KernelTlsStatus, KindStatus, KtlsStatus, LastReload, ProcessStatus, ReloadStatus,
+        SentStatus, SessionStatus, VERSION,
     };
     use super::*;
 
@@ -489,7 +497,14 @@ mod tests {
             listeners: vec!["[::]:443".into(), "unix:/run/web".into()],
             certificates: CertificateStatus {
                 loaded: 3,
+                expired: 0,
                 expiry_seconds: Some(86_400 * 20_000),
+            },
+            ocsp_responses: CertificateStatus::default(),
+            crls: CertificateStatus {
+                loaded: 2,
+                expired: 1,
+                expiry_seconds: Some(0),
             },
             connections: ConnectionStatus {
                 accepted: 4400,
@@ -597,6 +612,7 @@ kernel TLS: no: its module is not loaded
 service web
   listens       [::]:443, unix:/run/web
   certificates  3, the first expires 2024-10-04 (in 10 d 0 h)
+  CRL           2, 1 EXPIRED, the first 1970-01-01
   connections   24 open, 4 400 accepted
   handshakes    1 under way, 4 000 finished
                 full 1 000, psk 3 000; 75.0 % resumed
@@ -647,7 +663,11 @@ service web
     fn an_expired_certificate_stands_out() {
         let mut now = document();
         now.services[0].certificates.expiry_seconds = Some(0);
+        now.services[0].certificates.expired = 1;
         let text = render_status_text(&now, None);
-        assert!(text.contains("3, the first EXPIRED 1970-01-01"), "{text}");
+        assert!(
+            text.contains("3, 1 EXPIRED, the first 1970-01-01"),
+            "{text}"
+        );
     }
 }

@@ -18,6 +18,7 @@ use crate::handover::{Bundle, Resolved, Role, Serve};
 use crate::health::CheckedService;
 
 use super::sessions::Sessions;
+use super::validity::{ValidityWatch, unix_seconds};
 
 /// A plan with what the control side must know of it.
 pub(super) struct Built {
@@ -28,6 +29,7 @@ pub(super) struct Built {
     /// One list a worker.
     pub(super) listeners: Vec<Vec<BoundListener>>,
     pub(super) services: Vec<ServiceFacts>,
+    pub(super) validity: ValidityWatch,
     pub(super) checked: Vec<CheckedService>,
     pub(super) servers: Servers,
     pub(super) resumption: Arc<Resumption>,
@@ -62,7 +64,7 @@ pub(super) fn build(
     let mut settings = loaded.settings;
     settings.plane.workers.cpus.resize(serve.workers, None);
     let (listeners, mut doors) = sort(&settings, serve, fds);
-    let mut services = facts(&settings, &listeners);
+    let services = facts(&settings, &listeners);
     let servers = Servers::of(&settings);
     let checked = settings
         .plane
@@ -74,6 +76,7 @@ pub(super) fn build(
     let resumption = sessions.next(&options, &serve.session_key, doors.sessions.take())?;
     let resumption = Arc::new(resumption);
     let cpus = settings.plane.workers.cpus.clone();
+    let begun = unix_seconds();
     let built = Plan::build(settings.plane, &resumption);
     let (mut plan, warnings) = built.map_err(|error| error.to_string())?;
     if let Some(kernel_tls) = &serve.kernel_tls {
@@ -87,13 +90,13 @@ pub(super) fn build(
     for (service, root) in std::mem::take(&mut doors.roots) {
         plan.set_root(service, root);
     }
-    add_certificates(&mut services, &plan);
     Ok(Built {
-        plan,
         warnings: warnings.iter().map(ToString::to_string).collect(),
         cpus,
         listeners,
         services,
+        validity: ValidityWatch::new(&plan, begun),
+        plan,
         checked,
         servers,
         resumption,
@@ -179,18 +182,6 @@ fn facts(settings: &Settings, listeners: &[Vec<BoundListener>]) -> Vec<ServiceFa
         }
     });
     each.collect()
-}
-
-fn add_certificates(services: &mut [ServiceFacts], plan: &Plan) {
-    for (facts, service) in services.iter_mut().zip(plan.services()) {
-        let certificates = service.tls().certificates();
-        let first = certificates
-            .iter()
-            .map(|certificate| certificate.not_after)
-            .min();
-        facts.certificates = certificates.len() as u64;
-        facts.certificate_expiry_seconds = first.map(|expiry| u64::try_from(expiry).unwrap_or(0));
-    }
 }
 
 /// The servers of all services, by place and by name.

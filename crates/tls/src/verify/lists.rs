@@ -43,7 +43,7 @@ impl RevocationLists {
                 lists.push(RevocationList::read(source, index, der)?);
             }
         }
-        // The library asks the first that fits: a list that a newer one has replaced must not be it.
+        // The library asks the first that fits, which must not be one that a newer has replaced.
         lists.sort_by_key(|list| std::cmp::Reverse(list.validity.from));
         let mut newest: Vec<RevocationList> = Vec::with_capacity(lists.len());
         for list in lists {

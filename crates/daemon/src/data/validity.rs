@@ -1,0 +1,59 @@
+//! What ends while it is served: certificates, OCSP responses, revocation lists.
+//!
+//! Owns when to look again and what was said already. What has ended and in which words is `tls`'s;
+//! handshakes do not wait for a look, they judge for themselves.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use proxy::plan::{Plan, ServicePlan};
+use tls::server::Expiries;
+use tls::validity::{Clock, Moment, seconds};
+
+/// The longest time between two looks: a clock may be set.
+const PAUSE_MAX: Duration = Duration::from_secs(60);
+
+/// Watches the services of one plan.
+pub(super) struct ValidityWatch {
+    services: Arc<[Arc<ServicePlan>]>,
+    /// What was so then has been said, in Unix seconds.
+    since: i64,
+}
+
+impl ValidityWatch {
+    /// Of a plan whose warnings as of `now` (Unix seconds) were said.
+    pub(super) fn new(plan: &Plan, now: i64) -> Self {
+        Self {
+            services: plan.services().into(),
+            since: now,
+        }
+    }
+
+    /// What has changed since the last look, one sentence each.
+    pub(super) fn look(&mut self, now: i64) -> Vec<String> {
+        let since = Some(std::mem::replace(&mut self.since, now));
+        let services = self.services.iter();
+        let warnings =
+            services.flat_map(|one| one.tls().warnings(one.name(), Moment { since, now }));
+        warnings.map(|warning| warning.to_string()).collect()
+    }
+
+    /// When what each service goes by ends.
+    pub(super) fn expiries(&self, now: i64) -> impl Iterator<Item = (&str, Expiries)> {
+        let services = self.services.iter();
+        services.map(move |one| (one.name(), one.tls().expiries(now)))
+    }
+
+    /// How long nothing changes, unless the clock is set.
+    pub(super) fn pause(&self, now: i64) -> Duration {
+        let services = self.services.iter();
+        let next = services.filter_map(|one| one.tls().next_change(now)).min();
+        let left = next.and_then(|next| u64::try_from(next.saturating_sub(now)).ok());
+        left.map_or(PAUSE_MAX, |left| Duration::from_secs(left).min(PAUSE_MAX))
+    }
+}
+
+/// Now, by the system's clock.
+pub(super) fn unix_seconds() -> i64 {
+    seconds(Clock::default().now())
+}
