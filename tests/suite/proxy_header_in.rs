@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
+use suite::client::Client;
 use suite::configuration::Service;
 use suite::curl::curl_tls;
 use suite::haproxy::Haproxy;
@@ -64,6 +65,20 @@ fn a_header_from_a_stranger_is_refused() {
         .unwrap();
     let _closed_or_reset = stream.read_to_end(&mut Vec::new());
     lariat.wait_for_reason("proxy-header-stranger", 1);
+}
+
+/// The server takes what comes first for the header, so that a client without one could forge it.
+#[test]
+fn where_headers_are_passed_on_a_client_that_may_send_none_reaches_no_server() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Swallow));
+    let service = Service::new(&site, &server)
+        .front("accept-proxy = ['192.0.2.0/24']")
+        .back("send-proxy = 'pass'");
+    let lariat = Lariat::start(&service.toml());
+
+    assert!(Client::new(&site).try_connect(service.address).is_err());
+    lariat.wait_for_reason("proxy-header-missing", 1);
+    assert!(server.connections().is_empty());
 }
 
 #[test]

@@ -21,7 +21,7 @@ pub enum Action {
     ResetBack,
     /// Close the server's connection.
     CloseBack,
-    /// Close what is open.
+    /// Close what is still open.
     Close,
 }
 

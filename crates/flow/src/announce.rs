@@ -1,23 +1,39 @@
 //! What a server is told about the client before the first byte: the PROXY header.
 //!
-//! Owns the choice of fields; their form on the wire is `wire::proxy_header`'s.
+//! Owns the choice of fields, and that none is sent without; their form on the wire is `wire::proxy_header`'s.
 
+use telemetry::outcome::Reason;
 use tls::handshake::Agreed;
 use tls::options::Version;
 use tls::peer;
-use wire::proxy_header::{Addresses, ClientTls, HeaderV2, kind, write_v1};
+use wire::proxy_header::{Addresses, ClientTls, HeaderTooLong, HeaderV2, kind, write_v1};
 
-use crate::facts::{Facts, Route};
+use crate::facts::{Ending, Facts, Route};
 use crate::options::{CertificateForm, ProxyTlvs, SendProxy};
 
-/// Appends the header that this service sends, if any.
-pub(crate) fn write(send: &SendProxy, facts: &Facts, out: &mut Vec<u8>) {
+/// The header that this service sends; empty if it sends none.
+///
+/// # Errors
+/// How the connection ends if the header cannot be made. It must not reach a server without: the
+/// server would read a header from the client's first bytes, which can then claim anything.
+pub(crate) fn header(send: &SendProxy, facts: &Facts) -> Result<Vec<u8>, Ending> {
+    let mut out = Vec::new();
     match send {
         SendProxy::Off => {}
-        SendProxy::Pass => out.extend_from_slice(facts.proxy_header.as_deref().unwrap_or(&[])),
-        SendProxy::V1 => write_v1(&addresses(facts.route), out),
-        SendProxy::V2(tlvs) => write_v2(tlvs, facts, out),
+        SendProxy::Pass => {
+            let header = facts.proxy_header.as_deref();
+            out.extend_from_slice(header.ok_or_else(missing_header)?);
+        }
+        SendProxy::V1 => write_v1(&addresses(facts.route), &mut out),
+        SendProxy::V2(tlvs) => write_v2(tlvs, facts, &mut out)
+            .map_err(|error| Ending::with(Reason::ProxyHeaderTooLong, error.to_string()))?,
     }
+    Ok(out)
+}
+
+/// The service passes headers on, and the client has sent none since it is not trusted to.
+pub(crate) fn missing_header() -> Ending {
+    Ending::new(Reason::ProxyHeaderMissing)
 }
 
 fn addresses(route: Route) -> Addresses<'static> {
@@ -27,12 +43,12 @@ fn addresses(route: Route) -> Addresses<'static> {
     }
 }
 
-fn write_v2(tlvs: &ProxyTlvs, facts: &Facts, out: &mut Vec<u8>) {
+fn write_v2(tlvs: &ProxyTlvs, facts: &Facts, out: &mut Vec<u8>) -> Result<(), HeaderTooLong> {
     let agreed = facts.agreed.as_ref();
     let der = agreed.and_then(|agreed| agreed.client_certificate.as_deref());
     let common_name = der.filter(|_| tlvs.ssl).and_then(peer::common_name);
-    let pem = match tlvs.client_certificate {
-        Some(CertificateForm::Pem) => der.and_then(peer::pem),
+    let pem = match (tlvs.client_certificate, der) {
+        (Some(CertificateForm::Pem), Some(der)) => Some(peer::pem(der).ok_or(HeaderTooLong)?),
         _ => None,
     };
     let id = format!("{:016x}", facts.id);
@@ -59,9 +75,7 @@ fn write_v2(tlvs: &ProxyTlvs, facts: &Facts, out: &mut Vec<u8>) {
         checksum: tlvs.crc32c,
         ..HeaderV2::default()
     };
-    // Only fields of ours could be too long, and none but the certificate is unbounded: that one
-    // is dropped by `write` itself.
-    let _ = header.write(out);
+    header.write(out)
 }
 
 fn client_tls<'a>(
@@ -86,5 +100,71 @@ fn client_tls<'a>(
         key_algorithm: certificate.map(|one| &*one.key),
         group: agreed.group.map(|group| group.name()),
         signature_scheme: None,
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "tests are their own clock")]
+mod tests {
+    use std::time::Instant;
+
+    use testkit::authority::Authority;
+
+    use super::*;
+
+    const TLVS: ProxyTlvs = ProxyTlvs {
+        alpn: false,
+        authority: true,
+        ssl: true,
+        crc32c: true,
+        unique_id: false,
+        client_certificate: None,
+    };
+
+    fn facts(common_name_bytes: usize) -> Facts {
+        let leaf = Authority::root("club").client(&"n".repeat(common_name_bytes));
+        let route = Route {
+            source: None,
+            destination: None,
+        };
+        let mut facts = Facts::new(1, route, Instant::now());
+        facts.agreed = Some(Agreed {
+            version: Version::Tls13,
+            suite: None,
+            group: None,
+            resumed: false,
+            retried: false,
+            alpn: None,
+            client_certificate: Some(leaf.certificate_der().into()),
+        });
+        facts
+    }
+
+    #[test]
+    fn a_header_that_cannot_be_made_whole_is_not_made() {
+        let with = |client_certificate| {
+            SendProxy::V2(ProxyTlvs {
+                client_certificate,
+                ..TLVS
+            })
+        };
+        let pem = with(Some(CertificateForm::Pem));
+        for (send, name_bytes, is_made) in [
+            (with(None), 1000, true),
+            (with(None), 65_600, false),
+            (pem.clone(), 1000, true),
+            (pem, 50_000, false),
+        ] {
+            let made = header(&send, &facts(name_bytes));
+            let reason = made.as_ref().err().map(|ending| ending.reason);
+            let wanted = (!is_made).then_some(Reason::ProxyHeaderTooLong);
+            assert_eq!(reason, wanted, "{send:?} {name_bytes}");
+        }
+    }
+
+    #[test]
+    fn where_none_has_come_none_can_be_passed_on() {
+        let reason = header(&SendProxy::Pass, &facts(1)).map_err(|ending| ending.reason);
+        assert_eq!(reason, Err(Reason::ProxyHeaderMissing));
     }
 }

@@ -117,9 +117,8 @@ impl Flow {
         self.opening.as_ref().map(|_| self.facts.accepted + limit)
     }
 
-    /// Takes note that the deadline has passed. `is_passing` = bytes for the client wait where we
-    /// do not see them.
-    pub fn handle_timeout(&mut self, now: Instant, is_passing: bool, pool: &mut Pool) {
+    /// Takes note that the deadline has passed.
+    pub fn handle_timeout(&mut self, now: Instant, pool: &mut Pool) {
         if self.deadline().is_none_or(|deadline| deadline > now) {
             return;
         }
@@ -131,13 +130,8 @@ impl Flow {
                 self.stage = Stage::Dialling { since: now };
                 self.actions.add(Action::Redial);
             }
-            Stage::Relaying => {
-                // A client that has not taken all must not take what it has for the whole.
-                if !self.down.is_ended && self.is_front_done() && !is_passing {
-                    self.say_goodbye(pool);
-                }
-                self.part(Ending::new(Reason::IdleTimeout), now, pool);
-            }
+            // No close_notify: nobody knows whether the server had said all that it had to say.
+            Stage::Relaying => self.part(Ending::new(Reason::IdleTimeout), now, pool),
             Stage::Parting { .. } => self.finish(pool),
             Stage::Opening | Stage::Over => {}
         }
@@ -146,10 +140,6 @@ impl Flow {
     /// Ends the connection for a reason of the host's: a drain deadline, a limit.
     pub fn cut(&mut self, reason: Reason, pool: &mut Pool) {
         if !self.is_over() {
-            if self.up.end != Some(StreamEnd::CloseNotify) {
-                // A stream that was cut must not look finished to the server.
-                self.actions.add(Action::ResetBack);
-            }
             self.stop(Ending::new(reason), pool);
         }
     }
@@ -229,9 +219,6 @@ impl Flow {
                     (Some(StreamEnd::CloseNotify), false) => Reason::ClientClosed,
                     _ => Reason::ClientReset,
                 };
-                if reason == Reason::ClientReset {
-                    self.actions.add(Action::ResetBack);
-                }
                 self.stop(Ending::new(reason), pool);
             }
             Stage::Parting { .. } => self.finish(pool),
@@ -260,9 +247,15 @@ impl Flow {
         }
         self.facts.connected = Some(now);
         self.last_byte = now;
-        announce::write(&self.settings.send_proxy, &self.facts, &mut self.preamble);
-        self.stage = Stage::Relaying;
-        self.settle(pool);
+        match announce::header(&self.settings.send_proxy, &self.facts) {
+            Ok(header) => {
+                self.preamble = header;
+                self.stage = Stage::Relaying;
+                self.settle(pool);
+            }
+            // A server that waits for the header would take the client's first bytes for it.
+            Err(ending) => self.dial_failed(ending, now, pool),
+        }
     }
 
     /// Takes note that another server is being dialled.
@@ -272,11 +265,13 @@ impl Flow {
         }
     }
 
-    /// Takes note that no server could be connected, for the reason that the last one gave.
+    /// Takes note that no server can serve the connection: none could be connected, for the reason
+    /// that the last one gave, or it cannot be told about the client what it was promised.
     pub fn dial_failed(&mut self, ending: Ending, now: Instant, pool: &mut Pool) {
         if self.opening.is_some() {
             // The client cannot be told before the handshake's end.
             self.postponed = Some(Postponed::BackFailure(ending));
+            self.drop_back();
             self.stage = Stage::Relaying;
             return self.back_refused(pool);
         }
@@ -462,12 +457,18 @@ impl Flow {
         Some(opening::kind_of(agreed, self.facts.kind, &self.settings))
     }
 
-    /// A server that got early data of a handshake that came to nothing must not take it for a
-    /// stream that ended.
-    fn reset_early(&mut self) {
-        if self.opening.is_some() && !matches!(self.stage, Stage::Opening) {
+    /// Closes the server's connection: by a reset unless it has been sent the client's whole stream
+    /// with its end, since a stream that was cut, also after early data, must not look finished.
+    fn drop_back(&mut self) {
+        if self.up.end.is_none() || !self.is_up_sent() {
             self.actions.add(Action::ResetBack);
         }
+        self.actions.add(Action::CloseBack);
+    }
+
+    /// Whether all that has come for the server has been sent to it.
+    fn is_up_sent(&self) -> bool {
+        self.preamble.is_empty() && self.up.plain.is_none()
     }
 
     fn establish(&mut self, established: Established, now: Instant, pool: &mut Pool) {
@@ -506,13 +507,11 @@ impl Flow {
                 self.settle(pool);
             }
             Err(OpenFault::Alert(alert)) => {
-                self.actions.add(Action::ResetBack);
                 let detail = format!("received fatal alert: {}", alert_name(alert));
                 self.stop(Ending::with(Reason::ClientAlert, detail), pool);
             }
             Err(OpenFault::Traffic(fault)) => {
                 self.say_alert(fault.alert(), pool);
-                self.actions.add(Action::ResetBack);
                 let reason = match fault {
                     tls::traffic::TrafficFault::Record(_) => Reason::RecordInvalid,
                     tls::traffic::TrafficFault::Message(_) => Reason::ProtocolViolation,
@@ -542,9 +541,8 @@ impl Flow {
         self.note_ending();
         self.ask_kernel();
         let Stage::Relaying = self.stage else { return };
-        let up_is_sent = self.preamble.is_empty() && self.up.plain.is_none();
         let down_is_sent = self.is_front_done();
-        let up_is_done = self.up.is_refused || self.up.end.is_some() && up_is_sent;
+        let up_is_done = self.up.is_refused || self.up.end.is_some() && self.is_up_sent();
         let down_is_done = self.down.is_ended && down_is_sent;
         if up_is_done && down_is_done && self.up.is_refused && !self.is_front_ended {
             // Closing with the client's bytes unread would reset it under the server's last ones.
@@ -569,12 +567,11 @@ impl Flow {
     /// Ends with last bytes to the client.
     fn part(&mut self, ending: Ending, now: Instant, pool: &mut Pool) {
         self.ending = Some(ending);
-        self.reset_early();
+        self.drop_back();
         self.opening = None;
         self.up.clear(pool);
         self.preamble = Vec::new();
         self.actions.cancel_dials();
-        self.actions.add(Action::CloseBack);
         self.stage = Stage::parting(now);
         self.settle(pool);
     }
@@ -586,7 +583,9 @@ impl Flow {
     }
 
     fn finish(&mut self, pool: &mut Pool) {
-        self.reset_early();
+        if !matches!(self.stage, Stage::Parting { .. }) {
+            self.drop_back();
+        }
         self.up.clear(pool);
         self.down.clear(pool);
         self.offloading.records.clear();

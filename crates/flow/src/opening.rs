@@ -13,6 +13,7 @@ use tls::verify::ClientCertificateFault;
 use wire::client_hello::{self, ClientHello, HelloFault, Peek};
 use wire::proxy_header::{self, Likeness, ProxyFault};
 
+use crate::announce;
 use crate::buffer::Buffer;
 use crate::facts::{CertificateAlgorithms, Ending, Facts};
 use crate::options::{SendProxy, Settings};
@@ -144,6 +145,9 @@ fn take_hello(
     facts: &mut Facts,
     out: &mut Vec<u8>,
 ) -> Result<Option<Box<dyn Handshake>>, Ending> {
+    if settings.send_proxy == SendProxy::Pass && facts.proxy_header.is_none() {
+        return Err(announce::missing_header());
+    }
     let hello = match client_hello::read(incoming.data()) {
         Ok(Peek::Incomplete) => return Ok(None),
         Ok(Peek::Hello(hello)) => hello,

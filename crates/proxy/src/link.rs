@@ -157,12 +157,10 @@ impl Link {
 
     /// Takes note that the deadline has passed.
     pub(crate) fn time_out(&mut self, now: Instant, pool: &mut Pool) {
-        let stretch = self.back.as_ref().and_then(Back::stretch);
-        let is_passing = self.splice.is_holding() || stretch.is_some();
         if let Some(back) = &mut self.back {
             back.time_out(now);
         }
-        self.flow.handle_timeout(now, is_passing, pool);
+        self.flow.handle_timeout(now, pool);
     }
 
     /// A client that has reset its connection costs no more cryptography and no dial.

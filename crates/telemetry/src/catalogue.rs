@@ -157,6 +157,8 @@ catalogue! {
         Dials: Counter Count "lariat_dials_total" [service, server] "Dials begun.";
         DialsRefused: Counter Count "lariat_dial_failures_total" [service, server] {kind = "refused"} "Dials that failed, by kind.";
         DialsTimedOut: Counter Count "lariat_dial_failures_total" [service, server] {kind = "timeout"} "Dials that failed, by kind.";
+        DialsBusy: Counter Count "lariat_dial_failures_total" [service, server] {kind = "busy"} "Dials that failed, by kind.";
+        DialsHost: Counter Count "lariat_dial_failures_total" [service, server] {kind = "host"} "Dials that failed, by kind.";
         DialsUnreachable: Counter Count "lariat_dial_failures_total" [service, server] {kind = "unreachable"} "Dials that failed, by kind.";
         WentDown: Counter Count "lariat_server_changes_total" [service, server] {to = "down"} "Changes of a server's state that active checks decided.";
         WentUp: Counter Count "lariat_server_changes_total" [service, server] {to = "up"} "Changes of a server's state that active checks decided.";

@@ -72,10 +72,13 @@ reasons! {
     PlainHttp, Client, true, "plain-http", "The client spoke plaintext HTTP to a TLS address.";
     ProtocolViolation, Client, true, "protocol-violation", "The client broke the TLS protocol after its hello.";
     ProxyHeaderMalformed, Client, true, "proxy-header-malformed", "A trusted peer sent no valid PROXY header.";
+    ProxyHeaderMissing, Client, true, "proxy-header-missing", "The service passes PROXY headers on, and the client's address is not trusted to send one.";
     ProxyHeaderStranger, Client, true, "proxy-header-stranger", "A PROXY header came from an address that is not trusted to send one.";
+    ProxyHeaderTooLong, Client, true, "proxy-header-too-long", "What the server is to be told about the client, such as its certificate, does not fit into a PROXY header.";
     RecordInvalid, Client, true, "record-invalid", "A record did not decrypt or was larger than TLS allows.";
     RequestTimeout, Client, true, "request-timeout", "A request did not come whole within its limit; it was answered with 408.";
     VersionTooOld, Client, true, "version-too-old", "The client offered only versions below the lowest that the service speaks.";
+    BackendBusy, Backend, true, "backend-busy", "The queue of the last server tried was full until the dial took too long.";
     BackendNone, Backend, true, "backend-none", "No server was up, or all had been tried.";
     BackendRefused, Backend, true, "backend-refused", "The last server tried refused the connection.";
     BackendReset, Backend, true, "backend-reset", "The server reset the connection.";
@@ -85,7 +88,9 @@ reasons! {
     ConnectionLimit, Host, true, "connection-limit", "The limit of open connections was reached.";
     CrlExpired, Host, true, "crl-expired", "The revocation list of an issuer in the client's chain is past its nextUpdate, and `crl-expired` is `refuse`.";
     DescriptorLimit, Host, true, "descriptor-limit", "The process had no file descriptor left.";
+    Displaced, Host, true, "displaced", "A limit was reached, and a newcomer took the place of this connection, which had relayed nothing.";
     HandshakeLimit, Host, true, "handshake-limit", "The limit of handshakes under way was reached.";
+    HostResources, Host, true, "host-resources", "The host had no local port or memory left to dial a server with; the log names which.";
     KernelRekey, Host, true, "kernel-rekey", "The connection needed new keys (RFC 8446, 4.6.3), and the kernel that seals for it cannot change them.";
     Internal, Host, true, "internal", "A fault of ours; please report it.";
 }

@@ -14,7 +14,7 @@ pub use fault::ProxyFault;
 pub use header::{Addresses, Command, Header, Version};
 pub use tlv::{Ssl, Tlv, Tlvs, kind};
 pub use v1::{LINE_BYTES_MAX, write_v1};
-pub use v2::{ClientTls, HEADER_BYTES_MAX, HeaderTooLong, HeaderV2, Written};
+pub use v2::{ClientTls, HEADER_BYTES_MAX, HeaderTooLong, HeaderV2};
 
 /// A header, and how many bytes of input it took.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

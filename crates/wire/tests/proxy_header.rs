@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use std::net::SocketAddr;
 use wire::proxy_header::{
     Addresses, ClientTls, Command, HEADER_BYTES_MAX, Header, HeaderTooLong, HeaderV2, Likeness,
-    Parsed, ProxyFault, Tlv, Version, Written, kind, likeness, read, write_v1,
+    Parsed, ProxyFault, Tlv, Version, kind, likeness, read, write_v1,
 };
 
 const SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
@@ -126,7 +126,7 @@ fn version_2_over_ipv4_byte_by_byte() {
         ..HeaderV2::default()
     };
     let mut out = Vec::new();
-    assert_eq!(written.write(&mut out), Ok(Written::Whole));
+    assert_eq!(written.write(&mut out), Ok(()));
     assert_eq!(out, bytes[..28]);
 }
 
@@ -310,7 +310,7 @@ fn everything_at_once_reads_back() {
         ..HeaderV2::default()
     };
     let mut out = Vec::new();
-    assert_eq!(written.write(&mut out), Ok(Written::Whole));
+    assert_eq!(written.write(&mut out), Ok(()));
     let Header {
         addresses, tlvs, ..
     } = header(&out);
@@ -361,7 +361,7 @@ fn flags_stand_for_what_they_say() {
 }
 
 #[test]
-fn what_does_not_fit_loses_its_certificate() {
+fn what_does_not_fit_is_not_written_in_part() {
     let certificate = vec![b'x'; 65_000];
     let other = vec![b'y'; 600];
     let written = HeaderV2 {
@@ -372,21 +372,13 @@ fn what_does_not_fit_loses_its_certificate() {
         ..HeaderV2::default()
     };
     let mut out = b"before".to_vec();
-    assert_eq!(written.write(&mut out), Ok(Written::CertificateDropped));
-    let tlvs = header(&out[6..]).tlvs;
-    assert_eq!((tlvs.find(0xe0), tlvs.find(0xe1)), (None, Some(&other[..])));
+    assert_eq!(written.write(&mut out), Err(HeaderTooLong));
+    assert_eq!(out, b"before");
     let alone = HeaderV2 {
         client_certificate: Some(&certificate),
         ..HeaderV2::default()
     };
-    assert_eq!(alone.write(&mut Vec::new()), Ok(Written::Whole));
-    let hopeless = HeaderV2 {
-        others: &[(0xe1, &certificate), (0xe2, &other)],
-        ..written
-    };
-    let mut out = b"before".to_vec();
-    assert_eq!(hopeless.write(&mut out), Err(HeaderTooLong));
-    assert_eq!(out, b"before");
+    assert_eq!(alone.write(&mut Vec::new()), Ok(()));
 }
 
 #[test]
@@ -490,7 +482,7 @@ proptest! {
             ..HeaderV2::default()
         };
         let mut wire = Vec::new();
-        prop_assert_eq!(written.write(&mut wire), Ok(Written::Whole));
+        prop_assert_eq!(written.write(&mut wire), Ok(()));
         for cut in 0..wire.len() {
             prop_assert_eq!(read(&wire[..cut]), Ok(None));
         }

@@ -78,7 +78,6 @@ impl Flow {
     /// Answers [`Action::Rekey`]: it did not take it. The client waits for records under the next
     /// key, so that nothing more can be said to it.
     pub fn rekey_refused(&mut self, pool: &mut Pool) {
-        self.actions.add(Action::ResetBack);
         self.stop(Ending::new(Reason::KernelRekey), pool);
     }
 
@@ -174,7 +173,6 @@ impl Flow {
     /// TLS 1.2 has no key update: the stream ends here, and not as if it were whole.
     pub(super) fn stop_exhausted(&mut self, now: Instant, pool: &mut Pool) {
         let ending = Ending::with(Reason::Internal, "the sealing key is used up");
-        self.actions.add(Action::ResetBack);
         self.part(ending, now, pool);
     }
 
@@ -207,7 +205,6 @@ impl Flow {
 
     fn give_up_kernel(&mut self, reason: Reason, pool: &mut Pool) {
         self.say_alert(ALERT_INTERNAL_ERROR, pool);
-        self.actions.add(Action::ResetBack);
         self.part(Ending::new(reason), self.last_byte, pool);
     }
 

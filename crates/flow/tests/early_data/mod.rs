@@ -258,7 +258,7 @@ fn a_client_that_leaves_before_the_handshakes_end_is_no_clean_end_to_the_server(
         (
             |run| {
                 run.now += TIMEOUTS.handshake * 2;
-                run.flow.handle_timeout(run.now, false, &mut run.pool);
+                run.flow.handle_timeout(run.now, &mut run.pool);
             },
             Reason::HandshakeTimeout,
         ),

@@ -248,15 +248,20 @@ fn whatever_breaks_whenever_there_is_one_end_and_no_buffer_is_kept() {
         for _ in 0..chance.below(120) {
             run.step();
         }
-        break_something(&mut run, chance.below(6));
+        let what = chance.below(6);
+        break_something(&mut run, what);
         run.act();
         // Nobody moves any more but the clock.
         for _ in 0..4 {
             run.now += TIMEOUTS.idle;
-            run.flow.handle_timeout(run.now, false, &mut run.pool);
+            run.flow.handle_timeout(run.now, &mut run.pool);
             run.act();
         }
         run.assert_over();
+        // No client says here that it has ended, unless its TCP stream does.
+        if run.actions.contains(&Action::Dial) && what != 1 {
+            run.assert_back_is_reset();
+        }
         reasons.insert(run.reason().unwrap());
     }
     assert!(reasons.len() >= 7, "the seeds reach many ends: {reasons:?}");
@@ -332,43 +337,84 @@ fn deadlines_are_those_of_the_stage() {
     let mut run = Run::new(&stage, &stage.choice(true, &[]), 1, Vec::new());
     assert_eq!(run.flow.deadline(), Some(run.now + TIMEOUTS.handshake));
     run.flow
-        .handle_timeout(run.now + TIMEOUTS.handshake / 2, false, &mut run.pool);
+        .handle_timeout(run.now + TIMEOUTS.handshake / 2, &mut run.pool);
     assert!(!run.flow.is_over());
     run.flow
-        .handle_timeout(run.now + TIMEOUTS.handshake, false, &mut run.pool);
+        .handle_timeout(run.now + TIMEOUTS.handshake, &mut run.pool);
     assert_eq!(run.reason(), Some(Reason::HandshakeTimeout));
     let mut run = Run::new(&stage, &stage.choice(true, &[]), 1, Vec::new());
     run.until("relay", |run| {
         run.backend.is_some() && run.flow.front_pending().is_empty()
     });
     run.now += TIMEOUTS.idle * 2;
-    run.flow.handle_timeout(run.now, false, &mut run.pool);
+    run.flow.handle_timeout(run.now, &mut run.pool);
     assert_eq!(run.reason(), Some(Reason::IdleTimeout));
-    run.until("the goodbye", |run| {
-        run.client.is_closed_by_server() && run.front_shut
-    });
 }
 
+/// Neither a server that has stalled in its answer nor a client that has not taken all of it.
 #[test]
-fn a_client_that_stalls_is_not_told_that_it_has_all() {
+fn a_connection_that_was_idle_too_long_looks_finished_to_nobody() {
     let stage = Stage::new(SendProxy::Off);
-    for is_passing in [false, true] {
+    for bytes in [0, 1000] {
         let mut run = Run::new(&stage, &stage.choice(true, &[]), 1, Vec::new());
-        run.until("relay", |run| run.backend.is_some());
-        if !is_passing {
-            let backend = run.backend.as_mut().unwrap();
-            backend.to_flow.extend([7; 1000]);
-            while run.flow.front_pending().is_empty() {
-                run.backend_to_flow();
-            }
+        run.until("relay", |run| {
+            run.backend.is_some() && run.client.is_established()
+        });
+        if bytes > 0 {
+            run.backend.as_mut().unwrap().to_flow.extend(vec![7; bytes]);
+            run.until("some answer", |run| !run.flow.front_pending().is_empty());
         }
         run.now += TIMEOUTS.idle * 2;
-        run.flow.handle_timeout(run.now, is_passing, &mut run.pool);
+        run.flow.handle_timeout(run.now, &mut run.pool);
+        run.act();
         assert_eq!(run.reason(), Some(Reason::IdleTimeout));
+        run.assert_back_is_reset();
         run.until("the end", |run| run.front_shut && run.from_flow.is_empty());
         run.client_turn();
         assert!(!run.client.is_closed_by_server(), "no close_notify");
     }
+}
+
+#[test]
+fn a_request_whose_end_was_not_sent_on_is_reset_and_one_that_was_is_not() {
+    let stage = Stage::new(SendProxy::Off);
+    for is_sent in [false, true] {
+        let mut run = Run::new(&stage, &stage.choice(true, &[]), 6, Vec::new());
+        run.until("relay", |run| {
+            run.backend.is_some() && run.client.is_established()
+        });
+        run.until("quiet", |run| run.to_flow.is_empty());
+        run.client.send(&[1; 1000]);
+        run.client.close();
+        let wire = run.client.take_wire();
+        let room = run.flow.front_room(&mut run.pool).unwrap();
+        room[..wire.len()].copy_from_slice(&wire);
+        run.flow.front_received(wire.len(), run.now, &mut run.pool);
+        assert!(!run.flow.back_pending()[1].is_empty());
+        if is_sent {
+            run.until("the server's end", |run| {
+                run.backend.as_ref().is_some_and(|backend| backend.got_end)
+            });
+        }
+        run.flow.cut(Reason::Drained, &mut run.pool);
+        run.act();
+        assert_eq!(!run.actions.contains(&Action::ResetBack), is_sent);
+    }
+}
+
+#[test]
+fn no_server_gets_a_byte_without_the_header_that_it_was_promised() {
+    let stage = Stage::new(SendProxy::Pass);
+    let mut run = Run::new(&stage, &stage.choice(true, &[]), 3, Vec::new());
+    run.client
+        .send(b"PROXY TCP4 203.0.113.9 203.0.113.9 1 1\r\n");
+    run.until("the end", |run| {
+        run.client_fin |= run.front_shut;
+        run.flow.is_over()
+    });
+    assert_eq!(run.reason(), Some(Reason::ProxyHeaderMissing));
+    assert!(!run.actions.contains(&Action::Dial));
+    run.assert_over();
 }
 
 #[test]
@@ -389,7 +435,7 @@ fn a_dial_that_takes_too_long_is_made_again_and_a_failed_one_is_told() {
     }
     assert_eq!(dials, 1);
     run.now += TIMEOUTS.dial * 2;
-    run.flow.handle_timeout(run.now, false, &mut run.pool);
+    run.flow.handle_timeout(run.now, &mut run.pool);
     assert_eq!(run.flow.poll_action(), Some(Action::Redial));
     run.flow
         .dial_failed(Ending::new(Reason::BackendRefused), run.now, &mut run.pool);

@@ -488,6 +488,13 @@ impl Run {
         self.flow.ending().map(|ending| ending.reason)
     }
 
+    /// The server's connection was closed by a reset.
+    pub(crate) fn assert_back_is_reset(&self) {
+        let place = |wanted| self.actions.iter().position(|action| *action == wanted);
+        let (reset, close) = (place(Action::ResetBack), place(Action::CloseBack));
+        assert!(reset.is_some() && reset < close, "{:?}", self.actions);
+    }
+
     /// What holds of every connection that is over.
     pub(crate) fn assert_over(&self) {
         assert!(self.flow.is_over());

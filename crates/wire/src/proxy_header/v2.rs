@@ -228,53 +228,29 @@ pub struct ClientTls<'a> {
     pub signature_scheme: Option<&'a str>,
 }
 
-/// Whether all of a header was written.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Written {
-    /// All of it.
-    Whole,
-    /// The client certificate was left out, since the length field could not count it.
-    CertificateDropped,
-}
-
-/// The fields are longer than the 65535 bytes that the length field can count, even without the
-/// client certificate.
+/// The fields are longer than the 65535 bytes that the length field can count.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("the PROXY header's fields have over 65535 bytes")]
 pub struct HeaderTooLong;
 
 impl HeaderV2<'_> {
-    /// Appends the header, whole or without the client certificate.
+    /// Appends the header.
     ///
     /// Receivers have limits far below the format's: haproxy refuses a header with any field over
     /// 1024 bytes, so a certificate is only for those who are known to read it.
     ///
     /// # Errors
     /// [`HeaderTooLong`], and nothing is appended.
-    pub fn write(&self, out: &mut Vec<u8>) -> Result<Written, HeaderTooLong> {
-        if self.client_certificate.is_some() {
-            if self.append(self.client_certificate, out).is_ok() {
-                return Ok(Written::Whole);
-            }
-            return self.append(None, out).map(|()| Written::CertificateDropped);
-        }
-        self.append(None, out).map(|()| Written::Whole)
-    }
-
-    fn append(&self, certificate: Option<&[u8]>, out: &mut Vec<u8>) -> Result<(), HeaderTooLong> {
+    pub fn write(&self, out: &mut Vec<u8>) -> Result<(), HeaderTooLong> {
         let start = out.len();
-        let appended = self.append_fields(certificate, out);
+        let appended = self.append_fields(out);
         if appended.is_err() {
             out.truncate(start);
         }
         appended
     }
 
-    fn append_fields(
-        &self,
-        certificate: Option<&[u8]>,
-        out: &mut Vec<u8>,
-    ) -> Result<(), HeaderTooLong> {
+    fn append_fields(&self, out: &mut Vec<u8>) -> Result<(), HeaderTooLong> {
         let start = out.len();
         self.append_head(out);
         let checksum_at = out.len() + 3;
@@ -293,7 +269,7 @@ impl HeaderV2<'_> {
         for (kind, value) in self.others {
             append_field(*kind, value, out)?;
         }
-        append_some(kind::CUSTOM_FIRST, certificate, out)?;
+        append_some(kind::CUSTOM_FIRST, self.client_certificate, out)?;
         finish(start, self.checksum.then_some(checksum_at), out)
     }
 
