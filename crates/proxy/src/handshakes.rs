@@ -58,14 +58,6 @@ impl Handshakes {
         oldest.is_some_and(|(_, since)| now.saturating_duration_since(*since) > PATIENCE)
     }
 
-    /// Takes out the newcomer that has waited longest, if they wait longer than they should.
-    pub(crate) fn give_up_oldest(&mut self, now: Instant) -> Option<LinkId> {
-        if !self.is_overrun(now) {
-            return None;
-        }
-        self.newcomers.pop_front().map(|(id, _)| id)
-    }
-
     /// Forgets the oldest ones that have ended: nobody waits there any more.
     pub(crate) fn forget_ended(&mut self, mut is_open: impl FnMut(LinkId) -> bool) {
         while let Some((id, _)) = self.newcomers.front() {
@@ -119,16 +111,6 @@ mod tests {
         assert_eq!(queue.next(late), Some(id(3)));
         queue.add_newcomer(id(4), late);
         assert_eq!(drained(&mut queue, late), [4, 2, 1]);
-    }
-
-    #[test]
-    fn only_those_that_wait_too_long_are_given_up() {
-        let now = Instant::now();
-        let mut queue = with_newcomers(&[1, 2], now);
-        assert_eq!(queue.give_up_oldest(now + PATIENCE), None);
-        let late = now + PATIENCE * 2;
-        assert_eq!(queue.give_up_oldest(late), Some(id(1)));
-        assert_eq!(drained(&mut queue, late), [2]);
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! `flow`'s.
 #![forbid(unsafe_code)]
 
+mod ages;
 mod allowance;
 mod back;
 mod commands;

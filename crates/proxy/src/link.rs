@@ -12,6 +12,7 @@ use flow::connection::Flow;
 use telemetry::catalogue::ServiceCounter;
 use telemetry::outcome::Reason;
 
+use crate::ages::{Key, Stage};
 use crate::back::Back;
 use crate::dial::{Dial, Dialled};
 use crate::driver::{Driver, FileSent, Received, Socket};
@@ -47,6 +48,13 @@ pub(crate) enum Turn {
     Over,
 }
 
+/// Where a connection that has relayed nothing is listed, by its worker and by its service.
+pub(crate) struct Listed {
+    pub(crate) stage: Stage,
+    pub(crate) of_worker: Key,
+    pub(crate) of_service: Key,
+}
+
 /// A connection and its sockets.
 pub(crate) struct Link {
     pub(crate) flow: Flow,
@@ -62,6 +70,8 @@ pub(crate) struct Link {
     pub(crate) is_queued: bool,
     /// It is counted among the handshakes under way.
     pub(crate) is_counted_opening: bool,
+    /// It is listed among those that have relayed nothing.
+    pub(crate) listed: Option<Listed>,
     splice: Splice,
     counted_up: u64,
     counted_down: u64,
@@ -88,6 +98,7 @@ impl Link {
             timer_tick: 0,
             is_queued: false,
             is_counted_opening: true,
+            listed: None,
             splice: Splice::default(),
             counted_up: 0,
             counted_down: 0,
@@ -153,6 +164,16 @@ impl Link {
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let of_back = self.back.as_ref().and_then(Back::deadline);
         self.flow.deadline().into_iter().chain(of_back).min()
+    }
+
+    /// How far it has come, as long as it has relayed nothing.
+    pub(crate) fn stage(&self) -> Option<Stage> {
+        let facts = self.flow.facts();
+        match self.flow.is_opening() {
+            true if self.flow.is_answered() => Some(Stage::Answered),
+            true => Some(Stage::Silent),
+            false => (facts.bytes_up == 0 && facts.bytes_down == 0).then_some(Stage::Unused),
+        }
     }
 
     /// Takes note that the deadline has passed.

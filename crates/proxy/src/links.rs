@@ -101,6 +101,10 @@ impl Links {
         Some(self.slots.remove(id.place as usize).1)
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len()
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.slots.is_empty()
     }

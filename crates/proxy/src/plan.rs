@@ -41,6 +41,7 @@ pub struct ServicePlan {
     pub(crate) send_proxy: SendProxy,
     pub(crate) timeouts: Timeouts,
     connections_max: Option<u32>,
+    workers: usize,
     /// Open connections over all workers and, after a reload, over the plans of this name.
     open: OnceLock<Allowance>,
     pub(crate) pool: backend::options::Options,
@@ -86,7 +87,10 @@ impl Plan {
         let services = options
             .services
             .into_iter()
-            .map(|service| ServicePlan::build(service, resumption, &mut warnings).map(Arc::new))
+            .map(|service| {
+                let workers = options.workers.cpus.len();
+                ServicePlan::build(service, workers, resumption, &mut warnings).map(Arc::new)
+            })
             .collect::<Result<_, _>>()
             .map_err(PlanError)?;
         let Options {
@@ -173,6 +177,7 @@ impl Plan {
 impl ServicePlan {
     fn build(
         options: ServiceOptions,
+        workers: usize,
         resumption: &Arc<Resumption>,
         warnings: &mut Vec<Warning>,
     ) -> Result<Self, BuildError> {
@@ -196,6 +201,7 @@ impl ServicePlan {
             offload: offload_of(options.front.ktls, &[], false),
             timeouts: options.timeouts,
             connections_max: options.connections_max,
+            workers,
             open: OnceLock::new(),
             server_names: pool
                 .servers
@@ -208,18 +214,14 @@ impl ServicePlan {
         })
     }
 
-    /// Counts one connection more, unless there are as many as may be.
-    pub(crate) fn admit(&self) -> bool {
-        self.open().take(self.connections_max.unwrap_or(u32::MAX))
+    /// How many connections there may be.
+    pub(crate) fn connections_max(&self) -> u32 {
+        self.connections_max.unwrap_or(u32::MAX)
     }
 
-    /// Counts one connection less.
-    pub(crate) fn release(&self) {
-        self.open().give();
-    }
-
-    fn open(&self) -> &Allowance {
-        self.open.get_or_init(Allowance::default)
+    /// How many connections there are.
+    pub(crate) fn open(&self) -> &Allowance {
+        self.open.get_or_init(|| Allowance::new(self.workers))
     }
 
     /// Its name.

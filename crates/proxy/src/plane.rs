@@ -59,10 +59,13 @@ impl Plane {
         let cpus = plan.workers.cpus.clone();
         let mut workers = Vec::with_capacity(count);
         let (started, starts) = channel();
-        let allowances = Allowances::default();
-        for ((index, cpu), listeners) in cpus.into_iter().enumerate().zip(listeners) {
+        let wakers: Vec<_> = (0..count)
+            .map(|_| Waker::new().map(Arc::new))
+            .collect::<io::Result<_>>()?;
+        let allowances = Allowances::new(wakers.clone().into());
+        let its = wakers.into_iter().zip(cpus).zip(listeners);
+        for (index, ((waker, cpu), listeners)) in its.enumerate() {
             let (commands, received) = channel();
-            let waker = Arc::new(Waker::new()?);
             let counters = registry.worker(index);
             let lines = Lines::new(plan.log, index, lines.clone(), Arc::clone(&counters));
             let assignment = assignment(&plan, index, listeners, &registry);

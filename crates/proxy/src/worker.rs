@@ -1,10 +1,12 @@
 //! One thread, one loop, its own connections.
 //!
 //! Owns the order of things in a turn: established connections first, then new ones, then
-//! handshakes for as long as the turn may take, so that nobody starves while another signs.
+//! handshakes for as long as the turn may take, so that nobody starves while another signs. Who is
+//! let in is `admission`'s.
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::io::{self, ErrorKind};
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -12,19 +14,17 @@ use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use flow::buffer::Pool;
-use flow::connection::Flow;
-use flow::facts::Facts;
 use sys::epoll::Event;
-use sys::socket::PeerAddress;
 use sys::wake::Waker;
 use telemetry::catalogue::{Histogram, ServiceCounter, ServiceGauge, WorkerCounter, WorkerGauge};
 use telemetry::counters::WorkerCounters;
 use telemetry::outcome::Reason;
 
+use crate::ages::Ages;
 use crate::allowance::Allowances;
 use crate::commands::{Assignment, Command};
 use crate::counts::count_handshake;
-use crate::driver::{Driver, is_out_of_descriptors};
+use crate::driver::Driver;
 use crate::handshakes::Handshakes;
 use crate::lines::Lines;
 use crate::link::{Context, Link, Turn};
@@ -34,6 +34,8 @@ use crate::options::Limits;
 use crate::pipes::Pipes;
 use crate::service::Service;
 use crate::timers::Timers;
+
+mod admission;
 
 /// How long handshakes may keep established connections waiting. One RSA-2048 signature takes a
 /// quarter of it, one RSA-4096 signature three times as long: never more than one above it.
@@ -63,6 +65,8 @@ pub(crate) struct Worker {
     handshakes: Handshakes,
     limits: Limits,
     allowances: Allowances,
+    /// Connections that have relayed nothing yet.
+    ages: RefCell<Ages>,
     /// A descriptor that is given up when none is left.
     reserve: Option<OwnedFd>,
     drain_deadline: Option<Instant>,
@@ -110,6 +114,7 @@ impl Worker {
                 handshakes: 0,
             },
             allowances,
+            ages: RefCell::default(),
             reserve: Some(reserve),
             drain_deadline: None,
             next_connection,
@@ -177,6 +182,7 @@ impl Worker {
         if is_called {
             self.waker.drain();
             self.obey();
+            self.pay_back();
         }
         if !self.listeners.resume(&self.driver, self.now) {
             self.counters.count(WorkerCounter::AcceptErrors);
@@ -235,6 +241,7 @@ impl Worker {
                 .lower(ServiceGauge::HandshakesUnderWay);
             count_handshake(link);
         }
+        self.list(id);
         match turn {
             Turn::Wait => self.set_timer(id),
             Turn::Again => {
@@ -312,94 +319,6 @@ impl Worker {
         }
     }
 
-    fn accept_from(&mut self, callers: &Callers) {
-        for place in 0..self.listeners.len() {
-            let count = self.listeners.batch(callers, place);
-            if count > 0 {
-                let had_all = self.accept_some(place, count);
-                self.listeners.took_batch(place, had_all);
-            }
-        }
-    }
-
-    /// Accepts up to `count` connections; says whether there were that many.
-    fn accept_some(&mut self, place: usize, count: usize) -> bool {
-        for _ in 0..count {
-            match self.accept_one(place) {
-                Ok(()) => {}
-                Err(error) => match error.kind() {
-                    ErrorKind::WouldBlock => return false,
-                    ErrorKind::ConnectionAborted | ErrorKind::Interrupted => {}
-                    _ => {
-                        self.counters.count(WorkerCounter::AcceptErrors);
-                        self.listeners.pause(&self.driver, self.now);
-                        return false;
-                    }
-                },
-            }
-        }
-        true
-    }
-
-    fn accept_one(&mut self, place: usize) -> io::Result<()> {
-        let Some(listener) = self.listeners.at(place) else {
-            return Err(ErrorKind::WouldBlock.into());
-        };
-        let (fd, peer) = match self.driver.accept(&listener.fd) {
-            Err(error) if is_out_of_descriptors(&error) => return self.shed(place),
-            accepted => accepted?,
-        };
-        let service = Rc::clone(&listener.service);
-        let text = Rc::clone(&listener.text);
-        if let Err(reason) = self.admit_or_displace(&service, &fd) {
-            self.driver.refuse(fd);
-            self.refused(place, peer, reason);
-            return Ok(());
-        }
-        let id = self.links.next_id();
-        let front = match self.driver.adopt(fd, Named::Front(id).token()) {
-            Ok(front) => front,
-            Err(error) => {
-                self.release(&service);
-                self.allowances.handshakes.give();
-                self.refused(place, peer, Reason::Internal);
-                return Err(error);
-            }
-        };
-        let Some(listener) = self.listeners.at(place) else {
-            return Err(ErrorKind::WouldBlock.into());
-        };
-        let route = listener.route(&front, peer);
-        self.next_connection += 1 << 8;
-        let facts = Facts::new(self.next_connection, route, self.now);
-        let expects_header = service.expects_proxy_header(peer);
-        let flow = Flow::new(Rc::clone(&service.settings), expects_header, facts);
-        service.counters.count(ServiceCounter::ConnectionsAccepted);
-        service.counters.raise(ServiceGauge::ConnectionsOpen);
-        service.counters.raise(ServiceGauge::HandshakesUnderWay);
-        self.counters.raise(WorkerGauge::ConnectionsOpen);
-        let mut link = Link::new(flow, service, text, front, Named::Back(id).token());
-        link.is_queued = true;
-        self.links.insert(link);
-        self.handshakes.add_newcomer(id, self.now);
-        Ok(())
-    }
-
-    /// As [`Self::admit`]; but where newcomers wait too long, the limit of handshakes is for the
-    /// one that has waited longest, and not for one that could be served now.
-    fn admit_or_displace(&mut self, service: &Service, fd: &OwnedFd) -> Result<(), Reason> {
-        self.allowances.descriptor(fd)?;
-        let admitted = self.admit(service);
-        if admitted != Err(Reason::HandshakeLimit) {
-            return admitted;
-        }
-        let Some(oldest) = self.handshakes.give_up_oldest(self.now) else {
-            return admitted;
-        };
-        self.give_up(oldest, Reason::HandshakeLimit);
-        self.admit(service)
-    }
-
     /// Ends a connection that nobody serves any more.
     fn give_up(&mut self, id: LinkId, reason: Reason) {
         if let Some(link) = self.links.find(id) {
@@ -409,67 +328,13 @@ impl Worker {
         }
     }
 
-    /// Counts a further connection, or says why it may not be had.
-    fn admit(&self, service: &Service) -> Result<(), Reason> {
-        let all = &self.allowances;
-        let (connections, handshakes) = (&all.connections, &all.handshakes);
-        if !connections.take(self.limits.connections) {
-            return Err(Reason::ConnectionLimit);
-        }
-        if !handshakes.take(self.limits.handshakes) {
-            connections.give();
-            return Err(Reason::HandshakeLimit);
-        }
-        if !service.plan.admit() {
-            connections.give();
-            handshakes.give();
-            return Err(Reason::ConnectionLimit);
-        }
-        Ok(())
-    }
-
-    /// Counts a connection less.
-    fn release(&self, service: &Service) {
-        self.allowances.connections.give();
-        service.plan.release();
-    }
-
-    /// Takes note of a connection that was reset as soon as it was accepted.
-    fn refused(&mut self, place: usize, peer: PeerAddress, reason: Reason) {
-        let Some(listener) = self.listeners.at(place) else {
-            return;
-        };
-        self.next_connection += 1 << 8;
-        let counters = &listener.service.counters;
-        counters.count(ServiceCounter::ConnectionsAccepted);
-        counters.ended(reason);
-        self.lines
-            .report_refused(self.next_connection, listener, peer, reason, self.now);
-    }
-
-    /// Without a descriptor left a client would wait for nothing: the one held in reserve serves
-    /// to accept its connection and reset it, so that it knows and is counted.
-    fn shed(&mut self, place: usize) -> io::Result<()> {
-        let Some(listener) = self.listeners.at(place) else {
-            return Err(ErrorKind::WouldBlock.into());
-        };
-        self.reserve = None;
-        let refused = self.driver.accept(&listener.fd).map(|(fd, peer)| {
-            self.driver.refuse(fd);
-            peer
-        });
-        self.reserve = self.waker.as_fd().try_clone_to_owned().ok();
-        let peer = refused?;
-        self.refused(place, peer, Reason::DescriptorLimit);
-        Ok(())
-    }
-
     /// Takes leave of a connection.
     fn end(&mut self, id: LinkId) {
-        let Some(link) = self.links.remove(id) else {
+        let Some(mut link) = self.links.remove(id) else {
             return;
         };
         let service = Rc::clone(&link.service);
+        self.unlist(link.listed.take(), &service);
         self.release(&service);
         service.counters.lower(ServiceGauge::ConnectionsOpen);
         if link.flow.facts().offloaded {

@@ -54,9 +54,9 @@ pub(super) const PROCESS: &[Key] = &[
         .flag("handshakes")
         .help(
             "Handshakes under way. It bounds what a flood of half-open clients can hold in memory; \
-             those over it are closed before any cryptography. Where clients wait longer than a \
-             second for their turn, the newest are served first, and room is made by closing the \
-             one that has waited longest.",
+             where it is reached, a newcomer takes the place of the oldest that has not sent its \
+             whole hello or, if those are fewer, of the oldest that was answered. Where clients \
+             wait longer than a second for their turn, the newest are served first.",
         )
         .example("handshakes = 2000"),
     key("process", Kind::Table)

@@ -1,0 +1,155 @@
+//! The connections that have relayed nothing yet, by stage, the oldest of each first.
+//!
+//! Owns the order, from which follows who gives its place to a newcomer where a limit is reached.
+//! Every change takes the same time however many there are, since an attacker chooses how many.
+
+use slab::Slab;
+
+use crate::links::LinkId;
+
+/// How far a connection that has relayed nothing has come.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Stage {
+    /// The client's hello is not yet whole.
+    Silent,
+    /// The hello was answered, and the handshake is not yet over.
+    Answered,
+    /// The handshake is over, and no byte has come for the other side.
+    Unused,
+}
+
+impl Stage {
+    pub(crate) const ALL: &'static [Self] = &[Self::Silent, Self::Answered, Self::Unused];
+    /// Those whose handshake is under way.
+    pub(crate) const OPENING: &'static [Self] = &[Self::Silent, Self::Answered];
+}
+
+/// Where a connection stands here.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Key(usize);
+
+/// A doubly linked list for each stage, through one slab.
+#[derive(Debug, Default)]
+pub(crate) struct Ages {
+    nodes: Slab<Node>,
+    lists: [List; Stage::ALL.len()],
+}
+
+#[derive(Debug)]
+struct Node {
+    id: LinkId,
+    stage: Stage,
+    older: Option<Key>,
+    younger: Option<Key>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct List {
+    oldest: Option<Key>,
+    youngest: Option<Key>,
+    count: u32,
+}
+
+impl Ages {
+    /// Adds a connection as the youngest of its stage.
+    pub(crate) fn add(&mut self, id: LinkId, stage: Stage) -> Key {
+        let list = &mut self.lists[stage as usize];
+        let key = Key(self.nodes.insert(Node {
+            id,
+            stage,
+            older: list.youngest,
+            younger: None,
+        }));
+        let before = list.youngest.replace(key);
+        list.oldest.get_or_insert(key);
+        list.count += 1;
+        if let Some(older) = before {
+            self.nodes[older.0].younger = Some(key);
+        }
+        key
+    }
+
+    /// Takes a connection out.
+    pub(crate) fn remove(&mut self, key: Key) {
+        let node = self.nodes.remove(key.0);
+        let list = &mut self.lists[node.stage as usize];
+        list.count -= 1;
+        match node.older {
+            Some(older) => self.nodes[older.0].younger = node.younger,
+            None => list.oldest = node.younger,
+        }
+        match node.younger {
+            Some(younger) => self.nodes[younger.0].older = node.older,
+            None => list.youngest = node.older,
+        }
+    }
+
+    /// How many there are in these stages.
+    pub(crate) fn count(&self, stages: &[Stage]) -> u32 {
+        stages.iter().map(|stage| self.list(*stage).count).sum()
+    }
+
+    /// The connections of that one of these stages which has the most, the oldest first. So a flood
+    /// of one kind gives places of that kind, and never takes more than its share of the others'.
+    pub(crate) fn oldest_of_most(&self, stages: &[Stage]) -> impl Iterator<Item = LinkId> {
+        let most = stages
+            .iter()
+            .rev()
+            .max_by_key(|stage| self.list(**stage).count);
+        let first = most.and_then(|stage| self.list(*stage).oldest);
+        let nodes = std::iter::successors(first, |key| self.nodes[key.0].younger);
+        nodes.map(|key| self.nodes[key.0].id)
+    }
+
+    fn list(&self, stage: Stage) -> &List {
+        &self.lists[stage as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn oldest(ages: &Ages, stages: &[Stage]) -> Vec<u64> {
+        ages.oldest_of_most(stages).map(LinkId::bits).collect()
+    }
+
+    #[test]
+    fn the_order_is_kept_whoever_leaves() {
+        let mut ages = Ages::default();
+        let keys: Vec<Key> = (0..6)
+            .map(|number| ages.add(LinkId::of(number), Stage::Silent))
+            .collect();
+        for (leaves, left) in [
+            (0, &[1, 2, 3, 4, 5][..]),
+            (5, &[1, 2, 3, 4]),
+            (3, &[1, 2, 4]),
+            (2, &[1, 4]),
+        ] {
+            ages.remove(keys[leaves]);
+            assert_eq!(oldest(&ages, Stage::ALL), left);
+            assert_eq!(ages.count(Stage::ALL) as usize, left.len());
+        }
+        ages.add(LinkId::of(9), Stage::Silent);
+        assert_eq!(oldest(&ages, Stage::ALL), [1, 4, 9]);
+        ages.remove(keys[1]);
+        ages.remove(keys[4]);
+        assert_eq!(oldest(&ages, Stage::ALL), [9]);
+    }
+
+    #[test]
+    fn the_stage_with_the_most_gives_and_among_equals_the_earliest() {
+        let mut ages = Ages::default();
+        assert_eq!(oldest(&ages, Stage::ALL), []);
+        ages.add(LinkId::of(1), Stage::Answered);
+        ages.add(LinkId::of(2), Stage::Silent);
+        assert_eq!(oldest(&ages, Stage::OPENING), [2]);
+        ages.add(LinkId::of(3), Stage::Answered);
+        for number in 4..7 {
+            ages.add(LinkId::of(number), Stage::Unused);
+        }
+        assert_eq!(oldest(&ages, Stage::OPENING), [1, 3]);
+        assert_eq!(oldest(&ages, Stage::ALL), [4, 5, 6]);
+        assert_eq!(ages.count(Stage::OPENING), 3);
+    }
+}

@@ -1,0 +1,287 @@
+//! How connections come in: accepted, let in or refused, and in whose place where a limit is
+//! reached.
+//!
+//! Owns the rule of displacement, which docs/threat-model.md describes; the order among those that
+//! may be displaced is `ages`'.
+
+use std::io::{self, ErrorKind};
+use std::os::fd::{AsFd, OwnedFd};
+use std::rc::Rc;
+
+use flow::connection::Flow;
+use flow::facts::Facts;
+use sys::socket::PeerAddress;
+use telemetry::catalogue::{ServiceCounter, ServiceGauge, WorkerCounter, WorkerGauge};
+use telemetry::outcome::Reason;
+
+use super::Worker;
+use crate::ages::Stage;
+use crate::allowance::{Allowance, is_worth_displacing};
+use crate::driver::is_out_of_descriptors;
+use crate::link::{Link, Listed};
+use crate::links::{LinkId, Named};
+use crate::listeners::Callers;
+use crate::service::Service;
+
+/// How many are looked at for the oldest connection whose bytes do not wait for this very worker.
+const LOOKED_AT_MAX: usize = 8;
+
+/// What there may be only so many of.
+#[derive(Clone, Copy)]
+enum Limited<'a> {
+    Connections,
+    Handshakes,
+    ConnectionsOf(&'a Service),
+}
+
+impl Limited<'_> {
+    /// The stages that hold places of it without having relayed anything.
+    fn stages(self) -> &'static [Stage] {
+        match self {
+            Self::Handshakes => Stage::OPENING,
+            Self::Connections | Self::ConnectionsOf(_) => Stage::ALL,
+        }
+    }
+
+    fn reason(self) -> Reason {
+        match self {
+            Self::Handshakes => Reason::HandshakeLimit,
+            Self::Connections | Self::ConnectionsOf(_) => Reason::ConnectionLimit,
+        }
+    }
+}
+
+impl Worker {
+    pub(super) fn accept_from(&mut self, callers: &Callers) {
+        for place in 0..self.listeners.len() {
+            let count = self.listeners.batch(callers, place);
+            if count > 0 {
+                let had_all = self.accept_some(place, count);
+                self.listeners.took_batch(place, had_all);
+            }
+        }
+    }
+
+    /// Accepts up to `count` connections; says whether there were that many.
+    pub(super) fn accept_some(&mut self, place: usize, count: usize) -> bool {
+        for _ in 0..count {
+            match self.accept_one(place) {
+                Ok(()) => {}
+                Err(error) => match error.kind() {
+                    ErrorKind::WouldBlock => return false,
+                    ErrorKind::ConnectionAborted | ErrorKind::Interrupted => {}
+                    _ => {
+                        self.counters.count(WorkerCounter::AcceptErrors);
+                        self.listeners.pause(&self.driver, self.now);
+                        return false;
+                    }
+                },
+            }
+        }
+        true
+    }
+
+    fn accept_one(&mut self, place: usize) -> io::Result<()> {
+        let Some(listener) = self.listeners.at(place) else {
+            return Err(ErrorKind::WouldBlock.into());
+        };
+        let (fd, peer) = match self.driver.accept(&listener.fd) {
+            Err(error) if is_out_of_descriptors(&error) => return self.shed(place),
+            accepted => accepted?,
+        };
+        let service = Rc::clone(&listener.service);
+        let text = Rc::clone(&listener.text);
+        if let Err(reason) = self.admit(&service, &fd) {
+            self.driver.refuse(fd);
+            self.refused(place, peer, reason);
+            return Ok(());
+        }
+        let id = self.links.next_id();
+        let front = match self.driver.adopt(fd, Named::Front(id).token()) {
+            Ok(front) => front,
+            Err(error) => {
+                self.release(&service);
+                self.allowances.handshakes.give();
+                self.refused(place, peer, Reason::Internal);
+                return Err(error);
+            }
+        };
+        let Some(listener) = self.listeners.at(place) else {
+            return Err(ErrorKind::WouldBlock.into());
+        };
+        let route = listener.route(&front, peer);
+        self.next_connection += 1 << 8;
+        let facts = Facts::new(self.next_connection, route, self.now);
+        let expects_header = service.expects_proxy_header(peer);
+        let flow = Flow::new(Rc::clone(&service.settings), expects_header, facts);
+        service.counters.count(ServiceCounter::ConnectionsAccepted);
+        service.counters.raise(ServiceGauge::ConnectionsOpen);
+        service.counters.raise(ServiceGauge::HandshakesUnderWay);
+        self.counters.raise(WorkerGauge::ConnectionsOpen);
+        let mut link = Link::new(flow, service, text, front, Named::Back(id).token());
+        link.is_queued = true;
+        self.links.insert(link);
+        self.handshakes.add_newcomer(id, self.now);
+        self.list(id);
+        // Its time runs from now on, however long it waits to be served.
+        self.set_timer(id);
+        Ok(())
+    }
+
+    /// Counts a further connection, where a limit is reached in the place of another; or says why
+    /// there is no place.
+    fn admit(&mut self, service: &Service, fd: &OwnedFd) -> Result<(), Reason> {
+        if !self.allowances.has_descriptor(fd) {
+            let displaceable = self.ages.borrow().count(Stage::ALL);
+            let is_worth = is_worth_displacing(displaceable.into(), self.links.len() as u64);
+            if !is_worth || !self.displace(Limited::Connections) {
+                return Err(Reason::DescriptorLimit);
+            }
+        }
+        self.take(Limited::ConnectionsOf(service))?;
+        self.take(Limited::Connections)
+            .inspect_err(|_| service.plan.open().give())?;
+        self.take(Limited::Handshakes)
+            .inspect_err(|_| self.release(service))
+    }
+
+    fn take(&mut self, limited: Limited<'_>) -> Result<(), Reason> {
+        let (allowance, most) = self.allowance(limited);
+        if allowance.take(most) {
+            return Ok(());
+        }
+        let allowance = allowance.clone();
+        let is_given = match allowance.giver(self.index, most) {
+            Some(own) if own == self.index => self.displace(limited),
+            Some(other) => {
+                allowance.claim(other);
+                self.allowances.wakers[other].wake();
+                true
+            }
+            None => false,
+        };
+        if !is_given {
+            return Err(limited.reason());
+        }
+        allowance.take_over();
+        Ok(())
+    }
+
+    fn allowance<'a>(&'a self, limited: Limited<'a>) -> (&'a Allowance, u32) {
+        match limited {
+            Limited::Connections => (&self.allowances.connections, self.limits.connections),
+            Limited::Handshakes => (&self.allowances.handshakes, self.limits.handshakes),
+            Limited::ConnectionsOf(service) => {
+                (service.plan.open(), service.plan.connections_max())
+            }
+        }
+    }
+
+    /// Ends the oldest connection of the stage that has the most; whether there was one.
+    fn displace(&mut self, limited: Limited<'_>) -> bool {
+        let ages = match limited {
+            Limited::ConnectionsOf(service) => &service.ages,
+            Limited::Connections | Limited::Handshakes => &self.ages,
+        };
+        let mut oldest = None;
+        for id in ages
+            .borrow()
+            .oldest_of_most(limited.stages())
+            .take(LOOKED_AT_MAX)
+        {
+            oldest.get_or_insert(id);
+            // Bytes of it may wait for us: then it is not the client who lets us wait.
+            if self.links.find(id).is_some_and(|link| !link.is_queued) {
+                oldest = Some(id);
+                break;
+            }
+        }
+        if let Some(id) = oldest {
+            self.give_up(id, Reason::Displaced);
+        }
+        oldest.is_some()
+    }
+
+    /// Gives up the places that other workers' newcomers have taken.
+    pub(super) fn pay_back(&mut self) {
+        let services = self.services.clone();
+        let own = [Limited::Connections, Limited::Handshakes];
+        let all = services
+            .iter()
+            .map(|service| Limited::ConnectionsOf(service));
+        for limited in own.into_iter().chain(all) {
+            let allowance = self.allowance(limited).0.clone();
+            while allowance.settle(self.index) {
+                self.displace(limited);
+            }
+        }
+    }
+
+    /// Keeps a connection among those of its stage, for as long as it may be displaced.
+    pub(super) fn list(&mut self, id: LinkId) {
+        let Some(link) = self.links.find(id) else {
+            return;
+        };
+        let stage = link.stage();
+        if stage != link.listed.as_ref().map(|listed| listed.stage) {
+            let service = Rc::clone(&link.service);
+            let before = link.listed.take();
+            link.listed = stage.map(|stage| Listed {
+                stage,
+                of_worker: self.ages.borrow_mut().add(id, stage),
+                of_service: service.ages.borrow_mut().add(id, stage),
+            });
+            self.unlist(before, &service);
+        }
+    }
+
+    /// Takes a connection out of where it was.
+    pub(super) fn unlist(&self, before: Option<Listed>, service: &Service) {
+        if let Some(before) = before {
+            self.ages.borrow_mut().remove(before.of_worker);
+            service.ages.borrow_mut().remove(before.of_service);
+        }
+        let (all, allowances) = (self.ages.borrow(), &self.allowances);
+        let of_service = service.ages.borrow().count(Stage::ALL);
+        service.plan.open().publish(self.index, of_service);
+        let publish = |to: &Allowance, stages| to.publish(self.index, all.count(stages));
+        publish(&allowances.connections, Stage::ALL);
+        publish(&allowances.handshakes, Stage::OPENING);
+    }
+
+    /// Counts a connection less.
+    pub(super) fn release(&self, service: &Service) {
+        self.allowances.connections.give();
+        service.plan.open().give();
+    }
+
+    /// Takes note of a connection that was reset as soon as it was accepted.
+    fn refused(&mut self, place: usize, peer: PeerAddress, reason: Reason) {
+        let Some(listener) = self.listeners.at(place) else {
+            return;
+        };
+        self.next_connection += 1 << 8;
+        let counters = &listener.service.counters;
+        counters.count(ServiceCounter::ConnectionsAccepted);
+        counters.ended(reason);
+        self.lines
+            .report_refused(self.next_connection, listener, peer, reason, self.now);
+    }
+
+    /// Without a descriptor left a client would wait for nothing: the one held in reserve serves
+    /// to accept its connection and reset it, so that it knows and is counted.
+    fn shed(&mut self, place: usize) -> io::Result<()> {
+        let Some(listener) = self.listeners.at(place) else {
+            return Err(ErrorKind::WouldBlock.into());
+        };
+        self.reserve = None;
+        let refused = self.driver.accept(&listener.fd).map(|(fd, peer)| {
+            self.driver.refuse(fd);
+            peer
+        });
+        self.reserve = self.waker.as_fd().try_clone_to_owned().ok();
+        let peer = refused?;
+        self.refused(place, peer, Reason::DescriptorLimit);
+        Ok(())
+    }
+}
