@@ -144,6 +144,13 @@ impl Lariat {
         });
     }
 
+    /// Waits until a metric, summed over the series with these labels, has at least this value.
+    pub fn wait_for_metric_from(&self, name: &str, labels: &[(&str, &str)], value: f64) {
+        until(&format!("{name}{labels:?} to reach {value}"), || {
+            (self.metrics().sum(name, labels) >= value).then_some(())
+        });
+    }
+
     /// Waits until this many connections have ended for this reason.
     pub fn wait_for_reason(&self, reason: &str, count: u32) {
         let labels = [("reason", reason)];

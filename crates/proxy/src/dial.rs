@@ -4,7 +4,7 @@
 //! Choice is `backend`'s, time limits are `flow`'s.
 
 use std::io::{self, ErrorKind};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use backend::affinity::key_of;
 use backend::pool::{Pick, Picked};
@@ -12,17 +12,36 @@ use backend::tried::Tried;
 use flow::facts::{Ending, Facts};
 use telemetry::catalogue::{Histogram, ServerCounter, ServiceCounter};
 use telemetry::outcome::Reason;
+use wire::address::Address;
 
 use crate::driver::{Driver, Socket};
 use crate::service::Service;
+
+/// How long to wait at first before busy servers are dialled again; each time twice as long, up to
+/// [`PAUSE_MAX`], until the dial's own limit.
+const PAUSE: Duration = Duration::from_millis(50);
+
+const PAUSE_MAX: Duration = Duration::from_millis(800);
 
 /// The dials of one connection.
 #[derive(Default)]
 pub(crate) struct Dial {
     tried: Tried,
+    /// Those tried, and those that are only busy: these are dialled again after a pause.
+    passed_over: Tried,
+    pause: Option<Pause>,
     attempt: Option<Attempt>,
     last_failure: Option<Ending>,
     last_server: Option<usize>,
+    dials: u32,
+}
+
+/// Servers are busy.
+#[derive(Clone, Copy)]
+struct Pause {
+    length: Duration,
+    /// No other server is left, and then these are dialled again.
+    until: Option<Instant>,
 }
 
 /// The dial under way, or the one that succeeded.
@@ -39,8 +58,23 @@ pub(crate) enum Dialled {
     Connected(Socket),
     /// An event will tell.
     UnderWay(Socket),
+    /// All that are left are busy: [`Dial::retries_at`] says when to start again.
+    Later,
     /// No server is left to try.
     Exhausted(Ending),
+}
+
+/// What a failed dial speaks against.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Blame {
+    /// The server.
+    Server,
+    /// Nobody: its queue is full, and will not be in a moment.
+    Busy,
+    /// The host, but only towards this server.
+    Way,
+    /// The host, towards all servers.
+    Host,
 }
 
 impl Dial {
@@ -64,8 +98,12 @@ impl Dial {
 
     /// Dials after the first.
     pub(crate) fn retries(&self) -> u32 {
-        let dials = self.tried.count() + usize::from(self.attempt.is_some());
-        dials.saturating_sub(1) as u32
+        self.dials.saturating_sub(1)
+    }
+
+    /// When busy servers are to be dialled again.
+    pub(crate) fn retries_at(&self) -> Option<Instant> {
+        self.pause?.until
     }
 
     /// Chooses and dials until one does not fail at once.
@@ -77,17 +115,20 @@ impl Dial {
         facts: &Facts,
     ) -> Dialled {
         let key = key_of(facts.route.source.map(|source| source.ip()));
+        if let Some(pause) = &mut self.pause {
+            pause.until = None;
+        }
         loop {
             let now = Instant::now();
             let request = Pick {
                 now,
                 key,
-                tried: self.tried,
+                tried: self.passed_over,
             };
             let Some(picked) = service.pool.borrow_mut().pick(&request) else {
-                let none = || Ending::new(Reason::BackendNone);
-                return Dialled::Exhausted(self.last_failure.take().unwrap_or_else(none));
+                return self.exhausted(now);
             };
+            self.dials += 1;
             if self.last_failure.is_some() {
                 service.counters.count(ServiceCounter::DialRetries);
             }
@@ -107,12 +148,25 @@ impl Dial {
             match connecting {
                 Ok((socket, true)) => return Dialled::Connected(socket),
                 Ok((socket, false)) => return Dialled::UnderWay(socket),
-                Err(error) if is_own_fault(&error) => {
-                    return Dialled::Exhausted(self.abandoned(service, &error));
+                Err(error) => {
+                    if let Err(ending) = self.failed(service, &error, now) {
+                        return Dialled::Exhausted(ending);
+                    }
                 }
-                Err(error) => self.failed(service, &error, now),
             }
         }
+    }
+
+    /// There is no other server: those that were busy may not be any more in a moment.
+    fn exhausted(&mut self, now: Instant) -> Dialled {
+        let Some(pause) = &mut self.pause else {
+            let none = || Ending::new(Reason::BackendNone);
+            return Dialled::Exhausted(self.last_failure.take().unwrap_or_else(none));
+        };
+        pause.until = Some(now + pause.length);
+        pause.length = (pause.length * 2).min(PAUSE_MAX);
+        self.passed_over = self.tried;
+        Dialled::Later
     }
 
     /// The server is connected.
@@ -131,58 +185,82 @@ impl Dial {
     }
 
     /// The dial failed.
-    pub(crate) fn failed(&mut self, service: &Service, error: &io::Error, now: Instant) {
-        let reason = match error.kind() {
-            ErrorKind::ConnectionRefused | ErrorKind::ConnectionReset => Reason::BackendRefused,
-            ErrorKind::TimedOut => Reason::BackendTimeout,
-            _ => Reason::BackendUnreachable,
-        };
-        self.gave_up(service, Ending::with(reason, error.to_string()), now);
-    }
-
-    /// The dial failed for want of something that is ours: no server is to blame, and none would
-    /// do better.
-    fn abandoned(&mut self, service: &Service, error: &io::Error) -> Ending {
-        if let Some(attempt) = self.attempt.take() {
-            service.counters.server(attempt.picked.server).lower();
-            service.pool.borrow_mut().closed(attempt.picked.server);
+    ///
+    /// # Errors
+    /// How the connection ends, if no other server would do better.
+    pub(crate) fn failed(
+        &mut self,
+        service: &Service,
+        error: &io::Error,
+        now: Instant,
+    ) -> Result<(), Ending> {
+        let is_unix = self
+            .attempt
+            .as_ref()
+            .is_some_and(|attempt| matches!(attempt.picked.address, Address::Unix(_)));
+        let (blame, reason) = judge(error, is_unix);
+        let ending = Ending::with(reason, error.to_string());
+        self.gave_up(service, blame, ending.clone(), now);
+        match blame {
+            Blame::Host => Err(ending),
+            Blame::Server | Blame::Busy | Blame::Way => Ok(()),
         }
-        let is_descriptors = matches!(error.raw_os_error(), Some(EMFILE | ENFILE));
-        let reason = if is_descriptors {
-            Reason::DescriptorLimit
-        } else {
-            Reason::Internal
-        };
-        Ending::with(reason, error.to_string())
     }
 
-    /// The dial took too long.
-    pub(crate) fn timed_out(&mut self, service: &Service, now: Instant) {
-        self.gave_up(service, Ending::new(Reason::BackendTimeout), now);
+    /// The dial took too long. If it was the wait for a busy server, that is how it ends.
+    pub(crate) fn timed_out(&mut self, service: &Service, now: Instant) -> Option<Ending> {
+        if self.retries_at().is_some() {
+            self.pause = None;
+            return self.last_failure.take();
+        }
+        self.gave_up(
+            service,
+            Blame::Server,
+            Ending::new(Reason::BackendTimeout),
+            now,
+        );
+        None
     }
 
-    fn gave_up(&mut self, service: &Service, ending: Ending, now: Instant) {
+    fn gave_up(&mut self, service: &Service, blame: Blame, ending: Ending, now: Instant) {
         let Some(attempt) = self.attempt.take() else {
             return;
         };
         let server = attempt.picked.server;
         let counter = match ending.reason {
+            Reason::BackendBusy => ServerCounter::DialsBusy,
             Reason::BackendRefused => ServerCounter::DialsRefused,
             Reason::BackendTimeout => ServerCounter::DialsTimedOut,
+            Reason::DescriptorLimit | Reason::HostResources => ServerCounter::DialsHost,
             _ => ServerCounter::DialsUnreachable,
         };
         service.counters.server(server).count(counter);
         service.counters.server(server).lower();
         service.pool.borrow_mut().closed(server);
-        service.pool.borrow_mut().dial_failed(server, now);
-        service.tell_state(server);
+        self.passed_over.insert(attempt.picked.place);
+        match blame {
+            Blame::Server => {
+                service.pool.borrow_mut().dial_failed(server, now);
+                service.tell_state(server);
+                self.tried.insert(attempt.picked.place);
+            }
+            Blame::Way => self.tried.insert(attempt.picked.place),
+            Blame::Busy => {
+                let first = Pause {
+                    length: PAUSE,
+                    until: None,
+                };
+                self.pause.get_or_insert(first);
+            }
+            Blame::Host => {}
+        }
         self.last_server = Some(server);
-        self.tried.insert(attempt.picked.place);
         self.last_failure = Some(ending);
     }
 
     /// The server's connection is closed.
     pub(crate) fn closed(&mut self, service: &Service) {
+        self.pause = None;
         if let Some(attempt) = &mut self.attempt
             && !std::mem::replace(&mut attempt.is_released, true)
         {
@@ -214,12 +292,54 @@ const EMFILE: i32 = 24;
 const ENOSPC: i32 = 28;
 const ENOBUFS: i32 = 105;
 
-/// Whether the host, not the server, is why a connection cannot be begun: no descriptors, memory,
-/// watches or local ports.
-fn is_own_fault(error: &io::Error) -> bool {
-    let is_resource = matches!(
-        error.raw_os_error(),
-        Some(EMFILE | ENFILE | ENOMEM | ENOBUFS | ENOSPC)
-    );
-    is_resource || error.kind() == ErrorKind::AddrNotAvailable
+/// What a failed dial speaks against, and how the connection ends if it was the last.
+///
+/// A Unix listener whose queue is full is no dead one (connect(2), `EAGAIN`). The same error of TCP,
+/// and `EADDRNOTAVAIL`, say that no local port is left for this destination.
+fn judge(error: &io::Error, is_unix: bool) -> (Blame, Reason) {
+    match (error.raw_os_error(), error.kind()) {
+        (Some(EMFILE | ENFILE), _) => (Blame::Host, Reason::DescriptorLimit),
+        (Some(ENOMEM | ENOBUFS | ENOSPC), _) => (Blame::Host, Reason::HostResources),
+        (_, ErrorKind::WouldBlock) if is_unix => (Blame::Busy, Reason::BackendBusy),
+        (_, ErrorKind::WouldBlock | ErrorKind::AddrNotAvailable) => {
+            (Blame::Way, Reason::HostResources)
+        }
+        (_, ErrorKind::ConnectionRefused | ErrorKind::ConnectionReset) => {
+            (Blame::Server, Reason::BackendRefused)
+        }
+        (_, ErrorKind::TimedOut) => (Blame::Server, Reason::BackendTimeout),
+        _ => (Blame::Server, Reason::BackendUnreachable),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_speaks_against_a_server_is_held_against_it() {
+        let blame = |number, is_unix| {
+            let error = io::Error::from_raw_os_error(number);
+            judge(&error, is_unix)
+        };
+        const EAGAIN: i32 = 11;
+        const EADDRNOTAVAIL: i32 = 99;
+        const ECONNREFUSED: i32 = 111;
+        const EHOSTUNREACH: i32 = 113;
+        for (number, is_unix, wanted) in [
+            (EAGAIN, true, (Blame::Busy, Reason::BackendBusy)),
+            (EAGAIN, false, (Blame::Way, Reason::HostResources)),
+            (EADDRNOTAVAIL, false, (Blame::Way, Reason::HostResources)),
+            (EMFILE, true, (Blame::Host, Reason::DescriptorLimit)),
+            (ENOBUFS, false, (Blame::Host, Reason::HostResources)),
+            (ECONNREFUSED, true, (Blame::Server, Reason::BackendRefused)),
+            (
+                EHOSTUNREACH,
+                false,
+                (Blame::Server, Reason::BackendUnreachable),
+            ),
+        ] {
+            assert_eq!(blame(number, is_unix), wanted, "{number}");
+        }
+    }
 }

@@ -134,7 +134,7 @@ impl Link {
             moved += self.back_in(context);
             moved += self.pass(context);
             moved += self.front_out(context);
-            let acted = self.act(context);
+            let acted = self.act(context) | self.dial_again(context);
             if self.flow.is_over() {
                 return Turn::Over;
             }
@@ -160,10 +160,11 @@ impl Link {
         }
     }
 
-    /// When [`Self::time_out`] is due.
+    /// When it wants to be looked at again, if nothing happens before.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let of_back = self.back.as_ref().and_then(Back::deadline);
-        self.flow.deadline().into_iter().chain(of_back).min()
+        let others = of_back.into_iter().chain(self.dial.retries_at());
+        self.flow.deadline().into_iter().chain(others).min()
     }
 
     /// How far it has come, as long as it has relayed nothing.
@@ -457,8 +458,10 @@ impl Link {
                 Action::Dial => self.dial(context),
                 Action::Redial => {
                     self.back = None;
-                    self.dial.timed_out(&self.service, context.now);
-                    self.dial(context);
+                    match self.dial.timed_out(&self.service, context.now) {
+                        None => self.dial(context),
+                        Some(busy) => self.flow.dial_failed(busy, context.now, context.pool),
+                    }
                 }
                 Action::Offload => self.offload(context),
                 Action::Rekey => {
@@ -527,10 +530,20 @@ impl Link {
                 self.back = Some(Back::Server(socket));
                 self.flow.dial_restarted(self.dial.started());
             }
+            Dialled::Later => {}
             Dialled::Exhausted(ending) => {
                 self.flow.dial_failed(ending, context.now, context.pool);
             }
         }
+    }
+
+    /// Dials once more if the servers were only busy, and it is time; says whether it did.
+    fn dial_again(&mut self, context: &mut Context<'_>) -> bool {
+        let is_due = self.dial.retries_at().is_some_and(|at| at <= context.now);
+        if is_due {
+            self.dial_server(context);
+        }
+        is_due
     }
 
     /// The server being dialled has answered.
@@ -539,8 +552,10 @@ impl Link {
             None => self.connected(context),
             Some(error) => {
                 self.back = None;
-                self.dial.failed(&self.service, &error, context.now);
-                self.dial(context);
+                match self.dial.failed(&self.service, &error, context.now) {
+                    Ok(()) => self.dial(context),
+                    Err(ending) => self.flow.dial_failed(ending, context.now, context.pool),
+                }
             }
         }
     }
