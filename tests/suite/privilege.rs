@@ -44,10 +44,10 @@ fn the_data_process_has_no_rights() {
     let data = lariat.data_process();
     assert_eq!(status_line(data, "NoNewPrivs"), "1");
     assert_eq!(status_line(data, "Seccomp"), "2", "a filter");
-    assert_eq!(
-        u64::from_str_radix(&status_line(data, "CapEff"), 16).unwrap(),
-        0
-    );
+    for set in ["CapAmb", "CapEff", "CapInh", "CapPrm"] {
+        let capabilities = u64::from_str_radix(&status_line(data, set), 16);
+        assert_eq!(capabilities, Ok(0), "{set}");
+    }
     if geteuid().is_root() {
         let ids = status_line(data, "Uid");
         assert!(ids.split_whitespace().all(|id| id != "0"), "{ids}");
@@ -55,6 +55,14 @@ fn the_data_process_has_no_rights() {
         assert!(ids.split_whitespace().all(|id| id != "0"), "{ids}");
     }
     assert_eq!(curl_tls(&site, service.address).run().success(), "hello");
+}
+
+#[test]
+fn the_supervisor_has_no_more_system_calls_than_it_needs() {
+    let (_site, _server, _service, lariat) = start();
+    let supervisor = lariat.supervisor();
+    assert_eq!(status_line(supervisor, "NoNewPrivs"), "1");
+    assert_eq!(status_line(supervisor, "Seccomp"), "2", "a filter");
 }
 
 #[test]

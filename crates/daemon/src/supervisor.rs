@@ -27,7 +27,7 @@ use std::process::ExitStatus;
 use std::time::{Duration, Instant, SystemTime};
 
 use sys::signal::Signal;
-use sys::{limit, process};
+use sys::{limit, process, sandbox};
 use wire::address::Address;
 
 use crate::handover::{
@@ -100,6 +100,14 @@ pub(crate) fn run(request: Request<'_>) -> Result<(), Failure> {
     supervisor.serve()
 }
 
+/// What no supervisor needs; also for the data process. A kernel without seccomp is named when the
+/// data process has entered its sandbox. To be called before a thread is started.
+fn forbid_system_calls() -> Result<(), Failure> {
+    process::no_new_privileges().map_err(Failure::host("refuse new privileges"))?;
+    let forbidden = sandbox::forbid_system_calls().map_err(Failure::host("forbid system calls"));
+    forbidden.map(drop)
+}
+
 struct Supervisor<'a> {
     request: Request<'a>,
     inbox: Inbox,
@@ -132,6 +140,9 @@ impl<'a> Supervisor<'a> {
         let (served, warnings) = prepare(&request.origin)?;
         say_each(&warnings, request.colour);
         let outline = &served.outline;
+        if outline.process.sandbox.system_calls {
+            forbid_system_calls()?;
+        }
         let become_user = user::choose(&outline.process)?;
         let roots = Roots::open(&outline.folders)?;
         let mut listeners = Listeners::default();

@@ -7,7 +7,12 @@ use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
+use rustix::io::Errno;
 use rustix::process::Signal as KernelSignal;
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, clear_ambient_capability_set,
+    remove_capability_from_bounding_set, set_capabilities,
+};
 
 /// A user and a group, by number.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -85,6 +90,8 @@ pub fn no_new_privileges() -> io::Result<()> {
 ///
 /// An error may leave the process between the two: it must end then.
 pub fn drop_user(to: Identity) -> io::Result<()> {
+    // It is root's to change.
+    drop_bounding_set()?;
     // libc's calls change all threads; the kernel's, which rustix makes, one.
     // SAFETY: no groups are read, since their count is 0.
     check(unsafe { libc::setgroups(0, std::ptr::null()) })?;
@@ -96,6 +103,37 @@ pub fn drop_user(to: Identity) -> io::Result<()> {
         return Err(io::Error::other(
             "the process is still root after leaving it",
         ));
+    }
+    Ok(())
+}
+
+/// Gives up every capability (capabilities(7)), also those that a service manager gave to an
+/// ordinary user: ambient, effective, permitted, inheritable; and of the bounding set what may be
+/// given up, which takes `CAP_SETPCAP`. To be called before the first thread is started.
+pub fn drop_capabilities() -> io::Result<()> {
+    drop_bounding_set()?;
+    match clear_ambient_capability_set() {
+        // Before Linux 4.3 there is none.
+        Err(Errno::INVAL) => {}
+        cleared => cleared?,
+    }
+    let none = CapabilitySets {
+        effective: CapabilitySet::empty(),
+        permitted: CapabilitySet::empty(),
+        inheritable: CapabilitySet::empty(),
+    };
+    Ok(set_capabilities(None, none)?)
+}
+
+/// The set bounds what a program gets that is started; there is none to start, so a process that
+/// must not change it may go on.
+fn drop_bounding_set() -> io::Result<()> {
+    for number in 0..u64::BITS {
+        match remove_capability_from_bounding_set(CapabilitySet::from_bits_retain(1 << number)) {
+            // The kernel has no more, or it is not ours to change.
+            Err(Errno::INVAL | Errno::PERM) => break,
+            removed => removed?,
+        }
     }
     Ok(())
 }

@@ -83,14 +83,33 @@ pub fn restrict_system_calls(opens_files: bool) -> io::Result<Enforcement> {
         ),
     ];
     for program in filters {
-        match seccompiler::apply_filter(&program?) {
-            Err(seccompiler::Error::Seccomp(error)) if is_unsupported(&error) => {
-                return Ok(Enforcement::NotSupported);
-            }
-            applied => applied.map_err(io::Error::other)?,
+        if install(program?)? == Enforcement::NotSupported {
+            return Ok(Enforcement::NotSupported);
         }
     }
     Ok(Enforcement::Enforced)
+}
+
+/// Forbids what no honest supervisor does: looking into other processes, changing the kernel or
+/// what is mounted, keys of the kernel. It goes on to start programs, to open files and sockets.
+/// Holds for what it starts too. To be called after [`crate::process::no_new_privileges`].
+pub fn forbid_system_calls() -> io::Result<Enforcement> {
+    let Ok(arch) = TargetArch::try_from(std::env::consts::ARCH) else {
+        return Ok(Enforcement::NotSupported);
+    };
+    let forbidden = SeccompAction::Errno(libc::EPERM as u32);
+    install(filter(bare(ALIEN), forbidden, SeccompAction::Allow, arch)?)
+}
+
+fn install(program: BpfProgram) -> io::Result<Enforcement> {
+    match seccompiler::apply_filter(&program) {
+        Err(seccompiler::Error::Seccomp(error)) if is_unsupported(&error) => {
+            Ok(Enforcement::NotSupported)
+        }
+        applied => applied
+            .map(|()| Enforcement::Enforced)
+            .map_err(io::Error::other),
+    }
 }
 
 fn is_unsupported(error: &io::Error) -> bool {
@@ -143,7 +162,8 @@ fn when_bits(index: u8, mask: u64, value: u64) -> io::Result<Vec<SeccompRule>> {
 /// What ends the process. A new process is one: clone(2) without `CLONE_THREAD`.
 fn deadly() -> io::Result<Rules> {
     let thread = libc::CLONE_THREAD as u64;
-    let mut rules = bare(DEADLY);
+    let mut rules = bare(ALIEN);
+    rules.extend(bare(DEADLY));
     rules.insert(libc::SYS_clone, when_bits(0, thread, 0)?);
     Ok(rules)
 }
@@ -185,15 +205,12 @@ fn conditional() -> io::Result<Rules> {
     ];
     let prctls = [libc::PR_SET_NAME, libc::PR_GET_NAME, libc::PR_SET_VMA];
     Ok(Rules::from([
+        (libc::SYS_fcntl, when_one_of(1, FCNTL)?),
+        (libc::SYS_setsockopt, socket_options()?),
         (libc::SYS_clone, when_bits(0, thread, thread)?),
         (libc::SYS_ioctl, when_one_of(1, &ioctls)?),
         (libc::SYS_mmap, when_bits(2, executable, 0)?),
         (libc::SYS_mprotect, when_bits(2, executable, 0)?),
-        // fstat(3) of a descriptor.
-        (
-            libc::SYS_newfstatat,
-            when_bits(3, libc::AT_EMPTY_PATH as u64, libc::AT_EMPTY_PATH as u64)?,
-        ),
         (
             libc::SYS_prctl,
             when_one_of(0, &prctls.map(|option| option as u64))?,
@@ -217,21 +234,31 @@ fn conditional() -> io::Result<Rules> {
     ]))
 }
 
+/// Options of sockets, each with its level.
+fn socket_options() -> io::Result<Vec<SeccompRule>> {
+    let rule = |&(level, option): &(libc::c_int, libc::c_int)| {
+        let level = argument(1, SeccompCmpOp::Eq, level as u64)?;
+        let option = argument(2, SeccompCmpOp::Eq, option as u64)?;
+        SeccompRule::new(vec![level, option]).map_err(io::Error::other)
+    };
+    SOCKET_OPTIONS.iter().map(rule).collect()
+}
+
 fn null(index: u8) -> io::Result<SeccompCondition> {
     SeccompCondition::new(index, SeccompCmpArgLen::Qword, SeccompCmpOp::Eq, 0)
         .map_err(io::Error::other)
 }
 
-/// What no honest code in the data process does.
-const DEADLY: &[i64] = &[
+/// What no code of either process does.
+const ALIEN: &[i64] = &[
     libc::SYS_add_key,
     libc::SYS_bpf,
     libc::SYS_chroot,
     libc::SYS_delete_module,
-    libc::SYS_execve,
-    libc::SYS_execveat,
     libc::SYS_finit_module,
     libc::SYS_init_module,
+    libc::SYS_io_uring_setup,
+    libc::SYS_kexec_file_load,
     libc::SYS_kexec_load,
     libc::SYS_keyctl,
     libc::SYS_mount,
@@ -247,14 +274,49 @@ const DEADLY: &[i64] = &[
     libc::SYS_reboot,
     libc::SYS_request_key,
     libc::SYS_setns,
+    libc::SYS_swapoff,
     libc::SYS_swapon,
     libc::SYS_umount2,
     libc::SYS_unshare,
     libc::SYS_userfaultfd,
+];
+
+/// What the data process does not do either.
+const DEADLY: &[i64] = &[
+    libc::SYS_execve,
+    libc::SYS_execveat,
     #[cfg(target_arch = "x86_64")]
     libc::SYS_fork,
     #[cfg(target_arch = "x86_64")]
     libc::SYS_vfork,
+];
+
+/// Commands of fcntl(2). Not among them: who gets a signal when something happens to a descriptor
+/// (`F_SETOWN`, `F_SETSIG`), locks, leases, seals.
+const FCNTL: &[u64] = &[
+    libc::F_DUPFD as u64,
+    libc::F_DUPFD_CLOEXEC as u64,
+    libc::F_GETFD as u64,
+    libc::F_SETFD as u64,
+    libc::F_GETFL as u64,
+    libc::F_SETFL as u64,
+    libc::F_GET_SEALS as u64,
+    libc::F_GETPIPE_SZ as u64,
+    libc::F_SETPIPE_SZ as u64,
+];
+
+/// What is set of a connection: no more than a few calls in its life, none for a request.
+const SOCKET_OPTIONS: &[(libc::c_int, libc::c_int)] = &[
+    (libc::SOL_SOCKET, libc::SO_KEEPALIVE),
+    (libc::SOL_SOCKET, libc::SO_LINGER),
+    (libc::IPPROTO_TCP, libc::TCP_KEEPCNT),
+    (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE),
+    (libc::IPPROTO_TCP, libc::TCP_KEEPINTVL),
+    (libc::IPPROTO_TCP, libc::TCP_NODELAY),
+    (libc::IPPROTO_TCP, libc::TCP_ULP),
+    (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT),
+    (libc::SOL_TLS, libc::TLS_RX),
+    (libc::SOL_TLS, libc::TLS_TX),
 ];
 
 /// What is answered as by a kernel without it, so that libraries take the older way, whose
@@ -283,7 +345,6 @@ const ALLOWED: &[i64] = &[
     libc::SYS_epoll_pwait,
     libc::SYS_epoll_pwait2,
     libc::SYS_eventfd2,
-    libc::SYS_fcntl,
     libc::SYS_fstat,
     libc::SYS_lseek,
     libc::SYS_pipe2,
@@ -315,7 +376,6 @@ const ALLOWED: &[i64] = &[
     libc::SYS_sendmmsg,
     libc::SYS_sendmsg,
     libc::SYS_sendto,
-    libc::SYS_setsockopt,
     libc::SYS_shutdown,
     // Memory.
     libc::SYS_brk,

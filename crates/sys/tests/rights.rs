@@ -12,15 +12,15 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, ErrorKind, IoSliceMut, Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
-use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, openat2};
 use sys::beneath::{Opened, Root};
-use sys::sandbox::{Enforcement, restrict_files, restrict_system_calls};
+use sys::sandbox::{Enforcement, forbid_system_calls, restrict_files, restrict_system_calls};
 use sys::{cpu, limit, memory, process};
 
 /// How a case's process must end.
@@ -61,6 +61,12 @@ const CASES: &[(&str, fn(), End)] = &[
         End::By(libc::SIGABRT),
     ),
     ("a-user-left-stays-left", a_user_left_stays_left, End::Well),
+    ("no-capability-is-left", no_capability_is_left, End::Well),
+    (
+        "the-supervisor-is-no-debugger",
+        the_supervisor_is_no_debugger,
+        End::Well,
+    ),
     ("an-orphan-ends", an_orphan_ends, End::Well),
     ("memory-comes-and-goes", memory_comes_and_goes, End::Well),
 ];
@@ -288,12 +294,30 @@ fn other_calls_fail() {
     ));
     assert_denied(signal_a_thread_of(process::parent()));
     assert_denied(limit_files());
+    // By a descriptor, and by a path that a descriptor's call also takes.
+    let by_path = rustix::fs::statat(CWD, "/etc/passwd", AtFlags::EMPTY_PATH);
+    assert_denied(by_path.map_err(io::Error::from));
+    assert_denied(owned_by_a_signal());
+    let pair = UnixStream::pair().unwrap();
+    let size = rustix::net::sockopt::set_socket_send_buffer_size(&pair.0, 1 << 20);
+    assert_denied(size.map_err(io::Error::from));
     assert_denied(executable_memory());
     assert_denied(restrict_system_calls(false).map_err(|error| {
         // seccompiler wraps the kernel's answer.
         assert!(error.to_string().contains("not permitted"), "{error}");
         ErrorKind::PermissionDenied.into()
     }));
+}
+
+/// A signal to ourselves when a descriptor is readable, which could go to others as well.
+fn owned_by_a_signal() -> io::Result<()> {
+    let (read, _write) = io::pipe().unwrap();
+    // SAFETY: numbers only.
+    let answer = unsafe { libc::fcntl(read.as_raw_fd(), libc::F_SETOWN, libc::getpid()) };
+    if answer == 0 {
+        return Ok(());
+    }
+    Err(io::Error::last_os_error())
 }
 
 fn signal_a_thread_of(other: u32) -> io::Result<()> {
@@ -363,6 +387,57 @@ fn a_user_left_stays_left() {
     std::thread::spawn(move || assert_eq!(process::identity(), nobody))
         .join()
         .unwrap();
+}
+
+fn capabilities() -> Vec<String> {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let sets = status.lines().filter(|line| line.starts_with("Cap"));
+    sets.map(str::to_owned).collect()
+}
+
+/// As an ordinary user to whom a service manager gave one.
+fn no_capability_is_left() {
+    use rustix::thread::{
+        CapabilitySet, CapabilitySets, configure_capability_in_ambient_set, set_capabilities,
+        set_keep_capabilities,
+    };
+    if !process::is_root() {
+        process::drop_capabilities().unwrap();
+        let left = capabilities();
+        let none = |set: &&String| set.starts_with("CapBnd") || set.ends_with("\t0000000000000000");
+        return assert!(left.iter().all(|set| none(&set)), "{left:?}");
+    }
+    let given = CapabilitySet::NET_BIND_SERVICE | CapabilitySet::SETPCAP;
+    set_keep_capabilities(true).unwrap();
+    // SAFETY: numbers only; there is one thread.
+    assert_eq!(unsafe { libc::setresuid(65534, 65534, 65534) }, 0);
+    let sets = CapabilitySets {
+        effective: given,
+        permitted: given,
+        inheritable: given,
+    };
+    set_capabilities(None, sets).unwrap();
+    configure_capability_in_ambient_set(CapabilitySet::NET_BIND_SERVICE, true).unwrap();
+    assert!(TcpListener::bind("127.0.0.1:0").is_ok());
+    process::drop_capabilities().unwrap();
+    let left = capabilities();
+    assert_eq!(left.len(), 5, "{left:?}");
+    let is_empty = |set: &String| set.ends_with("\t0000000000000000");
+    assert!(left.iter().all(is_empty), "{left:?}");
+}
+
+fn the_supervisor_is_no_debugger() {
+    process::no_new_privileges().unwrap();
+    assert_eq!(forbid_system_calls().unwrap(), Enforcement::Enforced);
+    for call in [libc::SYS_ptrace, libc::SYS_bpf, libc::SYS_unshare] {
+        // SAFETY: numbers only; none of them does anything with these.
+        let answer = unsafe { libc::syscall(call, -1, 0, 0, 0) };
+        let error = io::Error::last_os_error();
+        assert_eq!((answer, error.raw_os_error()), (-1, Some(libc::EPERM)));
+    }
+    // It starts the data process, which forbids itself more.
+    assert!(Command::new("/bin/true").status().unwrap().success());
+    enter();
 }
 
 /// The orphan holds the other end of the pipe, and nobody else does once its parent has ended:

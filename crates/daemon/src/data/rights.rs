@@ -19,6 +19,8 @@ pub(super) fn give_up(fences: &Fences, roots: &[OwnedFd]) -> Result<Rights, Stri
         let identity = Identity { user, group };
         process::drop_user(identity).map_err(failed("becoming another user"))?;
     }
+    // An ordinary user may have been given some, and root that stays root has all.
+    process::drop_capabilities().map_err(failed("giving up capabilities"))?;
     // A change of user undoes these two.
     limit::forbid_core_dumps().map_err(failed("forbidding memory images"))?;
     process::end_with_parent().map_err(failed("binding its life to the supervisor's"))?;
