@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use suite::client::{Client, Connection};
 use suite::kernel::{Bench, KernelCounts, LARGE, pattern};
+use suite::numbers::Numbers;
 use testkit::server::{Behaviour, Server};
 
 const CONNECTIONS: usize = 16;
@@ -13,23 +14,11 @@ const STEPS: usize = 600;
 /// Responses that one connection waits for.
 const ASKED_MAX: usize = 4;
 
-/// Xorshift: the same numbers each time.
-struct Numbers(u64);
-
-impl Numbers {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 % bound as u64) as usize
-    }
-
-    /// A part of the file: half of them short, the others up to so many bytes.
-    fn part(&mut self, most: usize) -> Range<usize> {
-        let longest = [2000, most][self.below(2)];
-        let begin = self.below(LARGE - longest);
-        begin..begin + 1 + self.below(longest)
-    }
+/// A part of the file: half of them short, the others up to so many bytes.
+fn part(numbers: &mut Numbers, most: usize) -> Range<usize> {
+    let longest = *numbers.pick(&[2000, most]);
+    let begin = numbers.below(LARGE - longest);
+    begin..begin + 1 + numbers.below(longest)
 }
 
 /// A connection and what it has asked for.
@@ -93,12 +82,12 @@ fn whatever_the_order_each_answer_is_whole() {
     let bench = Bench::files(|service| service);
     let whole = pattern(LARGE);
     let can_rekey = KernelCounts::read().rekeys.is_some();
-    let mut numbers = Numbers(0x5eed);
+    let mut numbers = Numbers::new(0x5eed);
     let mut visits = visits(&bench);
     for _ in 0..STEPS {
         let visit = &mut visits[numbers.below(CONNECTIONS)];
         match numbers.below(16) {
-            0..7 if visit.asked.len() < ASKED_MAX => visit.ask(numbers.part(2_000_000)),
+            0..7 if visit.asked.len() < ASKED_MAX => visit.ask(part(&mut numbers, 2_000_000)),
             7..10 if visit.is_tls13 && can_rekey => visit.connection.change_keys(),
             // It leaves what it has asked for.
             10 => *visit = Visit::new(&bench, visit.is_tls13),
@@ -128,13 +117,13 @@ fn whatever_the_order_each_echo_is_whole() {
     let bench = Bench::relay(&server, |service| service.tls(from));
     let whole = pattern(LARGE);
     let can_rekey = KernelCounts::read().rekeys.is_some();
-    let mut numbers = Numbers(0xec40);
+    let mut numbers = Numbers::new(0xec40);
     let mut visits = visits(&bench);
     for _ in 0..STEPS {
         let visit = &mut visits[numbers.below(CONNECTIONS)];
         match numbers.below(16) {
             0..7 if visit.owed() < OWED_MAX / 2 => {
-                visit.echo(&whole, numbers.part(OWED_MAX / 2));
+                visit.echo(&whole, part(&mut numbers, OWED_MAX / 2));
             }
             7..10 if visit.is_tls13 && can_rekey => visit.connection.change_keys(),
             // It leaves what is owed to it.

@@ -163,8 +163,16 @@ impl Connection {
     /// # Panics
     /// If the connection is broken.
     pub fn end(&mut self) {
+        self.try_end().expect("the connection is open");
+    }
+
+    /// The same.
+    ///
+    /// # Errors
+    /// Of the socket.
+    pub fn try_end(&mut self) -> io::Result<()> {
         self.0.conn.send_close_notify();
-        self.0.flush().expect("the connection is open");
+        self.0.flush()
     }
 
     /// Reads to the server's close_notify.
@@ -249,5 +257,22 @@ impl Connection {
     #[must_use]
     pub fn socket(&self) -> &TcpStream {
         &self.0.sock
+    }
+}
+
+/// For tests in which a connection may break.
+impl Read for Connection {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.0.read(buffer)
+    }
+}
+
+impl Write for Connection {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
     }
 }

@@ -70,6 +70,14 @@ impl Service {
         self
     }
 
+    /// At another address.
+    #[must_use]
+    pub fn at(mut self, address: SocketAddr) -> Self {
+        self.address = address;
+        self.listen = format!("{:?}", [address.to_string()]);
+        self
+    }
+
     /// With these addresses, as a TOML array.
     #[must_use]
     pub fn listen(mut self, array: &str) -> Self {

@@ -4,8 +4,8 @@ use std::fs;
 use std::io::Read;
 use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
-use std::process::{Command, ExitStatus};
+use std::path::{Path, PathBuf};
+use std::process::{ChildStderr, ChildStdout, Command, ExitStatus};
 use std::sync::OnceLock;
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -16,7 +16,7 @@ use testkit::server::free_address;
 use crate::binary;
 use crate::curl::curl;
 use crate::metrics::Metrics;
-use crate::patience::until;
+use crate::patience::{PATIENCE, until};
 use crate::program::{Finished, Running, run};
 
 /// A running `lariat serve`; killed on drop.
@@ -51,12 +51,37 @@ impl Lariat {
         Self::start_by(limited, configuration)
     }
 
-    fn start_by(mut command: Command, configuration: &str) -> Self {
+    /// The same by a command that runs the program with the arguments that it gets, with pipes that
+    /// are the caller's to read.
+    ///
+    /// # Panics
+    /// If it ends instead.
+    #[must_use]
+    pub fn start_piped(command: Command, configuration: &str) -> (Self, ChildStdout, ChildStderr) {
+        let mut pipes = None;
+        let lariat = Self::start_as(command, configuration, |command| {
+            let (running, stdout, stderr) = Running::start_piped(command);
+            pipes = Some((stdout, stderr));
+            running
+        });
+        let (stdout, stderr) = pipes.expect("it was started");
+        (lariat, stdout, stderr)
+    }
+
+    fn start_by(command: Command, configuration: &str) -> Self {
+        Self::start_as(command, configuration, Running::start)
+    }
+
+    fn start_as(
+        mut command: Command,
+        configuration: &str,
+        start: impl FnOnce(&mut Command) -> Running,
+    ) -> Self {
         let directory = Directory::new();
         let admin = free_address();
         write_configuration(&directory, admin, configuration);
         command.arg("serve").arg(directory.join("lariat.toml"));
-        let running = Running::start(&mut command);
+        let running = start(&mut command);
         let mut lariat = Self {
             running,
             directory,
@@ -113,10 +138,7 @@ impl Lariat {
     }
 
     fn try_status(&self) -> Option<Value> {
-        let mut stream = UnixStream::connect(self.status_socket()).ok()?;
-        let mut text = String::new();
-        stream.read_to_string(&mut text).ok()?;
-        serde_json::from_str(&text).ok()
+        try_status(&self.status_socket())
     }
 
     /// Where the status page and the metrics are served.
@@ -207,10 +229,25 @@ impl Lariat {
         kill_process(self.supervisor(), signal).expect("the supervisor runs");
     }
 
+    /// How it ended, if it did.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        self.running.ended()
+    }
+
     /// Waits for its end.
     pub fn wait(&mut self) -> ExitStatus {
         self.running.wait()
     }
+}
+
+/// The status document that the socket at a path sends; `None` if it sends none in half a minute.
+#[must_use]
+pub fn try_status(socket: &Path) -> Option<Value> {
+    let mut stream = UnixStream::connect(socket).ok()?;
+    stream.set_read_timeout(Some(PATIENCE)).ok()?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text).ok()?;
+    serde_json::from_str(&text).ok()
 }
 
 fn process_id(number: u32) -> Pid {

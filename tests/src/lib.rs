@@ -4,11 +4,13 @@
 #![forbid(unsafe_code)]
 
 mod binary;
+pub mod chaos;
 pub mod chromium;
 pub mod client;
 pub mod configuration;
 pub mod curl;
 pub mod desk;
+pub mod footprint;
 pub mod haproxy;
 pub mod hitch;
 pub mod kernel;
@@ -17,6 +19,7 @@ pub mod lariat;
 pub mod load;
 pub mod metrics;
 pub mod nginx;
+pub mod numbers;
 pub mod openssl;
 pub mod patience;
 pub mod program;

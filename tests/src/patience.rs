@@ -13,13 +13,20 @@ const PAUSE: Duration = Duration::from_millis(5);
 ///
 /// # Panics
 /// If there is none in half a minute.
-pub fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
+pub fn until<T>(what: &str, ask: impl FnMut() -> Option<T>) -> T {
+    within(PATIENCE, ask).unwrap_or_else(|| panic!("still waiting for {what}"))
+}
+
+/// Asks again and again until there is an answer; `None` if none came in this time.
+pub fn within<T>(limit: Duration, mut ask: impl FnMut() -> Option<T>) -> Option<T> {
     let begun = Instant::now();
     loop {
         if let Some(answer) = ask() {
-            return answer;
+            return Some(answer);
         }
-        assert!(begun.elapsed() < PATIENCE, "still waiting for {what}");
+        if begun.elapsed() >= limit {
+            return None;
+        }
         thread::sleep(PAUSE);
     }
 }
@@ -32,4 +39,9 @@ pub fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
 pub fn now_seconds() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.expect("a clock of today").as_secs()
+}
+
+/// Lets time pass where a script says when things happen. No test waits for anything by it.
+pub fn pause(time: Duration) {
+    thread::sleep(time);
 }

@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
-use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 
 use testkit::directory::Directory;
 
@@ -81,14 +81,29 @@ impl Running {
     /// # Panics
     /// If there is no such program.
     pub fn start_with(command: &mut Command, input: Stdio) -> Self {
+        // Files, not pipes: a program never waits for us to read.
+        Self::spawn(command, input, Stdio::from)
+    }
+
+    /// Starts it with pipes, which are the caller's to read or to leave full.
+    ///
+    /// # Panics
+    /// If there is no such program.
+    pub fn start_piped(command: &mut Command) -> (Self, ChildStdout, ChildStderr) {
+        let mut running = Self::spawn(command, Stdio::null(), |_| Stdio::piped());
+        let stdout = running.child.stdout.take().expect("it is a pipe");
+        let stderr = running.child.stderr.take().expect("it is a pipe");
+        (running, stdout, stderr)
+    }
+
+    fn spawn(command: &mut Command, input: Stdio, output: impl Fn(File) -> Stdio) -> Self {
         let directory = Directory::new();
         let name = command.get_program().to_string_lossy().into_owned();
-        // Files, not pipes: a program never waits for us to read.
         let file = |name: &str| File::create(directory.join(name)).expect("our own directory");
         let child = command
             .stdin(input)
-            .stdout(file("stdout"))
-            .stderr(file("stderr"))
+            .stdout(output(file("stdout")))
+            .stderr(output(file("stderr")))
             .spawn()
             .unwrap_or_else(|error| panic!("{name}: {error}; ./run-tests installs what is needed"));
         Self {

@@ -9,6 +9,7 @@ mod alpn;
 mod bad_config;
 mod bad_input;
 mod balance;
+mod chaos;
 mod client_cert;
 mod crash_restart;
 mod demo;

@@ -1,0 +1,20 @@
+//! Load of every kind while everything around Lariat breaks, and what must hold nevertheless.
+//!
+//! A seed chooses all that is done, and when: [`script`]. What of it breaks a promise is written
+//! into the [`journal`]; `tests/chaos` and `tests/soak` are the programs, and the suite has a short
+//! one.
+
+mod clock;
+mod exchange;
+mod faults;
+mod honest;
+mod hostile;
+pub mod journal;
+mod log_book;
+mod phase;
+mod rig;
+pub mod run;
+pub mod script;
+mod server;
+pub mod soak;
+mod sockets;

@@ -1,0 +1,127 @@
+//! What our clients and servers say to each other: bytes that show by themselves whose they are and
+//! where they belong, so that one wrong, lost, doubled or misdelivered byte is seen on either side.
+
+use crate::numbers::mixed;
+
+/// A round: the client's head, its bytes, and then the server's bytes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct Head {
+    /// The connection's own number.
+    pub(super) salt: u64,
+    /// Rounds before this one.
+    pub(super) round: u32,
+    /// Bytes that the client sends behind the head.
+    pub(super) up: u32,
+    /// Bytes that the server answers.
+    pub(super) down: u32,
+    /// The client may break off in the midst of a round.
+    pub(super) may_break: bool,
+}
+
+/// Bytes of an encoded head.
+pub(super) const HEAD_BYTES: usize = 32;
+
+const MARK: u32 = 0x4c52_5431;
+
+impl Head {
+    /// As bytes, with a sum over all of them.
+    pub(super) fn encode(&self) -> [u8; HEAD_BYTES] {
+        let mut bytes = [0; HEAD_BYTES];
+        bytes[..4].copy_from_slice(&(MARK ^ u32::from(self.may_break)).to_be_bytes());
+        bytes[4..8].copy_from_slice(&self.round.to_be_bytes());
+        bytes[8..16].copy_from_slice(&self.salt.to_be_bytes());
+        bytes[16..20].copy_from_slice(&self.up.to_be_bytes());
+        bytes[20..24].copy_from_slice(&self.down.to_be_bytes());
+        let sum = sum(&bytes);
+        bytes[24..].copy_from_slice(&sum.to_be_bytes());
+        bytes
+    }
+
+    /// From bytes; `None` if a byte is wrong.
+    pub(super) fn decode(bytes: &[u8; HEAD_BYTES]) -> Option<Self> {
+        let word = |at: usize| u32::from_be_bytes(bytes[at..at + 4].try_into().expect("four"));
+        let long = |at: usize| u64::from_be_bytes(bytes[at..at + 8].try_into().expect("eight"));
+        let head = Self {
+            salt: long(8),
+            round: word(4),
+            up: word(16),
+            down: word(20),
+            may_break: word(0) == MARK ^ 1,
+        };
+        (word(0) & !1 == MARK & !1 && long(24) == sum(bytes)).then_some(head)
+    }
+
+    /// Where the client's bytes of this round come from.
+    pub(super) fn up_stream(&self) -> Stream {
+        Stream(mixed(self.salt ^ u64::from(self.round) << 1))
+    }
+
+    /// Where the server's come from.
+    pub(super) fn down_stream(&self) -> Stream {
+        Stream(mixed(self.salt ^ (u64::from(self.round) << 1 | 1)))
+    }
+}
+
+fn sum(bytes: &[u8; HEAD_BYTES]) -> u64 {
+    let words = bytes[..24].chunks_exact(8);
+    words.fold(0, |sum, word| {
+        mixed(sum ^ u64::from_be_bytes(word.try_into().expect("eight")))
+    })
+}
+
+/// An endless stream of bytes, other than every other one's at nearly every offset.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stream(pub(super) u64);
+
+impl Stream {
+    /// Its bytes from an offset on.
+    pub(super) fn bytes(self, offset: usize, length: usize) -> Vec<u8> {
+        let first = offset / 8;
+        let words = first..(offset + length).div_ceil(8);
+        let bytes = words.flat_map(|word| mixed(self.0 ^ word as u64).to_le_bytes());
+        bytes.skip(offset % 8).take(length).collect()
+    }
+
+    /// The offset of the first byte that is not its own among these, which begin at an offset.
+    pub(super) fn wrong_at(self, offset: usize, bytes: &[u8]) -> Option<usize> {
+        let right = self.bytes(offset, bytes.len());
+        let wrong = bytes
+            .iter()
+            .zip(&right)
+            .position(|(one, other)| one != other);
+        wrong.map(|at| offset + at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heads_are_read_back_and_one_wrong_bit_is_seen() {
+        let head = Head {
+            salt: 0x0123_4567_89ab_cdef,
+            round: 3,
+            up: 70_000,
+            down: 5,
+            may_break: true,
+        };
+        let bytes = head.encode();
+        assert_eq!(Head::decode(&bytes), Some(head));
+        for bit in 8..HEAD_BYTES * 8 {
+            let mut wrong = bytes;
+            wrong[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(Head::decode(&wrong), None, "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn a_moved_or_foreign_byte_is_seen() {
+        let (stream, other) = (Stream(7), Stream(8));
+        let bytes = stream.bytes(3, 1000);
+        assert_eq!(bytes, stream.bytes(0, 1003)[3..]);
+        assert_eq!(stream.wrong_at(3, &bytes), None);
+        assert!(stream.wrong_at(4, &bytes).is_some());
+        assert!(other.wrong_at(3, &bytes).is_some());
+    }
+}

@@ -1,0 +1,199 @@
+//! Clients that are silent, slow, rude, wrong or too many: each for a short while, on few sockets.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use crate::client::{Client, Connection};
+use crate::numbers::Numbers;
+use crate::patience::pause;
+
+use super::exchange::{Head, Stream};
+use super::honest::{connect, finish, receive};
+use super::journal::Journal;
+use super::sockets::reset_on_close;
+
+/// What such a client does.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Hostility {
+    /// Connects and says nothing.
+    Silent,
+    /// Sends what looks like a hello, byte by byte.
+    Dribbling,
+    /// Closes TCP in the midst of its bytes, without close_notify.
+    Truncating,
+    /// Resets in the midst of its bytes.
+    Resetting,
+    /// Sends what is no TLS, or no TLS any more.
+    Garbage,
+    /// Connects many times at once and leaves.
+    Flood,
+    /// Asks for much and reads it slowly.
+    SlowReader,
+    /// Ends its stream at once and reads the answer then.
+    HalfClosing,
+    /// Asks for much and never reads it.
+    NeverReading,
+}
+
+/// All of them.
+pub(super) const ALL: [Hostility; 9] = [
+    Hostility::Silent,
+    Hostility::Dribbling,
+    Hostility::Truncating,
+    Hostility::Resetting,
+    Hostility::Garbage,
+    Hostility::Flood,
+    Hostility::SlowReader,
+    Hostility::HalfClosing,
+    Hostility::NeverReading,
+];
+
+/// Sockets of one flood: less than a listener's queue holds.
+const FLOOD: usize = 100;
+
+/// How long the patient ones go on.
+const SPELL: Duration = Duration::from_millis(1500);
+
+const MUCH: u32 = 2 << 20;
+
+/// Does it once against an exchange behind this address. Whether it fails is no matter.
+pub(super) fn act(
+    hostility: Hostility,
+    journal: &Journal,
+    client: &Client,
+    address: SocketAddr,
+    numbers: &mut Numbers,
+) {
+    let act = match hostility {
+        Hostility::Silent => silent,
+        Hostility::Dribbling => dribble,
+        Hostility::Truncating => truncate,
+        Hostility::Resetting => reset,
+        Hostility::Garbage => garbage,
+        Hostility::Flood => flood,
+        Hostility::SlowReader => read_slowly,
+        Hostility::HalfClosing => half_close,
+        Hostility::NeverReading => never_read,
+    };
+    if let Err(error) = act(client, address, numbers) {
+        // It is rude, but what it gets must be right all the same.
+        journal.check(error.kind() != io::ErrorKind::Other, || {
+            format!("a {hostility:?} client: {error}")
+        });
+    }
+}
+
+fn head(numbers: &mut Numbers, up: u32, down: u32) -> Head {
+    Head {
+        salt: numbers.next(),
+        round: 0,
+        up,
+        down,
+        may_break: true,
+    }
+}
+
+fn silent(_: &Client, address: SocketAddr, _: &mut Numbers) -> io::Result<()> {
+    let _socket = TcpStream::connect(address)?;
+    pause(SPELL);
+    Ok(())
+}
+
+fn dribble(_: &Client, address: SocketAddr, _: &mut Numbers) -> io::Result<()> {
+    let mut socket = TcpStream::connect(address)?;
+    // The beginning of a handshake record with a ClientHello of 252 bytes.
+    for byte in b"\x16\x03\x01\x01\x00\x01\x00\x00\xfc\x03\x03"
+        .iter()
+        .chain(&[7; 20])
+    {
+        socket.write_all(&[*byte])?;
+        pause(SPELL / 31);
+    }
+    Ok(())
+}
+
+/// Connects and sends a part of what its head announces.
+fn begin(client: &Client, address: SocketAddr, numbers: &mut Numbers) -> io::Result<Connection> {
+    let mut connection = connect(client, address)?;
+    let head = head(numbers, 50_000, 1000);
+    connection.write_all(&head.encode())?;
+    connection.write_all(&head.up_stream().bytes(0, numbers.below(50_000)))?;
+    connection.flush()?;
+    Ok(connection)
+}
+
+fn truncate(client: &Client, address: SocketAddr, numbers: &mut Numbers) -> io::Result<()> {
+    begin(client, address, numbers).map(drop)
+}
+
+fn reset(client: &Client, address: SocketAddr, numbers: &mut Numbers) -> io::Result<()> {
+    let connection = begin(client, address, numbers)?;
+    reset_on_close(connection.socket());
+    Ok(())
+}
+
+fn garbage(client: &Client, address: SocketAddr, numbers: &mut Numbers) -> io::Result<()> {
+    let noise = Stream(numbers.next()).bytes(0, 1 + numbers.below(2000));
+    let mut socket = match numbers.below(3) {
+        0 => begin(client, address, numbers)?.socket().try_clone()?,
+        1 => TcpStream::connect(address)?,
+        _ => {
+            let mut socket = TcpStream::connect(address)?;
+            socket.write_all(b"GET / HTTP/1.0\r\n\r\n")?;
+            socket
+        }
+    };
+    socket.set_read_timeout(Some(SPELL))?;
+    socket.write_all(&noise)?;
+    let _until_it_is_closed = socket.read(&mut [0; 100]);
+    Ok(())
+}
+
+fn flood(_: &Client, address: SocketAddr, _: &mut Numbers) -> io::Result<()> {
+    let sockets: io::Result<Vec<_>> = (0..FLOOD).map(|_| TcpStream::connect(address)).collect();
+    drop(sockets?);
+    pause(SPELL);
+    Ok(())
+}
+
+fn ask_much(
+    client: &Client,
+    address: SocketAddr,
+    numbers: &mut Numbers,
+) -> io::Result<(Connection, Stream)> {
+    let mut connection = connect(client, address)?;
+    let head = head(numbers, 0, MUCH);
+    connection.write_all(&head.encode())?;
+    connection.flush()?;
+    Ok((connection, head.down_stream()))
+}
+
+fn read_slowly(client: &Client, address: SocketAddr, numbers: &mut Numbers) -> io::Result<()> {
+    const STEP: usize = 4000;
+    let (mut connection, stream) = ask_much(client, address, numbers)?;
+    let (begun, mut got) = (Instant::now(), 0);
+    while begun.elapsed() < SPELL {
+        receive(&mut connection, stream, got, STEP)?;
+        got += STEP;
+        pause(SPELL / 50);
+    }
+    receive(&mut connection, stream, got, MUCH as usize - got)?;
+    finish(&mut connection)
+}
+
+fn half_close(client: &Client, address: SocketAddr, numbers: &mut Numbers) -> io::Result<()> {
+    let mut connection = connect(client, address)?;
+    let head = head(numbers, 3000, 200_000);
+    connection.write_all(&head.encode())?;
+    connection.write_all(&head.up_stream().bytes(0, 3000))?;
+    connection.try_end()?;
+    receive(&mut connection, head.down_stream(), 0, 200_000)?;
+    finish(&mut connection)
+}
+
+fn never_read(client: &Client, address: SocketAddr, numbers: &mut Numbers) -> io::Result<()> {
+    let _connection = ask_much(client, address, numbers)?;
+    pause(SPELL);
+    Ok(())
+}

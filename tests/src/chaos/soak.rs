@@ -1,0 +1,183 @@
+//! Hours of mixed load, in which nothing may grow; samples, and their table and plot.
+
+use std::fmt::Write;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::Pid;
+
+use crate::footprint::Footprint;
+use crate::patience::pause;
+
+use super::journal::Journal;
+use super::run::{Auditor, Plan, attended};
+use super::script::Phase;
+
+/// How often samples are taken under load; one more is taken whenever all is quiet.
+const SAMPLE_EVERY: Duration = Duration::from_secs(5);
+
+/// Medians of the memory of a quiet process may differ so much between the second quarter of a run
+/// and the last, in KiB. What the allocator keeps for itself varies by some hundreds; a leak of one
+/// KiB for each thousandth connection is past this in less than an hour.
+const GROWTH_KIB_MAX: u64 = 2048;
+
+/// Quiet samples that a quarter needs for its median to mean anything.
+const QUARTER_MIN: usize = 3;
+
+/// What both processes held at one moment.
+#[derive(Clone, Copy, Debug)]
+pub struct Sample {
+    /// Since the run began.
+    pub at: Duration,
+    /// Whether no connection was open.
+    pub is_quiet: bool,
+    /// Supervisor and data process.
+    pub held: [Footprint; 2],
+}
+
+const NAMES: [&str; 2] = ["supervisor", "data process"];
+
+/// Loads until the time is over; the journal has what was broken.
+pub fn soak(plan: &Plan, journal: &Arc<Journal>) -> Vec<Sample> {
+    let samples = Mutex::new(Vec::new());
+    attended(journal, |rig| {
+        let (begun, stop) = (Instant::now(), AtomicBool::new(false));
+        let processes = [rig.lariat.supervisor(), rig.lariat.data_process()];
+        let take = |is_quiet| {
+            let sample = sample(processes, begun, is_quiet);
+            let mut samples = samples.lock().unwrap_or_else(PoisonError::into_inner);
+            samples.extend(sample);
+        };
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Acquire) {
+                    take(false);
+                    pause(SAMPLE_EVERY);
+                }
+            });
+            let mut auditor = Auditor::default();
+            for number in plan.numbers(journal) {
+                auditor.play(rig, &Phase::of_soak(plan.seed, number), plan.seed);
+                take(true);
+            }
+            stop.store(true, Ordering::Release);
+        });
+    });
+    let samples = samples.into_inner().unwrap_or_else(PoisonError::into_inner);
+    check_flat(&samples, journal);
+    samples
+}
+
+fn sample(processes: [Pid; 2], begun: Instant, is_quiet: bool) -> Option<Sample> {
+    let [supervisor, data] = processes.map(Footprint::of);
+    Some(Sample {
+        at: begun.elapsed(),
+        is_quiet,
+        held: [supervisor?, data?],
+    })
+}
+
+/// Nothing is higher in the last quarter of the run than in the second, when all is quiet: memory
+/// within a bound, descriptors and threads not at all.
+fn check_flat(samples: &[Sample], journal: &Journal) {
+    let quiet: Vec<_> = samples.iter().filter(|sample| sample.is_quiet).collect();
+    let quarter = quiet.len() / 4;
+    if quarter < QUARTER_MIN {
+        return journal.step("skipped: too short to say whether anything grows");
+    }
+    let (early, late) = (&quiet[quarter..2 * quarter], &quiet[3 * quarter..]);
+    for (process, name) in NAMES.iter().enumerate() {
+        for (what, of, growth) in VALUES {
+            let medians = [early, late].map(|part| {
+                median(
+                    part.iter()
+                        .map(|sample| of(&sample.held[process]))
+                        .collect(),
+                )
+            });
+            let text = format!("{name}: {what} {} and then {}", medians[0], medians[1]);
+            journal.step(&text);
+            journal.check(medians[1] <= medians[0] + growth, || text);
+        }
+    }
+}
+
+/// A value, where it is, and how much it may grow.
+type Value = (&'static str, fn(&Footprint) -> u64, u64);
+
+const VALUES: [Value; 4] = [
+    ("resident KiB", |held| held.resident_kib, GROWTH_KIB_MAX),
+    ("anonymous KiB", |held| held.anonymous_kib, GROWTH_KIB_MAX),
+    ("descriptors", |held| held.descriptors, 0),
+    ("threads", |held| held.threads, 0),
+];
+
+fn median(mut values: Vec<u64>) -> u64 {
+    values.sort_unstable();
+    values[values.len() / 2]
+}
+
+/// All samples as CSV, a row a process.
+#[must_use]
+pub fn table(samples: &[Sample]) -> String {
+    let mut text = "seconds,quiet,process,resident_kib,anonymous_kib,proportional_kib,descriptors,\
+                    threads,cpu_ticks\n"
+        .to_owned();
+    for sample in samples {
+        for (name, held) in NAMES.iter().zip(&sample.held) {
+            let Footprint {
+                resident_kib,
+                anonymous_kib,
+                proportional_kib,
+                descriptors,
+                threads,
+                cpu_ticks,
+            } = held;
+            let _a_string_takes_all = writeln!(
+                text,
+                "{:.1},{},{name},{resident_kib},{anonymous_kib},{proportional_kib},\
+                 {descriptors},{threads},{cpu_ticks}",
+                sample.at.as_secs_f64(),
+                sample.is_quiet,
+            );
+        }
+    }
+    text
+}
+
+const WIDTH: f64 = 900.0;
+const HEIGHT: f64 = 120.0;
+
+/// The samples as an SVG: a panel for each value of each process, from 0 to its highest.
+#[must_use]
+pub fn plot(samples: &[Sample]) -> String {
+    let end = samples.last().map_or(1.0, |last| last.at.as_secs_f64());
+    let mut panels = String::new();
+    for (process, name) in NAMES.iter().enumerate() {
+        for (what, of, _) in VALUES {
+            let values: Vec<_> = samples.iter().map(|one| of(&one.held[process])).collect();
+            let most = values.iter().copied().max().unwrap_or(1).max(1);
+            let top = panels.matches("<g").count() as f64 * (HEIGHT + 40.0) + 30.0;
+            let mut points = String::new();
+            for (sample, value) in samples.iter().zip(&values) {
+                let x = sample.at.as_secs_f64() / end * WIDTH;
+                let y = HEIGHT * (1.0 - *value as f64 / most as f64);
+                let _a_string_takes_all = write!(points, "{x:.1},{y:.1} ");
+            }
+            let _a_string_takes_all = writeln!(
+                panels,
+                "<g transform='translate(20 {top})'><text y='-6'>{name}: {what}, 0 to {most}, in \
+                 {end:.0} s</text><rect width='{WIDTH}' height='{HEIGHT}' fill='none' \
+                 stroke='#ccc'/><polyline points='{points}' fill='none' stroke='#06c'/></g>"
+            );
+        }
+    }
+    let height = panels.matches("<g").count() as f64 * (HEIGHT + 40.0) + 30.0;
+    format!(
+        "<svg xmlns='http://www.w3.org/2000/svg' width='{}' height='{height}' \
+         font-family='sans-serif' font-size='13'>\n{panels}</svg>\n",
+        WIDTH + 40.0
+    )
+}

@@ -1,0 +1,75 @@
+//! What a process holds: memory, descriptors, threads, CPU time.
+
+use std::fs;
+
+use rustix::process::Pid;
+
+/// What a process held at one moment.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Footprint {
+    /// All of its memory that is in RAM, in KiB.
+    pub resident_kib: u64,
+    /// The part of it that is neither a file's nor shared with another process, in KiB.
+    pub anonymous_kib: u64,
+    /// The resident memory with what is shared divided by those who share it, in KiB.
+    pub proportional_kib: u64,
+    /// Open descriptors.
+    pub descriptors: u64,
+    /// Threads.
+    pub threads: u64,
+    /// CPU time used since its start, in ticks of 10 ms.
+    pub cpu_ticks: u64,
+}
+
+impl Footprint {
+    /// That of a process; `None` if it is gone, or belongs to another user and we are not root.
+    #[must_use]
+    pub fn of(process: Pid) -> Option<Self> {
+        let read = |name: &str| {
+            let path = format!("/proc/{}/{name}", process.as_raw_nonzero());
+            fs::read_to_string(path).ok()
+        };
+        let (status, rollup, stat) = (read("status")?, read("smaps_rollup")?, read("stat")?);
+        let folder = format!("/proc/{}/fd", process.as_raw_nonzero());
+        Some(Self {
+            resident_kib: field(&status, "VmRSS:")?,
+            anonymous_kib: field(&status, "RssAnon:")?,
+            proportional_kib: field(&rollup, "Pss:")?,
+            descriptors: fs::read_dir(folder).ok()?.count() as u64,
+            threads: field(&status, "Threads:")?,
+            cpu_ticks: cpu_ticks(&stat)?,
+        })
+    }
+}
+
+/// The number behind a name at the beginning of a line.
+fn field(text: &str, name: &str) -> Option<u64> {
+    let rest = text.lines().find_map(|line| line.strip_prefix(name))?;
+    rest.split_whitespace().next()?.parse().ok()
+}
+
+/// The fields `utime` and `stime` of `/proc/PID/stat` (proc(5)): the 12th and 13th behind the name,
+/// which may itself hold blanks and parentheses.
+fn cpu_ticks(stat: &str) -> Option<u64> {
+    let (_, fields) = stat.rsplit_once(") ")?;
+    let mut times = fields.split(' ').skip(11).map(str::parse::<u64>);
+    Some(times.next()?.ok()? + times.next()?.ok()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn our_own_process_holds_something() {
+        let own = Footprint::of(rustix::process::getpid()).unwrap();
+        assert!(own.anonymous_kib > 0 && own.anonymous_kib <= own.resident_kib);
+        assert!(own.descriptors >= 3 && own.threads >= 1, "{own:?}");
+    }
+
+    #[test]
+    fn cpu_time_is_read_behind_a_name_with_blanks() {
+        let stat = "7 (a) b (c) S 1 7 7 0 -1 4194304 100 0 0 0 31 11 0 0 20 0 1 0 5";
+        assert_eq!(cpu_ticks(stat), Some(42));
+    }
+}
