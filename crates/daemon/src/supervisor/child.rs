@@ -2,11 +2,11 @@
 
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sys::channel::{self, Channel};
 
@@ -17,6 +17,16 @@ use crate::handover::{
 /// The data process takes its orders within milliseconds. One that takes none for this long is
 /// stuck, and its successor is better.
 const SEND_TIME_MAX: Duration = Duration::from_secs(30);
+
+/// How long one that was killed may take to end. It is left behind then: a thread of it is in a
+/// call that no signal breaks off, such as one to a FUSE file system that does not answer.
+const END_TIME_MAX: Duration = Duration::from_secs(2);
+
+/// What it dies of (signal(7)).
+const SIGKILL: i32 = 9;
+
+/// Between two looks whether it has ended, which it mostly does at once.
+const END_PAUSE: Duration = Duration::from_millis(2);
 
 /// A running data process. It is killed and reaped when this is dropped.
 pub(super) struct Child {
@@ -99,16 +109,28 @@ impl Child {
 
     /// Ends it at once, if it has not ended, and says how it did.
     pub(super) fn end(mut self) -> io::Result<ExitStatus> {
+        let killed = ExitStatus::from_raw(SIGKILL);
+        Ok(self.reap()?.unwrap_or(killed))
+    }
+
+    /// Kills it and waits for its end; `None` = that does not come soon. Until then it does nothing.
+    fn reap(&mut self) -> io::Result<Option<ExitStatus>> {
         self.kill();
-        self.process.wait()
+        let until = Instant::now() + END_TIME_MAX;
+        loop {
+            let ended = self.process.try_wait()?;
+            if ended.is_some() || Instant::now() >= until {
+                return Ok(ended);
+            }
+            thread::sleep(END_PAUSE);
+        }
     }
 }
 
 impl Drop for Child {
     fn drop(&mut self) {
-        // Both do nothing for one that has been reaped.
-        self.kill();
-        let _ = self.process.wait();
+        // It does nothing for one that has been reaped.
+        let _ = self.reap();
     }
 }
 
