@@ -11,6 +11,7 @@ pub mod configuration;
 pub mod curl;
 pub mod desk;
 pub mod footprint;
+pub mod fuse;
 pub mod haproxy;
 pub mod hitch;
 pub mod kernel;

@@ -22,6 +22,7 @@ mod files;
 mod files_bad_input;
 mod files_browser;
 mod files_changes;
+mod files_disk;
 mod files_rights;
 mod files_slow;
 mod flags;

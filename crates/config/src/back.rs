@@ -24,7 +24,7 @@ const KEYS_OF_SERVERS: [&str; 5] = [
 ];
 
 /// What only files can be told, in `service.timeouts`.
-const TIMEOUTS_OF_FILES: [&str; 1] = ["request"];
+const TIMEOUTS_OF_FILES: [&str; 2] = ["request", "file"];
 
 /// Reads `service.back`, and what of `service.timeouts` is for files; relative folders begin at
 /// `base`.
@@ -65,6 +65,7 @@ fn files(files: &Section<'_>, times: &Section<'_>, base: &Path) -> Option<FilesO
     let hidden = files.boolean("hidden");
     let precompressed = files.boolean("precompressed");
     let request = times.duration("request");
+    let file = times.duration("file");
     Some(FilesOptions {
         folder: base.join(folder?),
         serving: origin::options::Options {
@@ -73,7 +74,10 @@ fn files(files: &Section<'_>, times: &Section<'_>, base: &Path) -> Option<FilesO
             hidden: hidden?,
             precompressed: precompressed?,
         },
-        timeouts: FileTimeouts { request: request? },
+        timeouts: FileTimeouts {
+            request: request?,
+            file: file?,
+        },
     })
 }
 

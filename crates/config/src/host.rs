@@ -25,10 +25,12 @@ pub(crate) fn workers(section: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<Wo
     let cpus = section.one("threads", |value, _| threads(value, &allowed));
     let backlog = section.count("backlog");
     let fast_open = section.count("fast-open");
+    let file_threads: Option<u32> = section.count("file-threads");
     Some(WorkerOptions {
         cpus: cpus?,
         backlog: backlog?,
         fast_open: fast_open?,
+        file_threads: file_threads? as usize,
     })
 }
 

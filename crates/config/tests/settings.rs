@@ -146,6 +146,7 @@ fn defaults_of_files() {
     assert_eq!(service.front.tls.alpn, [b"http/1.1"]);
     assert!(of_files("alpn = []", "").front.tls.alpn.is_empty());
     assert_eq!(files.timeouts.request, Duration::from_secs(10));
+    assert_eq!(files.timeouts.file, Duration::from_secs(30));
     let files = of_files("", "index = []").back.files().cloned().unwrap();
     assert!(files.serving.index.is_empty());
 }

@@ -337,8 +337,8 @@ impl Flow {
 
     /// Takes note of why what stands behind is about to end its stream, where that is not its own
     /// doing.
-    pub fn back_ends_for(&mut self, reason: Reason) {
-        self.ending.get_or_insert_with(|| Ending::new(reason));
+    pub fn back_ends_for(&mut self, reason: Option<Reason>) {
+        self.ending = self.ending.take().or_else(|| reason.map(Ending::new));
     }
 
     /// Takes note that the server takes no more bytes. What it has sent is still to be received: a

@@ -1,4 +1,4 @@
-//! What the control thread asks of a worker.
+//! What the other threads tell a worker.
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -6,13 +6,46 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Instant;
 
+use sys::wake::Waker;
 use telemetry::counters::ServiceCounters;
 use wire::address::Address;
 
+use crate::file_work::Answer;
 use crate::options::{Limits, LogOptions};
-use crate::plan::ServicePlan;
+use crate::plan::{Files, ServicePlan};
 
-/// One thing asked.
+/// The way to a worker, from any thread.
+#[derive(Clone)]
+pub(crate) struct Mailbox {
+    commands: Sender<Command>,
+    waker: Arc<Waker>,
+}
+
+impl Mailbox {
+    /// The way to who has the other end of the channel and is woken by that.
+    pub(crate) fn new(commands: Sender<Command>, waker: Arc<Waker>) -> Self {
+        Self { commands, waker }
+    }
+
+    /// Tells it. A worker that has ended is drained and needs no more telling.
+    pub(crate) fn send(&self, command: Command) {
+        if self.commands.send(command).is_ok() {
+            self.waker.wake();
+        }
+    }
+}
+
+/// What a thread that waits for files has found out.
+pub(crate) struct Reply {
+    /// The connection that asked.
+    pub(crate) token: u64,
+    /// Which of its tasks it was.
+    pub(crate) task: u64,
+    pub(crate) files: Arc<Files>,
+    pub(crate) answer: Answer,
+}
+
+/// One thing told.
 pub(crate) enum Command {
     /// Serve this from now on; connections that are open stay with what they began with.
     Replace(Box<Assignment>, Sender<()>),
@@ -30,6 +63,8 @@ pub(crate) enum Command {
     },
     /// Accept no more, and end when the last connection has, or at the deadline.
     Drain(Instant),
+    /// A connection of files goes on.
+    Replied(Box<Reply>),
 }
 
 /// What a worker serves.

@@ -4,6 +4,7 @@
 //! bytes mean is `flow`'s.
 
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Instant;
 
 use flow::actions::Action;
@@ -16,7 +17,7 @@ use crate::ages::{Key, Stage};
 use crate::back::Back;
 use crate::dial::{Dial, Dialled};
 use crate::driver::{Driver, FileSent, Received, Socket};
-use crate::files::FileBack;
+use crate::files::{Desk, FileBack};
 use crate::offload::{self, Splice};
 use crate::pipes::Pipes;
 use crate::service::Service;
@@ -25,15 +26,12 @@ use crate::service::Service;
 /// and their writes.
 const BYTES_PER_TURN: usize = 1 << 20;
 
-/// Bytes of a file that go out by one call. The client's queue ends a call long before on any way
-/// but loopback's (`net.ipv4.tcp_wmem`), and the kernel seals so much in two milliseconds or so.
-const PASS_BYTES_MAX: usize = 4 << 20;
-
 /// What a connection needs of its worker.
 pub(crate) struct Context<'a> {
     pub(crate) driver: &'a Driver,
     pub(crate) pool: &'a mut Pool,
     pub(crate) pipes: &'a mut Pipes,
+    pub(crate) desk: &'a Arc<Desk>,
     pub(crate) now: Instant,
 }
 
@@ -115,13 +113,12 @@ impl Link {
         }
     }
 
-    /// Has files answer what was asked and then end; says whether there are files.
-    pub(crate) fn finish_files(&mut self) -> bool {
-        let Some(Back::Files(files)) = &mut self.back else {
-            return false;
-        };
-        files.finish();
-        true
+    /// What stands behind, if it is files.
+    pub(crate) fn files(&mut self) -> Option<&mut FileBack> {
+        match &mut self.back {
+            Some(Back::Files(files)) => Some(files),
+            _ => None,
+        }
     }
 
     /// Does all that can be done now.
@@ -155,8 +152,9 @@ impl Link {
     fn rest(&mut self, context: &Context<'_>) {
         self.watch_writes(context);
         self.count_bytes();
-        if let Some(Back::Files(files)) = &mut self.back {
-            files.note_request(self.flow.is_amid_record(), context.now);
+        let has_more = self.flow.is_amid_record();
+        if let Some(files) = self.files() {
+            files.note_request(has_more, context.now);
         }
     }
 
@@ -270,6 +268,7 @@ impl Link {
         drop(room);
         let is_deaf = back.is_deaf_at_end();
         let fault = back.fault();
+        let failure = fault.unwrap_or(Reason::FileFailed);
         let cost = back.take_cost();
         let is_server = matches!(back, Back::Server(_));
         let count = match received {
@@ -284,9 +283,7 @@ impl Link {
         };
         match received {
             Received::Last(_) | Received::End => {
-                fault
-                    .into_iter()
-                    .for_each(|reason| self.flow.back_ends_for(reason));
+                self.flow.back_ends_for(fault);
                 self.flow.back_ended(context.pool);
                 if is_deaf {
                     self.flow.back_refused(context.pool);
@@ -294,7 +291,7 @@ impl Link {
             }
             Received::Failed if is_server => self.flow.back_failed(context.now, context.pool),
             // What was promised of a file cannot be had: the stream must not look finished.
-            Received::Failed => self.flow.cut(Reason::FileFailed, context.pool),
+            Received::Failed => self.flow.cut(failure, context.pool),
             Received::Bytes(_) | Received::Nothing => {}
         }
         count + cost
@@ -366,11 +363,14 @@ impl Link {
         let Some(Back::Files(files)) = &mut self.back else {
             return 0;
         };
-        let Some(stretch) = files.stretch().filter(|_| self.front.is_writable()) else {
+        if files.stretch().is_none() || !self.front.is_writable() {
             return 0;
+        }
+        let count = files.cached_bytes();
+        let Some(stretch) = files.stretch().filter(|_| count > 0) else {
+            // It waits, or there is another way to go on.
+            return usize::from(!files.is_waiting());
         };
-        let count = usize::try_from(stretch.bytes)
-            .map_or(PASS_BYTES_MAX, |bytes| bytes.min(PASS_BYTES_MAX));
         let sent = self.front.send_file(stretch.file, stretch.offset, count);
         match sent {
             FileSent::Bytes(0) => return 0,
@@ -505,7 +505,8 @@ impl Link {
     fn dial(&mut self, context: &mut Context<'_>) {
         match &self.service.plan.files {
             Some(files) => {
-                let files = FileBack::new(files, &self.service.counters);
+                let counters = &self.service.counters;
+                let files = FileBack::new(files, counters, context.desk, self.back_token);
                 self.back = Some(Back::Files(Box::new(files)));
                 self.flow.dial_connected(Instant::now(), context.pool);
             }

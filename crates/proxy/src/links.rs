@@ -3,6 +3,8 @@
 //! An event may arrive for a connection that ended earlier in the same batch and whose place has
 //! been taken since. So a token carries, beside the place, how often that place was used.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use slab::Slab;
 
 use crate::link::Link;
@@ -64,6 +66,14 @@ impl LinkId {
             generation: (bits >> 32) as u32 & GENERATION_MASK,
         }
     }
+}
+
+/// The number of a worker's first connection, in logs; the next ones are 256 apart. Unique over
+/// restarts as long as no worker accepts a million connections per second.
+pub(crate) fn first_number(worker: usize) -> u64 {
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
+    let micros = since_epoch.unwrap_or_default().as_micros() as u64;
+    micros << 8 | worker as u64 & 0xff
 }
 
 /// The connections.

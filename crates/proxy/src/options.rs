@@ -122,6 +122,8 @@ pub struct FilesOptions {
 pub struct FileTimeouts {
     /// From the first byte of a request to its last.
     pub request: Duration,
+    /// What the file system takes for one thing that is not in memory: a look-up, a list, a read.
+    pub file: Duration,
 }
 
 /// The servers that we connect to.
@@ -151,6 +153,8 @@ pub struct WorkerOptions {
     pub backlog: u32,
     /// TCP Fast Open (RFC 7413): the queue's length; 0 = off.
     pub fast_open: u32,
+    /// Threads that wait for disks, where files are served; those that are stuck not counted.
+    pub file_threads: usize,
 }
 
 /// What is written about connections.

@@ -18,6 +18,7 @@ use wire::network::Network;
 
 use crate::allowance::Allowance;
 use crate::descriptors::Descriptors;
+use crate::file_threads::Source;
 use crate::offload::agreed;
 use crate::options::{
     BackOptions, FileTimeouts, KtlsMode, KtlsOptions, Limits, LogOptions, Options, ServiceOptions,
@@ -63,6 +64,7 @@ pub(crate) struct Files {
     pub(crate) serving: Arc<origin::options::Options>,
     pub(crate) timeouts: FileTimeouts,
     pub(crate) descriptors: Descriptors,
+    pub(crate) source: Arc<Source>,
 }
 
 /// Why no plan could be built: one service's fault.
@@ -138,6 +140,7 @@ impl Plan {
                 serving: Arc::clone(serving),
                 timeouts: *timeouts,
                 descriptors: Descriptors::default(),
+                source: Arc::default(),
             }));
         }
     }

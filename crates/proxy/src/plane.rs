@@ -6,7 +6,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::sync::mpsc::{Sender, SyncSender, channel};
+use std::sync::mpsc::{SyncSender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -16,7 +16,9 @@ use telemetry::registry::Registry;
 use wire::address::Address;
 
 use crate::allowance::Allowances;
-use crate::commands::{Assignment, Command};
+use crate::commands::{Assignment, Command, Mailbox};
+use crate::file_threads::FileThreads;
+use crate::files::Desk;
 use crate::lines::Lines;
 use crate::plan::Plan;
 use crate::worker::Worker;
@@ -40,8 +42,7 @@ pub struct Plane {
 }
 
 struct Handle {
-    commands: Sender<Command>,
-    waker: Arc<Waker>,
+    mailbox: Mailbox,
     thread: JoinHandle<io::Result<()>>,
 }
 
@@ -63,20 +64,22 @@ impl Plane {
             .map(|_| Waker::new().map(Arc::new))
             .collect::<io::Result<_>>()?;
         let allowances = Allowances::new(wakers.clone().into());
+        let file_threads = FileThreads::new(plan.workers.file_threads);
         let its = wakers.into_iter().zip(cpus).zip(listeners);
         for (index, ((waker, cpu), listeners)) in its.enumerate() {
             let (commands, received) = channel();
             let counters = registry.worker(index);
             let lines = Lines::new(plan.log, index, lines.clone(), Arc::clone(&counters));
             let assignment = assignment(&plan, index, listeners, &registry);
-            let its_waker = Arc::clone(&waker);
+            let mailbox = Mailbox::new(commands, Arc::clone(&waker));
+            let desk = Arc::new(Desk::new(file_threads.clone(), mailbox.clone()));
             let started = started.clone();
             let allowances = allowances.clone();
             let make = move || {
                 if let Some(cpu) = cpu {
                     sys::cpu::pin_current_thread(cpu)?;
                 }
-                Worker::new(index, allowances, its_waker, received, counters, lines)
+                Worker::new(index, allowances, waker, received, desk, counters, lines)
             };
             let body = move || match make() {
                 Ok(mut worker) => {
@@ -94,11 +97,7 @@ impl Plane {
             let thread = std::thread::Builder::new()
                 .name(format!("worker-{index}"))
                 .spawn(body)?;
-            workers.push(Handle {
-                commands,
-                waker,
-                thread,
-            });
+            workers.push(Handle { mailbox, thread });
         }
         drop(started);
         starts.into_iter().collect::<io::Result<()>>()?;
@@ -197,10 +196,7 @@ impl Plane {
     }
 
     fn send(&self, index: usize, command: Command) {
-        // A worker that has ended is drained and needs no more telling.
-        if self.workers[index].commands.send(command).is_ok() {
-            self.workers[index].waker.wake();
-        }
+        self.workers[index].mailbox.send(command);
     }
 }
 

@@ -1,6 +1,7 @@
 //! A service as one worker sees it: the plan's part, the worker's own balance and counters.
 
 use std::cell::RefCell;
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -71,6 +72,20 @@ impl Service {
     /// Whether somebody is told to which address a client connected.
     pub(crate) fn tells_destination(&self) -> bool {
         self.settings.send_proxy != SendProxy::Off
+    }
+
+    /// Takes note of what an active check has found out.
+    pub(crate) fn set_checked(&self, server: usize, up: bool) {
+        self.pool.borrow_mut().set_checked(server, up);
+        self.tell_state(server);
+    }
+
+    /// Takes note of what a server's name resolves to.
+    pub(crate) fn set_addresses(&self, server: usize, addresses: &[SocketAddr]) {
+        let mut pool = self.pool.borrow_mut();
+        pool.set_addresses(server, addresses.to_vec());
+        drop(pool);
+        self.tell_state(server);
     }
 
     /// Tells the metrics whether this worker would send a connection to a server.

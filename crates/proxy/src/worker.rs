@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use flow::buffer::Pool;
 use sys::epoll::Event;
@@ -22,13 +22,14 @@ use telemetry::outcome::Reason;
 
 use crate::ages::Ages;
 use crate::allowance::Allowances;
-use crate::commands::{Assignment, Command};
+use crate::commands::{Assignment, Command, Reply};
 use crate::counts::count_handshake;
 use crate::driver::Driver;
+use crate::files::Desk;
 use crate::handshakes::Handshakes;
 use crate::lines::Lines;
 use crate::link::{Context, Link, Turn};
-use crate::links::{LinkId, Links, Named};
+use crate::links::{self, LinkId, Links, Named};
 use crate::listeners::{Callers, Listener, Listeners};
 use crate::options::Limits;
 use crate::pipes::Pipes;
@@ -51,6 +52,7 @@ pub(crate) struct Worker {
     driver: Driver,
     waker: Arc<Waker>,
     commands: Receiver<Command>,
+    desk: Arc<Desk>,
     counters: Arc<WorkerCounters>,
     lines: Lines,
     pool: Pool,
@@ -82,6 +84,7 @@ impl Worker {
         allowances: Allowances,
         waker: Arc<Waker>,
         commands: Receiver<Command>,
+        desk: Arc<Desk>,
         counters: Arc<WorkerCounters>,
         lines: Lines,
     ) -> io::Result<Self> {
@@ -89,16 +92,12 @@ impl Worker {
         driver.watch_waker(&waker, Named::Waker.token())?;
         let reserve = waker.as_fd().try_clone_to_owned()?;
         let now = Instant::now();
-        // Unique over restarts as long as no worker accepts a million connections a second.
-        let since_epoch = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default();
-        let next_connection = (since_epoch.as_micros() as u64) << 8 | index as u64 & 0xff;
         Ok(Self {
             index,
             driver,
             waker,
             commands,
+            desk,
             counters,
             lines,
             pool: Pool::new(),
@@ -117,7 +116,7 @@ impl Worker {
             ages: RefCell::default(),
             reserve: Some(reserve),
             drain_deadline: None,
-            next_connection,
+            next_connection: links::first_number(index),
             batch: Vec::new(),
             fired: Vec::new(),
             now,
@@ -230,6 +229,7 @@ impl Worker {
             driver: &self.driver,
             pool: &mut self.pool,
             pipes: &mut self.pipes,
+            desk: &self.desk,
             now: self.now,
         };
         let turn = link.pump(&mut context);
@@ -369,27 +369,33 @@ impl Worker {
                     server,
                     up,
                 } => {
-                    self.with_service(&service, |service| {
-                        service.pool.borrow_mut().set_checked(server, up);
-                        service.tell_state(server);
-                    });
+                    let service = self.service(&service).into_iter();
+                    service.for_each(|one| one.set_checked(server, up));
                 }
                 Command::SetAddresses {
                     service,
                     server,
                     addresses,
                 } => {
-                    self.with_service(&service, |service| {
-                        service
-                            .pool
-                            .borrow_mut()
-                            .set_addresses(server, addresses.to_vec());
-                        service.tell_state(server);
-                    });
+                    let service = self.service(&service).into_iter();
+                    service.for_each(|one| one.set_addresses(server, &addresses));
                 }
                 Command::Drain(deadline) => self.drain(deadline),
+                Command::Replied(reply) => self.replied(*reply),
             }
         }
+    }
+
+    /// Has a connection of files go on, if it still waits for that.
+    fn replied(&mut self, reply: Reply) {
+        let Named::Back(id) = Named::of(reply.token) else {
+            return;
+        };
+        match self.links.find(id).and_then(Link::files) {
+            Some(files) => files.replied(reply),
+            None => return self.desk.let_go(reply),
+        }
+        self.pump(id);
     }
 
     fn service(&self, name: &str) -> Option<&Service> {
@@ -397,23 +403,18 @@ impl Worker {
         services.find(|one| one.plan.name == name).map(|one| &**one)
     }
 
-    fn with_service(&self, name: &str, act: impl FnMut(&Service)) {
-        self.service(name).into_iter().for_each(act);
-    }
-
     /// Serves an assignment in place of the one before.
     pub(crate) fn take_up(&mut self, assignment: Assignment) {
         self.lines.set_options(assignment.log);
         self.limits = assignment.limits;
         let plans = assignment.services.into_iter().zip(assignment.counters);
-        let services: Vec<_> = plans
+        self.services = plans
             .map(|(plan, counters)| {
                 let before = self.service(&plan.name);
                 let service = Service::new(plan, self.index, counters, before);
                 Rc::new(service)
             })
             .collect();
-        self.services = services;
         self.empty_queues();
         let listeners = assignment
             .listeners
@@ -440,7 +441,8 @@ impl Worker {
         self.empty_queues();
         self.drain_deadline = Some(deadline);
         for id in self.links.ids() {
-            if self.links.find(id).is_some_and(Link::finish_files) {
+            if let Some(files) = self.links.find(id).and_then(Link::files) {
+                files.finish();
                 self.pump(id);
             }
         }

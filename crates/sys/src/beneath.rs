@@ -338,6 +338,11 @@ impl Opened {
 }
 
 impl File {
+    /// Whether even closing it may wait for another host or process.
+    pub fn is_remote(&self) -> bool {
+        self.storage == Storage::Remote
+    }
+
     /// Reads into the pieces, in their order, from `offset` on; 0 = the file ends there. It may
     /// take as long as the file system takes to answer.
     #[inline]

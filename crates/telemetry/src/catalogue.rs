@@ -117,6 +117,11 @@ catalogue! {
         FilesElsewhere: Counter Count "lariat_file_responses_total" [service] {class = "3xx"} "Responses of services of files, by the class of their status.";
         FilesRefused: Counter Count "lariat_file_responses_total" [service] {class = "4xx"} "Responses of services of files, by the class of their status.";
         FilesFailed: Counter Count "lariat_file_responses_total" [service] {class = "5xx"} "Responses of services of files, by the class of their status.";
+        FileTasksFind: Counter Count "lariat_file_tasks_total" [service] {task = "find"} "Work of services of files that may wait for a disk and was given to the file threads, by kind.";
+        FileTasksList: Counter Count "lariat_file_tasks_total" [service] {task = "list"} "Work of services of files that may wait for a disk and was given to the file threads, by kind.";
+        FileTasksRead: Counter Count "lariat_file_tasks_total" [service] {task = "read"} "Work of services of files that may wait for a disk and was given to the file threads, by kind.";
+        FileTasksRefused: Counter Count "lariat_file_task_failures_total" [service] {kind = "refused"} "Work for file threads that came to nothing: refused, as too much waits or the file system hangs, or not done within `timeouts.file`.";
+        FileTasksTimedOut: Counter Count "lariat_file_task_failures_total" [service] {kind = "timeout"} "Work for file threads that came to nothing: refused, as too much waits or the file system hangs, or not done within `timeouts.file`.";
         DialRetries: Counter Count "lariat_dial_retries_total" [service] "Dials of a further server after one that failed.";
         HelloRetryRequests: Counter Count "lariat_hello_retry_requests_total" [service] "Handshakes that needed a HelloRetryRequest (RFC 8446, 4.1.4).";
         KeyUpdates: Counter Count "lariat_key_updates_total" [service] "KeyUpdate messages received (RFC 8446, 4.6.3).";
@@ -138,6 +143,7 @@ catalogue! {
     ServiceGauge {
         ConnectionsOpen: Gauge Count "lariat_connections_open" [service] "Client connections open.";
         HandshakesUnderWay: Gauge Count "lariat_handshakes_under_way" [service] "Handshakes begun and not finished.";
+        FileTasksWaiting: Gauge Count "lariat_file_tasks_waiting" [service] "Connections that wait for a file thread, or for what it does.";
         Offloaded: Gauge Count "lariat_ktls_connections_open" [service] "Client connections open that the kernel seals for.";
     }
 
@@ -149,6 +155,7 @@ catalogue! {
         HandshakePsk: Histogram Microseconds "lariat_handshake_duration_seconds" [service] {kind = "psk"} "From the first byte of the ClientHello to the end of the handshake.";
         HandshakePskCache: Histogram Microseconds "lariat_handshake_duration_seconds" [service] {kind = "psk-cache"} "From the first byte of the ClientHello to the end of the handshake.";
         Dial: Histogram Microseconds "lariat_dial_duration_seconds" [service] "One dial of one server that succeeded.";
+        FileTask: Histogram Microseconds "lariat_file_task_duration_seconds" [service] "From giving work to the file threads to the answer.";
         Connection: Histogram Microseconds "lariat_connection_duration_seconds" [service] "From accept to the connection's end.";
     }
 

@@ -85,6 +85,7 @@ reasons! {
     BackendTimeout, Backend, true, "backend-timeout", "The last server tried did not answer the dial in time.";
     BackendUnreachable, Backend, true, "backend-unreachable", "The last server tried could not be reached (no route, no such socket).";
     FileFailed, Backend, true, "file-failed", "A file became shorter while it was sent, or could not be read to its end.";
+    FileTimeout, Backend, true, "file-timeout", "The file system did not give the rest of a file within its limit.";
     ConnectionLimit, Host, true, "connection-limit", "The limit of open connections was reached.";
     CrlExpired, Host, true, "crl-expired", "The revocation list of an issuer in the client's chain is past its nextUpdate, and `crl-expired` is `refuse`.";
     DescriptorLimit, Host, true, "descriptor-limit", "The process had no file descriptor left.";

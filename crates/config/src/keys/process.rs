@@ -36,6 +36,16 @@ pub(super) const PROCESS: &[Key] = &[
         .flag("fast-open")
         .help("The queue of TCP Fast Open (RFC 7413); 0 = off. Replayed data reaches TLS only.")
         .example("fast-open = 256"),
+    key("workers.file-threads", Kind::Count(1, 64))
+        .default("4")
+        .flag("file-threads")
+        .help(
+            "Threads that find and read files that are not in memory, so that no worker waits for \
+             a disk; of all workers together, started when there is work. Four keep one disk busy; \
+             many disks and file systems of other hosts want more. A thread whose file system \
+             hangs is replaced.",
+        )
+        .example("file-threads = 16"),
     key("limits", Kind::Table)
         .absent("their defaults")
         .help("Limits of the whole process.")

@@ -510,6 +510,18 @@ pub(super) const SERVICE: &[Key] = &[
              short enough that heads sent a byte at a time do not pile up.",
     )
     .example(r#"request = "5s""#),
+    key(
+        "service.timeouts.file",
+        Kind::Duration(Duration::from_millis(10), HOUR),
+    )
+    .default("30s")
+    .flag("file-timeout")
+    .help(
+        "What the file system may take to find, list or read something that is not in memory, \
+             where files are served; then the answer is 503, or breaks off. A disk that starts to \
+             turn takes up to twenty seconds.",
+    )
+    .example(r#"file = "5s""#),
     key("service.limits", Kind::Table)
         .absent("only the limits of the process")
         .help("Limits of one service.")
