@@ -11,7 +11,8 @@ use proxy::options::{
     CertificateForm, KtlsMode, LogConnections, LogFormat, SendProxy, ServiceOptions,
 };
 use tls::options::{
-    ClientMode, Group, RecordLayer, Suite, Suites, Tls13Sessions, UnknownName, Version,
+    ClientMode, ExpiredLists, Group, RecordLayer, Suite, Suites, Tls13Sessions, UnknownName,
+    Version,
 };
 use tls::resumption::KeySource;
 
@@ -470,6 +471,9 @@ fn every_default_is_valid_when_written_out() {
         // What the table around it requires.
         let line = match key.parent() {
             "service.back.check" => format!("{minimal} --check http"),
+            "service.front.tls.client-certificates" => {
+                format!("{minimal} --client-certificates required --client-ca ca.pem")
+            }
             "service.back.send-proxy" => format!("{minimal} --send-proxy v2"),
             "service.back.files" => minimal.replace("--backend 127.0.0.1:80", "--files /data"),
             _ => minimal.to_owned(),
@@ -477,6 +481,22 @@ fn every_default_is_valid_when_written_out() {
         let plain = load(&flags(&line)).settings;
         let written = load(&flags(&format!("{line} --{flag} {text}"))).settings;
         assert_eq!(plain, written, "{}", key.path);
+    }
+}
+
+#[test]
+fn expired_lists_refuse_unless_they_are_accepted() {
+    let line = format!(
+        "{} --client-certificates required --client-ca ca.pem --client-crl ca.crl",
+        ALIKE[0].0
+    );
+    for (more, expected) in [
+        ("", ExpiredLists::Refuse),
+        (" --client-crl-expired accept", ExpiredLists::Accept),
+    ] {
+        let mut settings = load(&flags(&format!("{line}{more}"))).settings;
+        let front = settings.plane.services.remove(0).front;
+        assert_eq!(front.tls.client.expired_lists, expected, "{more}");
     }
 }
 

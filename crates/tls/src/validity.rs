@@ -42,6 +42,9 @@ pub enum Standing {
 }
 
 impl Validity {
+    /// The end of what has none: an OCSP response without nextUpdate.
+    pub(crate) const ENDLESS: i64 = i64::MAX;
+
     /// Whether `now` (Unix seconds) is within it.
     pub fn contains(self, now: i64) -> bool {
         self.from <= now && now <= self.until
@@ -106,16 +109,19 @@ pub struct Ends {
     pub loaded: u64,
     /// How many are over.
     pub expired: u64,
-    /// The first end, in Unix seconds.
+    /// The first end, in Unix seconds; `None` = none of them ends.
     pub first: Option<i64>,
 }
 
 impl Ends {
     pub(crate) fn of(validities: impl Iterator<Item = Validity>, now: i64) -> Self {
-        validities.fold(Self::default(), |ends, one| Self {
-            loaded: ends.loaded + 1,
-            expired: ends.expired + u64::from(one.until < now),
-            first: Some(ends.first.map_or(one.until, |first| first.min(one.until))),
+        validities.fold(Self::default(), |ends, one| {
+            let end = Some(one.until).filter(|until| *until < Validity::ENDLESS);
+            Self {
+                loaded: ends.loaded + 1,
+                expired: ends.expired + u64::from(one.until < now),
+                first: ends.first.into_iter().chain(end).min(),
+            }
         })
     }
 }
@@ -198,10 +204,21 @@ mod tests {
     }
 
     #[test]
+    fn the_first_end_is_of_what_ends() {
+        let until = |until| Validity { from: 0, until };
+        let endless = until(Validity::ENDLESS);
+        let three = [endless, until(20), until(10)];
+        let ends = Ends::of(three.into_iter(), 15);
+        assert_eq!((ends.loaded, ends.expired, ends.first), (3, 1, Some(10)));
+        let alone = Ends::of([endless].into_iter(), 15);
+        assert_eq!((alone.loaded, alone.first), (1, None));
+    }
+
+    #[test]
     fn an_end_that_never_comes_overflows_nothing() {
         let endless = Validity {
             from: 0,
-            until: i64::MAX,
+            until: Validity::ENDLESS,
         };
         assert_eq!(endless.at(i64::MAX - 1), Standing::EndsSoon(1));
         assert_eq!(endless.at(1 << 40), Standing::Good);

@@ -115,7 +115,7 @@ fn read_single(
     }
     let until = match take_context(rest, 0) {
         Ok((next_update, _)) => time(next_update)?,
-        Err(_) => i64::MAX,
+        Err(_) => Validity::ENDLESS,
     };
     Ok(Some(Validity { from, until }))
 }
