@@ -221,6 +221,7 @@ fn unreadable<T>(section: &Section<'_>, name: &str, path: &Path, error: &io::Err
             "start as a user who may read it: the rights are dropped after it has been read"
         }
         io::ErrorKind::FileTooLarge => "no certificate file is larger than 64 MiB",
+        io::ErrorKind::InvalidInput => "name a regular file, or a link to one",
         _ => "check what is at that path",
     };
     let problem = Problem::new(format!("cannot read {}: {error}", path.display())).hint(hint);

@@ -6,8 +6,10 @@ use std::cell::RefCell;
 use std::fmt;
 use std::ops::Range;
 
+use serde::{Deserialize, Serialize};
+
 /// One thing that is wrong, or that deserves a second look.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Diagnostic {
     /// Whether it stops the program.
     pub severity: Severity,
@@ -24,7 +26,7 @@ pub struct Diagnostic {
 }
 
 /// Whether a diagnostic stops the program.
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 pub enum Severity {
     /// Nothing starts.
     Error,
@@ -33,7 +35,7 @@ pub enum Severity {
 }
 
 /// Where something was written.
-#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
+#[derive(Clone, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 pub enum Place {
     /// In the configuration as a whole.
     Nowhere,
@@ -51,7 +53,7 @@ pub enum Place {
 }
 
 /// A line and what is marked in it.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Excerpt {
     /// The line, or the part of a long one, without control characters.
     pub line: String,
