@@ -9,7 +9,7 @@ use lexopt::{Arg, Parser, ValueExt};
 
 use crate::demo::DemoOptions;
 use crate::handover::DATA_ARGUMENT;
-use crate::supervisor::Origin;
+use crate::reader::{Origin, READER_ARGUMENT};
 
 /// What is to be done.
 #[derive(Debug)]
@@ -43,6 +43,8 @@ pub(crate) enum Command {
     },
     /// Be the data process of a supervisor.
     DataProcess,
+    /// Be a supervisor's reader of files.
+    Reader,
 }
 
 /// What is to be explained.
@@ -113,11 +115,10 @@ impl From<lexopt::Error> for UsageError {
 /// Reads the arguments, without the program's name.
 pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, UsageError> {
     let arguments: Vec<_> = arguments.into_iter().collect();
-    if arguments
-        .first()
-        .is_some_and(|first| first == DATA_ARGUMENT)
-    {
-        return Ok(Command::DataProcess);
+    match arguments.first().and_then(|first| first.to_str()) {
+        Some(DATA_ARGUMENT) => return Ok(Command::DataProcess),
+        Some(READER_ARGUMENT) => return Ok(Command::Reader),
+        _ => {}
     }
     let mut parser = Parser::from_args(arguments);
     match parser.next()? {
@@ -324,7 +325,8 @@ mod tests {
     }
 
     #[test]
-    fn the_data_process_is_a_hidden_command() {
+    fn a_supervisors_processes_are_hidden_commands() {
         assert!(matches!(parsed(DATA_ARGUMENT), Ok(Command::DataProcess)));
+        assert!(matches!(parsed(READER_ARGUMENT), Ok(Command::Reader)));
     }
 }

@@ -36,6 +36,7 @@ pub(crate) fn run(command: Command, talk: Talk) -> ExitCode {
         Command::Reload { socket } => reload::run(socket, talk),
         Command::Drain { socket } => drain::run(socket, talk),
         Command::DataProcess => return crate::data::run(),
+        Command::Reader => return crate::reader::run(),
     };
     exit.into()
 }

@@ -29,8 +29,9 @@ use crate::handover::{
     Answer, Bundle, DATA_NAME, Order, Reloads, Resolved, Serve, SessionKey, Start, encode,
 };
 use crate::health::{self, Checks, HealthReport};
+use crate::stderr;
 
-use log::Log;
+use log::{Log, LogNews};
 use orders::Letter;
 use plan::{Built, Servers};
 use sessions::{Inheritance, Sessions};
@@ -38,6 +39,9 @@ use validity::{ValidityWatch, unix_seconds};
 
 /// How often expired sessions are looked for; they are refused anyway.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
+
+/// How long a drain waits for the log to take the last lines, when all connections have ended.
+const LOG_FLUSH_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// Serves what the supervisor at the other end of the standard input says, until it says to end
 /// or is gone.
@@ -47,7 +51,7 @@ pub(crate) fn run() -> ExitCode {
     match serve() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            let _ = io::Write::write_fmt(&mut io::stderr(), format_args!("{DATA_NAME}: {error}\n"));
+            stderr::write_last_words(format!("{DATA_NAME}: {error}\n"));
             ExitCode::FAILURE
         }
     }
@@ -160,7 +164,7 @@ impl Control {
         let registry = Arc::new(Registry::new(serve.workers));
         let admin = admin_state(&registry, &start, &built);
         let target = built.doors.log.take().ok_or(io::ErrorKind::InvalidData)?;
-        let (log, lines) = Log::start(target)?;
+        let (log, lines) = Log::start(target, log_reporter(&channel, &admin))?;
         open_doors(&mut built, &admin)?;
         let listeners = std::mem::take(&mut built.listeners);
         let plane = Plane::start(built.plan.clone(), listeners, registry, lines)?;
@@ -291,8 +295,8 @@ impl Control {
         let (plane, log) = (self.plane, self.log);
         let finish = move || {
             let ended = plane.join();
-            // The workers' senders are gone: the last lines are written.
-            log.finish();
+            // The workers' senders are gone: the last lines are being written.
+            log.finish(LOG_FLUSH_TIME_MAX);
             ended
         };
         let mut finished = tokio::task::spawn_blocking(finish);
@@ -338,6 +342,21 @@ fn admin_state(registry: &Arc<Registry>, start: &Start, built: &Built) -> Arc<Ad
     let state = AdminState::new(Arc::clone(registry), facts_of_start);
     state.reloaded(facts(start.reloads.clone()));
     Arc::new(state)
+}
+
+/// What the log's thread says of lost lines is counted, and said by the supervisor: our own standard
+/// error may block for the same reason as the log.
+fn log_reporter(
+    channel: &Arc<Channel>,
+    admin: &Arc<AdminState>,
+) -> impl FnMut(LogNews) + Send + 'static {
+    let (channel, admin) = (Arc::clone(channel), Arc::clone(admin));
+    move |news| match news {
+        LogNews::Lost { bytes, why } => admin.log_lost(bytes, why),
+        LogNews::Recovered => admin.log_recovered(),
+        // Without a supervisor this process ends.
+        LogNews::Message(message) => drop(say(&channel, &Answer::Warning(message))),
+    }
 }
 
 fn facts(reloads: Reloads) -> ReloadFacts {

@@ -14,7 +14,8 @@ use wire::address::Address;
 
 use crate::ending::end_of;
 use crate::exit::Exit;
-use crate::supervisor::{self, Failure, Origin, Request, Started};
+use crate::reader::Origin;
+use crate::supervisor::{self, Failure, Request, Started};
 use crate::talk::Talk;
 
 use stage::Stage;

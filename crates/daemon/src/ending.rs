@@ -21,6 +21,11 @@ pub(crate) fn end_of(ended: Result<(), Failure>, talk: Talk) -> Exit {
         | Failure::Folder { .. }
         | Failure::File { .. } => Exit::Usage,
         Failure::Listen(_) | Failure::Place(_) => Exit::Listen,
-        Failure::Host { .. } | Failure::Rights(_) | Failure::Died { .. } => Exit::Failed,
+        Failure::Host { .. }
+        | Failure::Slow { .. }
+        | Failure::ReaderDied(_)
+        | Failure::ReadersStuck(_)
+        | Failure::Rights(_)
+        | Failure::Died { .. } => Exit::Failed,
     }
 }

@@ -62,6 +62,8 @@ pub(crate) enum Answer {
         /// What is wrong with it.
         message: String,
     },
+    /// Without an order: what an operator should know.
+    Warning(String),
     /// To `Drain`: the last connection has ended, or the time was over.
     Drained,
     /// To nothing: what deserves a second look since the plan was served.

@@ -15,9 +15,12 @@ mod handover;
 mod health;
 mod kernel;
 mod place;
+mod reader;
 mod resolve;
+mod stderr;
 mod supervisor;
 mod talk;
+mod user;
 
 use std::process::ExitCode;
 
@@ -25,12 +28,15 @@ use exit::Exit;
 use talk::Talk;
 
 fn main() -> ExitCode {
+    stderr::never_wait_in_panics();
     let talk = Talk::to_stderr();
-    match args::parse(std::env::args_os().skip(1)) {
+    let code = match args::parse(std::env::args_os().skip(1)) {
         Ok(command) => commands::run(command, talk),
         Err(error) => {
             talk.error(error);
             Exit::Usage.into()
         }
-    }
+    };
+    stderr::flush();
+    code
 }

@@ -14,18 +14,19 @@ mod listeners;
 mod names;
 mod phase;
 mod prepared;
+mod reading;
 mod roots;
 mod say;
 mod sessions;
-mod user;
 
 use std::collections::BTreeSet;
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::path::PathBuf;
-use std::process::ExitStatus;
 use std::time::{Duration, Instant, SystemTime};
 
+use config::LogOutput;
 use sys::signal::Signal;
 use sys::{limit, process, sandbox};
 use wire::address::Address;
@@ -33,7 +34,9 @@ use wire::address::Address;
 use crate::handover::{
     Answer, Fence, Fences, Order, Reloads, Rights, Role, SUPERVISOR_NAME, Serve, Start, User,
 };
+use crate::reader::{Origin, Task};
 use crate::resolve::{Name, Resolution};
+use crate::stderr;
 
 use backoff::Backoff;
 use child::{Child, Heard};
@@ -42,14 +45,13 @@ use inbox::{Inbox, News};
 use listeners::Listeners;
 use names::Names;
 use phase::{Due, Next, Phase};
-use prepared::{Prepared, prepare};
+use prepared::Prepared;
+use reading::{Done, Read, Readers};
 use roots::Roots;
-use say::{printable, say, say_each, say_failed, say_warnings};
+use say::{printable, say, say_each, say_failed, say_kept_log, say_warnings};
 use sessions::Sessions;
 
 pub(crate) use failure::Failure;
-pub(crate) use prepared::Origin;
-pub(crate) use user::identity as data_identity;
 
 /// What `lariat serve` and `lariat demo` ask for.
 pub(crate) struct Request<'a> {
@@ -90,22 +92,51 @@ const RESOLVE_TIME_MAX: Duration = Duration::from_secs(2);
 /// it, and the data process ends with it.
 pub(crate) fn run(request: Request<'_>) -> Result<(), Failure> {
     let inbox = Inbox::open().map_err(Failure::host("take signals"))?;
+    stderr::write_in_background().map_err(Failure::host("start a thread"))?;
     // Only `ps` would miss it.
     let _ = process::set_name(SUPERVISOR_NAME);
     limit::raise_open_files().map_err(Failure::host("raise the limit of open files"))?;
     // Keys pass through here.
     limit::forbid_core_dumps().map_err(Failure::host("forbid memory images"))?;
-    let mut supervisor = Supervisor::prepare(request, inbox)?;
+    let Some(mut supervisor) = Supervisor::prepare(request, inbox)? else {
+        return Ok(());
+    };
     supervisor.start_child()?;
     supervisor.serve()
 }
 
 /// What no supervisor needs; also for the data process. A kernel without seccomp is named when the
-/// data process has entered its sandbox. To be called before a thread is started.
+/// data process has entered its sandbox.
 fn forbid_system_calls() -> Result<(), Failure> {
     process::no_new_privileges().map_err(Failure::host("refuse new privileges"))?;
     let forbidden = sandbox::forbid_system_calls().map_err(Failure::host("forbid system calls"));
     forbidden.map(drop)
+}
+
+/// Has the first configuration read; `None` = a signal ended the wait.
+fn first_read(
+    origin: &Origin,
+    readers: &Readers,
+    inbox: &mut Inbox,
+) -> Result<Option<Read>, Failure> {
+    let post = inbox.post();
+    let hear = move |done| post.send(News::Read(done));
+    readers.start(&Task::Read(origin.clone()), hear)?;
+    let mut others = Vec::new();
+    loop {
+        let news = inbox.next(None);
+        match news.map_err(Failure::host("wait for events"))? {
+            Some(News::Read(done)) => {
+                inbox.put_back(others);
+                return match done? {
+                    Done::Read(read) => Ok(Some(*read)),
+                    Done::Log(_) | Done::Removed => Ok(None),
+                };
+            }
+            Some(News::Signal(Signal::Interrupt | Signal::Terminate)) => return Ok(None),
+            other => others.extend(other),
+        }
+    }
 }
 
 struct Supervisor<'a> {
@@ -124,6 +155,8 @@ struct Supervisor<'a> {
     /// What is served if the data process says yes.
     pending: Option<Prepared>,
     reload_asked: bool,
+    readers: Readers,
+    is_reading: bool,
     reloads: Reloads,
     child: Option<Child>,
     children: u64,
@@ -136,31 +169,36 @@ struct Supervisor<'a> {
 }
 
 impl<'a> Supervisor<'a> {
-    fn prepare(request: Request<'a>, inbox: Inbox) -> Result<Self, Failure> {
-        let (served, warnings) = prepare(&request.origin)?;
-        say_each(&warnings, request.colour);
+    /// `None` = it was told to stop.
+    fn prepare(request: Request<'a>, mut inbox: Inbox) -> Result<Option<Self>, Failure> {
+        let readers = Readers::default();
+        let Some(read) = first_read(&request.origin, &readers, &mut inbox)? else {
+            return Ok(None);
+        };
+        say_each(&read.warnings, request.colour);
+        let served = read.prepared;
         let outline = &served.outline;
         if outline.process.sandbox.system_calls {
             forbid_system_calls()?;
         }
-        let become_user = user::choose(&outline.process)?;
-        let roots = Roots::open(&outline.folders)?;
-        let mut listeners = Listeners::default();
+        let mut listeners = Listeners::new(reading::remove);
         listeners.open(&outline.listen, outline.workers, &outline.listen_options)?;
-        let doors = Doors::open(outline)?;
+        let doors = Doors::open(outline, read.log)?;
         let mut supervisor = Self {
             request,
             inbox,
             listeners,
-            roots,
+            roots: Roots::new(read.folders),
             doors,
             names: Names::default(),
-            become_user,
+            become_user: read.become_user,
             workers: served.outline.workers,
             served,
             generation: 1,
             pending: None,
             reload_asked: false,
+            readers,
+            is_reading: false,
             reloads: Reloads::default(),
             child: None,
             children: 0,
@@ -172,7 +210,7 @@ impl<'a> Supervisor<'a> {
             start: SystemTime::now(),
         };
         supervisor.resolve(supervisor.served.outline.names.clone())?;
-        Ok(supervisor)
+        Ok(Some(supervisor))
     }
 
     fn serve(&mut self) -> Result<(), Failure> {
@@ -189,6 +227,8 @@ impl<'a> Supervisor<'a> {
                     self.resolved(&news);
                     Next::GoOn
                 }
+                Some(News::Read(done)) => self.read(done)?,
+                Some(News::Reopened(done)) => self.reopened(done),
                 None => self.time_is_over()?,
             };
             if let Next::Stop = next {
@@ -313,6 +353,10 @@ impl<'a> Supervisor<'a> {
                 generation,
                 message,
             }) => self.refused(generation, printable(&message)),
+            Heard::Answer(Answer::Warning(message)) => {
+                say_warnings(&[message]);
+                Ok(Next::GoOn)
+            }
             Heard::Answer(Answer::Drained) => Ok(self.end()),
             Heard::Answer(Answer::Warned(warnings)) => {
                 say_warnings(&warnings);
@@ -391,33 +435,41 @@ impl<'a> Supervisor<'a> {
             return Ok(Next::GoOn);
         };
         let pid = child.pid();
-        let status = child
-            .end()
-            .map_err(Failure::host("await the data process"))?;
+        let how = match child.end() {
+            Some(status) => status.to_string(),
+            None => {
+                // The kernel may still hold its memory of sessions.
+                self.sessions.forget();
+                "killed, but a call to the kernel holds it".to_owned()
+            }
+        };
         self.due = None;
         match self.phase {
-            Phase::Beginning | Phase::Draining => Err(self.died(status)),
+            Phase::Beginning | Phase::Draining => Err(self.died(how)),
             Phase::Serving | Phase::Restarting => {
                 say(format_args!(
-                    "the data process (pid {pid}) has ended: {status}"
+                    "the data process (pid {pid}) has ended: {how}"
                 ));
-                self.restart(status)
+                self.restart(how)
             }
         }
     }
 
-    fn died(&self, status: ExitStatus) -> Failure {
+    fn died(&self, how: String) -> Failure {
         Failure::Died {
-            status,
+            how,
             restarts: self.restarts(),
         }
     }
 
-    fn restart(&mut self, status: ExitStatus) -> Result<Next, Failure> {
+    fn restart(&mut self, how: String) -> Result<Next, Failure> {
         let now = Instant::now();
-        let pause = self.backoff.died(now).ok_or_else(|| self.died(status))?;
+        let Some(pause) = self.backoff.died(now) else {
+            return Err(self.died(how));
+        };
         self.phase = Phase::Restarting;
         if self.pending.take().is_some() {
+            self.doors.withdraw_log();
             self.listeners.keep(&self.served.outline.listen);
             let message = "the data process died while it built the new plan";
             self.reload_ended(Some(message.to_owned()));
@@ -434,7 +486,7 @@ impl<'a> Supervisor<'a> {
 
     fn reload(&mut self) -> Result<Next, Failure> {
         match self.phase {
-            Phase::Serving if self.pending.is_none() => {}
+            Phase::Serving if self.pending.is_none() && !self.is_reading => {}
             Phase::Draining => return Ok(Next::GoOn),
             // When what is under way has ended.
             Phase::Serving | Phase::Beginning | Phase::Restarting => {
@@ -442,7 +494,34 @@ impl<'a> Supervisor<'a> {
                 return Ok(Next::GoOn);
             }
         }
-        match self.prepare_again() {
+        let post = self.inbox.post();
+        let hear = move |done| post.send(News::Read(done));
+        match self
+            .readers
+            .start(&Task::Read(self.request.origin.clone()), hear)
+        {
+            Ok(()) => {
+                self.is_reading = true;
+                Ok(Next::GoOn)
+            }
+            Err(failure) => self.roll_back(failure.to_string()),
+        }
+    }
+
+    /// The configuration has been read, or cannot be.
+    fn read(&mut self, done: Result<Done, Failure>) -> Result<Next, Failure> {
+        self.is_reading = false;
+        if self.phase != Phase::Serving {
+            // The data process died meanwhile. When another serves, the files are read again.
+            self.reload_asked = self.phase != Phase::Draining;
+            return Ok(Next::GoOn);
+        }
+        let prepared = match done {
+            Ok(Done::Read(read)) => self.prepare_again(*read),
+            Ok(Done::Log(_) | Done::Removed) => return Ok(Next::GoOn),
+            Err(failure) => Err(failure),
+        };
+        match prepared {
             Ok(()) => {
                 self.due = Some((Instant::now() + ANSWER_TIME_MAX, Due::Answer));
                 self.tell_plan(self.generation + 1, Order::Replace);
@@ -452,19 +531,19 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    fn prepare_again(&mut self) -> Result<(), Failure> {
-        let (new, warnings) = prepare(&self.request.origin)?;
-        say_each(&warnings, self.request.colour);
+    fn prepare_again(&mut self, read: Read) -> Result<(), Failure> {
+        let new = read.prepared;
+        say_each(&read.warnings, self.request.colour);
         for part in self.served.outline.fixed_parts_changed(&new.outline) {
             say(format_args!(
                 "warning: {part} stays as it is until a restart"
             ));
         }
-        self.roots.admit(&new.outline.folders)?;
+        self.roots.admit(&new.outline.folders, read.folders)?;
         let workers = self.workers;
         self.listeners
             .open(&new.outline.listen, workers, &new.outline.listen_options)?;
-        self.doors.reopen_log(&new.outline)?;
+        self.doors.propose_log(&new.outline, read.log)?;
         let both = self
             .names
             .wanted()
@@ -483,6 +562,7 @@ impl<'a> Supervisor<'a> {
         // What only a restart changes.
         new.outline.process.sandbox = self.served.outline.process.sandbox;
         self.sessions.accept();
+        self.doors.accept_log();
         self.served = new;
         self.generation += 1;
         self.due = None;
@@ -495,10 +575,9 @@ impl<'a> Supervisor<'a> {
     fn roll_back(&mut self, message: String) -> Result<Next, Failure> {
         self.pending = None;
         self.sessions.withdraw();
+        self.doors.withdraw_log();
         self.due = None;
         self.listeners.keep(&self.served.outline.listen);
-        // The next data process writes where this one does.
-        let _ = self.doors.reopen_log(&self.served.outline);
         say(format_args!(
             "reload refused, the old plan is still served:\n{message}"
         ));
@@ -527,17 +606,30 @@ impl<'a> Supervisor<'a> {
         }
     }
 
+    /// The log may have been renamed. The descriptors that were ours from the start are not opened
+    /// anew.
     fn reopen_log(&mut self) -> Next {
-        match self.doors.reopen_log(&self.served.outline) {
-            Ok(()) => {
-                let log = [self.doors.log()];
+        if let LogOutput::File(path) = &self.served.outline.control.log {
+            let post = self.inbox.post();
+            let hear = move |done| post.send(News::Reopened(done));
+            let started = self.readers.start(&Task::OpenLog(path.clone()), hear);
+            started.unwrap_or_else(|failure| say_kept_log(&failure));
+        }
+        Next::GoOn
+    }
+
+    fn reopened(&mut self, done: Result<Done, Failure>) -> Next {
+        match done {
+            Ok(Done::Log(log)) => {
                 let sent = self
                     .child
                     .as_ref()
-                    .map(|child| child.send(&Order::Log, &log));
+                    .map(|child| child.send(&Order::Log, &[log.as_fd()]));
+                self.doors.set_log(log);
                 self.unless_stuck(sent);
             }
-            Err(failure) => say(format_args!("error: {failure}; the log goes where it went")),
+            Ok(Done::Read(_) | Done::Removed) => {}
+            Err(failure) => say_kept_log(&failure),
         }
         Next::GoOn
     }

@@ -9,6 +9,8 @@ use std::io::{self, IsTerminal, Write};
 use config::Diagnostic;
 use telemetry::printable::lines;
 
+use crate::stderr::write_line;
+
 /// Says things, with colours if the reader likes them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Talk {
@@ -76,11 +78,6 @@ impl Talk {
             text.to_owned()
         }
     }
-}
-
-/// If nobody reads it any more, that is their choice.
-fn write_line(text: impl Display) {
-    let _ = writeln!(io::stderr(), "{text}");
 }
 
 /// Writes data to the standard output. If nobody reads it any more, that is their choice.

@@ -8,8 +8,9 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{
@@ -36,11 +37,15 @@ const STEP_BYTES: usize = 1 << 20;
 
 const HEADER_BYTES: usize = 8;
 
+/// Waiting is `poll`'s, which knows the deadline of the whole message.
+const SEND_FLAGS: SendFlags = SendFlags::NOSIGNAL.union(SendFlags::DONTWAIT);
+
 /// One end. Calls block; each direction may be used by another thread, and calls of several
 /// threads in one direction take turns.
 #[derive(Debug)]
 pub struct Channel {
     fd: OwnedFd,
+    send_time_max: Option<Duration>,
     sending: Mutex<()>,
     receiving: Mutex<()>,
 }
@@ -61,6 +66,7 @@ impl From<OwnedFd> for Channel {
     fn from(fd: OwnedFd) -> Self {
         Self {
             fd,
+            send_time_max: None,
             sending: Mutex::new(()),
             receiving: Mutex::new(()),
         }
@@ -75,10 +81,21 @@ impl AsFd for Channel {
 }
 
 impl Channel {
-    /// Gives up with `TimedOut` when the peer takes no byte of a message for so long. The
-    /// channel is of no use after that: half a message is in it.
-    pub fn set_send_timeout(&self, timeout: Duration) -> io::Result<()> {
-        Ok(set_socket_timeout(&self.fd, Timeout::Send, Some(timeout))?)
+    /// Gives up with `TimedOut` when the peer has not taken a whole message within this time,
+    /// however it divides its reading. The channel is of no use after that: a part of a message
+    /// is in it.
+    #[must_use]
+    pub fn with_send_timeout(self, timeout: Duration) -> Self {
+        Self {
+            send_time_max: Some(timeout),
+            ..self
+        }
+    }
+
+    /// Gives up with `TimedOut` when nothing arrives for this time. To be used with a peer that
+    /// is trusted not to send a message byte by byte: each byte that arrives starts the time anew.
+    pub fn set_receive_timeout(&self, timeout: Duration) -> io::Result<()> {
+        Ok(set_socket_timeout(&self.fd, Timeout::Recv, Some(timeout))?)
     }
 
     /// Sends a message; our descriptors stay open here.
@@ -87,13 +104,14 @@ impl Channel {
             return Err(invalid("the message is too large to send"));
         }
         let _turn = turn(&self.sending);
+        let until = self.send_time_max.map(|max| Instant::now() + max);
         // Both are far below 2^32.
         let header = [bytes.len() as u32, fds.len() as u32].map(u32::to_le_bytes);
-        self.send_all(header.as_flattened())?;
+        self.send_all(header.as_flattened(), until)?;
         for batch in fds.chunks(BATCH_MAX) {
-            self.send_batch(batch)?;
+            self.send_batch(batch, until)?;
         }
-        self.send_all(bytes)
+        self.send_all(bytes, until)
     }
 
     /// The next message; `None` = the peer has closed its end, or is gone.
@@ -116,23 +134,45 @@ impl Channel {
         Ok(Some((bytes, fds)))
     }
 
-    fn send_all(&self, mut bytes: &[u8]) -> io::Result<()> {
+    fn send_all(&self, mut bytes: &[u8], until: Option<Instant>) -> io::Result<()> {
         while !bytes.is_empty() {
-            let sent = retry_on_intr(|| send(&self.fd, bytes, SendFlags::NOSIGNAL));
-            bytes = bytes.get(sent.map_err(send_error)?..).unwrap_or_default();
+            let sent = self.when_writable(until, || send(&self.fd, bytes, SEND_FLAGS))?;
+            bytes = bytes.get(sent..).unwrap_or_default();
         }
         Ok(())
     }
 
-    fn send_batch(&self, batch: &[BorrowedFd<'_>]) -> io::Result<()> {
+    /// Makes a call that never waits, and again each time that the socket has room, until it is
+    /// done or the time is over.
+    fn when_writable<T>(
+        &self,
+        until: Option<Instant>,
+        mut call: impl FnMut() -> Result<T, Errno>,
+    ) -> io::Result<T> {
+        loop {
+            match call() {
+                Err(Errno::AGAIN) => {}
+                Err(Errno::INTR) => continue,
+                done => return Ok(done?),
+            }
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            if left.is_some_and(|left| left.is_zero()) {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            let left = left.and_then(|left| Timespec::try_from(left).ok());
+            let mut fds = [PollFd::new(&self.fd, PollFlags::OUT)];
+            retry_on_intr(|| poll(&mut fds, left.as_ref()))?;
+        }
+    }
+
+    fn send_batch(&self, batch: &[BorrowedFd<'_>], until: Option<Instant>) -> io::Result<()> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(BATCH_MAX))];
         let carrier = [IoSlice::new(&[0])];
-        retry_on_intr(|| {
+        self.when_writable(until, || {
             let mut control = SendAncillaryBuffer::new(&mut space);
             control.push(SendAncillaryMessage::ScmRights(batch));
-            sendmsg(&self.fd, &carrier, &mut control, SendFlags::NOSIGNAL)
-        })
-        .map_err(send_error)?;
+            sendmsg(&self.fd, &carrier, &mut control, SEND_FLAGS)
+        })?;
         Ok(())
     }
 
@@ -144,6 +184,8 @@ impl Channel {
             // ours unread resets.
             Ok(0) | Err(Errno::CONNRESET) => return Ok(None),
             Ok(_) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            // What the kernel says when SO_RCVTIMEO is over.
+            Err(Errno::AGAIN) => return Err(io::ErrorKind::TimedOut.into()),
             Err(error) => return Err(error.into()),
         }
         let (length, count) = header.split_at(HEADER_BYTES / 2);
@@ -219,14 +261,6 @@ fn turn(lock: &Mutex<()>) -> MutexGuard<'_, ()> {
     lock.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn send_error(error: Errno) -> io::Error {
-    match error {
-        // What the kernel says when SO_SNDTIMEO is over.
-        Errno::AGAIN => io::ErrorKind::TimedOut.into(),
-        error => error.into(),
-    }
-}
-
 fn invalid(what: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
 }
@@ -295,7 +329,7 @@ mod tests {
             &[0, 0, 0, 0, 1, 0, 0, 0],
         ] {
             let (ours, theirs) = channels();
-            ours.send_all(cut).unwrap();
+            ours.send_all(cut, None).unwrap();
             drop(ours);
             let error = theirs.receive().unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof, "{cut:?}");
@@ -330,7 +364,7 @@ mod tests {
     #[test]
     fn missing_descriptors_are_noticed() {
         let (ours, theirs) = channels();
-        ours.send_all(&[0, 0, 0, 0, 1, 0, 0, 0, 0]).unwrap();
+        ours.send_all(&[0, 0, 0, 0, 1, 0, 0, 0, 0], None).unwrap();
         let error = theirs.receive().unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::InvalidData);
     }
@@ -338,8 +372,34 @@ mod tests {
     #[test]
     fn a_peer_that_takes_nothing_does_not_hold_us() {
         let (ours, _theirs) = channels();
-        ours.set_send_timeout(Duration::from_millis(1)).unwrap();
+        let ours = ours.with_send_timeout(Duration::from_millis(1));
         let error = ours.send(&vec![0; 16 << 20], &[]).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+    }
+
+    #[test]
+    fn a_peer_that_reads_byte_by_byte_does_not_hold_us() {
+        let (ours, theirs) = pair().unwrap();
+        let ours = ours.with_send_timeout(Duration::from_millis(20));
+        let mut theirs = UnixStream::from(theirs);
+        let reader = std::thread::spawn(move || {
+            // Each of its reads would start a timeout of the socket's own anew.
+            let mut byte = [0];
+            while theirs.read(&mut byte).is_ok_and(|bytes| bytes > 0) {}
+        });
+        // The kernel cannot hand over so many single bytes in that time.
+        let error = ours.send(&vec![0; 64 << 20], &[]).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        rustix::net::shutdown(&ours.fd, rustix::net::Shutdown::Both).unwrap();
+        drop(ours);
+        reader.join().unwrap();
+    }
+
+    #[test]
+    fn a_peer_that_says_nothing_does_not_hold_us() {
+        let (ours, _theirs) = channels();
+        ours.set_receive_timeout(Duration::from_millis(1)).unwrap();
+        let error = ours.receive().unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
     }
 }

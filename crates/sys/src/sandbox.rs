@@ -92,17 +92,23 @@ pub fn restrict_system_calls(opens_files: bool) -> io::Result<Enforcement> {
 
 /// Forbids what no honest supervisor does: looking into other processes, changing the kernel or
 /// what is mounted, keys of the kernel. It goes on to start programs, to open files and sockets.
-/// Holds for what it starts too. To be called after [`crate::process::no_new_privileges`].
+/// Holds for all of its threads, and for what it starts. To be called after
+/// [`crate::process::no_new_privileges`].
 pub fn forbid_system_calls() -> io::Result<Enforcement> {
     let Ok(arch) = TargetArch::try_from(std::env::consts::ARCH) else {
         return Ok(Enforcement::NotSupported);
     };
     let forbidden = SeccompAction::Errno(libc::EPERM as u32);
-    install(filter(bare(ALIEN), forbidden, SeccompAction::Allow, arch)?)
+    let program = filter(bare(ALIEN), forbidden, SeccompAction::Allow, arch)?;
+    enforced(seccompiler::apply_filter_all_threads(&program))
 }
 
 fn install(program: BpfProgram) -> io::Result<Enforcement> {
-    match seccompiler::apply_filter(&program) {
+    enforced(seccompiler::apply_filter(&program))
+}
+
+fn enforced(applied: Result<(), seccompiler::Error>) -> io::Result<Enforcement> {
+    match applied {
         Err(seccompiler::Error::Seccomp(error)) if is_unsupported(&error) => {
             Ok(Enforcement::NotSupported)
         }

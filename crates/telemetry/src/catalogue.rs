@@ -209,6 +209,8 @@ catalogue! {
         Generation: Gauge Count "lariat_generation" [] "The number of the plan that is served; 1 is the first.";
         ReloadsOk: Counter Count "lariat_reloads_total" [] {result = "ok"} "Reloads attempted, by result.";
         ReloadsRefused: Counter Count "lariat_reloads_total" [] {result = "refused"} "Reloads attempted, by result.";
+        LogBytesUnwritten: Counter Bytes "lariat_log_lost_bytes_total" [] "Bytes of lines about connections that the log did not take: its disk was full, or its reader had left.";
+        LogFails: Gauge Count "lariat_log_write_failing" [] "1 if the last lines about connections could not be written, else 0.";
         Certificates: Gauge Count "lariat_certificates" [service] "Certificates loaded.";
         CertificatesExpired: Gauge Count "lariat_certificates_expired" [service] "Certificates past their notAfter.";
         CertificateExpiry: Gauge Seconds "lariat_certificate_expiry_seconds" [service] "When the first of the certificates expires, in seconds since the epoch.";

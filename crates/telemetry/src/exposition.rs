@@ -32,6 +32,10 @@ pub struct Process {
     pub reloads_ok: u64,
     /// Reloads that kept the old one.
     pub reloads_refused: u64,
+    /// Bytes of lines about connections that could not be written.
+    pub log_lost_bytes: u64,
+    /// Whether the last lines could not.
+    pub log_fails: bool,
     /// By service.
     pub certificates: Vec<Certificates>,
     /// Those that open tickets.
@@ -311,6 +315,8 @@ impl Page<'_> {
             ProcessMetric::Generation => process.generation,
             ProcessMetric::ReloadsOk => process.reloads_ok,
             ProcessMetric::ReloadsRefused => process.reloads_refused,
+            ProcessMetric::LogBytesUnwritten => process.log_lost_bytes,
+            ProcessMetric::LogFails => u64::from(process.log_fails),
         };
         self.sample(row.metric(), &[], value);
     }

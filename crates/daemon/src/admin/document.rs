@@ -22,6 +22,8 @@ pub(crate) struct StatusDocument {
     pub(crate) time_ms: u64,
     pub(crate) process: ProcessStatus,
     pub(crate) reload: ReloadStatus,
+    #[serde(default)]
+    pub(crate) log: LogStatus,
     pub(crate) workers: Vec<WorkerStatus>,
     pub(crate) services: Vec<ServiceStatus>,
     /// What the kernel does of TLS; `None` if no service wants it.
@@ -71,6 +73,15 @@ pub(crate) struct LastReload {
     pub(crate) time_ms: u64,
     /// Why it was refused; `None` if it was not.
     pub(crate) refused: Option<String>,
+}
+
+/// The lines about connections.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub(crate) struct LogStatus {
+    /// Bytes that could not be written.
+    pub(crate) lost_bytes: u64,
+    /// Why the last ones could not; `None` if they could.
+    pub(crate) failure: Option<String>,
 }
 
 /// What the kernel does of TLS.

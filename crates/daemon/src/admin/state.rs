@@ -29,8 +29,8 @@ use crate::kernel::KernelTls;
 use super::document::{
     ByteStatus, CertificateStatus, ConnectionStatus, DialStatus, EndedStatus, FilesStatus,
     HandshakeStatus, HistogramStatus, KernelTlsStatus, KindStatus, KtlsStatus, LastReload,
-    ProcessStatus, ReloadStatus, RunState, SentStatus, ServerState, ServerStatus, ServiceStatus,
-    SessionStatus, StatusDocument, VERSION, WorkerStatus,
+    LogStatus, ProcessStatus, ReloadStatus, RunState, SentStatus, ServerState, ServerStatus,
+    ServiceStatus, SessionStatus, StatusDocument, VERSION, WorkerStatus,
 };
 
 /// What the admin side knows. Shared by the control thread's tasks.
@@ -93,6 +93,7 @@ struct Facts {
     kernel_tls: Option<KernelTls>,
     reload: ReloadFacts,
     is_draining: bool,
+    log: LogStatus,
     /// The served plan's.
     resumption: Option<Arc<Resumption>>,
     /// Why servers are down that checks took out, by service and server.
@@ -149,6 +150,18 @@ impl AdminState {
         self.facts().is_draining = true;
     }
 
+    /// So many bytes of lines about connections could not be written.
+    pub(crate) fn log_lost(&self, bytes: u64, why: String) {
+        let log = &mut self.facts().log;
+        log.lost_bytes += bytes;
+        log.failure = Some(why);
+    }
+
+    /// The log is written again.
+    pub(crate) fn log_recovered(&self) {
+        self.facts().log.failure = None;
+    }
+
     /// What a check of a server decided: why it is down, or `None` if it is up. May be said again.
     pub(crate) fn server_noted(&self, service: &str, server: &str, note: Option<String>) {
         let is_down = note.is_some();
@@ -195,6 +208,8 @@ impl AdminState {
             generation: facts.generation,
             reloads_ok: facts.reload.ok,
             reloads_refused: facts.reload.refused,
+            log_lost_bytes: facts.log.lost_bytes,
+            log_fails: facts.log.failure.is_some(),
             certificates: certificates.collect(),
             ticket_keys: facts.resumption.as_deref().map_or(Vec::new(), ticket_keys),
             session_cache: facts
@@ -213,6 +228,7 @@ impl AdminState {
             time_ms: milliseconds(SystemTime::now()),
             process: self.process(&facts),
             reload: reload(&facts.reload),
+            log: facts.log.clone(),
             workers: self.workers(&snapshot),
             services: services(&snapshot, &facts),
             kernel_tls: facts.kernel_tls.as_ref().map(kernel_status),

@@ -20,7 +20,7 @@ const CELL_CHARACTERS_MAX: usize = 264;
 pub(crate) fn render_status_text(now: &StatusDocument, earlier: Option<&StatusDocument>) -> String {
     let past = earlier.and_then(|earlier| Past::new(now, earlier));
     let mut out = String::new();
-    for part in [header(now), reloads(now), kernel_tls(now)] {
+    for part in [header(now), reloads(now), log(now), kernel_tls(now)] {
         out.push_str(&part);
     }
     for service in &now.services {
@@ -108,6 +108,15 @@ fn reloads(now: &StatusDocument) -> String {
             let message = message.replace('\n', "\n    ");
             format!("reloads: {counts}; the last was refused {time}: {message}\n")
         }
+    }
+}
+
+fn log(now: &StatusDocument) -> String {
+    let lost = now.log.lost_bytes;
+    match &now.log.failure {
+        Some(why) => format!("log: cannot be written: {why}; {lost} bytes are lost\n"),
+        None if lost > 0 => format!("log: written; {lost} bytes were lost before\n"),
+        None => String::new(),
     }
 }
 
@@ -444,8 +453,8 @@ mod tests {
 
     use super::super::document::{
         ByteStatus, ConnectionStatus, DialStatus, EndedStatus, FilesStatus, HandshakeStatus,
-        KernelTlsStatus, KindStatus, KtlsStatus, LastReload, ProcessStatus, ReloadStatus,
-        SentStatus, SessionStatus, VERSION,
+        KernelTlsStatus, KindStatus, KtlsStatus, LastReload, LogStatus, ProcessStatus,
+        ReloadStatus, SentStatus, SessionStatus, VERSION,
     };
     use super::*;
 
@@ -571,6 +580,10 @@ mod tests {
                 restarts: 0,
                 generation: 2,
             },
+            log: LogStatus {
+                lost_bytes: 4096,
+                failure: Some("No space left on device".into()),
+            },
             reload: ReloadStatus {
                 ok: 1,
                 refused: 1,
@@ -606,6 +619,7 @@ mod tests {
         let expected = "\
 lariat 0.1.0 serving plan 2 for 1 min 40 s, process 12 of supervisor 11
 reloads: 1 ok, 1 refused; the last was refused 2000-02-29 12:34:56 UTC: no such file
+log: cannot be written: No space left on device; 4096 bytes are lost
 kernel TLS: no: its module is not loaded
   hint: `modprobe tls` as root
 

@@ -9,8 +9,9 @@ use tls::resumption::{KeySource, Resumption, ResumptionOptions, TicketOptions};
 use crate::exit::Exit;
 use crate::ground;
 use crate::kernel::KernelTls;
-use crate::supervisor::{Origin, data_identity};
+use crate::reader::Origin;
 use crate::talk::{Talk, print};
+use crate::user;
 
 pub(super) fn run(origin: &Origin, talk: Talk) -> Exit {
     let Some(Checked {
@@ -54,8 +55,8 @@ fn load(origin: &Origin, talk: Talk) -> Option<Checked> {
         let mut loaded = config::load(&source, &mut Disk)?;
         ground::check(&source, &loaded.settings)?;
         // Who it will be that cannot be found out is told when serving.
-        if let Ok(reader) = data_identity(&loaded.settings.process) {
-            let concerns = ground::concerns(&source, &loaded.settings, reader);
+        if let Ok(chosen) = user::choose(&loaded.settings.process) {
+            let concerns = ground::concerns(&source, &loaded.settings, user::identity(chosen));
             loaded.warnings.extend(concerns);
         }
         let kernel_tls = KernelTls::try_for(&loaded.settings);

@@ -2,7 +2,8 @@
 
 use crate::ending::end_of;
 use crate::exit::Exit;
-use crate::supervisor::{self, Origin, Request, Started};
+use crate::reader::Origin;
+use crate::supervisor::{self, Request, Started};
 use crate::talk::Talk;
 
 pub(super) fn run(origin: Origin, talk: Talk) -> Exit {

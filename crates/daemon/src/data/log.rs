@@ -1,30 +1,60 @@
 //! The thread that writes lines about connections, so that no worker waits for a disk or a pipe.
+//!
+//! Owns the order of bytes in the log, and the account of those that could not be written.
 
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{self, JoinHandle};
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// Batches of lines under way, of some 16 KiB each; workers drop and count what comes on top.
 const BATCHES_MAX: usize = 256;
 
+/// From one message about a failing log to the next one.
+const MESSAGE_INTERVAL: Duration = Duration::from_secs(60);
+
+/// What becomes of lines.
+#[derive(Debug, Eq, PartialEq)]
+pub(super) enum LogNews {
+    /// So many bytes could not be written, and why.
+    Lost { bytes: u64, why: String },
+    /// Lines are written again.
+    Recovered,
+    /// What an operator should know; at a limited rate.
+    Message(String),
+}
+
 /// The writer's other end.
 pub(super) struct Log {
     target: Arc<Mutex<Arc<File>>>,
-    thread: JoinHandle<()>,
+    ended: Receiver<()>,
 }
 
 impl Log {
-    /// Starts to write to that descriptor what comes in by the sender.
-    pub(super) fn start(fd: OwnedFd) -> io::Result<(Self, SyncSender<Vec<u8>>)> {
-        let (sender, batches) = sync_channel(BATCHES_MAX);
+    /// Starts to write to that descriptor what comes in by the sender. `report` is called from the
+    /// thread.
+    pub(super) fn start(
+        fd: OwnedFd,
+        report: impl FnMut(LogNews) + Send + 'static,
+    ) -> io::Result<(Self, SyncSender<Vec<u8>>)> {
+        let (sender, batches) = sync_channel::<Vec<u8>>(BATCHES_MAX);
         let target = Arc::new(Mutex::new(Arc::new(File::from(fd))));
-        let of_thread = Arc::clone(&target);
-        let thread = thread::Builder::new().name("log".to_owned());
-        let thread = thread.spawn(move || write(&batches, &of_thread))?;
-        Ok((Self { target, thread }, sender))
+        let mut writer = Writer {
+            target: Arc::clone(&target),
+            torn: None,
+            losses: Losses::default(),
+            report,
+        };
+        let (end, ended) = channel();
+        let work = move || {
+            batches.iter().for_each(|batch| writer.write(&batch));
+            drop(end);
+        };
+        thread::Builder::new().name("log".to_owned()).spawn(work)?;
+        Ok((Self { target, ended }, sender))
     }
 
     /// Writes there from the next batch on.
@@ -33,32 +63,134 @@ impl Log {
         *target = Arc::new(File::from(fd));
     }
 
-    /// Waits until all is written. To be called when every sender is gone.
-    pub(super) fn finish(self) {
-        // A thread that panicked has ended the process.
-        let _ = self.thread.join();
+    /// Waits until all is written, or for so long: a target that blocks may do so for ever. To be
+    /// called when every sender is gone.
+    pub(super) fn finish(self, time_max: Duration) {
+        // Nothing is ever sent: it ends with the thread.
+        let _ = self.ended.recv_timeout(time_max);
     }
 }
 
-fn write(batches: &Receiver<Vec<u8>>, target: &Mutex<Arc<File>>) {
-    for batch in batches {
+struct Writer<R> {
+    target: Arc<Mutex<Arc<File>>>,
+    /// The file in which the last line was left without its end.
+    torn: Option<Arc<File>>,
+    losses: Losses,
+    report: R,
+}
+
+impl<R: FnMut(LogNews)> Writer<R> {
+    fn write(&mut self, batch: &[u8]) {
         // Not held while writing: the target may block for ever, and be replaced for that.
-        let file = Arc::clone(&target.lock().unwrap_or_else(PoisonError::into_inner));
-        // A full disk or a reader that left: the lines are lost, connections are not.
-        let _ = (&*file).write_all(&batch);
+        let file = Arc::clone(&self.target.lock().unwrap_or_else(PoisonError::into_inner));
+        let (written, result) = self.write_whole_lines(&file, batch);
+        let message = match &result {
+            Ok(()) if self.losses.is_failing => {
+                (self.report)(LogNews::Recovered);
+                self.losses.recovered()
+            }
+            Ok(()) => None,
+            // A full disk or a reader that left: the lines are lost, connections are not.
+            Err(error) => {
+                let bytes = (batch.len() - written) as u64;
+                let why = error.to_string();
+                let message = self.losses.failed(bytes, &why, Instant::now());
+                (self.report)(LogNews::Lost { bytes, why });
+                message
+            }
+        };
+        message
+            .into_iter()
+            .for_each(|message| (self.report)(LogNews::Message(message)));
+    }
+
+    /// How much of a batch was written. A line that another failure left without its end is ended
+    /// first, so that it spoils no other.
+    fn write_whole_lines(&mut self, file: &Arc<File>, batch: &[u8]) -> (usize, io::Result<()>) {
+        let is_torn = self
+            .torn
+            .take()
+            .is_some_and(|torn| Arc::ptr_eq(&torn, file));
+        if is_torn && let (_, Err(error)) = write_all(file, b"\n") {
+            self.torn = Some(Arc::clone(file));
+            return (0, Err(error));
+        }
+        let (written, result) = write_all(file, batch);
+        let last = written.checked_sub(1).and_then(|last| batch.get(last));
+        if last.is_some_and(|byte| *byte != b'\n') {
+            self.torn = Some(Arc::clone(file));
+        }
+        (written, result)
+    }
+}
+
+/// How much was written, beside how it ended.
+fn write_all(mut file: &File, bytes: &[u8]) -> (usize, io::Result<()>) {
+    let mut written = 0;
+    while let Some(rest) = bytes.get(written..).filter(|rest| !rest.is_empty()) {
+        match file.write(rest) {
+            Ok(0) => return (written, Err(io::ErrorKind::WriteZero.into())),
+            Ok(count) => written += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return (written, Err(error)),
+        }
+    }
+    (written, Ok(()))
+}
+
+/// What has been lost, and what was last said of it.
+#[derive(Debug, Default)]
+struct Losses {
+    is_failing: bool,
+    /// Since the last message.
+    bytes: u64,
+    said: Option<Instant>,
+    /// Whether the last message was that it fails.
+    said_failing: bool,
+}
+
+impl Losses {
+    fn failed(&mut self, bytes: u64, why: &str, now: Instant) -> Option<String> {
+        self.is_failing = true;
+        self.bytes += bytes;
+        let is_due = |said| now.saturating_duration_since(said) >= MESSAGE_INTERVAL;
+        if !self.said.is_none_or(is_due) {
+            return None;
+        }
+        self.said = Some(now);
+        self.said_failing = true;
+        let bytes = std::mem::take(&mut self.bytes);
+        Some(format!(
+            "the log cannot be written: {why}; {bytes} bytes of lines about connections are lost\n             hint: make room or name another file, then reload or send SIGUSR1"
+        ))
+    }
+
+    fn recovered(&mut self) -> Option<String> {
+        self.is_failing = false;
+        if !std::mem::take(&mut self.said_failing) {
+            return None;
+        }
+        let bytes = std::mem::take(&mut self.bytes);
+        Some(format!(
+            "the log is written again; {bytes} more bytes were lost"
+        ))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::OpenOptions;
     use std::io::Read;
+
+    /// How long a test waits for what is bound to come.
+    const PATIENCE: Duration = Duration::from_secs(30);
 
     #[test]
     fn lines_go_where_the_target_is() {
         let (mut first, first_end) = io::pipe().unwrap();
         let (mut second, second_end) = io::pipe().unwrap();
-        let (log, sender) = Log::start(first_end.into()).unwrap();
+        let (log, sender) = Log::start(first_end.into(), |news| panic!("{news:?}")).unwrap();
         sender.send(b"one\n".to_vec()).unwrap();
         let mut line = [0; 4];
         first.read_exact(&mut line).unwrap();
@@ -67,7 +199,7 @@ mod tests {
         log.set_target(second_end.into());
         sender.send(b"two\n".to_vec()).unwrap();
         drop(sender);
-        log.finish();
+        log.finish(PATIENCE);
         let mut rest = String::new();
         second.read_to_string(&mut rest).unwrap();
         assert_eq!(rest, "two\n");
@@ -76,18 +208,74 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_left_ends_nothing() {
-        let (reader, end) = io::pipe().unwrap();
-        let (log, sender) = Log::start(end.into()).unwrap();
-        drop(reader);
+    fn what_cannot_be_written_is_counted_and_said() {
+        let (reports, news) = channel();
+        let report = move |news| reports.send(news).unwrap();
+        let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let (log, sender) = Log::start(full.into(), report).unwrap();
         sender.send(b"lost\n".to_vec()).unwrap();
+        sender.send(b"as well\n".to_vec()).unwrap();
+        let next = || news.recv_timeout(PATIENCE).unwrap();
+        let lost = |news, expected| match news {
+            LogNews::Lost { bytes, why } => {
+                assert_eq!(bytes, expected);
+                assert!(why.starts_with("No space left on device"), "{why}");
+            }
+            other => panic!("{other:?}"),
+        };
+        lost(next(), 5);
+        assert!(matches!(next(), LogNews::Message(text) if text.contains("; 5 bytes")));
+        lost(next(), 8);
         let (mut reader, end) = io::pipe().unwrap();
         log.set_target(end.into());
         sender.send(b"kept\n".to_vec()).unwrap();
         drop(sender);
-        log.finish();
+        assert_eq!(next(), LogNews::Recovered);
+        assert!(matches!(next(), LogNews::Message(text) if text.contains("; 8 more bytes")));
+        log.finish(PATIENCE);
         let mut text = String::new();
         reader.read_to_string(&mut text).unwrap();
-        assert!(text.ends_with("kept\n"), "{text}");
+        assert_eq!(text, "kept\n");
+    }
+
+    #[test]
+    fn a_line_that_was_cut_spoils_no_other() {
+        let (mut reader, writer) = io::pipe().unwrap();
+        let file = Arc::new(File::from(OwnedFd::from(writer)));
+        let mut writer = Writer {
+            target: Arc::new(Mutex::new(Arc::clone(&file))),
+            torn: None,
+            losses: Losses::default(),
+            report: drop,
+        };
+        // As after a failure in the middle of a line.
+        writer.write(b"whole\ncu");
+        writer.write(b"next\n");
+        drop((writer, file));
+        let mut text = String::new();
+        reader.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "whole\ncu\nnext\n");
+    }
+
+    #[test]
+    fn a_target_that_blocks_holds_nobody() {
+        let (_reader, end) = io::pipe().unwrap();
+        let (log, sender) = Log::start(end.into(), drop).unwrap();
+        sender.send(vec![b'x'; 1 << 20]).unwrap();
+        drop(sender);
+        log.finish(Duration::from_millis(1));
+    }
+
+    #[test]
+    fn a_log_that_fails_and_recovers_in_turn_floods_nobody() {
+        let (mut losses, now) = (Losses::default(), Instant::now());
+        let mut messages = 0;
+        for _ in 0..100 {
+            messages += usize::from(losses.failed(1, "full", now).is_some());
+            messages += usize::from(losses.recovered().is_some());
+        }
+        assert_eq!(messages, 2);
+        let said = losses.failed(1, "full", now + MESSAGE_INTERVAL).unwrap();
+        assert!(said.contains("; 100 bytes"), "{said}");
     }
 }

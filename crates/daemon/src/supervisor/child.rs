@@ -2,11 +2,11 @@
 
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitStatus, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use sys::channel::{self, Channel};
 
@@ -14,24 +14,22 @@ use crate::handover::{
     ANSWER_BYTES_MAX, Answer, DATA_ARGUMENT, DATA_NAME, Order, Secret, decode, encode,
 };
 
-/// The data process takes its orders within milliseconds. One that takes none for this long is
-/// stuck, and its successor is better.
-const SEND_TIME_MAX: Duration = Duration::from_secs(30);
+/// The data process takes its orders within milliseconds, and a plan of 10,000 certificates within
+/// a second. One that has not taken one for this long is stuck, and its successor is better. No
+/// signal is answered meanwhile.
+const SEND_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// How long one that was killed may take to end. It is left behind then: a thread of it is in a
-/// call that no signal breaks off, such as one to a FUSE file system that does not answer.
-const END_TIME_MAX: Duration = Duration::from_secs(2);
-
-/// What it dies of (signal(7)).
-const SIGKILL: i32 = 9;
-
-/// Between two looks whether it has ended, which it mostly does at once.
-const END_PAUSE: Duration = Duration::from_millis(2);
+/// A process that was killed is gone as soon as its memory is unmapped. One that is still there
+/// after this time is held by a call that no signal breaks off, such as one to a FUSE file system
+/// that does not answer; it runs no instruction of ours any more.
+const REAP_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// A running data process. It is killed and reaped when this is dropped.
 pub(super) struct Child {
     number: u64,
-    process: std::process::Child,
+    /// `None` once it is being reaped.
+    process: Option<std::process::Child>,
+    pid: u32,
     channel: Arc<Channel>,
 }
 
@@ -49,7 +47,7 @@ impl Child {
         mut hear: impl FnMut(Heard) + Send + 'static,
     ) -> io::Result<Self> {
         let (channel, theirs) = channel::pair()?;
-        channel.set_send_timeout(SEND_TIME_MAX)?;
+        let channel = channel.with_send_timeout(SEND_TIME_MAX);
         // The very file that this process was started from, even if another has its name by now.
         let mut command = Command::new("/proc/self/exe");
         command
@@ -63,7 +61,8 @@ impl Child {
         let process = command.spawn()?;
         let child = Self {
             number,
-            process,
+            pid: process.id(),
+            process: Some(process),
             channel: Arc::new(channel),
         };
         let channel = Arc::clone(&child.channel);
@@ -81,7 +80,7 @@ impl Child {
 
     /// Its process number.
     pub(super) fn pid(&self) -> u32 {
-        self.process.id()
+        self.pid
     }
 
     /// Says something.
@@ -103,34 +102,32 @@ impl Child {
 
     /// Kills it; what it said before is still heard, and then its end.
     pub(super) fn kill(&mut self) {
-        // It fails only for one that has ended.
-        let _ = self.process.kill();
-    }
-
-    /// Ends it at once, if it has not ended, and says how it did.
-    pub(super) fn end(mut self) -> io::Result<ExitStatus> {
-        let killed = ExitStatus::from_raw(SIGKILL);
-        Ok(self.reap()?.unwrap_or(killed))
-    }
-
-    /// Kills it and waits for its end; `None` = that does not come soon. Until then it does nothing.
-    fn reap(&mut self) -> io::Result<Option<ExitStatus>> {
-        self.kill();
-        let until = Instant::now() + END_TIME_MAX;
-        loop {
-            let ended = self.process.try_wait()?;
-            if ended.is_some() || Instant::now() >= until {
-                return Ok(ended);
-            }
-            thread::sleep(END_PAUSE);
+        if let Some(process) = &mut self.process {
+            // It fails only for one that has ended.
+            let _ = process.kill();
         }
     }
+
+    /// Ends it at once, if it has not ended, and says how it did; `None` = it has been killed, and
+    /// the kernel is not done with it.
+    pub(super) fn end(mut self) -> Option<ExitStatus> {
+        self.kill();
+        reap(self.process.take()?)
+    }
+}
+
+/// Waits in a thread of its own, which is left behind with a process that does not go.
+fn reap(mut process: std::process::Child) -> Option<ExitStatus> {
+    let (sender, status) = mpsc::channel();
+    let wait = move || drop(sender.send(process.wait()));
+    thread::Builder::new().spawn(wait).ok()?;
+    status.recv_timeout(REAP_TIME_MAX).ok()?.ok()
 }
 
 impl Drop for Child {
     fn drop(&mut self) {
-        // It does nothing for one that has been reaped.
-        let _ = self.reap();
+        self.kill();
+        self.process.take().map(reap);
     }
 }
 

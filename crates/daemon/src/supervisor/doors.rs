@@ -1,19 +1,19 @@
 //! What the supervisor keeps beside the services' listeners: the status socket, the admin
 //! listener, the log and the pid file. All but the log stay as they are until it ends.
 
-use std::fs::{File, OpenOptions};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use config::LogOutput;
+use sys::file;
 use sys::socket::{self, ListenOptions, PeerAddress};
 use wire::address::{Address, UnixName};
 
 use super::failure::{Failure, ListenFailure};
 use super::prepared::Outline;
+use super::reading::remove;
 use crate::handover::Role;
 use crate::place;
 
@@ -28,20 +28,20 @@ const LISTEN: ListenOptions = ListenOptions {
 /// Whoever may connect sees the status; user and group of the supervisor may.
 const STATUS_MODE: u32 = 0o660;
 
-/// Addresses of clients are in the log: others need not read it.
-const LOG_MODE: u32 = 0o640;
-
 /// The open doors. The files among them are removed when this is dropped.
 pub(super) struct Doors {
     status: OwnedFd,
     status_path: PathBuf,
     admin: Option<OwnedFd>,
     log: OwnedFd,
+    /// What a plan wants that is not yet served.
+    proposed_log: Option<OwnedFd>,
     pid_file: Option<PathBuf>,
 }
 
 impl Doors {
-    pub(super) fn open(outline: &Outline) -> Result<Self, Failure> {
+    /// `log` is the log if it is a file.
+    pub(super) fn open(outline: &Outline, log: Option<OwnedFd>) -> Result<Self, Failure> {
         let status_path = place::status_socket(&outline.control);
         let status = open_status(&status_path)?;
         // From here on the drop removes the path.
@@ -49,25 +49,49 @@ impl Doors {
             status,
             status_path,
             admin: None,
-            log: open_log(&outline.control.log)?,
+            log: log_of(&outline.control.log, log)?,
+            proposed_log: None,
             pid_file: None,
         };
         doors.admin = outline.control.listen.map(open_admin).transpose()?;
         if let Some(path) = &outline.process.pid_file {
-            write_pid(path).map_err(Failure::file("write the pid file", path))?;
+            let pid = format!("{}\n", std::process::id());
+            let written = file::replace(path, pid.as_bytes());
+            written.map_err(Failure::file("write the pid file", path))?;
             doors.pid_file = Some(path.clone());
         }
         Ok(doors)
     }
 
-    /// Opens the log anew, as `outline` says: it may have been renamed, or be another one.
-    pub(super) fn reopen_log(&mut self, outline: &Outline) -> Result<(), Failure> {
-        self.log = open_log(&outline.control.log)?;
+    /// Lines go there: the log that is served has been renamed, or is a new file.
+    pub(super) fn set_log(&mut self, log: OwnedFd) {
+        self.log = log;
+    }
+
+    /// Has the log of another plan ready. `log` is the log if it is a file.
+    pub(super) fn propose_log(
+        &mut self,
+        outline: &Outline,
+        log: Option<OwnedFd>,
+    ) -> Result<(), Failure> {
+        self.proposed_log = Some(log_of(&outline.control.log, log)?);
         Ok(())
     }
 
+    /// The plan is served.
+    pub(super) fn accept_log(&mut self) {
+        if let Some(log) = self.proposed_log.take() {
+            self.log = log;
+        }
+    }
+
+    /// The plan is not: the next data process writes where this one does.
+    pub(super) fn withdraw_log(&mut self) {
+        self.proposed_log = None;
+    }
+
     pub(super) fn log(&self) -> BorrowedFd<'_> {
-        self.log.as_fd()
+        self.proposed_log.as_ref().unwrap_or(&self.log).as_fd()
     }
 
     /// Each descriptor with its role.
@@ -99,10 +123,8 @@ impl Doors {
 
 impl Drop for Doors {
     fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.status_path);
-        if let Some(path) = &self.pid_file {
-            let _ = std::fs::remove_file(path);
-        }
+        let status = Some(std::mem::take(&mut self.status_path));
+        remove(status.into_iter().chain(self.pid_file.take()).collect());
     }
 }
 
@@ -129,39 +151,17 @@ fn listen(who: &str, address: &Address, options: &ListenOptions) -> Result<Owned
     Ok(socket::listen(address, options).map_err(failed)?)
 }
 
-fn open_log(output: &LogOutput) -> Result<OwnedFd, Failure> {
-    let opened = match output {
-        LogOutput::Stdout => io::stdout().as_fd().try_clone_to_owned(),
-        LogOutput::Stderr => io::stderr().as_fd().try_clone_to_owned(),
-        LogOutput::File(path) => {
-            let file = append(path).map_err(Failure::file("open the log", path))?;
-            return Ok(file.into());
+/// The log if it is a file, or else the descriptor that has been ours from the start.
+fn log_of(output: &LogOutput, file: Option<OwnedFd>) -> Result<OwnedFd, Failure> {
+    let opened = match (output, file) {
+        (LogOutput::Stdout, _) => io::stdout().as_fd().try_clone_to_owned(),
+        (LogOutput::Stderr, _) => io::stderr().as_fd().try_clone_to_owned(),
+        (LogOutput::File(_), Some(file)) => return Ok(file),
+        (LogOutput::File(path), None) => {
+            return Err(Failure::file("open the log", path)(
+                io::ErrorKind::NotFound.into(),
+            ));
         }
     };
     opened.map_err(Failure::host("open the log"))
-}
-
-fn append(path: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.append(true).create(true).mode(LOG_MODE).open(path)
-}
-
-fn write_pid(path: &Path) -> io::Result<()> {
-    std::fs::write(path, format!("{}\n", std::process::id()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_log_that_cannot_be_opened_is_named() {
-        let failure = open_log(&LogOutput::File("/nonexistent/x.log".into())).unwrap_err();
-        let text = failure.to_string();
-        assert!(
-            text.starts_with("cannot open the log /nonexistent/x.log: "),
-            "{text}"
-        );
-        assert!(text.contains("\nhint: "), "{text}");
-    }
 }

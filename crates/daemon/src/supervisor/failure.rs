@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
-use std::process::ExitStatus;
+use std::time::Duration;
 
 use config::Diagnostic;
 use wire::address::{Address, UnixName};
@@ -42,6 +42,17 @@ pub(crate) enum Failure {
         /// What the host said.
         error: io::Error,
     },
+    /// A file system does not answer.
+    Slow {
+        /// What was tried, with the path: `reading /etc/x.pem`.
+        step: String,
+        /// How long it was waited for.
+        time: Duration,
+    },
+    /// The process that reads files ended before it was done; what it did last.
+    ReaderDied(String),
+    /// So many processes wait for files already.
+    ReadersStuck(usize),
     /// The host denies something that we need.
     Host {
         /// What was tried.
@@ -54,7 +65,7 @@ pub(crate) enum Failure {
     /// The data process died before it had served, while it drained, or too often.
     Died {
         /// How it ended the last time.
-        status: ExitStatus,
+        how: String,
         /// How often it was started again.
         restarts: u64,
     },
@@ -141,6 +152,12 @@ impl fmt::Display for ListenFailure {
 }
 
 impl Failure {
+    /// A step has taken longer than this.
+    pub(super) fn slow(step: &str, time: Duration) -> Self {
+        let step = step.to_owned();
+        Self::Slow { step, time }
+    }
+
     /// For `map_err`: the host denied this.
     pub(super) fn host(what: &'static str) -> impl Fn(io::Error) -> Self {
         move |error| Self::Host { what, error }
@@ -184,20 +201,29 @@ impl fmt::Display for Failure {
                 write!(f, "cannot open the folder {}: {error}", path.display())?;
                 f.write_str("\nhint: name a folder that exists")
             }
+            Self::Slow { step, time } => {
+                write!(f, "{step} took more than {} s", time.as_secs())?;
+                f.write_str("\nhint: see whether the file system that it is on answers: `stat` it")
+            }
+            Self::ReaderDied(step) => {
+                write!(f, "the process that reads files ended while {step}")?;
+                f.write_str("\nhint: it was killed, or there was no memory: try again")
+            }
+            Self::ReadersStuck(count) => {
+                write!(f, "{count} processes still wait for files that do not come")?;
+                f.write_str("\nhint: `ps` shows them as `lariat: reader`; mend the file system")
+            }
             Self::Host { what, error } => write!(f, "cannot {what}: {error}"),
             Self::Rights(message) => {
                 write!(f, "the data process cannot give up its rights: {message}")?;
                 f.write_str("\nhint: `[process] sandbox` says which are to be given up")
             }
-            Self::Died {
-                status,
-                restarts: 0,
-            } => {
-                write!(f, "the data process ended by itself: {status}")
+            Self::Died { how, restarts: 0 } => {
+                write!(f, "the data process ended by itself: {how}")
             }
-            Self::Died { status, restarts } => write!(
+            Self::Died { how, restarts } => write!(
                 f,
-                "the data process ended by itself, {restarts} times started again: {status}"
+                "the data process ended by itself, {restarts} times started again: {how}"
             ),
         }
     }
@@ -208,6 +234,12 @@ impl std::error::Error for Failure {}
 impl From<ListenFailure> for Failure {
     fn from(failure: ListenFailure) -> Self {
         Self::Listen(failure)
+    }
+}
+
+impl From<RootFailure> for Failure {
+    fn from(failure: RootFailure) -> Self {
+        Self::Root(failure)
     }
 }
 

@@ -11,6 +11,8 @@ use sys::signal::{Signal, Signals};
 use sys::wake::Waker;
 
 use super::child::Heard;
+use super::failure::Failure;
+use super::reading::Done;
 use crate::resolve::Resolution;
 
 /// Something that happened.
@@ -19,6 +21,10 @@ pub(super) enum News {
     /// What the data process with that number said.
     Heard(u64, Heard),
     Resolved(Resolution),
+    /// What a configuration came to.
+    Read(Result<Done, Failure>),
+    /// The log that was asked for by a signal.
+    Reopened(Result<Done, Failure>),
 }
 
 /// Signals and news, in the order in which they came.

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
 
 use sys::socket::{self, ListenOptions, PeerAddress};
 use wire::address::{Address, UnixName};
@@ -26,12 +27,21 @@ pub(super) struct Wanted {
 type Key = (Address, usize);
 
 /// Open sockets, by the address as configured; one a worker.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Listeners {
     open: BTreeMap<Key, Vec<OwnedFd>>,
+    remove: fn(Vec<PathBuf>),
 }
 
 impl Listeners {
+    /// None yet; `remove` removes the paths of sockets that are closed.
+    pub(super) fn new(remove: fn(Vec<PathBuf>)) -> Self {
+        Self {
+            open: BTreeMap::new(),
+            remove,
+        }
+    }
+
     /// Opens those that are not open yet: all, or none and the failure.
     pub(super) fn open(
         &mut self,
@@ -61,13 +71,16 @@ impl Listeners {
     /// Closes all that are not wanted.
     pub(super) fn keep(&mut self, wanted: &[Wanted]) {
         let keys: Vec<_> = keyed(wanted).map(|(key, _)| key).collect();
-        self.open.retain(|key, _| {
-            let is_kept = keys.contains(key);
-            if !is_kept {
-                remove_path(&key.0);
-            }
-            is_kept
+        let open = std::mem::take(&mut self.open).into_iter();
+        let (kept, closed): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            open.partition(|(key, _)| keys.contains(key));
+        self.open = kept;
+        let paths = closed.into_keys().filter_map(|(address, _)| match address {
+            Address::Unix(UnixName::Path(path)) => Some(path),
+            Address::Unix(UnixName::Abstract(_)) | Address::Ip(_) => None,
         });
+        // Nobody listens there any more; what remains would only say "connection refused".
+        (self.remove)(paths.collect());
     }
 
     /// The sockets that a plan wants, each with its role.
@@ -139,13 +152,6 @@ fn actual(fd: &OwnedFd, address: &Address) -> Address {
     }
 }
 
-/// Nobody listens there any more; what remains would only say "connection refused".
-fn remove_path(address: &Address) {
-    if let Address::Unix(UnixName::Path(path)) = address {
-        let _ = std::fs::remove_file(path);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -157,6 +163,14 @@ mod tests {
         reuse_port: true,
         unix_mode: None,
     };
+
+    fn listeners() -> Listeners {
+        Listeners::new(|paths| {
+            for path in paths {
+                std::fs::remove_file(path).unwrap();
+            }
+        })
+    }
 
     fn wanted(service_index: u32, address: &str) -> Wanted {
         Wanted {
@@ -176,7 +190,7 @@ mod tests {
 
     #[test]
     fn workers_share_an_address_that_the_kernel_chose() {
-        let (mut listeners, wanted) = (Listeners::default(), [wanted(0, "127.0.0.1:0")]);
+        let (mut listeners, wanted) = (listeners(), [wanted(0, "127.0.0.1:0")]);
         listeners.open(&wanted, 3, &OPTIONS).unwrap();
         let roles = listeners.roles(&wanted);
         assert_eq!(roles.len(), 3);
@@ -199,7 +213,7 @@ mod tests {
 
     #[test]
     fn a_socket_stays_as_long_as_it_is_wanted() {
-        let mut listeners = Listeners::default();
+        let mut listeners = listeners();
         let first = [wanted(0, "127.0.0.1:0")];
         listeners.open(&first, 1, &OPTIONS).unwrap();
         let port = port_of(&listeners, &first);
@@ -214,7 +228,7 @@ mod tests {
 
     #[test]
     fn one_that_cannot_be_opened_opens_none() {
-        let mut listeners = Listeners::default();
+        let mut listeners = listeners();
         let holder = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let taken = holder.local_addr().unwrap().to_string();
         let both = [wanted(0, "127.0.0.1:0"), wanted(1, &taken)];
@@ -225,7 +239,7 @@ mod tests {
 
     #[test]
     fn the_same_port_zero_twice_is_two_ports() {
-        let mut listeners = Listeners::default();
+        let mut listeners = listeners();
         let both = [wanted(0, "127.0.0.1:0"), wanted(1, "127.0.0.1:0")];
         listeners.open(&both, 1, &OPTIONS).unwrap();
         let addresses = listeners.addresses(&both);
@@ -237,7 +251,7 @@ mod tests {
         let name = format!("lariat-listeners-{}", std::process::id());
         let path = std::env::temp_dir().join(name);
         let wanted = [wanted(0, &format!("unix:{}", path.display()))];
-        let mut listeners = Listeners::default();
+        let mut listeners = listeners();
         listeners.open(&wanted, 2, &OPTIONS).unwrap();
         assert_eq!(listeners.roles(&wanted).len(), 2);
         assert!(path.exists());

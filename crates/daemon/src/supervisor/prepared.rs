@@ -2,33 +2,20 @@
 //! bundle for the data process.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
 
-use config::{ControlOptions, Diagnostic, Disk, ProcessOptions, Recorder, Settings, Source};
+use config::{ControlOptions, ProcessOptions, Settings};
 use sys::socket::ListenOptions;
 use wire::address::Endpoint;
 
-use super::failure::Failure;
 use super::listeners::Wanted;
 use super::roots::Served;
-use super::user;
-use crate::ground;
-use crate::handover::{Bundle, Secret, encode};
+use crate::handover::Secret;
 use crate::kernel::KernelTls;
 use crate::resolve::Name;
 
 /// Whoever reaches a service's Unix socket may connect, as to a port; its directory keeps others
 /// out.
 const SERVICE_MODE: u32 = 0o666;
-
-/// Where a configuration comes from, each time that it is read.
-#[derive(Clone, Debug)]
-pub(crate) enum Origin {
-    /// A TOML file.
-    File(PathBuf),
-    /// Flags of `lariat serve`: name without dashes, and value.
-    Flags(Vec<(String, String)>),
-}
 
 /// A configuration, read and understood.
 pub(super) struct Prepared {
@@ -54,41 +41,8 @@ pub(super) struct Outline {
     pub(super) kernel_tls: Option<KernelTls>,
 }
 
-/// Reads a configuration and all that it names. Also returns what deserves a second look.
-pub(super) fn prepare(origin: &Origin) -> Result<(Prepared, Vec<Diagnostic>), Failure> {
-    let source = match origin {
-        Origin::File(path) => Source::read(path, &mut Disk).map_err(Failure::Config)?,
-        Origin::Flags(flags) => Source::Flags(flags.clone()),
-    };
-    let mut recorder = Recorder::new(Disk);
-    let loaded = config::load(&source, &mut recorder).map_err(Failure::Config)?;
-    ground::check(&source, &loaded.settings).map_err(Failure::Config)?;
-    let reader = user::identity(&loaded.settings.process)?;
-    let concerns = ground::concerns(&source, &loaded.settings, reader);
-    let kernel_tls = KernelTls::try_for(&loaded.settings);
-    if let Some(kernel_tls) = &kernel_tls {
-        let checked = kernel_tls.check(&source, &loaded.settings);
-        checked.map_err(Failure::Config)?;
-    }
-    let outline = Outline::of(loaded.settings, kernel_tls);
-    let bundle = Bundle {
-        source,
-        recording: recorder.into_recording(),
-    };
-    let bytes = encode(&bundle)
-        .map_err(|error| Failure::host("pack the configuration")(std::io::Error::other(error)))?;
-    drop(bundle);
-    // The settings and the recording, which hold every file.
-    sys::memory::return_freed();
-    let prepared = Prepared {
-        outline,
-        bundle: bytes,
-    };
-    Ok((prepared, [loaded.warnings, concerns].concat()))
-}
-
 impl Outline {
-    fn of(settings: Settings, kernel_tls: Option<KernelTls>) -> Self {
+    pub(super) fn of(settings: Settings, kernel_tls: Option<KernelTls>) -> Self {
         let workers = &settings.plane.workers;
         let services = || (0..).zip(&settings.plane.services);
         let listen = services().flat_map(|(service_index, service)| {
@@ -170,7 +124,10 @@ impl Outline {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use config::{Recording, Source};
     use std::os::unix::fs::PermissionsExt;
+
+    use crate::supervisor::listeners::Listeners;
 
     fn certificate() -> String {
         let key = rcgen::KeyPair::generate().unwrap();
@@ -181,31 +138,22 @@ mod tests {
     #[test]
     fn every_user_may_connect_to_a_service() {
         let name = format!("lariat-prepared-{}", std::process::id());
-        let directory = std::env::temp_dir().join(name);
-        std::fs::create_dir(&directory).unwrap();
-        let (pem, socket) = (directory.join("site.pem"), directory.join("web.sock"));
-        std::fs::write(&pem, certificate()).unwrap();
+        let socket = std::env::temp_dir().join(name);
+        let mut files = Recording::default();
+        files.insert("/site.pem", certificate().into_bytes());
         let flags = [
             ("listen", format!("unix:{}", socket.display())),
-            ("certificate", pem.display().to_string()),
+            ("certificate", "/site.pem".to_owned()),
             ("backend", "127.0.0.1:9".to_owned()),
         ];
         let flags = flags.map(|(name, value)| (name.to_owned(), value));
-        let prepared =
-            prepare(&Origin::Flags(flags.to_vec())).map(|(prepared, _)| prepared.outline);
-        let opened = prepared.and_then(
-            |Outline {
-                 listen,
-                 listen_options,
-                 ..
-             }| {
-                let mut listeners = crate::supervisor::listeners::Listeners::default();
-                listeners.open(&listen, 1, &listen_options)?;
-                let mode = std::fs::metadata(&socket).map(|meta| meta.permissions().mode());
-                mode.map_err(Failure::host("see the socket"))
-            },
-        );
-        std::fs::remove_dir_all(&directory).unwrap();
-        assert_eq!(opened.unwrap() & 0o777, 0o666);
+        let loaded = config::load(&Source::Flags(flags.to_vec()), &mut files).unwrap();
+        let outline = Outline::of(loaded.settings, None);
+        let mut listeners = Listeners::new(drop);
+        let opened = listeners.open(&outline.listen, 1, &outline.listen_options);
+        let mode = std::fs::metadata(&socket).map(|meta| meta.permissions().mode());
+        std::fs::remove_file(&socket).unwrap();
+        opened.unwrap();
+        assert_eq!(mode.unwrap() & 0o777, 0o666);
     }
 }

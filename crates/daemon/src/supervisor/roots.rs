@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use sys::beneath::{Identity, Root};
 
-use super::failure::{Failure, RootFailure};
+use super::failure::RootFailure;
 use crate::handover::Role;
 
 /// A folder that a service serves.
@@ -26,41 +26,42 @@ pub(super) struct Served {
 #[derive(Debug, Default)]
 pub(super) struct Roots(Vec<Open>);
 
+/// A folder that has been opened.
 #[derive(Debug)]
-struct Open {
-    folder: PathBuf,
-    root: Root,
-    identity: Identity,
+pub(super) struct Open {
+    pub(super) folder: PathBuf,
+    pub(super) root: Root,
+    pub(super) identity: Identity,
 }
 
 impl Roots {
-    /// Opens the folders of the first plan.
-    pub(super) fn open(served: &[Served]) -> Result<Self, Failure> {
-        let mut roots = Self::default();
-        for Served { folder, .. } in served {
-            if roots.find(folder).is_none() {
-                roots.0.push(Open::at(folder)?);
-            }
-        }
-        Ok(roots)
+    /// Those of the first plan, each once.
+    pub(super) fn new(opened: Vec<Open>) -> Self {
+        Self(opened)
     }
 
-    /// Sees whether the data process may read what another plan serves.
-    pub(super) fn admit(&mut self, served: &[Served]) -> Result<(), Failure> {
-        for one in served {
-            let now = Open::at(&one.folder)?;
-            let before = self.find(&one.folder);
+    /// Sees whether the data process may read what another plan serves, whose folders have been
+    /// opened anew.
+    pub(super) fn admit(
+        &mut self,
+        served: &[Served],
+        opened: Vec<Open>,
+    ) -> Result<(), RootFailure> {
+        for now in opened {
+            let before = self.find(&now.folder);
             let is_open = |open: &Open| open.identity == now.identity;
             match before {
                 Some(before) if is_open(before) => {}
                 // The same folder by another path.
                 None if self.0.iter().any(is_open) => self.0.push(now),
                 _ => {
-                    return Err(Failure::Root(RootFailure {
-                        service: one.service.clone(),
-                        folder: one.folder.clone(),
+                    let services = served.iter().filter(|one| one.folder == now.folder);
+                    let names: Vec<_> = services.map(|one| one.service.as_str()).collect();
+                    return Err(RootFailure {
+                        service: names.join("`, `"),
+                        folder: now.folder.clone(),
                         is_known: before.is_some(),
-                    }));
+                    });
                 }
             }
         }
@@ -94,22 +95,22 @@ impl Roots {
     }
 }
 
-impl Open {
-    fn at(folder: &Path) -> Result<Self, Failure> {
-        let failed = Failure::folder(folder);
-        let root = Root::open(folder).map_err(&failed)?;
-        Ok(Self {
-            identity: root.identity().map_err(&failed)?,
-            folder: folder.to_owned(),
-            root,
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::fs;
+
+    fn opened(folders: &[&Path]) -> Vec<Open> {
+        let open = |folder: &&Path| {
+            let root = Root::open(folder).unwrap();
+            Open {
+                identity: root.identity().unwrap(),
+                folder: folder.to_path_buf(),
+                root,
+            }
+        };
+        folders.iter().map(open).collect()
+    }
 
     fn served(folder: &Path, service_index: u32) -> Served {
         Served {
@@ -127,29 +128,24 @@ mod tests {
         fs::create_dir_all(&one).unwrap();
         fs::create_dir_all(&other).unwrap();
         std::os::unix::fs::symlink(&one, &link).unwrap();
-        let mut roots = Roots::open(&[served(&one, 0), served(&one, 1)]).unwrap();
+        let mut roots = Roots::new(opened(&[&one]));
         assert_eq!((roots.all().len(), roots.roles(&[]).len()), (1, 0));
         let plan = [served(&link, 0), served(&one, 1)];
-        roots.admit(&plan).unwrap();
+        roots.admit(&plan, opened(&[&link, &one])).unwrap();
         let roles: Vec<_> = roots.roles(&plan).iter().map(|(role, _)| *role).collect();
         assert_eq!(roles, [0, 1].map(|service| Role::FilesRoot { service }));
         roots.keep(&plan);
         assert_eq!(roots.all().len(), 2);
         roots.keep(&plan[1..]);
         assert_eq!(roots.all().len(), 1);
-        let refused = roots.admit(&[served(&other, 0)]).unwrap_err().to_string();
+        let refused = roots.admit(&[served(&other, 0)], opened(&[&other]));
+        let refused = refused.unwrap_err().to_string();
         assert!(refused.contains("service `s0`") && refused.contains("hint: restart"));
         fs::rename(&one, base.join("moved")).unwrap();
         fs::create_dir(&one).unwrap();
-        let refused = roots.admit(&[served(&one, 3)]).unwrap_err().to_string();
+        let refused = roots.admit(&[served(&one, 3)], opened(&[&one]));
+        let refused = refused.unwrap_err().to_string();
         fs::remove_dir_all(&base).unwrap();
         assert!(refused.contains("is not the folder any more"), "{refused}");
-    }
-
-    #[test]
-    fn a_folder_that_is_missing_is_named() {
-        let missing = served(Path::new("/nonexistent/files"), 0);
-        let failure = Roots::open(&[missing]).unwrap_err().to_string();
-        assert!(failure.contains(" /nonexistent/files: "), "{failure}");
     }
 }

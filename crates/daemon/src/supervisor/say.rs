@@ -1,20 +1,21 @@
 //! The supervisor's talk, on the standard error.
 
 use std::fmt::Display;
-use std::io::{self, Write};
 
 use config::Diagnostic;
 
+use super::failure::Failure;
 use crate::resolve::{Name, Resolution};
+use crate::stderr;
 
-/// Talk goes to stderr; if nobody listens any more, we serve on.
+/// Nobody waits for whoever reads this.
 pub(super) fn say(text: impl Display) {
-    let _ = writeln!(io::stderr(), "lariat: {text}");
+    stderr::write_line(format_args!("lariat: {text}"));
 }
 
 pub(super) fn say_each(diagnostics: &[Diagnostic], colour: bool) {
     for diagnostic in diagnostics {
-        let _ = writeln!(io::stderr(), "{}", diagnostic.render(colour));
+        stderr::write_line(diagnostic.render(colour));
     }
 }
 
@@ -22,6 +23,10 @@ pub(super) fn say_failed(news: &Resolution) {
     if let Resolution::Failed(Name { host, port }, why) = news {
         say(format_args!("warning: cannot resolve {host}:{port}: {why}"));
     }
+}
+
+pub(super) fn say_kept_log(failure: &Failure) {
+    say(format_args!("error: {failure}; the log goes where it went"));
 }
 
 /// What the data process says of a plan.

@@ -95,6 +95,12 @@ impl Sessions {
         }
     }
 
+    /// Uses the memory no more: the data process that has it may not be gone. The next one gets
+    /// other memory, with another key.
+    pub(super) fn forget(&mut self) {
+        self.memory.limits = None;
+    }
+
     /// The plan is not.
     pub(super) fn withdraw(&mut self) {
         self.proposed = None;
@@ -164,6 +170,10 @@ mod tests {
         assert_ne!(sessions.key(), key);
         sessions.fit(limits(200, 64_000)).unwrap();
         assert_eq!(map(&sessions).as_ref().len(), 64_000 / 320 * 32);
+        map(&sessions).as_ref()[63].store(7, Relaxed);
+        sessions.forget();
+        sessions.fit(limits(200, 64_000)).unwrap();
+        assert_eq!(map(&sessions).as_ref()[63].load(Relaxed), 0);
     }
 
     #[test]

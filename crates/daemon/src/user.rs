@@ -5,7 +5,6 @@ use std::io;
 use config::ProcessOptions;
 use sys::process::{self, Identity};
 
-use super::failure::Failure;
 use crate::handover::User;
 
 /// Whom root's data process becomes when nobody says; a user of every system.
@@ -18,13 +17,15 @@ const NOBODY: Identity = Identity {
 };
 
 /// Whom the data process is to become; `None` = it stays who we are, since only root can choose.
-pub(super) fn choose(options: &ProcessOptions) -> Result<Option<User>, Failure> {
+///
+/// An error is a sentence with its hint.
+pub(crate) fn choose(options: &ProcessOptions) -> Result<Option<User>, String> {
     let ours = process::identity();
     let chosen = match &options.user {
         None if !process::is_root() => ours,
         None => found(process::lookup_user(USER_DEFAULT)).unwrap_or(NOBODY),
         Some(name) => {
-            let missing = || Failure::User(format!("process.user: there is no user `{name}`"));
+            let missing = || format!("process.user: there is no user `{name}`");
             found(process::lookup_user(name)).ok_or_else(missing)?
         }
     };
@@ -32,7 +33,7 @@ pub(super) fn choose(options: &ProcessOptions) -> Result<Option<User>, Failure> 
         None if chosen.user == ours.user => ours.group,
         None => chosen.group,
         Some(name) => {
-            let missing = || Failure::User(format!("process.group: there is no group `{name}`"));
+            let missing = || format!("process.group: there is no group `{name}`");
             found(process::lookup_group(name)).ok_or_else(missing)?
         }
     };
@@ -46,7 +47,7 @@ pub(super) fn choose(options: &ProcessOptions) -> Result<Option<User>, Failure> 
     if !process::is_root() {
         let message = "process.user: only root can have its data process become another user\n\
                        hint: start as root, or leave out `user` and `group`";
-        return Err(Failure::User(message.to_owned()));
+        return Err(message.to_owned());
     }
     Ok(Some(User {
         user: chosen.user,
@@ -55,9 +56,9 @@ pub(super) fn choose(options: &ProcessOptions) -> Result<Option<User>, Failure> 
 }
 
 /// Who the data process is going to be.
-pub(crate) fn identity(options: &ProcessOptions) -> Result<Identity, Failure> {
-    let chosen = choose(options)?.map(|User { user, group }| Identity { user, group });
-    Ok(chosen.unwrap_or_else(process::identity))
+pub(crate) fn identity(chosen: Option<User>) -> Identity {
+    let chosen = chosen.map(|User { user, group }| Identity { user, group });
+    chosen.unwrap_or_else(process::identity)
 }
 
 /// A system without the file knows nobody.
@@ -102,15 +103,15 @@ mod tests {
         let chosen = choose(&options(Some("4000000000"), None));
         match process::is_root() {
             true => assert_eq!(chosen.unwrap().unwrap().user, 4_000_000_000),
-            false => assert!(matches!(chosen, Err(Failure::User(_)))),
+            false => assert!(chosen.is_err()),
         }
     }
 
     #[test]
     fn names_that_nobody_has_are_refused() {
         let failure = choose(&options(Some("no such user"), None)).unwrap_err();
-        assert!(failure.to_string().contains("process.user"));
+        assert!(failure.contains("process.user"));
         let failure = choose(&options(None, Some("no such group"))).unwrap_err();
-        assert!(failure.to_string().contains("process.group"));
+        assert!(failure.contains("process.group"));
     }
 }

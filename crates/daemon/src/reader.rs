@@ -1,0 +1,291 @@
+//! The process that touches files for the supervisor: it reads the configuration and what that
+//! names, and opens the log.
+//!
+//! A file system may stop answering, and then nothing ends the wait, not even a kill. So the
+//! supervisor has a process of its own wait, with its own rights, for one task; what it says here
+//! is heard with a deadline, and a process that is stuck is left behind.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use config::{Diagnostic, Disk, Files, LogOutput, Recorder, Settings, Source};
+use serde::{Deserialize, Serialize};
+use sys::beneath::Root;
+use sys::channel::Channel;
+use sys::signal::Signal;
+use sys::{file, limit, process, signal};
+use wire::address::{Address, UnixName};
+
+use crate::ground;
+use crate::handover::{Bundle, Secret, User, decode, encode};
+use crate::kernel::KernelTls;
+use crate::place;
+use crate::stderr;
+use crate::user;
+
+/// The program's first argument when it is to be the reader.
+pub(crate) const READER_ARGUMENT: &str = "--reader-process";
+
+/// What `ps` shows for it.
+pub(crate) const READER_NAME: &str = "lariat: reader";
+
+/// Addresses of clients are in the log: others need not read it.
+const LOG_MODE: u32 = 0o640;
+
+/// Where a configuration comes from, each time that it is read.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(crate) enum Origin {
+    /// A TOML file.
+    File(PathBuf),
+    /// Flags of `lariat serve`: name without dashes, and value.
+    Flags(Vec<(String, String)>),
+}
+
+/// What the reader is to do.
+#[derive(Debug, Deserialize, Serialize)]
+pub(crate) enum Task {
+    /// Read a configuration and all that it names; open its folders and its log.
+    Read(Origin),
+    /// Open a log that has this path.
+    OpenLog(PathBuf),
+    /// Remove these files.
+    Remove(Vec<PathBuf>),
+}
+
+/// What the reader says.
+#[derive(Debug, Deserialize, Serialize)]
+pub(crate) enum Reply {
+    /// What it does from now on, such as `reading /etc/lariat/site.pem`.
+    Step(String),
+    /// To `Read`: the bundle is the next message. With this come the descriptors of the folders,
+    /// and then the log's if it is a file.
+    Read(Box<Found>),
+    /// To `OpenLog`: the log comes with this.
+    Opened,
+    /// To `Remove`: none of the files is there any more, as far as possible.
+    Removed,
+    /// It cannot be done.
+    Refused(Refusal),
+}
+
+/// What a configuration comes to on this host.
+#[derive(Debug, Deserialize, Serialize)]
+pub(crate) struct Found {
+    /// Whom the data process is to become; `None` = who we are.
+    pub(crate) become_user: Option<User>,
+    /// What the kernel does of TLS; `None` = nobody wants to know.
+    pub(crate) kernel_tls: Option<KernelTls>,
+    /// What deserves a second look.
+    pub(crate) concerns: Vec<Diagnostic>,
+    /// The folders that services serve, each once, with their devices and inodes.
+    pub(crate) folders: Vec<(PathBuf, [u64; 2])>,
+}
+
+/// Why something cannot be done.
+#[derive(Debug, Deserialize, Serialize)]
+pub(crate) enum Refusal {
+    /// The configuration says no valid thing on this host.
+    Config(Vec<Diagnostic>),
+    /// The user or group to run as does not exist, or cannot be become.
+    User(String),
+    /// A folder of files cannot be opened: its path, and the number of the error.
+    Folder(PathBuf, i32),
+    /// The log cannot be opened: its path, and the number of the error.
+    Log(PathBuf, i32),
+    /// The configuration cannot be packed.
+    Pack(String),
+}
+
+/// Does the one task that the supervisor at the other end of the standard input has.
+pub(crate) fn run() -> ExitCode {
+    match work() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            stderr::write_last_words(format!("{READER_NAME}: {error}\n"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn work() -> io::Result<()> {
+    // The terminal and service managers signal every process; the supervisor ends us.
+    signal::ignore(&[Signal::Hangup, Signal::Interrupt, Signal::Terminate])?;
+    // Keys pass through here.
+    limit::forbid_core_dumps()?;
+    process::end_with_parent()?;
+    process::set_name(READER_NAME)?;
+    let channel = Channel::from(io::stdin().as_fd().try_clone_to_owned()?);
+    let Some((bytes, _)) = channel.receive()? else {
+        return Ok(());
+    };
+    match decode(&bytes).map_err(io::Error::other)? {
+        Task::Read(origin) => match read(&channel, &origin) {
+            Ok(read) => {
+                let mut fds: Vec<_> = read.roots.iter().map(AsFd::as_fd).collect();
+                fds.extend(read.log.as_ref().map(AsFd::as_fd));
+                reply(&channel, &Reply::Read(Box::new(read.found)), &fds)?;
+                channel.send(read.bundle.bytes(), &[])
+            }
+            Err(refusal) => reply(&channel, &Reply::Refused(refusal), &[]),
+        },
+        Task::OpenLog(path) => match open_log(&channel, &path) {
+            Ok(log) => reply(&channel, &Reply::Opened, &[log.as_fd()]),
+            Err(refusal) => reply(&channel, &Reply::Refused(refusal), &[]),
+        },
+        Task::Remove(paths) => {
+            for path in paths {
+                let _ = std::fs::remove_file(path);
+            }
+            reply(&channel, &Reply::Removed, &[])
+        }
+    }
+}
+
+fn reply(channel: &Channel, reply: &Reply, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let bytes = encode(reply).map_err(io::Error::other)?;
+    channel.send(bytes.bytes(), fds)
+}
+
+/// Says what might take long. Without a supervisor this process ends.
+fn announce(channel: &Channel, step: String) {
+    let _ = reply(channel, &Reply::Step(step), &[]);
+}
+
+/// All that a configuration comes to.
+struct Read {
+    found: Found,
+    roots: Vec<Root>,
+    log: Option<OwnedFd>,
+    bundle: Secret,
+}
+
+fn read(channel: &Channel, origin: &Origin) -> Result<Read, Refusal> {
+    let mut disk = Announced {
+        channel,
+        disk: Disk,
+    };
+    let source = match origin {
+        Origin::File(path) => Source::read(path, &mut disk).map_err(Refusal::Config)?,
+        Origin::Flags(flags) => Source::Flags(flags.clone()),
+    };
+    let mut recorder = Recorder::new(disk);
+    let loaded = config::load(&source, &mut recorder).map_err(Refusal::Config)?;
+    let settings = &loaded.settings;
+    for directory in directories(settings) {
+        announce(channel, format!("looking at {}", directory.display()));
+        // What is wrong there is said by whoever needs it.
+        let _ = std::fs::metadata(directory);
+    }
+    ground::check(&source, settings).map_err(Refusal::Config)?;
+    let become_user = user::choose(&settings.process).map_err(Refusal::User)?;
+    let concerns = ground::concerns(&source, settings, user::identity(become_user));
+    announce(channel, "trying the kernel's TLS".to_owned());
+    let kernel_tls = KernelTls::try_for(settings);
+    if let Some(kernel_tls) = &kernel_tls {
+        let checked = kernel_tls.check(&source, settings);
+        checked.map_err(Refusal::Config)?;
+    }
+    let (folders, roots) = open_folders(settings)?;
+    let log = match &settings.control.log {
+        LogOutput::File(path) => Some(open_log(channel, path)?),
+        LogOutput::Stdout | LogOutput::Stderr => None,
+    };
+    announce(channel, "packing the configuration".to_owned());
+    let recording = recorder.into_recording();
+    let bundle = encode(&Bundle { source, recording });
+    Ok(Read {
+        found: Found {
+            become_user,
+            kernel_tls,
+            concerns,
+            folders,
+        },
+        roots,
+        log,
+        bundle: bundle.map_err(|error| Refusal::Pack(error.to_string()))?,
+    })
+}
+
+/// The host's files, each announced before it is touched.
+struct Announced<'c> {
+    channel: &'c Channel,
+    disk: Disk,
+}
+
+impl Files for Announced<'_> {
+    fn read(&mut self, path: &Path) -> io::Result<Vec<u8>> {
+        announce(self.channel, format!("reading {}", path.display()));
+        self.disk.read(path)
+    }
+
+    fn list(&mut self, directory: &Path) -> io::Result<Vec<PathBuf>> {
+        announce(self.channel, format!("listing {}", directory.display()));
+        self.disk.list(directory)
+    }
+
+    fn cpus(&mut self) -> Vec<u16> {
+        self.disk.cpus()
+    }
+}
+
+/// The directories and folders in which the supervisor or the data process is going to do
+/// something.
+fn directories(settings: &Settings) -> Vec<PathBuf> {
+    let services = &settings.plane.services;
+    let folders = services.iter().filter_map(|service| service.back.files());
+    let folders = folders.map(|files| files.folder.clone());
+    let listen = services.iter().flat_map(|service| &service.front.listen);
+    let sockets = listen.filter_map(|address| match address {
+        Address::Unix(UnixName::Path(path)) => Some(path.clone()),
+        Address::Unix(UnixName::Abstract(_)) | Address::Ip(_) => None,
+    });
+    let log = match &settings.control.log {
+        LogOutput::File(path) => Some(path.clone()),
+        LogOutput::Stdout | LogOutput::Stderr => None,
+    };
+    let ours = [
+        log,
+        settings.process.pid_file.clone(),
+        Some(place::status_socket(&settings.control)),
+    ];
+    let files = sockets.chain(ours.into_iter().flatten());
+    let parents = files.filter_map(|file| file.parent().map(Path::to_owned));
+    folders.chain(parents).collect()
+}
+
+/// The folders that services serve, each once.
+#[allow(
+    clippy::type_complexity,
+    reason = "two lists of which the first is said and the second is handed over"
+)]
+fn open_folders(settings: &Settings) -> Result<(Vec<(PathBuf, [u64; 2])>, Vec<Root>), Refusal> {
+    let services = settings.plane.services.iter();
+    let (mut folders, mut roots) = (Vec::<(PathBuf, [u64; 2])>::new(), Vec::new());
+    for files in services.filter_map(|service| service.back.files()) {
+        let folder = &files.folder;
+        if folders.iter().any(|(known, _)| known == folder) {
+            continue;
+        }
+        let failed = |error: io::Error| Refusal::Folder(folder.clone(), number_of(&error));
+        let root = Root::open(folder).map_err(failed)?;
+        let identity = root.identity().map_err(failed)?;
+        folders.push((folder.clone(), [identity.device, identity.inode]));
+        roots.push(root);
+    }
+    Ok((folders, roots))
+}
+
+fn open_log(channel: &Channel, path: &Path) -> Result<OwnedFd, Refusal> {
+    announce(channel, format!("opening the log {}", path.display()));
+    match file::open_append(path, LOG_MODE) {
+        Ok(log) => Ok(log.into()),
+        Err(error) => Err(Refusal::Log(path.to_owned(), number_of(&error))),
+    }
+}
+
+/// Errors of files have a number; one that has none says no more than that it failed.
+fn number_of(error: &io::Error) -> i32 {
+    error.raw_os_error().unwrap_or(0)
+}

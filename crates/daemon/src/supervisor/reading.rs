@@ -1,0 +1,271 @@
+//! Having files read: a reader process for each task, heard with a deadline.
+//!
+//! Owns the reader's life and what its replies come to. A reader that a file system holds cannot
+//! be ended; it is left behind with the thread that waits for it, and there are few of them.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use sys::beneath::{Identity, Root};
+use sys::channel::{self, Channel};
+use sys::memory;
+
+use super::failure::Failure;
+use super::prepared::{Outline, Prepared};
+use super::roots::Open;
+use crate::handover::{Bundle, Secret, User, decode, encode};
+use crate::reader::{Found, READER_ARGUMENT, READER_NAME, Refusal, Reply, Task};
+use config::Diagnostic;
+
+/// A step, such as reading one file, that takes longer is not going to end soon.
+const STEP_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// All steps together. 10,000 certificates are read in seconds, from a slow disk in half a minute.
+const READ_TIME_MAX: Duration = Duration::from_secs(60);
+
+/// How long the end of a socket waits for its path to be removed.
+const REMOVE_TIME_MAX: Duration = Duration::from_secs(2);
+
+/// Readers at a time, those that are stuck included: each is a process.
+const READERS_MAX: usize = 4;
+
+/// A configuration that was read, and what was opened for it.
+pub(super) struct Read {
+    pub(super) prepared: Prepared,
+    pub(super) warnings: Vec<Diagnostic>,
+    pub(super) become_user: Option<User>,
+    pub(super) folders: Vec<Open>,
+    /// `None` = the log is no file.
+    pub(super) log: Option<OwnedFd>,
+}
+
+/// What a task came to.
+pub(super) enum Done {
+    /// To `Read`.
+    Read(Box<Read>),
+    /// To `OpenLog`.
+    Log(OwnedFd),
+    /// To `Remove`.
+    Removed,
+}
+
+/// Starts readers.
+#[derive(Default)]
+pub(super) struct Readers {
+    /// One more reference for each reader that has not been reaped.
+    living: Arc<()>,
+}
+
+impl Readers {
+    /// Has a task done. `hear` is called from a thread, once, within [`READ_TIME_MAX`] and
+    /// [`STEP_TIME_MAX`].
+    pub(super) fn start(
+        &self,
+        task: &Task,
+        hear: impl FnOnce(Result<Done, Failure>) + Send + 'static,
+    ) -> Result<(), Failure> {
+        if Arc::strong_count(&self.living) > READERS_MAX {
+            return Err(Failure::ReadersStuck(READERS_MAX));
+        }
+        let living = Arc::clone(&self.living);
+        let start = || -> io::Result<()> {
+            let (channel, theirs) = channel::pair()?;
+            let channel = channel.with_send_timeout(STEP_TIME_MAX);
+            channel.set_receive_timeout(STEP_TIME_MAX)?;
+            // The very file that this process was started from.
+            let mut command = Command::new("/proc/self/exe");
+            command.arg0(READER_NAME).arg(READER_ARGUMENT);
+            let mut process = command.stdin(Stdio::from(theirs)).spawn()?;
+            let bytes = encode(task).map_err(io::Error::other)?;
+            let attend = move || {
+                hear(outcome(&channel, bytes.bytes()));
+                // It fails only for one that has ended.
+                let _ = process.kill();
+                let _ = process.wait();
+                drop(living);
+            };
+            let thread = thread::Builder::new().name("reader".to_owned());
+            thread.spawn(attend).map(drop)
+        };
+        start().map_err(Failure::host("start a process to read files"))
+    }
+}
+
+/// Removes files, and waits for it, but not long.
+pub(super) fn remove(paths: Vec<PathBuf>) {
+    if paths.is_empty() {
+        return;
+    }
+    let (sender, done) = mpsc::channel();
+    let hear = move |done: Result<Done, Failure>| {
+        let _ = sender.send(done.is_ok());
+    };
+    if Readers::default().start(&Task::Remove(paths), hear).is_ok() {
+        let _ = done.recv_timeout(REMOVE_TIME_MAX);
+    }
+}
+
+/// Tells the reader its task and hears it to its end.
+fn outcome(channel: &Channel, task: &[u8]) -> Result<Done, Failure> {
+    let begun = Instant::now();
+    let mut step = "starting to read files".to_owned();
+    let failed = |step: &str, error: io::Error| match error.kind() {
+        io::ErrorKind::TimedOut => Failure::slow(step, STEP_TIME_MAX),
+        _ => Failure::ReaderDied(step.to_owned()),
+    };
+    // What one that has died had said is still heard.
+    let sent = channel.send(task, &[]);
+    if let Err(error) = sent.map_err(|error| failed(&step, error))
+        && matches!(error, Failure::Slow { .. })
+    {
+        return Err(error);
+    }
+    loop {
+        let (bytes, fds) = next(channel).map_err(|error| failed(&step, error))?;
+        let reply = decode(&bytes).map_err(|_| Failure::ReaderDied(step.clone()))?;
+        match reply {
+            Reply::Step(_) if begun.elapsed() > READ_TIME_MAX => {
+                return Err(Failure::slow("reading the configuration", READ_TIME_MAX));
+            }
+            Reply::Step(next) => step = next,
+            Reply::Read(found) => {
+                let (bundle, _) = next(channel).map_err(|error| failed(&step, error))?;
+                let read = read(*found, fds, Secret::new(bundle))?;
+                return Ok(Done::Read(Box::new(read)));
+            }
+            Reply::Opened => {
+                let log = fds.into_iter().next();
+                return log
+                    .map(Done::Log)
+                    .ok_or_else(|| Failure::ReaderDied(step.clone()));
+            }
+            Reply::Removed => return Ok(Done::Removed),
+            Reply::Refused(refusal) => return Err(refusal.into()),
+        }
+    }
+}
+
+fn next(channel: &Channel) -> io::Result<channel::Message> {
+    let message = channel.receive()?;
+    message.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+}
+
+/// Makes of a bundle what the supervisor must know of it: the same as the data process does.
+fn read(found: Found, fds: Vec<OwnedFd>, bundle: Secret) -> Result<Read, Failure> {
+    let unpack = |error| Failure::host("unpack the configuration")(io::Error::other(error));
+    let Bundle {
+        source,
+        mut recording,
+    } = decode(bundle.bytes()).map_err(unpack)?;
+    let loaded = config::load(&source, &mut recording).map_err(Failure::Config)?;
+    let outline = Outline::of(loaded.settings, found.kernel_tls);
+    drop((source, recording));
+    // The recording and the settings, which hold every file.
+    memory::return_freed();
+    let mut fds = fds.into_iter();
+    // The folders' descriptors come first.
+    let opened = found.folders.into_iter().zip(fds.by_ref());
+    let folders = opened.map(|((folder, [device, inode]), fd)| Open {
+        folder,
+        root: Root::from(fd),
+        identity: Identity { device, inode },
+    });
+    Ok(Read {
+        folders: folders.collect(),
+        log: fds.next(),
+        prepared: Prepared { outline, bundle },
+        warnings: [loaded.warnings, found.concerns].concat(),
+        become_user: found.become_user,
+    })
+}
+
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Self {
+        let error = io::Error::from_raw_os_error;
+        match refusal {
+            Refusal::Config(diagnostics) => Self::Config(diagnostics),
+            Refusal::User(sentence) => Self::User(sentence),
+            Refusal::Folder(path, number) => Self::folder(&path)(error(number)),
+            Refusal::Log(path, number) => Self::file("open the log", &path)(error(number)),
+            Refusal::Pack(why) => Self::host("pack the configuration")(io::Error::other(why)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What comes of a reader that says this and then nothing; it goes if `ends`.
+    fn outcome_of(replies: &[Reply], ends: bool) -> Result<Done, Failure> {
+        let (ours, theirs) = channel::pair().unwrap();
+        ours.set_receive_timeout(Duration::from_millis(1)).unwrap();
+        let theirs = Channel::from(theirs);
+        for reply in replies {
+            theirs.send(encode(reply).unwrap().bytes(), &[]).unwrap();
+        }
+        // Kept until the end unless it is to go.
+        let kept = (!ends).then_some(theirs);
+        let outcome = outcome(&ours, b"");
+        drop(kept);
+        outcome
+    }
+
+    fn failure_of(replies: &[Reply], ends: bool) -> String {
+        let Err(failure) = outcome_of(replies, ends) else {
+            panic!("it has not failed");
+        };
+        failure.to_string()
+    }
+
+    #[test]
+    fn a_reader_that_is_stuck_is_given_up_and_the_path_named() {
+        let steps = ["reading /a.toml", "reading /mnt/x.pem"];
+        let steps = steps.map(|step| Reply::Step(step.to_owned()));
+        let said = failure_of(&steps, false);
+        assert!(
+            said.starts_with("reading /mnt/x.pem took more than 10 s"),
+            "{said}"
+        );
+        assert!(said.contains("\nhint: "), "{said}");
+    }
+
+    #[test]
+    fn a_reader_that_dies_or_talks_nonsense_says_no_more_than_that() {
+        let step = || Reply::Step("reading /a.toml".to_owned());
+        let said = failure_of(&[step()], true);
+        assert!(said.contains("while reading /a.toml"), "{said}");
+        let (ours, theirs) = channel::pair().unwrap();
+        Channel::from(theirs).send(&[0xff; 9], &[]).unwrap();
+        assert!(matches!(outcome(&ours, b""), Err(Failure::ReaderDied(_))));
+        // A log without a descriptor.
+        assert!(failure_of(&[step(), Reply::Opened], false).contains("/a.toml"));
+    }
+
+    #[test]
+    fn refusals_are_what_they_were_in_the_reader() {
+        let refused = Refusal::Log("/nonexistent/x.log".into(), 2);
+        let said = failure_of(&[Reply::Refused(refused)], false);
+        assert!(
+            said.starts_with("cannot open the log /nonexistent/x.log: No such file"),
+            "{said}"
+        );
+        assert!(said.contains("\nhint: "), "{said}");
+    }
+
+    #[test]
+    fn stuck_readers_are_few() {
+        let readers = Readers::default();
+        let _stuck: Vec<_> = (0..READERS_MAX)
+            .map(|_| Arc::clone(&readers.living))
+            .collect();
+        let refused = readers.start(&Task::Remove(Vec::new()), drop).unwrap_err();
+        assert!(matches!(refused, Failure::ReadersStuck(READERS_MAX)));
+    }
+}
