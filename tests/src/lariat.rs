@@ -68,6 +68,20 @@ impl Lariat {
         (lariat, stdout, stderr)
     }
 
+    /// The same with its standard error going to the file at this path.
+    ///
+    /// # Panics
+    /// If it ends instead.
+    #[must_use]
+    pub fn start_with_stderr(path: &Path, configuration: &str) -> Self {
+        let mut redirected = Command::new("sh");
+        redirected
+            .args(["-c", "exec \"$0\" \"$@\" 2>\"$STDERR\""])
+            .arg(command().get_program())
+            .env("STDERR", path);
+        Self::start_by(redirected, configuration)
+    }
+
     fn start_by(command: Command, configuration: &str) -> Self {
         Self::start_as(command, configuration, Running::start)
     }
@@ -211,16 +225,22 @@ impl Lariat {
     /// The data process's id.
     #[must_use]
     pub fn data_process(&self) -> Pid {
+        self.process("lariat: data")
+    }
+
+    /// The id of the supervisor's process that `ps` shows by this name.
+    #[must_use]
+    pub fn process(&self, name: &str) -> Pid {
         let supervisor = self.running.id();
         let path = format!("/proc/{supervisor}/task/{supervisor}/children");
-        until("the data process", || {
+        until(name, || {
             let children = fs::read_to_string(&path).ok()?;
-            children
-                .split_whitespace()
-                .next()?
-                .parse()
-                .ok()
-                .map(process_id)
+            let is_it = |child: &&str| {
+                let line = fs::read_to_string(format!("/proc/{child}/cmdline"));
+                line.is_ok_and(|line| line.starts_with(name))
+            };
+            let mut children = children.split_whitespace();
+            children.find(is_it)?.parse().ok().map(process_id)
         })
     }
 

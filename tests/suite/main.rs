@@ -71,4 +71,5 @@ mod sni;
 mod status;
 mod status_forged;
 mod status_page;
+mod supervisor_stalls;
 mod unix_server;
