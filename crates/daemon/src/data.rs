@@ -344,8 +344,8 @@ fn admin_state(registry: &Arc<Registry>, start: &Start, built: &Built) -> Arc<Ad
     Arc::new(state)
 }
 
-/// What the log's thread says of lost lines is counted, and said by the supervisor: our own standard
-/// error may block for the same reason as the log.
+/// What the log's thread says of lost lines is counted, and said by the supervisor: our own
+/// standard error may block for the same reason as the log.
 fn log_reporter(
     channel: &Arc<Channel>,
     admin: &Arc<AdminState>,

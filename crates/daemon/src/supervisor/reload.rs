@@ -1,0 +1,170 @@
+//! Reloading as a transaction: a whole new plan, or the old one; and the log, opened anew.
+//!
+//! Owns what a reload does to the supervisor's parts, step by step. Reading is a process's
+//! (`reading`), building the plan the data process's.
+
+use std::os::fd::AsFd;
+use std::time::{Instant, SystemTime};
+
+use config::LogOutput;
+
+use super::failure::Failure;
+use super::inbox::News;
+use super::phase::{Due, Next, Phase};
+use super::reading::{Done, Read};
+use super::say::{say, say_each, say_kept_log};
+use super::{ANSWER_TIME_MAX, Supervisor};
+use crate::handover::Order;
+use crate::reader::Task;
+
+impl Supervisor<'_> {
+    pub(super) fn reload(&mut self) -> Result<Next, Failure> {
+        match self.phase {
+            Phase::Serving if self.pending.is_none() && !self.is_reading => {}
+            Phase::Draining => return Ok(Next::GoOn),
+            // When what is under way has ended.
+            Phase::Serving | Phase::Beginning | Phase::Restarting => {
+                self.reload_asked = true;
+                return Ok(Next::GoOn);
+            }
+        }
+        let post = self.inbox.post();
+        let hear = move |done| post.send(News::Read(done));
+        match self
+            .readers
+            .start(&Task::Read(self.request.origin.clone()), hear)
+        {
+            Ok(()) => {
+                self.is_reading = true;
+                Ok(Next::GoOn)
+            }
+            Err(failure) => self.roll_back(failure.to_string()),
+        }
+    }
+
+    /// The configuration has been read, or cannot be.
+    pub(super) fn read(&mut self, done: Result<Done, Failure>) -> Result<Next, Failure> {
+        self.is_reading = false;
+        if self.phase != Phase::Serving {
+            // The data process died meanwhile. When another serves, the files are read again.
+            self.reload_asked = self.phase != Phase::Draining;
+            return Ok(Next::GoOn);
+        }
+        let prepared = match done {
+            Ok(Done::Read(read)) => self.prepare_again(*read),
+            Ok(Done::Log(_) | Done::Removed) => return Ok(Next::GoOn),
+            Err(failure) => Err(failure),
+        };
+        match prepared {
+            Ok(()) => {
+                self.due = Some((Instant::now() + ANSWER_TIME_MAX, Due::Answer));
+                self.tell_plan(self.generation + 1, Order::Replace);
+                Ok(Next::GoOn)
+            }
+            Err(failure) => self.roll_back(failure.to_string()),
+        }
+    }
+
+    fn prepare_again(&mut self, read: Read) -> Result<(), Failure> {
+        let new = read.prepared;
+        say_each(&read.warnings, self.request.colour);
+        for part in self.served.outline.fixed_parts_changed(&new.outline) {
+            say(format_args!(
+                "warning: {part} stays as it is until a restart"
+            ));
+        }
+        self.roots.admit(&new.outline.folders, read.folders)?;
+        let workers = self.workers;
+        self.listeners
+            .open(&new.outline.listen, workers, &new.outline.listen_options)?;
+        self.doors.propose_log(&new.outline, read.log)?;
+        let both = self
+            .names
+            .wanted()
+            .union(&new.outline.names)
+            .cloned()
+            .collect();
+        self.sessions.propose(new.outline.session_limits)?;
+        self.pending = Some(new);
+        self.resolve(both)
+    }
+
+    pub(super) fn commit(&mut self) -> Result<Next, Failure> {
+        let Some(mut new) = self.pending.take() else {
+            return Ok(Next::GoOn);
+        };
+        // What only a restart changes.
+        new.outline.process.sandbox = self.served.outline.process.sandbox;
+        self.sessions.accept();
+        self.doors.accept_log();
+        self.served = new;
+        self.generation += 1;
+        self.due = None;
+        self.listeners.keep(&self.served.outline.listen);
+        self.reload_ended(None);
+        say(format_args!("reloaded: plan {} is served", self.generation));
+        self.after_reload()
+    }
+
+    pub(super) fn roll_back(&mut self, message: String) -> Result<Next, Failure> {
+        self.pending = None;
+        self.sessions.withdraw();
+        self.doors.withdraw_log();
+        self.due = None;
+        self.listeners.keep(&self.served.outline.listen);
+        say(format_args!(
+            "reload refused, the old plan is still served:\n{message}"
+        ));
+        self.reload_ended(Some(message));
+        self.after_reload()
+    }
+
+    pub(super) fn reload_ended(&mut self, refused: Option<String>) {
+        self.reloads.ended(SystemTime::now(), refused);
+    }
+
+    fn after_reload(&mut self) -> Result<Next, Failure> {
+        let names = self.served.outline.names.clone();
+        let post = self.inbox.post();
+        self.names
+            .want(names, &post)
+            .map_err(Failure::host("start a thread"))?;
+        self.tell(&Order::Reloads(self.reloads.clone()));
+        self.reload_if_asked()
+    }
+
+    pub(super) fn reload_if_asked(&mut self) -> Result<Next, Failure> {
+        match std::mem::take(&mut self.reload_asked) {
+            true => self.reload(),
+            false => Ok(Next::GoOn),
+        }
+    }
+
+    /// The log may have been renamed. The descriptors that were ours from the start are not opened
+    /// anew.
+    pub(super) fn reopen_log(&self) -> Next {
+        if let LogOutput::File(path) = &self.served.outline.control.log {
+            let post = self.inbox.post();
+            let hear = move |done| post.send(News::Reopened(done));
+            let started = self.readers.start(&Task::OpenLog(path.clone()), hear);
+            started.unwrap_or_else(|failure| say_kept_log(&failure));
+        }
+        Next::GoOn
+    }
+
+    pub(super) fn reopened(&mut self, done: Result<Done, Failure>) -> Next {
+        match done {
+            Ok(Done::Log(log)) => {
+                let sent = self
+                    .child
+                    .as_ref()
+                    .map(|child| child.send(&Order::Log, &[log.as_fd()]));
+                self.doors.set_log(log);
+                self.unless_stuck(sent);
+            }
+            Ok(Done::Read(_) | Done::Removed) => {}
+            Err(failure) => say_kept_log(&failure),
+        }
+        Next::GoOn
+    }
+}
