@@ -23,6 +23,7 @@ pub mod nginx;
 pub mod numbers;
 pub mod openssl;
 pub mod patience;
+pub mod process;
 pub mod program;
 pub mod proxy_header;
 pub mod s_client;

@@ -60,6 +60,7 @@ mod record_layer;
 mod relay;
 mod reload;
 mod report_files;
+mod resolver;
 mod resumption;
 mod resumption_clients;
 mod resumption_flood;

@@ -7,17 +7,9 @@ use rustix::process::{Pid, geteuid};
 use suite::configuration::Service;
 use suite::curl::curl_tls;
 use suite::lariat::Lariat;
+use suite::process::status_line;
 use suite::site::Site;
 use testkit::server::{Behaviour, Server};
-
-fn status_line(process: Pid, key: &str) -> String {
-    let path = format!("/proc/{}/status", process.as_raw_nonzero());
-    let status = fs::read_to_string(path).unwrap();
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
-    line.unwrap_or_else(|| panic!("no {key}")).trim().to_owned()
-}
 
 fn command_line(process: Pid) -> String {
     let path = format!("/proc/{}/cmdline", process.as_raw_nonzero());

@@ -10,6 +10,7 @@ use lexopt::{Arg, Parser, ValueExt};
 use crate::demo::DemoOptions;
 use crate::handover::DATA_ARGUMENT;
 use crate::reader::{Origin, READER_ARGUMENT};
+use crate::resolve::RESOLVER_ARGUMENT;
 
 /// What is to be done.
 #[derive(Debug)]
@@ -45,6 +46,8 @@ pub(crate) enum Command {
     DataProcess,
     /// Be a supervisor's reader of files.
     Reader,
+    /// Be a supervisor's resolver of names.
+    Resolver,
 }
 
 /// What is to be explained.
@@ -118,6 +121,7 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Com
     match arguments.first().and_then(|first| first.to_str()) {
         Some(DATA_ARGUMENT) => return Ok(Command::DataProcess),
         Some(READER_ARGUMENT) => return Ok(Command::Reader),
+        Some(RESOLVER_ARGUMENT) => return Ok(Command::Resolver),
         _ => {}
     }
     let mut parser = Parser::from_args(arguments);
@@ -328,5 +332,6 @@ mod tests {
     fn a_supervisors_processes_are_hidden_commands() {
         assert!(matches!(parsed(DATA_ARGUMENT), Ok(Command::DataProcess)));
         assert!(matches!(parsed(READER_ARGUMENT), Ok(Command::Reader)));
+        assert!(matches!(parsed(RESOLVER_ARGUMENT), Ok(Command::Resolver)));
     }
 }

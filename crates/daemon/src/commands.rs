@@ -37,6 +37,7 @@ pub(crate) fn run(command: Command, talk: Talk) -> ExitCode {
         Command::Drain { socket } => drain::run(socket, talk),
         Command::DataProcess => return crate::data::run(),
         Command::Reader => return crate::reader::run(),
+        Command::Resolver => return crate::resolve::run(),
     };
     exit.into()
 }

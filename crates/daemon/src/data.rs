@@ -6,7 +6,7 @@
 mod log;
 mod orders;
 mod plan;
-mod rights;
+pub(crate) mod rights;
 mod sessions;
 mod validity;
 

@@ -11,6 +11,7 @@ mod doors;
 mod failure;
 mod inbox;
 mod listeners;
+mod lookups;
 mod names;
 mod phase;
 mod prepared;
@@ -31,17 +32,19 @@ use sys::{limit, process, sandbox};
 use wire::address::Address;
 
 use crate::handover::{
-    Answer, Fence, Fences, Order, Reloads, Rights, Role, SUPERVISOR_NAME, Serve, Start, User,
+    ANSWER_BYTES_MAX, Answer, DATA_ARGUMENT, DATA_NAME, Fence, Fences, Order, Reloads, Rights,
+    Role, SUPERVISOR_NAME, Serve, Start,
 };
 use crate::reader::{Origin, Task};
-use crate::resolve::{Name, Resolution};
+use crate::resolve::{Name, Told};
 use crate::stderr;
 
 use backoff::Backoff;
-use child::{Child, Heard};
+use child::{Child, Heard, Program};
 use doors::Doors;
 use inbox::{Inbox, News};
 use listeners::Listeners;
+use lookups::Resolution;
 use names::Names;
 use phase::{Due, Next, Phase};
 use prepared::Prepared;
@@ -78,6 +81,12 @@ pub(crate) struct Started {
 /// A plan of 10,000 certificates is built in ten seconds. A data process that answers nothing for
 /// this long is stuck.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(120);
+
+const DATA: Program = Program {
+    argument: DATA_ARGUMENT,
+    name: DATA_NAME,
+    answer_bytes_max: ANSWER_BYTES_MAX,
+};
 
 /// What the data process may take beyond the drain's time to close what is left.
 const DRAIN_GRACE: Duration = Duration::from_secs(5);
@@ -145,7 +154,7 @@ struct Supervisor<'a> {
     roots: Roots,
     doors: Doors,
     names: Names,
-    become_user: Option<User>,
+    fences: Fences,
     /// As many as the first plan wanted.
     workers: usize,
     /// What is served, or shall be by the next data process.
@@ -183,19 +192,26 @@ impl<'a> Supervisor<'a> {
         let mut listeners = Listeners::new(reading::remove);
         listeners.open(&outline.listen, outline.workers, &outline.listen_options)?;
         let doors = Doors::open(outline, read.log)?;
+        let sandbox = outline.process.sandbox;
+        let fences = Fences {
+            become_user: read.become_user,
+            files: sandbox.files,
+            system_calls: sandbox.system_calls,
+            supervisor_pid: std::process::id(),
+        };
         let mut supervisor = Self {
             request,
-            inbox,
             listeners,
             roots: Roots::new(read.folders),
             doors,
-            names: Names::default(),
-            become_user: read.become_user,
+            names: Names::new(fences, inbox.post()),
+            fences,
             workers: served.outline.workers,
             served,
             generation: 1,
             pending: None,
             reload_asked: false,
+            inbox,
             readers,
             is_reading: false,
             reloads: Reloads::default(),
@@ -214,7 +230,8 @@ impl<'a> Supervisor<'a> {
 
     fn serve(&mut self) -> Result<(), Failure> {
         loop {
-            let until = self.due.map(|(at, _)| at);
+            let due = self.due.map(|(at, _)| at);
+            let until = due.into_iter().chain(self.names.due()).min();
             let news = self
                 .inbox
                 .next(until)
@@ -222,8 +239,8 @@ impl<'a> Supervisor<'a> {
             let next = match news {
                 Some(News::Signal(signal)) => self.signalled(signal)?,
                 Some(News::Heard(number, heard)) => self.heard(number, heard)?,
-                Some(News::Resolved(news)) => {
-                    self.resolved(&news);
+                Some(News::Resolver(number, heard)) => {
+                    self.resolver_said(number, heard);
                     Next::GoOn
                 }
                 Some(News::Read(done)) => self.read(done)?,
@@ -246,7 +263,12 @@ impl<'a> Supervisor<'a> {
     }
 
     fn time_is_over(&mut self) -> Result<Next, Failure> {
-        match self.due.take() {
+        let now = Instant::now();
+        if self.names.due().is_some_and(|due| due <= now) {
+            let news = self.names.time_is_over();
+            news.into_iter().for_each(|one| self.resolved(one));
+        }
+        match self.due.take_if(|(due, _)| *due <= now) {
             Some((_, Due::Restart)) => self.start_child().map(|()| Next::GoOn),
             Some((_, Due::Answer)) => {
                 say("the data process does not answer");
@@ -265,18 +287,12 @@ impl<'a> Supervisor<'a> {
         self.sessions.fit(self.served.outline.session_limits)?;
         let (number, post) = (self.children, self.inbox.post());
         let hear = move |heard| post.send(News::Heard(number, heard));
-        let child = Child::start(number, hear).map_err(Failure::host("start the data process"))?;
+        let child =
+            Child::start(number, &DATA, hear).map_err(Failure::host("start the data process"))?;
         self.child = Some(child);
         self.due = Some((Instant::now() + ANSWER_TIME_MAX, Due::Answer));
-        let sandbox = self.served.outline.process.sandbox;
-        let fences = Fences {
-            become_user: self.become_user,
-            files: sandbox.files,
-            system_calls: sandbox.system_calls,
-            supervisor_pid: std::process::id(),
-        };
         self.roots.keep(&self.served.outline.folders);
-        let (enter, roots) = (Order::Enter(fences), self.roots.all());
+        let (enter, roots) = (Order::Enter(self.fences), self.roots.all());
         let sent = self.child.as_ref().map(|child| child.send(&enter, &roots));
         self.unless_stuck(sent);
         let start = Start {
@@ -332,7 +348,7 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    fn heard(&mut self, number: u64, heard: Heard) -> Result<Next, Failure> {
+    fn heard(&mut self, number: u64, heard: Heard<Answer>) -> Result<Next, Failure> {
         if self.child.as_ref().map(Child::number) != Some(number) {
             // A predecessor's last words.
             return Ok(Next::GoOn);
@@ -485,10 +501,7 @@ impl<'a> Supervisor<'a> {
 
     /// Wants these names, and waits a little for those that are new.
     fn resolve(&mut self, names: BTreeSet<Name>) -> Result<(), Failure> {
-        let post = self.inbox.post();
-        self.names
-            .want(names.clone(), &post)
-            .map_err(Failure::host("start a thread"))?;
+        self.names.want(names.clone());
         let (until, mut others) = (Instant::now() + RESOLVE_TIME_MAX, Vec::new());
         while !self.names.have_heard_of(&names) {
             match self
@@ -497,7 +510,7 @@ impl<'a> Supervisor<'a> {
                 .map_err(Failure::host("wait for events"))?
             {
                 None => break,
-                Some(News::Resolved(news)) => self.resolved(&news),
+                Some(News::Resolver(number, heard)) => self.resolver_said(number, heard),
                 Some(other) => others.push(other),
             }
         }
@@ -505,10 +518,16 @@ impl<'a> Supervisor<'a> {
         Ok(())
     }
 
-    fn resolved(&mut self, news: &Resolution) {
-        say_failed(news);
-        if let Some(resolved) = self.names.note(news) {
-            self.tell(&Order::Resolved(resolved));
+    fn resolver_said(&mut self, number: u64, heard: Heard<Told>) {
+        if let Some(news) = self.names.heard(number, heard) {
+            self.resolved(news);
+        }
+    }
+
+    fn resolved(&mut self, news: Resolution) {
+        match news {
+            Resolution::Addresses(resolved) => self.tell(&Order::Resolved(resolved)),
+            Resolution::Failed(name, why) => say_failed(&name, &why),
         }
     }
 

@@ -5,11 +5,13 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
 
 use landlock::{
-    ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, PathBeneath, Ruleset, RulesetAttr,
-    RulesetCreatedAttr, RulesetError, RulesetStatus, Scope,
+    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, NetPort, PathBeneath,
+    Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError, RulesetStatus, Scope,
+    path_beneath_rules,
 };
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
@@ -31,15 +33,38 @@ pub enum Enforcement {
 /// no other process (6.12). Dialling stays, Unix sockets in the file system included; so does
 /// reading what is beneath `roots`, folders that are open.
 pub fn restrict_files(roots: &[BorrowedFd<'_>]) -> io::Result<Enforcement> {
-    let reading = AccessFs::ReadFile | AccessFs::ReadDir;
-    let rules = roots.iter().map(|root| PathBeneath::new(root, reading));
+    let rules = roots.iter().map(|root| PathBeneath::new(root, reading()));
+    restrict(rules.map(Ok), AccessNet::BindTcp.into(), &[])
+}
+
+/// Reads these files, and what is beneath these folders, and opens, makes, changes and removes no
+/// other; those that are not there are left out. Connects by TCP to these ports only, binds none
+/// (kernel 6.7), and signals no other process (6.12). What is read is the file that has the path
+/// now: one that replaces it is another.
+pub fn restrict_to_reading(paths: &[&Path], tcp_ports: &[u16]) -> io::Result<Enforcement> {
+    let network = AccessNet::BindTcp | AccessNet::ConnectTcp;
+    restrict(path_beneath_rules(paths, reading()), network, tcp_ports)
+}
+
+fn reading() -> BitFlags<AccessFs> {
+    AccessFs::ReadFile | AccessFs::ReadDir
+}
+
+fn restrict<F: AsFd>(
+    rules: impl Iterator<Item = Result<PathBeneath<F>, RulesetError>>,
+    network: BitFlags<AccessNet>,
+    tcp_ports: &[u16],
+) -> io::Result<Enforcement> {
+    let ports = tcp_ports.iter();
+    let ports = ports.map(|&port| Ok::<_, RulesetError>(NetPort::new(port, AccessNet::ConnectTcp)));
     let status = Ruleset::default()
         .set_compatibility(CompatLevel::BestEffort)
         .handle_access(AccessFs::from_all(ABI::V6))
-        .and_then(|rules| rules.handle_access(AccessNet::BindTcp))
+        .and_then(|rules| rules.handle_access(network))
         .and_then(|rules| rules.scope(Scope::Signal))
         .and_then(Ruleset::create)
-        .and_then(|created| created.add_rules(rules.map(Ok::<_, RulesetError>)))
+        .and_then(|created| created.add_rules(rules))
+        .and_then(|created| created.add_rules(ports))
         .and_then(|rules| rules.restrict_self())
         .map_err(io::Error::other)?;
     Ok(match status.ruleset {
@@ -82,6 +107,29 @@ pub fn restrict_system_calls(opens_files: bool) -> io::Result<Enforcement> {
             arch,
         ),
     ];
+    apply(filters)
+}
+
+/// Makes no system call that a process which only resolves names has no use for. Libraries of the
+/// system that it loads may make all others: what is dangerous ends the process, what is useless
+/// fails.
+pub fn restrict_resolver_calls() -> io::Result<Enforcement> {
+    let Ok(arch) = TargetArch::try_from(std::env::consts::ARCH) else {
+        return Ok(Enforcement::NotSupported);
+    };
+    let forbidden = |rules, action| filter(rules, action, SeccompAction::Allow, arch);
+    apply([
+        forbidden(deadly()?, SeccompAction::KillProcess),
+        // So that the filter above sees by its flags whether it is a thread that is started.
+        forbidden(
+            bare(&[libc::SYS_clone3]),
+            SeccompAction::Errno(libc::ENOSYS as u32),
+        ),
+        forbidden(bare(USELESS), SeccompAction::Errno(libc::EPERM as u32)),
+    ])
+}
+
+fn apply<const N: usize>(filters: [io::Result<BpfProgram>; N]) -> io::Result<Enforcement> {
     for program in filters {
         if install(program?)? == Enforcement::NotSupported {
             return Ok(Enforcement::NotSupported);
@@ -323,6 +371,53 @@ const SOCKET_OPTIONS: &[(libc::c_int, libc::c_int)] = &[
     (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT),
     (libc::SOL_TLS, libc::TLS_RX),
     (libc::SOL_TLS, libc::TLS_TX),
+];
+
+/// What looking up names takes no part of: serving, other processes, rights, and what of files
+/// Landlock does not see.
+const USELESS: &[i64] = &[
+    libc::SYS_accept,
+    libc::SYS_accept4,
+    libc::SYS_capset,
+    libc::SYS_fchmod,
+    libc::SYS_fchmodat,
+    libc::SYS_fchown,
+    libc::SYS_fchownat,
+    libc::SYS_fsetxattr,
+    libc::SYS_io_uring_setup,
+    libc::SYS_kill,
+    libc::SYS_listen,
+    libc::SYS_lsetxattr,
+    libc::SYS_memfd_create,
+    libc::SYS_mq_open,
+    libc::SYS_msgget,
+    libc::SYS_pidfd_open,
+    libc::SYS_pidfd_send_signal,
+    libc::SYS_process_madvise,
+    libc::SYS_seccomp,
+    libc::SYS_semget,
+    libc::SYS_setgid,
+    libc::SYS_setgroups,
+    libc::SYS_setpriority,
+    libc::SYS_setregid,
+    libc::SYS_setresgid,
+    libc::SYS_setresuid,
+    libc::SYS_setreuid,
+    libc::SYS_setuid,
+    libc::SYS_setxattr,
+    libc::SYS_shmget,
+    libc::SYS_tkill,
+    libc::SYS_utimensat,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_chmod,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_chown,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_lchown,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_utime,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_utimes,
 ];
 
 /// What is answered as by a kernel without it, so that libraries take the older way, whose

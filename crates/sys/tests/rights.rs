@@ -11,7 +11,7 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, ErrorKind, IoSliceMut, Read, Write};
-use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::net::{TcpListener, TcpStream, ToSocketAddrs, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -20,7 +20,10 @@ use std::process::{Command, ExitCode, Stdio};
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, openat2};
 use sys::beneath::{Opened, Root};
-use sys::sandbox::{Enforcement, forbid_system_calls, restrict_files, restrict_system_calls};
+use sys::sandbox::{
+    Enforcement, forbid_system_calls, restrict_files, restrict_resolver_calls,
+    restrict_system_calls, restrict_to_reading,
+};
 use sys::{cpu, limit, memory, process};
 
 /// How a case's process must end.
@@ -68,6 +71,17 @@ const CASES: &[(&str, fn(), End)] = &[
         End::Well,
     ),
     ("an-orphan-ends", an_orphan_ends, End::Well),
+    (
+        "named-files-are-read-and-others-not",
+        named_files_are_read_and_others_not,
+        End::Well,
+    ),
+    ("names-are-resolved", names_are_resolved, End::Well),
+    (
+        "a-resolver-starts-no-program",
+        a_resolver_starts_no_program,
+        End::By(libc::SIGSYS),
+    ),
     ("memory-comes-and-goes", memory_comes_and_goes, End::Well),
 ];
 
@@ -187,6 +201,48 @@ fn at_once(root: &Root) -> (bool, Result<usize, ErrorKind>) {
     let read = file.read_cached(&mut [IoSliceMut::new(&mut [0; 6])], 0);
     let is_found = root.find_cached(b"folder/file").is_some();
     (is_found, read.map_err(|error| error.kind()))
+}
+
+fn named_files_are_read_and_others_not() {
+    let base = directory(process::parent()).join("named");
+    std::fs::create_dir_all(base.join("folder")).unwrap();
+    for name in ["one", "other", "folder/file"] {
+        std::fs::write(base.join(name), name).unwrap();
+    }
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let [one, folder, missing] = ["one", "folder", "missing"].map(|name| base.join(name));
+    let files = restrict_to_reading(&[&one, &folder, &missing], &[53]).unwrap();
+    if files == Enforcement::NotSupported {
+        return;
+    }
+    assert_eq!(std::fs::read_to_string(&one).unwrap(), "one");
+    assert_eq!(
+        std::fs::read_to_string(folder.join("file")).unwrap(),
+        "folder/file"
+    );
+    assert_denied(File::open(base.join("other")));
+    assert_denied(File::open("/etc/passwd"));
+    assert_denied(File::options().append(true).open(&one));
+    if files == Enforcement::Enforced {
+        assert_denied(TcpStream::connect(address));
+    }
+}
+
+fn names_are_resolved() {
+    assert_eq!(restrict_resolver_calls().unwrap(), Enforcement::Enforced);
+    let look_up = || ("localhost", 80).to_socket_addrs().unwrap().count();
+    assert!(std::thread::spawn(look_up).join().unwrap() > 0);
+    let listener = TcpListener::bind("127.0.0.1:0");
+    assert_denied(listener);
+    assert_denied(sys::signal::kill(process::parent()));
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+    assert_denied(std::fs::set_permissions(std::env::temp_dir(), mode));
+}
+
+fn a_resolver_starts_no_program() {
+    restrict_resolver_calls().unwrap();
+    let _ = Command::new("/bin/true").status();
 }
 
 fn read_beneath(root: &Root) {

@@ -14,6 +14,24 @@ use crate::handover::{Fence, Fences, Rights, User};
 ///
 /// An error names the step; the process must end then.
 pub(super) fn give_up(fences: &Fences, roots: &[OwnedFd]) -> Result<Rights, String> {
+    let folders: Vec<_> = roots.iter().map(AsFd::as_fd).collect();
+    let calls = || restrict_system_calls(!roots.is_empty());
+    let (files, system_calls) = give_up_by(fences, || restrict_files(&folders), calls)?;
+    let Identity { user, group } = process::identity();
+    Ok(Rights {
+        user: User { user, group },
+        files,
+        reads_folders: !roots.is_empty(),
+        system_calls,
+    })
+}
+
+/// The same by other restrictions of files and system calls; how far each is given up.
+pub(crate) fn give_up_by(
+    fences: &Fences,
+    restrict_files: impl FnOnce() -> io::Result<Enforcement>,
+    restrict_system_calls: impl FnOnce() -> io::Result<Enforcement>,
+) -> Result<(Fence, Fence), String> {
     let failed = |step: &'static str| move |error: io::Error| format!("{step}: {error}");
     if let Some(User { user, group }) = fences.become_user {
         let identity = Identity { user, group };
@@ -28,30 +46,23 @@ pub(super) fn give_up(fences: &Fences, roots: &[OwnedFd]) -> Result<Rights, Stri
         return Err("the supervisor has died".to_owned());
     }
     process::no_new_privileges().map_err(failed("refusing new privileges"))?;
-    let folders: Vec<_> = roots.iter().map(AsFd::as_fd).collect();
     let files = match fences.files {
-        true => restrict_files(&folders)
+        true => restrict_files()
             .map(Fence::from)
             .map_err(failed("closing the file system"))?,
         false => Fence::Off,
     };
     let system_calls = match fences.system_calls {
-        true => restrict_system_calls(!roots.is_empty())
+        true => restrict_system_calls()
             .map(Fence::from)
             .map_err(failed("system calls"))?,
         false => Fence::Off,
     };
-    let Identity { user, group } = process::identity();
-    Ok(Rights {
-        user: User { user, group },
-        files,
-        reads_folders: !roots.is_empty(),
-        system_calls,
-    })
+    Ok((files, system_calls))
 }
 
 /// The terminal and service managers signal every process; the supervisor tells us what to do.
-pub(super) fn ignore_signals() -> io::Result<()> {
+pub(crate) fn ignore_signals() -> io::Result<()> {
     use signal::Signal::{Hangup, Interrupt, Pipe, Terminate, User1};
     signal::ignore(&[Hangup, Interrupt, Pipe, Terminate, User1])?;
     signal::unblock_all()

@@ -1,4 +1,4 @@
-//! One data process: starting it, speaking to it, hearing from it, ending it.
+//! A process without rights: starting it, speaking to it, hearing from it, ending it.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -10,9 +10,10 @@ use std::time::Duration;
 
 use sys::channel::{self, Channel};
 
-use crate::handover::{
-    ANSWER_BYTES_MAX, Answer, DATA_ARGUMENT, DATA_NAME, Order, Secret, decode, encode,
-};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::handover::{Secret, decode, encode};
 
 /// The data process takes its orders within milliseconds, and a plan of 10,000 certificates within
 /// a second. One that has not taken one for this long is stuck, and its successor is better. No
@@ -24,7 +25,20 @@ const SEND_TIME_MAX: Duration = Duration::from_secs(10);
 /// that does not answer; it runs no instruction of ours any more.
 const REAP_TIME_MAX: Duration = Duration::from_secs(2);
 
-/// A running data process. It is killed and reaped when this is dropped.
+/// What of the environment is handed on: the last two are the C library's resolver's.
+const VARIABLES: [&str; 3] = ["RUST_BACKTRACE", "LOCALDOMAIN", "RES_OPTIONS"];
+
+/// What this program, started again, is to be.
+pub(super) struct Program {
+    /// Its first argument.
+    pub(super) argument: &'static str,
+    /// What `ps` shows.
+    pub(super) name: &'static str,
+    /// More in one message is no answer, and the process is taken for broken.
+    pub(super) answer_bytes_max: usize,
+}
+
+/// A running process. It is killed and reaped when this is dropped.
 pub(super) struct Child {
     number: u64,
     /// `None` once it is being reaped.
@@ -33,31 +47,31 @@ pub(super) struct Child {
     channel: Arc<Channel>,
 }
 
-/// What the thread that listens to a data process heard.
-pub(super) enum Heard {
-    Answer(Answer),
+/// What the thread that listens to a process heard.
+pub(super) enum Heard<A> {
+    Answer(A),
     /// The process has closed its end: it has died or is about to.
     End,
 }
 
 impl Child {
-    /// Starts this program again as the data process. `hear` is called from a thread.
-    pub(super) fn start(
+    /// Starts this program again. `hear` is called from a thread.
+    pub(super) fn start<A: DeserializeOwned>(
         number: u64,
-        mut hear: impl FnMut(Heard) + Send + 'static,
+        program: &Program,
+        mut hear: impl FnMut(Heard<A>) + Send + 'static,
     ) -> io::Result<Self> {
         let (channel, theirs) = channel::pair()?;
         let channel = channel.with_send_timeout(SEND_TIME_MAX);
         // The very file that this process was started from, even if another has its name by now.
         let mut command = Command::new("/proc/self/exe");
         command
-            .arg0(DATA_NAME)
-            .arg(DATA_ARGUMENT)
+            .arg0(program.name)
+            .arg(program.argument)
             .env_clear()
             .stdin(Stdio::from(theirs));
-        if let Some(value) = std::env::var_os("RUST_BACKTRACE") {
-            command.env("RUST_BACKTRACE", value);
-        }
+        let variables = VARIABLES.iter();
+        command.envs(variables.filter_map(|name| Some((name, std::env::var_os(name)?))));
         let process = command.spawn()?;
         let child = Self {
             number,
@@ -65,15 +79,15 @@ impl Child {
             process: Some(process),
             channel: Arc::new(channel),
         };
-        let channel = Arc::clone(&child.channel);
-        let listen = move || listen(&channel, &mut hear);
+        let (channel, bytes_max) = (Arc::clone(&child.channel), program.answer_bytes_max);
+        let listen = move || listen(&channel, bytes_max, &mut hear);
         thread::Builder::new()
             .name("answers".to_owned())
             .spawn(listen)?;
         Ok(child)
     }
 
-    /// Tells one data process from its predecessors.
+    /// Tells one process from its predecessors.
     pub(super) fn number(&self) -> u64 {
         self.number
     }
@@ -84,7 +98,7 @@ impl Child {
     }
 
     /// Says something.
-    pub(super) fn send(&self, order: &Order, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+    pub(super) fn send(&self, order: &impl Serialize, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
         let bytes = encode(order).map_err(io::Error::other)?;
         self.channel.send(bytes.bytes(), fds)
     }
@@ -92,7 +106,7 @@ impl Child {
     /// Says something that is followed by a bundle.
     pub(super) fn send_with(
         &self,
-        order: &Order,
+        order: &impl Serialize,
         fds: &[BorrowedFd<'_>],
         bundle: &Secret,
     ) -> io::Result<()> {
@@ -131,9 +145,13 @@ impl Drop for Child {
     }
 }
 
-/// A data process that says nonsense is as good as dead: what it does next cannot be known.
-fn listen(channel: &Channel, hear: &mut impl FnMut(Heard)) {
-    while let Ok(Some((bytes, _))) = channel.receive_up_to(ANSWER_BYTES_MAX, 0) {
+/// A process that says nonsense is as good as dead: what it does next cannot be known.
+fn listen<A: DeserializeOwned>(
+    channel: &Channel,
+    bytes_max: usize,
+    hear: &mut impl FnMut(Heard<A>),
+) {
+    while let Ok(Some((bytes, _))) = channel.receive_up_to(bytes_max, 0) {
         match decode(&bytes) {
             Ok(answer) => hear(Heard::Answer(answer)),
             Err(_) => break,

@@ -13,14 +13,16 @@ use sys::wake::Waker;
 use super::child::Heard;
 use super::failure::Failure;
 use super::reading::Done;
-use crate::resolve::Resolution;
+use crate::handover::Answer;
+use crate::resolve::Told;
 
 /// Something that happened.
 pub(super) enum News {
     Signal(Signal),
     /// What the data process with that number said.
-    Heard(u64, Heard),
-    Resolved(Resolution),
+    Heard(u64, Heard<Answer>),
+    /// What the resolver with that number said.
+    Resolver(u64, Heard<Told>),
     /// What a configuration came to.
     Read(Result<Done, Failure>),
     /// The log that was asked for by a signal.

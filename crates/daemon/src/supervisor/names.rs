@@ -1,82 +1,163 @@
-//! The names of servers and what addresses they have, for the plan that is served and for one
-//! that may be.
+//! The process that resolves names, kept alive while there are any.
+//!
+//! Owns its life: it is started, killed when it is stuck or talks nonsense, and started again,
+//! later and later. What is asked when is `lookups`'s.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::io;
-use std::net::SocketAddr;
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
 
+use telemetry::printable;
+
+use super::backoff::Backoff;
+use super::child::{Child, Heard, Program};
 use super::inbox::{News, Post};
-use crate::handover::Resolved;
-use crate::resolve::{INTERVAL_DEFAULT, Name, Resolution, Resolver};
+use super::lookups::{Lookups, Nonsense, Over, Resolution};
+use super::say::say;
+use crate::handover::{Fences, Resolved};
+use crate::resolve::{Ask, Name, RESOLVER_ARGUMENT, RESOLVER_NAME, TOLD_BYTES_MAX, Told};
 
-/// What is known about names. No thread runs while there are none.
-#[derive(Default)]
+const RESOLVER: Program = Program {
+    argument: RESOLVER_ARGUMENT,
+    name: RESOLVER_NAME,
+    answer_bytes_max: TOLD_BYTES_MAX,
+};
+
+/// From one start to the next of a process that dies again and again: names keep the addresses
+/// that they had.
+const PAUSE_MAX: Duration = Duration::from_secs(10);
+
+/// What is known about names, and who looks them up.
 pub(super) struct Names {
-    resolver: Option<Resolver>,
-    wanted: BTreeSet<Name>,
-    known: BTreeMap<Name, Vec<SocketAddr>>,
-    /// Those that have been looked up at least once, were it in vain.
-    heard_of: BTreeSet<Name>,
+    lookups: Lookups,
+    fences: Fences,
+    process: Option<Child>,
+    /// Processes started so far.
+    processes: u64,
+    backoff: Backoff,
+    post: Post,
 }
 
 impl Names {
+    /// None yet. The process that looks them up is to give up these rights.
+    pub(super) fn new(fences: Fences, post: Post) -> Self {
+        Self {
+            lookups: Lookups::default(),
+            fences,
+            process: None,
+            processes: 0,
+            backoff: Backoff::default(),
+            post,
+        }
+    }
+
     /// Resolves these from now on.
-    pub(super) fn want(&mut self, names: BTreeSet<Name>, post: &Post) -> io::Result<()> {
-        if names == self.wanted {
-            return Ok(());
+    pub(super) fn want(&mut self, names: BTreeSet<Name>) {
+        let new = self.lookups.want(names, Instant::now());
+        if self.lookups.wanted().is_empty() {
+            self.process = None;
+            self.lookups.start_again(Instant::now(), Duration::ZERO);
         }
-        match &self.resolver {
-            Some(resolver) => resolver.replace(names.clone()),
-            None => {
-                let post = post.clone();
-                let report = move |news| post.send(News::Resolved(news));
-                self.resolver = Some(Resolver::start(names.clone(), INTERVAL_DEFAULT, report)?);
-            }
-        }
-        self.known.retain(|name, _| names.contains(name));
-        self.heard_of.retain(|name| names.contains(name));
-        self.wanted = names;
-        Ok(())
+        self.look_up(new);
     }
 
     /// Those that are resolved.
     pub(super) fn wanted(&self) -> &BTreeSet<Name> {
-        &self.wanted
+        self.lookups.wanted()
     }
 
     /// Whether each of these has been looked up.
     pub(super) fn have_heard_of(&self, names: &BTreeSet<Name>) -> bool {
-        names.is_subset(&self.heard_of)
-    }
-
-    /// Notes news, and says what is new to the data process.
-    pub(super) fn note(&mut self, news: &Resolution) -> Option<Resolved> {
-        let (Resolution::Addresses(name, _) | Resolution::Failed(name, _)) = news;
-        // What was on its way when the name was dropped.
-        if !self.wanted.contains(name) {
-            return None;
-        }
-        self.heard_of.insert(name.clone());
-        let Resolution::Addresses(_, addresses) = news else {
-            return None;
-        };
-        let before = self.known.insert(name.clone(), addresses.clone());
-        (before.as_ref() != Some(addresses)).then(|| resolved(name, addresses))
+        self.lookups.have_heard_of(names)
     }
 
     /// All that is known about these.
     pub(super) fn known(&self, names: &BTreeSet<Name>) -> Vec<Resolved> {
-        let known = self.known.iter().filter(|(name, _)| names.contains(name));
-        known
-            .map(|(name, addresses)| resolved(name, addresses))
-            .collect()
+        self.lookups.known(names)
     }
-}
 
-fn resolved(name: &Name, addresses: &[SocketAddr]) -> Resolved {
-    Resolved {
-        host: name.host.clone(),
-        port: name.port,
-        addresses: addresses.to_vec(),
+    /// When [`Names::time_is_over`] is due.
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.lookups.due()
+    }
+
+    /// Looks up what is due, or gives up who does not answer. What is news.
+    pub(super) fn time_is_over(&mut self) -> Vec<Resolution> {
+        match self.lookups.over(Instant::now()) {
+            Over::LookUp(names) => {
+                self.look_up(names);
+                Vec::new()
+            }
+            Over::Stuck(news) => {
+                self.is_gone("does not answer");
+                news
+            }
+        }
+    }
+
+    /// What the process said. What is news in it.
+    pub(super) fn heard(&mut self, number: u64, heard: Heard<Told>) -> Option<Resolution> {
+        if self.process.as_ref().map(Child::number) != Some(number) {
+            // A predecessor's last words.
+            return None;
+        }
+        match heard {
+            Heard::Answer(Told::LookedUp(name, result)) => {
+                match self.lookups.answered(name, result, Instant::now()) {
+                    Ok(news) => return news,
+                    Err(Nonsense) => self.is_gone("talks nonsense"),
+                }
+            }
+            Heard::Answer(Told::Stale) => {
+                self.process = None;
+                self.start_again();
+            }
+            Heard::Answer(Told::Stuck(why)) => {
+                let why = printable::line(&why);
+                self.is_gone(&format!("cannot give up its rights: {why}"));
+            }
+            Heard::End => self.is_gone("has ended"),
+        }
+        None
+    }
+
+    /// The process is of no use any more.
+    fn is_gone(&mut self, why: &str) {
+        if let Some(process) = self.process.take() {
+            let pid = process.pid();
+            say(format_args!(
+                "warning: the process that resolves names (pid {pid}) {why}; another is started"
+            ));
+        }
+        self.start_again();
+    }
+
+    fn start_again(&mut self) {
+        let now = Instant::now();
+        let pause = self.backoff.died(now).unwrap_or(PAUSE_MAX);
+        self.lookups.start_again(now, pause);
+    }
+
+    fn look_up(&mut self, names: Vec<Name>) {
+        if names.is_empty() {
+            return;
+        }
+        let sent = match &self.process {
+            Some(process) => process.send(&Ask::LookUp(names), &[]),
+            None => self.start(names),
+        };
+        if let Err(error) = sent {
+            self.is_gone("takes no question");
+            say(format_args!("warning: names cannot be resolved: {error}"));
+        }
+    }
+
+    fn start(&mut self, names: Vec<Name>) -> std::io::Result<()> {
+        self.processes += 1;
+        let (number, post) = (self.processes, self.post.clone());
+        let hear = move |heard| post.send(News::Resolver(number, heard));
+        let process = Child::start(number, &RESOLVER, hear)?;
+        let process = self.process.insert(process);
+        process.send(&Ask::Enter(self.fences), &[])?;
+        process.send(&Ask::LookUp(names), &[])
     }
 }

@@ -124,11 +124,7 @@ impl Supervisor<'_> {
     }
 
     fn after_reload(&mut self) -> Result<Next, Failure> {
-        let names = self.served.outline.names.clone();
-        let post = self.inbox.post();
-        self.names
-            .want(names, &post)
-            .map_err(Failure::host("start a thread"))?;
+        self.names.want(self.served.outline.names.clone());
         self.tell(&Order::Reloads(self.reloads.clone()));
         self.reload_if_asked()
     }

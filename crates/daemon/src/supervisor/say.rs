@@ -5,7 +5,7 @@ use std::fmt::Display;
 use config::Diagnostic;
 
 use super::failure::Failure;
-use crate::resolve::{Name, Resolution};
+use crate::resolve::Name;
 use crate::stderr;
 
 /// Nobody waits for whoever reads this.
@@ -19,10 +19,8 @@ pub(super) fn say_each(diagnostics: &[Diagnostic], colour: bool) {
     }
 }
 
-pub(super) fn say_failed(news: &Resolution) {
-    if let Resolution::Failed(Name { host, port }, why) = news {
-        say(format_args!("warning: cannot resolve {host}:{port}: {why}"));
-    }
+pub(super) fn say_failed(Name { host, port }: &Name, why: &str) {
+    say(format_args!("warning: cannot resolve {host}:{port}: {why}"));
 }
 
 pub(super) fn say_kept_log(failure: &Failure) {

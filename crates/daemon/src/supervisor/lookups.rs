@@ -1,0 +1,304 @@
+//! Which names are to be looked up when, and what is known of them: the plan that is served, and
+//! one that may be.
+//!
+//! Owns the schedule and the account, as a pure state; the process that looks up is `names`'s.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use telemetry::printable;
+
+use crate::handover::Resolved;
+use crate::resolve::{ADDRESSES_MAX, Name};
+
+/// From one round's end to the next one's start. Short against the lives of most records, and a
+/// query every ten seconds is nothing to a name server.
+const INTERVAL: Duration = Duration::from_secs(10);
+
+/// How long an answer may take. The C library asks three name servers twice, for 5 s each, and does
+/// so for each search domain; after a minute it is stuck.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(60);
+
+/// News about a name.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Resolution {
+    /// It has other addresses now, in ascending order.
+    Addresses(Resolved),
+    /// It could not be resolved, and why. What addresses it had still count.
+    Failed(Name, String),
+}
+
+/// What is to be done when the time is over.
+#[derive(Debug, PartialEq)]
+pub(super) enum Over {
+    /// Look these up.
+    LookUp(Vec<Name>),
+    /// Nobody has answered for these: whoever was asked is stuck.
+    Stuck(Vec<Resolution>),
+}
+
+/// An answer to no question: whoever gives it is not what we started.
+#[derive(Debug, Eq, PartialEq)]
+pub(super) struct Nonsense;
+
+/// What is known about names, and what has been asked.
+#[derive(Debug, Default)]
+pub(super) struct Lookups {
+    wanted: BTreeSet<Name>,
+    known: BTreeMap<Name, Vec<SocketAddr>>,
+    /// What was last said of those that could not be resolved.
+    failures: BTreeMap<Name, String>,
+    /// Those that have been looked up at least once, were it in vain.
+    heard_of: BTreeSet<Name>,
+    asked: BTreeSet<Name>,
+    /// Of the answers if some are awaited, else of the next round.
+    due: Option<Instant>,
+}
+
+impl Lookups {
+    /// Wants these from now on; returns those to look up at once, which are new.
+    pub(super) fn want(&mut self, names: BTreeSet<Name>, now: Instant) -> Vec<Name> {
+        let new: Vec<Name> = names.difference(&self.wanted).cloned().collect();
+        self.known.retain(|name, _| names.contains(name));
+        self.failures.retain(|name, _| names.contains(name));
+        self.heard_of.retain(|name| names.contains(name));
+        self.wanted = names;
+        if self.wanted.is_empty() {
+            self.due = None;
+        }
+        self.ask(new, now)
+    }
+
+    /// Those that are wanted.
+    pub(super) fn wanted(&self) -> &BTreeSet<Name> {
+        &self.wanted
+    }
+
+    /// Whether each of these has been looked up.
+    pub(super) fn have_heard_of(&self, names: &BTreeSet<Name>) -> bool {
+        names.is_subset(&self.heard_of)
+    }
+
+    /// When [`Lookups::over`] is due.
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.due
+    }
+
+    /// The time is over.
+    pub(super) fn over(&mut self, now: Instant) -> Over {
+        if self.asked.is_empty() {
+            let wanted = self.wanted.iter().cloned().collect();
+            return Over::LookUp(self.ask(wanted, now));
+        }
+        let why = format!("no answer within {} s", ANSWER_TIME_MAX.as_secs());
+        let asked = std::mem::take(&mut self.asked).into_iter();
+        let failed: Vec<_> = asked
+            .filter_map(|name| self.failed(name, why.clone()))
+            .collect();
+        self.due = None;
+        Over::Stuck(failed)
+    }
+
+    /// Whoever was asked is gone; the names are to be looked up after this pause.
+    pub(super) fn start_again(&mut self, now: Instant, pause: Duration) {
+        self.asked.clear();
+        self.due = (!self.wanted.is_empty()).then(|| now + pause);
+    }
+
+    /// The answer for a name. What is news in it.
+    ///
+    /// # Errors
+    /// Nobody asked for it.
+    pub(super) fn answered(
+        &mut self,
+        name: Name,
+        result: Result<Vec<SocketAddr>, String>,
+        now: Instant,
+    ) -> Result<Option<Resolution>, Nonsense> {
+        let is_well_formed = |addresses: &Vec<SocketAddr>| {
+            addresses.len() <= ADDRESSES_MAX && addresses.iter().all(|at| at.port() == name.port)
+        };
+        if !self.asked.remove(&name) || !result.as_ref().ok().is_none_or(is_well_formed) {
+            return Err(Nonsense);
+        }
+        if self.asked.is_empty() {
+            self.due = (!self.wanted.is_empty()).then(|| now + INTERVAL);
+        }
+        // What was on its way when the name was dropped.
+        if !self.wanted.contains(&name) {
+            return Ok(None);
+        }
+        Ok(match result {
+            Ok(addresses) if addresses.is_empty() => {
+                self.failed(name, "it has no addresses".to_owned())
+            }
+            Ok(addresses) => self.resolved(name, addresses),
+            Err(why) => self.failed(name, printable::line(&why).to_string()),
+        })
+    }
+
+    /// All that is known about these.
+    pub(super) fn known(&self, names: &BTreeSet<Name>) -> Vec<Resolved> {
+        let known = self.known.iter().filter(|(name, _)| names.contains(name));
+        known
+            .map(|(name, addresses)| resolved(name, addresses))
+            .collect()
+    }
+
+    /// Those of the names that nobody has been asked for yet.
+    fn ask(&mut self, names: Vec<Name>, now: Instant) -> Vec<Name> {
+        let new: Vec<_> = names
+            .into_iter()
+            .filter(|name| self.asked.insert(name.clone()))
+            .collect();
+        if !new.is_empty() {
+            self.due = Some(now + ANSWER_TIME_MAX);
+        }
+        new
+    }
+
+    fn failed(&mut self, name: Name, why: String) -> Option<Resolution> {
+        self.heard_of.insert(name.clone());
+        let before = self.failures.insert(name.clone(), why.clone());
+        (before.as_ref() != Some(&why)).then_some(Resolution::Failed(name, why))
+    }
+
+    /// Name servers shuffle their answers: only the set counts.
+    fn resolved(&mut self, name: Name, mut addresses: Vec<SocketAddr>) -> Option<Resolution> {
+        addresses.sort_unstable();
+        addresses.dedup();
+        self.heard_of.insert(name.clone());
+        self.failures.remove(&name);
+        let news = resolved(&name, &addresses);
+        let before = self.known.insert(name, addresses);
+        (before.as_ref() != Some(&news.addresses)).then_some(Resolution::Addresses(news))
+    }
+}
+
+fn resolved(name: &Name, addresses: &[SocketAddr]) -> Resolved {
+    Resolved {
+        host: name.host.clone(),
+        port: name.port,
+        addresses: addresses.to_vec(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(host: &str) -> Name {
+        Name {
+            host: host.to_owned(),
+            port: 80,
+        }
+    }
+
+    fn names(hosts: &[&str]) -> BTreeSet<Name> {
+        hosts.iter().map(|host| name(host)).collect()
+    }
+
+    fn addresses(last: &[u8]) -> Vec<SocketAddr> {
+        let address = |last: &u8| SocketAddr::from(([10, 0, 0, *last], 80));
+        last.iter().map(address).collect()
+    }
+
+    fn news(host: &str, last: &[u8]) -> Option<Resolution> {
+        Some(Resolution::Addresses(resolved(
+            &name(host),
+            &addresses(last),
+        )))
+    }
+
+    fn failed(host: &str, why: &str) -> Option<Resolution> {
+        Some(Resolution::Failed(name(host), why.to_owned()))
+    }
+
+    #[test]
+    fn changes_are_news_and_repetitions_are_not() {
+        let (mut lookups, mut now) = (Lookups::default(), Instant::now());
+        assert_eq!(lookups.want(names(&["app"]), now), [name("app")]);
+        let no_route = || Err("no route\u{1b}".to_owned());
+        for (answer, expected) in [
+            (Ok(addresses(&[2, 1, 1])), news("app", &[1, 2])),
+            (Ok(addresses(&[1, 2])), None),
+            (no_route(), failed("app", "no route\\u001b")),
+            (no_route(), None),
+            (Ok(Vec::new()), failed("app", "it has no addresses")),
+            (Ok(addresses(&[1, 2])), None),
+            (Ok(addresses(&[3])), news("app", &[3])),
+        ] {
+            assert_eq!(lookups.answered(name("app"), answer, now), Ok(expected));
+            assert!(lookups.have_heard_of(&names(&["app"])));
+            now = lookups.due().unwrap();
+            assert_eq!(lookups.over(now), Over::LookUp(vec![name("app")]));
+        }
+        assert_eq!(
+            lookups.known(&names(&["app"])),
+            [resolved(&name("app"), &addresses(&[3]))]
+        );
+    }
+
+    #[test]
+    fn a_reload_asks_for_new_names_at_once_and_forgets_the_others() {
+        let (mut lookups, now) = (Lookups::default(), Instant::now());
+        lookups.want(names(&["a", "b"]), now);
+        let answer = lookups.answered(name("a"), Ok(addresses(&[1])), now);
+        assert_eq!(answer, Ok(news("a", &[1])));
+        assert_eq!(lookups.want(names(&["b", "c"]), now), [name("c")]);
+        assert_eq!(lookups.known(&names(&["a", "b", "c"])), []);
+        lookups.want(names(&["c"]), now);
+        let late = lookups.answered(name("b"), Ok(addresses(&[2])), now);
+        assert_eq!(late, Ok(None), "it was asked for, and is wanted no more");
+        assert_eq!(
+            lookups.answered(name("c"), Ok(addresses(&[3])), now),
+            Ok(news("c", &[3]))
+        );
+        assert_eq!(lookups.want(BTreeSet::new(), now), []);
+        assert_eq!(lookups.due(), None);
+    }
+
+    #[test]
+    fn who_does_not_answer_is_stuck_and_the_names_are_asked_for_again() {
+        let (mut lookups, now) = (Lookups::default(), Instant::now());
+        lookups.want(names(&["a", "b"]), now);
+        lookups
+            .answered(name("a"), Ok(addresses(&[1])), now)
+            .unwrap();
+        let due = lookups.due().unwrap();
+        assert_eq!(due, now + ANSWER_TIME_MAX);
+        let stuck = failed("b", "no answer within 60 s").into_iter().collect();
+        assert_eq!(lookups.over(due), Over::Stuck(stuck));
+        lookups.start_again(due, Duration::from_secs(1));
+        let again = due + Duration::from_secs(1);
+        assert_eq!(lookups.due(), Some(again));
+        assert_eq!(
+            lookups.over(again),
+            Over::LookUp(vec![name("a"), name("b")])
+        );
+        assert!(!lookups.known(&names(&["a"])).is_empty());
+    }
+
+    #[test]
+    fn answers_to_no_question_are_nonsense() {
+        let (mut lookups, now) = (Lookups::default(), Instant::now());
+        let ask = |lookups: &mut Lookups| drop(lookups.want(names(&["a"]), now));
+        ask(&mut lookups);
+        let other = lookups.answered(name("b"), Ok(addresses(&[1])), now);
+        assert_eq!(other, Err(Nonsense));
+        let many: Vec<_> = (0..=ADDRESSES_MAX).flat_map(|_| addresses(&[1])).collect();
+        assert_eq!(lookups.answered(name("a"), Ok(many), now), Err(Nonsense));
+        lookups.start_again(now, Duration::ZERO);
+        lookups.over(now);
+        let port = vec![SocketAddr::from(([10, 0, 0, 1], 22))];
+        assert_eq!(lookups.answered(name("a"), Ok(port), now), Err(Nonsense));
+        lookups.start_again(now, Duration::ZERO);
+        lookups.over(now);
+        lookups
+            .answered(name("a"), Ok(addresses(&[1])), now)
+            .unwrap();
+        let twice = lookups.answered(name("a"), Ok(addresses(&[1])), now);
+        assert_eq!(twice, Err(Nonsense));
+    }
+}

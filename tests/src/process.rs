@@ -1,0 +1,19 @@
+//! What the system says of a process.
+
+use std::fs;
+
+use rustix::process::Pid;
+
+/// A field of `/proc/<pid>/status`.
+///
+/// # Panics
+/// If there is no such process or field.
+#[must_use]
+pub fn status_line(process: Pid, key: &str) -> String {
+    let path = format!("/proc/{}/status", process.as_raw_nonzero());
+    let status = fs::read_to_string(path).expect("the process is there");
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
+    line.unwrap_or_else(|| panic!("no {key}")).trim().to_owned()
+}

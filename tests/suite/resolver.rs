@@ -1,0 +1,99 @@
+//! Names of servers are resolved by a process without rights, which may die or hang: another takes
+//! over, and what was resolved stays.
+
+use rustix::process::{Signal, geteuid, kill_process, test_kill_process};
+use suite::client::Client;
+use suite::configuration::Service;
+use suite::lariat::Lariat;
+use suite::patience::until;
+use suite::process::status_line;
+use suite::site::Site;
+use testkit::server::{Behaviour, Server};
+
+const NAME: &str = "lariat: resolver";
+
+/// A service whose server has a name.
+fn service(site: &Site, server: &Server) -> Service {
+    let (_, port) = server.address().rsplit_once(':').unwrap();
+    Service::new(site, server).servers(&format!("['localhost:{port}']"))
+}
+
+fn is_served(site: &Site, service: &Service) {
+    let mut connection = Client::new(site).connect(service.address);
+    connection.send(b"x");
+    assert_eq!(connection.receive(1), b"x");
+}
+
+#[test]
+fn the_resolver_has_no_rights() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
+    let service = service(&site, &server);
+    let lariat = Lariat::start(&service.toml());
+    // It has answered, so its rights are gone.
+    is_served(&site, &service);
+    let resolver = lariat.process(NAME);
+    assert_eq!(status_line(resolver, "NoNewPrivs"), "1");
+    assert_eq!(status_line(resolver, "Seccomp"), "2", "a filter");
+    let capabilities = status_line(resolver, "CapEff");
+    assert_eq!(u64::from_str_radix(&capabilities, 16).unwrap(), 0);
+    if geteuid().is_root() {
+        for key in ["Uid", "Gid"] {
+            let ids = status_line(resolver, key);
+            assert!(ids.split_whitespace().all(|id| id != "0"), "{key} {ids}");
+        }
+    }
+}
+
+#[test]
+fn one_that_died_is_replaced() {
+    let (site, first) = (Site::new(), Server::start(Behaviour::Echo));
+    let before = service(&site, &first);
+    let lariat = Lariat::start(&before.toml());
+    is_served(&site, &before);
+    let resolver = lariat.process(NAME);
+    kill_process(resolver, Signal::KILL).unwrap();
+    until("another resolver", || {
+        (lariat.process(NAME) != resolver).then_some(())
+    });
+    is_served(&site, &before);
+    // A name that only the new one can have looked up.
+    let second = Server::start(Behaviour::Echo);
+    let after = service(&site, &second);
+    lariat.configure(&after.toml());
+    lariat.reload().success();
+    is_served(&site, &after);
+    assert!(lariat.stderr().contains("the process that resolves names"));
+}
+
+#[test]
+fn one_that_hangs_holds_neither_a_reload_nor_the_end() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
+    let before = service(&site, &server);
+    let mut lariat = Lariat::start(&before.toml());
+    is_served(&site, &before);
+    let resolver = lariat.process(NAME);
+    kill_process(resolver, Signal::STOP).unwrap();
+    let other = Server::start(Behaviour::Echo);
+    let text = format!(
+        "{}{}",
+        before.toml(),
+        service(&site, &other).named("new").toml()
+    );
+    lariat.configure(&text);
+    lariat.reload().success();
+    is_served(&site, &before);
+    lariat.signal(Signal::TERM);
+    assert_eq!(lariat.wait().code(), Some(0));
+    until("the resolver to end", || test_kill_process(resolver).err());
+}
+
+#[test]
+fn without_names_there_is_none() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
+    let named = service(&site, &server);
+    let lariat = Lariat::start(&named.toml());
+    let resolver = lariat.process(NAME);
+    lariat.configure(&Service::new(&site, &server).toml());
+    lariat.reload().success();
+    until("the resolver to end", || test_kill_process(resolver).err());
+}
