@@ -13,7 +13,7 @@ mod span;
 
 pub use crate::alert::alert_record;
 pub use fault::HelloFault;
-pub use records::{HELLO_BYTES_MAX, HELLO_RECORDS_MAX};
+pub use records::HELLO_BYTES_MAX;
 
 use crate::cursor::Cursor;
 use extensions::Extensions;
@@ -32,22 +32,36 @@ pub enum Peek<'a> {
     Hello(ClientHello<'a>),
 }
 
-/// Reads the first bytes of a connection; to be called again with more while it is
-/// [`Peek::Incomplete`].
-///
-/// Bytes after the hello's last record are not looked at. The answer depends on the bytes alone,
-/// not on how they were cut: a fault that a prefix shows is the fault of the whole.
+/// Reads the first bytes of a connection as they come. It remembers how far it has read, not what.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Reader(records::Joiner);
+
+impl Reader {
+    /// Reads the first bytes of a connection; to be called again with the same bytes and more
+    /// behind them while it is [`Peek::Incomplete`].
+    ///
+    /// Bytes after the hello's last record are not looked at. The answer depends on the bytes
+    /// alone, not on how they were cut: a fault that a prefix shows is the fault of the whole.
+    ///
+    /// # Errors
+    /// The [`HelloFault`], as early as the bytes show it.
+    pub fn read<'a>(&mut self, bytes: &'a [u8]) -> Result<Peek<'a>, HelloFault> {
+        if opening::is_handshake(bytes)?.is_none() {
+            return Ok(Peek::Incomplete);
+        }
+        match self.0.join(bytes)? {
+            None => Ok(Peek::Incomplete),
+            Some(message) => ClientHello::read(message.body, message.wire_bytes).map(Peek::Hello),
+        }
+    }
+}
+
+/// Reads the first bytes of a connection at once; see [`Reader::read`].
 ///
 /// # Errors
 /// The [`HelloFault`], as early as the bytes show it.
 pub fn read(bytes: &[u8]) -> Result<Peek<'_>, HelloFault> {
-    if opening::is_handshake(bytes)?.is_none() {
-        return Ok(Peek::Incomplete);
-    }
-    match records::join(bytes)? {
-        None => Ok(Peek::Incomplete),
-        Some(message) => ClientHello::read(message.body, message.wire_bytes).map(Peek::Hello),
-    }
+    Reader::default().read(bytes)
 }
 
 /// A ClientHello whose every field that can be asked for has been checked for form.
@@ -160,6 +174,11 @@ impl<'a> ClientHello<'a> {
     /// The key exchange groups.
     pub fn supported_groups(&self) -> impl Iterator<Item = u16> + Clone {
         numbers(self.extension(self.extensions.supported_groups))
+    }
+
+    /// Whether the extension key_share is there; its list may be empty (RFC 8446 section 4.2.8).
+    pub fn has_key_share(&self) -> bool {
+        self.extensions.key_shares.is_some()
     }
 
     /// The groups for which the client sent a key share.

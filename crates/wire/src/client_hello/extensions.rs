@@ -7,12 +7,6 @@ use crate::cursor::Cursor;
 
 use HelloFault::{Illegal, Malformed};
 
-/// Extensions numbered 64 and above that one hello may carry.
-///
-/// The registry has fewer, GREASE adds two or three; the bound keeps the search for duplicates
-/// short.
-const HIGH_EXTENSIONS_MAX: usize = 64;
-
 /// Where the extensions lie that anybody asks for. A list that must not be empty is not.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Extensions {
@@ -39,7 +33,7 @@ pub(super) fn read(mut hello: Cursor<'_>) -> Result<Extensions, HelloFault> {
     if !hello.is_empty() {
         return Err(Malformed("bytes after the extensions"));
     }
-    let mut seen = Seen::default();
+    let mut seen = Seen([0; 1 << 10]);
     while !list.is_empty() {
         let kind = list.u16().ok_or(Malformed("extension type"))?;
         let data = list.vector16().ok_or(Malformed("extension length"))?;
@@ -69,45 +63,26 @@ impl Extensions {
                 self.signature_algorithms_cert = Some(span);
             }
             51 => self.key_shares = Some(key_shares(data)?),
+            0xff01 => renegotiation_info(data)?,
             _ => {}
         }
         Ok(())
     }
 }
 
-/// The types seen so far: a bit each for the low ones, a list for the others.
-struct Seen {
-    low: u64,
-    high: [u16; HIGH_EXTENSIONS_MAX],
-    high_count: usize,
-}
-
-impl Default for Seen {
-    fn default() -> Self {
-        Self {
-            low: 0,
-            high: [0; HIGH_EXTENSIONS_MAX],
-            high_count: 0,
-        }
-    }
-}
+/// The types seen so far, a bit each: a hello may carry any number that fits (RFC 8446 section
+/// 4.1.2: unknown ones are ignored), so that the search for duplicates must not depend on it.
+struct Seen([u64; 1 << 10]);
 
 impl Seen {
     /// RFC 8446 section 4.2: no two extensions of one type.
     fn note(&mut self, kind: u16) -> Result<(), HelloFault> {
-        const DUPLICATE: HelloFault = Illegal("two extensions of one type");
-        if kind < 64 {
-            let bit = 1 << kind;
-            let duplicate = self.low & bit != 0;
-            self.low |= bit;
-            return if duplicate { Err(DUPLICATE) } else { Ok(()) };
+        let (word, bit) = (usize::from(kind >> 6), 1 << (kind & 63));
+        let seen = &mut self.0[word];
+        if *seen & bit != 0 {
+            return Err(Illegal("two extensions of one type"));
         }
-        if self.high.iter().take(self.high_count).any(|k| *k == kind) {
-            return Err(DUPLICATE);
-        }
-        let slot = self.high.get_mut(self.high_count);
-        *slot.ok_or(Malformed("too many extensions"))? = kind;
-        self.high_count += 1;
+        *seen |= bit;
         Ok(())
     }
 }
@@ -149,23 +124,31 @@ fn supported_versions(mut data: Cursor<'_>) -> Result<Span, HelloFault> {
     }
 }
 
-/// RFC 6066 section 3. Names of other types than host_name have no known encoding, so nothing
-/// behind one can be read.
+/// RFC 6066 section 3. Names of other types than host_name are skipped: each begins with its
+/// length.
 fn server_name(data: Cursor<'_>) -> Result<Option<Span>, HelloFault> {
     const NAME: &str = "server_name";
-    let mut list = whole16(data, NAME)?;
-    let kind = list.u8().ok_or(Malformed(NAME))?;
-    if kind != 0 {
-        return Err(Illegal("server_name without a host name"));
-    }
-    let mut name = list.vector16().ok_or(Malformed(NAME))?;
-    if list.rest().first() == Some(&0) {
-        return Err(Malformed("two host names"));
-    }
+    let mut host_name = None;
+    each(whole16(data, NAME)?, NAME, |list| {
+        let kind = list.u8()?;
+        let name = list.vector16()?;
+        (kind != 0 || host_name.replace(name).is_none()).then_some(())
+    })?;
+    let mut name = host_name.ok_or(Illegal("server_name without a host name"))?;
     match host_name::judge(name.rest()) {
         HostName::Valid(bytes) => Ok(name.part(bytes).as_ref().map(Span::of)),
         HostName::Address => Ok(None),
         HostName::Invalid => Err(Illegal("server_name is no host name")),
+    }
+}
+
+/// RFC 5746 section 3.6: a first hello renegotiates nothing.
+fn renegotiation_info(mut data: Cursor<'_>) -> Result<(), HelloFault> {
+    let renegotiated = data.vector8().filter(|_| data.is_empty());
+    match renegotiated.map(|verify_data| verify_data.is_empty()) {
+        Some(true) => Ok(()),
+        Some(false) => Err(HelloFault::Renegotiation),
+        None => Err(Malformed("renegotiation_info")),
     }
 }
 

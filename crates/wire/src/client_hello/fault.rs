@@ -29,6 +29,9 @@ pub enum HelloFault {
     /// Every field parses, but one says what it must not.
     #[error("the ClientHello breaks a rule: {0}")]
     Illegal(&'static str),
+    /// It renegotiates a connection that there is not (RFC 5746 section 3.6).
+    #[error("the ClientHello breaks a rule: renegotiation_info is not empty")]
+    Renegotiation,
     /// A record whose header announces more than 2^14 bytes (RFC 8446 section 5.1).
     #[error("a plaintext record of {0} bytes")]
     RecordTooLarge(u16),
@@ -48,6 +51,7 @@ impl HelloFault {
             Self::Unexpected(_) => Some(alert::UNEXPECTED_MESSAGE),
             Self::Malformed(_) => Some(alert::DECODE_ERROR),
             Self::Illegal(_) | Self::TooLarge(_) => Some(alert::ILLEGAL_PARAMETER),
+            Self::Renegotiation => Some(alert::HANDSHAKE_FAILURE),
             Self::RecordTooLarge(_) => Some(alert::RECORD_OVERFLOW),
         }
     }

@@ -10,15 +10,10 @@ use std::borrow::Cow;
 ///
 /// The largest in use, two hybrid key shares (ML-KEM-1024 and X25519MLKEM768), an ECH payload and
 /// a ticket of several kilobytes, stay below 8 KiB. 16 KiB is one full record, so a client that
-/// does not fragment cannot exceed it at all, and bounds what a stranger can make us hold.
+/// does not fragment cannot exceed it at all, and bounds what a stranger can make us hold. Records
+/// are not counted (RFC 8446 section 5.1 lets a message be spread over any number): with their
+/// headers those of one byte take six times as much.
 pub const HELLO_BYTES_MAX: usize = 1 << 14;
-
-/// The most records one ClientHello may be spread over.
-///
-/// The smallest fragment that libraries make is 512 bytes (RFC 6066 section 4), which needs 32;
-/// tools that cut around the server name make three or four. The bound keeps a hello of one-byte
-/// records from costing work in the square of its length.
-pub const HELLO_RECORDS_MAX: usize = 64;
 
 const RECORD_HEADER_BYTES: usize = 5;
 const RECORD_BYTES_MAX: u16 = 1 << 14;
@@ -42,33 +37,43 @@ struct Record<'a> {
     rest: &'a [u8],
 }
 
-/// Joins the first handshake message; `None` while bytes are missing.
-pub(super) fn join(bytes: &[u8]) -> Result<Option<Message<'_>>, HelloFault> {
-    let mut head = [0; HANDSHAKE_HEADER_BYTES];
-    let mut joined = 0;
-    let mut rest = bytes;
-    for _ in 0..HELLO_RECORDS_MAX {
-        let Some(record) = next_record(rest)? else {
-            return Ok(None);
-        };
-        for (to, from) in head.iter_mut().skip(joined).zip(record.fragment) {
-            *to = *from;
+/// How far the records of a hello have been read, so that none is looked at twice: a hello of
+/// one-byte records would else cost work in the square of its length.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Joiner {
+    /// The message's first bytes.
+    head: [u8; HANDSHAKE_HEADER_BYTES],
+    /// Bytes of the message in the whole records before `at`.
+    joined: usize,
+    /// Where the first record begins that was not whole.
+    at: usize,
+}
+
+impl Joiner {
+    /// Joins the first handshake message; `None` while bytes are missing. To be called again with
+    /// the same bytes and more behind them.
+    pub(super) fn join<'a>(&mut self, bytes: &'a [u8]) -> Result<Option<Message<'a>>, HelloFault> {
+        while let Some(record) = next_record(bytes.get(self.at..).unwrap_or_default())? {
+            let joined = self.joined;
+            for (to, from) in self.head.iter_mut().skip(joined).zip(record.fragment) {
+                *to = *from;
+            }
+            let message_bytes = message_bytes(&self.head, joined + record.fragment.len())?;
+            check_end(message_bytes, joined + record.length)?;
+            if joined == 0 {
+                check_legacy_version(record.fragment.get(HANDSHAKE_HEADER_BYTES..))?;
+            }
+            if record.fragment.len() < record.length {
+                return Ok(None);
+            }
+            self.joined += record.length;
+            self.at = bytes.len() - record.rest.len();
+            if message_bytes == Some(self.joined) {
+                return Ok(Some(message(bytes, self.at, self.joined)));
+            }
         }
-        let message_bytes = message_bytes(&head, joined + record.fragment.len())?;
-        check_end(message_bytes, joined + record.length)?;
-        if joined == 0 {
-            check_legacy_version(record.fragment.get(HANDSHAKE_HEADER_BYTES..))?;
-        }
-        if record.fragment.len() < record.length {
-            return Ok(None);
-        }
-        joined += record.length;
-        rest = record.rest;
-        if message_bytes == Some(joined) {
-            return Ok(Some(message(bytes, bytes.len() - rest.len(), joined)));
-        }
+        Ok(None)
     }
-    Err(HelloFault::Malformed("spread over too many records"))
 }
 
 fn next_record(bytes: &[u8]) -> Result<Option<Record<'_>>, HelloFault> {

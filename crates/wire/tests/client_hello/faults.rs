@@ -5,9 +5,7 @@ use crate::build::{
 };
 use crate::hello;
 use wire::alert;
-use wire::client_hello::{
-    HELLO_BYTES_MAX, HELLO_RECORDS_MAX, HelloFault, Peek, alert_record, read,
-};
+use wire::client_hello::{HELLO_BYTES_MAX, HelloFault, Peek, Reader, alert_record, read};
 
 /// The fault of these bytes; it must not show before the last of them.
 fn fault_of(bytes: &[u8]) -> HelloFault {
@@ -116,14 +114,20 @@ fn a_hello_of_the_limit_is_read_and_no_larger_one() {
 }
 
 #[test]
-fn fragments_are_joined_up_to_a_number() {
-    let message = Build::with(&[(0x1234, &[0; 100])]).message();
-    let wire = records(&message, &[1; HELLO_RECORDS_MAX - 1]);
+fn fragments_are_joined_whatever_their_number() {
+    let message = Build::with(&[(0x1234, &[0; 15_000])]).message();
+    let wire = records(&message, &[1; 16_000]);
     assert_eq!(hello(&wire).wire_bytes(), wire.len());
     assert_eq!(hello(&wire).body(), &message[4..]);
-    let wire = records(&message, &[1; HELLO_RECORDS_MAX]);
-    let fault = fault_of(&wire[..HELLO_RECORDS_MAX * 6]);
-    assert_eq!(fault, HelloFault::Malformed("spread over too many records"));
+    let mut reader = Reader::default();
+    for end in 0..wire.len() {
+        let peek = reader.read(&wire[..end]);
+        assert!(matches!(peek, Ok(Peek::Incomplete)), "{end}: {peek:?}");
+    }
+    let Ok(Peek::Hello(hello)) = reader.read(&wire) else {
+        panic!("the hello is whole");
+    };
+    assert_eq!(hello.body(), &message[4..]);
 }
 
 #[test]
@@ -261,6 +265,13 @@ fn server_names_are_host_names() {
 }
 
 #[test]
+fn names_of_unknown_types_are_skipped() {
+    let list = [&[9, 0, 2, 7, 7][..], &server_name(b"a.b")[2..], &[7, 0, 0]].concat();
+    let wire = Build::with(&[(0, &vector16(&list))]).wire();
+    assert_eq!(hello(&wire).server_name(), Some("a.b"));
+}
+
+#[test]
 fn each_extension_has_its_form() {
     let two_names = [server_name(b"a"), server_name(b"b")];
     let two_names = vector16(&[&two_names[0][2..], &two_names[1][2..]].concat());
@@ -318,13 +329,31 @@ fn rules_between_extensions() {
     illegal(&[(23, &[]), (23, &[])]);
     illegal(&[(35, &[]), (0x1a1a, &[]), (35, &[1])]);
     illegal(&[(0x1a1a, &[]), (0xff01, &[0]), (0x1a1a, &[])]);
+    illegal(&[(0xffff, &[]), (0xffff, &[])]);
     illegal(&[(41, &pre_shared_key(&[vec![1]], 1)), (0x1a1a, &[])]);
     illegal(&[(41, &pre_shared_key(&[vec![1]], 2))]);
     illegal(&[(0, &[0, 3, 1, 0, 0])]);
-    let many: Vec<(u16, &[u8])> = (100..165).map(|kind| (kind, &[][..])).collect();
-    hello(&Build::with(&many[..64]).wire());
-    let fault = read(&Build::with(&many).wire()).unwrap_err();
-    assert_eq!(fault, HelloFault::Malformed("too many extensions"));
+}
+
+#[test]
+fn extensions_are_not_counted() {
+    let many: Vec<(u16, &[u8])> = (100..4000).map(|kind| (kind, &[][..])).collect();
+    hello(&Build::with(&many).wire());
+}
+
+#[test]
+fn a_first_hello_renegotiates_nothing() {
+    hello(&Build::with(&[(0xff01, &[0])]).wire());
+    for (info, alert) in [
+        (&[1, 7][..], alert::HANDSHAKE_FAILURE),
+        (&[12; 13], alert::HANDSHAKE_FAILURE),
+        (&[], alert::DECODE_ERROR),
+        (&[0, 0], alert::DECODE_ERROR),
+        (&[2, 7], alert::DECODE_ERROR),
+    ] {
+        let fault = read(&Build::with(&[(0xff01, info)]).wire()).expect_err("a fault");
+        assert_eq!(fault.alert(), Some(alert), "{info:?}");
+    }
 }
 
 #[test]
