@@ -18,6 +18,10 @@ const LARGE_BYTES: usize = RECORDS_LARGE * (PLAINTEXT_BYTES_MAX + OVERHEAD_BYTES
     + SHORT_OVERHEAD_BYTES_MAX
     + 2 * CONTROL_BYTES_MAX;
 
+// A handshake never fills the large buffer: it ends before that, with an alert.
+const _: () = assert!(tls::handshake::WAITING_BYTES_MAX < LARGE_BYTES);
+const _: () = assert!(6 * (wire::client_hello::HELLO_BYTES_MAX + 4) < LARGE_BYTES);
+
 /// Buffers kept for the next one who asks, by size: 5 MiB and 16 MiB a worker. Beyond that memory
 /// goes back to the allocator.
 const SMALL_KEPT_MAX: usize = 256;

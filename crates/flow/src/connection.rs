@@ -9,7 +9,8 @@ use std::time::Instant;
 
 use telemetry::outcome::{EarlyData, HandshakeKind, Reason};
 use tls::handshake::Established;
-use tls::traffic::{Seal, Traffic, alert_name};
+use tls::traffic::{Seal, Traffic};
+use wire::alert;
 
 use crate::actions::{Action, Actions};
 use crate::announce;
@@ -26,8 +27,6 @@ mod offload;
 
 /// How many bytes a client may still send that has been sent an alert.
 const PARTING_BYTES_MAX: usize = 256 << 10;
-
-const ALERT_INTERNAL_ERROR: u8 = 80;
 
 /// A connection.
 pub struct Flow {
@@ -275,7 +274,7 @@ impl Flow {
             self.stage = Stage::Relaying;
             return self.back_refused(pool);
         }
-        self.say_alert(ALERT_INTERNAL_ERROR, pool);
+        self.say_alert(alert::INTERNAL_ERROR, pool);
         self.part(ending, now, pool);
     }
 
@@ -416,10 +415,6 @@ impl Flow {
             self.take_early(&early, goes_on, now, pool);
         }
         match progress {
-            Ok(Progress::More) if self.up.is_opening_full() => {
-                let detail = "a handshake message in too many records";
-                self.stop(Ending::with(Reason::ProtocolViolation, detail), pool);
-            }
             Ok(Progress::More) => pool.give_if_empty(&mut self.up.sealed),
             Ok(Progress::Done(established)) => self.establish(*established, now, pool),
             Err(ending) => self.part(ending, now, pool),
@@ -507,7 +502,7 @@ impl Flow {
                 self.settle(pool);
             }
             Err(OpenFault::Alert(alert)) => {
-                let detail = format!("received fatal alert: {}", alert_name(alert));
+                let detail = format!("the client sent alert {}", alert::label(alert));
                 self.stop(Ending::with(Reason::ClientAlert, detail), pool);
             }
             Err(OpenFault::Traffic(fault)) => {
@@ -516,7 +511,7 @@ impl Flow {
                     tls::traffic::TrafficFault::Record(_) => Reason::RecordInvalid,
                     tls::traffic::TrafficFault::Message(_) => Reason::ProtocolViolation,
                 };
-                self.part(Ending::with(reason, format!("{fault:?}")), now, pool);
+                self.part(Ending::with(reason, fault.to_string()), now, pool);
             }
         }
     }

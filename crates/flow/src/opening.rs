@@ -10,7 +10,7 @@ use tls::record::Layout;
 use tls::resumption::Miss;
 use tls::server::RefusalReason;
 use tls::verify::ClientCertificateFault;
-use wire::client_hello::{self, ClientHello, HelloFault, Peek};
+use wire::client_hello::{self, ClientHello, HelloFault, Peek, Reader};
 use wire::proxy_header::{self, Likeness, ProxyFault};
 
 use crate::announce;
@@ -23,7 +23,7 @@ pub(crate) enum Opening {
     /// A PROXY header has to come first.
     ProxyHeader,
     /// The ClientHello is not yet whole.
-    Hello,
+    Hello(Reader),
     /// Messages go to and fro.
     Handshake(Box<dyn Handshake>),
 }
@@ -42,7 +42,7 @@ impl Opening {
         if expects_proxy_header {
             Self::ProxyHeader
         } else {
-            Self::Hello
+            Self::Hello(Reader::default())
         }
     }
 
@@ -60,10 +60,10 @@ impl Opening {
             if !take_proxy_header(incoming, settings, facts)? {
                 return Ok(Progress::More);
             }
-            *self = Self::Hello;
+            *self = Self::Hello(Reader::default());
         }
-        if matches!(self, Self::Hello) {
-            let Some(handshake) = take_hello(incoming, settings, facts, out)? else {
+        if let Self::Hello(reader) = self {
+            let Some(handshake) = take_hello(reader, incoming, settings, facts, out)? else {
                 return Ok(Progress::More);
             };
             *self = Self::Handshake(handshake);
@@ -82,7 +82,7 @@ impl Opening {
         if !step.done {
             return Ok(Progress::More);
         }
-        let Self::Handshake(handshake) = std::mem::replace(self, Self::Hello) else {
+        let Self::Handshake(handshake) = std::mem::replace(self, Self::ProxyHeader) else {
             return Ok(Progress::More);
         };
         let established = handshake.finish().map_err(ending_of_handshake)?;
@@ -93,7 +93,7 @@ impl Opening {
     pub(crate) fn agreed(&self) -> Option<Agreed> {
         match self {
             Self::Handshake(handshake) => handshake.agreed().ok(),
-            Self::ProxyHeader | Self::Hello => None,
+            Self::ProxyHeader | Self::Hello(_) => None,
         }
     }
 
@@ -109,7 +109,7 @@ impl Opening {
     pub(crate) fn sealing(&mut self) -> Option<&mut dyn Handshake> {
         match self {
             Self::Handshake(handshake) => Some(&mut **handshake),
-            Self::ProxyHeader | Self::Hello => None,
+            Self::ProxyHeader | Self::Hello(_) => None,
         }
     }
 }
@@ -140,6 +140,7 @@ fn take_proxy_header(
 
 /// Begins the handshake if the hello is whole.
 fn take_hello(
+    reader: &mut Reader,
     incoming: &Buffer,
     settings: &Settings,
     facts: &mut Facts,
@@ -148,7 +149,7 @@ fn take_hello(
     if settings.send_proxy == SendProxy::Pass && facts.proxy_header.is_none() {
         return Err(announce::missing_header());
     }
-    let hello = match client_hello::read(incoming.data()) {
+    let hello = match reader.read(incoming.data()) {
         Ok(Peek::Incomplete) => return Ok(None),
         Ok(Peek::Hello(hello)) => hello,
         Err(fault) => return Err(ending_of_hello(&fault, incoming.data(), out)),
@@ -240,9 +241,10 @@ fn ending_of_hello(fault: &HelloFault, bytes: &[u8], out: &mut Vec<u8>) -> Endin
         HelloFault::NotTls => Reason::NotTls,
         HelloFault::PlainHttp => Reason::PlainHttp,
         HelloFault::Sslv2 | HelloFault::VersionTooOld { .. } => Reason::VersionTooOld,
-        HelloFault::Unexpected(_) | HelloFault::Malformed(_) | HelloFault::Illegal(_) => {
-            Reason::HelloMalformed
-        }
+        HelloFault::Unexpected(_)
+        | HelloFault::Malformed(_)
+        | HelloFault::Illegal(_)
+        | HelloFault::Renegotiation => Reason::HelloMalformed,
         HelloFault::RecordTooLarge(_) | HelloFault::TooLarge(_) => Reason::HelloTooLarge,
     };
     if reason == Reason::PlainHttp {
@@ -264,6 +266,11 @@ fn ending_of_refusal(refusal: &RefusalReason) -> Ending {
         RefusalReason::NameMissing => Ending::new(Reason::NameMissing),
         RefusalReason::NameUnknown => Ending::new(Reason::NameUnknown),
         RefusalReason::NothingShared(what) => Ending::with(Reason::NothingShared, *what),
+        RefusalReason::Fallback => Ending::new(Reason::InappropriateFallback),
+        RefusalReason::ExtensionMissing(name) => {
+            let detail = format!("no {name}, which TLS 1.3 requires (RFC 8446 section 9.2)");
+            Ending::with(Reason::HelloMalformed, detail)
+        }
         RefusalReason::VersionTooOld => Ending::new(Reason::VersionTooOld),
     }
 }
@@ -283,5 +290,5 @@ fn ending_of_handshake(fault: HandshakeFault) -> Ending {
         FaultKind::RecordInvalid => Reason::RecordInvalid,
         FaultKind::Violation => Reason::ProtocolViolation,
     };
-    Ending::with(reason, fault.detail)
+    Ending::with(reason, fault.to_string())
 }

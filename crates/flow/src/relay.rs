@@ -89,14 +89,6 @@ impl Up {
         incoming.space()
     }
 
-    /// Whether not even the largest buffer holds what the handshake still waits for.
-    pub(crate) fn is_opening_full(&mut self) -> bool {
-        self.sealed.as_mut().is_some_and(|incoming| {
-            incoming.compact();
-            incoming.is_large() && incoming.space().is_empty()
-        })
-    }
-
     /// Where to receive what nobody reads.
     pub(crate) fn dropping_room(&mut self, pool: &mut Pool) -> &mut [u8] {
         let dropped = self.sealed.get_or_insert_with(|| pool.take(Size::Small));

@@ -5,6 +5,7 @@
 
 use tls::options::RecordLayer;
 
+mod conformance;
 mod early_data;
 mod relayed;
 mod simulation;

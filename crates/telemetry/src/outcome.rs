@@ -64,6 +64,7 @@ reasons! {
     HandshakeTimeout, Client, true, "handshake-timeout", "The handshake, with any PROXY header before it, took longer than its limit.";
     HelloMalformed, Client, true, "hello-malformed", "What began as a TLS handshake was no valid ClientHello.";
     HelloTooLarge, Client, true, "hello-too-large", "The ClientHello was larger than its limit.";
+    InappropriateFallback, Client, true, "inappropriate-fallback", "The client tried again with an older version of TLS than both speak (TLS_FALLBACK_SCSV, RFC 7507): its first attempt may have been disturbed on the way.";
     IdleTimeout, Host, false, "idle-timeout", "No byte went either way for the idle limit.";
     NameMissing, Client, true, "name-missing", "The client sent no server name and the service refuses such clients.";
     NameUnknown, Client, true, "name-unknown", "No certificate matches the server name and the service refuses unknown names.";

@@ -201,7 +201,7 @@ impl Direction {
             key: LessSafeKey::new(UnboundKey::new(algorithm, key).expect("a key")),
             iv: iv.as_ref().try_into().expect("12 bytes"),
             sequence,
-            is_chacha: std::ptr::eq(algorithm, &CHACHA20_POLY1305),
+            is_chacha: *algorithm == CHACHA20_POLY1305,
         }
     }
 

@@ -1,22 +1,39 @@
 //! A handshake as bytes in and bytes out: the seam behind which the TLS library stands.
 //!
-//! Owns the drive of the library's unbuffered interface and the translation of its faults. Which
-//! certificate and which parameters a client gets is decided before, in `server`.
+//! Owns the drive of the library's unbuffered interface: which records it is shown, and that a
+//! fault is answered with an alert. Which certificate and which parameters a client gets is decided
+//! before, in `server`.
+
+mod agreed;
+mod fault;
 
 use std::sync::Arc;
 
 use rustls::ServerConfig;
 use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
 use rustls::unbuffered::{ConnectionState, EncodeError, ReadEarlyData, UnbufferedStatus};
+use wire::alert;
 
-use crate::early::{Skipper, Sort, want_secrets};
-use crate::options::{Group, Suite, Version};
-use crate::record::{HEADER_BYTES, KeyExhausted, Layout, Opener, RECORD_BYTES_MAX, Seal, Sealer};
+pub use agreed::Agreed;
+use agreed::{agreed_by, suite_of};
+use fault::LibraryAlert;
+pub use fault::{FaultKind, HandshakeFault};
+
+use crate::early::{Skipper, Sort};
+use crate::options::Version;
+use crate::record::{
+    ContentType, HEADER_BYTES, KeyExhausted, Layout, Opener, PLAINTEXT_BYTES_MAX, RECORD_BYTES_MAX,
+    Seal, Sealer, expansion_bytes_max,
+};
 use crate::resumption::{Bond, Miss, Sight, bond, set_bond, take_sight};
+use crate::secrets::{Secret, SendingKeys, Wanted, heard, want_secrets};
 use crate::traffic::Traffic;
 use crate::traffic::in_place::InPlace;
 use crate::traffic::library::{Library, append_encoded};
-use crate::verify::{ClientCertificateFault, take_refusal};
+
+/// The most bytes of a handshake that wait for more: those of the longest message that the library
+/// takes (64 KiB), in records of no less than a few bytes.
+pub const WAITING_BYTES_MAX: usize = 1 << 17;
 
 /// One side of a handshake. Sans-IO: it is fed bytes and gives bytes, and never waits.
 ///
@@ -72,55 +89,6 @@ pub struct Established {
     pub agreed: Agreed,
 }
 
-/// What client and server agreed on.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Agreed {
-    /// The version.
-    pub version: Version,
-    /// The suite.
-    pub suite: Option<Suite>,
-    /// The key exchange group; none where a TLS 1.2 session was resumed.
-    pub group: Option<Group>,
-    /// Whether a session was resumed.
-    pub resumed: bool,
-    /// Whether the client had to be asked for another key share.
-    pub retried: bool,
-    /// The application protocol (RFC 7301).
-    pub alpn: Option<Box<[u8]>>,
-    /// The client's certificate, DER.
-    pub client_certificate: Option<Box<[u8]>>,
-}
-
-/// Why a handshake failed.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct HandshakeFault {
-    /// The kind, for counting.
-    pub kind: FaultKind,
-    /// The library's words, for the log.
-    pub detail: String,
-}
-
-/// Kinds of failure, each with a guilty side.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum FaultKind {
-    /// The client sent a fatal alert.
-    Alert,
-    /// A client certificate is required and none came.
-    CertificateMissing,
-    /// The client's certificate did not verify.
-    CertificateRefused(ClientCertificateFault),
-    /// The client closed its stream.
-    Closed,
-    /// A fault of ours.
-    Internal,
-    /// Nothing in common: version, suite, group, scheme or protocol.
-    NothingShared,
-    /// A record did not decrypt.
-    RecordInvalid,
-    /// The client broke the protocol.
-    Violation,
-}
-
 /// The server's side of a handshake.
 pub struct ServerHandshake {
     connection: UnbufferedServerConnection,
@@ -136,20 +104,40 @@ pub struct ServerHandshake {
     has_early: bool,
     /// While early data that was offered may have to be skipped.
     skipper: Option<Skipper>,
-    /// Records of application data that it has sealed.
+    /// Records that were sealed under our present key, once it is the last of the handshake.
     sealed: u64,
+    /// The secret of our records, once it is known.
+    secret: Option<Secret>,
+    server_random: [u8; RANDOM_BYTES],
+    /// Whether what we send is sealed.
+    is_sealing: bool,
+    /// Whether the client has sent a ChangeCipherSpec.
+    has_client_changed: bool,
     /// Whether the configuration lets go of the keys, for our own record layer.
     gives_keys: bool,
 }
+
+const RANDOM_BYTES: usize = 32;
+
+const CHANGE_CIPHER_SPEC: u8 = 20;
+const ALERT: u8 = 21;
+const HANDSHAKE: u8 = 22;
+/// Of records of TLS 1.3 whose type is encrypted.
+const HIDDEN: u8 = 23;
 
 impl ServerHandshake {
     /// Begins; the first bytes fed are those of a ClientHello that offers early data or does not.
     pub fn new(config: Arc<ServerConfig>, offers_early_data: bool) -> Result<Self, HandshakeFault> {
         let gives_keys = config.enable_secret_extraction;
-        let connection = UnbufferedServerConnection::new(config).map_err(fault_of)?;
+        let connection = UnbufferedServerConnection::new(config)
+            .map_err(|error| HandshakeFault::internal(error.to_string()))?;
         Ok(Self {
             gives_keys,
             sealed: 0,
+            secret: None,
+            server_random: [0; RANDOM_BYTES],
+            is_sealing: false,
+            has_client_changed: false,
             connection,
             held: 0,
             sight: Sight::Nothing,
@@ -160,28 +148,126 @@ impl ServerHandshake {
         })
     }
 
-    /// Appends the alert that the library has queued after a fault.
+    /// Takes what the library has to say after its error. An alert is held back if it can be read:
+    /// it may have to be another.
     ///
     /// `rest` is what it has not let go of: messages behind the one at fault still wait in it, and
     /// the library panics if they are gone (a Certificate that is refused comes in one record with
     /// what follows it).
-    fn collect_alert(&mut self, mut rest: &mut [u8], outgoing: &mut Vec<u8>) {
+    fn collect_alert(&mut self, mut rest: &mut [u8], outgoing: &mut Vec<u8>) -> LibraryAlert {
         loop {
             let UnbufferedStatus { discard, state, .. } = self.connection.process_tls_records(rest);
             match state {
                 Ok(ConnectionState::EncodeTlsData(mut data)) => {
                     let start = outgoing.len();
-                    let is_taken = append_encoded(&mut data, outgoing).is_ok();
-                    // Asked once more, the library would judge the same bytes a second time.
-                    if !is_taken || is_alert(outgoing.get(start..).unwrap_or_default()) {
-                        return;
+                    if append_encoded(&mut data, outgoing).is_err() {
+                        return LibraryAlert::Missing;
                     }
+                    // Asked once more, the library would judge the same bytes a second time.
+                    if is_alert(&outgoing[start..]) {
+                        return self.hold_back(start, outgoing);
+                    }
+                    self.note_sent(&outgoing[start..]);
                 }
                 Ok(ConnectionState::TransmitTlsData(transmit)) => transmit.done(),
-                _ => return,
+                _ => return LibraryAlert::Missing,
             }
             rest = rest.get_mut(discard..).unwrap_or_default();
         }
+    }
+
+    fn fault_of(
+        &mut self,
+        error: &rustls::Error,
+        rest: &mut [u8],
+        outgoing: &mut Vec<u8>,
+    ) -> HandshakeFault {
+        self.take_secrets();
+        let said = self.collect_alert(rest, outgoing);
+        HandshakeFault::of(error, said, self.version())
+    }
+
+    fn hold_back(&self, start: usize, outgoing: &mut Vec<u8>) -> LibraryAlert {
+        let record = outgoing.get(start..).unwrap_or_default();
+        let description = match record {
+            &[ALERT, .., description] if !self.is_sealing => Some(description),
+            _ => self.sending_keys().and_then(|keys| {
+                let mut plain = vec![0; record.len()];
+                let opened = keys.opener(self.sealed)?.open(record, &mut plain);
+                (opened == Ok((ContentType::Alert, 2))).then(|| plain[1])
+            }),
+        };
+        match description {
+            None => LibraryAlert::Sent,
+            Some(description) => {
+                outgoing.truncate(start);
+                LibraryAlert::HeldBack(description)
+            }
+        }
+    }
+
+    /// What our records are sealed with, if the handshake has come to its last key.
+    fn sending_keys(&self) -> Option<SendingKeys> {
+        let suite = suite_of(&self.connection)?;
+        SendingKeys::new(suite, self.secret.as_ref()?, &self.server_random)
+    }
+
+    /// Appends a fatal alert, sealed if it must be. None goes out under the key of our handshake
+    /// messages in TLS 1.3: nothing of a client's is read while it is in use.
+    fn append_alert(&self, description: u8, outgoing: &mut Vec<u8>) {
+        const FATAL: u8 = 2;
+        if !self.is_sealing {
+            return outgoing.extend_from_slice(&alert::alert_record(description));
+        }
+        let sealer = self
+            .sending_keys()
+            .and_then(|keys| keys.sealer(self.sealed));
+        if let Some(mut sealer) = sealer {
+            let content = [FATAL, description];
+            let start = outgoing.len();
+            if sealer
+                .append(ContentType::Alert, &content, outgoing)
+                .is_err()
+            {
+                outgoing.truncate(start);
+            }
+        }
+    }
+
+    /// Takes note of a record that the library has made.
+    fn note_sent(&mut self, record: &[u8]) {
+        const SERVER_HELLO: u8 = 2;
+        const RANDOM_AT: usize = HEADER_BYTES + 4 + 2;
+        let is_tls12 = self.version() == Some(Version::Tls12);
+        match record.first() {
+            Some(&CHANGE_CIPHER_SPEC) => self.is_sealing |= is_tls12,
+            Some(&HIDDEN) if self.connection.is_handshaking() => self.is_sealing = true,
+            // Tickets.
+            Some(&HIDDEN) => self.sealed += 1,
+            Some(_) if self.is_sealing => self.sealed += 1,
+            Some(&HANDSHAKE) if record.get(HEADER_BYTES) == Some(&SERVER_HELLO) => {
+                let random = record.get(RANDOM_AT..).and_then(|rest| rest.first_chunk());
+                self.server_random = *random.unwrap_or(&self.server_random);
+            }
+            Some(_) | None => {}
+        }
+    }
+
+    fn version(&self) -> Option<Version> {
+        match self.connection.protocol_version() {
+            Some(rustls::ProtocolVersion::TLSv1_3) => Some(Version::Tls13),
+            Some(rustls::ProtocolVersion::TLSv1_2) => Some(Version::Tls12),
+            _ => None,
+        }
+    }
+
+    /// Takes up the secrets that the library has logged.
+    fn take_secrets(&mut self) {
+        let heard = heard();
+        if let Some(skipper) = &mut self.skipper {
+            skipper.learn(suite_of(&self.connection), &heard);
+        }
+        self.secret = heard.sending.or_else(|| self.secret.take());
     }
 
     /// Works through the records, each shown to the library once it is whole.
@@ -208,7 +294,9 @@ impl ServerHandshake {
             }
             match state {
                 Ok(ConnectionState::EncodeTlsData(mut data)) => {
-                    append_encoded(&mut data, outgoing).map_err(not_encoded)?
+                    let start = outgoing.len();
+                    append_encoded(&mut data, outgoing).map_err(not_encoded)?;
+                    self.note_sent(&outgoing[start..]);
                 }
                 Ok(ConnectionState::TransmitTlsData(transmit)) => transmit.done(),
                 Ok(ConnectionState::BlockedHandshake | ConnectionState::WriteTraffic(_)) => {
@@ -223,13 +311,16 @@ impl ServerHandshake {
                         consumed = shown;
                     }
                     shown = shown.max(consumed);
-                    let Some(end) = record_end(incoming, shown)? else {
+                    let rest = incoming.get(shown..).unwrap_or_default();
+                    let Some(record_bytes) = self.next_record(rest)? else {
                         self.held = shown - consumed;
+                        check_waiting(incoming.len() - consumed)?;
                         return Ok(Step {
                             consumed,
                             done: false,
                         });
                     };
+                    let end = shown + record_bytes;
                     match self.sort(incoming.get(shown..end).unwrap_or_default())? {
                         Sort::Handshake => {}
                         // Within a message that the library holds there can be none.
@@ -246,16 +337,12 @@ impl ServerHandshake {
                     early = None;
                 }
                 Ok(ConnectionState::PeerClosed | ConnectionState::Closed) => {
-                    return Err(HandshakeFault::new(FaultKind::Closed, "close_notify"));
+                    return Err(HandshakeFault::closed());
                 }
-                Ok(_) => {
-                    let detail = "data in a handshake";
-                    return Err(HandshakeFault::new(FaultKind::Violation, detail));
-                }
+                Ok(_) => return Err(unexpected("data in a handshake".into())),
                 Err(error) => {
                     let rest = incoming.get_mut(consumed..shown).unwrap_or_default();
-                    self.collect_alert(rest, outgoing);
-                    return Err(fault_of(error));
+                    return Err(self.fault_of(&error, rest, outgoing));
                 }
             }
         }
@@ -263,27 +350,85 @@ impl ServerHandshake {
 }
 
 impl ServerHandshake {
+    /// How long the record is that `bytes` begin with, if all of it is there. One that may not come
+    /// now is refused from its header alone: it is not waited for.
+    fn next_record(&mut self, bytes: &[u8]) -> Result<Option<usize>, HandshakeFault> {
+        let kind = match bytes.first() {
+            None => return Ok(None),
+            Some(kind @ CHANGE_CIPHER_SPEC..=HIDDEN) => *kind,
+            Some(other) => return Err(unexpected(format!("a record of type {other}"))),
+        };
+        let version = self.version();
+        // Once both sides have their keys all messages are encrypted (RFC 8446 section 2).
+        let is_hidden = version == Some(Version::Tls13) && self.secret.is_some();
+        if kind == HANDSHAKE && is_hidden {
+            return Err(unexpected(
+                "a handshake message that is not encrypted".into(),
+            ));
+        }
+        let Some(&[.., high, low]) = bytes.first_chunk::<HEADER_BYTES>() else {
+            return Ok(None);
+        };
+        let length = usize::from(u16::from_be_bytes([high, low]));
+        if length == 0 && kind != HIDDEN {
+            return Err(unexpected("a record without content".into()));
+        }
+        let is_encrypted = kind == HIDDEN || self.has_client_changed;
+        let expansion = version
+            .filter(|_| is_encrypted)
+            .map_or(0, expansion_bytes_max);
+        if length > PLAINTEXT_BYTES_MAX + expansion {
+            let detail = "a record is longer than TLS allows";
+            let alert = Some(alert::RECORD_OVERFLOW);
+            return Err(HandshakeFault::new(FaultKind::RecordInvalid, detail, alert));
+        }
+        let record_bytes = HEADER_BYTES + length;
+        if record_bytes > bytes.len() {
+            return Ok(None);
+        }
+        if kind == CHANGE_CIPHER_SPEC && version == Some(Version::Tls12) {
+            if self.has_client_changed {
+                return Err(unexpected("a second ChangeCipherSpec".into()));
+            }
+            self.has_client_changed = true;
+        }
+        Ok(Some(record_bytes))
+    }
+
     /// What the next record is.
     fn sort(&mut self, record: &[u8]) -> Result<Sort, HandshakeFault> {
-        const HIDDEN: u8 = 23;
-        let suite = suite_of(&self.connection);
+        self.take_secrets();
+        let is_over = match record.first() {
+            // A second hello follows all early data (RFC 8446 section 4.2.10).
+            Some(&HANDSHAKE) => self.is_retried(),
+            // TLS 1.2 has none (appendix D.3).
+            _ => self.version() == Some(Version::Tls12),
+        };
+        if is_over {
+            self.skipper = None;
+        }
         let Some(skipper) = self.skipper.as_mut() else {
             return Ok(Sort::Handshake);
         };
         if record.first() != Some(&HIDDEN) {
             return Ok(Sort::Handshake);
         }
-        match skipper.judge(record, suite) {
+        match skipper.judge(record) {
             Sort::Handshake => {
                 self.skipper = None;
                 Ok(Sort::Handshake)
             }
             sort @ (Sort::Early | Sort::EarlyMessage) => Ok(sort),
-            Sort::TooMuch => Err(HandshakeFault::new(
-                FaultKind::Violation,
+            Sort::TooMuch => Err(HandshakeFault::violation(
+                alert::UNEXPECTED_MESSAGE,
                 "more early data than anybody takes",
             )),
         }
+    }
+
+    fn is_retried(&self) -> bool {
+        use rustls::HandshakeKind::FullWithHelloRetryRequest;
+        self.connection.handshake_kind() == Some(FullWithHelloRetryRequest)
     }
 
     /// Whether it is known that early data is refused: it is where no session is resumed.
@@ -299,7 +444,7 @@ impl ServerHandshake {
             // It may have kept a part of a message, and panics if that is gone. No client sends
             // one: EndOfEarlyData has four bytes.
             let detail = "a part of a message among early data";
-            return Err(HandshakeFault::new(FaultKind::Violation, detail));
+            return Err(HandshakeFault::violation(alert::UNEXPECTED_MESSAGE, detail));
         }
         if let Some(skipper) = &mut self.skipper {
             skipper.is_refused = true;
@@ -325,11 +470,19 @@ impl Handshake for ServerHandshake {
         // Whatever this thread has noted before was another connection's.
         take_sight();
         set_bond(self.bond);
-        want_secrets(self.skipper.is_some());
+        want_secrets(match self.skipper {
+            Some(_) => Wanted::All,
+            None => Wanted::Sending,
+        });
         let step = self.drive(incoming, outgoing);
         self.bond = self.bond_now();
-        if let Some(skipper) = &mut self.skipper {
-            skipper.learn(suite_of(&self.connection));
+        self.take_secrets();
+        want_secrets(Wanted::Nothing);
+        if let Err(HandshakeFault {
+            alert: Some(alert), ..
+        }) = step
+        {
+            self.append_alert(alert, outgoing);
         }
         match take_sight() {
             Sight::Nothing => {}
@@ -363,16 +516,17 @@ impl Handshake for ServerHandshake {
 
     fn finish(self: Box<Self>) -> Result<Established, HandshakeFault> {
         let agreed = agreed_by(&self.connection)?;
-        let unknown = || HandshakeFault::new(FaultKind::Internal, "unknown suite");
+        let unknown = || HandshakeFault::internal("unknown suite");
         if !self.gives_keys {
-            let layer = Library::new(self.connection, self.sealed).ok_or_else(unknown)?;
+            let keys = self.sending_keys();
+            let layer = Library::new(self.connection, self.sealed, keys).ok_or_else(unknown)?;
             let traffic = Traffic::Library(Box::new(layer));
             return Ok(Established { traffic, agreed });
         }
         let (secrets, next) = self
             .connection
             .dangerous_into_kernel_connection()
-            .map_err(fault_of)?;
+            .map_err(|error| HandshakeFault::internal(error.to_string()))?;
         let (sequence, keys) = secrets.tx;
         let sealer = Sealer::new(agreed.version, sequence, &keys).ok_or_else(unknown)?;
         let (sequence, opening_keys) = &secrets.rx;
@@ -403,35 +557,22 @@ impl Seal for ServerHandshake {
     }
 }
 
-impl HandshakeFault {
-    fn new(kind: FaultKind, detail: &str) -> Self {
-        Self {
-            kind,
-            detail: detail.to_owned(),
-        }
-    }
+fn unexpected(detail: String) -> HandshakeFault {
+    HandshakeFault::violation(alert::UNEXPECTED_MESSAGE, detail)
 }
 
-/// Where the record that starts at `start` ends, if all of it is there. One that is longer than
-/// TLS allows is refused from its header: it is not waited for.
-fn record_end(bytes: &[u8], start: usize) -> Result<Option<usize>, HandshakeFault> {
-    let rest = bytes.get(start..).unwrap_or_default();
-    let Some(&[_, _, _, high, low]) = rest.first_chunk::<HEADER_BYTES>() else {
-        return Ok(None);
-    };
-    let record_bytes = HEADER_BYTES + usize::from(u16::from_be_bytes([high, low]));
-    if record_bytes > RECORD_BYTES_MAX {
-        let detail = "a record longer than TLS allows";
-        return Err(HandshakeFault::new(FaultKind::RecordInvalid, detail));
+/// A client must not make us hold any number of bytes by records of a byte each.
+fn check_waiting(waiting_bytes: usize) -> Result<(), HandshakeFault> {
+    if waiting_bytes > WAITING_BYTES_MAX - RECORD_BYTES_MAX {
+        let detail = "a handshake message in too many records";
+        return Err(HandshakeFault::violation(alert::DECODE_ERROR, detail));
     }
-    Ok((record_bytes <= rest.len()).then_some(start + record_bytes))
+    Ok(())
 }
 
 /// Whether a record of ours is an alert: by its type, or in TLS 1.3, which hides the type, by its
 /// length, which no other message has.
 fn is_alert(record: &[u8]) -> bool {
-    const ALERT: u8 = 21;
-    const HIDDEN: u8 = 23;
     const HIDDEN_ALERT_BYTES: usize = HEADER_BYTES + 2 + 1 + 16;
     match record.first() {
         Some(&ALERT) => true,
@@ -446,69 +587,12 @@ fn collect(
     early: &mut Vec<u8>,
 ) -> Result<(), HandshakeFault> {
     while let Some(record) = data.next_record() {
-        early.extend_from_slice(record.map_err(fault_of)?.payload);
+        let record = record.map_err(|error| HandshakeFault::internal(error.to_string()))?;
+        early.extend_from_slice(record.payload);
     }
     Ok(())
 }
 
 fn not_encoded(error: EncodeError) -> HandshakeFault {
-    HandshakeFault::new(FaultKind::Internal, &error.to_string())
-}
-
-fn suite_of(connection: &UnbufferedServerConnection) -> Option<Suite> {
-    let suite = connection.negotiated_cipher_suite()?;
-    Suite::from_code(u16::from(suite.suite()))
-}
-
-fn agreed_by(connection: &UnbufferedServerConnection) -> Result<Agreed, HandshakeFault> {
-    use rustls::HandshakeKind::{FullWithHelloRetryRequest, Resumed};
-    use rustls::ProtocolVersion;
-
-    let version = match connection.protocol_version() {
-        Some(ProtocolVersion::TLSv1_3) => Version::Tls13,
-        Some(ProtocolVersion::TLSv1_2) => Version::Tls12,
-        _ => return Err(HandshakeFault::new(FaultKind::Internal, "unknown version")),
-    };
-    let group = connection
-        .negotiated_key_exchange_group()
-        .map(|group| u16::from(group.name()));
-    let kind = connection.handshake_kind();
-    let chain = connection.peer_certificates();
-    Ok(Agreed {
-        version,
-        suite: suite_of(connection),
-        group: group.and_then(Group::from_code),
-        resumed: matches!(kind, Some(Resumed)),
-        retried: matches!(kind, Some(FullWithHelloRetryRequest)),
-        alpn: connection.alpn_protocol().map(Into::into),
-        client_certificate: chain
-            .and_then(|chain| chain.first())
-            .map(|leaf| leaf[..].into()),
-    })
-}
-
-fn fault_of(error: rustls::Error) -> HandshakeFault {
-    use rustls::Error;
-
-    if let Some(fault) = ClientCertificateFault::of(&error) {
-        return HandshakeFault {
-            kind: FaultKind::CertificateRefused(fault),
-            detail: take_refusal().unwrap_or_else(|| error.to_string()),
-        };
-    }
-    let kind = match &error {
-        Error::AlertReceived(_) => FaultKind::Alert,
-        Error::NoCertificatesPresented => FaultKind::CertificateMissing,
-        Error::PeerIncompatible(_) | Error::NoApplicationProtocol => FaultKind::NothingShared,
-        Error::DecryptError | Error::PeerSentOversizedRecord => FaultKind::RecordInvalid,
-        Error::InappropriateMessage { .. }
-        | Error::InappropriateHandshakeMessage { .. }
-        | Error::InvalidMessage(_)
-        | Error::PeerMisbehaved(_) => FaultKind::Violation,
-        _ => FaultKind::Internal,
-    };
-    HandshakeFault {
-        kind,
-        detail: error.to_string(),
-    }
+    HandshakeFault::internal(error.to_string())
 }

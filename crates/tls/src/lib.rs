@@ -13,6 +13,7 @@ pub mod policy;
 pub mod probe;
 pub mod record;
 pub mod resumption;
+mod secrets;
 pub mod server;
 pub mod traffic;
 pub mod validity;

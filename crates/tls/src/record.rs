@@ -5,9 +5,13 @@
 //! does. It exists because sealing in the buffer that is sent, and opening into the buffer that is
 //! forwarded, saves every copy that a general-purpose interface needs.
 
+mod fault;
+
 use aws_lc_rs::aead::{AES_128_GCM, AES_256_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, Nonce};
 use aws_lc_rs::aead::{Algorithm, UnboundKey};
 use rustls::ConnectionTrafficSecrets;
+
+pub use fault::RecordFault;
 
 use crate::options::{Suite, Version};
 
@@ -29,7 +33,7 @@ const NONCE_BYTES: usize = 12;
 const EXPLICIT_NONCE_BYTES: usize = 8;
 /// TLS 1.3 allows 256 bytes of expansion, the type byte among them (RFC 8446 section 5.2).
 const EXPANSION_BYTES_MAX_13: usize = 256;
-pub(crate) const EXPANSION_BYTES_MAX_12: usize = 2048;
+const EXPANSION_BYTES_MAX_12: usize = 2048;
 
 /// Blocks that AES-GCM may seal under one key: those of 2^24.5 records of full size (RFC 8446
 /// section 5.5, and RFC 9325 section 4.4 for TLS 1.2). Counting blocks and not records leaves
@@ -74,37 +78,6 @@ impl ContentType {
             Self::Alert => 21,
             Self::Handshake => 22,
             Self::ApplicationData => 23,
-        }
-    }
-}
-
-/// What is wrong with a record that came in.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum RecordFault {
-    /// Its tag does not verify.
-    BadMac,
-    /// Its type is unknown or not allowed here.
-    Unexpected,
-    /// Its version is none of TLS.
-    Version,
-    /// It is longer than TLS allows.
-    Overflow,
-    /// It is too short to carry its tag.
-    Underflow,
-    /// The sequence number is used up.
-    Exhausted,
-}
-
-impl RecordFault {
-    /// The alert that RFC 8446 section 6.2 wants.
-    pub fn alert(self) -> u8 {
-        match self {
-            Self::BadMac => 20,
-            Self::Unexpected => 10,
-            Self::Version => 70,
-            Self::Overflow => 22,
-            Self::Underflow => 50,
-            Self::Exhausted => 80,
         }
     }
 }
@@ -170,6 +143,22 @@ pub trait Seal {
     fn seal(&mut self, record: &mut [u8]) -> Result<(), KeyExhausted>;
 }
 
+/// The cipher of a suite.
+pub(crate) fn algorithm_of(suite: Suite) -> &'static Algorithm {
+    use Suite as S;
+    match suite {
+        S::Tls13Aes128GcmSha256 | S::EcdheEcdsaAes128GcmSha256 | S::EcdheRsaAes128GcmSha256 => {
+            &AES_128_GCM
+        }
+        S::Tls13Aes256GcmSha384 | S::EcdheEcdsaAes256GcmSha384 | S::EcdheRsaAes256GcmSha384 => {
+            &AES_256_GCM
+        }
+        S::Tls13ChaCha20Poly1305Sha256
+        | S::EcdheEcdsaChaCha20Poly1305Sha256
+        | S::EcdheRsaChaCha20Poly1305Sha256 => &CHACHA20_POLY1305,
+    }
+}
+
 /// How a version and a suite arrange a record.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Form {
@@ -208,6 +197,34 @@ impl Sealer {
         let spent = sequence.saturating_mul(RECORD_BLOCKS_MAX);
         cipher.blocks_left = blocks_max(secrets).saturating_sub(spent);
         Some(Self(cipher))
+    }
+
+    /// With this key of a suite's, from the record of this number on.
+    pub(crate) fn of_suite(
+        suite: Suite,
+        sequence: u64,
+        key: &[u8],
+        iv: [u8; NONCE_BYTES],
+    ) -> Option<Self> {
+        Cipher::of_suite(suite, sequence, key, iv).map(Self)
+    }
+
+    /// Appends a record with this content.
+    ///
+    /// # Errors
+    /// The key may not be used any more.
+    pub(crate) fn append(
+        &mut self,
+        kind: ContentType,
+        content: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<(), KeyExhausted> {
+        let Layout { head, tail } = self.layout();
+        let start = out.len();
+        out.resize(start + head, 0);
+        out.extend_from_slice(content);
+        out.resize(out.len() + tail, 0);
+        self.seal(kind, &mut out[start..])
     }
 
     /// How a record has to be laid out for [`Sealer::seal`].
@@ -335,14 +352,24 @@ impl Opener {
         Cipher::new(version, sequence, secrets).map(Self)
     }
 
+    /// With this key of a suite's, from the record of this number on.
+    pub(crate) fn of_suite(
+        suite: Suite,
+        sequence: u64,
+        key: &[u8],
+        iv: [u8; NONCE_BYTES],
+    ) -> Option<Self> {
+        Cipher::of_suite(suite, sequence, key, iv).map(Self)
+    }
+
     /// The length of the record at the start of `bytes`, header included; `None` = its header is
     /// not yet there. A record that can never be valid is refused from its header alone.
     pub fn record_bytes(&self, bytes: &[u8]) -> Result<Option<usize>, RecordFault> {
-        let expansion_bytes_max = match self.0.form {
-            Form::Tls13 => EXPANSION_BYTES_MAX_13,
-            Form::Gcm12 | Form::ChaCha12 => EXPANSION_BYTES_MAX_12,
+        let version = match self.0.form {
+            Form::Tls13 => Version::Tls13,
+            Form::Gcm12 | Form::ChaCha12 => Version::Tls12,
         };
-        record_bytes(bytes, expansion_bytes_max)
+        record_bytes(bytes, expansion_bytes_max(version))
     }
 
     /// Opens one whole record into the start of `plain`, which is at least as long.
@@ -436,10 +463,24 @@ impl Cipher {
             }
             _ => return None,
         };
-        let is_chacha = std::ptr::eq(algorithm, &CHACHA20_POLY1305);
+        Self::of(version, sequence, algorithm, key, iv.try_into().ok()?)
+    }
+
+    fn of_suite(suite: Suite, sequence: u64, key: &[u8], iv: [u8; NONCE_BYTES]) -> Option<Self> {
+        Self::of(suite.version(), sequence, algorithm_of(suite), key, iv)
+    }
+
+    fn of(
+        version: Version,
+        sequence: u64,
+        algorithm: &'static Algorithm,
+        key: &[u8],
+        iv: [u8; NONCE_BYTES],
+    ) -> Option<Self> {
+        let is_chacha = *algorithm == CHACHA20_POLY1305;
         Some(Self {
             key: LessSafeKey::new(UnboundKey::new(algorithm, key).ok()?),
-            iv: iv.try_into().ok()?,
+            iv,
             sequence,
             blocks_left: u64::MAX,
             form: match version {
@@ -487,7 +528,16 @@ impl Cipher {
     }
 }
 
-/// The length of the record at the start of `bytes`, by its header.
+/// The most that encryption may add to a plaintext.
+pub(crate) fn expansion_bytes_max(version: Version) -> usize {
+    match version {
+        Version::Tls13 => EXPANSION_BYTES_MAX_13,
+        Version::Tls12 => EXPANSION_BYTES_MAX_12,
+    }
+}
+
+/// The length of the record at the start of `bytes`, by its header; it may be longer than a
+/// plaintext by this expansion.
 pub(crate) fn record_bytes(
     bytes: &[u8],
     expansion_bytes_max: usize,

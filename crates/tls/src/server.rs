@@ -24,12 +24,12 @@ use wire::client_hello::ClientHello;
 pub use fault::{BuildError, BuildFault, Concern, Refusal, RefusalReason, Warning};
 
 use crate::certificate::{Certificate, pem_fault};
-use crate::early::SecretListener;
 use crate::mark::{CertificateMark, mark_of};
 use crate::names::{NoCertificate, Usable};
 use crate::options::{Group, RecordLayer, ServerOptions, Suite, Tls13Sessions, Version};
 use crate::policy::{Policy, SuiteOrder};
 use crate::resumption::{Resumption, Terms, note_shown};
+use crate::secrets::SecretListener;
 use crate::validity::{Clock, Ends, Moment, seconds};
 use crate::verify::{self, Verifier};
 use site::Site;
@@ -43,6 +43,9 @@ pub const EARLY_DATA_BYTES_MAX: u32 = 256 << 10;
 /// The least that can be set: one full record as it is on the wire. The library compares the length
 /// of a record with this, and could not skip one that is longer.
 pub const EARLY_DATA_BYTES_MIN: u32 = (16 << 10) + 256;
+
+/// Among the suites: this hello is a second attempt, with an older version (RFC 7507).
+const FALLBACK_SCSV: u16 = 0x5600;
 
 /// The TLS of one service's front.
 #[derive(Debug)]
@@ -144,6 +147,7 @@ impl Server {
     /// The configuration for this client, or how to refuse it.
     pub fn select(&self, hello: &ClientHello<'_>) -> Result<Arc<ServerConfig>, Refusal> {
         let version = self.version_for(hello)?;
+        check_extensions(version, hello)?;
         let by_ticket =
             self.resumes && version == Version::Tls12 && hello.session_ticket().is_some();
         let session = self.session_of(version, by_ticket, hello);
@@ -284,8 +288,16 @@ impl Server {
     /// The highest version that both speak.
     fn version_for(&self, hello: &ClientHello<'_>) -> Result<Version, Refusal> {
         let shared = |version: &Version| speaks(hello, *version);
-        let version = self.policy.versions().iter().copied().find(shared);
-        version.ok_or_else(|| Refusal::of_version(hello.highest_version(), self.policy.versions()))
+        let ours = self.policy.versions();
+        let version = ours.iter().copied().find(shared);
+        let version = version.ok_or_else(|| Refusal::of_version(hello.highest_version(), ours))?;
+        // The client spoke of a newer version before, and somebody may have cut that (RFC 7507).
+        let highest = hello.highest_version();
+        let is_older = ours.iter().any(|version| version.code() > highest);
+        if is_older && hello.cipher_suites().any(|code| code == FALLBACK_SCSV) {
+            return Err(Refusal::FALLBACK);
+        }
+        Ok(version)
     }
 
     fn certificate_number(
@@ -496,6 +508,23 @@ impl ResolvesServerCert for Resolver {
         note_shown(certificate.mark);
         Some(Arc::clone(certificate.key_at(now)))
     }
+}
+
+/// TLS 1.3 wants these of every client that we can serve (RFC 8446 section 9.2).
+fn check_extensions(version: Version, hello: &ClientHello<'_>) -> Result<(), Refusal> {
+    if version != Version::Tls13 {
+        return Ok(());
+    }
+    if hello.signature_algorithms().next().is_none() {
+        return Err(Refusal::missing_extension("signature_algorithms"));
+    }
+    if hello.supported_groups().next().is_none() {
+        return Err(Refusal::missing_extension("supported_groups"));
+    }
+    if !hello.has_key_share() {
+        return Err(Refusal::missing_extension("key_share"));
+    }
+    Ok(())
 }
 
 fn speaks(hello: &ClientHello<'_>, version: Version) -> bool {

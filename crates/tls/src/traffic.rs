@@ -16,7 +16,7 @@ pub use crate::record::Seal;
 use in_place::InPlace;
 use kernel::{ControlRecord, KernelKeys};
 use library::Library;
-pub use message::{Incoming, TrafficFault, alert_name};
+pub use message::{Incoming, TrafficFault};
 
 /// The most bytes that [`Traffic::seal_control`] writes: a KeyUpdate and an alert.
 pub const CONTROL_BYTES_MAX: usize = 128;
@@ -86,15 +86,12 @@ impl Traffic {
         }
     }
 
-    /// Appends a fatal alert. The library's layer says its own, and none but for a fault of the
-    /// client's: else the stream ends without one.
+    /// Appends a fatal alert; the last record that is sealed. The library's layer prefers the one
+    /// that the library has for its own error.
     pub fn seal_alert(&mut self, description: u8, out: &mut Vec<u8>) -> Result<(), KeyExhausted> {
         match self {
             Self::InPlace(layer) => layer.seal_alert(description, out),
-            Self::Library(layer) => {
-                layer.seal_alert(out);
-                Ok(())
-            }
+            Self::Library(layer) => layer.seal_alert(description, out),
         }
     }
 

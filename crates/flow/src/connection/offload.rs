@@ -9,8 +9,9 @@ use telemetry::outcome::Reason;
 use tls::record::KeyExhausted;
 use tls::traffic::Traffic;
 use tls::traffic::kernel::{ControlRecord, KernelKeys};
+use wire::alert;
 
-use super::{ALERT_INTERNAL_ERROR, Flow};
+use super::Flow;
 use crate::actions::Action;
 use crate::buffer::Pool;
 use crate::facts::Ending;
@@ -204,7 +205,7 @@ impl Flow {
     }
 
     fn give_up_kernel(&mut self, reason: Reason, pool: &mut Pool) {
-        self.say_alert(ALERT_INTERNAL_ERROR, pool);
+        self.say_alert(alert::INTERNAL_ERROR, pool);
         self.part(Ending::new(reason), self.last_byte, pool);
     }
 

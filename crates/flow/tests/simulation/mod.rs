@@ -17,7 +17,7 @@ use testkit::client::{Client, ClientChoice};
 use testkit::kernel::{Handed, KernelSealer};
 use tls::options::{
     CertificateSource, ClientMode, ClientVerification, ExpiredLists, FormerCertificates, Group,
-    RecordLayer, ServerOptions, Suites, Tls13Sessions, UnknownName, Version,
+    PemSource, ServerOptions, Suites, Tls13Sessions, UnknownName, Version,
 };
 use tls::policy::SuiteOrder;
 use tls::record::PLAINTEXT_BYTES_MAX;
@@ -105,6 +105,22 @@ impl Stage {
     pub(crate) fn retrying(&self) -> Self {
         self.with_options(ServerOptions {
             groups: vec![Group::Secp384r1],
+            ..self.options.clone()
+        })
+    }
+
+    /// After a reload by which clients must have certificates.
+    pub(crate) fn asking_for_certificates(&self) -> Self {
+        self.with_options(ServerOptions {
+            client: ClientVerification {
+                mode: ClientMode::Required,
+                authorities: vec![PemSource {
+                    place: "authority.pem".to_owned(),
+                    pem: self.authority_pem.clone().into_bytes(),
+                }],
+                crls: Vec::new(),
+                expired_lists: ExpiredLists::default(),
+            },
             ..self.options.clone()
         })
     }
@@ -465,19 +481,11 @@ impl Run {
         );
     }
 
-    /// The client learns that we failed: by an alert, or with the library's record layer, which
-    /// says no alerts of ours, by a stream that ends without close_notify.
+    /// The client learns by an alert that we failed.
     pub(crate) fn until_told_of_failure(&mut self) {
-        if crate::RECORD_LAYER == RecordLayer::InPlace {
-            self.until("the alert", |run| run.client_fault.is_some());
-            let alert = "received fatal alert: InternalError";
-            return assert_eq!(self.client_fault.as_deref(), Some(alert));
-        }
-        self.until("the end of TCP", |run| {
-            run.front_shut && run.from_flow.is_empty()
-        });
-        assert_eq!(self.client_fault, None);
-        assert!(!self.client.is_closed_by_server());
+        self.until("the alert", |run| run.client_fault.is_some());
+        let alert = "received fatal alert: InternalError";
+        assert_eq!(self.client_fault.as_deref(), Some(alert));
     }
 
     pub(crate) fn backend_got(&self) -> &[u8] {

@@ -2,6 +2,8 @@
 
 use std::fmt::{self, Display, Formatter};
 
+use wire::alert;
+
 use crate::certificate::{CertificateConcern, CertificateError};
 use crate::options::Version;
 use crate::policy::{PolicyConcern, PolicyFault};
@@ -93,19 +95,22 @@ pub enum RefusalReason {
     NameMissing,
     /// All that it offers is older than the lowest version spoken here.
     VersionTooOld,
+    /// It tries again with an older version than both speak (RFC 7507).
+    Fallback,
+    /// An extension is missing that its version requires.
+    ExtensionMissing(&'static str),
     /// It has nothing in common with us in this respect.
     NothingShared(&'static str),
 }
 
-const HANDSHAKE_FAILURE: u8 = 40;
-const PROTOCOL_VERSION: u8 = 70;
-const MISSING_EXTENSION: u8 = 109;
-const UNRECOGNIZED_NAME: u8 = 112;
-
 impl Refusal {
     pub(super) const NAME_UNKNOWN: Self = Self {
         reason: RefusalReason::NameUnknown,
-        alert: UNRECOGNIZED_NAME,
+        alert: alert::UNRECOGNIZED_NAME,
+    };
+    pub(super) const FALLBACK: Self = Self {
+        reason: RefusalReason::Fallback,
+        alert: alert::INAPPROPRIATE_FALLBACK,
     };
     pub(super) const NO_SCHEME: Self = Self::nothing_shared("signature scheme");
     pub(super) const NO_SUITE: Self = Self::nothing_shared("cipher suite");
@@ -114,8 +119,8 @@ impl Refusal {
     /// RFC 8446 section 9.2 has an alert for it that TLS 1.2 does not know.
     pub(super) fn name_missing(version: Version) -> Self {
         let alert = match version {
-            Version::Tls12 => UNRECOGNIZED_NAME,
-            Version::Tls13 => MISSING_EXTENSION,
+            Version::Tls12 => alert::UNRECOGNIZED_NAME,
+            Version::Tls13 => alert::MISSING_EXTENSION,
         };
         Self {
             reason: RefusalReason::NameMissing,
@@ -133,14 +138,22 @@ impl Refusal {
         };
         Self {
             reason,
-            alert: PROTOCOL_VERSION,
+            alert: alert::PROTOCOL_VERSION,
+        }
+    }
+
+    /// RFC 8446 section 9.2.
+    pub(super) const fn missing_extension(name: &'static str) -> Self {
+        Self {
+            reason: RefusalReason::ExtensionMissing(name),
+            alert: alert::MISSING_EXTENSION,
         }
     }
 
     const fn nothing_shared(what: &'static str) -> Self {
         Self {
             reason: RefusalReason::NothingShared(what),
-            alert: HANDSHAKE_FAILURE,
+            alert: alert::HANDSHAKE_FAILURE,
         }
     }
 }

@@ -6,16 +6,12 @@
 
 use rustls::ConnectionTrafficSecrets;
 use rustls::kernel::KernelConnection;
+use wire::alert;
 
 use crate::options::Version;
 use crate::record::{Allowance, ContentType, KeyExhausted, Layout, Opener, Seal, Sealer};
-use crate::traffic::kernel::{
-    ALERT_LEVEL_FATAL, ALERT_LEVEL_WARNING, ControlRecord, KEY_UPDATE, KernelKeys,
-};
-use crate::traffic::message::{
-    ALERT_CLOSE_NOTIFY, ALERT_DECODE_ERROR, ALERT_NO_RENEGOTIATION, ALERT_UNEXPECTED_MESSAGE,
-    ALERT_USER_CANCELED, Incoming, TrafficFault,
-};
+use crate::traffic::kernel::{ALERT_LEVEL_WARNING, ControlRecord, KernelKeys};
+use crate::traffic::message::{Incoming, KeyUpdateReader, TrafficFault};
 
 /// Records in a row that carry no data before the peer is taken for hostile, as in BoringSSL
 /// (`kMaxEmptyRecords`, `kMaxKeyUpdates`).
@@ -27,9 +23,6 @@ const WARNINGS_MAX: u8 = 4;
 
 const HANDSHAKE_CLIENT_HELLO: u8 = 1;
 const HANDSHAKE_HELLO_REQUEST: u8 = 0;
-/// A KeyUpdate without its last byte, `request_update` (RFC 8446 section 4.6.3).
-const KEY_UPDATE_HEAD: [u8; 4] = *KEY_UPDATE.first_chunk().expect("it is longer");
-
 /// Makes the keys that follow a KeyUpdate.
 pub trait NextSecrets: Send {
     /// For sealing.
@@ -58,6 +51,7 @@ pub struct InPlace {
     /// `None` in TLS 1.2, which has no KeyUpdate.
     secrets: Option<Box<dyn NextSecrets>>,
     version: Version,
+    incoming_update: KeyUpdateReader,
     key_update_due: bool,
     refusal_due: bool,
     has_refused: bool,
@@ -109,6 +103,7 @@ impl InPlace {
             opener,
             secrets,
             version,
+            incoming_update: KeyUpdateReader::default(),
             key_update_due: false,
             refusal_due: false,
             has_refused: false,
@@ -130,32 +125,38 @@ impl InPlace {
             .opener
             .open(record, plain)
             .map_err(TrafficFault::Record)?;
+        if self.incoming_update.is_waiting() && kind != ContentType::Handshake {
+            // Nothing comes between a message's fragments (RFC 8446 section 5.1).
+            return Err(TrafficFault::Message(alert::UNEXPECTED_MESSAGE));
+        }
         if kind == ContentType::ApplicationData && bytes > 0 {
             self.empty_records = 0;
             return Ok(Incoming::Data(bytes));
         }
         self.empty_records += 1;
         if self.empty_records > EMPTY_RECORDS_MAX {
-            return Err(TrafficFault::Message(ALERT_UNEXPECTED_MESSAGE));
+            return Err(TrafficFault::Message(alert::UNEXPECTED_MESSAGE));
         }
         let content = plain.get(..bytes).unwrap_or_default();
         match kind {
             ContentType::ApplicationData => Ok(Incoming::Control),
             ContentType::Alert => self.take_alert(content),
             ContentType::Handshake => self.take_handshake(content),
-            ContentType::ChangeCipherSpec => Err(TrafficFault::Message(ALERT_UNEXPECTED_MESSAGE)),
+            ContentType::ChangeCipherSpec => Err(TrafficFault::Message(alert::UNEXPECTED_MESSAGE)),
         }
     }
 
     fn take_alert(&mut self, content: &[u8]) -> Result<Incoming, TrafficFault> {
-        let &[level, description] = content else {
-            return Err(TrafficFault::Message(ALERT_DECODE_ERROR));
+        let (level, description) = match content {
+            [level, description] => (*level, *description),
+            // RFC 8446 section 5.4.
+            [] => return Err(TrafficFault::Message(alert::UNEXPECTED_MESSAGE)),
+            _ => return Err(TrafficFault::Message(alert::DECODE_ERROR)),
         };
         match (level, description) {
-            (ALERT_LEVEL_WARNING | ALERT_LEVEL_FATAL, ALERT_CLOSE_NOTIFY) => {
-                Ok(Incoming::CloseNotify)
-            }
-            (ALERT_LEVEL_WARNING, ALERT_USER_CANCELED) => self.take_warning(),
+            // The level says nothing (RFC 8446 section 6).
+            (_, alert::CLOSE_NOTIFY) => Ok(Incoming::CloseNotify),
+            (ALERT_LEVEL_WARNING, alert::USER_CANCELED) => self.take_warning(),
             // TLS 1.3 knows no warnings beyond these two (RFC 8446 section 6).
             (ALERT_LEVEL_WARNING, _) if self.version == Version::Tls12 => self.take_warning(),
             _ => Ok(Incoming::FatalAlert(description)),
@@ -165,13 +166,13 @@ impl InPlace {
     fn take_warning(&mut self) -> Result<Incoming, TrafficFault> {
         self.warnings += 1;
         if self.warnings > WARNINGS_MAX {
-            return Err(TrafficFault::Message(ALERT_UNEXPECTED_MESSAGE));
+            return Err(TrafficFault::Message(alert::UNEXPECTED_MESSAGE));
         }
         Ok(Incoming::Control)
     }
 
     fn take_handshake(&mut self, content: &[u8]) -> Result<Incoming, TrafficFault> {
-        let unexpected = TrafficFault::Message(ALERT_UNEXPECTED_MESSAGE);
+        let unexpected = TrafficFault::Message(alert::UNEXPECTED_MESSAGE);
         let Some(secrets) = &mut self.secrets else {
             // Renegotiation is refused with a warning (RFC 5246 section 7.2.2), once.
             return match content.first() {
@@ -183,12 +184,8 @@ impl InPlace {
                 _ => Err(unexpected),
             };
         };
-        // A KeyUpdate ends its record, since the next one is under other keys (section 5.1).
-        let wants_reply = match content.strip_prefix(&KEY_UPDATE_HEAD) {
-            Some([0]) => false,
-            Some([1]) => true,
-            Some(_) => return Err(TrafficFault::Message(ALERT_DECODE_ERROR)),
-            None => return Err(unexpected),
+        let Some(wants_reply) = self.incoming_update.take(content)? else {
+            return Ok(Incoming::Control);
         };
         let next = secrets.next_opening().ok_or(unexpected)?;
         self.opener = Opener::new(self.version, 0, &next).ok_or(unexpected)?;
@@ -226,7 +223,7 @@ impl InPlace {
             return Some(ControlRecord::key_update());
         }
         std::mem::take(&mut self.refusal_due)
-            .then(|| ControlRecord::warning(ALERT_NO_RENEGOTIATION))
+            .then(|| ControlRecord::warning(alert::NO_RENEGOTIATION))
     }
 
     fn next_sealing(&mut self) -> Result<ConnectionTrafficSecrets, KeyExhausted> {
@@ -257,12 +254,7 @@ impl InPlace {
             // The kernel is given it with its type.
             return Err(KeyExhausted);
         };
-        let Layout { head, tail } = sealer.layout();
-        let start = out.len();
-        out.resize(start + head, 0);
-        out.extend_from_slice(record.content());
-        out.resize(out.len() + tail, 0);
-        sealer.seal(record.content_type(), &mut out[start..])
+        sealer.append(record.content_type(), record.content(), out)
     }
 
     // What the kernel seals.

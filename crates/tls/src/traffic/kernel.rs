@@ -6,9 +6,10 @@
 
 use rustls::ConnectionTrafficSecrets;
 
+use wire::alert;
+
 use crate::options::Version;
 use crate::record::ContentType;
-use crate::traffic::message::ALERT_CLOSE_NOTIFY;
 
 pub(crate) const ALERT_LEVEL_WARNING: u8 = 1;
 pub(crate) const ALERT_LEVEL_FATAL: u8 = 2;
@@ -132,7 +133,7 @@ impl ControlRecord {
 
     /// The end of our stream.
     pub fn close_notify() -> Self {
-        let content = [ALERT_LEVEL_WARNING, ALERT_CLOSE_NOTIFY];
+        let content = [ALERT_LEVEL_WARNING, alert::CLOSE_NOTIFY];
         Self::new(ContentType::Alert, &content)
     }
 

@@ -7,15 +7,17 @@ use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
 use rustls::unbuffered::{
     ConnectionState, EncodeError, EncodeTlsData, UnbufferedStatus, WriteTraffic,
 };
-use rustls::{Error, SupportedCipherSuite};
+use rustls::{Error, InvalidMessage, SupportedCipherSuite};
+use wire::alert;
 
 use crate::options::{Suite, Version};
 use crate::record::{
-    EXPANSION_BYTES_MAX_12, HEADER_BYTES, KeyExhausted, Layout, RecordFault, Seal, record_bytes,
+    ContentType, HEADER_BYTES, KeyExhausted, Layout, RecordFault, Seal, expansion_bytes_max,
+    record_bytes,
 };
-use crate::traffic::message::{
-    ALERT_DECODE_ERROR, ALERT_UNEXPECTED_MESSAGE, Incoming, TrafficFault,
-};
+use crate::secrets::SendingKeys;
+use crate::traffic::kernel::ALERT_LEVEL_FATAL;
+use crate::traffic::message::{Incoming, KeyUpdateReader, TrafficFault};
 
 /// Records before a key's limit at which it is changed: those of some batches. The library would
 /// change it by itself at the limit, in the midst of data, for which there is no room.
@@ -32,6 +34,12 @@ pub struct Library {
     /// Records sealed under the present key.
     sealed: u64,
     sealed_max: u64,
+    /// For alerts that the library does not have.
+    keys: Option<SendingKeys>,
+    /// Records with the beginning of a message, which the library must be shown again before the
+    /// rest of it.
+    held: Vec<u8>,
+    incoming_update: KeyUpdateReader,
     /// After a fault the library must not be asked to read any more: it may hold a part of a
     /// message, and looks for it where it was.
     is_broken: bool,
@@ -62,10 +70,15 @@ impl Seal for Library {
 }
 
 impl Library {
-    /// Goes on with a handshake that is done; `sealed` = how many records its last key has sealed.
+    /// Goes on with a handshake that is done; `sealed` = how many records its last key, which is in
+    /// `keys`, has sealed.
     ///
     /// `None` if the library agreed on a suite that we do not know.
-    pub fn new(connection: UnbufferedServerConnection, sealed: u64) -> Option<Self> {
+    pub(crate) fn new(
+        connection: UnbufferedServerConnection,
+        sealed: u64,
+        keys: Option<SendingKeys>,
+    ) -> Option<Self> {
         let suite = connection.negotiated_cipher_suite()?;
         let common = match suite {
             SupportedCipherSuite::Tls13(suite) => &suite.common,
@@ -76,6 +89,9 @@ impl Library {
             version: known.version(),
             layout: Layout::of(known),
             due: Vec::new(),
+            held: Vec::new(),
+            incoming_update: KeyUpdateReader::default(),
+            keys,
             sealed,
             sealed_max: common.confidentiality_limit,
             is_broken: false,
@@ -83,31 +99,35 @@ impl Library {
         })
     }
 
-    /// The length of the record at the start of `bytes`; `None` = its header is not yet there.
-    ///
-    /// A header that is wrong counts as the whole record: the library judges it, as all else.
+    /// The length of the record at the start of `bytes`; `None` = its header is not yet there. A
+    /// record that can never be valid is refused from its header alone.
     pub fn record_bytes(&self, bytes: &[u8]) -> Result<Option<usize>, TrafficFault> {
-        Ok(framed(bytes).unwrap_or(Some(HEADER_BYTES)))
+        record_bytes(bytes, expansion_bytes_max(self.version)).map_err(TrafficFault::Record)
     }
 
     /// Opens one whole record into the start of `plain`, which is at least as long.
     pub fn open(&mut self, record: &[u8], plain: &mut [u8]) -> Result<Incoming, TrafficFault> {
         if self.is_broken {
-            return Err(TrafficFault::Message(ALERT_UNEXPECTED_MESSAGE));
+            return Err(TrafficFault::Message(alert::UNEXPECTED_MESSAGE));
         }
-        let opened = self.show(&mut record.to_vec(), plain);
-        let opened = framed(record)
-            .map_err(TrafficFault::Record)
-            .and(opened)
-            .inspect_err(|_| self.is_broken = true);
-        if opened == Ok(Incoming::Control) {
+        let mut records = std::mem::take(&mut self.held);
+        let newest = records.len();
+        records.extend_from_slice(record);
+        let opened = self.show(&mut records, newest, plain);
+        self.is_broken |= opened.is_err();
+        if opened == Ok(Incoming::Control) && self.held.is_empty() {
             self.collect_answer();
         }
         opened
     }
 
-    /// Shows the library a record until it is done with all of it.
-    fn show(&mut self, record: &mut [u8], plain: &mut [u8]) -> Result<Incoming, TrafficFault> {
+    /// Shows the library records, of which those before `newest` are held, until it is done.
+    fn show(
+        &mut self,
+        record: &mut [u8],
+        newest: usize,
+        plain: &mut [u8],
+    ) -> Result<Incoming, TrafficFault> {
         let mut incoming = Incoming::Control;
         let mut consumed = 0;
         loop {
@@ -126,8 +146,9 @@ impl Library {
                     }
                 }
                 Ok(ConnectionState::EncodeTlsData(mut data)) => {
-                    let unexpected = TrafficFault::Message(ALERT_UNEXPECTED_MESSAGE);
+                    let unexpected = TrafficFault::Message(alert::UNEXPECTED_MESSAGE);
                     append_encoded(&mut data, &mut self.due).map_err(|_| unexpected)?;
+                    self.sealed += 1;
                 }
                 Ok(ConnectionState::TransmitTlsData(transmit)) => transmit.done(),
                 Ok(ConnectionState::PeerClosed) => incoming = Incoming::CloseNotify,
@@ -137,12 +158,18 @@ impl Library {
                     return Ok(Incoming::FatalAlert(alert.into()));
                 }
                 Err(error) => return Err(fault_of(&error)),
-                Ok(_) => return Err(TrafficFault::Message(ALERT_UNEXPECTED_MESSAGE)),
+                Ok(_) => return Err(TrafficFault::Message(alert::UNEXPECTED_MESSAGE)),
             }
         }
-        if consumed < record.len() {
-            // It waits for the rest of a message that no client sends in parts.
-            return Err(TrafficFault::Message(ALERT_UNEXPECTED_MESSAGE));
+        self.held = record.get(consumed..).unwrap_or_default().to_vec();
+        if self.held.is_empty() {
+            self.incoming_update = KeyUpdateReader::default();
+        } else {
+            // It may wait for the rest of a KeyUpdate, and for nothing else.
+            let content = handshake_content(record.get(newest..).unwrap_or_default());
+            let unexpected = TrafficFault::Message(alert::UNEXPECTED_MESSAGE);
+            let content = content.filter(|_| self.version == Version::Tls13);
+            self.incoming_update.take(content.ok_or(unexpected)?)?;
         }
         Ok(incoming)
     }
@@ -156,7 +183,7 @@ impl Library {
             let due_bytes = self.due.len();
             self.collect();
             if self.due.len() > due_bytes {
-                self.sealed = 0;
+                self.start_key();
             }
         }
     }
@@ -164,13 +191,14 @@ impl Library {
     /// Takes all that the library has to say.
     fn collect(&mut self) {
         while self.connection.wants_write() {
-            let state = self.connection.process_tls_records(&mut []).state;
+            let state = self.connection.process_tls_records(&mut self.held).state;
             let Ok(ConnectionState::EncodeTlsData(mut data)) = state else {
                 return;
             };
             if append_encoded(&mut data, &mut self.due).is_err() {
                 return;
             }
+            self.sealed += 1;
         }
     }
 
@@ -183,7 +211,7 @@ impl Library {
             return None;
         }
         loop {
-            match self.connection.process_tls_records(&mut []).state {
+            match self.connection.process_tls_records(&mut self.held).state {
                 Ok(ConnectionState::WriteTraffic(mut writing)) => return Some(act(&mut writing)),
                 Ok(ConnectionState::TransmitTlsData(transmit)) => transmit.done(),
                 _ => return None,
@@ -217,14 +245,22 @@ impl Library {
 
     /// Asks for new keys in both directions: the library knows no other KeyUpdate.
     fn update_key(&mut self) -> Result<(), KeyExhausted> {
-        let state = self.connection.process_tls_records(&mut []).state;
+        let state = self.connection.process_tls_records(&mut self.held).state;
         let Ok(ConnectionState::WriteTraffic(writing)) = state else {
             return Err(KeyExhausted);
         };
         writing.refresh_traffic_keys().map_err(|_| KeyExhausted)?;
         self.collect();
-        self.sealed = 0;
+        self.start_key();
         Ok(())
+    }
+
+    /// Takes note that the library has changed the key that it seals with.
+    fn start_key(&mut self) {
+        self.sealed = 0;
+        if let Some(keys) = &mut self.keys {
+            keys.update();
+        }
     }
 
     /// Appends close_notify.
@@ -236,11 +272,20 @@ impl Library {
         Ok(())
     }
 
-    /// Appends the fatal alert that the library has ready after a fault that it found. It says none
-    /// for reasons of ours: the client learns of them by a stream that ends without close_notify.
-    pub fn seal_alert(&mut self, out: &mut Vec<u8>) {
-        self.collect();
+    /// Appends a fatal alert. It takes the place of the one that the library has ready after a
+    /// fault that it found, which may be another than the RFC's.
+    pub fn seal_alert(&mut self, description: u8, out: &mut Vec<u8>) -> Result<(), KeyExhausted> {
         out.append(&mut self.due);
+        let sequence = self.sealed;
+        self.collect();
+        let librarys = std::mem::take(&mut self.due);
+        // The library seals nothing more: it would use this record's number again.
+        self.is_broken = true;
+        let Some(mut sealer) = self.keys.take().and_then(|keys| keys.sealer(sequence)) else {
+            out.extend_from_slice(&librarys);
+            return Ok(());
+        };
+        sealer.append(ContentType::Alert, &[ALERT_LEVEL_FATAL, description], out)
     }
 }
 
@@ -263,16 +308,27 @@ pub(crate) fn append_encoded<Side>(
     }
 }
 
-/// How long the record is by its header, as far as the library lets it come.
-fn framed(bytes: &[u8]) -> Result<Option<usize>, RecordFault> {
-    record_bytes(bytes, EXPANSION_BYTES_MAX_12)
+/// What is in a record of TLS 1.3 with handshake messages, which the library has opened where it
+/// lies (RFC 8446 section 5.2); `None` = it has not.
+fn handshake_content(record: &[u8]) -> Option<&[u8]> {
+    let Layout { tail, .. } = Layout::TLS13;
+    let inner = record.get(HEADER_BYTES..record.len().checked_sub(tail - 1)?)?;
+    let end = inner.iter().rposition(|byte| *byte != 0)?;
+    (inner[end] == ContentType::Handshake.code()).then(|| &inner[..end])
 }
 
 fn fault_of(error: &Error) -> TrafficFault {
     match error {
         Error::DecryptError => TrafficFault::Record(RecordFault::BadMac),
         Error::PeerSentOversizedRecord => TrafficFault::Record(RecordFault::Overflow),
-        Error::InvalidMessage(_) => TrafficFault::Message(ALERT_DECODE_ERROR),
-        _ => TrafficFault::Message(ALERT_UNEXPECTED_MESSAGE),
+        Error::InvalidMessage(InvalidMessage::InvalidKeyUpdate) => {
+            TrafficFault::Message(alert::ILLEGAL_PARAMETER)
+        }
+        // An alert without content (RFC 8446 section 5.4).
+        Error::InvalidMessage(
+            InvalidMessage::MissingData("AlertLevel") | InvalidMessage::InvalidEmptyPayload,
+        ) => TrafficFault::Message(alert::UNEXPECTED_MESSAGE),
+        Error::InvalidMessage(_) => TrafficFault::Message(alert::DECODE_ERROR),
+        _ => TrafficFault::Message(alert::UNEXPECTED_MESSAGE),
     }
 }

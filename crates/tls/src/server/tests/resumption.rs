@@ -322,8 +322,8 @@ fn a_list_of_revoked_certificates_that_is_none_is_told() {
 /// Handshakes with early data, by our own driver.
 mod early {
     use super::*;
-    use crate::early::first_record;
     use crate::handshake::{FaultKind, Handshake, HandshakeFault, ServerHandshake, Step};
+    use crate::secrets::first_record;
 
     /// Remembers the secret of early data.
     #[derive(Debug, Default)]

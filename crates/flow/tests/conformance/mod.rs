@@ -1,0 +1,73 @@
+//! What the RFCs want of a server whose client breaks them: the alert, and that one is sent at all.
+//!
+//! The same over both record layers. Each case names its rule.
+
+mod handshake;
+mod hello;
+mod traffic;
+
+use telemetry::outcome::Reason;
+use testkit::client::ClientChoice;
+
+use crate::simulation::{Run, Stage};
+
+/// A connection whose client's bytes are ours to choose.
+struct Talk {
+    run: Run,
+    heard: Vec<u8>,
+}
+
+impl Talk {
+    fn new(stage: &Stage, seed: u64) -> Self {
+        Self::with(stage, &stage.choice(true, &[]), seed)
+    }
+
+    fn with(stage: &Stage, choice: &ClientChoice, seed: u64) -> Self {
+        Self {
+            run: Run::new(stage, choice, seed, Vec::new()),
+            heard: Vec::new(),
+        }
+    }
+
+    /// Bytes from the client, cut anyhow; what answers them is heard.
+    fn say(&mut self, bytes: &[u8]) {
+        self.run.to_flow.extend(bytes);
+        while !self.run.to_flow.is_empty() && !self.run.flow.is_over() {
+            self.run.client_to_flow();
+            self.run.act();
+            self.run.flow_to_backend();
+            self.listen();
+        }
+    }
+
+    fn listen(&mut self) {
+        while !self.run.flow.front_pending().is_empty() {
+            self.run.flow_to_client();
+        }
+        self.heard.extend(self.run.from_flow.drain(..));
+    }
+
+    /// All that the server has sent.
+    fn heard(&self) -> &[u8] {
+        &self.heard
+    }
+
+    /// The fatal alert that ends what was sent, if it is not encrypted.
+    fn plain_alert(&self) -> Option<u8> {
+        match self.heard.last_chunk() {
+            Some(&[21, 3, 3, 0, 2, 2, description]) => Some(description),
+            _ => None,
+        }
+    }
+
+    fn reason(&self) -> Option<Reason> {
+        self.run.reason()
+    }
+
+    fn detail(&self) -> &str {
+        let ending = self.run.flow.ending();
+        ending
+            .and_then(|ending| ending.detail.as_deref())
+            .unwrap_or_default()
+    }
+}

@@ -1,0 +1,200 @@
+//! Why a handshake failed, whose fault it was, and which alert says so.
+//!
+//! Owns the translation of the TLS library's errors. It has no alert for some of them, and for some
+//! another one than the RFC wants.
+
+use std::fmt::{self, Display, Formatter};
+
+use rustls::{CertificateError, Error, InvalidMessage, PeerIncompatible, PeerMisbehaved};
+use wire::alert;
+
+use crate::options::Version;
+use crate::verify::{ClientCertificateFault, take_refusal};
+
+/// Why a handshake failed.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct HandshakeFault {
+    /// The kind, for counting.
+    pub kind: FaultKind,
+    /// What happened, in words.
+    pub detail: String,
+    /// The fatal alert that the client is sent, by its number; `None` = none is due, or the
+    /// library has sent one that we cannot read.
+    pub alert: Option<u8>,
+}
+
+/// Kinds of failure, each with a guilty side.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum FaultKind {
+    /// The client sent a fatal alert.
+    Alert,
+    /// A client certificate is required and none came.
+    CertificateMissing,
+    /// The client's certificate did not verify.
+    CertificateRefused(ClientCertificateFault),
+    /// The client closed its stream.
+    Closed,
+    /// A fault of ours.
+    Internal,
+    /// Nothing in common: version, suite, group, scheme or protocol.
+    NothingShared,
+    /// A record did not decrypt.
+    RecordInvalid,
+    /// The client broke the protocol.
+    Violation,
+}
+
+/// The alert that the library had ready for its error.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum LibraryAlert {
+    /// None.
+    Missing,
+    /// This one, which was held back.
+    HeldBack(u8),
+    /// One that we cannot read. It goes out as it is.
+    Sent,
+}
+
+impl HandshakeFault {
+    /// A fault of the client's that this alert says.
+    pub(super) fn violation(alert: u8, detail: impl Into<String>) -> Self {
+        Self::new(FaultKind::Violation, detail, Some(alert))
+    }
+
+    /// The client has closed its stream.
+    pub(super) fn closed() -> Self {
+        Self::new(FaultKind::Closed, "the client sent close_notify", None)
+    }
+
+    /// A fault of ours.
+    pub(super) fn internal(detail: impl Into<String>) -> Self {
+        Self::new(FaultKind::Internal, detail, Some(alert::INTERNAL_ERROR))
+    }
+
+    pub(super) fn new(kind: FaultKind, detail: impl Into<String>, alert: Option<u8>) -> Self {
+        Self {
+            kind,
+            detail: detail.into(),
+            alert,
+        }
+    }
+
+    /// What the library's error means.
+    pub(super) fn of(error: &Error, said: LibraryAlert, version: Option<Version>) -> Self {
+        let alert = match said {
+            LibraryAlert::Sent => None,
+            LibraryAlert::HeldBack(alert) => Some(mended_alert(error, version).unwrap_or(alert)),
+            LibraryAlert::Missing if matches!(error, Error::AlertReceived(_)) => None,
+            LibraryAlert::Missing => {
+                Some(mended_alert(error, version).unwrap_or_else(|| missing_alert(error)))
+            }
+        };
+        if let Some(fault) = ClientCertificateFault::of(error) {
+            let refused = take_refusal();
+            if refused.is_none() && is_bad_signature(error) {
+                // The certificate was good: the chain was not refused.
+                return Self::new(
+                    FaultKind::Violation,
+                    "the client's CertificateVerify does not verify",
+                    alert,
+                );
+            }
+            let detail = refused.unwrap_or_else(|| error.to_string());
+            return Self::new(FaultKind::CertificateRefused(fault), detail, alert);
+        }
+        let is_unverified = alert == Some(alert::DECRYPT_ERROR);
+        let kind = match error {
+            Error::DecryptError if is_unverified => FaultKind::Violation,
+            error => kind_of(error),
+        };
+        let detail = match error {
+            Error::AlertReceived(description) => {
+                let label = alert::label((*description).into());
+                return Self::new(kind, format!("the client sent alert {label}"), alert);
+            }
+            Error::DecryptError if is_unverified => "the client's Finished does not verify".into(),
+            Error::DecryptError => "a record does not decrypt".into(),
+            error => error.to_string(),
+        };
+        Self::new(kind, detail, alert)
+    }
+}
+
+impl Display for HandshakeFault {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.detail)?;
+        match self.alert {
+            Some(description) => write!(f, "; answered with alert {}", alert::label(description)),
+            None => Ok(()),
+        }
+    }
+}
+
+fn is_bad_signature(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::InvalidCertificate(CertificateError::BadSignature)
+    )
+}
+
+fn kind_of(error: &Error) -> FaultKind {
+    match error {
+        Error::AlertReceived(_) => FaultKind::Alert,
+        Error::NoCertificatesPresented => FaultKind::CertificateMissing,
+        Error::PeerIncompatible(_) | Error::NoApplicationProtocol => FaultKind::NothingShared,
+        Error::DecryptError | Error::PeerSentOversizedRecord => FaultKind::RecordInvalid,
+        Error::InappropriateMessage { .. }
+        | Error::InappropriateHandshakeMessage { .. }
+        | Error::InvalidMessage(_)
+        | Error::PeerMisbehaved(_) => FaultKind::Violation,
+        _ => FaultKind::Internal,
+    }
+}
+
+/// The alert where the library's own is not the one that the RFC names.
+fn mended_alert(error: &Error, version: Option<Version>) -> Option<u8> {
+    let is_tls13 = version == Some(Version::Tls13);
+    match error {
+        // RFC 8446 section 9.2.
+        Error::PeerIncompatible(
+            PeerIncompatible::KeyShareExtensionRequired
+            | PeerIncompatible::SignatureAlgorithmsExtensionRequired
+            | PeerIncompatible::NamedGroupsExtensionRequired,
+        ) if is_tls13 => Some(alert::MISSING_EXTENSION),
+        // TLS 1.2 has no certificate_required (RFC 5246 section 7.4.6).
+        Error::NoCertificatesPresented if !is_tls13 => Some(alert::HANDSHAKE_FAILURE),
+        // An alert without content (RFC 8446 section 5.4).
+        Error::InvalidMessage(InvalidMessage::MissingData("AlertLevel")) => {
+            Some(alert::UNEXPECTED_MESSAGE)
+        }
+        Error::InvalidMessage(InvalidMessage::InvalidEmptyPayload) => {
+            Some(alert::UNEXPECTED_MESSAGE)
+        }
+        _ => None,
+    }
+}
+
+/// The alert where the library has none.
+fn missing_alert(error: &Error) -> u8 {
+    match error {
+        Error::InvalidMessage(_) => alert::DECODE_ERROR,
+        Error::DecryptError => alert::BAD_RECORD_MAC,
+        Error::PeerSentOversizedRecord => alert::RECORD_OVERFLOW,
+        Error::NoApplicationProtocol => alert::NO_APPLICATION_PROTOCOL,
+        Error::PeerIncompatible(_) => alert::HANDSHAKE_FAILURE,
+        Error::InvalidCertificate(CertificateError::Expired) => alert::CERTIFICATE_EXPIRED,
+        Error::InvalidCertificate(_) => alert::BAD_CERTIFICATE,
+        Error::InappropriateMessage { .. } | Error::InappropriateHandshakeMessage { .. } => {
+            alert::UNEXPECTED_MESSAGE
+        }
+        Error::PeerMisbehaved(PeerMisbehaved::UnsolicitedCertExtension) => {
+            alert::UNSUPPORTED_EXTENSION
+        }
+        Error::PeerMisbehaved(
+            PeerMisbehaved::InvalidKeyShare | PeerMisbehaved::ServerNameDifferedOnRetry,
+        ) => alert::ILLEGAL_PARAMETER,
+        // Messages and records out of place, and too many of what is allowed.
+        Error::PeerMisbehaved(_) => alert::UNEXPECTED_MESSAGE,
+        _ => alert::INTERNAL_ERROR,
+    }
+}

@@ -1,0 +1,49 @@
+//! What can be wrong with a record, and which alert says so.
+
+use std::fmt::{self, Display, Formatter};
+
+use wire::alert;
+
+/// What is wrong with a record that came in.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum RecordFault {
+    /// Its tag does not verify.
+    BadMac,
+    /// Its type is unknown or not allowed here.
+    Unexpected,
+    /// Its version is none of TLS.
+    Version,
+    /// It is longer than TLS allows.
+    Overflow,
+    /// It is too short to carry its tag.
+    Underflow,
+    /// The sequence number is used up.
+    Exhausted,
+}
+
+impl RecordFault {
+    /// The alert that RFC 8446 section 6.2 wants.
+    pub fn alert(self) -> u8 {
+        match self {
+            // What is too short for its tag fails to decrypt (section 5.2).
+            Self::BadMac | Self::Underflow => alert::BAD_RECORD_MAC,
+            Self::Unexpected => alert::UNEXPECTED_MESSAGE,
+            Self::Version => alert::PROTOCOL_VERSION,
+            Self::Overflow => alert::RECORD_OVERFLOW,
+            Self::Exhausted => alert::INTERNAL_ERROR,
+        }
+    }
+}
+
+impl Display for RecordFault {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::BadMac => "a record does not decrypt",
+            Self::Unexpected => "a record has a type that is not allowed here",
+            Self::Version => "a record has a version that is none of TLS",
+            Self::Overflow => "a record is longer than TLS allows",
+            Self::Underflow => "a record is too short to carry its tag",
+            Self::Exhausted => "no further record can be numbered",
+        })
+    }
+}
