@@ -15,6 +15,8 @@ mod driver;
 mod file_threads;
 mod file_work;
 mod files;
+#[cfg(test)]
+mod fixture;
 mod handshakes;
 mod lines;
 mod link;

@@ -598,3 +598,6 @@ impl Link {
         self.dial.count_bytes(&self.service, up, down);
     }
 }
+
+#[cfg(test)]
+mod tests;

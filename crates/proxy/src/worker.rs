@@ -463,3 +463,6 @@ impl Worker {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -202,19 +202,27 @@ impl Worker {
         oldest.is_some()
     }
 
-    /// Gives up the places that other workers' newcomers have taken.
+    /// Gives up the places that other workers' newcomers have taken. Whoever gives up a handshake's
+    /// gives up a connection's with it, and one newcomer may have taken both.
     pub(super) fn pay_back(&mut self) {
-        let services = self.services.clone();
-        let own = [Limited::Connections, Limited::Handshakes];
-        let all = services
-            .iter()
-            .map(|service| Limited::ConnectionsOf(service));
-        for limited in own.into_iter().chain(all) {
-            let allowance = self.allowance(limited).0.clone();
-            while allowance.settle(self.index) {
+        let handshakes = self.pay(Limited::Handshakes, 0);
+        self.pay(Limited::Connections, handshakes);
+        for service in self.services.clone() {
+            self.pay(Limited::ConnectionsOf(&service), 0);
+        }
+    }
+
+    /// Gives up what is owed but for so many that have been given up; says how many those are.
+    fn pay(&mut self, limited: Limited<'_>, paid: u32) -> u32 {
+        let allowance = self.allowance(limited).0.clone();
+        let mut owed = 0;
+        while allowance.settle(self.index) {
+            owed += 1;
+            if owed > paid {
                 self.displace(limited);
             }
         }
+        owed
     }
 
     /// Keeps a connection among those of its stage, for as long as it may be displaced.

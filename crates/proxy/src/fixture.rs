@@ -1,0 +1,179 @@
+//! For tests: a service with one server, and chance by seed.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
+use std::time::Duration;
+
+use backend::options::{Balance, PassiveOptions, ServerOptions as BackendServer};
+use telemetry::registry::Registry;
+use testkit::authority::Authority;
+use testkit::client::ClientChoice;
+use tls::options::{
+    CertificateSource, ClientMode, ClientVerification, ExpiredLists, FormerCertificates, Group,
+    RecordLayer, ServerOptions, Suites, Tls13Sessions, UnknownName, Version,
+};
+use tls::resumption::{KeySource, Resumption, ResumptionOptions, TicketOptions};
+
+use crate::commands::Mailbox;
+use crate::file_threads::FileThreads;
+use crate::files::Desk;
+use crate::lines::Lines;
+use crate::options::{
+    BackOptions, FrontOptions, KtlsMode, KtlsOptions, Limits, LogConnections, LogFormat,
+    LogOptions, Options, SendProxy, ServersOptions, ServiceOptions, Timeouts, WorkerOptions,
+};
+use crate::plan::Plan;
+use crate::service::Service;
+
+pub(crate) const TIMEOUTS: Timeouts = Timeouts {
+    handshake: Duration::from_secs(10),
+    dial: Duration::from_secs(3),
+    idle: Duration::from_secs(60),
+};
+
+/// A plan of one service for two workers, and who may connect to it.
+pub(crate) struct Fixture {
+    pub(crate) plan: Plan,
+    pub(crate) registry: Registry,
+    pub(crate) choice: ClientChoice,
+}
+
+impl Fixture {
+    /// The server's address as configurations spell it.
+    pub(crate) fn new(server: &str, limits: Limits) -> Self {
+        let authority = Authority::root("proxy");
+        let resumption = ResumptionOptions {
+            secret: [7; 32],
+            tickets: TicketOptions {
+                keys: KeySource::Own,
+                rotate: Duration::from_secs(3600),
+                keep: 2,
+                lifetime: None,
+                count: 1,
+            },
+            session_entries: 10,
+            session_bytes: 10_000,
+            session_lifetime: Duration::from_secs(3600),
+        };
+        let options = Options {
+            services: vec![service(&authority, server)],
+            workers: WorkerOptions {
+                cpus: vec![None, None],
+                backlog: 16,
+                fast_open: 0,
+                file_threads: 1,
+            },
+            limits,
+            log: LogOptions {
+                connections: LogConnections::None,
+                format: LogFormat::Json,
+                failures_per_second: 1,
+            },
+        };
+        let built = Plan::build(options, &Arc::new(Resumption::new(&resumption)));
+        Self {
+            plan: built.expect("the options are sound").0,
+            registry: Registry::new(2),
+            choice: ClientChoice::new(authority.pem(), true, &[]),
+        }
+    }
+
+    /// The service as the first worker has it.
+    pub(crate) fn service(&self) -> Rc<Service> {
+        let plan = Arc::clone(&self.plan.services[0]);
+        let counters = self.registry.service(0, &plan.name, &plan.server_names);
+        Rc::new(Service::new(plan, 0, counters, None))
+    }
+
+    /// Lines that nobody reads.
+    pub(crate) fn lines(&self, worker: usize) -> Lines {
+        let (writer, _) = sync_channel(1);
+        Lines::new(self.plan.log, worker, writer, self.registry.worker(worker))
+    }
+}
+
+fn service(authority: &Authority, server: &str) -> ServiceOptions {
+    let leaf = authority.leaf(&["localhost"]).issue();
+    let tls = ServerOptions {
+        certificates: vec![CertificateSource {
+            place: "localhost.pem".to_owned(),
+            chain_pem: leaf.pem().into_bytes(),
+            key_pem: None,
+            key_place: None,
+            ocsp_der: None,
+        }],
+        unknown_name: UnknownName::Refuse,
+        version_min: Version::Tls12,
+        version_max: Version::Tls13,
+        suites: Suites::Auto,
+        groups: Group::ALL.to_vec(),
+        alpn: Vec::new(),
+        client: ClientVerification {
+            mode: ClientMode::None,
+            authorities: Vec::new(),
+            crls: Vec::new(),
+            expired_lists: ExpiredLists::default(),
+        },
+        resumption: true,
+        tls13_sessions: Tls13Sessions::Tickets,
+        former: FormerCertificates::default(),
+        record_layer: RecordLayer::InPlace,
+    };
+    let pool = backend::options::Options {
+        servers: vec![BackendServer {
+            endpoint: server.parse().expect("an address"),
+            weight: 1,
+            backup: false,
+        }],
+        balance: Balance::RoundRobin,
+        passive: PassiveOptions {
+            failures: 3,
+            pause: Duration::from_secs(10),
+        },
+        check: None,
+    };
+    ServiceOptions {
+        name: "test".to_owned(),
+        front: FrontOptions {
+            listen: Vec::new(),
+            accept_proxy: Vec::new(),
+            tls,
+            ktls: KtlsOptions {
+                mode: KtlsMode::Off,
+                from: u64::MAX,
+            },
+        },
+        back: BackOptions::Servers(ServersOptions {
+            pool,
+            send_proxy: SendProxy::Off,
+        }),
+        timeouts: TIMEOUTS,
+        connections_max: None,
+    }
+}
+
+/// The way to files for a worker that serves none.
+pub(crate) fn desk(mailbox: Mailbox) -> Arc<Desk> {
+    Arc::new(Desk::new(FileThreads::new(1), mailbox))
+}
+
+/// xorshift64*: all that a run leaves to chance comes from here.
+pub(crate) struct Chance(u64);
+
+impl Chance {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    pub(crate) fn below(&mut self, limit: usize) -> usize {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize % limit.max(1)
+    }
+
+    pub(crate) fn bytes(&mut self, count: usize) -> Vec<u8> {
+        (0..count).map(|_| self.below(256) as u8).collect()
+    }
+}

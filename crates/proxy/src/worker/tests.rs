@@ -1,0 +1,120 @@
+//! A worker's turns over real sockets, in which nothing happens but what the test says.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::mpsc::channel;
+
+use sys::socket::{ListenOptions, PeerAddress, listen, local_address};
+
+use super::*;
+use crate::commands::Mailbox;
+use crate::fixture::{Fixture, TIMEOUTS, desk};
+
+const LISTEN: ListenOptions = ListenOptions {
+    backlog: 16,
+    fast_open: 0,
+    reuse_port: false,
+    unix_mode: None,
+};
+
+/// Workers with a listener each, and where they listen.
+fn workers(fixture: &Fixture) -> Vec<(Worker, std::net::SocketAddr)> {
+    let wakers: Arc<[_]> = (0..2).map(|_| Arc::new(Waker::new().unwrap())).collect();
+    let allowances = Allowances::new(Arc::clone(&wakers));
+    let worker = |index: usize| {
+        let (sender, commands) = channel();
+        let counters = fixture.registry.worker(index);
+        let (waker, lines) = (Arc::clone(&wakers[index]), fixture.lines(index));
+        let desk = desk(Mailbox::new(sender, Arc::clone(&waker)));
+        let allowances = allowances.clone();
+        let made = Worker::new(index, allowances, waker, commands, desk, counters, lines);
+        let mut worker = made.unwrap();
+        let any = "127.0.0.1:0".parse().unwrap();
+        let listener = listen(&any, &LISTEN).unwrap();
+        let Ok(PeerAddress::Ip(address)) = local_address(&listener) else {
+            panic!("a TCP listener has an IP address");
+        };
+        let services = fixture.plan.services.to_vec();
+        let counters = services.iter().map(|one| {
+            fixture
+                .registry
+                .service(index, &one.name, &one.server_names)
+        });
+        worker.take_up(Assignment {
+            counters: counters.collect(),
+            services,
+            listeners: vec![(0, any, listener)],
+            limits: fixture.plan.limits,
+            log: fixture.plan.log,
+        });
+        (worker, address)
+    };
+    (0..2).map(worker).collect()
+}
+
+/// Lets so many connections in, all of which say these words.
+fn accept(worker: &mut Worker, address: std::net::SocketAddr, words: &[&[u8]]) -> Vec<TcpStream> {
+    let connect = |words: &&[u8]| {
+        let mut client = TcpStream::connect(address).unwrap();
+        client.write_all(words).unwrap();
+        client
+    };
+    let clients: Vec<_> = words.iter().map(connect).collect();
+    let before = worker.next_connection;
+    while (worker.next_connection - before) >> 8 < words.len() as u64 {
+        worker.accept_some(0, words.len());
+    }
+    clients
+}
+
+#[test]
+fn a_newcomer_that_was_not_served_in_time_costs_no_signature() {
+    let fixture = Fixture::new(
+        "unix:@nobody",
+        Limits {
+            connections: 10,
+            handshakes: 10,
+        },
+    );
+    let hello = fixture.choice.connect("localhost").take_wire();
+    let (mut worker, address) = workers(&fixture).remove(0);
+    let mut clients = accept(&mut worker, address, &[&hello, &hello]);
+    assert_eq!(worker.links.len(), 2);
+    worker.now += TIMEOUTS.handshake + Duration::from_secs(1);
+    worker.turn(&[]);
+    assert!(worker.links.is_empty());
+    for client in &mut clients {
+        let mut answer = Vec::new();
+        let _closed_or_reset = client.read_to_end(&mut answer);
+        assert!(answer.is_empty(), "nobody was to answer it any more");
+    }
+}
+
+#[test]
+fn a_worker_without_anybody_to_displace_takes_the_place_of_anothers() {
+    let fixture = Fixture::new(
+        "unix:@nobody",
+        Limits {
+            connections: 3,
+            handshakes: 3,
+        },
+    );
+    let mut workers = workers(&fixture);
+    let (mut second, second_address) = workers.remove(1);
+    let (mut first, first_address) = workers.remove(0);
+    let silent = accept(&mut first, first_address, &[b"", b"", b""]);
+    let newcomers = accept(&mut second, second_address, &[b""]);
+    assert_eq!((first.links.len(), second.links.len()), (3, 1));
+    first.pay_back();
+    assert_eq!((first.links.len(), second.links.len()), (2, 1));
+    for (index, mut client) in silent.into_iter().enumerate() {
+        client.set_nonblocking(true).unwrap();
+        let error = client.read(&mut [0]).unwrap_err();
+        let wanted = match index {
+            0 => io::ErrorKind::ConnectionReset,
+            _ => io::ErrorKind::WouldBlock,
+        };
+        assert_eq!(error.kind(), wanted, "the oldest gives way");
+    }
+    drop(newcomers);
+}
