@@ -8,7 +8,7 @@ use std::time::Instant;
 use telemetry::outcome::Reason;
 
 use crate::driver::{Driver, PIECES_MAX, Received, Socket};
-use crate::files::{FileBack, Stretch};
+use crate::files::FileBack;
 
 /// A connection's back.
 pub(crate) enum Back {
@@ -55,11 +55,12 @@ impl Back {
         }
     }
 
-    /// The stretch of a file that goes out next.
-    pub(crate) fn stretch(&self) -> Option<Stretch<'_>> {
+    /// Whether a stretch of a file goes out next, by the kernel and at once. If it is not in memory,
+    /// a thread begins to read it.
+    pub(crate) fn has_cached_stretch(&mut self) -> bool {
         match self {
-            Self::Server(_) => None,
-            Self::Files(files) => files.stretch(),
+            Self::Server(_) => false,
+            Self::Files(files) => files.cached_bytes() > 0,
         }
     }
 

@@ -32,10 +32,13 @@ const LIST_BYTES: usize = 4 << 20;
 /// So many questions are answered at a time: as much as a large buffer takes to fill.
 const COST_BYTES_MAX: usize = 256 << 10;
 
-/// Bytes of a file that the kernel sends by one call, and that one look or one thread sees to
-/// before: some milliseconds of a disk, half a millisecond of sealing, and little for a client that
-/// leaves.
-const PASS_BYTES_MAX: usize = 1 << 20;
+/// Bytes of a file that go out by one call. The client's queue ends a call long before on any way
+/// but loopback's (`net.ipv4.tcp_wmem`), and the kernel seals so much in two milliseconds or so.
+const PASS_BYTES_MAX: usize = 4 << 20;
+
+/// Bytes that a thread reads before the kernel sends them: some milliseconds of a disk, and little
+/// for a client that leaves.
+const FETCH_BYTES_MAX: usize = 1 << 20;
 
 /// How long bytes count as being in the page cache that were there: what a slow client takes later
 /// is looked for again.
@@ -308,7 +311,7 @@ impl FileBack {
         }
         match file.cached_bytes(offset, bytes) {
             Ok(0) => {
-                let task = Task::Fetch(Arc::clone(file), offset, bytes);
+                let task = Task::Fetch(Arc::clone(file), offset, bytes.min(FETCH_BYTES_MAX));
                 self.ask_rest(task);
             }
             Ok(count) => {

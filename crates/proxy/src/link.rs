@@ -306,11 +306,8 @@ impl Link {
             return self.record_out(context);
         }
         // A response's head shares its record with the file behind it.
-        let has_more = self.flow.is_offloaded()
-            && self
-                .back
-                .as_ref()
-                .is_some_and(|back| back.stretch().is_some());
+        let has_more =
+            self.flow.is_offloaded() && self.back.as_mut().is_some_and(Back::has_cached_stretch);
         let sent = match has_more {
             true => self.front.send_more(pending),
             false => self.front.send(pending),
