@@ -28,6 +28,9 @@ use super::server::CheckingServer;
 /// What Lariat gives its connections to end, in seconds.
 const DRAIN_SECONDS: u64 = 3;
 
+/// Threads that read what of files is not in memory, at most.
+pub(super) const FILE_THREADS: u32 = 4;
+
 /// A supervisor that was asked to end has ended after its drain, what it gives the data process
 /// to go, and room for a loaded machine.
 const END_MAX: Duration = Duration::from_secs(DRAIN_SECONDS + 5 + 20);
@@ -224,7 +227,8 @@ impl Services {
         // The first keys are of the table of the log, with which the text before this one ends.
         format!(
             "output = '{output}'\nfailures-per-second = 1000000\n\
-             [workers]\nthreads = 2\n[process]\ndrain = '{DRAIN_SECONDS}s'\n\
+             [workers]\nthreads = 2\nfile-threads = {FILE_THREADS}\n\
+             [process]\ndrain = '{DRAIN_SECONDS}s'\n\
              [resumption]\nsession-cache = {{ entries = 1000, bytes = '512KiB' }}\n\
              {broken}{services}"
         )

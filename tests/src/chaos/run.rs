@@ -18,7 +18,7 @@ use crate::patience::{pause, within};
 use super::journal::Journal;
 use super::log_book::LogBook;
 use super::phase::{self, Counted};
-use super::rig::Rig;
+use super::rig::{FILE_THREADS, Rig};
 use super::script::{Fault, Phase};
 
 /// What a run is.
@@ -52,6 +52,9 @@ const GROWTH_KIB_MAX: u64 = 32 << 10;
 
 /// Descriptors that pools may keep: pipes of the kernel's TLS, 64 a worker, of two workers.
 const GROWTH_DESCRIPTORS_MAX: u64 = 2 * 2 * 64;
+
+/// Threads that read files start when there is work for them and stay.
+const GROWTH_THREADS_MAX: u64 = FILE_THREADS as u64;
 
 /// Runs it; the journal has what was broken. Stops after the first phase that broke something.
 pub fn run(plan: &Plan, journal: &Arc<Journal>) {
@@ -286,7 +289,7 @@ impl Auditor {
         ] {
             let is_back = now.anonymous_kib <= then.anonymous_kib + GROWTH_KIB_MAX
                 && now.descriptors <= then.descriptors + GROWTH_DESCRIPTORS_MAX
-                && now.threads <= then.threads;
+                && now.threads <= then.threads + GROWTH_THREADS_MAX;
             rig.journal.check(is_back, || {
                 format!("the {name} held {then:?}, and now {now:?}")
             });
