@@ -5,6 +5,7 @@
     reason = "what fails in a test's own tools fails the test"
 )]
 
+mod admin_access;
 mod alpn;
 mod bad_config;
 mod bad_input;

@@ -12,7 +12,7 @@ use crate::node::Value;
 use crate::quantity;
 use crate::section::Section;
 use crate::settings::{
-    ControlOptions, LogOutput, ProcessOptions, ResumptionOptions, SandboxOptions,
+    AdminToken, ControlOptions, LogOutput, ProcessOptions, ResumptionOptions, SandboxOptions,
 };
 use crate::table::Key;
 
@@ -133,13 +133,30 @@ const fn sandbox(files: bool, system_calls: bool) -> SandboxOptions {
 }
 
 /// Reads `[admin]` and where the log goes.
-pub(crate) fn control(top: &Section<'_>, shelf: &Shelf<'_>) -> Option<ControlOptions> {
+pub(crate) fn control(top: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<ControlOptions> {
     let admin = top.section("admin");
     let status_socket = admin.text_if_written("status-socket");
     let listen = match admin.has("listen") {
         true => admin.one("listen", admin_address).map(Some),
         false => Some(None),
     };
+    let hosts = admin.list("hosts", host_name);
+    let token = match admin.has("token") {
+        true => admin_token(&admin, shelf).map(Some),
+        false => Some(None),
+    };
+    let (listen, hosts, token) = (listen?, hosts?, token?);
+    if let Some(address) = listen
+        && !address.ip().is_loopback()
+        && token.is_none()
+        && !admin.boolean("insecure")?
+    {
+        let problem = Problem::new(format!("{address} may be reached by other hosts"));
+        let hint = "name a file with a token in `admin.token`, or write `insecure = true` if a \
+                    firewall keeps others away";
+        admin.error("listen", problem.hint(hint));
+        return None;
+    }
     let log = match top.section("log").text("output")?.as_str() {
         "stdout" => LogOutput::Stdout,
         "stderr" => LogOutput::Stderr,
@@ -147,9 +164,41 @@ pub(crate) fn control(top: &Section<'_>, shelf: &Shelf<'_>) -> Option<ControlOpt
     };
     Some(ControlOptions {
         status_socket: status_socket?.map(|path| shelf.base.join(path)),
-        listen: listen?,
+        listen,
+        hosts,
+        token,
         log,
     })
+}
+
+fn admin_token(admin: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<AdminToken> {
+    let path = shelf.base.join(admin.text("token")?);
+    let content = shelf.read(admin, "token", &path).map(Zeroizing::new)?;
+    let token = AdminToken::read(&content);
+    if token.is_none() {
+        let (least, most) = (AdminToken::CHARACTERS.start(), AdminToken::CHARACTERS.end());
+        let problem = Problem::new(format!(
+            "{} does not hold {least} to {most} visible ASCII characters",
+            path.display()
+        ));
+        admin.error(
+            "token",
+            problem.hint("make one with `openssl rand -hex 32`"),
+        );
+    }
+    token
+}
+
+/// A name as requests have it, without a port.
+fn host_name(value: &Value, key: &Key) -> Result<String, Problem> {
+    let hint = || format!("for example: {}", key.example);
+    match value {
+        Value::Text(text) if !text.is_empty() && !text.contains([':', '/', '*', ' ']) => {
+            Ok(text.strip_suffix('.').unwrap_or(text).to_owned())
+        }
+        Value::Text(text) => Err(Problem::new(format!("\"{text}\" is no host name")).hint(hint())),
+        other => Err(Problem::new(format!("is {}", other.kind())).hint(hint())),
+    }
 }
 
 fn admin_address(value: &Value, key: &Key) -> Result<std::net::SocketAddr, Problem> {

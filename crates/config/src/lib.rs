@@ -30,7 +30,8 @@ use wire::address::Address;
 pub use diagnostic::{Diagnostic, Place, Severity, nearest};
 pub use files::{Disk, Files, Recorder, Recording};
 pub use settings::{
-    ControlOptions, LogOutput, ProcessOptions, ResumptionOptions, SandboxOptions, Settings,
+    AdminToken, ControlOptions, LogOutput, ProcessOptions, ResumptionOptions, SandboxOptions,
+    Settings,
 };
 pub use source::Source;
 

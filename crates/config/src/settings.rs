@@ -1,8 +1,12 @@
 //! What a configuration means: the Options of the parts, and the daemon's own.
 
+use std::fmt;
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
+
+use zeroize::Zeroizing;
 
 /// Everything that a configuration says.
 #[derive(Clone, Debug, PartialEq)]
@@ -50,8 +54,41 @@ pub struct ControlOptions {
     pub status_socket: Option<PathBuf>,
     /// Where the status page and the metrics are served over HTTP; `None` = nowhere.
     pub listen: Option<SocketAddr>,
+    /// Names of hosts that requests there may be for, besides `localhost` and any address.
+    pub hosts: Vec<String>,
+    /// What must be given to be answered there; `None` = nothing.
+    pub token: Option<AdminToken>,
     /// Where the lines about connections go.
     pub log: LogOutput,
+}
+
+/// A secret that whoever asks the admin address must give.
+#[derive(Clone, Eq, PartialEq)]
+pub struct AdminToken(Zeroizing<String>);
+
+impl AdminToken {
+    /// Characters of a token: fewer can be guessed, and more fit into no header field.
+    pub const CHARACTERS: RangeInclusive<usize> = 16..=1024;
+
+    /// Reads a file's content; spaces and line ends around the token do not count. `None` = it has
+    /// another length, or characters that a header field cannot carry (RFC 6750, section 2.1).
+    pub fn read(content: &[u8]) -> Option<Self> {
+        let text = std::str::from_utf8(content).ok()?.trim_ascii();
+        let fits = Self::CHARACTERS.contains(&text.len())
+            && text.bytes().all(|byte| byte.is_ascii_graphic());
+        fits.then(|| Self(Zeroizing::new(text.to_owned())))
+    }
+
+    /// The token.
+    pub fn text(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for AdminToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("AdminToken")
+    }
 }
 
 /// Where the lines about connections go.

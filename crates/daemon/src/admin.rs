@@ -3,6 +3,7 @@
 //! Owns their forms and the two doors they go out by, HTTP and the status socket. Both only tell;
 //! neither takes an order.
 
+mod access;
 mod display;
 mod document;
 mod http;
@@ -11,6 +12,7 @@ mod socket;
 mod state;
 mod text;
 
+pub(crate) use access::Access;
 pub(crate) use document::{RunState, StatusDocument, StatusError};
 pub(crate) use http::serve_http;
 pub(crate) use socket::serve_status;

@@ -227,6 +227,7 @@ impl Control {
     /// The plan is served: what goes with it follows, and the supervisor hears of it.
     fn take_up(&mut self, serve: &Serve, built: Built) -> io::Result<()> {
         self.servers = built.servers;
+        self.admin.answers(built.access);
         self.admin.resumes_by(Arc::clone(&built.resumption));
         self.resumption = built.resumption;
         self.session_key = serve.session_key.clone();

@@ -68,6 +68,8 @@ fn set_up(options: DemoOptions) -> anyhow::Result<(Stage, TcpListener)> {
 fn configuration(options: DemoOptions, origin: SocketAddr) -> String {
     let admin = options.admin.unwrap_or_else(free_admin_address);
     let listen = options.listen;
+    // Nothing here is anybody's.
+    let insecure = !admin.ip().is_loopback();
     format!(
         r#"# What `lariat demo` serves.
 [[service]]
@@ -77,6 +79,7 @@ back = {{ servers = ["{origin}"], send-proxy = "v2" }}
 
 [admin]
 listen = "{admin}"
+insecure = {insecure}
 status-socket = "status.sock"
 
 [process]

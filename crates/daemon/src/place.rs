@@ -107,6 +107,8 @@ mod tests {
         let mut control = ControlOptions {
             status_socket: Some("/a/b.sock".into()),
             listen: None,
+            hosts: Vec::new(),
+            token: None,
             log: config::LogOutput::Stdout,
         };
         assert_eq!(status_socket(&control), PathBuf::from("/a/b.sock"));

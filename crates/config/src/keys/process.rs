@@ -144,9 +144,33 @@ pub(super) const PROCESS: &[Key] = &[
         .flag("admin")
         .help(
             "Where the status page and `/metrics` are served over plain HTTP. Names of services \
-             and servers can be read there: keep it on a loopback or management address.",
+             and servers can be read there: an address that is not loopback takes `token` or \
+             `insecure`. A request must be for an IP address, `localhost` or one of `hosts`.",
         )
         .example(r#"listen = "127.0.0.1:9090""#),
+    key("admin.hosts", Kind::Text("HOST"))
+        .many()
+        .absent("none")
+        .flag("admin-hosts")
+        .help(
+            "Further names of hosts that requests may be for (`Host`). Requests for others are \
+             refused, so that no web page can read the status through a visitor's browser.",
+        )
+        .example(r#"hosts = ["lariat.internal"]"#),
+    key("admin.token", Kind::Path)
+        .absent("none is asked for")
+        .flag("admin-token")
+        .help(
+            "A file with a token of 16 visible ASCII characters or more, which every request must \
+             give: as a bearer token (`Authorization: Bearer TOKEN`), or, in a browser, as the \
+             password of the user `lariat`. It crosses the network as it is.",
+        )
+        .example(r#"token = "/etc/lariat/admin.token""#),
+    key("admin.insecure", Kind::Boolean)
+        .default("false")
+        .flag("admin-insecure")
+        .help("Whether `listen` may be an address that other hosts reach, without a token.")
+        .example("insecure = true"),
     key("admin.status-socket", Kind::Path)
         .absent(
             "`/run/lariat/status.sock` as root, else in `$XDG_RUNTIME_DIR/lariat/`, else in \

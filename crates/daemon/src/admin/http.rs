@@ -18,6 +18,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 
+use super::access::Denied;
 use super::page;
 use super::state::AdminState;
 
@@ -86,6 +87,9 @@ async fn serve_connection(stream: TcpStream, state: Arc<AdminState>) {
 type Answer = Response<Full<Bytes>>;
 
 fn answer(request: &Request<Incoming>, state: &AdminState) -> Answer {
+    if let Err(denied) = state.check_access(request.uri(), request.headers()) {
+        return denial(denied);
+    }
     let (kind, body) = match request.uri().path() {
         "/" => (
             "text/html; charset=utf-8",
@@ -110,6 +114,29 @@ fn answer(request: &Request<Incoming>, state: &AdminState) -> Answer {
         return response;
     }
     response(StatusCode::OK, kind, body)
+}
+
+/// RFC 9110, sections 15.5.20 and 11.6.1. `Basic` makes a browser ask for the token.
+fn denial(denied: Denied) -> Answer {
+    match denied {
+        Denied::Host => refusal(
+            StatusCode::MISDIRECTED_REQUEST,
+            "421: no such host here; `admin.hosts` names those that there are\n",
+        ),
+        Denied::Token => {
+            let mut response = refusal(
+                StatusCode::UNAUTHORIZED,
+                "401: give the token of `admin.token`, as a bearer token or as user lariat's password\n",
+            );
+            for challenge in ["Basic realm=\"lariat\"", "Bearer realm=\"lariat\""] {
+                let challenge = HeaderValue::from_static(challenge);
+                response
+                    .headers_mut()
+                    .append(header::WWW_AUTHENTICATE, challenge);
+            }
+            response
+        }
+    }
 }
 
 fn refusal(status: StatusCode, text: &'static str) -> Answer {
@@ -148,6 +175,7 @@ mod tests {
     use telemetry::Registry;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
+    use super::super::access::Access;
     use super::super::document::StatusDocument;
     use super::super::state::StartFacts;
     use super::*;
@@ -168,6 +196,7 @@ mod tests {
                 worker_cpus: Vec::new(),
             };
             let state = AdminState::new(Arc::new(Registry::new(1)), start);
+            state.answers(Access::default());
             tokio::spawn(serve_http(listener, Arc::new(state)));
             let mut stream = TcpStream::connect(address).await.unwrap();
             stream.write_all(request).await.unwrap();
@@ -179,7 +208,10 @@ mod tests {
     }
 
     fn get(path: &str) -> String {
-        exchange(format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").as_bytes())
+        exchange(
+            format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+                .as_bytes(),
+        )
     }
 
     #[test]
@@ -210,7 +242,7 @@ mod tests {
     fn anything_else_is_refused() {
         assert!(get("/status/").starts_with("HTTP/1.1 404 "));
         let posted = exchange(
-            b"POST /status HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 1\r\n\r\nx",
+            b"POST /status HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 1\r\n\r\nx",
         );
         assert!(posted.starts_with("HTTP/1.1 405 "), "{posted}");
         assert!(posted.contains("\r\nallow: GET, HEAD\r\n"), "{posted}");
@@ -220,7 +252,7 @@ mod tests {
     #[test]
     fn a_header_has_its_limits() {
         let long = format!(
-            "GET / HTTP/1.1\r\nHost: a\r\nX: {}\r\n\r\n",
+            "GET / HTTP/1.1\r\nHost: localhost\r\nX: {}\r\n\r\n",
             "x".repeat(HEADER_BYTES_MAX)
         );
         assert!(exchange(long.as_bytes()).starts_with("HTTP/1.1 431 "));
@@ -232,8 +264,19 @@ mod tests {
     }
 
     #[test]
+    fn another_host_is_refused() {
+        for fields in ["", "Host: rebound.example\r\n"] {
+            let answer = exchange(
+                format!("GET /status HTTP/1.0\r\n{fields}Connection: close\r\n\r\n").as_bytes(),
+            );
+            assert!(answer.starts_with("HTTP/1.0 421 "), "{answer}");
+            assert!(!answer.contains("supervisor_pid"), "{answer}");
+        }
+    }
+
+    #[test]
     fn head_has_no_body() {
-        let answer = exchange(b"HEAD / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+        let answer = exchange(b"HEAD / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
         assert!(
             answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("\r\n\r\n"),
             "{answer}"

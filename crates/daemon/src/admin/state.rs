@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use hyper::{HeaderMap, Uri};
 use proxy::options::{KtlsMode, KtlsOptions};
 use telemetry::Registry;
 use telemetry::catalogue::{
@@ -26,6 +27,7 @@ use tls::validity;
 
 use crate::kernel::KernelTls;
 
+use super::access::{Access, Denied};
 use super::document::{
     ByteStatus, CertificateStatus, ConnectionStatus, DialStatus, EndedStatus, FilesStatus,
     HandshakeStatus, HistogramStatus, KernelTlsStatus, KindStatus, KtlsStatus, LastReload,
@@ -94,6 +96,8 @@ struct Facts {
     reload: ReloadFacts,
     is_draining: bool,
     log: LogStatus,
+    /// Who is answered over HTTP; the served plan's. `None` = nobody yet.
+    access: Option<Access>,
     /// The served plan's.
     resumption: Option<Arc<Resumption>>,
     /// Why servers are down that checks took out, by service and server.
@@ -138,6 +142,21 @@ impl AdminState {
     /// These sessions and ticket keys are the served plan's.
     pub(crate) fn resumes_by(&self, resumption: Arc<Resumption>) {
         self.facts().resumption = Some(resumption);
+    }
+
+    /// Who is answered over HTTP from now on.
+    pub(crate) fn answers(&self, access: Access) {
+        self.facts().access = Some(access);
+    }
+
+    /// Whether a request over HTTP is answered.
+    pub(super) fn check_access(&self, target: &Uri, fields: &HeaderMap) -> Result<(), Denied> {
+        let facts = self.facts();
+        facts
+            .access
+            .as_ref()
+            .ok_or(Denied::Host)?
+            .check(target, fields)
     }
 
     /// What the supervisor says of reloads.

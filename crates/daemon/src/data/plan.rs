@@ -13,7 +13,7 @@ use sys::socket::{self, PeerAddress};
 use tls::resumption::{Resumption, ResumptionOptions};
 use wire::address::{Address, Endpoint};
 
-use crate::admin::ServiceFacts;
+use crate::admin::{Access, ServiceFacts};
 use crate::handover::{Bundle, Resolved, Role, Serve};
 use crate::health::CheckedService;
 
@@ -34,6 +34,8 @@ pub(super) struct Built {
     pub(super) servers: Servers,
     pub(super) resumption: Arc<Resumption>,
     pub(super) doors: Doors,
+    /// Who is answered on the admin address.
+    pub(super) access: Access,
 }
 
 /// Descriptors that are no service's.
@@ -75,6 +77,7 @@ pub(super) fn build(
     let options = resumption_options(&settings, sessions.inheritance.secret);
     let resumption = sessions.next(&options, &serve.session_key, doors.sessions.take())?;
     let resumption = Arc::new(resumption);
+    let access = Access::of(&settings.control);
     let cpus = settings.plane.workers.cpus.clone();
     let begun = unix_seconds();
     let built = Plan::build(settings.plane, &resumption);
@@ -101,6 +104,7 @@ pub(super) fn build(
         servers,
         resumption,
         doors,
+        access,
     })
 }
 
