@@ -1,0 +1,381 @@
+//! Any script of what happens to a client's flights, over both record layers: no panic, an end with
+//! one reason, every buffer given back, and nobody gets a byte that the other side did not send.
+//!
+//! The client is the TLS library's own, so its flights are right; the script cuts, alters, drops,
+//! doubles and swaps their records and puts others between them.
+#![no_main]
+
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use flow::actions::Action;
+use flow::buffer::Pool;
+use flow::connection::Flow;
+use flow::facts::{Facts, Route};
+use flow::options::{SendProxy, Settings, Timeouts};
+use libfuzzer_sys::fuzz_target;
+use testkit::authority::Authority;
+use testkit::client::{Client, ClientChoice};
+use tls::options::{
+    CertificateSource, ClientMode, ClientVerification, ExpiredLists, FormerCertificates, Group,
+    RecordLayer, ServerOptions, Suites, Tls13Sessions, UnknownName, Version,
+};
+use tls::policy::SuiteOrder;
+use tls::resumption::{KeySource, Resumption, ResumptionOptions, TicketOptions};
+use tls::server::Server;
+
+const STEPS_MAX: usize = 200;
+/// Rounds until nothing more happens.
+const ROUNDS_MAX: usize = 1000;
+const EARLY_BYTES_MAX: u32 = 40_000;
+const REPLY: [u8; 3000] = [9; 3000];
+
+/// Records that a client may not send, or not everywhere.
+const INTRUDERS: [&[u8]; 10] = [
+    &[20, 3, 3, 0, 1, 1],
+    &[20, 3, 3, 0, 1, 2],
+    &[21, 3, 3, 0, 2, 1, 90],
+    &[21, 3, 3, 0, 2, 1, 0],
+    &[21, 3, 3, 0, 2, 2, 40],
+    &[21, 3, 3, 0, 0],
+    &[22, 3, 3, 0, 5, 24, 0, 0, 1, 0],
+    &[22, 3, 3, 0, 4, 20, 0, 255, 255],
+    &[
+        23, 3, 3, 0, 20, 1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2,
+    ],
+    &[23, 3, 3, 0x48, 1],
+];
+
+thread_local! {
+    static STAGE: ([Rc<Settings>; 2], String) = stage();
+}
+
+fuzz_target!(|bytes: &[u8]| {
+    let Some((flags, script)) = bytes.split_first() else {
+        return;
+    };
+    STAGE.with(|(layers, authority_pem)| {
+        for settings in layers {
+            let choice = ClientChoice::new(authority_pem, flags & 1 == 0, &[]).with_early_data();
+            if flags & 2 != 0 {
+                // A session, and with it early data.
+                let mut first = Play::new(settings, &choice);
+                first.settle();
+                first.finish();
+            }
+            let choice = match flags & 4 {
+                0 => choice,
+                _ => choice.in_small_records(),
+            };
+            let mut play = Play::new(settings, &choice);
+            if flags & 8 != 0 {
+                let sent = play.client.send_early(&[5; 700]);
+                play.sent.extend(&[5; 700][..sent]);
+                play.early = sent;
+            }
+            play.perform(script);
+            play.finish();
+        }
+    });
+});
+
+struct Play {
+    flow: Flow,
+    pool: Pool,
+    now: Instant,
+    client: Client,
+    /// What the client has put into its stream.
+    sent: Vec<u8>,
+    /// How much of it is early data, which may be refused.
+    early: usize,
+    to_flow: VecDeque<u8>,
+    got_by_client: Vec<u8>,
+    is_client_broken: bool,
+    is_connected: bool,
+    reply: usize,
+    got_by_server: Vec<u8>,
+    closes: usize,
+}
+
+impl Play {
+    fn new(settings: &Rc<Settings>, choice: &ClientChoice) -> Self {
+        let now = Instant::now();
+        let route = Route {
+            source: None,
+            destination: None,
+        };
+        Self {
+            flow: Flow::new(Rc::clone(settings), false, Facts::new(1, route, now)),
+            pool: Pool::new(),
+            now,
+            client: choice.connect("localhost"),
+            sent: Vec::new(),
+            early: 0,
+            to_flow: VecDeque::new(),
+            got_by_client: Vec::new(),
+            is_client_broken: false,
+            is_connected: false,
+            reply: 0,
+            got_by_server: Vec::new(),
+            closes: 0,
+        }
+    }
+
+    fn perform(&mut self, script: &[u8]) {
+        for step in script.chunks_exact(3).take(STEPS_MAX) {
+            let (action, a, b) = (step[0] % 12, step[1], step[2]);
+            let number = usize::from(u16::from_le_bytes([a, b]));
+            match action {
+                0 => self.settle(),
+                1 => self.deliver(number),
+                2 => self.alter(number, b),
+                3 => drop(self.take_record()),
+                4 => self.double_record(),
+                5 => self.swap_records(),
+                6 => self.intrude(usize::from(a)),
+                7 => self.send(number % 5000),
+                8 => self.say(number),
+                9 => self.now += Duration::from_millis(number as u64),
+                10 => self.to_flow.extend([a, b]),
+                _ => self.update_keys(),
+            }
+            self.act();
+            self.assert_own_bytes();
+        }
+    }
+
+    /// What is on its way comes through, both ways, until nothing more happens.
+    fn settle(&mut self) {
+        for _ in 0..ROUNDS_MAX {
+            let before = (self.got_by_client.len(), self.got_by_server.len());
+            self.to_flow.extend(self.client.take_wire());
+            let waiting = self.to_flow.len();
+            self.deliver(usize::MAX);
+            self.act();
+            self.say(usize::MAX);
+            self.act();
+            let after = (self.got_by_client.len(), self.got_by_server.len());
+            let is_quiet = self.flow.front_pending().is_empty() && !self.client_wants();
+            if before == after && waiting == self.to_flow.len() && is_quiet {
+                return;
+            }
+        }
+    }
+
+    fn client_wants(&mut self) -> bool {
+        let wire = self.client.take_wire();
+        self.to_flow.extend(&wire);
+        !wire.is_empty()
+    }
+
+    fn deliver(&mut self, most: usize) {
+        self.to_flow.extend(self.client.take_wire());
+        let count = most.min(self.to_flow.len());
+        let Some(room) = self.flow.front_room(&mut self.pool) else {
+            return;
+        };
+        let count = count.min(room.len());
+        if count == 0 {
+            return self.flow.front_received_nothing(&mut self.pool);
+        }
+        for (to, from) in room.iter_mut().zip(self.to_flow.drain(..count)) {
+            *to = from;
+        }
+        self.flow.front_received(count, self.now, &mut self.pool);
+    }
+
+    /// The server says something, and the client hears what there is.
+    fn say(&mut self, most: usize) {
+        self.relay(most);
+        let bytes = self.flow.front_pending().to_vec();
+        if bytes.is_empty() {
+            return;
+        }
+        self.flow.front_sent(bytes.len(), self.now, &mut self.pool);
+        if !self.is_client_broken {
+            let heard = self.client.receive(&bytes, &mut self.got_by_client);
+            self.is_client_broken = heard.is_err();
+        }
+    }
+
+    fn relay(&mut self, most: usize) {
+        if !self.is_connected {
+            return;
+        }
+        let [first, second] = self.flow.back_pending();
+        let bytes = [first, second].concat();
+        if !bytes.is_empty() {
+            self.got_by_server.extend(&bytes);
+            self.flow.back_sent(bytes.len(), self.now, &mut self.pool);
+        }
+        let wanted = most.min(REPLY.len() - self.reply);
+        let Some(pieces) = self.flow.back_room(&mut self.pool) else {
+            return;
+        };
+        let mut count = 0;
+        for piece in pieces {
+            let here = piece.len().min(wanted - count);
+            piece[..here].fill(REPLY[0]);
+            count += here;
+        }
+        if count == 0 {
+            return self.flow.back_received_nothing(&mut self.pool);
+        }
+        self.reply += count;
+        self.flow.back_received(count, self.now, &mut self.pool);
+    }
+
+    fn act(&mut self) {
+        while let Some(action) = self.flow.poll_action() {
+            match action {
+                Action::Dial | Action::Redial => {
+                    self.is_connected = true;
+                    self.flow.dial_connected(self.now, &mut self.pool);
+                }
+                Action::CloseBack => self.is_connected = false,
+                Action::Close => self.closes += 1,
+                _ => {}
+            }
+        }
+    }
+
+    fn send(&mut self, count: usize) {
+        if !self.is_client_broken {
+            self.sent.extend(std::iter::repeat_n(7, count));
+            self.client.send(&vec![7; count]);
+        }
+    }
+
+    fn update_keys(&mut self) {
+        if self.client.is_established() && !self.is_client_broken {
+            // TLS 1.2 has none.
+            let _refused = self.client.update_keys();
+        }
+    }
+
+    fn alter(&mut self, place: usize, bit: u8) {
+        self.to_flow.extend(self.client.take_wire());
+        let length = self.to_flow.len();
+        if length > 0 {
+            self.to_flow[place % length] ^= 1 << (bit % 8);
+        }
+    }
+
+    /// The first record on its way, as far as it is there.
+    fn take_record(&mut self) -> Vec<u8> {
+        self.to_flow.extend(self.client.take_wire());
+        let header: Vec<u8> = self.to_flow.iter().take(5).copied().collect();
+        let body = match header[..] {
+            [_, _, _, high, low] => usize::from(u16::from_be_bytes([high, low])),
+            _ => 0,
+        };
+        let end = (5 + body).min(self.to_flow.len());
+        self.to_flow.drain(..end).collect()
+    }
+
+    fn put(&mut self, record: &[u8]) {
+        record
+            .iter()
+            .rev()
+            .for_each(|byte| self.to_flow.push_front(*byte));
+    }
+
+    fn double_record(&mut self) {
+        let record = self.take_record();
+        self.put(&record);
+        self.put(&record);
+    }
+
+    fn swap_records(&mut self) {
+        let (first, second) = (self.take_record(), self.take_record());
+        self.put(&first);
+        self.put(&second);
+    }
+
+    fn intrude(&mut self, which: usize) {
+        self.to_flow.extend(self.client.take_wire());
+        self.put(INTRUDERS[which % INTRUDERS.len()]);
+    }
+
+    fn assert_own_bytes(&self) {
+        let is_sent = |sent: &[u8]| sent.starts_with(&self.got_by_server);
+        assert!(is_sent(&self.sent) || is_sent(&self.sent[self.early..]));
+        assert!(REPLY.starts_with(&self.got_by_client));
+    }
+
+    /// Whatever happened, the client's leaving ends it.
+    fn finish(&mut self) {
+        self.assert_own_bytes();
+        if !self.flow.is_over() {
+            self.flow.front_failed(&mut self.pool);
+        }
+        self.act();
+        assert!(self.flow.is_over());
+        assert!(self.flow.ending().is_some(), "an end has a reason");
+        assert_eq!(self.pool.in_use(), 0, "every buffer has gone back");
+        assert_eq!(self.closes, 1);
+    }
+}
+
+fn stage() -> ([Rc<Settings>; 2], String) {
+    let authority = Authority::root("handshake");
+    let pem = authority.leaf(&["localhost"]).issue().pem();
+    let layers = [RecordLayer::InPlace, RecordLayer::Library].map(|layer| settings(layer, &pem));
+    (layers, authority.pem().to_owned())
+}
+
+fn settings(record_layer: RecordLayer, pem: &str) -> Rc<Settings> {
+    let resumption = Arc::new(Resumption::new(&ResumptionOptions {
+        secret: [7; 32],
+        tickets: TicketOptions {
+            keys: KeySource::Own,
+            rotate: Duration::from_secs(3600),
+            keep: 1,
+            lifetime: None,
+            count: 1,
+        },
+        session_entries: 10,
+        session_bytes: 10_000,
+        session_lifetime: Duration::from_secs(3600),
+    }));
+    let options = ServerOptions {
+        certificates: vec![CertificateSource {
+            place: "localhost.pem".to_owned(),
+            chain_pem: pem.as_bytes().to_vec(),
+            key_pem: None,
+            key_place: None,
+            ocsp_der: None,
+        }],
+        unknown_name: UnknownName::Refuse,
+        version_min: Version::Tls12,
+        version_max: Version::Tls13,
+        suites: Suites::Auto,
+        groups: vec![Group::X25519],
+        alpn: Vec::new(),
+        client: ClientVerification {
+            mode: ClientMode::None,
+            authorities: Vec::new(),
+            crls: Vec::new(),
+            expired_lists: ExpiredLists::default(),
+        },
+        resumption: true,
+        tls13_sessions: Tls13Sessions::Cache {
+            early_data_bytes_max: EARLY_BYTES_MAX,
+        },
+        former: FormerCertificates::default(),
+        record_layer,
+    };
+    let built = Server::build(&options, "web", &resumption, &SuiteOrder::default());
+    Rc::new(Settings {
+        tls: Arc::new(built.expect("a server").0),
+        send_proxy: SendProxy::Off,
+        timeouts: Timeouts {
+            handshake: Duration::from_secs(10),
+            dial: Duration::from_secs(3),
+            idle: Duration::from_secs(60),
+        },
+        offload: None,
+    })
+}
