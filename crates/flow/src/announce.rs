@@ -1,6 +1,7 @@
 //! What a server is told about the client before the first byte: the PROXY header.
 //!
-//! Owns the choice of fields, and that none is sent without; their form on the wire is `wire::proxy_header`'s.
+//! Owns the choice of fields, and that no stream is opened without the header; its form on the wire
+//! is `wire::proxy_header`'s.
 
 use telemetry::outcome::Reason;
 use tls::handshake::Agreed;

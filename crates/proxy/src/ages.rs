@@ -5,7 +5,7 @@
 
 use slab::Slab;
 
-use crate::links::LinkId;
+use crate::token::LinkId;
 
 /// How far a connection that has relayed nothing has come.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -55,8 +55,8 @@ impl Back {
         }
     }
 
-    /// Whether a stretch of a file goes out next, by the kernel and at once. If it is not in memory,
-    /// a thread begins to read it.
+    /// Whether a stretch of a file goes out next, by the kernel and at once. If it is not in
+    /// memory, a thread begins to read it.
     pub(crate) fn has_cached_stretch(&mut self) -> bool {
         match self {
             Self::Server(_) => false,

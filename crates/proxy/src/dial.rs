@@ -294,8 +294,8 @@ const ENOBUFS: i32 = 105;
 
 /// What a failed dial speaks against, and how the connection ends if it was the last.
 ///
-/// A Unix listener whose queue is full is no dead one (connect(2), `EAGAIN`). The same error of TCP,
-/// and `EADDRNOTAVAIL`, say that no local port is left for this destination.
+/// A Unix listener whose queue is full is not dead (connect(2), `EAGAIN`). The same error of TCP
+/// and `EADDRNOTAVAIL` say that no local port is left for this destination.
 fn judge(error: &io::Error, is_unix: bool) -> (Blame, Reason) {
     match (error.raw_os_error(), error.kind()) {
         (Some(EMFILE | ENFILE), _) => (Blame::Host, Reason::DescriptorLimit),

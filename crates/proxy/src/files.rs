@@ -289,7 +289,8 @@ impl FileBack {
         })
     }
 
-    /// How many bytes of the stretch the kernel can send by one call without waiting for a disk. 0 = a thread reads them first, or they cannot be sent like that.
+    /// How many bytes of the stretch the kernel can send by one call without waiting for a disk.
+    /// 0 = a thread reads them first, or they cannot be sent like that.
     pub(crate) fn cached_bytes(&mut self) -> usize {
         let Some(Stretch {
             file,

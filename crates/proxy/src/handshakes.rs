@@ -12,7 +12,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use crate::links::LinkId;
+use crate::token::LinkId;
 
 /// How long a newcomer may wait before the newest go first. Shorter than clients wait for an
 /// answer, longer than what a burst of a few hundred of the dearest signatures takes.

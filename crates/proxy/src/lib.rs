@@ -30,4 +30,5 @@ pub mod plane;
 mod room;
 mod service;
 mod timers;
+mod token;
 mod worker;

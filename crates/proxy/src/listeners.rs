@@ -11,8 +11,8 @@ use sys::socket::PeerAddress;
 use wire::address::Address;
 
 use crate::driver::{Driver, Socket};
-use crate::links::Named;
 use crate::service::Service;
+use crate::token::Named;
 
 /// Connections accepted from one listener in a turn.
 const ACCEPTS_PER_TURN: usize = 64;

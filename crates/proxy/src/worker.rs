@@ -29,12 +29,13 @@ use crate::files::Desk;
 use crate::handshakes::Handshakes;
 use crate::lines::Lines;
 use crate::link::{Context, Link, Turn};
-use crate::links::{self, LinkId, Links, Named};
+use crate::links::{self, Links};
 use crate::listeners::{Callers, Listener, Listeners};
 use crate::options::Limits;
 use crate::pipes::Pipes;
 use crate::service::Service;
 use crate::timers::Timers;
+use crate::token::{LinkId, Named};
 
 mod admission;
 

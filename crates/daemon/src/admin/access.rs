@@ -71,8 +71,8 @@ fn requested_host(target: &Uri, fields: &HeaderMap) -> Option<Authority> {
     }
 }
 
-/// Whether the token is given, as a bearer token (RFC 6750) or as the password of `USER` (RFC 7617).
-/// How long it takes tells nothing of the token but its length.
+/// Whether the token is given, as a bearer token (RFC 6750) or as the password of `USER` (RFC
+/// 7617). How long it takes shows nothing of the token but its length.
 fn gives(fields: &HeaderMap, token: &AdminToken) -> bool {
     let credentials = fields.get(AUTHORIZATION).map(|value| value.as_bytes());
     let Some(space) = credentials.and_then(|c| c.iter().position(|byte| *byte == b' ')) else {

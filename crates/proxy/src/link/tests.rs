@@ -1,8 +1,8 @@
 //! A link between a real TLS client and a server over real sockets, by seed: bytes in pieces of any
 //! size, queues that are full, ends, resets, stalls, servers that refuse.
 //!
-//! Only the clock is virtual, and all runs in one thread, so that a seed repeats what happens as far
-//! as the kernel does.
+//! Only the clock is virtual, and all runs in one thread, so that a seed repeats what happens as
+//! far as the kernel does.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -19,8 +19,8 @@ use testkit::client::Client;
 use super::*;
 use crate::commands::Mailbox;
 use crate::fixture::{Chance, Fixture, desk};
-use crate::links::{LinkId, Named};
 use crate::options::Limits;
+use crate::token::{LinkId, Named};
 
 const LIMITS: Limits = Limits {
     connections: 10,

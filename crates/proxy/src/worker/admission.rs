@@ -19,9 +19,9 @@ use crate::ages::Stage;
 use crate::allowance::{Allowance, is_worth_displacing};
 use crate::driver::is_out_of_descriptors;
 use crate::link::{Link, Listed};
-use crate::links::{LinkId, Named};
 use crate::listeners::Callers;
 use crate::service::Service;
+use crate::token::{LinkId, Named};
 
 /// How many are looked at for the oldest connection whose bytes do not wait for this very worker.
 const LOOKED_AT_MAX: usize = 8;
