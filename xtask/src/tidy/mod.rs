@@ -10,6 +10,7 @@ mod links;
 mod manifest;
 mod masked;
 mod module_path;
+mod named_tests;
 mod purity;
 mod rooms;
 mod shape;
@@ -43,6 +44,7 @@ fn breaches(root: &Path) -> Result<Vec<Breach>> {
     breaches.extend(arrows::check(&tree)?);
     breaches.extend(cycles::check(&tree));
     breaches.extend(links::check(&tree));
+    breaches.extend(named_tests::check(&tree));
     breaches.extend(purity::check(&tree));
     breaches.extend(shape::check(&tree));
     breaches.sort();
