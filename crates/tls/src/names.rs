@@ -328,10 +328,17 @@ impl Usable {
         let verifiable = Self::by_schemes(version, schemes);
         match version {
             Version::Tls13 => verifiable,
-            Version::Tls12 => verifiable
-                .and(Self::by_suites(suites, ours))
-                .and(Self::by_groups(groups)),
+            Version::Tls12 => verifiable.and(Self::without_signature(suites, groups, ours)),
         }
+    }
+
+    /// What such a client of TLS 1.2 can use where nothing is signed.
+    pub fn without_signature(
+        suites: impl Iterator<Item = u16>,
+        groups: impl Iterator<Item = u16>,
+        ours: &[Suite],
+    ) -> Self {
+        Self::by_suites(suites, ours).and(Self::by_groups(groups))
     }
 
     /// With this kind too.

@@ -7,16 +7,13 @@
 //! the library sees a byte.
 
 mod fault;
+mod resolver;
 mod site;
 
 use std::sync::Arc;
 
 use rustls::ServerConfig;
-use rustls::server::{
-    ClientHello as LibraryHello, NoServerSessionStorage, ProducesTickets, ResolvesServerCert,
-    StoresServerSessions,
-};
-use rustls::sign::CertifiedKey;
+use rustls::server::{NoServerSessionStorage, ProducesTickets, StoresServerSessions};
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
 use wire::client_hello::ClientHello;
@@ -28,10 +25,11 @@ use crate::mark::{CertificateMark, mark_of};
 use crate::names::{NoCertificate, Usable};
 use crate::options::{Group, RecordLayer, ServerOptions, Suite, Tls13Sessions, Version};
 use crate::policy::{Policy, SuiteOrder};
-use crate::resumption::{Resumption, Terms, note_shown};
+use crate::resumption::{Resumption, Terms};
 use crate::secrets::SecretListener;
 use crate::validity::{Clock, Ends, Moment, seconds};
 use crate::verify::{self, Verifier};
+use resolver::Resolver;
 use site::Site;
 
 /// Tickets at most for a client that asks for a number (RFC 9149).
@@ -152,7 +150,7 @@ impl Server {
             self.resumes && version == Version::Tls12 && hello.session_ticket().is_some();
         let session = self.session_of(version, by_ticket, hello);
         let expected = session.map(|id| self.resumption.expect_session(id));
-        self.certificate_number(version, hello)?;
+        self.check_certificate(version, hello)?;
         self.check_suites(version, hello)?;
         let variant = Variant {
             version,
@@ -298,6 +296,33 @@ impl Server {
             return Err(Refusal::FALLBACK);
         }
         Ok(version)
+    }
+
+    /// Whether there is a certificate for this client, or it may do without.
+    fn check_certificate(&self, version: Version, hello: &ClientHello<'_>) -> Result<(), Refusal> {
+        let Err(refusal) = self.certificate_number(version, hello) else {
+            return Ok(());
+        };
+        // The schemes do not count where a session is resumed (RFC 5246 section 7.4.1.4.1).
+        let usable = Usable::without_signature(
+            hello.cipher_suites(),
+            hello.supported_groups(),
+            &self.site.suites,
+        );
+        let now = seconds(self.clock.now());
+        let found = self.site.index.choose(hello.server_name(), usable, now);
+        let may_resume = version == Version::Tls12 && self.offers_session(hello);
+        if may_resume && found.is_ok() {
+            Ok(())
+        } else {
+            Err(refusal)
+        }
+    }
+
+    /// Whether the client offers a session of TLS 1.2, which may be one of ours.
+    fn offers_session(&self, hello: &ClientHello<'_>) -> bool {
+        let has_ticket = hello.session_ticket().is_some_and(|one| !one.is_empty());
+        self.resumes && (has_ticket || !hello.session_id().is_empty())
     }
 
     fn certificate_number(
@@ -471,42 +496,6 @@ impl Parts<'_> {
                 }
             }
         }
-    }
-}
-
-/// Answers the library's question for a certificate with the same rules as [`Server::select`].
-#[derive(Debug)]
-struct Resolver {
-    site: Arc<Site>,
-    clock: Clock,
-    version: Version,
-}
-
-impl ResolvesServerCert for Resolver {
-    fn resolve(&self, hello: LibraryHello<'_>) -> Option<Arc<CertifiedKey>> {
-        let usable = Usable::of(
-            self.version,
-            hello
-                .signature_schemes()
-                .iter()
-                .map(|scheme| u16::from(*scheme)),
-            hello.cipher_suites().iter().map(|suite| u16::from(*suite)),
-            hello
-                .named_groups()
-                .unwrap_or_default()
-                .iter()
-                .map(|group| u16::from(*group)),
-            &self.site.suites,
-        );
-        let now = seconds(self.clock.now());
-        let number = self
-            .site
-            .index
-            .choose(hello.server_name(), usable, now)
-            .ok()?;
-        let certificate = self.site.certificates.get(number)?;
-        note_shown(certificate.mark);
-        Some(Arc::clone(certificate.key_at(now)))
     }
 }
 

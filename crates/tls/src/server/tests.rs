@@ -204,7 +204,7 @@ impl Client {
                 .supported_schemes()
         });
         let witness = Arc::new(Witness {
-            schemes,
+            schemes: Mutex::new(schemes),
             ocsp: Mutex::default(),
         });
         let builder = ClientConfig::builder_with_provider(Arc::new(self.provider.clone()))
@@ -240,7 +240,7 @@ impl Client {
 /// Trusts every chain, checks every signature, and remembers what was stapled.
 #[derive(Debug)]
 struct Witness {
-    schemes: Vec<SignatureScheme>,
+    schemes: Mutex<Vec<SignatureScheme>>,
     ocsp: Mutex<Vec<u8>>,
 }
 
@@ -278,7 +278,7 @@ impl ServerCertVerifier for Witness {
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.schemes.clone()
+        self.schemes.lock().expect("no panic").clone()
     }
 }
 

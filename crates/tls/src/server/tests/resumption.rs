@@ -5,10 +5,14 @@ use rustls::client::{Resumption as ClientResumption, Tls12Resumption};
 use super::*;
 
 fn resuming(client: &Client, by: Tls12Resumption) -> Arc<ClientConfig> {
-    let (config, _) = client.config();
+    witnessed(client, by).0
+}
+
+fn witnessed(client: &Client, by: Tls12Resumption) -> (Arc<ClientConfig>, Arc<Witness>) {
+    let (config, witness) = client.config();
     let mut config = (*config).clone();
     config.resumption = ClientResumption::in_memory_sessions(16).tls12_resumption(by);
-    Arc::new(config)
+    (Arc::new(config), witness)
 }
 
 fn kind(server: &Server, config: &Arc<ClientConfig>) -> HandshakeKind {
@@ -146,6 +150,35 @@ fn kinds_after(
         connect(&after, &config, "a.example").map(|outcome| outcome.kind)
     };
     ways().into_iter().map(second).collect()
+}
+
+/// RFC 5246 section 7.4.1.4.1: they count only where something is signed.
+#[test]
+fn a_session_of_tls_1_2_resumes_whatever_signatures_its_client_verifies() {
+    for scheme in [
+        SignatureScheme::RSA_PSS_SHA256,
+        SignatureScheme::ECDSA_NISTP384_SHA384,
+        SignatureScheme::from(0x0999),
+    ] {
+        for (client, by) in &ways()[1..] {
+            let (config, witness) = witnessed(client, *by);
+            let resumption = new_resumption();
+            let server = build_as("web", &simple(), &resumption);
+            assert_eq!(kind(&server, &config), HandshakeKind::Full);
+            *witness.schemes.lock().unwrap() = vec![scheme];
+            assert_eq!(kind(&server, &config), HandshakeKind::Resumed);
+            // The session is not this service's.
+            let other = build_as("other", &simple(), &resumption);
+            let failure = connect(&other, &config, "a.example").unwrap_err();
+            let nothing = rustls::PeerIncompatible::NoSignatureSchemesInCommon;
+            assert_eq!(failure.server(), nothing.into());
+            // No session is offered.
+            let (config, witness) = witnessed(client, *by);
+            *witness.schemes.lock().unwrap() = vec![scheme];
+            let failure = connect(&server, &config, "a.example").unwrap_err();
+            assert_eq!(failure.refusal(), Refusal::NO_SCHEME);
+        }
+    }
 }
 
 #[test]
