@@ -294,5 +294,9 @@ fn client(tls: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<ClientVerification
             problem.hint("write mode = \"required\" or \"optional\""),
         );
     }
+    if client.crls.is_empty() && section.has("crl-expired") {
+        let problem = Problem::new("has no effect: there is no `crl`");
+        section.warn("crl-expired", problem.hint("add crl = [\"clients.crl\"]"));
+    }
     Some(client)
 }

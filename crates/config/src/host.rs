@@ -146,6 +146,17 @@ pub(crate) fn control(top: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<Contro
         false => Some(None),
     };
     let (listen, hosts, token) = (listen?, hosts?, token?);
+    if listen.is_none() {
+        for name in ["hosts", "token", "insecure"] {
+            if admin.has(name) {
+                let problem = Problem::new("has no effect: `admin.listen` names no address");
+                admin.warn(
+                    name,
+                    problem.hint("add listen = \"127.0.0.1:9090\", or take it out"),
+                );
+            }
+        }
+    }
     if let Some(address) = listen
         && !address.ip().is_loopback()
         && token.is_none()

@@ -1,5 +1,6 @@
 //! Where a configuration comes from.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -37,8 +38,12 @@ impl Source {
             }]
         };
         let bytes = files.read(path).map_err(|error| {
-            let message = format!("cannot read {place}: {error}");
-            failed(message, "name the configuration file by its path")
+            let hint = match error.kind() {
+                io::ErrorKind::FileTooLarge => "a configuration is a TOML file of at most 64 MiB",
+                io::ErrorKind::PermissionDenied => "lariat's user must be able to read it",
+                _ => "name the configuration file by its path",
+            };
+            failed(format!("cannot read {place}: {error}"), hint)
         })?;
         let text = String::from_utf8(bytes).map_err(|error| {
             let at = error.utf8_error().valid_up_to();

@@ -13,6 +13,7 @@ fn files() -> Recording {
     for name in ["site.pem", "site.key", "certs/a.pem"] {
         files.insert(name, b"PEM".to_vec());
     }
+    files.insert("token", vec![b't'; 16]);
     files.insert_list("empty/", Vec::new());
     files.insert_list("certs/", vec!["certs/a.pem".into()]);
     files

@@ -17,4 +17,4 @@ pub(crate) use document::{RunState, StatusDocument, StatusError};
 pub(crate) use http::serve_http;
 pub(crate) use socket::serve_status;
 pub(crate) use state::{AdminState, ReloadFacts, ReloadResult, ServiceFacts, StartFacts};
-pub(crate) use text::render_status_text;
+pub(crate) use text::{expired, render_status_text};

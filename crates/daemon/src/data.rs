@@ -40,6 +40,9 @@ use validity::{ValidityWatch, unix_seconds};
 /// How often expired sessions are looked for; they are refused anyway.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
 
+/// From one look at whether the log takes lines to the next.
+const LOG_LOOK_INTERVAL: Duration = Duration::from_secs(5);
+
 /// How long a drain waits for the log to take the last lines, when all connections have ended.
 const LOG_FLUSH_TIME_MAX: Duration = Duration::from_secs(2);
 
@@ -103,6 +106,8 @@ async fn control(channel: Arc<Channel>) -> io::Result<()> {
     };
     let mut sweep = tokio::time::interval(SWEEP_INTERVAL);
     sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut log_look = tokio::time::interval(LOG_LOOK_INTERVAL);
+    log_look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
             letter = letters.recv() => match letter {
@@ -114,6 +119,7 @@ async fn control(channel: Arc<Channel>) -> io::Result<()> {
             },
             Some(report) = reports.recv() => control.checked(&report),
             _ = sweep.tick() => control.resumption.sweep(Instant::now()),
+            _ = log_look.tick() => control.look_at_log()?,
             () = tokio::time::sleep_until(control.look_at.into()) => control.look()?,
         }
     }
@@ -256,6 +262,15 @@ impl Control {
         match warnings.is_empty() {
             true => Ok(()),
             false => say(&self.channel, &Answer::warned(warnings)),
+        }
+    }
+
+    /// Says if nobody reads the log.
+    fn look_at_log(&self) -> io::Result<()> {
+        let note = |why| self.admin.log_lost(0, why);
+        match self.log.stalled(Instant::now(), note) {
+            Some(message) => say(&self.channel, &Answer::Warning(message)),
+            None => Ok(()),
         }
     }
 

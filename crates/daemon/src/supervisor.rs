@@ -463,7 +463,7 @@ impl<'a> Supervisor<'a> {
             Phase::Beginning | Phase::Draining => Err(self.died(how)),
             Phase::Serving | Phase::Restarting => {
                 say(format_args!(
-                    "the data process (pid {pid}) has ended: {how}"
+                    "the data process (pid {pid}) has ended, and its connections with it: {how}"
                 ));
                 self.restart(how)
             }

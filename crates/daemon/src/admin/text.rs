@@ -86,13 +86,35 @@ fn header(now: &StatusDocument) -> String {
         process.supervisor_pid,
     );
     if process.restarts > 0 {
+        let plural = if process.restarts == 1 { "" } else { "s" };
         push(
             &mut text,
-            format_args!(", restarted {} times", process.restarts),
+            format_args!(", {} restart{plural}", process.restarts),
         );
     }
     text.push('\n');
     text
+}
+
+/// What is past its end in the plan that is served: the reload may have been meant to renew it.
+pub(crate) fn expired(document: &StatusDocument) -> Vec<String> {
+    let of_service = document.services.iter().flat_map(|service| {
+        let counts = [
+            ("certificates", &service.certificates),
+            ("OCSP responses", &service.ocsp_responses),
+            ("revocation lists", &service.crls),
+        ];
+        counts.map(|(what, status)| (&service.name, what, status))
+    });
+    of_service
+        .filter(|(_, _, status)| status.expired > 0)
+        .map(|(name, what, status)| {
+            let (expired, loaded) = (status.expired, status.loaded);
+            format!(
+                "service \"{name}\": {expired} of {loaded} {what} expired; lariat's standard error names the file"
+            )
+        })
+        .collect()
 }
 
 fn reloads(now: &StatusDocument) -> String {
@@ -683,5 +705,10 @@ service web
             text.contains("3, 1 EXPIRED, the first 1970-01-01"),
             "{text}"
         );
+        let said = expired(&now);
+        let certificates =
+            "service \"web\": 1 of 3 certificates expired; lariat's standard error names the file";
+        assert_eq!(said.first().map(String::as_str), Some(certificates));
+        assert_eq!(said.len(), 1 + expired(&document()).len());
     }
 }

@@ -235,7 +235,7 @@ impl Answer {
         let (path, user) = (self.path.display(), self.owner.user);
         if ![0, sys::process::identity().user].contains(&user) {
             talk.warn(format_args!(
-                "the status socket {path} is user {user}'s: so is the word of what answers there"
+                "the status socket {path} belongs to user {user}, who may report anything through it"
             ));
         }
     }

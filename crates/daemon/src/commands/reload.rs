@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use sys::signal::Signal;
 
 use super::peer::{self, PeerError};
-use crate::admin::{RunState, StatusDocument};
+use crate::admin::{RunState, StatusDocument, expired};
 use crate::exit::Exit;
 use crate::talk::{Talk, print};
 
@@ -74,6 +74,7 @@ fn outcome(document: &StatusDocument, talk: Talk) -> Exit {
         None => {
             let generation = document.process.generation;
             print(format_args!("reloaded: plan {generation} is served\n"));
+            expired(document).iter().for_each(|what| talk.warn(what));
             Exit::Success
         }
         Some(why) => {

@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -15,6 +15,9 @@ const BATCHES_MAX: usize = 256;
 
 /// From one message about a failing log to the next one.
 const MESSAGE_INTERVAL: Duration = Duration::from_secs(60);
+
+/// A write that takes longer has a reader that does not read.
+const STALL_TIME: Duration = Duration::from_secs(10);
 
 /// What becomes of lines.
 #[derive(Debug, Eq, PartialEq)]
@@ -31,6 +34,7 @@ pub(super) enum LogNews {
 pub(super) struct Log {
     target: Arc<Mutex<Arc<File>>>,
     ended: Receiver<()>,
+    stall: Arc<Mutex<Stall>>,
 }
 
 impl Log {
@@ -42,10 +46,12 @@ impl Log {
     ) -> io::Result<(Self, SyncSender<Vec<u8>>)> {
         let (sender, batches) = sync_channel::<Vec<u8>>(BATCHES_MAX);
         let target = Arc::new(Mutex::new(Arc::new(File::from(fd))));
+        let stall = Arc::new(Mutex::new(Stall::default()));
         let mut writer = Writer {
             target: Arc::clone(&target),
             torn: None,
             losses: Losses::default(),
+            stall: Arc::clone(&stall),
             report,
         };
         let (end, ended) = channel();
@@ -54,13 +60,30 @@ impl Log {
             drop(end);
         };
         thread::Builder::new().name("log".to_owned()).spawn(work)?;
-        Ok((Self { target, ended }, sender))
+        let log = Self {
+            target,
+            ended,
+            stall,
+        };
+        Ok((log, sender))
     }
 
     /// Writes there from the next batch on.
     pub(super) fn set_target(&self, fd: OwnedFd) {
-        let mut target = self.target.lock().unwrap_or_else(PoisonError::into_inner);
-        *target = Arc::new(File::from(fd));
+        *lock(&self.target) = Arc::new(File::from(fd));
+    }
+
+    /// What an operator should know of a target that takes nothing; once for each such time, at a
+    /// limited rate. `note` is called with the reason before the target can be said to take lines
+    /// again.
+    pub(super) fn stalled(&self, now: Instant, note: impl FnOnce(String)) -> Option<String> {
+        let mut stall = lock(&self.stall);
+        let seconds = stall.found(now)?.as_secs();
+        let why = format!("its reader has taken nothing for {seconds} s");
+        note(why.clone());
+        Some(format!(
+            "the log is not written: {why}; what waits is lost when it is more than 4 MiB\n             hint: see what reads the standard output or the pipe of `log.output`, and whether it runs"
+        ))
     }
 
     /// Waits until all is written, or for so long: a target that blocks may do so for ever. To be
@@ -71,23 +94,64 @@ impl Log {
     }
 }
 
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A write under way.
+#[derive(Debug, Default)]
+struct Stall {
+    begun: Option<Instant>,
+    /// Whether it was said that this one does not end.
+    is_said: bool,
+    /// When that was said last.
+    said: Option<Instant>,
+}
+
+impl Stall {
+    /// How long a write has been going on that should have ended, if it is to be said.
+    fn found(&mut self, now: Instant) -> Option<Duration> {
+        let since = |time| now.saturating_duration_since(time);
+        let time = since(self.begun?);
+        let is_due = self.said.is_none_or(|said| since(said) >= MESSAGE_INTERVAL);
+        if time < STALL_TIME || self.is_said || !is_due {
+            return None;
+        }
+        (self.is_said, self.said) = (true, Some(now));
+        Some(time)
+    }
+
+    /// The write has ended: whether it was said that it does not.
+    fn ended(&mut self) -> bool {
+        self.begun = None;
+        std::mem::take(&mut self.is_said)
+    }
+}
+
 struct Writer<R> {
     target: Arc<Mutex<Arc<File>>>,
     /// The file in which the last line was left without its end.
     torn: Option<Arc<File>>,
     losses: Losses,
+    stall: Arc<Mutex<Stall>>,
     report: R,
 }
 
 impl<R: FnMut(LogNews)> Writer<R> {
     fn write(&mut self, batch: &[u8]) {
         // Not held while writing: the target may block for ever, and be replaced for that.
-        let file = Arc::clone(&self.target.lock().unwrap_or_else(PoisonError::into_inner));
+        let file = Arc::clone(&lock(&self.target));
+        lock(&self.stall).begun = Some(Instant::now());
         let (written, result) = self.write_whole_lines(&file, batch);
+        let had_stalled = lock(&self.stall).ended();
         let message = match &result {
             Ok(()) if self.losses.is_failing => {
                 (self.report)(LogNews::Recovered);
                 self.losses.recovered()
+            }
+            Ok(()) if had_stalled => {
+                (self.report)(LogNews::Recovered);
+                Some("the log is written again".to_owned())
             }
             Ok(()) => None,
             // A full disk or a reader that left: the lines are lost, connections are not.
@@ -246,6 +310,7 @@ mod tests {
             target: Arc::new(Mutex::new(Arc::clone(&file))),
             torn: None,
             losses: Losses::default(),
+            stall: Arc::default(),
             report: drop,
         };
         // As after a failure in the middle of a line.
@@ -264,6 +329,36 @@ mod tests {
         sender.send(vec![b'x'; 1 << 20]).unwrap();
         drop(sender);
         log.finish(Duration::from_millis(1));
+    }
+
+    #[test]
+    fn a_target_that_takes_nothing_is_said_once_until_it_takes_lines_again() {
+        let (mut reader, end) = io::pipe().unwrap();
+        let (reports, news) = channel();
+        let report = move |news| reports.send(news).unwrap();
+        let (log, sender) = Log::start(end.into(), report).unwrap();
+        sender.send(vec![b'x'; 1 << 20]).unwrap();
+        let (begin, mut notes) = (Instant::now(), Vec::new());
+        let said = loop {
+            let later = Instant::now() + STALL_TIME;
+            if let Some(said) = log.stalled(later, |why| notes.push(why)) {
+                break said;
+            }
+            assert!(begin.elapsed() < PATIENCE);
+            thread::yield_now();
+        };
+        assert!(said.contains("has taken nothing for 10 s"), "{said}");
+        let later = Instant::now() + 10 * STALL_TIME;
+        assert_eq!(log.stalled(later, |why| notes.push(why)), None);
+        assert_eq!(notes.len(), 1);
+
+        reader.read_exact(&mut vec![0; 1 << 20]).unwrap();
+        let next = || news.recv_timeout(PATIENCE).unwrap();
+        assert_eq!(next(), LogNews::Recovered);
+        assert!(matches!(next(), LogNews::Message(text) if text.contains("written again")));
+        assert_eq!(log.stalled(later, |why| notes.push(why)), None);
+        drop(sender);
+        log.finish(PATIENCE);
     }
 
     #[test]

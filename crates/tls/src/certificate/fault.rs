@@ -270,8 +270,8 @@ impl Display for CertificateConcern {
             ),
             Self::OcspExpired { seconds } => write!(
                 f,
-                "the OCSP response beside the certificate is past its nextUpdate since {} and is \
-                 not stapled; fetch it again and reload",
+                "the OCSP response beside the certificate passed its nextUpdate {} ago and is not \
+                 stapled; fetch it again and reload",
                 Span(*seconds)
             ),
             Self::OcspNotYetValid { seconds } => write!(
