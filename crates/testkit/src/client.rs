@@ -8,10 +8,13 @@ use std::sync::Arc;
 
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{
     CipherSuite, ClientConfig, ClientConnection, RootCertStore, SupportedProtocolVersion,
 };
+
+use crate::leaf::Leaf;
 
 /// What a client offers and trusts; sessions are remembered between the clients of one choice.
 #[derive(Clone)]
@@ -53,6 +56,20 @@ impl ClientChoice {
     pub fn with_early_data(&self) -> Self {
         let mut config = ClientConfig::clone(&self.0);
         config.enable_early_data = true;
+        Self(Arc::new(config))
+    }
+
+    /// The same, showing one certificate and signing with the key of another, or the same.
+    #[must_use]
+    pub fn showing(&self, shown: &Leaf, signing: &Leaf) -> Self {
+        let chain = shown.chain_pem();
+        let chain = CertificateDer::pem_slice_iter(chain.as_bytes());
+        let chain = chain.collect::<Result<_, _>>().expect("the chain is PEM");
+        let key = PrivateKeyDer::from_pem_slice(signing.key_pem().as_bytes());
+        let key = aws_lc_rs::sign::any_supported_type(&key.expect("the key is PEM"));
+        let certified = CertifiedKey::new(chain, key.expect("the library knows its kind"));
+        let mut config = ClientConfig::clone(&self.0);
+        config.client_auth_cert_resolver = Arc::new(SingleCertAndKey::from(certified));
         Self(Arc::new(config))
     }
 

@@ -65,6 +65,34 @@ const CASES: &[(bool, &str, Flight, &str, Reason)] = &[
         VIOLATION,
     ),
     (
+        TLS12,
+        "5246 6.2.1",
+        |_| vec![22, 3, 3, 0, 0],
+        UNEXPECTED,
+        VIOLATION,
+    ),
+    (
+        TLS12,
+        "5246 6.2.1",
+        |flight| [vec![22, 3, 3, 0, 0], flight].concat(),
+        UNEXPECTED,
+        VIOLATION,
+    ),
+    (
+        TLS12,
+        "5246 7.1",
+        |_| vec![20, 3, 3, 0, 0],
+        UNEXPECTED,
+        VIOLATION,
+    ),
+    (
+        TLS13,
+        "8446 5.1",
+        |_| vec![22, 3, 3, 0, 0],
+        UNEXPECTED,
+        VIOLATION,
+    ),
+    (
         TLS13,
         "8446 5.4",
         |_| vec![21, 3, 3, 0, 0],
@@ -291,6 +319,26 @@ fn a_message_in_too_many_records_is_refused() {
     assert_eq!(fault, "received fatal alert: DecodeError");
     let detail = "a handshake message in too many records; answered with alert decode_error";
     assert_eq!(talk.detail(), detail);
+}
+
+/// RFC 5246 section 7.4.8, RFC 8446 section 4.4.3: nothing is wrong with the certificate.
+#[test]
+fn a_signature_by_another_key_is_no_fault_of_the_certificate() {
+    let stage = Stage::new(SendProxy::Off).asking_for_certificates();
+    let [shown, other] = ["shown", "other"].map(|name| stage.authority.client(name));
+    for is_tls13 in [TLS12, TLS13] {
+        let choice = stage.choice(is_tls13, &[]);
+        let wrong = choice.showing(&shown, &other);
+        let (talk, fault) = after(&stage, &wrong, 1, |flight| flight);
+        assert_eq!(fault, "received fatal alert: DecryptError");
+        assert_eq!(talk.reason(), Some(VIOLATION));
+        let detail =
+            "the client's CertificateVerify does not verify; answered with alert decrypt_error";
+        assert_eq!(talk.detail(), detail);
+        let right = choice.showing(&shown, &shown);
+        let mut run = crate::simulation::Run::new(&stage, &right, 2, Vec::new());
+        run.until("the handshake", |run| run.client.is_established());
+    }
 }
 
 /// RFC 5246 section 7.4.6, RFC 8446 section 4.4.2.4.

@@ -153,6 +153,22 @@ fn hellos_that_break_a_rule_get_the_alert_that_the_rfc_names() {
     }
 }
 
+/// RFC 8446 sections 5.1 and 5.4.
+#[test]
+fn records_without_content_are_no_part_of_a_hello() {
+    let stage = Stage::new(SendProxy::Off);
+    for kind in [20, 21, 22] {
+        for hello in [Hello::tls12(), Hello::tls13()] {
+            let wire = hello.wire(50);
+            let empty = [kind, 3, 3, 0, 0];
+            let mut talk = Talk::new(&stage, u64::from(kind));
+            talk.say(&[&wire[..55], &empty, &wire[55..]].concat());
+            assert_eq!(talk.plain_alert(), Some(alert::UNEXPECTED_MESSAGE));
+            assert_eq!(talk.reason(), Some(Reason::HelloMalformed));
+        }
+    }
+}
+
 #[test]
 fn unusual_hellos_are_answered() {
     let stage = Stage::new(SendProxy::Off);

@@ -191,6 +191,36 @@ fn early_data_that_is_refused_is_skipped_and_sent_again() {
     }
 }
 
+/// RFC 8446 section 4.2.10: whatever the number of records.
+#[test]
+fn early_data_under_a_foreign_servers_ticket_is_skipped() {
+    let ours = stage();
+    let foreign = ours.stranger(Tls13Sessions::Cache {
+        early_data_bytes_max: 256 << 10,
+    });
+    let off = ours.reloaded(Tls13Sessions::Tickets);
+    let retrying = ours.retrying();
+    let lengths = [1, 5, 6, 10, 16, 60];
+    for (seed, length) in (0..).zip(lengths.map(|kilobytes| kilobytes << 10)) {
+        for server in [&ours, &off, &retrying] {
+            for is_small in [false, true] {
+                let choice = returning(&foreign);
+                let choice = match is_small {
+                    true => choice.in_small_records(),
+                    false => choice,
+                };
+                let mut run = begin(server, &choice, seed, &vec![7; length], b"reply");
+                run.until("the handshake", |run| run.client.is_established());
+                assert!(!run.client.is_early_taken() && !run.client.is_resumed());
+                run.client.send(b"later");
+                run.until("reply", |run| run.client_got == b"reply");
+                run.until("the request", |run| run.flow.facts().bytes_up == 5);
+                assert_eq!(told(&run), (None, &b"later"[..]), "{length} bytes");
+            }
+        }
+    }
+}
+
 #[test]
 fn early_data_for_another_protocol_is_skipped_though_the_session_resumes() {
     let stage = stage();

@@ -34,7 +34,7 @@ pub(crate) const TIMEOUTS: Timeouts = Timeouts {
 /// What all runs share; making keys is slow.
 pub(crate) struct Stage {
     pub(crate) settings: Rc<Settings>,
-    pub(crate) authority_pem: String,
+    pub(crate) authority: Rc<Authority>,
     options: ServerOptions,
     resumption: Arc<Resumption>,
 }
@@ -72,22 +72,10 @@ impl Stage {
             former: FormerCertificates::default(),
             record_layer: crate::RECORD_LAYER,
         };
-        let resumption = Arc::new(Resumption::new(&ResumptionOptions {
-            secret: [7; 32],
-            tickets: TicketOptions {
-                keys: KeySource::Own,
-                rotate: Duration::from_secs(3600),
-                keep: 2,
-                lifetime: None,
-                count: 1,
-            },
-            session_entries: 100,
-            session_bytes: 100_000,
-            session_lifetime: Duration::from_secs(3600),
-        }));
+        let resumption = resumption(7);
         Self {
             settings: settings(&options, &resumption, send_proxy),
-            authority_pem: authority.pem().to_owned(),
+            authority: Rc::new(authority),
             options,
             resumption,
         }
@@ -99,6 +87,21 @@ impl Stage {
             tls13_sessions,
             ..self.options.clone()
         })
+    }
+
+    /// Another server of the same name, with sessions and ticket keys of its own.
+    pub(crate) fn stranger(&self, tls13_sessions: Tls13Sessions) -> Self {
+        let resumption = resumption(8);
+        let options = ServerOptions {
+            tls13_sessions,
+            ..self.options.clone()
+        };
+        Self {
+            settings: settings(&options, &resumption, self.settings.send_proxy.clone()),
+            authority: Rc::clone(&self.authority),
+            options,
+            resumption,
+        }
     }
 
     /// After a reload by which clients have to be asked for another key share.
@@ -116,7 +119,7 @@ impl Stage {
                 mode: ClientMode::Required,
                 authorities: vec![PemSource {
                     place: "authority.pem".to_owned(),
-                    pem: self.authority_pem.clone().into_bytes(),
+                    pem: self.authority.pem().into(),
                 }],
                 crls: Vec::new(),
                 expired_lists: ExpiredLists::default(),
@@ -141,7 +144,7 @@ impl Stage {
         };
         Self {
             settings: Rc::new(settings),
-            authority_pem: self.authority_pem.clone(),
+            authority: Rc::clone(&self.authority),
             options: self.options.clone(),
             resumption: Arc::clone(&self.resumption),
         }
@@ -150,15 +153,31 @@ impl Stage {
     fn with_options(&self, options: ServerOptions) -> Self {
         Self {
             settings: settings(&options, &self.resumption, self.settings.send_proxy.clone()),
-            authority_pem: self.authority_pem.clone(),
+            authority: Rc::clone(&self.authority),
             options,
             resumption: Arc::clone(&self.resumption),
         }
     }
 
     pub(crate) fn choice(&self, is_tls13: bool, suites: &[u16]) -> ClientChoice {
-        ClientChoice::new(&self.authority_pem, is_tls13, suites)
+        ClientChoice::new(self.authority.pem(), is_tls13, suites)
     }
+}
+
+fn resumption(secret: u8) -> Arc<Resumption> {
+    Arc::new(Resumption::new(&ResumptionOptions {
+        secret: [secret; 32],
+        tickets: TicketOptions {
+            keys: KeySource::Own,
+            rotate: Duration::from_secs(3600),
+            keep: 2,
+            lifetime: None,
+            count: 1,
+        },
+        session_entries: 100,
+        session_bytes: 100_000,
+        session_lifetime: Duration::from_secs(3600),
+    }))
 }
 
 fn settings(

@@ -89,7 +89,8 @@ fn next_record(bytes: &[u8]) -> Result<Option<Record<'_>>, HelloFault> {
     };
     let length = u16::from_be_bytes([high, low]);
     if length == 0 {
-        return Err(HelloFault::Malformed("empty record"));
+        // RFC 8446 sections 5.1 and 5.4.
+        return Err(HelloFault::Unexpected("a record without content"));
     }
     if length > RECORD_BYTES_MAX {
         return Err(HelloFault::RecordTooLarge(length));

@@ -78,7 +78,7 @@ fn headers_are_judged_when_they_are_there() {
     unexpected(&[22, 3, 1, 0, 100, 1, 0, 0, 95]);
     assert_eq!(
         fault_of(&[22, 3, 1, 0, 0]),
-        HelloFault::Malformed("empty record")
+        HelloFault::Unexpected("a record without content")
     );
     assert_eq!(
         fault_of(&[22, 3, 1, 0x40, 1]),
@@ -139,7 +139,7 @@ fn nothing_else_comes_amid_the_hello_or_in_its_last_record() {
         (&[20][..], alert::UNEXPECTED_MESSAGE),
         (&[23], alert::UNEXPECTED_MESSAGE),
         (&[22, 2], alert::DECODE_ERROR),
-        (&[22, 3, 1, 0, 0], alert::DECODE_ERROR),
+        (&[22, 3, 1, 0, 0], alert::UNEXPECTED_MESSAGE),
         (&[22, 3, 1, 0x40, 1], alert::RECORD_OVERFLOW),
     ] {
         let fault = fault_of(&[&begun[..], next].concat());
