@@ -52,11 +52,32 @@ impl Access {
 
     fn is_ours(&self, host: &Authority) -> bool {
         let name = host.host();
-        let is_address = name.parse::<std::net::Ipv4Addr>().is_ok() || name.starts_with('[');
+        if !is_host_and_port(host) {
+            return false;
+        }
+        let is_address = name.parse::<std::net::Ipv4Addr>().is_ok() || is_ipv6_literal(name);
         let name = name.strip_suffix('.').unwrap_or(name);
         let is = |known: &str| known.eq_ignore_ascii_case(name);
         is_address || is("localhost") || self.hosts.iter().any(|known| is(known))
     }
+}
+
+/// RFC 9110, section 7.2: a host, and behind a colon a port. The library takes more for an
+/// authority: what is not digits behind the colon, and a user's name.
+fn is_host_and_port(authority: &Authority) -> bool {
+    match authority.as_str().strip_prefix(authority.host()) {
+        None => false,
+        Some("") => true,
+        Some(rest) => rest
+            .strip_prefix(':')
+            .is_some_and(|port| port.bytes().all(|byte| byte.is_ascii_digit())),
+    }
+}
+
+/// RFC 3986, section 3.2.2.
+fn is_ipv6_literal(host: &str) -> bool {
+    let address = host.strip_prefix('[').and_then(|it| it.strip_suffix(']'));
+    address.is_some_and(|it| it.parse::<std::net::Ipv6Addr>().is_ok())
 }
 
 /// RFC 9112, section 3.2: an absolute target names the host, else the one `Host` field does.
@@ -134,6 +155,7 @@ mod tests {
             "[::1]:1",
             "10.0.0.9",
             "LocalHost.",
+            "localhost:",
             "lariat.example:80",
         ];
         for ours in hosts {
@@ -143,6 +165,12 @@ mod tests {
             "evil.example",
             "localhost.evil.example",
             "1.2.3.4.evil.example",
+            "127.0.0.1:1234.evil.example",
+            "localhost:80.evil.example",
+            "[::1].evil.example",
+            "[::1]:1.evil.example",
+            "[v1.evil]",
+            "evil.example@127.0.0.1",
             "",
             "a b",
         ] {
