@@ -359,7 +359,8 @@ impl<'a> Supervisor<'a> {
                 self.entered(rights);
                 Ok(Next::GoOn)
             }
-            Heard::Answer(Answer::Stuck(message)) => Err(Failure::Rights(printable(&message))),
+            Heard::Answer(answer) if !self.phase.expects(&answer) => Ok(Next::GoOn),
+            Heard::Answer(Answer::Stuck(message)) => self.stuck(printable(&message)),
             Heard::Answer(Answer::Ready {
                 generation,
                 warnings,
@@ -394,6 +395,16 @@ impl<'a> Supervisor<'a> {
             }
         }
         self.rights = Some(rights);
+    }
+
+    /// The data process could not give up its rights.
+    fn stuck(&mut self, message: String) -> Result<Next, Failure> {
+        if self.phase == Phase::Beginning {
+            return Err(Failure::Rights(message));
+        }
+        // One before it could: the host must have changed.
+        say(format_args!("error: {message}"));
+        self.child_is_gone()
     }
 
     fn ready(&mut self, generation: u64, warnings: &[String]) -> Result<Next, Failure> {

@@ -1,4 +1,6 @@
-//! How far the supervisor is, and what it waits for.
+//! How far the supervisor is, what it waits for, and what it hears.
+
+use crate::handover::Answer;
 
 /// How far the data process is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -11,6 +13,22 @@ pub(super) enum Phase {
     Serving,
     /// It was told to drain.
     Draining,
+}
+
+impl Phase {
+    /// Whether this is an answer to something. A data process that was taken over may say anything
+    /// at any time, and some of it would end the supervisor.
+    pub(super) fn expects(self, answer: &Answer) -> bool {
+        match answer {
+            Answer::Stuck(_) => matches!(self, Self::Beginning | Self::Restarting),
+            Answer::Drained => self == Self::Draining,
+            Answer::Entered(_)
+            | Answer::Ready { .. }
+            | Answer::Refused { .. }
+            | Answer::Warning(_)
+            | Answer::Warned(_) => true,
+        }
+    }
 }
 
 /// What happens when the time is over.
@@ -28,4 +46,25 @@ pub(super) enum Due {
 pub(super) enum Next {
     GoOn,
     Stop,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_serves_cannot_end_the_supervisor_by_an_answer_to_nothing() {
+        let phases = [
+            Phase::Beginning,
+            Phase::Restarting,
+            Phase::Serving,
+            Phase::Draining,
+        ];
+        for (answer, expected) in [
+            (Answer::Stuck(String::new()), [true, true, false, false]),
+            (Answer::Drained, [false, false, false, true]),
+        ] {
+            assert_eq!(phases.map(|phase| phase.expects(&answer)), expected);
+        }
+    }
 }
