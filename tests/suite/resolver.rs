@@ -36,6 +36,9 @@ fn the_resolver_has_no_rights() {
     assert_eq!(status_line(resolver, "Seccomp"), "2", "a filter");
     let capabilities = status_line(resolver, "CapEff");
     assert_eq!(u64::from_str_radix(&capabilities, 16).unwrap(), 0);
+    let output = format!("/proc/{}/fd/1", resolver.as_raw_nonzero());
+    let output = std::fs::read_link(output).unwrap();
+    assert_eq!(output.to_str(), Some("/dev/null"), "it writes into no log");
     if geteuid().is_root() {
         for key in ["Uid", "Gid"] {
             let ids = status_line(resolver, key);

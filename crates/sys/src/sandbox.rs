@@ -112,7 +112,8 @@ pub fn restrict_system_calls(opens_files: bool) -> io::Result<Enforcement> {
 
 /// Makes no system call that a process which only resolves names has no use for. Libraries of the
 /// system that it loads may make all others: what is dangerous ends the process, what is useless
-/// fails.
+/// fails. Other processes of its user are out of its reach, and so is the terminal that its
+/// standard error may be.
 pub fn restrict_resolver_calls() -> io::Result<Enforcement> {
     let Ok(arch) = TargetArch::try_from(std::env::consts::ARCH) else {
         return Ok(Enforcement::NotSupported);
@@ -125,8 +126,53 @@ pub fn restrict_resolver_calls() -> io::Result<Enforcement> {
             bare(&[libc::SYS_clone3]),
             SeccompAction::Errno(libc::ENOSYS as u32),
         ),
-        forbidden(bare(USELESS), SeccompAction::Errno(libc::EPERM as u32)),
+        forbidden(useless()?, SeccompAction::Errno(libc::EPERM as u32)),
     ])
+}
+
+/// What fails in the resolver.
+fn useless() -> io::Result<Rules> {
+    const F_SETSIG: u64 = 10;
+    const F_SETOWN_EX: u64 = 15;
+    let own = std::process::id().into();
+    let signalling = [libc::F_SETOWN as u64, F_SETOWN_EX, F_SETSIG];
+    let mut rules = bare(USELESS);
+    rules.extend([
+        (libc::SYS_fcntl, when_one_of(1, &signalling)?),
+        (libc::SYS_ioctl, terminal_ioctls()?),
+        // 0 is who calls.
+        (
+            libc::SYS_prlimit64,
+            when([vec![argument(0, SeccompCmpOp::Ne, 0)?]])?,
+        ),
+        // How abort(3) ends; no signal to others.
+        (
+            libc::SYS_tgkill,
+            when([vec![argument(0, SeccompCmpOp::Ne, own)?]])?,
+        ),
+    ]);
+    Ok(rules)
+}
+
+/// All but harmless requests to a terminal: `TIOCSTI` types into it, for the shell that started us
+/// to read. With them those that have signals sent.
+fn terminal_ioctls() -> io::Result<Vec<SeccompRule>> {
+    const FIOSETOWN: u64 = 0x8901;
+    const SIOCSPGRP: u64 = 0x8902;
+    // Requests to terminals are those of the type `T` (ioctl_list(2)).
+    let mut of_terminals = vec![argument(1, SeccompCmpOp::MaskedEq(0xff00), 0x5400)?];
+    for harmless in [
+        libc::FIOCLEX,
+        libc::FIONBIO,
+        libc::FIONCLEX,
+        libc::FIONREAD,
+        libc::TCGETS,
+    ] {
+        of_terminals.push(argument(1, SeccompCmpOp::Ne, harmless)?);
+    }
+    let mut rules = when([of_terminals])?;
+    rules.extend(when_one_of(1, &[FIOSETOWN, SIOCSPGRP])?);
+    Ok(rules)
 }
 
 fn apply<const N: usize>(filters: [io::Result<BpfProgram>; N]) -> io::Result<Enforcement> {
@@ -373,7 +419,8 @@ const SOCKET_OPTIONS: &[(libc::c_int, libc::c_int)] = &[
     (libc::SOL_TLS, libc::TLS_TX),
 ];
 
-/// What looking up names takes no part of: serving, other processes, rights, and what of files
+/// What looking up names takes no part of: serving, other processes (those of its user are as open
+/// to it as itself, the data process among them), rights, and what of files
 /// Landlock does not see.
 const USELESS: &[i64] = &[
     libc::SYS_accept,
@@ -385,15 +432,23 @@ const USELESS: &[i64] = &[
     libc::SYS_fchownat,
     libc::SYS_fsetxattr,
     libc::SYS_io_uring_setup,
+    libc::SYS_ioprio_set,
     libc::SYS_kill,
     libc::SYS_listen,
     libc::SYS_lsetxattr,
     libc::SYS_memfd_create,
+    libc::SYS_migrate_pages,
     libc::SYS_mq_open,
     libc::SYS_msgget,
     libc::SYS_pidfd_open,
     libc::SYS_pidfd_send_signal,
     libc::SYS_process_madvise,
+    libc::SYS_rt_sigqueueinfo,
+    libc::SYS_rt_tgsigqueueinfo,
+    libc::SYS_sched_setaffinity,
+    libc::SYS_sched_setattr,
+    libc::SYS_sched_setparam,
+    libc::SYS_sched_setscheduler,
     libc::SYS_seccomp,
     libc::SYS_semget,
     libc::SYS_setgid,

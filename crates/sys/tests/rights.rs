@@ -235,7 +235,14 @@ fn names_are_resolved() {
     assert!(std::thread::spawn(look_up).join().unwrap() > 0);
     let listener = TcpListener::bind("127.0.0.1:0");
     assert_denied(listener);
+    // Landlock is not entered here, which forbids some of this on new kernels.
     assert_denied(sys::signal::kill(process::parent()));
+    assert_denied(signal_a_thread_of(process::parent()));
+    assert_denied(owned_by_a_signal());
+    assert_denied(limit_files_of(process::parent()));
+    assert_denied(let_run_only_when_idle(process::parent()));
+    assert_denied(type_into_a_terminal());
+    limit_files().unwrap();
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o777);
     assert_denied(std::fs::set_permissions(std::env::temp_dir(), mode));
 }
@@ -400,6 +407,36 @@ fn signal_a_thread_of(other: u32) -> io::Result<()> {
         return Ok(());
     }
     Err(io::Error::last_os_error())
+}
+
+/// As far as it is, which changes nothing.
+fn limit_files_of(other: u32) -> io::Result<()> {
+    use rustix::process::{Pid, Resource, getrlimit, prlimit};
+    let other = Pid::from_raw(other.try_into().unwrap());
+    prlimit(other, Resource::Nofile, getrlimit(Resource::Nofile))?;
+    Ok(())
+}
+
+fn let_run_only_when_idle(other: u32) -> io::Result<()> {
+    // SAFETY: all zeros is a `sched_param`.
+    let parameters: libc::sched_param = unsafe { std::mem::zeroed() };
+    let (other, none) = (other.cast_signed(), -1);
+    // SAFETY: it is read alone. There is no such policy: nothing changes.
+    answered(unsafe { libc::sched_setscheduler(other, none, &raw const parameters) })
+}
+
+/// A pipe is no terminal, which is another error than that of what is forbidden.
+fn type_into_a_terminal() -> io::Result<()> {
+    let (read, _write) = io::pipe().unwrap();
+    // SAFETY: it is read alone.
+    answered(unsafe { libc::ioctl(read.as_raw_fd(), libc::TIOCSTI, c"x".as_ptr()) })
+}
+
+fn answered(answer: libc::c_int) -> io::Result<()> {
+    match answer {
+        0.. => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 fn limit_files() -> io::Result<()> {

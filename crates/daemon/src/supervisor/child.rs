@@ -69,7 +69,9 @@ impl Child {
             .arg0(program.name)
             .arg(program.argument)
             .env_clear()
-            .stdin(Stdio::from(theirs));
+            .stdin(Stdio::from(theirs))
+            // It may be the log, which is handed to the data process alone.
+            .stdout(Stdio::null());
         let variables = VARIABLES.iter();
         command.envs(variables.filter_map(|name| Some((name, std::env::var_os(name)?))));
         let process = command.spawn()?;
