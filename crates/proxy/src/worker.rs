@@ -43,6 +43,10 @@ mod admission;
 /// quarter of it, one RSA-4096 signature three times as long: never more than one above it.
 const HANDSHAKES_PER_TURN: Duration = Duration::from_micros(1000);
 
+/// Commands obeyed in a turn. Most are what threads have read of files: each has bytes sent and
+/// more asked for, so that while files are read there is always a next one.
+const COMMANDS_PER_TURN: usize = 32;
+
 /// Connections taken from a queue that is about to be closed: the longest that the kernel keeps. A
 /// flood that fills it as fast as it is emptied must not hold the worker up for ever.
 const QUEUE_MAX: usize = 1 << 16;
@@ -358,7 +362,10 @@ impl Worker {
     // What the control thread asks for.
 
     fn obey(&mut self) {
-        while let Ok(command) = self.commands.try_recv() {
+        for _ in 0..COMMANDS_PER_TURN {
+            let Ok(command) = self.commands.try_recv() else {
+                return;
+            };
             match command {
                 Command::Replace(assignment, answer) => {
                     self.take_up(*assignment);
@@ -385,6 +392,8 @@ impl Worker {
                 Command::Replied(reply) => self.replied(*reply),
             }
         }
+        // There may be more, after the others' turn.
+        self.waker.wake();
     }
 
     /// Has a connection of files go on, if it still waits for that.

@@ -118,3 +118,39 @@ fn a_worker_without_anybody_to_displace_takes_the_place_of_anothers() {
     }
     drop(newcomers);
 }
+
+#[test]
+fn commands_without_end_leave_the_others_their_turn() {
+    let fixture = Fixture::new(
+        "unix:@nobody",
+        Limits {
+            connections: 3,
+            handshakes: 3,
+        },
+    );
+    let (mut worker, _) = workers(&fixture).remove(0);
+    let (sender, commands) = channel();
+    worker.commands = commands;
+    for _ in 0..COMMANDS_PER_TURN + 1 {
+        let command = Command::SetServerUp {
+            service: "none".into(),
+            server: 0,
+            up: true,
+        };
+        sender.send(command).unwrap();
+    }
+    let is_called = |worker: &mut Worker| {
+        let mut events = Vec::new();
+        worker
+            .driver
+            .wait(Some(Duration::ZERO), &mut events)
+            .unwrap();
+        worker.turn(&events);
+        !events.is_empty()
+    };
+    worker.waker.wake();
+    for goes_on in [true, true, false] {
+        assert_eq!(is_called(&mut worker), goes_on);
+    }
+    assert!(worker.commands.try_recv().is_err());
+}
