@@ -37,7 +37,7 @@ fn count(calls: &BTreeMap<String, u64>) -> u64 {
 
 #[test]
 fn a_long_file_costs_no_more_calls_than_nginx_makes() {
-    let bench = Bench::files(|service| service);
+    let bench = Bench::files_in_memory();
     let longest = File::create(bench.folder.join("longest")).unwrap();
     longest.set_len(LENGTH).unwrap();
     let ours = calls(&bench, bench.service.address, bench.lariat.data_process());

@@ -79,19 +79,30 @@ impl Bench {
     /// Lariat in front of the files, with one worker.
     #[must_use]
     pub fn files(adjust: impl FnOnce(Service) -> Service) -> Self {
-        Self::start(|site, folder| adjust(Service::files(site, folder)))
+        Self::start(Directory::new(), |site, folder| {
+            adjust(Service::files(site, folder))
+        })
+    }
+
+    /// The same with the files on a file system that has everything in memory, so that no thread
+    /// reads ahead of the kernel.
+    #[must_use]
+    pub fn files_in_memory() -> Self {
+        Self::start(Directory::in_memory(), Service::files)
     }
 
     /// Lariat in front of a server, with one worker.
     #[must_use]
     pub fn relay(server: &Server, adjust: impl FnOnce(Service) -> Service) -> Self {
-        Self::start(|site, _| adjust(Service::new(site, server)))
+        Self::start(Directory::new(), |site, _| {
+            adjust(Service::new(site, server))
+        })
     }
 
-    fn start(service: impl FnOnce(&Site, &Path) -> Service) -> Self {
+    fn start(folder: Directory, service: impl FnOnce(&Site, &Path) -> Service) -> Self {
         static TURN: Mutex<()> = Mutex::new(());
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-        let (site, folder) = (Site::new(), Directory::new());
+        let site = Site::new();
         for (name, length) in [("small", SMALL), ("large", LARGE)] {
             let path = folder.write(name, pattern(length));
             // Long ago, so that all responses have the same head.

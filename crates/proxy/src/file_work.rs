@@ -12,7 +12,7 @@ use sys::beneath::{self, Entries, File, Folder, Opened};
 use crate::plan::Files;
 
 /// Bytes that are read at once into the page cache for somebody else to send.
-const FETCH_BYTES: usize = 64 << 10;
+const FETCH_BYTES: usize = 256 << 10;
 
 /// What a conversation has open.
 #[derive(Clone, Debug)]

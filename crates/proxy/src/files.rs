@@ -310,7 +310,12 @@ impl FileBack {
                 .unwrap_or(usize::MAX)
                 .min(bytes);
         }
-        match file.cached_bytes(offset, bytes) {
+        let cached = match file.cached_bytes(offset, bytes) {
+            // overlayfs does not say what is in memory. What was just read is.
+            Err(error) if error.kind() == ErrorKind::Unsupported && !file.is_remote() => Ok(0),
+            cached => cached,
+        };
+        match cached {
             Ok(0) => {
                 let task = Task::Fetch(Arc::clone(file), offset, bytes.min(FETCH_BYTES_MAX));
                 self.ask_rest(task);

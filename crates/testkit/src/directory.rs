@@ -22,8 +22,21 @@ impl Directory {
         reason = "making a directory is no default"
     )]
     pub fn new() -> Self {
+        Self::beneath(&std::env::temp_dir())
+    }
+
+    /// The same in memory (tmpfs).
+    ///
+    /// # Panics
+    /// If the directory cannot be made.
+    #[must_use]
+    pub fn in_memory() -> Self {
+        Self::beneath(Path::new("/dev/shm"))
+    }
+
+    fn beneath(parent: &Path) -> Self {
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("lariat-test-{}-{number}", process::id()));
+        let path = parent.join(format!("lariat-test-{}-{number}", process::id()));
         let _left_by_an_older_process_of_the_same_id = fs::remove_dir_all(&path);
         fs::create_dir_all(&path).expect("the temporary directory is writable");
         Self(path)
