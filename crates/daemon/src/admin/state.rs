@@ -519,6 +519,7 @@ fn server(counts: &ServerSnapshot, note: Option<String>, workers: usize) -> Serv
         up if up < workers as u64 => ServerState::Partly,
         _ => ServerState::Up,
     };
+    let note = note.or_else(|| unchecked(state, counts.counter(ServerCounter::Dials)));
     ServerStatus {
         name: counts.name.clone(),
         state,
@@ -532,6 +533,18 @@ fn server(counts: &ServerSnapshot, note: Option<String>, workers: usize) -> Serv
         went_down: counts.counter(ServerCounter::WentDown),
         bytes_up: counts.counter(ServerCounter::BytesUp),
         bytes_down: counts.counter(ServerCounter::BytesDown),
+    }
+}
+
+/// Why a server is not up of which no check says so: its name was never resolved, so that nobody
+/// dialled it, or its dials failed.
+fn unchecked(state: ServerState, dials: u64) -> Option<String> {
+    match (state, dials) {
+        (ServerState::Up, _) | (ServerState::Partly, 0) => None,
+        (ServerState::Down, 0) => Some("no address: its name is not resolved".to_owned()),
+        (ServerState::Down | ServerState::Partly, _) => {
+            Some("its last dials failed; it is tried again".to_owned())
+        }
     }
 }
 
@@ -653,6 +666,21 @@ mod tests {
         state.plan_served(1, vec![facts("web")], None);
         let server = &state.document().services[0].servers[0];
         assert_eq!((server.state, server.workers_up), (ServerState::Partly, 1));
+    }
+
+    #[test]
+    fn a_server_that_is_down_without_a_check_has_its_reason() {
+        let registry = Arc::new(Registry::new(1));
+        let state = state(&registry);
+        let web = registry.service(0, "web", &["app:1".to_owned()]);
+        web.server(0).set_up(false);
+        state.plan_served(1, vec![facts("web")], None);
+        let note = || state.document().services[0].servers[0].note.clone();
+        assert!(note().is_some_and(|note| note.starts_with("no address")));
+        web.server(0).count(ServerCounter::Dials);
+        assert!(note().is_some_and(|note| note.starts_with("its last dials failed")));
+        web.server(0).set_up(true);
+        assert_eq!(note(), None);
     }
 
     #[test]
