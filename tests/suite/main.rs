@@ -12,6 +12,7 @@ mod bad_input;
 mod balance;
 mod chaos;
 mod client_cert;
+mod connect_ports;
 mod crash_restart;
 mod demo;
 mod drain;

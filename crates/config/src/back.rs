@@ -6,7 +6,7 @@ use backend::options::{Balance, CheckKind, CheckOptions, Options, PassiveOptions
 use proxy::options::{
     BackOptions, CertificateForm, FileTimeouts, FilesOptions, ProxyTlvs, SendProxy, ServersOptions,
 };
-use wire::address::{Address, Endpoint};
+use wire::address::Endpoint;
 
 use crate::diagnostic::Problem;
 use crate::section::{Section, all};
@@ -154,12 +154,7 @@ fn server(section: &Section<'_>) -> Option<ServerOptions> {
     let weight = section.count("weight");
     let backup = section.boolean("backup");
     let endpoint: Endpoint = endpoint?;
-    let port = match &endpoint {
-        Endpoint::Name { port, .. } => Some(*port),
-        Endpoint::Address(Address::Ip(address)) => Some(address.port()),
-        Endpoint::Address(Address::Unix(_)) => None,
-    };
-    if port == Some(0) {
+    if endpoint.tcp_port() == Some(0) {
         section.error(
             "address",
             Problem::new("has port 0, which nobody listens at"),

@@ -50,10 +50,12 @@ fn scalar(key: &Key, text: &str) -> Value {
     match (key.kind, text) {
         (Kind::Boolean, "true" | "on" | "yes") => Value::Boolean(true),
         (Kind::Boolean, "false" | "off" | "no") => Value::Boolean(false),
-        (Kind::Count(..) | Kind::Size(..) | Kind::Threads, digits) => match digits.parse() {
-            Ok(number) => Value::Integer(Some(number)),
-            Err(_) => Value::Text(text.to_owned()),
-        },
+        (Kind::Count(..) | Kind::Size(..) | Kind::Ports | Kind::Threads, digits) => {
+            match digits.parse() {
+                Ok(number) => Value::Integer(Some(number)),
+                Err(_) => Value::Text(text.to_owned()),
+            }
+        }
         _ => Value::Text(text.to_owned()),
     }
 }

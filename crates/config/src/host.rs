@@ -1,5 +1,8 @@
 //! The keys that hold for the whole process: workers, limits, rights, log, doors, resumption.
 
+use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
+
 use proxy::options::{Limits, LogConnections, LogFormat, LogOptions, WorkerOptions};
 use tls::resumption::key_file::{KeyFileFault, ListedKeys, SharedSecret};
 use tls::resumption::{KeySource, TicketOptions};
@@ -18,6 +21,10 @@ use crate::table::Key;
 
 /// More threads than any host has CPUs would only be a slip of the keyboard.
 const THREADS_MAX: i64 = 1024;
+
+/// Ports in `process.connect-ports`. The kernel takes a rule for each and looks for one at each
+/// dial; and a longer list limits little.
+const CONNECT_PORTS_MAX: usize = 4096;
 
 /// Reads `[workers]`.
 pub(crate) fn workers(section: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<WorkerOptions> {
@@ -112,17 +119,61 @@ pub(crate) fn process(section: &Section<'_>, shelf: &Shelf<'_>) -> Option<Proces
             ("off", sandbox(false, false)),
         ],
     );
+    let connect_ports = match section.has("connect-ports") {
+        true => connect_ports(section).map(Some),
+        false => Some(None),
+    };
     let drain = section.duration("drain");
     let user = section.text_if_written("user");
     let group = section.text_if_written("group");
     let pid_file = section.text_if_written("pid-file");
+    let (sandbox, connect_ports) = (sandbox?, connect_ports?);
+    if connect_ports.is_some() && !(sandbox.files && sandbox.system_calls) {
+        let problem = match sandbox.files {
+            true => "can be passed by: `sandbox` leaves the data process all system calls",
+            false => "has no effect: `sandbox` leaves the data process without Landlock",
+        };
+        let hint = "write sandbox = \"on\"";
+        section.warn("connect-ports", Problem::new(problem).hint(hint));
+    }
     Some(ProcessOptions {
         user: user?,
         group: group?,
-        sandbox: sandbox?,
+        sandbox,
+        connect_ports,
         drain: drain?,
         pid_file: pid_file?.map(|path| shelf.base.join(path)),
     })
+}
+
+fn connect_ports(section: &Section<'_>) -> Option<BTreeSet<u16>> {
+    let ranges = section.list("connect-ports", port_range)?;
+    let ports: BTreeSet<u16> = ranges.into_iter().flatten().collect();
+    if ports.len() <= CONNECT_PORTS_MAX {
+        return Some(ports);
+    }
+    let problem = format!("has more than {CONNECT_PORTS_MAX} ports");
+    let hint = "list the ports of the servers alone, or leave it out";
+    section.error("connect-ports", Problem::new(problem).hint(hint));
+    None
+}
+
+fn port_range(value: &Value, _: &Key) -> Result<RangeInclusive<u16>, Problem> {
+    let (range, told) = match value {
+        Value::Integer(number) => {
+            let port = number.and_then(|number| u16::try_from(number).ok());
+            (port.map(|port| port..=port), "is no port".to_owned())
+        }
+        Value::Text(text) => {
+            let told = format!("\"{}\" is no range of ports", text.escape_debug());
+            (quantity::range(text), told)
+        }
+        other => (None, format!("is {}", other.kind())),
+    };
+    let hint = "write ports from 1 to 65535, such as 443 or \"8000-8010\"";
+    range
+        .filter(|range| *range.start() > 0)
+        .ok_or_else(|| Problem::new(told).hint(hint))
 }
 
 const fn sandbox(files: bool, system_calls: bool) -> SandboxOptions {

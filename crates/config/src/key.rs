@@ -48,6 +48,8 @@ pub enum Kind {
     Size(u64, u64),
     /// One of these.
     Choice(&'static [&'static str]),
+    /// A TCP port, or a range of them.
+    Ports,
     /// `"auto"`, a number of threads, or a list of CPUs.
     Threads,
 }

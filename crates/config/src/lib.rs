@@ -147,7 +147,36 @@ fn settings(top: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<Settings> {
         tickets: tickets?,
     };
     admin_is_apart(top, &settings)?;
+    servers_can_be_reached(top, &settings)?;
     Some(settings)
+}
+
+/// Every server has a port that the data process may connect to.
+fn servers_can_be_reached(top: &Section<'_>, settings: &Settings) -> Option<()> {
+    let Some(ports) = &settings.process.connect_ports else {
+        return Some(());
+    };
+    let mut reached = true;
+    let services = top.sections("service");
+    for (section, service) in services.iter().zip(&settings.plane.services) {
+        let servers = service.back.server_list();
+        if servers.is_empty() {
+            continue;
+        }
+        let sections = section.section("back").sections("servers");
+        for (section, server) in sections.iter().zip(servers) {
+            let listed = |port: &u16| ports.contains(port);
+            let Some(port) = server.endpoint.tcp_port().filter(|port| !listed(port)) else {
+                continue;
+            };
+            let problem = Problem::new(format!(
+                "has port {port}, which process.connect-ports lacks"
+            ));
+            section.error("address", problem.hint(format!("list {port} there too")));
+            reached = false;
+        }
+    }
+    reached.then_some(())
 }
 
 /// A service may not listen where the status page is served.

@@ -1,5 +1,6 @@
-//! Durations, sizes and CPU lists as people write them. Pure text to values and back.
+//! Durations, sizes, ranges and CPU lists as people write them. Pure text to values and back.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 /// Units of durations, each with its milliseconds, the largest first.
@@ -59,19 +60,19 @@ fn show(amount: u64, units: &[(&str, u64)]) -> String {
     }
 }
 
+/// `6`, `0-3`: a number, or the first and the last of several.
+pub(crate) fn range(text: &str) -> Option<RangeInclusive<u16>> {
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    let (first, last) = (first.parse().ok()?, last.parse().ok()?);
+    (first <= last).then_some(first..=last)
+}
+
 /// `0-3,6`: CPU numbers in the order written, without repetition.
 pub(crate) fn cpu_list(text: &str) -> Option<Vec<u16>> {
     let mut cpus = Vec::new();
     for part in text.split(',') {
-        let (first, last) = part
-            .trim()
-            .split_once('-')
-            .unwrap_or_else(|| (part.trim(), part.trim()));
-        let (first, last): (u16, u16) = (first.parse().ok()?, last.parse().ok()?);
-        if first > last || last > CPU_MAX {
-            return None;
-        }
-        for cpu in first..=last {
+        let range = range(part.trim()).filter(|range| *range.end() <= CPU_MAX)?;
+        for cpu in range {
             if cpus.contains(&cpu) {
                 return None;
             }

@@ -71,6 +71,7 @@ fn holds(key: &Key) -> String {
             .map(|word| format!("`{word}`"))
             .collect::<Vec<_>>()
             .join(", "),
+        Kind::Ports => "port, or range of ports".to_owned(),
         Kind::Threads => "`auto`, a number, or a list of CPUs".to_owned(),
     };
     let one = match key.shorthand {

@@ -1,5 +1,6 @@
 //! What a configuration means: the Options of the parts, and the daemon's own.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
@@ -32,6 +33,8 @@ pub struct ProcessOptions {
     pub group: Option<String>,
     /// What is taken from the data process before it sees a byte.
     pub sandbox: SandboxOptions,
+    /// The TCP ports that the data process can connect to; `None` = any.
+    pub connect_ports: Option<BTreeSet<u16>>,
     /// How long connections may finish after a drain began.
     pub drain: Duration,
     /// Where the supervisor writes its process id.

@@ -49,6 +49,7 @@ impl Key {
             Kind::Duration(..) => "TIME",
             Kind::Size(..) => "SIZE",
             Kind::Choice(_) => "WORD",
+            Kind::Ports => "PORTS",
             Kind::Threads => "NUMBER|CPUS",
         }
     }

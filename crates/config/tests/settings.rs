@@ -210,6 +210,7 @@ fn defaults_of_the_process() {
     assert_eq!(settings.plane.log.failures_per_second, 10);
     assert_eq!(settings.process.user, None);
     assert!(settings.process.sandbox.files && settings.process.sandbox.system_calls);
+    assert_eq!(settings.process.connect_ports, None);
     assert_eq!(settings.process.drain, Duration::from_secs(60));
     assert_eq!(settings.control.listen, None);
     assert_eq!(settings.control.log, LogOutput::Stdout);
@@ -357,6 +358,18 @@ fn workers_in_all_forms() {
     assert_eq!(cpus("{ threads = 2 }"), [None, None]);
 }
 
+#[test]
+fn ports_to_connect_to_in_all_forms() {
+    let ports = |value: &str| {
+        let service = MINIMAL.replace("127.0.0.1:80", "unix:/a");
+        let settings = settings(&format!("process.connect-ports = {value}\n{service}"));
+        settings.process.connect_ports.unwrap().into_iter()
+    };
+    assert!(ports("[443, '8000-8002', 8001, '80-80']").eq([80, 443, 8000, 8001, 8002]));
+    assert_eq!(ports("[]").count(), 0);
+    assert_eq!(ports("['1-4096']").count(), 4096);
+}
+
 /// Flags, and the file that means the same.
 const ALIKE: &[(&str, &str)] = &[
     (
@@ -368,9 +381,11 @@ const ALIKE: &[(&str, &str)] = &[
          --certificate site.pem --alpn h2,http/1.1 --backend a:80 --weight 3 --backend b:80 \
          --backup true --send-proxy v2 --send-proxy-crc32c true --check http --check-path /x \
          --idle-timeout 1h --workers 4 --connections 9 --log-format json --session-bytes 1MiB \
-         --client-certificates required --client-ca ca.pem --client-crl ca.crl --versions 1.3",
+         --client-certificates required --client-ca ca.pem --client-crl ca.crl --versions 1.3 \
+         --connect-ports 80,8000-8010 --connect-ports 443",
         r#"
 workers = 4
+process.connect-ports = [80, "8000-8010", 443]
 limits = { connections = 9 }
 log = { format = "json" }
 resumption = { session-cache = { bytes = "1MiB" } }

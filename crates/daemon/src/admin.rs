@@ -13,7 +13,7 @@ mod state;
 mod text;
 
 pub(crate) use access::Access;
-pub(crate) use document::{RunState, StatusDocument, StatusError};
+pub(crate) use document::{RightsStatus, RunState, StatusDocument, StatusError};
 pub(crate) use http::serve_http;
 pub(crate) use socket::serve_status;
 pub(crate) use state::{AdminState, ReloadFacts, ReloadResult, ServiceFacts, StartFacts};

@@ -24,9 +24,9 @@ use tls::resumption::Resumption;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::MissedTickBehavior;
 
-use crate::admin::{self, AdminState, ReloadFacts, ReloadResult, StartFacts};
+use crate::admin::{self, AdminState, ReloadFacts, ReloadResult, RightsStatus, StartFacts};
 use crate::handover::{
-    Answer, Bundle, DATA_NAME, Order, Reloads, Resolved, Serve, SessionKey, Start, encode,
+    Answer, Bundle, DATA_NAME, Order, Reloads, Resolved, Rights, Serve, SessionKey, Start, encode,
 };
 use crate::health::{self, Checks, HealthReport};
 use crate::stderr;
@@ -65,7 +65,7 @@ fn serve() -> io::Result<()> {
     process::set_name(DATA_NAME)?;
     let channel = Arc::new(Channel::from(io::stdin().as_fd().try_clone_to_owned()?));
     let Some(Letter {
-        order: Order::Enter(fences),
+        order: Order::Enter(fences, reach),
         fds: roots,
         ..
     }) = orders::next(&channel)?
@@ -74,17 +74,18 @@ fn serve() -> io::Result<()> {
             "this is started by `lariat serve`, not by hand",
         ));
     };
-    let given_up = rights::give_up(&fences, &roots);
+    let given_up = rights::give_up(&fences, &reach, &roots);
     // Those to be served come with the plan.
     drop(roots);
-    match given_up {
-        Ok(rights) => say(&channel, &Answer::Entered(rights))?,
+    let rights = match given_up {
+        Ok(rights) => rights,
         Err(message) => return say(&channel, &Answer::Stuck(message)),
-    }
+    };
+    say(&channel, &Answer::Entered(rights))?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    runtime.block_on(control(channel))
+    runtime.block_on(control(channel, rights))
 }
 
 fn say(channel: &Channel, answer: &Answer) -> io::Result<()> {
@@ -93,7 +94,7 @@ fn say(channel: &Channel, answer: &Answer) -> io::Result<()> {
 }
 
 /// The control thread's work, from the first plan to the end.
-async fn control(channel: Arc<Channel>) -> io::Result<()> {
+async fn control(channel: Arc<Channel>, rights: Rights) -> io::Result<()> {
     let mut letters = orders::listen(Arc::clone(&channel))?;
     let (sender, mut reports) = unbounded_channel();
     let report = move |report: HealthReport| {
@@ -101,7 +102,8 @@ async fn control(channel: Arc<Channel>) -> io::Result<()> {
         let _ = sender.send(report);
     };
     let checks = health::run(Vec::new(), report);
-    let Some(mut control) = Control::start(channel, letters.recv().await, checks).await? else {
+    let first = letters.recv().await;
+    let Some(mut control) = Control::start(channel, rights, first, checks).await? else {
         return Ok(());
     };
     let mut sweep = tokio::time::interval(SWEEP_INTERVAL);
@@ -145,6 +147,7 @@ impl Control {
     /// Serves the first plan; `None` = it was refused, or the supervisor is gone.
     async fn start(
         channel: Arc<Channel>,
+        rights: Rights,
         letter: Option<Letter>,
         checks: Checks,
     ) -> io::Result<Option<Self>> {
@@ -168,7 +171,7 @@ impl Control {
             }
         };
         let registry = Arc::new(Registry::new(serve.workers));
-        let admin = admin_state(&registry, &start, &built);
+        let admin = admin_state(&registry, &start, rights, &built);
         let target = built.doors.log.take().ok_or(io::ErrorKind::InvalidData)?;
         let (log, lines) = Log::start(target, log_reporter(&channel, &admin))?;
         open_doors(&mut built, &admin)?;
@@ -204,7 +207,7 @@ impl Control {
                     .into_iter()
                     .for_each(|target| self.log.set_target(target));
             }
-            (Order::Drain(_) | Order::Enter(_) | Order::Start(..) | Order::Replace(_), _) => {
+            (Order::Drain(_) | Order::Enter(..) | Order::Start(..) | Order::Replace(_), _) => {
                 return Err(io::Error::other("the supervisor gave an order out of turn"));
             }
         }
@@ -347,13 +350,24 @@ async fn build(
         .map_err(io::Error::other)
 }
 
-fn admin_state(registry: &Arc<Registry>, start: &Start, built: &Built) -> Arc<AdminState> {
+fn admin_state(
+    registry: &Arc<Registry>,
+    start: &Start,
+    rights: Rights,
+    built: &Built,
+) -> Arc<AdminState> {
     let facts_of_start = StartFacts {
         program: env!("CARGO_PKG_VERSION"),
         supervisor_pid: start.supervisor_pid,
         supervisor_start: start.supervisor_start,
         restarts: start.restarts,
         worker_cpus: built.cpus.clone(),
+        rights: RightsStatus {
+            sentence: rights.to_string(),
+            files: rights.files.word().to_owned(),
+            tcp_ports: rights.tcp_ports.word().to_owned(),
+            system_calls: rights.system_calls.word().to_owned(),
+        },
     };
     let state = AdminState::new(Arc::clone(registry), facts_of_start);
     state.reloaded(facts(start.reloads.clone()));

@@ -18,6 +18,7 @@ pub(crate) fn end_of(ended: Result<(), Failure>, talk: Talk) -> Exit {
         | Failure::Plan(_)
         | Failure::User(_)
         | Failure::Root(_)
+        | Failure::Reach(_)
         | Failure::Folder { .. }
         | Failure::File { .. } => Exit::Usage,
         Failure::Listen(_) | Failure::Place(_) => Exit::Listen,

@@ -4,11 +4,13 @@
 //! the same program of the same build, so the form needs no versions. Who says what when stands
 //! in `supervisor` and `data`.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::net::SocketAddr;
 use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
+use wire::address::{Address, Endpoint, UnixName};
 
 use crate::kernel::KernelTls;
 
@@ -24,9 +26,9 @@ pub(crate) const DATA_NAME: &str = "lariat: data";
 /// What the supervisor says. The data process obeys; it has no say.
 #[derive(Debug, Deserialize, Serialize)]
 pub(crate) enum Order {
-    /// The first: give up these rights, but for reading in the folders that come with it. No secret
-    /// comes before it.
-    Enter(Fences),
+    /// The first: give up these rights, but for reading in the folders that come with it and
+    /// connecting to these places. No secret comes before it.
+    Enter(Fences, Reach),
     /// The second: this is who we are. Serve the plan that follows.
     Start(Start, Serve),
     /// Serve another plan; the one served stays if this one is refused.
@@ -133,6 +135,30 @@ pub(crate) struct Fences {
     pub(crate) supervisor_pid: u32,
 }
 
+/// Where the data process can connect to, for its life; Unix sockets that have paths are not
+/// limited.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub(crate) struct Reach {
+    /// TCP ports; `None` = any.
+    pub(crate) tcp_ports: Option<BTreeSet<u16>>,
+    /// Whether abstract Unix sockets.
+    pub(crate) abstract_sockets: bool,
+}
+
+impl Reach {
+    /// Whether it can connect to this server.
+    pub(crate) fn includes(&self, server: &Endpoint) -> bool {
+        if let Endpoint::Address(Address::Unix(name)) = server {
+            return self.abstract_sockets || !matches!(name, UnixName::Abstract(_));
+        }
+        let listed = |ports: &BTreeSet<u16>| {
+            let port = server.tcp_port();
+            port.is_some_and(|port| ports.contains(&port))
+        };
+        self.tcp_ports.as_ref().is_none_or(listed)
+    }
+}
+
 /// A user and a group, by number.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub(crate) struct User {
@@ -149,6 +175,8 @@ pub(crate) struct Rights {
     pub(crate) files: Fence,
     /// Whether some folders are excepted: those that it serves.
     pub(crate) reads_folders: bool,
+    /// Whether it can connect to any TCP port.
+    pub(crate) tcp_ports: Fence,
     /// Whether it can make any system call.
     pub(crate) system_calls: Fence,
 }
@@ -164,6 +192,18 @@ pub(crate) enum Fence {
     Partly,
     /// Not at all: this kernel cannot.
     Absent,
+}
+
+impl Fence {
+    /// As the status document has it.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Full => "full",
+            Self::Partly => "partly",
+            Self::Absent => "absent",
+        }
+    }
 }
 
 /// What stays the same for a data process's life.
@@ -349,6 +389,14 @@ impl fmt::Display for Rights {
             Fence::Full => write!(f, "; it can open no file{but}")?,
             Fence::Partly => write!(f, "; it can open no file{but} (this kernel knows no more)")?,
             Fence::Absent => f.write_str("; it can open files: this kernel has no Landlock")?,
+        }
+        match self.tcp_ports {
+            Fence::Off => {}
+            Fence::Full | Fence::Partly => f.write_str(", connect by TCP to listed ports only")?,
+            Fence::Absent => f.write_str(
+                ", connect to any TCP port (this kernel's Landlock has no rules for them: Linux \
+                 6.7 has)",
+            )?,
         }
         match self.system_calls {
             Fence::Off => f.write_str(" and make all system calls, as configured"),

@@ -17,7 +17,7 @@ use std::thread;
 use serde::{Deserialize, Serialize};
 use sys::channel::Channel;
 use sys::process;
-use sys::sandbox::{restrict_resolver_calls, restrict_to_reading};
+use sys::sandbox::{restrict_connecting, restrict_resolver_calls, restrict_to_reading};
 
 use crate::data::rights;
 use crate::handover::{Fences, decode, encode};
@@ -59,7 +59,7 @@ const LIBRARIES: &[&str] = &["/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/l
 
 /// DNS over TCP, for answers that are too long for a datagram (RFC 7766). There is no other port
 /// in `resolv.conf`.
-const TCP_PORTS: &[u16] = &[53];
+const TCP_PORTS: [u16; 1] = [53];
 
 /// A name and a port, as in `app.example:8080`.
 #[derive(Clone, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
@@ -115,8 +115,11 @@ fn serve() -> io::Result<()> {
     };
     let begin = identities();
     let readable: Vec<_> = FILES.iter().chain(LIBRARIES).map(Path::new).collect();
-    let read = || restrict_to_reading(&readable, TCP_PORTS);
-    if let Err(message) = rights::give_up_by(&fences, read, restrict_resolver_calls) {
+    let enter_landlock = || {
+        restrict_connecting(TCP_PORTS)?;
+        restrict_to_reading(&readable)
+    };
+    if let Err(message) = rights::give_up_by(&fences, enter_landlock, restrict_resolver_calls) {
         return tell(&channel, &Told::Stuck(message));
     }
     let (queue, names) = mpsc::channel();

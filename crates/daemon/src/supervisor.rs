@@ -32,8 +32,8 @@ use sys::{limit, process, sandbox};
 use wire::address::Address;
 
 use crate::handover::{
-    ANSWER_BYTES_MAX, Answer, DATA_ARGUMENT, DATA_NAME, Fence, Fences, Order, Reloads, Rights,
-    Role, SUPERVISOR_NAME, Serve, Start,
+    ANSWER_BYTES_MAX, Answer, DATA_ARGUMENT, DATA_NAME, Fence, Fences, Order, Reach, Reloads,
+    Rights, Role, SUPERVISOR_NAME, Serve, Start,
 };
 use crate::reader::{Origin, Task};
 use crate::resolve::{Name, Told};
@@ -155,6 +155,8 @@ struct Supervisor<'a> {
     doors: Doors,
     names: Names,
     fences: Fences,
+    /// Where data processes can connect to.
+    reach: Reach,
     /// As many as the first plan wanted.
     workers: usize,
     /// What is served, or shall be by the next data process.
@@ -206,6 +208,7 @@ impl<'a> Supervisor<'a> {
             doors,
             names: Names::new(fences, inbox.post()),
             fences,
+            reach: served.outline.reach(),
             workers: served.outline.workers,
             served,
             generation: 1,
@@ -292,7 +295,10 @@ impl<'a> Supervisor<'a> {
         self.child = Some(child);
         self.due = Some((Instant::now() + ANSWER_TIME_MAX, Due::Answer));
         self.roots.keep(&self.served.outline.folders);
-        let (enter, roots) = (Order::Enter(self.fences), self.roots.all());
+        let (enter, roots) = (
+            Order::Enter(self.fences, self.reach.clone()),
+            self.roots.all(),
+        );
         let sent = self.child.as_ref().map(|child| child.send(&enter, &roots));
         self.unless_stuck(sent);
         let start = Start {
@@ -383,7 +389,7 @@ impl<'a> Supervisor<'a> {
 
     fn entered(&mut self, rights: Rights) {
         if self.rights != Some(rights) {
-            let weak = [rights.files, rights.system_calls];
+            let weak = [rights.files, rights.tcp_ports, rights.system_calls];
             if weak.contains(&Fence::Absent) {
                 say(format_args!("warning: the data process {rights}"));
             }

@@ -75,6 +75,7 @@ mod tests {
         ProcessOptions {
             user: user.map(str::to_owned),
             group: group.map(str::to_owned),
+            connect_ports: None,
             sandbox: SandboxOptions {
                 files: true,
                 system_calls: true,

@@ -1,7 +1,10 @@
-//! Giving up what a process does not need: the file system (Landlock) and system calls (seccomp).
+//! Giving up what a process does not need: the file system and TCP ports (Landlock), and system
+//! calls (seccomp).
 //!
 //! Both hold for the calling thread and the threads it starts from now on: to be called before
 //! the first thread. Neither can be undone. Descriptors that are open already stay usable.
+
+mod calls;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -18,6 +21,8 @@ use seccompiler::{
     SeccompRule, TargetArch,
 };
 
+use calls::{ABSENT, ALIEN, ALLOWED, DEADLY, FCNTL, FOR_FILES, SOCKET_OPTIONS, USELESS};
+
 /// How much of a restriction this kernel enforces.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Enforcement {
@@ -30,20 +35,42 @@ pub enum Enforcement {
 }
 
 /// Opens, makes, changes and removes no file any more; binds no TCP port (kernel 6.7) and signals
-/// no other process (6.12). Dialling stays, Unix sockets in the file system included; so does
+/// no other process (6.12). Connecting stays, to Unix sockets in the file system too, and to
+/// abstract ones that other programs have made if `abstract_sockets` (else not; 6.12); so does
 /// reading what is beneath `roots`, folders that are open.
-pub fn restrict_files(roots: &[BorrowedFd<'_>]) -> io::Result<Enforcement> {
+pub fn restrict_files(roots: &[BorrowedFd<'_>], abstract_sockets: bool) -> io::Result<Enforcement> {
     let rules = roots.iter().map(|root| PathBeneath::new(root, reading()));
-    restrict(rules.map(Ok), AccessNet::BindTcp.into(), &[])
+    let scope = match abstract_sockets {
+        true => Scope::Signal.into(),
+        false => Scope::Signal | Scope::AbstractUnixSocket,
+    };
+    restrict(rules.map(Ok), scope)
 }
 
 /// Reads these files, and what is beneath these folders, and opens, makes, changes and removes no
-/// other; those that are not there are left out. Connects by TCP to these ports only, binds none
-/// (kernel 6.7), and signals no other process (6.12). What is read is the file that has the path
-/// now: one that replaces it is another.
-pub fn restrict_to_reading(paths: &[&Path], tcp_ports: &[u16]) -> io::Result<Enforcement> {
-    let network = AccessNet::BindTcp | AccessNet::ConnectTcp;
-    restrict(path_beneath_rules(paths, reading()), network, tcp_ports)
+/// other; those that are not there are left out. Binds no TCP port (kernel 6.7), and signals no
+/// other process (6.12). What is read is the file that has the path now: one that replaces it is
+/// another.
+pub fn restrict_to_reading(paths: &[&Path]) -> io::Result<Enforcement> {
+    restrict(path_beneath_rules(paths, reading()), Scope::Signal.into())
+}
+
+/// Connects by TCP to these ports only (kernel 6.7), whatever the address. Protocols that are not
+/// TCP, and TCP Fast Open, pass it by: [`restrict_system_calls`] forbids those.
+pub fn restrict_connecting(tcp_ports: impl IntoIterator<Item = u16>) -> io::Result<Enforcement> {
+    let rule = |port| Ok::<_, RulesetError>(NetPort::new(port, AccessNet::ConnectTcp));
+    let status = Ruleset::default()
+        .set_compatibility(CompatLevel::BestEffort)
+        .handle_access(AccessNet::ConnectTcp)
+        .and_then(Ruleset::create)
+        .and_then(|created| created.add_rules(tcp_ports.into_iter().map(rule)))
+        .and_then(|rules| rules.restrict_self())
+        .map_err(io::Error::other)?;
+    Ok(match status.ruleset {
+        RulesetStatus::FullyEnforced => Enforcement::Enforced,
+        // It restricts one thing: there are no parts.
+        RulesetStatus::PartiallyEnforced | RulesetStatus::NotEnforced => Enforcement::NotSupported,
+    })
 }
 
 fn reading() -> BitFlags<AccessFs> {
@@ -52,19 +79,15 @@ fn reading() -> BitFlags<AccessFs> {
 
 fn restrict<F: AsFd>(
     rules: impl Iterator<Item = Result<PathBeneath<F>, RulesetError>>,
-    network: BitFlags<AccessNet>,
-    tcp_ports: &[u16],
+    scope: BitFlags<Scope>,
 ) -> io::Result<Enforcement> {
-    let ports = tcp_ports.iter();
-    let ports = ports.map(|&port| Ok::<_, RulesetError>(NetPort::new(port, AccessNet::ConnectTcp)));
     let status = Ruleset::default()
         .set_compatibility(CompatLevel::BestEffort)
         .handle_access(AccessFs::from_all(ABI::V6))
-        .and_then(|rules| rules.handle_access(network))
-        .and_then(|rules| rules.scope(Scope::Signal))
+        .and_then(|rules| rules.handle_access(AccessNet::BindTcp))
+        .and_then(|rules| rules.scope(scope))
         .and_then(Ruleset::create)
         .and_then(|created| created.add_rules(rules))
-        .and_then(|created| created.add_rules(ports))
         .and_then(|rules| rules.restrict_self())
         .map_err(io::Error::other)?;
     Ok(match status.ruleset {
@@ -74,14 +97,24 @@ fn restrict<F: AsFd>(
     })
 }
 
-/// Makes only the system calls that a process of threads, sockets and memory needs; and, with
-/// `opens_files`, those that [`crate::beneath`] needs: which files it opens is then Landlock's to
-/// say.
+/// What a process needs beyond threads, sockets and memory.
+#[derive(Clone, Copy, Debug)]
+pub struct SystemCalls {
+    /// What [`crate::beneath`] needs; which files are opened is then Landlock's to say.
+    pub open_files: bool,
+    /// Connecting by TCP Fast Open (`MSG_FASTOPEN`), which Landlock's rules for ports do not see.
+    /// Nothing here does it, but without it the kernel runs the filters for each sendto(2) and
+    /// sendmsg(2), since it has to look at their flags.
+    pub fast_open: bool,
+}
+
+/// Makes only the system calls that a process of threads, sockets and memory needs, and those that
+/// `calls` names. Of stream sockets it makes those of Unix and TCP.
 ///
 /// What no honest code here does (starting programs, looking into other processes, loading code
 /// into the kernel) ends the process; what libraries try and can do without fails; memory that
 /// can be executed cannot be made.
-pub fn restrict_system_calls(opens_files: bool) -> io::Result<Enforcement> {
+pub fn restrict_system_calls(calls: SystemCalls) -> io::Result<Enforcement> {
     let Ok(arch) = TargetArch::try_from(std::env::consts::ARCH) else {
         return Ok(Enforcement::NotSupported);
     };
@@ -95,13 +128,13 @@ pub fn restrict_system_calls(opens_files: bool) -> io::Result<Enforcement> {
             arch,
         ),
         filter(
-            absent(opens_files),
+            absent(calls.open_files),
             SeccompAction::Errno(libc::ENOSYS as u32),
             SeccompAction::Allow,
             arch,
         ),
         filter(
-            allowed(opens_files)?,
+            allowed(calls)?,
             SeccompAction::Allow,
             SeccompAction::Errno(libc::EPERM as u32),
             arch,
@@ -112,8 +145,8 @@ pub fn restrict_system_calls(opens_files: bool) -> io::Result<Enforcement> {
 
 /// Makes no system call that a process which only resolves names has no use for. Libraries of the
 /// system that it loads may make all others: what is dangerous ends the process, what is useless
-/// fails. Other processes of its user are out of its reach, and so is the terminal that its
-/// standard error may be.
+/// fails, and with it what Landlock's rules for TCP ports do not see. Other processes of its user
+/// are out of its reach, and so is the terminal that its standard error may be.
 pub fn restrict_resolver_calls() -> io::Result<Enforcement> {
     let Ok(arch) = TargetArch::try_from(std::env::consts::ARCH) else {
         return Ok(Enforcement::NotSupported);
@@ -136,8 +169,12 @@ fn useless() -> io::Result<Rules> {
     const F_SETOWN_EX: u64 = 15;
     let own = std::process::id().into();
     let signalling = [libc::F_SETOWN as u64, F_SETOWN_EX, F_SETSIG];
+    let not = |protocol: libc::c_int| argument(2, SeccompCmpOp::Ne, protocol as u64);
+    let other_streams = vec![stream()?, not(0)?, not(libc::IPPROTO_TCP)?];
     let mut rules = bare(USELESS);
+    rules.extend(sending(libc::MSG_FASTOPEN)?);
     rules.extend([
+        (libc::SYS_socket, when([other_streams])?),
         (libc::SYS_fcntl, when_one_of(1, &signalling)?),
         (libc::SYS_ioctl, terminal_ioctls()?),
         // 0 is who calls.
@@ -276,12 +313,34 @@ fn absent(opens_files: bool) -> Rules {
     rules
 }
 
-fn allowed(opens_files: bool) -> io::Result<Rules> {
+/// Sending with this value of the flag `MSG_FASTOPEN`, which connects.
+fn sending(fast_open: libc::c_int) -> io::Result<Rules> {
+    let flags = [
+        (libc::SYS_sendto, 3),
+        (libc::SYS_sendmsg, 2),
+        (libc::SYS_sendmmsg, 3),
+    ];
+    let rule = |(call, index)| {
+        let rules = when_bits(index, libc::MSG_FASTOPEN as u64, fast_open as u64);
+        Ok((call, rules?))
+    };
+    flags.into_iter().map(rule).collect()
+}
+
+/// The type of a socket: its low bits; above them are `SOCK_NONBLOCK` and `SOCK_CLOEXEC`.
+fn stream() -> io::Result<SeccompCondition> {
+    argument(1, SeccompCmpOp::MaskedEq(0xf), libc::SOCK_STREAM as u64)
+}
+
+fn allowed(calls: SystemCalls) -> io::Result<Rules> {
     let mut rules = bare(ALLOWED);
+    if !calls.fast_open {
+        rules.extend(sending(0)?);
+    }
     // So that the other filter's answer is the newest one that is no error of permission.
     rules.extend(bare(ABSENT));
     rules.extend(conditional()?);
-    if opens_files {
+    if calls.open_files {
         rules.extend(bare(FOR_FILES));
     }
     Ok(rules)
@@ -291,10 +350,11 @@ fn allowed(opens_files: bool) -> io::Result<Rules> {
 fn conditional() -> io::Result<Rules> {
     let thread = libc::CLONE_THREAD as u64;
     let executable = libc::PROT_EXEC as u64;
-    let stream = |family: libc::c_int| -> io::Result<_> {
-        // The type's low bits; above them are SOCK_NONBLOCK and SOCK_CLOEXEC.
-        let kind = argument(1, SeccompCmpOp::MaskedEq(0xf), libc::SOCK_STREAM as u64)?;
-        Ok(vec![argument(0, SeccompCmpOp::Eq, family as u64)?, kind])
+    // Others than TCP (MPTCP, SCTP, SMC) pass by Landlock's rules for ports.
+    let stream_of = |family: libc::c_int, protocol: libc::c_int| -> io::Result<_> {
+        let family = argument(0, SeccompCmpOp::Eq, family as u64)?;
+        let protocol = argument(2, SeccompCmpOp::Eq, protocol as u64)?;
+        Ok(vec![family, stream()?, protocol])
     };
     let ioctls = [
         libc::FIONBIO,
@@ -320,12 +380,14 @@ fn conditional() -> io::Result<Rules> {
         (
             libc::SYS_socket,
             when([
-                stream(libc::AF_INET)?,
-                stream(libc::AF_INET6)?,
-                stream(libc::AF_UNIX)?,
+                stream_of(libc::AF_INET, 0)?,
+                stream_of(libc::AF_INET, libc::IPPROTO_TCP)?,
+                stream_of(libc::AF_INET6, 0)?,
+                stream_of(libc::AF_INET6, libc::IPPROTO_TCP)?,
+                stream_of(libc::AF_UNIX, 0)?,
             ])?,
         ),
-        (libc::SYS_socketpair, when([stream(libc::AF_UNIX)?])?),
+        (libc::SYS_socketpair, when([stream_of(libc::AF_UNIX, 0)?])?),
         // How abort(3) ends; no signal to others.
         (
             libc::SYS_tgkill,
@@ -348,233 +410,3 @@ fn null(index: u8) -> io::Result<SeccompCondition> {
     SeccompCondition::new(index, SeccompCmpArgLen::Qword, SeccompCmpOp::Eq, 0)
         .map_err(io::Error::other)
 }
-
-/// What no code of either process does.
-const ALIEN: &[i64] = &[
-    libc::SYS_add_key,
-    libc::SYS_bpf,
-    libc::SYS_chroot,
-    libc::SYS_delete_module,
-    libc::SYS_finit_module,
-    libc::SYS_init_module,
-    libc::SYS_io_uring_setup,
-    libc::SYS_kexec_file_load,
-    libc::SYS_kexec_load,
-    libc::SYS_keyctl,
-    libc::SYS_mount,
-    libc::SYS_move_mount,
-    libc::SYS_open_by_handle_at,
-    libc::SYS_perf_event_open,
-    libc::SYS_personality,
-    libc::SYS_pidfd_getfd,
-    libc::SYS_pivot_root,
-    libc::SYS_process_vm_readv,
-    libc::SYS_process_vm_writev,
-    libc::SYS_ptrace,
-    libc::SYS_reboot,
-    libc::SYS_request_key,
-    libc::SYS_setns,
-    libc::SYS_swapoff,
-    libc::SYS_swapon,
-    libc::SYS_umount2,
-    libc::SYS_unshare,
-    libc::SYS_userfaultfd,
-];
-
-/// What the data process does not do either.
-const DEADLY: &[i64] = &[
-    libc::SYS_execve,
-    libc::SYS_execveat,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_fork,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_vfork,
-];
-
-/// Commands of fcntl(2). Not among them: who gets a signal when something happens to a descriptor
-/// (`F_SETOWN`, `F_SETSIG`), locks, leases, seals.
-const FCNTL: &[u64] = &[
-    libc::F_DUPFD as u64,
-    libc::F_DUPFD_CLOEXEC as u64,
-    libc::F_GETFD as u64,
-    libc::F_SETFD as u64,
-    libc::F_GETFL as u64,
-    libc::F_SETFL as u64,
-    libc::F_GET_SEALS as u64,
-    libc::F_GETPIPE_SZ as u64,
-    libc::F_SETPIPE_SZ as u64,
-];
-
-/// What is set of a connection: no more than a few calls in its life, none for a request.
-const SOCKET_OPTIONS: &[(libc::c_int, libc::c_int)] = &[
-    (libc::SOL_SOCKET, libc::SO_KEEPALIVE),
-    (libc::SOL_SOCKET, libc::SO_LINGER),
-    (libc::IPPROTO_TCP, libc::TCP_KEEPCNT),
-    (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE),
-    (libc::IPPROTO_TCP, libc::TCP_KEEPINTVL),
-    (libc::IPPROTO_TCP, libc::TCP_NODELAY),
-    (libc::IPPROTO_TCP, libc::TCP_ULP),
-    (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT),
-    (libc::SOL_TLS, libc::TLS_RX),
-    (libc::SOL_TLS, libc::TLS_TX),
-];
-
-/// What looking up names takes no part of: serving, other processes (those of its user are as open
-/// to it as itself, the data process among them), rights, and what of files
-/// Landlock does not see.
-const USELESS: &[i64] = &[
-    libc::SYS_accept,
-    libc::SYS_accept4,
-    libc::SYS_capset,
-    libc::SYS_fchmod,
-    libc::SYS_fchmodat,
-    libc::SYS_fchown,
-    libc::SYS_fchownat,
-    libc::SYS_fsetxattr,
-    libc::SYS_io_uring_setup,
-    libc::SYS_ioprio_set,
-    libc::SYS_kill,
-    libc::SYS_listen,
-    libc::SYS_lsetxattr,
-    libc::SYS_memfd_create,
-    libc::SYS_migrate_pages,
-    libc::SYS_mq_open,
-    libc::SYS_msgget,
-    libc::SYS_pidfd_open,
-    libc::SYS_pidfd_send_signal,
-    libc::SYS_process_madvise,
-    libc::SYS_rt_sigqueueinfo,
-    libc::SYS_rt_tgsigqueueinfo,
-    libc::SYS_sched_setaffinity,
-    libc::SYS_sched_setattr,
-    libc::SYS_sched_setparam,
-    libc::SYS_sched_setscheduler,
-    libc::SYS_seccomp,
-    libc::SYS_semget,
-    libc::SYS_setgid,
-    libc::SYS_setgroups,
-    libc::SYS_setpriority,
-    libc::SYS_setregid,
-    libc::SYS_setresgid,
-    libc::SYS_setresuid,
-    libc::SYS_setreuid,
-    libc::SYS_setuid,
-    libc::SYS_setxattr,
-    libc::SYS_shmget,
-    libc::SYS_tkill,
-    libc::SYS_utimensat,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_chmod,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_chown,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_lchown,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_utime,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_utimes,
-];
-
-/// What is answered as by a kernel without it, so that libraries take the older way, whose
-/// arguments a filter can see.
-const ABSENT: &[i64] = &[libc::SYS_clone3, libc::SYS_openat2, libc::SYS_statx];
-
-/// What opening, describing and reading files beneath a folder takes.
-const FOR_FILES: &[i64] = &[
-    libc::SYS_fstatfs,
-    libc::SYS_getdents64,
-    libc::SYS_newfstatat,
-    libc::SYS_openat2,
-    libc::SYS_preadv,
-    libc::SYS_preadv2,
-];
-
-/// What is allowed whatever the arguments.
-const ALLOWED: &[i64] = &[
-    // Descriptors.
-    libc::SYS_close,
-    libc::SYS_close_range,
-    libc::SYS_dup,
-    libc::SYS_dup3,
-    libc::SYS_epoll_create1,
-    libc::SYS_epoll_ctl,
-    libc::SYS_epoll_pwait,
-    libc::SYS_epoll_pwait2,
-    libc::SYS_eventfd2,
-    libc::SYS_fstat,
-    libc::SYS_lseek,
-    libc::SYS_pipe2,
-    libc::SYS_ppoll,
-    libc::SYS_pread64,
-    libc::SYS_pwrite64,
-    libc::SYS_read,
-    libc::SYS_readv,
-    libc::SYS_sendfile,
-    libc::SYS_splice,
-    libc::SYS_timerfd_create,
-    libc::SYS_timerfd_gettime,
-    libc::SYS_timerfd_settime,
-    libc::SYS_write,
-    libc::SYS_writev,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_epoll_wait,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_poll,
-    // Sockets; none is bound, none begins to listen.
-    libc::SYS_accept4,
-    libc::SYS_connect,
-    libc::SYS_getpeername,
-    libc::SYS_getsockname,
-    libc::SYS_getsockopt,
-    libc::SYS_recvfrom,
-    libc::SYS_recvmmsg,
-    libc::SYS_recvmsg,
-    libc::SYS_sendmmsg,
-    libc::SYS_sendmsg,
-    libc::SYS_sendto,
-    libc::SYS_shutdown,
-    // Memory.
-    libc::SYS_brk,
-    libc::SYS_madvise,
-    libc::SYS_membarrier,
-    libc::SYS_mlock,
-    libc::SYS_mlock2,
-    libc::SYS_mremap,
-    libc::SYS_munlock,
-    libc::SYS_munmap,
-    // Threads.
-    libc::SYS_exit,
-    libc::SYS_exit_group,
-    libc::SYS_futex,
-    libc::SYS_get_robust_list,
-    libc::SYS_getcpu,
-    libc::SYS_rseq,
-    libc::SYS_sched_getaffinity,
-    libc::SYS_sched_setaffinity,
-    libc::SYS_sched_yield,
-    libc::SYS_set_robust_list,
-    libc::SYS_set_tid_address,
-    // Signals.
-    libc::SYS_restart_syscall,
-    libc::SYS_rt_sigaction,
-    libc::SYS_rt_sigprocmask,
-    libc::SYS_rt_sigreturn,
-    libc::SYS_sigaltstack,
-    // Time and numbers about ourselves.
-    libc::SYS_clock_getres,
-    libc::SYS_clock_gettime,
-    libc::SYS_clock_nanosleep,
-    libc::SYS_getegid,
-    libc::SYS_geteuid,
-    libc::SYS_getgid,
-    libc::SYS_getpid,
-    libc::SYS_getppid,
-    libc::SYS_getrandom,
-    libc::SYS_getrusage,
-    libc::SYS_gettid,
-    libc::SYS_gettimeofday,
-    libc::SYS_getuid,
-    libc::SYS_nanosleep,
-    libc::SYS_sysinfo,
-    libc::SYS_uname,
-];

@@ -8,23 +8,44 @@
     reason = "a test; there is no #[test] for clippy to see"
 )]
 
+#[path = "rights/attempts.rs"]
+mod attempts;
+
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, ErrorKind, IoSliceMut, Read, Write};
 use std::net::{TcpListener, TcpStream, ToSocketAddrs, UdpSocket};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::AsFd;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, openat2};
+use rustix::fs::{AtFlags, CWD};
+use rustix::net::ipproto;
 use sys::beneath::{Opened, Root};
 use sys::sandbox::{
-    Enforcement, forbid_system_calls, restrict_files, restrict_resolver_calls,
-    restrict_system_calls, restrict_to_reading,
+    Enforcement, SystemCalls, forbid_system_calls, restrict_connecting, restrict_files,
+    restrict_resolver_calls, restrict_system_calls, restrict_to_reading,
 };
 use sys::{cpu, limit, memory, process};
+
+use attempts::{
+    executable_memory, let_run_only_when_idle, limit_files, limit_files_of, open_by_openat2,
+    owned_by_a_signal, send_message_to, send_to, signal_a_thread_of, stream, type_into_a_terminal,
+};
+
+const NO_MORE: SystemCalls = SystemCalls {
+    open_files: false,
+    fast_open: false,
+};
+
+const WITH_FILES: SystemCalls = SystemCalls {
+    open_files: true,
+    fast_open: true,
+};
 
 /// How a case's process must end.
 enum End {
@@ -43,6 +64,16 @@ const CASES: &[(&str, fn(), End)] = &[
     (
         "sockets-work-without-files",
         sockets_work_without_files,
+        End::Well,
+    ),
+    (
+        "only-listed-ports-are-connected-to",
+        only_listed_ports_are_connected_to,
+        End::Well,
+    ),
+    (
+        "a-resolver-connects-to-its-port-only",
+        a_resolver_connects_to_its_port_only,
         End::Well,
     ),
     (
@@ -142,7 +173,7 @@ fn assert_denied<T>(result: io::Result<T>) {
 fn files_are_out_of_reach() {
     let gauge = memory::MemoryGauge::open().unwrap();
     let open = File::open("/etc/passwd").unwrap();
-    if restrict_files(&[]).unwrap() == Enforcement::NotSupported {
+    if restrict_files(&[], false).unwrap() == Enforcement::NotSupported {
         return;
     }
     assert_denied(File::open("/etc/passwd"));
@@ -163,10 +194,13 @@ fn files_beneath_a_root_are_read() {
     std::fs::write(base.join("root/folder/file"), "within").unwrap();
     std::fs::write(base.join("outside"), "outside").unwrap();
     let root = Root::open(&base.join("root")).unwrap();
-    let files = restrict_files(&[root.as_fd()]).unwrap();
+    let files = restrict_files(&[root.as_fd()], true).unwrap();
     let direct = File::open(base.join("root/folder/file"));
     process::no_new_privileges().unwrap();
-    assert_eq!(restrict_system_calls(true).unwrap(), Enforcement::Enforced);
+    assert_eq!(
+        restrict_system_calls(WITH_FILES).unwrap(),
+        Enforcement::Enforced
+    );
     let unconfined = at_once(&root);
     let read = move || {
         read_beneath(&root);
@@ -209,10 +243,8 @@ fn named_files_are_read_and_others_not() {
     for name in ["one", "other", "folder/file"] {
         std::fs::write(base.join(name), name).unwrap();
     }
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
     let [one, folder, missing] = ["one", "folder", "missing"].map(|name| base.join(name));
-    let files = restrict_to_reading(&[&one, &folder, &missing], &[53]).unwrap();
+    let files = restrict_to_reading(&[&one, &folder, &missing]).unwrap();
     if files == Enforcement::NotSupported {
         return;
     }
@@ -224,9 +256,6 @@ fn named_files_are_read_and_others_not() {
     assert_denied(File::open(base.join("other")));
     assert_denied(File::open("/etc/passwd"));
     assert_denied(File::options().append(true).open(&one));
-    if files == Enforcement::Enforced {
-        assert_denied(TcpStream::connect(address));
-    }
 }
 
 fn names_are_resolved() {
@@ -243,7 +272,7 @@ fn names_are_resolved() {
     assert_denied(let_run_only_when_idle(process::parent()));
     assert_denied(type_into_a_terminal());
     limit_files().unwrap();
-    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+    let mode = unix::fs::PermissionsExt::from_mode(0o777);
     assert_denied(std::fs::set_permissions(std::env::temp_dir(), mode));
 }
 
@@ -267,18 +296,16 @@ fn read_beneath(root: &Root) {
     assert!(matches!(root.find(b"../outside"), Opened::Missing));
 }
 
-/// What a process that was taken over would try.
-fn open_by_openat2(path: &Path, flags: libc::c_int) -> io::Result<OwnedFd> {
-    let flags = OFlags::from_bits_retain(flags as u32) | OFlags::CLOEXEC;
-    let resolve = ResolveFlags::empty();
-    Ok(openat2(CWD, path, flags, Mode::empty(), resolve)?)
-}
-
 fn sockets_work_without_files() {
     let path = directory(process::parent()).join("socket");
     let unix = UnixListener::bind(&path).unwrap();
+    let abstract_name = format!("lariat-rights-{}", std::process::id());
+    let abstract_name = unix::net::SocketAddr::from_abstract_name(abstract_name).unwrap();
+    let _abstract = UnixListener::bind_addr(&abstract_name).unwrap();
     let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
-    let enforced = restrict_files(&[]).unwrap();
+    restrict_files(&[], true).unwrap();
+    UnixStream::connect_addr(&abstract_name).unwrap();
+    let enforced = restrict_files(&[], false).unwrap();
     exchange(&tcp);
     let mut dialled = UnixStream::connect(&path).unwrap();
     dialled.write_all(b"x").unwrap();
@@ -286,7 +313,40 @@ fn sockets_work_without_files() {
     if enforced == Enforcement::Enforced {
         assert_denied(TcpListener::bind("127.0.0.1:0"));
         assert_denied(std::fs::remove_file(&path));
+        assert_denied(UnixStream::connect_addr(&abstract_name));
     }
+}
+
+fn only_listed_ports_are_connected_to() {
+    let [listed, other] = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+    let port = listed.local_addr().unwrap().port();
+    let connecting = restrict_connecting([port]).unwrap();
+    process::no_new_privileges().unwrap();
+    let calls = restrict_system_calls(NO_MORE).unwrap();
+    assert_eq!(calls, Enforcement::Enforced);
+    exchange(&listed);
+    assert_out_of_reach(&other, connecting);
+}
+
+fn a_resolver_connects_to_its_port_only() {
+    let other = TcpListener::bind("127.0.0.1:0").unwrap();
+    let connecting = restrict_connecting([53]).unwrap();
+    assert_eq!(restrict_resolver_calls().unwrap(), Enforcement::Enforced);
+    assert_out_of_reach(&other, connecting);
+}
+
+/// Neither by connect(2) nor by what Landlock does not see.
+fn assert_out_of_reach(other: &TcpListener, connecting: Enforcement) {
+    let address = other.local_addr().unwrap();
+    if connecting == Enforcement::Enforced {
+        assert_denied(TcpStream::connect(address));
+    }
+    for protocol in [ipproto::MPTCP, ipproto::SCTP] {
+        assert_denied(stream(protocol));
+    }
+    let socket = stream(ipproto::TCP).unwrap();
+    assert_denied(send_to(&socket, &address));
+    assert_denied(send_message_to(&socket, &address));
 }
 
 /// One byte over a connection to that listener.
@@ -301,9 +361,12 @@ fn exchange(listener: &TcpListener) {
 /// What the data process does before it says that it is ready, in its order.
 fn enter() -> TcpListener {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    restrict_files(&[]).unwrap();
+    restrict_files(&[], false).unwrap();
     process::no_new_privileges().unwrap();
-    assert_eq!(restrict_system_calls(false).unwrap(), Enforcement::Enforced);
+    assert_eq!(
+        restrict_system_calls(NO_MORE).unwrap(),
+        Enforcement::Enforced
+    );
     listener
 }
 
@@ -362,7 +425,10 @@ fn an_async_runtime_works() {
 
 fn other_calls_fail() {
     // Not Landlock's doing.
-    assert_eq!(restrict_system_calls(false).unwrap(), Enforcement::Enforced);
+    assert_eq!(
+        restrict_system_calls(NO_MORE).unwrap(),
+        Enforcement::Enforced
+    );
     assert_denied(File::open("/etc/passwd"));
     assert_denied(std::fs::metadata("/etc/passwd"));
     assert_denied(UdpSocket::bind("127.0.0.1:0"));
@@ -381,84 +447,11 @@ fn other_calls_fail() {
     let size = rustix::net::sockopt::set_socket_send_buffer_size(&pair.0, 1 << 20);
     assert_denied(size.map_err(io::Error::from));
     assert_denied(executable_memory());
-    assert_denied(restrict_system_calls(false).map_err(|error| {
+    assert_denied(restrict_system_calls(NO_MORE).map_err(|error| {
         // seccompiler wraps the kernel's answer.
         assert!(error.to_string().contains("not permitted"), "{error}");
         ErrorKind::PermissionDenied.into()
     }));
-}
-
-/// A signal to ourselves when a descriptor is readable, which could go to others as well.
-fn owned_by_a_signal() -> io::Result<()> {
-    let (read, _write) = io::pipe().unwrap();
-    // SAFETY: numbers only.
-    let answer = unsafe { libc::fcntl(read.as_raw_fd(), libc::F_SETOWN, libc::getpid()) };
-    if answer == 0 {
-        return Ok(());
-    }
-    Err(io::Error::last_os_error())
-}
-
-fn signal_a_thread_of(other: u32) -> io::Result<()> {
-    // Signal 0 only asks whether it could be sent.
-    // SAFETY: numbers only.
-    let answer = unsafe { libc::syscall(libc::SYS_tgkill, other, other, 0) };
-    if answer == 0 {
-        return Ok(());
-    }
-    Err(io::Error::last_os_error())
-}
-
-/// As far as it is, which changes nothing.
-fn limit_files_of(other: u32) -> io::Result<()> {
-    use rustix::process::{Pid, Resource, getrlimit, prlimit};
-    let other = Pid::from_raw(other.try_into().unwrap());
-    prlimit(other, Resource::Nofile, getrlimit(Resource::Nofile))?;
-    Ok(())
-}
-
-fn let_run_only_when_idle(other: u32) -> io::Result<()> {
-    // SAFETY: all zeros is a `sched_param`.
-    let parameters: libc::sched_param = unsafe { std::mem::zeroed() };
-    let (other, none) = (other.cast_signed(), -1);
-    // SAFETY: it is read alone. There is no such policy: nothing changes.
-    answered(unsafe { libc::sched_setscheduler(other, none, &raw const parameters) })
-}
-
-/// A pipe is no terminal, which is another error than that of what is forbidden.
-fn type_into_a_terminal() -> io::Result<()> {
-    let (read, _write) = io::pipe().unwrap();
-    // SAFETY: it is read alone.
-    answered(unsafe { libc::ioctl(read.as_raw_fd(), libc::TIOCSTI, c"x".as_ptr()) })
-}
-
-fn answered(answer: libc::c_int) -> io::Result<()> {
-    match answer {
-        0.. => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
-
-fn limit_files() -> io::Result<()> {
-    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
-    Ok(rustix::process::setrlimit(
-        rustix::process::Resource::Nofile,
-        limit,
-    )?)
-}
-
-fn executable_memory() -> io::Result<()> {
-    let (read, execute) = (libc::PROT_READ, libc::PROT_EXEC);
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-    // SAFETY: a new mapping where the kernel likes, which nothing refers to.
-    let page = unsafe { libc::mmap(std::ptr::null_mut(), 4096, read, flags, -1, 0) };
-    assert_ne!(page, libc::MAP_FAILED);
-    // SAFETY: the page is ours and nothing refers to it.
-    let answer = unsafe { libc::mprotect(page, 4096, read | execute) };
-    if answer == 0 {
-        return Ok(());
-    }
-    Err(io::Error::last_os_error())
 }
 
 fn exec_is_deadly() {

@@ -62,6 +62,17 @@ pub enum AddressError {
 /// The kernel's `sun_path` holds 108 bytes, one of them the leading or closing NUL.
 const UNIX_NAME_BYTES_MAX: usize = 107;
 
+impl Endpoint {
+    /// The TCP port; `None` for a Unix socket.
+    pub fn tcp_port(&self) -> Option<u16> {
+        match self {
+            Self::Name { port, .. } => Some(*port),
+            Self::Address(Address::Ip(address)) => Some(address.port()),
+            Self::Address(Address::Unix(_)) => None,
+        }
+    }
+}
+
 impl FromStr for Endpoint {
     type Err = AddressError;
 

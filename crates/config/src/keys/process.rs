@@ -94,6 +94,18 @@ pub(super) const PROCESS: &[Key] = &[
          file (Landlock), `system-calls` all calls that it does not need (seccomp), `on` is both.",
     )
     .example(r#"sandbox = "files""#),
+    key("process.connect-ports", Kind::Ports)
+        .many()
+        .absent("any port")
+        .flag("connect-ports")
+        .help(
+            "The TCP ports that the data process can connect to, at whatever address, whoever has \
+             taken it over: all servers' ports, and those that a reload may bring; `[]` is none, \
+             for Unix sockets and files. A change takes a restart, and so does a server at any \
+             other port. At most 4096 ports. It takes `sandbox = \"on\"` and Linux 6.7 with \
+             Landlock; the start warns where the kernel cannot.",
+        )
+        .example(r#"connect-ports = [80, "8000-8010"]"#),
     key("process.drain", Kind::Duration(Duration::ZERO, DAY))
         .default("60s")
         .flag("drain-timeout")

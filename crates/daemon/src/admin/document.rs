@@ -49,6 +49,22 @@ pub(crate) struct ProcessStatus {
     pub(crate) restarts: u64,
     /// The number of the plan that is served; 1 is the first.
     pub(crate) generation: u64,
+    #[serde(default)]
+    pub(crate) rights: RightsStatus,
+}
+
+/// What the data process gave up: `off` (not asked for), `full`, `partly` (as far as the kernel
+/// can) or `absent` (the kernel cannot).
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub(crate) struct RightsStatus {
+    /// All of it, for people.
+    pub(crate) sentence: String,
+    /// Opening files.
+    pub(crate) files: String,
+    /// Connecting to TCP ports that are not listed.
+    pub(crate) tcp_ports: String,
+    /// System calls that it does not need.
+    pub(crate) system_calls: String,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]

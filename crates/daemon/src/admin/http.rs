@@ -176,7 +176,7 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     use super::super::access::Access;
-    use super::super::document::StatusDocument;
+    use super::super::document::{RightsStatus, StatusDocument};
     use super::super::state::StartFacts;
     use super::*;
 
@@ -194,6 +194,7 @@ mod tests {
                 supervisor_start: SystemTime::now(),
                 restarts: 0,
                 worker_cpus: Vec::new(),
+                rights: RightsStatus::default(),
             };
             let state = AdminState::new(Arc::new(Registry::new(1)), start);
             state.answers(Access::default());

@@ -55,7 +55,7 @@ mod tests {
     use telemetry::Registry;
     use tokio::io::AsyncReadExt;
 
-    use super::super::document::StatusDocument;
+    use super::super::document::{RightsStatus, StatusDocument};
     use super::super::state::StartFacts;
     use super::*;
 
@@ -74,6 +74,7 @@ mod tests {
                 supervisor_start: SystemTime::now(),
                 restarts: 0,
                 worker_cpus: Vec::new(),
+                rights: RightsStatus::default(),
             };
             let state = AdminState::new(Arc::new(Registry::new(1)), start);
             tokio::spawn(serve_status(listener, Arc::new(state)));

@@ -31,8 +31,8 @@ use super::access::{Access, Denied};
 use super::document::{
     ByteStatus, CertificateStatus, ConnectionStatus, DialStatus, EndedStatus, FilesStatus,
     HandshakeStatus, HistogramStatus, KernelTlsStatus, KindStatus, KtlsStatus, LastReload,
-    LogStatus, ProcessStatus, ReloadStatus, RunState, SentStatus, ServerState, ServerStatus,
-    ServiceStatus, SessionStatus, StatusDocument, VERSION, WorkerStatus,
+    LogStatus, ProcessStatus, ReloadStatus, RightsStatus, RunState, SentStatus, ServerState,
+    ServerStatus, ServiceStatus, SessionStatus, StatusDocument, VERSION, WorkerStatus,
 };
 
 /// What the admin side knows. Shared by the control thread's tasks.
@@ -54,6 +54,8 @@ pub(crate) struct StartFacts {
     pub(crate) restarts: u64,
     /// One a worker: the CPU it is pinned to.
     pub(crate) worker_cpus: Vec<Option<u16>>,
+    /// What it gave up.
+    pub(crate) rights: RightsStatus,
 }
 
 /// What the supervisor knows of reloads, since it started.
@@ -272,6 +274,7 @@ impl AdminState {
             supervisor_start_ms: milliseconds(self.start.supervisor_start),
             restarts: self.start.restarts,
             generation: facts.generation,
+            rights: self.start.rights.clone(),
         }
     }
 
@@ -596,6 +599,7 @@ mod tests {
             supervisor_start: UNIX_EPOCH + Duration::from_secs(5),
             restarts: 2,
             worker_cpus: vec![Some(3)],
+            rights: RightsStatus::default(),
         };
         AdminState::new(Arc::clone(registry), start)
     }

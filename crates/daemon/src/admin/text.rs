@@ -93,6 +93,12 @@ fn header(now: &StatusDocument) -> String {
         );
     }
     text.push('\n');
+    if !process.rights.sentence.is_empty() {
+        push(
+            &mut text,
+            format_args!("the data process {}\n", process.rights.sentence),
+        );
+    }
     text
 }
 
@@ -476,7 +482,7 @@ mod tests {
     use super::super::document::{
         ByteStatus, ConnectionStatus, DialStatus, EndedStatus, FilesStatus, HandshakeStatus,
         KernelTlsStatus, KindStatus, KtlsStatus, LastReload, LogStatus, ProcessStatus,
-        ReloadStatus, SentStatus, SessionStatus, VERSION,
+        ReloadStatus, RightsStatus, SentStatus, SessionStatus, VERSION,
     };
     use super::*;
 
@@ -601,6 +607,10 @@ mod tests {
                 supervisor_start_ms: 0,
                 restarts: 0,
                 generation: 2,
+                rights: RightsStatus {
+                    sentence: "runs as user 65534, group 65534; it can open no file".into(),
+                    ..RightsStatus::default()
+                },
             },
             log: LogStatus {
                 lost_bytes: 4096,
@@ -640,6 +650,7 @@ mod tests {
     fn one_document_gives_totals() {
         let expected = "\
 lariat 0.1.0 serving plan 2 for 1 min 40 s, process 12 of supervisor 11
+the data process runs as user 65534, group 65534; it can open no file
 reloads: 1 ok, 1 refused; the last was refused 2000-02-29 12:34:56 UTC: no such file
 log: cannot be written: No space left on device; 4096 bytes are lost
 kernel TLS: no: its module is not loaded

@@ -4,32 +4,46 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 use sys::process::{self, Identity};
-use sys::sandbox::{Enforcement, restrict_files, restrict_system_calls};
+use sys::sandbox::{
+    Enforcement, SystemCalls, restrict_connecting, restrict_files, restrict_system_calls,
+};
 use sys::{limit, signal};
 
-use crate::handover::{Fence, Fences, Rights, User};
+use crate::handover::{Fence, Fences, Reach, Rights, User};
 
-/// Gives up what is to be given up, for good; `roots` can be read in afterwards. To be called
-/// before the first thread is started.
+/// Gives up what is to be given up, for good; afterwards `roots` can be read in, and what is in
+/// `reach` connected to. To be called before the first thread is started.
 ///
 /// An error names the step; the process must end then.
-pub(super) fn give_up(fences: &Fences, roots: &[OwnedFd]) -> Result<Rights, String> {
+pub(super) fn give_up(fences: &Fences, reach: &Reach, roots: &[OwnedFd]) -> Result<Rights, String> {
     let folders: Vec<_> = roots.iter().map(AsFd::as_fd).collect();
-    let calls = || restrict_system_calls(!roots.is_empty());
-    let (files, system_calls) = give_up_by(fences, || restrict_files(&folders), calls)?;
+    let mut tcp_ports = Fence::Off;
+    let enter_landlock = || {
+        if let Some(ports) = &reach.tcp_ports {
+            tcp_ports = restrict_connecting(ports.iter().copied())?.into();
+        }
+        restrict_files(&folders, reach.abstract_sockets)
+    };
+    let calls = SystemCalls {
+        open_files: !roots.is_empty(),
+        fast_open: reach.tcp_ports.is_none(),
+    };
+    let (files, system_calls) =
+        give_up_by(fences, enter_landlock, || restrict_system_calls(calls))?;
     let Identity { user, group } = process::identity();
     Ok(Rights {
         user: User { user, group },
         files,
         reads_folders: !roots.is_empty(),
+        tcp_ports,
         system_calls,
     })
 }
 
-/// The same by other restrictions of files and system calls; how far each is given up.
+/// The same by other restrictions by Landlock and of system calls; how far each is given up.
 pub(crate) fn give_up_by(
     fences: &Fences,
-    restrict_files: impl FnOnce() -> io::Result<Enforcement>,
+    enter_landlock: impl FnOnce() -> io::Result<Enforcement>,
     restrict_system_calls: impl FnOnce() -> io::Result<Enforcement>,
 ) -> Result<(Fence, Fence), String> {
     let failed = |step: &'static str| move |error: io::Error| format!("{step}: {error}");
@@ -47,9 +61,9 @@ pub(crate) fn give_up_by(
     }
     process::no_new_privileges().map_err(failed("refusing new privileges"))?;
     let files = match fences.files {
-        true => restrict_files()
+        true => enter_landlock()
             .map(Fence::from)
-            .map_err(failed("closing the file system"))?,
+            .map_err(failed("closing the file system and ports"))?,
         false => Fence::Off,
     };
     let system_calls = match fences.system_calls {

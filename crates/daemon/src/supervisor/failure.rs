@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use config::Diagnostic;
-use wire::address::{Address, UnixName};
+use wire::address::{Address, Endpoint, UnixName};
 
 use crate::place::ForeignDirectory;
 
@@ -22,6 +22,8 @@ pub(crate) enum Failure {
     Listen(ListenFailure),
     /// A folder of files comes with a restart only.
     Root(RootFailure),
+    /// A server can be connected to after a restart only.
+    Reach(ReachFailure),
     /// The status socket's directory is not ours.
     Place(ForeignDirectory),
     /// The user or group to run as does not exist, or cannot be become.
@@ -96,6 +98,30 @@ impl fmt::Display for RootFailure {
             ),
         }?;
         f.write_str("\nhint: restart: which folders can be read is settled before it serves")
+    }
+}
+
+/// A plan with this server has to wait for a restart.
+#[derive(Debug)]
+pub(crate) struct ReachFailure {
+    /// The service's name.
+    pub(crate) service: String,
+    /// A server behind it.
+    pub(crate) server: Endpoint,
+}
+
+impl fmt::Display for ReachFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { service, server } = self;
+        write!(
+            f,
+            "service `{service}`: the running data process may not connect to {server}"
+        )?;
+        let settled = match server.tcp_port() {
+            Some(_) => "the ports of `process.connect-ports` are settled",
+            None => "whether it reaches abstract Unix sockets is settled",
+        };
+        write!(f, "\nhint: restart: {settled} before it serves")
     }
 }
 
@@ -192,6 +218,7 @@ impl fmt::Display for Failure {
             Self::Plan(message) | Self::User(message) => f.write_str(message),
             Self::Listen(failure) => failure.fmt(f),
             Self::Root(failure) => failure.fmt(f),
+            Self::Reach(failure) => failure.fmt(f),
             Self::Place(foreign) => foreign.fmt(f),
             Self::File { what, path, error } => {
                 write!(f, "cannot {what} {}: {error}", path.display())?;
@@ -234,6 +261,12 @@ impl std::error::Error for Failure {}
 impl From<ListenFailure> for Failure {
     fn from(failure: ListenFailure) -> Self {
         Self::Listen(failure)
+    }
+}
+
+impl From<ReachFailure> for Failure {
+    fn from(failure: ReachFailure) -> Self {
+        Self::Reach(failure)
     }
 }
 

@@ -5,11 +5,12 @@ use std::collections::BTreeSet;
 
 use config::{ControlOptions, ProcessOptions, Settings};
 use sys::socket::ListenOptions;
-use wire::address::Endpoint;
+use wire::address::{Address, Endpoint, UnixName};
 
+use super::failure::ReachFailure;
 use super::listeners::Wanted;
 use super::roots::Served;
-use crate::handover::Secret;
+use crate::handover::{Reach, Secret};
 use crate::kernel::KernelTls;
 use crate::resolve::Name;
 
@@ -31,6 +32,8 @@ pub(super) struct Outline {
     pub(super) folders: Vec<Served>,
     /// How many threads will carry connections.
     pub(super) workers: usize,
+    /// All servers, each with its service's name.
+    servers: Vec<(String, Endpoint)>,
     /// The names that servers have.
     pub(super) names: BTreeSet<Name>,
     pub(super) process: ProcessOptions,
@@ -64,8 +67,12 @@ impl Outline {
                 service_index,
             })
         });
-        let endpoints = services().flat_map(|(_, service)| service.back.server_list());
-        let names = endpoints.filter_map(|server| match &server.endpoint {
+        let servers = services().flat_map(|(_, service)| {
+            let each = service.back.server_list().iter();
+            each.map(|server| (service.name.clone(), server.endpoint.clone()))
+        });
+        let servers: Vec<_> = servers.collect();
+        let names = servers.iter().filter_map(|(_, server)| match server {
             Endpoint::Name { host, port } => Some(Name {
                 host: host.clone(),
                 port: *port,
@@ -83,6 +90,7 @@ impl Outline {
             folders: folders.collect(),
             workers: workers.cpus.len(),
             names: names.collect(),
+            servers,
             process: settings.process,
             control: settings.control,
             session_limits: session::Options {
@@ -91,6 +99,41 @@ impl Outline {
                 lifetime: settings.resumption.session_lifetime,
             },
             kernel_tls,
+        }
+    }
+
+    /// Where a data process that is started for it can connect to.
+    pub(super) fn reach(&self) -> Reach {
+        let is_abstract = |(_, server): &(String, Endpoint)| {
+            matches!(
+                server,
+                Endpoint::Address(Address::Unix(UnixName::Abstract(_)))
+            )
+        };
+        match self.process.sandbox.files {
+            true => Reach {
+                tcp_ports: self.process.connect_ports.clone(),
+                abstract_sockets: self.servers.iter().any(is_abstract),
+            },
+            false => Reach {
+                tcp_ports: None,
+                abstract_sockets: true,
+            },
+        }
+    }
+
+    /// Sees whether a data process that can connect to these places can serve it.
+    pub(super) fn is_within(&self, reach: &Reach) -> Result<(), ReachFailure> {
+        match self
+            .servers
+            .iter()
+            .find(|(_, server)| !reach.includes(server))
+        {
+            Some((service, server)) => Err(ReachFailure {
+                service: service.clone(),
+                server: server.clone(),
+            }),
+            None => Ok(()),
         }
     }
 
@@ -109,6 +152,10 @@ impl Outline {
             (
                 "[process] sandbox",
                 self.process.sandbox != new.process.sandbox,
+            ),
+            (
+                "[process] connect-ports",
+                self.process.connect_ports != new.process.connect_ports,
             ),
             (
                 "the status socket's or pid file's path",

@@ -73,6 +73,7 @@ impl Supervisor<'_> {
                 "warning: {part} stays as it is until a restart"
             ));
         }
+        new.outline.is_within(&self.reach)?;
         self.roots.admit(&new.outline.folders, read.folders)?;
         let workers = self.workers;
         self.listeners
@@ -94,7 +95,9 @@ impl Supervisor<'_> {
             return Ok(Next::GoOn);
         };
         // What only a restart changes.
-        new.outline.process.sandbox = self.served.outline.process.sandbox;
+        let (new_process, served) = (&mut new.outline.process, &mut self.served.outline.process);
+        new_process.sandbox = served.sandbox;
+        new_process.connect_ports = served.connect_ports.take();
         self.sessions.accept();
         self.doors.accept_log();
         self.served = new;

@@ -1,0 +1,116 @@
+//! What a process that was taken over would try; whether it is let is the cases' to say.
+
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::Path;
+
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
+use rustix::net::{self, AddressFamily, Protocol, SendAncillaryBuffer, SendFlags, SocketType};
+
+const FAST_OPEN: SendFlags = SendFlags::from_bits_retain(libc::MSG_FASTOPEN as u32);
+
+pub(super) fn open_by_openat2(path: &Path, flags: libc::c_int) -> io::Result<OwnedFd> {
+    let flags = OFlags::from_bits_retain(flags as u32) | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::empty();
+    Ok(openat2(CWD, path, flags, Mode::empty(), resolve)?)
+}
+
+/// A signal to ourselves when a descriptor is readable, which could go to others as well.
+pub(super) fn owned_by_a_signal() -> io::Result<()> {
+    let (read, _write) = io::pipe().unwrap();
+    // SAFETY: numbers only.
+    let answer = unsafe { libc::fcntl(read.as_raw_fd(), libc::F_SETOWN, libc::getpid()) };
+    if answer == 0 {
+        return Ok(());
+    }
+    Err(io::Error::last_os_error())
+}
+
+pub(super) fn signal_a_thread_of(other: u32) -> io::Result<()> {
+    // Signal 0 only asks whether it could be sent.
+    // SAFETY: numbers only.
+    let answer = unsafe { libc::syscall(libc::SYS_tgkill, other, other, 0) };
+    if answer == 0 {
+        return Ok(());
+    }
+    Err(io::Error::last_os_error())
+}
+
+/// As far as it is, which changes nothing.
+pub(super) fn limit_files_of(other: u32) -> io::Result<()> {
+    use rustix::process::{Pid, Resource, getrlimit, prlimit};
+    let other = Pid::from_raw(other.try_into().unwrap());
+    prlimit(other, Resource::Nofile, getrlimit(Resource::Nofile))?;
+    Ok(())
+}
+
+pub(super) fn let_run_only_when_idle(other: u32) -> io::Result<()> {
+    // SAFETY: all zeros is a `sched_param`.
+    let parameters: libc::sched_param = unsafe { std::mem::zeroed() };
+    let (other, none) = (other.cast_signed(), -1);
+    // SAFETY: it is read alone. There is no such policy: nothing changes.
+    answered(unsafe { libc::sched_setscheduler(other, none, &raw const parameters) })
+}
+
+/// A pipe is no terminal, which is another error than that of what is forbidden.
+pub(super) fn type_into_a_terminal() -> io::Result<()> {
+    let (read, _write) = io::pipe().unwrap();
+    // SAFETY: it is read alone.
+    answered(unsafe { libc::ioctl(read.as_raw_fd(), libc::TIOCSTI, c"x".as_ptr()) })
+}
+
+fn answered(answer: libc::c_int) -> io::Result<()> {
+    match answer {
+        0.. => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+pub(super) fn limit_files() -> io::Result<()> {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    Ok(rustix::process::setrlimit(
+        rustix::process::Resource::Nofile,
+        limit,
+    )?)
+}
+
+pub(super) fn executable_memory() -> io::Result<()> {
+    let (read, execute) = (libc::PROT_READ, libc::PROT_EXEC);
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    // SAFETY: a new mapping where the kernel likes, which nothing refers to.
+    let page = unsafe { libc::mmap(std::ptr::null_mut(), 4096, read, flags, -1, 0) };
+    assert_ne!(page, libc::MAP_FAILED);
+    // SAFETY: the page is ours and nothing refers to it.
+    let answer = unsafe { libc::mprotect(page, 4096, read | execute) };
+    if answer == 0 {
+        return Ok(());
+    }
+    Err(io::Error::last_os_error())
+}
+
+/// A stream socket of this protocol.
+pub(super) fn stream(protocol: Protocol) -> io::Result<OwnedFd> {
+    Ok(net::socket(
+        AddressFamily::INET,
+        SocketType::STREAM,
+        Some(protocol),
+    )?)
+}
+
+/// Connects without connect(2): by the first bytes.
+pub(super) fn send_to(socket: &OwnedFd, address: &SocketAddr) -> io::Result<usize> {
+    Ok(net::sendto(socket, b"x", FAST_OPEN, address)?)
+}
+
+/// The same by sendmsg(2).
+pub(super) fn send_message_to(socket: &OwnedFd, address: &SocketAddr) -> io::Result<usize> {
+    let (bytes, mut control) = ([IoSlice::new(b"x")], SendAncillaryBuffer::default());
+    Ok(net::sendmsg_addr(
+        socket,
+        address,
+        &bytes,
+        &mut control,
+        FAST_OPEN,
+    )?)
+}
