@@ -519,19 +519,17 @@ impl<'a> Supervisor<'a> {
     /// Wants these names, and waits a little for those that are new.
     fn resolve(&mut self, names: BTreeSet<Name>) -> Result<(), Failure> {
         self.names.want(names.clone());
-        let (until, mut others) = (Instant::now() + RESOLVE_TIME_MAX, Vec::new());
+        let until = Instant::now() + RESOLVE_TIME_MAX;
         while !self.names.have_heard_of(&names) {
-            match self
-                .inbox
-                .next(Some(until))
-                .map_err(Failure::host("wait for events"))?
-            {
-                None => break,
-                Some(News::Resolver(number, heard)) => self.resolver_said(number, heard),
-                Some(other) => others.push(other),
-            }
+            let is_resolver = |news: &News| matches!(news, News::Resolver(..));
+            let news = self.inbox.next_of(until, is_resolver);
+            let Some(News::Resolver(number, heard)) =
+                news.map_err(Failure::host("wait for events"))?
+            else {
+                break;
+            };
+            self.resolver_said(number, heard);
         }
-        self.inbox.put_back(others);
         Ok(())
     }
 

@@ -111,6 +111,27 @@ impl Inbox {
         }
     }
 
+    /// The next of the news that are wanted; the others stay, in their order. `None` = none came
+    /// until then, or too many others did: a data process that was taken over may send them without
+    /// end, and they are kept meanwhile.
+    pub(super) fn next_of(
+        &mut self,
+        until: Instant,
+        is_wanted: impl Fn(&News) -> bool,
+    ) -> io::Result<Option<News>> {
+        let mut others = Vec::new();
+        let mut found = None;
+        while found.is_none() && others.len() < LETTERS_MAX {
+            match self.next(Some(until))? {
+                Some(news) if is_wanted(&news) => found = Some(news),
+                Some(other) => others.push(other),
+                None => break,
+            }
+        }
+        self.put_back(others);
+        Ok(found)
+    }
+
     /// Puts news back that somebody took too early, before all others.
     pub(super) fn put_back(&mut self, news: Vec<News>) {
         news.into_iter()
@@ -135,6 +156,8 @@ impl Inbox {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
@@ -154,6 +177,31 @@ mod tests {
             assert!(inbox.next(Some(Instant::now())).unwrap().is_none());
             inbox.put_back(vec![News::Heard(7, Heard::End), News::Heard(8, Heard::End)]);
             assert!(matches!(inbox.next(None).unwrap(), Some(News::Heard(7, _))));
+        });
+        test.join().unwrap();
+    }
+
+    #[test]
+    fn who_floods_us_while_others_are_awaited_costs_little_memory() {
+        let test = std::thread::spawn(|| {
+            let mut inbox = Inbox::open().unwrap();
+            let (post, until) = (inbox.post(), Instant::now() + Duration::from_secs(30));
+            let is_resolver = |news: &News| matches!(news, News::Resolver(..));
+            post.send(News::Heard(0, Heard::End));
+            post.send(News::Resolver(1, Heard::End));
+            let found = inbox.next_of(until, is_resolver).unwrap();
+            assert!(matches!(found, Some(News::Resolver(1, _))));
+            let count = 10 * LETTERS_MAX as u64;
+            let send_all = move || (1..count).for_each(|n| post.send(News::Heard(n, Heard::End)));
+            std::thread::spawn(send_all);
+            assert!(inbox.next_of(until, is_resolver).unwrap().is_none());
+            assert!(inbox.waiting.len() < 3 * LETTERS_MAX);
+            for expected in 0..count {
+                match inbox.next(None).unwrap() {
+                    Some(News::Heard(number, Heard::End)) => assert_eq!(number, expected),
+                    _ => panic!("other news"),
+                }
+            }
         });
         test.join().unwrap();
     }
