@@ -191,6 +191,7 @@ fn kill(rig: &mut Rig) {
         let status = rig.status()?;
         (status["process"]["pid"].as_i64()? != i64::from(old)).then_some(())
     });
+    rig.journal.kill();
     rig.journal.check(next.is_some(), || {
         format!("no other data process serves {REPLACED_MAX:?} after {old} was killed")
     });

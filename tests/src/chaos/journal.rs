@@ -17,7 +17,8 @@ const BROKEN_MAX: usize = 100;
 pub struct Journal {
     begun: Instant,
     pages: Mutex<Pages>,
-    /// How often a data process was killed so far: its connections may end in any way.
+    /// Kills of a data process that have begun and that are over: its connections may end in any
+    /// way.
     kills: AtomicU64,
     /// Nobody listens: Lariat is being started again.
     is_down: AtomicBool,
@@ -89,14 +90,19 @@ impl Journal {
         ExitCode::FAILURE
     }
 
-    /// Notes that a data process is about to be killed.
+    /// Notes that a data process is about to be killed, or that the next one serves.
     pub(super) fn kill(&self) {
         self.kills.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// How many were.
+    /// How often that was noted.
     pub(super) fn kills(&self) -> u64 {
         self.kills.load(Ordering::Acquire)
+    }
+
+    /// Whether no data process was killed since, or while, that was the number of [`Self::kills`].
+    pub(super) fn is_unhurt_since(&self, kills: u64) -> bool {
+        kills.is_multiple_of(2) && kills == self.kills()
     }
 
     /// Notes whether nobody listens for the time being.

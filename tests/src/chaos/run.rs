@@ -205,7 +205,8 @@ impl Auditor {
         }
         ended.retain(|_, count| *count > 0);
         let count = ended.values().sum::<u64>() as usize;
-        let is_whole = books.lost == self.before.lost && !phase.has(Fault::FillDisk);
+        // Whatever is not in the log, a full disk included, is counted as lost.
+        let is_whole = books.lost == self.before.lost;
         if is_whole {
             // The log's writer is a thread of its own.
             within(QUIET_MAX, || (rig.log.count() >= count).then_some(()));
@@ -217,7 +218,8 @@ impl Auditor {
         });
         if phase.has(Fault::Kill) {
             // The processes that were killed have lines of their own, and may have torn the last.
-            let torn_max = if is_whole { 1 } else { usize::MAX };
+            let is_torn_once = is_whole && !phase.has(Fault::FillDisk);
+            let torn_max = if is_torn_once { 1 } else { usize::MAX };
             journal.check(book.torn.len() <= torn_max, || {
                 format!("torn lines: {:?}", book.torn)
             });
@@ -342,7 +344,8 @@ fn read_books(metrics: &Metrics, status: &Value) -> Option<Books> {
         handshakes: handshakes.into(),
         up: relayed("client-to-backend"),
         down: relayed("backend-to-client"),
-        lost: sum("lariat_worker_log_lost_bytes_total", &[]),
+        lost: sum("lariat_worker_log_lost_bytes_total", &[])
+            + sum("lariat_log_lost_bytes_total", &[]),
     })
 }
 

@@ -212,7 +212,7 @@ impl Visit {
 
     /// Notes an end of the stream in the midst of a round: cut streams must not look finished.
     fn ended_early(&self, what: &str, is_honest: bool) -> Result<(), Broken> {
-        if is_honest && self.shared.journal.kills() == self.kills {
+        if is_honest && self.shared.journal.is_unhurt_since(self.kills) {
             let text = format!("a server saw the client's end after {what}");
             self.shared.journal.broken(&text);
         }
