@@ -19,8 +19,7 @@ use libfuzzer_sys::fuzz_target;
 use testkit::authority::Authority;
 use testkit::client::{Client, ClientChoice};
 use tls::options::{
-    CertificateSource, ClientMode, ClientVerification, ExpiredLists, FormerCertificates, Group,
-    RecordLayer, ServerOptions, Suites, Tls13Sessions, UnknownName, Version,
+    CertificateSource, Group, RecordLayer, ServerOptions, Tls13Sessions, UnknownName,
 };
 use tls::policy::SuiteOrder;
 use tls::resumption::{KeySource, Resumption, ResumptionOptions, TicketOptions};
@@ -341,31 +340,16 @@ fn settings(record_layer: RecordLayer, pem: &str) -> Rc<Settings> {
         session_lifetime: Duration::from_secs(3600),
     }));
     let options = ServerOptions {
-        certificates: vec![CertificateSource {
-            place: "localhost.pem".to_owned(),
-            chain_pem: pem.as_bytes().to_vec(),
-            key_pem: None,
-            key_place: None,
-            ocsp_der: None,
-        }],
         unknown_name: UnknownName::Refuse,
-        version_min: Version::Tls12,
-        version_max: Version::Tls13,
-        suites: Suites::Auto,
         groups: vec![Group::X25519],
-        alpn: Vec::new(),
-        client: ClientVerification {
-            mode: ClientMode::None,
-            authorities: Vec::new(),
-            crls: Vec::new(),
-            expired_lists: ExpiredLists::default(),
-        },
-        resumption: true,
         tls13_sessions: Tls13Sessions::Cache {
             early_data_bytes_max: EARLY_BYTES_MAX,
         },
-        former: FormerCertificates::default(),
         record_layer,
+        ..ServerOptions::new(vec![CertificateSource::whole(
+            "localhost.pem",
+            pem.as_bytes(),
+        )])
     };
     let built = Server::build(&options, "web", &resumption, &SuiteOrder::default());
     Rc::new(Settings {

@@ -14,10 +14,7 @@ use testkit::authority::Authority;
 use testkit::client::ClientChoice;
 use testkit::raw_client::{ALERT, APPLICATION_DATA, HANDSHAKE, KEY_UPDATES, RawClient};
 use tls::handshake::{Handshake, ServerHandshake};
-use tls::options::{
-    CertificateSource, ClientMode, ClientVerification, ExpiredLists, FormerCertificates, Group,
-    RecordLayer, ServerOptions, Suites, Tls13Sessions, UnknownName, Version,
-};
+use tls::options::{CertificateSource, Group, RecordLayer, ServerOptions, UnknownName};
 use tls::policy::SuiteOrder;
 use tls::record::{Layout, RECORD_BYTES_MAX};
 use tls::resumption::{KeySource, Resumption, ResumptionOptions, TicketOptions};
@@ -321,29 +318,14 @@ fn server(record_layer: RecordLayer, pem: &str) -> Server {
         session_lifetime: Duration::from_secs(3600),
     }));
     let options = ServerOptions {
-        certificates: vec![CertificateSource {
-            place: "localhost.pem".to_owned(),
-            chain_pem: pem.as_bytes().to_vec(),
-            key_pem: None,
-            key_place: None,
-            ocsp_der: None,
-        }],
         unknown_name: UnknownName::Refuse,
-        version_min: Version::Tls12,
-        version_max: Version::Tls13,
-        suites: Suites::Auto,
         groups: vec![Group::X25519],
-        alpn: Vec::new(),
-        client: ClientVerification {
-            mode: ClientMode::None,
-            authorities: Vec::new(),
-            crls: Vec::new(),
-            expired_lists: ExpiredLists::default(),
-        },
         resumption: false,
-        tls13_sessions: Tls13Sessions::Tickets,
-        former: FormerCertificates::default(),
         record_layer,
+        ..ServerOptions::new(vec![CertificateSource::whole(
+            "localhost.pem",
+            pem.as_bytes(),
+        )])
     };
     let built = Server::build(&options, "web", &resumption, &SuiteOrder::default());
     built.expect("a server").0

@@ -252,12 +252,7 @@ fn suites_fit(tls: &Section<'_>, versions: &[Version], suites: &Suites) {
 
 fn client(tls: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<ClientVerification> {
     let Some(section) = tls.section_if_written("client-certificates") else {
-        return Some(ClientVerification {
-            mode: ClientMode::None,
-            authorities: Vec::new(),
-            crls: Vec::new(),
-            expired_lists: ExpiredLists::default(),
-        });
+        return Some(ClientVerification::default());
     };
     let mode = section.choice(
         "mode",

@@ -9,10 +9,7 @@ use backend::options::{Balance, PassiveOptions, ServerOptions as BackendServer};
 use telemetry::registry::Registry;
 use testkit::authority::Authority;
 use testkit::client::ClientChoice;
-use tls::options::{
-    CertificateSource, ClientMode, ClientVerification, ExpiredLists, FormerCertificates, Group,
-    RecordLayer, ServerOptions, Suites, Tls13Sessions, UnknownName, Version,
-};
+use tls::options::{CertificateSource, ServerOptions, UnknownName};
 use tls::resumption::{KeySource, Resumption, ResumptionOptions, TicketOptions};
 
 use crate::commands::Mailbox;
@@ -96,29 +93,8 @@ impl Fixture {
 fn service(authority: &Authority, server: &str) -> ServiceOptions {
     let leaf = authority.leaf(&["localhost"]).issue();
     let tls = ServerOptions {
-        certificates: vec![CertificateSource {
-            place: "localhost.pem".to_owned(),
-            chain_pem: leaf.pem().into_bytes(),
-            key_pem: None,
-            key_place: None,
-            ocsp_der: None,
-        }],
         unknown_name: UnknownName::Refuse,
-        version_min: Version::Tls12,
-        version_max: Version::Tls13,
-        suites: Suites::Auto,
-        groups: Group::ALL.to_vec(),
-        alpn: Vec::new(),
-        client: ClientVerification {
-            mode: ClientMode::None,
-            authorities: Vec::new(),
-            crls: Vec::new(),
-            expired_lists: ExpiredLists::default(),
-        },
-        resumption: true,
-        tls13_sessions: Tls13Sessions::Tickets,
-        former: FormerCertificates::default(),
-        record_layer: RecordLayer::InPlace,
+        ..ServerOptions::new(vec![CertificateSource::whole("localhost.pem", leaf.pem())])
     };
     let pool = backend::options::Options {
         servers: vec![BackendServer {

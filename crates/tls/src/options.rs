@@ -31,6 +31,26 @@ pub struct ServerOptions {
     pub record_layer: RecordLayer,
 }
 
+impl ServerOptions {
+    /// What a service does whose configuration names certificates alone.
+    pub fn new(certificates: Vec<CertificateSource>) -> Self {
+        Self {
+            certificates,
+            unknown_name: UnknownName::Default,
+            version_min: Version::Tls12,
+            version_max: Version::Tls13,
+            suites: Suites::Auto,
+            groups: Group::ALL.to_vec(),
+            alpn: Vec::new(),
+            client: ClientVerification::default(),
+            resumption: true,
+            tls13_sessions: Tls13Sessions::Tickets,
+            former: FormerCertificates::default(),
+            record_layer: RecordLayer::InPlace,
+        }
+    }
+}
+
 /// What seals and opens records after the handshake.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum RecordLayer {
@@ -84,6 +104,19 @@ pub struct CertificateSource {
     pub key_place: Option<String>,
     /// A DER-encoded OCSP response to staple.
     pub ocsp_der: Option<Vec<u8>>,
+}
+
+impl CertificateSource {
+    /// A chain with its key in the same PEM text, and nothing to staple.
+    pub fn whole(place: &str, pem: impl Into<Vec<u8>>) -> Self {
+        Self {
+            place: place.to_owned(),
+            chain_pem: pem.into(),
+            key_pem: None,
+            key_place: None,
+            ocsp_der: None,
+        }
+    }
 }
 
 /// Nor may it stay in memory that is free.
@@ -243,8 +276,8 @@ named! {
     }
 }
 
-/// Whether and how clients show certificates.
-#[derive(Clone, Debug, PartialEq)]
+/// Whether and how clients show certificates; by default they do not.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct ClientVerification {
     /// Whether one is asked for.
     pub mode: ClientMode,
@@ -267,9 +300,10 @@ pub enum ExpiredLists {
 }
 
 /// Whether a client certificate is asked for.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum ClientMode {
     /// Not asked for.
+    #[default]
     None,
     /// Asked for; a client without one is served, one that does not verify is refused.
     Optional,

@@ -215,30 +215,12 @@ impl Display for PolicyConcern {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::options::{
-        ClientMode, ClientVerification, ExpiredLists, FormerCertificates, RecordLayer,
-        Tls13Sessions, UnknownName,
-    };
 
     fn options(suites: Suites, groups: &[Group]) -> ServerOptions {
         ServerOptions {
-            certificates: Vec::new(),
-            unknown_name: UnknownName::Default,
-            version_min: Version::Tls12,
-            version_max: Version::Tls13,
             suites,
             groups: groups.to_vec(),
-            alpn: Vec::new(),
-            client: ClientVerification {
-                mode: ClientMode::None,
-                authorities: Vec::new(),
-                crls: Vec::new(),
-                expired_lists: ExpiredLists::default(),
-            },
-            resumption: true,
-            tls13_sessions: Tls13Sessions::Tickets,
-            former: FormerCertificates::default(),
-            record_layer: RecordLayer::InPlace,
+            ..ServerOptions::new(Vec::new())
         }
     }
 

@@ -16,8 +16,8 @@ use testkit::authority::Authority;
 use testkit::client::{Client, ClientChoice};
 use testkit::kernel::{Handed, KernelSealer};
 use tls::options::{
-    CertificateSource, ClientMode, ClientVerification, ExpiredLists, FormerCertificates, Group,
-    PemSource, ServerOptions, Suites, Tls13Sessions, UnknownName, Version,
+    CertificateSource, ClientMode, ClientVerification, ExpiredLists, Group, PemSource,
+    ServerOptions, Tls13Sessions, UnknownName, Version,
 };
 use tls::policy::SuiteOrder;
 use tls::record::PLAINTEXT_BYTES_MAX;
@@ -48,29 +48,10 @@ impl Stage {
         let authority = Authority::root("flow");
         let leaf = authority.leaf(&["localhost"]).issue();
         let options = ServerOptions {
-            certificates: vec![CertificateSource {
-                place: "localhost.pem".to_owned(),
-                chain_pem: leaf.pem().into_bytes(),
-                key_pem: None,
-                key_place: None,
-                ocsp_der: None,
-            }],
             unknown_name: UnknownName::Refuse,
-            version_min: Version::Tls12,
-            version_max: Version::Tls13,
-            suites: Suites::Auto,
-            groups: Group::ALL.to_vec(),
-            alpn: Vec::new(),
-            client: ClientVerification {
-                mode: ClientMode::None,
-                authorities: Vec::new(),
-                crls: Vec::new(),
-                expired_lists: ExpiredLists::default(),
-            },
-            resumption: true,
             tls13_sessions,
-            former: FormerCertificates::default(),
             record_layer: crate::RECORD_LAYER,
+            ..ServerOptions::new(vec![CertificateSource::whole("localhost.pem", leaf.pem())])
         };
         let resumption = resumption(7);
         Self {

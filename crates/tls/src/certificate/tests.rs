@@ -14,13 +14,7 @@ fn at(now: i64) -> Moment {
 }
 
 fn source(chain_pem: &str) -> CertificateSource {
-    CertificateSource {
-        place: "/certs/site.pem".into(),
-        chain_pem: chain_pem.into(),
-        key_pem: None,
-        key_place: None,
-        ocsp_der: None,
-    }
+    CertificateSource::whole("/certs/site.pem", chain_pem)
 }
 
 type Loaded = Result<(Certificate, Vec<CertificateConcern>), CertificateError>;

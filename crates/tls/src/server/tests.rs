@@ -23,8 +23,7 @@ use wire::client_hello::{self, Peek};
 use super::*;
 use crate::certificate::KeyKind;
 use crate::options::{
-    CertificateSource, ClientMode, ClientVerification, ExpiredLists, FormerCertificates, PemSource,
-    RecordLayer, Suites, Tls13Sessions, UnknownName,
+    CertificateSource, ClientMode, PemSource, Suites, Tls13Sessions, UnknownName,
 };
 use crate::resumption::{Bond, KeySource, ResumptionOptions, TicketOptions, set_bond, take_sight};
 
@@ -34,13 +33,7 @@ fn root() -> &'static Authority {
 }
 
 fn source(leaf: &Leaf) -> CertificateSource {
-    CertificateSource {
-        place: "site.pem".into(),
-        chain_pem: leaf.pem().into_bytes(),
-        key_pem: None,
-        key_place: None,
-        ocsp_der: None,
-    }
+    CertificateSource::whole("site.pem", leaf.pem())
 }
 
 fn certificate(names: &[&str], key: Key) -> CertificateSource {
@@ -48,25 +41,7 @@ fn certificate(names: &[&str], key: Key) -> CertificateSource {
 }
 
 fn options(certificates: Vec<CertificateSource>) -> ServerOptions {
-    ServerOptions {
-        certificates,
-        unknown_name: UnknownName::Default,
-        version_min: Version::Tls12,
-        version_max: Version::Tls13,
-        suites: Suites::Auto,
-        groups: Group::ALL.to_vec(),
-        alpn: Vec::new(),
-        client: ClientVerification {
-            mode: ClientMode::None,
-            authorities: Vec::new(),
-            crls: Vec::new(),
-            expired_lists: ExpiredLists::default(),
-        },
-        resumption: true,
-        tls13_sessions: Tls13Sessions::Tickets,
-        former: FormerCertificates::default(),
-        record_layer: RecordLayer::InPlace,
-    }
+    ServerOptions::new(certificates)
 }
 
 /// One certificate of the usual kind.

@@ -10,8 +10,7 @@ use wire::client_hello::{self, Peek};
 
 use crate::handshake::{Handshake, ServerHandshake};
 use crate::options::{
-    CertificateSource, ClientMode, ClientVerification, ExpiredLists, FormerCertificates, Group,
-    RecordLayer, ServerOptions, Suite, Suites, Tls13Sessions, UnknownName, Version,
+    CertificateSource, Group, RecordLayer, ServerOptions, Suite, UnknownName, Version,
 };
 use crate::policy::SuiteOrder;
 use crate::record::{Layout, RECORD_BYTES_MAX, Seal};
@@ -76,29 +75,13 @@ const RESUMPTION: ResumptionOptions = ResumptionOptions {
 
 fn options(record_layer: RecordLayer, pem: &str) -> ServerOptions {
     ServerOptions {
-        certificates: vec![CertificateSource {
-            place: "localhost.pem".to_owned(),
-            chain_pem: pem.as_bytes().to_vec(),
-            key_pem: None,
-            key_place: None,
-            ocsp_der: None,
-        }],
         unknown_name: UnknownName::Refuse,
-        version_min: Version::Tls12,
-        version_max: Version::Tls13,
-        suites: Suites::Auto,
         groups: vec![Group::X25519],
-        alpn: Vec::new(),
-        client: ClientVerification {
-            mode: ClientMode::None,
-            authorities: Vec::new(),
-            crls: Vec::new(),
-            expired_lists: ExpiredLists::default(),
-        },
-        resumption: true,
-        tls13_sessions: Tls13Sessions::Tickets,
-        former: FormerCertificates::default(),
         record_layer,
+        ..ServerOptions::new(vec![CertificateSource::whole(
+            "localhost.pem",
+            pem.as_bytes(),
+        )])
     }
 }
 
