@@ -9,10 +9,10 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use libfuzzer_sys::fuzz_target;
-use origin::HEAD_BYTES_MAX;
-use origin::conversation::Conversation;
-use origin::options::Options;
-use origin::questions::{Entry, Found, Output, Question};
+use static_files::HEAD_BYTES_MAX;
+use static_files::conversation::Conversation;
+use static_files::options::Options;
+use static_files::questions::{Entry, Found, Output, Question};
 
 /// Lengths of files; the last is longer than any.
 const LENGTHS: [u64; 5] = [0, 1, 10, 5000, u64::MAX];

@@ -7,11 +7,11 @@ use libfuzzer_sys::fuzz_target;
 use telemetry::printable::{is_control, lines};
 
 // `lariat` is a program: its reader is part of no library.
-#[path = "../../crates/daemon/src/admin/display.rs"]
+#[path = "../../crates/terminator/daemon/src/admin/display.rs"]
 mod display;
-#[path = "../../crates/daemon/src/admin/document.rs"]
+#[path = "../../crates/terminator/daemon/src/admin/document.rs"]
 mod document;
-#[path = "../../crates/daemon/src/admin/text.rs"]
+#[path = "../../crates/terminator/daemon/src/admin/text.rs"]
 mod text;
 
 use document::StatusDocument;

@@ -100,7 +100,7 @@ mod tests {
     use crate::tidy::masked::Masked;
 
     fn source(path: &str, text: &str) -> Source {
-        let path = format!("crates/one/src/{path}");
+        let path = format!("crates/shared/one/src/{path}");
         Source {
             path,
             text: text.to_owned(),

@@ -142,7 +142,7 @@ mod tests {
     fn broken(text: &str) -> usize {
         let masked = Masked::new(text);
         laws(&Source {
-            path: "crates/a/src/a.rs".to_owned(),
+            path: "crates/shared/a/src/a.rs".to_owned(),
             text: text.to_owned(),
             masked,
         })

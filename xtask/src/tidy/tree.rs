@@ -99,10 +99,10 @@ impl Tree {
 }
 
 impl Source {
-    /// The folder of its package, `crates/wire` or `tests`; empty if it stands in none.
+    /// The folder of its package, `crates/shared/wire` or `tests`; empty if it stands in none.
     pub(super) fn package(&self) -> &str {
         let depth = if self.path.starts_with("crates/") {
-            2
+            3
         } else {
             1
         };

@@ -1,0 +1,326 @@
+//! The keys of a service's back: servers, or files.
+
+use std::path::Path;
+
+use backend::options::{Balance, CheckKind, CheckOptions, Options, PassiveOptions, ServerOptions};
+use proxy::options::{
+    BackOptions, CertificateForm, FileTimeouts, FilesOptions, ProxyTlvs, SendProxy, ServersOptions,
+};
+use wire::address::Endpoint;
+
+use crate::diagnostic::Problem;
+use crate::section::{Section, all};
+
+/// A connection remembers the servers it tried; this many fit.
+const SERVERS_MAX: usize = 1024;
+
+/// What only servers can be told.
+const KEYS_OF_SERVERS: [&str; 5] = [
+    "balance",
+    "check",
+    "passive",
+    "send-proxy",
+    "accepts-replays",
+];
+
+/// What only files can be told, in `service.timeouts`.
+const TIMEOUTS_OF_FILES: [&str; 2] = ["request", "file"];
+
+/// Reads `service.back`, and what of `service.timeouts` is for files; relative folders begin at
+/// `base`.
+pub(crate) fn read(back: &Section<'_>, times: &Section<'_>, base: &Path) -> Option<BackOptions> {
+    if !back.has("files") {
+        for name in TIMEOUTS_OF_FILES.iter().filter(|name| times.has(name)) {
+            let problem = Problem::new("has no effect: there are servers, and no files");
+            times.warn(name, problem.hint("take it out"));
+        }
+    }
+    match (back.has("servers"), back.section_if_written("files")) {
+        (false, Some(section)) => {
+            let files = files(&section, times, base);
+            for name in KEYS_OF_SERVERS.iter().filter(|name| back.has(name)) {
+                let problem = Problem::new("has no effect: there are files, and no servers");
+                back.warn(name, problem.hint("take it out"));
+            }
+            files.map(BackOptions::Files)
+        }
+        (true, Some(_)) => {
+            let problem = Problem::new("stands beside `servers`, and one connection gets one");
+            let hint = "take one of them out, or make two services";
+            back.error("files", problem.hint(hint));
+            None
+        }
+        (true, None) => servers_options(back).map(BackOptions::Servers),
+        (false, None) => {
+            back.neither("servers", "files");
+            None
+        }
+    }
+}
+
+fn files(files: &Section<'_>, times: &Section<'_>, base: &Path) -> Option<FilesOptions> {
+    let folder = files.text("folder");
+    let index = index(files);
+    let listing = files.boolean("listing");
+    let hidden = files.boolean("hidden");
+    let precompressed = files.boolean("precompressed");
+    let request = times.duration("request");
+    let file = times.duration("file");
+    Some(FilesOptions {
+        folder: base.join(folder?),
+        serving: static_files::options::Options {
+            index: index?,
+            listing: listing?,
+            hidden: hidden?,
+            precompressed: precompressed?,
+        },
+        timeouts: FileTimeouts {
+            request: request?,
+            file: file?,
+        },
+    })
+}
+
+fn index(files: &Section<'_>) -> Option<Vec<String>> {
+    if !files.has("index") {
+        return Some(static_files::options::Options::default().index);
+    }
+    let names = files.texts("index")?;
+    let Some(bad) = names.iter().find(|name| !is_file_name(name)) else {
+        return Some(names);
+    };
+    let problem = Problem::new(format!("\"{}\" is no name of a file", bad.escape_debug()));
+    files.error("index", problem.hint("name it without its folder"));
+    None
+}
+
+fn is_file_name(name: &str) -> bool {
+    !matches!(name, "." | "..") && !name.contains(['/', '\0'])
+}
+
+fn servers_options(back: &Section<'_>) -> Option<ServersOptions> {
+    let servers = servers(back);
+    let balance = back.choice(
+        "balance",
+        &[
+            ("round-robin", Balance::RoundRobin),
+            ("least-connections", Balance::LeastConnections),
+            ("source", Balance::Source),
+        ],
+    );
+    let passive = passive(&back.section("passive"));
+    let check = match back.section_if_written("check") {
+        Some(section) => check(&section).map(Some),
+        None => Some(None),
+    };
+    let send_proxy = match back.section_if_written("send-proxy") {
+        Some(section) => send_proxy(&section),
+        None => Some(SendProxy::Off),
+    };
+    Some(ServersOptions {
+        pool: Options {
+            servers: servers?,
+            balance: balance?,
+            passive: passive?,
+            check: check?,
+        },
+        send_proxy: send_proxy?,
+    })
+}
+
+fn servers(back: &Section<'_>) -> Option<Vec<ServerOptions>> {
+    let sections = back.sections("servers");
+    if sections.len() > SERVERS_MAX {
+        back.error(
+            "servers",
+            Problem::new(format!("has more than {SERVERS_MAX} servers")),
+        );
+        return None;
+    }
+    let servers = all(sections.iter().map(server))?;
+    if !servers.is_empty() && servers.iter().all(|server| server.backup) {
+        let problem = Problem::new("are all backups, so they are used as if none were");
+        back.warn(
+            "servers",
+            problem.hint("leave `backup` out of those in daily use"),
+        );
+    }
+    repeated(&sections, &servers);
+    (!servers.is_empty()).then_some(servers)
+}
+
+fn server(section: &Section<'_>) -> Option<ServerOptions> {
+    let endpoint = section.parsed("address");
+    let weight = section.count("weight");
+    let backup = section.boolean("backup");
+    let endpoint: Endpoint = endpoint?;
+    if endpoint.tcp_port() == Some(0) {
+        section.error(
+            "address",
+            Problem::new("has port 0, which nobody listens at"),
+        );
+        return None;
+    }
+    Some(ServerOptions {
+        endpoint,
+        weight: weight?,
+        backup: backup?,
+    })
+}
+
+fn repeated(sections: &[Section<'_>], servers: &[ServerOptions]) {
+    for (index, (section, server)) in sections.iter().zip(servers).enumerate() {
+        let earlier = servers.iter().take(index);
+        if earlier
+            .clone()
+            .any(|other| other.endpoint == server.endpoint)
+        {
+            let problem = Problem::new(format!("{} stands there twice", server.endpoint));
+            section.warn(
+                "address",
+                problem.hint("a larger share is written as a `weight`"),
+            );
+        }
+    }
+}
+
+fn passive(passive: &Section<'_>) -> Option<PassiveOptions> {
+    let failures = passive.count("failures");
+    let pause = passive.duration("pause");
+    Some(PassiveOptions {
+        failures: failures?,
+        pause: pause?,
+    })
+}
+
+#[derive(Clone, Copy, Eq, PartialEq)]
+enum Asked {
+    Http,
+    Tcp,
+    Tls,
+}
+
+fn check(check: &Section<'_>) -> Option<CheckOptions> {
+    let asked = check.choice(
+        "kind",
+        &[
+            ("tcp", Asked::Tcp),
+            ("tls", Asked::Tls),
+            ("http", Asked::Http),
+        ],
+    );
+    let path = check.text("path");
+    let host = if check.has("host") {
+        check.text("host").map(Some)
+    } else {
+        Some(None)
+    };
+    let interval = check.duration("interval");
+    let timeout = check.duration("timeout");
+    let fall = check.count("fall");
+    let rise = check.count("rise");
+    let (asked, path, host) = (asked?, path?, host?);
+    check_fits(check, asked, &path, host.as_deref())?;
+    Some(CheckOptions {
+        kind: match asked {
+            Asked::Http => CheckKind::Http { path, host },
+            Asked::Tcp => CheckKind::Tcp,
+            Asked::Tls => CheckKind::Tls { name: host },
+        },
+        interval: interval?,
+        timeout: timeout?,
+        fall: fall?,
+        rise: rise?,
+    })
+}
+
+fn check_fits(check: &Section<'_>, asked: Asked, path: &str, host: Option<&str>) -> Option<()> {
+    if asked != Asked::Http && check.has("path") {
+        check.warn(
+            "path",
+            Problem::new("has no effect on a check that is not `http`"),
+        );
+    }
+    if asked == Asked::Tcp && check.has("host") {
+        check.warn("host", Problem::new("has no effect on a `tcp` check"));
+    }
+    let printable = |text: &str| text.bytes().all(|byte| byte.is_ascii_graphic());
+    if !path.starts_with('/') || !printable(path) {
+        let problem = Problem::new(format!("\"{}\" is no path", path.escape_debug()));
+        check.error("path", problem.hint("it begins with / and has no space"));
+        return None;
+    }
+    if host.is_some_and(|host| !printable(host)) {
+        check.error("host", Problem::new("is no host name"));
+        return None;
+    }
+    Some(())
+}
+
+#[derive(Clone, Copy, Eq, PartialEq)]
+enum Header {
+    Off,
+    Pass,
+    V1,
+    V2,
+}
+
+fn send_proxy(section: &Section<'_>) -> Option<SendProxy> {
+    let header = section.choice(
+        "version",
+        &[
+            ("off", Header::Off),
+            ("v1", Header::V1),
+            ("v2", Header::V2),
+            ("pass", Header::Pass),
+        ],
+    );
+    let tlvs = tlvs(section);
+    let (header, tlvs) = (header?, tlvs?);
+    if header != Header::V2 {
+        const TLVS: [&str; 6] = [
+            "alpn",
+            "authority",
+            "tls",
+            "crc32c",
+            "unique-id",
+            "client-certificate",
+        ];
+        for name in TLVS.iter().filter(|name| section.has(name)) {
+            section.warn(
+                name,
+                Problem::new("has an effect only with version = \"v2\""),
+            );
+        }
+    }
+    Some(match header {
+        Header::Off => SendProxy::Off,
+        Header::Pass => SendProxy::Pass,
+        Header::V1 => SendProxy::V1,
+        Header::V2 => SendProxy::V2(tlvs),
+    })
+}
+
+fn tlvs(section: &Section<'_>) -> Option<ProxyTlvs> {
+    let alpn = section.boolean("alpn");
+    let authority = section.boolean("authority");
+    let ssl = section.boolean("tls");
+    let crc32c = section.boolean("crc32c");
+    let unique_id = section.boolean("unique-id");
+    let client_certificate = section.choice(
+        "client-certificate",
+        &[
+            ("off", None),
+            ("der", Some(CertificateForm::Der)),
+            ("pem", Some(CertificateForm::Pem)),
+        ],
+    );
+    Some(ProxyTlvs {
+        alpn: alpn?,
+        authority: authority?,
+        ssl: ssl?,
+        crc32c: crc32c?,
+        unique_id: unique_id?,
+        client_certificate: client_certificate?,
+    })
+}

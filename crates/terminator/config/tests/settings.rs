@@ -1,0 +1,593 @@
+//! What configurations mean: each default, flags and keys alike, and no panic on any text.
+#![allow(clippy::unwrap_used, reason = "what a test cannot read fails it")]
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use backend::options::{Balance, CheckKind};
+use config::{Loaded, LogOutput, Recording, Settings, Severity, Source};
+use proptest::prelude::*;
+use proxy::options::{
+    CertificateForm, KtlsMode, LogConnections, LogFormat, SendProxy, ServiceOptions,
+};
+use tls::options::{
+    ClientMode, ExpiredLists, Group, RecordLayer, Suite, Suites, Tls13Sessions, UnknownName,
+    Version,
+};
+use tls::resumption::KeySource;
+
+const MINIMAL: &str = r#"
+[[service]]
+front = { listen = ["[::]:443"], tls = { certificates = ["site.pem"] } }
+back = { servers = ["127.0.0.1:80"] }
+"#;
+
+fn files() -> Recording {
+    let mut files = Recording::default();
+    for name in [
+        "site.pem",
+        "site.crt",
+        "site.key",
+        "site.ocsp",
+        "ca.pem",
+        "ca.crl",
+    ] {
+        files.insert(name, name.as_bytes().to_vec());
+    }
+    files
+}
+
+fn file(text: &str) -> Source {
+    Source::File {
+        place: "lariat.toml".into(),
+        text: text.into(),
+    }
+}
+
+fn load(source: &Source) -> Loaded {
+    config::load(source, &mut files()).unwrap_or_else(|diagnostics| {
+        let texts: Vec<_> = diagnostics.iter().map(ToString::to_string).collect();
+        panic!("{}", texts.join("\n"));
+    })
+}
+
+fn settings(text: &str) -> Settings {
+    load(&file(text)).settings
+}
+
+fn service(text: &str) -> ServiceOptions {
+    settings(text).plane.services.remove(0)
+}
+
+/// The minimal service with more keys in its tables.
+fn with(front: &str, tls: &str, back: &str) -> ServiceOptions {
+    service(&format!(
+        "[[service]]\n[service.front]\nlisten = ['[::]:443']\n{front}\n[service.front.tls]\n\
+         certificates = ['site.pem']\n{tls}\n[service.back]\nservers = ['127.0.0.1:80']\n{back}\n"
+    ))
+}
+
+#[test]
+fn defaults_of_a_service() {
+    let service = service(MINIMAL);
+    assert_eq!(service.name, "main");
+    assert_eq!(service.connections_max, None);
+    assert_eq!(service.timeouts.handshake, Duration::from_secs(10));
+    assert_eq!(service.timeouts.dial, Duration::from_secs(3));
+    assert_eq!(service.timeouts.idle, Duration::from_secs(300));
+    assert!(service.front.accept_proxy.is_empty());
+    let tls = service.front.tls;
+    assert_eq!(
+        (tls.version_min, tls.version_max),
+        (Version::Tls12, Version::Tls13)
+    );
+    assert_eq!(tls.suites, Suites::Auto);
+    assert_eq!(tls.groups, Group::ALL);
+    assert_eq!(tls.unknown_name, UnknownName::Default);
+    assert_eq!(tls.client.mode, ClientMode::None);
+    assert!(tls.resumption && tls.alpn.is_empty());
+    let servers = service.back.servers().unwrap();
+    let pool = &servers.pool;
+    assert_eq!(pool.balance, Balance::RoundRobin);
+    assert_eq!((pool.servers[0].weight, pool.servers[0].backup), (1, false));
+    assert_eq!(pool.passive.failures, 3);
+    assert_eq!(pool.passive.pause, Duration::from_secs(10));
+    assert_eq!(pool.check, None);
+    assert_eq!(servers.send_proxy, SendProxy::Off);
+}
+
+#[test]
+fn sessions_of_tls13_lie_where_it_is_said() {
+    let cache = |early_data_bytes_max| Tls13Sessions::Cache {
+        early_data_bytes_max,
+    };
+    let sessions = |choice: &str, tls: &str| {
+        let text = format!(
+            "resumption = {{ tls13 = '{choice}' }}\n[[service]]\n\
+             front = {{ listen = ['[::]:443'], tls = {{ certificates = ['site.pem'] {tls} }} }}\n\
+             back = {{ servers = ['127.0.0.1:80'], send-proxy = 'v2' }}\n"
+        );
+        service(&text).front.tls.tls13_sessions
+    };
+    assert_eq!(sessions("auto", ""), Tls13Sessions::Tickets);
+    assert_eq!(sessions("tickets", ""), Tls13Sessions::Tickets);
+    assert_eq!(sessions("cache", ""), cache(0));
+    // Less than a full record counts as one.
+    assert_eq!(sessions("auto", ", early-data = '2KiB'"), cache(16_640));
+    assert_eq!(sessions("auto", ", early-data = '64KiB'"), cache(65_536));
+    assert_eq!(sessions("cache", ", early-data = 100"), cache(16_640));
+    let replayable = with("", "early-data = 100", "accepts-replays = true");
+    assert_eq!(replayable.front.tls.tls13_sessions, cache(16_640));
+}
+
+#[test]
+fn former_certificates_resume_unless_it_is_said_otherwise() {
+    let former = |tls| with("", tls, "").front.tls.former;
+    let by_default = former("");
+    assert!(by_default.resume && by_default.revoked.is_empty());
+    let written = former("revoked = ['ca.pem']\nformer-certificates = 'refuse'");
+    assert!(!written.resume);
+    assert_eq!(written.revoked[0].pem, b"ca.pem");
+}
+
+/// A service of files, with more keys in its TLS and its files.
+fn of_files(tls: &str, files: &str) -> ServiceOptions {
+    service(&format!(
+        "[[service]]\n[service.front]\nlisten = ['[::]:443']\n[service.front.tls]\n\
+         certificates = ['site.pem']\n{tls}\n[service.back.files]\nfolder = 'data'\n{files}\n"
+    ))
+}
+
+#[test]
+fn defaults_of_files() {
+    let service = of_files("", "");
+    let files = service.back.files().unwrap();
+    assert_eq!(files.folder, PathBuf::from("data"));
+    assert_eq!(files.serving, static_files::options::Options::default());
+    assert_eq!(service.front.tls.alpn, [b"http/1.1"]);
+    assert!(of_files("alpn = []", "").front.tls.alpn.is_empty());
+    assert_eq!(files.timeouts.request, Duration::from_secs(10));
+    assert_eq!(files.timeouts.file, Duration::from_secs(30));
+    let files = of_files("", "index = []").back.files().cloned().unwrap();
+    assert!(files.serving.index.is_empty());
+}
+
+#[test]
+fn early_data_for_files_may_be_replayed() {
+    let sessions = of_files("early-data = '32KiB'", "")
+        .front
+        .tls
+        .tls13_sessions;
+    let early_data_bytes_max = 32 << 10;
+    assert_eq!(
+        sessions,
+        Tls13Sessions::Cache {
+            early_data_bytes_max
+        }
+    );
+}
+
+#[test]
+fn a_folder_begins_at_the_file() {
+    let mut files = Recording::default();
+    files.insert("/etc/lariat/site.pem", b"PEM".to_vec());
+    let source = Source::File {
+        place: "/etc/lariat/lariat.toml".into(),
+        text: MINIMAL.replace(r#"servers = ["127.0.0.1:80"]"#, r#"files = "data""#),
+    };
+    let settings = config::load(&source, &mut files).unwrap().settings;
+    let files = settings.plane.services[0].back.files().unwrap();
+    assert_eq!(files.folder, PathBuf::from("/etc/lariat/data"));
+}
+
+#[test]
+fn who_seals() {
+    let sealed = |tls: &str| {
+        let front = with("", tls, "").front;
+        (front.ktls.mode, front.ktls.from, front.tls.record_layer)
+    };
+    let from = 128 << 10;
+    assert_eq!(sealed(""), (KtlsMode::Auto, from, RecordLayer::InPlace));
+    let required = sealed("ktls = 'require'");
+    assert_eq!(required, (KtlsMode::Require, from, RecordLayer::InPlace));
+    // The kernel gets no keys from the library.
+    let library = sealed("record-layer = 'library'");
+    assert_eq!(library, (KtlsMode::Off, from, RecordLayer::Library));
+    let later = sealed("ktls = { from = '1MiB' }");
+    assert_eq!(later, (KtlsMode::Auto, 1 << 20, RecordLayer::InPlace));
+}
+
+#[test]
+fn defaults_of_the_process() {
+    let settings = settings(MINIMAL);
+    assert_eq!(settings.plane.workers.cpus, [Some(0)]);
+    assert_eq!(settings.plane.workers.backlog, 4096);
+    assert_eq!(settings.plane.workers.fast_open, 0);
+    assert_eq!(settings.plane.limits.connections, 50_000);
+    assert_eq!(settings.plane.limits.handshakes, 10_000);
+    assert_eq!(settings.plane.log.connections, LogConnections::All);
+    assert_eq!(settings.plane.log.format, LogFormat::Text);
+    assert_eq!(settings.plane.log.failures_per_second, 10);
+    assert_eq!(settings.process.user, None);
+    assert!(settings.process.sandbox.files && settings.process.sandbox.system_calls);
+    assert_eq!(settings.process.connect_ports, None);
+    assert_eq!(settings.process.drain, Duration::from_secs(60));
+    assert_eq!(settings.control.listen, None);
+    assert_eq!(settings.control.log, LogOutput::Stdout);
+    assert_eq!(settings.resumption.session_entries, 100_000);
+    assert_eq!(settings.resumption.session_bytes, 64 << 20);
+    assert_eq!(
+        settings.resumption.session_lifetime,
+        Duration::from_secs(3600)
+    );
+    let tickets = settings.tickets;
+    assert_eq!(tickets.keys, KeySource::Own);
+    assert_eq!(tickets.rotate, Duration::from_secs(12 * 3600));
+    assert_eq!((tickets.keep, tickets.count), (4, 1));
+    assert_eq!(tickets.lifetime, None);
+}
+
+#[test]
+fn a_check_has_defaults_and_a_short_form() {
+    let check = with("", "", "check = 'tcp'")
+        .back
+        .servers()
+        .unwrap()
+        .pool
+        .check
+        .clone()
+        .unwrap();
+    assert_eq!(check.kind, CheckKind::Tcp);
+    assert_eq!(check.interval, Duration::from_secs(2));
+    assert_eq!(check.timeout, Duration::from_secs(1));
+    assert_eq!((check.fall, check.rise), (3, 2));
+    let check = with("", "", "check = { kind = 'http', host = 'h' }")
+        .back
+        .servers()
+        .unwrap()
+        .pool
+        .check
+        .clone()
+        .unwrap();
+    let http = CheckKind::Http {
+        path: "/".into(),
+        host: Some("h".into()),
+    };
+    assert_eq!(check.kind, http);
+    let check = with("", "", "check = { kind = 'tls', host = 'h' }")
+        .back
+        .servers()
+        .unwrap()
+        .pool
+        .check
+        .clone()
+        .unwrap();
+    assert_eq!(
+        check.kind,
+        CheckKind::Tls {
+            name: Some("h".into())
+        }
+    );
+}
+
+#[test]
+fn a_header_has_fields_and_a_short_form() {
+    let SendProxy::V2(tlvs) = with("", "", "send-proxy = 'v2'").back.send_proxy().clone() else {
+        panic!("version 2");
+    };
+    assert!(tlvs.alpn && tlvs.authority && tlvs.ssl && !tlvs.crc32c && !tlvs.unique_id);
+    assert_eq!(tlvs.client_certificate, None);
+    let text =
+        "send-proxy = { version = 'v2', tls = false, crc32c = true, client-certificate = 'der' }";
+    let SendProxy::V2(tlvs) = with("", "", text).back.send_proxy().clone() else {
+        panic!("version 2");
+    };
+    assert!(!tlvs.ssl && tlvs.crc32c);
+    assert_eq!(tlvs.client_certificate, Some(CertificateForm::Der));
+    assert_eq!(
+        *with("", "", "send-proxy = 'v1'").back.send_proxy(),
+        SendProxy::V1
+    );
+    let pass = with("accept-proxy = ['unix']", "", "send-proxy = 'pass'");
+    assert_eq!(*pass.back.send_proxy(), SendProxy::Pass);
+}
+
+#[test]
+fn policy_by_names() {
+    let suites = "suites = ['TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256']\nversions = ['1.2']";
+    let tls = with("", suites, "").front.tls;
+    assert_eq!(
+        tls.suites,
+        Suites::Listed(vec![Suite::EcdheRsaAes128GcmSha256])
+    );
+    assert_eq!(
+        (tls.version_min, tls.version_max),
+        (Version::Tls12, Version::Tls12)
+    );
+    let tls = with("", "groups = ['secp384r1', 'x25519']\nalpn = ['h2']", "")
+        .front
+        .tls;
+    assert_eq!(tls.groups, [Group::Secp384r1, Group::X25519]);
+    assert_eq!(tls.alpn, [b"h2".to_vec()]);
+}
+
+#[test]
+fn certificates_together_and_apart() {
+    let certificates = |value: &str| {
+        let text = MINIMAL.replace("\"site.pem\"", value);
+        service(&text).front.tls.certificates.remove(0)
+    };
+    let together = certificates("\"site.pem\"");
+    assert_eq!(
+        (together.chain_pem.clone(), together.key_pem.clone()),
+        (b"site.pem".to_vec(), None)
+    );
+    // The staple lies beside it.
+    assert_eq!(together.ocsp_der, Some(b"site.ocsp".to_vec()));
+    let apart = certificates("{ chain = \"site.crt\", key = \"site.key\", ocsp = \"ca.pem\" }");
+    assert_eq!(apart.key_pem, Some(b"site.key".to_vec()));
+    assert_eq!(apart.key_place.as_deref(), Some("site.key"));
+    assert_eq!(apart.ocsp_der, Some(b"ca.pem".to_vec()));
+}
+
+#[test]
+fn relative_paths_begin_at_the_file() {
+    let mut files = Recording::default();
+    files.insert("/etc/lariat/site.pem", b"PEM".to_vec());
+    let source = Source::File {
+        place: "/etc/lariat/lariat.toml".into(),
+        text: MINIMAL.into(),
+    };
+    let settings = config::load(&source, &mut files).unwrap().settings;
+    let certificate = &settings.plane.services[0].front.tls.certificates[0];
+    assert_eq!(certificate.place, "/etc/lariat/site.pem");
+}
+
+#[test]
+fn workers_in_all_forms() {
+    let cpus = |value: &str| {
+        settings(&format!("workers = {value}\n{MINIMAL}"))
+            .plane
+            .workers
+            .cpus
+    };
+    assert_eq!(cpus("1"), [Some(0)]);
+    // More than there are CPUs: none is pinned.
+    assert_eq!(cpus("3"), [None, None, None]);
+    assert_eq!(cpus("\"0-0\""), [Some(0)]);
+    assert_eq!(cpus("{ threads = 2 }"), [None, None]);
+}
+
+#[test]
+fn ports_to_connect_to_in_all_forms() {
+    let ports = |value: &str| {
+        let service = MINIMAL.replace("127.0.0.1:80", "unix:/a");
+        let settings = settings(&format!("process.connect-ports = {value}\n{service}"));
+        settings.process.connect_ports.unwrap().into_iter()
+    };
+    assert!(ports("[443, '8000-8002', 8001, '80-80']").eq([80, 443, 8000, 8001, 8002]));
+    assert_eq!(ports("[]").count(), 0);
+    assert_eq!(ports("['1-4096']").count(), 4096);
+}
+
+/// Flags, and the file that means the same.
+const ALIKE: &[(&str, &str)] = &[
+    (
+        "--listen [::]:443 --certificate site.pem --backend 127.0.0.1:80",
+        MINIMAL,
+    ),
+    (
+        "--name web --listen [::]:443 --listen unix:@a --certificate site.crt --key site.key \
+         --certificate site.pem --alpn h2,http/1.1 --backend a:80 --weight 3 --backend b:80 \
+         --backup true --send-proxy v2 --send-proxy-crc32c true --check http --check-path /x \
+         --idle-timeout 1h --workers 4 --connections 9 --log-format json --session-bytes 1MiB \
+         --client-certificates required --client-ca ca.pem --client-crl ca.crl --versions 1.3 \
+         --connect-ports 80,8000-8010 --connect-ports 443",
+        r#"
+workers = 4
+process.connect-ports = [80, "8000-8010", 443]
+limits = { connections = 9 }
+log = { format = "json" }
+resumption = { session-cache = { bytes = "1MiB" } }
+[[service]]
+name = "web"
+timeouts = { idle = "1h" }
+[service.front]
+listen = ["[::]:443", "unix:@a"]
+[service.front.tls]
+certificates = [{ chain = "site.crt", key = "site.key" }, "site.pem"]
+alpn = ["h2", "http/1.1"]
+versions = ["1.3"]
+client-certificates = { mode = "required", ca = ["ca.pem"], crl = ["ca.crl"] }
+[service.back]
+servers = [{ address = "a:80", weight = 3 }, { address = "b:80", backup = true }]
+send-proxy = { version = "v2", crc32c = true }
+check = { kind = "http", path = "/x" }
+"#,
+    ),
+    (
+        "--listen [::]:443 --certificate site.pem --index a.html,b.html --files data --listing yes \
+         --hidden on --precompressed off --ktls-from 1MiB --ktls require",
+        r#"
+[[service]]
+[service.front]
+listen = ["[::]:443"]
+tls = { certificates = ["site.pem"], ktls = { mode = "require", from = "1MiB" } }
+[service.back.files]
+folder = "data"
+index = ["a.html", "b.html"]
+listing = true
+hidden = true
+precompressed = false
+"#,
+    ),
+    (
+        "--listen [::]:443 --certificate site.pem --files /data --record-layer library --ktls off",
+        r#"
+[[service]]
+front.listen = ["[::]:443"]
+front.tls = { certificates = ["site.pem"], record-layer = "library", ktls = "off" }
+back.files = "/data"
+"#,
+    ),
+];
+
+fn flags(line: &str) -> Source {
+    let words: Vec<_> = line.split_whitespace().collect();
+    let pairs = words.chunks_exact(2);
+    Source::Flags(
+        pairs
+            .map(|pair| {
+                (
+                    pair[0].trim_start_matches("--").to_owned(),
+                    pair[1].to_owned(),
+                )
+            })
+            .collect(),
+    )
+}
+
+#[test]
+fn flags_mean_what_keys_mean() {
+    for (line, text) in ALIKE {
+        assert_eq!(load(&flags(line)).settings, settings(text), "{line}");
+    }
+}
+
+#[test]
+fn faults_in_flags_name_the_flag() {
+    let source = flags("--listen [::]:443 --certificate site.pem");
+    let diagnostics = config::load(&source, &mut files()).unwrap_err();
+    let text: String = diagnostics.iter().map(|one| format!("{one}\n")).collect();
+    let missing = "error: --backend or --files is missing\n\
+                   hint: give --backend ADDRESS or --files PATH\n";
+    assert_eq!(text, missing);
+    let source = flags("--listen nowhere --certificate gone.pem --backlog many --weight 0");
+    let diagnostics = config::load(&source, &mut files()).unwrap_err();
+    let text: String = diagnostics.iter().map(|one| format!("{one}\n")).collect();
+    for part in [
+        "error: --listen: \"nowhere\" has no port",
+        "error: --certificate: cannot read gone.pem",
+        "error: --backlog: is a string, but an integer is wanted",
+        "error: --weight: is out of range: 1 to 256",
+        "error: --backend is missing\nhint: give --backend ADDRESS",
+    ] {
+        assert!(text.contains(part), "{part}\n{text}");
+    }
+}
+
+#[test]
+fn every_default_is_valid_when_written_out() {
+    for key in config::table::KEYS {
+        let (config::table::Default::Text(text), Some(flag)) = (key.default, key.flag) else {
+            continue;
+        };
+        let minimal = ALIKE[0].0;
+        // What the table around it requires.
+        let line = match key.parent() {
+            "service.back.check" => format!("{minimal} --check http"),
+            "service.front.tls.client-certificates" => {
+                format!("{minimal} --client-certificates required --client-ca ca.pem")
+            }
+            "service.back.send-proxy" => format!("{minimal} --send-proxy v2"),
+            "service.back.files" => minimal.replace("--backend 127.0.0.1:80", "--files /data"),
+            _ => minimal.to_owned(),
+        };
+        let plain = load(&flags(&line)).settings;
+        let written = load(&flags(&format!("{line} --{flag} {text}"))).settings;
+        assert_eq!(plain, written, "{}", key.path);
+    }
+}
+
+#[test]
+fn expired_lists_refuse_unless_they_are_accepted() {
+    let line = format!(
+        "{} --client-certificates required --client-ca ca.pem --client-crl ca.crl",
+        ALIKE[0].0
+    );
+    for (more, expected) in [
+        ("", ExpiredLists::Refuse),
+        (" --client-crl-expired accept", ExpiredLists::Accept),
+    ] {
+        let mut settings = load(&flags(&format!("{line}{more}"))).settings;
+        let front = settings.plane.services.remove(0).front;
+        assert_eq!(front.tls.client.expired_lists, expected, "{more}");
+    }
+}
+
+#[test]
+fn every_word_of_every_choice_is_understood() {
+    for key in config::table::KEYS {
+        let (config::table::Kind::Choice(words), Some(flag)) = (key.kind, key.flag) else {
+            continue;
+        };
+        for word in words {
+            let line = format!("{} --{flag} {word}", ALIKE[0].0);
+            let Err(diagnostics) = config::load(&flags(&line), &mut files()) else {
+                continue;
+            };
+            let unknown = diagnostics
+                .iter()
+                .any(|one| one.message.contains("is not known"));
+            assert!(!unknown, "{}: {word}", key.path);
+        }
+    }
+}
+
+#[test]
+fn every_example_of_the_reference_is_toml_of_known_keys() {
+    for key in config::table::KEYS {
+        let text = match key.parent() {
+            "" => key.example.to_owned(),
+            parent => format!(
+                "[{}]\n{}",
+                parent.replacen("service", "[service]", 1),
+                key.example
+            ),
+        };
+        let text = text.replace("[[service]", "[[service]]\n[service");
+        let Err(diagnostics) = config::load(&file(&text), &mut files()) else {
+            continue;
+        };
+        for one in diagnostics {
+            let unknown = one.message.contains("unknown key") || one.message.contains("expected");
+            assert!(!unknown, "{}: {one}\n{text}", key.path);
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_text_makes_it_panic(text in ".{0,200}") {
+        let _ = config::load(&file(&text), &mut files());
+    }
+
+    #[test]
+    fn no_cut_or_changed_configuration_makes_it_panic(
+        cut in 0..ALIKE[1].1.len(),
+        from in 0..ALIKE[1].1.len(),
+        with in "[\\[\\]{}\"=,.\\n a-z0-9-]{0,3}",
+    ) {
+        let text = ALIKE[1].1;
+        let (from, cut) = (from.min(cut), from.max(cut));
+        let changed = format!("{}{with}{}", &text[..from], &text[cut..]);
+        // Whoever is refused is told why.
+        if let Err(diagnostics) = config::load(&file(&changed), &mut files()) {
+            prop_assert!(diagnostics.iter().any(|one| one.severity == Severity::Error));
+        }
+    }
+
+    #[test]
+    fn no_flag_value_makes_it_panic(flag in 0..config::table::KEYS.len(), value in ".{0,20}") {
+        if let Some(flag) = config::table::KEYS[flag].flag {
+            let flags = vec![(flag.to_owned(), value)];
+            let _ = config::load(&Source::Flags(flags), &mut files());
+        }
+    }
+}
+
+#[test]
+fn deep_nesting_is_refused_not_followed() {
+    let deep = format!("a = {}", "[".repeat(100_000));
+    assert!(config::load(&file(&deep), &mut files()).is_err());
+}

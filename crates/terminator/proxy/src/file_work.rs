@@ -1,0 +1,140 @@
+//! What is done with files: at once, where the kernel has it in memory, or on a thread that waits.
+//!
+//! Owns the calls that may wait for a disk, each in both kinds. When which is made, and what
+//! becomes of the answer, is `files`'s.
+
+use std::io::{self, ErrorKind, IoSliceMut};
+use std::sync::Arc;
+
+use static_files::questions::{Entry, Found, LISTING_ENTRIES_MAX};
+use sys::beneath::{self, Entries, File, Folder, Opened};
+
+use crate::plan::Files;
+
+/// Bytes that are read at once into the page cache for somebody else to send.
+const FETCH_BYTES: usize = 256 << 10;
+
+/// What a conversation has open.
+#[derive(Clone, Debug)]
+pub(crate) enum Open {
+    File(Arc<File>),
+    Folder(Arc<Folder>),
+}
+
+/// Work that may have to wait for a disk.
+#[derive(Debug)]
+pub(crate) enum Task {
+    /// What is at that path?
+    Find(Vec<u8>),
+    /// What is in that folder?
+    List(Arc<Folder>),
+    /// Read so many bytes from there on, or as many as come.
+    Read(Arc<File>, u64, usize),
+    /// The same into the page cache alone.
+    Fetch(Arc<File>, u64, usize),
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    Found(Found, Option<Open>),
+    /// No bytes = the file ends there.
+    Read(io::Result<Vec<u8>>),
+    /// So many bytes are in the page cache.
+    Fetched(io::Result<usize>),
+}
+
+impl Files {
+    /// Does it, however long it takes.
+    pub(crate) fn perform(&self, task: Task) -> Answer {
+        match task {
+            Task::Find(path) => {
+                let (found, open) = self.judge(self.root.find(&path));
+                Answer::Found(found, open)
+            }
+            Task::List(folder) => Answer::Found(self.list(&folder), None),
+            Task::Read(file, offset, bytes) => Answer::Read(read(&file, offset, bytes)),
+            Task::Fetch(file, offset, bytes) => Answer::Fetched(fetch(&file, offset, bytes)),
+        }
+    }
+
+    /// What is at a path; `None` = only a thread that waits can tell.
+    pub(crate) fn find_cached(&self, path: &[u8]) -> Option<(Found, Option<Open>)> {
+        let opened = self.root.find_cached(path)?;
+        Some(self.judge(opened))
+    }
+
+    fn judge(&self, opened: Opened) -> (Found, Option<Open>) {
+        let found = match opened {
+            Opened::File(file) if !self.descriptors.suffice_for_file(&file) => Found::Busy,
+            Opened::File(file) => {
+                let found = described(&file);
+                return (found, Some(Open::File(Arc::new(file))));
+            }
+            Opened::Folder(folder) => {
+                return (Found::Folder, Some(Open::Folder(Arc::new(folder))));
+            }
+            Opened::Other | Opened::Missing => Found::Missing,
+            Opened::Forbidden => Found::Forbidden,
+            Opened::Busy => Found::Busy,
+            Opened::Failed => Found::Failed,
+        };
+        (found, None)
+    }
+
+    fn list(&self, folder: &Folder) -> Found {
+        match self.root.entries(folder, LISTING_ENTRIES_MAX) {
+            Ok(Entries { entries, is_whole }) => Found::Entries {
+                entries: entries.into_iter().map(listed).collect(),
+                is_whole,
+            },
+            Err(_) => Found::Forbidden,
+        }
+    }
+}
+
+fn read(file: &File, offset: u64, bytes: usize) -> io::Result<Vec<u8>> {
+    let mut content = vec![0; bytes];
+    let count = read_into(file, &mut content, offset)?;
+    content.truncate(count);
+    Ok(content)
+}
+
+fn fetch(file: &File, offset: u64, bytes: usize) -> io::Result<usize> {
+    let mut room = vec![0; FETCH_BYTES];
+    let mut fetched = 0;
+    while fetched < bytes {
+        let most = FETCH_BYTES.min(bytes - fetched);
+        match read_into(file, &mut room[..most], offset + fetched as u64)? {
+            0 => break,
+            count => fetched += count,
+        }
+    }
+    Ok(fetched)
+}
+
+fn read_into(file: &File, room: &mut [u8], offset: u64) -> io::Result<usize> {
+    loop {
+        match file.read(&mut [IoSliceMut::new(room)], offset) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            read => return read,
+        }
+    }
+}
+
+fn described(file: &File) -> Found {
+    Found::File {
+        bytes: file.bytes,
+        modified: file.modified,
+        identity: file.identity.inode ^ file.identity.device.rotate_left(32),
+    }
+}
+
+fn listed(entry: beneath::Entry) -> Entry {
+    Entry {
+        name: entry.name,
+        folder: entry.is_folder,
+        bytes: entry.bytes,
+        modified: entry.modified,
+    }
+}

@@ -1,0 +1,751 @@
+//! Files as a connection's back: a conversation about a folder, and what of it is open.
+//!
+//! Owns the descriptor of the file that goes out, which is closed as soon as its response has been
+//! read, and what is awaited of the threads that wait for disks. What is asked and answered is
+//! `origin`'s; what a path means, `sys::beneath`'s.
+
+use std::io::{self, ErrorKind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant, SystemTime};
+
+use static_files::conversation::Conversation;
+use static_files::questions::{Found, Output, Question};
+use sys::beneath::File;
+use telemetry::catalogue::{Histogram, ServiceCounter, ServiceGauge};
+use telemetry::counters::ServiceCounters;
+use telemetry::outcome::Reason;
+
+use crate::commands::{Command, Mailbox, Reply};
+use crate::driver::Received;
+use crate::file_threads::{FileThreads, Job, Refused};
+use crate::file_work::{Answer, Open, Task};
+use crate::plan::Files;
+use crate::room::Room;
+
+/// What it costs to look for a file, in bytes that are read and sent instead: some microseconds.
+const LOOK_BYTES: usize = 16 << 10;
+
+/// What it costs to list a folder, at most: milliseconds. Others have their turn first.
+const LIST_BYTES: usize = 4 << 20;
+
+/// So many questions are answered at a time: as much as a large buffer takes to fill.
+const COST_BYTES_MAX: usize = 256 << 10;
+
+/// Bytes of a file that go out by one call. The client's queue ends a call long before on any way
+/// but loopback's (`net.ipv4.tcp_wmem`), and the kernel seals so much in two milliseconds or so.
+const PASS_BYTES_MAX: usize = 4 << 20;
+
+/// Bytes that a thread reads before the kernel sends them: some milliseconds of a disk, and little
+/// for a client that leaves.
+const FETCH_BYTES_MAX: usize = 1 << 20;
+
+/// How long bytes count as being in the page cache that were there: what a slow client takes later
+/// is looked for again.
+const CACHED_FOR: Duration = Duration::from_secs(1);
+
+/// What all connections of a worker share: the threads that wait for disks, and their way back.
+pub(crate) struct Desk {
+    threads: FileThreads,
+    mailbox: Mailbox,
+}
+
+/// One connection's back where files stand behind the service.
+pub(crate) struct FileBack {
+    files: Arc<Files>,
+    counters: Arc<ServiceCounters>,
+    desk: Arc<Desk>,
+    /// What the worker knows the connection by.
+    token: u64,
+    conversation: Conversation,
+    open: Option<Open>,
+    /// What of the open file a thread has read.
+    ahead: Ahead,
+    /// What a thread is asked, and the number of the last such task.
+    waiting: Option<Waiting>,
+    tasks: u64,
+    /// The client asks nothing more.
+    is_asked: bool,
+    /// There was nothing more to say, or it could not be said.
+    is_over: bool,
+    /// The request whose end is awaited, and since when.
+    unfinished: Option<(u32, Instant)>,
+    /// Why the stream ends, if it has not come to its end.
+    fault: Option<Reason>,
+    /// What questions cost that have not been charged to anybody.
+    cost_bytes: usize,
+}
+
+/// A task that a thread was given.
+struct Waiting {
+    since: Instant,
+    is_wanted: Arc<AtomicBool>,
+}
+
+/// What is known of the open file, beyond what was sent of it.
+#[derive(Default)]
+struct Ahead {
+    /// Bytes that a thread has read, and how many of them have gone out.
+    bytes: Vec<u8>,
+    taken: usize,
+    /// Up to there it was in the page cache at that time.
+    cached: Option<(u64, Instant)>,
+    /// The kernel does not send it by itself.
+    must_read: bool,
+    /// Nobody can tell what of it is in memory.
+    must_wait: bool,
+}
+
+/// What of a file goes out next.
+pub(crate) struct Stretch<'a> {
+    pub(crate) file: &'a Arc<File>,
+    pub(crate) offset: u64,
+    pub(crate) bytes: u64,
+}
+
+impl Desk {
+    pub(crate) fn new(threads: FileThreads, mailbox: Mailbox) -> Self {
+        Self { threads, mailbox }
+    }
+
+    /// Lets go of what nobody waits for any more.
+    pub(crate) fn let_go(&self, reply: Reply) {
+        if let Answer::Found(_, Some(open)) = reply.answer {
+            self.close(&reply.files, open);
+        }
+    }
+
+    /// Closing may take as long as reading.
+    fn close(&self, files: &Files, open: Open) {
+        if matches!(&open, Open::File(file) if file.is_remote()) {
+            self.threads.submit_rest(Job {
+                source: Arc::clone(&files.source),
+                limit: files.timeouts.file,
+                work: Box::new(move || drop(open)),
+            });
+        }
+    }
+}
+
+impl FileBack {
+    pub(crate) fn new(
+        files: &Arc<Files>,
+        counters: &Arc<ServiceCounters>,
+        desk: &Arc<Desk>,
+        token: u64,
+    ) -> Self {
+        Self {
+            conversation: Conversation::new(Arc::clone(&files.serving)),
+            files: Arc::clone(files),
+            counters: Arc::clone(counters),
+            desk: Arc::clone(desk),
+            token,
+            open: None,
+            ahead: Ahead::default(),
+            waiting: None,
+            tasks: 0,
+            is_asked: false,
+            is_over: false,
+            unfinished: None,
+            fault: None,
+            cost_bytes: 0,
+        }
+    }
+
+    /// Takes note of whether a request waits for its end. `has_more` = the client has sent a part
+    /// of what it will be given.
+    pub(crate) fn note_request(&mut self, has_more: bool, now: Instant) {
+        let unfinished = self.conversation.unfinished_request(has_more);
+        let number = self.unfinished.map(|(number, _)| number);
+        if unfinished != number {
+            self.unfinished = unfinished.map(|number| (number, now));
+        }
+    }
+
+    /// When [`Self::time_out`] is due.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        let timeouts = &self.files.timeouts;
+        let request = self.unfinished.map(|(_, since)| since + timeouts.request);
+        let file = self.waiting.as_ref().map(|task| task.since + timeouts.file);
+        request.into_iter().chain(file).min()
+    }
+
+    /// Takes note that the deadline has passed.
+    pub(crate) fn time_out(&mut self, now: Instant) {
+        let timeouts = self.files.timeouts;
+        let is_due = |since: Instant, limit: Duration| since + limit <= now;
+        if self
+            .unfinished
+            .is_some_and(|(_, since)| is_due(since, timeouts.request))
+        {
+            self.unfinished = None;
+            self.fault = Some(Reason::RequestTimeout);
+            self.conversation.time_out_request(SystemTime::now());
+            self.count();
+        }
+        let task = self
+            .waiting
+            .take_if(|task| is_due(task.since, timeouts.file));
+        if let Some(task) = task {
+            task.give_up(&self.counters);
+            self.counters.count(ServiceCounter::FileTasksTimedOut);
+            self.desk.threads.review();
+            self.go_without(Reason::FileTimeout);
+        }
+    }
+
+    /// Why the stream ends, if it has not come to its end.
+    pub(crate) fn fault(&self) -> Option<Reason> {
+        self.fault
+    }
+
+    /// What was asked of a thread is not to be had: the answer is 503, or breaks off.
+    fn go_without(&mut self, reason: Reason) {
+        if self.conversation.question().is_some() {
+            self.answer(Found::Busy);
+        } else {
+            self.fault = Some(reason);
+            self.conversation.file_failed();
+        }
+    }
+
+    /// Takes what a thread has found out, if it still waits for that.
+    pub(crate) fn replied(&mut self, reply: Reply) {
+        let is_awaited = |_: &mut Waiting| reply.task == self.tasks;
+        let Some(task) = self.waiting.take_if(is_awaited) else {
+            return self.desk.let_go(reply);
+        };
+        task.give_up(&self.counters);
+        self.counters
+            .observe(Histogram::FileTask, task.since.elapsed());
+        match reply.answer {
+            Answer::Found(found, open) => self.take_found(found, open),
+            Answer::Read(Ok(bytes)) if !bytes.is_empty() => {
+                (self.ahead.bytes, self.ahead.taken) = (bytes, 0);
+            }
+            Answer::Fetched(Ok(bytes)) if bytes > 0 => {
+                if let Output::File { offset, .. } = self.conversation.output() {
+                    self.ahead.cached = Some((offset + bytes as u64, Instant::now()));
+                }
+            }
+            // The file is shorter than it was, or cannot be read.
+            Answer::Read(_) | Answer::Fetched(_) => self.conversation.file_failed(),
+        }
+    }
+
+    /// Whether a thread is asked something.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.waiting.is_some()
+    }
+
+    /// Takes bytes of requests, in order, and says how many.
+    pub(crate) fn take(&mut self, pieces: [&[u8]; 2]) -> usize {
+        let now = SystemTime::now();
+        let mut taken = 0;
+        for piece in pieces {
+            let count = self.conversation.receive(piece, now);
+            self.count();
+            taken += count;
+            if count < piece.len() {
+                break;
+            }
+        }
+        taken
+    }
+
+    /// The client has ended its stream: what was asked is still answered.
+    pub(crate) fn end_requests(&mut self) {
+        self.is_asked = true;
+        self.finish();
+    }
+
+    /// What was asked is still answered, and nothing that comes from now on.
+    pub(crate) fn finish(&mut self) {
+        self.conversation.receive_end();
+    }
+
+    /// Whether the client asks nothing more.
+    pub(crate) fn is_asked(&self) -> bool {
+        self.is_asked
+    }
+
+    /// Whether there is something to receive.
+    pub(crate) fn is_readable(&self) -> bool {
+        let says = || self.conversation.output() != Output::Nothing;
+        !self.is_over && !self.is_waiting() && (self.conversation.question().is_some() || says())
+    }
+
+    /// The stretch of a file that goes out next, unless it has to be read, or waited for.
+    pub(crate) fn stretch(&self) -> Option<Stretch<'_>> {
+        let (Output::File { offset, bytes }, Some(Open::File(file)), false) =
+            (self.conversation.output(), &self.open, self.ahead.must_read)
+        else {
+            return None;
+        };
+        (!self.is_waiting()).then_some(Stretch {
+            file,
+            offset,
+            bytes,
+        })
+    }
+
+    /// How many bytes of the stretch the kernel can send by one call without waiting for a disk.
+    /// 0 = a thread reads them first, or they cannot be sent like that.
+    pub(crate) fn cached_bytes(&mut self) -> usize {
+        let Some(Stretch {
+            file,
+            offset,
+            bytes,
+        }) = self.stretch()
+        else {
+            return 0;
+        };
+        let bytes = usize::try_from(bytes).map_or(PASS_BYTES_MAX, |all| all.min(PASS_BYTES_MAX));
+        let now = Instant::now();
+        if let Some((end, at)) = self.ahead.cached
+            && end > offset
+            && now.saturating_duration_since(at) < CACHED_FOR
+        {
+            return usize::try_from(end - offset)
+                .unwrap_or(usize::MAX)
+                .min(bytes);
+        }
+        let cached = match file.cached_bytes(offset, bytes) {
+            // overlayfs does not say what is in memory. What was just read is.
+            Err(error) if error.kind() == ErrorKind::Unsupported && !file.is_remote() => Ok(0),
+            cached => cached,
+        };
+        match cached {
+            Ok(0) => {
+                let task = Task::Fetch(Arc::clone(file), offset, bytes.min(FETCH_BYTES_MAX));
+                self.ask_rest(task);
+            }
+            Ok(count) => {
+                self.ahead.cached = Some((offset + count as u64, now));
+                return count;
+            }
+            Err(error) if error.kind() == ErrorKind::Unsupported => {
+                (self.ahead.must_read, self.ahead.must_wait) = (true, true);
+            }
+            Err(_) => self.conversation.file_failed(),
+        }
+        0
+    }
+
+    /// Takes note that the first `count` bytes of the stretch were sent.
+    pub(crate) fn stretch_sent(&mut self, count: usize) {
+        self.ahead.bytes = Vec::new();
+        self.conversation.sent(count as u64, SystemTime::now());
+        self.count();
+        self.close_finished();
+    }
+
+    /// Takes note that the file is shorter than it was, or cannot be read.
+    pub(crate) fn stretch_failed(&mut self) {
+        self.conversation.file_failed();
+    }
+
+    /// Takes note that the kernel does not send this file by itself.
+    pub(crate) fn stretch_unfit(&mut self) {
+        self.ahead.must_read = true;
+    }
+
+    /// Fills the pieces with responses, in order: the bytes of a file are read right into them. It
+    /// stops before a stretch of a file of at least `passing_from` bytes, which is not to be read,
+    /// and when questions have cost as much as filling the pieces would.
+    pub(crate) fn receive<'a>(
+        &mut self,
+        pieces: &mut impl Iterator<Item = &'a mut [u8]>,
+        passing_from: Option<u64>,
+    ) -> Received {
+        let mut room = Room::of(pieces);
+        while !room.is_full() && self.cost_bytes < COST_BYTES_MAX {
+            self.answer_questions();
+            if self.is_passing(passing_from) {
+                break;
+            }
+            let now = SystemTime::now();
+            let sent = match self.conversation.output() {
+                Output::Bytes(bytes) => room.put(bytes),
+                Output::File { offset, bytes } => match self.read(&mut room, offset, bytes) {
+                    Ok(0) if self.is_waiting() => break,
+                    Ok(count) => count,
+                    Err(_) => {
+                        self.conversation.file_failed();
+                        continue;
+                    }
+                },
+                Output::Nothing | Output::End | Output::Cut => break,
+            };
+            self.conversation.sent(sent as u64, now);
+            self.count();
+        }
+        self.close_finished();
+        self.rest(room.filled)
+    }
+
+    /// Whether a stretch of a file is next that is not to be read.
+    fn is_passing(&self, from: Option<u64>) -> bool {
+        let stretch = self.stretch();
+        from.zip(stretch)
+            .is_some_and(|(from, stretch)| stretch.bytes >= from)
+    }
+
+    /// What questions have cost since this was asked, in bytes that could have been moved instead.
+    pub(crate) fn take_cost(&mut self) -> usize {
+        std::mem::take(&mut self.cost_bytes)
+    }
+
+    fn close_finished(&mut self) {
+        let is_sent = matches!(
+            self.conversation.output(),
+            Output::Nothing | Output::End | Output::Cut
+        );
+        if is_sent && self.conversation.question().is_none() {
+            // The next request opens its own.
+            self.open_instead(None);
+        }
+    }
+
+    fn open_instead(&mut self, open: Option<Open>) {
+        self.ahead = Ahead::default();
+        if let Some(before) = std::mem::replace(&mut self.open, open) {
+            self.desk.close(&self.files, before);
+        }
+    }
+
+    /// What is to be said after so many bytes if no more come now.
+    fn rest(&mut self, filled: usize) -> Received {
+        let output = self.conversation.output();
+        self.is_over = match output {
+            Output::End => true,
+            Output::Cut => filled == 0,
+            Output::Nothing | Output::Bytes(_) | Output::File { .. } => false,
+        };
+        match (output, filled) {
+            (Output::End, 0) => Received::End,
+            (Output::End, count) => Received::Last(count),
+            (Output::Cut, 0) => Received::Failed,
+            (_, 0) => Received::Nothing,
+            (_, count) => Received::Bytes(count),
+        }
+    }
+
+    /// Answers what it can at once; the rest is asked of a thread.
+    fn answer_questions(&mut self) {
+        while !self.is_waiting()
+            && let Some(question) = self.conversation.question()
+        {
+            let (path, is_list) = match question {
+                Question::Open(path) | Question::Replace(path) => (path, false),
+                Question::List => (&[][..], true),
+            };
+            self.cost_bytes += if is_list { LIST_BYTES } else { LOOK_BYTES };
+            let task = match (&self.open, is_list) {
+                (Some(Open::Folder(folder)), true) => Task::List(Arc::clone(folder)),
+                (_, true) => {
+                    self.answer(Found::Failed);
+                    continue;
+                }
+                (_, false) => match self.files.find_cached(path) {
+                    Some((found, open)) => {
+                        self.take_found(found, open);
+                        continue;
+                    }
+                    None => Task::Find(path.to_vec()),
+                },
+            };
+            self.ask(task);
+        }
+    }
+
+    /// Answers a question by what was found.
+    fn take_found(&mut self, found: Found, open: Option<Open>) {
+        match self.conversation.question() {
+            Some(Question::Open(_)) => self.open_instead(open),
+            // Unless a file is there, what was open stays.
+            Some(Question::Replace(_)) if matches!(found, Found::File { .. }) => {
+                self.open_instead(open);
+            }
+            _ => {}
+        }
+        self.answer(found);
+    }
+
+    fn answer(&mut self, found: Found) {
+        self.conversation.answer(found, SystemTime::now());
+        self.count();
+    }
+
+    /// Reads a stretch of the open file, as far as there is room, and it is in memory; 0 = a thread
+    /// reads it.
+    fn read(&mut self, room: &mut Room<'_>, offset: u64, bytes: u64) -> io::Result<usize> {
+        let Some(Open::File(file)) = &self.open else {
+            return Err(ErrorKind::NotFound.into());
+        };
+        let ahead = &mut self.ahead;
+        if let Some(rest) = ahead
+            .bytes
+            .get(ahead.taken..)
+            .filter(|rest| !rest.is_empty())
+        {
+            let count = room.put(rest);
+            ahead.taken += count;
+            return Ok(count);
+        }
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        while !ahead.must_wait {
+            match room.fill(bytes, |slices| file.read_cached(slices, offset)) {
+                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+                Err(error) => match error.kind() {
+                    ErrorKind::Interrupted => {}
+                    ErrorKind::WouldBlock => break,
+                    ErrorKind::Unsupported => ahead.must_wait = true,
+                    _ => return Err(error),
+                },
+                read => return read,
+            }
+        }
+        let task = Task::Read(Arc::clone(file), offset, bytes.min(room.left()));
+        self.ask_rest(task);
+        Ok(0)
+    }
+
+    /// Has a thread do it, for a request that is not yet answered.
+    fn ask(&mut self, task: Task) {
+        let job = self.job(task);
+        if let Err(Refused) = self.desk.threads.submit(job) {
+            self.counters.count(ServiceCounter::FileTasksRefused);
+            self.waiting
+                .take()
+                .into_iter()
+                .for_each(|task| task.give_up(&self.counters));
+            self.answer(Found::Busy);
+        }
+    }
+
+    /// Has a thread do it, for an answer that has begun.
+    fn ask_rest(&mut self, task: Task) {
+        let job = self.job(task);
+        self.desk.threads.submit_rest(job);
+    }
+
+    /// Makes a job of it, and waits for that.
+    fn job(&mut self, task: Task) -> Job {
+        let files = Arc::clone(&self.files);
+        let mailbox = self.desk.mailbox.clone();
+        let is_wanted = Arc::new(AtomicBool::new(true));
+        self.tasks += 1;
+        self.counters.count(match task {
+            Task::Find(_) => ServiceCounter::FileTasksFind,
+            Task::List(_) => ServiceCounter::FileTasksList,
+            Task::Read(..) | Task::Fetch(..) => ServiceCounter::FileTasksRead,
+        });
+        self.counters.raise(ServiceGauge::FileTasksWaiting);
+        self.waiting = Some(Waiting {
+            since: Instant::now(),
+            is_wanted: Arc::clone(&is_wanted),
+        });
+        let (token, number) = (self.token, self.tasks);
+        let work = move || {
+            if is_wanted.load(Ordering::Relaxed) {
+                let answer = files.perform(task);
+                mailbox.send(Command::Replied(Box::new(Reply {
+                    token,
+                    task: number,
+                    files,
+                    answer,
+                })));
+            }
+        };
+        Job {
+            source: Arc::clone(&self.files.source),
+            limit: self.files.timeouts.file,
+            work: Box::new(work),
+        }
+    }
+
+    fn count(&mut self) {
+        if let Some(status) = self.conversation.take_started() {
+            self.counters.count(ServiceCounter::of_status(status));
+        }
+    }
+}
+
+impl Drop for FileBack {
+    fn drop(&mut self) {
+        if let Some(task) = self.waiting.take() {
+            task.give_up(&self.counters);
+        }
+        self.open_instead(None);
+    }
+}
+
+impl Waiting {
+    /// Nobody waits for it any more.
+    fn give_up(&self, counters: &ServiceCounters) {
+        self.is_wanted.store(false, Ordering::Relaxed);
+        counters.lower(ServiceGauge::FileTasksWaiting);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{Receiver, channel};
+
+    use sys::beneath::Root;
+    use sys::wake::Waker;
+    use telemetry::registry::Registry;
+
+    use crate::descriptors::Descriptors;
+    use crate::options::FileTimeouts;
+
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// A connection to the files beneath a folder, and where threads reply to.
+    fn back_of(folder: &str) -> (FileBack, Receiver<Command>) {
+        let files = Files {
+            root: Root::open(folder.as_ref()).unwrap(),
+            serving: Arc::new(static_files::options::Options {
+                index: Vec::new(),
+                listing: true,
+                ..Default::default()
+            }),
+            timeouts: FileTimeouts {
+                request: 10 * SECOND,
+                file: 20 * SECOND,
+            },
+            descriptors: Descriptors::default(),
+            source: Arc::default(),
+        };
+        let counters = Registry::new(1).service(0, "files", &[]);
+        let (commands, replies) = channel();
+        let mailbox = Mailbox::new(commands, Arc::new(Waker::new().unwrap()));
+        let desk = Arc::new(Desk::new(FileThreads::new(1), mailbox));
+        (
+            FileBack::new(&Arc::new(files), &counters, &desk, 7),
+            replies,
+        )
+    }
+
+    /// Files that are always in memory.
+    fn back() -> FileBack {
+        back_of("/proc/self").0
+    }
+
+    fn reply(replies: &Receiver<Command>) -> Reply {
+        match replies.recv().unwrap() {
+            Command::Replied(reply) => *reply,
+            _ => panic!("nobody else tells anything"),
+        }
+    }
+
+    /// What comes of one call.
+    fn said(back: &mut FileBack) -> (Received, String) {
+        let mut memory = vec![0; 256 << 10];
+        let received = back.receive(&mut memory.chunks_mut(16 << 10), None);
+        let (Received::Bytes(count) | Received::Last(count)) = received else {
+            return (received, String::new());
+        };
+        memory.truncate(count);
+        (received, String::from_utf8(memory).unwrap())
+    }
+
+    /// What comes of one call after these requests, and what it cost beside.
+    fn heard(request: &str, times: usize) -> (String, usize) {
+        let (mut back, replies) = back_of("/proc/self");
+        let requests = request.repeat(times);
+        assert_eq!(back.take([requests.as_bytes(), &[]]), requests.len());
+        let (mut received, mut text) = said(&mut back);
+        let mut cost = back.take_cost();
+        if back.is_waiting() {
+            assert_eq!((received, back.is_readable()), (Received::Nothing, false));
+            back.replied(reply(&replies));
+            (received, text) = said(&mut back);
+        }
+        assert!(matches!(received, Received::Bytes(_)), "{received:?}");
+        cost += back.take_cost();
+        (text, cost)
+    }
+
+    #[test]
+    fn a_request_has_so_long_however_its_bytes_come() {
+        let request = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n12345678";
+        let begun = Instant::now();
+        let mut back = back();
+        // Half of a record counts as the first byte.
+        back.note_request(true, begun);
+        for (number, byte) in (0..).zip(request) {
+            assert_eq!(back.take([&[*byte], &[]]), 1);
+            back.note_request(false, begun + SECOND * number / 7);
+            assert_eq!(back.deadline(), Some(begun + 10 * SECOND));
+        }
+        back.time_out(begun + 9 * SECOND);
+        assert!(!back.is_readable());
+        back.time_out(begun + 10 * SECOND);
+        let (received, said) = said(&mut back);
+        assert!(matches!(received, Received::Last(_)), "{received:?}");
+        assert!(
+            said.starts_with("HTTP/1.1 408 Request Timeout\r\n"),
+            "{said}"
+        );
+        assert!(said.contains("Connection: close\r\n"), "{said}");
+        assert_eq!(back.fault(), Some(Reason::RequestTimeout));
+        back.note_request(true, begun);
+        assert_eq!(back.deadline(), None);
+    }
+
+    #[test]
+    fn each_request_has_its_own_time() {
+        let begun = Instant::now();
+        let mut back = back();
+        back.take([b"GET /none HTTP/1.1\r\nHost: a\r\n\r\nGET ", &[]]);
+        back.note_request(true, begun);
+        assert_eq!(back.deadline(), None, "the first is being answered");
+        said(&mut back);
+        back.note_request(false, begun + SECOND);
+        assert_eq!(back.deadline(), Some(begun + 11 * SECOND));
+        back.take([b"/none HTTP/1.1\r\nHost: a\r\n\r\nGET ", &[]]);
+        said(&mut back);
+        back.note_request(false, begun + 5 * SECOND);
+        assert_eq!(back.deadline(), Some(begun + 15 * SECOND));
+        back.take([b"/none HTTP/1.1\r\nHost: a\r\n\r\n", &[]]);
+        said(&mut back);
+        back.note_request(false, begun + 6 * SECOND);
+        assert_eq!(back.deadline(), None, "nobody waits for a further one");
+        back.time_out(begun + 3600 * SECOND);
+        assert!(!back.is_readable());
+    }
+
+    #[test]
+    fn questions_are_answered_some_at_a_time() {
+        let (said, cost) = heard("GET /task/ HTTP/1.1\r\nHost: a\r\n\r\n", 50);
+        assert_eq!(said.matches("HTTP/1.1 200 OK").count(), 1);
+        assert!((LIST_BYTES..3 * LIST_BYTES).contains(&cost));
+        let (said, cost) = heard("GET /none HTTP/1.1\r\nHost: a\r\n\r\n", 50);
+        assert_eq!(said.matches("HTTP/1.1 404 ").count(), 16);
+        assert_eq!(cost, 16 * LOOK_BYTES);
+    }
+
+    #[test]
+    fn what_does_not_come_in_time_is_not_waited_for() {
+        let (mut back, replies) = back_of("/proc/self");
+        let request = b"GET /task/ HTTP/1.1\r\nHost: a\r\n\r\n";
+        back.take([request, request]);
+        assert_eq!(said(&mut back).0, Received::Nothing);
+        let late = reply(&replies);
+        assert!(back.take_cost() >= LIST_BYTES);
+        back.time_out(back.deadline().unwrap());
+        let (_, text) = said(&mut back);
+        assert!(text.starts_with("HTTP/1.1 503 "), "{text}");
+        // The next one waits for its own answer.
+        assert!(back.is_waiting() && back.take_cost() >= LIST_BYTES);
+        back.replied(late);
+        assert!(back.is_waiting());
+        back.replied(reply(&replies));
+        assert!(said(&mut back).1.starts_with("HTTP/1.1 200 OK\r\n"));
+        assert_eq!((back.deadline(), back.is_readable()), (None, false));
+    }
+}

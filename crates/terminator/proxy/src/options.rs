@@ -1,0 +1,189 @@
+//! What the data plane is told. Plain values: no text to parse, no files to open.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+pub use flow::options::{CertificateForm, ProxyTlvs, SendProxy, Timeouts};
+use wire::address::Address;
+use wire::network::Network;
+
+/// The whole plane.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Options {
+    /// In the order of the configuration; at least one.
+    pub services: Vec<ServiceOptions>,
+    /// The threads. Changing them takes a restart.
+    pub workers: WorkerOptions,
+    /// Limits of the whole process.
+    pub limits: Limits,
+    /// What is written about connections.
+    pub log: LogOptions,
+}
+
+/// One service: a front, a back, and what holds for a connection between them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ServiceOptions {
+    /// Unique; in logs and labels.
+    pub name: String,
+    /// Who connects to us.
+    pub front: FrontOptions,
+    /// Whom we connect to.
+    pub back: BackOptions,
+    /// How long each part of a connection may take.
+    pub timeouts: Timeouts,
+    /// Open connections of this service over all workers; `None` = only the process's limit.
+    pub connections_max: Option<u32>,
+}
+
+/// The side that clients connect to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FrontOptions {
+    /// At least one.
+    pub listen: Vec<Address>,
+    /// Connections from these networks begin with a PROXY header, v1 or v2; others' must not.
+    pub accept_proxy: Vec<Network>,
+    /// How TLS is taken off.
+    pub tls: tls::options::ServerOptions,
+    /// Whether the kernel seals what is long.
+    pub ktls: KtlsOptions,
+}
+
+/// When the kernel seals what is sent to clients (kernel TLS).
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct KtlsOptions {
+    /// Whether.
+    pub mode: KtlsMode,
+    /// From which length of a response on, in bytes.
+    pub from: u64,
+}
+
+/// Whether the kernel seals.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum KtlsMode {
+    /// Never.
+    Off,
+    /// Where it can.
+    Auto,
+    /// A host whose kernel cannot do it for every suite of the service does not serve.
+    Require,
+}
+
+/// What stands behind a service.
+#[derive(Clone, Debug, PartialEq)]
+pub enum BackOptions {
+    /// Servers that we connect to.
+    Servers(ServersOptions),
+    /// Files of this host.
+    Files(FilesOptions),
+}
+
+impl BackOptions {
+    /// The servers; `None` = files stand behind the service.
+    pub fn servers(&self) -> Option<&ServersOptions> {
+        match self {
+            Self::Servers(servers) => Some(servers),
+            Self::Files(_) => None,
+        }
+    }
+
+    /// The list of servers; empty where files stand behind the service.
+    pub fn server_list(&self) -> &[backend::options::ServerOptions] {
+        self.servers().map_or(&[], |servers| &servers.pool.servers)
+    }
+
+    /// What a server is told about the client.
+    pub fn send_proxy(&self) -> &SendProxy {
+        self.servers()
+            .map_or(&SendProxy::Off, |servers| &servers.send_proxy)
+    }
+
+    /// The files; `None` = servers stand behind the service.
+    pub fn files(&self) -> Option<&FilesOptions> {
+        match self {
+            Self::Servers(_) => None,
+            Self::Files(files) => Some(files),
+        }
+    }
+}
+
+/// Files beneath a folder, by HTTP/1.1.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FilesOptions {
+    /// The folder; nothing outside of it is read.
+    pub folder: PathBuf,
+    /// What of it is served, and how.
+    pub serving: static_files::options::Options,
+    /// How long what is asked may take.
+    pub timeouts: FileTimeouts,
+}
+
+/// How long requests to files may take.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct FileTimeouts {
+    /// From the first byte of a request to its last.
+    pub request: Duration,
+    /// What the file system takes for one thing that is not in memory: a look-up, a list, a read.
+    pub file: Duration,
+}
+
+/// The servers that we connect to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ServersOptions {
+    /// The servers and the choice among them.
+    pub pool: backend::options::Options,
+    /// What we tell a server about the client, before the first byte.
+    pub send_proxy: SendProxy,
+}
+
+/// Limits of the whole process; each worker keeps its share.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Limits {
+    /// Open connections.
+    pub connections: u32,
+    /// Handshakes under way.
+    pub handshakes: u32,
+}
+
+/// The threads that carry connections.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct WorkerOptions {
+    /// One worker an entry, pinned to that CPU if it names one.
+    pub cpus: Vec<Option<u16>>,
+    /// The kernel's queue of connections not yet accepted, a listener.
+    pub backlog: u32,
+    /// TCP Fast Open (RFC 7413): the queue's length; 0 = off.
+    pub fast_open: u32,
+    /// Threads that wait for disks, where files are served; those that are stuck not counted.
+    pub file_threads: usize,
+}
+
+/// What is written about connections.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct LogOptions {
+    /// Which connections get a line.
+    pub connections: LogConnections,
+    /// How a line is written.
+    pub format: LogFormat,
+    /// Lines a second and worker for each reason of failure; more are counted, not written.
+    pub failures_per_second: u32,
+}
+
+/// Which connections get a line.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum LogConnections {
+    /// Each one.
+    All,
+    /// Those that ended by somebody's fault.
+    Failed,
+    /// None.
+    None,
+}
+
+/// How a line is written.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum LogFormat {
+    /// One JSON object a line.
+    Json,
+    /// `key=value` pairs.
+    Text,
+}

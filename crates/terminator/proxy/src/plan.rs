@@ -1,0 +1,272 @@
+//! What the plane serves: built whole from options or not at all, then shared and never changed.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use backend::options::{Balance, PassiveOptions};
+use flow::options::{Offload, SendProxy, Timeouts};
+use sys::beneath::Root;
+use sys::ktls;
+use tls::options::Version;
+use tls::policy::SuiteOrder;
+use tls::resumption::Resumption;
+use tls::server::{BuildError, Server, Warning};
+use tls::traffic::kernel::Cipher;
+use wire::network::Network;
+
+use crate::allowance::Allowance;
+use crate::descriptors::Descriptors;
+use crate::file_threads::Source;
+use crate::offload::agreed;
+use crate::options::{
+    BackOptions, FileTimeouts, KtlsMode, KtlsOptions, Limits, LogOptions, Options, ServiceOptions,
+    WorkerOptions,
+};
+
+/// A plan that can be served. Cloning shares it.
+#[derive(Clone)]
+pub struct Plan {
+    pub(crate) services: Arc<[Arc<ServicePlan>]>,
+    pub(crate) workers: WorkerOptions,
+    pub(crate) limits: Limits,
+    pub(crate) log: LogOptions,
+}
+
+/// One service of a plan.
+pub struct ServicePlan {
+    pub(crate) name: String,
+    pub(crate) tls: Arc<Server>,
+    pub(crate) accept_proxy: Vec<Network>,
+    pub(crate) send_proxy: SendProxy,
+    pub(crate) timeouts: Timeouts,
+    connections_max: Option<u32>,
+    workers: usize,
+    /// Open connections over all workers and, after a reload, over the plans of this name.
+    open: OnceLock<Allowance>,
+    pub(crate) pool: backend::options::Options,
+    /// In their place, files, and how they are served.
+    serving: Option<(Arc<static_files::options::Options>, FileTimeouts)>,
+    pub(crate) files: Option<Arc<Files>>,
+    ktls: KtlsOptions,
+    /// What the kernel may seal of it.
+    pub(crate) offload: Option<Offload>,
+    /// The servers' names, in the order of the options, for logs and labels.
+    pub(crate) server_names: Vec<String>,
+    /// What is known of servers' addresses before the first connection: server and addresses.
+    pub(crate) addresses: Vec<(usize, Vec<SocketAddr>)>,
+}
+
+/// The files of a service whose folder is open.
+pub(crate) struct Files {
+    pub(crate) root: Root,
+    pub(crate) serving: Arc<static_files::options::Options>,
+    pub(crate) timeouts: FileTimeouts,
+    pub(crate) descriptors: Descriptors,
+    pub(crate) source: Arc<Source>,
+}
+
+/// Why no plan could be built: one service's fault.
+#[derive(Debug)]
+pub struct PlanError(BuildError);
+
+impl fmt::Display for PlanError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::error::Error for PlanError {}
+
+impl Plan {
+    /// Builds all services; the first that cannot be built refuses the whole.
+    pub fn build(
+        options: Options,
+        resumption: &Arc<Resumption>,
+    ) -> Result<(Self, Vec<Warning>), PlanError> {
+        let mut warnings = Vec::new();
+        let services = options
+            .services
+            .into_iter()
+            .map(|service| {
+                let workers = options.workers.cpus.len();
+                ServicePlan::build(service, workers, resumption, &mut warnings).map(Arc::new)
+            })
+            .collect::<Result<_, _>>()
+            .map_err(PlanError)?;
+        let Options {
+            workers,
+            limits,
+            log,
+            ..
+        } = Options {
+            services: Vec::new(),
+            ..options
+        };
+        Ok((
+            Self {
+                services,
+                workers,
+                limits,
+                log,
+            },
+            warnings,
+        ))
+    }
+
+    /// Tells what a server's name resolves to, so that the first connection finds it. To be called
+    /// before the plan is shared; afterwards [`crate::plane::Plane::set_addresses`] tells.
+    pub fn set_addresses(&mut self, service: &str, server: usize, addresses: Vec<SocketAddr>) {
+        let services = Arc::get_mut(&mut self.services).into_iter().flatten();
+        for plan in services
+            .filter_map(Arc::get_mut)
+            .filter(|plan| plan.name == service)
+        {
+            plan.addresses.push((server, addresses.clone()));
+        }
+    }
+
+    /// Gives a service of files its folder: its number in the options. To be called before the plan
+    /// is shared; without it the service has nothing to serve.
+    pub fn set_root(&mut self, service: usize, root: Root) {
+        let services = Arc::get_mut(&mut self.services);
+        let plan = services.and_then(|all| Arc::get_mut(all.get_mut(service)?));
+        if let Some(plan) = plan
+            && let Some((serving, timeouts)) = &plan.serving
+        {
+            plan.files = Some(Arc::new(Files {
+                root,
+                serving: Arc::clone(serving),
+                timeouts: *timeouts,
+                descriptors: Descriptors::default(),
+                source: Arc::default(),
+            }));
+        }
+    }
+
+    /// Tells what the kernel can seal, and whether it can change the keys of a connection. To be
+    /// called before the plan is shared; without it the kernel is taken to seal nothing.
+    pub fn set_kernel_tls(&mut self, sealed: &[(ktls::Version, ktls::Cipher)], rekeys: bool) {
+        let taken: Vec<_> = sealed.iter().map(|pair| agreed(*pair)).collect();
+        let services = Arc::get_mut(&mut self.services).into_iter().flatten();
+        for plan in services.filter_map(Arc::get_mut) {
+            plan.offload = offload_of(plan.ktls, &taken, rekeys);
+        }
+    }
+
+    /// Goes on counting where the plan before stopped; before this one is served.
+    pub(crate) fn succeed(&self, before: &Self) {
+        for service in self.services.iter() {
+            let mut others = before.services.iter();
+            if let Some(same) = others.find(|other| other.name == service.name) {
+                // Set already only if this very plan has been served before.
+                let _ = service.open.set(same.open().clone());
+            }
+        }
+    }
+
+    /// The services, in the order of the options.
+    pub fn services(&self) -> &[Arc<ServicePlan>] {
+        &self.services
+    }
+
+    /// How many workers the plan wants.
+    pub fn worker_count(&self) -> usize {
+        self.workers.cpus.len()
+    }
+}
+
+impl ServicePlan {
+    fn build(
+        options: ServiceOptions,
+        workers: usize,
+        resumption: &Arc<Resumption>,
+        warnings: &mut Vec<Warning>,
+    ) -> Result<Self, BuildError> {
+        let (server, concerns) =
+            Server::build(&options.front.tls, &options.name, resumption, suite_order())?;
+        warnings.extend(concerns);
+        let (pool, send_proxy, serving) = match options.back {
+            BackOptions::Servers(servers) => (servers.pool, servers.send_proxy, None),
+            BackOptions::Files(files) => {
+                let serving = (Arc::new(files.serving), files.timeouts);
+                (no_servers(), SendProxy::Off, Some(serving))
+            }
+        };
+        Ok(Self {
+            tls: Arc::new(server),
+            accept_proxy: options.front.accept_proxy,
+            send_proxy,
+            serving,
+            files: None,
+            ktls: options.front.ktls,
+            offload: offload_of(options.front.ktls, &[], false),
+            timeouts: options.timeouts,
+            connections_max: options.connections_max,
+            workers,
+            open: OnceLock::new(),
+            server_names: pool
+                .servers
+                .iter()
+                .map(|one| one.endpoint.to_string())
+                .collect(),
+            pool,
+            addresses: Vec::new(),
+            name: options.name,
+        })
+    }
+
+    /// How many connections there may be.
+    pub(crate) fn connections_max(&self) -> u32 {
+        self.connections_max.unwrap_or(u32::MAX)
+    }
+
+    /// How many connections there are.
+    pub(crate) fn open(&self) -> &Allowance {
+        self.open.get_or_init(|| Allowance::new(self.workers))
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its TLS.
+    pub fn tls(&self) -> &Server {
+        &self.tls
+    }
+
+    /// Its servers' names, as in logs and labels.
+    pub fn server_names(&self) -> &[String] {
+        &self.server_names
+    }
+}
+
+fn offload_of(options: KtlsOptions, taken: &[(Version, Cipher)], rekeys: bool) -> Option<Offload> {
+    let offload = Offload {
+        from: options.from,
+        taken: taken.to_vec(),
+        rekeys,
+    };
+    (options.mode != KtlsMode::Off).then_some(offload)
+}
+
+/// Where files stand in their place.
+fn no_servers() -> backend::options::Options {
+    backend::options::Options {
+        servers: Vec::new(),
+        balance: Balance::RoundRobin,
+        passive: PassiveOptions {
+            failures: 0,
+            pause: Duration::ZERO,
+        },
+        check: None,
+    }
+}
+
+/// The order of suites that suits this CPU: measured once, when the first plan is built.
+fn suite_order() -> &'static SuiteOrder {
+    static ORDER: OnceLock<SuiteOrder> = OnceLock::new();
+    ORDER.get_or_init(SuiteOrder::measure)
+}

@@ -1,0 +1,240 @@
+//! Who speaks when: connections that persist, content that is dropped, refusals and ends.
+
+use static_files::options::Options;
+use static_files::questions::Found;
+
+use crate::client::replies;
+use crate::tree::{End, Ends, Heard, Node, Pace, Tree};
+
+fn tree() -> Tree {
+    let mut tree = Tree::of(&[("a.txt", "alpha"), ("b.txt", "beta!!"), ("empty", "")]);
+    tree.put("secret", Node::Fault(Found::Forbidden));
+    tree.put("busy", Node::Fault(Found::Busy));
+    tree.put("broken", Node::Fault(Found::Failed));
+    let entries = Found::Entries {
+        entries: Vec::new(),
+        is_whole: true,
+    };
+    tree.put("odd", Node::Fault(entries));
+    tree
+}
+
+fn hear(requests: &str) -> Heard {
+    tree().hear(&Options::default(), requests)
+}
+
+fn get(target: &str) -> String {
+    format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n")
+}
+
+#[test]
+fn a_file_is_answered_word_by_word() {
+    let heard = hear(&get("/a.txt"));
+    let expected = "HTTP/1.1 200 OK\r\n\
+        Date: Tue, 14 Nov 2023 22:13:20 GMT\r\n\
+        Accept-Ranges: bytes\r\n\
+        Vary: Accept-Encoding\r\n\
+        ETag: \"TAG\"\r\n\
+        Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT\r\n\
+        X-Content-Type-Options: nosniff\r\n\
+        Content-Type: text/plain; charset=utf-8\r\n\
+        Content-Length: 5\r\n\
+        \r\n\
+        alpha";
+    let text = String::from_utf8(heard.bytes).expect("text");
+    let (before, tag) = text.split_once("ETag: \"").expect("a tag");
+    let (tag, after) = tag.split_once('"').expect("its end");
+    assert!(tag.len() > 10, "{tag}");
+    assert_eq!(format!("{before}ETag: \"TAG\"{after}"), expected);
+    assert_eq!((heard.end, heard.started), (End::Open, vec![200]));
+}
+
+#[test]
+fn a_head_is_that_of_the_answer() {
+    for target in ["/a.txt", "/empty", "/missing", "/busy"] {
+        let get = hear(&get(target)).bytes;
+        let head = hear(&format!("HEAD {target} HTTP/1.1\r\nHost: a\r\n\r\n")).bytes;
+        assert!(
+            get.starts_with(&head) && head.ends_with(b"\r\n\r\n"),
+            "{target}"
+        );
+    }
+}
+
+#[test]
+fn pipelined_requests_are_answered_in_order() {
+    let requests = [get("/a.txt"), get("/missing"), get("/empty"), get("/b.txt")].concat();
+    let heard = hear(&requests);
+    let replies = replies(&heard.bytes, ["GET"; 4]);
+    let told: Vec<_> = replies
+        .iter()
+        .map(|reply| (reply.status, reply.text()))
+        .collect();
+    let missing = (404, "404 Not Found\n");
+    assert_eq!(told, [(200, "alpha"), missing, (200, ""), (200, "beta!!")]);
+    assert_eq!(heard.end, End::Open);
+    assert_eq!(heard.started, [200, 404, 200, 200]);
+}
+
+#[test]
+fn connections_end_when_they_should() {
+    let cases = [
+        ("GET /a.txt HTTP/1.1\r\nHost: a\r\n\r\n", None),
+        (
+            "GET /a.txt HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
+            Some("close"),
+        ),
+        ("GET /a.txt HTTP/1.0\r\n\r\n", Some("close")),
+        (
+            "GET /a.txt HTTP/1.0\r\nConnection: keep-alive\r\n\r\n",
+            Some("keep-alive"),
+        ),
+        (
+            "GET /missing HTTP/1.0\r\nConnection: keep-alive\r\n\r\n",
+            Some("keep-alive"),
+        ),
+    ];
+    for (request, said) in cases {
+        let heard = hear(&request.repeat(2));
+        let replies = replies(&heard.bytes, ["GET", "GET"]);
+        assert_eq!(replies[0].field("Connection"), said, "{request}");
+        let ends = said == Some("close");
+        assert_eq!(replies.len(), if ends { 1 } else { 2 }, "{request}");
+        assert_eq!(heard.end == End::Proper, ends, "{request}");
+    }
+}
+
+#[test]
+fn what_was_asked_is_answered_after_the_clients_end() {
+    let half = "GET /b.txt HTTP/1.1\r\nHost";
+    let waiting = "PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nabc";
+    for after in ["", half, waiting] {
+        for ends in [Ends::AtOnce, Ends::Late] {
+            let pieces = vec![usize::MAX];
+            let requests = [get("/a.txt"), get("/b.txt"), after.to_owned()].concat();
+            let pace = Pace { pieces, ends };
+            let heard = tree().hear_at(&Options::default(), requests.as_bytes(), &pace);
+            assert_eq!(replies(&heard.bytes, ["GET", "GET"]).len(), 2, "{after}");
+            assert_eq!(heard.end, End::Proper);
+        }
+    }
+}
+
+#[test]
+fn refusals_keep_the_connection_if_they_can() {
+    let long = format!("/{}", "a".repeat(300));
+    let cases = [
+        ("GET /missing", 404),
+        ("GET /a.txt/", 404),
+        ("GET /a.txt/x", 404),
+        ("GET /a%2ftxt", 404),
+        ("GET /.hidden", 404),
+        ("GET /x/.git/config", 404),
+        (&format!("GET {long}"), 404),
+        ("GET /secret", 403),
+        ("GET /", 403),
+        ("GET /busy", 503),
+        ("GET /broken", 500),
+        ("GET /odd", 500),
+        ("POST /a.txt", 405),
+        ("PUT /a.txt", 405),
+        ("DELETE /a.txt", 405),
+        ("OPTIONS *", 405),
+        ("TRACE /", 405),
+        ("BREW /a.txt", 501),
+        ("get /a.txt", 501),
+    ];
+    for (line, status) in cases {
+        let request = format!("{line} HTTP/1.1\r\nHost: a\r\n\r\n{}", get("/a.txt"));
+        let heard = hear(&request);
+        let replies = replies(&heard.bytes, ["", "GET"]);
+        assert_eq!(replies[0].status, status, "{line}");
+        assert_eq!(replies[0].field("Connection"), None, "{line}");
+        let allow = (status == 405).then_some("GET, HEAD");
+        assert_eq!(replies[0].field("Allow"), allow, "{line}");
+        assert_eq!(replies[1].text(), "alpha", "{line}");
+    }
+}
+
+#[test]
+fn what_is_no_request_ends_the_connection() {
+    let cases = [
+        ("GET / HTTP/1.1\r\n\r\n", 400),
+        ("GET / HTTP/1.1\nHost: a\n\n", 400),
+        ("GET /../a HTTP/1.1\r\nHost: a\r\n\r\n", 400),
+        ("GET /a%00 HTTP/1.1\r\nHost: a\r\n\r\n", 400),
+        (
+            "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+            400,
+        ),
+        (
+            "GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 1, 1\r\n\r\nx",
+            400,
+        ),
+        (
+            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 65537\r\n\r\n",
+            413,
+        ),
+        ("POST / HTTP/1.1\r\nHost: a\r\nExpect: more\r\n\r\n", 417),
+        ("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505),
+        ("CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\n", 405),
+        ("\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n", 400),
+        ("\u{16}\u{3}\u{1}\r\n\r\n", 400),
+    ];
+    for (request, status) in cases {
+        let heard = hear(&format!("{request}{}", get("/a.txt")));
+        let replies = replies(&heard.bytes, ["GET"]);
+        assert_eq!(replies.len(), 1, "{request}");
+        assert_eq!(replies[0].status, status, "{request}");
+        assert_eq!(replies[0].field("Connection"), Some("close"), "{request}");
+        assert_eq!(
+            replies[0].field("Content-Type"),
+            Some("text/plain; charset=utf-8")
+        );
+        assert_eq!(
+            (heard.end, heard.started),
+            (End::Proper, vec![status]),
+            "{request}"
+        );
+    }
+}
+
+#[test]
+fn an_empty_line_before_a_request_is_passed_over() {
+    let heard = hear(&format!("\r\n{}\r\n{}", get("/a.txt"), get("/b.txt")));
+    let replies = replies(&heard.bytes, ["GET", "GET"]);
+    assert_eq!((replies[0].text(), replies[1].text()), ("alpha", "beta!!"));
+}
+
+#[test]
+fn content_is_read_and_dropped() {
+    for length in [1, 5, 65536] {
+        let content = "GET /b.txt HTTP/1.1\r\n\r\n".repeat(3000)[..length].to_owned();
+        let post = format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n");
+        let heard = hear(
+            &[&post, &content, &get("/a.txt")]
+                .map(String::as_str)
+                .concat(),
+        );
+        let replies = replies(&heard.bytes, ["POST", "GET"]);
+        assert_eq!(
+            (replies[0].status, replies[1].text()),
+            (405, "alpha"),
+            "{length}"
+        );
+    }
+}
+
+#[test]
+fn content_is_invited_by_those_who_wait() {
+    let request = "GET /a.txt HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\
+        Expect: 100-continue\r\n\r\nabc";
+    let heard = hear(&format!("{request}{}", get("/b.txt")));
+    let replies = replies(&heard.bytes, ["GET", "GET"]);
+    let told: Vec<_> = replies
+        .iter()
+        .map(|reply| (reply.status, reply.text()))
+        .collect();
+    assert_eq!(told, [(100, ""), (200, "alpha"), (200, "beta!!")]);
+    assert_eq!(heard.started, [200, 200]);
+}

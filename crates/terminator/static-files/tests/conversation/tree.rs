@@ -1,0 +1,252 @@
+//! Files in memory, and the talk between a conversation and a client that asks for them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use static_files::conversation::Conversation;
+use static_files::options::Options;
+use static_files::questions::{Entry, Found, Output, Question};
+
+/// When everything is said.
+pub(crate) fn now() -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000)
+}
+
+/// When every file was modified, unless a test says otherwise.
+pub(crate) fn modified() -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777)
+}
+
+/// What lies at a path.
+#[derive(Clone, Debug)]
+pub(crate) enum Node {
+    File(Vec<u8>, SystemTime),
+    Folder,
+    Fault(Found),
+}
+
+/// The root.
+#[derive(Clone, Debug)]
+pub(crate) struct Tree(BTreeMap<Vec<u8>, Node>);
+
+/// How the stream ended.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum End {
+    Open,
+    Proper,
+    Cut,
+}
+
+/// All that a client heard.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Heard {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) end: End,
+    pub(crate) started: Vec<u16>,
+    /// The paths that were asked for.
+    pub(crate) asked: Vec<String>,
+}
+
+/// How a client's bytes come, and the answers go.
+#[derive(Clone, Debug)]
+pub(crate) struct Pace {
+    /// The lengths of pieces, again and again; bytes of the client and of the output alike.
+    pub(crate) pieces: Vec<usize>,
+    pub(crate) ends: Ends,
+}
+
+/// When the client ends its stream.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Ends {
+    Never,
+    /// With its last byte, while answers wait.
+    AtOnce,
+    /// When it has heard all.
+    Late,
+}
+
+impl Tree {
+    pub(crate) fn of(files: &[(&str, &str)]) -> Self {
+        let mut tree = Self(BTreeMap::new());
+        tree.0.insert(b".".to_vec(), Node::Folder);
+        for (path, content) in files {
+            tree.put(path, Node::File(content.as_bytes().to_vec(), modified()));
+        }
+        tree
+    }
+
+    pub(crate) fn put(&mut self, path: &str, node: Node) {
+        let slashes = path.char_indices().filter(|(_, letter)| *letter == '/');
+        for (slash, _) in slashes {
+            self.0.insert(path[..slash].into(), Node::Folder);
+        }
+        self.0.insert(path.into(), node);
+    }
+
+    /// What all of it says to these requests, sent at once by a client that then waits.
+    pub(crate) fn hear(&self, options: &Options, requests: impl AsRef<[u8]>) -> Heard {
+        let pace = Pace {
+            pieces: vec![usize::MAX],
+            ends: Ends::Never,
+        };
+        self.hear_at(options, requests.as_ref(), &pace)
+    }
+
+    pub(crate) fn hear_at(&self, options: &Options, requests: &[u8], pace: &Pace) -> Heard {
+        let mut talk = Talk {
+            tree: self,
+            conversation: Conversation::new(Arc::new(options.clone())),
+            open: None,
+            heard: Heard {
+                bytes: Vec::new(),
+                end: End::Open,
+                started: Vec::new(),
+                asked: Vec::new(),
+            },
+        };
+        let mut pieces = pace.pieces.iter().copied().cycle();
+        let mut rest = requests;
+        while !rest.is_empty() && talk.heard.end == End::Open {
+            let piece = &rest[..rest.len().min(pieces.next().expect("a pace").max(1))];
+            let taken = talk.conversation.receive(piece, now());
+            talk.note_started();
+            rest = &rest[taken..];
+            if rest.is_empty() && pace.ends == Ends::AtOnce {
+                talk.conversation.receive_end();
+            }
+            let went = talk.pump(&mut pieces);
+            assert!(taken > 0 || went, "nothing goes in or out");
+        }
+        if pace.ends == Ends::Late {
+            talk.conversation.receive_end();
+        }
+        talk.pump(&mut pieces);
+        talk.heard
+    }
+
+    fn found(&self, path: &[u8]) -> Found {
+        match self.0.get(path) {
+            Some(Node::File(content, modified)) => Found::File {
+                bytes: content.len() as u64,
+                modified: *modified,
+                identity: path.len() as u64,
+            },
+            Some(Node::Folder) => Found::Folder,
+            Some(Node::Fault(found)) => found.clone(),
+            None => Found::Missing,
+        }
+    }
+
+    fn entries(&self, folder: &[u8]) -> Found {
+        let prefix = match folder {
+            b"." => Vec::new(),
+            folder => [folder, b"/"].concat(),
+        };
+        let entry = |(path, node): (&Vec<u8>, &Node)| {
+            let name = path.strip_prefix(&prefix[..])?;
+            let inside = name != b"." && !name.contains(&b'/');
+            inside.then(|| Entry {
+                name: name.to_vec(),
+                folder: matches!(node, Node::Folder),
+                bytes: match node {
+                    Node::File(content, _) => content.len() as u64,
+                    _ => 0,
+                },
+                modified: modified(),
+            })
+        };
+        Found::Entries {
+            entries: self.0.iter().filter_map(entry).collect(),
+            is_whole: true,
+        }
+    }
+}
+
+struct Talk<'a> {
+    tree: &'a Tree,
+    conversation: Conversation,
+    open: Option<Vec<u8>>,
+    heard: Heard,
+}
+
+impl Talk<'_> {
+    /// Answers questions and takes output until neither is there. Says whether anything went.
+    fn pump(&mut self, pieces: &mut impl Iterator<Item = usize>) -> bool {
+        let mut went = false;
+        loop {
+            if self.answer() {
+                went = true;
+                continue;
+            }
+            let bytes = match self.conversation.output() {
+                Output::Nothing => return went,
+                Output::End => {
+                    self.heard.end = End::Proper;
+                    return went;
+                }
+                Output::Cut => {
+                    self.heard.end = End::Cut;
+                    return went;
+                }
+                Output::Bytes(bytes) => bytes.to_vec(),
+                Output::File { offset, bytes } => {
+                    let open = self.open.as_ref().expect("an open file");
+                    let Some(Node::File(content, _)) = self.tree.0.get(open) else {
+                        panic!("what is open is no file");
+                    };
+                    content[offset as usize..][..bytes as usize].to_vec()
+                }
+            };
+            assert!(!bytes.is_empty());
+            let piece = &bytes[..bytes.len().min(pieces.next().expect("a pace").max(1))];
+            self.heard.bytes.extend(piece);
+            self.conversation.sent(piece.len() as u64, now());
+            self.note_started();
+            went = true;
+        }
+    }
+
+    fn answer(&mut self) -> bool {
+        let Some(question) = self.conversation.question() else {
+            return false;
+        };
+        let found = match question {
+            Question::Open(path) | Question::Replace(path) => {
+                check_path(path);
+                let asked = String::from_utf8_lossy(path).into_owned();
+                self.heard.asked.push(asked);
+                let found = self.tree.found(path);
+                let replaces = match found {
+                    Found::File { .. } => true,
+                    Found::Folder => matches!(question, Question::Open(_)),
+                    _ => false,
+                };
+                if replaces {
+                    self.open = Some(path.to_vec());
+                }
+                found
+            }
+            Question::List => self
+                .tree
+                .entries(self.open.as_ref().expect("an open folder")),
+        };
+        self.conversation.answer(found, now());
+        self.note_started();
+        true
+    }
+
+    fn note_started(&mut self) {
+        self.heard.started.extend(self.conversation.take_started());
+    }
+}
+
+/// Whatever was sent, nothing is asked for that is not beneath the root.
+fn check_path(path: &[u8]) {
+    if path != b"." {
+        for name in path.split(|byte| *byte == b'/') {
+            assert!(!matches!(name, b"" | b"." | b".."), "{path:?}");
+            assert!(!name.contains(&0), "{path:?}");
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! Reports and comparisons of experiments, from a stored record: as text, as a page in a browser,
+//! as files; and what is refused.
+
+use std::fs;
+use std::process::Command;
+
+use serde_json::Value;
+use suite::chromium::dump_page;
+use suite::lab::command;
+use suite::program::{Finished, run};
+use testkit::directory::Directory;
+
+/// A record that was made once and is kept.
+const RECORD: &str =
+    include_str!("../../../../crates/laboratory/report/tests/records/experiment.jsonl");
+
+/// What is said of it.
+const TEXT: &str = include_str!("../../../../crates/laboratory/report/tests/text/experiment.txt");
+
+/// `lariat-lab` in a directory with `run.jsonl`.
+struct Desk {
+    directory: Directory,
+}
+
+impl Desk {
+    fn new() -> Self {
+        let desk = Self {
+            directory: Directory::new(),
+        };
+        desk.put("run.jsonl", RECORD);
+        desk
+    }
+
+    fn put(&self, name: &str, text: &str) {
+        fs::write(self.directory.join(name), text).unwrap();
+    }
+
+    fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.directory.join(name)).unwrap()
+    }
+
+    fn command(&self, words: &str) -> Command {
+        let mut command = command();
+        command.current_dir(self.directory.path());
+        command.args(words.split_whitespace());
+        command
+    }
+
+    fn run(&self, words: &str) -> Finished {
+        run(&mut self.command(words))
+    }
+
+    /// The page as a browser shows it.
+    fn shown(&self, name: &str) -> String {
+        let path = self.directory.join(name);
+        dump_page(&format!("file://{}", path.display()), 1000)
+    }
+}
+
+/// What the element of this id says to programs.
+fn value(page: &str, id: &str) -> f64 {
+    let at = page.find(&format!(" id=\"{id}\""));
+    let at = at.unwrap_or_else(|| panic!("no element {id}"));
+    let tag = &page[at..at + page[at..].find('>').unwrap()];
+    let text = tag.split_once("data-value=\"").unwrap().1;
+    text.split('"').next().unwrap().parse().unwrap()
+}
+
+/// The server's CPU time an operation of a peer's cells, by round, as the record has it.
+fn cpu_ns(peer: &str) -> Vec<f64> {
+    let lines = RECORD
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap());
+    let is_it = |event: &Value| {
+        event["event"] == "read"
+            && event["scenario"] == "implementations"
+            && event["cell"] == format!("peer={peer}")
+    };
+    let readings = lines.filter(is_it);
+    readings
+        .map(|it| it["server_cpu_ns"].as_f64().unwrap() / it["operations"].as_f64().unwrap())
+        .collect()
+}
+
+#[test]
+fn text_is_what_it_was() {
+    let told = Desk::new().run("report run.jsonl");
+    assert_eq!(told.code(), 0, "{told:?}");
+    assert_eq!(told.stdout, TEXT);
+}
+
+#[test]
+fn chromium_shows_the_numbers_of_the_record() {
+    let desk = Desk::new();
+    assert_eq!(desk.run("report run.jsonl -o page.html").code(), 0);
+    let page = desk.shown("page.html");
+    let (ours, theirs) = (cpu_ns("lariat"), cpu_ns("stunnel"));
+    assert_eq!((ours.len(), theirs.len()), (3, 3));
+    let mut sorted = ours.clone();
+    sorted.sort_by(f64::total_cmp);
+    let shown = value(&page, "e1-implementations-lariat-server-cpu");
+    assert!((shown / sorted[1] - 1.0).abs() < 1e-9, "{shown} {sorted:?}");
+    let product: f64 = theirs
+        .iter()
+        .zip(&ours)
+        .map(|(above, below)| above / below)
+        .product();
+    let ratio = value(&page, "e1-implementations-stunnel-server-cpu-ratio");
+    assert!((ratio / product.cbrt() - 1.0).abs() < 1e-9, "{ratio}");
+    // The verdict comes before everything else, and the browser drew the bars.
+    let place = |text: &str| page.find(text).unwrap_or_else(|| panic!("no {text}"));
+    assert!(place("Where a peer is ahead") < place("Where lariat is ahead"));
+    assert!(place("Where lariat is ahead") < place("class=\"bar blue\""));
+    assert!(place("lariat-lab run --quick --seed 7") > place("class=\"bar blue\""));
+}
+
+#[test]
+fn the_page_asks_nobody_for_anything() {
+    let desk = Desk::new();
+    assert_eq!(desk.run("report run.jsonl -o page.html").code(), 0);
+    assert_eq!(
+        desk.run("compare run.jsonl run.jsonl -o both.html").code(),
+        0
+    );
+    for page in ["page.html", "both.html"] {
+        let source = desk.read(page);
+        for elsewhere in ["<script", "<link", "<iframe", "src=", "href=\"http", "url("] {
+            assert!(!source.contains(elsewhere), "{page}: {elsewhere}");
+        }
+    }
+}
+
+#[test]
+fn figures_and_sheets_keep_their_names() {
+    let desk = Desk::new();
+    let told = desk.run("report run.jsonl --svg figures --csv data");
+    assert_eq!(told.code(), 0, "{told:?}");
+    let figure = desk.read("figures/implementations-server-cpu.svg");
+    assert!(figure.contains("prefers-color-scheme: dark"), "{figure}");
+    let cells = desk.read("data/run-cells.csv");
+    let of_ours = |line: &&str| line.starts_with("implementations,peer=lariat,");
+    assert_eq!(cells.lines().filter(of_ours).count(), 3);
+    assert!(desk.read("data/run-readings.csv").lines().count() > 300);
+}
+
+#[test]
+fn two_platforms_are_compared() {
+    let desk = Desk::new();
+    let other = RECORD.replace("\"hypervisor\":\"KVM\"", "\"hypervisor\":\"Xen\"");
+    desk.put("xen.jsonl", &other);
+    let told = desk.run("compare run.jsonl xen.jsonl");
+    assert_eq!(told.code(), 0, "{told:?}");
+    assert!(
+        told.stdout.contains("better in 0 and worse in 0"),
+        "{told:?}"
+    );
+    let has = |words: &[&str]| {
+        let mut lines = told.stdout.lines();
+        lines.any(|line| line.split_whitespace().eq(words.iter().copied()))
+    };
+    assert!(has(&["hypervisor", "KVM", "Xen"]), "{told:?}");
+    let told = desk.run("compare run.jsonl xen.jsonl -o loss.html --svg figures");
+    assert_eq!(told.code(), 0, "{told:?}");
+    assert!(desk.shown("loss.html").contains("In what they differ"));
+    let figure = desk.read("figures/compared-object-sizes.svg");
+    assert!(
+        figure.contains("Loss against the first, succeeded a second"),
+        "{figure}"
+    );
+}
+
+#[test]
+fn what_has_nothing_in_common_is_not_compared() {
+    let desk = Desk::new();
+    let began = RECORD.lines().next().unwrap().to_owned() + "\n";
+    desk.put("unread.jsonl", &began);
+    let told = desk.run("compare run.jsonl unread.jsonl");
+    assert_eq!(told.code(), 2);
+    assert!(told.stderr.contains("no cell in common"), "{told:?}");
+    let page = include_str!("../../../../docs/reference/record.md");
+    let (_, rest) = page.split_once("```json\n").unwrap();
+    desk.put("load.json", rest.split_once("```\n").unwrap().0);
+    for words in ["compare run.jsonl load.json", "report load.json run.jsonl"] {
+        let told = desk.run(words);
+        assert_eq!(told.code(), 2, "{words}");
+        assert!(told.stderr.contains("no figure in common"), "{told:?}");
+    }
+    let told = desk.run("compare load.json load.json");
+    assert_eq!(told.code(), 0, "{told:?}");
+    assert_eq!(desk.run("compare run.jsonl").code(), 2);
+}
+
+#[test]
+fn damage_and_age_are_told() {
+    let desk = Desk::new();
+    desk.put("new.jsonl", "{\"event\":\"began\",\"format\":900}\n");
+    desk.put(
+        "bad.jsonl",
+        &RECORD.replacen("\"event\":\"read\"", "\"event\":\"rea\"", 1),
+    );
+    let told = desk.run("report new.jsonl run.jsonl bad.jsonl");
+    assert_eq!(told.code(), 6, "the one that can be read is told");
+    assert!(
+        told.stderr.contains("a newer lariat-lab wrote it"),
+        "{told:?}"
+    );
+    assert!(told.stderr.contains("line 2 is damaged"), "{told:?}");
+    assert_eq!(told.stdout, TEXT);
+    // A line that was under way when the run was killed is no damage.
+    desk.put("torn.jsonl", &RECORD[..RECORD.len() - 20]);
+    let told = desk.run("report torn.jsonl");
+    assert_eq!(told.code(), 0, "{told:?}");
+    assert!(
+        told.stdout.contains("not complete: it was stopped"),
+        "{told:?}"
+    );
+}

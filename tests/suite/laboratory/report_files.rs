@@ -1,0 +1,181 @@
+//! `lariat-lab report` and the files that it is given: it reads what it can, names what it cannot,
+//! and writes where it was told.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use suite::lab::command;
+use suite::program::{Finished, run};
+use testkit::directory::Directory;
+
+/// The example of the reference is a record.
+fn example() -> &'static str {
+    let page = include_str!("../../../docs/reference/record.md");
+    let (_, rest) = page.split_once("```json\n").unwrap();
+    rest.split_once("```\n").unwrap().0
+}
+
+/// `lariat-lab report` among these files.
+struct Desk {
+    directory: Directory,
+}
+
+impl Desk {
+    fn with(files: &[(&str, &str)]) -> Self {
+        let directory = Directory::new();
+        for (name, text) in files {
+            fs::write(directory.join(name), text).unwrap();
+        }
+        Self { directory }
+    }
+
+    fn command(&self, words: &str) -> Command {
+        let mut command = command();
+        command.current_dir(self.directory.path());
+        command.arg("report").args(words.split_whitespace());
+        command
+    }
+
+    fn report(&self, words: &str) -> Finished {
+        run(&mut self.command(words))
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
+    }
+
+    fn names(&self, folder: &str) -> Vec<String> {
+        let entries = fs::read_dir(self.path(folder)).unwrap();
+        let name = |entry: fs::DirEntry| entry.file_name().into_string().unwrap();
+        let mut names: Vec<String> = entries.map(|entry| name(entry.unwrap())).collect();
+        names.sort();
+        names
+    }
+}
+
+#[test]
+fn one_record_is_told_and_several_are_compared() {
+    let desk = Desk::with(&[("a.json", example()), ("b.json", example())]);
+    let one = desk.report("a.json");
+    assert_eq!((one.code(), one.stderr.as_str()), (0, ""));
+    assert!(
+        one.stdout
+            .starts_with("2/s succeeded of 3/s, 1 failed (33.3 %)"),
+        "{one:?}"
+    );
+    assert!(
+        one.stdout
+            .contains("\nwarning: one of 3 transactions failed")
+    );
+    let two = desk.report("a.json b.json");
+    assert_eq!(two.code(), 0);
+    assert!(two.stdout.starts_with("Runs\n"), "{two:?}");
+    assert!(two.stdout.contains("1, 2  Succeeded a second"), "{two:?}");
+    assert!(!two.stdout.contains('\u{1b}'));
+}
+
+#[test]
+fn what_cannot_be_read_is_named_and_the_others_go_on() {
+    let cut = &example()[..example().len() / 2];
+    let newer = example().replacen("\"format\":1", "\"format\":900", 1);
+    let files = [
+        ("good.json", example()),
+        ("cut.json", cut),
+        ("newer.json", &newer),
+        ("page.json", "<html>\u{1b}[31m"),
+        ("odd.json", "{\"format\":1,\"\\u001b[31m\":1}"),
+    ];
+    let desk = Desk::with(&files);
+    let told = desk.report("missing.json cut.json newer.json page.json odd.json . good.json");
+    assert_eq!(told.code(), 6, "{told:?}");
+    assert!(told.stdout.starts_with("2/s succeeded"));
+    let said = &told.stderr;
+    for wanted in [
+        "error: cannot read `missing.json`: No such file",
+        "error: cannot read `cut.json`: ",
+        "error: cannot read `newer.json`: a record of format 900; this build reads format 1",
+        "hint: a newer lariat-lab wrote it",
+        "error: cannot read `page.json`: this is no record",
+        "error: cannot read `odd.json`: a damaged record",
+        "hint: name the records in it: lariat-lab report DIR/*.json",
+    ] {
+        assert!(said.contains(wanted), "{wanted}: {said}");
+    }
+    assert!(!said.contains('\u{1b}'), "{said:?}");
+    let none = desk.report("missing.json -o page.html");
+    assert_eq!(none.code(), 2);
+    assert!(!desk.path("page.html").exists());
+}
+
+#[test]
+fn pages_figures_and_sheets_are_written_where_they_were_wanted() {
+    let desk = Desk::with(&[("a.json", example()), ("b.json", example())]);
+    fs::create_dir(desk.path("old")).unwrap();
+    fs::write(desk.path("old/a.json"), example()).unwrap();
+    let told = desk.report("a.json old/a.json b.json -o p.html --svg figures --csv new/sheets");
+    assert_eq!((told.code(), told.stdout.as_str()), (0, ""), "{told:?}");
+    let page = fs::read_to_string(desk.path("p.html")).unwrap();
+    assert!(page.starts_with("<!doctype html>") && page.contains("3 loads compared"));
+    let sheets = desk.names("new/sheets");
+    let wanted =
+        ["a", "a-2", "b"].map(|it| [format!("{it}-latencies.csv"), format!("{it}-seconds.csv")]);
+    let mut wanted = wanted.concat();
+    wanted.sort();
+    assert_eq!(sheets, wanted);
+    let seconds = fs::read_to_string(desk.path("new/sheets/b-seconds.csv")).unwrap();
+    assert!(
+        seconds.ends_with("\n0,3,2,1,2,0,1320000,1230000,1410000,1410000,0\n"),
+        "{seconds}"
+    );
+    let figures = desk.names("figures");
+    assert!(figures.contains(&"a-2-time.svg".to_owned()), "{figures:?}");
+    assert!(
+        figures.contains(&"comparison.svg".to_owned()),
+        "{figures:?}"
+    );
+}
+
+#[test]
+fn a_record_is_never_written_over() {
+    let desk = Desk::with(&[("a.json", example()), ("record.html", example())]);
+    let told = desk.report("a.json -o a.json");
+    assert_eq!(told.code(), 2);
+    assert!(told.stderr.contains("ends in .html"), "{told:?}");
+    let told = desk.report("record.html -o ./record.html");
+    assert_eq!(told.code(), 2);
+    assert!(told.stderr.contains("is one of the records"), "{told:?}");
+    for name in ["a.json", "record.html"] {
+        assert_eq!(fs::read_to_string(desk.path(name)).unwrap(), example());
+    }
+}
+
+#[test]
+fn what_cannot_be_written_is_named() {
+    let desk = Desk::with(&[("a.json", example())]);
+    let told = desk.report("a.json -o nowhere/p.html");
+    assert_eq!(told.code(), 1);
+    assert!(
+        told.stderr
+            .contains("error: cannot write `nowhere/p.html`: "),
+        "{told:?}"
+    );
+    let told = desk.report("a.json --csv a.json");
+    assert_eq!(told.code(), 1);
+    assert!(
+        told.stderr.contains("error: cannot write `a.json`: "),
+        "{told:?}"
+    );
+    assert_eq!(fs::read_to_string(desk.path("a.json")).unwrap(), example());
+}
+
+#[test]
+fn a_record_comes_from_a_pipe_too() {
+    let desk = Desk::with(&[("a.json", example())]);
+    let mut shell = Command::new("sh");
+    shell.current_dir(desk.directory.path());
+    shell.args(["-c", "cat a.json | \"$0\" report -"]);
+    let told = run(shell.arg(command().get_program()));
+    assert_eq!(told.code(), 0, "{told:?}");
+    assert!(told.stdout.starts_with("2/s succeeded"));
+}
