@@ -13,13 +13,13 @@ use libfuzzer_sys::fuzz_target;
 use testkit::authority::Authority;
 use testkit::client::ClientChoice;
 use testkit::raw_client::{ALERT, APPLICATION_DATA, HANDSHAKE, KEY_UPDATES, RawClient};
-use tls::handshake::{Handshake, ServerHandshake};
+use tls::handshake::Handshake;
 use tls::options::{CertificateSource, Group, RecordLayer, ServerOptions, UnknownName};
 use tls::policy::SuiteOrder;
 use tls::record::{Layout, RECORD_BYTES_MAX};
 use tls::resumption::{KeySource, Resumption, ResumptionOptions, TicketOptions};
 use tls::server::Server;
-use tls::traffic::{Incoming, Seal, Traffic};
+use tls::traffic::{Incoming, RecordSealer, Traffic};
 use wire::client_hello::{self, Peek};
 
 const SUITES: [u16; 6] = [0x1301, 0x1302, 0x1303, 0xc02b, 0xc02c, 0xcca9];
@@ -146,7 +146,7 @@ enum Heard {
 
 struct Connection {
     client: RawClient,
-    traffic: Traffic,
+    traffic: Box<Traffic>,
     /// On its way: not yet a whole record.
     wire: Vec<u8>,
     heard: Vec<Heard>,
@@ -155,7 +155,7 @@ struct Connection {
 
 impl Connection {
     fn new(server: &Server, choice: &ClientChoice) -> Self {
-        let mut handshake: Option<Box<ServerHandshake>> = None;
+        let mut handshake: Option<Handshake> = None;
         let (mut incoming, mut traffic) = (Vec::new(), None);
         let client = RawClient::connect(choice, "localhost", |wire| {
             incoming.extend_from_slice(wire);
@@ -165,7 +165,7 @@ impl Connection {
                     panic!("no hello");
                 };
                 let config = server.select(&hello).expect("a shared suite");
-                Box::new(ServerHandshake::new(config, false).expect("a handshake"))
+                Handshake::new(config, false).expect("a handshake")
             });
             let step = shaking.advance(&mut incoming, &mut out).expect("no fault");
             incoming.drain(..step.consumed);

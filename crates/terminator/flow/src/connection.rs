@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use telemetry::outcome::{EarlyData, HandshakeKind, Reason};
 use tls::handshake::Established;
-use tls::traffic::{Seal, Traffic};
+use tls::traffic::{RecordSealer, Traffic};
 use wire::alert;
 
 use crate::actions::{Action, Actions};
@@ -18,7 +18,7 @@ use crate::buffer::{Buffer, Pool};
 use crate::facts::{Ending, Facts};
 use crate::growth::PAUSE;
 use crate::offload::Offloading;
-use crate::opening::{self, Opening, Progress};
+use crate::opening::{self, Opening};
 use crate::options::Settings;
 use crate::relay::{Down, OpenFault, StreamEnd, Up};
 use crate::stage::{Postponed, Stage, first_end};
@@ -411,12 +411,12 @@ impl Flow {
         out.clear();
         pool.scratch = out;
         if !early.is_empty() && progress.is_ok() {
-            let goes_on = matches!(progress, Ok(Progress::More));
+            let goes_on = matches!(progress, Ok(None));
             self.take_early(&early, goes_on, now, pool);
         }
         match progress {
-            Ok(Progress::More) => pool.give_if_empty(&mut self.up.sealed),
-            Ok(Progress::Done(established)) => self.establish(*established, now, pool),
+            Ok(None) => pool.give_if_empty(&mut self.up.sealed),
+            Ok(Some(established)) => self.establish(established, now, pool),
             Err(ending) => self.part(ending, now, pool),
         }
     }
@@ -475,7 +475,7 @@ impl Flow {
             // All that has come up to now: the limit keeps it small.
             self.facts.early_bytes_max = u32::try_from(self.facts.bytes_up).ok();
         }
-        self.traffic = Some(Box::new(established.traffic));
+        self.traffic = Some(established.traffic);
         self.consider_kernel();
         if matches!(self.stage, Stage::Opening) {
             self.begin_dial(now);

@@ -4,9 +4,9 @@
 //! follow, and what is done about a failure, is `connection`'s.
 
 use telemetry::outcome::{EarlyData, HandshakeKind, Reason, ResumptionMiss};
-use tls::handshake::{Agreed, Established, FaultKind, Handshake, HandshakeFault, ServerHandshake};
+use tls::handshake::{Agreed, Established, FaultKind, Handshake, HandshakeFault};
 use tls::options::{Tls13Sessions, Version};
-use tls::record::Layout;
+use tls::record::{Layout, RecordSealer};
 use tls::resumption::Miss;
 use tls::server::RefusalReason;
 use tls::verify::ClientCertificateFault;
@@ -25,15 +25,7 @@ pub(crate) enum Opening {
     /// The ClientHello is not yet whole.
     Hello(Reader),
     /// Messages go to and fro.
-    Handshake(Box<dyn Handshake>),
-}
-
-/// What came of the bytes so far.
-pub(crate) enum Progress {
-    /// More are needed.
-    More,
-    /// The handshake is over.
-    Done(Box<Established>),
+    Handshake(Box<Handshake>),
 }
 
 impl Opening {
@@ -47,7 +39,8 @@ impl Opening {
     }
 
     /// Works through what came in. What has to go out, alerts included, is appended to `out`, and
-    /// early data to `early`.
+    /// early data to `early`. `None` = more
+    /// bytes are needed.
     pub(crate) fn advance(
         &mut self,
         incoming: &mut Buffer,
@@ -55,21 +48,21 @@ impl Opening {
         facts: &mut Facts,
         out: &mut Vec<u8>,
         early: &mut Vec<u8>,
-    ) -> Result<Progress, Ending> {
+    ) -> Result<Option<Established>, Ending> {
         if matches!(self, Self::ProxyHeader) {
             if !take_proxy_header(incoming, settings, facts)? {
-                return Ok(Progress::More);
+                return Ok(None);
             }
             *self = Self::Hello(Reader::default());
         }
         if let Self::Hello(reader) = self {
             let Some(handshake) = take_hello(reader, incoming, settings, facts, out)? else {
-                return Ok(Progress::More);
+                return Ok(None);
             };
             *self = Self::Handshake(handshake);
         }
         let Self::Handshake(handshake) = self else {
-            return Ok(Progress::More);
+            return Ok(None);
         };
         let step = handshake.advance(incoming.data_mut(), out);
         facts.miss = handshake.miss().map(counted_miss);
@@ -80,13 +73,12 @@ impl Opening {
         handshake.take_early_data(early);
         incoming.consume(step.consumed);
         if !step.done {
-            return Ok(Progress::More);
+            return Ok(None);
         }
         let Self::Handshake(handshake) = std::mem::replace(self, Self::ProxyHeader) else {
-            return Ok(Progress::More);
+            return Ok(None);
         };
-        let established = handshake.finish().map_err(ending_of_handshake)?;
-        Ok(Progress::Done(Box::new(established)))
+        handshake.finish().map(Some).map_err(ending_of_handshake)
     }
 
     /// What early data goes with: all that is agreed on, before the handshake is over.
@@ -106,9 +98,9 @@ impl Opening {
     }
 
     /// What seals it.
-    pub(crate) fn sealing(&mut self) -> Option<&mut dyn Handshake> {
+    pub(crate) fn sealing(&mut self) -> Option<&mut Handshake> {
         match self {
-            Self::Handshake(handshake) => Some(&mut **handshake),
+            Self::Handshake(handshake) => Some(handshake),
             Self::ProxyHeader | Self::Hello(_) => None,
         }
     }
@@ -145,7 +137,7 @@ fn take_hello(
     settings: &Settings,
     facts: &mut Facts,
     out: &mut Vec<u8>,
-) -> Result<Option<Box<dyn Handshake>>, Ending> {
+) -> Result<Option<Box<Handshake>>, Ending> {
     if settings.send_proxy == SendProxy::Pass && facts.proxy_header.is_none() {
         return Err(announce::missing_header());
     }
@@ -173,7 +165,7 @@ fn take_hello(
     facts.kind = Some(kind_if_resumed(&hello));
     facts.early_data = hello.offers_early_data().then_some(EarlyData::Refused);
     let handshake =
-        ServerHandshake::new(config, hello.offers_early_data()).map_err(ending_of_handshake)?;
+        Handshake::new(config, hello.offers_early_data()).map_err(ending_of_handshake)?;
     Ok(Some(Box::new(handshake)))
 }
 

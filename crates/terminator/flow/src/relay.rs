@@ -5,7 +5,7 @@
 //! (back-pressure), and a direction never holds more than one buffer of each kind.
 
 use tls::record::{KeyExhausted, Layout, PLAINTEXT_BYTES_MAX};
-use tls::traffic::{Incoming, Seal, Traffic, TrafficFault};
+use tls::traffic::{Incoming, RecordSealer, Traffic, TrafficFault};
 
 use crate::buffer::{Buffer, Pool, RECORDS_LARGE, Size};
 use crate::growth::Growth;
@@ -250,7 +250,7 @@ impl Down {
     pub(crate) fn received(
         &mut self,
         count: usize,
-        seal: &mut (impl Seal + ?Sized),
+        seal: &mut impl RecordSealer,
     ) -> Result<(), KeyExhausted> {
         let layout = seal.layout();
         let sealed = self

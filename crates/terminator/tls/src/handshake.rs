@@ -23,7 +23,7 @@ use crate::early::{Skipper, Sort};
 use crate::options::Version;
 use crate::record::{
     ContentType, HEADER_BYTES, KeyExhausted, Layout, Opener, PLAINTEXT_BYTES_MAX, RECORD_BYTES_MAX,
-    Seal, Sealer, expansion_bytes_max,
+    RecordSealer, Sealer, expansion_bytes_max,
 };
 use crate::resumption::{Bond, Miss, Sight, bond, set_bond, take_sight};
 use crate::secrets::{Secret, SendingKeys, Wanted, heard, want_secrets};
@@ -34,43 +34,6 @@ use crate::traffic::library::{Library, append_encoded};
 /// The most bytes of a handshake that wait for more: those of the longest message that the library
 /// takes (64 KiB), in records of no less than a few bytes.
 pub const WAITING_BYTES_MAX: usize = 1 << 17;
-
-/// One side of a handshake. Sans-IO: it is fed bytes and gives bytes, and never waits.
-///
-/// Once early data has come, it also seals what answers it, before the handshake is done.
-pub trait Handshake: Seal + Send {
-    /// Takes what came in and appends what has to go out, also when it fails (an alert).
-    ///
-    /// Only whole records are looked at. Bytes that were not consumed are to be offered again with
-    /// more behind them. After `done`, what was not consumed belongs to [`Traffic`].
-    fn advance(
-        &mut self,
-        incoming: &mut [u8],
-        outgoing: &mut Vec<u8>,
-    ) -> Result<Step, HandshakeFault>;
-
-    /// Why a session that the client offered is not resumed; `None` = it offered none, or it is.
-    /// Known from the hello on, and of handshakes that fail as well.
-    fn miss(&self) -> Option<Miss>;
-
-    /// Appends the early data (RFC 8446 section 2.3) that has come since this was last asked. All
-    /// of it comes before the handshake is done. Each session gives it once, so it is no replay of
-    /// what came before; that it will not be sent again is known only when the handshake is done.
-    fn take_early_data(&mut self, out: &mut Vec<u8>);
-
-    /// What was agreed on, as far as it is known: all of it, once early data has come.
-    ///
-    /// # Errors
-    /// Nothing is agreed on yet.
-    fn agreed(&self) -> Result<Agreed, HandshakeFault>;
-
-    /// Whether application data can be sealed now, before the handshake is done (RFC 8446 section
-    /// 2.3 and appendix E.5: the session says who the client is).
-    fn can_seal(&self) -> bool;
-
-    /// Ends a handshake that is done.
-    fn finish(self: Box<Self>) -> Result<Established, HandshakeFault>;
-}
 
 /// How far a handshake got.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -84,13 +47,15 @@ pub struct Step {
 /// What a finished handshake leaves.
 pub struct Established {
     /// The connection itself.
-    pub traffic: Traffic,
+    pub traffic: Box<Traffic>,
     /// What was agreed.
     pub agreed: Agreed,
 }
 
-/// The server's side of a handshake.
-pub struct ServerHandshake {
+/// The server's side of a handshake. Sans-IO: it is fed bytes and gives bytes, and never waits.
+///
+/// Once early data has come, it also encrypts what answers it, before the handshake is done.
+pub struct Handshake {
     connection: UnbufferedServerConnection,
     /// Bytes at the front of the input that the library has been shown and has not let go of: it
     /// remembers places in them, so it must be shown them again, and first.
@@ -125,7 +90,7 @@ const HANDSHAKE: u8 = 22;
 /// Of records of TLS 1.3 whose type is encrypted.
 const HIDDEN: u8 = 23;
 
-impl ServerHandshake {
+impl Handshake {
     /// Begins; the first bytes fed are those of a ClientHello that offers early data or does not.
     pub fn new(config: Arc<ServerConfig>, offers_early_data: bool) -> Result<Self, HandshakeFault> {
         let gives_keys = config.enable_secret_extraction;
@@ -146,6 +111,96 @@ impl ServerHandshake {
             has_early: false,
             skipper: offers_early_data.then(Skipper::new),
         })
+    }
+
+    /// Takes what came in and appends what has to go out, also when it fails (an alert).
+    ///
+    /// Only whole records are looked at. Bytes that were not consumed are to be offered again with
+    /// more behind them. After `done`, what was not consumed belongs to [`Traffic`].
+    pub fn advance(
+        &mut self,
+        incoming: &mut [u8],
+        outgoing: &mut Vec<u8>,
+    ) -> Result<Step, HandshakeFault> {
+        // Whatever this thread has noted before was another connection's.
+        take_sight();
+        set_bond(self.bond);
+        want_secrets(match self.skipper {
+            Some(_) => Wanted::All,
+            None => Wanted::Sending,
+        });
+        let step = self.drive(incoming, outgoing);
+        self.bond = self.bond_now();
+        self.take_secrets();
+        want_secrets(Wanted::Nothing);
+        if let Err(HandshakeFault {
+            alert: Some(alert), ..
+        }) = step
+        {
+            self.append_alert(alert, outgoing);
+        }
+        match take_sight() {
+            Sight::Nothing => {}
+            seen => self.sight = seen,
+        }
+        step
+    }
+
+    /// Why a session that the client offered is not resumed; `None` = it offered none, or it is.
+    /// Known from the hello on, and of handshakes that fail as well.
+    pub fn miss(&self) -> Option<Miss> {
+        let is_resumed = self.connection.handshake_kind() == Some(rustls::HandshakeKind::Resumed);
+        match self.sight {
+            _ if is_resumed => None,
+            Sight::Nothing => None,
+            Sight::Session => Some(Miss::Mismatch),
+            Sight::Miss(miss) => Some(miss),
+        }
+    }
+
+    /// Appends the early data (RFC 8446 section 2.3) that has come since this was last asked. All
+    /// of it comes before the handshake is done. Each session gives it once, so it is no replay of
+    /// what came before; that it will not be sent again is known only when the handshake is done.
+    pub fn take_early_data(&mut self, out: &mut Vec<u8>) {
+        out.append(&mut self.early);
+    }
+
+    /// What was agreed on, as far as it is known: all of it, once early data has come.
+    ///
+    /// # Errors
+    /// Nothing is agreed on yet.
+    pub fn agreed(&self) -> Result<Agreed, HandshakeFault> {
+        agreed_by(&self.connection)
+    }
+
+    /// Whether application data can be encrypted now, before the handshake is done (RFC 8446
+    /// section 2.3 and appendix E.5: the session says who the client is).
+    pub fn can_seal(&self) -> bool {
+        // What it holds it must be shown again, and nothing else.
+        self.has_early && self.held == 0
+    }
+
+    /// Ends a handshake that is done.
+    pub fn finish(self) -> Result<Established, HandshakeFault> {
+        let agreed = agreed_by(&self.connection)?;
+        let unknown = || HandshakeFault::internal("unknown suite");
+        if !self.gives_keys {
+            let keys = self.sending_keys();
+            let layer = Library::new(self.connection, self.sealed, keys).ok_or_else(unknown)?;
+            let traffic = Box::new(Traffic::Library(Box::new(layer)));
+            return Ok(Established { traffic, agreed });
+        }
+        let (secrets, next) = self
+            .connection
+            .dangerous_into_kernel_connection()
+            .map_err(|error| HandshakeFault::internal(error.to_string()))?;
+        let (sequence, keys) = secrets.tx;
+        let sealer = Sealer::new(agreed.version, sequence, &keys).ok_or_else(unknown)?;
+        let (sequence, opening_keys) = &secrets.rx;
+        let opener = Opener::new(agreed.version, *sequence, opening_keys).ok_or_else(unknown)?;
+        let layer = InPlace::new(agreed.version, sealer, Some(keys), opener, Box::new(next));
+        let traffic = Box::new(Traffic::InPlace(layer));
+        Ok(Established { traffic, agreed })
     }
 
     /// Takes what the library has to say after its error. An alert is held back if it can be read:
@@ -349,7 +404,7 @@ impl ServerHandshake {
     }
 }
 
-impl ServerHandshake {
+impl Handshake {
     /// How long the record is that `bytes` begin with, if all of it is there. One that may not come
     /// now is refused from its header alone: it is not waited for.
     fn next_record(&mut self, bytes: &[u8]) -> Result<Option<usize>, HandshakeFault> {
@@ -461,84 +516,8 @@ impl ServerHandshake {
     }
 }
 
-impl Handshake for ServerHandshake {
-    fn advance(
-        &mut self,
-        incoming: &mut [u8],
-        outgoing: &mut Vec<u8>,
-    ) -> Result<Step, HandshakeFault> {
-        // Whatever this thread has noted before was another connection's.
-        take_sight();
-        set_bond(self.bond);
-        want_secrets(match self.skipper {
-            Some(_) => Wanted::All,
-            None => Wanted::Sending,
-        });
-        let step = self.drive(incoming, outgoing);
-        self.bond = self.bond_now();
-        self.take_secrets();
-        want_secrets(Wanted::Nothing);
-        if let Err(HandshakeFault {
-            alert: Some(alert), ..
-        }) = step
-        {
-            self.append_alert(alert, outgoing);
-        }
-        match take_sight() {
-            Sight::Nothing => {}
-            seen => self.sight = seen,
-        }
-        step
-    }
-
-    fn miss(&self) -> Option<Miss> {
-        let is_resumed = self.connection.handshake_kind() == Some(rustls::HandshakeKind::Resumed);
-        match self.sight {
-            _ if is_resumed => None,
-            Sight::Nothing => None,
-            Sight::Session => Some(Miss::Mismatch),
-            Sight::Miss(miss) => Some(miss),
-        }
-    }
-
-    fn take_early_data(&mut self, out: &mut Vec<u8>) {
-        out.append(&mut self.early);
-    }
-
-    fn agreed(&self) -> Result<Agreed, HandshakeFault> {
-        agreed_by(&self.connection)
-    }
-
-    fn can_seal(&self) -> bool {
-        // What it holds it must be shown again, and nothing else.
-        self.has_early && self.held == 0
-    }
-
-    fn finish(self: Box<Self>) -> Result<Established, HandshakeFault> {
-        let agreed = agreed_by(&self.connection)?;
-        let unknown = || HandshakeFault::internal("unknown suite");
-        if !self.gives_keys {
-            let keys = self.sending_keys();
-            let layer = Library::new(self.connection, self.sealed, keys).ok_or_else(unknown)?;
-            let traffic = Traffic::Library(Box::new(layer));
-            return Ok(Established { traffic, agreed });
-        }
-        let (secrets, next) = self
-            .connection
-            .dangerous_into_kernel_connection()
-            .map_err(|error| HandshakeFault::internal(error.to_string()))?;
-        let (sequence, keys) = secrets.tx;
-        let sealer = Sealer::new(agreed.version, sequence, &keys).ok_or_else(unknown)?;
-        let (sequence, opening_keys) = &secrets.rx;
-        let opener = Opener::new(agreed.version, *sequence, opening_keys).ok_or_else(unknown)?;
-        let layer = InPlace::new(agreed.version, sealer, Some(keys), opener, Box::new(next));
-        let traffic = Traffic::InPlace(layer);
-        Ok(Established { traffic, agreed })
-    }
-}
-
 /// Early data is of TLS 1.3 alone. The library copies; what comes so early is little.
-impl Seal for ServerHandshake {
+impl RecordSealer for Handshake {
     fn layout(&self) -> Layout {
         Layout::TLS13
     }

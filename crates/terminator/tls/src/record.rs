@@ -132,8 +132,8 @@ impl Layout {
 }
 
 /// What seals application data: an established connection, or a handshake that has come so far.
-pub trait Seal {
-    /// How a record has to be laid out for [`Seal::seal`].
+pub trait RecordSealer {
+    /// How a record has to be laid out for [`RecordSealer::seal`].
     fn layout(&self) -> Layout;
 
     /// Seals one record in place; see [`Sealer::seal`].

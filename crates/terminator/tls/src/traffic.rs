@@ -12,7 +12,7 @@ mod message;
 #[cfg(test)]
 mod tests;
 
-pub use crate::record::Seal;
+pub use crate::record::RecordSealer;
 use in_place::InPlace;
 use kernel::{ControlRecord, KernelKeys};
 use library::Library;
@@ -29,7 +29,7 @@ pub enum Traffic {
     Library(Box<Library>),
 }
 
-impl Seal for Traffic {
+impl RecordSealer for Traffic {
     fn layout(&self) -> Layout {
         match self {
             Self::InPlace(layer) => layer.layout(),

@@ -9,7 +9,7 @@ use rustls::kernel::KernelConnection;
 use wire::alert;
 
 use crate::options::Version;
-use crate::record::{Allowance, ContentType, KeyExhausted, Layout, Opener, Seal, Sealer};
+use crate::record::{Allowance, ContentType, KeyExhausted, Layout, Opener, RecordSealer, Sealer};
 use crate::traffic::kernel::{ALERT_LEVEL_WARNING, ControlRecord, KernelKeys};
 use crate::traffic::message::{Incoming, KeyUpdateReader, TrafficFault};
 
@@ -66,7 +66,7 @@ enum Sending {
     Kernel(Allowance),
 }
 
-impl Seal for InPlace {
+impl RecordSealer for InPlace {
     fn layout(&self) -> Layout {
         match &self.sending {
             Sending::Ours(sealer) => sealer.layout(),

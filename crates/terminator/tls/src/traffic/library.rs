@@ -12,8 +12,8 @@ use wire::alert;
 
 use crate::options::{Suite, Version};
 use crate::record::{
-    ContentType, HEADER_BYTES, KeyExhausted, Layout, RecordFault, Seal, expansion_bytes_max,
-    record_bytes,
+    ContentType, HEADER_BYTES, KeyExhausted, Layout, RecordFault, RecordSealer,
+    expansion_bytes_max, record_bytes,
 };
 use crate::secrets::SendingKeys;
 use crate::traffic::kernel::ALERT_LEVEL_FATAL;
@@ -45,7 +45,7 @@ pub struct Library {
     is_broken: bool,
 }
 
-impl Seal for Library {
+impl RecordSealer for Library {
     fn layout(&self) -> Layout {
         self.layout
     }

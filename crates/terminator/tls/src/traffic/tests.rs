@@ -317,7 +317,7 @@ fn a_worn_key_is_changed_in_time() {
         for mut connection in services.connect(*suite) {
             connection.reply(b"before");
             assert!(!connection.traffic.is_control_due());
-            match &mut connection.traffic {
+            match &mut *connection.traffic {
                 Traffic::InPlace(layer) => layer.wear(),
                 Traffic::Library(layer) => layer.wear(),
             }

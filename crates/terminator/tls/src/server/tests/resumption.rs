@@ -355,7 +355,7 @@ fn a_list_of_revoked_certificates_that_is_none_is_told() {
 /// Handshakes with early data, by our own driver.
 mod early {
     use super::*;
-    use crate::handshake::{FaultKind, Handshake, HandshakeFault, ServerHandshake, Step};
+    use crate::handshake::{FaultKind, Handshake, HandshakeFault, Step};
     use crate::secrets::first_record;
 
     /// Remembers the secret of early data.
@@ -371,13 +371,13 @@ mod early {
     }
 
     /// A server that has read a hello with early data, and the secret that goes with it.
-    fn begun() -> (ServerHandshake, Vec<u8>) {
+    fn begun() -> (Handshake, Vec<u8>) {
         let (handshake, keys, _) = begun_by(Group::ALL);
         (handshake, keys)
     }
 
     /// The same where these groups are spoken since, with the client that has read the answer.
-    fn begun_by(groups: &[Group]) -> (ServerHandshake, Vec<u8>, ClientConnection) {
+    fn begun_by(groups: &[Group]) -> (Handshake, Vec<u8>, ClientConnection) {
         let (resumption, mut options) = (new_resumption(), cached(1000));
         let before = build_as("web", &options, &resumption);
         options.groups = groups.to_vec();
@@ -393,7 +393,7 @@ mod early {
         assert!(client.early_data().is_some());
         let mut hello = written(&mut client);
         let selected = server.select(&read_hello(&hello)).expect("a configuration");
-        let mut handshake = ServerHandshake::new(selected, true).expect("a handshake");
+        let mut handshake = Handshake::new(selected, true).expect("a handshake");
         let mut answer = Vec::new();
         let step = handshake.advance(&mut hello, &mut answer).unwrap();
         assert!(!step.done);
@@ -402,7 +402,7 @@ mod early {
         (handshake, secret, client)
     }
 
-    fn feed(handshake: &mut ServerHandshake, mut bytes: Vec<u8>) -> Result<Step, HandshakeFault> {
+    fn feed(handshake: &mut Handshake, mut bytes: Vec<u8>) -> Result<Step, HandshakeFault> {
         handshake.advance(&mut bytes, &mut Vec::new())
     }
 

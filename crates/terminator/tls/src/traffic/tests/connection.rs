@@ -8,12 +8,12 @@ use testkit::client::ClientChoice;
 use testkit::raw_client::{APPLICATION_DATA, HANDSHAKE, KEY_UPDATES, RawClient};
 use wire::client_hello::{self, Peek};
 
-use crate::handshake::{Handshake, ServerHandshake};
+use crate::handshake::Handshake;
 use crate::options::{
     CertificateSource, Group, RecordLayer, ServerOptions, Suite, UnknownName, Version,
 };
 use crate::policy::SuiteOrder;
-use crate::record::{Layout, RECORD_BYTES_MAX, Seal};
+use crate::record::{Layout, RECORD_BYTES_MAX, RecordSealer};
 use crate::resumption::{KeySource, Resumption, ResumptionOptions, TicketOptions};
 use crate::server::Server;
 use crate::traffic::{CONTROL_BYTES_MAX, Incoming, Traffic};
@@ -98,7 +98,7 @@ pub(super) enum Heard {
 /// An established connection with the client that is on its other end.
 pub(super) struct Connection {
     pub(super) client: RawClient,
-    pub(super) traffic: Traffic,
+    pub(super) traffic: Box<Traffic>,
     pub(super) heard: Vec<Heard>,
     /// What the layer said of its own accord: types and contents of records.
     pub(super) said: Vec<(u8, Vec<u8>)>,
@@ -107,7 +107,7 @@ pub(super) struct Connection {
 
 impl Connection {
     fn new(server: &Server, choice: &ClientChoice) -> Self {
-        let mut handshake: Option<Box<ServerHandshake>> = None;
+        let mut handshake: Option<Handshake> = None;
         let (mut incoming, mut traffic, mut hello) = (Vec::new(), None, Vec::new());
         let client = RawClient::connect(choice, "localhost", |wire| {
             if hello.is_empty() {
@@ -120,7 +120,7 @@ impl Connection {
                     panic!("no hello");
                 };
                 let config = server.select(&hello).expect("a shared suite");
-                Box::new(ServerHandshake::new(config, false).expect("a handshake"))
+                Handshake::new(config, false).expect("a handshake")
             });
             let step = shaking.advance(&mut incoming, &mut out).expect("no fault");
             incoming.drain(..step.consumed);
