@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use crate::options::Options;
 use crate::questions::{Found, Output, Question};
-use crate::request::{self, Extent, HEAD_BYTES_MAX, Request, RequestFault};
+use crate::request::{self, Extent, HEAD_BYTES_MAX, Refusal, Request};
 use crate::response::Response;
 use crate::search::Search;
 use crate::status::Status;
@@ -243,7 +243,7 @@ impl Conversation {
                 self.heads = self.heads.wrapping_add(1);
                 match request {
                     Ok(request) => self.read_content(request),
-                    Err(fault) => self.refuse(fault.answer(), now),
+                    Err(refusal) => self.refuse(refusal, now),
                 }
             }
             // RFC 9112 section 2.2: clients of old send an empty line after content.
@@ -252,15 +252,14 @@ impl Conversation {
                 self.blank = true;
             }
             Extent::Blank(_) => {
-                let fault = RequestFault::Malformed("no request line");
-                self.refuse(fault.answer(), now);
+                self.refuse(request::malformed("no request line"), now);
             }
             Extent::BareLineFeed => {
                 let what = "a line does not end with CR and LF";
-                self.refuse(RequestFault::Malformed(what).answer(), now);
+                self.refuse(request::malformed(what), now);
             }
             Extent::Open(bytes) if bytes >= HEAD_BYTES_MAX => {
-                self.refuse(request::fault_of_endless(&self.input).answer(), now);
+                self.refuse(request::refuse_endless(&self.input), now);
             }
             Extent::Open(bytes) => {
                 self.known = bytes;
@@ -320,10 +319,10 @@ impl Conversation {
         }
     }
 
-    fn refuse(&mut self, answer: (Status, &str), now: SystemTime) {
+    fn refuse(&mut self, refusal: Refusal, now: SystemTime) {
         self.last = true;
         self.input = Vec::new();
-        self.start(Response::to_fault(answer, now));
+        self.start(Response::to_fault(refusal, now));
     }
 
     fn start(&mut self, response: Response) {

@@ -1,6 +1,8 @@
 //! Which parts of a file a `Range` field asks for (RFC 9110 section 14). Owns what is given whole
 //! instead; heads and boundaries are `response`'s.
 
+use wire::http::decimal;
+
 /// More ranges than these are answered with the whole file (RFC 9110 section 14.2).
 pub(crate) const RANGES_MAX: usize = 64;
 
@@ -76,18 +78,18 @@ fn part(range: &[u8], bytes: u64) -> Option<Option<Part>> {
     let (first, last) = (&range[..dash], &range[dash + 1..]);
     let end = bytes.checked_sub(1);
     if first.is_empty() {
-        let suffix = number(last)?;
+        let suffix = decimal(last)?;
         let part = |end| Part {
             first: bytes.saturating_sub(suffix),
             last: end,
         };
         return Some(end.filter(|_| suffix > 0).map(part));
     }
-    let first = number(first)?;
+    let first = decimal(first)?;
     let last = if last.is_empty() {
         u64::MAX
     } else {
-        number(last)?
+        decimal(last)?
     };
     if last < first {
         return None;
@@ -97,17 +99,6 @@ fn part(range: &[u8], bytes: u64) -> Option<Option<Part>> {
         last: last.min(end),
     };
     Some(end.filter(|end| first <= *end).map(part))
-}
-
-/// A number; those too large are as good as the largest, since no file is that long.
-fn number(digits: &[u8]) -> Option<u64> {
-    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
-        return None;
-    }
-    let digits = digits.iter().map(|digit| u64::from(digit - b'0'));
-    Some(digits.fold(0, |sum: u64, digit| {
-        sum.saturating_mul(10).saturating_add(digit)
-    }))
 }
 
 fn overlap(parts: &[Part]) -> bool {

@@ -9,7 +9,7 @@ use crate::dates;
 use crate::listing;
 use crate::questions::{Entry, Output};
 use crate::ranges::{self, Part, Selection};
-use crate::request::{Method, Request};
+use crate::request::{Method, Refusal, Request};
 use crate::search::{Chosen, Outcome};
 use crate::status::Status;
 use crate::target::Target;
@@ -53,7 +53,7 @@ struct Manner {
     now: SystemTime,
     /// Whether only the head is wanted.
     head: bool,
-    old: bool,
+    is_http10: bool,
     persistent: bool,
 }
 
@@ -63,7 +63,7 @@ impl Response {
         let manner = Manner {
             now,
             head: request.method == Method::Head,
-            old: request.old,
+            is_http10: request.is_http10,
             persistent: request.persistent,
         };
         match (outcome, &request.target) {
@@ -80,11 +80,11 @@ impl Response {
     }
 
     /// The answer to what is no request; the last one of its connection.
-    pub(crate) fn to_fault((status, what): (Status, &str), now: SystemTime) -> Self {
+    pub(crate) fn to_fault((status, what): Refusal, now: SystemTime) -> Self {
         let manner = Manner {
             now,
             head: false,
-            old: false,
+            is_http10: false,
             persistent: false,
         };
         refusal(manner, status, what)
@@ -200,7 +200,7 @@ impl Head {
     fn end(mut self, stretch: Stretch) -> Response {
         if !self.manner.persistent {
             self.field("Connection", "close");
-        } else if self.manner.old {
+        } else if self.manner.is_http10 {
             self.field("Connection", "keep-alive");
         }
         self.bytes.extend(b"\r\n");
@@ -270,7 +270,7 @@ fn list(manner: Manner, target: &Target, entries: Vec<Entry>, is_whole: bool) ->
 
 fn file(manner: Manner, request: &Request, chosen: &Chosen) -> Response {
     let validators = Validators::of(chosen.bytes, chosen.modified, chosen.identity, manner.now);
-    match request.conditions.judge(&validators) {
+    match request.fields.conditions.judge(&validators) {
         Verdict::Failed => return explain(begin(manner, Status::PreconditionFailed, chosen), ""),
         Verdict::NotModified => {
             let mut head = begin(manner, Status::NotModified, chosen);
@@ -294,10 +294,11 @@ fn file(manner: Manner, request: &Request, chosen: &Chosen) -> Response {
 /// RFC 9110 section 14.2: ranges are for GET alone, and last in the order of conditions.
 fn selection(request: &Request, chosen: &Chosen, validators: &Validators) -> Selection {
     let meant = request
+        .fields
         .if_range
         .as_deref()
         .is_none_or(|field| validators.is_meant_by(field));
-    match &request.range {
+    match &request.fields.range {
         Some(range) if request.method == Method::Get && meant => {
             ranges::select(range, chosen.bytes)
         }

@@ -159,7 +159,7 @@ impl Search {
 
     /// A file is there: it is given, unless a sibling is.
     fn choose(&mut self, chosen: Chosen) -> Option<Outcome> {
-        let field = self.request.accept_encoding.as_deref();
+        let field = self.request.fields.accept_encoding.as_deref();
         let codings = match field {
             Some(field) if chosen.varies => encoding::preferred(field),
             _ => [None; Coding::ALL.len()],
