@@ -67,7 +67,7 @@ fn head(title: &str, source: &str) -> String {
 pub(crate) fn write(root: &Path) -> Result<()> {
     for page in pages() {
         let path = root.join(page.path);
-        fs::create_dir_all(path.parent().context("pages stand in folders")?)?;
+        fs::create_dir_all(path.parent().context("pages are in folders")?)?;
         fs::write(&path, page.text).with_context(|| page.path)?;
     }
     Ok(())
@@ -82,7 +82,7 @@ pub(crate) fn check(root: &Path) -> Result<()> {
         let found = fs::read_to_string(root.join(page.path)).with_context(|| page.path)?;
         if let Some(line) = first_difference(&found, &page.text) {
             bail!(
-                "{}:{line} is not what its table says; run `cargo xtask generate`",
+                "{}:{line} is not what its table makes; run `cargo xtask generate`",
                 page.path
             );
         }

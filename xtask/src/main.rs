@@ -1,4 +1,4 @@
-//! Chores of the house: `cargo xtask COMMAND`.
+//! Chores: `cargo xtask COMMAND`.
 #![forbid(unsafe_code)]
 
 mod bench;
@@ -12,14 +12,14 @@ use anyhow::{Context, Result, bail};
 
 const USAGE: &str = "\
 cargo xtask bench ...           what Lariat and its peers cost a server; `bench --help`
-cargo xtask generate [--check]  write the generated pages, or compare them with what stands there
+cargo xtask generate [--check]  write the generated pages, or compare them with the files
 cargo xtask supply              licences, sources and bans of deny.toml, without network
-cargo xtask tidy                the house's laws that no compiler checks";
+cargo xtask tidy                the rules that no compiler checks";
 
 fn main() -> Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
-        .context("xtask stands in the workspace")?;
+        .context("xtask is a folder of the workspace")?;
     let mut arguments = std::env::args_os().skip(1);
     let command = arguments.next().unwrap_or_default();
     if command == "bench" {

@@ -24,22 +24,22 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     let packages = metadata["packages"]
         .as_array()
         .context("cargo metadata has packages")?;
-    let mut breaches = Vec::new();
+    let mut violations = Vec::new();
     for package in packages {
-        breaches.extend(licence(package, &strings(&rules, "licenses", "allow")));
-        breaches.extend(source(
+        violations.extend(licence(package, &strings(&rules, "licenses", "allow")));
+        violations.extend(source(
             package,
             &strings(&rules, "sources", "allow-registry"),
         ));
     }
-    breaches.extend(bans(&metadata, &rules));
-    for breach in &breaches {
+    violations.extend(bans(&metadata, &rules));
+    for breach in &violations {
         eprintln!("{breach}");
     }
     ensure!(
-        breaches.is_empty(),
-        "{} breaches of deny.toml",
-        breaches.len()
+        violations.is_empty(),
+        "{} violations of deny.toml",
+        violations.len()
     );
     println!(
         "supply: {} packages keep the rules of deny.toml",
@@ -110,29 +110,29 @@ fn source(package: &Json, allowed: &[String]) -> Option<String> {
     (!known).then(|| format!("{}: from {source}", name(package)))
 }
 
-/// `bans.deny`: nobody but the wrappers may depend on the crate. Only what is really built counts,
+/// `bans.deny`: only the wrappers may depend on the crate. Only what is really built counts,
 /// so the graph is that of the resolver.
 fn bans(metadata: &Json, rules: &Table) -> Vec<String> {
     let denied = rules
         .get("bans")
         .and_then(|bans| bans.get("deny")?.as_array());
-    let walls: BTreeMap<&str, Vec<&str>> = denied.into_iter().flatten().filter_map(wall).collect();
+    let bans: BTreeMap<&str, Vec<&str>> = denied.into_iter().flatten().filter_map(ban).collect();
     let names: BTreeMap<&str, &str> = array(&metadata["packages"])
         .filter_map(|package| Some((package["id"].as_str()?, name(package))))
         .collect();
     let named = |id: &Json| names.get(id.as_str()?).copied();
-    let mut breaches = Vec::new();
+    let mut violations = Vec::new();
     for node in array(&metadata["resolve"]["nodes"]) {
         for dependency in array(&node["deps"]).filter(|dependency| is_built(dependency)) {
             let (Some(from), Some(to)) = (named(&node["id"]), named(&dependency["pkg"])) else {
                 continue;
             };
-            if walls.get(to).is_some_and(|open| !open.contains(&from)) {
-                breaches.push(format!("{from} depends on {to}"));
+            if bans.get(to).is_some_and(|open| !open.contains(&from)) {
+                violations.push(format!("{from} depends on {to}"));
             }
         }
     }
-    breaches
+    violations
 }
 
 /// Whether anything but tests needs it.
@@ -144,7 +144,7 @@ fn array(value: &Json) -> impl Iterator<Item = &Json> {
     value.as_array().into_iter().flatten()
 }
 
-fn wall(entry: &Value) -> Option<(&str, Vec<&str>)> {
+fn ban(entry: &Value) -> Option<(&str, Vec<&str>)> {
     let wrappers = entry.get("wrappers").and_then(Value::as_array);
     let wrappers = wrappers
         .into_iter()
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn walls_hold_for_all_but_wrappers_and_tests() {
+    fn bans_hold_for_all_but_wrappers_and_tests() {
         let rules: Table = "[bans]\ndeny = [{ crate = 'a', wrappers = ['w'] }]"
             .parse()
             .unwrap();

@@ -1,13 +1,13 @@
-//! Law: no two files of one crate import each other, not even by way of others.
+//! Rule: no two files of one crate import each other, not even by way of others.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::breach::Breach;
 use super::module_path;
 use super::tree::{Source, Tree};
+use super::violation::Violation;
 
 /// Checks every crate of the workspace.
-pub(super) fn check(tree: &Tree) -> Vec<Breach> {
+pub(super) fn check(tree: &Tree) -> Vec<Violation> {
     let mut crates: BTreeMap<&str, Vec<&Source>> = BTreeMap::new();
     for source in &tree.sources {
         if within_src(source).is_some() {
@@ -16,7 +16,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Breach> {
     }
     crates
         .values()
-        .flat_map(|sources| circles(sources))
+        .flat_map(|sources| cycles_among(sources))
         .collect()
 }
 
@@ -27,25 +27,25 @@ fn within_src(source: &Source) -> Option<&str> {
         .strip_prefix("/src/")
 }
 
-fn circles(sources: &[&Source]) -> Vec<Breach> {
+fn cycles_among(sources: &[&Source]) -> Vec<Violation> {
     let graph = graph(sources);
-    let mut told = BTreeSet::new();
-    let mut breaches = Vec::new();
+    let mut known = BTreeSet::new();
+    let mut violations = Vec::new();
     for start in 0..sources.len() {
-        let Some(circle) = circle_through(&graph, start) else {
+        let Some(cycle) = cycle_through(&graph, start) else {
             continue;
         };
-        if !told.insert(circle.iter().copied().collect::<BTreeSet<_>>()) {
+        if !known.insert(cycle.iter().copied().collect::<BTreeSet<_>>()) {
             continue;
         }
-        let names: Vec<&str> = circle
+        let names: Vec<&str> = cycle
             .iter()
             .map(|index| sources[*index].path.as_str())
             .collect();
-        let law = format!("files import each other: {}", names.join(" -> "));
-        breaches.push(Breach::new(names[0], law));
+        let rule = format!("files import each other: {}", names.join(" -> "));
+        violations.push(Violation::new(names[0], rule));
     }
-    breaches
+    violations
 }
 
 /// Which files each file imports.
@@ -72,7 +72,7 @@ fn graph(sources: &[&Source]) -> Vec<BTreeSet<usize>> {
 }
 
 /// The shortest way from a file back to itself.
-fn circle_through(graph: &[BTreeSet<usize>], start: usize) -> Option<Vec<usize>> {
+fn cycle_through(graph: &[BTreeSet<usize>], start: usize) -> Option<Vec<usize>> {
     let mut ways = vec![vec![start]];
     let mut seen = BTreeSet::new();
     while !ways.is_empty() {
@@ -108,35 +108,31 @@ mod tests {
         }
     }
 
-    fn count(files: &[(&str, &str)]) -> usize {
-        let sources: Vec<Source> = files
-            .iter()
-            .map(|(path, text)| source(path, text))
-            .collect();
-        circles(&sources.iter().collect::<Vec<_>>()).len()
-    }
-
     #[test]
-    fn circles_are_found_and_lines_are_none() {
-        assert_eq!(
-            count(&[
-                ("a.rs", "use crate::b::B;"),
-                ("b.rs", "use crate::c;"),
-                ("c.rs", "")
-            ]),
-            0
-        );
-        assert_eq!(
-            count(&[("a.rs", "use crate::b::B;"), ("b.rs", "use crate::a;")]),
-            1
-        );
-        assert_eq!(
-            count(&[("lib.rs", "use a::A;"), ("a.rs", "use crate::Noun;")]),
-            1
-        );
-        assert_eq!(
-            count(&[("a.rs", "mod b; use b::B;"), ("a/b.rs", "use super::A;")]),
-            1
-        );
+    fn only_cycles_are_found() {
+        for (count, files) in [
+            (
+                0,
+                &[
+                    ("a.rs", "use crate::b::B;"),
+                    ("b.rs", "use crate::c;"),
+                    ("c.rs", ""),
+                ][..],
+            ),
+            (
+                1,
+                &[("a.rs", "use crate::b::B;"), ("b.rs", "use crate::a;")],
+            ),
+            (1, &[("lib.rs", "use a::A;"), ("a.rs", "use crate::Noun;")]),
+            (
+                1,
+                &[("a.rs", "mod b; use b::B;"), ("a/b.rs", "use super::A;")],
+            ),
+        ] {
+            let sources = files.iter().map(|(path, text)| source(path, text));
+            let sources: Vec<Source> = sources.collect();
+            let found = cycles_among(&sources.iter().collect::<Vec<_>>());
+            assert_eq!(found.len(), count, "{files:?}");
+        }
     }
 }

@@ -1,19 +1,19 @@
-//! Law: what a page links to is there.
+//! Rule: what a page links to is there.
 
-use super::breach::Breach;
 use super::tree::{Text, Tree};
+use super::violation::Violation;
 
 /// Checks every Markdown page.
-pub(super) fn check(tree: &Tree) -> Vec<Breach> {
+pub(super) fn check(tree: &Tree) -> Vec<Violation> {
     tree.pages
         .iter()
         .flat_map(|page| broken(page, &tree.paths))
         .collect()
 }
 
-fn broken(page: &Text, paths: &[String]) -> Vec<Breach> {
+fn broken(page: &Text, paths: &[String]) -> Vec<Violation> {
     let folder = page.path.rsplit_once('/').map_or("", |(folder, _)| folder);
-    let mut breaches = Vec::new();
+    let mut violations = Vec::new();
     for (number, line) in (1..).zip(page.text.lines()) {
         for target in targets(line) {
             let file = target.split('#').next().unwrap_or_default();
@@ -22,7 +22,7 @@ fn broken(page: &Text, paths: &[String]) -> Vec<Breach> {
             }
             let path = resolve(folder, file);
             if !path.is_empty() && !paths.contains(&path) {
-                breaches.push(Breach::at(
+                violations.push(Violation::at(
                     &page.path,
                     number,
                     format!("links to nothing: {file}"),
@@ -30,10 +30,10 @@ fn broken(page: &Text, paths: &[String]) -> Vec<Breach> {
             }
         }
     }
-    breaches
+    violations
 }
 
-/// What stands in the round brackets of `[words](target)`.
+/// What is in the round brackets of `[words](target)`.
 fn targets(line: &str) -> impl Iterator<Item = &str> {
     line.split("](")
         .skip(1)
@@ -57,17 +57,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_links_to_nothing_are_told() {
+    fn only_broken_links_are_reported() {
         let text = "[a](b.md#x) [c](../d.md) [e](https://x) [f](g.md)\n[h](..)".to_owned();
         let page = Text {
             path: "docs/guide/one.md".to_owned(),
             text,
         };
         let paths = ["docs/guide/b.md", "docs/d.md", "docs"].map(str::to_owned);
-        let breaches = broken(&page, &paths);
+        let violations = broken(&page, &paths);
         assert_eq!(
-            breaches,
-            [Breach::at("docs/guide/one.md", 1, "links to nothing: g.md")]
+            violations,
+            [Violation::at(
+                "docs/guide/one.md",
+                1,
+                "links to nothing: g.md"
+            )]
         );
     }
 }

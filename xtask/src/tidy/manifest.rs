@@ -1,4 +1,4 @@
-//! What of a `Cargo.toml` the laws ask for.
+//! What of a `Cargo.toml` the rules ask for.
 
 use anyhow::{Context, Result};
 use toml::{Table, Value};

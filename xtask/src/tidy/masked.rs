@@ -39,6 +39,14 @@ impl Masked {
         (1..).zip(self.text.lines()).skip(self.tests)
     }
 
+    /// The comments and the contents of literals of `original`, with bars in place of code.
+    pub(super) fn prose(&self, original: &str) -> String {
+        let is_code = |masked: &u8| !masked.is_ascii_whitespace();
+        let bytes = original.bytes().zip(self.text.bytes());
+        let prose = bytes.map(|(byte, masked)| if is_code(&masked) { b'|' } else { byte });
+        String::from_utf8(prose.collect()).expect("only code is replaced, byte by byte")
+    }
+
     /// The text before the inline tests.
     pub(super) fn code(&self) -> String {
         self.code_lines().flat_map(|line| [line, "\n"]).collect()
@@ -144,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn tests_are_told_from_code() {
+    fn tests_are_separated_from_code() {
         let masked = Masked::new("a\n#[cfg(test)]\n#[allow(b)]\nmod tests {\n}\n");
         assert_eq!(masked.code(), "a\n");
         assert_eq!(masked.test_lines().next(), Some((2, "#[cfg(test)]")));

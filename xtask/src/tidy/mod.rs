@@ -1,54 +1,54 @@
-//! `cargo xtask tidy`: the house's laws that no compiler checks, read off manifests and sources.
+//! `cargo xtask tidy`: the rules that no compiler checks, read off manifests and sources.
 //!
-//! Owns the order of the checks and how they are told; the rooms below own one law each. Reads the
+//! Owns the order of the checks and how they are reported; each file below owns one rule. Reads the
 //! work tree, changes nothing.
 
-mod arrows;
-mod breach;
 mod cycles;
+mod glossary;
+mod imports;
+mod layers;
 mod links;
 mod manifest;
 mod masked;
 mod module_path;
 mod named_tests;
 mod purity;
-mod rooms;
 mod shape;
 mod tree;
+mod violation;
 
 use std::path::Path;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, ensure};
 
-use breach::Breach;
 use tree::Tree;
+use violation::Violation;
 
-/// Checks every law.
+/// Checks every rule.
 ///
 /// # Errors
-/// If one is broken, or the tree cannot be read; the breaches are on the standard error.
+/// If one is broken, or the tree cannot be read; the violations are on the standard error.
 pub(crate) fn run(root: &Path) -> Result<()> {
-    let breaches = breaches(root)?;
-    for Breach { place, law } in &breaches {
-        eprintln!("{place}: {law}");
+    let violations = violations(root)?;
+    for Violation { place, rule } in &violations {
+        eprintln!("{place}: {rule}");
     }
-    match breaches.len() {
-        0 => Ok(()),
-        count => bail!("{count} breaches of the house's laws"),
-    }
+    ensure!(violations.is_empty(), "{} violations", violations.len());
+    Ok(())
 }
 
-fn breaches(root: &Path) -> Result<Vec<Breach>> {
+fn violations(root: &Path) -> Result<Vec<Violation>> {
     let tree = Tree::read(root)?;
-    let mut breaches = Vec::new();
-    breaches.extend(arrows::check(&tree)?);
-    breaches.extend(cycles::check(&tree));
-    breaches.extend(links::check(&tree));
-    breaches.extend(named_tests::check(&tree));
-    breaches.extend(purity::check(&tree));
-    breaches.extend(shape::check(&tree));
-    breaches.sort();
-    Ok(breaches)
+    let mut violations = Vec::new();
+    violations.extend(cycles::check(&tree));
+    violations.extend(glossary::check(&tree));
+    violations.extend(imports::check(&tree)?);
+    violations.extend(links::check(&tree));
+    violations.extend(named_tests::check(&tree));
+    violations.extend(purity::check(&tree));
+    violations.extend(shape::check(&tree));
+    violations.sort();
+    Ok(violations)
 }
 
 #[cfg(test)]
@@ -56,8 +56,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_house_is_tidy() {
+    fn the_repository_is_tidy() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-        assert_eq!(breaches(root).unwrap(), []);
+        assert_eq!(violations(root).unwrap(), []);
     }
 }

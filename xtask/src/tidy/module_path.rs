@@ -1,4 +1,4 @@
-//! Where a file stands in its crate's tree of modules, and which paths a file names.
+//! The place of a file in its crate's tree of modules, and which paths a file names.
 
 /// The module of a file, given its path within `src`: `["a", "b"]` for `a/b.rs`.
 pub(super) fn of_file(within_src: &str) -> Vec<String> {

@@ -1,46 +1,41 @@
-//! Laws: `unsafe` stands in one room; pure rooms open no door; tests neither sleep nor ignore.
+//! Rules: `unsafe` in one crate; no effects in pure crates; no test sleeps or is ignored.
 
-use super::breach::Breach;
-use super::rooms::{self, UNSAFE};
+use super::layers::{self, UNSAFE};
 use super::tree::{Source, Tree};
+use super::violation::Violation;
 
 /// Checks every file.
-pub(super) fn check(tree: &Tree) -> Vec<Breach> {
-    let mut breaches = Vec::new();
+pub(super) fn check(tree: &Tree) -> Vec<Violation> {
+    let mut violations = Vec::new();
     for source in &tree.sources {
         let package = source.package();
         let name = package.rsplit('/').next().unwrap_or(package);
         if name != UNSAFE {
-            breaches.extend(no_unsafe(source));
+            violations.extend(no_unsafe(source));
         }
-        if rooms::find(name).is_some_and(|room| room.pure) && !source.is_test() {
-            breaches.extend(no_doors(source));
+        if layers::find(name).is_some_and(|one| one.pure) && !source.is_test() {
+            violations.extend(no_effects(source));
         }
-        breaches.extend(honest_tests(source));
+        violations.extend(honest_tests(source));
     }
-    breaches
+    violations
 }
 
-fn no_unsafe(source: &Source) -> Vec<Breach> {
+fn no_unsafe(source: &Source) -> Vec<Violation> {
     let word = |line: &str| words(line).any(|word| word == "unsafe");
-    let mut breaches = find(
-        source,
-        source.masked.lines(),
-        word,
-        "unsafe stands outside of sys",
-    );
+    let mut violations = find(source, source.masked.lines(), word, "unsafe outside of sys");
     let root = ["/src/lib.rs", "/src/main.rs"]
         .iter()
         .any(|end| source.path.ends_with(end));
     if root && !source.path.starts_with("fuzz/") && !source.text.contains("#![forbid(unsafe_code)]")
     {
-        breaches.push(Breach::new(&source.path, "does not forbid unsafe code"));
+        violations.push(Violation::new(&source.path, "does not forbid unsafe code"));
     }
-    breaches
+    violations
 }
 
 /// What reads a clock, a file, a socket, the environment, or waits.
-const DOORS: &[&str] = &[
+const EFFECTS: &[&str] = &[
     "Instant::now",
     "SystemTime::now",
     ".elapsed()",
@@ -62,44 +57,44 @@ const DOORS: &[&str] = &[
     "eprintln!",
 ];
 
-fn no_doors(source: &Source) -> Vec<Breach> {
-    let mut breaches = Vec::new();
-    for door in DOORS {
-        let law = format!("{door} in a pure room");
-        breaches.extend(find(
+fn no_effects(source: &Source) -> Vec<Violation> {
+    let mut violations = Vec::new();
+    for effect in EFFECTS {
+        let rule = format!("{effect} in a pure crate");
+        violations.extend(find(
             source,
             source.masked.code_lines(),
-            |line| line.contains(door),
-            &law,
+            |line| line.contains(effect),
+            &rule,
         ));
     }
-    breaches
+    violations
 }
 
-/// The only place of the tests that may sleep: it waits for other programs.
+/// The only file of the tests that may sleep: it waits for other programs.
 const PATIENCE: &str = "tests/src/patience.rs";
 
-fn honest_tests(source: &Source) -> Vec<Breach> {
-    let mut breaches = Vec::new();
+fn honest_tests(source: &Source) -> Vec<Violation> {
+    let mut violations = Vec::new();
     let lines: Vec<(usize, &str)> = if source.is_test() || source.package() == "tests" {
         (1..).zip(source.masked.lines()).collect()
     } else {
         source.masked.test_lines().collect()
     };
     for (number, line) in lines {
-        let mut tell = |law: &str| breaches.push(Breach::at(&source.path, number, law));
+        let mut report = |rule: &str| violations.push(Violation::at(&source.path, number, rule));
         if line.contains("sleep(") && source.path != PATIENCE {
-            tell("a test that sleeps");
+            report("a test that sleeps");
         }
         if line.contains("#[ignore") {
-            tell("a test that is ignored");
+            report("a test that is ignored");
         }
         let text = source.text.lines().nth(number - 1).unwrap_or_default();
         if binds_fixed_port(text) {
-            tell("a test on a fixed port");
+            report("a test on a fixed port");
         }
     }
-    breaches
+    violations
 }
 
 /// Whether a line binds or listens at a literal address whose port is not 0.
@@ -124,11 +119,11 @@ fn find<'a>(
     source: &Source,
     lines: impl Iterator<Item = &'a str>,
     broken: impl Fn(&str) -> bool,
-    law: &str,
-) -> Vec<Breach> {
+    rule: &str,
+) -> Vec<Violation> {
     let lines = (1..).zip(lines).filter(|(_, line)| broken(line));
     lines
-        .map(|(number, _)| Breach::at(&source.path, number, law))
+        .map(|(number, _)| Violation::at(&source.path, number, rule))
         .collect()
 }
 
@@ -141,59 +136,42 @@ mod tests {
     use super::*;
     use crate::tidy::masked::Masked;
 
-    fn source(path: &str, text: &str) -> Source {
-        Source {
-            path: path.to_owned(),
-            text: text.to_owned(),
-            masked: Masked::new(text),
-        }
-    }
-
     fn broken(path: &str, text: &str) -> usize {
+        let (path, text) = (path.to_owned(), text.to_owned());
+        let masked = Masked::new(&text);
         let tree = Tree {
-            manifests: Vec::new(),
-            pages: Vec::new(),
-            sources: vec![source(path, text)],
-            paths: Vec::new(),
+            sources: vec![Source { path, text, masked }],
+            ..Tree::default()
         };
         check(&tree).len()
     }
 
     #[test]
-    fn each_law_is_seen_broken() {
-        assert_eq!(
-            broken(
-                "crates/shared/wire/src/a.rs",
-                "fn f() {} // Instant::now, unsafe"
-            ),
-            0
-        );
-        assert_eq!(
-            broken("crates/shared/wire/src/a.rs", "let t = Instant::now();"),
-            1
-        );
-        assert_eq!(
-            broken(
-                "crates/terminator/proxy/src/a.rs",
-                "let t = Instant::now();"
-            ),
-            0
-        );
-        assert_eq!(
-            broken("crates/terminator/proxy/src/a.rs", "unsafe { f() }"),
-            1
-        );
-        assert_eq!(broken("crates/shared/sys/src/a.rs", "unsafe { f() }"), 0);
-        assert_eq!(
-            broken("crates/terminator/proxy/src/lib.rs", "//! No law."),
-            1
-        );
+    fn each_rule_is_found_broken() {
         let sleeper = "#[cfg(test)]\nmod tests {\n sleep(x);\n #[ignore]\n}";
-        assert_eq!(broken("crates/shared/sys/src/a.rs", sleeper), 2);
+        for (path, text, count) in [
+            (
+                "shared/wire/src/a.rs",
+                "fn f() {} // Instant::now, unsafe",
+                0,
+            ),
+            ("shared/wire/src/a.rs", "let t = Instant::now();", 1),
+            ("terminator/proxy/src/a.rs", "let t = Instant::now();", 0),
+            ("terminator/proxy/src/a.rs", "unsafe { f() }", 1),
+            ("shared/sys/src/a.rs", "unsafe { f() }", 0),
+            ("terminator/proxy/src/lib.rs", "//! Forbids nothing.", 1),
+            ("shared/sys/src/a.rs", sleeper, 2),
+        ] {
+            assert_eq!(
+                broken(&format!("crates/{path}"), text),
+                count,
+                "{path}: {text}"
+            );
+        }
     }
 
     #[test]
-    fn a_fixed_port_is_seen() {
+    fn a_fixed_port_is_found() {
         assert!(binds_fixed_port("TcpListener::bind(\"127.0.0.1:8080\")"));
         assert!(!binds_fixed_port("TcpListener::bind(\"127.0.0.1:0\")"));
         assert!(!binds_fixed_port("TcpListener::bind(address)"));

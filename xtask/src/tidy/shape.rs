@@ -1,7 +1,7 @@
-//! Laws of shape: how files open, how long functions, lines and files are, and no promises left.
+//! Rules of shape: how files open, how long functions, lines and files are, and no promises left.
 
-use super::breach::Breach;
 use super::tree::{Source, Tree};
+use super::violation::Violation;
 
 /// Lines of code a function, comments and blank lines not counted; clippy counts the same way.
 const FUNCTION_LINES_MAX: usize = 70;
@@ -12,7 +12,7 @@ const FILE_LINES_MAX: usize = 600;
 /// Columns a line, the contents of literals not counted: they are not cut for a ruler.
 const COLUMNS_MAX: usize = 100;
 
-/// Words of unfinished work. Written in two parts, or this file would be its own breach.
+/// Words of unfinished work. Written in two parts, or this file would be its own violation.
 const PROMISES: &[&str] = &[
     concat!("TO", "DO"),
     concat!("FIX", "ME"),
@@ -20,18 +20,18 @@ const PROMISES: &[&str] = &[
 ];
 
 /// Checks every file.
-pub(super) fn check(tree: &Tree) -> Vec<Breach> {
-    let mut breaches: Vec<Breach> = tree.sources.iter().flat_map(laws).collect();
+pub(super) fn check(tree: &Tree) -> Vec<Violation> {
+    let mut violations: Vec<Violation> = tree.sources.iter().flat_map(rules).collect();
     for page in tree.pages.iter().chain(&tree.manifests) {
-        breaches.extend(promises(&page.path, &page.text));
+        violations.extend(promises(&page.path, &page.text));
     }
-    breaches
+    violations
 }
 
-fn laws(source: &Source) -> Vec<Breach> {
-    let mut breaches = promises(&source.path, &source.text);
+fn rules(source: &Source) -> Vec<Violation> {
+    let mut violations = promises(&source.path, &source.text);
     if !source.text.starts_with("//!") {
-        breaches.push(Breach::at(
+        violations.push(Violation::at(
             &source.path,
             1,
             "a file opens with `//!`: what it owns",
@@ -39,7 +39,7 @@ fn laws(source: &Source) -> Vec<Breach> {
     }
     let length = source.masked.code_lines().count();
     if length > FILE_LINES_MAX {
-        breaches.push(Breach::new(
+        violations.push(Violation::new(
             &source.path,
             format!("{length} lines before its tests"),
         ));
@@ -47,7 +47,7 @@ fn laws(source: &Source) -> Vec<Breach> {
     let lines = source.text.lines().zip(source.masked.lines());
     for (number, (line, masked)) in (1..).zip(lines) {
         if width(line, masked) > COLUMNS_MAX {
-            breaches.push(Breach::at(
+            violations.push(Violation::at(
                 &source.path,
                 number,
                 "a line of more than 100 columns",
@@ -56,21 +56,21 @@ fn laws(source: &Source) -> Vec<Breach> {
     }
     for (number, length) in functions(source) {
         if length > FUNCTION_LINES_MAX {
-            let law = format!("a function of {length} lines");
-            breaches.push(Breach::at(&source.path, number, law));
+            let rule = format!("a function of {length} lines");
+            violations.push(Violation::at(&source.path, number, rule));
         }
     }
-    breaches
+    violations
 }
 
-fn promises(path: &str, text: &str) -> Vec<Breach> {
+fn promises(path: &str, text: &str) -> Vec<Violation> {
     let promising = |line: &str| {
         let mut words = line.split(|c: char| !c.is_alphanumeric());
         words.any(|word| PROMISES.contains(&word))
     };
     let lines = (1..).zip(text.lines()).filter(|(_, line)| promising(line));
     lines
-        .map(|(number, _)| Breach::at(path, number, "unfinished work is not kept here"))
+        .map(|(number, _)| Violation::at(path, number, "unfinished work is not kept here"))
         .collect()
 }
 
@@ -141,7 +141,7 @@ mod tests {
 
     fn broken(text: &str) -> usize {
         let masked = Masked::new(text);
-        laws(&Source {
+        rules(&Source {
             path: "crates/shared/a/src/a.rs".to_owned(),
             text: text.to_owned(),
             masked,
@@ -150,33 +150,38 @@ mod tests {
     }
 
     #[test]
-    fn each_law_is_seen_broken() {
-        assert_eq!(broken("//! Owns.\nfn f() {}\n"), 0);
-        assert_eq!(broken("fn f() {}\n"), 1, "no opening");
-        let long = format!(
-            "//! Owns.\npub(crate) fn f() {{\n{}}}\n",
-            "    x;\n".repeat(70)
-        );
-        assert_eq!(broken(&long), 1, "a long function");
-        let blank = format!("//! Owns.\nfn f() {{\n{}}}\n", "\n    // why\n".repeat(70));
-        assert_eq!(broken(&blank), 0, "comments are free");
-        assert_eq!(
-            broken(&format!("//! Owns.\n{}\n", "x".repeat(101))),
-            1,
-            "a wide line"
-        );
-        assert_eq!(
-            broken(&format!("//! Owns.\nlet a = \"{}\";\n", "x".repeat(101))),
-            0
-        );
-        assert_eq!(
-            broken(&format!("//! Owns.\n{}", "x\n".repeat(600))),
-            1,
-            "a long file"
-        );
-        assert_eq!(
-            broken(&format!("//! Owns.\n// {} later\n", concat!("TO", "DO"))),
-            1
-        );
+    fn each_rule_is_found_broken() {
+        let long = "    x;\n".repeat(70);
+        let blank = "\n    // why\n".repeat(70);
+        let wide = "x".repeat(101);
+        let unfinished = concat!("TO", "DO");
+        for (what, text, count) in [
+            ("nothing", "//! Owns.\nfn f() {}\n".to_owned(), 0),
+            ("no opening", "fn f() {}\n".to_owned(), 1),
+            (
+                "a long function",
+                format!("//! Owns.\npub(crate) fn f() {{\n{long}}}\n"),
+                1,
+            ),
+            ("comments", format!("//! Owns.\nfn f() {{\n{blank}}}\n"), 0),
+            ("a wide line", format!("//! Owns.\n{wide}\n"), 1),
+            (
+                "a wide literal",
+                format!("//! Owns.\nlet a = \"{wide}\";\n"),
+                0,
+            ),
+            (
+                "a long file",
+                format!("//! Owns.\n{}", "x\n".repeat(600)),
+                1,
+            ),
+            (
+                "unfinished work",
+                format!("//! Owns.\n// {unfinished} later\n"),
+                1,
+            ),
+        ] {
+            assert_eq!(broken(&text), count, "{what}");
+        }
     }
 }

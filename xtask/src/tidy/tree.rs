@@ -7,10 +7,12 @@ use anyhow::{Context, Result};
 
 use super::masked::Masked;
 
-/// All that the laws look at.
-#[derive(Debug)]
+/// All that the rules look at.
+#[derive(Debug, Default)]
 pub(super) struct Tree {
     pub(super) manifests: Vec<Text>,
+    /// Configurations, scenarios and targets.
+    pub(super) data: Vec<Text>,
     pub(super) pages: Vec<Text>,
     pub(super) sources: Vec<Source>,
     /// Every path, files and directories, that a link may name.
@@ -38,12 +40,7 @@ const SKIPPED: &[&str] = &[".git", "artifacts", "corpus", "target"];
 impl Tree {
     /// Reads the tree below `root`.
     pub(super) fn read(root: &Path) -> Result<Self> {
-        let mut tree = Self {
-            manifests: Vec::new(),
-            pages: Vec::new(),
-            sources: Vec::new(),
-            paths: Vec::new(),
-        };
+        let mut tree = Self::default();
         tree.enter(root, "")?;
         Ok(tree)
     }
@@ -78,28 +75,24 @@ impl Tree {
         let read = || fs::read_to_string(file).with_context(|| file.display().to_string());
         if path.ends_with(".rs") {
             let text = read()?;
-            self.sources.push(Source {
-                masked: Masked::new(&text),
-                path,
-                text,
-            });
-        } else if path.ends_with("Cargo.toml") {
-            self.manifests.push(Text {
-                text: read()?,
-                path,
-            });
-        } else if path.ends_with(".md") {
-            self.pages.push(Text {
-                text: read()?,
-                path,
-            });
+            let masked = Masked::new(&text);
+            self.sources.push(Source { path, text, masked });
+            return Ok(());
         }
+        let texts = match path.rsplit_once('.') {
+            Some((_, "toml")) if path.ends_with("Cargo.toml") => &mut self.manifests,
+            Some((_, "toml")) => &mut self.data,
+            Some((_, "md")) => &mut self.pages,
+            _ => return Ok(()),
+        };
+        let text = read()?;
+        texts.push(Text { path, text });
         Ok(())
     }
 }
 
 impl Source {
-    /// The folder of its package, `crates/shared/wire` or `tests`; empty if it stands in none.
+    /// The folder of its package, `crates/shared/wire` or `tests`; empty if it is in none.
     pub(super) fn package(&self) -> &str {
         let depth = if self.path.starts_with("crates/") {
             3

@@ -1,66 +1,72 @@
-//! Law: packages import only lower floors, and the walls hold.
+//! Rule: packages import only lower layers, and keep the restrictions on dependencies.
 
 use anyhow::{Context, Result};
 
-use super::breach::Breach;
+use super::layers::{self, Crate, RESTRICTIONS};
 use super::manifest::Manifest;
-use super::rooms::{self, Room, WALLS};
 use super::tree::Tree;
+use super::violation::Violation;
 
 /// Checks every manifest of the workspace.
-pub(super) fn check(tree: &Tree) -> Result<Vec<Breach>> {
-    let mut breaches = Vec::new();
+pub(super) fn check(tree: &Tree) -> Result<Vec<Violation>> {
+    let mut violations = Vec::new();
     for file in &tree.manifests {
         let manifest = Manifest::parse(&file.text).with_context(|| file.path.clone())?;
-        // The fuzz targets are a workspace of their own and may aim at any room.
+        // The fuzz targets are a workspace of their own and may import any crate.
         let Some(manifest) = manifest.filter(|_| !file.path.starts_with("fuzz/")) else {
             continue;
         };
-        let found = match rooms::find(&manifest.name) {
-            Some(room) => laws(room, &manifest),
-            None => vec!["is no room of the plan in xtask/src/tidy/rooms.rs".to_owned()],
+        let found = match layers::find(&manifest.name) {
+            Some(package) => rules(package, &manifest),
+            None => vec!["is not in xtask/src/tidy/layers.rs".to_owned()],
         };
-        breaches.extend(found.into_iter().map(|law| Breach::new(&file.path, law)));
+        violations.extend(
+            found
+                .into_iter()
+                .map(|rule| Violation::new(&file.path, rule)),
+        );
     }
-    Ok(breaches)
+    Ok(violations)
 }
 
-fn laws(room: &Room, manifest: &Manifest) -> Vec<String> {
+fn rules(package: &Crate, manifest: &Manifest) -> Vec<String> {
     let mut broken = Vec::new();
     if !manifest.lints {
         broken.push("takes no lints from the workspace".to_owned());
     }
     for name in &manifest.dependencies {
-        broken.extend(arrow(room, name, false));
-        broken.extend(wall(room, name));
+        broken.extend(direction(package, name, false));
+        broken.extend(restriction(package, name));
     }
     for name in &manifest.for_tests {
-        broken.extend(arrow(room, name, true));
+        broken.extend(direction(package, name, true));
     }
     broken
 }
 
-fn arrow(room: &Room, target: &str, for_tests: bool) -> Option<String> {
-    let target = rooms::find(target)?;
-    let (from, to) = (room.name, target.name);
+fn direction(package: &Crate, target: &str, for_tests: bool) -> Option<String> {
+    let target = layers::find(target)?;
+    let (from, to) = (package.name, target.name);
     let tester = matches!(from, "suite" | "testkit");
     if tester && target.product {
         return Some(format!(
             "the tester may not import the tested: {from} -> {to}"
         ));
     }
-    if room.product && !target.product && !for_tests {
+    if package.product && !target.product && !for_tests {
         return Some(format!("the product may not import a tool: {from} -> {to}"));
     }
-    let upward = target.floor >= room.floor;
+    let upward = target.layer >= package.layer;
     let kit = to == "testkit";
-    (upward && !kit).then(|| format!("an arrow that does not run down: {from} -> {to}"))
+    (upward && !kit).then(|| format!("an import that does not run down: {from} -> {to}"))
 }
 
-fn wall(room: &Room, target: &str) -> Option<String> {
-    let wall = WALLS.iter().find(|wall| wall.crates.contains(&target))?;
-    let open = wall.open_to.contains(&room.name);
-    (!open).then(|| format!("{target} is only for {}", wall.open_to.join(", ")))
+fn restriction(package: &Crate, target: &str) -> Option<String> {
+    let restriction = RESTRICTIONS
+        .iter()
+        .find(|one| one.crates.contains(&target))?;
+    let open = restriction.only_for.contains(&package.name);
+    (!open).then(|| format!("{target} is only for {}", restriction.only_for.join(", ")))
 }
 
 #[cfg(test)]
@@ -75,13 +81,13 @@ mod tests {
             for_tests: owned(for_tests),
             lints: true,
         };
-        laws(rooms::find(name).unwrap(), &manifest).len()
+        rules(layers::find(name).unwrap(), &manifest).len()
     }
 
     #[test]
-    fn each_law_is_seen_broken() {
+    fn each_rule_is_found_broken() {
         assert_eq!(broken("flow", &["tls", "wire"], &["testkit", "rustls"]), 0);
-        assert_eq!(broken("wire", &["flow"], &[]), 2, "upwards, over a wall");
+        assert_eq!(broken("wire", &["flow"], &[]), 2, "upwards, and restricted");
         assert_eq!(broken("load", &["session"], &[]), 1, "the tested");
         assert_eq!(broken("flow", &["measure"], &[]), 1, "the laboratory");
         assert_eq!(broken("report", &["rustls"], &[]), 1, "the TLS library");
