@@ -11,13 +11,13 @@ use testkit::directory::Directory;
 use crate::lab;
 use crate::program::{Finished, run};
 
-/// A question that is soon answered: two peers, two sizes.
+/// A question that is soon answered: two targets, two sizes.
 pub const SMALL: &str = r#"
 question = "Does it run?"
 method = "One request a connection."
 operation = "requests"
 figures = ["server-cpu", "rate"]
-peers = ["plain", "lariat"]
+targets = ["plain", "lariat"]
 [quick]
 repeats = 2
 warm-up = "50ms"

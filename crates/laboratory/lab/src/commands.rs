@@ -8,9 +8,9 @@ mod help;
 mod host;
 mod load;
 mod origin;
-mod peers;
 mod report;
 mod run;
+mod targets;
 
 use std::ffi::OsString;
 
@@ -23,7 +23,7 @@ use crate::usage::{UsageError, nearest};
 
 /// What `help` and a mistyped command look among.
 const NAMES: [&str; 9] = [
-    "compare", "host", "load", "origin", "peers", "report", "run", "help", "version",
+    "compare", "host", "load", "origin", "targets", "report", "run", "help", "version",
 ];
 
 /// Does what the arguments say, which come without the program's name.
@@ -50,7 +50,8 @@ fn command(name: &str, parser: &mut Parser, talk: Talk) -> Result<Exit, UsageErr
         "host" => host::run(parser, talk),
         "load" => load::run(parser, talk),
         "origin" => origin::run(parser, talk),
-        "peers" => peers::run(parser, talk),
+        // `peers` is its former name.
+        "targets" | "peers" => targets::run(parser, talk),
         "report" => report::run(parser, talk),
         "run" => run::run(parser, talk),
         guard::COMMAND => Ok(guarded(parser)?),
@@ -114,7 +115,7 @@ mod tests {
     #[test]
     fn every_command_is_explained() {
         for name in [
-            "compare", "host", "load", "origin", "peers", "report", "run",
+            "compare", "host", "load", "origin", "targets", "report", "run",
         ] {
             let text = help::command(name).unwrap();
             assert!(text.starts_with(&format!("lariat-lab {name}: ")), "{text}");

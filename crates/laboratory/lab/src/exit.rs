@@ -45,7 +45,7 @@ impl Exit {
             Self::Fruitless => "The load ran, and not one transaction succeeded.",
             Self::NoCapacity => "No rate that was tried kept the limit of the search.",
             Self::Partial => {
-                "Some records, peers or cells could not be read; what could be is there."
+                "Some records, targets or cells could not be read; what could be is there."
             }
         }
     }

@@ -19,10 +19,10 @@ use measure::experiment::{self, Ended, Event, Miss, Way};
 use crate::load::date::Date;
 use crate::measurement::missed::{Halt, Missed};
 use crate::measurement::{Bench, Subject};
-use crate::peer::certificates::Certificates;
 use crate::scenario::cell::CellPlan;
 use crate::scenario::cells::Expanded;
 use crate::talk::Talk;
+use crate::target::certificates::Certificates;
 use fielded::Fielded;
 use journal::{Journal, JournalFault};
 use needs::Means;
@@ -37,7 +37,7 @@ pub(crate) struct Experiment<'a> {
     pub(crate) plan: &'a experiment::Plan,
     /// Its scenarios, in the same order.
     pub(crate) scenarios: &'a [Expanded],
-    /// Its peers, in the same order.
+    /// Its targets, in the same order.
     pub(crate) fielded: &'a [Fielded],
     /// What this host has for it.
     pub(crate) means: Means,
@@ -176,7 +176,7 @@ impl Experiment<'_> {
         Ok(self.tally(&past, is_complete))
     }
 
-    /// Cells that a peer on this host is expected to do.
+    /// Cells that a target on this host is expected to do.
     fn wanted<'e>(&'e self, expanded: &'e Expanded) -> impl Iterator<Item = &'e CellPlan> {
         let is_wanted = |cell: &&CellPlan| cell.cell.cannot.is_none();
         expanded.cells.iter().filter(is_wanted)
@@ -185,15 +185,15 @@ impl Experiment<'_> {
     /// Cells that can be read here.
     fn open<'e>(&'e self, expanded: &'e Expanded) -> impl Iterator<Item = &'e CellPlan> {
         let is_open = |cell: &&CellPlan| {
-            self.of(&cell.cell.peer)
+            self.of(&cell.cell.target)
                 .is_some_and(|one| one.program.is_ok())
                 && self.means.lack(cell).is_none()
         };
         self.wanted(expanded).filter(is_open)
     }
 
-    fn of(&self, peer: &str) -> Option<&Fielded> {
-        self.fielded.iter().find(|one| one.peer.name == peer)
+    fn of(&self, target: &str) -> Option<&Fielded> {
+        self.fielded.iter().find(|one| one.target.name == target)
     }
 
     /// Readings and their time.
@@ -295,7 +295,7 @@ impl Reader<'_, '_, '_> {
 
     /// Whether the run goes on.
     fn read(&mut self, cell: &CellPlan, repeat: u32) -> Result<bool, RunFault> {
-        let fielded = self.run.of(&cell.cell.peer);
+        let fielded = self.run.of(&cell.cell.target);
         let Some((fielded, Ok(program))) = fielded.map(|one| (one, &one.program)) else {
             return Ok(true);
         };
@@ -304,7 +304,7 @@ impl Reader<'_, '_, '_> {
         }
         let subject = Subject {
             cell,
-            peer: &fielded.peer,
+            target: &fielded.target,
             program,
             repeat,
         };

@@ -12,11 +12,11 @@ mod load;
 mod measurement;
 mod origin;
 mod pages;
-mod peer;
 mod process;
 mod records;
 mod scenario;
 mod talk;
+mod target;
 mod usage;
 
 use std::process::ExitCode;

@@ -25,12 +25,12 @@ use measure::histogram::Histogram;
 use measure::record::{Counts, Traffic, Warning};
 
 use crate::load::date::Date;
-use crate::peer::certificates::Certificates;
-use crate::peer::form::Peer;
-use crate::peer::program::Program;
-use crate::peer::server::{Place, Server};
 use crate::scenario::cell::{CapacityPlan, CellPlan, Client, Loading, ProgramClient};
-use crate::scenario::settings::{Settings, Target};
+use crate::scenario::settings::{Launch, Settings};
+use crate::target::certificates::Certificates;
+use crate::target::form::Target;
+use crate::target::program::Program;
+use crate::target::server::{Place, Server};
 use doubt::{Capacity, doubt, doubt_capacity};
 use fetched::{Fetched, fetch};
 use loaded::{Loaded, Under};
@@ -46,7 +46,7 @@ pub(crate) struct Bench<'a> {
     folder: &'a Path,
     placement: &'a Placement,
     origin: Origin,
-    /// Transactions a second that were found, by peer, wish, load and repeat.
+    /// Transactions a second that were found, by target, wish, load and repeat.
     capacities: BTreeMap<String, Capacity>,
 }
 
@@ -55,9 +55,9 @@ pub(crate) struct Bench<'a> {
 pub(crate) struct Subject<'a> {
     /// The cell.
     pub(crate) cell: &'a CellPlan,
-    /// Its peer.
-    pub(crate) peer: &'a Peer,
-    /// The peer's program.
+    /// Its target.
+    pub(crate) target: &'a Target,
+    /// The target's program.
     pub(crate) program: &'a Program,
     /// From 0.
     pub(crate) repeat: u32,
@@ -111,7 +111,7 @@ impl<'a> Bench<'a> {
     ) -> Result<Reading, Missed> {
         let Subject {
             cell,
-            peer,
+            target,
             program,
             ..
         } = subject;
@@ -123,7 +123,7 @@ impl<'a> Bench<'a> {
             is_given_up: &|| halt.is_asked(),
         };
         let begun = Date::of(SystemTime::now());
-        let server = Server::start(peer, program, &cell.wish, &place);
+        let server = Server::start(target, program, &cell.wish, &place);
         let mut server = server.map_err(Missed::failed)?;
         let mut session = Session {
             watched: Watched {
@@ -144,7 +144,7 @@ impl<'a> Bench<'a> {
         };
         // One that has ended is why whatever else failed.
         if let Some(how) = server.ended() {
-            let name = &peer.name;
+            let name = &target.name;
             return Err(Missed::Failed(format!("{name} ended meanwhile: {how}")));
         }
         server.stop();
@@ -214,7 +214,7 @@ impl Session<'_, '_> {
 
     fn plan(&self, settings: &Settings, duration: Duration) -> Result<Plan, Missed> {
         let cell = self.subject.cell;
-        let plan = settings.plan(&Target {
+        let plan = settings.plan(&Launch {
             is_tls: cell.is_tls,
             address: self.server.address(),
             cpus: self.seats.client.clone(),
@@ -247,11 +247,11 @@ impl Session<'_, '_> {
         }
     }
 
-    /// What this peer can do under this load, found once for each repeat.
+    /// What this target can do under this load, found once for each repeat.
     fn capacity(&mut self, capacity: &CapacityPlan, plan: &Plan) -> Result<Capacity, Missed> {
         let Subject { cell, repeat, .. } = self.subject;
         let load = capacity.settings.given();
-        let key = format!("{repeat} {} {:?} {load:?}", cell.cell.peer, cell.wish);
+        let key = format!("{repeat} {} {:?} {load:?}", cell.cell.target, cell.wish);
         if let Some(found) = self.bench.capacities.get(&key) {
             return Ok(*found);
         }

@@ -242,7 +242,7 @@ mod tests {
             (matches!(fault, ReadFault::Experiment(_)), fault.hint())
         };
         assert!(fault(900).0 && fault(900).1.contains("newer"));
-        assert!(fault(0).0 && fault(0).1.contains("older"));
-        assert!(fault(1).0 && fault(1).1.contains("edited"));
+        assert!(fault(1).0 && fault(1).1.contains("older"));
+        assert!(fault(2).0 && fault(2).1.contains("edited"));
     }
 }

@@ -31,6 +31,20 @@ impl From<lexopt::Error> for UsageError {
     }
 }
 
+/// Names that flags and keys of scenarios and targets had, and those that they have now.
+const RENAMED: [(&str, &str); 4] = [
+    ("peers", "targets"),
+    ("peer-folder", "target-folder"),
+    ("cannot", "unsupported"),
+    ("given-too", "any-build"),
+];
+
+/// What a name of former times is called now.
+pub(crate) fn renamed(old: &str) -> Option<&'static str> {
+    let found = RENAMED.iter().find(|(former, _)| *former == old);
+    found.map(|(_, new)| *new)
+}
+
 /// The name nearest to what was typed, if any is near.
 pub(crate) fn nearest<'n>(
     typed: &str,

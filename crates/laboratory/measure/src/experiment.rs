@@ -14,7 +14,7 @@ use crate::host::HostReport;
 use crate::record::{Counts, Handshakes, Second, Step, Tool, Traffic, Warning};
 
 /// The form that this build writes. It rises when a field changes its meaning or goes.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 
 /// A line.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -73,7 +73,7 @@ pub struct Plan {
     /// Who ran where.
     pub placement: Placement,
     /// Who was tested, in the order of tables; the first is the one that others are compared with.
-    pub peers: Vec<Peer>,
+    pub targets: Vec<Target>,
     /// What was asked.
     pub scenarios: Vec<Scenario>,
 }
@@ -91,7 +91,7 @@ pub struct Placement {
 /// A program under test.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct Peer {
+pub struct Target {
     /// The name of its folder; in tables and flags.
     pub name: String,
     /// What it is, in a line.
@@ -135,7 +135,7 @@ pub struct Scenario {
     pub sources: Vec<Source>,
     /// What of the source is left out, and why.
     pub left_out: Vec<LeftOut>,
-    /// What was varied, peers apart, in the order of tables.
+    /// What was varied, targets apart, in the order of tables.
     pub factors: Vec<Factor>,
     /// What is told of each cell, in this order; the first is the main one.
     pub figures: Vec<Figure>,
@@ -234,19 +234,19 @@ pub struct Published {
     pub note: Option<String>,
 }
 
-/// A peer under one choice of levels.
+/// A target under one choice of levels.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cell {
-    /// `peer=lariat suite=aes-128`: names it in events and flags.
+    /// `target=lariat suite=aes-128`: names it in events and flags.
     pub key: String,
-    /// The peer's name.
-    pub peer: String,
+    /// The target's name.
+    pub target: String,
     /// The level of each factor.
     pub levels: BTreeMap<String, String>,
     /// The command line that loads a server like that, with ADDRESS where it listens.
     pub command: Vec<String>,
-    /// Why it is not tried, if the peer cannot do it.
+    /// Why it is not tried, if the target cannot do it.
     pub cannot: Option<String>,
 }
 
@@ -360,7 +360,7 @@ pub struct Miss {
     pub at: String,
     /// In what way.
     pub way: Way,
-    /// Why, for people; with what the peer said, if it did.
+    /// Why, for people; with what the target said, if it did.
     pub why: String,
 }
 
@@ -368,7 +368,7 @@ pub struct Miss {
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Way {
-    /// The peer or this host cannot do what the cell asks.
+    /// The target or this host cannot do what the cell asks.
     Cannot,
     /// The server did not start, or ended; or nothing succeeded.
     Failed,
@@ -575,7 +575,7 @@ mod tests {
             seed: 1,
             host: HostReport::default(),
             placement: Placement::default(),
-            peers: Vec::new(),
+            targets: Vec::new(),
             scenarios: Vec::new(),
         }))
     }
@@ -590,7 +590,7 @@ mod tests {
     fn miss() -> Event {
         Event::Missed(Miss {
             scenario: "keys".to_owned(),
-            cell: "peer=lariat".to_owned(),
+            cell: "target=lariat".to_owned(),
             repeat: 0,
             at: String::new(),
             way: Way::Void,

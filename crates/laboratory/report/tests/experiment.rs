@@ -150,11 +150,11 @@ fn rates_of_idle_servers_are_not_counted() {
         "{text}"
     );
     // CPU time is the server's own.
-    let cpu = "Further figures: where a peer is ahead connections, server CPU a request";
+    let cpu = "Further figures: where a target is ahead connections, server CPU a request";
     assert!(text.contains(cpu), "{text}");
     let busy = only("connections", |reading| reading.noise.server_busy = 0.86);
     assert!(
-        told(&busy).starts_with("Peers are ahead of lariat in 4 of 4"),
+        told(&busy).starts_with("Targets are ahead of lariat in 4 of 4"),
         "{text}"
     );
 }
@@ -167,7 +167,7 @@ fn rates_of_shared_cpus_are_no_gain() {
     });
     let text = told(&shared);
     assert!(
-        text.starts_with("Peers are ahead of lariat in 2 of 2"),
+        text.starts_with("Targets are ahead of lariat in 2 of 2"),
         "{text}"
     );
     assert!(!text.contains("as a multiple of that at on"), "{text}");
@@ -205,9 +205,9 @@ fn rounds_with_other_work_are_left_out() {
 #[test]
 fn who_relays_nothing_is_no_rival() {
     let mut experiment = only("ciphers", |_| {});
-    let haproxy = experiment.plan.peers.iter_mut();
-    for peer in haproxy.filter(|peer| peer.name == "haproxy-tcp") {
-        peer.serves = "itself".to_owned();
+    let haproxy = experiment.plan.targets.iter_mut();
+    for target in haproxy.filter(|target| target.name == "haproxy-tcp") {
+        target.serves = "itself".to_owned();
     }
     let text = told(&experiment);
     assert!(
@@ -315,8 +315,8 @@ fn figures(experiment: &Experiment, cell: &str, figure: Figure) -> Vec<f64> {
 fn the_page_has_the_record_s_numbers() {
     let experiment = stored();
     let page = page::html(std::slice::from_ref(&experiment));
-    let mut ours = figures(&experiment, "peer=lariat", Figure::ServerCpu);
-    let theirs = figures(&experiment, "peer=stunnel", Figure::ServerCpu);
+    let mut ours = figures(&experiment, "target=lariat", Figure::ServerCpu);
+    let theirs = figures(&experiment, "target=stunnel", Figure::ServerCpu);
     let pairs: Vec<_> = theirs.iter().copied().zip(ours.iter().copied()).collect();
     let ratio = Ratio::of_pairs(&pairs).unwrap().ratio;
     let shown = value(&page, "e1-implementations-stunnel-server-cpu-ratio");
@@ -329,13 +329,13 @@ fn the_page_has_the_record_s_numbers() {
 }
 
 #[test]
-fn a_page_begins_with_where_a_peer_is_ahead() {
+fn a_page_begins_with_where_a_target_is_ahead() {
     let page = page::html(&[stored()]);
     let (_, body) = page.split_once("</head>").unwrap();
     let place = |text: &str| body.find(text).unwrap_or_else(|| panic!("no {text}"));
-    let ahead = place("Where a peer is ahead");
-    let alone = place("Where a peer is ahead by its own interval alone");
-    assert!(place("A peer is ahead of lariat in 1 of 26") < ahead && ahead < alone);
+    let ahead = place("Where a target is ahead");
+    let alone = place("Where a target is ahead by its own interval alone");
+    assert!(place("A target is ahead of lariat in 1 of 26") < ahead && ahead < alone);
     assert!(alone < place("Level: no difference"));
     assert!(ahead < place("Level: no difference"));
     assert!(place("Level: no difference") < place("Where lariat is ahead"));
@@ -406,7 +406,7 @@ fn sheets_have_a_row_a_figure() {
     let row = cells.csv.lines().nth(1).unwrap();
     assert_eq!(row.split(',').count(), columns, "{row}");
     assert!(
-        row.starts_with("implementations,peer=lariat,lariat,,server-cpu,3,"),
+        row.starts_with("implementations,target=lariat,lariat,,server-cpu,3,"),
         "{row}"
     );
     assert!(cells.csv.contains(",ahead,\n") && cells.csv.contains(",behind,\n"));

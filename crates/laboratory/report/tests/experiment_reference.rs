@@ -69,11 +69,11 @@ fn every_number_of_a_page_is_told() {
     let (_, told) = PAGE.split_once("## Numbers of a page").unwrap();
     let ids = [
         (
-            "e1-SCENARIO-PEER-FIGURE",
+            "e1-SCENARIO-TARGET-FIGURE",
             "e1-implementations-lariat-server-cpu",
         ),
         (
-            "e1-SCENARIO-LEVEL-PEER-FIGURE",
+            "e1-SCENARIO-LEVEL-TARGET-FIGURE",
             "e1-ciphers-chacha20-lariat-rate",
         ),
         ("-ratio", "e1-ciphers-chacha20-haproxy-tcp-rate-ratio"),

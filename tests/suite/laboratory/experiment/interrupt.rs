@@ -86,7 +86,7 @@ fn parent(id: u32) -> u32 {
 #[test]
 fn a_server_does_not_outlive_its_guard() {
     let desk = Desk::new();
-    let words = "./small.toml --speeds none --record r.jsonl --peers plain --duration 1h";
+    let words = "./small.toml --speeds none --record r.jsonl --targets plain --duration 1h";
     let mut running = Running::start(&mut desk.command(words));
     // Those of the origin behind servers, and of the server.
     let (guards, servers) = until("both servers with their guards", || {
@@ -113,7 +113,7 @@ fn a_server_does_not_outlive_its_guard() {
 #[test]
 fn a_signal_ends_the_measuring_of_keys() {
     let desk = Desk::new();
-    let words = "./small.toml --speeds full --record r.jsonl --peers plain";
+    let words = "./small.toml --speeds full --record r.jsonl --targets plain";
     let mut running = Running::start(&mut desk.command(words));
     until("keys to be measured", || {
         running.assert_running();

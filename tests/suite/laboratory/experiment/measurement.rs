@@ -15,7 +15,7 @@ const HEAD: &str = "question = \"What is it?\"\nmethod = \"As told.\"\noperation
                     [quick]\nrepeats = 1\nwarm-up = \"100ms\"\nduration = \"300ms\"\n\
                     [full]\nrepeats = 1\nwarm-up = \"100ms\"\nduration = \"300ms\"\n";
 
-/// nginx as a peer of the test's own: it answers by itself.
+/// nginx as a target of the test's own: it answers by itself.
 const NGINX: &str = r#"
 title = "nginx of a test"
 program = "nginx"
@@ -27,15 +27,15 @@ start = ["{{program}}", "-e", "stderr", "-c", "{{folder}}/nginx.conf"]
 files = ["nginx.conf"]
 "#;
 
-/// A run of one scenario against one peer of the test's own, `subject`.
+/// A run of one scenario against one target of the test's own, `subject`.
 struct Desk {
     directory: Directory,
 }
 
 impl Desk {
-    /// `tls` are nginx's directives about TLS; `{{` is the peer's template language.
+    /// `tls` are nginx's directives about TLS; `{{` is the target's template language.
     fn with_nginx(tls: &str) -> Self {
-        let desk = Self::with_peer(NGINX);
+        let desk = Self::with_target(NGINX);
         let log = desk.path("access.log");
         let configuration = format!(
             "{{% if is_root %}}user root;{{% endif %}}
@@ -54,15 +54,15 @@ impl Desk {
              }}",
             log.display()
         );
-        fs::write(desk.path("peers/subject/nginx.conf"), configuration).unwrap();
+        fs::write(desk.path("targets/subject/nginx.conf"), configuration).unwrap();
         desk
     }
 
-    fn with_peer(form: &str) -> Self {
+    fn with_target(form: &str) -> Self {
         let directory = Directory::new();
-        fs::create_dir_all(directory.join("peers/subject")).unwrap();
+        fs::create_dir_all(directory.join("targets/subject")).unwrap();
         fs::create_dir(directory.join("tmp")).unwrap();
-        fs::write(directory.join("peers/subject/peer.toml"), form).unwrap();
+        fs::write(directory.join("targets/subject/target.toml"), form).unwrap();
         Self { directory }
     }
 
@@ -71,18 +71,18 @@ impl Desk {
     }
 
     /// The one reading or miss of a scenario, and the exit code.
-    fn ask(&self, peer: &str, scenario: &str) -> (Value, i32) {
-        self.ask_with(HEAD, peer, scenario)
+    fn ask(&self, target: &str, scenario: &str) -> (Value, i32) {
+        self.ask_with(HEAD, target, scenario)
     }
 
-    fn ask_with(&self, head: &str, peer: &str, scenario: &str) -> (Value, i32) {
-        let text = format!("peers = [{peer:?}]\n{head}{scenario}");
+    fn ask_with(&self, head: &str, target: &str, scenario: &str) -> (Value, i32) {
+        let text = format!("targets = [{target:?}]\n{head}{scenario}");
         fs::write(self.path("one.toml"), text).unwrap();
         let mut command = lab::command();
         command.current_dir(self.directory.path());
         command.env("TMPDIR", self.path("tmp"));
         command.args(["run", "./one.toml", "--speeds", "none"]);
-        command.args(["--peer-folder", "peers", "--record", "one.jsonl"]);
+        command.args(["--target-folder", "targets", "--record", "one.jsonl"]);
         let finished = run(&mut command);
         let record = fs::read_to_string(self.path("one.jsonl")).unwrap_or_default();
         let events = record
@@ -97,8 +97,8 @@ impl Desk {
         (one, finished.code())
     }
 
-    fn reading(&self, peer: &str, scenario: &str) -> Value {
-        let (event, code) = self.ask(peer, scenario);
+    fn reading(&self, target: &str, scenario: &str) -> Value {
+        let (event, code) = self.ask(target, scenario);
         assert_eq!((&event["event"], code), (&"read".into(), 0), "{event}");
         event
     }
@@ -220,7 +220,7 @@ fn a_server_that_ends_meanwhile_fails_with_its_words() {
     let start = "start = [\"timeout\", \"1\", \"{{program}}\",";
     let desk = Desk::with_nginx(OWN_CERTIFICATE);
     let form = NGINX.replace("start = [\"{{program}}\",", start);
-    fs::write(desk.path("peers/subject/peer.toml"), form).unwrap();
+    fs::write(desk.path("targets/subject/target.toml"), form).unwrap();
     let head = HEAD.replace("duration = \"300ms\"", "duration = \"3s\"");
     let (event, _) = desk.ask_with(&head, "subject", "[load]\nconnections = 2\n");
     assert_eq!(event["way"], "failed", "{event}");

@@ -24,7 +24,7 @@ fn every_cell_is_read_as_often_as_it_should() {
         (&"began".into(), &"quick".into())
     );
     assert_eq!(first["command"][2], "./small.toml");
-    assert_eq!(first["peers"].as_array().unwrap().len(), 2);
+    assert_eq!(first["targets"].as_array().unwrap().len(), 2);
     assert_eq!(
         (&last["event"], &last["is_complete"]),
         (&"ended".into(), &true.into())
@@ -52,7 +52,7 @@ fn every_cell_is_read_as_often_as_it_should() {
 fn the_order_is_decided_by_the_seed() {
     let order = |seed: &str| {
         let desk = Desk::new();
-        let words = format!("--peers plain --repeats 3 --seed {seed}");
+        let words = format!("--targets plain --repeats 3 --seed {seed}");
         assert_eq!(desk.small(&words).code(), 0);
         let read = desk.of_kind("read");
         let cells = read
@@ -69,13 +69,13 @@ fn the_order_is_decided_by_the_seed() {
 #[test]
 fn cells_are_chosen() {
     let desk = Desk::new();
-    let finished = desk.small("--only size=some --only peer=plain --repeats 1 --duration 100ms");
+    let finished = desk.small("--only size=some --only target=plain --repeats 1 --duration 100ms");
     assert_eq!(finished.code(), 0, "{finished:?}");
     assert_eq!(desk.events()[0]["mode"], "own");
     let read = readings(&desk.of_kind("read"));
     assert_eq!(
         read,
-        BTreeSet::from([("peer=plain size=some".to_owned(), 0)])
+        BTreeSet::from([("target=plain size=some".to_owned(), 0)])
     );
 }
 
@@ -116,16 +116,16 @@ fn slips_are_refused_before_anything_starts() {
             ["cannot read ./none.toml", "docs/guide/lab.md"],
         ),
         (
-            "./small.toml --peers plian",
-            ["no peer `plian`", "did you mean `plain`?"],
+            "./small.toml --targets plian",
+            ["no target `plian`", "did you mean `plain`?"],
         ),
         (
             "./small.toml --program lairat=/x",
-            ["no peer `lairat`", "mean `lariat`?"],
+            ["no target `lairat`", "mean `lariat`?"],
         ),
         (
-            "./small.toml --only peer=plian",
-            ["no peer `plian`", "mean `plain`?"],
+            "./small.toml --only target=plian",
+            ["no target `plian`", "mean `plain`?"],
         ),
         (
             "./small.toml --only sise=some",
@@ -148,7 +148,7 @@ fn slips_are_refused_before_anything_starts() {
             "--scenario-folder none --list",
             ["in none cannot be listed", "--scenario-folder"],
         ),
-        ("small --peer-folder none", ["none", "--peer-folder"]),
+        ("small --target-folder none", ["none", "--target-folder"]),
     ] {
         let finished = desk.run(words);
         assert_ne!(finished.code(), 0, "{words}");
@@ -174,7 +174,7 @@ fn a_file_that_is_wrong_is_told_with_its_place() {
         (
             "\"plain\", ",
             "\"plian\", ",
-            ["no peer `plian`", "mean `plain`?"],
+            ["no target `plian`", "mean `plain`?"],
         ),
         ("\"rate\"", "\"raet\"", ["no `raet` here", "mean `rate`?"]),
         (
@@ -211,7 +211,7 @@ fn too_few_cpus_and_files_leave_the_other_cells() {
     let mut limited = Command::new("sh");
     limited.args(["-c", "ulimit -n 1024; exec \"$0\" \"$@\""]);
     limited.arg(lab::command().get_program());
-    let words = "./small.toml --speeds none --record r.jsonl --repeats 1 --peers plain";
+    let words = "./small.toml --speeds none --record r.jsonl --repeats 1 --targets plain";
     let finished = run(&mut desk.by(limited, words));
     assert_eq!(finished.code(), 6, "{finished:?}");
     assert_said(
@@ -233,14 +233,14 @@ fn too_few_cpus_and_files_leave_the_other_cells() {
 }
 
 #[test]
-fn a_peer_that_is_missing_or_crashes_leaves_the_others() {
+fn a_target_that_is_missing_or_crashes_leaves_the_others() {
     let desk = Desk::with(&SMALL.replacen("\"plain\", ", "\"plain\", \"broken\", \"hitch\", ", 1));
     fs::create_dir_all(desk.path("own/broken")).unwrap();
-    let peer = "title = \"a server that ends\"\nprogram = \"sh\"\nserves = \"itself\"\n\
+    let target = "title = \"a server that ends\"\nprogram = \"sh\"\nserves = \"itself\"\n\
                 scheme = \"https\"\nversion = [[\"{{program}}\", \"-c\", \"echo 1.0\"]]\n\
                 start = [\"{{program}}\", \"-c\", \"echo no such luck; exit 3\"]\n";
-    fs::write(desk.path("own/broken/peer.toml"), peer).unwrap();
-    let finished = desk.small("--peer-folder own --program hitch=/nowhere --repeats 3");
+    fs::write(desk.path("own/broken/target.toml"), target).unwrap();
+    let finished = desk.small("--target-folder own --program hitch=/nowhere --repeats 3");
     assert_eq!(finished.code(), 6, "{finished:?}");
     assert_said(
         &finished,
@@ -259,19 +259,19 @@ fn a_peer_that_is_missing_or_crashes_leaves_the_others() {
         missed.iter().all(|miss| miss["way"] == "failed"),
         "{missed:?}"
     );
-    let hitch = &desk.events()[0]["peers"];
+    let hitch = &desk.events()[0]["targets"];
     let hitch = hitch
         .as_array()
         .unwrap()
         .iter()
-        .find(|peer| peer["name"] == "hitch");
+        .find(|target| target["name"] == "hitch");
     assert!(hitch.unwrap()["missing"].is_string());
 }
 
 #[test]
 fn when_nothing_can_be_read_the_run_has_failed() {
     let desk = Desk::new();
-    let finished = desk.small("--peers hitch --program hitch=/nowhere");
+    let finished = desk.small("--targets hitch --program hitch=/nowhere");
     assert_eq!(finished.code(), 1, "{finished:?}");
     assert_said(&finished, &["not one cell was read"]);
 }
@@ -309,13 +309,13 @@ fn what_failed_is_read_again_when_all_else_was() {
         mended.display()
     );
     fs::create_dir_all(desk.path("own/broken")).unwrap();
-    let peer = format!(
+    let target = format!(
         "title = \"a server that is mended\"\nprogram = \"sh\"\nserves = \"itself\"\n\
          scheme = \"http\"\nversion = [[\"{{{{program}}}}\", \"-c\", \"echo 1.0\"]]\n\
          start = [\"{{{{program}}}}\", \"-c\", \"{script}\"]\n"
     );
-    fs::write(desk.path("own/broken/peer.toml"), peer).unwrap();
-    let finished = desk.small("--peer-folder own --peers plain,broken");
+    fs::write(desk.path("own/broken/target.toml"), target).unwrap();
+    let finished = desk.small("--target-folder own --targets plain,broken");
     assert_eq!(finished.code(), 6, "{finished:?}");
     assert_eq!(desk.of_kind("read").len(), 4);
     fs::write(&mended, "").unwrap();
@@ -335,7 +335,7 @@ fn what_failed_is_read_again_when_all_else_was() {
 #[test]
 fn the_clock_chooses_an_order_that_can_be_repeated() {
     let desk = Desk::new();
-    assert_eq!(desk.small("--peers plain --repeats 1").code(), 0);
+    assert_eq!(desk.small("--targets plain --repeats 1").code(), 0);
     let began = &desk.events()[0];
     let command = began["command"].as_array().unwrap();
     let seed = command[command.len() - 2..].to_vec();
@@ -346,17 +346,17 @@ fn the_clock_chooses_an_order_that_can_be_repeated() {
 #[test]
 fn what_cannot_be_taken_up_says_why() {
     let desk = Desk::new();
-    assert_eq!(desk.small("--repeats 1 --peers plain").code(), 0);
+    assert_eq!(desk.small("--repeats 1 --targets plain").code(), 0);
     let whole = desk.text();
     let (first, _) = whole.split_once('\n').unwrap();
     let damaged = format!("{first}\n{{\"event\":\"read\"}}\n");
     let current = format!("\"version\":\"{}\"", env!("CARGO_PKG_VERSION"));
     for (text, said) in [
         (
-            whole.replacen("\"format\":1", "\"format\":0", 1),
+            whole.replacen("\"format\":2", "\"format\":0", 1),
             "format 0; this build reads",
         ),
-        ("{\"format\":1}\n".to_owned(), "no record of an experiment"),
+        ("{\"format\":2}\n".to_owned(), "no record of an experiment"),
         (String::new(), "no record of an experiment"),
         (damaged, "line 2 is damaged"),
         (
@@ -384,7 +384,7 @@ fn what_cannot_be_taken_up_says_why() {
 #[test]
 fn a_record_belongs_to_one_run() {
     let desk = Desk::new();
-    let words = "./small.toml --speeds none --record r.jsonl --peers plain --duration 1h";
+    let words = "./small.toml --speeds none --record r.jsonl --targets plain --duration 1h";
     let mut running = Running::start(&mut desk.command(words));
     until("the record", || {
         running.assert_running();

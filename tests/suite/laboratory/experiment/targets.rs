@@ -1,4 +1,4 @@
-//! Peers of the laboratory: each that is installed becomes what it claims to, what it says that it
+//! Targets of the laboratory: each that is installed becomes what it claims to, what it says that it
 //! cannot do it cannot do, and nothing of it outlives the laboratory.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -111,11 +111,11 @@ expect = { kinds = ["full", "psk"] }
 "#;
 
 const HEAD: &str = r#"
-question = "Is every peer what it is asked to be?"
+question = "Is every target what it is asked to be?"
 method = "A few connections, one request each."
 operation = "requests"
 figures = ["rate"]
-peers = ["lariat"]
+targets = ["lariat"]
 
 [quick]
 repeats = 1
@@ -140,28 +140,28 @@ name = "shape"
 title = "shape"
 "#;
 
-/// A run of shapes by peers, not yet started.
+/// A run of shapes by targets, not yet started.
 struct Shapes {
     directory: Directory,
     words: Vec<OsString>,
 }
 
-/// A wish of a peer: `hitch`, `pair`.
+/// A wish of a target: `hitch`, `pair`.
 type Wish = (String, String);
 
 impl Shapes {
-    /// By these peers, in these shapes (all of them, if there are none).
-    fn of(peers: &str, shapes: &[&str]) -> Self {
+    /// By these targets, in these shapes (all of them, if there are none).
+    fn of(targets: &str, shapes: &[&str]) -> Self {
         let directory = Directory::new();
         let scenario = directory.write("shapes.toml", format!("{HEAD}{SHAPES}"));
         let mut words: Vec<OsString> = vec!["run".into(), scenario.into()];
-        words.extend(["--speeds", "none", "--peers", peers].map(Into::into));
+        words.extend(["--speeds", "none", "--targets", targets].map(Into::into));
         for shape in shapes {
             words.extend(["--only".into(), format!("shape={shape}").into()]);
         }
         // The terminator beside the tests; it need not lie beside the laboratory.
-        for peer in ["lariat=", "lariat-files="] {
-            let mut given = OsString::from(peer);
+        for target in ["lariat=", "lariat-files="] {
+            let mut given = OsString::from(target);
             given.push(lariat::command().get_program());
             words.extend(["--program".into(), given]);
         }
@@ -177,28 +177,28 @@ impl Shapes {
         command
     }
 
-    /// What each peer says of itself, by wish: whether it can do it.
+    /// What each target says of itself, by wish: whether it can do it.
     fn claims(&self) -> BTreeMap<Wish, bool> {
         let said = run(self.command().arg("--dry-run")).success();
         let mut claims = BTreeMap::new();
         let mut lines = said.lines().peekable();
         while let Some(line) = lines.next() {
-            let Some((peer, shape)) = line.trim().split_once(" shape=") else {
+            let Some((target, shape)) = line.trim().split_once(" shape=") else {
                 continue;
             };
             let next = lines.peek().unwrap();
             let can = !next.trim().starts_with("cannot: ");
-            claims.insert((peer.to_owned(), wish_of(shape)), can);
+            claims.insert((target.to_owned(), wish_of(shape)), can);
         }
         claims
     }
 
-    /// What each peer did although it says that it could not, too: whether it did it, and what was
+    /// What each target did although it says that it could not, too: whether it did it, and what was
     /// said about it.
     fn deeds(&self) -> BTreeMap<Wish, (bool, String)> {
-        let boastful = boastful_peers();
+        let boastful = boastful_targets();
         let mut command = self.command();
-        command.arg("--peer-folder").arg(boastful.path());
+        command.arg("--target-folder").arg(boastful.path());
         let record = self.directory.join("record.jsonl");
         let mut running = Running::start(command.arg("--record").arg(&record));
         let lines = || fs::read_to_string(&record).map_or(0, |text| text.lines().count());
@@ -222,9 +222,9 @@ impl Shapes {
             let Some(cell) = event["cell"].as_str() else {
                 continue;
             };
-            let (peer, shape) = cell.split_once(" shape=").unwrap();
-            let peer = peer.strip_prefix("peer=").unwrap().to_owned();
-            let deed = deeds.entry((peer, wish_of(shape)));
+            let (target, shape) = cell.split_once(" shape=").unwrap();
+            let target = target.strip_prefix("target=").unwrap().to_owned();
+            let deed = deeds.entry((target, wish_of(shape)));
             let (is_done, about) = deed.or_insert((true, String::new()));
             *is_done &= is_as_wished(shape, &event);
             *about += &format!("{shape}: {} {}; ", event["event"], event["why"]);
@@ -247,16 +247,16 @@ fn is_as_wished(shape: &str, event: &Value) -> bool {
     }
 }
 
-/// The peers of the program, as they would be if they could do everything.
-fn boastful_peers() -> Directory {
+/// The targets of the program, as they would be if they could do everything.
+fn boastful_targets() -> Directory {
     let directory = Directory::new();
-    let ours = Path::new(env!("CARGO_MANIFEST_DIR")).join("../peers");
+    let ours = Path::new(env!("CARGO_MANIFEST_DIR")).join("../targets");
     for folder in entries(&ours).into_iter().filter(|path| path.is_dir()) {
         let copy = directory.join(folder.file_name().unwrap());
         fs::create_dir(&copy).unwrap();
         for file in entries(&folder) {
             let text = fs::read_to_string(&file).unwrap();
-            let boast = text.split("\n[[cannot]]").next().unwrap();
+            let boast = text.split("\n[[unsupported]]").next().unwrap();
             fs::write(copy.join(file.file_name().unwrap()), boast).unwrap();
         }
     }
@@ -268,7 +268,7 @@ fn entries(folder: &Path) -> Vec<PathBuf> {
     entries.map(|entry| entry.unwrap().path()).collect()
 }
 
-/// Every peer does what it claims, and what it says that it cannot do it cannot do.
+/// Every target does what it claims, and what it says that it cannot do it cannot do.
 fn assert_honest(shapes: &Shapes) {
     let claims = shapes.claims();
     let deeds = shapes.deeds();
@@ -339,16 +339,16 @@ fn count(name: &str, ids: &BTreeSet<u32>) -> usize {
 #[test]
 fn nothing_outlives_a_killed_laboratory() {
     // Processes of several generations, but for the last one.
-    for (peer, program, processes_max) in [
+    for (target, program, processes_max) in [
         ("hitch", "hitch", 2),
         ("nginx-stream", "nginx", 2),
         ("lariat", "lariat: data", 1),
         ("stunnel", "stunnel", 1),
     ] {
-        let shapes = Shapes::of(peer, &["tls-1-3"]);
+        let shapes = Shapes::of(target, &["tls-1-3"]);
         let mut command = shapes.command();
         let mut running = Running::start(command.args(["--full", "--record", "record.jsonl"]));
-        let beneath = until(&format!("{peer} to run"), || {
+        let beneath = until(&format!("{target} to run"), || {
             running.assert_running();
             let beneath = descendants(running.id());
             (count(program, &beneath) == processes_max).then_some(beneath)
@@ -356,7 +356,7 @@ fn nothing_outlives_a_killed_laboratory() {
         let laboratory = i32::try_from(running.id()).ok().and_then(Pid::from_raw);
         kill_process(laboratory.unwrap(), Signal::KILL).unwrap();
         running.wait();
-        until(&format!("all of {peer} to end"), || {
+        until(&format!("all of {target} to end"), || {
             let left = processes();
             let is_left = |(id, _): &(u32, u32)| beneath.contains(id);
             (!left.iter().any(is_left)).then_some(())
@@ -364,30 +364,30 @@ fn nothing_outlives_a_killed_laboratory() {
     }
 }
 
-/// Of one peer, in a folder of its own; `rest` are further lines of its file.
-fn own_peer(rest: &str) -> Directory {
+/// Of one target, in a folder of its own; `rest` are further lines of its file.
+fn own_target(rest: &str) -> Directory {
     let directory = Directory::new();
     fs::create_dir(directory.join("own")).unwrap();
     let text = format!(
         "title = \"a server of our own\"\nserves = \"itself\"\nscheme = \"https\"\n\
          version = [[\"{{{{program}}}}\", \"version\"]]\nstart = [\"{{{{program}}}}\"]\n{rest}"
     );
-    directory.write("own/peer.toml", text);
+    directory.write("own/target.toml", text);
     directory
 }
 
-/// `lariat-lab peers` with these words: exit code, standard output, standard error.
-fn peers(folder: &Directory, words: &[&str]) -> (i32, String, String) {
+/// `lariat-lab targets` with these words: exit code, standard output, standard error.
+fn targets(folder: &Directory, words: &[&str]) -> (i32, String, String) {
     let mut command = lab::command();
-    command.arg("peers").args(words);
-    let finished = run(command.arg("--peer-folder").arg(folder.path()));
+    command.arg("targets").args(words);
+    let finished = run(command.arg("--target-folder").arg(folder.path()));
     (finished.code(), finished.stdout, finished.stderr)
 }
 
 #[test]
-fn peers_are_told_with_version_and_owner() {
+fn targets_are_told_with_version_and_owner() {
     let none = Directory::new();
-    let (code, told, _) = peers(&none, &["nginx-stream", "plain"]);
+    let (code, told, _) = targets(&none, &["nginx-stream", "plain"]);
     assert_eq!(code, 0, "{told}");
     for words in [
         "nginx version: nginx/",
@@ -402,8 +402,8 @@ fn peers_are_told_with_version_and_owner() {
         .to_string_lossy()
         .into_owned();
     let given = format!("own={program}");
-    let own = own_peer("program = \"no-such-server\"\npackages = [\"no-such-package\"]\n");
-    let (code, told, said) = peers(&own, &["own", "--program", &given]);
+    let own = own_target("program = \"no-such-server\"\npackages = [\"no-such-package\"]\n");
+    let (code, told, said) = targets(&own, &["own", "--program", &given]);
     assert_eq!(code, 0, "{said}");
     assert!(told.contains(&format!("{program} (given)")), "{told}");
     assert!(told.contains("\n     lariat "), "{told}");
@@ -411,16 +411,16 @@ fn peers_are_told_with_version_and_owner() {
 
 #[test]
 fn what_is_missing_is_told_with_its_remedy() {
-    let own = own_peer("program = \"no-such-server\"\npackages = [\"no-such-package\"]\n");
-    let (code, told, said) = peers(&own, &["own"]);
+    let own = own_target("program = \"no-such-server\"\npackages = [\"no-such-package\"]\n");
+    let (code, told, said) = targets(&own, &["own"]);
     assert_eq!(code, 6, "{said}");
     assert!(told.contains("not installed (package no-such-package)"));
-    assert!(said.contains("hint: `lariat-lab peers --install` installs it"));
-    let (code, told, said) = peers(&own, &["own", "--program", "own=/no/such/file"]);
+    assert!(said.contains("hint: `lariat-lab targets --install` installs it"));
+    let (code, told, said) = targets(&own, &["own", "--program", "own=/no/such/file"]);
     assert_eq!(code, 6, "{said}");
     assert!(told.contains("there is no program /no/such/file"), "{told}");
-    let own = own_peer("program = \"sh\"\npackages = [\"dash\"]\nneeds = [\"/no/module.so\"]\n");
-    let (code, told, _) = peers(&own, &["own"]);
+    let own = own_target("program = \"sh\"\npackages = [\"dash\"]\nneeds = [\"/no/module.so\"]\n");
+    let (code, told, _) = targets(&own, &["own"]);
     assert_eq!(
         (code, told.contains("/no/module.so is missing")),
         (6, true),
@@ -436,28 +436,28 @@ fn slips_are_named() {
         (&["--instal"], "did you mean `--install`?"),
         (
             &["--program", "haproxy"],
-            "--program haproxy names no peer and path",
+            "--program haproxy names no target and path",
         ),
         (
             &["--program", "haprox-tcp=/bin/true"],
             "did you mean `haproxy-tcp`?",
         ),
     ] {
-        let (code, _, said) = peers(&none, words);
+        let (code, _, said) = targets(&none, words);
         assert_eq!((code, said.contains(wanted)), (2, true), "{said}");
     }
     for (rest, wanted) in [
-        ("program = 1\n", "own/peer.toml"),
+        ("program = 1\n", "own/target.toml"),
         (
             "program = \"x\"\nfiles = [\"x.conf\"]\n",
             "no template for `x.conf`",
         ),
         (
-            "program = \"x\"\n[[cannot]]\nwhen = { worker = 2 }\nwhy = \"\"\n",
+            "program = \"x\"\n[[unsupported]]\nwhen = { worker = 2 }\nwhy = \"\"\n",
             "`worker` in `when`",
         ),
     ] {
-        let (code, _, said) = peers(&own_peer(rest), &[]);
+        let (code, _, said) = targets(&own_target(rest), &[]);
         assert_eq!((code, said.contains(wanted)), (2, true), "{said}");
     }
 }

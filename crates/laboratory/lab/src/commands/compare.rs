@@ -119,7 +119,7 @@ fn experiments(named: &Named<Experiment>) -> Result<Pair<'_>, UsageError> {
     if compared::cells_in_common(a, b) == 0 {
         return Err(UsageError::new(
             "the two experiments have no cell in common that was read in both",
-            "run the same scenarios with the same peers: the first line of a record has its \
+            "run the same scenarios with the same targets: the first line of a record has its \
              `command`",
         ));
     }

@@ -9,7 +9,7 @@ lariat-lab: load a TLS endpoint, and show what came of it
 
   lariat-lab load URL          load it, and count what it did
   lariat-lab origin            serve objects of any size, as plain HTTP, to load what is before it
-  lariat-lab peers             which other programs can be measured here; installs them
+  lariat-lab targets             which other programs can be measured here; installs them
   lariat-lab host              what this host has for TLS, and how fast its keys and ciphers are
   lariat-lab run SCENARIO…     put servers under test side by side, and record how they did
   lariat-lab report RECORD…    tables, figures and a page from records
@@ -74,10 +74,10 @@ lariat-lab origin: serve objects of any size, as plain HTTP
 64 KiB after 20 ms, chunked, with status 503, and closes the connection.
 ";
 
-const PEERS: &str = "\
-lariat-lab peers: which programs can be put under test here
+const TARGETS: &str = "\
+lariat-lab targets: which programs can be put under test here
 
-  lariat-lab peers [PEER|SCENARIO]… [FLAGS]
+  lariat-lab targets [TARGET|SCENARIO]… [FLAGS]
 
 Tells of all there are, or of those that are named and those of the scenarios that are named: what
 each is, where it lies, whose build it is, and what it says about its version and its TLS library.
@@ -87,13 +87,13 @@ Exit code 6: some are missing.
       Install the Debian packages of those that are missing (apt-get, with sudo unless root);
       servers of the packages are not started
   --program NAME=PATH
-      Another build for the peer of that name; may be given again
-  --peer-folder DIR
-      Peers of your own beside ours, a folder for each with a peer.toml as in peers/README.md
+      Another build for the target of that name; may be given again
+  --target-folder DIR
+      Targets of your own beside ours, a folder for each with a target.toml as in targets/README.md
 
 Examples:
-  lariat-lab peers --install implementations
-  lariat-lab peers haproxy-tcp --program haproxy-tcp=/opt/haproxy-3.2/sbin/haproxy
+  lariat-lab targets --install implementations
+  lariat-lab targets haproxy-tcp --program haproxy-tcp=/opt/haproxy-3.2/sbin/haproxy
 ";
 
 const HOST: &str = "\
@@ -135,16 +135,16 @@ that ends in .toml is a file of your own: docs/guide/lab.md tells what it holds.
       Few repeats of the main cells [default]
   --full
       All cells, more often
-  --peers NAME,…
+  --targets NAME,…
       Who takes part, the one that the others are compared with first [default: the scenario's]
   --only FACTOR=LEVEL,…
-      Cells at these levels alone; peer is a factor too; may be given again
+      Cells at these levels alone; target is a factor too; may be given again
   --repeats N
       How often each cell is read [default: the scenario's]
   --duration TIME
       How long each load lasts [default: the scenario's]
-  --program PEER=PATH
-      Another build of a peer than the packaged one; may be given again
+  --program TARGET=PATH
+      Another build of a target than the packaged one; may be given again
   --server-cpus LIST
       The CPUs of servers, as in 0,2-3 [default: half of the cores]
   --client-cpus LIST
@@ -159,8 +159,8 @@ that ends in .toml is a file of your own: docs/guide/lab.md tells what it holds.
       Take up a run that was stopped, or read again what failed in one that came to its end
   --scenario-folder DIR
       Scenarios in place of ours
-  --peer-folder DIR
-      Peers beside ours, or in their place
+  --target-folder DIR
+      Targets beside ours, or in their place
   --keep
       Keep the folder with the configurations of servers
   --quiet
@@ -171,7 +171,7 @@ Examples:
     lariat-lab run implementations
 
   Two of them, and one cipher:
-    lariat-lab run ciphers --peers lariat,haproxy-tcp --only suite=aes-128-gcm
+    lariat-lab run ciphers --targets lariat,haproxy-tcp --only suite=aes-128-gcm
 
 Ctrl-C ends a run; --resume takes it up. `lariat-lab report RECORD.jsonl -o page.html` makes a page.
 ";
@@ -182,7 +182,7 @@ lariat-lab report: tables, figures and a page from records of loads or experimen
   lariat-lab report RECORD… [-o PAGE.html] [--svg DIR] [--csv DIR]
 
 Tells one record of a load as the load itself does, and compares several in the order in which they
-are named. Of an experiment it says first where a peer is ahead, then tells each scenario. Of
+are named. Of an experiment it says first where a target is ahead, then tells each scenario. Of
 records that cannot be read, each is named, and the others are reported. - is the standard input.
 
   -o, --output PAGE.html
@@ -237,7 +237,7 @@ pub(super) fn command(name: &str) -> Option<String> {
         "host" => Some(HOST.to_owned()),
         "load" => Some(load()),
         "origin" => Some(ORIGIN.to_owned()),
-        "peers" => Some(PEERS.to_owned()),
+        "targets" => Some(TARGETS.to_owned()),
         "report" => Some(REPORT.to_owned()),
         "run" => Some(RUN.to_owned()),
         "compare" => Some(COMPARE.to_owned()),

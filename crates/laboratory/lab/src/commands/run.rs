@@ -27,12 +27,12 @@ use crate::host::{self, Timing};
 use crate::interrupt::Interrupt;
 use crate::load::complaint::{self, Source};
 use crate::load::date::Date;
-use crate::peer::catalogue as peers;
-use crate::peer::form::Peer;
 use crate::process::scratch::Scratch;
 use crate::scenario::catalogue::{self as scenarios, Listed};
 use crate::scenario::cells::{self, Contender, Expanded};
 use crate::talk::{Talk, print};
+use crate::target::catalogue as targets;
+use crate::target::form::Target;
 use crate::usage::UsageError;
 
 /// Between two looks whether a signal has come.
@@ -83,7 +83,7 @@ type Refused = Result<Exit, UsageError>;
 
 /// Everything that can be wrong about what was asked.
 fn prepare(typed: &Typed, talk: Talk) -> Result<Prepared, Refused> {
-    let peers = peers(typed, talk)?;
+    let targets = targets(typed, talk)?;
     let listed = scenarios::choose(&typed.scenarios, typed.scenario_folder.as_deref());
     let listed = listed.map_err(|fault| Err(UsageError::new(fault.to_string(), fault.hint())))?;
     let host = host::report(None);
@@ -94,36 +94,40 @@ fn prepare(typed: &Typed, talk: Talk) -> Result<Prepared, Refused> {
             format!("it may use {}", allowed.join(",")),
         ))
     })?;
-    let expanded = expand(&listed, &peers, typed, &host, talk)?;
+    let expanded = expand(&listed, &targets, typed, &host, talk)?;
     Ok(Prepared {
-        fielded: field(peers, &expanded, typed),
+        fielded: field(targets, &expanded, typed),
         expanded,
         placement,
         host,
     })
 }
 
-/// All peers there are.
-fn peers(typed: &Typed, talk: Talk) -> Result<Vec<Peer>, Refused> {
-    let peers = peers::load_all(typed.peer_folder.as_deref()).map_err(|fault| {
+/// All targets there are.
+fn targets(typed: &Typed, talk: Talk) -> Result<Vec<Target>, Refused> {
+    let targets = targets::load_all(typed.target_folder.as_deref()).map_err(|fault| {
         talk.error(fault);
-        talk.hint("--peer-folder names a folder with a folder for each peer, as peers/ is one");
+        talk.hint(
+            "--target-folder names a folder with a folder for each target, as targets/ is one",
+        );
         Ok(Exit::Usage)
     })?;
-    let only = typed.only.get("peer").into_iter().flatten();
-    let asked = typed.peers.iter().flatten();
+    let only = typed.only.get("target").into_iter().flatten();
+    let asked = typed.targets.iter().flatten();
     for name in asked.chain(only).chain(typed.programs.keys()) {
-        listing::check_peer(name, &peers).map_err(Err)?;
+        listing::check_target(name, &targets).map_err(Err)?;
     }
-    Ok(peers)
+    Ok(targets)
 }
 
-/// The programs of those peers that take part.
-fn field(peers: Vec<Peer>, expanded: &[Expanded], typed: &Typed) -> Vec<Fielded> {
+/// The programs of those targets that take part.
+fn field(targets: Vec<Target>, expanded: &[Expanded], typed: &Typed) -> Vec<Fielded> {
     let mut fielded = Vec::new();
-    let mut others = peers;
+    let mut others = targets;
     for cell in expanded.iter().flat_map(|one| &one.cells) {
-        let place = others.iter().position(|peer| peer.name == cell.cell.peer);
+        let place = others
+            .iter()
+            .position(|target| target.name == cell.cell.target);
         if let Some(place) = place {
             fielded.push(Fielded::find(others.remove(place), &typed.programs));
         }
@@ -134,15 +138,15 @@ fn field(peers: Vec<Peer>, expanded: &[Expanded], typed: &Typed) -> Vec<Fielded>
 /// Cells of all scenarios. Files that are wrong are told all at once.
 fn expand(
     listed: &[Listed],
-    peers: &[Peer],
+    targets: &[Target],
     typed: &Typed,
     host: &HostReport,
     talk: Talk,
 ) -> Result<Vec<Expanded>, Refused> {
     let asked = typed.asked(host);
-    let contenders = peers.iter().map(|peer| Contender {
-        peer,
-        is_given: typed.programs.contains_key(&peer.name),
+    let contenders = targets.iter().map(|target| Contender {
+        target,
+        is_given: typed.programs.contains_key(&target.name),
     });
     let contenders: Vec<_> = contenders.collect();
     let mut forms = Vec::new();
@@ -177,14 +181,14 @@ fn list(typed: &Typed, talk: Talk) -> Result<Exit, UsageError> {
         let listed = scenarios::list(typed.scenario_folder.as_deref());
         let listed =
             listed.map_err(|fault| Err(UsageError::new(fault.to_string(), fault.hint())))?;
-        let peers = peers(typed, talk)?;
+        let targets = targets(typed, talk)?;
         let host = HostReport::default();
         let of_mode = |mode| {
             let mode = Typed {
                 mode,
                 ..Typed::default()
             };
-            expand(&listed, &peers, &mode, &host, talk)
+            expand(&listed, &targets, &mode, &host, talk)
         };
         Ok((of_mode(Mode::Quick)?, of_mode(Mode::Full)?))
     };
@@ -281,7 +285,7 @@ fn plan(
         seed,
         host: prepared.host.clone(),
         placement: prepared.placement.clone(),
-        peers: told(prepared, ground.scratch.path()),
+        targets: told(prepared, ground.scratch.path()),
         scenarios: prepared
             .expanded
             .iter()
@@ -329,8 +333,8 @@ fn seed_of(date: Date) -> u64 {
     digits.collect::<String>().parse().unwrap_or(1)
 }
 
-/// The peers that take part, in the order of the tables; the versions of those that are there.
-fn told(prepared: &mut Prepared, folder: &Path) -> Vec<experiment::Peer> {
+/// The targets that take part, in the order of the tables; the versions of those that are there.
+fn told(prepared: &mut Prepared, folder: &Path) -> Vec<experiment::Target> {
     let told = prepared.fielded.iter_mut().map(|one| {
         one.probe(folder);
         one.told()
@@ -353,9 +357,9 @@ fn resume(path: &Path, typed: &Typed, words: Vec<String>, talk: Talk) -> Exit {
                 Exit::Usage
             })
         })?;
-        let peers = told(&mut prepared, ground.scratch.path());
+        let targets = told(&mut prepared, ground.scratch.path());
         if let Some(change) =
-            listing::changed(&record.plan, &prepared.expanded, &peers, &prepared.host)
+            listing::changed(&record.plan, &prepared.expanded, &targets, &prepared.host)
         {
             talk.error(format_args!("{}: {change}", path.display()));
             talk.hint("what was read before and after could not be compared: begin anew");
@@ -418,12 +422,12 @@ fn carry_out(
     Ok(conclude(tally, &journal, typed, talk))
 }
 
-/// Peers that take no part, and the remedy.
+/// Targets that take no part, and the remedy.
 fn tell_missing(plan: &experiment::Plan, fielded: &[Fielded], talk: Talk) {
-    for peer in &plan.peers {
-        let one = fielded.iter().find(|one| one.peer.name == peer.name);
+    for target in &plan.targets {
+        let one = fielded.iter().find(|one| one.target.name == target.name);
         if let Some(Err(missing)) = one.map(|one| &one.program) {
-            talk.warn(format_args!("{} takes no part: {missing}", peer.name));
+            talk.warn(format_args!("{} takes no part: {missing}", target.name));
             talk.hint(missing.hint());
         }
     }

@@ -1,18 +1,18 @@
-//! The peers of a run: where their programs are, and what they say about themselves.
+//! The targets of a run: where their programs are, and what they say about themselves.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use measure::experiment;
 
-use crate::peer::form::{Peer, Scheme, Serves};
-use crate::peer::program::{self, Missing, Program};
+use crate::target::form::{Scheme, Serves, Target};
+use crate::target::program::{self, Missing, Program};
 
-/// A peer, and its program on this host.
+/// A target, and its program on this host.
 #[derive(Debug)]
 pub(crate) struct Fielded {
     /// What it says of itself.
-    pub(crate) peer: Peer,
+    pub(crate) target: Target,
     /// Its program; or why it takes no part.
     pub(crate) program: Result<Program, Missing>,
     /// What the program says about its version; looked at by [`Fielded::probe`].
@@ -20,11 +20,11 @@ pub(crate) struct Fielded {
 }
 
 impl Fielded {
-    /// Looks for the program of a peer.
-    pub(crate) fn find(peer: Peer, given: &BTreeMap<String, PathBuf>) -> Self {
-        let program = program::find(&peer, given.get(&peer.name).map(PathBuf::as_path));
+    /// Looks for the program of a target.
+    pub(crate) fn find(target: Target, given: &BTreeMap<String, PathBuf>) -> Self {
+        let program = program::find(&target, given.get(&target.name).map(PathBuf::as_path));
         Self {
-            peer,
+            target,
             program,
             version: Vec::new(),
         }
@@ -33,26 +33,26 @@ impl Fielded {
     /// Asks the program for its version. `folder` is one that it may write to.
     pub(crate) fn probe(&mut self, folder: &Path) {
         if let Ok(program) = &self.program {
-            let said = program::version_lines(&self.peer, program, folder);
+            let said = program::version_lines(&self.target, program, folder);
             self.version = said.unwrap_or_else(|fault| vec![fault.to_string()]);
         }
     }
 
     /// As the record tells it.
-    pub(crate) fn told(&self) -> experiment::Peer {
+    pub(crate) fn told(&self) -> experiment::Target {
         let program = self.program.as_ref().ok();
-        experiment::Peer {
-            name: self.peer.name.clone(),
-            title: self.peer.form.title.clone(),
+        experiment::Target {
+            name: self.target.name.clone(),
+            title: self.target.form.title.clone(),
             program: program.map_or_else(String::new, last_name),
             version: self.version.clone(),
             from: program.map_or_else(String::new, |program| program.from.to_string()),
             missing: self.program.as_ref().err().map(ToString::to_string),
-            serves: match self.peer.form.serves {
+            serves: match self.target.form.serves {
                 Serves::Origin => "origin".to_owned(),
                 Serves::Itself => "itself".to_owned(),
             },
-            scheme: match self.peer.form.scheme {
+            scheme: match self.target.form.scheme {
                 Scheme::Https => "https".to_owned(),
                 Scheme::Http => "http".to_owned(),
             },

@@ -1,7 +1,7 @@
 //! The order in which cells are read.
 //!
 //! Round by round, so that what the machine does in one hour it does to all. Within a round the
-//! choices of levels come in an order by chance, and within a choice the peers do, one right after
+//! choices of levels come in an order by chance, and within a choice the targets do, one right after
 //! the other: it is they who are compared.
 
 use std::collections::BTreeMap;
@@ -39,8 +39,8 @@ pub(crate) fn round(cells: &[&Cell], seed: u64, scenario: usize, repeat: u32) ->
     }
     let mut choices: Vec<_> = choices.into_values().collect();
     chance.shuffle(&mut choices);
-    for peers in &mut choices {
-        chance.shuffle(peers);
+    for targets in &mut choices {
+        chance.shuffle(targets);
     }
     choices.concat()
 }
@@ -53,10 +53,10 @@ mod tests {
         let levels = ["1", "2", "3", "4"];
         let all = levels
             .iter()
-            .flat_map(|level| ["a", "b", "c"].map(|peer| (level, peer)));
-        all.map(|(level, peer)| Cell {
-            key: format!("peer={peer} n={level}"),
-            peer: peer.to_owned(),
+            .flat_map(|level| ["a", "b", "c"].map(|target| (level, target)));
+        all.map(|(level, target)| Cell {
+            key: format!("target={target} n={level}"),
+            target: target.to_owned(),
             levels: BTreeMap::from([("n".to_owned(), (*level).to_owned())]),
             command: Vec::new(),
             cannot: None,
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn a_round_has_every_cell_once_and_peers_side_by_side() {
+    fn a_round_has_every_cell_once_and_targets_side_by_side() {
         let cells = cells();
         let all: Vec<_> = cells.iter().collect();
         let first = round(&all, 1, 0, 0);

@@ -69,7 +69,7 @@ impl Progress {
 
     fn say(&self, cell: &CellPlan, what: &str) {
         let width = self.total.to_string().len();
-        let key = cell.cell.key.trim_start_matches("peer=");
+        let key = cell.cell.key.trim_start_matches("target=");
         let left = minutes(self.time_left());
         self.talk.say(format_args!(
             "[{:>width$}/{}, {left}] {}: {key}: {what}",

@@ -7,18 +7,18 @@ use serde::Deserialize;
 
 use super::expect::Expect;
 use super::settings::{Offered, Settings};
-use crate::peer::wish::Wish;
+use crate::target::wish::Wish;
 
-/// A peer under one choice of levels, with all that is needed to measure it.
+/// A target under one choice of levels, with all that is needed to measure it.
 #[derive(Clone, Debug)]
 pub(crate) struct CellPlan {
     /// The scenario's name.
     pub(crate) scenario: String,
-    /// As the record tells it: key, peer, levels, and why it is not tried, if it is not.
+    /// As the record tells it: key, target, levels, and why it is not tried, if it is not.
     pub(crate) cell: Cell,
     /// What the server is asked to be.
     pub(crate) wish: Wish,
-    /// Whether the peer speaks TLS; where it does not, nothing is expected of handshakes.
+    /// Whether the target speaks TLS; where it does not, nothing is expected of handshakes.
     pub(crate) is_tls: bool,
     /// What loads it.
     pub(crate) client: Client,
@@ -65,11 +65,11 @@ pub(crate) enum Client {
 pub(crate) struct Loading {
     /// Its settings, without those that the runner gives.
     pub(crate) settings: Settings,
-    /// Open load at a multiple of what the peer is capable of, if it is that.
+    /// Open load at a multiple of what the target is capable of, if it is that.
     pub(crate) capacity: Option<CapacityPlan>,
 }
 
-/// Load that is a multiple of what the peer is capable of.
+/// Load that is a multiple of what the target is capable of.
 #[derive(Clone, Debug)]
 pub(crate) struct CapacityPlan {
     /// The closed load that finds out what it is capable of, in this run.

@@ -1,4 +1,4 @@
-//! From a scenario and its peers to cells.
+//! From a scenario and its targets to cells.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -10,17 +10,17 @@ use measure::experiment::{self, Cell, Factor, Level};
 use super::cell::{CapacityPlan, CellPlan, Client, Loading, ProgramClient};
 use super::expect::Expect;
 use super::form::{self, Form, Pace};
-use super::settings::{Offered, SERVER_NAME, Settings, Target};
+use super::settings::{Launch, Offered, SERVER_NAME, Settings};
 use crate::load::complaint::Complaint;
-use crate::peer::form::{Peer, Scheme};
-use crate::peer::wish::Wish;
+use crate::target::form::{Scheme, Target};
+use crate::target::wish::Wish;
 use crate::usage::nearest;
 
-/// A peer that may take part.
+/// A target that may take part.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Contender<'p> {
     /// Which.
-    pub(crate) peer: &'p Peer,
+    pub(crate) target: &'p Target,
     /// Whether the user gave another build than the packaged one.
     pub(crate) is_given: bool,
 }
@@ -31,12 +31,12 @@ pub(crate) struct Asked {
     /// Fewer repeats, shorter times.
     pub(crate) is_quick: bool,
     /// Who takes part, in place of those that the scenario names.
-    pub(crate) peers: Option<Vec<String>>,
+    pub(crate) targets: Option<Vec<String>>,
     /// In place of the scenario's.
     pub(crate) repeats: Option<u32>,
     /// In place of the scenario's.
     pub(crate) duration: Option<Duration>,
-    /// Cells at these levels alone, by factor; `peer` is a factor too.
+    /// Cells at these levels alone, by factor; `target` is a factor too.
     pub(crate) only: BTreeMap<String, Vec<String>>,
     /// What this host's kernel is known to be unable to do, and why.
     pub(crate) lacks: BTreeMap<String, String>,
@@ -51,10 +51,10 @@ pub(crate) struct Expanded {
     pub(crate) cells: Vec<CellPlan>,
 }
 
-/// What a scenario comes to with these peers.
+/// What a scenario comes to with these targets.
 ///
 /// # Errors
-/// Names of peers that are unknown, and settings of a cell that contradict each other.
+/// Names of targets that are unknown, and settings of a cell that contradict each other.
 pub(crate) fn expand(
     name: &str,
     form: &Form,
@@ -70,15 +70,15 @@ pub(crate) fn expand(
             false => &form.file.full,
         },
     };
-    check_peers(form, contenders)?;
+    check_targets(form, contenders)?;
     let choices = expansion.choices();
     let mut cells = Vec::new();
-    for peer in expansion.peers() {
-        let Some(contender) = contenders.iter().find(|one| one.peer.name == *peer) else {
+    for target in expansion.targets() {
+        let Some(contender) = contenders.iter().find(|one| one.target.name == *target) else {
             continue;
         };
         for choice in &choices {
-            if expansion.has(peer, choice) {
+            if expansion.has(target, choice) {
                 cells.push(expansion.cell(contender, choice)?);
             }
         }
@@ -89,32 +89,32 @@ pub(crate) fn expand(
     })
 }
 
-/// Every peer that the file names must be one.
-fn check_peers(form: &Form, contenders: &[Contender<'_>]) -> Result<(), Vec<Complaint>> {
-    let known = || contenders.iter().map(|one| one.peer.name.as_str());
+/// Every target that the file names must be one.
+fn check_targets(form: &Form, contenders: &[Contender<'_>]) -> Result<(), Vec<Complaint>> {
+    let known = || contenders.iter().map(|one| one.target.name.as_str());
     let file = &form.file;
     let levels = file.factor.iter().flat_map(|factor| &factor.level);
-    let of_levels = levels.flat_map(|level| level.peers.iter().flatten());
-    let of_paces = [&file.quick, &file.full].map(|pace| pace.peers.iter().flatten());
-    let named = file.peers.iter().chain(of_levels);
+    let of_levels = levels.flat_map(|level| level.targets.iter().flatten());
+    let of_paces = [&file.quick, &file.full].map(|pace| pace.targets.iter().flatten());
+    let named = file.targets.iter().chain(of_levels);
     let unknown = named
         .chain(of_paces.into_iter().flatten())
-        .filter(|name| known().all(|peer| peer != *name));
-    let complaints: Vec<_> = unknown.map(|name| no_peer(name, known())).collect();
+        .filter(|name| known().all(|target| target != *name));
+    let complaints: Vec<_> = unknown.map(|name| no_target(name, known())).collect();
     match complaints.is_empty() {
         true => Ok(()),
         false => Err(complaints),
     }
 }
 
-fn no_peer<'n>(name: &str, known: impl Iterator<Item = &'n str>) -> Complaint {
+fn no_target<'n>(name: &str, known: impl Iterator<Item = &'n str>) -> Complaint {
     Complaint {
         subject: None,
-        message: format!("there is no peer `{}`", name.escape_debug()),
+        message: format!("there is no target `{}`", name.escape_debug()),
         spot: None,
         hint: match nearest(name, known) {
             Some(near) => format!("did you mean `{near}`?"),
-            None => "`lariat-lab peers` lists them".to_owned(),
+            None => "`lariat-lab targets` lists them".to_owned(),
         },
     }
 }
@@ -130,9 +130,9 @@ struct Expansion<'f> {
 }
 
 impl<'f> Expansion<'f> {
-    fn peers(&self) -> &'f [String] {
-        let asked = self.asked.peers.as_ref().or(self.pace.peers.as_ref());
-        asked.unwrap_or(&self.form.file.peers)
+    fn targets(&self) -> &'f [String] {
+        let asked = self.asked.targets.as_ref().or(self.pace.targets.as_ref());
+        asked.unwrap_or(&self.form.file.targets)
     }
 
     /// All of them, the last factor varied first.
@@ -175,14 +175,14 @@ impl<'f> Expansion<'f> {
             .map(|((factor, loads), level)| (factor, &factor.level[*level], &loads[*level]))
     }
 
-    /// Whether the peer takes part there.
-    fn has(&self, peer: &str, choice: &'f [usize]) -> bool {
-        let only = self.asked.only.get("peer");
-        let is_asked = only.is_none_or(|only| only.iter().any(|name| name == peer));
+    /// Whether the target takes part there.
+    fn has(&self, target: &str, choice: &'f [usize]) -> bool {
+        let only = self.asked.only.get("target");
+        let is_asked = only.is_none_or(|only| only.iter().any(|name| name == target));
         is_asked
             && self.levels(choice).all(|(_, level, _)| {
-                let peers = level.peers.as_ref();
-                peers.is_none_or(|peers| peers.iter().any(|name| name == peer))
+                let targets = level.targets.as_ref();
+                targets.is_none_or(|targets| targets.iter().any(|name| name == target))
             })
     }
 
@@ -191,17 +191,17 @@ impl<'f> Expansion<'f> {
         contender: &Contender<'_>,
         choice: &'f [usize],
     ) -> Result<CellPlan, Vec<Complaint>> {
-        let peer = contender.peer;
-        let is_tls = peer.form.scheme == Scheme::Https;
+        let target = contender.target;
+        let is_tls = target.form.scheme == Scheme::Https;
         let client = self.client(choice);
-        let target = self.target(is_tls);
+        let launch = self.launch(is_tls);
         if let Client::Load(loading) = &client {
-            check_loading(loading, &target)?;
+            check_loading(loading, &launch)?;
         }
         let wish = self.wish(choice, &client);
         let cannot = self.cannot(contender, choice, &wish);
         let mut levels = BTreeMap::new();
-        let mut key = format!("peer={}", peer.name);
+        let mut key = format!("target={}", target.name);
         for (factor, level, _) in self.levels(choice) {
             levels.insert(factor.name.clone(), level.name.clone());
             key += &format!(" {}={}", factor.name, level.name);
@@ -210,9 +210,9 @@ impl<'f> Expansion<'f> {
             scenario: self.name.to_owned(),
             cell: Cell {
                 key,
-                peer: peer.name.clone(),
+                target: target.name.clone(),
                 levels,
-                command: command(&client, &target),
+                command: command(&client, &launch),
                 cannot,
             },
             wish,
@@ -221,13 +221,13 @@ impl<'f> Expansion<'f> {
             expect: self.expect(choice),
             repeats: self.asked.repeats.unwrap_or(self.pace.repeats),
             warm_up: self.pace.warm_up,
-            duration: target.duration,
+            duration: launch.duration,
         })
     }
 
     /// A server in the place of the one that will be: it decides nothing about a plan.
-    fn target(&self, is_tls: bool) -> Target {
-        Target {
+    fn launch(&self, is_tls: bool) -> Launch {
+        Launch {
             is_tls,
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, 443)),
             cpus: vec![0],
@@ -289,8 +289,8 @@ impl<'f> Expansion<'f> {
             .levels(choice)
             .filter_map(|(_, level, _)| level.needs.as_ref());
         let host = needs.find_map(|need| Some(format!("no {need} here: {}", lacks.get(need)?)));
-        let peer = contender.peer.cannot(wish, contender.is_given);
-        host.or_else(|| peer.map(ToOwned::to_owned))
+        let target = contender.target.unsupported(wish, contender.is_given);
+        host.or_else(|| target.map(ToOwned::to_owned))
     }
 
     fn expect(&self, choice: &'f [usize]) -> Expect {
@@ -341,26 +341,26 @@ fn level(level: &form::Level<toml::Table>) -> Level {
 }
 
 /// The plans that a cell's load will come to must be ones.
-fn check_loading(loading: &Loading, target: &Target) -> Result<(), Vec<Complaint>> {
+fn check_loading(loading: &Loading, launch: &Launch) -> Result<(), Vec<Complaint>> {
     let settings = loading.settings.clone();
     let Some(capacity) = &loading.capacity else {
-        return settings.plan(target).map(|_| ());
+        return settings.plan(launch).map(|_| ());
     };
-    capacity.settings.plan(target)?;
-    let open = settings.offering(capacity.offered, 1000.0, target.duration);
-    open.plan(target).map(|_| ())
+    capacity.settings.plan(launch)?;
+    let open = settings.offering(capacity.offered, 1000.0, launch.duration);
+    open.plan(launch).map(|_| ())
 }
 
-fn command(client: &Client, target: &Target) -> Vec<String> {
+fn command(client: &Client, launch: &Launch) -> Vec<String> {
     match client {
         Client::Load(loading) => {
-            let mut words = loading.settings.command(target);
+            let mut words = loading.settings.command(launch);
             let of_capacity = loading.capacity.as_ref();
             words.extend(of_capacity.into_iter().flat_map(|plan| offer(plan.offered)));
             words
         }
         Client::Program(program) => {
-            let scheme = if target.is_tls { "https" } else { "http" };
+            let scheme = if launch.is_tls { "https" } else { "http" };
             let url = format!("{scheme}://ADDRESS{}", program.path);
             fetch(program, &url)
         }

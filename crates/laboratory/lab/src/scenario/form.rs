@@ -1,6 +1,6 @@
 //! What the file of a scenario says.
 //!
-//! Owns its form, and what is told of a file that has another. What it comes to with its peers,
+//! Owns its form, and what is told of a file that has another. What it comes to with its targets,
 //! `cells` finds.
 
 use std::time::Duration;
@@ -16,8 +16,8 @@ use super::settings::{Offered, RESERVED, Settings};
 use crate::load::complaint::Complaint;
 use crate::load::given::Spot;
 use crate::load::plan_file;
-use crate::peer::wish::Wish;
-use crate::usage::nearest;
+use crate::target::wish::Wish;
+use crate::usage::{nearest, renamed};
 
 /// What is wrong with the form is told with this.
 const WHAT_IT_HOLDS: &str = "docs/guide/lab.md tells what the file of a scenario holds";
@@ -40,7 +40,7 @@ pub(crate) struct File<S> {
     /// What is told, the main one first.
     pub(crate) figures: Vec<Figure>,
     /// Who takes part, the one that others are compared with first.
-    pub(crate) peers: Vec<String>,
+    pub(crate) targets: Vec<String>,
     /// Whose tables it repeats.
     #[serde(default)]
     pub(crate) source: Vec<Source>,
@@ -62,7 +62,7 @@ pub(crate) struct File<S> {
     _load: Table,
     /// Another program in its place.
     pub(crate) client: Option<ProgramClient>,
-    /// How it is found out what a peer is capable of.
+    /// How it is found out what a target is capable of.
     pub(crate) capacity: Option<Capacity>,
     /// What is offered, in multiples of that.
     pub(crate) of_capacity: Option<Offered>,
@@ -77,7 +77,7 @@ pub(crate) struct File<S> {
 /// Any table, for a look of its own.
 type Table = toml::Table;
 
-/// How it is found out what a peer is capable of.
+/// How it is found out what a target is capable of.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Capacity {
@@ -101,7 +101,7 @@ pub(crate) struct Pace {
     #[serde(deserialize_with = "time")]
     pub(crate) duration: Duration,
     /// Who takes part, where that is fewer.
-    pub(crate) peers: Option<Vec<String>>,
+    pub(crate) targets: Option<Vec<String>>,
 }
 
 /// What is varied.
@@ -146,7 +146,7 @@ pub(crate) struct Level<S> {
     #[serde(default = "yes")]
     pub(crate) in_quick: bool,
     /// Who takes part here; else all of the file.
-    pub(crate) peers: Option<Vec<String>>,
+    pub(crate) targets: Option<Vec<String>>,
 }
 
 fn yes() -> bool {
@@ -271,7 +271,7 @@ fn check(file: &File<Table>) -> Result<(), Vec<Complaint>> {
         }
     };
     note(file.figures.is_empty(), "`figures` is empty".to_owned());
-    note(file.peers.is_empty(), "`peers` is empty".to_owned());
+    note(file.targets.is_empty(), "`targets` is empty".to_owned());
     for (mode, pace) in [("quick", &file.quick), ("full", &file.full)] {
         note(pace.repeats == 0, format!("[{mode}] repeats nothing"));
     }
@@ -302,7 +302,7 @@ fn check(file: &File<Table>) -> Result<(), Vec<Complaint>> {
             format!("two levels of `{name}` have the same name"),
         );
         note(
-            name == "peer" || !is_plain(name) || !levels().all(is_plain),
+            name == "target" || !is_plain(name) || !levels().all(is_plain),
             format!("factor `{name}` or a level of it has a name that is no plain word"),
         );
     }
@@ -355,7 +355,9 @@ fn of_toml(error: &toml::de::Error) -> Complaint {
 }
 
 fn near(typed: &str, known: &[&str]) -> String {
-    match nearest(typed, known.iter().copied()) {
+    let new = renamed(typed).filter(|new| known.contains(new));
+    match new.or_else(|| nearest(typed, known.iter().copied())) {
+        Some(new) if renamed(typed) == Some(new) => format!("it is `{new}` now"),
         Some(near) => format!("did you mean `{near}`?"),
         None if known.is_empty() => WHAT_IT_HOLDS.to_owned(),
         None => format!("known are {}", known.join(", ")),
@@ -371,7 +373,7 @@ question = \"?\"
 method = \"!\"
 operation = \"requests\"
 figures = [\"rate\"]
-peers = [\"lariat\"]
+targets = [\"lariat\"]
 [quick]
 repeats = 1
 warm-up = \"100ms\"
@@ -421,18 +423,19 @@ load = { size = \"1k\" }
         let near = spoilt("connections = 2", "conections = 2");
         assert!(near.contains("no setting `conections` (did you mean `connections`?)"));
         assert!(spoilt("size = \"1k\"", "duration = \"1s\"").contains("not a scenario's"));
-        assert!(spoilt("peers = [\"lariat\"]\n", "").contains("`peers` is missing"));
+        assert!(spoilt("targets = [\"lariat\"]\n", "").contains("`targets` is missing"));
         assert!(spoilt("300ms", "300").contains("`300` is not a time"));
         assert!(spoilt("[load]", "[server]\nworkres = 1\n[load]").contains("mean `workers`?"));
         assert!(spoilt("repeats = 1", "repeats = 0").contains("[quick] repeats nothing"));
-        assert!(spoilt("peers", "of-capacity = 2\npeers").contains("needs [capacity]"));
+        assert!(spoilt("targets", "of-capacity = 2\ntargets").contains("needs [capacity]"));
         assert!(spoilt("name = \"1k\"", "name = \"1 k\"").contains("no plain word"));
     }
 
     #[test]
     fn what_is_offered_is_a_number_or_a_ramp() {
         let small = format!("{SMALL}[capacity]\nduration = \"1s\"\n");
-        let with = |text: &str| small.replacen("peers", &format!("of-capacity = {text}\npeers"), 1);
+        let with =
+            |text: &str| small.replacen("targets", &format!("of-capacity = {text}\ntargets"), 1);
         let ramp = parse(&with("{ from = 0.2, to = 1.5 }")).unwrap();
         let Some(Offered::Ramp(ramp)) = ramp.file.of_capacity else {
             panic!("{:?}", ramp.file.of_capacity);

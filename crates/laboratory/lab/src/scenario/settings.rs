@@ -1,7 +1,7 @@
 //! The settings of a load, as a scenario gives them, and the plan that they come to.
 //!
 //! The settings are those of `lariat-lab load`. Whom to load, on which CPUs and for how long is
-//! the runner's to say: [`Target`].
+//! the runner's to say: [`Launch`].
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -33,7 +33,7 @@ pub(crate) const RESERVED: [&str; 11] = [
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Settings(Vec<Given>);
 
-/// What is offered, in multiples of what the peer is capable of.
+/// What is offered, in multiples of what the target is capable of.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
 #[serde(
     untagged,
@@ -58,7 +58,7 @@ pub(crate) struct Ramp {
 
 /// What the runner adds to the settings.
 #[derive(Clone, Debug)]
-pub(crate) struct Target {
+pub(crate) struct Launch {
     /// Whether TLS is spoken; else settings about TLS are left out.
     pub(crate) is_tls: bool,
     /// Where the server listens.
@@ -103,7 +103,7 @@ impl Settings {
         Self(merged(self.0, vec![given]))
     }
 
-    /// Open load, at multiples of a rate that the peer was found capable of.
+    /// Open load, at multiples of a rate that the target was found capable of.
     pub(crate) fn offering(self, offered: Offered, capacity_per_s: f64, time: Duration) -> Self {
         let rate = |multiple: f64| format!("{:.3}", (multiple * capacity_per_s).max(0.001));
         match offered {
@@ -127,23 +127,23 @@ impl Settings {
         &self.0
     }
 
-    /// The plan of a load of that target.
+    /// The plan of a load of that launch.
     ///
     /// # Errors
     /// All that contradicts, in words; what came from a scenario was checked when it was read.
-    pub(crate) fn plan(&self, target: &Target) -> Result<Plan, Vec<Complaint>> {
-        let whole = self.for_target(target).0;
+    pub(crate) fn plan(&self, launch: &Launch) -> Result<Plan, Vec<Complaint>> {
+        let whole = self.at(launch).0;
         let options = meaning::options(&whole, Vec::new())?;
-        let draft = meaning::draft(&options, &whole, &target.cpus)?;
-        let address = wire::address::Address::Ip(target.address);
+        let draft = meaning::draft(&options, &whole, &launch.cpus)?;
+        let address = wire::address::Address::Ip(launch.address);
         draft
             .plan(address)
             .map_err(|faults| meaning::of_plan(&faults, &whole))
     }
 
     /// The command line that loads a server like that, with ADDRESS where it listens.
-    pub(crate) fn command(&self, target: &Target) -> Vec<String> {
-        let whole = self.for_target(target).0;
+    pub(crate) fn command(&self, launch: &Launch) -> Vec<String> {
+        let whole = self.at(launch).0;
         let mut options = load::options::Options::default();
         for given in whole.iter().filter(|given| !is_place(given)) {
             for text in &given.texts {
@@ -151,7 +151,7 @@ impl Settings {
                 debug_assert!(applied.is_ok(), "checked when the scenario was read");
             }
         }
-        let scheme = if target.is_tls { "https" } else { "http" };
+        let scheme = if launch.is_tls { "https" } else { "http" };
         let mut command = vec!["lariat-lab".to_owned()];
         command.extend(table::command(&options));
         let url = format!("{scheme}://{SERVER_NAME}/");
@@ -159,20 +159,20 @@ impl Settings {
         command
     }
 
-    fn for_target(&self, target: &Target) -> Self {
-        let scheme = if target.is_tls { "https" } else { "http" };
-        let cpus: Vec<_> = target.cpus.iter().map(u16::to_string).collect();
+    fn at(&self, launch: &Launch) -> Self {
+        let scheme = if launch.is_tls { "https" } else { "http" };
+        let cpus: Vec<_> = launch.cpus.iter().map(u16::to_string).collect();
         let kept = self.0.iter();
-        let kept = kept.filter(|given| target.is_tls || !given.setting.of_tls);
+        let kept = kept.filter(|given| launch.is_tls || !given.setting.of_tls);
         let whole = Self(kept.cloned().collect())
             .with("url", &format!("{scheme}://{SERVER_NAME}/"))
-            .with("connect", &target.address.to_string())
-            .with("warm-up", &typed(target.warm_up))
+            .with("connect", &launch.address.to_string())
+            .with("warm-up", &typed(launch.warm_up))
             .with("threads", &cpus.len().to_string())
             .with("cpus", &cpus.join(","));
         match whole.text("steps") {
             Some(_) => whole,
-            None => whole.with("duration", &typed(target.duration)),
+            None => whole.with("duration", &typed(launch.duration)),
         }
     }
 }

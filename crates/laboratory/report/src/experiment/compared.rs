@@ -36,7 +36,7 @@ pub fn html(a: Named<'_>, b: Named<'_>) -> String {
 pub fn drawings(a: Named<'_>, b: Named<'_>) -> Vec<Drawing> {
     let pairs = pairs(a, b);
     let drawn = pairs.iter().filter_map(|pair| {
-        let figure = drawn::losses(pair, &a.experiment.plan.peers)?;
+        let figure = drawn::losses(pair, &a.experiment.plan.targets)?;
         Some(Drawing {
             name: format!("compared-{}", pair.id()),
             svg: figure.document(crate::figure::WIDE),

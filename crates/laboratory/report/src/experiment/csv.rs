@@ -34,7 +34,7 @@ pub fn of_experiment(experiment: &Experiment) -> [Sheet; 2] {
 
 /// A row a figure of a cell.
 fn cells(cases: &[Case<'_>]) -> String {
-    let mut text = "scenario,cell,peer,levels,figure,count,min,median,mean,max,deviation,ratio,\
+    let mut text = "scenario,cell,target,levels,figure,count,min,median,mean,max,deviation,ratio,\
                     ratio_from,ratio_to,verdict,gap\n"
         .to_owned();
     for case in cases {
@@ -86,7 +86,7 @@ fn names(case: &Case<'_>, group: &Group<'_>, entry: &Entry<'_>) -> Vec<String> {
     vec![
         case.scenario.name.clone(),
         key.to_owned(),
-        entry.peer.name.clone(),
+        entry.target.name.clone(),
         group.title(),
     ]
 }
@@ -119,7 +119,7 @@ const COUNTS: [Column; 16] = [
 /// A row a figure of a reading.
 fn readings(cases: &[Case<'_>]) -> String {
     let counts = COUNTS.map(|(name, _)| name).join(",");
-    let mut text = format!("scenario,cell,peer,levels,repeat,at,figure,value,{counts}\n");
+    let mut text = format!("scenario,cell,target,levels,repeat,at,figure,value,{counts}\n");
     for case in cases {
         for (group, entry) in case.entries() {
             for (repeat, reading) in &entry.readings {

@@ -23,7 +23,7 @@ const COLUMN: f64 = 760.0;
 /// without factors.
 #[must_use]
 pub fn of_experiment(experiment: &Experiment) -> Vec<Drawing> {
-    let palette = Palette(&experiment.plan.peers);
+    let palette = Palette(&experiment.plan.targets);
     let cases = cases(experiment, 1);
     cases
         .iter()

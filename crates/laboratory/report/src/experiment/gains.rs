@@ -1,4 +1,4 @@
-//! What the last factor does within each peer: every level against the first one.
+//! What the last factor does within each target: every level against the first one.
 
 use measure::experiment::Reading;
 
@@ -12,10 +12,10 @@ use super::study::{Case, Entry};
 use super::words::titled;
 use super::yardstick::Yardstick;
 
-/// A row a level but the first of the last factor, a column a peer; empty where only peers were
+/// A row a level but the first of the last factor, a column a target; empty where only targets were
 /// varied.
 pub(crate) fn gains(case: &Case<'_>) -> Table {
-    let names = case.peers.iter().map(|peer| harmless(&peer.name));
+    let names = case.targets.iter().map(|target| harmless(&target.name));
     let factors = case.scenario.factors.iter();
     let titles: Vec<String> = factors.map(|factor| harmless(&factor.title)).collect();
     let head = titles.join(", ");
@@ -28,13 +28,13 @@ pub(crate) fn gains(case: &Case<'_>) -> Table {
     table
 }
 
-/// The same in two columns, for narrow screens: levels are heads, peers rows.
+/// The same in two columns, for narrow screens: levels are heads, targets rows.
 pub(crate) fn gains_listed(case: &Case<'_>) -> Table {
     let mut table = Table::new(&caption(case), &["<", "<"]);
     for (level, cells) in levels(case) {
         table.head(&level);
-        for (peer, cell) in case.peers.iter().zip(cells) {
-            table.row(vec![Cell::of(harmless(&peer.name)), cell]);
+        for (target, cell) in case.targets.iter().zip(cells) {
+            table.row(vec![Cell::of(harmless(&target.name)), cell]);
         }
     }
     table
@@ -55,7 +55,7 @@ fn caption(case: &Case<'_>) -> String {
     )
 }
 
-/// Each level of the last factor but the first, with a cell a peer.
+/// Each level of the last factor but the first, with a cell a target.
 fn levels(case: &Case<'_>) -> Vec<(String, Vec<Cell>)> {
     let (Some(yardstick), Some(first)) = (case.main(), case.last_levels().first().copied()) else {
         return Vec::new();

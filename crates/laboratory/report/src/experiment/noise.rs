@@ -94,14 +94,14 @@ fn idle_servers(case: &Case<'_>) -> Option<String> {
         if busy < BUSY_MIN {
             least = least.min(busy);
             cells
-                .entry(entry.peer.name.clone())
+                .entry(entry.target.name.clone())
                 .or_default()
                 .push(group.title());
         }
     }
-    let named = |(peer, groups): (&String, &Vec<String>)| match groups.len() {
-        all if all == case.groups.len() => peer.clone(),
-        _ => named(peer, groups),
+    let named = |(target, groups): (&String, &Vec<String>)| match groups.len() {
+        all if all == case.groups.len() => target.clone(),
+        _ => named(target, groups),
     };
     let names: Vec<String> = cells.iter().map(named).collect();
     (!names.is_empty()).then(|| {
@@ -116,15 +116,15 @@ fn idle_servers(case: &Case<'_>) -> Option<String> {
     })
 }
 
-fn named(peer: &str, groups: &[String]) -> String {
+fn named(target: &str, groups: &[String]) -> String {
     let groups: Vec<&str> = groups
         .iter()
         .map(String::as_str)
         .filter(|it| !it.is_empty())
         .collect();
     match groups.is_empty() {
-        true => peer.to_owned(),
-        false => format!("{peer} ({})", groups.join(", ")),
+        true => target.to_owned(),
+        false => format!("{target} ({})", groups.join(", ")),
     }
 }
 
@@ -150,7 +150,7 @@ fn missed(case: &Case<'_>) -> Vec<String> {
         let last = entry.misses.last()?;
         Some(format!(
             "{}: {} of {} repeats {}: {}",
-            named(&entry.peer.name, &[group.title()]),
+            named(&entry.target.name, &[group.title()]),
             entry.misses.len(),
             case.scenario.repeats,
             way(last.way),

@@ -1,7 +1,7 @@
 //! One page of experiments that needs nothing else: no network, no script, no font.
 //!
-//! It begins with where a peer is ahead. Numbers that a program may want to read stand in elements
-//! with an `id` and the plain value as `data-value`: `e1-SCENARIO-LEVELS-PEER-FIGURE`.
+//! It begins with where a target is ahead. Numbers that a program may want to read stand in elements
+//! with an `id` and the plain value as `data-value`: `e1-SCENARIO-LEVELS-TARGET-FIGURE`.
 
 mod first;
 mod grid;
@@ -31,7 +31,7 @@ pub fn html(experiments: &[Experiment]) -> String {
     let standing = Standing::of(all.iter().flat_map(|(_, cases)| cases));
     let mut main = element("main").child(first::section(&standing));
     for (experiment, cases) in &all {
-        let palette = Palette(&experiment.plan.peers);
+        let palette = Palette(&experiment.plan.targets);
         main = main.children(cases.iter().map(|case| scenario::section(case, palette)));
     }
     main = main.children(numbered().map(|(it, number)| surroundings::section(it, number)));
@@ -46,10 +46,10 @@ fn title(experiments: &[Experiment]) -> String {
     };
     let date = plan.started.split('T').next().unwrap_or_default();
     let first = plan
-        .peers
+        .targets
         .first()
-        .map_or("TLS terminators", |peer| peer.name.as_str());
-    harmless(&format!("{first} and its peers, {date}"))
+        .map_or("TLS terminators", |target| target.name.as_str());
+    harmless(&format!("{first} and others, {date}"))
 }
 
 fn header(title: &str, all: &[(&Experiment, Vec<Case<'_>>)]) -> Element {
@@ -75,8 +75,8 @@ fn footer(experiments: &[Experiment]) -> Element {
         return element("footer").text("No records.");
     };
     let text = format!(
-        "Recorded by {} {} with {}. A ratio is the geometric mean over rounds of a peer's figure \
-         to the first peer's in the same round; its interval is Student's t of their logarithms \
+        "Recorded by {} {} with {}. A ratio is the geometric mean over rounds of a target's figure \
+         to the first target's in the same round; its interval is Student's t of their logarithms \
          at 95 %: of twenty such intervals, one misses. Shares are subtracted instead, in \
          percentage points, by the paired t. The first lines count a difference only if it holds \
          among all main figures together, by Holm's method (1979).",

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use measure::experiment::{Peer, Reading, Scenario};
+use measure::experiment::{Reading, Scenario, Target};
 use measure::host::HostReport;
-use measure::record::{Client, Ending, Record, Target, Tool};
+use measure::record::{self, Client, Ending, Record, Tool};
 use measure::statistics::Spread;
 
 use crate::drawings::along_time;
@@ -25,28 +25,28 @@ pub(crate) enum Plot {
     Lines(Figure),
 }
 
-/// The looks of peers by their place in the record, so that each has the same everywhere.
+/// The looks of targets by their place in the record, so that each has the same everywhere.
 const COLOURS: [&str; 7] = ["blue", "teal", "amber", "violet", "rose", "grey", "ink"];
 const DASHES: [&str; 5] = ["", "8 3", "3 3", "9 3 2 3", "14 3"];
 
-/// Where a peer stands in the record.
+/// Where a target stands in the record.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Palette<'e>(pub(crate) &'e [Peer]);
+pub(crate) struct Palette<'e>(pub(crate) &'e [Target]);
 
 impl Palette<'_> {
-    fn place(self, peer: &Peer) -> usize {
-        let found = self.0.iter().position(|other| other.name == peer.name);
+    fn place(self, target: &Target) -> usize {
+        let found = self.0.iter().position(|other| other.name == target.name);
         found.unwrap_or(0)
     }
 
-    /// The name of a peer's colour.
-    pub(crate) fn colour(self, peer: &Peer) -> &'static str {
-        COLOURS[self.place(peer) % COLOURS.len()]
+    /// The name of a target's colour.
+    pub(crate) fn colour(self, target: &Target) -> &'static str {
+        COLOURS[self.place(target) % COLOURS.len()]
     }
 
     /// The dashes of its lines.
-    pub(crate) fn dashes(self, peer: &Peer) -> &'static str {
-        DASHES[self.place(peer) % DASHES.len()]
+    pub(crate) fn dashes(self, target: &Target) -> &'static str {
+        DASHES[self.place(target) % DASHES.len()]
     }
 }
 
@@ -95,7 +95,10 @@ fn bars(case: &Case<'_>) -> Option<Bars> {
 pub(crate) fn single(case: &Case<'_>, yardstick: Yardstick) -> Bars {
     let groups = case.groups.iter();
     let panels = groups.map(|group| panel(case, group, yardstick));
-    let first = case.peers.first().map_or("", |peer| peer.name.as_str());
+    let first = case
+        .targets
+        .first()
+        .map_or("", |target| target.name.as_str());
     let head = match case.groups.len() {
         1 => String::new(),
         _ => heading(case, yardstick),
@@ -158,12 +161,12 @@ fn bar(entry: &Entry<'_>, group: &Group<'_>, yardstick: Yardstick) -> Bar {
     );
     let is_first = group
         .first()
-        .is_some_and(|first| first.peer.name == entry.peer.name);
+        .is_some_and(|first| first.target.name == entry.target.name);
     let other = group.base_of(entry);
     let against = other.and_then(|base| versus(entry, base, yardstick));
     let beside = against.map_or_else(String::new, |found| found.short());
     Bar {
-        name: harmless(&entry.peer.name),
+        name: harmless(&entry.target.name),
         colour: if is_first { "blue" } else { "grey" },
         value: spread.map(|it| (it.median, it.min, it.max)),
         text: spread.map_or(gap, |it| yardstick.shown(it.median)),
@@ -192,7 +195,7 @@ fn description(case: &Case<'_>, yardstick: Yardstick) -> String {
         };
         Some(format!(
             "{}{at}: {}.",
-            entry.peer.name,
+            entry.target.name,
             yardstick.told(spread.median)
         ))
     });
@@ -239,7 +242,7 @@ fn line_panel(
     palette: Palette<'_>,
 ) -> Panel {
     let mut series = Vec::new();
-    for (index, peer) in case.peers.iter().enumerate() {
+    for (index, target) in case.targets.iter().enumerate() {
         let levels = case.last_levels().into_iter();
         let spreads: Vec<_> = levels
             .map(|level| {
@@ -247,7 +250,7 @@ fn line_panel(
                 group.entries[index].spread(yardstick)
             })
             .collect();
-        series.extend(line(peer, &spreads, yardstick, palette));
+        series.extend(line(target, &spreads, yardstick, palette));
     }
     let title = match groups.first().map(Group::outer_title) {
         Some(outer) if !outer.is_empty() => {
@@ -262,15 +265,15 @@ fn line_panel(
     Panel::new(y, series)
 }
 
-/// A peer's medians, over the band from the least to the greatest.
+/// A target's medians, over the band from the least to the greatest.
 fn line(
-    peer: &Peer,
+    target: &Target,
     spreads: &[Option<Spread>],
     yardstick: Yardstick,
     palette: Palette<'_>,
 ) -> Vec<Series> {
     let scaled = |value: f64| yardstick.scaled(value);
-    let colour = palette.colour(peer);
+    let colour = palette.colour(target);
     let bands = runs(spreads).into_iter().map(|run| {
         let forth = run.iter().map(|(x, spread)| (*x, scaled(spread.max)));
         let back = run.iter().rev().map(|(x, spread)| (*x, scaled(spread.min)));
@@ -280,8 +283,8 @@ fn line(
         let median = spread.map_or(f64::NAN, |it| scaled(it.median));
         (place as f64, median)
     });
-    let shape = Shape::Marked(palette.dashes(peer));
-    let medians = Series::new(&harmless(&peer.name), colour, shape).of(points);
+    let shape = Shape::Marked(palette.dashes(target));
+    let medians = Series::new(&harmless(&target.name), colour, shape).of(points);
     bands.chain([medians]).collect()
 }
 
@@ -313,7 +316,7 @@ pub(crate) fn courses(case: &Case<'_>) -> Vec<(String, Figure)> {
         let reading = middle(entry, main)?;
         let mut figure = along_time(&as_record(reading, case.scenario), SAMPLES_MAX)?;
         figure.columns.clear();
-        let parts = [entry.peer.name.clone(), group.title()];
+        let parts = [entry.target.name.clone(), group.title()];
         let name: Vec<&str> = parts
             .iter()
             .map(String::as_str)
@@ -340,7 +343,7 @@ fn middle<'e>(entry: &Entry<'e>, yardstick: Yardstick) -> Option<&'e Reading> {
 /// As the record of a load, as far as its course is drawn from it.
 fn as_record(reading: &Reading, scenario: &Scenario) -> Record {
     Record {
-        format: measure::record::FORMAT,
+        format: record::FORMAT,
         tool: Tool {
             name: String::new(),
             version: String::new(),
@@ -350,13 +353,13 @@ fn as_record(reading: &Reading, scenario: &Scenario) -> Record {
         settings: Vec::new(),
         started: reading.at.clone(),
         host: HostReport::default().host,
-        target: Target {
+        target: record::Target {
             url: scenario.name.clone(),
             address: String::new(),
         },
         ending: Ending::Completed,
         elapsed_ns: reading.elapsed_ns,
-        warm_up: measure::record::Counts::default(),
+        warm_up: record::Counts::default(),
         totals: reading.counts,
         failures: reading.failures.clone(),
         handshakes: reading.handshakes.clone(),

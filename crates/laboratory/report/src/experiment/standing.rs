@@ -1,13 +1,13 @@
 //! Who is ahead, in a few lines: what a report begins with.
 //!
-//! Figures of cells are judged against the first peer's in the same cell. The main figure of each
+//! Figures of cells are judged against the first target's in the same cell. The main figure of each
 //! scenario is counted, the others are listed: several figures of a reading go together, and
 //! counted one by one would tell the same thing several times. What is counted holds for all that
 //! is counted ([`holm`]); what is listed, and what tables show, each by its own interval.
 
 use std::collections::BTreeMap;
 
-use measure::experiment::Peer;
+use measure::experiment::Target;
 use measure::holm;
 
 use super::found::Found;
@@ -30,14 +30,14 @@ pub(crate) struct Standing {
     pub(crate) lacks: Vec<(String, String)>,
     /// Main figures that differ by their own interval, but not among all of them.
     pub(crate) alone: Lists,
-    /// Peers that do other work and are no rivals, with what they do.
+    /// Targets that do other work and are no rivals, with what they do.
     pub(crate) apart: Vec<(String, &'static str)>,
 }
 
 /// Comparisons by what they say.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Lists {
-    /// Where a peer is ahead of the first.
+    /// Where a target is ahead of the first.
     pub(crate) ahead: Vec<Line>,
     /// Where no difference is established.
     pub(crate) level: Vec<Line>,
@@ -49,7 +49,7 @@ pub(crate) struct Lists {
     pub(crate) unjudged: usize,
 }
 
-/// A peer's figure in a scenario.
+/// A target's figure in a scenario.
 #[derive(Clone, Debug)]
 pub(crate) struct Line {
     /// The scenario's name.
@@ -58,7 +58,7 @@ pub(crate) struct Line {
     pub(crate) anchor: String,
     /// What is compared.
     pub(crate) figure: String,
-    pub(crate) peer: String,
+    pub(crate) target: String,
     /// In which combinations of levels, and by how much it differs. Never empty.
     pub(crate) found: Vec<(String, Found)>,
 }
@@ -78,29 +78,29 @@ impl Standing {
     /// Adds what a scenario says, and what is established of its main figures, in the order of
     /// [`chances`].
     fn take(&mut self, case: &Case<'_>, established: &mut impl Iterator<Item = bool>) {
-        let Some(first) = case.peers.first() else {
+        let Some(first) = case.targets.first() else {
             return;
         };
         if self.first.is_empty() {
             self.first.clone_from(&first.name);
         }
         self.take_lacks(case);
-        for (index, peer) in case.peers.iter().enumerate() {
-            let Some(base) = base(&case.peers, index) else {
+        for (index, target) in case.targets.iter().enumerate() {
+            let Some(base) = base(&case.targets, index) else {
                 continue;
             };
-            if is_rival(peer, case.peers[base]) {
-                self.take_peer(case, index, established);
+            if is_rival(target, case.targets[base]) {
+                self.take_target(case, index, established);
                 continue;
             }
-            let other = (peer.name.clone(), other_work(peer));
+            let other = (target.name.clone(), other_work(target));
             if !self.apart.contains(&other) {
                 self.apart.push(other);
             }
         }
     }
 
-    fn take_peer(
+    fn take_target(
         &mut self,
         case: &Case<'_>,
         index: usize,
@@ -127,7 +127,7 @@ impl Standing {
                     scenario: case.scenario.name.clone(),
                     anchor: case.anchor(),
                     figure: yardstick.title(&case.scenario.operation),
-                    peer: case.peers[index].name.clone(),
+                    target: case.targets[index].name.clone(),
                     found,
                 };
                 match is_alone {
@@ -149,7 +149,7 @@ impl Standing {
             };
             let others = group.entries.iter().skip(1);
             let did = others.filter(|entry| !entry.readings.is_empty() && first.is_rival_of(entry));
-            let did: Vec<&str> = did.map(|entry| entry.peer.name.as_str()).collect();
+            let did: Vec<&str> = did.map(|entry| entry.target.name.as_str()).collect();
             if did.is_empty() {
                 continue;
             }
@@ -189,17 +189,17 @@ impl Standing {
         if all == 0 {
             return self.nothing();
         }
-        let peers = match ahead {
-            0 => format!("No peer is ahead of {first} in any of {all} comparisons"),
-            1 => format!("A peer is ahead of {first} in 1 of {all} comparisons"),
-            _ => format!("Peers are ahead of {first} in {ahead} of {all} comparisons"),
+        let targets = match ahead {
+            0 => format!("No target is ahead of {first} in any of {all} comparisons"),
+            1 => format!("A target is ahead of {first} in 1 of {all} comparisons"),
+            _ => format!("Targets are ahead of {first} in {ahead} of {all} comparisons"),
         };
         let unjudged = match unjudged {
             0 => String::new(),
             _ => format!(" Not judged, with fewer than {ROUNDS_MIN} rounds: {unjudged}."),
         };
         format!(
-            "{peers}; in {level} no difference is established; in {behind} {first} is ahead. A \
+            "{targets}; in {level} no difference is established; in {behind} {first} is ahead. A \
              comparison is a scenario's main figure in one cell; that holds of all of them \
              together at 95 %, by Holm's method (1979).{}{unjudged}",
             self.alone()
@@ -213,13 +213,13 @@ impl Standing {
         match (theirs, ours) {
             (0, 0) => String::new(),
             (theirs, 0) => {
-                format!(" By its own 95 % interval alone a peer is ahead in {theirs} more.")
+                format!(" By its own 95 % interval alone a target is ahead in {theirs} more.")
             }
             (0, ours) => {
                 format!(" By its own 95 % interval alone {first} is ahead in {ours} more.")
             }
             (theirs, ours) => format!(
-                " By its own 95 % interval alone a peer is ahead in {theirs} more, and {first} in \
+                " By its own 95 % interval alone a target is ahead in {theirs} more, and {first} in \
                  {ours} more."
             ),
         }
@@ -233,7 +233,7 @@ impl Standing {
                 "Nobody is ahead: every comparison ({of_load}) is of a figure that tells of what \
                  loaded the server."
             ),
-            0 => "Nothing can be compared: no cell was read of two peers that do the same work."
+            0 => "Nothing can be compared: no cell was read of two targets that do the same work."
                 .to_owned(),
             unjudged => format!(
                 "Nobody is ahead: every comparison ({unjudged}) has fewer than {ROUNDS_MIN} rounds \
@@ -289,9 +289,9 @@ fn count(lines: &[Line]) -> usize {
     lines.iter().map(|line| line.found.len()).sum()
 }
 
-/// What a peer does that is no rival.
-fn other_work(peer: &Peer) -> &'static str {
-    match (peer.scheme.as_str(), peer.serves.as_str()) {
+/// What a target does that is no rival.
+fn other_work(target: &Target) -> &'static str {
+    match (target.scheme.as_str(), target.serves.as_str()) {
         ("http", _) => "does no TLS, and shows what TLS costs",
         (_, "itself") => "answers itself, and relays nothing",
         _ => "relays",
@@ -311,10 +311,10 @@ fn is_counted(verdict: Verdict) -> bool {
 /// How likely equals differ so much by chance, of each main figure that is counted.
 fn chances<'c>(case: &'c Case<'_>) -> impl Iterator<Item = f64> + 'c {
     let is_judged = |index: &usize| {
-        let base = base(&case.peers, *index);
-        base.is_some_and(|base| is_rival(case.peers[*index], case.peers[base]))
+        let base = base(&case.targets, *index);
+        base.is_some_and(|base| is_rival(case.targets[*index], case.targets[base]))
     };
-    let rivals = (0..case.peers.len()).filter(is_judged);
+    let rivals = (0..case.targets.len()).filter(is_judged);
     let versus = rivals.flat_map(|index| {
         let main = case.yardsticks.first();
         let groups = case.groups.iter();

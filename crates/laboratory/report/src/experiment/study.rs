@@ -1,8 +1,8 @@
-//! A record of an experiment, put in order: scenarios, combinations of levels, peers.
+//! A record of an experiment, put in order: scenarios, combinations of levels, targets.
 
 use std::collections::BTreeMap;
 
-use measure::experiment::{Cell, Experiment, Factor, Level, Miss, Peer, Reading, Scenario, Way};
+use measure::experiment::{Cell, Experiment, Factor, Level, Miss, Reading, Scenario, Target, Way};
 use measure::statistics::Spread;
 
 use super::yardstick::{Yardstick, yardsticks};
@@ -16,7 +16,7 @@ pub(crate) struct Case<'e> {
     /// What is told, the main one first.
     pub(crate) yardsticks: Vec<Yardstick>,
     /// Who takes part, in the order of tables; others are compared with the first.
-    pub(crate) peers: Vec<&'e Peer>,
+    pub(crate) targets: Vec<&'e Target>,
     /// One a combination of levels, in the order of tables.
     pub(crate) groups: Vec<Group<'e>>,
 }
@@ -28,14 +28,14 @@ pub(crate) struct Group<'e> {
     factors: &'e [Factor],
     /// The level of each.
     pub(crate) levels: Vec<&'e Level>,
-    /// In the order of the case's peers.
+    /// In the order of the case's targets.
     pub(crate) entries: Vec<Entry<'e>>,
 }
 
 /// A cell with all that was read of it.
 #[derive(Debug)]
 pub(crate) struct Entry<'e> {
-    pub(crate) peer: &'e Peer,
+    pub(crate) target: &'e Target,
     /// None where it was not asked.
     pub(crate) cell: Option<&'e Cell>,
     /// By repeat.
@@ -75,7 +75,7 @@ pub(crate) fn cases(experiment: &Experiment, number: usize) -> Vec<Case<'_>> {
     };
     let scenarios = experiment.plan.scenarios.iter();
     scenarios
-        .map(|scenario| found.case(scenario, &experiment.plan.peers))
+        .map(|scenario| found.case(scenario, &experiment.plan.targets))
         .collect()
 }
 
@@ -87,12 +87,13 @@ struct Found<'e> {
 }
 
 impl<'e> Found<'e> {
-    fn case(&self, scenario: &'e Scenario, peers: &'e [Peer]) -> Case<'e> {
-        let takes_part = |peer: &&Peer| scenario.cells.iter().any(|cell| cell.peer == peer.name);
-        let peers: Vec<&Peer> = peers.iter().filter(takes_part).collect();
+    fn case(&self, scenario: &'e Scenario, targets: &'e [Target]) -> Case<'e> {
+        let takes_part =
+            |target: &&Target| scenario.cells.iter().any(|cell| cell.target == target.name);
+        let targets: Vec<&Target> = targets.iter().filter(takes_part).collect();
         let combinations = combinations(&scenario.factors);
         let groups = combinations.into_iter();
-        let groups = groups.map(|levels| self.group(scenario, &peers, levels));
+        let groups = groups.map(|levels| self.group(scenario, &targets, levels));
         let groups: Vec<Group<'_>> = groups.filter(Group::is_asked).collect();
         let mut entries = groups.iter().flat_map(|group| &group.entries);
         let is_ramp = entries.any(|entry| {
@@ -107,7 +108,7 @@ impl<'e> Found<'e> {
             number: self.number,
             scenario,
             yardsticks: yardsticks(scenario, is_ramp),
-            peers,
+            targets,
             groups,
         }
     }
@@ -115,24 +116,24 @@ impl<'e> Found<'e> {
     fn group(
         &self,
         scenario: &'e Scenario,
-        peers: &[&'e Peer],
+        targets: &[&'e Target],
         levels: Vec<&'e Level>,
     ) -> Group<'e> {
-        let entry = |peer: &&'e Peer| {
-            let is_it = |cell: &&Cell| cell.peer == peer.name && is_at(cell, scenario, &levels);
+        let entry = |target: &&'e Target| {
+            let is_it = |cell: &&Cell| cell.target == target.name && is_at(cell, scenario, &levels);
             let cell = scenario.cells.iter().find(is_it);
             let key = (
                 scenario.name.as_str(),
                 cell.map_or("", |cell| cell.key.as_str()),
             );
             Entry {
-                peer,
+                target,
                 cell,
                 readings: self.readings.get(&key).cloned().unwrap_or_default(),
                 misses: self.misses.get(&key).cloned().unwrap_or_default(),
             }
         };
-        let entries = peers.iter().map(entry).collect();
+        let entries = targets.iter().map(entry).collect();
         Group {
             factors: &scenario.factors,
             levels,
@@ -256,9 +257,9 @@ impl<'e> Group<'e> {
 
     /// The one that this one is compared with; `None` = it is that one itself.
     pub(crate) fn base_of(&self, entry: &Entry<'_>) -> Option<&Entry<'e>> {
-        let peers: Vec<&Peer> = self.entries.iter().map(|entry| entry.peer).collect();
-        let named = |peer: &&Peer| peer.name == entry.peer.name;
-        let base = base(&peers, peers.iter().position(named)?)?;
+        let targets: Vec<&Target> = self.entries.iter().map(|entry| entry.target).collect();
+        let named = |target: &&Target| target.name == entry.target.name;
+        let base = base(&targets, targets.iter().position(named)?)?;
         self.entries.get(base)
     }
 
@@ -270,7 +271,7 @@ impl<'e> Group<'e> {
 impl Entry<'_> {
     /// Whether it does the same work as the other: TLS or none, with an origin behind it or not.
     pub(crate) fn is_rival_of(&self, other: &Entry<'_>) -> bool {
-        is_rival(self.peer, other.peer)
+        is_rival(self.target, other.target)
     }
 
     /// A figure of each repeat, in the unit of the record.
@@ -308,24 +309,25 @@ impl Entry<'_> {
         if let Some(miss) = self.misses.last() {
             return Some(Gap::of(way(miss.way), &miss.why));
         }
-        Some(match &self.peer.missing {
+        Some(match &self.target.missing {
             Some(why) => Gap::of("missing", why),
             None => Gap::of("not read yet", ""),
         })
     }
 }
 
-/// Whether two peers do the same work.
-pub(crate) fn is_rival(peer: &Peer, other: &Peer) -> bool {
-    (&peer.serves, &peer.scheme) == (&other.serves, &other.scheme)
+/// Whether two targets do the same work.
+pub(crate) fn is_rival(target: &Target, other: &Target) -> bool {
+    (&target.serves, &target.scheme) == (&other.serves, &other.scheme)
 }
 
-/// Which of the peers a peer is compared with: the first program, in the place where it does the
-/// same work, else the first peer. `None` = it is that one itself.
-pub(crate) fn base(peers: &[&Peer], index: usize) -> Option<usize> {
-    let first = peers.first()?;
-    let is_base = |peer: &&Peer| peer.program == first.program && is_rival(peer, peers[index]);
-    let base = peers.iter().position(is_base).unwrap_or(0);
+/// Which of the targets a target is compared with: the first program, in the place where it does the
+/// same work, else the first target. `None` = it is that one itself.
+pub(crate) fn base(targets: &[&Target], index: usize) -> Option<usize> {
+    let first = targets.first()?;
+    let is_base =
+        |target: &&Target| target.program == first.program && is_rival(target, targets[index]);
+    let base = targets.iter().position(is_base).unwrap_or(0);
     (base != index).then_some(base)
 }
 
@@ -333,7 +335,7 @@ pub(crate) fn base(peers: &[&Peer], index: usize) -> Option<usize> {
 const NOT_ASKED: &str = "not asked";
 
 impl Gap {
-    /// Whether the scenario does not ask this of this peer.
+    /// Whether the scenario does not ask this of this target.
     pub(crate) fn is_not_asked(&self) -> bool {
         self.way == NOT_ASKED
     }
@@ -359,8 +361,8 @@ pub(crate) fn way(way: Way) -> &'static str {
 mod tests {
     use super::*;
 
-    fn peer(name: &str, program: &str, serves: &str) -> Peer {
-        Peer {
+    fn target(name: &str, program: &str, serves: &str) -> Target {
+        Target {
             name: name.to_owned(),
             title: String::new(),
             program: program.to_owned(),
@@ -373,20 +375,22 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_is_compared_with_the_first_program_at_the_same_work() {
-        let peers = [
-            peer("lariat", "lariat", "origin"),
-            peer("hitch", "hitch", "origin"),
-            peer("lariat-files", "lariat", "itself"),
-            peer("nginx-files", "nginx", "itself"),
+    fn a_target_is_compared_with_the_first_program_at_the_same_work() {
+        let targets = [
+            target("lariat", "lariat", "origin"),
+            target("hitch", "hitch", "origin"),
+            target("lariat-files", "lariat", "itself"),
+            target("nginx-files", "nginx", "itself"),
         ];
-        let peers: Vec<&Peer> = peers.iter().collect();
-        let bases = |peers: &[&Peer]| -> Vec<Option<usize>> {
-            (0..peers.len()).map(|index| base(peers, index)).collect()
+        let targets: Vec<&Target> = targets.iter().collect();
+        let bases = |targets: &[&Target]| -> Vec<Option<usize>> {
+            (0..targets.len())
+                .map(|index| base(targets, index))
+                .collect()
         };
-        assert_eq!(bases(&peers), [None, Some(0), None, Some(2)]);
+        assert_eq!(bases(&targets), [None, Some(0), None, Some(2)]);
         // Who does work that the first program does not do is shown beside the first.
-        let without = [peers[0], peers[3]];
+        let without = [targets[0], targets[3]];
         assert_eq!(bases(&without), [None, Some(0)]);
     }
 }

@@ -36,8 +36,8 @@ fn standing(standing: &Standing, look: Look) -> String {
     }
     let first = harmless(&standing.first);
     let main = &standing.main;
-    text += &lines(look, "Where a peer is ahead", &main.ahead, Line::in_full);
-    let alone = "Where a peer is ahead by its own interval alone";
+    text += &lines(look, "Where a target is ahead", &main.ahead, Line::in_full);
+    let alone = "Where a target is ahead by its own interval alone";
     text += &lines(look, alone, &standing.alone.ahead, Line::in_full);
     text += &lacks(look, &first, standing);
     let level = "Level: no difference established";
@@ -52,7 +52,7 @@ fn standing(standing: &Standing, look: Look) -> String {
         text += &look.labelled(Ink::Faint, "not counted", &harmless(&words));
     }
     let further = &standing.further;
-    let ahead = "Further figures: where a peer is ahead";
+    let ahead = "Further figures: where a target is ahead";
     text += &lines(look, ahead, &further.ahead, Line::in_full);
     text += &lines(look, "Further figures: level", &further.level, Line::cells);
     let behind = format!("Further figures: where {first} is ahead");
@@ -65,15 +65,15 @@ fn lines(look: Look, title: &str, lines: &[Line], words: fn(&Line) -> String) ->
     }
     let mut text = format!("\n{}\n", look.paint(Ink::Strong, title));
     for topic in topics(lines) {
-        let peers = topic.iter().map(|line| {
-            let said = format!("{} {}", line.peer, words(line));
+        let targets = topic.iter().map(|line| {
+            let said = format!("{} {}", line.target, words(line));
             said.trim_end().to_owned()
         });
-        let peers: Vec<String> = peers.collect();
+        let targets: Vec<String> = targets.collect();
         let head = topic
             .first()
             .map(|line| format!("{}, {}", line.scenario, line.figure));
-        let whole = format!("{}: {}", head.unwrap_or_default(), peers.join(" · "));
+        let whole = format!("{}: {}", head.unwrap_or_default(), targets.join(" · "));
         text += &item(look, &whole);
     }
     text
@@ -139,13 +139,16 @@ fn section(look: Look, table: &Table) -> String {
     format!("  {}\n{rows}", caption.join("\n  "))
 }
 
-/// A row a cell: the medians of its figures, and the main one against the first peer's.
+/// A row a cell: the medians of its figures, and the main one against the first target's.
 fn figures(case: &Case<'_>, look: Look) -> String {
     let yardsticks = fitting(case, look.width);
     let Some(main) = case.main() else {
         return String::new();
     };
-    let first = case.peers.first().map_or("", |peer| peer.name.as_str());
+    let first = case
+        .targets
+        .first()
+        .map_or("", |target| target.name.as_str());
     let against = format!("<{} to {}'s (95 %)", main_name(main), harmless(first));
     let heads: Vec<String> = ["<".to_owned()]
         .into_iter()
@@ -173,7 +176,7 @@ fn main_name(main: Yardstick) -> String {
 /// As many figures as leave room for the comparison.
 fn fitting(case: &Case<'_>, width: usize) -> Vec<Yardstick> {
     const COMPARISON: usize = 26;
-    let names = case.peers.iter().map(|peer| length(&peer.name));
+    let names = case.targets.iter().map(|target| length(&target.name));
     let mut left = width.saturating_sub(names.max().unwrap_or(0) + COMPARISON + 4);
     let mut fitting = Vec::new();
     for yardstick in &case.yardsticks {
@@ -193,7 +196,7 @@ fn row(
     told: &[Yardstick],
     main: Yardstick,
 ) -> Vec<table::Cell> {
-    let mut cells = vec![table::Cell::of(harmless(&entry.peer.name))];
+    let mut cells = vec![table::Cell::of(harmless(&entry.target.name))];
     cells.extend(told.iter().map(|yardstick| match entry.spread(*yardstick) {
         Some(spread) => table::Cell::of(yardstick.shown(spread.median)),
         None => table::Cell::from(NONE),
@@ -218,16 +221,16 @@ fn comparison(entry: &Entry<'_>, group: &Group<'_>, main: Yardstick) -> String {
 
 fn course(experiment: &Experiment, look: Look) -> String {
     let plan = &experiment.plan;
-    let legend = "▲ the peer is ahead, ▽ it is behind, ≈ no difference is established, ○ tells of \
+    let legend = "▲ the target is ahead, ▽ it is behind, ≈ no difference is established, ○ tells of \
                   the load, ? too few rounds; medians of repeats; ratios, or differences of \
                   shares, by round with their 95 % interval";
     let mut text = look.field("signs", legend);
-    for peer in &plan.peers {
-        let version = peer
+    for target in &plan.targets {
+        let version = target
             .missing
             .clone()
-            .unwrap_or_else(|| peer.version.join(", "));
-        text += &look.field("peer", &harmless(&format!("{}: {version}", peer.name)));
+            .unwrap_or_else(|| target.version.join(", "));
+        text += &look.field("target", &harmless(&format!("{}: {version}", target.name)));
     }
     text += &look.field("host", &host::line(&plan.host));
     let cpus = |cpus: &[u16]| {
@@ -255,8 +258,9 @@ fn course(experiment: &Experiment, look: Look) -> String {
 pub(crate) fn state(experiment: &Experiment) -> String {
     let plan = &experiment.plan;
     let takes_part = |cell: &&Cell| {
-        let mut peers = plan.peers.iter();
-        let is_missing = peers.any(|peer| peer.name == cell.peer && peer.missing.is_some());
+        let mut targets = plan.targets.iter();
+        let is_missing =
+            targets.any(|target| target.name == cell.target && target.missing.is_some());
         cell.cannot.is_none() && !is_missing
     };
     let readings = |scenario: &Scenario| {

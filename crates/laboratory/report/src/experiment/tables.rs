@@ -1,7 +1,7 @@
 //! Tables of a scenario that text and page share: spreads as ministat(1) prints them, what the
 //! source printed, who took part.
 
-use measure::experiment::{Figure, Peer, Published};
+use measure::experiment::{Figure, Published, Target};
 use measure::statistics::Spread;
 use measure::student::Difference;
 
@@ -33,7 +33,7 @@ fn shown(yardstick: Yardstick, value: f64) -> String {
 }
 
 /// Number, least, greatest, median, mean and deviation of a figure; and the difference of means
-/// from the first peer's by Student's t.
+/// from the first target's by Student's t.
 pub(crate) fn spreads(case: &Case<'_>, yardstick: Yardstick) -> Table {
     let heads = [
         "<", "N", "min", "max", "median", "mean", "stddev", "<at 95 %",
@@ -45,7 +45,9 @@ pub(crate) fn spreads(case: &Case<'_>, yardstick: Yardstick) -> Table {
             BANDWIDTH => "kB/s",
             _ => yardstick.unit(),
         },
-        case.peers.first().map_or("", |peer| peer.name.as_str()),
+        case.targets
+            .first()
+            .map_or("", |target| target.name.as_str()),
     );
     let mut table = Table::new(&harmless(&caption), &heads);
     for group in &case.groups {
@@ -71,7 +73,10 @@ fn spread_row(entry: &Entry<'_>, group: &Group<'_>, yardstick: Yardstick) -> Opt
         spread.mean,
         spread.deviation,
     ];
-    let mut cells = vec![Cell::of(harmless(&entry.peer.name)), Cell::of(spread.count)];
+    let mut cells = vec![
+        Cell::of(harmless(&entry.target.name)),
+        Cell::of(spread.count),
+    ];
     cells.extend(values.map(|value| Cell::of(shown(yardstick, value))));
     let first = group.base_of(entry);
     let first = first.and_then(|first| first.spread(yardstick));
@@ -132,16 +137,16 @@ pub(crate) fn published(published: &Published) -> Table {
 }
 
 /// Who took part, with versions.
-pub(crate) fn programs(peers: &[Peer]) -> Table {
-    let heads = ["<peer", "<what it is", "<from", "<what it says of itself"];
+pub(crate) fn programs(targets: &[Target]) -> Table {
+    let heads = ["<target", "<what it is", "<from", "<what it says of itself"];
     let mut table = Table::new("Who took part", &heads);
-    for peer in peers {
-        let says = match &peer.missing {
+    for target in targets {
+        let says = match &target.missing {
             Some(why) => format!("takes no part: {why}"),
-            None => peer.version.join(" · "),
+            None => target.version.join(" · "),
         };
         table.row(
-            [&peer.name, &peer.title, &peer.from, &says]
+            [&target.name, &target.title, &target.from, &says]
                 .map(|text| Cell::of(harmless(text)))
                 .to_vec(),
         );

@@ -1,4 +1,4 @@
-//! A peer against the first one: by how much its figure differs, and whether that proves anything.
+//! A target against the first one: by how much its figure differs, and whether that proves anything.
 
 use super::found::Found;
 use super::limits::{is_quiet, tells_of_load};
@@ -8,7 +8,7 @@ use super::yardstick::Yardstick;
 /// What was found.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Versus {
-    /// The peer's figure against the first one's, by round.
+    /// The target's figure against the first one's, by round.
     pub(crate) found: Found,
     pub(crate) verdict: Verdict,
 }
@@ -16,7 +16,7 @@ pub(crate) struct Versus {
 /// Who is ahead.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) enum Verdict {
-    /// The peer, by all that the interval holds.
+    /// The target, by all that the interval holds.
     Ahead,
     /// No difference is established.
     Level,
@@ -26,14 +26,14 @@ pub(crate) enum Verdict {
     OfLoad,
     /// There are too few rounds to tell a difference from noise.
     Unjudged,
-    /// The peer does other work than the first, and is no rival.
+    /// The target does other work than the first, and is no rival.
     Apart,
 }
 
 /// Fewer rounds are not judged.
 pub(crate) const ROUNDS_MIN: usize = 3;
 
-/// A peer against the first one, in rounds in which both were read; `None` without any.
+/// A target against the first one, in rounds in which both were read; `None` without any.
 pub(crate) fn versus(entry: &Entry<'_>, first: &Entry<'_>, yardstick: Yardstick) -> Option<Versus> {
     let read = |is_judged: bool| {
         let pairs = entry.readings.iter().filter_map(move |(repeat, reading)| {

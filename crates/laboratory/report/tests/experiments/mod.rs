@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use measure::capacity::ReadOffs;
 use measure::experiment::{
     Cell, Durations, Ended, Event, Experiment, FORMAT, Factor, Figure, LeftOut, Level, Miss, Noise,
-    Peer, Placement, Plan, Published, Reading, Scenario, Source, Way,
+    Placement, Plan, Published, Reading, Scenario, Source, Target, Way,
 };
 use measure::kind::Kind;
 use measure::record::{Counts, Handshakes, Second, Tool, Traffic, Warning};
@@ -33,8 +33,8 @@ impl Dice {
     }
 }
 
-/// Peers and how dear each is to the first one.
-const PEERS: [(&str, &str, f64); 6] = [
+/// Targets and how dear each is to the first one.
+const TARGETS: [(&str, &str, f64); 6] = [
     ("lariat", "ours, relaying TCP", 1.0),
     ("haproxy-tcp", "HAProxy, relaying TCP", 0.9),
     ("nginx-stream", "nginx, its stream module", 1.01),
@@ -43,8 +43,8 @@ const PEERS: [(&str, &str, f64); 6] = [
     ("plain", "no TLS: the origin itself", 0.2),
 ];
 
-fn peers() -> Vec<Peer> {
-    let peers = PEERS.iter().map(|(name, title, _)| Peer {
+fn targets() -> Vec<Target> {
+    let targets = TARGETS.iter().map(|(name, title, _)| Target {
         name: text(name),
         title: text(title),
         program: text(name),
@@ -54,13 +54,13 @@ fn peers() -> Vec<Peer> {
         serves: text(if *name == "plain" { "itself" } else { "origin" }),
         scheme: text(if *name == "plain" { "http" } else { "https" }),
     });
-    let mut peers: Vec<Peer> = peers.collect();
-    peers[3].missing = Some(text("`hitch` is not installed: apt-get install hitch"));
-    peers[3].version.clear();
-    peers
+    let mut targets: Vec<Target> = targets.collect();
+    targets[3].missing = Some(text("`hitch` is not installed: apt-get install hitch"));
+    targets[3].version.clear();
+    targets
 }
 
-/// A scenario with cells for these peers at all levels.
+/// A scenario with cells for these targets at all levels.
 struct Draft {
     scenario: Scenario,
 }
@@ -71,7 +71,7 @@ impl Draft {
             scenario: Scenario {
                 name: text(name),
                 question: text(question),
-                method: text("Each peer relays to the same origin, on a CPU of its own."),
+                method: text("Each target relays to the same origin, on a CPU of its own."),
                 sources: vec![Source {
                     title: text("V. Bernat, TLS termination, 2011"),
                     table: text("maximum TPS by implementation"),
@@ -103,7 +103,7 @@ impl Draft {
         self
     }
 
-    fn peers(mut self, names: &[&str]) -> Self {
+    fn targets(mut self, names: &[&str]) -> Self {
         let mut choices: Vec<BTreeMap<String, String>> = vec![BTreeMap::new()];
         for factor in &self.scenario.factors {
             let with = |choice: &BTreeMap<String, String>, level: &Level| {
@@ -123,8 +123,8 @@ impl Draft {
                     .map(|(factor, level)| format!(" {factor}={level}"));
                 let scheme = if *name == "plain" { "http" } else { "https" };
                 self.scenario.cells.push(Cell {
-                    key: format!("peer={name}{}", words.collect::<String>()),
-                    peer: text(name),
+                    key: format!("target={name}{}", words.collect::<String>()),
+                    target: text(name),
                     levels: levels.clone(),
                     command: vec![
                         text("lariat-lab"),
@@ -149,7 +149,7 @@ fn scenarios() -> Vec<Scenario> {
     let sealing = [("user", "in user space", None), ("kernel", "by kTLS", None)];
     let big_file = Draft::new("big-file", "How fast is a file of 1 GiB?", &[Bandwidth]);
     let big_file = big_file.factor("ktls", "sealing", &sealing);
-    let mut big_file = big_file.peers(&RIVALS[..2]).scenario;
+    let mut big_file = big_file.targets(&RIVALS[..2]).scenario;
     big_file.published = vec![Published {
         title: text("Stark 2021, N = 10"),
         unit: text("kB/s"),
@@ -162,7 +162,7 @@ fn scenarios() -> Vec<Scenario> {
         ciphers(),
         object_sizes(),
         connections(),
-        ramp.peers(&RIVALS[..2]).scenario,
+        ramp.targets(&RIVALS[..2]).scenario,
         big_file,
     ]
 }
@@ -174,7 +174,7 @@ fn implementations() -> Scenario {
         "Which terminator does most with a CPU?",
         &[ServerCpu, Rate, MeanResponse],
     )
-    .peers(&PEERS.map(|(name, ..)| name))
+    .targets(&TARGETS.map(|(name, ..)| name))
     .scenario;
     scenario.published = vec![Published {
         title: text("Bernat 2011, 1 core, 32 bit"),
@@ -195,7 +195,7 @@ fn ciphers() -> Scenario {
     ];
     let mut scenario = Draft::new("ciphers", "What does each cipher cost?", &[ServerCpu, Rate])
         .factor("suite", "cipher", &suites)
-        .peers(&RIVALS)
+        .targets(&RIVALS)
         .scenario;
     scenario.left_out = vec![LeftOut {
         what: text("RC4"),
@@ -216,7 +216,7 @@ fn object_sizes() -> Scenario {
     let figures = [Rate, Bandwidth, ServerCpu];
     Draft::new("object-sizes", "What does size cost?", &figures)
         .factor("size", "object size", &levels)
-        .peers(&RIVALS)
+        .targets(&RIVALS)
         .scenario
 }
 
@@ -231,7 +231,7 @@ fn connections() -> Scenario {
     )
     .factor("connections", "connections", &lengths)
     .factor("resumption", "resumption", &on_off)
-    .peers(&RIVALS[..2])
+    .targets(&RIVALS[..2])
     .scenario
 }
 
@@ -254,7 +254,7 @@ fn plan() -> Plan {
             server: vec![0],
             client: vec![1],
         },
-        peers: peers(),
+        targets: targets(),
         scenarios: scenarios(),
     }
 }
@@ -267,14 +267,14 @@ struct Pace {
 }
 
 fn pace(scenario: &str, cell: &Cell) -> Pace {
-    let dear = PEERS
+    let dear = TARGETS
         .iter()
-        .find(|(name, ..)| *name == cell.peer)
+        .find(|(name, ..)| *name == cell.target)
         .map_or(1.0, |it| it.2);
     let level = |name: &str| cell.levels.get(name).map_or("", String::as_str);
     let size: f64 = level("size").trim_end_matches('k').parse().unwrap_or(1.0);
     let mut cpu_ns = 60_000.0 * dear + size * 800.0;
-    if level("suite") == "chacha20" && cell.peer == "haproxy-tcp" {
+    if level("suite") == "chacha20" && cell.target == "haproxy-tcp" {
         cpu_ns *= 1.4;
     }
     if level("connections") == "short" {
@@ -301,7 +301,7 @@ fn reading(scenario: &Scenario, cell: &Cell, repeat: u32, dice: &mut Dice) -> Re
     let pace = pace(&scenario.name, cell);
     let succeeded = (pace.per_s * ELAPSED_S * dice.about(0.03)).round().max(2.0);
     let mean_ns = (32.0 / pace.per_s * 1e9 * dice.about(0.03)) as u64;
-    let is_plain = cell.peer == "plain";
+    let is_plain = cell.target == "plain";
     let mut reading = Reading {
         scenario: scenario.name.clone(),
         cell: cell.key.clone(),
@@ -446,11 +446,11 @@ fn event(scenario: &Scenario, cell: &Cell, repeat: u32, dice: &mut Dice) -> Opti
     };
     match (scenario.name.as_str(), cell.key.as_str()) {
         (_, key) if key.contains("hitch") => None,
-        ("ciphers", "peer=stunnel suite=aes-256-gcm") => Some(miss(
+        ("ciphers", "target=stunnel suite=aes-256-gcm") => Some(miss(
             Way::Void,
             "negotiated TLS_AES_128_GCM_SHA256 instead of TLS_AES_256_GCM_SHA384",
         )),
-        ("object-sizes", "peer=nginx-stream size=64k") if repeat == 1 => Some(miss(
+        ("object-sizes", "target=nginx-stream size=64k") if repeat == 1 => Some(miss(
             Way::Failed,
             "it ended by signal 9 while it was loaded",
         )),
@@ -488,7 +488,7 @@ pub(crate) fn elsewhere() -> Experiment {
     let mut other = whole();
     other.plan.started = text("2026-11-23T03:04:05Z");
     other.plan.host.host.hypervisor = Some(text("Xen"));
-    other.plan.peers[1].version = vec![text("haproxy 3.0")];
+    other.plan.targets[1].version = vec![text("haproxy 3.0")];
     other
         .plan
         .scenarios
@@ -515,9 +515,9 @@ pub(crate) fn hostile() -> Experiment {
     let plan = &mut experiment.plan;
     plan.command.push(text(bad));
     plan.host.host.cpu = text(bad);
-    for peer in &mut plan.peers {
-        peer.title = text(bad);
-        peer.version = vec![text(bad)];
+    for target in &mut plan.targets {
+        target.title = text(bad);
+        target.version = vec![text(bad)];
     }
     for scenario in &mut plan.scenarios {
         scenario.question = text(bad);

@@ -11,13 +11,13 @@ use measure::host::HostReport;
 
 use crate::experiment::placement::Seating;
 use crate::scenario::cells::Asked;
-use crate::usage::{UsageError, nearest};
+use crate::usage::{UsageError, nearest, renamed};
 
 /// Flags, for slips.
 const FLAGS: [&str; 20] = [
     "quick",
     "full",
-    "peers",
+    "targets",
     "only",
     "repeats",
     "duration",
@@ -29,7 +29,7 @@ const FLAGS: [&str; 20] = [
     "record",
     "resume",
     "scenario-folder",
-    "peer-folder",
+    "target-folder",
     "keep",
     "list",
     "dry-run",
@@ -74,7 +74,7 @@ pub(super) struct Typed {
     pub(super) seed: Option<u64>,
     pub(super) repeats: Option<u32>,
     pub(super) duration: Option<Duration>,
-    pub(super) peers: Option<Vec<String>>,
+    pub(super) targets: Option<Vec<String>>,
     pub(super) only: BTreeMap<String, Vec<String>>,
     pub(super) programs: BTreeMap<String, PathBuf>,
     pub(super) seating: Seating,
@@ -82,7 +82,7 @@ pub(super) struct Typed {
     pub(super) record: Option<PathBuf>,
     pub(super) resume: Option<PathBuf>,
     pub(super) scenario_folder: Option<PathBuf>,
-    pub(super) peer_folder: Option<PathBuf>,
+    pub(super) target_folder: Option<PathBuf>,
     pub(super) scenarios: Vec<String>,
 }
 
@@ -98,7 +98,7 @@ impl Default for Typed {
             seed: None,
             repeats: None,
             duration: None,
-            peers: None,
+            targets: None,
             only: BTreeMap::new(),
             programs: BTreeMap::new(),
             seating: Seating::default(),
@@ -106,7 +106,7 @@ impl Default for Typed {
             record: None,
             resume: None,
             scenario_folder: None,
-            peer_folder: None,
+            target_folder: None,
             scenarios: Vec::new(),
         }
     }
@@ -118,7 +118,7 @@ impl Typed {
         let lacking = host.abilities.iter().filter(|ability| !ability.is_there);
         Asked {
             is_quick: self.mode == Mode::Quick,
-            peers: self.peers.clone(),
+            targets: self.targets.clone(),
             repeats: self.repeats,
             duration: self.duration,
             only: self.only.clone(),
@@ -175,9 +175,10 @@ fn known(flag: &str) -> Result<&'static str, UsageError> {
     if let Some(known) = FLAGS.into_iter().find(|known| *known == flag) {
         return Ok(known);
     }
-    let hint = match nearest(flag, FLAGS) {
-        Some(near) => format!("did you mean --{near}?"),
-        None => "`lariat-lab help run` lists the flags".to_owned(),
+    let hint = match (renamed(flag), nearest(flag, FLAGS)) {
+        (Some(new), _) => format!("it is --{new} now"),
+        (None, Some(near)) => format!("did you mean --{near}?"),
+        (None, None) => "`lariat-lab help run` lists the flags".to_owned(),
     };
     Err(UsageError::new(
         format!("there is no flag --{}", flag.escape_debug()),
@@ -239,7 +240,7 @@ impl Typed {
             "record" => self.record = Some(value.into()),
             "resume" => self.resume = Some(value.into()),
             "scenario-folder" => self.scenario_folder = Some(value.into()),
-            "peer-folder" => self.peer_folder = Some(value.into()),
+            "target-folder" => self.target_folder = Some(value.into()),
             _ => self.take_text(flag, &value.string()?)?,
         }
         Ok(())
@@ -247,7 +248,7 @@ impl Typed {
 
     fn take_text(&mut self, flag: &'static str, text: &str) -> Result<(), UsageError> {
         match flag {
-            "peers" => self.peers = Some(names(flag, text)?),
+            "targets" => self.targets = Some(names(flag, text)?),
             "repeats" => {
                 let repeats = text
                     .parse()
@@ -302,7 +303,7 @@ fn names(flag: &str, text: &str) -> Result<Vec<String>, UsageError> {
             flag,
             text,
             "is no list of names with commas between them",
-            "--peers lariat,haproxy-tcp",
+            "--targets lariat,haproxy-tcp",
         )),
         false => Ok(names),
     }
@@ -354,8 +355,8 @@ mod tests {
     #[test]
     fn everything_is_understood() {
         let typed = parsed(
-            "keys ./mine.toml --full --peers lariat,plain --only key=p256,rsa2048 --only \
-             peer=lariat --repeats 2 --duration 300ms --seed 9 --program plain=/x --server-cpus \
+            "keys ./mine.toml --full --targets lariat,plain --only key=p256,rsa2048 --only \
+             target=lariat --repeats 2 --duration 300ms --seed 9 --program plain=/x --server-cpus \
              0,2-3 --speeds none --record r.jsonl --keep -q"
                 .split_whitespace()
                 .collect::<Vec<_>>()
@@ -378,7 +379,7 @@ mod tests {
         assert!(fault("--repeats 0").contains("is no number from 1 to 1000"));
         assert!(fault("--duration 5").contains("for example: --duration 2s"));
         assert!(fault("--only key").contains("is not NAME=VALUE"));
-        assert!(fault("--peers a,,b").contains("no list of names"));
+        assert!(fault("--targets a,,b").contains("no list of names"));
         assert!(fault("--seed 1 --seed 2").contains("--seed stands twice"));
         assert!(fault("--quick --full").contains("contradict"));
         assert!(fault("--resume x keys").contains("keys beside --resume"));

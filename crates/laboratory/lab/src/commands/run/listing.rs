@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::Duration;
 
-use measure::experiment::{Peer, Placement, Plan};
+use measure::experiment::{Placement, Plan, Target};
 use measure::host::HostReport;
 
 use crate::experiment::fielded::Fielded;
-use crate::peer::form;
 use crate::scenario::cells::Expanded;
 use crate::scenario::form::Form;
+use crate::target::form;
 use crate::usage::{UsageError, nearest};
 
 /// All scenarios, with their time in both modes.
@@ -79,14 +79,16 @@ pub(super) fn plan(expanded: &[Expanded], fielded: &[Fielded], placement: &Place
             extent(one)
         );
         for plan in &one.cells {
-            let peer = fielded.iter().find(|one| one.peer.name == plan.cell.peer);
-            let missing = peer.and_then(|one| one.program.as_ref().err());
+            let target = fielded
+                .iter()
+                .find(|one| one.target.name == plan.cell.target);
+            let missing = target.and_then(|one| one.program.as_ref().err());
             let what = match (&plan.cell.cannot, missing) {
                 (Some(why), _) => format!("cannot: {why}"),
                 (None, Some(missing)) => format!("takes no part: {missing}"),
                 (None, None) => shell(&plan.cell.command),
             };
-            let key = plan.cell.key.trim_start_matches("peer=");
+            let key = plan.cell.key.trim_start_matches("target=");
             let _ = writeln!(text, "  {key}\n    {what}");
         }
     }
@@ -108,12 +110,12 @@ fn shell(words: &[String]) -> String {
     quoted.collect::<Vec<_>>().join(" ")
 }
 
-/// A peer that was named must be one.
-pub(super) fn check_peer(name: &str, peers: &[form::Peer]) -> Result<(), UsageError> {
-    let known: Vec<_> = peers.iter().map(|peer| peer.name.as_str()).collect();
+/// A target that was named must be one.
+pub(super) fn check_target(name: &str, targets: &[form::Target]) -> Result<(), UsageError> {
+    let known: Vec<_> = targets.iter().map(|target| target.name.as_str()).collect();
     match known.contains(&name) {
         true => Ok(()),
-        false => Err(unknown("peer", name, &known)),
+        false => Err(unknown("target", name, &known)),
     }
 }
 
@@ -123,9 +125,9 @@ pub(super) fn check_only<'f>(
     forms: impl Iterator<Item = &'f Form> + Clone,
 ) -> Result<(), UsageError> {
     let factors = || forms.clone().flat_map(|form| &form.file.factor);
-    for (name, levels) in only.iter().filter(|(name, _)| *name != "peer") {
+    for (name, levels) in only.iter().filter(|(name, _)| *name != "target") {
         let mut known: Vec<_> = factors().map(|factor| factor.name.as_str()).collect();
-        known.push("peer");
+        known.push("target");
         if !known.contains(&name.as_str()) {
             return Err(unknown("factor", name, &known));
         }
@@ -154,7 +156,7 @@ fn unknown(what: &str, name: &str, known: &[&str]) -> UsageError {
 pub(super) fn changed(
     plan: &Plan,
     expanded: &[Expanded],
-    peers: &[Peer],
+    targets: &[Target],
     host: &HostReport,
 ) -> Option<String> {
     let version = env!("CARGO_PKG_VERSION");
@@ -167,8 +169,11 @@ pub(super) fn changed(
         let (cpu, kernel) = facts(&plan.host);
         return Some(format!("it was begun on another host ({cpu}, {kernel})"));
     }
-    if let Some(peer) = plan.peers.iter().find(|peer| !peers.contains(peer)) {
-        return Some(format!("{} is another version now, or is gone", peer.name));
+    if let Some(target) = plan.targets.iter().find(|target| !targets.contains(target)) {
+        return Some(format!(
+            "{} is another version now, or is gone",
+            target.name
+        ));
     }
     let scenarios = expanded.iter().map(|one| &one.scenario);
     let mut pairs = scenarios.zip(&plan.scenarios);

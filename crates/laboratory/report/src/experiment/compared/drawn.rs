@@ -1,6 +1,6 @@
 //! The loss of the second experiment against the first, plotted.
 
-use measure::experiment::Peer;
+use measure::experiment::Target;
 
 use crate::figure::{Axis, Figure, Panel, Series, Shape, Unit};
 use crate::hostile::harmless;
@@ -21,29 +21,29 @@ fn ends(case: &Case<'_>) -> Vec<usize> {
 }
 
 /// In percent, by level; `None` if no cell has a loss.
-pub(super) fn losses(pair: &Pair<'_>, peers: &[Peer]) -> Option<Figure> {
+pub(super) fn losses(pair: &Pair<'_>, targets: &[Target]) -> Option<Figure> {
     let yardstick = *pair.yardsticks.first()?;
     let figure = yardstick.title(&pair.a.scenario.operation);
     let ends = ends(&pair.a);
     let mut texts = Vec::new();
     let mut series = Vec::new();
-    for (index, peer) in pair.a.peers.iter().enumerate() {
+    for (index, target) in pair.a.targets.iter().enumerate() {
         let mut points = Vec::new();
         for (place, group) in pair.a.groups.iter().enumerate() {
             let entry = &group.entries[index];
             let change = pair.change(group, entry, yardstick);
             let loss = change.and_then(|change| change.loss_percent(yardstick));
             let title = group.title();
-            texts.extend(loss.map(|loss| format!("{} {title}: {} %.", peer.name, digits(loss))));
+            texts.extend(loss.map(|loss| format!("{} {title}: {} %.", target.name, digits(loss))));
             points.push((place as f64, loss.unwrap_or(f64::NAN)));
             // Between names there is nothing to be read off a line.
             if !pair.a.is_numeric() || ends.contains(&place) {
                 points.push((place as f64, f64::NAN));
             }
         }
-        let palette = Palette(peers);
-        let shape = Shape::Marked(palette.dashes(peer));
-        series.push(Series::new(&harmless(&peer.name), palette.colour(peer), shape).of(points));
+        let palette = Palette(targets);
+        let shape = Shape::Marked(palette.dashes(target));
+        series.push(Series::new(&harmless(&target.name), palette.colour(target), shape).of(points));
     }
     let values: Vec<f64> = series
         .iter()

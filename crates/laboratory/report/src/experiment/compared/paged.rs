@@ -55,7 +55,7 @@ fn first(a: Named<'_>, b: Named<'_>, pairs: &[Pair<'_>]) -> Element {
 
 fn section(a: Named<'_>, pair: &Pair<'_>) -> Element {
     let mut card = element("section").with("class", "card");
-    if let Some(drawn) = losses(pair, &a.experiment.plan.peers) {
+    if let Some(drawn) = losses(pair, &a.experiment.plan.targets) {
         let id = format!("c-{}-loss", pair.id());
         card = card
             .child(figure(&drawn, &id, &[("wide", WIDE)]))

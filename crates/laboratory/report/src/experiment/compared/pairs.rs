@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use measure::experiment::{Experiment, Peer};
+use measure::experiment::{Experiment, Target};
 
 use super::super::found::Found;
 use super::super::limits::{is_quiet, tells_of_load};
@@ -111,7 +111,7 @@ impl<'e> Pair<'e> {
         let wanted = names(group);
         let other = self.b.groups.iter().find(|other| names(other) == wanted)?;
         let mut entries = other.entries.iter();
-        entries.find(|other| other.peer.name == entry.peer.name)
+        entries.find(|other| other.target.name == entry.target.name)
     }
 }
 
@@ -147,15 +147,19 @@ pub(super) fn differences(a: &Experiment, b: &Experiment) -> Vec<(String, String
     ];
     all.retain(|(_, a, b)| a != b);
     let hosts = all.into_iter().map(|(name, a, b)| (name.to_owned(), a, b));
-    let peers = a.plan.peers.iter().filter_map(|peer| {
-        let other = b.plan.peers.iter().find(|other| other.name == peer.name)?;
-        let says = |peer: &Peer| match &peer.missing {
+    let targets = a.plan.targets.iter().filter_map(|target| {
+        let other = b
+            .plan
+            .targets
+            .iter()
+            .find(|other| other.name == target.name)?;
+        let says = |target: &Target| match &target.missing {
             Some(_) => "missing".to_owned(),
-            None => peer.version.join(", "),
+            None => target.version.join(", "),
         };
-        (says(peer) != says(other)).then(|| (peer.name.clone(), says(peer), says(other)))
+        (says(target) != says(other)).then(|| (target.name.clone(), says(target), says(other)))
     });
-    hosts.chain(peers).collect()
+    hosts.chain(targets).collect()
 }
 
 fn tool(experiment: &Experiment) -> String {

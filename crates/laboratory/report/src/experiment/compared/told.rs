@@ -107,7 +107,7 @@ pub(super) fn changes(pair: &Pair<'_>, yardstick: Yardstick) -> Table {
             table.head(&harmless(&group.title()));
         }
         for entry in &group.entries {
-            let name = Cell::of(harmless(&entry.peer.name));
+            let name = Cell::of(harmless(&entry.target.name));
             let Some(found) = pair.change(group, entry, yardstick) else {
                 let cells = [
                     name,

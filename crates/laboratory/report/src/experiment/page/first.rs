@@ -18,13 +18,13 @@ pub(super) fn section(standing: &Standing) -> Element {
     let parts = [
         list(
             "ahead",
-            "Where a peer is ahead",
+            "Where a target is ahead",
             &standing.main.ahead,
             Line::in_full,
         ),
         list(
             "ahead",
-            "Where a peer is ahead by its own interval alone",
+            "Where a target is ahead by its own interval alone",
             &standing.alone.ahead,
             Line::in_full,
         ),
@@ -56,7 +56,7 @@ pub(super) fn section(standing: &Standing) -> Element {
 /// The figures that are not counted.
 fn further(standing: &Standing) -> impl Iterator<Item = Element> {
     let lists = &standing.further;
-    let ahead = "Further figures: where a peer is ahead";
+    let ahead = "Further figures: where a target is ahead";
     let behind = format!("Further figures: where {} is ahead", standing.first);
     let parts = [
         list("ahead", ahead, &lists.ahead, Line::in_full),
@@ -89,7 +89,7 @@ fn counts(standing: &Standing) -> Element {
         .children(parts)
 }
 
-/// More lines than this are folded away, but never those in which a peer is ahead.
+/// More lines than this are folded away, but never those in which a target is ahead.
 const LINES_MAX: usize = 6;
 
 fn list(class: &str, title: &str, lines: &[Line], words: fn(&Line) -> String) -> Option<Element> {
@@ -120,7 +120,7 @@ fn topic(lines: &[&Line], words: fn(&Line) -> String) -> Element {
             item = item.text(" · ");
         }
         let words = words(line);
-        item = item.child(element("b").text(&line.peer));
+        item = item.child(element("b").text(&line.target));
         item = item.text(if words.is_empty() {
             words
         } else {

@@ -1,4 +1,4 @@
-//! The tables of figures: by level and peer, in the form of the sources; or by peer and figure.
+//! The tables of figures: by level and target, in the form of the sources; or by target and figure.
 
 use crate::hostile::harmless;
 use crate::markup::{Element, element};
@@ -10,8 +10,8 @@ use super::super::versus::versus;
 use super::super::words::titled;
 use super::super::yardstick::Yardstick;
 
-/// Without factors: a row a peer, a column a figure.
-pub(super) fn by_peer(case: &Case<'_>) -> Element {
+/// Without factors: a row a target, a column a figure.
+pub(super) fn by_target(case: &Case<'_>) -> Element {
     let heads = case.yardsticks.iter().map(|yardstick| {
         let title = yardstick.title(&case.scenario.operation);
         format!("{}, {}", titled(&title), yardstick.unit())
@@ -19,7 +19,7 @@ pub(super) fn by_peer(case: &Case<'_>) -> Element {
     let groups = case.groups.iter();
     let rows = groups.flat_map(|group| group.entries.iter().map(move |entry| (group, entry)));
     let rows = rows.map(|(group, entry)| {
-        let name = row_head(&entry.peer.name);
+        let name = row_head(&entry.target.name);
         let cells = match entry.gap() {
             Some(gap) => vec![gap_cell(&gap).with("colspan", case.yardsticks.len())],
             None => {
@@ -38,10 +38,13 @@ pub(super) fn by_peer(case: &Case<'_>) -> Element {
     )
 }
 
-/// With factors: a row a combination of levels, a column a peer.
+/// With factors: a row a combination of levels, a column a target.
 pub(super) fn by_level(case: &Case<'_>, yardstick: Yardstick) -> Element {
     let figure = yardstick.title(&case.scenario.operation);
-    let first = case.peers.first().map_or("", |peer| peer.name.as_str());
+    let first = case
+        .targets
+        .first()
+        .map_or("", |target| target.name.as_str());
     let figure = titled(&figure);
     let caption = format!(
         "{figure}, {}: medians of repeats, least to greatest; ratio to {first} with its 95 % \
@@ -50,7 +53,7 @@ pub(super) fn by_level(case: &Case<'_>, yardstick: Yardstick) -> Element {
     );
     let factors = case.scenario.factors.iter();
     let factors = factors.map(|factor| column_head(&factor.title).with("class", "w"));
-    let peers = case.peers.iter().map(|peer| column_head(&peer.name));
+    let targets = case.targets.iter().map(|target| column_head(&target.name));
     let rows = case.groups.iter().map(|group| {
         let levels = group.levels.iter().map(|level| row_head(&level.title));
         let entries = group.entries.iter();
@@ -60,7 +63,7 @@ pub(super) fn by_level(case: &Case<'_>, yardstick: Yardstick) -> Element {
         });
         element("tr").children(levels).children(cells)
     });
-    table(&caption, factors.chain(peers).collect(), rows.collect())
+    table(&caption, factors.chain(targets).collect(), rows.collect())
 }
 
 fn table(caption: &str, heads: Vec<Element>, rows: Vec<Element>) -> Element {
@@ -110,7 +113,7 @@ fn id(case: &Case<'_>, group: &Group<'_>, entry: &Entry<'_>, yardstick: Yardstic
     let parts = [
         case.anchor(),
         group.id(),
-        entry.peer.name.clone(),
+        entry.target.name.clone(),
         yardstick.id().to_owned(),
     ];
     let parts: Vec<&str> = parts
@@ -124,7 +127,7 @@ fn id(case: &Case<'_>, group: &Group<'_>, entry: &Entry<'_>, yardstick: Yardstic
 fn ratio(id: &str, group: &Group<'_>, entry: &Entry<'_>, yardstick: Yardstick) -> Option<Element> {
     let first = group
         .first()
-        .filter(|first| first.peer.name != entry.peer.name)?;
+        .filter(|first| first.target.name != entry.target.name)?;
     let found = versus(entry, first, yardstick)?;
     let element = element("small")
         .with("class", found.verdict.class())

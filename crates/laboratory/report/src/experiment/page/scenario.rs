@@ -51,7 +51,7 @@ fn results(case: &Case<'_>, palette: Palette<'_>) -> Element {
         results = results.children(drawn(case, &plot));
     }
     if case.scenario.factors.is_empty() {
-        results = results.child(grid::by_peer(case));
+        results = results.child(grid::by_target(case));
     } else {
         let tables = case
             .yardsticks
@@ -102,11 +102,14 @@ fn drawn(case: &Case<'_>, plot: &Plot) -> Vec<Element> {
 }
 
 fn legend(case: &Case<'_>) -> Element {
-    let first = case.peers.first().map_or("", |peer| peer.name.as_str());
+    let first = case
+        .targets
+        .first()
+        .map_or("", |target| target.name.as_str());
     let signs = element("p").with("class", "legend");
     let sign = |class, text: String| element("span").with("class", class).text(text);
     signs
-        .child(sign("ahead", "▲ the peer is ahead".to_owned()))
+        .child(sign("ahead", "▲ the target is ahead".to_owned()))
         .child(sign("level", "≈ no difference is established".to_owned()))
         .child(sign("behind", format!("▽ {first} is ahead")))
         .child(sign("of-load", "○ tells of the load".to_owned()))

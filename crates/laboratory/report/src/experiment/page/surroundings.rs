@@ -28,7 +28,7 @@ pub(super) fn section(experiment: &Experiment, number: usize) -> Element {
         .with("id", format!("e{number}"))
         .child(element("h2").text(heading))
         .child(element("p").with("class", "lead").prose(&lead))
-        .child(card("Programs").child(table(&programs(&plan.peers), "p")))
+        .child(card("Programs").child(table(&programs(&plan.targets), "p")))
         .child(host_card(experiment))
         .child(run_card(experiment))
 }

@@ -1,0 +1,10 @@
+//! Targets: the programs under test, as data, and the servers that they become.
+
+pub(crate) mod catalogue;
+pub(crate) mod certificates;
+pub(crate) mod configuration;
+pub(crate) mod form;
+pub(crate) mod install;
+pub(crate) mod program;
+pub(crate) mod server;
+pub(crate) mod wish;

@@ -1,0 +1,256 @@
+//! From a wish to a target's configuration: the values that its templates may use.
+
+use std::net::SocketAddr;
+use std::path::Path;
+
+use minijinja::syntax::SyntaxConfig;
+use minijinja::value::Serde;
+use minijinja::{Environment, UndefinedBehavior};
+use serde::Serialize;
+
+use super::certificates::Files;
+use super::form::Target;
+use super::wish::{Version, Wish};
+
+/// What a template may use. `targets/README.md` tells each.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Values<'a> {
+    /// The program's file.
+    pub(crate) program: &'a Path,
+    /// Whether the user gave it, instead of a package.
+    pub(crate) is_given: bool,
+    /// Whether it will be started by root.
+    pub(crate) is_root: bool,
+    /// An existing folder of its own, its working directory.
+    pub(crate) folder: &'a Path,
+    /// Where it is to listen.
+    pub(crate) listen: Endpoint,
+    /// The plain HTTP server behind it; none for those that serve themselves.
+    pub(crate) origin: Option<Endpoint>,
+    /// A folder with a file for each size of object, named by the number of its bytes.
+    pub(crate) objects: &'a Path,
+    /// Those sizes.
+    pub(crate) object_bytes: &'a [u64],
+    /// Threads or processes that take connections.
+    pub(crate) workers: u16,
+    /// Their CPUs; may be fewer or more than workers.
+    pub(crate) cpus: &'a [u16],
+    /// The same as binary masks, which end with CPU 0.
+    pub(crate) cpu_masks: Vec<String>,
+    /// How many connections it must be able to hold.
+    pub(crate) connections: u64,
+    /// How many files it may have open.
+    pub(crate) descriptors: u64,
+    /// What it shows.
+    pub(crate) certificates: &'a [Files],
+    /// What it speaks.
+    pub(crate) tls: Tls<'a>,
+}
+
+/// An address.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Endpoint {
+    address: SocketAddr,
+    host: std::net::IpAddr,
+    port: u16,
+}
+
+/// What is asked of TLS, in the words of both worlds.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Tls<'a> {
+    /// `1.2`, `1.3`, in ascending order.
+    versions: Vec<&'static str>,
+    /// Suites by their standard names.
+    suites: &'a [String],
+    /// Those of TLS 1.2, by OpenSSL's names.
+    openssl_ciphers: Vec<String>,
+    /// Those of TLS 1.3, by OpenSSL's names, which are the standard ones.
+    openssl_ciphersuites: Vec<&'a str>,
+    /// Groups by their standard names.
+    groups: &'a [String],
+    /// Groups by OpenSSL's names.
+    openssl_groups: Vec<&'a str>,
+    session_ids: bool,
+    tickets: bool,
+    ktls: bool,
+}
+
+/// Why a target's template is no configuration.
+#[derive(Debug, thiserror::Error)]
+#[error("the template `{name}` of {target} is wrong: {error:#}")]
+pub(crate) struct TemplateFault {
+    target: String,
+    name: String,
+    error: minijinja::Error,
+}
+
+impl From<SocketAddr> for Endpoint {
+    fn from(address: SocketAddr) -> Self {
+        Self {
+            address,
+            host: address.ip(),
+            port: address.port(),
+        }
+    }
+}
+
+impl<'a> From<&'a Wish> for Tls<'a> {
+    fn from(wish: &'a Wish) -> Self {
+        let mut versions = wish.versions.clone();
+        versions.sort_unstable();
+        let is_of_13 = |suite: &&String| !suite.contains("_WITH_");
+        let suites = || wish.suites.iter();
+        Self {
+            versions: versions.into_iter().map(version_name).collect(),
+            suites: &wish.suites,
+            openssl_ciphers: suites()
+                .filter(|suite| !is_of_13(suite))
+                .map(|suite| openssl_cipher(suite))
+                .collect(),
+            openssl_ciphersuites: suites().filter(is_of_13).map(String::as_str).collect(),
+            groups: &wish.groups,
+            openssl_groups: wish
+                .groups
+                .iter()
+                .map(|group| openssl_group(group))
+                .collect(),
+            session_ids: wish.session_ids,
+            tickets: wish.tickets,
+            ktls: wish.ktls,
+        }
+    }
+}
+
+fn version_name(version: Version) -> &'static str {
+    match version {
+        Version::Tls12 => "1.2",
+        Version::Tls13 => "1.3",
+    }
+}
+
+/// OpenSSL's name of a suite of TLS 1.2 with forward secrecy (openssl-ciphers(1)):
+/// `ECDHE-RSA-AES128-GCM-SHA256`, `ECDHE-RSA-CHACHA20-POLY1305`.
+fn openssl_cipher(standard: &str) -> String {
+    let name = standard.strip_prefix("TLS_").unwrap_or(standard);
+    let name = name.replace("_WITH", "").replace("AES_", "AES");
+    let name = name.replace("POLY1305_SHA256", "POLY1305");
+    name.replace('_', "-")
+}
+
+/// OpenSSL's name of a group, which all its versions know.
+fn openssl_group(standard: &str) -> &str {
+    match standard {
+        "x25519" => "X25519",
+        "secp256r1" => "prime256v1",
+        other => other,
+    }
+}
+
+/// The CPUs as masks of equal length: `01`, `10`.
+pub(crate) fn masks(cpus: &[u16]) -> Vec<String> {
+    let length = cpus.iter().max().map_or(1, |&last| usize::from(last) + 1);
+    let mask = |cpu: &u16| {
+        let bit = |place: usize| match place == usize::from(*cpu) {
+            true => '1',
+            false => '0',
+        };
+        (0..length).rev().map(bit).collect()
+    };
+    cpus.iter().map(mask).collect()
+}
+
+/// The configuration files, by name.
+///
+/// # Errors
+/// A template uses what there is not, or is malformed.
+pub(crate) fn files(
+    target: &Target,
+    values: &Values<'_>,
+) -> Result<Vec<(String, String)>, TemplateFault> {
+    let render = |name: &String| {
+        let text = render(target, name, &target.templates[name], values)?;
+        Ok((name.clone(), text))
+    };
+    target.form.files.iter().map(render).collect()
+}
+
+/// The command that starts it; an argument that comes to nothing is left out.
+///
+/// # Errors
+/// As [`files`].
+pub(crate) fn command(target: &Target, values: &Values<'_>) -> Result<Vec<String>, TemplateFault> {
+    let words = target.form.start.iter();
+    let words = words.map(|word| render(target, "start", word, values));
+    let words: Vec<_> = words.collect::<Result<_, _>>()?;
+    Ok(words.into_iter().filter(|word| !word.is_empty()).collect())
+}
+
+fn render(
+    target: &Target,
+    name: &str,
+    template: &str,
+    values: &Values<'_>,
+) -> Result<String, TemplateFault> {
+    let mut environment = Environment::new();
+    environment.set_undefined_behavior(UndefinedBehavior::Strict);
+    let mut syntax = SyntaxConfig::builder();
+    syntax.trim_blocks(true).lstrip_blocks(true);
+    syntax.keep_trailing_newline(true);
+    environment.set_syntax(syntax.build().expect("these are the usual delimiters"));
+    let rendered = environment.render_named_str(name, template, Serde(values));
+    rendered.map_err(|error| TemplateFault {
+        target: target.name.clone(),
+        name: name.to_owned(),
+        error,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn openssl_has_names_of_its_own() {
+        let names = [
+            (
+                "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",
+                "ECDHE-ECDSA-AES128-GCM-SHA256",
+            ),
+            (
+                "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384",
+                "ECDHE-RSA-AES256-GCM-SHA384",
+            ),
+            (
+                "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256",
+                "ECDHE-RSA-CHACHA20-POLY1305",
+            ),
+        ];
+        for (standard, wanted) in names {
+            assert_eq!(openssl_cipher(standard), wanted);
+        }
+    }
+
+    #[test]
+    fn suites_are_told_apart_by_version() {
+        let wish = Wish {
+            suites: [
+                "TLS_AES_128_GCM_SHA256",
+                "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
+            ]
+            .map(str::to_owned)
+            .to_vec(),
+            versions: vec![Version::Tls13, Version::Tls12],
+            ..Wish::default()
+        };
+        let tls = Tls::from(&wish);
+        assert_eq!(tls.versions, ["1.2", "1.3"]);
+        assert_eq!(tls.openssl_ciphersuites, ["TLS_AES_128_GCM_SHA256"]);
+        assert_eq!(tls.openssl_ciphers, ["ECDHE-RSA-AES128-GCM-SHA256"]);
+    }
+
+    #[test]
+    fn masks_end_with_the_first_cpu() {
+        assert_eq!(masks(&[0, 1]), ["01", "10"]);
+        assert_eq!(masks(&[2]), ["100"]);
+    }
+}

@@ -1,0 +1,263 @@
+//! A target, as its file says it: `targets/NAME/target.toml` and the templates beside it.
+//!
+//! Knows what a target says of itself; neither where it is installed nor how it is started.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use toml::Value;
+
+use super::wish::Wish;
+
+/// A program that can be put under test.
+#[derive(Clone, Debug)]
+pub(crate) struct Target {
+    /// The name of its folder; in flags and tables.
+    pub(crate) name: String,
+    /// What it says of itself.
+    pub(crate) form: Form,
+    /// Its templates by the names of the files that they become.
+    pub(crate) templates: BTreeMap<String, String>,
+}
+
+/// `target.toml`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct Form {
+    /// What it is, in a line.
+    pub(crate) title: String,
+    /// The program's file name.
+    pub(crate) program: String,
+    /// Debian's packages that bring it; none for programs of ours.
+    #[serde(default)]
+    pub(crate) packages: Vec<String>,
+    /// Further files that the packaged program needs, for example modules.
+    #[serde(default)]
+    pub(crate) needs: Vec<String>,
+    /// Who answers requests.
+    pub(crate) serves: Serves,
+    /// What its clients speak.
+    pub(crate) scheme: Scheme,
+    /// Commands that tell its version, as templates.
+    pub(crate) version: Vec<Vec<String>>,
+    /// How the lines begin that are taken of what they tell; none: the first line of each.
+    #[serde(default)]
+    pub(crate) version_lines: Vec<String>,
+    /// The command that starts it in the foreground, as templates.
+    pub(crate) start: Vec<String>,
+    /// Names of the configuration files that are made of the templates of these names.
+    #[serde(default)]
+    pub(crate) files: Vec<String>,
+    /// What it does not support.
+    #[serde(default)]
+    pub(crate) unsupported: Vec<Unsupported>,
+}
+
+/// Who answers requests.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Serves {
+    /// The plain HTTP server behind it.
+    Origin,
+    /// It does: `/?size=N` has N bytes.
+    Itself,
+}
+
+/// What clients speak.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Scheme {
+    /// Plain HTTP.
+    Http,
+    /// HTTP over TLS.
+    Https,
+}
+
+impl Scheme {
+    /// As in a URL.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Https => "https",
+        }
+    }
+}
+
+/// Something that a target does not support.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct Unsupported {
+    /// Wishes that are not fulfilled, if all of these hold.
+    pub(crate) when: BTreeMap<String, Condition>,
+    /// Why, for people.
+    pub(crate) why: String,
+    /// Whether it holds for every build, not of the packaged one alone.
+    #[serde(default)]
+    pub(crate) any_build: bool,
+}
+
+/// What must hold of a field of a [`Wish`].
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum Condition {
+    /// It is at least so much; of a list, it is at least so long.
+    Least(Least),
+    /// It is that; a list holds that, or all of these.
+    Is(Value),
+}
+
+/// A lower bound.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Least {
+    least: i64,
+}
+
+/// What is wrong with a target's files.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum FormFault {
+    /// `target.toml` is not what it should be; the message tells line and key.
+    #[error("{0}")]
+    Malformed(Box<toml::de::Error>),
+    /// A condition names no field of a wish.
+    #[error("`{0}` in `when` is nothing that a server is asked for; there are {known}",
+        known = wish_fields().join(", "))]
+    UnknownField(String),
+    /// A file is named that no template makes.
+    #[error("there is no template for `{0}` beside target.toml")]
+    NoTemplate(String),
+    /// Nothing would be started.
+    #[error("`start` is empty")]
+    NoStart,
+}
+
+impl Target {
+    /// Reads a target.
+    ///
+    /// # Errors
+    /// [`FormFault`].
+    pub(crate) fn parse(
+        name: &str,
+        text: &str,
+        templates: BTreeMap<String, String>,
+    ) -> Result<Self, FormFault> {
+        let form: Form =
+            toml::from_str(text).map_err(|error| FormFault::Malformed(Box::new(error)))?;
+        let known = wish_fields();
+        let mut conditions = form.unsupported.iter().flat_map(|entry| entry.when.keys());
+        if let Some(unknown) = conditions.find(|field| !known.contains(field)) {
+            return Err(FormFault::UnknownField(unknown.clone()));
+        }
+        if let Some(missing) = form
+            .files
+            .iter()
+            .find(|&file| !templates.contains_key(file))
+        {
+            return Err(FormFault::NoTemplate(missing.clone()));
+        }
+        if form.start.is_empty() {
+            return Err(FormFault::NoStart);
+        }
+        Ok(Self {
+            name: name.to_owned(),
+            form,
+            templates,
+        })
+    }
+
+    /// Why it cannot be what is asked, if it cannot. `is_given`: the user gave another build than
+    /// the packaged one.
+    pub(crate) fn unsupported(&self, wish: &Wish, is_given: bool) -> Option<&str> {
+        let fields = fields_of(wish);
+        let holds = |entry: &&Unsupported| {
+            let mut conditions = entry.when.iter();
+            (entry.any_build || !is_given)
+                && conditions.all(|(field, condition)| condition.holds(&fields[field.as_str()]))
+        };
+        Some(self.form.unsupported.iter().find(holds)?.why.trim())
+    }
+}
+
+impl Condition {
+    fn holds(&self, value: &Value) -> bool {
+        match (self, value) {
+            (Self::Least(bound), Value::Array(list)) => list.len() as i64 >= bound.least,
+            (Self::Least(bound), Value::Integer(number)) => *number >= bound.least,
+            (Self::Least(_), _) => false,
+            (Self::Is(Value::Array(all)), Value::Array(list)) => {
+                all.iter().all(|wanted| list.contains(wanted))
+            }
+            (Self::Is(wanted), Value::Array(list)) => list.contains(wanted),
+            (Self::Is(wanted), value) => wanted == value,
+        }
+    }
+}
+
+fn fields_of(wish: &Wish) -> toml::Table {
+    toml::Table::try_from(wish).expect("a wish is a table of numbers, words and lists")
+}
+
+fn wish_fields() -> Vec<String> {
+    fields_of(&Wish::default()).keys().cloned().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::wish::KeyKind;
+    use super::*;
+
+    const HEAD: &str = "title = \"x\"\nprogram = \"x\"\nserves = \"origin\"\nscheme = \"https\"\n\
+                        version = [[\"x\"]]\nstart = [\"x\"]\n";
+
+    fn target(rest: &str) -> Result<Target, FormFault> {
+        Target::parse("x", &format!("{HEAD}{rest}"), BTreeMap::new())
+    }
+
+    fn fault(rest: &str) -> String {
+        target(rest).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn conditions_are_about_wishes() {
+        let target = target(
+            "[[unsupported]]\nwhen = { workers = { least = 2 }, tickets = false }\nwhy = \"two\"\n\
+             [[unsupported]]\nwhen = { certificates = [\"p256\", \"rsa2048\"] }\nwhy = \"pair\"\n\
+             [[unsupported]]\nwhen = { certificates = { least = 3 } }\nwhy = \"three\"\n\
+             [[unsupported]]\nwhen = { groups = \"X25519MLKEM768\" }\nwhy = \"pq\"\nany-build = true\n",
+        )
+        .unwrap();
+        let plain = Wish::default();
+        assert_eq!(target.unsupported(&plain, false), None);
+        let two = Wish {
+            workers: 2,
+            ..plain.clone()
+        };
+        assert_eq!(target.unsupported(&two, false), None, "both must hold");
+        let two = Wish {
+            tickets: false,
+            ..two
+        };
+        assert_eq!(target.unsupported(&two, false), Some("two"));
+        assert_eq!(
+            target.unsupported(&two, true),
+            None,
+            "another build may do it"
+        );
+        let mut many = plain.clone();
+        many.certificates = vec![KeyKind::Rsa2048, KeyKind::P256];
+        assert_eq!(target.unsupported(&many, false), Some("pair"));
+        many.certificates = vec![KeyKind::Rsa2048, KeyKind::Rsa3072, KeyKind::Ed25519];
+        assert_eq!(target.unsupported(&many, false), Some("three"));
+        let mut hybrid = plain;
+        hybrid.groups = vec!["x25519".into(), "X25519MLKEM768".into()];
+        assert_eq!(target.unsupported(&hybrid, true), Some("pq"));
+    }
+
+    #[test]
+    fn slips_are_named() {
+        let unknown = fault("[[unsupported]]\nwhen = { worker = 2 }\nwhy = \"\"");
+        assert!(unknown.contains("`worker`") && unknown.contains("workers"));
+        assert!(fault("files = [\"x.conf\"]").contains("`x.conf`"));
+        assert!(fault("colour = 1").contains("`colour`"));
+    }
+}

@@ -1,0 +1,55 @@
+//! Debian's packages for the targets.
+//!
+//! Servers that a package brings are not started: they would take ports and CPUs.
+
+use std::io;
+use std::process::{Command, ExitStatus, Stdio};
+
+/// Why packages were not installed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum InstallFault {
+    /// There is no such command.
+    #[error("{0} cannot be run: {1}")]
+    NoCommand(&'static str, io::Error),
+    /// It said no; what it said went to the standard error.
+    #[error("apt-get failed ({0})")]
+    Failed(ExitStatus),
+}
+
+/// While it runs, a policy says that no server is to be started (101; invoke-rc.d(8)). One that
+/// the administrator wrote stays as it is.
+const SCRIPT: &str = r#"set -e
+policy=/usr/sbin/policy-rc.d
+if [ ! -e "$policy" ]; then
+    trap 'rm -f "$policy"' EXIT
+    trap 'exit 1' HUP INT TERM
+    printf '#!/bin/sh\nexit 101\n' >"$policy"
+    chmod 755 "$policy"
+fi
+export DEBIAN_FRONTEND=noninteractive
+apt-get -o Dpkg::Use-Pty=0 -qq update
+apt-get -o Dpkg::Use-Pty=0 -qq install -y --no-install-recommends "$@"
+"#;
+
+/// Installs packages by apt-get, through sudo where we are not root.
+///
+/// # Errors
+/// [`InstallFault`].
+pub(crate) fn install(packages: &[String]) -> Result<(), InstallFault> {
+    let shell = ["sh", "-c", SCRIPT, "install"];
+    let (program, words) = match sys::process::is_root() {
+        true => ("sh", &shell[1..]),
+        false => ("sudo", &shell[..]),
+    };
+    let mut command = Command::new(program);
+    command.args(words).args(packages).stdin(Stdio::null());
+    // Ours is for data.
+    command.stdout(io::stderr());
+    let status = command
+        .status()
+        .map_err(|error| InstallFault::NoCommand(program, error))?;
+    match status.success() {
+        true => Ok(()),
+        false => Err(InstallFault::Failed(status)),
+    }
+}

@@ -1,0 +1,328 @@
+//! A target as a running server: configured as wished, started on its CPUs, and ended.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::{self, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::certificates::{CertificateFault, Certificates, Files};
+use super::configuration::{self, TemplateFault, Tls, Values};
+use super::form::{Scheme, Serves, Target};
+use super::program::Program;
+use super::wish::Wish;
+use crate::process::child::{Child, ChildFault, telling_lines};
+use crate::process::tree::Tree;
+
+/// Where a server is to run.
+#[derive(Clone, Copy)]
+pub(crate) struct Place<'a> {
+    /// Its CPUs, which nobody else should use.
+    pub(crate) cpus: &'a [u16],
+    /// An existing folder of the whole run; the server makes its own in it.
+    pub(crate) folder: &'a Path,
+    /// The plain HTTP server behind those that do not serve themselves.
+    pub(crate) origin: Option<SocketAddr>,
+    /// What servers show.
+    pub(crate) certificates: &'a Certificates,
+    /// Whether nobody waits for it any more.
+    pub(crate) is_given_up: &'a dyn Fn() -> bool,
+}
+
+/// A running server; it is ended on drop.
+#[derive(Debug)]
+pub(crate) struct Server {
+    address: SocketAddr,
+    scheme: Scheme,
+    child: Child,
+}
+
+/// Why a server does not run.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum StartFault {
+    /// It ended by itself.
+    #[error("{name} ended as it started ({how}){}", quoted(said))]
+    Ended {
+        /// The target's name.
+        name: String,
+        /// For example `exit status: 1`.
+        how: String,
+        /// What it wrote, as far as it tells why.
+        said: String,
+    },
+    /// It takes no connections.
+    #[error("{name} took no connection within {seconds} s{}", quoted(said))]
+    Silent {
+        /// The target's name.
+        name: String,
+        /// How long we tried.
+        seconds: u64,
+        /// What it wrote, as far as it tells why.
+        said: String,
+    },
+    /// It needs a server behind it, and was given none.
+    #[error("{0} relays, and there is no origin behind it")]
+    NoOrigin(String),
+    /// A template is wrong.
+    #[error(transparent)]
+    Template(#[from] TemplateFault),
+    /// There is nothing that it could show.
+    #[error(transparent)]
+    Certificate(#[from] CertificateFault),
+    /// It cannot be started.
+    #[error(transparent)]
+    Child(#[from] ChildFault),
+    /// A file of our own cannot be made.
+    #[error("{0}")]
+    Ours(#[from] io::Error),
+}
+
+/// Longer than any start: RSA keys are checked then, on a CPU that may be slow.
+const START_MAX: Duration = Duration::from_secs(20);
+/// Between two looks whether it listens.
+const PAUSE: Duration = Duration::from_millis(2);
+/// Somebody may take a free port before the server does; more often than this is no chance.
+const ATTEMPTS_MAX: usize = 5;
+
+/// Descriptors that a server needs beside its connections.
+const DESCRIPTORS_SPARE: u64 = 500;
+/// More connections than this are not to be expected of one host; tables are made for them.
+const CONNECTIONS_MAX: u64 = 200_000;
+
+impl Server {
+    /// Starts a target and waits until it takes connections.
+    ///
+    /// # Errors
+    /// [`StartFault`].
+    pub(crate) fn start(
+        target: &Target,
+        program: &Program,
+        wish: &Wish,
+        place: &Place<'_>,
+    ) -> Result<Self, StartFault> {
+        let kinds = wish.certificates.iter();
+        let certificates = kinds.map(|&kind| place.certificates.of(kind));
+        let certificates = certificates.collect::<Result<Vec<_>, _>>()?;
+        let objects = match target.form.serves {
+            Serves::Itself => objects(place.folder, &wish.objects)?,
+            Serves::Origin if place.origin.is_none() => {
+                return Err(StartFault::NoOrigin(target.name.clone()));
+            }
+            Serves::Origin => place.folder.to_owned(),
+        };
+        let launch = Launch {
+            target,
+            program,
+            wish,
+            place,
+            certificates: &certificates,
+            objects: &objects,
+        };
+        for _ in 1..ATTEMPTS_MAX {
+            match launch.attempt() {
+                Attempt::PortTaken => {}
+                Attempt::Done(server) => return *server,
+            }
+        }
+        match launch.attempt() {
+            Attempt::Done(server) => *server,
+            Attempt::PortTaken => Err(io::Error::from(io::ErrorKind::AddrInUse).into()),
+        }
+    }
+
+    /// Where it listens.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// What it speaks there.
+    pub(crate) fn scheme(&self) -> Scheme {
+        self.scheme
+    }
+
+    /// All its processes.
+    pub(crate) fn tree(&self) -> Tree {
+        self.child.tree()
+    }
+
+    /// How it ended, if it did, with its own words.
+    pub(crate) fn ended(&mut self) -> Option<String> {
+        let how = self.child.ended()?.to_owned();
+        let said = telling_lines(&self.child.said());
+        Some(format!("{how}{}", quoted(&said)))
+    }
+
+    /// Ends it, and waits until all its processes are gone.
+    pub(crate) fn stop(self) {
+        self.child.stop();
+    }
+}
+
+/// A server about to start.
+struct Launch<'a> {
+    target: &'a Target,
+    program: &'a Program,
+    wish: &'a Wish,
+    place: &'a Place<'a>,
+    certificates: &'a [Files],
+    objects: &'a Path,
+}
+
+/// What came of it.
+enum Attempt {
+    Done(Box<Result<Server, StartFault>>),
+    /// It could not listen, since another did.
+    PortTaken,
+}
+
+impl Launch<'_> {
+    fn attempt(&self) -> Attempt {
+        let address = match free_address() {
+            Ok(address) => address,
+            Err(error) => return Attempt::Done(Box::new(Err(error.into()))),
+        };
+        let started = self.start(address);
+        match &started {
+            Err(StartFault::Ended { .. }) if TcpListener::bind(address).is_err() => {
+                Attempt::PortTaken
+            }
+            _ => Attempt::Done(Box::new(started)),
+        }
+    }
+
+    fn start(&self, address: SocketAddr) -> Result<Server, StartFault> {
+        let folder = own_folder(self.place.folder, &self.target.name)?;
+        let values = self.values(address, &folder);
+        for (name, text) in configuration::files(self.target, &values)? {
+            fs::write(folder.join(name), text)?;
+        }
+        let words = configuration::command(self.target, &values)?;
+        let mut words = words.into_iter().map(OsString::from);
+        let program = words.next().unwrap_or_default();
+        let arguments: Vec<_> = words.collect();
+        let output = folder.join("output");
+        let child = Child::start(&program, &arguments, self.place.cpus, &folder, &output)?;
+        let mut server = Server {
+            address,
+            scheme: self.target.form.scheme,
+            child,
+        };
+        self.wait_until_listening(&mut server)?;
+        bring_back_strays(server.tree(), self.place.cpus)?;
+        Ok(server)
+    }
+
+    fn values<'v>(&'v self, address: SocketAddr, folder: &'v Path) -> Values<'v> {
+        let descriptors = sys::limit::open_files();
+        let spare = descriptors.saturating_sub(DESCRIPTORS_SPARE);
+        Values {
+            program: &self.program.path,
+            is_given: self.program.is_given(),
+            is_root: sys::process::is_root(),
+            folder,
+            listen: address.into(),
+            origin: self.place.origin.map(Into::into),
+            objects: self.objects,
+            object_bytes: &self.wish.objects,
+            workers: self.wish.workers,
+            cpus: self.place.cpus,
+            cpu_masks: configuration::masks(self.place.cpus),
+            connections: (spare / 2).clamp(100, CONNECTIONS_MAX),
+            descriptors,
+            certificates: self.certificates,
+            tls: Tls::from(self.wish),
+        }
+    }
+
+    fn wait_until_listening(&self, server: &mut Server) -> Result<(), StartFault> {
+        let begun = Instant::now();
+        loop {
+            let name = || self.target.name.clone();
+            if let Some(how) = server.child.ended().map(str::to_owned) {
+                let said = telling_lines(&server.child.said());
+                let name = name();
+                return Err(StartFault::Ended { name, how, said });
+            }
+            if TcpStream::connect(server.address).is_ok() {
+                return Ok(());
+            }
+            if begun.elapsed() > START_MAX || (self.place.is_given_up)() {
+                return Err(StartFault::Silent {
+                    name: name(),
+                    seconds: begun.elapsed().as_secs(),
+                    said: telling_lines(&server.child.said()),
+                });
+            }
+            thread::sleep(PAUSE);
+        }
+    }
+}
+
+/// Some programs choose CPUs by their own counting, from 0: threads that left theirs go back, each
+/// to another one.
+fn bring_back_strays(tree: Tree, cpus: &[u16]) -> io::Result<()> {
+    let mut next = cpus.iter().cycle();
+    for thread in tree.threads()? {
+        let Ok(its) = sys::cpu::cpus_of(thread) else {
+            continue;
+        };
+        if its.iter().all(|cpu| cpus.contains(cpu)) {
+            continue;
+        }
+        if let Some(&cpu) = next.next() {
+            // It may have ended meanwhile.
+            let _ = sys::cpu::confine(thread, &[cpu]);
+        }
+    }
+    Ok(())
+}
+
+/// An address on loopback that nobody listens at.
+fn free_address() -> io::Result<SocketAddr> {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()
+}
+
+/// A new folder for one start: `NAME-1`, `NAME-2`.
+fn own_folder(run: &Path, name: &str) -> io::Result<PathBuf> {
+    for number in 1_u64.. {
+        let path = run.join(format!("{name}-{number}"));
+        match fs::create_dir(&path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            made => return made.map(|()| path),
+        }
+    }
+    Err(io::ErrorKind::AlreadyExists.into())
+}
+
+/// Files of these sizes, which all servers of a run share. Their bytes are written, not left as
+/// holes: a file that is one hole takes no memory, and nothing would be read.
+fn objects(run: &Path, sizes: &[u64]) -> io::Result<PathBuf> {
+    let folder = run.join("objects");
+    fs::create_dir_all(&folder)?;
+    for &size in sizes {
+        let path = folder.join(size.to_string());
+        if fs::metadata(&path).is_ok_and(|there| there.len() == size) {
+            continue;
+        }
+        let mut file = fs::File::create(&path)?;
+        let mut left = size;
+        while left > 0 {
+            let length = left.min(BLOCK.len() as u64);
+            file.write_all(&BLOCK[..length as usize])?;
+            left -= length;
+        }
+    }
+    Ok(folder)
+}
+
+/// Of which files are made.
+static BLOCK: [u8; 1 << 16] = [b'x'; 1 << 16];
+
+fn quoted(said: &str) -> String {
+    match said {
+        "" => ", and said nothing".to_owned(),
+        said => format!("; it said:\n{said}"),
+    }
+}

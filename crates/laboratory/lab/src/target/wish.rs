@@ -1,0 +1,89 @@
+//! What a server is asked to be, whichever program it is.
+//!
+//! A scenario says it in its table `[server]`; a target's templates turn it into a configuration.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// What a server is asked to be. Every name is one that a template may use.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub(crate) struct Wish {
+    /// Threads or processes that take connections, each on a CPU of its own.
+    pub(crate) workers: u16,
+    /// The certificates to be served, one of each kind.
+    pub(crate) certificates: Vec<KeyKind>,
+    /// Versions of TLS that are spoken.
+    pub(crate) versions: Vec<Version>,
+    /// Cipher suites by their standard names, the preferred first; empty: the target's own choice.
+    pub(crate) suites: Vec<String>,
+    /// Groups of the key exchange by their standard names; empty: the target's own choice.
+    pub(crate) groups: Vec<String>,
+    /// Whether sessions may be resumed by session id (TLS 1.2).
+    pub(crate) session_ids: bool,
+    /// Whether sessions may be resumed by ticket (TLS 1.2) and by PSK (TLS 1.3).
+    pub(crate) tickets: bool,
+    /// Whether the kernel is asked to seal what is sent.
+    pub(crate) ktls: bool,
+    /// Sizes in bytes of the objects that will be asked for, for servers that answer from files.
+    pub(crate) objects: Vec<u64>,
+}
+
+impl Default for Wish {
+    fn default() -> Self {
+        Self {
+            workers: 1,
+            certificates: vec![KeyKind::P256],
+            versions: vec![Version::Tls12, Version::Tls13],
+            suites: Vec::new(),
+            groups: Vec::new(),
+            session_ids: true,
+            tickets: true,
+            ktls: false,
+            objects: Vec::new(),
+        }
+    }
+}
+
+/// The key of a certificate.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum KeyKind {
+    /// RSA, 2048 bits.
+    Rsa2048,
+    /// RSA, 3072 bits.
+    Rsa3072,
+    /// RSA, 4096 bits.
+    Rsa4096,
+    /// ECDSA on P-256.
+    P256,
+    /// ECDSA on P-384.
+    P384,
+    /// Ed25519.
+    Ed25519,
+}
+
+impl fmt::Display for KeyKind {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::Rsa2048 => "rsa2048",
+            Self::Rsa3072 => "rsa3072",
+            Self::Rsa4096 => "rsa4096",
+            Self::P256 => "p256",
+            Self::P384 => "p384",
+            Self::Ed25519 => "ed25519",
+        })
+    }
+}
+
+/// A version of TLS.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
+pub(crate) enum Version {
+    /// RFC 5246.
+    #[serde(rename = "1.2")]
+    Tls12,
+    /// RFC 8446.
+    #[serde(rename = "1.3")]
+    Tls13,
+}
