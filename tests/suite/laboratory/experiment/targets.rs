@@ -1,5 +1,5 @@
-//! Targets of the laboratory: each that is installed becomes what it claims to, what it says that it
-//! cannot do it cannot do, and nothing of it outlives the laboratory.
+//! Targets of the laboratory: each that is installed becomes what it claims to, what it does not
+//! support it does not support, and nothing of it outlives the laboratory.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -193,8 +193,8 @@ impl Shapes {
         claims
     }
 
-    /// What each target did although it says that it could not, too: whether it did it, and what was
-    /// said about it.
+    /// What each target did although it says that it could not, too: whether it did it, and what
+    /// was said about it.
     fn deeds(&self) -> BTreeMap<Wish, (bool, String)> {
         let boastful = boastful_targets();
         let mut command = self.command();

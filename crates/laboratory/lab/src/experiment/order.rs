@@ -1,8 +1,8 @@
 //! The order in which cells are read.
 //!
 //! Round by round, so that what the machine does in one hour it does to all. Within a round the
-//! choices of levels come in an order by chance, and within a choice the targets do, one right after
-//! the other: it is they who are compared.
+//! choices of values come in random order, and within a choice the targets do, one right after the
+//! other: these are compared.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
 //! One page of experiments that needs nothing else: no network, no script, no font.
 //!
-//! It begins with where a target is ahead. Numbers that a program may want to read stand in elements
-//! with an `id` and the plain value as `data-value`: `e1-SCENARIO-LEVELS-TARGET-FIGURE`.
+//! It begins with where a target is ahead. Numbers that a program may want to read stand in
+//! elements with an `id` and the plain value as `data-value`: `e1-SCENARIO-LEVELS-TARGET-FIGURE`.
 
 mod first;
 mod grid;

@@ -321,8 +321,8 @@ pub(crate) fn is_rival(target: &Target, other: &Target) -> bool {
     (&target.serves, &target.scheme) == (&other.serves, &other.scheme)
 }
 
-/// Which of the targets a target is compared with: the first program, in the place where it does the
-/// same work, else the first target. `None` = it is that one itself.
+/// Which of the targets a target is compared with: the first program, in the place where it does
+/// the same work, else the first target. `None` = it is that one itself.
 pub(crate) fn base(targets: &[&Target], index: usize) -> Option<usize> {
     let first = targets.first()?;
     let is_base =

@@ -1,4 +1,4 @@
-//! A target against the first one: by how much its figure differs, and whether that proves anything.
+//! A target against the first one: by how much its figure differs, and whether that is proven.
 
 use super::found::Found;
 use super::limits::{is_quiet, tells_of_load};
