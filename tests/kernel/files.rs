@@ -61,7 +61,7 @@ fn small_responses_are_ours() {
 
 #[test]
 fn the_setting_says_from_which_length_on() {
-    let from = "ktls = { mode = \"auto\", from = \"1MiB\" }";
+    let from = "ktls = { mode = \"auto\", min-size = \"1MiB\" }";
     let bench = Bench::files(|service| service.tls(from));
     for (name, length) in [("below", (1 << 20) - 1), ("exactly", 1 << 20)] {
         bench.folder.write(name, pattern(length));

@@ -113,7 +113,7 @@ const OWED_MAX: usize = 500_000;
 fn whatever_the_order_each_echo_is_whole() {
     let server = Server::start(Behaviour::Echo);
     // Relays are handed over from eight times this on.
-    let from = "ktls = { mode = \"auto\", from = \"8KiB\" }";
+    let from = "ktls = { mode = \"auto\", min-size = \"8KiB\" }";
     let bench = Bench::relay(&server, |service| service.tls(from));
     let whole = pattern(LARGE);
     let can_rekey = KernelCounts::read().rekeys.is_some();

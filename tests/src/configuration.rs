@@ -44,7 +44,7 @@ impl Service {
     pub fn serving(mut self, keys: &str) -> Self {
         let folder = self.behind.strip_prefix("files = ");
         let folder = folder.expect("files stand behind it");
-        self.behind = format!("files = {{ folder = {folder}, {keys} }}");
+        self.behind = format!("files = {{ root = {folder}, {keys} }}");
         self
     }
 

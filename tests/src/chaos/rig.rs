@@ -188,7 +188,7 @@ impl Services {
             format!("{texts:?}")
         };
         // Servers that come back are asked again soon.
-        let passive = "passive = { failures = 3, pause = '500ms' }";
+        let passive = "passive = { failures = 3, ejection-time = '500ms' }";
         let files = Service::files(site, folder.path());
         let web_service = files.clone().named("web").at(free_address());
         Self {
@@ -201,7 +201,7 @@ impl Services {
             web: web_service
                 .servers(&list(&[web]))
                 .tls("early-data = '16KiB'")
-                .back("accepts-replays = true"),
+                .back("early-data-safe = true"),
             extra: files.clone().named("extra").at(free_address()),
             files: files.named("files"),
         }

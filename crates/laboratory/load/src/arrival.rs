@@ -245,7 +245,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::plan::Brings;
 
     fn stretch(seconds: f64, from: f64, to: f64) -> Stretch {
         Stretch {
@@ -259,7 +258,7 @@ mod tests {
         Arrival::Open {
             stretches,
             spacing,
-            brings: Brings::Request,
+            session_arrivals: false,
         }
     }
 

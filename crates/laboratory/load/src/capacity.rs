@@ -5,7 +5,7 @@ use measure::record::{Capacity, Ending};
 
 use crate::options::{Limit, Search};
 use crate::outcome::Outcome;
-use crate::plan::{Arrival, Clients, Plan, Stretch, Turns};
+use crate::plan::{Arrival, ClientSelection, Clients, Plan, Stretch};
 
 /// Rates tried at most: doubling from 1 to a million and halving the rest fits twice.
 const RATES_MAX: usize = 60;
@@ -46,7 +46,9 @@ impl Finder {
         }
         let rate = next_rate(&self.points, &self.search)?;
         let Arrival::Open {
-            spacing, brings, ..
+            spacing,
+            session_arrivals,
+            ..
         } = self.plan.arrival
         else {
             return None;
@@ -59,7 +61,7 @@ impl Finder {
                     to_per_s: rate,
                 }],
                 spacing,
-                brings,
+                session_arrivals,
             },
             duration: self.search.step,
             // Clients are new for each rate, and so are their sessions.
@@ -69,12 +71,12 @@ impl Finder {
         })
     }
 
-    /// Where as few clients take part as the load needs, and of users, there are enough for answers
-    /// that take a second: their number is not to be the limit. What was asked for stays.
+    /// Where as few clients take part as the load needs, and of arriving clients, there are enough
+    /// for answers that take a second: their number is not to be the limit.
     fn clients(&self, rate_per_s: f64) -> Clients {
         let clients = self.plan.clients;
-        let brings_users = self.plan.requests_of_a_user().is_some();
-        match clients.turns == Turns::Fewest || brings_users {
+        let has_session_arrivals = self.plan.requests_per_arrival().is_some();
+        match clients.selection == ClientSelection::Fewest || has_session_arrivals {
             false => clients,
             true => Clients {
                 count: clients.count.max(rate_per_s as u32),

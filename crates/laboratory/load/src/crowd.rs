@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use crate::plan::{Clients, Handshake, Plan, Turns};
+use crate::plan::{ClientSelection, Clients, Handshake, Plan};
 
 /// Sessions are told apart by how far they are used, in so many grades.
 const PHASES_MAX: usize = 256;
@@ -76,7 +76,7 @@ impl Crowd {
             Some(tls) => &tls.handshakes[..],
             None => &[Handshake::Full],
         };
-        match plan.requests_of_a_user() {
+        match plan.requests_per_arrival() {
             None => Self::new(plan.clients, kinds, first, step),
             Some(each) => Self::of_users(plan.clients, each, kinds, first, step),
         }
@@ -89,10 +89,10 @@ impl Crowd {
             .step_by(step.max(1) as usize)
             .map(|index| Client::new(kind_of(kinds, index), 0))
             .collect();
-        let phases = match (rules.requests_per_session, rules.turns) {
+        let phases = match (rules.requests_per_session, rules.selection) {
             (Some(requests), _) => (requests as usize).clamp(1, PHASES_MAX),
-            (None, Turns::All) => 1,
-            (None, Turns::Fewest) => 2,
+            (None, ClientSelection::RoundRobin) => 1,
+            (None, ClientSelection::Fewest) => 2,
         };
         let mut free = vec![VecDeque::new(); phases];
         let all = (0..clients.len() as u32).collect();
@@ -319,7 +319,7 @@ mod tests {
             requests_per_session: per_session,
             requests_per_connection: per_connection,
             think: Duration::ZERO,
-            turns: Turns::All,
+            selection: ClientSelection::RoundRobin,
         }
     }
 
@@ -359,7 +359,7 @@ mod tests {
     #[test]
     fn the_fewest_clients_are_those_who_have_a_session() {
         let rules = Clients {
-            turns: Turns::Fewest,
+            selection: ClientSelection::Fewest,
             ..rules(10, None, Some(1))
         };
         let mut crowd = Crowd::new(rules, &[Handshake::Psk], 0, 1);

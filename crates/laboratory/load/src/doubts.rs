@@ -6,7 +6,7 @@ use measure::quantity::{Count, Nanoseconds};
 use measure::record::Warning;
 
 use crate::failure::Failure;
-use crate::plan::{Handshake, Plan, Turns};
+use crate::plan::{ClientSelection, Handshake, Plan};
 use crate::tally::Tally;
 
 /// A thread that is busy for this share of the time is the limit itself.
@@ -101,13 +101,13 @@ fn failures(tally: &Tally, is_search: bool) -> Vec<Warning> {
         "raise the limit (`ulimit -n`), or use fewer clients",
     );
     warn(
-        Failure::TooLate,
+        Failure::ScheduleOverrun,
         "transactions were left out: the load had not the CPU to begin them",
         "more `--threads`, other `--cpus`, or a lower rate",
     );
     if !is_search {
         warn(
-            Failure::NotStarted,
+            Failure::ClientsExhausted,
             "transactions could not begin: every client was busy",
             "the server is slower than the rate; or, if it answers slowly by design, give more \
              `--clients`",
@@ -123,7 +123,8 @@ fn crowded(plan: &Plan, tally: &Tally) -> Option<Warning> {
     let transactions = tally.warm_up.attempted + tally.totals.attempted;
     let clients = u64::from(plan.clients.count);
     // Users are new, and bring as many requests as they bring.
-    let all_take_part = plan.clients.turns == Turns::All && plan.requests_of_a_user().is_none();
+    let all_take_part = plan.clients.selection == ClientSelection::RoundRobin
+        && plan.requests_per_arrival().is_none();
     let is_crowded =
         all_take_part && tls.handshakes.iter().any(resumes) && transactions < 2 * clients;
     is_crowded.then(|| Warning {

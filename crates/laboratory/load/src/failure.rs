@@ -8,9 +8,9 @@ use std::borrow::Cow;
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum Failure {
     /// No client was free at its planned instant.
-    NotStarted,
+    ClientsExhausted,
     /// Our host: the load lagged behind its plan until the end.
-    TooLate,
+    ScheduleOverrun,
     /// Our host: no local port was free.
     NoLocalPort,
     /// Our host: no descriptor was free.
@@ -74,8 +74,8 @@ impl Failure {
         let name = match self {
             Self::Alert(number) => return Cow::Owned(format!("alert-{}", alert(number))),
             Self::Status(code) => return Cow::Owned(format!("status-{code}")),
-            Self::NotStarted => "not-started",
-            Self::TooLate => "too-late",
+            Self::ClientsExhausted => "clients-exhausted",
+            Self::ScheduleOverrun => "schedule-overrun",
             Self::NoLocalPort => "no-local-port",
             Self::NoDescriptor => "no-descriptor",
             Self::ConnectRefused => "connect-refused",
@@ -123,13 +123,13 @@ impl Failure {
 /// Every reason, with what it means and whose side it is on.
 pub const CATALOGUE: &[(&str, &str, &str)] = &[
     (
-        "not-started",
+        "clients-exhausted",
         "client",
         "Every client was busy at its planned instant: the server is too slow for the rate, or \
          there are too few `--clients`.",
     ),
     (
-        "too-late",
+        "schedule-overrun",
         "client",
         "The load had not the CPU to begin it before the end.",
     ),
@@ -322,8 +322,8 @@ mod tests {
     fn the_catalogue_has_every_reason() {
         use Failure::*;
         let all = [
-            NotStarted,
-            TooLate,
+            ClientsExhausted,
+            ScheduleOverrun,
             NoLocalPort,
             NoDescriptor,
             ConnectRefused,

@@ -50,10 +50,11 @@ impl Plan {
         self.rests && matches!(self.arrival, Arrival::Closed { .. })
     }
 
-    /// How many requests each user brings, in a load of users; `None` = it is none.
-    pub(crate) fn requests_of_a_user(&self) -> Option<u32> {
+    /// How many requests each arriving client makes; `None` = instants bring requests of free
+    /// clients.
+    pub(crate) fn requests_per_arrival(&self) -> Option<u32> {
         let Arrival::Open {
-            brings: Brings::User,
+            session_arrivals: true,
             ..
         } = self.arrival
         else {
@@ -288,8 +289,8 @@ pub enum ConnectionEnding {
 /// Who asks, and how often.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Clients {
-    /// How many there are; at least one a thread. In a load of users, how many there can be at
-    /// once.
+    /// How many there are; at least one a thread. With session arrivals, how many there can be
+    /// at once.
     pub count: u32,
     /// Requests with one session: the first handshake of a session is full, the others resume it.
     /// `None` = as long as the server resumes it.
@@ -298,18 +299,18 @@ pub struct Clients {
     pub requests_per_connection: Option<u32>,
     /// How long a client rests between two transactions.
     pub think: Duration,
-    /// Who of those that are free is next.
-    pub turns: Turns,
+    /// Which of those that are free is next.
+    pub selection: ClientSelection,
 }
 
-/// Who of the free clients is next.
+/// Which of the free clients is next.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Turns {
+pub enum ClientSelection {
     /// The one that has been free the longest: all take part.
-    All,
-    /// One that has asked before, and so has a session or a connection, if there is one: as few
-    /// take part as the load needs, and what share of handshakes is resumed, or of connections
-    /// kept, does not depend on how many there are.
+    RoundRobin,
+    /// One that has made a request before, and so has a session or a connection, if there is one:
+    /// as few take part as the load needs, and what share of handshakes is resumed, or of
+    /// connections kept, does not depend on how many there are.
     Fewest,
 }
 
@@ -327,21 +328,13 @@ pub enum Arrival {
         stretches: Vec<Stretch>,
         /// How the instants lie.
         spacing: Spacing,
-        /// What each of them brings.
-        brings: Brings,
+        /// Whether each instant brings a new client without a session, in place of a request of a
+        /// free client. Its first request is due at that instant, each other one when the one
+        /// before it has succeeded and the client has rested. They are as many as the session may
+        /// have or, where none is resumed, the connection. A client whose request fails gives up.
+        /// Rates stay those of requests.
+        session_arrivals: bool,
     },
-}
-
-/// What a planned instant brings.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Brings {
-    /// A request, which a client that is free makes.
-    Request,
-    /// A user, who has no session yet. The first request is due at that instant, each other one
-    /// when the one before it has succeeded and the user has thought. They are as many as the
-    /// session may have or, where none is resumed, the connection. One whose request fails gives
-    /// up, and leaves. Rates stay those of requests.
-    User,
 }
 
 /// A stretch of time in which the rate goes evenly from one value to another.

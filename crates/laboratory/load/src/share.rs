@@ -101,7 +101,7 @@ impl Share {
         let Arrival::Closed { connections } = plan.arrival else {
             let (thread, threads) = (self.index, self.threads);
             let (warm_up, duration) = (plan.warm_up, plan.duration);
-            let each = plan.requests_of_a_user().unwrap_or(1);
+            let each = plan.requests_per_arrival().unwrap_or(1);
             let part = (thread, threads);
             let schedule = Schedule::new(&plan.arrival, warm_up, duration, plan.seed, each, part);
             return (Some(schedule), usize::MAX);

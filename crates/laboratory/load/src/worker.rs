@@ -186,7 +186,7 @@ impl Worker {
     fn fail_unbegun(&mut self, now: Instant) {
         for due in self.agenda.take_unbegun(&mut self.crowd, now) {
             if self.share.spend(due >= self.clock.zero) {
-                self.ledger.forgo(due, Failure::TooLate);
+                self.ledger.forgo(due, Failure::ScheduleOverrun);
             }
         }
     }
@@ -214,7 +214,7 @@ impl Worker {
         let Some(client) = client else {
             // In a closed load somebody will be free.
             if is_open_load && self.share.spend(due >= self.clock.zero) {
-                self.ledger.forgo(due, Failure::NotStarted);
+                self.ledger.forgo(due, Failure::ClientsExhausted);
             }
             return is_open_load;
         };

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use load::outcome::{Frame, Outcome};
 use load::plan::{
-    Arrival, Brings, Clients, ConnectionEnding, Group, Handshake, Plan, Request, Signature,
-    Spacing, Stretch, Suite, Target, Threads, Tls, Turns, Verification, Versions,
+    Arrival, ClientSelection, Clients, ConnectionEnding, Group, Handshake, Plan, Request,
+    Signature, Spacing, Stretch, Suite, Target, Threads, Tls, Verification, Versions,
 };
 use measure::kind::Kind;
 use measure::record::{Ending, Host, Record, Second};
@@ -51,7 +51,7 @@ fn plan(address: &str, handshake: Handshake, count: u64) -> Plan {
             requests_per_session: None,
             requests_per_connection: Some(1),
             think: Duration::ZERO,
-            turns: Turns::All,
+            selection: ClientSelection::RoundRobin,
         },
         arrival: Arrival::Closed { connections: 4 },
         warm_up: Duration::ZERO,
@@ -322,13 +322,16 @@ fn open_load_is_planned_and_what_cannot_begin_is_a_failure() {
             to_per_s: 100.0,
         }],
         spacing: Spacing::Constant,
-        brings: Brings::Request,
+        session_arrivals: false,
     };
     plan.duration = Duration::from_secs(1);
     plan.timeout = Duration::from_secs(2);
     let record = run(&plan);
     assert_eq!(record.totals.attempted, 100);
-    assert_eq!(record.failures["not-started"], 96, "four clients, all held");
+    assert_eq!(
+        record.failures["clients-exhausted"], 96,
+        "four clients, all held"
+    );
     assert_eq!(record.failures["handshake-timeout"], 4);
     assert!(
         record
@@ -351,13 +354,18 @@ fn a_load_that_cannot_keep_up_counts_what_it_left_out() {
             to_per_s: 20e6,
         }],
         spacing: Spacing::Constant,
-        brings: Brings::Request,
+        session_arrivals: false,
     };
     plan.timeout = Duration::from_secs(1);
     let record = run(&plan);
     assert_eq!(record.totals.attempted, 1_000_000);
     assert_eq!(
-        record.failures["not-started"] + record.failures.get("too-late").copied().unwrap_or(0),
+        record.failures["clients-exhausted"]
+            + record
+                .failures
+                .get("schedule-overrun")
+                .copied()
+                .unwrap_or(0),
         999_999
     );
 }
@@ -376,7 +384,7 @@ fn users(mut plan: Plan, requests: u32, spacing: Spacing) -> Plan {
             stretch(59_900, 0.0),
         ],
         spacing,
-        brings: Brings::User,
+        session_arrivals: true,
     };
     plan.clients.count = 1000;
     plan
@@ -483,7 +491,11 @@ fn who_takes_the_place_of_another_has_no_session() {
     plan.clients.count = 1;
     plan.duration = Duration::from_secs(2);
     let record = run(&plan);
-    let turned_away = record.failures.get("not-started").copied().unwrap_or(0);
+    let turned_away = record
+        .failures
+        .get("clients-exhausted")
+        .copied()
+        .unwrap_or(0);
     assert_eq!(record.totals.failed, turned_away, "{:?}", record.failures);
     assert_eq!(kinds(&record)[0], 50 - turned_away, "each begins a session");
     assert!(record.totals.attempted <= 4 * (50 - turned_away) + turned_away);
@@ -554,7 +566,7 @@ fn open_load_does_not_rest() {
             to_per_s: 10.0,
         }],
         spacing: Spacing::Constant,
-        brings: Brings::Request,
+        session_arrivals: false,
     };
     let run = load::run::start(plan.clone()).unwrap();
     assert!(!run.wait_for_rest());

@@ -76,7 +76,9 @@ pub(crate) fn length(ns: u64) -> String {
 
 /// What a load of users means: what one who gave up had yet to ask is in no count.
 fn users(record: &Record) -> String {
-    if setting(record, "arrival") != Some("users") {
+    // Records of former versions have the second.
+    let is = |name, value| setting(record, name) == Some(value);
+    if !is("session-arrivals", "true") && !is("arrival", "users") {
         return String::new();
     }
     let each = ["requests-per-session", "requests-per-connection"];

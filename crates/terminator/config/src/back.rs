@@ -20,7 +20,7 @@ const KEYS_OF_SERVERS: [&str; 5] = [
     "check",
     "passive",
     "send-proxy",
-    "accepts-replays",
+    "early-data-safe",
 ];
 
 /// What only files can be told, in `service.timeouts`.
@@ -59,7 +59,7 @@ pub(crate) fn read(back: &Section<'_>, times: &Section<'_>, base: &Path) -> Opti
 }
 
 fn files(files: &Section<'_>, times: &Section<'_>, base: &Path) -> Option<FilesOptions> {
-    let folder = files.text("folder");
+    let root = files.text("root");
     let index = index(files);
     let listing = files.boolean("listing");
     let hidden = files.boolean("hidden");
@@ -67,7 +67,7 @@ fn files(files: &Section<'_>, times: &Section<'_>, base: &Path) -> Option<FilesO
     let request = times.duration("request");
     let file = times.duration("file");
     Some(FilesOptions {
-        folder: base.join(folder?),
+        folder: base.join(root?),
         serving: static_files::options::Options {
             index: index?,
             listing: listing?,
@@ -186,10 +186,10 @@ fn repeated(sections: &[Section<'_>], servers: &[ServerOptions]) {
 
 fn passive(passive: &Section<'_>) -> Option<PassiveOptions> {
     let failures = passive.count("failures");
-    let pause = passive.duration("pause");
+    let ejection_time = passive.duration("ejection-time");
     Some(PassiveOptions {
         failures: failures?,
-        pause: pause?,
+        pause: ejection_time?,
     })
 }
 

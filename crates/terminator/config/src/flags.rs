@@ -19,9 +19,10 @@ pub(crate) fn parse(flags: &[(String, String)], report: &Report<'_>) -> Node {
 fn unknown(name: &str, report: &Report<'_>) {
     let flags = KEYS.iter().filter_map(|key| key.flag);
     let problem = Problem::new(format!("unknown flag --{name}"));
-    let problem = match nearest(name, flags) {
-        Some(flag) => problem.hint(format!("did you mean --{flag}?")),
-        None => problem.hint("`lariat help serve` lists the flags"),
+    let problem = match (table::renamed_flag(name), nearest(name, flags)) {
+        (Some(flag), _) => problem.hint(format!("it is now --{flag}")),
+        (None, Some(flag)) => problem.hint(format!("did you mean --{flag}?")),
+        (None, None) => problem.hint("`lariat help serve` lists the flags"),
     };
     report.error_here(&Spot::Nowhere, problem);
 }

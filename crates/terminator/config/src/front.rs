@@ -42,18 +42,18 @@ fn ktls(ktls: &Section<'_>) -> Option<KtlsOptions> {
             ("require", KtlsMode::Require),
         ],
     );
-    let from = ktls.size("from");
+    let min_size = ktls.size("min-size");
     let mode = mode?;
-    if mode == KtlsMode::Off && ktls.has("from") {
+    if mode == KtlsMode::Off && ktls.has("min-size") {
         let problem = Problem::new("has no effect: the kernel never seals");
         ktls.warn(
-            "from",
+            "min-size",
             problem.hint("take it out, or write mode = \"auto\""),
         );
     }
     Some(KtlsOptions {
         mode,
-        from: from? as u64,
+        from: min_size? as u64,
     })
 }
 
@@ -179,7 +179,7 @@ fn tls13_sessions(tls13: Tls13Choice, early_data_bytes_max: u32) -> Tls13Session
 fn former(tls: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<FormerCertificates> {
     let revoked = certificates::pem_files(tls, "revoked", shelf);
     let resume = tls.choice(
-        "former-certificates",
+        "replaced-certificates",
         &[("resume", true), ("refuse", false)],
     );
     Some(FormerCertificates {

@@ -234,24 +234,24 @@ mod tests {
     #[test]
     fn a_fault_of_a_service_stands_in_that_service() {
         let text = "[[service]]\nname = \"a\"\nback.files = \"/a\"\n\n[[service]]\n\
-                    back = { files = { folder = \"/b\" } }\n";
+                    back = { files = { root = \"/b\" } }\n";
         let source = Source::File {
             place: "a.toml".to_owned(),
             text: text.to_owned(),
         };
         for (key, place) in [
-            ("service.0.back.files.folder", " --> a.toml:3:14\n"),
-            ("service.1.back.files.folder", " --> a.toml:6:29\n"),
+            ("service.0.back.files.root", " --> a.toml:3:14\n"),
+            ("service.1.back.files.root", " --> a.toml:6:27\n"),
             ("service.1.front.tls.ktls", " --> a.toml:5:1\n"),
         ] {
             let told = fault(&source, key, "is not there", "make it")[0].to_string();
             assert!(told.contains(place), "{key}: {told}");
         }
         let flags = Source::Flags(vec![("files".into(), "/x/y".into())]);
-        let told = fault(&flags, "service.0.back.files.folder", "no", "make it")[0].to_string();
+        let told = fault(&flags, "service.0.back.files.root", "no", "make it")[0].to_string();
         assert!(told.starts_with("error: --files: no"), "{told}");
         assert!(is_written(&source, "service.1.back.files"));
         assert!(!is_written(&source, "service.1.front.tls.ktls"));
-        assert!(is_written(&flags, "service.0.back.files.folder"));
+        assert!(is_written(&flags, "service.0.back.files.root"));
     }
 }

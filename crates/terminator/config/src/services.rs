@@ -151,22 +151,22 @@ fn early_data_is_told(section: &Section<'_>, service: &ServiceOptions) -> Option
         return Some(());
     }
     let back = section.section("back");
-    let accepts_replays = back.boolean("accepts-replays")?;
+    let early_data_safe = back.boolean("early-data-safe")?;
     let Tls13Sessions::Cache {
         early_data_bytes_max: 1..,
     } = service.front.tls.tls13_sessions
     else {
-        if accepts_replays {
+        if early_data_safe {
             let problem = Problem::new("has no effect: no early data is taken");
-            back.warn("accepts-replays", problem.hint("see front.tls.early-data"));
+            back.warn("early-data-safe", problem.hint("see front.tls.early-data"));
         }
         return Some(());
     };
-    if accepts_replays || matches!(service.back.send_proxy(), SendProxy::V2(_)) {
+    if early_data_safe || matches!(service.back.send_proxy(), SendProxy::V2(_)) {
         return Some(());
     }
     let problem = Problem::new("may be replayed, and nothing tells the servers");
-    let hint = "write back.send-proxy = \"v2\", or back.accepts-replays = true if a request that \
+    let hint = "write back.send-proxy = \"v2\", or back.early-data-safe = true if a request that \
                 is made twice does no harm";
     let tls = section.section("front").section("tls");
     tls.error("early-data", problem.hint(hint));

@@ -44,6 +44,12 @@ fn unknown(entry: &Entry, parent: &str, full: &str, report: &Report<'_>) {
         report.error_here(&entry.key_spot, problem);
         return;
     }
+    if let Some(key) = table::renamed(full) {
+        let problem = Problem::new(format!("`{name}` is now `{}`", key.name()))
+            .hint(format!("write `{}`; it takes the same values", key.name()));
+        report.error_here(&entry.key_spot, problem);
+        return;
+    }
     let place = match parent {
         "" => "at the top of the file".to_owned(),
         parent => format!("in {parent}"),

@@ -6,6 +6,47 @@
 pub use crate::key::{Default, Key, Kind};
 pub use crate::keys::KEYS;
 
+/// Keys of former versions: each with its flag, and the key that it is now.
+pub const RENAMED: &[(&str, &str, &str)] = &[
+    (
+        "service.back.accepts-replays",
+        "accepts-replays",
+        "service.back.early-data-safe",
+    ),
+    (
+        "service.back.files.folder",
+        "files",
+        "service.back.files.root",
+    ),
+    (
+        "service.back.passive.pause",
+        "passive-pause",
+        "service.back.passive.ejection-time",
+    ),
+    (
+        "service.front.tls.former-certificates",
+        "former-certificates",
+        "service.front.tls.replaced-certificates",
+    ),
+    (
+        "service.front.tls.ktls.from",
+        "ktls-from",
+        "service.front.tls.ktls.min-size",
+    ),
+];
+
+/// What a key of former versions is now.
+pub fn renamed(path: &str) -> Option<&'static Key> {
+    let (.., now) = RENAMED.iter().find(|(old, ..)| *old == path)?;
+    find(now)
+}
+
+/// What a flag of former versions is now.
+pub fn renamed_flag(flag: &str) -> Option<&'static str> {
+    let (.., now) = RENAMED.iter().find(|(_, old, _)| *old == flag)?;
+    find(now)?.giving_flag()
+}
+
 /// The key of that path.
 pub fn find(path: &str) -> Option<&'static Key> {
     KEYS.iter().find(|key| key.path == path)
@@ -90,6 +131,16 @@ mod tests {
             let short = parent.is_some_and(|p| p.flag.is_some() && p.shorthand == Some(key.name()));
             let table = matches!(key.kind, Kind::Table);
             assert!(table || short || key.flag.is_some(), "{}: flag", key.path);
+        }
+    }
+
+    #[test]
+    fn renamed_keys_are_gone_and_have_successors() {
+        for (path, flag, now) in RENAMED {
+            assert!(find(path).is_none(), "{path}");
+            assert!(renamed(path).is_some(), "{now}");
+            let now = renamed_flag(flag).expect(now);
+            assert!(find_flag(flag).is_none() || *flag == now, "{flag}");
         }
     }
 

@@ -116,7 +116,7 @@ fn sessions_of_tls13_lie_where_it_is_said() {
     assert_eq!(sessions("auto", ", early-data = '2KiB'"), cache(16_640));
     assert_eq!(sessions("auto", ", early-data = '64KiB'"), cache(65_536));
     assert_eq!(sessions("cache", ", early-data = 100"), cache(16_640));
-    let replayable = with("", "early-data = 100", "accepts-replays = true");
+    let replayable = with("", "early-data = 100", "early-data-safe = true");
     assert_eq!(replayable.front.tls.tls13_sessions, cache(16_640));
 }
 
@@ -125,7 +125,7 @@ fn former_certificates_resume_unless_it_is_said_otherwise() {
     let former = |tls| with("", tls, "").front.tls.former;
     let by_default = former("");
     assert!(by_default.resume && by_default.revoked.is_empty());
-    let written = former("revoked = ['ca.pem']\nformer-certificates = 'refuse'");
+    let written = former("revoked = ['ca.pem']\nreplaced-certificates = 'refuse'");
     assert!(!written.resume);
     assert_eq!(written.revoked[0].pem, b"ca.pem");
 }
@@ -134,7 +134,7 @@ fn former_certificates_resume_unless_it_is_said_otherwise() {
 fn of_files(tls: &str, files: &str) -> ServiceOptions {
     service(&format!(
         "[[service]]\n[service.front]\nlisten = ['[::]:443']\n[service.front.tls]\n\
-         certificates = ['site.pem']\n{tls}\n[service.back.files]\nfolder = 'data'\n{files}\n"
+         certificates = ['site.pem']\n{tls}\n[service.back.files]\nroot = 'data'\n{files}\n"
     ))
 }
 
@@ -193,7 +193,7 @@ fn who_seals() {
     // The kernel gets no keys from the library.
     let library = sealed("record-layer = 'library'");
     assert_eq!(library, (KtlsMode::Off, from, RecordLayer::Library));
-    let later = sealed("ktls = { from = '1MiB' }");
+    let later = sealed("ktls = { min-size = '1MiB' }");
     assert_eq!(later, (KtlsMode::Auto, 1 << 20, RecordLayer::InPlace));
 }
 
@@ -407,14 +407,14 @@ check = { kind = "http", path = "/x" }
     ),
     (
         "--listen [::]:443 --certificate site.pem --index a.html,b.html --files data --listing yes \
-         --hidden on --precompressed off --ktls-from 1MiB --ktls require",
+         --hidden on --precompressed off --ktls-min-size 1MiB --ktls require",
         r#"
 [[service]]
 [service.front]
 listen = ["[::]:443"]
-tls = { certificates = ["site.pem"], ktls = { mode = "require", from = "1MiB" } }
+tls = { certificates = ["site.pem"], ktls = { mode = "require", min-size = "1MiB" } }
 [service.back.files]
-folder = "data"
+root = "data"
 index = ["a.html", "b.html"]
 listing = true
 hidden = true

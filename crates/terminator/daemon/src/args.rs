@@ -242,9 +242,11 @@ fn known_flag(name: &str) -> Result<&'static str, UsageError> {
         return Ok(flag);
     }
     let flags = config::table::KEYS.iter().filter_map(|key| key.flag);
-    let hint = match config::nearest(name, flags) {
-        Some(near) => format!("did you mean --{near}?"),
-        None => "`lariat help serve` lists the flags".to_owned(),
+    let now = config::table::renamed_flag(name);
+    let hint = match (now, config::nearest(name, flags)) {
+        (Some(now), _) => format!("it is now --{now}"),
+        (None, Some(near)) => format!("did you mean --{near}?"),
+        (None, None) => "`lariat help serve` lists the flags".to_owned(),
     };
     Err(UsageError::new(
         format!("there is no flag --{}", name.escape_debug()),
@@ -321,6 +323,7 @@ mod tests {
         let error = |line: &str| parsed(line).unwrap_err();
         assert!(error("sever").contains("did you mean `lariat serve`?"));
         assert!(error("serve --lisen x").contains("did you mean --listen?"));
+        assert!(error("serve --passive-pause 5s").contains("it is now --passive-ejection-time"));
         assert!(error("serve").contains("hint: "));
         assert!(error("serve a.toml --workers 2").contains("`workers.threads`"));
         assert!(error("serve a.toml b.toml").contains("second file"));

@@ -69,7 +69,7 @@ fn lacks(settings: &Settings) -> Vec<Lack> {
 fn folders(settings: &Settings) -> impl Iterator<Item = (String, &Path)> {
     let services = settings.plane.services.iter().enumerate();
     services.filter_map(|(index, service)| {
-        let key = format!("service.{index}.back.files.folder");
+        let key = format!("service.{index}.back.files.root");
         Some((key, service.back.files()?.folder.as_path()))
     })
 }

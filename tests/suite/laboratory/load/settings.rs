@@ -57,7 +57,7 @@ const OPEN: &[Said<'_>] = &[
     ("--steps 20,40", "steps = [20, 40]"),
     ("--step-duration 300ms", "step-duration = '300ms'"),
     ("--spacing poisson", "spacing = 'poisson'"),
-    ("--arrival users", "arrival = 'users'"),
+    ("--session-arrivals", "session-arrivals = true"),
     ("--warm-up 100ms", "warm-up = '100ms'"),
     ("--clients 50", "clients = 50"),
     ("--tls 1.3", "tls = '1.3'"),
@@ -69,7 +69,10 @@ const OPEN: &[Said<'_>] = &[
 
 const SEARCH: &[Said<'_>] = &[
     ("--find-capacity", "find-capacity = true"),
-    ("--limit p99<10s,loss<90%", "limit = 'p99<10s,loss<90%'"),
+    (
+        "--limit p99<10s,error-rate<90%",
+        "limit = 'p99<10s,error-rate<90%'",
+    ),
     ("--precision 90%", "precision = '90%'"),
     ("--rate 1", "rate = 1"),
     ("--clients 1", "clients = 1"),
@@ -194,14 +197,14 @@ const CONTRADICTIONS: &[(&str, [&str; 2])] = &[
     ),
     ("--limit p99<3ms", ["--limit", "--find-capacity"]),
     ("--spacing poisson", ["--spacing", "--rate"]),
-    ("--arrival users", ["--arrival", "--rate"]),
+    ("--session-arrivals", ["--session-arrivals", "--rate"]),
     (
-        "--rate 5 --arrival users --handshake psk",
-        ["--requests-per-session", "never leaves"],
+        "--rate 5 --session-arrivals --handshake psk",
+        ["--requests-per-session", "never leave"],
     ),
     (
-        "--rate 5 --arrival users --turns all",
-        ["--turns", "--arrival requests"],
+        "--rate 5 --session-arrivals --client-selection fewest",
+        ["--client-selection", "--session-arrivals"],
     ),
     ("--ramp 1:2:3s --duration 2s", ["--duration", "ramp"]),
     (

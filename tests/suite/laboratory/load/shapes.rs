@@ -30,7 +30,7 @@ fn an_even_rate_brings_as_many_as_it_says() {
         assert_eq!(all, attempted, "{how}");
         assert_eq!(answered, nginx.end().len() as u64, "{how}");
         // Nothing is wrong but that this host may be busy.
-        let busy = ["not-started", "too-late"];
+        let busy = ["clients-exhausted", "schedule-overrun"];
         let failures = record.failures();
         assert!(
             failures
@@ -91,7 +91,7 @@ fn chance_repeats_itself_by_its_seed() {
 }
 
 /// Ten users of four requests, and none after them.
-const TEN_USERS: &str = "--arrival users --ramp 400:0:200ms --duration 60s --clients 50 \
+const TEN_USERS: &str = "--session-arrivals --ramp 400:0:200ms --duration 60s --clients 50 \
                          --handshake ticket --requests-per-session 4";
 
 #[test]
@@ -103,7 +103,7 @@ fn users_bring_a_session_each_and_those_who_fail_give_up() {
     let record = loaded.record();
     assert_eq!(record.totals(), [40, 40, 0], "{:?}", record.failures());
     assert_eq!(record.kinds(), [10, 0, 30, 0]);
-    assert_eq!(record.setting("arrival"), "users");
+    assert_eq!(record.setting("session-arrivals"), "true");
     let log = nginx.end();
     let of = |state| {
         let lines = log.iter();
@@ -133,7 +133,11 @@ fn what_cannot_begin_has_failed() {
     assert_eq!(record.totals(), [50, 0, 50]);
     let failures = record.failures();
     let count = |reason: &str| failures.get(reason).copied().unwrap_or_default();
-    assert_eq!(count("not-started") + count("too-late"), 47, "{failures:?}");
+    assert_eq!(
+        count("clients-exhausted") + count("schedule-overrun"),
+        47,
+        "{failures:?}"
+    );
     assert_eq!(count("handshake-timeout"), 3, "{failures:?}");
 }
 
@@ -149,7 +153,7 @@ fn a_search_finds_a_rate_and_reads_the_four_off() {
     let port = service.address.port();
     let load = Load::bare()
         .arg(format!("https://localhost:{port}/?size=1k&time=20"))
-        .args("--find-capacity --step-duration 1s --rate 40 --limit mean<20s,loss<50%")
+        .args("--find-capacity --step-duration 1s --rate 40 --limit mean<20s,error-rate<50%")
         .args("--clients 50 --threads 1 --cpus none --precision 50%")
         .args(&format!("--connect {}", service.address))
         .run();

@@ -69,7 +69,7 @@ fn a_load_of_early_data_is_taken_where_servers_do_not_mind() {
     let (site, server) = (Site::new(), Server::start(Behaviour::Http(b"x".to_vec())));
     let service = Service::new(&site, &server)
         .tls("early-data = '4KiB'")
-        .back("accepts-replays = true");
+        .back("early-data-safe = true");
     let lariat = Lariat::start(&format!("[workers]\nthreads = 2\n{}", service.toml()));
     let load = Load::of(service.address)
         .args("--handshake psk --early-data --clients 2 --count 40")
@@ -101,7 +101,7 @@ fn none_is_offered_or_taken_unless_it_is_configured() {
 #[test]
 fn a_captured_flight_is_worth_nothing_also_after_a_crash() {
     let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = told(&Service::new(&site, &server)).back("accepts-replays = true");
+    let service = told(&Service::new(&site, &server)).back("early-data-safe = true");
     let lariat = Lariat::start(&format!("[workers]\nthreads = 2\n{}", service.toml()));
     let choice = choice(&site);
     Visitor::new(&choice, &service).exchange(b"x");

@@ -47,7 +47,7 @@ Examples:
 
   The greatest rate at which 99 % of requests on kept connections take under 20 ms:
     lariat-lab load https://127.0.0.1:8443/1k --requests-per-connection unlimited \\
-        --find-capacity --limit 'p99<20ms,loss<0.01%'
+        --find-capacity --limit 'p99<20ms,error-rate<0.01%'
 
 Ctrl-C ends a load early; its record is written all the same.
 ";

@@ -48,9 +48,13 @@ fn named(name: &str) -> Result<&'static Setting, UsageError> {
     table::find(name).ok_or_else(|| {
         let message = format!("there is no flag --{}", name.escape_debug());
         let names = SETTINGS.iter().map(|setting| setting.name);
-        match nearest(name, names.chain(["plan", "help"])) {
-            Some(near) => UsageError::new(message, format!("did you mean --{near}?")),
-            None => UsageError::new(message, LISTED),
+        match (
+            table::renamed(name),
+            nearest(name, names.chain(["plan", "help"])),
+        ) {
+            (Some(now), _) => UsageError::new(message, format!("it is now --{now}")),
+            (None, Some(near)) => UsageError::new(message, format!("did you mean --{near}?")),
+            (None, None) => UsageError::new(message, LISTED),
         }
     })
 }
@@ -171,6 +175,7 @@ mod tests {
     fn slips_have_remedies() {
         let error = |line: &str| parsed(line).unwrap_err();
         assert!(error("--handshaek full").contains("did you mean --handshake?"));
+        assert!(error("--turns all").contains("it is now --client-selection"));
         assert!(error("--zzz").contains("--help` lists the flags"));
         assert!(error("--rate").contains("for example: --rate 500"));
         assert!(error("--rate 1 --rate 2").contains("stands twice: 1 and 2"));

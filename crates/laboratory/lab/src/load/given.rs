@@ -44,7 +44,7 @@ const REPLACED: &[(&str, &[&str])] = &[
             "steps",
             "find-capacity",
             "spacing",
-            "arrival",
+            "session-arrivals",
             "step-duration",
             "limit",
             "precision",

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use load::plan::{Arrival, Brings, Clients, Handshake, Plan, Spacing, Stretch};
+use load::plan::{Arrival, Clients, Handshake, Plan, Spacing, Stretch};
 use measure::quantity::{Count, Nanoseconds, Share};
 use measure::record::Second;
 
@@ -243,16 +243,16 @@ fn clients(clients: &Clients, arrival: &Arrival) -> String {
         ),
     };
     let same = matches!(arrival, Arrival::Closed { connections } if *connections == clients.count);
-    let brings_users = matches!(
+    let has_session_arrivals = matches!(
         arrival,
         Arrival::Open {
-            brings: Brings::User,
+            session_arrivals: true,
             ..
         }
     );
     let count = Count(clients.count.into());
-    match (brings_users, same && think.is_empty()) {
-        (true, _) => format!("users{think}, {count} at once at most"),
+    match (has_session_arrivals, same && think.is_empty()) {
+        (true, _) => format!("new clients{think}, {count} at once at most"),
         (false, true) => "a client each".to_owned(),
         (false, false) => format!("{count} clients{think}"),
     }
@@ -305,7 +305,7 @@ fn columns(text: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use load::plan::{ConnectionEnding, Request, Target, Threads, Turns};
+    use load::plan::{ClientSelection, ConnectionEnding, Request, Target, Threads};
 
     const PLAIN: Line = Line {
         width: 80,
@@ -359,7 +359,7 @@ mod tests {
                 requests_per_session: None,
                 requests_per_connection: Some(1),
                 think: Duration::ZERO,
-                turns: Turns::All,
+                selection: ClientSelection::RoundRobin,
             },
             arrival: Arrival::Closed { connections: 50 },
             warm_up: Duration::ZERO,
@@ -500,27 +500,27 @@ mod tests {
             from_per_s,
             to_per_s,
         };
-        let told = |stretches: &[Stretch], spacing, brings| {
+        let told = |stretches: &[Stretch], spacing, session_arrivals| {
             let arrival = Arrival::Open {
                 stretches: stretches.to_vec(),
                 spacing,
-                brings,
+                session_arrivals,
             };
             sentence(&Plan { arrival, ..plan() })
         };
         let even = [stretch(500.0, 500.0)];
-        let constant = told(&even, Spacing::Constant, Brings::Request);
+        let constant = told(&even, Spacing::Constant, false);
         assert!(constant.contains(": 500/s, 50 clients"), "{constant}");
-        let users = told(&even, Spacing::Constant, Brings::User);
+        let users = told(&even, Spacing::Constant, true);
         assert!(
-            users.contains(": 500/s, users, 50 at once at most"),
+            users.contains(": 500/s, new clients, 50 at once at most"),
             "{users}"
         );
         let ramp = [stretch(10.0, 1000.0)];
-        let ramp = told(&ramp, Spacing::Poisson, Brings::Request);
+        let ramp = told(&ramp, Spacing::Poisson, false);
         assert!(ramp.contains(": 10/s to 1000/s (Poisson)"), "{ramp}");
         let steps = [stretch(100.0, 100.0), stretch(200.0, 200.0)];
-        let steps = told(&steps, Spacing::Constant, Brings::Request);
+        let steps = told(&steps, Spacing::Constant, false);
         assert!(steps.contains("2 steps from 100/s to 200/s"), "{steps}");
     }
 

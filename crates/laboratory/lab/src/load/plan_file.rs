@@ -65,9 +65,12 @@ fn unknown(key: &str, span: Range<usize>) -> Complaint {
         subject: None,
         message: format!("there is no setting `{}`", key.escape_debug()),
         spot: Some(Spot::File(span)),
-        hint: match near {
-            Some(near) => format!("did you mean `{near}`?"),
-            None => "`lariat-lab load --help` lists them; a key has its flag's name".to_owned(),
+        hint: match (table::renamed(key), near) {
+            (Some(now), _) => format!("it is now `{now}`"),
+            (None, Some(near)) => format!("did you mean `{near}`?"),
+            (None, None) => {
+                "`lariat-lab load --help` lists them; a key has its flag's name".to_owned()
+            }
         },
     }
 }

@@ -19,7 +19,7 @@ const CLOSED_LOSS: Share = Share {
 const UNOFFERED_MAX: f64 = 0.02;
 
 /// By these names a load fails what it could not begin.
-const UNOFFERED: [&str; 2] = ["not-started", "too-late"];
+const UNOFFERED: [&str; 2] = ["clients-exhausted", "schedule-overrun"];
 
 /// What is judged.
 #[derive(Clone, Copy, Debug)]
@@ -325,9 +325,9 @@ mod tests {
             };
             judge(&Expect::default(), evidence)
         };
-        assert_eq!(of("not-started", 20, false), Ok(()));
+        assert_eq!(of("clients-exhausted", 20, false), Ok(()));
         assert_eq!(of("handshake-timeout", 900, false), Ok(()));
-        let Err(Missed::Void(why)) = of("too-late", 21, false) else {
+        let Err(Missed::Void(why)) = of("schedule-overrun", 21, false) else {
             panic!("the load was the limit");
         };
         assert!(why.contains("could not begin 2.1 %"), "{why}");

@@ -6,7 +6,7 @@ use super::asked::Options;
 use super::fault::Faults;
 use super::limit::Search;
 use super::value::Ramp;
-use crate::plan::{Brings, Spacing, Stretch};
+use crate::plan::{Spacing, Stretch};
 
 /// How load arrives; the connections of closed load depend on the threads and come later.
 #[derive(Clone, Debug, PartialEq)]
@@ -14,7 +14,7 @@ pub(crate) struct Arriving {
     /// Stretches of open load; `None` = closed.
     pub(crate) stretches: Option<Vec<Stretch>>,
     pub(crate) spacing: Spacing,
-    pub(crate) brings: Brings,
+    pub(crate) session_arrivals: bool,
     pub(crate) duration: Duration,
     pub(crate) search: Option<Search>,
 }
@@ -41,12 +41,12 @@ pub(crate) fn arriving(options: &Options, faults: &mut Faults) -> Arriving {
         None => DURATION_DEFAULT,
     });
     let spacing = options.spacing.unwrap_or(Spacing::Constant);
-    let brings = options.brings.unwrap_or(Brings::Request);
+    let session_arrivals = options.session_arrivals;
     let of = |stretches: Vec<Stretch>| Arriving {
         duration: stretches.iter().map(|stretch| stretch.length).sum(),
         stretches: Some(stretches),
         spacing,
-        brings,
+        session_arrivals,
         search: None,
     };
     let step = options.step_duration.unwrap_or(STEP_DURATION_DEFAULT);
@@ -70,7 +70,7 @@ pub(crate) fn arriving(options: &Options, faults: &mut Faults) -> Arriving {
     Arriving {
         stretches: None,
         spacing,
-        brings,
+        session_arrivals,
         duration,
         search: None,
     }
@@ -157,9 +157,9 @@ fn check_companions(options: &Options, faults: &mut Faults) {
         "--rate R makes it open",
     );
     faults.add_if(
-        options.brings == Some(Brings::User) && !is_open,
-        "arrival",
-        "users come at planned instants, and this load is closed",
+        options.session_arrivals && !is_open,
+        "session-arrivals",
+        "needs planned instants, and this load is closed",
         "--rate R makes it open",
     );
     faults.add_if(

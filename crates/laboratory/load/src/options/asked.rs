@@ -11,7 +11,7 @@ use super::limit::Limit;
 use super::url::Url;
 use super::value::{Kinds, OrNone, Ramp, Times, Verify};
 use crate::plan::{
-    Brings, ConnectionEnding, Group, ProxyVersion, Signature, Spacing, Suite, Turns, Versions,
+    ClientSelection, ConnectionEnding, Group, ProxyVersion, Signature, Spacing, Suite, Versions,
 };
 
 /// Every setting as it was typed; what nobody typed is absent. Filled in by
@@ -28,7 +28,7 @@ pub struct Options {
     pub(crate) requests_per_session: Option<Times>,
     pub(crate) requests_per_connection: Option<Times>,
     pub(crate) clients: Option<u32>,
-    pub(crate) turns: Option<Turns>,
+    pub(crate) selection: Option<ClientSelection>,
     pub(crate) think: Option<Duration>,
     pub(crate) ending: Option<ConnectionEnding>,
     pub(crate) method: Option<String>,
@@ -53,7 +53,7 @@ pub struct Options {
     pub(crate) connections: Option<u32>,
     pub(crate) rate_per_s: Option<f64>,
     pub(crate) spacing: Option<Spacing>,
-    pub(crate) brings: Option<Brings>,
+    pub(crate) session_arrivals: bool,
     pub(crate) ramp: Option<Ramp>,
     pub(crate) steps_per_s: Vec<f64>,
     pub(crate) step_duration: Option<Duration>,

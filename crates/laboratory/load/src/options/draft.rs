@@ -14,8 +14,8 @@ use super::url::Url;
 use super::value::{Kinds, OrNone, Times};
 use super::{request, tls};
 use crate::plan::{
-    Arrival, Brings, Clients, ConnectionEnding, Handshake, Plan, ProxyVersion, Request, Target,
-    Threads, Tls, Turns,
+    Arrival, ClientSelection, Clients, ConnectionEnding, Handshake, Plan, ProxyVersion, Request,
+    Target, Threads, Tls,
 };
 
 /// A plan without contradictions, before names are resolved.
@@ -31,7 +31,7 @@ pub struct Draft {
     requests_per_session: Option<u32>,
     requests_per_connection: Option<u32>,
     clients: Option<u32>,
-    turns: Option<Turns>,
+    selection: Option<ClientSelection>,
     connections: Option<u32>,
     think: Duration,
     arriving: Arriving,
@@ -70,7 +70,7 @@ impl Options {
         let request = request::request(self, &url, files, &mut faults);
         let arriving = arriving::arriving(self, &mut faults);
         check_sessions(self, &mut faults);
-        check_users(self, &mut faults);
+        check_session_arrivals(self, &mut faults);
         check_crowd(self, &mut faults);
         check_cpus(self, allowed_cpus, &mut faults);
         let endpoint = self.connect.clone().unwrap_or_else(|| url.endpoint.clone());
@@ -87,7 +87,7 @@ impl Options {
             requests_per_session: self.requests_per_session.and_then(Times::bound),
             requests_per_connection: per_connection.bound(),
             clients: self.clients,
-            turns: self.turns,
+            selection: self.selection,
             connections: self.connections,
             think: self.think.unwrap_or_default(),
             is_timed: self.count.is_none() || self.duration.is_some(),
@@ -147,16 +147,16 @@ fn check_sessions(options: &Options, faults: &mut Faults) {
     );
 }
 
-/// Refuses users who would never leave, and what has nothing to say of users.
-fn check_users(options: &Options, faults: &mut Faults) {
-    if options.brings != Some(Brings::User) {
+/// Refuses arriving clients that would never leave, and settings without effect on them.
+fn check_session_arrivals(options: &Options, faults: &mut Faults) {
+    if !options.session_arrivals {
         return;
     }
     faults.add_if(
-        options.turns.is_some(),
-        "turns",
-        "users come anew, one after the other: there is nobody to choose from",
-        "leave it out, or --arrival requests",
+        options.selection.is_some(),
+        "client-selection",
+        "with --session-arrivals every client is new: there is none to select from",
+        "leave out one of the two",
     );
     let resumes = !matches!(options.kinds, None | Some(Kinds::Only(Handshake::Full)));
     let bound = match resumes {
@@ -173,14 +173,14 @@ fn check_users(options: &Options, faults: &mut Faults) {
     faults.add_if(
         bound.is_none(),
         about,
-        "is unlimited: a user who comes with that never leaves",
-        "a number: so many requests a user brings",
+        "is unlimited: a client that arrives would never leave",
+        "a number: the requests that each arriving client makes",
     );
     faults.add_if(
         bound == Some(1) && options.think.is_some_and(|time| !time.is_zero()),
         "think-time",
-        "a user who brings one request has nothing to think about",
-        "more requests a user, by --requests-per-session or --requests-per-connection",
+        "a client that makes one request has nothing to think about",
+        "more requests per client, by --requests-per-session or --requests-per-connection",
     );
 }
 
@@ -285,7 +285,7 @@ impl Draft {
         let threads = self.thread_count(&address);
         let connections = self.connection_count(threads);
         let clients = self.client_count(threads, connections);
-        let turns = self.turns();
+        let selection = self.selection();
         Ok(Plan {
             target: Target {
                 url: self.url.text,
@@ -302,14 +302,14 @@ impl Draft {
                 requests_per_session: self.requests_per_session,
                 requests_per_connection: self.requests_per_connection,
                 think: self.think,
-                turns,
+                selection,
             },
             arrival: match self.arriving.stretches {
                 None => Arrival::Closed { connections },
                 Some(stretches) => Arrival::Open {
                     stretches,
                     spacing: self.arriving.spacing,
-                    brings: self.arriving.brings,
+                    session_arrivals: self.arriving.session_arrivals,
                 },
             },
             warm_up: self.warm_up,
@@ -352,18 +352,20 @@ impl Draft {
 
     /// Open load without a number of clients has more than it needs, so that none is wanting: not
     /// all are to begin sessions. Where kinds are mixed, each client has one, and all take part.
-    fn turns(&self) -> Turns {
+    fn selection(&self) -> ClientSelection {
         let has_one_kind = self
             .tls
             .as_ref()
             .is_none_or(|tls| tls.handshakes.len() == 1);
-        let brings_requests =
-            self.arriving.stretches.is_some() && self.arriving.brings == Brings::Request;
-        let default = match self.clients.is_none() && brings_requests && has_one_kind {
-            true => Turns::Fewest,
-            false => Turns::All,
+        let is_open_by_request =
+            self.arriving.stretches.is_some() && !self.arriving.session_arrivals;
+        let few_suffice = self.clients.is_none() && is_open_by_request && has_one_kind;
+        let default = if few_suffice {
+            ClientSelection::Fewest
+        } else {
+            ClientSelection::RoundRobin
         };
-        self.turns.unwrap_or(default)
+        self.selection.unwrap_or(default)
     }
 
     fn client_count(&self, threads: u16, connections: u32) -> u32 {
@@ -511,7 +513,7 @@ mod tests {
         let lines = [
             HTTPS.to_owned(),
             with("--handshake psk --rate 500 --spacing poisson --clients 20 --early-data"),
-            with("--arrival users --rate 5 --handshake any --requests-per-session 4"),
+            with("--session-arrivals --rate 5 --handshake any --requests-per-session 4"),
             with("--suites TLS_AES_256_GCM_SHA384 --header A:^b --header C:^d --count 7"),
             with("--ca a --client-certificate b --tls 1.2 --handshake ticket"),
             "http://[::1]:8000/ --connections 3 --cpus none".to_owned(),
@@ -741,7 +743,7 @@ mod tests {
         assert_eq!(blamed(&with("--steps 1,2 --ramp 1:2:3s")), ["steps"]);
         assert_eq!(blamed(&with("--rate 5 --connections 5")), ["connections"]);
         assert_eq!(blamed(&with("--spacing poisson")), ["spacing"]);
-        assert_eq!(blamed(&with("--arrival users")), ["arrival"]);
+        assert_eq!(blamed(&with("--session-arrivals")), ["session-arrivals"]);
         assert_eq!(blamed(&with("--step-duration 1s")), ["step-duration"]);
         assert_eq!(
             blamed(&with("--limit mean<1s --precision 1%")),
@@ -782,24 +784,29 @@ mod tests {
 
     #[test]
     fn users_bring_as_many_requests_as_their_session_or_connection_has() {
-        let each = |flags: &str| planned(&with(flags)).requests_of_a_user();
+        let each = |flags: &str| planned(&with(flags)).requests_per_arrival();
         assert_eq!(each("--rate 5"), None);
-        assert_eq!(each("--rate 5 --arrival requests"), None);
-        assert_eq!(each("--connections 5 --arrival requests"), None);
-        assert_eq!(each("--rate 5 --arrival users"), Some(1));
-        let kept = "--ramp 1:5:3s --arrival users --requests-per-connection 7";
+        assert_eq!(each("--connections 5"), None);
+        assert_eq!(each("--rate 5 --session-arrivals"), Some(1));
+        let kept = "--ramp 1:5:3s --session-arrivals --requests-per-connection 7";
         assert_eq!(each(kept), Some(7));
-        let resumed = "--steps 1,5 --arrival users --handshake psk --requests-per-session 4";
+        let resumed = "--steps 1,5 --session-arrivals --handshake psk --requests-per-session 4";
         assert_eq!(each(resumed), Some(4));
-        assert_eq!(planned(&with(resumed)).clients.turns, Turns::All);
-        let plain = "http://127.0.0.1/ --rate 5 --arrival users --requests-per-connection 3";
-        assert_eq!(planned(plain).requests_of_a_user(), Some(3));
+        assert_eq!(
+            planned(&with(resumed)).clients.selection,
+            ClientSelection::RoundRobin
+        );
+        let plain = "http://127.0.0.1/ --rate 5 --session-arrivals --requests-per-connection 3";
+        assert_eq!(planned(plain).requests_per_arrival(), Some(3));
     }
 
     #[test]
     fn users_leave_some_time() {
-        let users = |flags: &str| blamed(&with(&format!("--rate 5 --arrival users {flags}")));
-        assert_eq!(users("--turns all"), ["turns"]);
+        let users = |flags: &str| blamed(&with(&format!("--rate 5 --session-arrivals {flags}")));
+        assert_eq!(
+            users("--client-selection round-robin"),
+            ["client-selection"]
+        );
         assert_eq!(users("--handshake any"), ["requests-per-session"]);
         let endless = "--handshake psk --requests-per-session unlimited";
         assert_eq!(users(endless), ["requests-per-session"]);
@@ -890,7 +897,6 @@ mod tests {
             "groups" => vec!["x25519", "X25519MLKEM768", "x25519,X25519MLKEM768"],
             "signatures" => vec!["rsa", "ecdsa", "rsa_pkcs1_sha256", "ed25519"],
             "tickets" | "session-ids" => vec!["on", "off"],
-            "arrival" => vec!["requests", "users"],
             "server-name" => vec!["none", "a.example"],
             "verify" => vec!["off", "signature", "full"],
             "cpus" => vec!["none", "0", "1,2,3"],

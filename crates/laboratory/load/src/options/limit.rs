@@ -30,19 +30,19 @@ pub struct Limit {
     /// This share (0 to 1) of all responses takes less than that.
     pub quantile_below: Option<(f64, Duration)>,
     /// Failed transactions to attempted ones are below this share (0 to 1).
-    pub loss_below: f64,
+    pub error_rate_below: f64,
 }
 
 /// Fast failures would flatter the response time, so there is always a limit for them.
-const LOSS_BELOW_DEFAULT: f64 = 0.001;
+const ERROR_RATE_BELOW_DEFAULT: f64 = 0.001;
 
 impl Default for Limit {
-    /// That of Bernat's method (2011): a mean under 100 ms and a loss under 0.1 %.
+    /// That of Bernat's method (2011): a mean under 100 ms and an error rate under 0.1 %.
     fn default() -> Self {
         Self {
             mean_below: Some(Duration::from_millis(100)),
             quantile_below: None,
-            loss_below: LOSS_BELOW_DEFAULT,
+            error_rate_below: ERROR_RATE_BELOW_DEFAULT,
         }
     }
 }
@@ -53,7 +53,7 @@ impl Limit {
     pub fn is_kept_by(&self, point: &Point) -> bool {
         let below = |ns: f64, bound: Duration| ns < bound.as_nanos() as f64;
         point.succeeded_per_s > 0.0
-            && point.loss < self.loss_below
+            && point.loss < self.error_rate_below
             && self
                 .mean_below
                 .is_none_or(|bound| below(point.mean_ns, bound))
@@ -79,7 +79,7 @@ impl fmt::Display for Limit {
         if let Some((share, bound)) = self.quantile_below {
             write!(f, "p{} < {}, ", percent(share), time(bound))?;
         }
-        write!(f, "loss < {} %", percent(self.loss_below))
+        write!(f, "error rate < {} %", percent(self.error_rate_below))
     }
 }
 
@@ -88,7 +88,7 @@ fn percent(share: f64) -> f64 {
     (share * 1e8).round() / 1e6
 }
 
-const EXAMPLE: &str = "mean<100ms,loss<0.1%";
+const EXAMPLE: &str = "mean<100ms,error-rate<0.1%";
 
 impl FromStr for Limit {
     type Err = ValueFault;
@@ -97,18 +97,19 @@ impl FromStr for Limit {
         let mut limit = Self {
             mean_below: None,
             quantile_below: None,
-            loss_below: LOSS_BELOW_DEFAULT,
+            error_rate_below: ERROR_RATE_BELOW_DEFAULT,
         };
-        let mut loss_named = false;
+        let mut error_rate_named = false;
         for part in text.split(',') {
-            let form = ValueFault::Form("bounds of mean, loss, p50, p99 and the like", EXAMPLE);
+            let form =
+                ValueFault::Form("bounds of mean, error-rate, p50, p99 and the like", EXAMPLE);
             let (name, bound) = part.split_once('<').ok_or(form)?;
             let (name, bound) = (name.trim(), bound.trim());
             let named_before = match name {
                 "mean" => limit.mean_below.replace(value::some_time(bound)?).is_some(),
-                "loss" => {
-                    limit.loss_below = value::percentage(bound)?;
-                    std::mem::replace(&mut loss_named, true)
+                "error-rate" => {
+                    limit.error_rate_below = value::percentage(bound)?;
+                    std::mem::replace(&mut error_rate_named, true)
                 }
                 _ => {
                     let quantile = (quantile(name)?, value::some_time(bound)?);
@@ -129,7 +130,7 @@ impl FromStr for Limit {
 
 /// `p99.9` as a share.
 fn quantile(name: &str) -> Result<f64, ValueFault> {
-    let names = || ValueFault::Name(vec!["mean", "loss", "p50", "p90", "p99", "p99.9"]);
+    let names = || ValueFault::Name(vec!["mean", "error-rate", "p50", "p90", "p99", "p99.9"]);
     let digits = name.strip_prefix('p').ok_or_else(names)?;
     value::percentage(&format!("{digits}%")).map_err(|_| names())
 }
@@ -146,11 +147,14 @@ mod tests {
     #[test]
     fn limits_read_and_show() {
         assert_eq!(read(EXAMPLE), Limit::default());
-        assert_eq!(Limit::default().to_string(), "mean < 100 ms, loss < 0.1 %");
-        let limit = read("p99.9 < 20ms, loss < 0.01 %");
-        assert_eq!(limit.to_string(), "p99.9 < 20.0 ms, loss < 0.01 %");
+        assert_eq!(
+            Limit::default().to_string(),
+            "mean < 100 ms, error rate < 0.1 %"
+        );
+        let limit = read("p99.9 < 20ms, error-rate < 0.01 %");
+        assert_eq!(limit.to_string(), "p99.9 < 20.0 ms, error rate < 0.01 %");
         assert_eq!(limit.mean_below, None);
-        assert_eq!(read("p50<1ms").loss_below, LOSS_BELOW_DEFAULT);
+        assert_eq!(read("p50<1ms").error_rate_below, ERROR_RATE_BELOW_DEFAULT);
     }
 
     #[test]
@@ -160,13 +164,13 @@ mod tests {
             "mean",
             "mean>3ms",
             "mean<3",
-            "loss<3ms",
-            "loss<0%",
+            "error-rate<3ms",
+            "error-rate<0%",
             "p0<1ms",
             "p100<1ms",
             "median<1ms",
             "mean<1ms,mean<2ms",
-            "loss<1%,loss<2%",
+            "error-rate<1%,error-rate<2%",
             "p50<1ms,p99<2ms",
             "mean<0s",
         ] {
@@ -184,7 +188,7 @@ mod tests {
             quantile_ns: 150e6,
         };
         assert!(Limit::default().is_kept_by(&point));
-        assert!(!read("loss<0.01%").is_kept_by(&point));
+        assert!(!read("error-rate<0.01%").is_kept_by(&point));
         assert!(!read("mean<50ms").is_kept_by(&point));
         assert!(!read("p99<150ms").is_kept_by(&point));
         assert!(read("p99<151ms").is_kept_by(&point));

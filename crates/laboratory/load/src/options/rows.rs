@@ -139,21 +139,22 @@ pub(crate) const SETTINGS: &[Setting] = &[
     })
     .derived("as many as --connections; 1000 in open load", show::clients)
     .help(
-        "How many clients there are, or, with --arrival users, how many users there can be at \
+        "How many clients there are, or, with --session-arrivals, how many there can be at \
          once. Each has its own sessions and does one thing at a time, so in open load this is \
          how many transactions can be under way; one that finds no client free has failed.",
     )
     .example("10000"),
-    setting("turns", Client, One("all|fewest"), |o, t| {
-        set(&mut o.turns, value::turns(t))
+    setting("client-selection", Client, One("round-robin|fewest"), |o, t| {
+        set(&mut o.selection, value::client_selection(t))
     })
     .derived(
-        "all; fewest in open load with one kind of handshake and no --clients",
-        show::turns,
+        "round-robin; fewest in open load with one kind of handshake and no --clients",
+        show::client_selection,
     )
     .help(
-        "Which of the free clients is next: all in turn, or one that has asked before, so that as \
-         few take part as the load needs. With all, the first handshake of every client is full.",
+        "Which of the free clients is next: the one that has been free the longest, so that all take \
+         part, or one that has made a request before, so that as few take part as the load needs. \
+         With round-robin, the first handshake of every client is full.",
     )
     .example("fewest"),
     setting("think-time", Client, One("TIME"), |o, t| {
@@ -339,18 +340,17 @@ pub(crate) const SETTINGS: &[Setting] = &[
          come.",
     )
     .example("poisson"),
-    setting("arrival", Arrival, One("requests|users"), |o, t| {
-        set(&mut o.brings, value::arrival(t))
+    setting("session-arrivals", Arrival, Switch, |o, t| {
+        turn(&mut o.session_arrivals, value::switch(t))
     })
-    .derived("requests", show::arrival)
     .help(
-        "What each planned instant of open load brings: a request of a client that is free, or a \
-         user who has no session yet. A user brings --requests-per-session requests \
-         (--requests-per-connection, where none is resumed): the first is due at that instant, \
-         each other one when the one before it has succeeded and --think-time has passed. A user \
-         whose request fails gives up, and the rest are never made. Rates stay those of requests.",
-    )
-    .example("users"),
+        "In open load, each planned instant brings a new client without a session, in place of a \
+         request of a free client. It makes --requests-per-session requests \
+         (--requests-per-connection, where no session is resumed): the first is due at that \
+         instant, each other one when the one before it has succeeded and --think-time has passed. \
+         A client whose request fails gives up, and the rest are never made. Rates stay those of \
+         requests.",
+    ),
     setting("duration", Arrival, One("TIME"), |o, t| {
         set(&mut o.duration, value::some_time(t))
     })
@@ -388,12 +388,12 @@ pub(crate) const SETTINGS: &[Setting] = &[
     setting("limit", Capacity, One("BOUNDS"), |o, t| {
         set(&mut o.limit, t.parse())
     })
-    .absent("mean<100ms,loss<0.1%")
+    .absent("mean<100ms,error-rate<0.1%")
     .help(
         "What a rate must keep: bounds of the mean response time, of one percentile (`p50`, \
-             `p99`, `p99.9`) and of the loss, which is below 0.1 % unless it is named.",
+             `p99`, `p99.9`) and of the error rate, which is below 0.1 % unless it is named.",
     )
-    .example("p99<50ms,loss<0.01%"),
+    .example("p99<50ms,error-rate<0.01%"),
     setting("precision", Capacity, One("PERCENT"), |o, t| {
         set(&mut o.precision, value::percentage(t))
     })

@@ -3,20 +3,20 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use crate::plan::{Arrival, Brings, Plan, Spacing, Tls, Turns, Verification, Versions};
+use crate::plan::{Arrival, ClientSelection, Plan, Spacing, Tls, Verification, Versions};
 
 pub(crate) fn clients(plan: &Plan) -> Option<String> {
     Some(plan.clients.count.to_string())
 }
 
-/// Users come anew, one after the other: there are no turns.
-pub(crate) fn turns(plan: &Plan) -> Option<String> {
-    if plan.requests_of_a_user().is_some() {
+/// Where every client is new there is none to select.
+pub(crate) fn client_selection(plan: &Plan) -> Option<String> {
+    if plan.requests_per_arrival().is_some() {
         return None;
     }
-    let name = match plan.clients.turns {
-        Turns::All => "all",
-        Turns::Fewest => "fewest",
+    let name = match plan.clients.selection {
+        ClientSelection::RoundRobin => "round-robin",
+        ClientSelection::Fewest => "fewest",
     };
     Some(name.to_owned())
 }
@@ -91,21 +91,6 @@ pub(crate) fn spacing(plan: &Plan) -> Option<String> {
             spacing: Spacing::Poisson,
             ..
         } => "poisson",
-    };
-    Some(name.to_owned())
-}
-
-pub(crate) fn arrival(plan: &Plan) -> Option<String> {
-    let name = match plan.arrival {
-        Arrival::Closed { .. } => return None,
-        Arrival::Open {
-            brings: Brings::Request,
-            ..
-        } => "requests",
-        Arrival::Open {
-            brings: Brings::User,
-            ..
-        } => "users",
     };
     Some(name.to_owned())
 }

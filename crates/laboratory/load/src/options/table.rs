@@ -9,6 +9,19 @@ use crate::plan::Plan;
 /// Every setting, in the order of the reference.
 pub const SETTINGS: &[Setting] = rows::SETTINGS;
 
+/// Settings of former versions, and how the same is typed now, after `--`.
+pub const RENAMED: &[(&str, &str)] = &[
+    ("turns", "client-selection"),
+    ("arrival", "session-arrivals"),
+];
+
+/// What a setting of former versions is now.
+#[must_use]
+pub fn renamed(name: &str) -> Option<&'static str> {
+    let (_, now) = RENAMED.iter().find(|(old, _)| *old == name)?;
+    Some(now)
+}
+
 /// The setting of that name.
 #[must_use]
 pub fn find(name: &str) -> Option<&'static Setting> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use wire::address::{AddressError, Endpoint};
 
 use crate::plan::{
-    Brings, ConnectionEnding, Group, Handshake, ProxyVersion, Signature, Spacing, Suite, Turns,
+    ClientSelection, ConnectionEnding, Group, Handshake, ProxyVersion, Signature, Spacing, Suite,
     Versions,
 };
 
@@ -369,9 +369,12 @@ pub(crate) fn ending(text: &str) -> Read<ConnectionEnding> {
     one_of(text, &words, words.len())
 }
 
-/// Who of the free clients is next.
-pub(crate) fn turns(text: &str) -> Read<Turns> {
-    let words = [("all", Turns::All), ("fewest", Turns::Fewest)];
+/// Which of the free clients is next.
+pub(crate) fn client_selection(text: &str) -> Read<ClientSelection> {
+    let words = [
+        ("round-robin", ClientSelection::RoundRobin),
+        ("fewest", ClientSelection::Fewest),
+    ];
     one_of(text, &words, words.len())
 }
 
@@ -381,12 +384,6 @@ pub(crate) fn spacing(text: &str) -> Read<Spacing> {
         ("constant", Spacing::Constant),
         ("poisson", Spacing::Poisson),
     ];
-    one_of(text, &words, words.len())
-}
-
-/// What an instant brings.
-pub(crate) fn arrival(text: &str) -> Read<Brings> {
-    let words = [("requests", Brings::Request), ("users", Brings::User)];
     one_of(text, &words, words.len())
 }
 

@@ -195,7 +195,7 @@ pub(super) const SERVICE: &[Key] = &[
              The service then keeps its sessions of TLS 1.3 in the session cache, where each \
              resumes once, so that nothing is taken twice. Servers must know: `send-proxy` with \
              version 2 tells them, in TLV 0xe1, how many bytes from the first may be early data \
-             (four bytes, big-endian); or `accepts-replays` says that they need not be told.",
+             (four bytes, big-endian); or `early-data-safe` says that they need not be told.",
     )
     .example(r#"early-data = "16KiB""#),
     key("service.front.tls.revoked", Kind::Path)
@@ -208,16 +208,16 @@ pub(super) const SERVICE: &[Key] = &[
         )
         .example(r#"revoked = ["site-until-may.pem"]"#),
     key(
-        "service.front.tls.former-certificates",
+        "service.front.tls.replaced-certificates",
         Kind::Choice(&["resume", "refuse"]),
     )
     .default("resume")
-    .flag("former-certificates")
+    .flag("replaced-certificates")
     .help(
         "What becomes of sessions made under a certificate that is no longer among \
          `certificates`. `refuse` gives each client a full handshake after a renewal.",
     )
-    .example(r#"former-certificates = "refuse""#),
+    .example(r#"replaced-certificates = "refuse""#),
     key(
         "service.front.tls.record-layer",
         Kind::Choice(&["in-place", "library"]),
@@ -233,7 +233,7 @@ pub(super) const SERVICE: &[Key] = &[
         .absent("`auto`")
         .shorthand("mode")
         .help("Whether the kernel seals what is long (kernel TLS).")
-        .example(r#"ktls = { mode = "auto", from = "1MiB" }"#),
+        .example(r#"ktls = { mode = "auto", min-size = "1MiB" }"#),
     key(
         "service.front.tls.ktls.mode",
         Kind::Choice(&["off", "auto", "require"]),
@@ -247,32 +247,32 @@ pub(super) const SERVICE: &[Key] = &[
          sealed by us.",
     )
     .example(r#"mode = "require""#),
-    key("service.front.tls.ktls.from", Kind::Size(1, 1 << 40))
+    key("service.front.tls.ktls.min-size", Kind::Size(1, 1 << 40))
         .default("128KiB")
-        .flag("ktls-from")
+        .flag("ktls-min-size")
         .help(
             "The shortest response of files that the kernel seals. A connection to servers is \
              handed over after a longer stretch without a pause.",
         )
-        .example(r#"from = "1MiB""#),
+        .example(r#"min-size = "1MiB""#),
     key("service.back", Kind::Table)
         .help("What stands behind: servers that we connect to, or files of this host.")
         .example(r#"back = { servers = ["127.0.0.1:80"] }"#),
     key("service.back.files", Kind::Table)
         .absent("what is served comes from `servers`")
-        .shorthand("folder")
+        .shorthand("root")
         .help(
             "Files beneath a folder, by HTTP/1.1 (GET and HEAD), in place of servers. The folder is \
              opened at start; a reload cannot change it.",
         )
         .example(r#"files = "/data""#),
-    key("service.back.files.folder", Kind::Path)
+    key("service.back.files.root", Kind::Path)
         .flag("files")
         .help(
             "The folder. Nothing outside of it is read: no path and no symbolic link leads out. \
              The files in it must be readable for the user of the data process.",
         )
-        .example(r#"folder = "/data""#),
+        .example(r#"root = "/data""#),
     key("service.back.files.index", Kind::Text("NAME"))
         .many()
         .absent("`index.html`")
@@ -387,20 +387,20 @@ pub(super) const SERVICE: &[Key] = &[
     key("service.back.passive", Kind::Table)
         .absent("its defaults")
         .help("When failed dials take a server out.")
-        .example(r#"passive = { failures = 5, pause = "30s" }"#),
+        .example(r#"passive = { failures = 5, ejection-time = "30s" }"#),
     key("service.back.passive.failures", Kind::Count(0, 1000))
         .default("3")
         .flag("passive-failures")
         .help("Failed dials in a row that take a server out; 0 = never.")
         .example("failures = 5"),
     key(
-        "service.back.passive.pause",
+        "service.back.passive.ejection-time",
         Kind::Duration(Duration::from_millis(100), DAY),
     )
     .default("10s")
-    .flag("passive-pause")
+    .flag("passive-ejection-time")
     .help("How long it stays out before one connection tries it again.")
-    .example(r#"pause = "30s""#),
+    .example(r#"ejection-time = "30s""#),
     key("service.back.send-proxy", Kind::Table)
         .absent("no header is sent")
         .shorthand("version")
@@ -455,14 +455,14 @@ pub(super) const SERVICE: &[Key] = &[
          haproxy refuses a header with any field over 1024 bytes.",
     )
     .example(r#"client-certificate = "der""#),
-    key("service.back.accepts-replays", Kind::Boolean)
+    key("service.back.early-data-safe", Kind::Boolean)
         .default("false")
-        .flag("accepts-replays")
+        .flag("early-data-safe")
         .help(
             "Whether servers take early data without being told that it is. It may then be a \
              request that is made twice: only for servers to which that is all the same.",
         )
-        .example("accepts-replays = true"),
+        .example("early-data-safe = true"),
     key("service.timeouts", Kind::Table)
         .absent("their defaults")
         .help("How long each part of a connection may take.")
