@@ -46,7 +46,7 @@ fn assert_all_are_served(
     descriptors_more: usize,
 ) {
     let before = bench.descriptors().len();
-    let memory = memory_kib(bench.lariat.data_process());
+    let memory = memory_kib(bench.lariat.worker_process());
     let mut all = crowd(bench, clients);
     let most = before + descriptors_each * clients + descriptors_more;
     let body = pattern(BODY);
@@ -55,7 +55,7 @@ fn assert_all_are_served(
     }
     let open = bench.descriptors().len();
     assert!(open <= most, "{open} descriptors, {before} before");
-    let grown = memory_kib(bench.lariat.data_process()) - memory;
+    let grown = memory_kib(bench.lariat.worker_process()) - memory;
     assert!(grown < GROWTH_KIB_MAX * clients as u64, "{grown} KiB more");
     assert_eq!(bench.counts().sealing, clients as u64);
     drop(all);

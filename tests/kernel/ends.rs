@@ -99,7 +99,7 @@ fn clients_that_leave_in_mid_file_leave_nothing_behind() {
     until("as few descriptors as before", || {
         (count() <= before).then_some(())
     });
-    let by_clients = [("side", "client")];
+    let by_clients = [("fault", "client")];
     let ended = "lariat_connections_ended_total";
     let wanted = f64::from(2 * visits);
     bench.lariat.wait_for_metric(ended, &by_clients, wanted);

@@ -35,7 +35,7 @@ fn the_counters_of_the_service_and_of_the_kernel_agree() {
         bench.wait_for_end_of(count as u32);
     }
     let line = bench.lariat.wait_for_line(&["TLSv1.3"]);
-    assert_eq!(line["sealed_by"], "kernel", "{line}");
+    assert_eq!(line["encrypted_by"], "kernel", "{line}");
     assert_eq!(bench.sent("sendfile"), 2.0 * LARGE as f64);
     assert_eq!(bench.sent("splice"), 0.0);
 }
@@ -54,7 +54,7 @@ fn small_responses_are_ours() {
         }
     }
     let line = bench.lariat.wait_for_line(&["TLSv1.2"]);
-    assert_eq!(line["sealed_by"], "user-space", "{line}");
+    assert_eq!(line["encrypted_by"], "user-space", "{line}");
     assert_eq!(bench.sent("sendfile") + bench.sent("kernel"), 0.0);
     bench.wait_for_end_of(0);
 }

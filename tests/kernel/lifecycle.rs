@@ -48,20 +48,20 @@ fn a_reload_touches_no_connection() {
 }
 
 #[test]
-fn a_data_process_that_dies_makes_no_clean_end_and_the_next_one_serves() {
+fn a_worker_process_that_dies_makes_no_clean_end_and_the_next_one_serves() {
     let bench = Bench::files(|service| service);
     bench.folder.write("huge", pattern(HUGE));
     let mut connection = Client::new(&bench.site).connect(bench.service.address);
     ask(&mut connection, "huge");
     connection.head();
     bench.wait_for_taken(1);
-    let first = bench.lariat.data_process();
+    let first = bench.lariat.worker_process();
     kill_process(first, Signal::KILL).unwrap();
     let mut got = Vec::new();
     connection.read_to_cut(&mut got);
     assert!(got == pattern(got.len()) && got.len() < HUGE);
     assert_served(&bench);
-    assert_ne!(bench.lariat.data_process(), first);
+    assert_ne!(bench.lariat.worker_process(), first);
     assert_eq!(bench.counts().taken, 2);
     until("the kernel to seal for nobody", || {
         (KernelCounts::read().sealing == 0).then_some(())

@@ -40,7 +40,7 @@ fn a_long_file_costs_no_more_calls_than_nginx_makes() {
     let bench = Bench::files_in_memory();
     let longest = File::create(bench.folder.join("longest")).unwrap();
     longest.set_len(LENGTH).unwrap();
-    let ours = calls(&bench, bench.service.address, bench.lariat.data_process());
+    let ours = calls(&bench, bench.service.address, bench.lariat.worker_process());
     let certificate = bench.site.path("site.pem");
     let directives = "ssl_protocols TLSv1.3; ssl_conf_command Options KTLS; sendfile on;";
     let nginx = Nginx::files(&certificate, bench.folder.path(), directives);

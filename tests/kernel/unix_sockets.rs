@@ -15,7 +15,7 @@ fn a_server_on_a_unix_socket_is_spliced_from() {
     let place = Directory::new();
     let path = place.join("server");
     let server = Server::start_unix(&path, Behaviour::Speak(body.clone()));
-    // The data process is another user.
+    // The worker process is another user.
     fs::set_permissions(&path, Permissions::from_mode(0o666)).unwrap();
     let bench = Bench::relay(&server, |service| service);
     for client in [Client::tls12(&bench.site), Client::new(&bench.site)] {

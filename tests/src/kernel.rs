@@ -178,10 +178,10 @@ impl Bench {
         connection.head().len()
     }
 
-    /// What the data process has open, as the kernel names it.
+    /// What the worker process has open, as the kernel names it.
     #[must_use]
     pub fn descriptors(&self) -> Vec<String> {
-        descriptors(self.lariat.data_process())
+        descriptors(self.lariat.worker_process())
     }
 }
 

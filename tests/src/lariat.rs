@@ -222,10 +222,10 @@ impl Lariat {
         process_id(self.running.id())
     }
 
-    /// The data process's id.
+    /// The worker process's id.
     #[must_use]
-    pub fn data_process(&self) -> Pid {
-        self.process("lariat: data")
+    pub fn worker_process(&self) -> Pid {
+        self.process("lariat: worker")
     }
 
     /// The id of the supervisor's process that `ps` shows by this name.

@@ -17,7 +17,7 @@ fn pages() -> [Page; 5] {
     let mut metrics = head("Metrics", "the catalogue of metrics");
     metrics.push_str(
         "What `/metrics` shows, in the Prometheus text format 0.0.4. Counters survive a reload; \
-         they begin anew with a new data process.\n\n",
+         they begin anew with a new worker process.\n\n",
     );
     telemetry::catalogue::write_reference(&mut metrics);
     let mut outcomes = head("How connections end", "the table of reasons");

@@ -1,7 +1,7 @@
 //! A wall clock for Lariat alone, which can be set while it runs.
 //!
 //! A library that answers for the C library's clock is loaded into both processes, also into the
-//! data process, whose environment is empty: a file system of their own, in a mount namespace, has
+//! worker process, whose environment is empty: a file system of their own, in a mount namespace, has
 //! an `/etc/ld.so.preload`. The host's clock and files are not touched.
 
 use std::ffi::OsString;

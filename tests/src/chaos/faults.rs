@@ -15,7 +15,7 @@ use super::rig::{Choice, Rig};
 use super::script::Fault;
 use super::server::Mood;
 
-/// A data process that died is replaced, and the next one serves, within this time. Deaths in a
+/// A worker process that died is replaced, and the next one serves, within this time. Deaths in a
 /// minute are few here, so that the supervisor's own pauses are short.
 const REPLACED_MAX: Duration = Duration::from_secs(20);
 
@@ -142,7 +142,7 @@ impl Faults {
     }
 
     fn freeze(&mut self, rig: &Rig) {
-        let process = rig.lariat.data_process();
+        let process = rig.lariat.worker_process();
         if kill_process(process, Signal::STOP).is_ok() {
             self.frozen = Some(process);
         }
@@ -177,13 +177,13 @@ fn set_moods(rig: &Rig, mood: Mood) {
     }
 }
 
-/// Kills the data process and waits for the next one.
+/// Kills the worker process and waits for the next one.
 fn kill(rig: &mut Rig) {
-    let process = rig.lariat.data_process();
+    let process = rig.lariat.worker_process();
     rig.journal.kill();
     rig.kills += 1;
     if let Err(error) = kill_process(process, Signal::KILL) {
-        let text = format!("the data process could not be killed: {error}");
+        let text = format!("the worker process could not be killed: {error}");
         return rig.journal.broken(&text);
     }
     let old = process.as_raw_nonzero().get();
@@ -193,7 +193,7 @@ fn kill(rig: &mut Rig) {
     });
     rig.journal.kill();
     rig.journal.check(next.is_some(), || {
-        format!("no other data process serves {REPLACED_MAX:?} after {old} was killed")
+        format!("no other worker process serves {REPLACED_MAX:?} after {old} was killed")
     });
 }
 

@@ -19,7 +19,7 @@ pub(super) const FILE_BYTES: usize = (1 << 20) + 77;
 pub(super) const FILE: Stream = Stream(0xf11e);
 
 /// No honest client waits longer for a byte: a stall of ours is shorter, and so is the time in
-/// which a data process is replaced.
+/// which a worker process is replaced.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 
 /// What is asked for.

@@ -17,7 +17,7 @@ const BROKEN_MAX: usize = 100;
 pub struct Journal {
     begun: Instant,
     pages: Mutex<Pages>,
-    /// Kills of a data process that have begun and that are over: its connections may end in any
+    /// Kills of a worker process that have begun and that are over: its connections may end in any
     /// way.
     kills: AtomicU64,
     /// Nobody listens: Lariat is being started again.
@@ -90,7 +90,7 @@ impl Journal {
         ExitCode::FAILURE
     }
 
-    /// Notes that a data process is about to be killed, or that the next one serves.
+    /// Notes that a worker process is about to be killed, or that the next one serves.
     pub(super) fn kill(&self) {
         self.kills.fetch_add(1, Ordering::AcqRel);
     }
@@ -100,7 +100,7 @@ impl Journal {
         self.kills.load(Ordering::Acquire)
     }
 
-    /// Whether no data process was killed since, or while, that was the number of [`Self::kills`].
+    /// Whether no worker process was killed since, or while, that was the number of [`Self::kills`].
     pub(super) fn is_unhurt_since(&self, kills: u64) -> bool {
         kills.is_multiple_of(2) && kills == self.kills()
     }

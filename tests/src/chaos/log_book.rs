@@ -88,7 +88,7 @@ impl LogBook {
             let text = |name: &str| value[name].as_str().unwrap_or_default().to_owned();
             let reason = text("reason");
             *book.ended.entry(reason).or_default() += value["suppressed"].as_u64().unwrap_or(1);
-            // A later data process uses the number again, but not within the same second.
+            // A later worker process uses the number again, but not within the same second.
             let second: String = text("time").chars().take(19).collect();
             let key = [text("id"), text("client"), second];
             if value["suppressed"].is_null()

@@ -31,7 +31,7 @@ const DRAIN_SECONDS: u64 = 3;
 /// Threads that read what of files is not in memory, at most.
 pub(super) const FILE_THREADS: u32 = 4;
 
-/// A supervisor that was asked to end has ended after its drain, what it gives the data process
+/// A supervisor that was asked to end has ended after its drain, what it gives the worker process
 /// to go, and room for a loaded machine.
 const END_MAX: Duration = Duration::from_secs(DRAIN_SECONDS + 5 + 20);
 
@@ -56,7 +56,7 @@ pub(super) struct Rig {
     pub(super) site: Site,
     pub(super) servers: [CheckingServer; 2],
     pub(super) choice: Choice,
-    /// Of this supervisor: data processes that we have killed.
+    /// Of this supervisor: worker processes that we have killed.
     pub(super) kills: u64,
     pub(super) services: Services,
     /// Whose status is asked for all the time; `None` while it is being started again.
@@ -165,10 +165,10 @@ impl Rig {
         fs::write(&path, &whole[..whole.len() / 3]).expect("our own file");
     }
 
-    /// What supervisor and data process hold; `None` if we may not look.
+    /// What supervisor and worker process hold; `None` if we may not look.
     pub(super) fn footprints(&self) -> Option<[Footprint; 2]> {
         let supervisor = Footprint::of(self.lariat.supervisor())?;
-        Some([supervisor, Footprint::of(self.lariat.data_process())?])
+        Some([supervisor, Footprint::of(self.lariat.worker_process())?])
     }
 
     /// The status document, if it comes in time.

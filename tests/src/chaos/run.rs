@@ -38,7 +38,7 @@ pub struct Plan {
 /// was dialled while it stalled.
 const QUIET_MAX: Duration = Duration::from_secs(40);
 
-/// The status is answered at least so often, whatever happens: a data process that is stopped for
+/// The status is answered at least so often, whatever happens: a worker process that is stopped for
 /// some seconds or replaced answers afterwards.
 const STATUS_GAP_MAX: Duration = Duration::from_secs(20);
 
@@ -144,10 +144,10 @@ fn watch(journal: &Journal, watched: &Mutex<Option<PathBuf>>, stop: &AtomicBool)
     }
 }
 
-/// What the books of a data process say.
+/// What the books of a worker process say.
 #[derive(Clone, Debug, Default)]
 struct Books {
-    /// Which data process it is.
+    /// Which worker process it is.
     pid: i64,
     ended: BTreeMap<String, u64>,
     handshakes: BTreeMap<&'static str, u64>,
@@ -287,7 +287,7 @@ impl Auditor {
         };
         for (name, now, then) in [
             ("supervisor", now[0], then[0]),
-            ("data process", now[1], then[1]),
+            ("worker process", now[1], then[1]),
         ] {
             let is_back = now.anonymous_kib <= then.anonymous_kib + GROWTH_KIB_MAX
                 && now.descriptors <= then.descriptors + GROWTH_DESCRIPTORS_MAX
@@ -304,7 +304,7 @@ fn quiet(rig: &Rig) -> Option<Books> {
     let quiet = within(QUIET_MAX, || {
         let (metrics, status) = (rig.lariat.metrics(), rig.status()?);
         let open = metrics.sum("lariat_connections_open", &[])
-            + metrics.sum("lariat_handshakes_under_way", &[]);
+            + metrics.sum("lariat_handshakes_in_progress", &[]);
         let books = read_books(&metrics, &status)?;
         let accepted = metrics.sum("lariat_connections_accepted_total", &[]);
         let ended: u64 = books.ended.values().sum();
@@ -349,13 +349,13 @@ fn read_books(metrics: &Metrics, status: &Value) -> Option<Books> {
     })
 }
 
-/// No data process died but by our hand, and no connection ended by a fault of Lariat's own.
+/// No worker process died but by our hand, and no connection ended by a fault of Lariat's own.
 fn check_restarts(rig: &Rig, books: &Books) {
     let status = rig.status().unwrap_or_default();
     let restarts = status["process"]["restarts"].as_u64();
     rig.journal.check(restarts == Some(rig.kills), || {
         format!(
-            "{} data processes were killed, {restarts:?} restarted",
+            "{} worker processes were killed, {restarts:?} restarted",
             rig.kills
         )
     });

@@ -9,9 +9,9 @@ use super::hostile::{self, Hostility};
 /// Something that breaks.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Fault {
-    /// The data process is killed (SIGKILL).
+    /// The worker process is killed (SIGKILL).
     Kill,
-    /// The data process is stopped and goes on later (SIGSTOP, SIGCONT).
+    /// The worker process is stopped and goes on later (SIGSTOP, SIGCONT).
     Freeze,
     /// Lariat is drained and started again.
     Restart,
@@ -37,7 +37,7 @@ pub enum Fault {
     BlockTalk,
     /// The disk with the log of connections is full.
     FillDisk,
-    /// The data process has hardly any descriptor left.
+    /// The worker process has hardly any descriptor left.
     StarveDescriptors,
     /// The wall clock of both processes jumps and comes back.
     JumpClock,

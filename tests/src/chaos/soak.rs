@@ -34,18 +34,18 @@ pub struct Sample {
     pub at: Duration,
     /// Whether no connection was open.
     pub is_quiet: bool,
-    /// Supervisor and data process.
+    /// Supervisor and worker process.
     pub held: [Footprint; 2],
 }
 
-const NAMES: [&str; 2] = ["supervisor", "data process"];
+const NAMES: [&str; 2] = ["supervisor", "worker process"];
 
 /// Loads until the time is over; the journal has what was broken.
 pub fn soak(plan: &Plan, journal: &Arc<Journal>) -> Vec<Sample> {
     let samples = Mutex::new(Vec::new());
     attended(journal, |rig| {
         let (begun, stop) = (Instant::now(), AtomicBool::new(false));
-        let processes = [rig.lariat.supervisor(), rig.lariat.data_process()];
+        let processes = [rig.lariat.supervisor(), rig.lariat.worker_process()];
         let take = |is_quiet| {
             let sample = sample(processes, begun, is_quiet);
             let mut samples = samples.lock().unwrap_or_else(PoisonError::into_inner);

@@ -32,7 +32,7 @@ pub enum Cipher {
 /// Which half of a connection the kernel is to do.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Half {
-    /// Sealing what is sent.
+    /// EncryptedBy what is sent.
     Send,
     /// Opening what is received.
     Receive,

@@ -235,10 +235,10 @@ mod tests {
     #[test]
     fn a_thread_has_the_name_it_was_given() {
         let name = std::thread::spawn(|| {
-            set_name("lariat: data").unwrap();
+            set_name("lariat: worker").unwrap();
             rustix::thread::name().unwrap()
         });
-        assert_eq!(name.join().unwrap().to_bytes(), b"lariat: data");
+        assert_eq!(name.join().unwrap().to_bytes(), b"lariat: worker");
         assert!(set_name("a\0b").is_err());
     }
 }

@@ -358,7 +358,7 @@ fn exchange(listener: &TcpListener) {
     accepted.read_exact(&mut [0]).unwrap();
 }
 
-/// What the data process does before it says that it is ready, in its order.
+/// What the worker process does before it says that it is ready, in its order.
 fn enter() -> TcpListener {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     restrict_files(&[], false).unwrap();
@@ -537,7 +537,7 @@ fn the_supervisor_is_no_debugger() {
         let error = io::Error::last_os_error();
         assert_eq!((answer, error.raw_os_error()), (-1, Some(libc::EPERM)));
     }
-    // It starts the data process, which forbids itself more.
+    // It starts the worker process, which forbids itself more.
     assert!(Command::new("/bin/true").status().unwrap().success());
     enter();
 }

@@ -130,8 +130,8 @@ pub(crate) fn process(section: &Section<'_>, shelf: &Shelf<'_>) -> Option<Proces
     let (sandbox, connect_ports) = (sandbox?, connect_ports?);
     if connect_ports.is_some() && !(sandbox.files && sandbox.system_calls) {
         let problem = match sandbox.files {
-            true => "can be passed by: `sandbox` leaves the data process all system calls",
-            false => "has no effect: `sandbox` leaves the data process without Landlock",
+            true => "can be passed by: `sandbox` leaves the worker process all system calls",
+            false => "has no effect: `sandbox` leaves the worker process without Landlock",
         };
         let hint = "write sandbox = \"on\"";
         section.warn("connect-ports", Problem::new(problem).hint(hint));

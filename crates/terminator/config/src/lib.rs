@@ -151,7 +151,7 @@ fn settings(top: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<Settings> {
     Some(settings)
 }
 
-/// Every server has a port that the data process may connect to.
+/// Every server has a port that the worker process may connect to.
 fn servers_can_be_reached(top: &Section<'_>, settings: &Settings) -> Option<()> {
     let Some(ports) = &settings.process.connect_ports else {
         return Some(());

@@ -27,13 +27,13 @@ pub struct Settings {
 /// The processes and their rights.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ProcessOptions {
-    /// Whom the data process becomes; `None` leaves the choice to the daemon.
+    /// Whom the worker process becomes; `None` leaves the choice to the daemon.
     pub user: Option<String>,
     /// Its group; `None` is the user's own.
     pub group: Option<String>,
-    /// What is taken from the data process before it sees a byte.
+    /// What is taken from the worker process before it sees a byte.
     pub sandbox: SandboxOptions,
-    /// The TCP ports that the data process can connect to; `None` = any.
+    /// The TCP ports that the worker process can connect to; `None` = any.
     pub connect_ports: Option<BTreeSet<u16>>,
     /// How long connections may finish after a drain began.
     pub drain: Duration,

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use lexopt::{Arg, Parser, ValueExt};
 
 use crate::demo::DemoOptions;
-use crate::handover::DATA_ARGUMENT;
+use crate::handover::WORKER_ARGUMENT;
 use crate::reader::{Origin, READER_ARGUMENT};
 use crate::resolve::RESOLVER_ARGUMENT;
 
@@ -42,8 +42,8 @@ pub(crate) enum Command {
         /// Where it answers.
         socket: Option<PathBuf>,
     },
-    /// Be the data process of a supervisor.
-    DataProcess,
+    /// Be the worker process of a supervisor.
+    WorkerProcess,
     /// Be a supervisor's reader of files.
     Reader,
     /// Be a supervisor's resolver of names.
@@ -119,7 +119,7 @@ impl From<lexopt::Error> for UsageError {
 pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, UsageError> {
     let arguments: Vec<_> = arguments.into_iter().collect();
     match arguments.first().and_then(|first| first.to_str()) {
-        Some(DATA_ARGUMENT) => return Ok(Command::DataProcess),
+        Some(WORKER_ARGUMENT) => return Ok(Command::WorkerProcess),
         Some(READER_ARGUMENT) => return Ok(Command::Reader),
         Some(RESOLVER_ARGUMENT) => return Ok(Command::Resolver),
         _ => {}
@@ -333,7 +333,10 @@ mod tests {
 
     #[test]
     fn a_supervisors_processes_are_hidden_commands() {
-        assert!(matches!(parsed(DATA_ARGUMENT), Ok(Command::DataProcess)));
+        assert!(matches!(
+            parsed(WORKER_ARGUMENT),
+            Ok(Command::WorkerProcess)
+        ));
         assert!(matches!(parsed(READER_ARGUMENT), Ok(Command::Reader)));
         assert!(matches!(parsed(RESOLVER_ARGUMENT), Ok(Command::Resolver)));
     }

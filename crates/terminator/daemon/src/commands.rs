@@ -35,7 +35,7 @@ pub(crate) fn run(command: Command, talk: Talk) -> ExitCode {
         Command::Status { socket, json } => status::run(socket, json, talk),
         Command::Reload { socket } => reload::run(socket, talk),
         Command::Drain { socket } => drain::run(socket, talk),
-        Command::DataProcess => return crate::data::run(),
+        Command::WorkerProcess => return crate::worker_process::run(),
         Command::Reader => return crate::reader::run(),
         Command::Resolver => return crate::resolve::run(),
     };

@@ -153,7 +153,7 @@ The same address for a client that knows RSA alone:
 Some bytes:
     {curl} --output /dev/null {url}/64k
 
-The data process {}.",
+The worker process {}.",
         started.rights
     ));
     if let Some(admin) = started.admin {

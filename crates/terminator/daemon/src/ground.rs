@@ -25,7 +25,7 @@ pub(crate) fn check(source: &Source, settings: &Settings) -> Result<(), Vec<Diag
     }
 }
 
-/// What a configuration asks for that is there, and of no use to `reader`, who will be the data
+/// What a configuration asks for that is there, and of no use to `reader`, who will be the worker
 /// process.
 pub(crate) fn concerns(source: &Source, settings: &Settings, reader: Identity) -> Vec<Diagnostic> {
     let concern = |(key, path): (String, &Path)| concern_of_folder(key, path, reader);
@@ -109,7 +109,7 @@ fn concern_of_folder(key: String, path: &Path, reader: Identity) -> Option<Lack>
     let may_enter = reader.user == 0 || meta.mode() >> shift & 1 != 0;
     let Identity { user, group } = reader;
     let message = format!(
-        "the data process, user {user} and group {group}, may not look into {}",
+        "the worker process, user {user} and group {group}, may not look into {}",
         path.display()
     );
     let hint = "`chmod o+rx` lets it; [process] user says who it is";

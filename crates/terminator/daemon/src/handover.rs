@@ -1,8 +1,8 @@
-//! What the supervisor and the data process say to each other, over a `sys::channel`.
+//! What the supervisor and the worker process say to each other, over a `sys::channel`.
 //!
 //! Owns the messages and their form, [postcard](https://postcard.jamesmunns.com); both ends are
 //! the same program of the same build, so the form needs no versions. Who says what when stands
-//! in `supervisor` and `data`.
+//! in `supervisor` and `worker_process`.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -14,16 +14,16 @@ use wire::address::{Address, Endpoint, UnixName};
 
 use crate::kernel::KernelTls;
 
-/// The program's first argument when it is to be the data process.
-pub(crate) const DATA_ARGUMENT: &str = "--data-process";
+/// The program's first argument when it is to be the worker process.
+pub(crate) const WORKER_ARGUMENT: &str = "--worker-process";
 
 /// What `ps` shows for the supervisor.
 pub(crate) const SUPERVISOR_NAME: &str = "lariat";
 
-/// What `ps` shows for the data process.
-pub(crate) const DATA_NAME: &str = "lariat: data";
+/// What `ps` shows for the worker process.
+pub(crate) const WORKER_NAME: &str = "lariat: worker";
 
-/// What the supervisor says. The data process obeys; it has no say.
+/// What the supervisor says. The worker process obeys; it has no say.
 #[derive(Debug, Deserialize, Serialize)]
 pub(crate) enum Order {
     /// The first: give up these rights, but for reading in the folders that come with it and
@@ -43,7 +43,7 @@ pub(crate) enum Order {
     Drain(Duration),
 }
 
-/// What the data process says.
+/// What the worker process says.
 #[derive(Debug, Deserialize, Serialize)]
 pub(crate) enum Answer {
     /// To `Enter`: what was given up.
@@ -73,7 +73,7 @@ pub(crate) enum Answer {
 }
 
 /// An order may be as long as a channel's message; an answer is a page of sentences. More is no
-/// answer, and the data process is taken for broken.
+/// answer, and the worker process is taken for broken.
 pub(crate) const ANSWER_BYTES_MAX: usize = 1 << 20;
 
 /// Warnings in an answer: nobody reads more, and ten thousand certificates may all have expired.
@@ -135,7 +135,7 @@ pub(crate) struct Fences {
     pub(crate) supervisor_pid: u32,
 }
 
-/// Where the data process can connect to, for its life; Unix sockets that have paths are not
+/// Where the worker process can connect to, for its life; Unix sockets that have paths are not
 /// limited.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct Reach {
@@ -169,7 +169,7 @@ pub(crate) struct User {
 /// What was given up.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct Rights {
-    /// Who the data process is now.
+    /// Who the worker process is now.
     pub(crate) user: User,
     /// Whether it can open files.
     pub(crate) files: Fence,
@@ -206,17 +206,17 @@ impl Fence {
     }
 }
 
-/// What stays the same for a data process's life.
+/// What stays the same for a worker process's life.
 #[derive(Deserialize, Serialize)]
 pub(crate) struct Start {
     pub(crate) supervisor_pid: u32,
     pub(crate) supervisor_start: SystemTime,
-    /// Data processes started again after one died, this one with them.
+    /// Worker processes started again after one died, this one with them.
     pub(crate) restarts: u64,
-    /// What ticket keys are derived from; the same for all data processes of a supervisor, so
+    /// What ticket keys are derived from; the same for all worker processes of a supervisor, so
     /// that sessions outlive them.
     pub(crate) secret: [u8; 32],
-    /// Tells the data processes of a supervisor apart.
+    /// Tells the worker processes of a supervisor apart.
     pub(crate) number: u32,
     pub(crate) reloads: Reloads,
 }
@@ -238,7 +238,7 @@ pub(crate) struct Serve {
     pub(crate) kernel_tls: Option<KernelTls>,
 }
 
-/// What stored sessions are sealed with, in one memory that data processes use one after the other:
+/// What stored sessions are sealed with, in one memory that worker processes use one after the other:
 /// another key means another memory.
 #[derive(Clone, Deserialize, Eq, PartialEq, Serialize)]
 pub(crate) struct SessionKey(pub(crate) [u8; 32]);
@@ -262,7 +262,7 @@ impl fmt::Debug for SessionKey {
 pub(crate) enum Role {
     /// Lines about connections are written to it.
     Log,
-    /// Memory of stored sessions, as the data process before left it.
+    /// Memory of stored sessions, as the worker process before left it.
     Sessions,
     /// Whoever connects gets the status document.
     StatusSocket,

@@ -1,4 +1,4 @@
-//! Active checks of servers, made by the control side of the data process.
+//! Active checks of servers, made by the control side of the worker process.
 //!
 //! Owns when servers are checked and what is reported; how one check is made is `probe`'s, what
 //! results add up to is `backend::check`'s, and what follows from it the pools'.

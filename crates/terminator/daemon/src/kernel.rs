@@ -1,6 +1,6 @@
 //! Kernel TLS on this host: what its kernel seals, and whether that is what services require.
 //!
-//! Owns the sentences about it and its way to the data process, which may not try it. Trying is
+//! Owns the sentences about it and its way to the worker process, which may not try it. Trying is
 //! `sys`'s, sealing `proxy`'s.
 
 use std::fmt;
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn the_data_process_hears_what_was_found() {
+    fn the_worker_process_hears_what_was_found() {
         let missing = [(Version::Tls13, Cipher::Aes256Gcm)];
         let sealed = kernel(&missing).sealed();
         let not_sealed: Vec<_> = PAIRS

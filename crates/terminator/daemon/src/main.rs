@@ -6,7 +6,6 @@
 mod admin;
 mod args;
 mod commands;
-mod data;
 mod demo;
 mod ending;
 mod exit;
@@ -21,6 +20,7 @@ mod stderr;
 mod supervisor;
 mod talk;
 mod user;
+mod worker_process;
 
 use std::process::ExitCode;
 

@@ -73,7 +73,7 @@ pub(crate) enum Reply {
 /// What a configuration comes to on this host.
 #[derive(Debug, Deserialize, Serialize)]
 pub(crate) struct Found {
-    /// Whom the data process is to become; `None` = who we are.
+    /// Whom the worker process is to become; `None` = who we are.
     pub(crate) become_user: Option<User>,
     /// What the kernel does of TLS; `None` = nobody wants to know.
     pub(crate) kernel_tls: Option<KernelTls>,
@@ -230,7 +230,7 @@ impl Files for Announced<'_> {
     }
 }
 
-/// The directories and folders in which the supervisor or the data process is going to do
+/// The directories and folders in which the supervisor or the worker process is going to do
 /// something.
 fn directories(settings: &Settings) -> Vec<PathBuf> {
     let services = &settings.plane.services;

@@ -19,9 +19,9 @@ use sys::channel::Channel;
 use sys::process;
 use sys::sandbox::{restrict_connecting, restrict_resolver_calls, restrict_to_reading};
 
-use crate::data::rights;
 use crate::handover::{Fences, decode, encode};
 use crate::stderr;
+use crate::worker_process::rights;
 
 /// The program's first argument when it is to be the resolver.
 pub(crate) const RESOLVER_ARGUMENT: &str = "--resolver-process";

@@ -1,8 +1,8 @@
-//! The supervisor: keeps the rights, the sockets and the configuration, and a data process alive
+//! The supervisor: keeps the rights, the sockets and the configuration, and a worker process alive
 //! that has none of them but what it is handed.
 //!
 //! Owns the order of things: start, reload as a transaction, restart after a crash, drain. It
-//! carries no connection, does no TLS and knows no protocol; what it hears from the data process
+//! carries no connection, does no TLS and knows no protocol; what it hears from the worker process
 //! decides over its plans only, never over its own rights.
 
 mod backoff;
@@ -32,8 +32,8 @@ use sys::{limit, process, sandbox};
 use wire::address::Address;
 
 use crate::handover::{
-    ANSWER_BYTES_MAX, Answer, DATA_ARGUMENT, DATA_NAME, Fence, Fences, Order, Reach, Reloads,
-    Rights, Role, SUPERVISOR_NAME, Serve, Start,
+    ANSWER_BYTES_MAX, Answer, Fence, Fences, Order, Reach, Reloads, Rights, Role, SUPERVISOR_NAME,
+    Serve, Start, WORKER_ARGUMENT, WORKER_NAME,
 };
 use crate::reader::{Origin, Task};
 use crate::resolve::{Name, Told};
@@ -74,21 +74,21 @@ pub(crate) struct Started {
     pub(crate) admin: Option<SocketAddr>,
     /// Where the status socket is.
     pub(crate) status_socket: PathBuf,
-    /// What the data process gave up, as a sentence without a full stop.
+    /// What the worker process gave up, as a sentence without a full stop.
     pub(crate) rights: String,
 }
 
-/// A plan of 10,000 certificates is built in ten seconds. A data process that answers nothing for
+/// A plan of 10,000 certificates is built in ten seconds. A worker process that answers nothing for
 /// this long is stuck.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(120);
 
 const DATA: Program = Program {
-    argument: DATA_ARGUMENT,
-    name: DATA_NAME,
+    argument: WORKER_ARGUMENT,
+    name: WORKER_NAME,
     answer_bytes_max: ANSWER_BYTES_MAX,
 };
 
-/// What the data process may take beyond the drain's time to close what is left.
+/// What the worker process may take beyond the drain's time to close what is left.
 const DRAIN_GRACE: Duration = Duration::from_secs(5);
 
 /// How long a plan waits for the addresses of its names. Later ones follow it.
@@ -97,7 +97,7 @@ const RESOLVE_TIME_MAX: Duration = Duration::from_secs(2);
 /// Serves until it is told to stop and the last connection has ended.
 ///
 /// To be called by the process's first thread before it starts another: signals are blocked in
-/// it, and the data process ends with it.
+/// it, and the worker process ends with it.
 pub(crate) fn run(request: Request<'_>) -> Result<(), Failure> {
     let inbox = Inbox::open().map_err(Failure::host("take signals"))?;
     stderr::write_in_background().map_err(Failure::host("start a thread"))?;
@@ -113,8 +113,8 @@ pub(crate) fn run(request: Request<'_>) -> Result<(), Failure> {
     supervisor.serve()
 }
 
-/// What no supervisor needs; also for the data process. A kernel without seccomp is named when the
-/// data process has entered its sandbox.
+/// What no supervisor needs; also for the worker process. A kernel without seccomp is named when the
+/// worker process has entered its sandbox.
 fn forbid_system_calls() -> Result<(), Failure> {
     process::no_new_privileges().map_err(Failure::host("refuse new privileges"))?;
     let forbidden = sandbox::forbid_system_calls().map_err(Failure::host("forbid system calls"));
@@ -155,14 +155,14 @@ struct Supervisor<'a> {
     doors: Doors,
     names: Names,
     fences: Fences,
-    /// Where data processes can connect to.
+    /// Where worker processes can connect to.
     reach: Reach,
     /// As many as the first plan wanted.
     workers: usize,
-    /// What is served, or shall be by the next data process.
+    /// What is served, or shall be by the next worker process.
     served: Prepared,
     generation: u64,
-    /// What is served if the data process says yes.
+    /// What is served if the worker process says yes.
     pending: Option<Prepared>,
     reload_asked: bool,
     readers: Readers,
@@ -274,7 +274,7 @@ impl<'a> Supervisor<'a> {
         match self.due.take_if(|(due, _)| *due <= now) {
             Some((_, Due::Restart)) => self.start_child().map(|()| Next::GoOn),
             Some((_, Due::Answer)) => {
-                say("the data process does not answer");
+                say("the worker process does not answer");
                 self.child_is_gone()
             }
             // It has had its time.
@@ -283,7 +283,7 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    // The data process.
+    // The worker process.
 
     fn start_child(&mut self) -> Result<(), Failure> {
         self.children += 1;
@@ -291,7 +291,7 @@ impl<'a> Supervisor<'a> {
         let (number, post) = (self.children, self.inbox.post());
         let hear = move |heard| post.send(News::Heard(number, heard));
         let child =
-            Child::start(number, &DATA, hear).map_err(Failure::host("start the data process"))?;
+            Child::start(number, &DATA, hear).map_err(Failure::host("start the worker process"))?;
         self.child = Some(child);
         self.due = Some((Instant::now() + ANSWER_TIME_MAX, Due::Answer));
         self.roots.keep(&self.served.outline.folders);
@@ -313,7 +313,7 @@ impl<'a> Supervisor<'a> {
         Ok(())
     }
 
-    /// Data processes started again after one died.
+    /// Worker processes started again after one died.
     fn restarts(&self) -> u64 {
         self.children.saturating_sub(1)
     }
@@ -346,7 +346,7 @@ impl<'a> Supervisor<'a> {
         self.unless_stuck(sent);
     }
 
-    /// A data process that takes no orders has died or is stuck. Its last words may be under way:
+    /// A worker process that takes no orders has died or is stuck. Its last words may be under way:
     /// what follows is decided when its end is heard.
     fn unless_stuck(&mut self, sent: Option<io::Result<()>>) {
         if let (Some(Err(_)), Some(child)) = (sent, &mut self.child) {
@@ -391,7 +391,7 @@ impl<'a> Supervisor<'a> {
         if self.rights != Some(rights) {
             let weak = [rights.files, rights.tcp_ports, rights.system_calls];
             if weak.contains(&Fence::Absent) {
-                say(format_args!("warning: the data process {rights}"));
+                say(format_args!("warning: the worker process {rights}"));
             }
             if rights.files == Fence::Absent && rights.reads_folders {
                 say(
@@ -403,7 +403,7 @@ impl<'a> Supervisor<'a> {
         self.rights = Some(rights);
     }
 
-    /// The data process could not give up its rights.
+    /// The worker process could not give up its rights.
     fn stuck(&mut self, message: String) -> Result<Next, Failure> {
         if self.phase == Phase::Beginning {
             return Err(Failure::Rights(message));
@@ -427,7 +427,7 @@ impl<'a> Supervisor<'a> {
                 let started = self.started();
                 (self.request.started)(&started);
             }
-            Phase::Restarting => say("the data process serves again"),
+            Phase::Restarting => say("the worker process serves again"),
         }
         self.phase = Phase::Serving;
         self.due = None;
@@ -461,7 +461,7 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// The data process has died, or is not to live on.
+    /// The worker process has died, or is not to live on.
     fn child_is_gone(&mut self) -> Result<Next, Failure> {
         let Some(child) = self.child.take() else {
             return Ok(Next::GoOn);
@@ -480,7 +480,7 @@ impl<'a> Supervisor<'a> {
             Phase::Beginning | Phase::Draining => Err(self.died(how)),
             Phase::Serving | Phase::Restarting => {
                 say(format_args!(
-                    "the data process (pid {pid}) has ended, and its connections with it: {how}"
+                    "the worker process (pid {pid}) has ended, and its connections with it: {how}"
                 ));
                 self.restart(how)
             }
@@ -503,7 +503,7 @@ impl<'a> Supervisor<'a> {
         if self.pending.take().is_some() {
             self.doors.withdraw_log();
             self.listeners.keep(&self.served.outline.listen);
-            let message = "the data process died while it built the new plan";
+            let message = "the worker process died while it built the new plan";
             self.reload_ended(Some(message.to_owned()));
         }
         if pause.is_zero() {

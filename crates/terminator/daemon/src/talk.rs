@@ -1,6 +1,6 @@
 //! What is said to a person, on the standard error; the standard output is for data.
 //!
-//! Much of it was written by others: the data process, clients, servers. So a control character
+//! Much of it was written by others: the worker process, clients, servers. So a control character
 //! reaches the terminal only as an escape; the colours alone are ours.
 
 use std::fmt::Display;

@@ -1,4 +1,4 @@
-//! Whom the data process is to become.
+//! Whom the worker process is to become.
 
 use std::io;
 
@@ -7,7 +7,7 @@ use sys::process::{self, Identity};
 
 use crate::handover::User;
 
-/// Whom root's data process becomes when nobody says; a user of every system.
+/// Whom root's worker process becomes when nobody says; a user of every system.
 const USER_DEFAULT: &str = "nobody";
 
 /// That user's number, should a system (a bare container) not know the name.
@@ -16,7 +16,7 @@ const NOBODY: Identity = Identity {
     group: 65534,
 };
 
-/// Whom the data process is to become; `None` = it stays who we are, since only root can choose.
+/// Whom the worker process is to become; `None` = it stays who we are, since only root can choose.
 ///
 /// An error is a sentence with its hint.
 pub(crate) fn choose(options: &ProcessOptions) -> Result<Option<User>, String> {
@@ -45,7 +45,7 @@ pub(crate) fn choose(options: &ProcessOptions) -> Result<Option<User>, String> {
         return Ok(None);
     }
     if !process::is_root() {
-        let message = "process.user: only root can have its data process become another user\n\
+        let message = "process.user: only root can have its worker process become another user\n\
                        hint: start as root, or leave out `user` and `group`";
         return Err(message.to_owned());
     }
@@ -55,7 +55,7 @@ pub(crate) fn choose(options: &ProcessOptions) -> Result<Option<User>, String> {
     }))
 }
 
-/// Who the data process is going to be.
+/// Who the worker process is going to be.
 pub(crate) fn identity(chosen: Option<User>) -> Identity {
     let chosen = chosen.map(|User { user, group }| Identity { user, group });
     chosen.unwrap_or_else(process::identity)

@@ -196,7 +196,7 @@ impl Flow {
     pub fn front_ended(&mut self, pool: &mut Pool) {
         self.is_front_ended = true;
         if self.opening.is_some() {
-            return self.stop(Ending::new(Reason::ClientLeft), pool);
+            return self.stop(Ending::new(Reason::ClientDisconnected), pool);
         }
         match self.stage {
             Stage::Dialling { .. } | Stage::Relaying => {

@@ -228,7 +228,7 @@ fn ending_of_hello(fault: &HelloFault, bytes: &[u8], out: &mut Vec<u8>) -> Endin
     }
     let reason = match fault {
         HelloFault::NotTls if proxy_header::likeness(bytes) == Likeness::Yes => {
-            Reason::ProxyHeaderStranger
+            Reason::ProxyHeaderUntrusted
         }
         HelloFault::NotTls => Reason::NotTls,
         HelloFault::PlainHttp => Reason::PlainHttp,
@@ -257,7 +257,7 @@ fn ending_of_refusal(refusal: &RefusalReason) -> Ending {
     match refusal {
         RefusalReason::NameMissing => Ending::new(Reason::NameMissing),
         RefusalReason::NameUnknown => Ending::new(Reason::NameUnknown),
-        RefusalReason::NothingShared(what) => Ending::with(Reason::NothingShared, *what),
+        RefusalReason::NoCommonParameters(what) => Ending::with(Reason::NoCommonParameters, *what),
         RefusalReason::Fallback => Ending::new(Reason::InappropriateFallback),
         RefusalReason::ExtensionMissing(name) => {
             let detail = format!("no {name}, which TLS 1.3 requires (RFC 8446 section 9.2)");
@@ -276,9 +276,9 @@ fn ending_of_handshake(fault: HandshakeFault) -> Ending {
         }
         FaultKind::CertificateRefused(ClientCertificateFault::ListExpired) => Reason::CrlExpired,
         FaultKind::CertificateRefused(_) => Reason::ClientCertificateRefused,
-        FaultKind::Closed => Reason::ClientLeft,
+        FaultKind::Closed => Reason::ClientDisconnected,
         FaultKind::Internal => Reason::Internal,
-        FaultKind::NothingShared => Reason::NothingShared,
+        FaultKind::NoCommonParameters => Reason::NoCommonParameters,
         FaultKind::RecordInvalid => Reason::RecordInvalid,
         FaultKind::Violation => Reason::ProtocolViolation,
     };

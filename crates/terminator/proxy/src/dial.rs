@@ -160,7 +160,7 @@ impl Dial {
     /// There is no other server: those that were busy may not be any more in a moment.
     fn exhausted(&mut self, now: Instant) -> Dialled {
         let Some(pause) = &mut self.pause else {
-            let none = || Ending::new(Reason::BackendNone);
+            let none = || Ending::new(Reason::NoServerAvailable);
             return Dialled::Exhausted(self.last_failure.take().unwrap_or_else(none));
         };
         pause.until = Some(now + pause.length);

@@ -12,7 +12,7 @@ use sys::socket::PeerAddress;
 use telemetry::catalogue::{ServiceCounter, WorkerCounter};
 use telemetry::counters::WorkerCounters;
 use telemetry::line::{ClientAddress, ConnectionLine, LineLimiter, SuppressedLine};
-use telemetry::outcome::{Reason, Sealing, Version};
+use telemetry::outcome::{EncryptedBy, Reason, Version};
 
 use crate::link::Link;
 use crate::listeners::Listener;
@@ -108,15 +108,15 @@ impl Lines {
                 PeerAddress::Unix => ClientAddress::Text("unix"),
             },
             listener: &listener.text,
-            server_name: None,
+            sni: None,
             version: None,
             suite: None,
             group: None,
-            kind: None,
-            miss: None,
+            handshake: None,
+            resumption_miss: None,
             early_data: None,
             alpn: None,
-            sealing: None,
+            encrypted_by: None,
             client_cn: None,
             server: None,
             bytes_up: 0,
@@ -146,7 +146,7 @@ impl Lines {
                 .source
                 .map_or(ClientAddress::Text("unix"), ClientAddress::Ip),
             listener: &link.listener,
-            server_name: facts.server_name.as_deref(),
+            sni: facts.server_name.as_deref(),
             version: agreed.map(|agreed| version_of(agreed.version)),
             suite: agreed
                 .and_then(|agreed| agreed.suite)
@@ -154,13 +154,16 @@ impl Lines {
             group: agreed
                 .and_then(|agreed| agreed.group)
                 .map(|group| group.name()),
-            kind: facts.kind.filter(|_| agreed.is_some()),
-            miss: facts.miss,
+            handshake: facts.kind.filter(|_| agreed.is_some()),
+            resumption_miss: facts.miss,
             early_data: facts.early_data,
             alpn: agreed.and_then(|agreed| agreed.alpn.as_deref()),
-            sealing: agreed.map(|_| match facts.offloaded {
-                true => Sealing::Kernel,
-                false => Sealing::UserSpace,
+            encrypted_by: agreed.map(|_| {
+                if facts.offloaded {
+                    EncryptedBy::Kernel
+                } else {
+                    EncryptedBy::UserSpace
+                }
             }),
             client_cn: client_cn.as_deref(),
             server: server

@@ -221,7 +221,7 @@ impl Worker {
             && !link.flow.is_answered()
             && self.handshakes.is_overrun(self.now)
         {
-            self.give_up(id, Reason::ClientLeft);
+            self.give_up(id, Reason::ClientDisconnected);
         }
     }
 
@@ -243,7 +243,7 @@ impl Worker {
             self.allowances.handshakes.give();
             link.service
                 .counters
-                .lower(ServiceGauge::HandshakesUnderWay);
+                .lower(ServiceGauge::HandshakesInProgress);
             count_handshake(link);
         }
         self.list(id);
@@ -353,9 +353,12 @@ impl Worker {
             ServiceCounter::KeyUpdates,
             link.flow.facts().key_updates.into(),
         );
-        if let Some(ending) = link.flow.ending() {
+        if let Some(mut ending) = link.flow.ending().cloned() {
+            if ending.reason == Reason::BackendClosed && service.plan.files.is_some() {
+                ending.reason = Reason::FilesFinished;
+            }
             service.counters.ended(ending.reason);
-            self.lines.report(&link, ending, self.now);
+            self.lines.report(&link, &ending, self.now);
         }
     }
 

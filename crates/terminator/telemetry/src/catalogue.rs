@@ -107,19 +107,19 @@ catalogue! {
         ConnectionsAccepted: Counter Count "lariat_connections_accepted_total" [service] "Connections accepted from clients.";
         BytesUp: Counter Bytes "lariat_relayed_bytes_total" [service] {direction = "client-to-backend"} "Plaintext bytes relayed.";
         BytesDown: Counter Bytes "lariat_relayed_bytes_total" [service] {direction = "backend-to-client"} "Plaintext bytes relayed.";
-        SentBySendfile: Counter Bytes "lariat_sent_bytes_total" [service] {path = "sendfile"} "Plaintext bytes sent to clients, by what moved and sealed them.";
-        SentBySplice: Counter Bytes "lariat_sent_bytes_total" [service] {path = "splice"} "Plaintext bytes sent to clients, by what moved and sealed them.";
-        SentToKernel: Counter Bytes "lariat_sent_bytes_total" [service] {path = "kernel"} "Plaintext bytes sent to clients, by what moved and sealed them.";
-        SentByUserSpace: Counter Bytes "lariat_sent_bytes_total" [service] {path = "user-space"} "Plaintext bytes sent to clients, by what moved and sealed them.";
+        SentBySendfile: Counter Bytes "lariat_sent_bytes_total" [service] {path = "sendfile"} "Plaintext bytes sent to clients, by what moved and encrypted them.";
+        SentBySplice: Counter Bytes "lariat_sent_bytes_total" [service] {path = "splice"} "Plaintext bytes sent to clients, by what moved and encrypted them.";
+        SentToKernel: Counter Bytes "lariat_sent_bytes_total" [service] {path = "kernel"} "Plaintext bytes sent to clients, by what moved and encrypted them.";
+        SentByUserSpace: Counter Bytes "lariat_sent_bytes_total" [service] {path = "user-space"} "Plaintext bytes sent to clients, by what moved and encrypted them.";
         Offloads: Counter Count "lariat_ktls_connections_total" [service] "Connections whose sending was handed to the kernel.";
-        Rekeys: Counter Count "lariat_ktls_rekeys_total" [service] "Keys that the kernel changed in connections that it seals for.";
+        Rekeys: Counter Count "lariat_ktls_rekeys_total" [service] "Keys that the kernel changed of connections that it encrypts for.";
         FilesFound: Counter Count "lariat_file_responses_total" [service] {class = "2xx"} "Responses of services of files, by the class of their status.";
         FilesElsewhere: Counter Count "lariat_file_responses_total" [service] {class = "3xx"} "Responses of services of files, by the class of their status.";
         FilesRefused: Counter Count "lariat_file_responses_total" [service] {class = "4xx"} "Responses of services of files, by the class of their status.";
         FilesFailed: Counter Count "lariat_file_responses_total" [service] {class = "5xx"} "Responses of services of files, by the class of their status.";
-        FileTasksFind: Counter Count "lariat_file_tasks_total" [service] {task = "find"} "Work of services of files that may wait for a disk and was given to the file threads, by kind.";
-        FileTasksList: Counter Count "lariat_file_tasks_total" [service] {task = "list"} "Work of services of files that may wait for a disk and was given to the file threads, by kind.";
-        FileTasksRead: Counter Count "lariat_file_tasks_total" [service] {task = "read"} "Work of services of files that may wait for a disk and was given to the file threads, by kind.";
+        FileTasksFind: Counter Count "lariat_file_tasks_total" [service] {task = "find"} "Work of services of files that may wait for a disk and was handed to the file threads, by kind.";
+        FileTasksList: Counter Count "lariat_file_tasks_total" [service] {task = "list"} "Work of services of files that may wait for a disk and was handed to the file threads, by kind.";
+        FileTasksRead: Counter Count "lariat_file_tasks_total" [service] {task = "read"} "Work of services of files that may wait for a disk and was handed to the file threads, by kind.";
         FileTasksRefused: Counter Count "lariat_file_task_failures_total" [service] {kind = "refused"} "Work for file threads that came to nothing: refused, as too much waits or the file system hangs, or not done within `timeouts.file`.";
         FileTasksTimedOut: Counter Count "lariat_file_task_failures_total" [service] {kind = "timeout"} "Work for file threads that came to nothing: refused, as too much waits or the file system hangs, or not done within `timeouts.file`.";
         DialRetries: Counter Count "lariat_dial_retries_total" [service] "Dials of a further server after one that failed.";
@@ -130,11 +130,11 @@ catalogue! {
 
     /// What a service counts by something of its own.
     ServiceBreakdown {
-        ConnectionsEnded: Counter Count "lariat_connections_ended_total" [service, reason, side] "Connections ended, by reason and by whose doing it was.";
+        ConnectionsEnded: Counter Count "lariat_connections_ended_total" [service, reason, fault] "Connections ended, by reason and by whose fault it was.";
         Handshakes: Counter Count "lariat_handshakes_total" [service, kind, version] "Handshakes finished, by kind and TLS version.";
         ResumptionMisses: Counter Count "lariat_resumption_misses_total" [service, reason] "Sessions that clients offered and that were not resumed, by reason.";
         EarlyData: Counter Count "lariat_early_data_total" [service, result] "Hellos that offered early data, by what became of it.";
-        OffloadRefusals: Counter Count "lariat_ktls_refusals_total" [service, reason] "Connections long enough for the kernel to seal that went on in user space, by reason.";
+        OffloadRefusals: Counter Count "lariat_ktls_refusals_total" [service, reason] "Connections long enough for the kernel to encrypt that went on in user space, by reason.";
         Suites: Counter Count "lariat_handshake_suites_total" [service, suite] "Handshakes finished, by cipher suite.";
         Groups: Counter Count "lariat_handshake_groups_total" [service, group] "Handshakes finished, by key exchange group; none for a resumption without key exchange.";
     }
@@ -142,9 +142,9 @@ catalogue! {
     /// What of a service rises and falls.
     ServiceGauge {
         ConnectionsOpen: Gauge Count "lariat_connections_open" [service] "Client connections open.";
-        HandshakesUnderWay: Gauge Count "lariat_handshakes_under_way" [service] "Handshakes begun and not finished.";
+        HandshakesInProgress: Gauge Count "lariat_handshakes_in_progress" [service] "Handshakes begun and not finished.";
         FileTasksWaiting: Gauge Count "lariat_file_tasks_waiting" [service] "Connections that wait for a file thread, or for what it does.";
-        Offloaded: Gauge Count "lariat_ktls_connections_open" [service] "Client connections open that the kernel seals for.";
+        Offloaded: Gauge Count "lariat_ktls_connections_open" [service] "Client connections open that the kernel encrypts for.";
     }
 
     /// What of a service is timed.
@@ -186,7 +186,7 @@ catalogue! {
 
     /// What a worker counts.
     WorkerCounter {
-        LoopIterations: Counter Count "lariat_worker_loop_iterations_total" [worker] "Turns of the event loop.";
+        LoopIterations: Counter Count "lariat_worker_loop_iterations_total" [worker] "Iterations of the event loop.";
         Events: Counter Count "lariat_worker_events_total" [worker] "Events taken from the kernel.";
         BusyMicroseconds: Counter Microseconds "lariat_worker_busy_seconds_total" [worker] "Time not spent waiting for events.";
         LogBytesLost: Counter Bytes "lariat_worker_log_lost_bytes_total" [worker] "Bytes of lines about connections that were dropped because the log's writer did not keep up.";
@@ -203,23 +203,23 @@ catalogue! {
     /// What is known of the whole process.
     ProcessMetric {
         BuildInfo: Gauge Count "lariat_build_info" [version] "1; the labels name what was built.";
-        StartTime: Gauge Seconds "lariat_start_time_seconds" [] "When the data process started, in seconds since the epoch.";
+        StartTime: Gauge Seconds "lariat_start_time_seconds" [] "When the worker process started, in seconds since the epoch.";
         SupervisorStartTime: Gauge Seconds "lariat_supervisor_start_time_seconds" [] "When the supervisor started, in seconds since the epoch.";
-        Restarts: Counter Count "lariat_data_process_restarts_total" [] "Data processes that were started again after one died.";
-        Generation: Gauge Count "lariat_generation" [] "The number of the plan that is served; 1 is the first.";
+        Restarts: Counter Count "lariat_worker_process_restarts_total" [] "Worker processes that were started again after one died.";
+        Generation: Gauge Count "lariat_config_generation" [] "The number of the configuration that is served; 1 is the first.";
         ReloadsOk: Counter Count "lariat_reloads_total" [] {result = "ok"} "Reloads attempted, by result.";
         ReloadsRefused: Counter Count "lariat_reloads_total" [] {result = "refused"} "Reloads attempted, by result.";
         LogBytesUnwritten: Counter Bytes "lariat_log_lost_bytes_total" [] "Bytes of lines about connections that the log did not take: its disk was full, or its reader had left.";
         LogFails: Gauge Count "lariat_log_write_failing" [] "1 if the last lines about connections could not be written, else 0.";
         Certificates: Gauge Count "lariat_certificates" [service] "Certificates loaded.";
         CertificatesExpired: Gauge Count "lariat_certificates_expired" [service] "Certificates past their notAfter.";
-        CertificateExpiry: Gauge Seconds "lariat_certificate_expiry_seconds" [service] "When the first of the certificates expires, in seconds since the epoch.";
+        CertificateExpiry: Gauge Seconds "lariat_certificate_expiry_timestamp_seconds" [service, file, name, key] "When a certificate expires (notAfter), by its file, its first name and the kind of its key; of each service the 256 that expire first.";
         OcspResponses: Gauge Count "lariat_ocsp_responses" [service] "OCSP responses loaded, to be stapled.";
         OcspResponsesExpired: Gauge Count "lariat_ocsp_responses_expired" [service] "OCSP responses past their nextUpdate; they are not stapled.";
-        OcspResponseExpiry: Gauge Seconds "lariat_ocsp_response_expiry_seconds" [service] "When the first of the OCSP responses reaches its nextUpdate, in seconds since the epoch.";
+        OcspResponseExpiry: Gauge Seconds "lariat_ocsp_response_expiry_timestamp_seconds" [service, file, name, key] "When an OCSP response reaches its nextUpdate, by its certificate; of each service the 256 that expire first.";
         Crls: Gauge Count "lariat_crls" [service] "Certificate revocation lists loaded, the newest of each issuer.";
         CrlsExpired: Gauge Count "lariat_crls_expired" [service] "Certificate revocation lists past their nextUpdate.";
-        CrlExpiry: Gauge Seconds "lariat_crl_expiry_seconds" [service] "When the first of the certificate revocation lists reaches its nextUpdate, in seconds since the epoch.";
+        CrlExpiry: Gauge Seconds "lariat_crl_expiry_timestamp_seconds" [service, file, issuer] "When a certificate revocation list reaches its nextUpdate; of each service the 256 that expire first.";
         TicketKeyAge: Gauge Seconds "lariat_ticket_key_age_seconds" [key, purpose] "How long each ticket key has been in use, by the first bytes of its name; one key encrypts, all decrypt.";
         SessionsStored: Gauge Count "lariat_session_cache_entries" [] "Sessions in the cache.";
         SessionBytes: Gauge Bytes "lariat_session_cache_bytes" [] "Bytes that the sessions in the cache take.";
@@ -228,7 +228,7 @@ catalogue! {
         SessionsDamaged: Counter Count "lariat_session_cache_lookups_total" [] {result = "damaged"} "Look-ups of sessions in the cache, by result.";
         SessionsUnknown: Counter Count "lariat_session_cache_lookups_total" [] {result = "unknown"} "Look-ups of sessions in the cache, by result.";
         SessionEvictions: Counter Count "lariat_session_cache_evictions_total" [] "Sessions that left before their time, to make room.";
-        SessionsRecovered: Gauge Count "lariat_session_cache_recovered" [] "Sessions that this data process took over from the one before it.";
+        SessionsRecovered: Gauge Count "lariat_session_cache_recovered" [] "Sessions that this worker process took over from the one before it.";
         SessionRefusals: Counter Count "lariat_session_cache_refusals_total" [] "Sessions that were too large to be stored.";
     }
 }

@@ -20,11 +20,11 @@ pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 pub struct Process {
     /// This program's version.
     pub version: String,
-    /// When the data process started, in seconds since the epoch.
+    /// When the worker process started, in seconds since the epoch.
     pub start_seconds: u64,
     /// When the supervisor started, in seconds since the epoch.
     pub supervisor_start_seconds: u64,
-    /// Data processes started again after one died.
+    /// Worker processes started again after one died.
     pub restarts: u64,
     /// The number of the plan that is served.
     pub generation: u64,
@@ -55,7 +55,7 @@ pub struct TicketKey {
     pub age_seconds: u64,
 }
 
-/// What the session cache holds, and has done since the data process started.
+/// What the session cache holds, and has done since the worker process started.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct SessionCache {
     /// Sessions held.
@@ -68,7 +68,7 @@ pub struct SessionCache {
     pub expired: u64,
     /// Look-ups of a session that could not be opened: its memory was changed.
     pub damaged: u64,
-    /// Sessions that were taken over from the data process before.
+    /// Sessions that were taken over from the worker process before.
     pub recovered: u64,
     /// Look-ups of a session that is not here.
     pub unknown: u64,
@@ -92,36 +92,27 @@ pub struct Certificates {
 }
 
 /// When several things end that are valid for a time.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Ends {
     /// How many are loaded.
     pub loaded: u64,
     /// How many have ended.
     pub expired: u64,
-    /// When the first of them ends, in seconds since the epoch; `None` if there is none.
-    pub expiry_seconds: Option<u64>,
+    /// The first of them to end, soonest first.
+    pub listed: Vec<Expiry>,
 }
 
-/// A row's value of one service; `None` if there is nothing that ends.
-fn end_of(row: ProcessMetric, one: &Certificates) -> Option<u64> {
-    let Certificates {
-        certificates,
-        ocsp_responses: ocsp,
-        crls,
-        ..
-    } = one;
-    match row {
-        ProcessMetric::Certificates => Some(certificates.loaded),
-        ProcessMetric::CertificatesExpired => Some(certificates.expired),
-        ProcessMetric::CertificateExpiry => certificates.expiry_seconds,
-        ProcessMetric::OcspResponses => Some(ocsp.loaded),
-        ProcessMetric::OcspResponsesExpired => Some(ocsp.expired),
-        ProcessMetric::OcspResponseExpiry => ocsp.expiry_seconds,
-        ProcessMetric::Crls => Some(crls.loaded),
-        ProcessMetric::CrlsExpired => Some(crls.expired),
-        ProcessMetric::CrlExpiry => crls.expiry_seconds,
-        _ => None,
-    }
+/// When one of them ends.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Expiry {
+    /// The file it came from.
+    pub file: String,
+    /// The certificate's first name, or the revocation list's issuer.
+    pub name: String,
+    /// The kind of the certificate's key; of a revocation list none.
+    pub key: &'static str,
+    /// In seconds since the epoch.
+    pub time_seconds: u64,
 }
 
 /// Appends all metrics.
@@ -178,7 +169,7 @@ impl Page<'_> {
         match row {
             ServiceBreakdown::ConnectionsEnded => {
                 for &reason in Reason::ALL {
-                    let labels = [name, reason.name(), reason.side().name()];
+                    let labels = [name, reason.name(), reason.fault()];
                     self.sample(metric, &labels, service.ended(reason));
                 }
             }
@@ -322,9 +313,26 @@ impl Page<'_> {
     }
 
     fn certificates(&mut self, row: ProcessMetric, process: &Process) {
+        let metric = row.metric();
         for one in &process.certificates {
-            if let Some(value) = end_of(row, one) {
-                self.sample(row.metric(), &[&one.service], value);
+            let ends = match row {
+                ProcessMetric::Certificates
+                | ProcessMetric::CertificatesExpired
+                | ProcessMetric::CertificateExpiry => &one.certificates,
+                ProcessMetric::OcspResponses
+                | ProcessMetric::OcspResponsesExpired
+                | ProcessMetric::OcspResponseExpiry => &one.ocsp_responses,
+                _ => &one.crls,
+            };
+            match (metric.labels.len(), metric.name.ends_with("_expired")) {
+                (1, false) => self.sample(metric, &[&one.service], ends.loaded),
+                (1, true) => self.sample(metric, &[&one.service], ends.expired),
+                (count, _) => {
+                    for end in &ends.listed {
+                        let labels = [&*one.service, &end.file, &end.name, end.key];
+                        self.sample(metric, &labels[..count], end.time_seconds);
+                    }
+                }
             }
         }
     }
@@ -507,13 +515,23 @@ mod tests {
                 certificates: Ends {
                     loaded: 2,
                     expired: 0,
-                    expiry_seconds: Some(1_900_000_000),
+                    listed: vec![Expiry {
+                        file: "site.pem".into(),
+                        name: "example.com".into(),
+                        key: "RSA",
+                        time_seconds: 1_900_000_000,
+                    }],
                 },
                 ocsp_responses: Ends::default(),
                 crls: Ends {
                     loaded: 3,
                     expired: 1,
-                    expiry_seconds: Some(1_700_000_000),
+                    listed: vec![Expiry {
+                        file: "ca.crl".into(),
+                        name: "CN=CA".into(),
+                        key: "",
+                        time_seconds: 1_700_000_000,
+                    }],
                 },
             }],
             ..Process::default()
@@ -536,27 +554,27 @@ mod tests {
         );
         has(
             &page,
-            r#"lariat_connections_ended_total{service="a \"web\"\\\n",reason="not-tls",side="client"} 1"#,
+            r#"lariat_connections_ended_total{service="a \"web\"\\\n",reason="not-tls",fault="client"} 1"#,
         );
         has(
             &page,
             r#"lariat_worker_busy_seconds_total{worker="1"} 1.25"#,
         );
         has(&page, r#"lariat_build_info{version="1.2.3"} 1"#);
-        has(&page, "lariat_generation 4");
+        has(&page, "lariat_config_generation 4");
         has(&page, r#"lariat_reloads_total{result="refused"} 0"#);
         for line in [
             r#"lariat_certificates{service="web"} 2"#,
             r#"lariat_certificates_expired{service="web"} 0"#,
-            r#"lariat_certificate_expiry_seconds{service="web"} 1900000000"#,
+            r#"lariat_certificate_expiry_timestamp_seconds{service="web",file="site.pem",name="example.com",key="RSA"} 1900000000"#,
             r#"lariat_ocsp_responses{service="web"} 0"#,
             r#"lariat_crls{service="web"} 3"#,
             r#"lariat_crls_expired{service="web"} 1"#,
-            r#"lariat_crl_expiry_seconds{service="web"} 1700000000"#,
+            r#"lariat_crl_expiry_timestamp_seconds{service="web",file="ca.crl",issuer="CN=CA"} 1700000000"#,
         ] {
             has(&page, line);
         }
-        assert!(!page.contains("lariat_ocsp_response_expiry_seconds{"));
+        assert!(!page.contains("lariat_ocsp_response_expiry_timestamp_seconds{"));
         has(
             &page,
             r#"lariat_server_up{service="a \"web\"\\\n",server="192.0.2.1:80"} 1"#,

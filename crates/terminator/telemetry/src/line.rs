@@ -7,7 +7,7 @@ use std::io::Write;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use crate::outcome::{EarlyData, HandshakeKind, Reason, ResumptionMiss, Sealing, Version};
+use crate::outcome::{EarlyData, EncryptedBy, HandshakeKind, Reason, ResumptionMiss, Version};
 use crate::printable;
 use crate::timestamp::put_time;
 
@@ -20,7 +20,7 @@ const VALUE_BYTES_MAX: usize = 256;
 pub struct ConnectionLine<'a> {
     /// When it was accepted, in microseconds since the epoch.
     pub time_us: u64,
-    /// Its number, unique among the data process's connections.
+    /// Its number, unique among the worker process's connections.
     pub id: u64,
     /// Which worker had it.
     pub worker: usize,
@@ -31,7 +31,7 @@ pub struct ConnectionLine<'a> {
     /// The address it came in at, as configured.
     pub listener: &'a str,
     /// The name the client asked for (RFC 6066).
-    pub server_name: Option<&'a str>,
+    pub sni: Option<&'a str>,
     /// The version agreed on.
     pub version: Option<Version>,
     /// The suite's standard name.
@@ -39,15 +39,15 @@ pub struct ConnectionLine<'a> {
     /// The group's standard name.
     pub group: Option<&'a str>,
     /// How the handshake was made.
-    pub kind: Option<HandshakeKind>,
+    pub handshake: Option<HandshakeKind>,
     /// Why the session that the client offered was not resumed.
-    pub miss: Option<ResumptionMiss>,
+    pub resumption_miss: Option<ResumptionMiss>,
     /// What became of early data, if the client offered any.
     pub early_data: Option<EarlyData>,
     /// The protocol agreed on (RFC 7301).
     pub alpn: Option<&'a [u8]>,
-    /// Who sealed what the client was sent, at the end.
-    pub sealing: Option<Sealing>,
+    /// What encrypted the records that the client was sent, at the end.
+    pub encrypted_by: Option<EncryptedBy>,
     /// The common name of the client's certificate.
     pub client_cn: Option<&'a str>,
     /// The server it was given to, as configured.
@@ -112,15 +112,18 @@ impl ConnectionLine<'_> {
         form.string("service", Some(self.service.as_bytes()));
         self.write_client(form);
         form.string("listener", Some(self.listener.as_bytes()));
-        form.string("name", self.server_name.map(str::as_bytes));
+        form.string("sni", self.sni.map(str::as_bytes));
         form.word("version", self.version.map(Version::name));
         form.string("suite", self.suite.map(str::as_bytes));
         form.string("group", self.group.map(str::as_bytes));
-        form.word("kind", self.kind.map(HandshakeKind::name));
-        form.word("miss", self.miss.map(ResumptionMiss::name));
+        form.word("handshake", self.handshake.map(HandshakeKind::name));
+        form.word(
+            "resumption_miss",
+            self.resumption_miss.map(ResumptionMiss::name),
+        );
         form.word("early_data", self.early_data.map(EarlyData::name));
         form.string("alpn", self.alpn);
-        form.word("sealed_by", self.sealing.map(Sealing::name));
+        form.word("encrypted_by", self.encrypted_by.map(EncryptedBy::name));
         form.string("client_cn", self.client_cn.map(str::as_bytes));
         form.string("server", self.server.map(str::as_bytes));
         form.number("bytes_up", self.bytes_up);
@@ -438,15 +441,15 @@ mod tests {
             service: "web",
             client: ClientAddress::Ip("[::ffff:192.0.2.7]:40000".parse().unwrap()),
             listener: "[::]:443",
-            server_name: Some("example.com"),
+            sni: Some("example.com"),
             version: Some(Version::Tls13),
             suite: Some("TLS_AES_128_GCM_SHA256"),
             group: Some("x25519"),
-            kind: Some(HandshakeKind::Full),
-            miss: Some(ResumptionMiss::KeyTooOld),
+            handshake: Some(HandshakeKind::Full),
+            resumption_miss: Some(ResumptionMiss::KeyTooOld),
             early_data: Some(EarlyData::Refused),
             alpn: Some(b"h2"),
-            sealing: Some(Sealing::UserSpace),
+            encrypted_by: Some(EncryptedBy::UserSpace),
             client_cn: None,
             server: Some("10.0.0.3:80"),
             bytes_up: 0,
@@ -477,9 +480,9 @@ mod tests {
         assert_eq!(
             text(&line()),
             "time=2024-02-29T00:00:00.000042Z id=00000000000000ab worker=3 service=web \
-             client=192.0.2.7:40000 listener=[::]:443 name=example.com version=TLSv1.3 \
-             suite=TLS_AES_128_GCM_SHA256 group=x25519 kind=full miss=key-too-old \
-             early_data=refused alpn=h2 sealed_by=user-space client_cn=- server=10.0.0.3:80 \
+             client=192.0.2.7:40000 listener=[::]:443 sni=example.com version=TLSv1.3 \
+             suite=TLS_AES_128_GCM_SHA256 group=x25519 handshake=full resumption_miss=key-too-old \
+             early_data=refused alpn=h2 encrypted_by=user-space client_cn=- server=10.0.0.3:80 \
              bytes_up=0 \
              bytes_down=18446744073709551615 handshake_us=1234 dial_us=- total_us=10 retries=1 \
              fault=none reason=client-closed detail=-\n"
@@ -492,10 +495,10 @@ mod tests {
             json(&line()),
             "{\"time\":\"2024-02-29T00:00:00.000042Z\",\"id\":\"00000000000000ab\",\"worker\":3,\
              \"service\":\"web\",\"client\":\"192.0.2.7:40000\",\"listener\":\"[::]:443\",\
-             \"name\":\"example.com\",\"version\":\"TLSv1.3\",\
-             \"suite\":\"TLS_AES_128_GCM_SHA256\",\"group\":\"x25519\",\"kind\":\"full\",\
-             \"miss\":\"key-too-old\",\"early_data\":\"refused\",\"alpn\":\"h2\",\
-             \"sealed_by\":\"user-space\",\
+             \"sni\":\"example.com\",\"version\":\"TLSv1.3\",\
+             \"suite\":\"TLS_AES_128_GCM_SHA256\",\"group\":\"x25519\",\"handshake\":\"full\",\
+             \"resumption_miss\":\"key-too-old\",\"early_data\":\"refused\",\"alpn\":\"h2\",\
+             \"encrypted_by\":\"user-space\",\
              \"client_cn\":null,\"server\":\"10.0.0.3:80\",\"bytes_up\":0,\
              \"bytes_down\":18446744073709551615,\"handshake_us\":1234,\"dial_us\":null,\
              \"total_us\":10,\"retries\":1,\"fault\":\"none\",\"reason\":\"client-closed\",\
@@ -506,14 +509,14 @@ mod tests {
     #[test]
     fn no_value_breaks_out_of_its_field() {
         let mut evil = line();
-        evil.server_name = Some("a b\n\"=\\\u{85}\u{202e}é");
+        evil.sni = Some("a b\n\"=\\\u{85}\u{202e}é");
         evil.alpn = Some(b"\xff\0h2");
         evil.client_cn = Some("-");
         evil.detail = Some("");
         let shown = text(&evil);
         assert_eq!(shown.lines().count(), 1);
         assert!(
-            shown.contains(r#" name="a b\x0a\"=\\\xc2\x85\xe2\x80\xae\xc3\xa9" "#),
+            shown.contains(r#" sni="a b\x0a\"=\\\xc2\x85\xe2\x80\xae\xc3\xa9" "#),
             "{shown}"
         );
         for field in [r#" alpn="\xff\x00h2" "#, r#" client_cn="-" "#] {
@@ -523,7 +526,7 @@ mod tests {
         let shown = json(&evil);
         assert_eq!(shown.lines().count(), 1);
         assert!(
-            shown.contains("\"name\":\"a b\\u000a\\\"=\\\\\\u0085\\u202eé\","),
+            shown.contains("\"sni\":\"a b\\u000a\\\"=\\\\\\u0085\\u202eé\","),
             "{shown}"
         );
         assert!(shown.contains("\"alpn\":\"\u{fffd}\\u0000h2\","), "{shown}");

@@ -53,12 +53,13 @@ macro_rules! reasons {
 reasons! {
     ClientClosed, Client, false, "client-closed", "The client ended its stream with close_notify, and the backend finished after it.";
     BackendClosed, Backend, false, "backend-closed", "The backend ended its stream, and the client finished after it.";
+    FilesFinished, Backend, false, "files-finished", "The last response of a service of static files was sent, and the client finished after it.";
     Drained, Host, false, "drained", "The drain deadline passed while the connection was open.";
     ClientAlert, Client, true, "client-alert", "The client sent a fatal alert; the log names it.";
     ClientCertificateMissing, Client, true, "client-certificate-missing", "A client certificate is required and none was sent.";
     ClientCertificateRefused, Client, true, "client-certificate-refused", "The client's certificate did not verify (issuer, expiry, usage, unknown revocation status); the log says why and names it.";
     ClientCertificateRevoked, Client, true, "client-certificate-revoked", "The client's certificate, or one above it, is on a revocation list; the log names it.";
-    ClientLeft, Client, true, "client-left", "The client closed before the handshake had finished.";
+    ClientDisconnected, Client, true, "client-disconnected", "The client closed before the handshake had finished.";
     ClientReset, Client, true, "client-reset", "The client reset the connection.";
     ClientTruncated, Client, false, "client-truncated", "The client closed TCP without close_notify; many ordinary clients do.";
     HandshakeTimeout, Client, true, "handshake-timeout", "The handshake, with any PROXY header before it, took longer than its limit.";
@@ -68,19 +69,19 @@ reasons! {
     IdleTimeout, Host, false, "idle-timeout", "No byte went either way for the idle limit.";
     NameMissing, Client, true, "name-missing", "The client sent no server name and the service refuses such clients.";
     NameUnknown, Client, true, "name-unknown", "No certificate matches the server name and the service refuses unknown names.";
-    NothingShared, Client, true, "nothing-shared", "Client and service share no version, suite, group, signature scheme or protocol.";
+    NoCommonParameters, Client, true, "no-common-parameters", "Client and service share no version, suite, group, signature scheme or protocol.";
     NotTls, Client, true, "not-tls", "The first bytes were not TLS.";
     PlainHttp, Client, true, "plain-http", "The client spoke plaintext HTTP to a TLS address.";
     ProtocolViolation, Client, true, "protocol-violation", "The client broke the TLS protocol after its hello.";
-    ProxyHeaderMalformed, Client, true, "proxy-header-malformed", "A trusted peer sent no valid PROXY header.";
+    ProxyHeaderMalformed, Client, true, "proxy-header-malformed", "A trusted address sent no valid PROXY header.";
     ProxyHeaderMissing, Client, true, "proxy-header-missing", "The service passes PROXY headers on, and the client's address is not trusted to send one.";
-    ProxyHeaderStranger, Client, true, "proxy-header-stranger", "A PROXY header came from an address that is not trusted to send one.";
+    ProxyHeaderUntrusted, Client, true, "proxy-header-untrusted", "A PROXY header came from an address that is not trusted to send one.";
     ProxyHeaderTooLong, Client, true, "proxy-header-too-long", "What the server is to be told about the client, such as its certificate, does not fit into a PROXY header.";
     RecordInvalid, Client, true, "record-invalid", "A record did not decrypt or was larger than TLS allows.";
     RequestTimeout, Client, true, "request-timeout", "A request did not come whole within its limit; it was answered with 408.";
     VersionTooOld, Client, true, "version-too-old", "The client offered only versions below the lowest that the service speaks.";
     BackendBusy, Backend, true, "backend-busy", "The queue of the last server tried was full until the dial took too long.";
-    BackendNone, Backend, true, "backend-none", "No server was up, or all had been tried.";
+    NoServerAvailable, Backend, true, "no-server-available", "No server was up, or all had been tried.";
     BackendRefused, Backend, true, "backend-refused", "The last server tried refused the connection.";
     BackendReset, Backend, true, "backend-reset", "The server reset the connection.";
     BackendTimeout, Backend, true, "backend-timeout", "The last server tried did not answer the dial in time.";
@@ -91,9 +92,9 @@ reasons! {
     CrlExpired, Host, true, "crl-expired", "The revocation list of an issuer in the client's chain is past its nextUpdate, and `crl-expired` is `refuse`.";
     DescriptorLimit, Host, true, "descriptor-limit", "The process had no file descriptor left.";
     Displaced, Host, true, "displaced", "A limit was reached, and a newcomer took the place of this connection, which had relayed nothing.";
-    HandshakeLimit, Host, true, "handshake-limit", "The limit of handshakes under way was reached.";
+    HandshakeLimit, Host, true, "handshake-limit", "The limit of handshakes in progress was reached.";
     HostResources, Host, true, "host-resources", "The host had no local port or memory left to dial a server with; the log names which.";
-    KernelRekey, Host, true, "kernel-rekey", "The connection needed new keys (RFC 8446, 4.6.3), and the kernel that seals for it cannot change them.";
+    KernelRekey, Host, true, "kernel-rekey", "The connection needed new keys (RFC 8446, 4.6.3), and the kernel that encrypts for it cannot change them.";
     Internal, Host, true, "internal", "A fault of ours; please report it.";
 }
 
@@ -277,16 +278,16 @@ impl OffloadRefusal {
     }
 }
 
-/// Who seals what a client is sent.
+/// What encrypts the records that a client is sent.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub enum Sealing {
-    /// We.
+pub enum EncryptedBy {
+    /// This program.
     UserSpace,
     /// The kernel, since a part of the connection was long.
     Kernel,
 }
 
-impl Sealing {
+impl EncryptedBy {
     /// The name in logs.
     pub fn name(self) -> &'static str {
         match self {

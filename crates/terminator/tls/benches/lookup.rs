@@ -89,7 +89,7 @@ impl Seal for Sealer {
     }
 }
 
-/// As a supervisor makes it and a data process maps it.
+/// As a supervisor makes it and a worker process maps it.
 fn shared_words(count: usize) -> Words {
     let fd = shared::create("bench", count).expect("memory can be had");
     Arc::new(SharedMemory::map(fd.as_fd()).expect("it can be mapped"))

@@ -24,7 +24,7 @@ pub use ocsp::OcspFault;
 
 use crate::mark::{CertificateMark, mark_of};
 use crate::options::CertificateSource;
-use crate::validity::{Moment, Standing, Validity};
+use crate::validity::{Expiry, Moment, Standing, Validity};
 
 /// A certificate ready to be served.
 #[derive(Clone, Debug)]
@@ -106,6 +106,16 @@ impl Certificate {
         let is_news = is_bare(moment.now) && !moment.since.is_some_and(is_bare);
         let missing = (self.must_staple && is_news).then_some(CertificateConcern::StapleMissing);
         of_itself.into_iter().chain(of_staple).chain(missing)
+    }
+
+    /// The end of its validity, or of that of its OCSP response.
+    pub(crate) fn expiry(&self, validity: Validity) -> Expiry {
+        Expiry {
+            file: self.place.clone(),
+            name: self.names.first().cloned().unwrap_or_default(),
+            key: self.kind.name(),
+            time: validity.until,
+        }
     }
 
     /// The next second after `now` at which what is true of it changes.

@@ -59,7 +59,7 @@ pub struct Server {
 }
 
 /// When what a service goes by ends.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Expiries {
     /// Its certificates, by notAfter.
     pub certificates: Ends,

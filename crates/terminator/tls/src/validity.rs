@@ -3,6 +3,7 @@
 //! Owns what "now" means for them, so that each is judged when it is used. Says nothing about
 //! what follows from it.
 
+use std::collections::HashSet;
 use std::fmt::{self, Display, Formatter};
 use std::mem::discriminant;
 use std::sync::Arc;
@@ -102,27 +103,53 @@ pub struct Moment {
     pub now: i64,
 }
 
+/// Of what ends, as much is listed by name for each service; those that end first.
+pub const EXPIRIES_MAX: usize = 256;
+
+/// When one certificate, OCSP response or revocation list ends.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Expiry {
+    /// The file it came from.
+    pub file: Box<str>,
+    /// The certificate's first name, or the revocation list's issuer.
+    pub name: Box<str>,
+    /// The kind of the certificate's key; empty for a revocation list.
+    pub key: &'static str,
+    /// Its last second, in Unix seconds; of a revocation list, its nextUpdate.
+    pub time: i64,
+}
+
 /// The ends of several validities, at one time.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Ends {
     /// How many there are.
     pub loaded: u64,
     /// How many are over.
     pub expired: u64,
-    /// The first end, in Unix seconds; `None` = none of them ends.
-    pub first: Option<i64>,
+    /// The first of them to end, up to [`EXPIRIES_MAX`], soonest first. Without those that do not
+    /// end; one for each file, name and kind of key.
+    pub listed: Vec<Expiry>,
 }
 
 impl Ends {
-    pub(crate) fn of(validities: impl Iterator<Item = Validity>, now: i64) -> Self {
-        validities.fold(Self::default(), |ends, one| {
-            let end = Some(one.until).filter(|until| *until < Validity::ENDLESS);
-            Self {
-                loaded: ends.loaded + 1,
-                expired: ends.expired + u64::from(one.until < now),
-                first: ends.first.into_iter().chain(end).min(),
-            }
-        })
+    pub(crate) fn of(all: impl Iterator<Item = Expiry>, now: i64) -> Self {
+        let mut all: Vec<_> = all.collect();
+        let (loaded, expired) = (all.len(), all.iter().filter(|one| one.time < now).count());
+        all.retain(|one| one.time < Validity::ENDLESS);
+        all.sort_by(|one, other| one.time.cmp(&other.time));
+        let mut seen = HashSet::new();
+        all.retain(|one| seen.insert((one.file.clone(), one.name.clone(), one.key)));
+        all.truncate(EXPIRIES_MAX);
+        Self {
+            loaded: loaded as u64,
+            expired: expired as u64,
+            listed: all,
+        }
+    }
+
+    /// The first end, in Unix seconds; `None` = none of them ends.
+    pub fn first(&self) -> Option<i64> {
+        self.listed.first().map(|one| one.time)
     }
 }
 
@@ -205,13 +232,21 @@ mod tests {
 
     #[test]
     fn the_first_end_is_of_what_ends() {
-        let until = |until| Validity { from: 0, until };
+        let until = |time| Expiry {
+            file: format!("{time}.pem").into(),
+            name: "example.com".into(),
+            key: "RSA",
+            time,
+        };
         let endless = until(Validity::ENDLESS);
-        let three = [endless, until(20), until(10)];
-        let ends = Ends::of(three.into_iter(), 15);
-        assert_eq!((ends.loaded, ends.expired, ends.first), (3, 1, Some(10)));
+        let four = [endless.clone(), until(20), until(10), until(20)];
+        let ends = Ends::of(four.into_iter(), 15);
+        assert_eq!((ends.loaded, ends.expired, ends.first()), (4, 1, Some(10)));
+        assert_eq!(ends.listed, [until(10), until(20)]);
         let alone = Ends::of([endless].into_iter(), 15);
-        assert_eq!((alone.loaded, alone.first), (1, None));
+        assert_eq!((alone.loaded, alone.first()), (1, None));
+        let many = Ends::of((0..1000).map(until), 15);
+        assert_eq!((many.loaded, many.listed.len()), (1000, EXPIRIES_MAX));
     }
 
     #[test]

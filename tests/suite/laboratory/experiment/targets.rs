@@ -342,7 +342,7 @@ fn nothing_outlives_a_killed_laboratory() {
     for (target, program, processes_max) in [
         ("hitch", "hitch", 2),
         ("nginx-stream", "nginx", 2),
-        ("lariat", "lariat: data", 1),
+        ("lariat", "lariat: worker", 1),
         ("stunnel", "stunnel", 1),
     ] {
         let shapes = Shapes::of(target, &["tls-1-3"]);

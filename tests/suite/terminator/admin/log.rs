@@ -22,8 +22,8 @@ fn a_line_tells_the_connections_story() {
     let line = lariat.wait_for_line(&["\"web\""]);
     for (key, value) in [
         ("service", "web"),
-        ("name", "localhost"),
-        ("kind", "full"),
+        ("sni", "localhost"),
+        ("handshake", "full"),
         ("alpn", "http/1.1"),
         ("server", server.address()),
         ("reason", "client-closed"),

@@ -41,7 +41,7 @@ fn connections_handshakes_and_bytes_are_counted() {
         metrics.sum("lariat_dials_total", &[("server", server.address())]),
         3.0
     );
-    assert!(metrics.sum("lariat_certificate_expiry_seconds", &[web]) > 1.7e9);
+    assert!(metrics.sum("lariat_certificate_expiry_timestamp_seconds", &[web]) > 1.7e9);
     assert_eq!(metrics.sum("lariat_build_info", &[]), 1.0);
 }
 

@@ -40,7 +40,7 @@ fn the_socket_never_reads() {
     let _ignored = stream.write_all(b"reload\ndrain\nquit\n");
     let _reset_if_unread = stream.read_to_string(&mut document);
     assert!(lariat.status().is_object());
-    assert_eq!(lariat.metrics().sum("lariat_generation", &[]), 1.0);
+    assert_eq!(lariat.metrics().sum("lariat_config_generation", &[]), 1.0);
 }
 
 #[test]

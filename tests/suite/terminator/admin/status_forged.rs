@@ -1,4 +1,4 @@
-//! A status socket that somebody else made, or whose data process is an attacker's: what it sends
+//! A status socket that somebody else made, or whose worker process is an attacker's: what it sends
 //! decides over no process and does nothing to the terminal.
 
 use std::io::{Read, Write};

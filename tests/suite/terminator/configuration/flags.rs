@@ -30,7 +30,7 @@ fn three_flags_make_a_service() {
     let line = until("a line", || {
         lariat.stdout().lines().next().map(str::to_owned)
     });
-    for words in [" service=main ", " name=localhost ", " fault=none "] {
+    for words in [" service=main ", " sni=localhost ", " fault=none "] {
         assert!(line.contains(words), "{words}: {line}");
     }
 }

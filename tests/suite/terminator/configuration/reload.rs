@@ -77,5 +77,5 @@ fn sighup_reloads() {
     let lariat = Lariat::start(&service.toml());
     lariat.signal(Signal::HUP);
     lariat.wait_for_metric("lariat_reloads_total", &[("result", "ok")], 1.0);
-    lariat.wait_for_metric("lariat_generation", &[], 2.0);
+    lariat.wait_for_metric("lariat_config_generation", &[], 2.0);
 }

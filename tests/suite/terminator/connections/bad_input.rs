@@ -101,7 +101,7 @@ fn each_kind_of_rubbish_has_its_reason() {
     let mut leaver = TcpStream::connect(wall.service.address).unwrap();
     leaver.write_all(cut).unwrap();
     drop(leaver);
-    wall.lariat.wait_for_reason("client-left", 1);
+    wall.lariat.wait_for_reason("client-disconnected", 1);
 
     assert_eq!(
         wall.server.connections().len(),

@@ -44,7 +44,7 @@ fn a_newcomer_takes_the_place_of_a_handshake_that_does_not_go_on() {
 
     let mut first = TcpStream::connect(service.address).unwrap();
     first.write_all(b"\x16\x03\x01").unwrap();
-    lariat.wait_for_metric("lariat_handshakes_under_way", &[], 1.0);
+    lariat.wait_for_metric("lariat_handshakes_in_progress", &[], 1.0);
     echo(&Client::new(&site), &service);
     let _closed_or_reset = first.read_to_end(&mut Vec::new());
     lariat.wait_for_reason("displaced", 1);

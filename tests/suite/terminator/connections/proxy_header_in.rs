@@ -64,7 +64,7 @@ fn a_header_from_a_stranger_is_refused() {
         .write_all(b"PROXY TCP4 192.0.2.1 192.0.2.2 1 2\r\n")
         .unwrap();
     let _closed_or_reset = stream.read_to_end(&mut Vec::new());
-    lariat.wait_for_reason("proxy-header-stranger", 1);
+    lariat.wait_for_reason("proxy-header-untrusted", 1);
 }
 
 /// The server takes what comes first for the header, so that a client without one could forge it.

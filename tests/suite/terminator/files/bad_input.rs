@@ -156,7 +156,7 @@ fn what_is_no_file_is_not_served_and_stops_nobody() {
 }
 
 #[test]
-fn what_the_data_process_may_not_read_is_forbidden() {
+fn what_the_worker_process_may_not_read_is_forbidden() {
     let scene = Scene::new();
     let closed = |name: &str, mode| {
         let path = scene.base.join("public").join(name);

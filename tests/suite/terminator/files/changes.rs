@@ -67,7 +67,7 @@ impl Scene {
             .success()
     }
 
-    /// The files that the data process has open, the sockets not among them.
+    /// The files that the worker process has open, the sockets not among them.
     fn open_files(&self) -> Vec<PathBuf> {
         let links = self.links().into_iter();
         let folder = self.base.join("files");
@@ -77,7 +77,7 @@ impl Scene {
     }
 
     fn links(&self) -> Vec<PathBuf> {
-        let data = self.lariat.data_process().as_raw_nonzero();
+        let data = self.lariat.worker_process().as_raw_nonzero();
         let entries = fs::read_dir(format!("/proc/{data}/fd")).unwrap();
         entries
             .filter_map(|entry| fs::read_link(entry.ok()?.path()).ok())
@@ -153,7 +153,7 @@ fn nobody_waits_for_a_client_that_reads_nothing() {
 #[test]
 fn a_connection_at_rest_holds_no_file() {
     if !geteuid().is_root() {
-        // Nobody else may look into the data process.
+        // Nobody else may look into the worker process.
         return;
     }
     let scene = Scene::new();

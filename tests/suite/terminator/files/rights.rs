@@ -1,4 +1,4 @@
-//! Which files the data process may read: those of the folders that were named at start.
+//! Which files the worker process may read: those of the folders that were named at start.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -86,13 +86,13 @@ fn a_reload_brings_no_other_folder() {
 }
 
 #[test]
-fn the_next_data_process_serves_the_same_folder() {
+fn the_next_worker_process_serves_the_same_folder() {
     let scene = Scene::new();
     fs::rename(scene.base.join("files"), scene.base.join("moved")).unwrap();
-    let first = scene.lariat.data_process();
+    let first = scene.lariat.worker_process();
     kill_process(first, Signal::KILL).unwrap();
-    until("another data process", || {
-        (scene.lariat.data_process() != first).then_some(())
+    until("another worker process", || {
+        (scene.lariat.worker_process() != first).then_some(())
     });
     assert_eq!(scene.name(), "first");
 }
@@ -118,7 +118,7 @@ fn a_folder_that_is_not_there_is_told_with_its_place() {
 }
 
 #[test]
-fn a_folder_that_the_data_process_may_not_look_into_is_told() {
+fn a_folder_that_the_worker_process_may_not_look_into_is_told() {
     let (site, base) = (Site::new(), Directory::new());
     base.write("files/name", "first");
     fs::set_permissions(base.join("files"), Permissions::from_mode(0o600)).unwrap();
@@ -137,7 +137,7 @@ fn a_folder_that_the_data_process_may_not_look_into_is_told() {
 #[test]
 fn the_sandbox_stands_around_the_folder() {
     let scene = Scene::new();
-    let data = scene.lariat.data_process().as_raw_nonzero();
+    let data = scene.lariat.worker_process().as_raw_nonzero();
     let status = fs::read_to_string(format!("/proc/{data}/status")).unwrap();
     assert!(status.contains("Seccomp:\t2\n"), "{status}");
     if geteuid().is_root() {

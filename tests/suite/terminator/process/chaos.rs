@@ -8,7 +8,7 @@ use suite::chaos::script::{Fault, Phase};
 use suite::patience::PATIENCE;
 
 #[test]
-fn promises_hold_while_the_data_process_dies_and_a_certificate_is_damaged() {
+fn promises_hold_while_the_worker_process_dies_and_a_certificate_is_damaged() {
     let plan = Plan {
         seed: 664,
         first: 0,

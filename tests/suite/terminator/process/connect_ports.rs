@@ -1,4 +1,4 @@
-//! Which ports and sockets the data process can connect to: settled at start.
+//! Which ports and sockets the worker process can connect to: settled at start.
 
 use suite::configuration::Service;
 use suite::curl::curl_tls;
@@ -49,7 +49,7 @@ fn a_reload_brings_no_server_at_a_port_that_was_not_listed() {
             .clone()
             .servers(&format!("[{:?}]", server.address()))
     };
-    // The list grows with it, or is gone: the running data process has the one of its start.
+    // The list grows with it, or is gone: the running worker process has the one of its start.
     lariat.configure(&listing(&[port(&other)], &at(&other)));
     assert_a_restart_is_asked_for(&lariat, other.address());
     lariat.configure(&at(&other).toml());

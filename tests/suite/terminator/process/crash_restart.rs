@@ -1,4 +1,4 @@
-//! If the data process dies, another takes over the same sockets and sessions: nobody is refused,
+//! If the worker process dies, another takes over the same sockets and sessions: nobody is refused,
 //! and nobody makes a full handshake again.
 
 use std::fs;
@@ -18,7 +18,7 @@ use suite::site::Site;
 use testkit::server::{Behaviour, Server};
 
 #[test]
-fn nobody_is_refused_while_the_data_process_is_replaced() {
+fn nobody_is_refused_while_the_worker_process_is_replaced() {
     let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
     let service = Service::new(&site, &server);
     let lariat = Lariat::start(&service.toml());
@@ -32,12 +32,12 @@ fn nobody_is_refused_while_the_data_process_is_replaced() {
                 }
             }
         });
-        let first = lariat.data_process();
+        let first = lariat.worker_process();
         kill_process(first, Signal::KILL).unwrap();
-        until("another data process", || {
-            (lariat.data_process() != first).then_some(())
+        until("another worker process", || {
+            (lariat.worker_process() != first).then_some(())
         });
-        lariat.wait_for_metric("lariat_data_process_restarts_total", &[], 1.0);
+        lariat.wait_for_metric("lariat_worker_process_restarts_total", &[], 1.0);
         done.store(true, Ordering::Release);
     });
     assert!(!refused.load(Ordering::Acquire));
@@ -59,7 +59,7 @@ fn a_ticket_outlives_the_process_that_gave_it() {
         connection.kind()
     };
     assert_eq!(visit(), HandshakeKind::Full);
-    kill_process(lariat.data_process(), Signal::KILL).unwrap();
+    kill_process(lariat.worker_process(), Signal::KILL).unwrap();
     assert_eq!(visit(), HandshakeKind::Resumed);
 }
 
@@ -95,9 +95,9 @@ fn all_stored_sessions_outlive_reloads_and_the_processes_that_stored_them() {
     lariat.reload().success();
     assert_eq!(resumed(&clients, service.address), CROWD);
     for restarts in [1.0, 2.0] {
-        kill_process(lariat.data_process(), Signal::KILL).unwrap();
+        kill_process(lariat.worker_process(), Signal::KILL).unwrap();
         assert_eq!(resumed(&clients, service.address), CROWD);
-        lariat.wait_for_metric("lariat_data_process_restarts_total", &[], restarts);
+        lariat.wait_for_metric("lariat_worker_process_restarts_total", &[], restarts);
         let kind = [("kind", "full")];
         assert_eq!(lariat.metrics().sum("lariat_handshakes_total", &kind), 0.0);
     }
@@ -113,7 +113,7 @@ fn no_stored_session_outlives_its_lifetime() {
     let clients = crowd(&site);
     assert_eq!(resumed(&clients, service.address), 0);
     let stored = Instant::now();
-    kill_process(lariat.data_process(), Signal::KILL).unwrap();
+    kill_process(lariat.worker_process(), Signal::KILL).unwrap();
     until("the sessions' end", || {
         (stored.elapsed() > LIFETIME).then_some(())
     });
@@ -121,20 +121,22 @@ fn no_stored_session_outlives_its_lifetime() {
 }
 
 #[test]
-fn no_data_process_may_leave_an_image_of_its_memory() {
+fn no_worker_process_may_leave_an_image_of_its_memory() {
     let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
     let lariat = Lariat::start(&Service::new(&site, &server).toml());
-    let path = format!("/proc/{}/mem", lariat.data_process().as_raw_nonzero());
+    let path = format!("/proc/{}/mem", lariat.worker_process().as_raw_nonzero());
     // proc(5): the files of a process that may not be dumped belong to root, and only who may
     // trace any process may look into its memory.
     assert_eq!(fs::metadata(path).unwrap().uid(), 0);
 }
 
 #[test]
-fn without_its_supervisor_the_data_process_ends() {
+fn without_its_supervisor_the_worker_process_ends() {
     let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
     let lariat = Lariat::start(&Service::new(&site, &server).toml());
-    let data = lariat.data_process();
+    let data = lariat.worker_process();
     lariat.signal(Signal::KILL);
-    until("the data process to end", || test_kill_process(data).err());
+    until("the worker process to end", || {
+        test_kill_process(data).err()
+    });
 }

@@ -27,13 +27,13 @@ fn start() -> (Site, Server, Service, Lariat) {
 fn both_names_show_in_ps() {
     let (_site, _server, _service, lariat) = start();
     assert!(command_line(lariat.supervisor()).contains(" serve "));
-    assert!(command_line(lariat.data_process()).starts_with("lariat: data"));
+    assert!(command_line(lariat.worker_process()).starts_with("lariat: worker"));
 }
 
 #[test]
-fn the_data_process_has_no_rights() {
+fn the_worker_process_has_no_rights() {
     let (site, _server, service, lariat) = start();
-    let data = lariat.data_process();
+    let data = lariat.worker_process();
     assert_eq!(status_line(data, "NoNewPrivs"), "1");
     assert_eq!(status_line(data, "Seccomp"), "2", "a filter");
     for set in ["CapAmb", "CapEff", "CapInh", "CapPrm"] {
@@ -58,9 +58,9 @@ fn the_supervisor_has_no_more_system_calls_than_it_needs() {
 }
 
 #[test]
-fn the_data_process_holds_no_file_of_the_operator() {
+fn the_worker_process_holds_no_file_of_the_operator() {
     let (site, _server, _service, lariat) = start();
-    let data = lariat.data_process();
+    let data = lariat.worker_process();
     let directory = format!("/proc/{}/fd", data.as_raw_nonzero());
     if !geteuid().is_root() {
         // It allows no memory images, so that not even its own user may look into it.

@@ -56,8 +56,8 @@ fn a_full_pipe_on_the_standard_error_holds_nobody() {
     let full = FullPipe::new(site.path("stderr"));
     let mut lariat = Lariat::start_with_stderr(&full.path, &service.toml());
     is_served(&site, &service);
-    kill_process(lariat.data_process(), Signal::KILL).unwrap();
-    lariat.wait_for_metric("lariat_data_process_restarts_total", &[], 1.0);
+    kill_process(lariat.worker_process(), Signal::KILL).unwrap();
+    lariat.wait_for_metric("lariat_worker_process_restarts_total", &[], 1.0);
     is_served(&site, &service);
     site.directory.write("site.pem", "no certificate");
     assert_eq!(

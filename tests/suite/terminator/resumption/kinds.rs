@@ -99,7 +99,7 @@ fn sessions_of_tls13_in_the_cache_resume_once_after_whatever_happens() {
     lariat.wait_for_metric("lariat_handshakes_total", &kind, 5.0);
     // One connection, one session: what was used is gone.
     lariat.wait_for_metric("lariat_session_cache_entries", &[], 1.0);
-    kill_process(lariat.data_process(), Signal::KILL).unwrap();
+    kill_process(lariat.worker_process(), Signal::KILL).unwrap();
     assert_eq!(visit(&client, &service), HandshakeKind::Resumed);
     let status = lariat.status();
     assert_eq!(status["sessions"]["recovered"], 1);
@@ -174,6 +174,6 @@ fn a_reload_changes_the_limits_of_the_cache() {
     lariat.wait_for_metric("lariat_session_cache_entries", &[], 1.0);
     assert_eq!(visit(&clients[1], &service), HandshakeKind::Resumed);
     // Whoever comes after a crash finds what the reload has made.
-    kill_process(lariat.data_process(), Signal::KILL).unwrap();
+    kill_process(lariat.worker_process(), Signal::KILL).unwrap();
     assert_eq!(visit(&clients[1], &service), HandshakeKind::Resumed);
 }

@@ -1,5 +1,5 @@
 //! Programs that people use resume whatever they hold, whichever of two workers they reach: after a
-//! reload, after the death of the data process, across a change of the keys; and not after its end.
+//! reload, after the death of the worker process, across a change of the keys; and not after its end.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -81,9 +81,9 @@ impl Host {
                 self.lariat.reload().success();
             }
             Event::Death => {
-                kill_process(self.lariat.data_process(), Signal::KILL).unwrap();
+                kill_process(self.lariat.worker_process(), Signal::KILL).unwrap();
                 self.lariat
-                    .wait_for_metric("lariat_data_process_restarts_total", &[], 1.0);
+                    .wait_for_metric("lariat_worker_process_restarts_total", &[], 1.0);
             }
             Event::NewKey => {
                 fs::write(self.site.path("2.key"), [2; 80]).unwrap();
@@ -94,7 +94,7 @@ impl Host {
         }
     }
 
-    /// How often handshakes of this kind were made by the data process that lives.
+    /// How often handshakes of this kind were made by the worker process that lives.
     fn count(&self, kind: &str) -> f64 {
         let kind = [("kind", kind)];
         self.lariat.metrics().sum("lariat_handshakes_total", &kind)

@@ -24,5 +24,5 @@ fn the_first_of_ours_that_the_client_offers() {
         other.stderr.contains("no application protocol"),
         "{other:?}"
     );
-    lariat.wait_for_reason("nothing-shared", 1);
+    lariat.wait_for_reason("no-common-parameters", 1);
 }

@@ -123,10 +123,10 @@ fn a_captured_flight_is_worth_nothing_also_after_a_crash() {
         replay(&flight, &service);
         lariat.wait_for_metric(RESULTS, &[("result", "unknown-session")], count);
     }
-    let first = lariat.data_process();
+    let first = lariat.worker_process();
     kill_process(first, Signal::KILL).unwrap();
-    until("another data process", || {
-        (lariat.data_process() != first).then_some(())
+    until("another worker process", || {
+        (lariat.worker_process() != first).then_some(())
     });
     replay(&flight, &service);
     lariat.wait_for_metric(RESULTS, &[("result", "unknown-session")], 1.0);

@@ -70,7 +70,7 @@ fn groups_are_those_of_the_configuration() {
     );
     let none = s_client(&site, service.address, &["-groups", "X25519"]);
     assert!(none.stderr.contains("handshake failure"), "{none:?}");
-    lariat.wait_for_reason("nothing-shared", 1);
+    lariat.wait_for_reason("no-common-parameters", 1);
 }
 
 #[test]

@@ -32,7 +32,7 @@ pub(super) const ALIEN: &[i64] = &[
     libc::SYS_userfaultfd,
 ];
 
-/// What the data process does not do either.
+/// What the worker process does not do either.
 pub(super) const DEADLY: &[i64] = &[
     libc::SYS_execve,
     libc::SYS_execveat,
@@ -71,7 +71,7 @@ pub(super) const SOCKET_OPTIONS: &[(libc::c_int, libc::c_int)] = &[
 ];
 
 /// What looking up names takes no part of: serving, other processes (those of its user are as open
-/// to it as itself, the data process among them), rights, and what of files
+/// to it as itself, the worker process among them), rights, and what of files
 /// Landlock does not see.
 pub(super) const USELESS: &[i64] = &[
     libc::SYS_accept,

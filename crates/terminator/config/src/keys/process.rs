@@ -76,12 +76,12 @@ pub(super) const PROCESS: &[Key] = &[
     key("process.user", Kind::Text("USER"))
         .absent("`nobody` if started as root, else unchanged")
         .flag("user")
-        .help("Whom the data process becomes. It needs root at start.")
+        .help("Whom the worker process becomes. It needs root at start.")
         .example(r#"user = "lariat""#),
     key("process.group", Kind::Text("GROUP"))
         .absent("the user's own")
         .flag("group")
-        .help("The group of the data process.")
+        .help("The group of the worker process.")
         .example(r#"group = "lariat""#),
     key(
         "process.sandbox",
@@ -90,7 +90,7 @@ pub(super) const PROCESS: &[Key] = &[
     .default("on")
     .flag("sandbox")
     .help(
-        "What is taken from the data process before it sees a byte: `files` is the opening of any \
+        "What is taken from the worker process before it sees a byte: `files` is the opening of any \
          file (Landlock), `system-calls` all calls that it does not need (seccomp), `on` is both.",
     )
     .example(r#"sandbox = "files""#),
@@ -99,7 +99,7 @@ pub(super) const PROCESS: &[Key] = &[
         .absent("any port")
         .flag("connect-ports")
         .help(
-            "The TCP ports that the data process can connect to, at whatever address, whoever has \
+            "The TCP ports that the worker process can connect to, at whatever address, whoever has \
              taken it over: all servers' ports, and those that a reload may bring; `[]` is none, \
              for Unix sockets and files. A change takes a restart, and so does a server at any \
              other port. At most 4096 ports. It takes `sandbox = \"on\"` and Linux 6.7 with \

@@ -270,7 +270,7 @@ pub(super) const SERVICE: &[Key] = &[
         .flag("files")
         .help(
             "The folder. Nothing outside of it is read: no path and no symbolic link leads out. \
-             The files in it must be readable for the user of the data process.",
+             The files in it must be readable for the user of the worker process.",
         )
         .example(r#"root = "/data""#),
     key("service.back.files.index", Kind::Text("NAME"))

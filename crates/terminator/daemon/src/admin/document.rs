@@ -10,9 +10,9 @@ use serde_json::Value;
 use telemetry::printable::{line, lines};
 
 /// The version that this program writes and reads.
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
 
-/// Everything at one time. Counts are since the data process started, and never fall but when it
+/// Everything at one time. Counts are since the worker process started, and never fall but when it
 /// was started again.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct StatusDocument {
@@ -42,10 +42,10 @@ pub(crate) struct ProcessStatus {
     pub(crate) state: RunState,
     pub(crate) pid: u32,
     pub(crate) supervisor_pid: u32,
-    /// When the data process started.
+    /// When the worker process started.
     pub(crate) start_ms: u64,
     pub(crate) supervisor_start_ms: u64,
-    /// Data processes started again after one died.
+    /// Worker processes started again after one died.
     pub(crate) restarts: u64,
     /// The number of the plan that is served; 1 is the first.
     pub(crate) generation: u64,
@@ -53,7 +53,7 @@ pub(crate) struct ProcessStatus {
     pub(crate) rights: RightsStatus,
 }
 
-/// What the data process gave up: `off` (not asked for), `full`, `partly` (as far as the kernel
+/// What the worker process gave up: `off` (not asked for), `full`, `partly` (as far as the kernel
 /// can) or `absent` (the kernel cannot).
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub(crate) struct RightsStatus {
@@ -129,7 +129,7 @@ pub(crate) struct SessionStatus {
     pub(crate) evictions: u64,
     /// Sessions that were too large.
     pub(crate) refusals: u64,
-    /// Sessions that were taken over from the data process before.
+    /// Sessions that were taken over from the worker process before.
     pub(crate) recovered: u64,
 }
 
@@ -198,7 +198,7 @@ pub(crate) struct EndedStatus {
 
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct HandshakeStatus {
-    pub(crate) under_way: u64,
+    pub(crate) in_progress: u64,
     /// Finished, by kind; all kinds are there.
     pub(crate) kinds: BTreeMap<String, KindStatus>,
     /// Finished, by version; all versions are there.
@@ -360,7 +360,7 @@ impl std::fmt::Display for StatusError {
 impl std::error::Error for StatusError {}
 
 impl StatusDocument {
-    /// Reads what [`Self::to_json`] wrote, or what somebody wrote who took the data process over:
+    /// Reads what [`Self::to_json`] wrote, or what somebody wrote who took the worker process over:
     /// no text in it holds a control character, but line feeds where a reload was refused.
     pub(crate) fn from_json(text: &[u8]) -> Result<Self, StatusError> {
         let value: Value = serde_json::from_slice(text).map_err(StatusError::Malformed)?;

@@ -13,7 +13,7 @@ use telemetry::catalogue::{
     Histogram, ServerCounter, ServerGauge, ServiceCounter, ServiceGauge, WorkerCounter, WorkerGauge,
 };
 use telemetry::exposition::{
-    Certificates, Ends, Process, SessionCache, TicketKey, write_prometheus,
+    Certificates, Ends, Expiry, Process, SessionCache, TicketKey, write_prometheus,
 };
 use telemetry::outcome::{
     EarlyData, HandshakeKind, OffloadRefusal, Reason, ResumptionMiss, Version,
@@ -43,14 +43,14 @@ pub(crate) struct AdminState {
     facts: Mutex<Facts>,
 }
 
-/// What was true when the data process started.
+/// What was true when the worker process started.
 #[derive(Clone, Debug)]
 pub(crate) struct StartFacts {
     /// This program's version.
     pub(crate) program: &'static str,
     pub(crate) supervisor_pid: u32,
     pub(crate) supervisor_start: SystemTime,
-    /// Data processes started again after one died, this one with them.
+    /// Worker processes started again after one died, this one with them.
     pub(crate) restarts: u64,
     /// One a worker: the CPU it is pinned to.
     pub(crate) worker_cpus: Vec<Option<u16>>,
@@ -107,7 +107,7 @@ struct Facts {
 }
 
 impl AdminState {
-    /// Knows of no plan yet; the data process starts now.
+    /// Knows of no plan yet; the worker process starts now.
     pub(crate) fn new(registry: Arc<Registry>, start: StartFacts) -> Self {
         Self {
             registry,
@@ -217,9 +217,9 @@ impl AdminState {
         let facts = self.facts();
         let certificates = facts.services.iter().map(|service| Certificates {
             service: service.name.clone(),
-            certificates: ends_metric(service.expiries.certificates),
-            ocsp_responses: ends_metric(service.expiries.staples),
-            crls: ends_metric(service.expiries.lists),
+            certificates: ends_metric(&service.expiries.certificates),
+            ocsp_responses: ends_metric(&service.expiries.staples),
+            crls: ends_metric(&service.expiries.lists),
         });
         Process {
             version: self.start.program.to_owned(),
@@ -352,9 +352,9 @@ fn service(
     ServiceStatus {
         name: plan.name.clone(),
         listeners: plan.listeners.clone(),
-        certificates: ends_status(plan.expiries.certificates),
-        ocsp_responses: ends_status(plan.expiries.staples),
-        crls: ends_status(plan.expiries.lists),
+        certificates: ends_status(&plan.expiries.certificates),
+        ocsp_responses: ends_status(&plan.expiries.staples),
+        crls: ends_status(&plan.expiries.lists),
         connections: ConnectionStatus {
             accepted: counts.counter(ServiceCounter::ConnectionsAccepted),
             open: counts.gauge(ServiceGauge::ConnectionsOpen),
@@ -490,7 +490,7 @@ fn handshakes(counts: &ServiceSnapshot) -> HandshakeStatus {
         (version.name().to_owned(), count)
     });
     HandshakeStatus {
-        under_way: counts.gauge(ServiceGauge::HandshakesUnderWay),
+        in_progress: counts.gauge(ServiceGauge::HandshakesInProgress),
         kinds: kinds.collect(),
         versions: versions.collect(),
         misses: those_used(
@@ -558,26 +558,31 @@ fn histogram(snapshot: &HistogramSnapshot) -> HistogramStatus {
     }
 }
 
-fn ends_metric(ends: validity::Ends) -> Ends {
+fn ends_metric(ends: &validity::Ends) -> Ends {
+    let listed = ends.listed.iter().map(|one| Expiry {
+        file: one.file.to_string(),
+        name: one.name.to_string(),
+        key: one.key,
+        time_seconds: since_epoch(one.time),
+    });
     Ends {
         loaded: ends.loaded,
         expired: ends.expired,
-        // An end before the epoch is over as well.
-        expiry_seconds: ends.first.map(|first| u64::try_from(first).unwrap_or(0)),
+        listed: listed.collect(),
     }
 }
 
-fn ends_status(ends: validity::Ends) -> CertificateStatus {
-    let Ends {
-        loaded,
-        expired,
-        expiry_seconds,
-    } = ends_metric(ends);
+fn ends_status(ends: &validity::Ends) -> CertificateStatus {
     CertificateStatus {
-        loaded,
-        expired,
-        expiry_seconds,
+        loaded: ends.loaded,
+        expired: ends.expired,
+        expiry_seconds: ends.first().map(since_epoch),
     }
+}
+
+/// An end before the epoch is over as well.
+fn since_epoch(unix_seconds: i64) -> u64 {
+    u64::try_from(unix_seconds).unwrap_or(0)
 }
 
 /// Since the epoch; a clock that stands before it says 0.
@@ -612,7 +617,12 @@ mod tests {
                 certificates: validity::Ends {
                     loaded: 2,
                     expired: 1,
-                    first: Some(99),
+                    listed: vec![validity::Expiry {
+                        file: "site.pem".into(),
+                        name: "example.com".into(),
+                        key: "RSA",
+                        time: 99,
+                    }],
                 },
                 ..Expiries::default()
             },
@@ -707,8 +717,8 @@ mod tests {
 
     #[test]
     fn a_document_of_another_version_is_refused() {
-        let error = StatusDocument::from_json(br#"{"version": 2}"#).unwrap_err();
-        assert!(matches!(error, super::super::StatusError::Version(Some(2))));
+        let error = StatusDocument::from_json(br#"{"version": 1}"#).unwrap_err();
+        assert!(matches!(error, super::super::StatusError::Version(Some(1))));
         let error = StatusDocument::from_json(b"{}").unwrap_err();
         assert!(matches!(error, super::super::StatusError::Version(None)));
         let error = StatusDocument::from_json(b"garbage").unwrap_err();
@@ -723,12 +733,12 @@ mod tests {
         let metrics = state.prometheus();
         for line in [
             "lariat_build_info{version=\"1.2.3\"} 1",
-            "lariat_generation 4",
+            "lariat_config_generation 4",
             "lariat_supervisor_start_time_seconds 5",
-            "lariat_data_process_restarts_total 2",
+            "lariat_worker_process_restarts_total 2",
             "lariat_certificates{service=\"web\"} 2",
             "lariat_certificates_expired{service=\"web\"} 1",
-            "lariat_certificate_expiry_seconds{service=\"web\"} 99",
+            "lariat_certificate_expiry_timestamp_seconds{service=\"web\",file=\"site.pem\",name=\"example.com\",key=\"RSA\"} 99",
         ] {
             assert!(metrics.lines().any(|l| l == line), "no {line}");
         }

@@ -96,7 +96,7 @@ fn header(now: &StatusDocument) -> String {
     if !process.rights.sentence.is_empty() {
         push(
             &mut text,
-            format_args!("the data process {}\n", process.rights.sentence),
+            format_args!("the worker process {}\n", process.rights.sentence),
         );
     }
     text
@@ -223,9 +223,9 @@ fn handshakes(service: &ServiceStatus, before: Option<Before<'_>>) -> String {
     let handshakes = &service.handshakes;
     let finished = handshakes.finished();
     let rate = before.map(|b| b.rate(finished, |s| s.handshakes.finished()));
-    let (under_way, count) = (Count(handshakes.under_way), Count(finished));
+    let (in_progress, count) = (Count(handshakes.in_progress), Count(finished));
     format!(
-        "{under_way} under way, {count} finished{}",
+        "{in_progress} in progress, {count} finished{}",
         per_second(rate)
     )
 }
@@ -358,7 +358,7 @@ fn passed(service: &ServiceStatus) -> String {
     ];
     let by_kernel = ways.map(|(way, bytes)| format!("{} by {way}", Bytes(bytes as f64)));
     let ours = Bytes(sent.user_space as f64);
-    format!("{}; {ours} sealed by us", by_kernel.join(", "))
+    format!("{}; {ours} encrypted in user space", by_kernel.join(", "))
 }
 
 /// The most frequent first.
@@ -554,7 +554,7 @@ mod tests {
                 duration: HistogramStatus::default(),
             },
             handshakes: HandshakeStatus {
-                under_way: 1,
+                in_progress: 1,
                 kinds: BTreeMap::from([("full".into(), kind(1000)), ("psk".into(), kind(3000))]),
                 versions: BTreeMap::new(),
                 misses: BTreeMap::new(),
@@ -650,7 +650,7 @@ mod tests {
     fn one_document_gives_totals() {
         let expected = "\
 lariat 0.1.0 serving plan 2 for 1 min 40 s, process 12 of supervisor 11
-the data process runs as user 65534, group 65534; it can open no file
+the worker process runs as user 65534, group 65534; it can open no file
 reloads: 1 ok, 1 refused; the last was refused 2000-02-29 12:34:56 UTC: no such file
 log: cannot be written: No space left on device; 4096 bytes are lost
 kernel TLS: no: its module is not loaded
@@ -661,13 +661,13 @@ service web
   certificates  3, the first expires 2024-10-04 (in 10 d 0 h)
   CRL           2, 1 EXPIRED, the first 1970-01-01
   connections   24 open, 4 400 accepted
-  handshakes    1 under way, 4 000 finished
+  handshakes    1 in progress, 4 000 finished
                 full 1 000, psk 3 000; 75.0 % resumed
                 half within 2 ms, 99 % within 2 ms
   files         responses 2xx 1 300, 3xx 0, 4xx 4, 5xx 0
   bytes         1.0 KiB up, 5.0 GiB down
   kernel TLS    auto: 7 open, 120 handed over, 2 not (suite)
-                4.0 GiB by sendfile, 0 B by splice, 512 MiB by send; 512 MiB sealed by us
+                4.0 GiB by sendfile, 0 B by splice, 512 MiB by send; 512 MiB encrypted in user space
   failures      backend-refused 40, not-tls 3
   SERVER              STATE  OPEN  DIALS  FAILED       UP     DOWN  NOTE
   10.0.0.3:80         up       12  4 321       3  2.0 KiB  3.0 MiB

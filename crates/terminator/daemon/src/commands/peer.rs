@@ -1,6 +1,6 @@
 //! The running lariat, seen through its status socket, and the supervisor behind it.
 //!
-//! The document comes from the data process, which an attacker may have taken over. So it decides
+//! The document comes from the worker process, which an attacker may have taken over. So it decides
 //! over nothing: its size and time have limits, and who is signalled is asked of the kernel.
 
 use std::io::{self, Read};
@@ -90,7 +90,7 @@ impl PeerError {
             Self::Closed { .. } => "ask as root, or as the user or group who started it",
             Self::Strange { .. } => "use the program of the version that runs",
             Self::TooLong { .. } => {
-                "if it is a lariat, its data process may be in an attacker's hands: restart it, \
+                "if it is a lariat, its worker process may be in an attacker's hands: restart it, \
                  and see its log"
             }
             // Says it itself.
@@ -374,7 +374,7 @@ mod tests {
 
     #[test]
     fn a_socket_of_another_program_names_no_supervisor() {
-        let document = br#"{"version":1}"#;
+        let document = br#"{"version":2}"#;
         let error = at_own_socket("other", |path, listener| {
             let client = std::thread::scope(|scope| {
                 scope.spawn(|| listener.accept().unwrap().0.write_all(document).unwrap());

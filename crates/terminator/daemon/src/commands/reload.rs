@@ -11,7 +11,7 @@ use crate::admin::{RunState, StatusDocument, expired};
 use crate::exit::Exit;
 use crate::talk::{Talk, print};
 
-/// More than the supervisor gives the data process to build a plan.
+/// More than the supervisor gives the worker process to build a plan.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(150);
 
 /// From one look at the status to the next.
@@ -43,7 +43,7 @@ fn reloaded(path: &Path, talk: Talk) -> Result<Option<StatusDocument>, PeerError
         match peer::ask(path).and_then(|answer| answer.document()) {
             Ok(now) if ended(&now) > ended(&before) => return Ok(Some(now)),
             Ok(now) => unless_draining(&now)?,
-            // The data process may be being started again, and answers in a moment.
+            // The worker process may be being started again, and answers in a moment.
             Err(_) => {}
         }
         if has_ended {
@@ -88,7 +88,7 @@ fn outcome(document: &StatusDocument, talk: Talk) -> Exit {
     }
 }
 
-/// Diagnostics bring theirs along; what the host or the data process said has none.
+/// Diagnostics bring theirs along; what the host or the worker process said has none.
 fn has_severity(text: &str) -> bool {
     ["error: ", "warning: "]
         .iter()
@@ -101,7 +101,7 @@ mod tests {
 
     fn document(state: &str) -> StatusDocument {
         let text = format!(
-            r#"{{"version":1,"time_ms":0,"process":{{"program":"","state":"{state}","pid":2,
+            r#"{{"version":2,"time_ms":0,"process":{{"program":"","state":"{state}","pid":2,
                 "supervisor_pid":1,"start_ms":0,"supervisor_start_ms":0,"restarts":0,
                 "generation":1}},"reload":{{"ok":0,"refused":0,"last":null}},"workers":[],
                 "services":[],"bounds_us":[]}}"#

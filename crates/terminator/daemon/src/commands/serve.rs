@@ -26,5 +26,8 @@ fn tell(started: &Started, talk: Talk) {
     }
     let socket = started.status_socket.display();
     talk.say(format_args!("lariat: status socket at {socket}"));
-    talk.say(format_args!("lariat: the data process {}", started.rights));
+    talk.say(format_args!(
+        "lariat: the worker process {}",
+        started.rights
+    ));
 }

@@ -1,4 +1,4 @@
-//! When a data process that died is started again: at once, then later and later, then not.
+//! When a worker process that died is started again: at once, then later and later, then not.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};

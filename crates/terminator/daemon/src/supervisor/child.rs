@@ -15,7 +15,7 @@ use serde::de::DeserializeOwned;
 
 use crate::handover::{Secret, decode, encode};
 
-/// The data process takes its orders within milliseconds, and a plan of 10,000 certificates within
+/// The worker process takes its orders within milliseconds, and a plan of 10,000 certificates within
 /// a second. One that has not taken one for this long is stuck, and its successor is better. No
 /// signal is answered meanwhile.
 const SEND_TIME_MAX: Duration = Duration::from_secs(10);
@@ -70,7 +70,7 @@ impl Child {
             .arg(program.argument)
             .env_clear()
             .stdin(Stdio::from(theirs))
-            // It may be the log, which is handed to the data process alone.
+            // It may be the log, which is handed to the worker process alone.
             .stdout(Stdio::null());
         let variables = VARIABLES.iter();
         command.envs(variables.filter_map(|name| Some((name, std::env::var_os(name)?))));

@@ -85,7 +85,7 @@ impl Doors {
         }
     }
 
-    /// The plan is not: the next data process writes where this one does.
+    /// The plan is not: the next worker process writes where this one does.
     pub(super) fn withdraw_log(&mut self) {
         self.proposed_log = None;
     }

@@ -62,9 +62,9 @@ pub(crate) enum Failure {
         /// What the host said.
         error: io::Error,
     },
-    /// The data process could not give up its rights.
+    /// The worker process could not give up its rights.
     Rights(String),
-    /// The data process died before it had served, while it drained, or too often.
+    /// The worker process died before it had served, while it drained, or too often.
     Died {
         /// How it ended the last time.
         how: String,
@@ -94,7 +94,7 @@ impl fmt::Display for RootFailure {
             ),
             false => write!(
                 f,
-                "service `{service}`: the running data process may not read {folder}"
+                "service `{service}`: the running worker process may not read {folder}"
             ),
         }?;
         f.write_str("\nhint: restart: which folders can be read is settled before it serves")
@@ -115,7 +115,7 @@ impl fmt::Display for ReachFailure {
         let Self { service, server } = self;
         write!(
             f,
-            "service `{service}`: the running data process may not connect to {server}"
+            "service `{service}`: the running worker process may not connect to {server}"
         )?;
         let settled = match server.tcp_port() {
             Some(_) => "the ports of `process.connect-ports` are settled",
@@ -242,15 +242,15 @@ impl fmt::Display for Failure {
             }
             Self::Host { what, error } => write!(f, "cannot {what}: {error}"),
             Self::Rights(message) => {
-                write!(f, "the data process cannot give up its rights: {message}")?;
+                write!(f, "the worker process cannot give up its rights: {message}")?;
                 f.write_str("\nhint: `[process] sandbox` says which are to be given up")
             }
             Self::Died { how, restarts: 0 } => {
-                write!(f, "the data process ended by itself: {how}")
+                write!(f, "the worker process ended by itself: {how}")
             }
             Self::Died { how, restarts } => write!(
                 f,
-                "the data process ended by itself, {restarts} times started again: {how}"
+                "the worker process ended by itself, {restarts} times started again: {how}"
             ),
         }
     }

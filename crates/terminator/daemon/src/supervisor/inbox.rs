@@ -19,7 +19,7 @@ use crate::resolve::Told;
 /// Something that happened.
 pub(super) enum News {
     Signal(Signal),
-    /// What the data process with that number said.
+    /// What the worker process with that number said.
     Heard(u64, Heard<Answer>),
     /// What the resolver with that number said.
     Resolver(u64, Heard<Told>),
@@ -56,11 +56,11 @@ impl Post {
     }
 }
 
-/// Letters not yet read, and read at a time. A data process that floods us with answers waits, and
+/// Letters not yet read, and read at a time. A worker process that floods us with answers waits, and
 /// costs no memory.
 const LETTERS_MAX: usize = 64;
 
-/// That a data process has ended is heard on its channel, after its last words.
+/// That a worker process has ended is heard on its channel, after its last words.
 const SIGNALS: [Signal; 4] = [
     Signal::Hangup,
     Signal::Interrupt,
@@ -112,7 +112,7 @@ impl Inbox {
     }
 
     /// The next of the news that are wanted; the others stay, in their order. `None` = none came
-    /// until then, or too many others did: a data process that was taken over may send them without
+    /// until then, or too many others did: a worker process that was taken over may send them without
     /// end, and they are kept meanwhile.
     pub(super) fn next_of(
         &mut self,

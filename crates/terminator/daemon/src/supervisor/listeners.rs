@@ -1,5 +1,5 @@
 //! The sockets that services listen on. The supervisor holds them open whatever happens to the
-//! data process, and accepts nothing itself.
+//! worker process, and accepts nothing itself.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -2,7 +2,7 @@
 
 use crate::handover::Answer;
 
-/// How far the data process is.
+/// How far the worker process is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Phase {
     /// None has served yet.
@@ -16,7 +16,7 @@ pub(super) enum Phase {
 }
 
 impl Phase {
-    /// Whether this is an answer to something. A data process that was taken over may say anything
+    /// Whether this is an answer to something. A worker process that was taken over may say anything
     /// at any time, and some of it would end the supervisor.
     pub(super) fn expects(self, answer: &Answer) -> bool {
         match answer {
@@ -34,11 +34,11 @@ impl Phase {
 /// What happens when the time is over.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Due {
-    /// The next data process is started.
+    /// The next worker process is started.
     Restart,
-    /// The data process should have answered.
+    /// The worker process should have answered.
     Answer,
-    /// The data process should have drained.
+    /// The worker process should have drained.
     Drained,
 }
 

@@ -1,5 +1,5 @@
 //! A configuration, read and understood: what the supervisor itself must know of it, and the
-//! bundle for the data process.
+//! bundle for the worker process.
 
 use std::collections::BTreeSet;
 
@@ -102,7 +102,7 @@ impl Outline {
         }
     }
 
-    /// Where a data process that is started for it can connect to.
+    /// Where a worker process that is started for it can connect to.
     pub(super) fn reach(&self) -> Reach {
         let is_abstract = |(_, server): &(String, Endpoint)| {
             matches!(
@@ -122,7 +122,7 @@ impl Outline {
         }
     }
 
-    /// Sees whether a data process that can connect to these places can serve it.
+    /// Sees whether a worker process that can connect to these places can serve it.
     pub(super) fn is_within(&self, reach: &Reach) -> Result<(), ReachFailure> {
         match self
             .servers

@@ -156,7 +156,7 @@ fn next(channel: &Channel) -> io::Result<channel::Message> {
     message.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
 }
 
-/// Makes of a bundle what the supervisor must know of it: the same as the data process does.
+/// Makes of a bundle what the supervisor must know of it: the same as the worker process does.
 fn read(found: Found, fds: Vec<OwnedFd>, bundle: Secret) -> Result<Read, Failure> {
     let unpack = |error| Failure::host("unpack the configuration")(io::Error::other(error));
     let Bundle {

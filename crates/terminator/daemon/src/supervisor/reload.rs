@@ -1,7 +1,7 @@
 //! Reloading as a transaction: a whole new plan, or the old one; and the log, opened anew.
 //!
 //! Owns what a reload does to the supervisor's parts, step by step. Reading is a process's
-//! (`reading`), building the plan the data process's.
+//! (`reading`), building the plan the worker process's.
 
 use std::os::fd::AsFd;
 use std::time::{Instant, SystemTime};
@@ -46,7 +46,7 @@ impl Supervisor<'_> {
     pub(super) fn read(&mut self, done: Result<Done, Failure>) -> Result<Next, Failure> {
         self.is_reading = false;
         if self.phase != Phase::Serving {
-            // The data process died meanwhile. When another serves, the files are read again.
+            // The worker process died meanwhile. When another serves, the files are read again.
             self.reload_asked = self.phase != Phase::Draining;
             return Ok(Next::GoOn);
         }

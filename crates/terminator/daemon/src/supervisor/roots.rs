@@ -1,7 +1,7 @@
 //! The folders that services of files serve: opened once, and held open whatever happens to the
-//! data process, which may read what is beneath them and nothing else.
+//! worker process, which may read what is beneath them and nothing else.
 //!
-//! Owns the descriptors. A data process gives up all other files before it serves, for good: so
+//! Owns the descriptors. A worker process gives up all other files before it serves, for good: so
 //! folders that none of the first plan's services has come with a restart only.
 
 use std::os::fd::{AsFd, BorrowedFd};
@@ -40,7 +40,7 @@ impl Roots {
         Self(opened)
     }
 
-    /// Sees whether the data process may read what another plan serves, whose folders have been
+    /// Sees whether the worker process may read what another plan serves, whose folders have been
     /// opened anew.
     pub(super) fn admit(
         &mut self,
@@ -68,7 +68,7 @@ impl Roots {
         Ok(())
     }
 
-    /// Closes all that are not served: the next data process has no right to them.
+    /// Closes all that are not served: the next worker process has no right to them.
     pub(super) fn keep(&mut self, served: &[Served]) {
         let is_served = |open: &Open| served.iter().any(|one| one.folder == open.folder);
         self.0.retain(is_served);

@@ -27,14 +27,14 @@ pub(super) fn say_kept_log(failure: &Failure) {
     say(format_args!("error: {failure}; the log goes where it went"));
 }
 
-/// What the data process says of a plan.
+/// What the worker process says of a plan.
 pub(super) fn say_warnings(warnings: &[String]) {
     for warning in warnings {
         say(format_args!("warning: {}", printable(warning)));
     }
 }
 
-/// What the data process says reaches a terminal.
+/// What the worker process says reaches a terminal.
 pub(super) fn printable(text: &str) -> String {
     telemetry::printable::lines(text).to_string()
 }

@@ -1,4 +1,4 @@
-//! What lets sessions outlive a data process: secrets, and memory that data processes use one
+//! What lets sessions outlive a worker process: secrets, and memory that worker processes use one
 //! after the other.
 //!
 //! Owns the descriptor and the keys; the supervisor itself never looks into the memory.
@@ -28,7 +28,7 @@ struct Memory {
     /// `None` before the first plan.
     limits: Option<session::Options>,
     key: SessionKey,
-    /// Where none can be had, each data process has its own.
+    /// Where none can be had, each worker process has its own.
     fd: Option<OwnedFd>,
 }
 
@@ -51,7 +51,7 @@ impl Sessions {
         self.secret
     }
 
-    /// Sees to memory with these limits before a data process is started: no other is alive.
+    /// Sees to memory with these limits before a worker process is started: no other is alive.
     pub(super) fn fit(&mut self, limits: session::Options) -> Result<(), Failure> {
         self.propose(limits)?;
         self.accept();
@@ -76,7 +76,7 @@ impl Sessions {
         let fd = make(session::Memory::words_of(limits));
         if let Err(error) = &fd {
             say(format_args!(
-                "warning: stored sessions will end with each data process: no memory for them can \
+                "warning: stored sessions will end with each worker process: no memory for them can \
                  be made that outlives it: {error}"
             ));
         }
@@ -95,7 +95,7 @@ impl Sessions {
         }
     }
 
-    /// Uses the memory no more: the data process that has it may not be gone. The next one gets
+    /// Uses the memory no more: the worker process that has it may not be gone. The next one gets
     /// other memory, with another key.
     pub(super) fn forget(&mut self) {
         self.memory.limits = None;

@@ -167,7 +167,7 @@ fn a_replay_gets_a_full_handshake_and_no_server() {
         replay.client_to_flow();
     }
     assert!(replay.backend.is_none());
-    assert_eq!(replay.reason(), Some(Reason::ClientLeft));
+    assert_eq!(replay.reason(), Some(Reason::ClientDisconnected));
 }
 
 #[test]
@@ -288,7 +288,7 @@ fn a_client_that_leaves_before_the_handshakes_end_is_no_clean_end_to_the_server(
     let ends: [(Leave, Reason); 3] = [
         (
             |run| run.flow.front_ended(&mut run.pool),
-            Reason::ClientLeft,
+            Reason::ClientDisconnected,
         ),
         (
             |run| run.flow.front_failed(&mut run.pool),

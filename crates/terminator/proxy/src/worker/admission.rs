@@ -116,7 +116,7 @@ impl Worker {
         let flow = Flow::new(Rc::clone(&service.settings), expects_header, facts);
         service.counters.count(ServiceCounter::ConnectionsAccepted);
         service.counters.raise(ServiceGauge::ConnectionsOpen);
-        service.counters.raise(ServiceGauge::HandshakesUnderWay);
+        service.counters.raise(ServiceGauge::HandshakesInProgress);
         self.counters.raise(WorkerGauge::ConnectionsOpen);
         let mut link = Link::new(flow, service, text, front, Named::Back(id).token());
         link.is_queued = true;

@@ -37,7 +37,7 @@ pub enum FaultKind {
     /// A fault of ours.
     Internal,
     /// Nothing in common: version, suite, group, scheme or protocol.
-    NothingShared,
+    NoCommonParameters,
     /// A record did not decrypt.
     RecordInvalid,
     /// The client broke the protocol.
@@ -141,7 +141,7 @@ fn kind_of(error: &Error) -> FaultKind {
     match error {
         Error::AlertReceived(_) => FaultKind::Alert,
         Error::NoCertificatesPresented => FaultKind::CertificateMissing,
-        Error::PeerIncompatible(_) | Error::NoApplicationProtocol => FaultKind::NothingShared,
+        Error::PeerIncompatible(_) | Error::NoApplicationProtocol => FaultKind::NoCommonParameters,
         Error::DecryptError | Error::PeerSentOversizedRecord => FaultKind::RecordInvalid,
         Error::InappropriateMessage { .. }
         | Error::InappropriateHandshakeMessage { .. }

@@ -100,7 +100,7 @@ pub enum RefusalReason {
     /// An extension is missing that its version requires.
     ExtensionMissing(&'static str),
     /// It has nothing in common with us in this respect.
-    NothingShared(&'static str),
+    NoCommonParameters(&'static str),
 }
 
 impl Refusal {
@@ -134,7 +134,7 @@ impl Refusal {
         let reason = if is_too_old {
             RefusalReason::VersionTooOld
         } else {
-            RefusalReason::NothingShared("version")
+            RefusalReason::NoCommonParameters("version")
         };
         Self {
             reason,
@@ -152,7 +152,7 @@ impl Refusal {
 
     const fn nothing_shared(what: &'static str) -> Self {
         Self {
-            reason: RefusalReason::NothingShared(what),
+            reason: RefusalReason::NoCommonParameters(what),
             alert: alert::HANDSHAKE_FAILURE,
         }
     }

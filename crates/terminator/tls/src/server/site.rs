@@ -87,16 +87,19 @@ impl Site {
 
     /// When the certificates end.
     pub(super) fn certificate_ends(&self, now: i64) -> Ends {
-        Ends::of(self.certificates.iter().map(|one| one.validity), now)
+        Ends::of(
+            self.certificates.iter().map(|one| one.expiry(one.validity)),
+            now,
+        )
     }
 
     /// When the OCSP responses end.
     pub(super) fn staple_ends(&self, now: i64) -> Ends {
-        let staples = self
-            .certificates
-            .iter()
-            .filter_map(|one| one.staple.as_ref());
-        Ends::of(staples.map(|staple| staple.validity), now)
+        let staples = self.certificates.iter().filter_map(|one| {
+            let staple = one.staple.as_ref()?;
+            Some(one.expiry(staple.validity))
+        });
+        Ends::of(staples, now)
     }
 
     /// The next second after `now` at which what is true of a certificate changes.

@@ -10,7 +10,7 @@ use x509_parser::prelude::{CertificateRevocationList, FromDer};
 use super::fault::{VerifyConcern, VerifyFault};
 use super::pem::read_pem;
 use crate::options::{ExpiredLists, PemSource};
-use crate::validity::{Ends, Moment, Standing, Validity, seconds};
+use crate::validity::{Ends, Expiry, Moment, Standing, Validity, seconds};
 
 /// The lists of a service: of each issuer and distribution point the newest.
 #[derive(Debug)]
@@ -90,11 +90,17 @@ impl RevocationLists {
 
     /// When they end: their nextUpdates.
     pub(crate) fn ends(&self, now: i64) -> Ends {
-        let ends = Ends::of(self.lists.iter().map(|list| list.validity), now);
-        Ends {
-            first: ends.first.map(|until| until.saturating_add(1)),
-            ..ends
+        let all = self.lists.iter().map(|list| Expiry {
+            file: list.place.clone(),
+            name: list.issuer.clone(),
+            key: "",
+            time: list.validity.until,
+        });
+        let mut ends = Ends::of(all, now);
+        for one in &mut ends.listed {
+            one.time = one.time.saturating_add(1);
         }
+        ends
     }
 
     /// What an operator should know of them.

@@ -121,7 +121,7 @@ fn a_client_that_can_verify_no_key_is_refused() {
     let server = build(&simple());
     let refusal = |client: Client| client.connect(&server).expect_err("refused").refusal();
     let nothing = |what| Refusal {
-        reason: RefusalReason::NothingShared(what),
+        reason: RefusalReason::NoCommonParameters(what),
         alert: 40,
     };
     assert_eq!(
@@ -173,7 +173,7 @@ fn versions_that_are_not_shared_are_refused() {
     only_newer.versions = vec![&rustls::version::TLS13];
     let refusal = only_newer.connect(&server).expect_err("refused").refusal();
     let nothing = Refusal {
-        reason: RefusalReason::NothingShared("version"),
+        reason: RefusalReason::NoCommonParameters("version"),
         alert: 70,
     };
     assert_eq!(refusal, nothing);
@@ -197,7 +197,7 @@ fn suites_that_are_not_shared_are_refused() {
             .refusal()
     };
     let nothing = Refusal {
-        reason: RefusalReason::NothingShared("cipher suite"),
+        reason: RefusalReason::NoCommonParameters("cipher suite"),
         alert: 40,
     };
     assert_eq!(refusal(Suite::Tls13Aes128GcmSha256), nothing);
@@ -262,7 +262,7 @@ fn our_order_of_groups_counts_among_those_at_hand() {
 
     let strange = client("a.example").groups(&[Group::Secp384r1]);
     let refusal = strange.connect(&server).expect_err("refused").refusal();
-    assert_eq!(refusal.reason, RefusalReason::NothingShared("group"));
+    assert_eq!(refusal.reason, RefusalReason::NoCommonParameters("group"));
 }
 
 /// RFC 8446 section 4.1.3: this random makes a ServerHello a HelloRetryRequest.

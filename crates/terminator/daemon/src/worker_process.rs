@@ -1,4 +1,4 @@
-//! The data process: gives up its rights, takes a plan from the supervisor, and serves it.
+//! The worker process: gives up its rights, takes a plan from the supervisor, and serves it.
 //!
 //! Owns the control thread: the supervisor's orders, the doors for operators, checks and names,
 //! all between the connections' workers, which are `proxy`'s.
@@ -26,7 +26,7 @@ use tokio::time::MissedTickBehavior;
 
 use crate::admin::{self, AdminState, ReloadFacts, ReloadResult, RightsStatus, StartFacts};
 use crate::handover::{
-    Answer, Bundle, DATA_NAME, Order, Reloads, Resolved, Rights, Serve, SessionKey, Start, encode,
+    Answer, Bundle, Order, Reloads, Resolved, Rights, Serve, SessionKey, Start, WORKER_NAME, encode,
 };
 use crate::health::{self, Checks, HealthReport};
 use crate::stderr;
@@ -54,7 +54,7 @@ pub(crate) fn run() -> ExitCode {
     match serve() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            stderr::write_last_words(format!("{DATA_NAME}: {error}\n"));
+            stderr::write_last_words(format!("{WORKER_NAME}: {error}\n"));
             ExitCode::FAILURE
         }
     }
@@ -62,7 +62,7 @@ pub(crate) fn run() -> ExitCode {
 
 fn serve() -> io::Result<()> {
     rights::ignore_signals()?;
-    process::set_name(DATA_NAME)?;
+    process::set_name(WORKER_NAME)?;
     let channel = Arc::new(Channel::from(io::stdin().as_fd().try_clone_to_owned()?));
     let Some(Letter {
         order: Order::Enter(fences, reach),

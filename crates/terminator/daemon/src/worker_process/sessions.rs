@@ -1,4 +1,4 @@
-//! What a data process inherits of the ones before it, and a plan of the plan before: secrets, and
+//! What a worker process inherits of the ones before it, and a plan of the plan before: secrets, and
 //! the memory of stored sessions.
 
 use std::os::fd::{AsFd, OwnedFd};
@@ -10,7 +10,7 @@ use tls::resumption::{Resumption, ResumptionOptions, SessionMemory};
 
 use crate::handover::{SessionKey, Start};
 
-/// What all data processes of a supervisor have in common. Zeroed when it goes.
+/// What all worker processes of a supervisor have in common. Zeroed when it goes.
 pub(super) struct Inheritance {
     /// What ticket keys are derived from.
     pub(super) secret: [u8; 32],
