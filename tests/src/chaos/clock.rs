@@ -1,8 +1,8 @@
 //! A wall clock for Lariat alone, which can be set while it runs.
 //!
 //! A library that answers for the C library's clock is loaded into both processes, also into the
-//! worker process, whose environment is empty: a file system of their own, in a mount namespace, has
-//! an `/etc/ld.so.preload`. The host's clock and files are not touched.
+//! worker process, whose environment is empty: a file system of their own, in a mount namespace,
+//! has an `/etc/ld.so.preload`. The host's clock and files are not touched.
 
 use std::ffi::OsString;
 use std::fs::File;

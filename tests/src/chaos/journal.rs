@@ -100,7 +100,8 @@ impl Journal {
         self.kills.load(Ordering::Acquire)
     }
 
-    /// Whether no worker process was killed since, or while, that was the number of [`Self::kills`].
+    /// Whether no worker process was killed since, or while, that was the number of
+    /// [`Self::kills`].
     pub(super) fn is_unhurt_since(&self, kills: u64) -> bool {
         kills.is_multiple_of(2) && kills == self.kills()
     }

@@ -238,8 +238,8 @@ pub(crate) struct Serve {
     pub(crate) kernel_tls: Option<KernelTls>,
 }
 
-/// What stored sessions are sealed with, in one memory that worker processes use one after the other:
-/// another key means another memory.
+/// What stored sessions are sealed with, in one memory that worker processes use one after the
+/// other: another key means another memory.
 #[derive(Clone, Deserialize, Eq, PartialEq, Serialize)]
 pub(crate) struct SessionKey(pub(crate) [u8; 32]);
 

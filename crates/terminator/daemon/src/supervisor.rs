@@ -113,8 +113,8 @@ pub(crate) fn run(request: Request<'_>) -> Result<(), Failure> {
     supervisor.serve()
 }
 
-/// What no supervisor needs; also for the worker process. A kernel without seccomp is named when the
-/// worker process has entered its sandbox.
+/// What no supervisor needs; also for the worker process. A kernel without seccomp is named when
+/// the worker process has entered its sandbox.
 fn forbid_system_calls() -> Result<(), Failure> {
     process::no_new_privileges().map_err(Failure::host("refuse new privileges"))?;
     let forbidden = sandbox::forbid_system_calls().map_err(Failure::host("forbid system calls"));

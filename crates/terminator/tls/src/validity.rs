@@ -136,7 +136,7 @@ impl Ends {
         let mut all: Vec<_> = all.collect();
         let (loaded, expired) = (all.len(), all.iter().filter(|one| one.time < now).count());
         all.retain(|one| one.time < Validity::ENDLESS);
-        all.sort_by(|one, other| one.time.cmp(&other.time));
+        all.sort_by_key(|one| one.time);
         let mut seen = HashSet::new();
         all.retain(|one| seen.insert((one.file.clone(), one.name.clone(), one.key)));
         all.truncate(EXPIRIES_MAX);

@@ -15,9 +15,9 @@ use serde::de::DeserializeOwned;
 
 use crate::handover::{Secret, decode, encode};
 
-/// The worker process takes its orders within milliseconds, and a plan of 10,000 certificates within
-/// a second. One that has not taken one for this long is stuck, and its successor is better. No
-/// signal is answered meanwhile.
+/// The worker process takes its orders within milliseconds, and a plan of 10,000 certificates
+/// within a second. One that has not taken one for this long is stuck, and its successor is better.
+/// No signal is answered meanwhile.
 const SEND_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// A process that was killed is gone as soon as its memory is unmapped. One that is still there

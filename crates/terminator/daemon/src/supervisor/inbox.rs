@@ -56,8 +56,8 @@ impl Post {
     }
 }
 
-/// Letters not yet read, and read at a time. A worker process that floods us with answers waits, and
-/// costs no memory.
+/// Letters not yet read, and read at a time. A worker process that floods us with answers waits,
+/// and costs no memory.
 const LETTERS_MAX: usize = 64;
 
 /// That a worker process has ended is heard on its channel, after its last words.
@@ -112,8 +112,8 @@ impl Inbox {
     }
 
     /// The next of the news that are wanted; the others stay, in their order. `None` = none came
-    /// until then, or too many others did: a worker process that was taken over may send them without
-    /// end, and they are kept meanwhile.
+    /// until then, or too many others did: a worker process that was taken over may send them
+    /// without end, and they are kept meanwhile.
     pub(super) fn next_of(
         &mut self,
         until: Instant,

@@ -16,8 +16,8 @@ pub(super) enum Phase {
 }
 
 impl Phase {
-    /// Whether this is an answer to something. A worker process that was taken over may say anything
-    /// at any time, and some of it would end the supervisor.
+    /// Whether this is an answer to something. A worker process that was taken over may say
+    /// anything at any time, and some of it would end the supervisor.
     pub(super) fn expects(self, answer: &Answer) -> bool {
         match answer {
             Answer::Stuck(_) => matches!(self, Self::Beginning | Self::Restarting),

@@ -1,5 +1,5 @@
-//! What a worker process inherits of the ones before it, and a plan of the plan before: secrets, and
-//! the memory of stored sessions.
+//! What a worker process inherits of the ones before it, and a plan of the plan before: secrets,
+//! and the memory of stored sessions.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
