@@ -7,7 +7,6 @@ use telemetry::outcome::{EarlyData, HandshakeKind, Reason, ResumptionMiss};
 use tls::handshake::{Agreed, Established, FaultKind, Handshake, HandshakeFault};
 use tls::options::{Tls13Sessions, Version};
 use tls::record::{Layout, RecordSealer};
-use tls::resumption::Miss;
 use tls::server::RefusalReason;
 use tls::verify::ClientCertificateFault;
 use wire::client_hello::{self, ClientHello, HelloFault, Peek, Reader};
@@ -65,7 +64,7 @@ impl Opening {
             return Ok(None);
         };
         let step = handshake.advance(incoming.data_mut(), out);
-        facts.miss = handshake.miss().map(counted_miss);
+        facts.miss = handshake.miss();
         if facts.early_data.is_some() && facts.miss == Some(ResumptionMiss::Unknown) {
             facts.early_data = Some(EarlyData::UnknownSession);
         }
@@ -205,20 +204,6 @@ pub(crate) fn early_bytes_max(settings: &Settings) -> u32 {
         Tls13Sessions::Cache {
             early_data_bytes_max,
         } => early_data_bytes_max,
-    }
-}
-
-fn counted_miss(miss: Miss) -> ResumptionMiss {
-    match miss {
-        Miss::Unknown => ResumptionMiss::Unknown,
-        Miss::Expired => ResumptionMiss::Expired,
-        Miss::Foreign => ResumptionMiss::Foreign,
-        Miss::KeyTooOld => ResumptionMiss::KeyTooOld,
-        Miss::WrongService => ResumptionMiss::WrongService,
-        Miss::Altered => ResumptionMiss::Altered,
-        Miss::Mismatch => ResumptionMiss::Mismatch,
-        Miss::ClientCertificate => ResumptionMiss::ClientCertificate,
-        Miss::ServerCertificate => ResumptionMiss::ServerCertificate,
     }
 }
 

@@ -14,7 +14,7 @@ use std::ops::Range;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use crate::seal::Sealed;
+use crate::cipher::Sealed;
 use crate::words::Words;
 
 /// Words of a block: four cache lines. A TLS 1.2 session takes about 110 bytes with its server

@@ -6,18 +6,18 @@
 #![forbid(unsafe_code)]
 
 mod blocks;
+mod cipher;
 mod index;
 mod memory;
 mod recovery;
-mod seal;
 mod shard;
 mod store;
 mod table;
 #[cfg(test)]
-mod weak_seal;
+mod weak_cipher;
 mod words;
 
+pub use cipher::{Sealed, ValueCipher};
 pub use memory::{Memory, Options};
-pub use seal::{Seal, Sealed};
 pub use store::{Counters, Expected, MemoryStore};
 pub use words::Machine;

@@ -10,8 +10,8 @@ use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 use crate::blocks::{BLOCK_WORDS, VALUE_BLOCKS_MAX};
+use crate::cipher::ValueCipher;
 use crate::index::Row;
-use crate::seal::Seal;
 use crate::table::ENTRY_BYTES;
 use crate::words::Machine;
 
@@ -47,7 +47,7 @@ impl Options {
 #[derive(Clone)]
 pub struct Memory {
     pub(crate) words: Arc<dyn AsRef<[AtomicU64]> + Send + Sync>,
-    pub(crate) seal: Arc<dyn Seal>,
+    pub(crate) seal: Arc<dyn ValueCipher>,
     pub(crate) hash_key: [u8; 16],
     pub(crate) zero: Instant,
     pub(crate) machine: Machine,
@@ -61,7 +61,7 @@ impl Memory {
     /// store that left it, or else its entries are not found.
     pub fn new(
         words: Arc<dyn AsRef<[AtomicU64]> + Send + Sync>,
-        seal: Arc<dyn Seal>,
+        seal: Arc<dyn ValueCipher>,
         hash_key: [u8; 16],
         zero: Instant,
     ) -> Self {
@@ -81,7 +81,12 @@ impl Memory {
     }
 
     /// Memory that ends with the process.
-    pub fn private(options: Options, seal: Arc<dyn Seal>, machine: Machine, zero: Instant) -> Self {
+    pub fn private(
+        options: Options,
+        seal: Arc<dyn ValueCipher>,
+        machine: Machine,
+        zero: Instant,
+    ) -> Self {
         let words = (machine.words)(Self::words_of(options));
         let random = RandomState::new();
         let hash_key = (u128::from(random.hash_one(0)) << 64) | u128::from(random.hash_one(1));

@@ -9,9 +9,9 @@
 use std::time::Duration;
 
 use crate::blocks::{Blocks, Header, Slot, VALUE_BYTES_MAX, blocks_of};
+use crate::cipher::Sealed;
 use crate::index::{List, Row, Rows, Thread};
 use crate::recovery::{Survivor, Wanted, survivors};
-use crate::seal::Sealed;
 use crate::table::{Place, Table};
 
 /// Old entries dropped by one put: more than one, so that they go faster than new ones come, but

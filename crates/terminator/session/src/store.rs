@@ -136,7 +136,7 @@ impl MemoryStore {
     /// Has the machine fetch what a look-up of this key begins with, and does not wait for it.
     ///
     /// In a large store most of a look-up is waiting for memory. Who knows the key before, and has
-    /// other work to do meanwhile, waits for less: [`Self::draw_near`] comes between.
+    /// other work to do meanwhile, waits for less: [`Self::prefetch`] comes between.
     pub fn expect(&self, key: &[u8]) -> Expected {
         let hash = self.hash(key);
         self.grounds[shard_index(hash, self.grounds.len())]
@@ -147,7 +147,7 @@ impl MemoryStore {
 
     /// Has the machine fetch the entry itself, if there is one; once what was asked for before may
     /// have come, some 300 ns later.
-    pub fn draw_near(&self, Expected(hash): Expected) {
+    pub fn prefetch(&self, Expected(hash): Expected) {
         let Ground { blocks, table } = &self.grounds[shard_index(hash, self.grounds.len())];
         // Without the lock it may be another entry by now: then a wrong one is fetched.
         let place = table.find(hash, |_| true);
@@ -317,7 +317,7 @@ fn since_ms(zero: Instant, now: Instant) -> u64 {
 #[allow(clippy::disallowed_methods, reason = "tests are their own clock")]
 mod tests {
     use super::*;
-    use crate::weak_seal::WeakSeal;
+    use crate::weak_cipher::WeakCipher;
     use crate::words::Machine;
     use std::cell::Cell;
     use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -337,7 +337,7 @@ mod tests {
     fn with(options: Options, now: Instant) -> MemoryStore {
         let memory = Memory::private(
             options,
-            Arc::new(WeakSeal::default()),
+            Arc::new(WeakCipher::default()),
             Machine::default(),
             now,
         );
@@ -477,7 +477,7 @@ mod tests {
     fn memory_of(options: Options, zero: Instant) -> Memory {
         Memory::private(
             options,
-            Arc::new(WeakSeal::default()),
+            Arc::new(WeakCipher::default()),
             Machine::default(),
             zero,
         )
@@ -698,7 +698,7 @@ mod tests {
             let expected = store.expect(&number.to_be_bytes());
             let line = FETCHED.take();
             assert!(line.len() == 1 && !blocks.contains(&line[0].0), "{line:?}");
-            store.draw_near(expected);
+            store.prefetch(expected);
             let entry = FETCHED.take();
             assert!(store.get(&number.to_be_bytes(), now).is_some());
             // What the look-up itself asks for, too late for much.
@@ -708,7 +708,7 @@ mod tests {
                 "{entry:?}"
             );
         }
-        store.draw_near(store.expect(b"unknown"));
+        store.prefetch(store.expect(b"unknown"));
         assert!(FETCHED.take().iter().all(|one| !blocks.contains(&one.0)));
     }
 }

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::{Duration, Instant};
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
-use session::{Expected, Machine, Memory, MemoryStore, Options, Seal, Sealed};
+use session::{Expected, Machine, Memory, MemoryStore, Options, Sealed, ValueCipher};
 use sys::cpu::thread_time;
 use sys::shared::{self, SharedMemory};
 use sys::words;
@@ -63,7 +63,7 @@ impl Sealer {
 /// One for all values: nothing here is a secret.
 const NONCE: [u8; 12] = [0; 12];
 
-impl Seal for Sealer {
+impl ValueCipher for Sealer {
     fn seal(&self, additional: &[u8], bytes: &mut [u8]) -> Option<Sealed> {
         let nonce = Nonce::assume_unique_for_key(NONCE);
         let additional = Aad::from(additional);
@@ -158,7 +158,7 @@ impl Subject {
         for _ in 0..count {
             far.push_back(self.expect(ids));
             let (id, expected) = far.pop_front().expect("some are ahead");
-            self.store.draw_near(expected);
+            self.store.prefetch(expected);
             near.push_back((id, expected));
             let (id, _) = near.pop_front().expect("some are ahead");
             self.find(&id);

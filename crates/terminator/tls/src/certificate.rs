@@ -22,7 +22,7 @@ pub use fault::{CertificateConcern, CertificateError, CertificateFault, RSA_BITS
 pub use key::KeyKind;
 pub use ocsp::OcspFault;
 
-use crate::mark::{CertificateMark, mark_of};
+use crate::fingerprint::{Fingerprint, fingerprint_of};
 use crate::options::CertificateSource;
 use crate::validity::{Expiry, Moment, Standing, Validity};
 
@@ -51,7 +51,7 @@ pub struct Certificate {
     /// Where it came from.
     pub place: Box<str>,
     /// What stands for it in sessions.
-    pub(crate) mark: CertificateMark,
+    pub(crate) fingerprint: Fingerprint,
 }
 
 /// A certificate together with its OCSP response.
@@ -154,7 +154,7 @@ impl Certificate {
             signature_algorithm: key::signature_algorithm_name(&leaf.signature_algorithm),
             key_algorithm: key::key_algorithm_name(leaf.public_key()),
             place: source.place.as_str().into(),
-            mark: mark_of(&leaf_der),
+            fingerprint: fingerprint_of(&leaf_der),
             key: Arc::new(certified),
         };
         let concern = is_moved.then_some(CertificateConcern::LeafNotFirst);

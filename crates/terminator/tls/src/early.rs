@@ -6,8 +6,9 @@
 //! up. So we try ourselves, with the key of the client's handshake messages, of which the library
 //! tells through its log of keys; the first record that opens is the library's again.
 
+use crate::context::Secrets;
 use crate::options::Suite;
-use crate::secrets::{Heard, OpeningKey, Secret};
+use crate::secrets::{OpeningKey, Secret};
 
 /// What is skipped at most, in bytes with the records' overhead: four times the most that any
 /// service takes. A client may have been told of more by another configuration.
@@ -26,7 +27,7 @@ pub(crate) struct Skipper {
 
 /// What a record is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Sort {
+pub(crate) enum RecordClass {
     /// The handshake's.
     Handshake,
     /// Early data.
@@ -48,34 +49,34 @@ impl Skipper {
     }
 
     /// Takes up the secrets, if this step has logged them.
-    pub(crate) fn learn(&mut self, suite: Option<Suite>, heard: &Heard) {
+    pub(crate) fn learn(&mut self, suite: Option<Suite>, secrets: &Secrets) {
         let key = |secret: &Option<Secret>| OpeningKey::new(suite?, secret.as_ref()?);
-        self.handshake = self.handshake.take().or_else(|| key(&heard.handshake));
-        self.early = self.early.take().or_else(|| key(&heard.early));
+        self.handshake = self.handshake.take().or_else(|| key(&secrets.handshake));
+        self.early = self.early.take().or_else(|| key(&secrets.early));
     }
 
     /// Judges a record of hidden type. Before there are keys, after a HelloRetryRequest, all such
     /// are early data.
-    pub(crate) fn judge(&mut self, record: &[u8]) -> Sort {
+    pub(crate) fn judge(&mut self, record: &[u8]) -> RecordClass {
         let key = self.handshake.as_ref();
         if key.is_some_and(|key| key.open_first(record).is_some()) {
-            return Sort::Handshake;
+            return RecordClass::Handshake;
         }
         match self.left.checked_sub(record.len()) {
-            None => Sort::TooMuch,
+            None => RecordClass::TooMuch,
             Some(left) => {
                 self.left = left;
-                self.sort_of_early(record)
+                self.class_of_early(record)
             }
         }
     }
 
     /// The first record of early data opens, and shows whether it is some.
-    fn sort_of_early(&self, record: &[u8]) -> Sort {
+    fn class_of_early(&self, record: &[u8]) -> RecordClass {
         let plain = self.early.as_ref().and_then(|key| key.open_first(record));
         match plain.is_none_or(|plain| is_data(&plain)) {
-            true => Sort::Early,
-            false => Sort::EarlyMessage,
+            true => RecordClass::Early,
+            false => RecordClass::EarlyMessage,
         }
     }
 }
@@ -99,17 +100,17 @@ mod tests {
         let record = first_record(suite, &[7; 32], b"x");
 
         let mut skipper = Skipper::new();
-        assert_eq!(skipper.judge(&record), Sort::Early);
-        let heard = Heard {
+        assert_eq!(skipper.judge(&record), RecordClass::Early);
+        let secrets = Secrets {
             handshake: Some(vec![7; 32].into()),
-            ..Heard::default()
+            ..Secrets::default()
         };
-        skipper.learn(Some(suite), &heard);
-        assert_eq!(skipper.judge(&record), Sort::Handshake);
+        skipper.learn(Some(suite), &secrets);
+        assert_eq!(skipper.judge(&record), RecordClass::Handshake);
         let early = vec![23; 16_000];
-        let skipped = (0..).take_while(|_| skipper.judge(&early) == Sort::Early);
+        let skipped = (0..).take_while(|_| skipper.judge(&early) == RecordClass::Early);
         assert_eq!(skipped.count(), SKIPPED_BYTES_MAX / 16_000);
-        assert_eq!(skipper.judge(&early), Sort::TooMuch);
-        assert_eq!(skipper.judge(&record), Sort::Handshake);
+        assert_eq!(skipper.judge(&early), RecordClass::TooMuch);
+        assert_eq!(skipper.judge(&record), RecordClass::Handshake);
     }
 }

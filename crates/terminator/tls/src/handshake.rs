@@ -7,11 +7,13 @@
 mod agreed;
 mod fault;
 
+use std::mem;
 use std::sync::Arc;
 
 use rustls::ServerConfig;
 use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
 use rustls::unbuffered::{ConnectionState, EncodeError, ReadEarlyData, UnbufferedStatus};
+use telemetry::outcome::ResumptionMiss;
 use wire::alert;
 
 pub use agreed::Agreed;
@@ -19,14 +21,14 @@ use agreed::{agreed_by, suite_of};
 use fault::LibraryAlert;
 pub use fault::{FaultKind, HandshakeFault};
 
-use crate::early::{Skipper, Sort};
+use crate::context::{self, HandshakeContext, LookupResult, Wanted};
+use crate::early::{RecordClass, Skipper};
 use crate::options::Version;
 use crate::record::{
     ContentType, HEADER_BYTES, KeyExhausted, Layout, Opener, PLAINTEXT_BYTES_MAX, RECORD_BYTES_MAX,
     RecordSealer, Sealer, expansion_bytes_max,
 };
-use crate::resumption::{Bond, Miss, Sight, bond, set_bond, take_sight};
-use crate::secrets::{Secret, SendingKeys, Wanted, heard, want_secrets};
+use crate::secrets::{Secret, SendingKeys};
 use crate::traffic::Traffic;
 use crate::traffic::in_place::InPlace;
 use crate::traffic::library::{Library, append_encoded};
@@ -60,10 +62,8 @@ pub struct Handshake {
     /// Bytes at the front of the input that the library has been shown and has not let go of: it
     /// remembers places in them, so it must be shown them again, and first.
     held: usize,
-    /// What the last look-up of an offered session came to.
-    sight: Sight,
-    /// What its tickets must know.
-    bond: Bond,
+    /// What the library's callbacks must know of it.
+    context: HandshakeContext,
     /// Early data that nobody has taken.
     early: Vec<u8>,
     has_early: bool,
@@ -105,8 +105,7 @@ impl Handshake {
             has_client_changed: false,
             connection,
             held: 0,
-            sight: Sight::Nothing,
-            bond: Bond::default(),
+            context: HandshakeContext::default(),
             early: Vec::new(),
             has_early: false,
             skipper: offers_early_data.then(Skipper::new),
@@ -122,39 +121,37 @@ impl Handshake {
         incoming: &mut [u8],
         outgoing: &mut Vec<u8>,
     ) -> Result<Step, HandshakeFault> {
-        // Whatever this thread has noted before was another connection's.
-        take_sight();
-        set_bond(self.bond);
-        want_secrets(match self.skipper {
+        let mut entering = mem::take(&mut self.context);
+        entering.wanted = match self.skipper {
             Some(_) => Wanted::All,
             None => Wanted::Sending,
-        });
+        };
+        let entered = context::enter(entering);
         let step = self.drive(incoming, outgoing);
-        self.bond = self.bond_now();
         self.take_secrets();
-        want_secrets(Wanted::Nothing);
+        self.context = entered.leave();
+        if self.is_full() {
+            // A session was found and did not fit.
+            self.context.resumed = None;
+        }
         if let Err(HandshakeFault {
             alert: Some(alert), ..
         }) = step
         {
             self.append_alert(alert, outgoing);
         }
-        match take_sight() {
-            Sight::Nothing => {}
-            seen => self.sight = seen,
-        }
         step
     }
 
     /// Why a session that the client offered is not resumed; `None` = it offered none, or it is.
     /// Known from the hello on, and of handshakes that fail as well.
-    pub fn miss(&self) -> Option<Miss> {
+    pub fn miss(&self) -> Option<ResumptionMiss> {
         let is_resumed = self.connection.handshake_kind() == Some(rustls::HandshakeKind::Resumed);
-        match self.sight {
+        match self.context.lookup {
             _ if is_resumed => None,
-            Sight::Nothing => None,
-            Sight::Session => Some(Miss::Mismatch),
-            Sight::Miss(miss) => Some(miss),
+            LookupResult::Nothing => None,
+            LookupResult::Session => Some(ResumptionMiss::Mismatch),
+            LookupResult::Miss(miss) => Some(miss),
         }
     }
 
@@ -318,11 +315,11 @@ impl Handshake {
 
     /// Takes up the secrets that the library has logged.
     fn take_secrets(&mut self) {
-        let heard = heard();
+        let secrets = context::with(|context| mem::take(&mut context.secrets));
         if let Some(skipper) = &mut self.skipper {
-            skipper.learn(suite_of(&self.connection), &heard);
+            skipper.learn(suite_of(&self.connection), &secrets);
         }
-        self.secret = heard.sending.or_else(|| self.secret.take());
+        self.secret = secrets.sending.or_else(|| self.secret.take());
     }
 
     /// Works through the records, each shown to the library once it is whole.
@@ -361,8 +358,8 @@ impl Handshake {
                             done: true,
                         });
                     }
-                    if let Some(sort) = early.take() {
-                        self.refuse_early(sort)?;
+                    if let Some(class) = early.take() {
+                        self.refuse_early(class)?;
                         consumed = shown;
                     }
                     shown = shown.max(consumed);
@@ -376,12 +373,12 @@ impl Handshake {
                         });
                     };
                     let end = shown + record_bytes;
-                    match self.sort(incoming.get(shown..end).unwrap_or_default())? {
-                        Sort::Handshake => {}
+                    match self.classify(incoming.get(shown..end).unwrap_or_default())? {
+                        RecordClass::Handshake => {}
                         // Within a message that the library holds there can be none.
                         _ if shown > consumed => {}
                         _ if self.is_early_refused() => consumed = end,
-                        sort => early = Some(sort),
+                        class => early = Some(class),
                     }
                     shown = end;
                 }
@@ -451,7 +448,7 @@ impl Handshake {
     }
 
     /// What the next record is.
-    fn sort(&mut self, record: &[u8]) -> Result<Sort, HandshakeFault> {
+    fn classify(&mut self, record: &[u8]) -> Result<RecordClass, HandshakeFault> {
         self.take_secrets();
         let is_over = match record.first() {
             // A second hello follows all early data (RFC 8446 section 4.2.10).
@@ -463,18 +460,18 @@ impl Handshake {
             self.skipper = None;
         }
         let Some(skipper) = self.skipper.as_mut() else {
-            return Ok(Sort::Handshake);
+            return Ok(RecordClass::Handshake);
         };
         if record.first() != Some(&HIDDEN) {
-            return Ok(Sort::Handshake);
+            return Ok(RecordClass::Handshake);
         }
         match skipper.judge(record) {
-            Sort::Handshake => {
+            RecordClass::Handshake => {
                 self.skipper = None;
-                Ok(Sort::Handshake)
+                Ok(RecordClass::Handshake)
             }
-            sort @ (Sort::Early | Sort::EarlyMessage) => Ok(sort),
-            Sort::TooMuch => Err(HandshakeFault::violation(
+            class @ (RecordClass::Early | RecordClass::EarlyMessage) => Ok(class),
+            RecordClass::TooMuch => Err(HandshakeFault::violation(
                 alert::UNEXPECTED_MESSAGE,
                 "more early data than anybody takes",
             )),
@@ -486,16 +483,20 @@ impl Handshake {
         self.connection.handshake_kind() == Some(FullWithHelloRetryRequest)
     }
 
+    /// Whether it is known that no session is resumed.
+    fn is_full(&self) -> bool {
+        let kind = self.connection.handshake_kind();
+        kind.is_some_and(|kind| kind != rustls::HandshakeKind::Resumed)
+    }
+
     /// Whether it is known that early data is refused: it is where no session is resumed.
     fn is_early_refused(&self) -> bool {
-        let kind = self.connection.handshake_kind();
-        let is_full = kind.is_some_and(|kind| kind != rustls::HandshakeKind::Resumed);
-        is_full || self.skipper.as_ref().is_some_and(|one| one.is_refused)
+        self.is_full() || self.skipper.as_ref().is_some_and(|one| one.is_refused)
     }
 
     /// The library has made nothing of a record of early data.
-    fn refuse_early(&mut self, sort: Sort) -> Result<(), HandshakeFault> {
-        if sort == Sort::EarlyMessage {
+    fn refuse_early(&mut self, class: RecordClass) -> Result<(), HandshakeFault> {
+        if class == RecordClass::EarlyMessage {
             // It may have kept a part of a message, and panics if that is gone. No client sends
             // one: EndOfEarlyData has four bytes.
             let detail = "a part of a message among early data";
@@ -505,14 +506,6 @@ impl Handshake {
             skipper.is_refused = true;
         }
         Ok(())
-    }
-
-    fn bond_now(&self) -> Bond {
-        match self.connection.handshake_kind() {
-            Some(rustls::HandshakeKind::Resumed) | None => bond(),
-            // A session was found and did not fit.
-            Some(_) => bond().in_full(),
-        }
     }
 }
 

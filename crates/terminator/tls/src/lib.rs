@@ -3,14 +3,17 @@
 #![forbid(unsafe_code)]
 
 pub mod certificate;
+mod context;
 mod early;
+mod fingerprint;
 pub mod handshake;
-mod mark;
+mod hkdf;
 pub mod names;
 pub mod options;
 pub mod peer;
 pub mod policy;
 pub mod probe;
+mod provenance;
 pub mod record;
 pub mod resumption;
 mod secrets;

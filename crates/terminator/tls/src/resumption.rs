@@ -15,8 +15,6 @@
 //!   its chain is in the session, under the seal.
 
 pub mod key_file;
-mod miss;
-mod origin;
 mod ring;
 mod service;
 mod state;
@@ -32,13 +30,11 @@ use rustls::server::{ProducesTickets, StoresServerSessions};
 use session::{Counters, Expected, MemoryStore};
 use zeroize::Zeroize;
 
-pub use miss::Miss;
-pub(crate) use miss::{Sight, take_sight};
-pub(crate) use origin::{Bond, bond, note_shown, set_bond};
 pub use ring::{KeyPurpose, TicketKeyFacts};
 pub use service::BareSessions;
-pub(crate) use service::Terms;
+pub(crate) use service::ResumptionPolicy;
 pub use stored::SessionMemory;
+pub use telemetry::outcome::ResumptionMiss;
 
 use key_file::{ListedKeys, SharedSecret};
 use ring::Ring;
@@ -191,15 +187,15 @@ impl Resumption {
     }
 
     /// Has a stored session fetched that a hello names, if there is one, while the rest of the
-    /// hello is looked at; [`Self::draw_near`] follows. In a large cache a look-up is mostly
+    /// hello is looked at; [`Self::prefetch`] follows. In a large cache a look-up is mostly
     /// waiting for memory.
     pub(crate) fn expect_session(&self, id: &[u8]) -> Expected {
         self.keeping.store.expect(id)
     }
 
     /// The second half of that.
-    pub(crate) fn draw_near(&self, expected: Expected) {
-        self.keeping.store.draw_near(expected);
+    pub(crate) fn prefetch(&self, expected: Expected) {
+        self.keeping.store.prefetch(expected);
     }
 
     /// Tickets after a TLS 1.3 handshake.
@@ -208,8 +204,12 @@ impl Resumption {
     }
 
     /// Tickets of one service.
-    pub(crate) fn tickets_of(&self, service: &str, terms: Terms) -> Arc<dyn ProducesTickets> {
-        Arc::new(self.of_service(service, terms))
+    pub(crate) fn tickets_of(
+        &self,
+        service: &str,
+        policy: ResumptionPolicy,
+    ) -> Arc<dyn ProducesTickets> {
+        Arc::new(self.of_service(service, policy))
     }
 
     /// Tickets of one service that are no more than the ids of stored sessions, each good for one
@@ -217,24 +217,28 @@ impl Resumption {
     pub(crate) fn stored_tickets_of(
         &self,
         service: &str,
-        terms: Terms,
+        policy: ResumptionPolicy,
     ) -> Arc<dyn ProducesTickets> {
-        Arc::new(StoredTickets(self.of_service(service, terms)))
+        Arc::new(StoredTickets(self.of_service(service, policy)))
     }
 
     /// Stored sessions of one service.
-    pub(crate) fn sessions_of(&self, service: &str, terms: Terms) -> Arc<dyn StoresServerSessions> {
-        Arc::new(self.of_service(service, terms))
+    pub(crate) fn sessions_of(
+        &self,
+        service: &str,
+        policy: ResumptionPolicy,
+    ) -> Arc<dyn StoresServerSessions> {
+        Arc::new(self.of_service(service, policy))
     }
 
     /// Tickets and stored sessions of a service that asks for no certificate, with no handshake
     /// around them.
     pub fn bare_sessions_of(&self, service: &str) -> BareSessions {
-        BareSessions(self.of_service(service, Terms::default()))
+        BareSessions(self.of_service(service, ResumptionPolicy::default()))
     }
 
-    fn of_service(&self, service: &str, terms: Terms) -> ServiceSessions {
-        ServiceSessions::new(self.keeping.clone(), service, terms)
+    fn of_service(&self, service: &str, policy: ResumptionPolicy) -> ServiceSessions {
+        ServiceSessions::new(self.keeping.clone(), service, policy)
     }
 }
 
@@ -283,10 +287,11 @@ fn tickets(options: &TicketOptions, own_root: &Prk, before: Option<&Tickets>) ->
 
 #[cfg(test)]
 mod tests {
-    use super::origin::{Origin, note_resumed};
     use super::service::service_tag;
     use super::*;
-    use crate::mark::{CertificateMark, mark_of};
+    use crate::context::{self, HandshakeContext, LookupResult};
+    use crate::fingerprint::{Fingerprint, fingerprint_of};
+    use crate::provenance::Provenance;
 
     fn options(session_entries: usize) -> ResumptionOptions {
         ResumptionOptions {
@@ -320,49 +325,54 @@ mod tests {
     const SESSION: &[u8] = &[0, 3, 4, 0x13, 1, 1, 7, 0, 0, 0];
 
     fn sessions(resumption: &Arc<Resumption>, service: &str) -> Arc<dyn StoresServerSessions> {
-        resumption.sessions_of(service, Terms::default())
+        resumption.sessions_of(service, ResumptionPolicy::default())
     }
 
     fn tickets_of(resumption: &Arc<Resumption>, service: &str) -> Arc<dyn ProducesTickets> {
-        resumption.tickets_of(service, Terms::default())
+        resumption.tickets_of(service, ResumptionPolicy::default())
+    }
+
+    /// What the last look-up came to, and that it was another handshake's.
+    fn last_lookup() -> LookupResult {
+        let lookup = context::with(|context| context.lookup);
+        drop(context::enter(HandshakeContext::default()));
+        lookup
+    }
+
+    fn missed(miss: ResumptionMiss) -> bool {
+        last_lookup() == LookupResult::Miss(miss)
     }
 
     #[test]
-    fn a_renewed_session_remembers_what_it_began_with() {
+    fn a_renewed_session_keeps_its_provenance() {
         let resumption = resumption(9);
         let (tag, now) = (service_tag("web"), unix_seconds());
-        let origin = Origin {
+        let began = Provenance {
             authenticated: now - 6 * 24 * 3600,
-            certificate: mark_of(b"leaf"),
+            certificate: fingerprint_of(b"leaf"),
         };
         let web = tickets_of(&resumption, "web");
-        set_bond(Bond::default());
-        take_sight();
         let tickets = &resumption.keeping.tickets;
-        let ticket = tickets.seal(SESSION, tag, origin, now).unwrap();
+        let ticket = tickets.seal(SESSION, tag, began, now).unwrap();
         assert_eq!(web.decrypt(&ticket).as_deref(), Some(SESSION));
         let renewed = web.encrypt(SESSION).unwrap();
-        assert_eq!(tickets.open(&renewed, tag, now).unwrap().1, origin);
-        let stored = resumption.stored_tickets_of("web", Terms::default());
+        assert_eq!(tickets.open(&renewed, tag, now).unwrap().1, began);
+        let stored = resumption.stored_tickets_of("web", ResumptionPolicy::default());
         let id = stored.encrypt(SESSION).unwrap();
-        set_bond(Bond::default());
+        last_lookup();
         assert_eq!(stored.decrypt(&id).as_deref(), Some(SESSION));
-        assert_eq!(bond().origin(now), origin);
-        set_bond(Bond::default());
+        context::with(|context| assert_eq!(context.provenance(now), began));
     }
 
     #[test]
     fn a_stored_ticket_resumes_once() {
-        let resumption = resumption(9);
-        let stored = resumption.stored_tickets_of("web", Terms::default());
-        take_sight();
+        let stored = resumption(9).stored_tickets_of("web", ResumptionPolicy::default());
         let id = stored.encrypt(SESSION).unwrap();
         assert_eq!((id.len(), stored.lifetime()), (32, 3600));
         assert_eq!(stored.decrypt(&id).as_deref(), Some(SESSION));
         assert_eq!(stored.decrypt(&id), None);
-        assert_eq!(take_sight(), Sight::Miss(Miss::Unknown));
-        let none = self::resumption(0);
-        let none = none.stored_tickets_of("web", Terms::default());
+        assert!(missed(ResumptionMiss::Unknown));
+        let none = resumption(0).stored_tickets_of("web", ResumptionPolicy::default());
         assert_eq!(none.encrypt(SESSION), None);
     }
 
@@ -372,78 +382,67 @@ mod tests {
         const OF_TLS12: &[u8] = &[0, 3, 3, 0xc0, 0x2b, 1, 7, 0, 0, 0];
         let resumption = resumption(9);
         let [web, mail] = ["web", "mail"].map(|service| {
-            let sessions = sessions(&resumption, service);
-            (
-                resumption.stored_tickets_of(service, Terms::default()),
-                sessions,
-            )
+            let stored = resumption.stored_tickets_of(service, ResumptionPolicy::default());
+            (stored, sessions(&resumption, service))
         });
-        take_sight();
         let id = web.0.encrypt(SESSION).unwrap();
         assert_eq!((mail.0.decrypt(&id), mail.1.take(&id)), (None, None));
-        assert_eq!(take_sight(), Sight::Miss(Miss::WrongService));
+        assert!(missed(ResumptionMiss::WrongService));
         assert_eq!(web.0.decrypt(&id).as_deref(), Some(SESSION));
         assert!(web.1.put(vec![7; 32], OF_TLS12.to_vec()));
         assert_eq!(web.0.decrypt(&[7; 32]), None);
-        assert_eq!(take_sight(), Sight::Miss(Miss::Mismatch));
+        assert!(missed(ResumptionMiss::Mismatch));
         assert_eq!(web.1.get(&[7; 32]).as_deref(), Some(OF_TLS12));
-        set_bond(Bond::default());
     }
 
     #[test]
     fn a_stored_session_is_not_renewed_for_ever() {
-        let resumption = resumption(9);
-        let stored = resumption.stored_tickets_of("web", Terms::default());
-        take_sight();
-        note_resumed(Origin {
+        let stored = resumption(9).stored_tickets_of("web", ResumptionPolicy::default());
+        let resumed = Some(Provenance {
             authenticated: unix_seconds() - LIFETIME_SECONDS_MAX - 9,
-            certificate: mark_of(b"leaf"),
+            certificate: fingerprint_of(b"leaf"),
         });
+        context::with(|context| context.resumed = resumed);
         let id = stored.encrypt(SESSION).unwrap();
         assert_eq!(stored.decrypt(&id), None);
-        assert_eq!(take_sight(), Sight::Miss(Miss::Expired));
-        set_bond(Bond::default());
+        assert!(missed(ResumptionMiss::Expired));
     }
 
     #[test]
     fn sessions_of_barred_certificates_are_not_resumed() {
         let resumption = resumption(9);
-        let (old, new) = (mark_of(b"old"), mark_of(b"new"));
-        let opens = |terms: &Terms| {
-            take_sight();
-            set_bond(Bond::default());
-            note_shown(old);
-            let tickets = resumption.tickets_of("web", terms.clone());
+        let (old, new) = (fingerprint_of(b"old"), fingerprint_of(b"new"));
+        let opens = |barred: &[Fingerprint], only: Option<Fingerprint>| {
+            let policy = ResumptionPolicy {
+                barred: barred.to_vec(),
+                only: only.map(|one| vec![one]),
+                ..ResumptionPolicy::default()
+            };
+            context::with(|context| context.shown = old);
+            let tickets = resumption.tickets_of("web", policy);
             let ticket = tickets.encrypt(SESSION).unwrap();
             let opened = tickets.decrypt(&ticket).is_some();
-            let (barred, sight) = (Sight::Miss(Miss::ServerCertificate), take_sight());
-            assert_eq!(sight == barred, !opened);
+            assert_eq!(missed(ResumptionMiss::ServerCertificate), !opened);
             opened
         };
-        let terms = |barred: &[CertificateMark], only: Option<CertificateMark>| Terms {
-            barred: barred.to_vec(),
-            only: only.map(|one| vec![one]),
-            ..Terms::default()
-        };
-        assert!(opens(&terms(&[], None)) && opens(&terms(&[new], Some(old))));
-        assert!(!opens(&terms(&[old], None)) && !opens(&terms(&[], Some(new))));
+        assert!(opens(&[], None) && opens(&[new], Some(old)));
+        assert!(!opens(&[old], None) && !opens(&[], Some(new)));
     }
 
     #[test]
     fn a_session_is_its_services_alone() {
         let resumption = resumption(100);
         let (web, mail) = (sessions(&resumption, "web"), sessions(&resumption, "mail"));
-        take_sight();
         assert!(web.put(vec![1; 32], SESSION.to_vec()));
         assert_eq!(web.get(&[1; 32]).as_deref(), Some(SESSION));
         assert_eq!(mail.get(&[1; 32]), None);
-        assert_eq!(take_sight(), Sight::Miss(Miss::WrongService));
+        assert!(missed(ResumptionMiss::WrongService));
         let again = sessions(&resumption, "web");
         assert_eq!(again.get(&[1; 32]).as_deref(), Some(SESSION));
-        take_sight();
+        last_lookup();
         assert_eq!(web.take(&[1; 32]).as_deref(), Some(SESSION));
         assert_eq!(web.get(&[1; 32]), None);
-        assert_eq!(take_sight(), Sight::Miss(Miss::Unknown));
+        assert!(missed(ResumptionMiss::Unknown));
     }
 
     #[test]
@@ -451,9 +450,8 @@ mod tests {
         let web = sessions(&resumption(100), "web");
         assert!(!web.put(vec![1; 33], SESSION.to_vec()));
         for length in 0..100 {
-            take_sight();
             assert_eq!(web.get(&vec![1; length]), None);
-            assert_eq!(take_sight(), Sight::Miss(Miss::Unknown));
+            assert!(missed(ResumptionMiss::Unknown));
         }
     }
 
@@ -470,7 +468,7 @@ mod tests {
         let opened = tickets_of(&resumption, "web").decrypt(&ticket);
         assert_eq!(opened.as_deref(), Some(SESSION));
         assert_eq!(tickets_of(&resumption, "mail").decrypt(&ticket), None);
-        assert_eq!(take_sight(), Sight::Miss(Miss::WrongService));
+        assert!(missed(ResumptionMiss::WrongService));
     }
 
     #[test]
@@ -480,11 +478,11 @@ mod tests {
         let (of_first, of_second) = (tickets_of(&first, "web"), tickets_of(&second, "web"));
         let ticket = of_first.encrypt(SESSION).unwrap();
         assert_eq!(of_second.decrypt(&ticket), None);
-        assert_eq!(take_sight(), Sight::Miss(Miss::KeyTooOld));
+        assert!(missed(ResumptionMiss::KeyTooOld));
         assert!(of_first.decrypt(&ticket).is_some());
         let back = Arc::new(second.renewed(&options(9).tickets));
         assert!(tickets_of(&back, "web").decrypt(&ticket).is_some());
-        take_sight();
+        last_lookup();
         assert!(sessions(&first, "web").put(vec![1; 32], SESSION.to_vec()));
         assert!(sessions(&back, "web").get(&[1; 32]).is_some());
     }
@@ -493,7 +491,7 @@ mod tests {
     fn other_limits_of_the_cache_leave_tickets_as_they_are() {
         let first = resumption(9);
         let second = first.moved(&options(1), None);
-        take_sight();
+        last_lookup();
         let ticket = tickets_of(&first, "web").encrypt(SESSION).unwrap();
         let second = Arc::new(second);
         assert!(tickets_of(&second, "web").decrypt(&ticket).is_some());
@@ -514,7 +512,7 @@ mod tests {
             let mut own = options(0);
             own.secret = [secret; 32];
             own.tickets = tickets;
-            take_sight();
+            last_lookup();
             tickets_of(&Arc::new(Resumption::new(&own)), "web")
         };
         let ticket = host(1, listed(5)).encrypt(SESSION).unwrap();
@@ -551,7 +549,7 @@ mod tests {
         let web = tickets_of(&resumption(0), "web");
         let ticket = web.encrypt(b"strange").unwrap();
         assert_eq!(web.decrypt(&ticket), None);
-        assert_eq!(take_sight(), Sight::Miss(Miss::Foreign));
+        assert!(missed(ResumptionMiss::Foreign));
     }
 
     #[test]

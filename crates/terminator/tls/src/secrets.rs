@@ -1,99 +1,23 @@
-//! What we ask the TLS library's log of keys for, and the keys of records made from it.
+//! The keys of records, made from the secrets that the TLS library logs.
 //!
 //! Owns the derivation of keys (RFC 8446 section 7, RFC 5246 section 6.3) for records that the
 //! library does not seal or open itself: early data that has to be skipped, and alerts for faults
 //! that the library has no alert for.
 
-use std::cell::{Cell, RefCell};
-
 use aws_lc_rs::aead::{
     AES_256_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey,
 };
-use aws_lc_rs::hkdf::{HKDF_SHA256, HKDF_SHA384, KeyType, Prk};
+use aws_lc_rs::hkdf::{HKDF_SHA256, HKDF_SHA384, Prk};
 use aws_lc_rs::hmac;
-use rustls::KeyLog;
 use zeroize::Zeroizing;
 
+use crate::hkdf;
 use crate::options::{Suite, Version};
 use crate::record::{HEADER_BYTES, Opener, Sealer, algorithm_of};
-
-const CLIENT_EARLY: &str = "CLIENT_EARLY_TRAFFIC_SECRET";
-const CLIENT_HANDSHAKE: &str = "CLIENT_HANDSHAKE_TRAFFIC_SECRET";
-const SERVER_TRAFFIC: &str = "SERVER_TRAFFIC_SECRET_0";
-/// The label of TLS 1.2's master secret.
-const CLIENT_RANDOM: &str = "CLIENT_RANDOM";
 
 const RANDOM_BYTES: usize = 32;
 
 pub(crate) type Secret = Zeroizing<Vec<u8>>;
-
-/// Which secrets the handshake that this thread drives wants.
-#[derive(Clone, Copy, Eq, PartialEq)]
-pub(crate) enum Wanted {
-    /// None: no handshake is driven.
-    Nothing,
-    /// That of our own records.
-    Sending,
-    /// Those of the client's early data and handshake messages as well.
-    All,
-}
-
-/// The secrets that were logged.
-#[derive(Default)]
-pub(crate) struct Heard {
-    /// Of the client's early data.
-    pub(crate) early: Option<Secret>,
-    /// Of the client's handshake messages.
-    pub(crate) handshake: Option<Secret>,
-    /// Of our records: of TLS 1.3 the first application traffic secret, of TLS 1.2 the master
-    /// secret and the client's random behind it.
-    pub(crate) sending: Option<Secret>,
-}
-
-thread_local! {
-    static WANTED: Cell<Wanted> = const { Cell::new(Wanted::Nothing) };
-    static HEARD: RefCell<Heard> = const {
-        RefCell::new(Heard { early: None, handshake: None, sending: None })
-    };
-}
-
-/// Hears of the secrets that are wanted, on the thread that drives the handshake.
-#[derive(Debug)]
-pub(crate) struct SecretListener;
-
-impl KeyLog for SecretListener {
-    fn log(&self, label: &str, client_random: &[u8], secret: &[u8]) {
-        if !self.will_log(label) {
-            return;
-        }
-        HEARD.with_borrow_mut(|heard| match label {
-            CLIENT_EARLY => heard.early = Some(Zeroizing::new(secret.to_vec())),
-            CLIENT_HANDSHAKE => heard.handshake = Some(Zeroizing::new(secret.to_vec())),
-            CLIENT_RANDOM => heard.sending = Some(Zeroizing::new([secret, client_random].concat())),
-            _ => heard.sending = Some(Zeroizing::new(secret.to_vec())),
-        });
-    }
-
-    fn will_log(&self, label: &str) -> bool {
-        match label {
-            CLIENT_EARLY | CLIENT_HANDSHAKE => WANTED.get() == Wanted::All,
-            SERVER_TRAFFIC | CLIENT_RANDOM => WANTED.get() != Wanted::Nothing,
-            _ => false,
-        }
-    }
-}
-
-/// Says what the handshake wants that this thread drives from here on; what was heard before was
-/// another's.
-pub(crate) fn want_secrets(wanted: Wanted) {
-    WANTED.set(wanted);
-    drop(heard());
-}
-
-/// What was heard since this was last asked.
-pub(crate) fn heard() -> Heard {
-    HEARD.take()
-}
 
 /// What our records are sealed with, kept by those who leave the sealing to the library.
 pub(crate) enum SendingKeys {
@@ -235,20 +159,11 @@ fn expand_label(suite: Suite, secret: &[u8], label: &[u8], out: &mut [u8]) -> Op
     let label_length = u8::try_from(PREFIX.len() + label.len()).ok()?;
     let info = [&length[..], &[label_length], PREFIX, label, &[0]];
     let root = Prk::new_less_safe(hash, secret);
-    let expanded = root.expand(&info, Bytes(out.len())).ok()?;
-    expanded.fill(out).ok()
+    hkdf::expand(&root, &info, out);
+    Some(())
 }
 
 const PREFIX: &[u8] = b"tls13 ";
-
-/// So many bytes from HKDF.
-struct Bytes(usize);
-
-impl KeyType for Bytes {
-    fn len(&self) -> usize {
-        self.0
-    }
-}
 
 /// The first record under a secret, with this content and the type behind it.
 #[cfg(test)]
@@ -282,35 +197,5 @@ mod tests {
         let digits = digits.as_bytes().chunks(2);
         let byte = |pair| u8::from_str_radix(str::from_utf8(pair).expect("ASCII"), 16);
         digits.map(|pair| byte(pair).expect("digits")).collect()
-    }
-
-    #[test]
-    fn nothing_is_heard_of_unless_it_is_wanted() {
-        let labels = [
-            CLIENT_HANDSHAKE,
-            CLIENT_EARLY,
-            SERVER_TRAFFIC,
-            CLIENT_RANDOM,
-        ];
-        for (wanted, heard_of) in [
-            (Wanted::Nothing, [false; 3]),
-            (Wanted::Sending, [false, false, true]),
-            (Wanted::All, [true; 3]),
-        ] {
-            want_secrets(wanted);
-            for label in labels {
-                SecretListener.log(label, &[], &[7; 32]);
-            }
-            let Heard {
-                early,
-                handshake,
-                sending,
-            } = heard();
-            assert_eq!(
-                [early.is_some(), handshake.is_some(), sending.is_some()],
-                heard_of
-            );
-        }
-        want_secrets(Wanted::Nothing);
     }
 }

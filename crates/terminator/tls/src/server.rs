@@ -21,12 +21,12 @@ use wire::client_hello::ClientHello;
 pub use fault::{BuildError, BuildFault, Concern, Refusal, RefusalReason, Warning};
 
 use crate::certificate::{Certificate, pem_fault};
-use crate::mark::{CertificateMark, mark_of};
+use crate::context::SecretListener;
+use crate::fingerprint::{Fingerprint, fingerprint_of};
 use crate::names::{NoCertificate, Usable};
 use crate::options::{Group, RecordLayer, ServerOptions, Suite, Tls13Sessions, Version};
 use crate::policy::{Policy, SuiteOrder};
-use crate::resumption::{Resumption, Terms};
-use crate::secrets::SecretListener;
+use crate::resumption::{Resumption, ResumptionPolicy};
 use crate::validity::{Clock, Ends, Moment, seconds};
 use crate::verify::{self, Verifier};
 use resolver::Resolver;
@@ -159,7 +159,7 @@ impl Server {
             by_ticket,
         };
         if let Some(expected) = expected {
-            self.resumption.draw_near(expected);
+            self.resumption.prefetch(expected);
         }
         let found = self.variants.iter().find(|(one, _)| *one == variant);
         let (_, config) = found.expect("a configuration was built for every variant");
@@ -231,13 +231,13 @@ impl Server {
         concerns.extend(lists.map(Concern::Verify));
         let site = Arc::new(Site::load(options, &policy, now, concerns)?);
         let resumes = options.resumption;
-        let terms = Terms {
+        let resuming = ResumptionPolicy {
             verifier: verifier.clone(),
             clock: clock.clone(),
-            barred: revoked_marks(options)?,
-            only: (!options.former.resume).then(|| site.marks().collect()),
+            barred: revoked_fingerprints(options)?,
+            only: (!options.former.resume).then(|| site.fingerprints().collect()),
         };
-        concerns.extend(site.revoked(&terms.barred));
+        concerns.extend(site.revoked(&resuming.barred));
         let parts = Parts {
             site: &site,
             policy: &policy,
@@ -246,7 +246,7 @@ impl Server {
                 .iter()
                 .map(|version| library_version(*version))
                 .collect(),
-            resuming: resumes.then(|| Ways::of(options, service, resumption, &terms)),
+            resuming: resumes.then(|| Ways::of(options, service, resumption, &resuming)),
             verifier: verifier.clone(),
             clock: clock.clone(),
             alpn: &options.alpn,
@@ -377,8 +377,8 @@ impl Server {
 }
 
 /// What stands for the certificates that are listed as revoked.
-fn revoked_marks(options: &ServerOptions) -> Result<Vec<CertificateMark>, BuildFault> {
-    let mut marks = Vec::new();
+fn revoked_fingerprints(options: &ServerOptions) -> Result<Vec<Fingerprint>, BuildFault> {
+    let mut fingerprints = Vec::new();
     for source in &options.former.revoked {
         let fault = |what: &str| BuildFault::Revoked {
             place: source.place.clone(),
@@ -389,9 +389,13 @@ fn revoked_marks(options: &ServerOptions) -> Result<Vec<CertificateMark>, BuildF
         if certificates.is_empty() {
             return Err(fault("holds no certificate"));
         }
-        marks.extend(certificates.iter().map(|certificate| mark_of(certificate)));
+        fingerprints.extend(
+            certificates
+                .iter()
+                .map(|certificate| fingerprint_of(certificate)),
+        );
     }
-    Ok(marks)
+    Ok(fingerprints)
 }
 
 impl Variant {
@@ -421,13 +425,18 @@ impl Variant {
 }
 
 impl Ways {
-    fn of(options: &ServerOptions, service: &str, resumption: &Resumption, terms: &Terms) -> Self {
-        let tickets = resumption.tickets_of(service, terms.clone());
+    fn of(
+        options: &ServerOptions,
+        service: &str,
+        resumption: &Resumption,
+        sessions: &ResumptionPolicy,
+    ) -> Self {
+        let tickets = resumption.tickets_of(service, sessions.clone());
         let tls13 = match options.tls13_sessions {
             Tls13Sessions::Tickets => Tls13Way::Tickets(Arc::clone(&tickets)),
             Tls13Sessions::Cache {
                 early_data_bytes_max: 0,
-            } => Tls13Way::Tickets(resumption.stored_tickets_of(service, terms.clone())),
+            } => Tls13Way::Tickets(resumption.stored_tickets_of(service, sessions.clone())),
             Tls13Sessions::Cache {
                 early_data_bytes_max,
             } => Tls13Way::Early(early_data_bytes_max),
@@ -435,7 +444,7 @@ impl Ways {
         Self {
             tickets,
             tickets_count: resumption.tickets_count(),
-            sessions: resumption.sessions_of(service, terms.clone()),
+            sessions: resumption.sessions_of(service, sessions.clone()),
             tls13,
         }
     }

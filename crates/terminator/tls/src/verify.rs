@@ -11,7 +11,6 @@ mod fault;
 mod lists;
 mod pem;
 
-use std::cell::RefCell;
 use std::sync::Arc;
 
 use rustls::client::danger::HandshakeSignatureValid;
@@ -30,6 +29,7 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 
 pub use fault::{ClientCertificateFault, VerifyConcern, VerifyFault};
 
+use crate::context;
 use crate::options::{ClientMode, ClientVerification, ExpiredLists, PemSource};
 use lists::RevocationLists;
 use pem::read_pem;
@@ -48,16 +48,6 @@ pub(crate) struct ClientVerifier {
     is_mandatory: bool,
     lists: RevocationLists,
     algorithms: WebPkiSupportedAlgorithms,
-}
-
-thread_local! {
-    /// What the last refusal on this thread was about. The library's errors have no room for it.
-    static REFUSAL: RefCell<Option<String>> = const { RefCell::new(None) };
-}
-
-/// Why the library's last step on this thread refused the client's certificate, for the log.
-pub(crate) fn take_refusal() -> Option<String> {
-    REFUSAL.take()
 }
 
 /// Builds the verifier, or says why it cannot be.
@@ -224,7 +214,8 @@ impl ClientCertVerifier for ClientVerifier {
         match self.verify(leaf, others, now) {
             Ok(()) => Ok(ClientCertVerified::assertion()),
             Err(error) => {
-                REFUSAL.set(Some(self.describe(&error, leaf, others, now)));
+                let refusal = self.describe(&error, leaf, others, now);
+                context::with(|context| context.refusal = Some(refusal));
                 Err(library_error(error))
             }
         }

@@ -8,8 +8,9 @@ use std::fmt::{self, Display, Formatter};
 use rustls::{CertificateError, Error, InvalidMessage, PeerIncompatible, PeerMisbehaved};
 use wire::alert;
 
+use crate::context;
 use crate::options::Version;
-use crate::verify::{ClientCertificateFault, take_refusal};
+use crate::verify::ClientCertificateFault;
 
 /// Why a handshake failed.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -90,7 +91,7 @@ impl HandshakeFault {
             }
         };
         if let Some(fault) = ClientCertificateFault::of(error) {
-            let refused = take_refusal();
+            let refused = context::with(|context| context.refusal.take());
             if refused.is_none() && is_bad_signature(error) {
                 // The certificate was good: the chain was not refused.
                 return Self::new(

@@ -14,10 +14,12 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
-use aws_lc_rs::aead::{AES_256_GCM, LessSafeKey, NONCE_LEN, UnboundKey};
-use aws_lc_rs::hkdf::{HKDF_SHA256, KeyType, Prk, Salt};
+use aws_lc_rs::aead::{LessSafeKey, NONCE_LEN};
+use aws_lc_rs::hkdf::{HKDF_SHA256, Prk};
 use aws_lc_rs::rand;
 use zeroize::Zeroize;
+
+use crate::hkdf;
 
 /// Length of a key's name.
 pub(super) const NAME_BYTES: usize = 8;
@@ -30,6 +32,9 @@ pub(super) const SALT_BYTES: usize = 16;
 
 /// What a subkey is made of beside its key, in each ticket that it sealed.
 pub(super) type SubkeySalt = [u8; SALT_BYTES];
+
+/// Between a label and a value of HKDF: keeps pairs apart.
+const SEPARATOR: &[u8] = &[0];
 
 /// Names of former keys that are remembered, so that a ticket of one is told from a stranger's:
 /// with the default rotation those of a month. 512 bytes.
@@ -116,18 +121,9 @@ pub enum KeyPurpose {
     Decrypt,
 }
 
-/// So many bytes from HKDF.
-struct Bytes(usize);
-
-impl KeyType for Bytes {
-    fn len(&self) -> usize {
-        self.0
-    }
-}
-
 /// What keys are derived from, of a secret.
 pub(super) fn root_of(secret: &[u8]) -> Prk {
-    Salt::new(HKDF_SHA256, b"lariat resumption 1").extract(secret)
+    hkdf::extract(b"lariat resumption 1", secret)
 }
 
 impl Ring {
@@ -271,7 +267,7 @@ impl Window {
 impl TicketKey {
     fn of(root: &Prk, which: &[u8], since: u64) -> Self {
         let mut bytes = [0; 32];
-        expand(root, b"ticket key", which, &mut bytes);
+        hkdf::expand(root, &[b"ticket key", SEPARATOR, which], &mut bytes);
         let key_root = Prk::new_less_safe(HKDF_SHA256, &bytes);
         bytes.zeroize();
         Self {
@@ -283,11 +279,7 @@ impl TicketKey {
 
     /// What was encrypted under this salt is encrypted with.
     pub(super) fn subkey(&self, salt: SubkeySalt) -> LessSafeKey {
-        let mut bytes = [0; 32];
-        expand(&self.root, b"ticket subkey", &salt, &mut bytes);
-        let key = UnboundKey::new(&AES_256_GCM, &bytes).map(LessSafeKey::new);
-        bytes.zeroize();
-        key.expect("AES-256 takes 32 bytes")
+        hkdf::aes_256_gcm(&self.root, &[b"ticket subkey", SEPARATOR, &salt])
     }
 }
 
@@ -317,15 +309,8 @@ pub(super) fn nonce_of(number: u64) -> [u8; NONCE_LEN] {
 
 fn name_of(root: &Prk, which: &[u8]) -> Name {
     let mut name = [0; NAME_BYTES];
-    expand(root, b"ticket key name", which, &mut name);
+    hkdf::expand(root, &[b"ticket key name", SEPARATOR, which], &mut name);
     name
-}
-
-/// HKDF-Expand with a label and a value; the zero between them keeps pairs apart.
-fn expand(root: &Prk, label: &[u8], value: &[u8], out: &mut [u8]) {
-    root.expand(&[label, &[0], value], Bytes(out.len()))
-        .and_then(|okm| okm.fill(out))
-        .expect("HKDF-SHA256 gives up to 8160 bytes");
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The sessions of one service under one plan, as the library asks for them.
 //!
 //! Owns what a session is bound to, and who is welcome with one. Where sessions lie is the ticket's
-//! and the store's; a stored entry is `service (16) | origin (16) | session`.
+//! and the store's; a stored entry is `service (16) | provenance (16) | session`.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -11,13 +11,14 @@ use aws_lc_rs::rand;
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{ProducesTickets, StoresServerSessions};
 use session::MemoryStore;
+use telemetry::outcome::ResumptionMiss;
 use zeroize::Zeroizing;
 
-use super::miss::{self, Miss, Sight, take_sight};
-use super::origin::{Bond, Origin, bond, note_resumed, set_bond, take_renewal};
 use super::state;
 use super::ticket::{SERVICE_TAG_BYTES, ServiceTag, Tickets};
-use crate::mark::CertificateMark;
+use crate::context::{self, HandshakeContext, LookupResult};
+use crate::fingerprint::Fingerprint;
+use crate::provenance::Provenance;
 use crate::validity::Clock;
 use crate::verify::Verifier;
 
@@ -33,15 +34,15 @@ pub(super) const LIFETIME_SECONDS_MAX: u64 = 7 * 24 * 60 * 60;
 
 /// What one service's sessions depend on.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Terms {
+pub(crate) struct ResumptionPolicy {
     /// How it verifies its clients.
     pub(crate) verifier: Verifier,
     /// When.
     pub(crate) clock: Clock,
     /// Sessions made under these certificates are not resumed.
-    pub(crate) barred: Vec<CertificateMark>,
+    pub(crate) barred: Vec<Fingerprint>,
     /// If there is a list, nor are those made under any other than these.
-    pub(crate) only: Option<Vec<CertificateMark>>,
+    pub(crate) only: Option<Vec<Fingerprint>>,
 }
 
 /// What all services share.
@@ -58,7 +59,7 @@ pub(super) struct Keeping {
 pub(super) struct ServiceSessions {
     keeping: Keeping,
     tag: ServiceTag,
-    terms: Terms,
+    policy: ResumptionPolicy,
 }
 
 /// Stored sessions of TLS 1.3, in the guise of tickets: what the client gets is an id that resumes
@@ -67,60 +68,60 @@ pub(super) struct ServiceSessions {
 pub(super) struct StoredTickets(pub(super) ServiceSessions);
 
 impl ServiceSessions {
-    pub(super) fn new(keeping: Keeping, service: &str, terms: Terms) -> Self {
+    pub(super) fn new(keeping: Keeping, service: &str, policy: ResumptionPolicy) -> Self {
         Self {
             keeping,
             tag: service_tag(service),
-            terms,
+            policy,
         }
     }
 
     /// A session that was found, if its client is welcome now: its server certificate may have been
     /// revoked since, and the one that the client showed may have expired, been revoked, or come
     /// from an authority that is trusted no more.
-    fn welcome(&self, session: &[u8], origin: Origin) -> Result<Vec<u8>, Miss> {
-        self.terms.judge(session, origin)?;
-        note_resumed(origin);
+    fn welcome(&self, session: &[u8], provenance: Provenance) -> Result<Vec<u8>, ResumptionMiss> {
+        self.policy.judge(session, provenance)?;
+        context::with(|context| context.resumed = Some(provenance));
         Ok(session.to_vec())
     }
 
     /// The session in a stored entry.
-    fn stored(&self, entry: &[u8]) -> Result<Vec<u8>, Miss> {
-        let (origin, session) = self.own(entry)?;
-        match origin.is_over(unix_seconds()) {
-            true => Err(Miss::Expired),
-            false => self.welcome(session, origin),
+    fn stored(&self, entry: &[u8]) -> Result<Vec<u8>, ResumptionMiss> {
+        let (provenance, session) = self.own(entry)?;
+        match provenance.is_over(unix_seconds()) {
+            true => Err(ResumptionMiss::Expired),
+            false => self.welcome(session, provenance),
         }
     }
 
     /// What is in a stored entry, if it is this service's.
-    fn own<'e>(&self, entry: &'e [u8]) -> Result<(Origin, &'e [u8]), Miss> {
+    fn own<'e>(&self, entry: &'e [u8]) -> Result<(Provenance, &'e [u8]), ResumptionMiss> {
         let (tag, rest) = entry
             .split_first_chunk::<SERVICE_TAG_BYTES>()
-            .ok_or(Miss::Unknown)?;
-        let (origin, session) = rest
-            .split_first_chunk::<{ Origin::BYTES }>()
-            .ok_or(Miss::Unknown)?;
+            .ok_or(ResumptionMiss::Unknown)?;
+        let (provenance, session) = rest
+            .split_first_chunk::<{ Provenance::BYTES }>()
+            .ok_or(ResumptionMiss::Unknown)?;
         match *tag == self.tag {
-            false => Err(Miss::WrongService),
-            true => Ok((Origin::from_bytes(*origin), session)),
+            false => Err(ResumptionMiss::WrongService),
+            true => Ok((Provenance::from_bytes(*provenance), session)),
         }
     }
 
     /// Looks a stored session up. It stays.
-    fn find(&self, id: &[u8]) -> Result<Vec<u8>, Miss> {
+    fn find(&self, id: &[u8]) -> Result<Vec<u8>, ResumptionMiss> {
         let entry = self.keeping.store.get(id, Instant::now());
-        self.stored(&Zeroizing::new(entry.ok_or(Miss::Unknown)?))
+        self.stored(&Zeroizing::new(entry.ok_or(ResumptionMiss::Unknown)?))
     }
 
     /// Looks a stored session of TLS 1.3 up. It leaves, and resumes nothing if another connection
     /// was faster. Of another service or version it stays: who has seen an id go by must not cost
     /// its client the session.
-    fn find_once(&self, id: &[u8]) -> Result<Vec<u8>, Miss> {
-        let mut found = Err(Miss::Unknown);
+    fn find_once(&self, id: &[u8]) -> Result<Vec<u8>, ResumptionMiss> {
+        let mut found = Err(ResumptionMiss::Unknown);
         let judge = |entry: &[u8]| match self.own(entry) {
             Ok((_, session)) if state::version(session) == Some(TLS12) => {
-                found = Err(Miss::Mismatch);
+                found = Err(ResumptionMiss::Mismatch);
                 false
             }
             Err(miss) => {
@@ -135,33 +136,37 @@ impl ServiceSessions {
         let taken = self.keeping.store.take_if(id, Instant::now(), judge);
         let is_taken = taken.map(Zeroizing::new).is_some();
         let session = found?;
-        is_taken.then(|| session.to_vec()).ok_or(Miss::Unknown)
+        is_taken
+            .then(|| session.to_vec())
+            .ok_or(ResumptionMiss::Unknown)
     }
 
     /// Looks a stored session up, if its id can be one.
     fn look_up(
         &self,
         id: &[u8],
-        find: fn(&Self, &[u8]) -> Result<Vec<u8>, Miss>,
+        find: fn(&Self, &[u8]) -> Result<Vec<u8>, ResumptionMiss>,
     ) -> Option<Vec<u8>> {
-        if !miss::may_look() {
+        if !context::with(HandshakeContext::may_look_up) {
             return None;
         }
-        miss::note(match id.len() <= SESSION_ID_BYTES_MAX {
-            true => find(self, id),
-            false => Err(Miss::Unknown),
-        })
+        let found = if id.len() <= SESSION_ID_BYTES_MAX {
+            find(self, id)
+        } else {
+            Err(ResumptionMiss::Unknown)
+        };
+        context::with(|context| context.looked_up(found))
     }
 }
 
-impl Terms {
-    fn judge(&self, session: &[u8], origin: Origin) -> Result<(), Miss> {
-        let certificate = origin.certificate;
+impl ResumptionPolicy {
+    fn judge(&self, session: &[u8], provenance: Provenance) -> Result<(), ResumptionMiss> {
+        let certificate = provenance.certificate;
         let is_former = |only: &Vec<_>| !only.contains(&certificate);
         if self.barred.contains(&certificate) || self.only.as_ref().is_some_and(is_former) {
-            return Err(Miss::ServerCertificate);
+            return Err(ResumptionMiss::ServerCertificate);
         }
-        let chain = state::client_chain(session).ok_or(Miss::Foreign)?;
+        let chain = state::client_chain(session).ok_or(ResumptionMiss::Foreign)?;
         let is_welcome = match (&self.verifier, chain.split_first()) {
             (None, shown) => shown.is_none(),
             (Some(verifier), None) => !verifier.client_auth_mandatory(),
@@ -169,7 +174,9 @@ impl Terms {
                 verifier.verify(leaf, others, self.clock.now()).is_ok()
             }
         };
-        is_welcome.then_some(()).ok_or(Miss::ClientCertificate)
+        is_welcome
+            .then_some(())
+            .ok_or(ResumptionMiss::ClientCertificate)
     }
 }
 
@@ -184,36 +191,39 @@ impl ProducesTickets for ServiceSessions {
 
     fn encrypt(&self, plain: &[u8]) -> Option<Vec<u8>> {
         let now = unix_seconds();
-        let origin = bond().origin(now);
-        self.keeping.tickets.seal(plain, self.tag, origin, now)
+        let provenance = context::with(|context| context.provenance(now));
+        self.keeping.tickets.seal(plain, self.tag, provenance, now)
     }
 
     fn decrypt(&self, ticket: &[u8]) -> Option<Vec<u8>> {
-        if !miss::may_look() {
+        if !context::with(HandshakeContext::may_look_up) {
             return None;
         }
         let opened = self.keeping.tickets.open(ticket, self.tag, unix_seconds());
-        miss::note(opened.and_then(|(session, origin)| {
+        let welcome = opened.and_then(|(session, provenance)| {
             let session = Zeroizing::new(session);
-            self.welcome(&session, origin)
-        }))
+            self.welcome(&session, provenance)
+        });
+        context::with(|context| context.looked_up(welcome))
     }
 }
 
 impl StoresServerSessions for ServiceSessions {
     fn put(&self, id: Vec<u8>, value: Vec<u8>) -> bool {
         let value = Zeroizing::new(value);
-        let (bond, now) = (bond(), Instant::now());
-        let mut entry = Vec::with_capacity(SERVICE_TAG_BYTES + Origin::BYTES + value.len());
+        let (provenance, renews) =
+            context::with(|context| (context.provenance(unix_seconds()), context.take_renewal()));
+        let mut entry = Vec::with_capacity(SERVICE_TAG_BYTES + Provenance::BYTES + value.len());
         entry.extend_from_slice(&self.tag);
-        entry.extend_from_slice(&bond.origin(unix_seconds()).to_bytes());
+        entry.extend_from_slice(&provenance.to_bytes());
         entry.extend_from_slice(&value);
         // One session that renews another has been worth its place once.
-        let put = match take_renewal() {
-            true => MemoryStore::renew,
-            false => MemoryStore::put,
+        let put = if renews {
+            MemoryStore::renew
+        } else {
+            MemoryStore::put
         };
-        id.len() <= SESSION_ID_BYTES_MAX && put(&self.keeping.store, &id, entry, now)
+        id.len() <= SESSION_ID_BYTES_MAX && put(&self.keeping.store, &id, entry, Instant::now())
     }
 
     fn get(&self, id: &[u8]) -> Option<Vec<u8>> {
@@ -259,7 +269,7 @@ pub struct BareSessions(pub(super) ServiceSessions);
 impl BareSessions {
     /// A ticket for a session; `None` if it is too long.
     pub fn seal_ticket(&self, session: &[u8]) -> Option<Vec<u8>> {
-        set_bond(Bond::default());
+        let _entered = context::enter(HandshakeContext::default());
         self.0.encrypt(session)
     }
 
@@ -267,14 +277,13 @@ impl BareSessions {
     ///
     /// # Errors
     /// Why the library would get none.
-    pub fn open_ticket(&self, ticket: &[u8]) -> Result<Vec<u8>, Miss> {
-        take_sight();
-        told(self.0.decrypt(ticket))
+    pub fn open_ticket(&self, ticket: &[u8]) -> Result<Vec<u8>, ResumptionMiss> {
+        looked_up(|| self.0.decrypt(ticket))
     }
 
     /// Stores a session; `false` if it or its id is too long.
     pub fn store(&self, id: &[u8], session: &[u8]) -> bool {
-        set_bond(Bond::default());
+        let _entered = context::enter(HandshakeContext::default());
         self.0.put(id.to_vec(), session.to_vec())
     }
 
@@ -282,18 +291,18 @@ impl BareSessions {
     ///
     /// # Errors
     /// Why the library would get none.
-    pub fn stored(&self, id: &[u8]) -> Result<Vec<u8>, Miss> {
-        take_sight();
-        told(self.0.get(id))
+    pub fn stored(&self, id: &[u8]) -> Result<Vec<u8>, ResumptionMiss> {
+        looked_up(|| self.0.get(id))
     }
 }
 
 /// What the library would get, or what was noted of why it would get nothing.
-fn told(session: Option<Vec<u8>>) -> Result<Vec<u8>, Miss> {
-    match (session, take_sight()) {
+fn looked_up(look_up: impl FnOnce() -> Option<Vec<u8>>) -> Result<Vec<u8>, ResumptionMiss> {
+    let entered = context::enter(HandshakeContext::default());
+    match (look_up(), entered.leave().lookup) {
         (Some(session), _) => Ok(session),
-        (None, Sight::Miss(miss)) => Err(miss),
-        (None, Sight::Nothing | Sight::Session) => Err(Miss::Unknown),
+        (None, LookupResult::Miss(miss)) => Err(miss),
+        (None, LookupResult::Nothing | LookupResult::Session) => Err(ResumptionMiss::Unknown),
     }
 }
 

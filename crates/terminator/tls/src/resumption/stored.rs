@@ -1,4 +1,4 @@
-//! What stored sessions are sealed with, and the memory they lie in.
+//! What stored sessions are encrypted with, and the memory they lie in.
 //!
 //! The memory outlives the process that wrote it, and its successor goes on with it. Both have the
 //! same key, so that nonces must differ between them: they begin with the process's number, and
@@ -9,23 +9,28 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
-use aws_lc_rs::hkdf::{HKDF_SHA256, KeyType, Prk, Salt};
+use aws_lc_rs::aead::{Aad, LessSafeKey, Nonce};
+use aws_lc_rs::hkdf::Prk;
 use aws_lc_rs::rand;
-use session::{Machine, Memory, Options, Seal, Sealed};
+use session::{Machine, Memory, Options, Sealed, ValueCipher};
 use sys::words;
 use zeroize::Zeroize;
+
+use crate::hkdf;
 
 const MACHINE: Machine = Machine {
     words: words::zeros,
     fetch: words::fetch,
 };
 
+/// For all that is derived from a key of stored sessions.
+const SALT: &[u8] = b"lariat stored sessions 1";
+
 /// Memory that an earlier process may have used, and that a later one may.
 pub struct SessionMemory {
     /// As many as [`Memory::words_of`] says: zeros, or as it was left.
     pub words: Arc<dyn AsRef<[AtomicU64]> + Send + Sync>,
-    /// What its entries are sealed with: random, and the same for all processes that use it.
+    /// What its entries are encrypted with: random, and the same for all processes that use it.
     pub key: [u8; 32],
     /// No two processes that use it have the same.
     pub process_number: u32,
@@ -50,38 +55,34 @@ impl Debug for SessionMemory {
 
 /// A store's memory with the keys that go with it.
 pub(super) fn handed_over(memory: &SessionMemory) -> Memory {
-    let root = Salt::new(HKDF_SHA256, b"lariat stored sessions 1").extract(&memory.key);
+    let root = hkdf::extract(SALT, &memory.key);
     let mut hash_key = [0; 16];
-    expand(&root, b"hash", &mut hash_key);
-    let seal = Arc::new(Sealer::new(&root, memory.process_number));
-    Memory::new(Arc::clone(&memory.words), seal, hash_key, memory.zero).on(MACHINE)
+    hkdf::expand(&root, &[b"hash"], &mut hash_key);
+    let cipher = Arc::new(StoredCipher::new(&root, memory.process_number));
+    Memory::new(Arc::clone(&memory.words), cipher, hash_key, memory.zero).on(MACHINE)
 }
 
 /// Memory that ends with the process.
 pub(super) fn private(options: Options, now: Instant) -> Memory {
     let mut key = [0; 32];
     rand::fill(&mut key).expect("AWS-LC ends the process where there is no randomness");
-    let root = Salt::new(HKDF_SHA256, b"lariat stored sessions 1").extract(&key);
+    let root = hkdf::extract(SALT, &key);
     key.zeroize();
-    let seal = Arc::new(Sealer::new(&root, 0));
-    Memory::private(options, seal, MACHINE, now)
+    let cipher = Arc::new(StoredCipher::new(&root, 0));
+    Memory::private(options, cipher, MACHINE, now)
 }
 
-struct Sealer {
+struct StoredCipher {
     key: LessSafeKey,
     process_number: u32,
-    /// Values sealed.
+    /// Values encrypted.
     count: AtomicU64,
 }
 
-impl Sealer {
+impl StoredCipher {
     fn new(root: &Prk, process_number: u32) -> Self {
-        let mut bytes = [0; 32];
-        expand(root, b"seal", &mut bytes);
-        let key = UnboundKey::new(&AES_256_GCM, &bytes).map(LessSafeKey::new);
-        bytes.zeroize();
         Self {
-            key: key.expect("AES-256 takes 32 bytes"),
+            key: hkdf::aes_256_gcm(root, &[b"seal"]),
             process_number,
             count: AtomicU64::new(0),
         }
@@ -96,7 +97,7 @@ impl Sealer {
     }
 }
 
-impl Seal for Sealer {
+impl ValueCipher for StoredCipher {
     fn seal(&self, additional: &[u8], bytes: &mut [u8]) -> Option<Sealed> {
         let nonce = self.next_nonce();
         let unique = Nonce::assume_unique_for_key(nonce);
@@ -118,53 +119,38 @@ impl Seal for Sealer {
     }
 }
 
-impl Debug for Sealer {
+impl Debug for StoredCipher {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sealer")
+        f.debug_struct("StoredCipher")
             .field("process_number", &self.process_number)
             .finish_non_exhaustive()
     }
-}
-
-/// So many bytes from HKDF.
-struct Bytes(usize);
-
-impl KeyType for Bytes {
-    fn len(&self) -> usize {
-        self.0
-    }
-}
-
-fn expand(root: &Prk, label: &[u8], out: &mut [u8]) {
-    root.expand(&[label], Bytes(out.len()))
-        .and_then(|okm| okm.fill(out))
-        .expect("HKDF-SHA256 gives up to 8160 bytes");
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn sealer(process_number: u32) -> Sealer {
-        let root = Salt::new(HKDF_SHA256, b"test").extract(&[7; 32]);
-        Sealer::new(&root, process_number)
+    fn cipher(process_number: u32) -> StoredCipher {
+        let root = hkdf::extract(b"test", &[7; 32]);
+        StoredCipher::new(&root, process_number)
     }
 
     #[test]
     fn a_successor_opens_what_was_sealed_before() {
         let mut bytes = b"a session".to_vec();
-        let sealed = sealer(0).seal(b"id", &mut bytes).expect("it can be sealed");
+        let sealed = cipher(0).seal(b"id", &mut bytes).expect("it can be sealed");
         assert_ne!(bytes, b"a session");
-        assert!(sealer(1).open(b"id", sealed, &mut bytes));
+        assert!(cipher(1).open(b"id", sealed, &mut bytes));
         assert_eq!(bytes, b"a session");
     }
 
     #[test]
     fn what_was_changed_is_not_opened() {
         let mut bytes = b"a session".to_vec();
-        let sealed = sealer(0).seal(b"id", &mut bytes).expect("it can be sealed");
+        let sealed = cipher(0).seal(b"id", &mut bytes).expect("it can be sealed");
         let opens = |additional: &[u8], sealed, mut bytes: Vec<u8>| {
-            sealer(0).open(additional, sealed, &mut bytes)
+            cipher(0).open(additional, sealed, &mut bytes)
         };
         assert!(opens(b"id", sealed, bytes.clone()));
         assert!(!opens(b"other", sealed, bytes.clone()));
@@ -180,9 +166,9 @@ mod tests {
 
     #[test]
     fn no_nonce_comes_twice() {
-        let sealers = [sealer(0), sealer(1)];
-        let nonces = sealers.iter().flat_map(|sealer| {
-            let seal = |_| sealer.seal(b"", &mut []).map(|sealed| sealed.nonce);
+        let ciphers = [cipher(0), cipher(1)];
+        let nonces = ciphers.iter().flat_map(|cipher| {
+            let seal = |_| cipher.seal(b"", &mut []).map(|sealed| sealed.nonce);
             (0..100).map(seal).collect::<Vec<_>>()
         });
         let mut nonces: Vec<_> = nonces

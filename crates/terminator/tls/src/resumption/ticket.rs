@@ -1,8 +1,8 @@
-//! Tickets: the library's sessions, sealed for the client to keep.
+//! Tickets: the library's sessions, encrypted for the client to keep.
 //!
-//! A ticket is `format (1) | key name (8) | salt (16) | number (8) | sealed | tag (16)`, where
-//! `origin (16) | issued (8) | service (16) | session` is sealed by AES-256-GCM with all before it
-//! as additional data. The service stands inside, so that a ticket of another service is told from
+//! A ticket is `format (1) | key name (8) | salt (16) | number (8) | encrypted | tag (16)`, where
+//! `provenance (16) | issued (8) | service (16) | session` is encrypted by AES-256-GCM with all
+//! before it as additional data. The service stands inside, so that a ticket of another service is told from
 //! one that was changed. The key is a subkey of the one that is named, made with the salt, which
 //! each process draws for itself; the number, which it counts, is the nonce (NIST SP 800-38D
 //! section 8.2.1). So no nonce repeats, however many tickets a key seals and however many hosts
@@ -11,13 +11,13 @@
 use std::fmt::{self, Debug, Formatter};
 
 use aws_lc_rs::aead::{Aad, LessSafeKey, Nonce};
+use telemetry::outcome::ResumptionMiss;
 use zeroize::Zeroizing;
 
-use super::miss::Miss;
-use super::origin::Origin;
 use super::ring::{
     Found, NAME_BYTES, Name, Ring, SALT_BYTES, SubkeySalt, TicketKeyFacts, Window, nonce_of,
 };
+use crate::provenance::Provenance;
 
 /// What a ticket begins with. Changes whenever the layout does, or the library's encoding of the
 /// state inside: a ticket of another format is no ticket, and the client gets a full handshake.
@@ -74,12 +74,12 @@ impl Tickets {
         self.ring.at(now).facts(now)
     }
 
-    /// A ticket for `state` of a session with that origin. `None` if it is too long.
+    /// A ticket for `state` of a session with that provenance. `None` if it is too long.
     pub(super) fn seal(
         &self,
         state: &[u8],
         service: ServiceTag,
-        origin: Origin,
+        provenance: Provenance,
         now: u64,
     ) -> Option<Vec<u8>> {
         if state.len() > STATE_BYTES_MAX {
@@ -89,10 +89,11 @@ impl Tickets {
         let own = window.own();
         let number = own.next();
         let header = header(window.encrypting().name, own.salt, number);
-        let sealed_bytes = Origin::BYTES + TIME_BYTES + SERVICE_TAG_BYTES + state.len() + TAG_BYTES;
+        let sealed_bytes =
+            Provenance::BYTES + TIME_BYTES + SERVICE_TAG_BYTES + state.len() + TAG_BYTES;
         let mut ticket = Vec::with_capacity(HEADER_BYTES + sealed_bytes);
         ticket.extend_from_slice(&header);
-        ticket.extend_from_slice(&origin.to_bytes());
+        ticket.extend_from_slice(&provenance.to_bytes());
         ticket.extend_from_slice(&now.to_be_bytes());
         ticket.extend_from_slice(&service);
         ticket.extend_from_slice(state);
@@ -111,23 +112,25 @@ impl Tickets {
         ticket: &[u8],
         service: ServiceTag,
         now: u64,
-    ) -> Result<(Vec<u8>, Origin), Miss> {
+    ) -> Result<(Vec<u8>, Provenance), ResumptionMiss> {
         let name = name_in(ticket)?;
         let window = self.ring.at(now);
         let key = match window.find(name) {
             Found::Key(key) => key,
-            Found::Retired => return Err(Miss::KeyTooOld),
-            Found::Stranger => return Err(Miss::Foreign),
+            Found::Retired => return Err(ResumptionMiss::KeyTooOld),
+            Found::Stranger => return Err(ResumptionMiss::Foreign),
         };
         let (header, sealed) = ticket
             .split_first_chunk::<HEADER_BYTES>()
-            .ok_or(Miss::Altered)?;
+            .ok_or(ResumptionMiss::Altered)?;
         let (salt, number) = salt_and_number(header);
         let mut opened = Zeroizing::new(sealed.to_vec());
         let nonce = Nonce::assume_unique_for_key(nonce_of(number));
         let open = |key: &LessSafeKey, opened: &mut Vec<u8>| {
             let plain = key.open_in_place(nonce, Aad::from(*header), opened);
-            plain.map(|plain| plain.len()).map_err(|_| Miss::Altered)
+            plain
+                .map(|plain| plain.len())
+                .map_err(|_| ResumptionMiss::Altered)
         };
         // Another process's subkey takes half a microsecond to make.
         let plain_bytes = if is_own(&window, name, salt) {
@@ -144,28 +147,28 @@ impl Tickets {
         plain: &[u8],
         service: ServiceTag,
         now: u64,
-    ) -> Result<(Vec<u8>, Origin), Miss> {
-        let (origin, plain) = plain
-            .split_first_chunk::<{ Origin::BYTES }>()
-            .ok_or(Miss::Altered)?;
+    ) -> Result<(Vec<u8>, Provenance), ResumptionMiss> {
+        let (provenance, plain) = plain
+            .split_first_chunk::<{ Provenance::BYTES }>()
+            .ok_or(ResumptionMiss::Altered)?;
         let (issued, plain) = plain
             .split_first_chunk::<TIME_BYTES>()
-            .ok_or(Miss::Altered)?;
+            .ok_or(ResumptionMiss::Altered)?;
         let (made_with, state) = plain
             .split_first_chunk::<SERVICE_TAG_BYTES>()
-            .ok_or(Miss::Altered)?;
+            .ok_or(ResumptionMiss::Altered)?;
         if *made_with != service {
-            return Err(Miss::WrongService);
+            return Err(ResumptionMiss::WrongService);
         }
         let issued = u64::from_be_bytes(*issued);
         let age = now.saturating_sub(issued);
         let ahead = issued.saturating_sub(now);
-        let origin = Origin::from_bytes(*origin);
-        let is_old = age > u64::from(self.lifetime_seconds) || origin.is_over(now);
+        let provenance = Provenance::from_bytes(*provenance);
+        let is_old = age > u64::from(self.lifetime_seconds) || provenance.is_over(now);
         if is_old || ahead > AHEAD_SECONDS_MAX {
-            return Err(Miss::Expired);
+            return Err(ResumptionMiss::Expired);
         }
-        Ok((state.to_vec(), origin))
+        Ok((state.to_vec(), provenance))
     }
 }
 
@@ -178,10 +181,10 @@ fn header(name: Name, salt: SubkeySalt, number: u64) -> [u8; HEADER_BYTES] {
 }
 
 /// The name of the key, of a ticket in our format.
-fn name_in(ticket: &[u8]) -> Result<Name, Miss> {
+fn name_in(ticket: &[u8]) -> Result<Name, ResumptionMiss> {
     match ticket.first_chunk::<SALT_FROM>() {
         Some([FORMAT, name @ ..]) => Ok(*name),
-        _ => Err(Miss::Foreign),
+        _ => Err(ResumptionMiss::Foreign),
     }
 }
 
@@ -206,17 +209,17 @@ impl Debug for Tickets {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::origin::AUTHENTICATED_SECONDS_MAX;
     use super::super::ring::root_of;
     use super::*;
+    use crate::provenance::AUTHENTICATED_SECONDS_MAX;
 
     const HOUR: u64 = 3600;
     const NOON: u64 = 12 * HOUR;
     const WEB: ServiceTag = [1; SERVICE_TAG_BYTES];
 
-    fn began(authenticated: u64) -> Origin {
+    fn began(authenticated: u64) -> Provenance {
         let certificate = [5; 8];
-        Origin {
+        Provenance {
             authenticated,
             certificate,
         }
@@ -241,7 +244,10 @@ mod tests {
             Ok((b"state".to_vec(), began(NOON)))
         );
         let stranger = of_secret(8, 2);
-        assert_eq!(stranger.open(&ticket, WEB, NOON), Err(Miss::Foreign));
+        assert_eq!(
+            stranger.open(&ticket, WEB, NOON),
+            Err(ResumptionMiss::Foreign)
+        );
     }
 
     #[test]
@@ -255,14 +261,17 @@ mod tests {
             assert!(keys.open(&ticket, WEB, end).is_ok());
             assert!(keys.open(&ticket, WEB, end + 1).is_err());
             let later = keys.open(&ticket, WEB, NOON + 10 * HOUR);
-            assert_eq!(later, Err(Miss::KeyTooOld));
+            assert_eq!(later, Err(ResumptionMiss::KeyTooOld));
         }
         let short = Tickets::new(Ring::derived(root_of(&[7; 32]), HOUR, 2), 60);
         let ticket = short
             .seal(b"state", WEB, began(NOON), NOON)
             .expect("a ticket");
         assert!(short.open(&ticket, WEB, NOON + 60).is_ok());
-        assert_eq!(short.open(&ticket, WEB, NOON + 61), Err(Miss::Expired));
+        assert_eq!(
+            short.open(&ticket, WEB, NOON + 61),
+            Err(ResumptionMiss::Expired)
+        );
     }
 
     #[test]
@@ -275,7 +284,10 @@ mod tests {
             .expect("a ticket");
         let opened = Ok((b"state".to_vec(), began(begun)));
         assert_eq!(keys.open(&ticket, WEB, at), opened);
-        assert_eq!(keys.open(&ticket, WEB, at + 1), Err(Miss::Expired));
+        assert_eq!(
+            keys.open(&ticket, WEB, at + 1),
+            Err(ResumptionMiss::Expired)
+        );
     }
 
     #[test]
@@ -295,7 +307,7 @@ mod tests {
             .expect("a ticket");
         assert!(keys(1).open(&ticket, WEB, NOON + HOUR - 1).is_ok());
         let before = keys(1).open(&ticket, WEB, NOON - 1);
-        assert_eq!(before, Err(Miss::Foreign));
+        assert_eq!(before, Err(ResumptionMiss::Foreign));
     }
 
     #[test]
@@ -311,7 +323,10 @@ mod tests {
             )
             .expect("a ticket");
         assert!(listed.open(&ticket, WEB, NOON).is_ok());
-        assert_eq!(listed.open(&ticket, WEB, NOON - 1), Err(Miss::Expired));
+        assert_eq!(
+            listed.open(&ticket, WEB, NOON - 1),
+            Err(ResumptionMiss::Expired)
+        );
     }
 
     #[test]
@@ -341,9 +356,9 @@ mod tests {
             let mut changed = ticket.clone();
             changed[index] ^= 1;
             let miss = if index < SALT_FROM {
-                Miss::Foreign
+                ResumptionMiss::Foreign
             } else {
-                Miss::Altered
+                ResumptionMiss::Altered
             };
             assert_eq!(keys.open(&changed, WEB, NOON), Err(miss), "byte {index}");
         }
@@ -356,9 +371,9 @@ mod tests {
         assert!(keys.open(&ticket, WEB, NOON).is_ok());
         for length in 0..ticket.len() {
             let miss = if length < SALT_FROM {
-                Miss::Foreign
+                ResumptionMiss::Foreign
             } else {
-                Miss::Altered
+                ResumptionMiss::Altered
             };
             let opened = keys.open(&ticket[..length], WEB, NOON);
             assert_eq!(opened, Err(miss), "{length} bytes");
@@ -373,7 +388,7 @@ mod tests {
             .seal(b"state", WEB, began(NOON), NOON)
             .expect("a ticket");
         let opened = keys.open(&ticket, mail, NOON);
-        assert_eq!(opened, Err(Miss::WrongService));
+        assert_eq!(opened, Err(ResumptionMiss::WrongService));
     }
 
     proptest::proptest! {

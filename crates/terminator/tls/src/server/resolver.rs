@@ -7,9 +7,9 @@ use rustls::sign::{CertifiedKey, Signer, SigningKey};
 use rustls::{Error, PeerIncompatible, SignatureAlgorithm, SignatureScheme};
 
 use super::site::Site;
+use crate::context;
 use crate::names::{NoCertificate, Usable};
 use crate::options::Version;
-use crate::resumption::note_shown;
 use crate::validity::{Clock, seconds};
 
 /// Answers the library with the same rules as [`super::Server::select`].
@@ -38,7 +38,7 @@ impl ResolvesServerCert for Resolver {
         match site.index.choose(hello.server_name(), signing, now) {
             Ok(number) => {
                 let certificate = site.certificates.get(number)?;
-                note_shown(certificate.mark);
+                context::with(|context| context.shown = certificate.fingerprint);
                 Some(Arc::clone(certificate.key_at(now)))
             }
             Err(NoCertificate::KindUnusable) if self.version == Version::Tls12 => {

@@ -2,7 +2,7 @@
 
 use super::fault::{BuildFault, Concern};
 use crate::certificate::Certificate;
-use crate::mark::CertificateMark;
+use crate::fingerprint::Fingerprint;
 use crate::names::{Entry, Index};
 use crate::options::{ServerOptions, Suite};
 use crate::policy::Policy;
@@ -56,16 +56,18 @@ impl Site {
     }
 
     /// What stands for its certificates in sessions.
-    pub(super) fn marks(&self) -> impl Iterator<Item = CertificateMark> {
-        self.certificates.iter().map(|certificate| certificate.mark)
+    pub(super) fn fingerprints(&self) -> impl Iterator<Item = Fingerprint> {
+        self.certificates
+            .iter()
+            .map(|certificate| certificate.fingerprint)
     }
 
     /// Certificates that are still served though they are listed as revoked.
-    pub(super) fn revoked(&self, marks: &[CertificateMark]) -> impl Iterator<Item = Concern> {
+    pub(super) fn revoked(&self, fingerprints: &[Fingerprint]) -> impl Iterator<Item = Concern> {
         let revoked = self
             .certificates
             .iter()
-            .filter(|certificate| marks.contains(&certificate.mark));
+            .filter(|certificate| fingerprints.contains(&certificate.fingerprint));
         revoked.map(|certificate| Concern::CertificateRevoked {
             place: certificate.place.to_string(),
         })

@@ -22,10 +22,11 @@ use wire::client_hello::{self, Peek};
 
 use super::*;
 use crate::certificate::KeyKind;
+use crate::context::{self, HandshakeContext};
 use crate::options::{
     CertificateSource, ClientMode, PemSource, Suites, Tls13Sessions, UnknownName,
 };
-use crate::resumption::{Bond, KeySource, ResumptionOptions, TicketOptions, set_bond, take_sight};
+use crate::resumption::{KeySource, ResumptionOptions, TicketOptions};
 
 fn root() -> &'static Authority {
     static ROOT: OnceLock<Authority> = OnceLock::new();
@@ -354,8 +355,7 @@ fn connect(
         .select(&read_hello(&hello))
         .map_err(Failure::Refused)?;
     // As the driver of handshakes does before each of its steps.
-    take_sight();
-    set_bond(Bond::default());
+    drop(context::enter(HandshakeContext::default()));
     let mut served = ServerConnection::new(selected).expect("a connection");
     let mut to_server = hello;
     while !to_server.is_empty() {

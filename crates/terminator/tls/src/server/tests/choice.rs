@@ -269,7 +269,7 @@ fn our_order_of_groups_counts_among_those_at_hand() {
 const RETRY_RANDOM: [u8; 4] = [0xcf, 0x21, 0xad, 0x74];
 
 fn first_answer(config: Arc<ServerConfig>, hello: &[u8]) -> Vec<u8> {
-    take_sight();
+    drop(context::enter(HandshakeContext::default()));
     let mut served = ServerConnection::new(config).expect("a connection");
     feed(&mut served, hello).expect("a hello that is understood");
     written(&mut served)

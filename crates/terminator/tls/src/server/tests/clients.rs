@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::options::ExpiredLists;
-use crate::verify::{ClientCertificateFault, VerifyConcern, VerifyFault, take_refusal};
+use crate::verify::{ClientCertificateFault, VerifyConcern, VerifyFault};
 
 fn verifying(mode: ClientMode) -> ServerOptions {
     let mut options = simple();
@@ -153,6 +153,11 @@ impl Chain {
     }
 }
 
+/// Why the last handshake refused its client's certificate.
+fn refusal() -> Option<String> {
+    context::with(|context| context.refusal.take())
+}
+
 #[test]
 fn a_client_below_a_revoked_intermediate_is_refused() {
     let chain = Chain::new();
@@ -173,7 +178,7 @@ fn a_client_below_a_revoked_intermediate_is_refused() {
         ClientCertificateFault::Revoked
     );
     assert_eq!(
-        take_refusal().as_deref(),
+        refusal().as_deref(),
         Some("revoked by list-1.pem: subject \"CN=chain intermediate\", issuer \"CN=chain root\"")
     );
 }
@@ -229,7 +234,7 @@ fn a_list_past_its_next_update_refuses_while_the_server_runs() {
         let error = connect().expect_err("refused").server();
         let fault = ClientCertificateFault::of(&error);
         assert_eq!(fault, Some(ClientCertificateFault::ListExpired));
-        let words = take_refusal().expect("words");
+        let words = refusal().expect("words");
         assert!(
             words.contains("list-0.pem") && words.contains("CN=alice"),
             "{words}"

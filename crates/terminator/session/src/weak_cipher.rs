@@ -3,10 +3,10 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::seal::{Seal, Sealed};
+use crate::cipher::{Sealed, ValueCipher};
 
 #[derive(Debug, Default)]
-pub(crate) struct WeakSeal(AtomicU64);
+pub(crate) struct WeakCipher(AtomicU64);
 
 fn digest(additional: &[u8], nonce: [u8; 12], bytes: &[u8]) -> [u8; 16] {
     let mut hasher = DefaultHasher::new();
@@ -18,7 +18,7 @@ fn mask(bytes: &mut [u8]) {
     bytes.iter_mut().for_each(|byte| *byte ^= 0xa5);
 }
 
-impl Seal for WeakSeal {
+impl ValueCipher for WeakCipher {
     fn seal(&self, additional: &[u8], bytes: &mut [u8]) -> Option<Sealed> {
         let mut nonce = [0; 12];
         let count = self.0.fetch_add(1, Ordering::Relaxed);

@@ -5,7 +5,7 @@
 use std::fmt::Debug;
 
 /// Authenticated encryption under one key.
-pub trait Seal: Debug + Send + Sync {
+pub trait ValueCipher: Debug + Send + Sync {
     /// Encrypts `bytes` in place, and binds them to `additional`. `None` = it could not; the bytes
     /// may be anything then.
     fn seal(&self, additional: &[u8], bytes: &mut [u8]) -> Option<Sealed>;

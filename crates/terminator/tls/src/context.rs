@@ -1,0 +1,257 @@
+//! What the callbacks of the TLS library must know of the handshake that they are called for, and
+//! what they find out about it.
+//!
+//! One configuration of the library serves many connections, and its callbacks (tickets, stored
+//! sessions, log of keys, certificates of either side) are not told which connection calls them.
+//! They are called on the thread that drives the handshake. So its driver [`enter`]s the
+//! connection's context for the time of a step, and the callbacks work [`with`] it.
+
+use std::cell::RefCell;
+
+use rustls::KeyLog;
+use telemetry::outcome::ResumptionMiss;
+use zeroize::Zeroizing;
+
+use crate::fingerprint::Fingerprint;
+use crate::provenance::Provenance;
+use crate::secrets::Secret;
+
+/// Sessions that are looked up for one hello. A client offers one or two; each costs a decryption
+/// and, with a client's chain, its verification.
+const LOOKUPS_MAX: u8 = 2;
+
+/// What one handshake has come to, as far as the callbacks must know or say.
+#[derive(Default)]
+pub(crate) struct HandshakeContext {
+    /// The sessions looked up in this step.
+    lookups: u8,
+    /// Of the last session that was looked up.
+    pub(crate) lookup: LookupResult,
+    /// With what the session began that is resumed; `None` = none is.
+    pub(crate) resumed: Option<Provenance>,
+    /// The certificate shown by a full handshake.
+    pub(crate) shown: Fingerprint,
+    /// Whether a session of its own has taken the place of the one that is resumed.
+    has_renewed: bool,
+    /// Which secrets are to be noted.
+    pub(crate) wanted: Wanted,
+    /// Those that were.
+    pub(crate) secrets: Secrets,
+    /// Why the client's certificate was refused, for the log: the library's errors have no room
+    /// for it.
+    pub(crate) refusal: Option<String>,
+}
+
+/// What a look-up of a session came to.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) enum LookupResult {
+    /// There was none.
+    #[default]
+    Nothing,
+    /// A session was handed to the library.
+    Session,
+    /// None was.
+    Miss(ResumptionMiss),
+}
+
+/// Which secrets of the handshake are noted.
+#[derive(Clone, Copy, Default, Eq, PartialEq)]
+pub(crate) enum Wanted {
+    /// None: no handshake is driven.
+    #[default]
+    Nothing,
+    /// That of our own records.
+    Sending,
+    /// Those of the client's early data and handshake messages as well.
+    All,
+}
+
+/// Secrets from the library's log of keys.
+#[derive(Default)]
+pub(crate) struct Secrets {
+    /// Of the client's early data.
+    pub(crate) early: Option<Secret>,
+    /// Of the client's handshake messages.
+    pub(crate) handshake: Option<Secret>,
+    /// Of our records: of TLS 1.3 the first application traffic secret, of TLS 1.2 the master
+    /// secret and the client's random behind it.
+    pub(crate) sending: Option<Secret>,
+}
+
+thread_local! {
+    static CURRENT: RefCell<HandshakeContext> = RefCell::default();
+}
+
+/// Makes this the context of the thread until the guard is dropped, or gives it back.
+pub(crate) fn enter(context: HandshakeContext) -> Entered {
+    CURRENT.set(HandshakeContext {
+        lookups: 0,
+        ..context
+    });
+    Entered
+}
+
+/// Works with the thread's context.
+pub(crate) fn with<T>(work: impl FnOnce(&mut HandshakeContext) -> T) -> T {
+    CURRENT.with_borrow_mut(work)
+}
+
+/// A context that is the thread's.
+#[must_use]
+pub(crate) struct Entered;
+
+impl Entered {
+    /// The context as the step has left it.
+    pub(crate) fn leave(self) -> HandshakeContext {
+        CURRENT.take()
+    }
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        CURRENT.take();
+    }
+}
+
+impl HandshakeContext {
+    /// Whether another session may be looked up for this hello.
+    pub(crate) fn may_look_up(&mut self) -> bool {
+        self.lookups = self.lookups.saturating_add(1);
+        self.lookups <= LOOKUPS_MAX
+    }
+
+    /// Notes what a look-up came to, and gives the library its answer.
+    pub(crate) fn looked_up(&mut self, found: Result<Vec<u8>, ResumptionMiss>) -> Option<Vec<u8>> {
+        self.lookup = match found {
+            Ok(_) => LookupResult::Session,
+            Err(miss) => LookupResult::Miss(miss),
+        };
+        found.ok()
+    }
+
+    /// With what the sessions of this handshake begin.
+    pub(crate) fn provenance(&self, now: u64) -> Provenance {
+        self.resumed.unwrap_or(Provenance {
+            authenticated: now,
+            certificate: self.shown,
+        })
+    }
+
+    /// Whether the next session takes the place of the one that was resumed. Only one does: clients
+    /// may ask for several (RFC 9149), and one that was used has not proved four.
+    pub(crate) fn take_renewal(&mut self) -> bool {
+        let had_renewed = std::mem::replace(&mut self.has_renewed, true);
+        self.resumed.is_some() && !had_renewed
+    }
+}
+
+/// Notes the secrets that are wanted.
+#[derive(Debug)]
+pub(crate) struct SecretListener;
+
+const CLIENT_EARLY: &str = "CLIENT_EARLY_TRAFFIC_SECRET";
+const CLIENT_HANDSHAKE: &str = "CLIENT_HANDSHAKE_TRAFFIC_SECRET";
+const SERVER_TRAFFIC: &str = "SERVER_TRAFFIC_SECRET_0";
+/// The label of TLS 1.2's master secret.
+const CLIENT_RANDOM: &str = "CLIENT_RANDOM";
+
+impl KeyLog for SecretListener {
+    fn log(&self, label: &str, client_random: &[u8], secret: &[u8]) {
+        if !self.will_log(label) {
+            return;
+        }
+        let logged = match label {
+            CLIENT_RANDOM => [secret, client_random].concat(),
+            _ => secret.to_vec(),
+        };
+        with(|context| {
+            let place = match label {
+                CLIENT_EARLY => &mut context.secrets.early,
+                CLIENT_HANDSHAKE => &mut context.secrets.handshake,
+                _ => &mut context.secrets.sending,
+            };
+            *place = Some(Zeroizing::new(logged));
+        });
+    }
+
+    fn will_log(&self, label: &str) -> bool {
+        let wanted = with(|context| context.wanted);
+        match label {
+            CLIENT_EARLY | CLIENT_HANDSHAKE => wanted == Wanted::All,
+            SERVER_TRAFFIC | CLIENT_RANDOM => wanted != Wanted::Nothing,
+            _ => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_context_is_the_threads_for_one_step() {
+        let entered = enter(HandshakeContext::default());
+        with(|context| {
+            assert_eq!(context.looked_up(Err(ResumptionMiss::Foreign)), None);
+            assert_eq!(context.looked_up(Ok(vec![1])), Some(vec![1]));
+        });
+        let left = entered.leave();
+        assert_eq!(left.lookup, LookupResult::Session);
+        with(|context| assert_eq!(context.lookup, LookupResult::Nothing));
+        drop(enter(left));
+        with(|context| assert_eq!(context.lookup, LookupResult::Nothing));
+    }
+
+    #[test]
+    fn few_sessions_are_looked_up_for_a_hello() {
+        let mut context = HandshakeContext::default();
+        let may_look_up = [(); 3].map(|()| context.may_look_up());
+        assert_eq!(may_look_up, [true, true, false]);
+        let _entered = enter(context);
+        assert!(with(HandshakeContext::may_look_up), "another hello");
+    }
+
+    #[test]
+    fn a_renewal_keeps_its_provenance_and_a_full_handshake_has_its_own() {
+        let shown = [1; 8];
+        let of = |authenticated, certificate| Provenance {
+            authenticated,
+            certificate,
+        };
+        let mut context = HandshakeContext {
+            shown,
+            ..HandshakeContext::default()
+        };
+        assert_eq!(context.provenance(7), of(7, shown));
+        assert!(!context.take_renewal());
+        let first = of(5, [9; 8]);
+        (context.resumed, context.has_renewed) = (Some(first), false);
+        assert_eq!(context.provenance(7), first);
+        assert!(context.take_renewal() && !context.take_renewal(), "one");
+    }
+
+    #[test]
+    fn no_secret_is_noted_unless_it_is_wanted() {
+        for (wanted, noted) in [
+            (Wanted::Nothing, [false; 3]),
+            (Wanted::Sending, [false, false, true]),
+            (Wanted::All, [true; 3]),
+        ] {
+            let entered = enter(HandshakeContext {
+                wanted,
+                ..HandshakeContext::default()
+            });
+            for label in [
+                CLIENT_HANDSHAKE,
+                CLIENT_EARLY,
+                SERVER_TRAFFIC,
+                CLIENT_RANDOM,
+            ] {
+                SecretListener.log(label, &[], &[7; 32]);
+            }
+            let secrets = entered.leave().secrets;
+            let all = [secrets.early, secrets.handshake, secrets.sending];
+            assert_eq!(all.map(|secret| secret.is_some()), noted);
+        }
+    }
+}
