@@ -10,11 +10,11 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 pub mod probe;
 
 /// A version of TLS.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Version {
-    /// TLS 1.2.
+    /// RFC 5246.
     Tls12,
-    /// TLS 1.3.
+    /// RFC 8446.
     Tls13,
 }
 
@@ -63,7 +63,7 @@ pub struct Keys<'a> {
     /// The initialisation vector, which the kernel combines with the sequence number. With AES-GCM
     /// in TLS 1.2: the salt, then the explicit part of the first nonce, from which the kernel
     /// counts up by one (RFC 5288 section 3).
-    pub iv: &'a [u8; IV_BYTES],
+    pub iv: [u8; IV_BYTES],
     /// The sequence number of the next record.
     pub sequence: u64,
 }
@@ -90,10 +90,19 @@ impl Cipher {
 }
 
 impl Version {
-    fn number(self) -> u16 {
+    /// The number on the wire, which the kernel uses too.
+    pub fn code(self) -> u16 {
         match self {
             Self::Tls12 => libc::TLS_1_2_VERSION,
             Self::Tls13 => libc::TLS_1_3_VERSION,
+        }
+    }
+
+    /// The name that people use.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Tls12 => "TLS 1.2",
+            Self::Tls13 => "TLS 1.3",
         }
     }
 }
@@ -161,7 +170,7 @@ fn layout(keys: &Keys<'_>) -> io::Result<Info> {
         bytes: [0; INFO_BYTES_MAX],
         used: 0,
     };
-    info.add(&keys.version.number().to_ne_bytes());
+    info.add(&keys.version.code().to_ne_bytes());
     info.add(&keys.cipher.number().to_ne_bytes());
     info.add(iv);
     info.add(keys.key);
@@ -269,7 +278,7 @@ mod tests {
             version: Version::Tls13,
             cipher,
             key,
-            iv: &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12],
+            iv: [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12],
             sequence: 0x0102,
         }
     }

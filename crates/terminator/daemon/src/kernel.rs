@@ -122,30 +122,8 @@ fn may_agree_on(service: &ServiceOptions, pair: (Version, Cipher)) -> bool {
         Suites::Listed(listed) => listed,
     };
     let spoken = tls.version_min..=tls.version_max;
-    let mut sealed = suites.iter().map(|suite| sealed_as(*suite));
-    spoken.contains(&agreed_version(pair.0)) && sealed.any(|sealed| sealed == pair)
-}
-
-fn agreed_version(version: Version) -> tls::options::Version {
-    match version {
-        Version::Tls12 => tls::options::Version::Tls12,
-        Version::Tls13 => tls::options::Version::Tls13,
-    }
-}
-
-fn sealed_as(suite: Suite) -> (Version, Cipher) {
-    use Cipher::{Aes128Gcm, Aes256Gcm, ChaCha20Poly1305};
-    use Version::{Tls12, Tls13};
-    match suite {
-        Suite::Tls13Aes128GcmSha256 => (Tls13, Aes128Gcm),
-        Suite::Tls13Aes256GcmSha384 => (Tls13, Aes256Gcm),
-        Suite::Tls13ChaCha20Poly1305Sha256 => (Tls13, ChaCha20Poly1305),
-        Suite::EcdheEcdsaAes128GcmSha256 | Suite::EcdheRsaAes128GcmSha256 => (Tls12, Aes128Gcm),
-        Suite::EcdheEcdsaAes256GcmSha384 | Suite::EcdheRsaAes256GcmSha384 => (Tls12, Aes256Gcm),
-        Suite::EcdheEcdsaChaCha20Poly1305Sha256 | Suite::EcdheRsaChaCha20Poly1305Sha256 => {
-            (Tls12, ChaCha20Poly1305)
-        }
-    }
+    let mut agreeable = suites.iter().map(|suite| (suite.version(), suite.cipher()));
+    spoken.contains(&pair.0) && agreeable.any(|agreeable| agreeable == pair)
 }
 
 #[cfg(test)]

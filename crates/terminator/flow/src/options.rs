@@ -3,9 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tls::options::Version;
+use tls::options::{Cipher, Version};
 use tls::server::Server;
-use tls::traffic::kernel::Cipher;
 
 /// What all connections of a service share.
 #[derive(Clone)]

@@ -1,6 +1,6 @@
 //! The hand-over of a connection's sealing to the kernel, and what goes past our buffers after it.
 //!
-//! Owns the translation of keys and the bytes in a pipe between a server and a client. When to
+//! Owns the bytes in a pipe between a server and a client. When to
 //! hand over is `flow`'s to say.
 
 use std::io::ErrorKind;
@@ -8,13 +8,10 @@ use std::io::ErrorKind;
 use flow::buffer::Pool;
 use flow::connection::Flow;
 use flow::options::Offload;
-use sys::ktls::{Cipher, Keys, Version};
 use sys::transfer::Pipe;
 use telemetry::catalogue::{ServiceCounter, ServiceGauge};
 use telemetry::counters::ServiceCounters;
 use telemetry::outcome::OffloadRefusal;
-use tls::options::Version as AgreedVersion;
-use tls::traffic::kernel::{Cipher as AgreedCipher, KernelKeys};
 
 use crate::driver::{Received, Socket};
 use crate::pipes::Pipes;
@@ -53,7 +50,7 @@ fn hand_over(
     }
     // Where the suite is not taken, no keys are kept for it.
     let keys = flow.kernel_keys().ok_or(Some(OffloadRefusal::Suite))?;
-    let handed = front.hand_over(&kernels(&keys), false);
+    let handed = front.hand_over(&keys, false);
     // Of a client that has gone, or has ended its stream, no connection is left to take.
     handed.map_err(|error| {
         (error.kind() != ErrorKind::NotConnected).then_some(OffloadRefusal::Failed)
@@ -63,52 +60,13 @@ fn hand_over(
 /// Gives the kernel the next key, and tells the connection and the counters.
 pub(crate) fn rekey(flow: &mut Flow, front: &Socket, counters: &ServiceCounters, pool: &mut Pool) {
     let keys = flow.kernel_keys();
-    let is_taken = keys.is_some_and(|keys| front.hand_over(&kernels(&keys), true).is_ok());
+    let is_taken = keys.is_some_and(|keys| front.hand_over(&keys, true).is_ok());
     if is_taken {
         counters.count(ServiceCounter::Rekeys);
         flow.rekeyed(pool);
     } else {
         flow.rekey_refused(pool);
     }
-}
-
-fn kernels<'a>(keys: &'a KernelKeys<'a>) -> Keys<'a> {
-    Keys {
-        version: kernels_version(keys.version),
-        cipher: kernels_cipher(keys.cipher),
-        key: keys.key,
-        iv: &keys.iv,
-        sequence: keys.sequence,
-    }
-}
-
-fn kernels_version(version: AgreedVersion) -> Version {
-    match version {
-        AgreedVersion::Tls12 => Version::Tls12,
-        AgreedVersion::Tls13 => Version::Tls13,
-    }
-}
-
-fn kernels_cipher(cipher: AgreedCipher) -> Cipher {
-    match cipher {
-        AgreedCipher::Aes128Gcm => Cipher::Aes128Gcm,
-        AgreedCipher::Aes256Gcm => Cipher::Aes256Gcm,
-        AgreedCipher::ChaCha20Poly1305 => Cipher::ChaCha20Poly1305,
-    }
-}
-
-/// What the kernel seals, in the words of those who agree on it.
-pub(crate) fn agreed((version, cipher): (Version, Cipher)) -> (AgreedVersion, AgreedCipher) {
-    let version = match version {
-        Version::Tls12 => AgreedVersion::Tls12,
-        Version::Tls13 => AgreedVersion::Tls13,
-    };
-    let cipher = match cipher {
-        Cipher::Aes128Gcm => AgreedCipher::Aes128Gcm,
-        Cipher::Aes256Gcm => AgreedCipher::Aes256Gcm,
-        Cipher::ChaCha20Poly1305 => AgreedCipher::ChaCha20Poly1305,
-    };
-    (version, cipher)
 }
 
 /// Bytes on their way from a server to a client through a pipe.

@@ -8,18 +8,16 @@ use std::time::Duration;
 use backend::options::{Balance, PassiveOptions};
 use flow::options::{Offload, SendProxy, Timeouts};
 use sys::beneath::Root;
-use sys::ktls;
+use tls::options::Cipher;
 use tls::options::Version;
 use tls::policy::SuiteOrder;
 use tls::resumption::Resumption;
 use tls::server::{BuildError, Server, Warning};
-use tls::traffic::kernel::Cipher;
 use wire::network::Network;
 
 use crate::allowance::Allowance;
 use crate::descriptors::Descriptors;
 use crate::file_threads::Source;
-use crate::offload::agreed;
 use crate::options::{
     BackOptions, FileTimeouts, KtlsMode, KtlsOptions, Limits, LogOptions, Options, ServiceOptions,
     WorkerOptions,
@@ -147,11 +145,10 @@ impl Plan {
 
     /// Tells what the kernel can seal, and whether it can change the keys of a connection. To be
     /// called before the plan is shared; without it the kernel is taken to seal nothing.
-    pub fn set_kernel_tls(&mut self, sealed: &[(ktls::Version, ktls::Cipher)], rekeys: bool) {
-        let taken: Vec<_> = sealed.iter().map(|pair| agreed(*pair)).collect();
+    pub fn set_kernel_tls(&mut self, sealed: &[(Version, Cipher)], rekeys: bool) {
         let services = Arc::get_mut(&mut self.services).into_iter().flatten();
         for plan in services.filter_map(Arc::get_mut) {
-            plan.offload = offload_of(plan.ktls, &taken, rekeys);
+            plan.offload = offload_of(plan.ktls, sealed, rekeys);
         }
     }
 

@@ -6,9 +6,12 @@
 //! up. So we try ourselves, with the key of the client's handshake messages, of which the library
 //! tells through its log of keys; the first record that opens is the library's again.
 
+use zeroize::Zeroizing;
+
 use crate::context::Secrets;
 use crate::options::Suite;
-use crate::secrets::{OpeningKey, Secret};
+use crate::record::{ContentType, Opener, RecordFault};
+use crate::secrets::{Secret, opener_of};
 
 /// What is skipped at most, in bytes with the records' overhead: four times the most that any
 /// service takes. A client may have been told of more by another configuration.
@@ -17,9 +20,9 @@ const SKIPPED_BYTES_MAX: usize = 1 << 20;
 /// Tells refused early data from the handshake.
 pub(crate) struct Skipper {
     /// Of the client's handshake messages, once it is known.
-    handshake: Option<OpeningKey>,
+    handshake: Option<Opener>,
     /// Of its early data, if a session is resumed.
-    early: Option<OpeningKey>,
+    early: Option<Opener>,
     /// Whether it is known that early data is refused.
     pub(crate) is_refused: bool,
     left: usize,
@@ -50,7 +53,7 @@ impl Skipper {
 
     /// Takes up the secrets, if this step has logged them.
     pub(crate) fn learn(&mut self, suite: Option<Suite>, secrets: &Secrets) {
-        let key = |secret: &Option<Secret>| OpeningKey::new(suite?, secret.as_ref()?);
+        let key = |secret: &Option<Secret>| opener_of(suite?, secret.as_ref()?);
         self.handshake = self.handshake.take().or_else(|| key(&secrets.handshake));
         self.early = self.early.take().or_else(|| key(&secrets.early));
     }
@@ -58,8 +61,7 @@ impl Skipper {
     /// Judges a record of hidden type. Before there are keys, after a HelloRetryRequest, all such
     /// are early data.
     pub(crate) fn judge(&mut self, record: &[u8]) -> RecordClass {
-        let key = self.handshake.as_ref();
-        if key.is_some_and(|key| key.open_first(record).is_some()) {
+        if opened_first(self.handshake.as_ref(), record).is_some() {
             return RecordClass::Handshake;
         }
         match self.left.checked_sub(record.len()) {
@@ -73,19 +75,21 @@ impl Skipper {
 
     /// The first record of early data opens, and shows whether it is some.
     fn class_of_early(&self, record: &[u8]) -> RecordClass {
-        let plain = self.early.as_ref().and_then(|key| key.open_first(record));
-        match plain.is_none_or(|plain| is_data(&plain)) {
-            true => RecordClass::Early,
-            false => RecordClass::EarlyMessage,
+        match opened_first(self.early.as_ref(), record) {
+            None | Some(Ok((ContentType::ApplicationData, _))) => RecordClass::Early,
+            Some(_) => RecordClass::EarlyMessage,
         }
     }
 }
 
-/// Whether the content of a record, with its type behind it and zeros behind that (RFC 8446 section
-/// 5.2), is application data.
-fn is_data(plain: &[u8]) -> bool {
-    const APPLICATION_DATA: u8 = 23;
-    plain.iter().rev().find(|byte| **byte != 0) == Some(&APPLICATION_DATA)
+/// What the first record under this key is; `None` = it is not that.
+fn opened_first(
+    key: Option<&Opener>,
+    record: &[u8],
+) -> Option<Result<(ContentType, usize), RecordFault>> {
+    let mut plain = Zeroizing::new(vec![0; record.len()]);
+    let opened = key?.open_at(0, record, &mut plain);
+    (!matches!(opened, Err(RecordFault::BadMac | RecordFault::Underflow))).then_some(opened)
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
-//! What the TLS side of a service is told: bytes and choices, never paths to open.
+//! The options of a service's TLS: bytes and choices, never paths to open.
 
+pub use sys::ktls::{Cipher, Version};
 use zeroize::Zeroize;
 
 /// The TLS of a service's front.
@@ -154,33 +155,6 @@ pub enum UnknownName {
     Refuse,
 }
 
-/// A version of TLS.
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub enum Version {
-    /// RFC 5246.
-    Tls12,
-    /// RFC 8446.
-    Tls13,
-}
-
-impl Version {
-    /// The number on the wire.
-    pub fn code(self) -> u16 {
-        match self {
-            Self::Tls12 => 0x0303,
-            Self::Tls13 => 0x0304,
-        }
-    }
-
-    /// The name that people use.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Tls12 => "TLS 1.2",
-            Self::Tls13 => "TLS 1.3",
-        }
-    }
-}
-
 /// Which cipher suites, in which order.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Suites {
@@ -249,9 +223,22 @@ impl Suite {
             Version::Tls12
         }
     }
-}
 
-impl Suite {
+    /// What encrypts its records.
+    pub fn cipher(self) -> Cipher {
+        match self {
+            Self::Tls13Aes128GcmSha256
+            | Self::EcdheEcdsaAes128GcmSha256
+            | Self::EcdheRsaAes128GcmSha256 => Cipher::Aes128Gcm,
+            Self::Tls13Aes256GcmSha384
+            | Self::EcdheEcdsaAes256GcmSha384
+            | Self::EcdheRsaAes256GcmSha384 => Cipher::Aes256Gcm,
+            Self::Tls13ChaCha20Poly1305Sha256
+            | Self::EcdheEcdsaChaCha20Poly1305Sha256
+            | Self::EcdheRsaChaCha20Poly1305Sha256 => Cipher::ChaCha20Poly1305,
+        }
+    }
+
     /// OpenSSL's name, which the PROXY protocol's receivers know it by.
     pub fn openssl_name(self) -> &'static str {
         match self {

@@ -12,7 +12,7 @@ use rustls::crypto::{CryptoProvider, SupportedKxGroup, aws_lc_rs};
 
 pub use cost::SuiteOrder;
 
-use crate::options::{Group, ServerOptions, Suite, Suites, Version};
+use crate::options::{Cipher, Group, ServerOptions, Suite, Suites, Version};
 
 /// Why a policy is none.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -153,12 +153,7 @@ fn without_repeats<T: Copy + PartialEq>(listed: &[T]) -> Vec<T> {
 }
 
 fn is_chacha(suite: Suite) -> bool {
-    matches!(
-        suite,
-        Suite::Tls13ChaCha20Poly1305Sha256
-            | Suite::EcdheEcdsaChaCha20Poly1305Sha256
-            | Suite::EcdheRsaChaCha20Poly1305Sha256
-    )
+    suite.cipher() == Cipher::ChaCha20Poly1305
 }
 
 /// The hybrid group exists in TLS 1.3 only.

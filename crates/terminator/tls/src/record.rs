@@ -9,11 +9,11 @@ mod fault;
 
 use aws_lc_rs::aead::{AES_128_GCM, AES_256_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, Nonce};
 use aws_lc_rs::aead::{Algorithm, UnboundKey};
-use rustls::ConnectionTrafficSecrets;
+use rustls::ConnectionTrafficSecrets as Secrets;
 
 pub use fault::RecordFault;
 
-use crate::options::{Suite, Version};
+use crate::options::{Cipher, Version};
 
 /// The most plaintext that one record carries (RFC 8446 section 5.1).
 pub const PLAINTEXT_BYTES_MAX: usize = 16_384;
@@ -29,7 +29,7 @@ pub const OVERHEAD_BYTES_MAX: usize = HEADER_BYTES + 8 + 1 + TAG_BYTES;
 pub const RECORD_BYTES_MAX: usize = HEADER_BYTES + PLAINTEXT_BYTES_MAX + 2048;
 
 const TAG_BYTES: usize = 16;
-const NONCE_BYTES: usize = 12;
+pub(crate) const NONCE_BYTES: usize = 12;
 const EXPLICIT_NONCE_BYTES: usize = 8;
 /// TLS 1.3 allows 256 bytes of expansion, the type byte among them (RFC 8446 section 5.2).
 const EXPANSION_BYTES_MAX_13: usize = 256;
@@ -45,7 +45,7 @@ const RECORD_BLOCKS_MAX: u64 = (PLAINTEXT_BYTES_MAX + OVERHEAD_BYTES_MAX) as u64
 /// ChaCha20-Poly1305 is bounded by the sequence number alone (RFC 8446 section 5.5), and so is
 /// opening: how much a peer seals under one key is the peer's to limit.
 const SEQUENCE_MAX: u64 = u64::MAX - 16;
-/// How many blocks before its limit a key is worn: those of some batches of records.
+/// How many blocks before its limit a key is changed: those of some batches of records.
 const GCM_BLOCKS_MARGIN: u64 = 1 << 20;
 
 /// What a record carries (RFC 8446 section 5.1).
@@ -101,27 +101,20 @@ impl Layout {
         head: HEADER_BYTES,
         tail: 1 + TAG_BYTES,
     };
-    /// Of what somebody else seals: the plaintext alone.
+    /// Of what somebody else encrypts: the plaintext alone.
     pub(crate) const PLAIN: Self = Self { head: 0, tail: 0 };
-    /// Of AES-GCM in TLS 1.2 (RFC 5288).
-    const GCM12: Self = Self {
-        head: HEADER_BYTES + EXPLICIT_NONCE_BYTES,
-        tail: TAG_BYTES,
-    };
-    /// Of ChaCha20-Poly1305 in TLS 1.2 (RFC 7905).
-    const CHACHA12: Self = Self {
-        head: HEADER_BYTES,
-        tail: TAG_BYTES,
-    };
 
-    /// Of a suite.
-    pub(crate) fn of(suite: Suite) -> Self {
-        match suite {
-            Suite::EcdheEcdsaChaCha20Poly1305Sha256 | Suite::EcdheRsaChaCha20Poly1305Sha256 => {
-                Self::CHACHA12
-            }
-            _ if suite.version() == Version::Tls13 => Self::TLS13,
-            _ => Self::GCM12,
+    /// Of a cipher in a version: AES-GCM in TLS 1.2 has an explicit nonce (RFC 5288),
+    /// ChaCha20-Poly1305 has none (RFC 7905).
+    pub(crate) fn of(version: Version, cipher: Cipher) -> Self {
+        let explicit = match (version, cipher) {
+            (Version::Tls13, _) => return Self::TLS13,
+            (Version::Tls12, Cipher::ChaCha20Poly1305) => 0,
+            (Version::Tls12, Cipher::Aes128Gcm | Cipher::Aes256Gcm) => EXPLICIT_NONCE_BYTES,
+        };
+        Self {
+            head: HEADER_BYTES + explicit,
+            tail: TAG_BYTES,
         }
     }
 
@@ -143,70 +136,70 @@ pub trait RecordSealer {
     fn seal(&mut self, record: &mut [u8]) -> Result<(), KeyExhausted>;
 }
 
-/// The cipher of a suite.
-pub(crate) fn algorithm_of(suite: Suite) -> &'static Algorithm {
-    use Suite as S;
-    match suite {
-        S::Tls13Aes128GcmSha256 | S::EcdheEcdsaAes128GcmSha256 | S::EcdheRsaAes128GcmSha256 => {
-            &AES_128_GCM
-        }
-        S::Tls13Aes256GcmSha384 | S::EcdheEcdsaAes256GcmSha384 | S::EcdheRsaAes256GcmSha384 => {
-            &AES_256_GCM
-        }
-        S::Tls13ChaCha20Poly1305Sha256
-        | S::EcdheEcdsaChaCha20Poly1305Sha256
-        | S::EcdheRsaChaCha20Poly1305Sha256 => &CHACHA20_POLY1305,
+/// The library's name of a cipher.
+pub(crate) fn algorithm_of(cipher: Cipher) -> &'static Algorithm {
+    match cipher {
+        Cipher::Aes128Gcm => &AES_128_GCM,
+        Cipher::Aes256Gcm => &AES_256_GCM,
+        Cipher::ChaCha20Poly1305 => &CHACHA20_POLY1305,
     }
 }
 
-/// How a version and a suite arrange a record.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Form {
-    ChaCha12,
-    Gcm12,
-    Tls13,
+/// Cipher, key and initialisation vector. `None` = a cipher that this layer does not know.
+pub(crate) fn parts_of(secrets: &Secrets) -> Option<(Cipher, &[u8], [u8; NONCE_BYTES])> {
+    let (cipher, key, iv) = match secrets {
+        Secrets::Aes128Gcm { key, iv } => (Cipher::Aes128Gcm, key, iv),
+        Secrets::Aes256Gcm { key, iv } => (Cipher::Aes256Gcm, key, iv),
+        Secrets::Chacha20Poly1305 { key, iv } => (Cipher::ChaCha20Poly1305, key, iv),
+        _ => return None,
+    };
+    let key = key.as_ref().get(..cipher.key_bytes())?;
+    Some((cipher, key, iv.as_ref().try_into().ok()?))
 }
 
 /// One direction's key with its place in the sequence.
-struct Cipher {
+struct DirectionKey {
     key: LessSafeKey,
     iv: [u8; NONCE_BYTES],
     sequence: u64,
-    /// Blocks that the key may still seal.
-    blocks_left: u64,
-    form: Form,
+    version: Version,
+    cipher: Cipher,
 }
 
 /// Turns plaintext into records, in place.
-pub struct Sealer(Cipher);
+pub struct Sealer {
+    key: DirectionKey,
+    allowance: Allowance,
+}
 
 /// Turns records into plaintext.
-pub struct Opener(Cipher);
+pub struct Opener(DirectionKey);
 
 impl Sealer {
     /// Goes on where the handshake's own sealing stopped.
     ///
     /// `None` if the library names an algorithm that this layer does not know.
-    pub fn new(
-        version: Version,
-        sequence: u64,
-        secrets: &ConnectionTrafficSecrets,
-    ) -> Option<Self> {
-        let mut cipher = Cipher::new(version, sequence, secrets)?;
-        // The handshake's own records, answers to early data among them, are taken for full ones.
-        let spent = sequence.saturating_mul(RECORD_BLOCKS_MAX);
-        cipher.blocks_left = blocks_max(secrets).saturating_sub(spent);
-        Some(Self(cipher))
+    pub fn new(version: Version, sequence: u64, secrets: &Secrets) -> Option<Self> {
+        let (cipher, key, iv) = parts_of(secrets)?;
+        Self::of_cipher(version, cipher, sequence, key, iv)
     }
 
-    /// With this key of a suite's, from the record of this number on.
-    pub(crate) fn of_suite(
-        suite: Suite,
+    /// With this key, from the record of this number on.
+    pub(crate) fn of_cipher(
+        version: Version,
+        cipher: Cipher,
         sequence: u64,
         key: &[u8],
         iv: [u8; NONCE_BYTES],
     ) -> Option<Self> {
-        Cipher::of_suite(suite, sequence, key, iv).map(Self)
+        let mut allowance = Allowance::fresh(cipher);
+        // The handshake's own records, answers to early data among them, are taken for full ones.
+        let spent = sequence.saturating_mul(RECORD_BLOCKS_MAX);
+        allowance.blocks_left = allowance.blocks_left.saturating_sub(spent);
+        Some(Self {
+            key: DirectionKey::new(version, cipher, sequence, key, iv)?,
+            allowance,
+        })
     }
 
     /// Appends a record with this content.
@@ -229,34 +222,28 @@ impl Sealer {
 
     /// How a record has to be laid out for [`Sealer::seal`].
     pub fn layout(&self) -> Layout {
-        match self.0.form {
-            Form::Tls13 => Layout::TLS13,
-            Form::Gcm12 => Layout::GCM12,
-            Form::ChaCha12 => Layout::CHACHA12,
-        }
+        Layout::of(self.key.version, self.key.cipher)
     }
 
     /// As after so many records that the next one brings the key close to its limit.
     #[cfg(test)]
-    pub(crate) fn wear(&mut self) {
-        self.0.blocks_left = GCM_BLOCKS_MARGIN;
-    }
-
-    /// Whether the key is close to its limit and a KeyUpdate is due.
-    pub fn is_worn(&self) -> bool {
-        self.0.blocks_left < GCM_BLOCKS_MARGIN
+    pub(crate) fn approach_key_limit(&mut self) {
+        self.allowance.blocks_left = GCM_BLOCKS_MARGIN;
     }
 
     /// The sequence number of the next record.
     pub(crate) fn sequence(&self) -> u64 {
-        self.0.sequence
+        self.key.sequence
+    }
+
+    /// How much the key may still seal.
+    pub(crate) fn allowance(&self) -> &Allowance {
+        &self.allowance
     }
 
     /// Lets go of the key; what it may still seal is left, for somebody else who seals with it.
     pub(crate) fn into_allowance(self) -> Allowance {
-        Allowance {
-            blocks_left: self.0.blocks_left,
-        }
+        self.allowance
     }
 
     /// Seals one record in place.
@@ -270,38 +257,39 @@ impl Sealer {
             plain_bytes <= PLAINTEXT_BYTES_MAX,
             "a record holds 16 KiB of plaintext"
         );
-        let blocks = record.len() as u64 / BLOCK_BYTES + 1;
-        self.0.blocks_left = self.0.blocks_left.checked_sub(blocks).ok_or(KeyExhausted)?;
-        let sequence = self.0.next_sequence().ok_or(KeyExhausted)?;
-        let nonce = self.0.nonce(sequence);
+        self.allowance.spend_bytes(record.len())?;
+        let key = &mut self.key;
+        let sequence = key.next_sequence().ok_or(KeyExhausted)?;
+        let nonce = key.nonce(sequence);
         let length = (record.len() - HEADER_BYTES) as u16;
         let (head, rest) = record.split_at_mut(layout.head);
-        let outer = match self.0.form {
-            Form::Tls13 => ContentType::ApplicationData,
-            Form::Gcm12 | Form::ChaCha12 => kind,
+        let outer = match key.version {
+            Version::Tls13 => ContentType::ApplicationData,
+            Version::Tls12 => kind,
         };
         let header = header_of(outer, length);
         head[..HEADER_BYTES].copy_from_slice(&header);
-        if self.0.form == Form::Gcm12 {
-            head[HEADER_BYTES..].copy_from_slice(&nonce[NONCE_BYTES - EXPLICIT_NONCE_BYTES..]);
-        }
+        let explicit_bytes = layout.head - HEADER_BYTES;
+        head[HEADER_BYTES..].copy_from_slice(&nonce[NONCE_BYTES - explicit_bytes..]);
         let (body, tag) = rest.split_at_mut(rest.len() - TAG_BYTES);
         let nonce = Nonce::assume_unique_for_key(nonce);
-        let sealed = if self.0.form == Form::Tls13 {
-            body[plain_bytes] = kind.code();
-            self.0
-                .key
-                .seal_in_place_separate_tag(nonce, Aad::from(header), body)
-        } else {
-            let aad = Aad::from(aad_12(sequence, kind, plain_bytes));
-            self.0.key.seal_in_place_separate_tag(nonce, aad, body)
+        let sealed = match key.version {
+            Version::Tls13 => {
+                body[plain_bytes] = kind.code();
+                let aad = Aad::from(header);
+                key.key.seal_in_place_separate_tag(nonce, aad, body)
+            }
+            Version::Tls12 => {
+                let aad = Aad::from(aad_12(sequence, kind, plain_bytes));
+                key.key.seal_in_place_separate_tag(nonce, aad, body)
+            }
         };
         tag.copy_from_slice(sealed.map_err(|_| KeyExhausted)?.as_ref());
         Ok(())
     }
 }
 
-/// How much a key may seal that is not in our hands.
+/// How much a key may still seal, by us or by the kernel.
 pub(crate) struct Allowance {
     blocks_left: u64,
 }
@@ -311,32 +299,29 @@ impl Allowance {
     pub(crate) const NONE: Self = Self { blocks_left: 0 };
 
     /// Of a key that has sealed nothing yet.
-    pub(crate) fn fresh(secrets: &ConnectionTrafficSecrets) -> Self {
-        Self {
-            blocks_left: blocks_max(secrets),
-        }
+    pub(crate) fn fresh(cipher: Cipher) -> Self {
+        let blocks_left = match cipher {
+            Cipher::ChaCha20Poly1305 => u64::MAX,
+            Cipher::Aes128Gcm | Cipher::Aes256Gcm => GCM_BLOCKS_MAX,
+        };
+        Self { blocks_left }
     }
 
-    /// As [`Sealer::is_worn`].
-    pub(crate) fn is_worn(&self) -> bool {
+    /// Whether the key is close to its limit and a KeyUpdate is due.
+    pub(crate) fn is_key_limit_reached(&self) -> bool {
         self.blocks_left < GCM_BLOCKS_MARGIN
     }
 
     /// Takes note of plaintext that was sealed, in records of full size and one that is not.
     pub(crate) fn spend(&mut self, plain_bytes: usize) -> Result<(), KeyExhausted> {
         let records = plain_bytes.div_ceil(PLAINTEXT_BYTES_MAX);
-        let bytes = plain_bytes + records * OVERHEAD_BYTES_MAX;
+        self.spend_bytes(plain_bytes + records * OVERHEAD_BYTES_MAX)
+    }
+
+    fn spend_bytes(&mut self, bytes: usize) -> Result<(), KeyExhausted> {
         let blocks = bytes as u64 / BLOCK_BYTES + 1;
         self.blocks_left = self.blocks_left.checked_sub(blocks).ok_or(KeyExhausted)?;
         Ok(())
-    }
-}
-
-/// How many blocks a key may seal.
-fn blocks_max(secrets: &ConnectionTrafficSecrets) -> u64 {
-    match secrets {
-        ConnectionTrafficSecrets::Chacha20Poly1305 { .. } => u64::MAX,
-        _ => GCM_BLOCKS_MAX,
     }
 }
 
@@ -344,32 +329,26 @@ impl Opener {
     /// Goes on where the handshake's own opening stopped.
     ///
     /// `None` if the library names an algorithm that this layer does not know.
-    pub fn new(
-        version: Version,
-        sequence: u64,
-        secrets: &ConnectionTrafficSecrets,
-    ) -> Option<Self> {
-        Cipher::new(version, sequence, secrets).map(Self)
+    pub fn new(version: Version, sequence: u64, secrets: &Secrets) -> Option<Self> {
+        let (cipher, key, iv) = parts_of(secrets)?;
+        Self::of_cipher(version, cipher, sequence, key, iv)
     }
 
-    /// With this key of a suite's, from the record of this number on.
-    pub(crate) fn of_suite(
-        suite: Suite,
+    /// With this key, from the record of this number on.
+    pub(crate) fn of_cipher(
+        version: Version,
+        cipher: Cipher,
         sequence: u64,
         key: &[u8],
         iv: [u8; NONCE_BYTES],
     ) -> Option<Self> {
-        Cipher::of_suite(suite, sequence, key, iv).map(Self)
+        DirectionKey::new(version, cipher, sequence, key, iv).map(Self)
     }
 
     /// The length of the record at the start of `bytes`, header included; `None` = its header is
     /// not yet there. A record that can never be valid is refused from its header alone.
     pub fn record_bytes(&self, bytes: &[u8]) -> Result<Option<usize>, RecordFault> {
-        let version = match self.0.form {
-            Form::Tls13 => Version::Tls13,
-            Form::Gcm12 | Form::ChaCha12 => Version::Tls12,
-        };
-        record_bytes(bytes, expansion_bytes_max(version))
+        record_bytes(bytes, expansion_bytes_max(self.0.version))
     }
 
     /// Opens one whole record into the start of `plain`, which is at least as long.
@@ -378,16 +357,26 @@ impl Opener {
         record: &[u8],
         plain: &mut [u8],
     ) -> Result<(ContentType, usize), RecordFault> {
+        let sequence = self.0.next_sequence().ok_or(RecordFault::Exhausted)?;
+        self.open_at(sequence, record, plain)
+    }
+
+    /// The same with the record of this number, whichever is next.
+    pub(crate) fn open_at(
+        &self,
+        sequence: u64,
+        record: &[u8],
+        plain: &mut [u8],
+    ) -> Result<(ContentType, usize), RecordFault> {
         let (header, body) = record
             .split_first_chunk::<HEADER_BYTES>()
             .ok_or(RecordFault::Underflow)?;
         let outer = ContentType::from_code(header[0]).ok_or(RecordFault::Unexpected)?;
-        let sequence = self.0.next_sequence().ok_or(RecordFault::Exhausted)?;
-        match self.0.form {
-            Form::Tls13 => self.open_13(sequence, outer, header, body, plain),
+        match self.0.version {
+            Version::Tls13 => self.open_13(sequence, outer, header, body, plain),
             // The version is that of the additional data (RFC 5246 section 6.2.3.3).
-            Form::Gcm12 | Form::ChaCha12 if header[2] != 3 => Err(RecordFault::Version),
-            Form::Gcm12 | Form::ChaCha12 => self.open_12(sequence, outer, body, plain),
+            Version::Tls12 if header[2] != 3 => Err(RecordFault::Version),
+            Version::Tls12 => self.open_12(sequence, outer, body, plain),
         }
     }
 
@@ -427,7 +416,7 @@ impl Opener {
     ) -> Result<(ContentType, usize), RecordFault> {
         let mut nonce = self.0.nonce(sequence);
         let mut sealed = body;
-        if self.0.form == Form::Gcm12 {
+        if self.0.cipher != Cipher::ChaCha20Poly1305 {
             let (explicit, rest) = body
                 .split_first_chunk::<EXPLICIT_NONCE_BYTES>()
                 .ok_or(RecordFault::Underflow)?;
@@ -449,45 +438,20 @@ impl Opener {
     }
 }
 
-impl Cipher {
-    fn new(version: Version, sequence: u64, secrets: &ConnectionTrafficSecrets) -> Option<Self> {
-        let (algorithm, key, iv): (&'static Algorithm, &[u8], &[u8]) = match secrets {
-            ConnectionTrafficSecrets::Aes128Gcm { key, iv } => {
-                (&AES_128_GCM, key.as_ref(), iv.as_ref())
-            }
-            ConnectionTrafficSecrets::Aes256Gcm { key, iv } => {
-                (&AES_256_GCM, key.as_ref(), iv.as_ref())
-            }
-            ConnectionTrafficSecrets::Chacha20Poly1305 { key, iv } => {
-                (&CHACHA20_POLY1305, key.as_ref(), iv.as_ref())
-            }
-            _ => return None,
-        };
-        Self::of(version, sequence, algorithm, key, iv.try_into().ok()?)
-    }
-
-    fn of_suite(suite: Suite, sequence: u64, key: &[u8], iv: [u8; NONCE_BYTES]) -> Option<Self> {
-        Self::of(suite.version(), sequence, algorithm_of(suite), key, iv)
-    }
-
-    fn of(
+impl DirectionKey {
+    fn new(
         version: Version,
+        cipher: Cipher,
         sequence: u64,
-        algorithm: &'static Algorithm,
         key: &[u8],
         iv: [u8; NONCE_BYTES],
     ) -> Option<Self> {
-        let is_chacha = *algorithm == CHACHA20_POLY1305;
         Some(Self {
-            key: LessSafeKey::new(UnboundKey::new(algorithm, key).ok()?),
+            key: LessSafeKey::new(UnboundKey::new(algorithm_of(cipher), key).ok()?),
             iv,
             sequence,
-            blocks_left: u64::MAX,
-            form: match version {
-                Version::Tls13 => Form::Tls13,
-                Version::Tls12 if is_chacha => Form::ChaCha12,
-                Version::Tls12 => Form::Gcm12,
-            },
+            version,
+            cipher,
         })
     }
 
@@ -575,12 +539,12 @@ mod tests {
 
     use super::*;
 
-    fn secrets(is_chacha: bool) -> ConnectionTrafficSecrets {
+    fn secrets(is_chacha: bool) -> Secrets {
         let (key, iv) = (AeadKey::from([3; 32]), Iv::copy(&[5; 12]));
         if is_chacha {
-            ConnectionTrafficSecrets::Chacha20Poly1305 { key, iv }
+            Secrets::Chacha20Poly1305 { key, iv }
         } else {
-            ConnectionTrafficSecrets::Aes256Gcm { key, iv }
+            Secrets::Aes256Gcm { key, iv }
         }
     }
 
@@ -651,7 +615,7 @@ mod tests {
                 let [high, low] = (length as u16).to_be_bytes();
                 opener.record_bytes(&[kind, major, 3, high, low])
             };
-            let most = if opener.0.form == Form::Tls13 {
+            let most = if opener.0.version == Version::Tls13 {
                 16_384 + 256
             } else {
                 16_384 + 2048
@@ -684,8 +648,8 @@ mod tests {
                 (inner.len() + TAG_BYTES) as u16,
             );
             let mut body = inner.to_vec();
-            let nonce = Nonce::assume_unique_for_key(sealer.0.nonce(9));
-            let key = &sealer.0.key;
+            let nonce = Nonce::assume_unique_for_key(sealer.key.nonce(9));
+            let key = &sealer.key.key;
             key.seal_in_place_append_tag(nonce, Aad::from(header), &mut body)
                 .unwrap();
             let (_, mut opener) = pairs().remove(2);
@@ -707,33 +671,33 @@ mod tests {
     fn what_others_seal_is_counted_as_what_we_seal() {
         for (version, is_chacha) in [(Version::Tls13, false), (Version::Tls13, true)] {
             let secrets = secrets(is_chacha);
-            let mut allowance = Allowance::fresh(&secrets);
+            let mut allowance = Allowance::fresh(parts_of(&secrets).unwrap().0);
             let mut sealer = Sealer::new(version, 0, &secrets).unwrap();
-            assert_eq!(allowance.blocks_left, sealer.0.blocks_left);
+            assert_eq!(allowance.blocks_left, sealer.allowance.blocks_left);
             for bytes in [0, 1, 5000, PLAINTEXT_BYTES_MAX] {
                 sealed(&mut sealer, ContentType::ApplicationData, &vec![7; bytes]);
                 allowance.spend(bytes).unwrap();
-                let differ = sealer.0.blocks_left.abs_diff(allowance.blocks_left);
+                let differ = sealer.allowance.blocks_left.abs_diff(allowance.blocks_left);
                 assert!(differ <= 4, "{differ} blocks after {bytes} bytes");
             }
         }
         let mut allowance = Allowance { blocks_left: 2000 };
-        assert!(allowance.is_worn());
+        assert!(allowance.is_key_limit_reached());
         allowance.spend(PLAINTEXT_BYTES_MAX).unwrap();
         assert_eq!(allowance.spend(PLAINTEXT_BYTES_MAX), Err(KeyExhausted));
     }
 
     #[test]
-    fn a_worn_key_says_so_before_it_is_used_up() {
+    fn a_key_limit_is_known_before_the_key_is_used_up() {
         let (mut sealer, _) = pairs().remove(2);
-        assert!(!sealer.is_worn());
+        assert!(!sealer.allowance.is_key_limit_reached());
         let late = Sealer::new(Version::Tls13, 23_700_000, &secrets(false));
         assert!(
-            late.unwrap().is_worn(),
+            late.unwrap().allowance.is_key_limit_reached(),
             "the handshake sealed as much before"
         );
-        sealer.0.blocks_left = 3;
-        assert!(sealer.is_worn());
+        sealer.allowance.blocks_left = 3;
+        assert!(sealer.allowance.is_key_limit_reached());
         sealed(&mut sealer, ContentType::ApplicationData, b"last");
         let mut record = [0; 40];
         assert_eq!(

@@ -14,12 +14,22 @@ mod tests;
 
 pub use crate::record::RecordSealer;
 use in_place::InPlace;
-use kernel::{ControlRecord, KernelKeys};
+use kernel::{ControlRecord, Keys};
 use library::Library;
 pub use message::{Incoming, TrafficFault};
 
 /// The most bytes that [`Traffic::seal_control`] writes: a KeyUpdate and an alert.
 pub const CONTROL_BYTES_MAX: usize = 128;
+
+/// Does the same with either layer.
+macro_rules! either {
+    ($traffic:ident, $layer:ident => $does:expr) => {
+        match $traffic {
+            Self::InPlace($layer) => $does,
+            Self::Library($layer) => $does,
+        }
+    };
+}
 
 /// Both directions of an established connection.
 pub enum Traffic {
@@ -31,72 +41,48 @@ pub enum Traffic {
 
 impl RecordSealer for Traffic {
     fn layout(&self) -> Layout {
-        match self {
-            Self::InPlace(layer) => layer.layout(),
-            Self::Library(layer) => layer.layout(),
-        }
+        either!(self, layer => layer.layout())
     }
 
     fn seal(&mut self, record: &mut [u8]) -> Result<(), KeyExhausted> {
-        match self {
-            Self::InPlace(layer) => layer.seal(record),
-            Self::Library(layer) => layer.seal(record),
-        }
+        either!(self, layer => layer.seal(record))
     }
 }
 
 impl Traffic {
     /// The length of the record at the start of `bytes`; `None` = its header is not yet there.
     pub fn record_bytes(&self, bytes: &[u8]) -> Result<Option<usize>, TrafficFault> {
-        match self {
-            Self::InPlace(layer) => layer.record_bytes(bytes),
-            Self::Library(layer) => layer.record_bytes(bytes),
-        }
+        either!(self, layer => layer.record_bytes(bytes))
     }
 
     /// Opens one whole record into the start of `plain`, which is at least as long.
     pub fn open(&mut self, record: &[u8], plain: &mut [u8]) -> Result<Incoming, TrafficFault> {
-        match self {
-            Self::InPlace(layer) => layer.open(record, plain),
-            Self::Library(layer) => layer.open(record, plain),
-        }
+        either!(self, layer => layer.open(record, plain))
     }
 
     /// Whether a record of ours has to go out before more data is sealed.
     pub fn is_control_due(&self) -> bool {
-        match self {
-            Self::InPlace(layer) => layer.is_control_due(),
-            Self::Library(layer) => layer.is_control_due(),
-        }
+        either!(self, layer => layer.is_control_due())
     }
 
     /// Appends the records that are due: at most [`CONTROL_BYTES_MAX`] bytes.
     pub fn seal_control(&mut self, out: &mut Vec<u8>) -> Result<(), KeyExhausted> {
-        match self {
-            Self::InPlace(layer) => layer.seal_control(out),
-            Self::Library(layer) => layer.seal_control(out),
-        }
+        either!(self, layer => layer.seal_control(out))
     }
 
     /// Appends close_notify.
     pub fn seal_close_notify(&mut self, out: &mut Vec<u8>) -> Result<(), KeyExhausted> {
-        match self {
-            Self::InPlace(layer) => layer.seal_close_notify(out),
-            Self::Library(layer) => layer.seal_close_notify(out),
-        }
+        either!(self, layer => layer.seal_close_notify(out))
     }
 
     /// Appends a fatal alert; the last record that is sealed. The library's layer prefers the one
     /// that the library has for its own error.
     pub fn seal_alert(&mut self, description: u8, out: &mut Vec<u8>) -> Result<(), KeyExhausted> {
-        match self {
-            Self::InPlace(layer) => layer.seal_alert(description, out),
-            Self::Library(layer) => layer.seal_alert(description, out),
-        }
+        either!(self, layer => layer.seal_alert(description, out))
     }
 
     /// The keys to hand to the kernel, so that it seals from now on; see [`InPlace::kernel_keys`].
-    pub fn kernel_keys(&self) -> Option<KernelKeys<'_>> {
+    pub fn kernel_keys(&self) -> Option<Keys<'_>> {
         match self {
             Self::InPlace(layer) => layer.kernel_keys(),
             Self::Library(_) => None,

@@ -96,7 +96,7 @@ fn offer(version: Version, cipher: Cipher, half: Half, times: usize) -> io::Resu
         version,
         cipher,
         key: &key,
-        iv: &[0; IV_BYTES],
+        iv: [0; IV_BYTES],
         sequence: 0,
     };
     (0..times).try_for_each(|_| install(ours.as_fd(), half, &keys))
@@ -212,10 +212,7 @@ impl fmt::Display for Lack {
 
 impl fmt::Display for Version {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            Self::Tls12 => "TLS 1.2",
-            Self::Tls13 => "TLS 1.3",
-        })
+        formatter.write_str(self.name())
     }
 }
 

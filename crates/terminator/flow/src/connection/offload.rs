@@ -8,7 +8,7 @@ use std::time::Instant;
 use telemetry::outcome::Reason;
 use tls::record::KeyExhausted;
 use tls::traffic::Traffic;
-use tls::traffic::kernel::{ControlRecord, KernelKeys};
+use tls::traffic::kernel::{ControlRecord, Keys};
 use wire::alert;
 
 use super::Flow;
@@ -47,7 +47,7 @@ impl Flow {
     }
 
     /// What to hand to the kernel on [`Action::Offload`] and [`Action::Rekey`].
-    pub fn kernel_keys(&self) -> Option<KernelKeys<'_>> {
+    pub fn kernel_keys(&self) -> Option<Keys<'_>> {
         self.traffic.as_ref()?.kernel_keys()
     }
 

@@ -3,8 +3,7 @@
 use flow::actions::Action;
 use flow::options::{Offload, SendProxy};
 use telemetry::outcome::Reason;
-use tls::options::Version;
-use tls::traffic::kernel::Cipher;
+use tls::options::{Cipher, Version};
 
 use crate::simulation::{Run, Stage};
 

@@ -15,6 +15,7 @@ use telemetry::outcome::Reason;
 use testkit::authority::Authority;
 use testkit::client::{Client, ClientChoice};
 use testkit::kernel::{Handed, KernelSealer};
+use tls::options::Cipher;
 use tls::options::{
     CertificateSource, ClientMode, ClientVerification, ExpiredLists, Group, PemSource,
     ServerOptions, Tls13Sessions, UnknownName, Version,
@@ -23,7 +24,6 @@ use tls::policy::SuiteOrder;
 use tls::record::PLAINTEXT_BYTES_MAX;
 use tls::resumption::{KeySource, Resumption, ResumptionOptions, TicketOptions};
 use tls::server::Server;
-use tls::traffic::kernel::Cipher;
 
 pub(crate) const TIMEOUTS: Timeouts = Timeouts {
     handshake: Duration::from_secs(10),

@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 use aws_lc_rs::aead::{self, Aad, LessSafeKey, Nonce, UnboundKey};
 use aws_lc_rs::{digest, hmac};
 
-use crate::options::Suite;
+use crate::options::{Cipher, Suite};
+use crate::record::algorithm_of;
 
 /// How often each part is measured. The least counts: a disturbance only ever adds time.
 const ROUNDS: usize = 24;
@@ -38,62 +39,21 @@ const GAIN_PERCENT_MIN: u32 = 10;
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct SuiteOrder(Vec<Suite>);
 
-/// The three ciphers, each with its TLS 1.3 and its TLS 1.2 suites.
-const CIPHERS: [Cipher; 3] = [
-    Cipher {
-        suites: [
-            Suite::Tls13Aes128GcmSha256,
-            Suite::EcdheEcdsaAes128GcmSha256,
-            Suite::EcdheRsaAes128GcmSha256,
-        ],
-        aead: &aead::AES_128_GCM,
-        digest: &digest::SHA256,
-        hmac: hmac::HMAC_SHA256,
-    },
-    Cipher {
-        suites: [
-            Suite::Tls13Aes256GcmSha384,
-            Suite::EcdheEcdsaAes256GcmSha384,
-            Suite::EcdheRsaAes256GcmSha384,
-        ],
-        aead: &aead::AES_256_GCM,
-        digest: &digest::SHA384,
-        hmac: hmac::HMAC_SHA384,
-    },
-    Cipher {
-        suites: [
-            Suite::Tls13ChaCha20Poly1305Sha256,
-            Suite::EcdheEcdsaChaCha20Poly1305Sha256,
-            Suite::EcdheRsaChaCha20Poly1305Sha256,
-        ],
-        aead: &aead::CHACHA20_POLY1305,
-        digest: &digest::SHA256,
-        hmac: hmac::HMAC_SHA256,
-    },
-];
-
-struct Cipher {
-    suites: [Suite; 3],
-    aead: &'static aead::Algorithm,
-    digest: &'static digest::Algorithm,
-    hmac: hmac::Algorithm,
-}
-
 /// The order by faith: right on CPUs with AES and SHA-256 instructions.
 impl Default for SuiteOrder {
     fn default() -> Self {
-        Self::by_costs([Duration::ZERO; CIPHERS.len()])
+        Self::by_costs([Duration::ZERO; Cipher::ALL.len()])
     }
 }
 
 impl SuiteOrder {
     /// Measures this CPU: blocks for a few milliseconds.
     pub fn measure() -> Self {
-        let mut least = [Duration::MAX; CIPHERS.len()];
+        let mut least = [Duration::MAX; Cipher::ALL.len()];
         // The ciphers take turns, so that a disturbance does not fall on one alone.
         for _ in 0..ROUNDS {
-            for (cipher, least) in CIPHERS.iter().zip(&mut least) {
-                *least = cipher.measure().min(*least);
+            for (cipher, least) in Cipher::ALL.into_iter().zip(&mut least) {
+                *least = measure(cipher).min(*least);
             }
         }
         Self::by_costs(least)
@@ -104,8 +64,8 @@ impl SuiteOrder {
         &self.0
     }
 
-    fn by_costs(costs: [Duration; CIPHERS.len()]) -> Self {
-        let mut order: Vec<usize> = (0..CIPHERS.len()).collect();
+    fn by_costs(costs: [Duration; Cipher::ALL.len()]) -> Self {
+        let mut order: Vec<usize> = (0..Cipher::ALL.len()).collect();
         // Insertion: each moves forward past those that it undercuts by enough.
         for sorted in 1..order.len() {
             let mut position = sorted;
@@ -114,12 +74,11 @@ impl SuiteOrder {
                 position -= 1;
             }
         }
-        Self(
-            order
-                .into_iter()
-                .flat_map(|index| CIPHERS[index].suites)
-                .collect(),
-        )
+        let suites_of = |index: usize| {
+            let suites = Suite::ALL.iter().copied();
+            suites.filter(move |suite| suite.cipher() == Cipher::ALL[index])
+        };
+        Self(order.into_iter().flat_map(suites_of).collect())
     }
 }
 
@@ -127,35 +86,36 @@ fn undercuts(cost: Duration, other: Duration) -> bool {
     cost * 100 < other * (100 - GAIN_PERCENT_MIN)
 }
 
-impl Cipher {
-    /// The cost of one connection's symmetric part, measured once.
-    fn measure(&self) -> Duration {
-        self.handshake() + self.record() * RECORDS
-    }
+/// The cost of one connection's symmetric part, measured once.
+fn measure(cipher: Cipher) -> Duration {
+    let (digest, hmac) = match cipher {
+        Cipher::Aes256Gcm => (&digest::SHA384, hmac::HMAC_SHA384),
+        Cipher::Aes128Gcm | Cipher::ChaCha20Poly1305 => (&digest::SHA256, hmac::HMAC_SHA256),
+    };
+    handshake(digest, hmac) + record(algorithm_of(cipher)) * RECORDS
+}
 
-    fn handshake(&self) -> Duration {
-        let transcript = [0x5a; TRANSCRIPT_BYTES];
-        let begin = Instant::now();
-        black_box(digest::digest(self.digest, black_box(&transcript)));
-        for _ in 0..HMACS {
-            let key = hmac::Key::new(self.hmac, black_box(&transcript[..self.digest.output_len]));
-            black_box(hmac::sign(&key, &transcript[..self.digest.output_len + 16]));
-        }
-        begin.elapsed()
+fn handshake(hash: &'static digest::Algorithm, mac: hmac::Algorithm) -> Duration {
+    let transcript = [0x5a; TRANSCRIPT_BYTES];
+    let begin = Instant::now();
+    black_box(digest::digest(hash, black_box(&transcript)));
+    for _ in 0..HMACS {
+        let key = hmac::Key::new(mac, black_box(&transcript[..hash.output_len]));
+        black_box(hmac::sign(&key, &transcript[..hash.output_len + 16]));
     }
+    begin.elapsed()
+}
 
-    fn record(&self) -> Duration {
-        let key = [0x5a; 32];
-        let key = UnboundKey::new(self.aead, &key[..self.aead.key_len()])
-            .map(LessSafeKey::new)
-            .expect("the key has the algorithm's length");
-        let mut record = vec![0; RECORD_BYTES];
-        let begin = Instant::now();
-        let nonce = Nonce::assume_unique_for_key([0; aead::NONCE_LEN]);
-        let tag = key.seal_in_place_separate_tag(nonce, Aad::from([0; 5]), black_box(&mut record));
-        black_box(tag.is_ok());
-        begin.elapsed()
-    }
+fn record(algorithm: &'static aead::Algorithm) -> Duration {
+    let key = UnboundKey::new(algorithm, &[0x5a; 32][..algorithm.key_len()])
+        .map(LessSafeKey::new)
+        .expect("the key has the algorithm's length");
+    let mut record = vec![0; RECORD_BYTES];
+    let begin = Instant::now();
+    let nonce = Nonce::assume_unique_for_key([0; aead::NONCE_LEN]);
+    let tag = key.seal_in_place_separate_tag(nonce, Aad::from([0; 5]), black_box(&mut record));
+    black_box(tag.is_ok());
+    begin.elapsed()
 }
 
 #[cfg(test)]

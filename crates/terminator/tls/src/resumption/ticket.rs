@@ -2,11 +2,11 @@
 //!
 //! A ticket is `format (1) | key name (8) | salt (16) | number (8) | encrypted | tag (16)`, where
 //! `provenance (16) | issued (8) | service (16) | session` is encrypted by AES-256-GCM with all
-//! before it as additional data. The service stands inside, so that a ticket of another service is told from
-//! one that was changed. The key is a subkey of the one that is named, made with the salt, which
-//! each process draws for itself; the number, which it counts, is the nonce (NIST SP 800-38D
-//! section 8.2.1). So no nonce repeats, however many tickets a key seals and however many hosts
-//! have it.
+//! before it as additional data. The service stands inside, so that a ticket of another service
+//! can be distinguished from one that was changed. The key is a subkey of the one that is named,
+//! made with the salt, which each process draws for itself; the number, which it counts, is the
+//! nonce (NIST SP 800-38D section 8.2.1). So no nonce repeats, however many tickets a key encrypts
+//! and however many hosts have it.
 
 use std::fmt::{self, Debug, Formatter};
 

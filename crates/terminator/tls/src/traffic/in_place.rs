@@ -9,8 +9,10 @@ use rustls::kernel::KernelConnection;
 use wire::alert;
 
 use crate::options::Version;
-use crate::record::{Allowance, ContentType, KeyExhausted, Layout, Opener, RecordSealer, Sealer};
-use crate::traffic::kernel::{ALERT_LEVEL_WARNING, ControlRecord, KernelKeys};
+use crate::record::{
+    Allowance, ContentType, KeyExhausted, Layout, Opener, RecordSealer, Sealer, parts_of,
+};
+use crate::traffic::kernel::{self, ALERT_LEVEL_WARNING, ControlRecord, Keys};
 use crate::traffic::message::{Incoming, KeyUpdateReader, TrafficFault};
 
 /// Records in a row that carry no data before the peer is taken for hostile, as in BoringSSL
@@ -78,7 +80,8 @@ impl RecordSealer for InPlace {
         match &mut self.sending {
             Sending::Ours(sealer) => {
                 sealer.seal(ContentType::ApplicationData, record)?;
-                self.key_update_due |= self.secrets.is_some() && sealer.is_worn();
+                self.key_update_due |=
+                    self.secrets.is_some() && sealer.allowance().is_key_limit_reached();
                 Ok(())
             }
             Sending::Kernel(_) => self.count_passed(record.len()),
@@ -195,9 +198,9 @@ impl InPlace {
 
     /// As after so many records that the next one brings the key to its end.
     #[cfg(test)]
-    pub(crate) fn wear(&mut self) {
+    pub(crate) fn approach_key_limit(&mut self) {
         if let Sending::Ours(sealer) = &mut self.sending {
-            sealer.wear();
+            sealer.approach_key_limit();
         }
     }
 
@@ -261,12 +264,12 @@ impl InPlace {
 
     /// The keys to hand to the kernel: those in use, or after the hand-over those that follow a
     /// KeyUpdate. `None` = there are none, or no kernel knows the cipher.
-    pub fn kernel_keys(&self) -> Option<KernelKeys<'_>> {
+    pub fn kernel_keys(&self) -> Option<Keys<'_>> {
         let sequence = match &self.sending {
             Sending::Ours(sealer) => sealer.sequence(),
             Sending::Kernel(_) => 0,
         };
-        KernelKeys::new(self.version, sequence, self.sending_keys.as_ref()?)
+        kernel::keys_of(self.version, sequence, self.sending_keys.as_ref()?)
     }
 
     /// The kernel will not be asked: keeps its keys no longer.
@@ -282,8 +285,10 @@ impl InPlace {
             self.sending_keys.take(),
         ) {
             (Sending::Ours(sealer), _) => Sending::Kernel(sealer.into_allowance()),
-            (Sending::Kernel(_), Some(keys)) => Sending::Kernel(Allowance::fresh(&keys)),
-            (kernel, None) => kernel,
+            (Sending::Kernel(allowance), keys) => {
+                let next = keys.as_ref().and_then(parts_of);
+                Sending::Kernel(next.map_or(allowance, |(cipher, ..)| Allowance::fresh(cipher)))
+            }
         };
     }
 
@@ -293,7 +298,7 @@ impl InPlace {
             return Err(KeyExhausted);
         };
         allowance.spend(bytes)?;
-        self.key_update_due |= self.secrets.is_some() && allowance.is_worn();
+        self.key_update_due |= self.secrets.is_some() && allowance.is_key_limit_reached();
         Ok(())
     }
 

@@ -5,11 +5,11 @@
 //! hand it over are somebody else's.
 
 use rustls::ConnectionTrafficSecrets;
-
+pub use sys::ktls::Keys;
 use wire::alert;
 
-use crate::options::Version;
-use crate::record::ContentType;
+use crate::options::{Cipher, Version};
+use crate::record::{ContentType, NONCE_BYTES, parts_of};
 
 pub(crate) const ALERT_LEVEL_WARNING: u8 = 1;
 pub(crate) const ALERT_LEVEL_FATAL: u8 = 2;
@@ -17,79 +17,24 @@ pub(crate) const ALERT_LEVEL_FATAL: u8 = 2;
 /// A KeyUpdate that asks for none in return (RFC 8446 section 4.6.3).
 pub(crate) const KEY_UPDATE: [u8; 5] = [24, 0, 0, 1, 0];
 
-const NONCE_BYTES: usize = 12;
 const SALT_BYTES: usize = 4;
 
-/// A cipher, without the version that it is used in.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Cipher {
-    /// AES-128-GCM.
-    Aes128Gcm,
-    /// AES-256-GCM.
-    Aes256Gcm,
-    /// ChaCha20-Poly1305.
-    ChaCha20Poly1305,
-}
-
-/// What the kernel needs to seal the next record.
-pub struct KernelKeys<'a> {
-    /// The version agreed on.
-    pub version: Version,
-    /// The cipher.
-    pub cipher: Cipher,
-    /// The key.
-    pub key: &'a [u8],
-    /// The initialisation vector that the sequence number is combined with; with AES-GCM in TLS
-    /// 1.2, the salt and the explicit part of the first nonce, from which the kernel counts up.
-    pub iv: [u8; NONCE_BYTES],
-    /// The sequence number of the next record.
-    pub sequence: u64,
-}
-
-impl<'a> KernelKeys<'a> {
-    /// `None` = a cipher that no kernel knows.
-    pub(crate) fn new(
-        version: Version,
-        sequence: u64,
-        secrets: &'a ConnectionTrafficSecrets,
-    ) -> Option<Self> {
-        let (key, iv) = match secrets {
-            ConnectionTrafficSecrets::Aes128Gcm { key, iv }
-            | ConnectionTrafficSecrets::Aes256Gcm { key, iv }
-            | ConnectionTrafficSecrets::Chacha20Poly1305 { key, iv } => (key.as_ref(), iv.as_ref()),
-            _ => return None,
-        };
-        let cipher = cipher_of(secrets)?;
-        let mut iv: [u8; NONCE_BYTES] = iv.try_into().ok()?;
-        if version == Version::Tls12 && cipher != Cipher::ChaCha20Poly1305 {
-            start_counting(&mut iv, sequence);
-        }
-        Some(Self {
-            version,
-            cipher,
-            // The library keeps keys of all lengths in the room of the longest.
-            key: key.get(..cipher.key_bytes())?,
-            iv,
-            sequence,
-        })
+/// What the kernel needs to seal the record of this number. `None` = a cipher that no kernel knows.
+pub(crate) fn keys_of(
+    version: Version,
+    sequence: u64,
+    secrets: &ConnectionTrafficSecrets,
+) -> Option<Keys<'_>> {
+    let (cipher, key, mut iv) = parts_of(secrets)?;
+    if version == Version::Tls12 && cipher != Cipher::ChaCha20Poly1305 {
+        start_counting(&mut iv, sequence);
     }
-}
-
-impl Cipher {
-    fn key_bytes(self) -> usize {
-        match self {
-            Self::Aes128Gcm => 16,
-            Self::Aes256Gcm | Self::ChaCha20Poly1305 => 32,
-        }
-    }
-}
-
-fn cipher_of(secrets: &ConnectionTrafficSecrets) -> Option<Cipher> {
-    Some(match secrets {
-        ConnectionTrafficSecrets::Aes128Gcm { .. } => Cipher::Aes128Gcm,
-        ConnectionTrafficSecrets::Aes256Gcm { .. } => Cipher::Aes256Gcm,
-        ConnectionTrafficSecrets::Chacha20Poly1305 { .. } => Cipher::ChaCha20Poly1305,
-        _ => return None,
+    Some(Keys {
+        version,
+        cipher,
+        key,
+        iv,
+        sequence,
     })
 }
 
@@ -201,7 +146,7 @@ mod tests {
             old in any::<prop::sample::Index>(),
         ) {
             let secrets = secrets(iv);
-            let keys = KernelKeys::new(Version::Tls12, before, &secrets).unwrap();
+            let keys = keys_of(Version::Tls12, before, &secrets).unwrap();
             prop_assert_eq!(&keys.iv[..SALT_BYTES], &iv[..SALT_BYTES]);
             let first = u64::from_be_bytes(*keys.iv.last_chunk().unwrap());
             // The kernel counts up by one for each record; it must not come round either.
@@ -214,14 +159,14 @@ mod tests {
         #[test]
         fn other_ciphers_go_on_with_the_vector_they_had(iv: [u8; NONCE_BYTES], sequence: u64) {
             let secrets = secrets(iv);
-            let keys = KernelKeys::new(Version::Tls13, sequence, &secrets).unwrap();
+            let keys = keys_of(Version::Tls13, sequence, &secrets).unwrap();
             prop_assert_eq!(keys.iv, iv);
             prop_assert_eq!((keys.sequence, keys.key.len()), (sequence, 16));
             let chacha = ConnectionTrafficSecrets::Chacha20Poly1305 {
                 key: AeadKey::from([3; 32]),
                 iv: Iv::from(iv),
             };
-            let keys = KernelKeys::new(Version::Tls12, sequence, &chacha).unwrap();
+            let keys = keys_of(Version::Tls12, sequence, &chacha).unwrap();
             prop_assert_eq!(keys.iv, iv);
         }
     }
@@ -233,7 +178,7 @@ mod tests {
             let mut iv = [7; NONCE_BYTES];
             iv[SALT_BYTES..].copy_from_slice(&u64::to_be_bytes(tail));
             let secrets = secrets(iv);
-            let keys = KernelKeys::new(Version::Tls12, 1000, &secrets).unwrap();
+            let keys = keys_of(Version::Tls12, 1000, &secrets).unwrap();
             let first = u64::from_be_bytes(*keys.iv.last_chunk().unwrap());
             let kernels: Vec<u64> = (0..1000).map(|record| first + record).collect();
             assert!((0..1000).all(|sequence| !kernels.contains(&ours(iv, sequence))));

@@ -87,7 +87,7 @@ impl Library {
         let known = Suite::from_code(u16::from(common.suite))?;
         Some(Self {
             version: known.version(),
-            layout: Layout::of(known),
+            layout: Layout::of(known.version(), known.cipher()),
             due: Vec::new(),
             held: Vec::new(),
             incoming_update: KeyUpdateReader::default(),
@@ -221,22 +221,22 @@ impl Library {
 
     /// Whether a record of ours has to go out before more data is sealed.
     pub fn is_control_due(&self) -> bool {
-        !self.due.is_empty() || self.is_worn()
+        !self.due.is_empty() || self.is_key_limit_reached()
     }
 
     /// As after so many records that the next one brings the key to its end.
     #[cfg(test)]
-    pub(crate) fn wear(&mut self) {
+    pub(crate) fn approach_key_limit(&mut self) {
         self.sealed = self.sealed_max - RECORDS_MARGIN - 1;
     }
 
-    fn is_worn(&self) -> bool {
+    fn is_key_limit_reached(&self) -> bool {
         self.version == Version::Tls13 && self.sealed >= self.sealed_max - RECORDS_MARGIN
     }
 
     /// Appends the records that are due.
     pub fn seal_control(&mut self, out: &mut Vec<u8>) -> Result<(), KeyExhausted> {
-        if self.is_worn() {
+        if self.is_key_limit_reached() {
             self.update_key()?;
         }
         out.append(&mut self.due);
