@@ -1,7 +1,6 @@
 //! Chores: `cargo xtask COMMAND`.
 #![forbid(unsafe_code)]
 
-mod bench;
 mod generate;
 mod supply;
 mod tidy;
@@ -11,7 +10,6 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 
 const USAGE: &str = "\
-cargo xtask bench ...           what Lariat and its peers cost a server; `bench --help`
 cargo xtask generate [--check]  write the generated pages, or compare them with the files
 cargo xtask supply              licences, sources and bans of deny.toml, without network
 cargo xtask tidy                the rules that no compiler checks";
@@ -22,9 +20,6 @@ fn main() -> Result<()> {
         .context("xtask is a folder of the workspace")?;
     let mut arguments = std::env::args_os().skip(1);
     let command = arguments.next().unwrap_or_default();
-    if command == "bench" {
-        return bench::run(arguments);
-    }
     let option = arguments.next();
     match (command.to_str(), option.as_ref().and_then(|o| o.to_str())) {
         (Some("generate"), None) => generate::write(root),

@@ -87,7 +87,7 @@ pub(super) const RESTRICTIONS: &[Restriction] = &[
             "rustls-webpki",
             "tokio-rustls",
         ],
-        &["tls", "load", "testkit", "suite", "xtask"],
+        &["tls", "load", "testkit", "suite"],
     ),
     // Cryptography: the daemon hashes the scripts of its page, the laboratory's load measures how
     // fast the library is on a CPU, and a client of the tests makes records by hand.
@@ -145,7 +145,7 @@ pub(super) const RESTRICTIONS: &[Restriction] = &[
             "landlock",
             "seccompiler",
         ],
-        &["sys", "daemon", "suite", "xtask"],
+        &["sys", "daemon", "suite"],
     ),
     // Errors as text, only where a person reads them.
     restrict(&["anyhow", "eyre"], &["daemon", "lab", "xtask"]),
