@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use flow::actions::Action;
 use flow::buffer::Pool;
 use flow::connection::Flow;
+use flow::events::{Event, Received};
 use flow::facts::{Facts, Route};
 use flow::options::{SendProxy, Settings, Timeouts};
 use libfuzzer_sys::fuzz_target;
@@ -99,6 +100,10 @@ struct Play {
 }
 
 impl Play {
+    fn handle(&mut self, event: Event) {
+        self.flow.handle(event, self.now, &mut self.pool);
+    }
+
     fn new(settings: &Rc<Settings>, choice: &ClientChoice) -> Self {
         let now = Instant::now();
         let route = Route {
@@ -177,12 +182,12 @@ impl Play {
         };
         let count = count.min(room.len());
         if count == 0 {
-            return self.flow.front_received_nothing(&mut self.pool);
+            return self.handle(Event::FrontReceived(Received::Nothing));
         }
         for (to, from) in room.iter_mut().zip(self.to_flow.drain(..count)) {
             *to = from;
         }
-        self.flow.front_received(count, self.now, &mut self.pool);
+        self.handle(Event::FrontReceived(Received::Bytes(count)));
     }
 
     /// The server says something, and the client hears what there is.
@@ -192,7 +197,7 @@ impl Play {
         if bytes.is_empty() {
             return;
         }
-        self.flow.front_sent(bytes.len(), self.now, &mut self.pool);
+        self.handle(Event::FrontSent(bytes.len()));
         if !self.is_client_broken {
             let heard = self.client.receive(&bytes, &mut self.got_by_client);
             self.is_client_broken = heard.is_err();
@@ -207,7 +212,7 @@ impl Play {
         let bytes = [first, second].concat();
         if !bytes.is_empty() {
             self.got_by_server.extend(&bytes);
-            self.flow.back_sent(bytes.len(), self.now, &mut self.pool);
+            self.handle(Event::BackSent(bytes.len()));
         }
         let wanted = most.min(REPLY.len() - self.reply);
         let Some(pieces) = self.flow.back_room(&mut self.pool) else {
@@ -220,10 +225,10 @@ impl Play {
             count += here;
         }
         if count == 0 {
-            return self.flow.back_received_nothing(&mut self.pool);
+            return self.handle(Event::BackReceived(Received::Nothing));
         }
         self.reply += count;
-        self.flow.back_received(count, self.now, &mut self.pool);
+        self.handle(Event::BackReceived(Received::Bytes(count)));
     }
 
     fn act(&mut self) {
@@ -231,7 +236,7 @@ impl Play {
             match action {
                 Action::Dial | Action::Redial => {
                     self.is_connected = true;
-                    self.flow.dial_connected(self.now, &mut self.pool);
+                    self.handle(Event::BackConnected);
                 }
                 Action::CloseBack => self.is_connected = false,
                 Action::Close => self.closes += 1,
@@ -308,7 +313,7 @@ impl Play {
     fn finish(&mut self) {
         self.assert_own_bytes();
         if !self.flow.is_over() {
-            self.flow.front_failed(&mut self.pool);
+            self.handle(Event::FrontFailed);
         }
         self.act();
         assert!(self.flow.is_over());

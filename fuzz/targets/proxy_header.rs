@@ -3,9 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use wire::proxy_header::{
-    Addresses, Header, HeaderV2, Likeness, kind, likeness, read, write_v1,
-};
+use wire::proxy_header::{Addresses, Header, HeaderV2, Likeness, kind, likeness, read, write_v1};
 
 fuzz_target!(|bytes: &[u8]| {
     let whole = read(bytes);

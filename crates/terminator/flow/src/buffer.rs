@@ -6,7 +6,7 @@
 use tls::record::{OVERHEAD_BYTES_MAX, PLAINTEXT_BYTES_MAX, RECORD_BYTES_MAX};
 use tls::traffic::CONTROL_BYTES_MAX;
 
-use crate::growth::SHORT_OVERHEAD_BYTES_MAX;
+use crate::record_sizing::SHORT_OVERHEAD_BYTES_MAX;
 
 /// Records of full size that the large buffer holds. Reading 256 KiB at once from a backend costs
 /// about 9 % less than 64 KiB at once; more than this does not fit the second-level cache.
@@ -109,7 +109,7 @@ impl Buffer {
         }
     }
 
-    /// Makes room for `count` bytes, growing if it must; growth is for handshakes with long
+    /// Makes room for `count` bytes, growing if it must; sizing is for handshakes with long
     /// certificate chains, and for early data.
     pub fn reserve(&mut self, count: usize) {
         if self.bytes.len() - self.end < count {

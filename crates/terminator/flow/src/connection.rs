@@ -1,8 +1,8 @@
 //! One connection, from accept to close: the state machine that owns no socket and reads no clock.
 //!
-//! It is told what came in (`handle_*`, `*_received`, `*_sent`, `*_ended`, `*_failed`), is asked
-//! what it wants (`*_room`, `*_pending`, `poll_action`, `deadline`), and gives the same answers
-//! however the bytes were cut. Where bytes come from and go to is the caller's.
+//! [`Flow::handle`] takes each event; `events` has the table of what becomes of it. What is to be
+//! done then is asked for: `*_room`, `*_pending`, `poll_action`, `deadline`. The answers are the
+//! same however the bytes were cut.
 
 use std::rc::Rc;
 use std::time::Instant;
@@ -13,38 +13,39 @@ use tls::traffic::{RecordSealer, Traffic};
 use wire::alert;
 
 use crate::actions::{Action, Actions};
-use crate::announce;
 use crate::buffer::{Buffer, Pool};
+use crate::events::{Event, Received};
 use crate::facts::{Ending, Facts};
-use crate::growth::PAUSE;
-use crate::offload::Offloading;
-use crate::opening::{self, Opening};
+use crate::handshaking::{self, Handshaking};
+use crate::ktls_state::KtlsState;
 use crate::options::Settings;
-use crate::relay::{Down, OpenFault, StreamEnd, Up};
-use crate::stage::{Postponed, Stage, first_end};
+use crate::proxy_header_out;
+use crate::record_sizing::PAUSE;
+use crate::relay::{DecryptFault, Down, StreamEnd, Up};
+use crate::stage::{Postponed, Stage, first_to_end};
 
-mod offload;
+mod ktls_handover;
 
-/// How many bytes a client may still send that has been sent an alert.
-const PARTING_BYTES_MAX: usize = 256 << 10;
+/// The most bytes that a client may send after an alert.
+const CLOSING_BYTES_MAX: usize = 256 << 10;
 
 /// A connection.
 pub struct Flow {
     settings: Rc<Settings>,
     stage: Stage,
     /// Until the handshake is over. With early data the next stages begin before that.
-    opening: Option<Opening>,
+    handshaking: Option<Handshaking>,
     postponed: Option<Postponed>,
     traffic: Option<Box<Traffic>>,
     up: Up,
     down: Down,
-    offloading: Offloading,
-    /// What the server gets before the client's first byte.
-    preamble: Vec<u8>,
+    ktls: KtlsState,
+    /// What of the PROXY header the server has not been sent; it goes before the client's bytes.
+    proxy_header: Vec<u8>,
     facts: Facts,
     ending: Option<Ending>,
     actions: Actions,
-    /// The client's TCP stream has ended: nothing more will come, and nobody need be waited for.
+    /// The client's TCP stream has ended: nothing more will come.
     is_front_ended: bool,
     last_byte: Instant,
 }
@@ -55,14 +56,14 @@ impl Flow {
         let last_byte = facts.accepted;
         Self {
             settings,
-            stage: Stage::Opening,
-            opening: Some(Opening::new(expects_proxy_header)),
+            stage: Stage::Handshaking,
+            handshaking: Some(Handshaking::new(expects_proxy_header)),
             postponed: None,
             traffic: None,
             up: Up::default(),
             down: Down::default(),
-            offloading: Offloading::default(),
-            preamble: Vec::new(),
+            ktls: KtlsState::default(),
+            proxy_header: Vec::new(),
             facts,
             ending: None,
             actions: Actions::default(),
@@ -82,14 +83,14 @@ impl Flow {
     }
 
     /// Whether the handshake is not yet over.
-    pub fn is_opening(&self) -> bool {
-        self.opening.is_some()
+    pub fn is_handshaking(&self) -> bool {
+        self.handshaking.is_some()
     }
 
     /// Whether the client's hello was answered.
     pub fn is_answered(&self) -> bool {
-        let opening = self.opening.as_ref();
-        opening.is_none_or(|opening| matches!(opening, Opening::Handshake(_)))
+        let handshaking = self.handshaking.as_ref();
+        handshaking.is_none_or(|part| matches!(part, Handshaking::Handshake(_)))
     }
 
     /// Whether nothing is left but to close.
@@ -113,11 +114,47 @@ impl Flow {
 
     fn handshake_deadline(&self) -> Option<Instant> {
         let limit = self.settings.timeouts.handshake;
-        self.opening.as_ref().map(|_| self.facts.accepted + limit)
+        self.handshaking
+            .as_ref()
+            .map(|_| self.facts.accepted + limit)
     }
 
-    /// Takes note that the deadline has passed.
-    pub fn handle_timeout(&mut self, now: Instant, pool: &mut Pool) {
+    /// Takes an event, and makes what follows from it: more to send, actions, the next stage.
+    pub fn handle(&mut self, event: Event, now: Instant, pool: &mut Pool) {
+        if self.is_over() {
+            return;
+        }
+        match event {
+            Event::FrontReceived(received) => self.front_received(received, now, pool),
+            Event::FrontSent(count) => {
+                self.last_byte = now;
+                self.down.sent(count, pool);
+                self.advance(pool);
+            }
+            Event::FrontPassed(count) => self.front_passed(count, now, pool),
+            Event::FrontRecordSent => self.front_record_sent(now, pool),
+            Event::FrontFailed => self.front_failed(pool),
+            Event::KernelAnswered(is_taken) => self.kernel_answered(is_taken, pool),
+            Event::DialStarted => {
+                if let Stage::Dialling { since } = &mut self.stage {
+                    *since = now;
+                }
+            }
+            Event::BackConnected => self.back_connected(now, pool),
+            Event::DialFailed(ending) => self.dial_failed(ending, now, pool),
+            Event::BackExpected(bytes) => self.expect_bytes(bytes),
+            Event::BackReceived(received) => self.back_received(received, now, pool),
+            Event::BackEndReason(reason) => {
+                self.ending.get_or_insert_with(|| Ending::new(reason));
+            }
+            Event::BackSent(count) => self.back_sent(count, now, pool),
+            Event::BackRefused => self.back_refused(pool),
+            Event::Timeout => self.time_out(now, pool),
+            Event::Stopped(reason) => self.stop(Ending::new(reason), pool),
+        }
+    }
+
+    fn time_out(&mut self, now: Instant, pool: &mut Pool) {
         if self.deadline().is_none_or(|deadline| deadline > now) {
             return;
         }
@@ -129,17 +166,10 @@ impl Flow {
                 self.stage = Stage::Dialling { since: now };
                 self.actions.add(Action::Redial);
             }
-            // No close_notify: nobody knows whether the server had said all that it had to say.
-            Stage::Relaying => self.part(Ending::new(Reason::IdleTimeout), now, pool),
-            Stage::Parting { .. } => self.finish(pool),
-            Stage::Opening | Stage::Over => {}
-        }
-    }
-
-    /// Ends the connection for a reason of the host's: a drain deadline, a limit.
-    pub fn cut(&mut self, reason: Reason, pool: &mut Pool) {
-        if !self.is_over() {
-            self.stop(Ending::new(reason), pool);
+            // No close_notify: the server may have had more to send.
+            Stage::Relaying => self.close_gracefully(Ending::new(Reason::IdleTimeout), now, pool),
+            Stage::Closing { .. } => self.finish(pool),
+            Stage::Handshaking | Stage::Over => {}
         }
     }
 
@@ -147,82 +177,88 @@ impl Flow {
 
     /// Where to receive from the client; `None` = not now.
     pub fn front_room(&mut self, pool: &mut Pool) -> Option<&mut [u8]> {
-        if self.opening.is_some() {
-            return Some(self.up.opening_room(pool));
+        if self.handshaking.is_some() {
+            return Some(self.up.handshake_room(pool));
         }
         match &self.stage {
             Stage::Dialling { .. } | Stage::Relaying => self.up.room(pool),
-            Stage::Parting { .. } => Some(self.up.dropping_room(pool)),
-            Stage::Opening | Stage::Over => None,
+            Stage::Closing { .. } => Some(self.up.dropping_room(pool)),
+            Stage::Handshaking | Stage::Over => None,
         }
     }
 
-    /// Takes note of `count` bytes that were received into the room.
-    pub fn front_received(&mut self, count: usize, now: Instant, pool: &mut Pool) {
+    fn front_received(&mut self, received: Received, now: Instant, pool: &mut Pool) {
+        match received {
+            Received::Bytes(count) | Received::Last(count) => self.front_filled(count, now, pool),
+            Received::Nothing | Received::End | Received::Failed => {
+                pool.give_if_empty(&mut self.up.records);
+            }
+        }
+        match received {
+            Received::Last(_) | Received::End => self.front_ended(pool),
+            Received::Failed => self.front_failed(pool),
+            Received::Bytes(_) | Received::Nothing => {}
+        }
+    }
+
+    fn front_filled(&mut self, count: usize, now: Instant, pool: &mut Pool) {
         self.note_pause(now);
         self.last_byte = now;
-        if self.opening.is_some() {
-            let incoming = self.up.sealed.as_mut().expect("the room was given");
+        if self.handshaking.is_some() {
+            let incoming = self.up.records.as_mut().expect("the room was given");
             incoming.fill(count);
             self.facts.first_byte.get_or_insert(now);
-            return self.advance_opening(now, pool);
+            return self.advance_handshake(now, pool);
         }
         match &mut self.stage {
             Stage::Dialling { .. } | Stage::Relaying => {
                 self.up.received(count);
-                self.open_records(now, pool);
+                self.decrypt_records(now, pool);
             }
-            Stage::Parting { dropped, .. } => {
+            Stage::Closing { dropped, .. } => {
                 *dropped += count;
-                if *dropped > PARTING_BYTES_MAX {
+                if *dropped > CLOSING_BYTES_MAX {
                     self.finish(pool);
                 }
             }
-            Stage::Opening | Stage::Over => {}
+            Stage::Handshaking | Stage::Over => {}
         }
     }
 
-    /// Whether a part of a record has come, and its rest is awaited.
-    pub fn is_amid_record(&self) -> bool {
-        self.up.sealed.is_some()
-    }
-
-    /// Takes note that nothing was received into the room.
-    pub fn front_received_nothing(&mut self, pool: &mut Pool) {
-        pool.give_if_empty(&mut self.up.sealed);
-    }
-
-    /// Takes note that the client's TCP stream has ended.
-    pub fn front_ended(&mut self, pool: &mut Pool) {
+    fn front_ended(&mut self, pool: &mut Pool) {
         self.is_front_ended = true;
-        if self.opening.is_some() {
+        if self.handshaking.is_some() {
             return self.stop(Ending::new(Reason::ClientDisconnected), pool);
         }
         match self.stage {
             Stage::Dialling { .. } | Stage::Relaying => {
                 self.up.end.get_or_insert(StreamEnd::Fin);
-                pool.give_all(&mut self.up.sealed);
-                self.settle(pool);
+                pool.give_all(&mut self.up.records);
+                self.advance(pool);
             }
-            Stage::Parting { .. } => self.settle(pool),
-            Stage::Opening | Stage::Over => {}
+            Stage::Closing { .. } => self.advance(pool),
+            Stage::Handshaking | Stage::Over => {}
         }
     }
 
-    /// Takes note that the client's connection is broken.
-    pub fn front_failed(&mut self, pool: &mut Pool) {
+    fn front_failed(&mut self, pool: &mut Pool) {
         match self.stage {
-            Stage::Opening | Stage::Dialling { .. } | Stage::Relaying => {
-                let reason = match (self.up.end, self.down.is_ended) {
-                    (_, true) => Reason::BackendClosed,
-                    (Some(StreamEnd::CloseNotify), false) => Reason::ClientClosed,
+            Stage::Handshaking | Stage::Dialling { .. } | Stage::Relaying => {
+                let ending = self.ending.take().filter(|_| self.down.is_ended);
+                let reason = match self.up.end {
+                    Some(StreamEnd::CloseNotify) => Reason::ClientClosed,
                     _ => Reason::ClientReset,
                 };
-                self.stop(Ending::new(reason), pool);
+                self.stop(ending.unwrap_or_else(|| Ending::new(reason)), pool);
             }
-            Stage::Parting { .. } => self.finish(pool),
+            Stage::Closing { .. } => self.finish(pool),
             Stage::Over => {}
         }
+    }
+
+    /// Whether a part of a record has come, and its rest is awaited.
+    pub fn is_amid_record(&self) -> bool {
+        self.up.records.is_some()
     }
 
     /// What waits to be sent to the client.
@@ -230,52 +266,35 @@ impl Flow {
         self.down.pending()
     }
 
-    /// Takes note of `count` bytes that were sent to the client.
-    pub fn front_sent(&mut self, count: usize, now: Instant, pool: &mut Pool) {
-        self.last_byte = now;
-        self.down.sent(count, pool);
-        self.settle(pool);
-    }
+    // The back's side.
 
-    // The server's side.
-
-    /// Takes note that a server is connected.
-    pub fn dial_connected(&mut self, now: Instant, pool: &mut Pool) {
+    fn back_connected(&mut self, now: Instant, pool: &mut Pool) {
         if !matches!(self.stage, Stage::Dialling { .. }) {
             return;
         }
         self.facts.connected = Some(now);
         self.last_byte = now;
-        match announce::header(&self.settings.send_proxy, &self.facts) {
+        match proxy_header_out::header(&self.settings.send_proxy, &self.facts) {
             Ok(header) => {
-                self.preamble = header;
+                self.proxy_header = header;
                 self.stage = Stage::Relaying;
-                self.settle(pool);
+                self.advance(pool);
             }
             // A server that waits for the header would take the client's first bytes for it.
             Err(ending) => self.dial_failed(ending, now, pool),
         }
     }
 
-    /// Takes note that another server is being dialled.
-    pub fn dial_restarted(&mut self, now: Instant) {
-        if let Stage::Dialling { since } = &mut self.stage {
-            *since = now;
-        }
-    }
-
-    /// Takes note that no server can serve the connection: none could be connected, for the reason
-    /// that the last one gave, or it cannot be told about the client what it was promised.
-    pub fn dial_failed(&mut self, ending: Ending, now: Instant, pool: &mut Pool) {
-        if self.opening.is_some() {
-            // The client cannot be told before the handshake's end.
+    fn dial_failed(&mut self, ending: Ending, now: Instant, pool: &mut Pool) {
+        if self.handshaking.is_some() {
+            // The client can be sent an alert only after the handshake.
             self.postponed = Some(Postponed::BackFailure(ending));
             self.drop_back();
             self.stage = Stage::Relaying;
             return self.back_refused(pool);
         }
-        self.say_alert(alert::INTERNAL_ERROR, pool);
-        self.part(ending, now, pool);
+        self.send_alert(alert::INTERNAL_ERROR, pool);
+        self.close_gracefully(ending, now, pool);
     }
 
     /// Where to receive from the server: pieces to be filled in order by one vectored read;
@@ -287,87 +306,98 @@ impl Flow {
         let Stage::Relaying = self.stage else {
             return None;
         };
-        if self.postponed.is_some() || self.offloading.holds_back() {
+        if self.postponed.is_some() || self.ktls.holds_back() {
             return None;
         }
         let layout = match &self.traffic {
             Some(traffic) => traffic.layout(),
-            None => self.opening.as_ref()?.layout()?,
+            None => self.handshaking.as_ref()?.layout()?,
         };
         self.down.room(layout, pool)
     }
 
-    /// Takes note of `count` bytes that were received into the room.
-    pub fn back_received(&mut self, count: usize, now: Instant, pool: &mut Pool) {
+    fn back_received(&mut self, received: Received, now: Instant, pool: &mut Pool) {
+        match received {
+            Received::Bytes(count) | Received::Last(count) => self.back_filled(count, now, pool),
+            Received::Nothing | Received::End | Received::Failed => {
+                pool.give_if_empty(&mut self.down.records);
+            }
+        }
+        match received {
+            Received::Last(_) | Received::End => self.back_ended(pool),
+            Received::Failed => self.back_failed(now, pool),
+            Received::Bytes(_) | Received::Nothing => {}
+        }
+    }
+
+    fn back_filled(&mut self, count: usize, now: Instant, pool: &mut Pool) {
         self.note_pause(now);
-        let handshake = self.opening.as_mut().and_then(Opening::sealing);
-        let sealed = match (&mut self.traffic, handshake) {
+        let handshake = self.handshaking.as_mut().and_then(Handshaking::sealer);
+        let encrypted = match (&mut self.traffic, handshake) {
             (Some(traffic), _) => self.down.received(count, &mut **traffic),
             (None, Some(handshake)) => self.down.received(count, handshake),
             (None, None) => return,
         };
         self.last_byte = now;
         self.facts.bytes_down += count as u64;
-        self.note_stretch(count);
-        if sealed.is_err() {
+        self.note_run(count);
+        if encrypted.is_err() {
             self.stop_exhausted(now, pool);
         }
     }
 
-    /// Takes note that nothing was received into the room.
-    pub fn back_received_nothing(&mut self, pool: &mut Pool) {
-        self.down.received_nothing(pool);
-    }
-
-    /// Takes note that the server's stream has ended: the client is told by close_notify.
-    pub fn back_ended(&mut self, pool: &mut Pool) {
-        if matches!(self.stage, Stage::Relaying) && !self.down.is_ended {
-            self.down.received_nothing(pool);
-            if self.opening.is_some() {
-                self.postponed.get_or_insert(Postponed::BackEnd);
-                return;
-            }
-            self.say_goodbye(pool);
-            self.down.is_ended = true;
-            self.note_ending();
-            self.settle(pool);
-        }
-    }
-
-    /// Takes note of why what stands behind is about to end its stream, where that is not its own
-    /// doing.
-    pub fn back_ends_for(&mut self, reason: Option<Reason>) {
-        self.ending = self.ending.take().or_else(|| reason.map(Ending::new));
-    }
-
-    /// Takes note that the server takes no more bytes. What it has sent is still to be received: a
-    /// server that refuses an upload answers first and resets then.
-    pub fn back_refused(&mut self, pool: &mut Pool) {
-        if matches!(self.stage, Stage::Relaying) {
-            self.up.refuse(self.opening.is_some(), pool);
-            self.preamble = Vec::new();
-            self.settle(pool);
-        }
-    }
-
-    /// Takes note that the server's connection is broken and nothing more can be received.
-    ///
-    /// The client must not take what it got for the whole: it is sent what there is, and then the
-    /// end of TCP without close_notify.
-    pub fn back_failed(&mut self, now: Instant, pool: &mut Pool) {
-        let Stage::Relaying = self.stage else { return };
-        if self.down.is_ended || self.postponed.is_some() {
-            // It had said all that it wanted to say.
-            self.back_refused(pool);
+    fn back_ended(&mut self, pool: &mut Pool) {
+        if !matches!(self.stage, Stage::Relaying) || self.down.is_ended {
             return;
         }
+        if self.handshaking.is_some() {
+            self.postponed.get_or_insert(Postponed::BackEnd);
+            return;
+        }
+        self.send_close_notify(pool);
+        self.down.is_ended = true;
+        self.note_ending();
+        self.advance(pool);
+    }
+
+    fn back_refused(&mut self, pool: &mut Pool) {
+        if matches!(self.stage, Stage::Relaying) {
+            self.up.refuse(self.handshaking.is_some(), pool);
+            self.proxy_header = Vec::new();
+            self.advance(pool);
+        }
+    }
+
+    /// The client must not take what it got for the whole: it is sent what there is, and then the
+    /// end of TCP without close_notify.
+    fn back_failed(&mut self, now: Instant, pool: &mut Pool) {
+        let Stage::Relaying = self.stage else { return };
+        if self.down.is_ended || self.postponed.is_some() {
+            // Its stream was complete.
+            return self.back_refused(pool);
+        }
         let ending = Ending::new(Reason::BackendReset);
-        if self.opening.is_some() {
+        if self.handshaking.is_some() {
             // A handshake that breaks makes the client try again what the server may have done.
             self.postponed = Some(Postponed::BackFailure(ending));
             return self.back_refused(pool);
         }
-        self.part(ending, now, pool);
+        self.close_gracefully(ending, now, pool);
+    }
+
+    fn back_sent(&mut self, count: usize, now: Instant, pool: &mut Pool) {
+        self.last_byte = now;
+        let of_header = count.min(self.proxy_header.len());
+        if of_header > 0 {
+            self.proxy_header.drain(..of_header);
+            if self.proxy_header.is_empty() {
+                self.proxy_header = Vec::new();
+            }
+        }
+        if count > of_header {
+            self.up.sent(count - of_header, pool);
+        }
+        self.advance(pool);
     }
 
     /// What waits to be sent to the server: two pieces, in order.
@@ -376,37 +406,22 @@ impl Flow {
             return [&[], &[]];
         };
         [
-            &self.preamble,
+            &self.proxy_header,
             self.up.plain.as_ref().map_or(&[], Buffer::data),
         ]
     }
 
-    /// Takes note of `count` bytes that were sent to the server.
-    pub fn back_sent(&mut self, count: usize, now: Instant, pool: &mut Pool) {
-        self.last_byte = now;
-        let announced = count.min(self.preamble.len());
-        if announced > 0 {
-            self.preamble.drain(..announced);
-            if self.preamble.is_empty() {
-                self.preamble = Vec::new();
-            }
-        }
-        if count > announced {
-            self.up.sent(count - announced, pool);
-        }
-        self.settle(pool);
-    }
-
     // Within.
 
-    fn advance_opening(&mut self, now: Instant, pool: &mut Pool) {
-        let (Some(opening), Some(incoming)) = (&mut self.opening, &mut self.up.sealed) else {
+    fn advance_handshake(&mut self, now: Instant, pool: &mut Pool) {
+        let (Some(handshaking), Some(incoming)) = (&mut self.handshaking, &mut self.up.records)
+        else {
             return;
         };
         let mut out = std::mem::take(&mut pool.scratch);
         let mut early = Vec::new();
         let (settings, facts) = (&self.settings, &mut self.facts);
-        let progress = opening.advance(incoming, settings, facts, &mut out, &mut early);
+        let progress = handshaking.advance(incoming, settings, facts, &mut out, &mut early);
         self.down.append(&out, pool);
         out.clear();
         pool.scratch = out;
@@ -415,9 +430,9 @@ impl Flow {
             self.take_early(&early, goes_on, now, pool);
         }
         match progress {
-            Ok(None) => pool.give_if_empty(&mut self.up.sealed),
+            Ok(None) => pool.give_if_empty(&mut self.up.records),
             Ok(Some(established)) => self.establish(established, now, pool),
-            Err(ending) => self.part(ending, now, pool),
+            Err(ending) => self.close_gracefully(ending, now, pool),
         }
     }
 
@@ -426,13 +441,13 @@ impl Flow {
         self.facts.early_data = Some(EarlyData::Accepted);
         self.facts.bytes_up += early.len() as u64;
         self.up.add_early(early, pool);
-        if goes_on && matches!(self.stage, Stage::Opening) {
-            self.facts.early_bytes_max = Some(opening::early_bytes_max(&self.settings));
-            self.facts.agreed = self.opening.as_ref().and_then(Opening::agreed);
-            self.facts.kind = self.kind();
+        if goes_on && matches!(self.stage, Stage::Handshaking) {
+            self.facts.early_bytes_max = Some(handshaking::early_bytes_max(&self.settings));
+            self.facts.agreed = self.handshaking.as_ref().and_then(Handshaking::agreed);
+            self.facts.handshake = self.handshake_kind();
             self.begin_dial(now);
         }
-        self.settle(pool);
+        self.advance(pool);
     }
 
     fn note_pause(&mut self, now: Instant) {
@@ -447,9 +462,13 @@ impl Flow {
     }
 
     /// The kind of the handshake, once it is known.
-    fn kind(&self) -> Option<HandshakeKind> {
+    fn handshake_kind(&self) -> Option<HandshakeKind> {
         let agreed = self.facts.agreed.as_ref()?;
-        Some(opening::kind_of(agreed, self.facts.kind, &self.settings))
+        Some(handshaking::kind_of(
+            agreed,
+            self.facts.handshake,
+            &self.settings,
+        ))
     }
 
     /// Closes the server's connection: by a reset unless it has been sent the client's whole stream
@@ -463,13 +482,13 @@ impl Flow {
 
     /// Whether all that has come for the server has been sent to it.
     fn is_up_sent(&self) -> bool {
-        self.preamble.is_empty() && self.up.plain.is_none()
+        self.proxy_header.is_empty() && self.up.plain.is_none()
     }
 
     fn establish(&mut self, established: Established, now: Instant, pool: &mut Pool) {
-        self.opening = None;
+        self.handshaking = None;
         self.facts.agreed = Some(established.agreed);
-        self.facts.kind = self.kind();
+        self.facts.handshake = self.handshake_kind();
         self.facts.established = Some(now);
         if self.facts.early_data == Some(EarlyData::Accepted) {
             // All that has come up to now: the limit keeps it small.
@@ -477,10 +496,10 @@ impl Flow {
         }
         self.traffic = Some(established.traffic);
         self.consider_kernel();
-        if matches!(self.stage, Stage::Opening) {
+        if matches!(self.stage, Stage::Handshaking) {
             self.begin_dial(now);
         }
-        self.open_records(now, pool);
+        self.decrypt_records(now, pool);
         if !matches!(self.stage, Stage::Dialling { .. } | Stage::Relaying) {
             return;
         }
@@ -491,36 +510,36 @@ impl Flow {
         }
     }
 
-    fn open_records(&mut self, now: Instant, pool: &mut Pool) {
+    fn decrypt_records(&mut self, now: Instant, pool: &mut Pool) {
         let Some(traffic) = &mut self.traffic else {
             return;
         };
-        match self.up.open(traffic, pool) {
-            Ok(opened) => {
-                self.facts.bytes_up += opened.bytes as u64;
-                self.facts.key_updates += opened.controls;
-                self.settle(pool);
+        match self.up.decrypt(traffic, pool) {
+            Ok(decrypted) => {
+                self.facts.bytes_up += decrypted.bytes as u64;
+                self.facts.key_updates += decrypted.controls;
+                self.advance(pool);
             }
-            Err(OpenFault::Alert(alert)) => {
+            Err(DecryptFault::Alert(alert)) => {
                 let detail = format!("the client sent alert {}", alert::label(alert));
                 self.stop(Ending::with(Reason::ClientAlert, detail), pool);
             }
-            Err(OpenFault::Traffic(fault)) => {
-                self.say_alert(fault.alert(), pool);
+            Err(DecryptFault::Traffic(fault)) => {
+                self.send_alert(fault.alert(), pool);
                 let reason = match fault {
                     tls::traffic::TrafficFault::Record(_) => Reason::RecordInvalid,
                     tls::traffic::TrafficFault::Message(_) => Reason::ProtocolViolation,
                 };
-                self.part(Ending::with(reason, fault.to_string()), now, pool);
+                self.close_gracefully(Ending::with(reason, fault.to_string()), now, pool);
             }
         }
     }
 
-    /// Looks whether what has just happened makes the next step due.
-    fn settle(&mut self, pool: &mut Pool) {
+    /// Takes the next step if what has just happened makes it due.
+    fn advance(&mut self, pool: &mut Pool) {
         match self.stage {
-            Stage::Relaying | Stage::Dialling { .. } => self.settle_relay(pool),
-            Stage::Parting { .. } if self.is_front_done() => {
+            Stage::Relaying | Stage::Dialling { .. } => self.advance_relay(pool),
+            Stage::Closing { .. } if self.is_front_done() => {
                 if self.is_front_ended {
                     self.finish(pool);
                 } else {
@@ -531,7 +550,7 @@ impl Flow {
         }
     }
 
-    fn settle_relay(&mut self, pool: &mut Pool) {
+    fn advance_relay(&mut self, pool: &mut Pool) {
         self.send_control(pool);
         self.note_ending();
         self.ask_kernel();
@@ -543,7 +562,7 @@ impl Flow {
             // Closing with the client's bytes unread would reset it under the server's last ones.
             let ending = self.ending.take();
             let ending = ending.unwrap_or_else(|| Ending::new(Reason::BackendClosed));
-            self.part(ending, self.last_byte, pool);
+            self.close_gracefully(ending, self.last_byte, pool);
         } else if up_is_done && down_is_done {
             self.finish(pool);
         } else if up_is_done && !self.up.is_refused {
@@ -555,20 +574,20 @@ impl Flow {
 
     fn note_ending(&mut self) {
         if self.ending.is_none() {
-            self.ending = first_end(self.up.end, self.down.is_ended).map(Ending::new);
+            self.ending = first_to_end(self.up.end, self.down.is_ended).map(Ending::new);
         }
     }
 
-    /// Ends with last bytes to the client.
-    fn part(&mut self, ending: Ending, now: Instant, pool: &mut Pool) {
+    /// Ends after the last bytes to the client.
+    fn close_gracefully(&mut self, ending: Ending, now: Instant, pool: &mut Pool) {
         self.ending = Some(ending);
         self.drop_back();
-        self.opening = None;
+        self.handshaking = None;
         self.up.clear(pool);
-        self.preamble = Vec::new();
+        self.proxy_header = Vec::new();
         self.actions.cancel_dials();
-        self.stage = Stage::parting(now);
-        self.settle(pool);
+        self.stage = Stage::closing(now);
+        self.advance(pool);
     }
 
     /// Ends at once.
@@ -578,14 +597,14 @@ impl Flow {
     }
 
     fn finish(&mut self, pool: &mut Pool) {
-        if !matches!(self.stage, Stage::Parting { .. }) {
+        if !matches!(self.stage, Stage::Closing { .. }) {
             self.drop_back();
         }
         self.up.clear(pool);
         self.down.clear(pool);
-        self.offloading.records.clear();
+        self.ktls.records.clear();
         self.traffic = None;
-        self.opening = None;
+        self.handshaking = None;
         self.stage = Stage::Over;
         self.actions.cancel_dials();
         self.actions.add(Action::Close);

@@ -1,5 +1,5 @@
-//! What is known of a connection: filled in as it goes, read by the log, the metrics and the
-//! PROXY header.
+//! What is known of a connection: filled in as it goes on; the log, the metrics and the PROXY header
+//! are made from it.
 
 use std::borrow::Cow;
 use std::net::SocketAddr;
@@ -29,24 +29,24 @@ pub struct CertificateAlgorithms {
 /// What is known so far.
 #[derive(Debug)]
 pub struct Facts {
-    /// As the log and PP2_TYPE_UNIQUE_ID show it.
+    /// Its number in the log and in PP2_TYPE_UNIQUE_ID.
     pub id: u64,
     /// When it was accepted.
     pub accepted: Instant,
-    /// Who connected, by the PROXY header if one was taken, else by the socket.
+    /// The addresses of the client, by the PROXY header if one was accepted, else by the socket.
     pub route: Route,
     /// The PROXY header as it came, kept while it is to be passed on.
     pub proxy_header: Option<Box<[u8]>>,
     /// The name that the client asked for.
     pub server_name: Option<Box<str>>,
-    /// The server certificate's algorithms, if a server is to be told.
+    /// The server certificate's algorithms, if the PROXY header shows them.
     pub certificate: Option<CertificateAlgorithms>,
     /// What the handshake agreed on.
     pub agreed: Option<Agreed>,
-    /// How the handshake was made.
-    pub kind: Option<HandshakeKind>,
+    /// The kind of handshake.
+    pub handshake: Option<HandshakeKind>,
     /// Why the session that the client offered was not resumed.
-    pub miss: Option<ResumptionMiss>,
+    pub resumption_miss: Option<ResumptionMiss>,
     /// What became of early data, if the client offered any.
     pub early_data: Option<EarlyData>,
     /// How many bytes, from the first, may be early data: at most, while the handshake goes on.
@@ -63,7 +63,7 @@ pub struct Facts {
     pub bytes_down: u64,
     /// KeyUpdate and other control records answered.
     pub key_updates: u32,
-    /// Whether the kernel seals what the client is sent.
+    /// Whether the kernel encrypts what is sent to the client.
     pub offloaded: bool,
 }
 
@@ -78,8 +78,8 @@ impl Facts {
             server_name: None,
             certificate: None,
             agreed: None,
-            kind: None,
-            miss: None,
+            handshake: None,
+            resumption_miss: None,
             early_data: None,
             early_bytes_max: None,
             first_byte: None,
@@ -98,12 +98,12 @@ impl Facts {
 pub struct Ending {
     /// Why.
     pub reason: Reason,
-    /// What else the log can say, in somebody's words.
+    /// What else the log can say.
     pub detail: Option<Box<str>>,
 }
 
 impl Ending {
-    /// An end that needs no more words.
+    /// An end without details.
     pub fn new(reason: Reason) -> Self {
         Self {
             reason,
@@ -111,7 +111,7 @@ impl Ending {
         }
     }
 
-    /// An end with words.
+    /// An end with details.
     pub fn with(reason: Reason, detail: impl Into<Box<str>>) -> Self {
         Self {
             reason,

@@ -2,13 +2,14 @@
 #![forbid(unsafe_code)]
 
 pub mod actions;
-mod announce;
 pub mod buffer;
 pub mod connection;
+pub mod events;
 pub mod facts;
-mod growth;
-mod offload;
-mod opening;
+mod handshaking;
+mod ktls_state;
 pub mod options;
+mod proxy_header_out;
+mod record_sizing;
 mod relay;
 mod stage;

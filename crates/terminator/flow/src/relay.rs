@@ -8,7 +8,7 @@ use tls::record::{KeyExhausted, Layout, PLAINTEXT_BYTES_MAX};
 use tls::traffic::{Incoming, RecordSealer, Traffic, TrafficFault};
 
 use crate::buffer::{Buffer, Pool, RECORDS_LARGE, Size};
-use crate::growth::Growth;
+use crate::record_sizing::RecordSizing;
 
 /// How a side's stream of bytes ended.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -19,18 +19,18 @@ pub(crate) enum StreamEnd {
     Fin,
 }
 
-/// What came of the records that were opened.
+/// What came of the records that were decrypted.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(crate) struct Opened {
+pub(crate) struct Decrypted {
     /// Bytes of application data.
     pub(crate) bytes: usize,
     /// Records that carried none.
     pub(crate) controls: u32,
 }
 
-/// Why opening stopped for good.
+/// Why handshaking stopped for good.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum OpenFault {
+pub(crate) enum DecryptFault {
     /// A record or message that is not allowed.
     Traffic(TrafficFault),
     /// The client's own fatal alert.
@@ -41,7 +41,7 @@ pub(crate) enum OpenFault {
 #[derive(Debug, Default)]
 pub(crate) struct Up {
     /// Records as they came; before the handshake is over, its messages.
-    pub(crate) sealed: Option<Buffer>,
+    pub(crate) records: Option<Buffer>,
     /// What was in them, not yet sent on.
     pub(crate) plain: Option<Buffer>,
     pub(crate) end: Option<StreamEnd>,
@@ -54,10 +54,10 @@ pub(crate) struct Up {
 #[derive(Debug, Default)]
 pub(crate) struct Down {
     /// Records not yet sent; before the handshake is over, its messages.
-    pub(crate) sealed: Option<Buffer>,
+    pub(crate) records: Option<Buffer>,
     pub(crate) is_ended: bool,
     is_bulk: bool,
-    growth: Growth,
+    sizing: RecordSizing,
 }
 
 impl Up {
@@ -68,7 +68,7 @@ impl Up {
         }
         let is_bulk = self.is_bulk;
         Some(
-            self.sealed
+            self.records
                 .get_or_insert_with(|| pool.take_for(is_bulk))
                 .space(),
         )
@@ -76,8 +76,8 @@ impl Up {
 
     /// Where to receive the handshake: a message of it may be longer than one record, and the large
     /// buffer bounds it.
-    pub(crate) fn opening_room(&mut self, pool: &mut Pool) -> &mut [u8] {
-        let incoming = self.sealed.get_or_insert_with(|| pool.take(Size::Small));
+    pub(crate) fn handshake_room(&mut self, pool: &mut Pool) -> &mut [u8] {
+        let incoming = self.records.get_or_insert_with(|| pool.take(Size::Small));
         if incoming.space().is_empty() {
             incoming.compact();
         }
@@ -91,48 +91,48 @@ impl Up {
 
     /// Where to receive what nobody reads.
     pub(crate) fn dropping_room(&mut self, pool: &mut Pool) -> &mut [u8] {
-        let dropped = self.sealed.get_or_insert_with(|| pool.take(Size::Small));
+        let dropped = self.records.get_or_insert_with(|| pool.take(Size::Small));
         dropped.consume(dropped.data().len());
         dropped.compact();
         dropped.space()
     }
 
-    /// Takes note of `count` received bytes; whole records are opened by [`Up::open`].
+    /// Takes note of `count` received bytes; whole records are decrypted by [`Up::decrypt`].
     pub(crate) fn received(&mut self, count: usize) {
-        let sealed = self
-            .sealed
+        let records = self
+            .records
             .as_mut()
             .expect("bytes were received into this buffer");
-        sealed.fill(count);
-        self.is_bulk = sealed.space().is_empty();
+        records.fill(count);
+        self.is_bulk = records.space().is_empty();
     }
 
     /// Opens the whole records that are there.
-    pub(crate) fn open(
+    pub(crate) fn decrypt(
         &mut self,
         traffic: &mut Traffic,
         pool: &mut Pool,
-    ) -> Result<Opened, OpenFault> {
-        let mut opened = Opened::default();
-        if self.sealed.is_none() || self.end.is_some() {
-            return Ok(opened);
+    ) -> Result<Decrypted, DecryptFault> {
+        let mut decrypted = Decrypted::default();
+        if self.records.is_none() || self.end.is_some() {
+            return Ok(decrypted);
         }
-        // What was opened before has been sent, or is early data: that waits for a server.
-        if let (Some(plain), Some(sealed)) = (&mut self.plain, &self.sealed) {
-            plain.reserve(sealed.data().len());
+        // What was decrypted before has been sent, or is early data: that waits for a server.
+        if let (Some(plain), Some(records)) = (&mut self.plain, &self.records) {
+            plain.reserve(records.data().len());
         }
         while self.end.is_none() {
-            let sealed = self.sealed.as_mut().expect("checked above");
+            let records = self.records.as_mut().expect("checked above");
             let Some(record_bytes) = traffic
-                .record_bytes(sealed.data())
-                .map_err(OpenFault::Traffic)?
+                .record_bytes(records.data())
+                .map_err(DecryptFault::Traffic)?
             else {
                 break;
             };
-            let Some(record) = sealed.data().get(..record_bytes) else {
+            let Some(record) = records.data().get(..record_bytes) else {
                 break;
             };
-            let size = if sealed.is_large() {
+            let size = if records.is_large() {
                 Size::Large
             } else {
                 Size::Small
@@ -140,24 +140,24 @@ impl Up {
             let plain = self.plain.get_or_insert_with(|| pool.take(size));
             let incoming = traffic
                 .open(record, plain.space())
-                .map_err(OpenFault::Traffic)?;
-            sealed.consume(record_bytes);
+                .map_err(DecryptFault::Traffic)?;
+            records.consume(record_bytes);
             match incoming {
                 Incoming::Data(bytes) => {
                     plain.fill(bytes);
-                    opened.bytes += bytes;
+                    decrypted.bytes += bytes;
                 }
-                Incoming::Control => opened.controls += 1,
+                Incoming::Control => decrypted.controls += 1,
                 Incoming::CloseNotify => self.end = Some(StreamEnd::CloseNotify),
-                Incoming::FatalAlert(alert) => return Err(OpenFault::Alert(alert)),
+                Incoming::FatalAlert(alert) => return Err(DecryptFault::Alert(alert)),
             }
         }
         pool.give_if_empty(&mut self.plain);
         self.keep_rest(pool);
-        Ok(opened)
+        Ok(decrypted)
     }
 
-    /// Adds early data, which the handshake has opened. What no server has taken is held; how much
+    /// Adds early data, which the handshake has decrypted. What no server has taken is held; how much
     /// there can be is bounded by the service's setting.
     pub(crate) fn add_early(&mut self, bytes: &[u8], pool: &mut Pool) {
         if !self.is_refused {
@@ -172,7 +172,7 @@ impl Up {
         self.is_refused = true;
         pool.give_all(&mut self.plain);
         if !is_shaking {
-            pool.give_all(&mut self.sealed);
+            pool.give_all(&mut self.records);
         }
     }
 
@@ -180,10 +180,12 @@ impl Up {
     fn keep_rest(&mut self, pool: &mut Pool) {
         if self.end.is_some() {
             // Nothing after close_notify counts (RFC 8446 section 6.1).
-            pool.give_all(&mut self.sealed);
+            pool.give_all(&mut self.records);
         }
-        pool.give_if_empty(&mut self.sealed);
-        let Some(rest) = &mut self.sealed else { return };
+        pool.give_if_empty(&mut self.records);
+        let Some(rest) = &mut self.records else {
+            return;
+        };
         // A connection that has paused must not keep a large buffer for half a record.
         if self.is_bulk != rest.is_large() {
             let mut fitting = pool.take_for(self.is_bulk);
@@ -205,7 +207,7 @@ impl Up {
 
     /// Lets go of everything.
     pub(crate) fn clear(&mut self, pool: &mut Pool) {
-        pool.give_all(&mut self.sealed);
+        pool.give_all(&mut self.records);
         pool.give_all(&mut self.plain);
     }
 }
@@ -220,30 +222,25 @@ impl Down {
     ) -> Option<impl Iterator<Item = &'a mut [u8]> + use<'a>> {
         if self.is_ended
             || self
-                .sealed
+                .records
                 .as_ref()
-                .is_some_and(|sealed| !sealed.is_empty())
+                .is_some_and(|records| !records.is_empty())
         {
             return None;
         }
         let is_bulk = self.is_bulk;
-        let sealed = self.sealed.get_or_insert_with(|| pool.take_for(is_bulk));
-        let records = if sealed.is_large() { RECORDS_LARGE } else { 1 };
-        let pieces = sealed
+        let records = self.records.get_or_insert_with(|| pool.take_for(is_bulk));
+        let count_max = if records.is_large() { RECORDS_LARGE } else { 1 };
+        let pieces = records
             .space()
             .chunks_exact_mut(layout.stride())
-            .take(records);
+            .take(count_max);
         Some(pieces.map(move |record| &mut record[layout.head..][..PLAINTEXT_BYTES_MAX]))
-    }
-
-    /// Gives back the room if nothing was received into it.
-    pub(crate) fn received_nothing(&mut self, pool: &mut Pool) {
-        pool.give_if_empty(&mut self.sealed);
     }
 
     /// Takes note of a pause: the first records after it are short again.
     pub(crate) fn paused(&mut self) {
-        self.growth.restart();
+        self.sizing.restart();
     }
 
     /// Seals `count` bytes that were received into the room.
@@ -253,21 +250,21 @@ impl Down {
         seal: &mut impl RecordSealer,
     ) -> Result<(), KeyExhausted> {
         let layout = seal.layout();
-        let sealed = self
-            .sealed
+        let records = self
+            .records
             .as_mut()
             .expect("bytes were received into this buffer");
-        let records = if sealed.is_large() { RECORDS_LARGE } else { 1 };
+        let count_max = if records.is_large() { RECORDS_LARGE } else { 1 };
         // Once a read no longer fills one record, small buffers do.
         self.is_bulk = count >= PLAINTEXT_BYTES_MAX;
         assert!(
-            count <= records * PLAINTEXT_BYTES_MAX,
+            count <= count_max * PLAINTEXT_BYTES_MAX,
             "no more came than there was room"
         );
-        for plain_bytes in self.growth.lay_out(sealed.space(), count, layout) {
+        for plain_bytes in self.sizing.lay_out(records.space(), count, layout) {
             let record_bytes = layout.head + plain_bytes + layout.tail;
-            seal.seal(&mut sealed.space()[..record_bytes])?;
-            sealed.fill(record_bytes);
+            seal.seal(&mut records.space()[..record_bytes])?;
+            records.fill(record_bytes);
         }
         Ok(())
     }
@@ -275,14 +272,18 @@ impl Down {
     /// Appends bytes that are ready to be sent: a handshake's, an alert's.
     pub(crate) fn append(&mut self, bytes: &[u8], pool: &mut Pool) {
         if !bytes.is_empty() {
-            self.sealed
+            self.records
                 .get_or_insert_with(|| pool.take(Size::Small))
                 .append(bytes);
         }
     }
 
-    /// Appends a record of ours behind what waits to be sent, if it can be sealed.
-    pub(crate) fn say(&mut self, pool: &mut Pool, seal: impl FnOnce(&mut Vec<u8>) -> bool) {
+    /// Appends a record of ours behind what waits to be sent, if it can be records.
+    pub(crate) fn append_record(
+        &mut self,
+        pool: &mut Pool,
+        seal: impl FnOnce(&mut Vec<u8>) -> bool,
+    ) {
         let mut out = std::mem::take(&mut pool.scratch);
         if seal(&mut out) {
             self.append(&out, pool);
@@ -293,20 +294,20 @@ impl Down {
 
     /// What waits to be sent.
     pub(crate) fn pending(&self) -> &[u8] {
-        self.sealed.as_ref().map_or(&[], |sealed| sealed.data())
+        self.records.as_ref().map_or(&[], |records| records.data())
     }
 
     /// Says that `count` bytes went to the client.
     pub(crate) fn sent(&mut self, count: usize, pool: &mut Pool) {
-        self.sealed
+        self.records
             .as_mut()
             .expect("bytes were sent from this buffer")
             .consume(count);
-        pool.give_if_empty(&mut self.sealed);
+        pool.give_if_empty(&mut self.records);
     }
 
     /// Lets go of everything.
     pub(crate) fn clear(&mut self, pool: &mut Pool) {
-        pool.give_all(&mut self.sealed);
+        pool.give_all(&mut self.records);
     }
 }

@@ -10,7 +10,7 @@ use crate::relay::StreamEnd;
 
 /// How long a client that has been sent an alert may take to read it and close. Closing at once
 /// would reset the connection if bytes of the client's were unread, and lose the alert.
-const PARTING_MAX: Duration = Duration::from_secs(2);
+const CLOSING_MAX: Duration = Duration::from_secs(2);
 
 /// How long a client that has been sent the server's end may go on without a byte. What it still
 /// sends has a reader only if the server closed one direction, and few do.
@@ -19,13 +19,13 @@ const HALF_CLOSED_MAX: Duration = Duration::from_secs(60);
 /// Where a connection is in its life.
 pub(crate) enum Stage {
     /// Up to the end of the handshake, or to the first byte of early data.
-    Opening,
+    Handshaking,
     /// No server is connected yet.
     Dialling { since: Instant },
     /// Bytes go both ways.
     Relaying,
     /// Last bytes go to the client, what it still sends is dropped.
-    Parting { until: Instant, dropped: usize },
+    Closing { until: Instant, dropped: usize },
     /// Nothing is left to do but to close.
     Over,
 }
@@ -39,8 +39,8 @@ pub(crate) enum Postponed {
     BackFailure(Ending),
 }
 
-/// Whoever ends its stream first is the one who ended the connection.
-pub(crate) fn first_end(up: Option<StreamEnd>, is_down_ended: bool) -> Option<Reason> {
+/// The side that ended its stream first has ended the connection.
+pub(crate) fn first_to_end(up: Option<StreamEnd>, is_down_ended: bool) -> Option<Reason> {
     match (up, is_down_ended) {
         (Some(StreamEnd::CloseNotify), _) => Some(Reason::ClientClosed),
         (Some(StreamEnd::Fin), _) => Some(Reason::ClientTruncated),
@@ -50,15 +50,15 @@ pub(crate) fn first_end(up: Option<StreamEnd>, is_down_ended: bool) -> Option<Re
 }
 
 impl Stage {
-    /// Last bytes to the client.
-    pub(crate) fn parting(now: Instant) -> Self {
-        Self::Parting {
-            until: now + PARTING_MAX,
+    /// The last bytes go to the client.
+    pub(crate) fn closing(now: Instant) -> Self {
+        Self::Closing {
+            until: now + CLOSING_MAX,
             dropped: 0,
         }
     }
 
-    /// When it has lasted too long; of the opening, the handshake's own limit tells.
+    /// When it has lasted too long; of the handshaking, the handshake's own limit tells.
     pub(crate) fn deadline(
         &self,
         timeouts: &Timeouts,
@@ -66,13 +66,13 @@ impl Stage {
         is_half_closed: bool,
     ) -> Option<Instant> {
         match self {
-            Self::Opening | Self::Over => None,
+            Self::Handshaking | Self::Over => None,
             Self::Dialling { since } => Some(*since + timeouts.dial),
             Self::Relaying if is_half_closed => {
                 Some(last_byte + timeouts.idle.min(HALF_CLOSED_MAX))
             }
             Self::Relaying => Some(last_byte + timeouts.idle),
-            Self::Parting { until, .. } => Some(*until),
+            Self::Closing { until, .. } => Some(*until),
         }
     }
 }

@@ -1,13 +1,13 @@
-//! What stands behind a connection: a server's socket, or files.
+//! The back of a connection: a server's socket, or files.
 //!
-//! Owns the likeness of the two, so that the link moves bytes and asks not where they come from.
+//! Owns what the two have in common: requests go to both in the same way.
 
 use std::io::{self, IoSliceMut};
 use std::time::Instant;
 
-use telemetry::outcome::Reason;
+use flow::events::Received;
 
-use crate::driver::{Driver, PIECES_MAX, Received, Socket};
+use crate::driver::{Driver, PIECES_MAX, Socket};
 use crate::files::FileBack;
 
 /// A connection's back.
@@ -19,17 +19,10 @@ pub(crate) enum Back {
 }
 
 impl Back {
-    /// Takes note of an event.
+    /// Notes an event.
     pub(crate) fn note(&mut self, event: &sys::epoll::Event) {
         if let Self::Server(socket) = self {
             socket.note(event);
-        }
-    }
-
-    pub(crate) fn is_readable(&self) -> bool {
-        match self {
-            Self::Server(socket) => socket.is_readable(),
-            Self::Files(files) => files.is_readable(),
         }
     }
 
@@ -42,29 +35,16 @@ impl Back {
         }
     }
 
-    /// Fills as many pieces as there are, in order, but not with a stretch of a file of at least
-    /// `passing_from` bytes.
-    pub(crate) fn receive<'a>(
-        &mut self,
-        pieces: &mut impl Iterator<Item = &'a mut [u8]>,
-        passing_from: Option<u64>,
-    ) -> Received {
-        match self {
-            Self::Server(socket) => receive_pieces(socket, pieces),
-            Self::Files(files) => files.receive(pieces, passing_from),
-        }
-    }
-
-    /// Whether a stretch of a file goes out next, by the kernel and at once. If it is not in
+    /// Whether a range of a file goes out next, by the kernel and at once. If it is not in
     /// memory, a thread begins to read it.
-    pub(crate) fn has_cached_stretch(&mut self) -> bool {
+    pub(crate) fn has_cached_range(&mut self) -> bool {
         match self {
             Self::Server(_) => false,
             Self::Files(files) => files.cached_bytes() > 0,
         }
     }
 
-    /// Gives it two pieces, in order; says how much it took. `None` = it takes no more.
+    /// Gives it two pieces, in order; returns how much it took. `None` = it takes no more.
     pub(crate) fn send(&mut self, pieces: [&[u8]; 2]) -> Option<usize> {
         match self {
             Self::Server(socket) => match pieces {
@@ -75,17 +55,12 @@ impl Back {
         }
     }
 
-    /// Tells it that the client's stream has ended.
+    /// Passes on that the client's stream has ended.
     pub(crate) fn end(&mut self) {
         match self {
             Self::Server(socket) => socket.end(),
             Self::Files(files) => files.end_requests(),
         }
-    }
-
-    /// After its own end it hears nothing, and the client has not ended either.
-    pub(crate) fn is_deaf_at_end(&self) -> bool {
-        matches!(self, Self::Files(files) if !files.is_asked())
     }
 
     /// When [`Self::time_out`] is due.
@@ -96,26 +71,10 @@ impl Back {
         }
     }
 
-    /// Takes note that the deadline has passed.
+    /// Handles that the deadline may have passed.
     pub(crate) fn time_out(&mut self, now: Instant) {
         if let Self::Files(files) = self {
             files.time_out(now);
-        }
-    }
-
-    /// Why its stream ends, if that is the client's doing.
-    pub(crate) fn fault(&self) -> Option<Reason> {
-        match self {
-            Self::Server(_) => None,
-            Self::Files(files) => files.fault(),
-        }
-    }
-
-    /// What it took beside the bytes that came, in bytes.
-    pub(crate) fn take_cost(&mut self) -> usize {
-        match self {
-            Self::Server(_) => 0,
-            Self::Files(files) => files.take_cost(),
         }
     }
 
@@ -157,7 +116,7 @@ impl Back {
 }
 
 /// Fills as many pieces as there are with one call.
-fn receive_pieces<'a>(
+pub(crate) fn receive_pieces<'a>(
     socket: &mut Socket,
     pieces: &mut impl Iterator<Item = &'a mut [u8]>,
 ) -> Received {

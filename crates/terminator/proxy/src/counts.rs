@@ -3,15 +3,15 @@
 use telemetry::catalogue::ServiceCounter;
 use telemetry::counters::Handshake;
 
-use crate::lines;
-use crate::link::Link;
+use crate::connection::Connection;
+use crate::connection_log;
 use crate::timers::TICK;
 
 /// Counts a handshake, and what became of what the client offered with it.
-pub(crate) fn count_handshake(link: &Link) {
-    let facts = link.flow.facts();
-    let counters = &link.service.counters;
-    if let Some(miss) = facts.miss {
+pub(crate) fn count_handshake(connection: &Connection) {
+    let facts = connection.flow.facts();
+    let counters = &connection.service.counters;
+    if let Some(miss) = facts.resumption_miss {
         counters.missed(miss);
     }
     if let Some(early_data) = facts.early_data {
@@ -22,7 +22,7 @@ pub(crate) fn count_handshake(link: &Link) {
         .agreed
         .as_ref()
         .filter(|_| facts.established.is_some());
-    let (Some(agreed), Some(kind)) = (agreed, facts.kind) else {
+    let (Some(agreed), Some(kind)) = (agreed, facts.handshake) else {
         return;
     };
     if agreed.retried {
@@ -30,9 +30,9 @@ pub(crate) fn count_handshake(link: &Link) {
     }
     counters.handshake(Handshake {
         kind,
-        version: lines::version_of(agreed.version),
+        version: connection_log::version_of(agreed.version),
         suite: agreed.suite.map_or(0, |suite| suite.code()),
         group: agreed.group.map_or(0, |group| group.code()),
-        duration: lines::handshake_time(facts).unwrap_or(TICK),
+        duration: connection_log::handshake_time(facts).unwrap_or(TICK),
     });
 }

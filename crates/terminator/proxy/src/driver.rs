@@ -9,6 +9,7 @@ use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
+use flow::events::Received;
 use sys::epoll::{Epoll, Event, Events, Interest};
 use sys::ktls::{self, Half, Keys};
 use sys::socket::{self, PeerAddress};
@@ -43,22 +44,7 @@ pub(crate) struct Socket {
     watches_writes: bool,
 }
 
-/// What came of receiving.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Received {
-    /// So many bytes.
-    Bytes(usize),
-    /// So many bytes, and they are the last.
-    Last(usize),
-    /// The peer's stream has ended.
-    End,
-    /// Nothing for now.
-    Nothing,
-    /// The connection is broken.
-    Failed,
-}
-
-/// What came of sending a stretch of a file.
+/// What came of sending a range of a file.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum FileSent {
     /// So many bytes.
@@ -295,7 +281,7 @@ impl Socket {
         self.sent(result, bytes.len())
     }
 
-    /// Sends a stretch of a file without seeing it.
+    /// Sends a range of a file without seeing it.
     pub(crate) fn send_file(&mut self, file: impl AsFd, offset: u64, count: usize) -> FileSent {
         match transfer::send_file(&self.fd, file, offset, count) {
             Ok(0) => FileSent::NoFile,

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
+use flow::events::Received;
 use static_files::conversation::Conversation;
 use static_files::questions::{Found, Output, Question};
 use sys::beneath::File;
@@ -17,11 +18,10 @@ use telemetry::counters::ServiceCounters;
 use telemetry::outcome::Reason;
 
 use crate::commands::{Command, Mailbox, Reply};
-use crate::driver::Received;
 use crate::file_threads::{FileThreads, Job, Refused};
 use crate::file_work::{Answer, Open, Task};
+use crate::pieces::Pieces;
 use crate::plan::Files;
-use crate::room::Room;
 
 /// What it costs to look for a file, in bytes that are read and sent instead: some microseconds.
 const LOOK_BYTES: usize = 16 << 10;
@@ -45,7 +45,7 @@ const FETCH_BYTES_MAX: usize = 1 << 20;
 const CACHED_FOR: Duration = Duration::from_secs(1);
 
 /// What all connections of a worker share: the threads that wait for disks, and their way back.
-pub(crate) struct Desk {
+pub(crate) struct FileContext {
     threads: FileThreads,
     mailbox: Mailbox,
 }
@@ -54,7 +54,7 @@ pub(crate) struct Desk {
 pub(crate) struct FileBack {
     files: Arc<Files>,
     counters: Arc<ServiceCounters>,
-    desk: Arc<Desk>,
+    file_context: Arc<FileContext>,
     /// What the worker knows the connection by.
     token: u64,
     conversation: Conversation,
@@ -97,13 +97,13 @@ struct Ahead {
 }
 
 /// What of a file goes out next.
-pub(crate) struct Stretch<'a> {
+pub(crate) struct FileRange<'a> {
     pub(crate) file: &'a Arc<File>,
     pub(crate) offset: u64,
     pub(crate) bytes: u64,
 }
 
-impl Desk {
+impl FileContext {
     pub(crate) fn new(threads: FileThreads, mailbox: Mailbox) -> Self {
         Self { threads, mailbox }
     }
@@ -131,14 +131,14 @@ impl FileBack {
     pub(crate) fn new(
         files: &Arc<Files>,
         counters: &Arc<ServiceCounters>,
-        desk: &Arc<Desk>,
+        file_context: &Arc<FileContext>,
         token: u64,
     ) -> Self {
         Self {
             conversation: Conversation::new(Arc::clone(&files.serving)),
             files: Arc::clone(files),
             counters: Arc::clone(counters),
-            desk: Arc::clone(desk),
+            file_context: Arc::clone(file_context),
             token,
             open: None,
             ahead: Ahead::default(),
@@ -189,7 +189,7 @@ impl FileBack {
         if let Some(task) = task {
             task.give_up(&self.counters);
             self.counters.count(ServiceCounter::FileTasksTimedOut);
-            self.desk.threads.review();
+            self.file_context.threads.review();
             self.go_without(Reason::FileTimeout);
         }
     }
@@ -213,7 +213,7 @@ impl FileBack {
     pub(crate) fn replied(&mut self, reply: Reply) {
         let is_awaited = |_: &mut Waiting| reply.task == self.tasks;
         let Some(task) = self.waiting.take_if(is_awaited) else {
-            return self.desk.let_go(reply);
+            return self.file_context.let_go(reply);
         };
         task.give_up(&self.counters);
         self.counters
@@ -275,28 +275,28 @@ impl FileBack {
         !self.is_over && !self.is_waiting() && (self.conversation.question().is_some() || says())
     }
 
-    /// The stretch of a file that goes out next, unless it has to be read, or waited for.
-    pub(crate) fn stretch(&self) -> Option<Stretch<'_>> {
+    /// The range of a file that goes out next, unless it has to be read, or waited for.
+    pub(crate) fn range(&self) -> Option<FileRange<'_>> {
         let (Output::File { offset, bytes }, Some(Open::File(file)), false) =
             (self.conversation.output(), &self.open, self.ahead.must_read)
         else {
             return None;
         };
-        (!self.is_waiting()).then_some(Stretch {
+        (!self.is_waiting()).then_some(FileRange {
             file,
             offset,
             bytes,
         })
     }
 
-    /// How many bytes of the stretch the kernel can send by one call without waiting for a disk.
+    /// How many bytes of the range the kernel can send by one call without waiting for a disk.
     /// 0 = a thread reads them first, or they cannot be sent like that.
     pub(crate) fn cached_bytes(&mut self) -> usize {
-        let Some(Stretch {
+        let Some(FileRange {
             file,
             offset,
             bytes,
-        }) = self.stretch()
+        }) = self.range()
         else {
             return 0;
         };
@@ -332,8 +332,8 @@ impl FileBack {
         0
     }
 
-    /// Takes note that the first `count` bytes of the stretch were sent.
-    pub(crate) fn stretch_sent(&mut self, count: usize) {
+    /// Takes note that the first `count` bytes of the range were sent.
+    pub(crate) fn range_sent(&mut self, count: usize) {
         self.ahead.bytes = Vec::new();
         self.conversation.sent(count as u64, SystemTime::now());
         self.count();
@@ -341,24 +341,24 @@ impl FileBack {
     }
 
     /// Takes note that the file is shorter than it was, or cannot be read.
-    pub(crate) fn stretch_failed(&mut self) {
+    pub(crate) fn range_failed(&mut self) {
         self.conversation.file_failed();
     }
 
     /// Takes note that the kernel does not send this file by itself.
-    pub(crate) fn stretch_unfit(&mut self) {
+    pub(crate) fn range_unfit(&mut self) {
         self.ahead.must_read = true;
     }
 
     /// Fills the pieces with responses, in order: the bytes of a file are read right into them. It
-    /// stops before a stretch of a file of at least `passing_from` bytes, which is not to be read,
+    /// stops before a range of a file of at least `passing_from` bytes, which is not to be read,
     /// and when questions have cost as much as filling the pieces would.
     pub(crate) fn receive<'a>(
         &mut self,
         pieces: &mut impl Iterator<Item = &'a mut [u8]>,
         passing_from: Option<u64>,
     ) -> Received {
-        let mut room = Room::of(pieces);
+        let mut room = Pieces::of(pieces);
         while !room.is_full() && self.cost_bytes < COST_BYTES_MAX {
             self.answer_questions();
             if self.is_passing(passing_from) {
@@ -384,11 +384,11 @@ impl FileBack {
         self.rest(room.filled)
     }
 
-    /// Whether a stretch of a file is next that is not to be read.
+    /// Whether a range of a file is next that is not to be read.
     fn is_passing(&self, from: Option<u64>) -> bool {
-        let stretch = self.stretch();
-        from.zip(stretch)
-            .is_some_and(|(from, stretch)| stretch.bytes >= from)
+        let range = self.range();
+        from.zip(range)
+            .is_some_and(|(from, range)| range.bytes >= from)
     }
 
     /// What questions have cost since this was asked, in bytes that could have been moved instead.
@@ -410,7 +410,7 @@ impl FileBack {
     fn open_instead(&mut self, open: Option<Open>) {
         self.ahead = Ahead::default();
         if let Some(before) = std::mem::replace(&mut self.open, open) {
-            self.desk.close(&self.files, before);
+            self.file_context.close(&self.files, before);
         }
     }
 
@@ -477,9 +477,9 @@ impl FileBack {
         self.count();
     }
 
-    /// Reads a stretch of the open file, as far as there is room, and it is in memory; 0 = a thread
+    /// Reads a range of the open file, as far as there is room, and it is in memory; 0 = a thread
     /// reads it.
-    fn read(&mut self, room: &mut Room<'_>, offset: u64, bytes: u64) -> io::Result<usize> {
+    fn read(&mut self, room: &mut Pieces<'_>, offset: u64, bytes: u64) -> io::Result<usize> {
         let Some(Open::File(file)) = &self.open else {
             return Err(ErrorKind::NotFound.into());
         };
@@ -514,7 +514,7 @@ impl FileBack {
     /// Has a thread do it, for a request that is not yet answered.
     fn ask(&mut self, task: Task) {
         let job = self.job(task);
-        if let Err(Refused) = self.desk.threads.submit(job) {
+        if let Err(Refused) = self.file_context.threads.submit(job) {
             self.counters.count(ServiceCounter::FileTasksRefused);
             self.waiting
                 .take()
@@ -527,13 +527,13 @@ impl FileBack {
     /// Has a thread do it, for an answer that has begun.
     fn ask_rest(&mut self, task: Task) {
         let job = self.job(task);
-        self.desk.threads.submit_rest(job);
+        self.file_context.threads.submit_rest(job);
     }
 
     /// Makes a job of it, and waits for that.
     fn job(&mut self, task: Task) -> Job {
         let files = Arc::clone(&self.files);
-        let mailbox = self.desk.mailbox.clone();
+        let mailbox = self.file_context.mailbox.clone();
         let is_wanted = Arc::new(AtomicBool::new(true));
         self.tasks += 1;
         self.counters.count(match task {
@@ -623,9 +623,9 @@ mod tests {
         let counters = Registry::new(1).service(0, "files", &[]);
         let (commands, replies) = channel();
         let mailbox = Mailbox::new(commands, Arc::new(Waker::new().unwrap()));
-        let desk = Arc::new(Desk::new(FileThreads::new(1), mailbox));
+        let file_context = Arc::new(FileContext::new(FileThreads::new(1), mailbox));
         (
-            FileBack::new(&Arc::new(files), &counters, &desk, 7),
+            FileBack::new(&Arc::new(files), &counters, &file_context, 7),
             replies,
         )
     }

@@ -13,9 +13,9 @@ use tls::options::{CertificateSource, ServerOptions, UnknownName};
 use tls::resumption::{KeySource, Resumption, ResumptionOptions, TicketOptions};
 
 use crate::commands::Mailbox;
+use crate::connection_log::ConnectionLog;
 use crate::file_threads::FileThreads;
-use crate::files::Desk;
-use crate::lines::Lines;
+use crate::files::FileContext;
 use crate::options::{
     BackOptions, FrontOptions, KtlsMode, KtlsOptions, Limits, LogConnections, LogFormat,
     LogOptions, Options, SendProxy, ServersOptions, ServiceOptions, Timeouts, WorkerOptions,
@@ -83,10 +83,10 @@ impl Fixture {
         Rc::new(Service::new(plan, 0, counters, None))
     }
 
-    /// Lines that nobody reads.
-    pub(crate) fn lines(&self, worker: usize) -> Lines {
+    /// ConnectionLog that nobody reads.
+    pub(crate) fn lines(&self, worker: usize) -> ConnectionLog {
         let (writer, _) = sync_channel(1);
-        Lines::new(self.plan.log, worker, writer, self.registry.worker(worker))
+        ConnectionLog::new(self.plan.log, worker, writer, self.registry.worker(worker))
     }
 }
 
@@ -130,8 +130,8 @@ fn service(authority: &Authority, server: &str) -> ServiceOptions {
 }
 
 /// The way to files for a worker that serves none.
-pub(crate) fn desk(mailbox: Mailbox) -> Arc<Desk> {
-    Arc::new(Desk::new(FileThreads::new(1), mailbox))
+pub(crate) fn file_context(mailbox: Mailbox) -> Arc<FileContext> {
+    Arc::new(FileContext::new(FileThreads::new(1), mailbox))
 }
 
 /// xorshift64*: all that a run leaves to chance comes from here.

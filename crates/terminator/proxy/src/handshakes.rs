@@ -12,7 +12,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use crate::token::LinkId;
+use crate::token::ConnectionId;
 
 /// How long a newcomer may wait before the newest go first. Shorter than clients wait for an
 /// answer, longer than what a burst of a few hundred of the dearest signatures takes.
@@ -21,8 +21,8 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// Handshakes with something to work on.
 #[derive(Default)]
 pub(crate) struct Handshakes {
-    answered: VecDeque<LinkId>,
-    newcomers: VecDeque<(LinkId, Instant)>,
+    answered: VecDeque<ConnectionId>,
+    newcomers: VecDeque<(ConnectionId, Instant)>,
 }
 
 impl Handshakes {
@@ -31,17 +31,17 @@ impl Handshakes {
     }
 
     /// One that was answered, and has come back.
-    pub(crate) fn add_answered(&mut self, id: LinkId) {
+    pub(crate) fn add_answered(&mut self, id: ConnectionId) {
         self.answered.push_back(id);
     }
 
     /// One that has got nothing yet.
-    pub(crate) fn add_newcomer(&mut self, id: LinkId, now: Instant) {
+    pub(crate) fn add_newcomer(&mut self, id: ConnectionId, now: Instant) {
         self.newcomers.push_back((id, now));
     }
 
     /// The one to be served now. It may have ended since it was added.
-    pub(crate) fn next(&mut self, now: Instant) -> Option<LinkId> {
+    pub(crate) fn next(&mut self, now: Instant) -> Option<ConnectionId> {
         if let Some(id) = self.answered.pop_front() {
             return Some(id);
         }
@@ -59,7 +59,7 @@ impl Handshakes {
     }
 
     /// Forgets the oldest ones that have ended: nobody waits there any more.
-    pub(crate) fn forget_ended(&mut self, mut is_open: impl FnMut(LinkId) -> bool) {
+    pub(crate) fn forget_ended(&mut self, mut is_open: impl FnMut(ConnectionId) -> bool) {
         while let Some((id, _)) = self.newcomers.front() {
             if is_open(*id) {
                 return;
@@ -73,12 +73,12 @@ impl Handshakes {
 mod tests {
     use super::*;
 
-    fn id(number: u64) -> LinkId {
-        LinkId::of(number)
+    fn id(number: u64) -> ConnectionId {
+        ConnectionId::of(number)
     }
 
     fn drained(queue: &mut Handshakes, now: Instant) -> Vec<u64> {
-        std::iter::from_fn(|| queue.next(now).map(LinkId::bits)).collect()
+        std::iter::from_fn(|| queue.next(now).map(ConnectionId::bits)).collect()
     }
 
     fn with_newcomers(numbers: &[u64], since: Instant) -> Handshakes {

@@ -4,13 +4,16 @@
 //! `flow`'s.
 #![forbid(unsafe_code)]
 
-mod ages;
 mod allowance;
 mod back;
 mod commands;
+mod connection;
+mod connection_log;
+mod connections;
 mod counts;
 mod descriptors;
 mod dial;
+mod displaceable;
 mod driver;
 mod file_threads;
 mod file_work;
@@ -18,16 +21,13 @@ mod files;
 #[cfg(test)]
 mod fixture;
 mod handshakes;
-mod lines;
-mod link;
-mod links;
+mod ktls_send;
 mod listeners;
-mod offload;
 pub mod options;
+mod pieces;
 mod pipes;
 pub mod plan;
 pub mod plane;
-mod room;
 mod service;
 mod timers;
 mod token;

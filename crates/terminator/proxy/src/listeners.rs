@@ -12,7 +12,7 @@ use wire::address::Address;
 
 use crate::driver::{Driver, Socket};
 use crate::service::Service;
-use crate::token::Named;
+use crate::token::EventSource;
 
 /// Connections accepted from one listener in a turn.
 const ACCEPTS_PER_TURN: usize = 64;
@@ -23,7 +23,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// Listeners told apart in one batch of events; those beyond share the last place and are all
 /// looked at when one of them calls.
-const CALLERS_MAX: usize = 64;
+const READY_MAX: usize = 64;
 
 /// A listening socket and whose it is.
 pub(crate) struct Listener {
@@ -44,15 +44,15 @@ pub(crate) struct Listeners {
 
 /// Which listeners have a connection waiting.
 #[derive(Default)]
-pub(crate) struct Callers(u64);
+pub(crate) struct ReadyListeners(u64);
 
-impl Callers {
+impl ReadyListeners {
     pub(crate) fn add(&mut self, place: usize) {
-        self.0 |= 1 << place.min(CALLERS_MAX - 1);
+        self.0 |= 1 << place.min(READY_MAX - 1);
     }
 
     fn has(&self, place: usize) -> bool {
-        self.0 & 1 << place.min(CALLERS_MAX - 1) != 0
+        self.0 & 1 << place.min(READY_MAX - 1) != 0
     }
 }
 
@@ -119,8 +119,8 @@ impl Listeners {
     ///
     /// Twice as many as the last time if there were that many, else half: a call that finds the
     /// queue empty is made seldom, and a long queue is emptied soon.
-    pub(crate) fn batch(&self, callers: &Callers, place: usize) -> usize {
-        let is_called = self.resumes.is_none() && callers.has(place);
+    pub(crate) fn batch(&self, ready: &ReadyListeners, place: usize) -> usize {
+        let is_called = self.resumes.is_none() && ready.has(place);
         self.all
             .get(place)
             .filter(|_| is_called)
@@ -160,7 +160,7 @@ impl Listeners {
         let is_watched = self.all.iter().enumerate().all(|(place, one)| {
             let is_shared = matches!(one.address, Address::Unix(_));
             driver
-                .listen(&one.fd, Named::Listener(place).token(), is_shared)
+                .listen(&one.fd, EventSource::Listener(place).token(), is_shared)
                 .is_ok()
         });
         if !is_watched {

@@ -164,7 +164,7 @@ pub struct LogOptions {
     pub connections: LogConnections,
     /// How a line is written.
     pub format: LogFormat,
-    /// Lines a second and worker for each reason of failure; more are counted, not written.
+    /// ConnectionLog a second and worker for each reason of failure; more are counted, not written.
     pub failures_per_second: u32,
 }
 

@@ -17,9 +17,9 @@ use wire::address::Address;
 
 use crate::allowance::Allowances;
 use crate::commands::{Assignment, Command, Mailbox};
+use crate::connection_log::ConnectionLog;
 use crate::file_threads::FileThreads;
-use crate::files::Desk;
-use crate::lines::Lines;
+use crate::files::FileContext;
 use crate::plan::Plan;
 use crate::worker::Worker;
 
@@ -69,21 +69,29 @@ impl Plane {
         for (index, ((waker, cpu), listeners)) in its.enumerate() {
             let (commands, received) = channel();
             let counters = registry.worker(index);
-            let lines = Lines::new(plan.log, index, lines.clone(), Arc::clone(&counters));
+            let lines = ConnectionLog::new(plan.log, index, lines.clone(), Arc::clone(&counters));
             let assignment = assignment(&plan, index, listeners, &registry);
             let mailbox = Mailbox::new(commands, Arc::clone(&waker));
-            let desk = Arc::new(Desk::new(file_threads.clone(), mailbox.clone()));
+            let file_context = Arc::new(FileContext::new(file_threads.clone(), mailbox.clone()));
             let started = started.clone();
             let allowances = allowances.clone();
             let make = move || {
                 if let Some(cpu) = cpu {
                     sys::cpu::pin_current_thread(cpu)?;
                 }
-                Worker::new(index, allowances, waker, received, desk, counters, lines)
+                Worker::new(
+                    index,
+                    allowances,
+                    waker,
+                    received,
+                    file_context,
+                    counters,
+                    lines,
+                )
             };
             let body = move || match make() {
                 Ok(mut worker) => {
-                    worker.take_up(assignment);
+                    worker.apply_plan(assignment);
                     // Whoever starts us waits for this, and for the end of the channel.
                     let _ = started.send(Ok(()));
                     drop(started);

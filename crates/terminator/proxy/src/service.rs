@@ -12,7 +12,7 @@ use sys::socket::PeerAddress;
 use telemetry::counters::ServiceCounters;
 use wire::network::Network;
 
-use crate::ages::Ages;
+use crate::displaceable::Displaceable;
 use crate::plan::ServicePlan;
 
 /// One service on one worker. Connections hold it, so one that a reload has replaced lives until
@@ -23,7 +23,7 @@ pub(crate) struct Service {
     pub(crate) pool: RefCell<Pool>,
     pub(crate) counters: Arc<ServiceCounters>,
     /// Connections that have relayed nothing yet, those of earlier plans among them.
-    pub(crate) ages: Rc<RefCell<Ages>>,
+    pub(crate) displaceable: Rc<RefCell<Displaceable>>,
 }
 
 impl Service {
@@ -49,7 +49,7 @@ impl Service {
         let service = Self {
             settings: Rc::new(settings),
             pool: RefCell::new(pool),
-            ages: before.map_or_else(Rc::default, |before| Rc::clone(&before.ages)),
+            displaceable: before.map_or_else(Rc::default, |before| Rc::clone(&before.displaceable)),
             counters,
             plan,
         };

@@ -5,11 +5,11 @@
 
 /// What a token names.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Named {
+pub(crate) enum EventSource {
     /// The client's socket of a connection.
-    Front(LinkId),
+    Front(ConnectionId),
     /// The server's socket of a connection.
-    Back(LinkId),
+    Back(ConnectionId),
     /// A listener, by its place.
     Listener(usize),
     /// The other threads' calls.
@@ -18,7 +18,7 @@ pub(crate) enum Named {
 
 /// A connection's place and use.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct LinkId {
+pub(crate) struct ConnectionId {
     pub(crate) place: u32,
     /// How often the place was used before. Counts up to 2^30 and begins again: two uses that far
     /// apart never meet in one batch.
@@ -28,7 +28,7 @@ pub(crate) struct LinkId {
 const KIND_BITS: u32 = 2;
 pub(crate) const GENERATION_MASK: u32 = (1 << 30) - 1;
 
-impl Named {
+impl EventSource {
     pub(crate) fn token(self) -> u64 {
         let (kind, rest) = match self {
             Self::Front(id) => (0, id.bits()),
@@ -42,15 +42,15 @@ impl Named {
     pub(crate) fn of(token: u64) -> Self {
         let rest = token >> KIND_BITS;
         match token & ((1 << KIND_BITS) - 1) {
-            0 => Self::Front(LinkId::of(rest)),
-            1 => Self::Back(LinkId::of(rest)),
+            0 => Self::Front(ConnectionId::of(rest)),
+            1 => Self::Back(ConnectionId::of(rest)),
             2 => Self::Listener(rest as usize),
             _ => Self::Waker,
         }
     }
 }
 
-impl LinkId {
+impl ConnectionId {
     pub(crate) fn bits(self) -> u64 {
         u64::from(self.generation) << 32 | u64::from(self.place)
     }
@@ -69,18 +69,18 @@ mod tests {
 
     #[test]
     fn tokens_name_what_they_were_made_of() {
-        let id = LinkId {
+        let id = ConnectionId {
             place: 7,
             generation: GENERATION_MASK,
         };
         let all = [
-            Named::Front(id),
-            Named::Back(id),
-            Named::Listener(3),
-            Named::Waker,
+            EventSource::Front(id),
+            EventSource::Back(id),
+            EventSource::Listener(3),
+            EventSource::Waker,
         ];
         for named in all {
-            assert_eq!(Named::of(named.token()), named);
+            assert_eq!(EventSource::of(named.token()), named);
         }
     }
 }

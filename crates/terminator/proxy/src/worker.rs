@@ -14,28 +14,29 @@ use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 use flow::buffer::Pool;
-use sys::epoll::Event;
+use flow::events::Event;
+use sys::epoll;
 use sys::wake::Waker;
 use telemetry::catalogue::{Histogram, ServiceCounter, ServiceGauge, WorkerCounter, WorkerGauge};
 use telemetry::counters::WorkerCounters;
 use telemetry::outcome::Reason;
 
-use crate::ages::Ages;
 use crate::allowance::Allowances;
 use crate::commands::{Assignment, Command, Reply};
+use crate::connection::{Connection, Context, Turn};
+use crate::connection_log::ConnectionLog;
+use crate::connections::{self, Connections};
 use crate::counts::count_handshake;
+use crate::displaceable::Displaceable;
 use crate::driver::Driver;
-use crate::files::Desk;
+use crate::files::FileContext;
 use crate::handshakes::Handshakes;
-use crate::lines::Lines;
-use crate::link::{Context, Link, Turn};
-use crate::links::{self, Links};
-use crate::listeners::{Callers, Listener, Listeners};
+use crate::listeners::{Listener, Listeners, ReadyListeners};
 use crate::options::Limits;
 use crate::pipes::Pipes;
 use crate::service::Service;
 use crate::timers::Timers;
-use crate::token::{LinkId, Named};
+use crate::token::{ConnectionId, EventSource};
 
 mod admission;
 
@@ -57,28 +58,28 @@ pub(crate) struct Worker {
     driver: Driver,
     waker: Arc<Waker>,
     commands: Receiver<Command>,
-    desk: Arc<Desk>,
+    file_context: Arc<FileContext>,
     counters: Arc<WorkerCounters>,
-    lines: Lines,
+    lines: ConnectionLog,
     pool: Pool,
     pipes: Pipes,
     timers: Timers,
-    links: Links,
+    connections: Connections,
     services: Vec<Rc<Service>>,
     listeners: Listeners,
     /// Connections that had to let others go first.
-    waiting: VecDeque<LinkId>,
+    waiting: VecDeque<ConnectionId>,
     /// Handshakes with something to work on.
     handshakes: Handshakes,
     limits: Limits,
     allowances: Allowances,
     /// Connections that have relayed nothing yet.
-    ages: RefCell<Ages>,
+    displaceable: RefCell<Displaceable>,
     /// A descriptor that is given up when none is left.
     reserve: Option<OwnedFd>,
     drain_deadline: Option<Instant>,
     next_connection: u64,
-    batch: Vec<Event>,
+    batch: Vec<epoll::Event>,
     fired: Vec<(u64, u64)>,
     now: Instant,
 }
@@ -89,12 +90,12 @@ impl Worker {
         allowances: Allowances,
         waker: Arc<Waker>,
         commands: Receiver<Command>,
-        desk: Arc<Desk>,
+        file_context: Arc<FileContext>,
         counters: Arc<WorkerCounters>,
-        lines: Lines,
+        lines: ConnectionLog,
     ) -> io::Result<Self> {
         let driver = Driver::new()?;
-        driver.watch_waker(&waker, Named::Waker.token())?;
+        driver.watch_waker(&waker, EventSource::Waker.token())?;
         let reserve = waker.as_fd().try_clone_to_owned()?;
         let now = Instant::now();
         Ok(Self {
@@ -102,13 +103,13 @@ impl Worker {
             driver,
             waker,
             commands,
-            desk,
+            file_context,
             counters,
             lines,
             pool: Pool::new(),
             pipes: Pipes::default(),
             timers: Timers::new(now),
-            links: Links::default(),
+            connections: Connections::default(),
             services: Vec::new(),
             listeners: Listeners::default(),
             waiting: VecDeque::new(),
@@ -118,10 +119,10 @@ impl Worker {
                 handshakes: 0,
             },
             allowances,
-            ages: RefCell::default(),
+            displaceable: RefCell::default(),
             reserve: Some(reserve),
             drain_deadline: None,
-            next_connection: links::first_number(index),
+            next_connection: connections::first_number(index),
             batch: Vec::new(),
             fired: Vec::new(),
             now,
@@ -148,7 +149,7 @@ impl Worker {
     }
 
     fn is_drained(&self) -> bool {
-        self.drain_deadline.is_some() && self.links.is_empty()
+        self.drain_deadline.is_some() && self.connections.is_empty()
     }
 
     /// How long nothing needs to be done unless an event says so.
@@ -168,24 +169,24 @@ impl Worker {
         until.chain(self.timers.next(now)).min()
     }
 
-    fn turn(&mut self, batch: &[Event]) {
+    fn turn(&mut self, batch: &[epoll::Event]) {
         let mut is_called = false;
-        let mut callers = Callers::default();
+        let mut ready = ReadyListeners::default();
         for event in batch {
-            match Named::of(event.token) {
-                Named::Front(id) => self.note(id, event, false),
-                Named::Back(id) => self.note(id, event, true),
-                Named::Listener(place) => callers.add(place),
-                Named::Waker => is_called = true,
+            match EventSource::of(event.token) {
+                EventSource::Front(id) => self.note(id, event, false),
+                EventSource::Back(id) => self.note(id, event, true),
+                EventSource::Listener(place) => ready.add(place),
+                EventSource::Waker => is_called = true,
             }
         }
         self.serve_waiting();
         self.fire_timers();
-        self.accept_from(&callers);
+        self.accept_from(&ready);
         self.serve_handshakes();
         if is_called {
             self.waker.drain();
-            self.obey();
+            self.handle_commands();
             self.pay_back();
         }
         if !self.listeners.resume(&self.driver, self.now) {
@@ -203,22 +204,23 @@ impl Worker {
     }
 
     /// Takes note of an event; established connections are served at once.
-    fn note(&mut self, id: LinkId, event: &Event, is_back: bool) {
-        let Some(link) = self.links.find(id) else {
+    fn note(&mut self, id: ConnectionId, event: &epoll::Event, is_back: bool) {
+        let Some(connection) = self.connections.find(id) else {
             return;
         };
-        link.note(event, is_back);
-        if !link.flow.is_opening() || event.error {
+        connection.note(event, is_back);
+        if !connection.flow.is_handshaking() || event.error {
             self.pump(id);
-        } else if !link.is_queued {
-            link.is_queued = true;
-            match link.flow.is_answered() {
-                true => self.handshakes.add_answered(id),
-                false => self.handshakes.add_newcomer(id, self.now),
+        } else if !connection.is_queued {
+            connection.is_queued = true;
+            if connection.flow.is_answered() {
+                self.handshakes.add_answered(id);
+            } else {
+                self.handshakes.add_newcomer(id, self.now);
             }
         } else if !is_back
             && event.read_closed
-            && !link.flow.is_answered()
+            && !connection.flow.is_answered()
             && self.handshakes.is_overrun(self.now)
         {
             self.give_up(id, Reason::ClientDisconnected);
@@ -226,36 +228,37 @@ impl Worker {
     }
 
     /// Gives a connection its turn.
-    fn pump(&mut self, id: LinkId) {
-        let Some(link) = self.links.find(id) else {
+    fn pump(&mut self, id: ConnectionId) {
+        let Some(connection) = self.connections.find(id) else {
             return;
         };
         let mut context = Context {
             driver: &self.driver,
             pool: &mut self.pool,
             pipes: &mut self.pipes,
-            desk: &self.desk,
+            file_context: &self.file_context,
             now: self.now,
         };
-        let turn = link.pump(&mut context);
-        if link.is_counted_opening && !link.flow.is_opening() {
-            link.is_counted_opening = false;
+        let turn = connection.pump(&mut context);
+        if connection.is_counted_handshaking && !connection.flow.is_handshaking() {
+            connection.is_counted_handshaking = false;
             self.allowances.handshakes.give();
-            link.service
+            connection
+                .service
                 .counters
                 .lower(ServiceGauge::HandshakesInProgress);
-            count_handshake(link);
+            count_handshake(connection);
         }
         self.list(id);
         match turn {
             Turn::Wait => self.set_timer(id),
             Turn::Again => {
                 self.set_timer(id);
-                let Some(link) = self.links.find(id) else {
+                let Some(connection) = self.connections.find(id) else {
                     return;
                 };
-                if !link.is_queued {
-                    link.is_queued = true;
+                if !connection.is_queued {
+                    connection.is_queued = true;
                     self.waiting.push_back(id);
                 }
             }
@@ -263,17 +266,17 @@ impl Worker {
         }
     }
 
-    fn set_timer(&mut self, id: LinkId) {
-        let Some(link) = self.links.find(id) else {
+    fn set_timer(&mut self, id: ConnectionId) {
+        let Some(connection) = self.connections.find(id) else {
             return;
         };
-        let Some(deadline) = link.deadline() else {
+        let Some(deadline) = connection.deadline() else {
             return;
         };
         let tick = self.timers.tick_of(deadline);
         // An entry that fires too early sets itself again, so only an earlier deadline matters.
-        if link.timer_tick == 0 || tick < link.timer_tick {
-            link.timer_tick = tick;
+        if connection.timer_tick == 0 || tick < connection.timer_tick {
+            connection.timer_tick = tick;
             self.timers.set(tick, id.bits());
         }
     }
@@ -282,15 +285,15 @@ impl Worker {
         let mut fired = std::mem::take(&mut self.fired);
         self.timers.fire(self.now, &mut fired);
         for (owner, tick) in fired.drain(..) {
-            let id = LinkId::of(owner);
-            let Some(link) = self.links.find(id) else {
+            let id = ConnectionId::of(owner);
+            let Some(connection) = self.connections.find(id) else {
                 continue;
             };
-            if link.timer_tick != tick {
+            if connection.timer_tick != tick {
                 continue;
             }
-            link.timer_tick = 0;
-            link.time_out(self.now, &mut self.pool);
+            connection.timer_tick = 0;
+            connection.time_out(self.now, &mut self.pool);
             self.pump(id);
         }
         self.fired = fired;
@@ -301,8 +304,8 @@ impl Worker {
             let Some(id) = self.waiting.pop_front() else {
                 return;
             };
-            if let Some(link) = self.links.find(id) {
-                link.is_queued = false;
+            if let Some(connection) = self.connections.find(id) {
+                connection.is_queued = false;
                 self.pump(id);
             }
         }
@@ -310,11 +313,12 @@ impl Worker {
 
     fn serve_handshakes(&mut self) {
         let begun = Instant::now();
-        let links = &mut self.links;
-        self.handshakes.forget_ended(|id| links.find(id).is_some());
+        let connections = &mut self.connections;
+        self.handshakes
+            .forget_ended(|id| connections.find(id).is_some());
         while let Some(id) = self.handshakes.next(self.now) {
-            if let Some(link) = self.links.find(id) {
-                link.is_queued = false;
+            if let Some(connection) = self.connections.find(id) {
+                connection.is_queued = false;
                 self.pump(id);
                 self.now = Instant::now();
             }
@@ -325,53 +329,51 @@ impl Worker {
     }
 
     /// Ends a connection that nobody serves any more.
-    fn give_up(&mut self, id: LinkId, reason: Reason) {
-        if let Some(link) = self.links.find(id) {
-            link.front.reset_on_close();
-            link.flow.cut(reason, &mut self.pool);
+    fn give_up(&mut self, id: ConnectionId, reason: Reason) {
+        if let Some(connection) = self.connections.find(id) {
+            connection.front.reset_on_close();
+            let stopped = Event::Stopped(reason);
+            connection.flow.handle(stopped, self.now, &mut self.pool);
             self.pump(id);
         }
     }
 
     /// Takes leave of a connection.
-    fn end(&mut self, id: LinkId) {
-        let Some(mut link) = self.links.remove(id) else {
+    fn end(&mut self, id: ConnectionId) {
+        let Some(mut connection) = self.connections.remove(id) else {
             return;
         };
-        let service = Rc::clone(&link.service);
-        self.unlist(link.listed.take(), &service);
+        let service = Rc::clone(&connection.service);
+        self.unlist(connection.listed.take(), &service);
         self.release(&service);
         service.counters.lower(ServiceGauge::ConnectionsOpen);
-        if link.flow.facts().offloaded {
+        if connection.flow.facts().offloaded {
             service.counters.lower(ServiceGauge::Offloaded);
         }
         self.counters.lower(WorkerGauge::ConnectionsOpen);
-        let accepted = link.flow.facts().accepted;
+        let accepted = connection.flow.facts().accepted;
         let open_for = self.now.saturating_duration_since(accepted);
         service.counters.observe(Histogram::Connection, open_for);
         service.counters.add(
             ServiceCounter::KeyUpdates,
-            link.flow.facts().key_updates.into(),
+            connection.flow.facts().key_updates.into(),
         );
-        if let Some(mut ending) = link.flow.ending().cloned() {
-            if ending.reason == Reason::BackendClosed && service.plan.files.is_some() {
-                ending.reason = Reason::FilesFinished;
-            }
+        if let Some(ending) = connection.flow.ending() {
             service.counters.ended(ending.reason);
-            self.lines.report(&link, &ending, self.now);
+            self.lines.report(&connection, ending, self.now);
         }
     }
 
     // What the control thread asks for.
 
-    fn obey(&mut self) {
+    fn handle_commands(&mut self) {
         for _ in 0..COMMANDS_PER_TURN {
             let Ok(command) = self.commands.try_recv() else {
                 return;
             };
             match command {
                 Command::Replace(assignment, answer) => {
-                    self.take_up(*assignment);
+                    self.apply_plan(*assignment);
                     // Whoever asked may have given up waiting; the plan is served all the same.
                     let _ = answer.send(());
                 }
@@ -401,12 +403,12 @@ impl Worker {
 
     /// Has a connection of files go on, if it still waits for that.
     fn replied(&mut self, reply: Reply) {
-        let Named::Back(id) = Named::of(reply.token) else {
+        let EventSource::Back(id) = EventSource::of(reply.token) else {
             return;
         };
-        match self.links.find(id).and_then(Link::files) {
+        match self.connections.find(id).and_then(Connection::files) {
             Some(files) => files.replied(reply),
-            None => return self.desk.let_go(reply),
+            None => return self.file_context.let_go(reply),
         }
         self.pump(id);
     }
@@ -417,7 +419,7 @@ impl Worker {
     }
 
     /// Serves an assignment in place of the one before.
-    pub(crate) fn take_up(&mut self, assignment: Assignment) {
+    pub(crate) fn apply_plan(&mut self, assignment: Assignment) {
         self.lines.set_options(assignment.log);
         self.limits = assignment.limits;
         let plans = assignment.services.into_iter().zip(assignment.counters);
@@ -453,8 +455,8 @@ impl Worker {
     fn drain(&mut self, deadline: Instant) {
         self.empty_queues();
         self.drain_deadline = Some(deadline);
-        for id in self.links.ids() {
-            if let Some(files) = self.links.find(id).and_then(Link::files) {
+        for id in self.connections.ids() {
+            if let Some(files) = self.connections.find(id).and_then(Connection::files) {
                 files.finish();
                 self.pump(id);
             }
@@ -468,9 +470,10 @@ impl Worker {
         {
             return;
         }
-        for id in self.links.ids() {
-            if let Some(link) = self.links.find(id) {
-                link.flow.cut(Reason::Drained, &mut self.pool);
+        for id in self.connections.ids() {
+            if let Some(connection) = self.connections.find(id) {
+                let stopped = Event::Stopped(Reason::Drained);
+                connection.flow.handle(stopped, self.now, &mut self.pool);
                 self.pump(id);
             }
         }

@@ -8,6 +8,7 @@ use wire::proxy_header;
 
 use crate::simulation::{Chance, Run, Stage, TIMEOUTS};
 use flow::actions::Action;
+use flow::events::{Event, Received};
 use flow::facts::Ending;
 
 const BYTES_MAX: u32 = 40_000;
@@ -33,7 +34,7 @@ fn returning(stage: &Stage) -> ClientChoice {
     let choice = stage.choice(true, &[]).with_early_data();
     let mut run = Run::new(stage, &choice, 1, b"reply".to_vec());
     run.until("reply", |run| run.client_got == b"reply");
-    assert_eq!(run.flow.facts().kind, Some(HandshakeKind::Full));
+    assert_eq!(run.flow.facts().handshake, Some(HandshakeKind::Full));
     choice
 }
 
@@ -61,7 +62,7 @@ fn begun(stage: &Stage, seed: u64, reply: &[u8]) -> Run {
         run.flow_to_backend();
         run.act();
     }
-    assert!(run.flow.is_opening());
+    assert!(run.flow.is_handshaking());
     run
 }
 
@@ -119,7 +120,7 @@ fn no_byte_is_lost_or_told_late_at_any_split() {
         run.assert_over();
         assert!(run.client.is_early_taken() && run.client.is_resumed());
         let facts = run.flow.facts();
-        assert_eq!(facts.kind, Some(HandshakeKind::PskCache));
+        assert_eq!(facts.handshake, Some(HandshakeKind::PskCache));
         assert_eq!(facts.early_data, Some(EarlyData::Accepted));
         assert_eq!(facts.bytes_up, request.len() as u64);
         assert_eq!(facts.bytes_down, reply.len() as u64);
@@ -136,10 +137,13 @@ fn the_answer_does_not_wait_for_the_handshakes_end() {
         let bytes: Vec<u8> = run.from_flow.drain(..).collect();
         run.client.receive(&bytes, &mut run.client_got).unwrap();
     }
-    assert!(run.flow.is_opening(), "the client has not said a word more");
+    assert!(
+        run.flow.is_handshaking(),
+        "the client has not said a word more"
+    );
     run.backend.as_mut().unwrap().is_ended = true;
     run.until("a clean end", |run| run.client.is_closed_by_server());
-    assert!(!run.flow.is_opening());
+    assert!(!run.flow.is_handshaking());
 }
 
 #[test]
@@ -187,7 +191,7 @@ fn early_data_that_is_refused_is_skipped_and_sent_again() {
         assert_eq!(told(&run), (None, &early[..]));
         let facts = run.flow.facts();
         assert_eq!(facts.early_data, Some(EarlyData::Refused));
-        assert_eq!(facts.kind, Some(HandshakeKind::Full));
+        assert_eq!(facts.handshake, Some(HandshakeKind::Full));
     }
 }
 
@@ -241,7 +245,7 @@ fn early_data_for_another_protocol_is_skipped_though_the_session_resumes() {
         assert_eq!(told(&run), (None, &early[..]));
         let facts = run.flow.facts();
         assert_eq!(facts.early_data, Some(EarlyData::Refused));
-        assert_eq!(facts.kind, Some(HandshakeKind::PskCache));
+        assert_eq!(facts.handshake, Some(HandshakeKind::PskCache));
     }
 }
 
@@ -287,17 +291,14 @@ fn a_client_that_leaves_before_the_handshakes_end_is_no_clean_end_to_the_server(
     type Leave = fn(&mut Run);
     let ends: [(Leave, Reason); 3] = [
         (
-            |run| run.flow.front_ended(&mut run.pool),
+            |run| run.handle(Event::FrontReceived(Received::End)),
             Reason::ClientDisconnected,
         ),
-        (
-            |run| run.flow.front_failed(&mut run.pool),
-            Reason::ClientReset,
-        ),
+        (|run| run.handle(Event::FrontFailed), Reason::ClientReset),
         (
             |run| {
                 run.now += TIMEOUTS.handshake * 2;
-                run.flow.handle_timeout(run.now, &mut run.pool);
+                run.handle(Event::Timeout);
             },
             Reason::HandshakeTimeout,
         ),
@@ -330,8 +331,8 @@ fn a_record_that_was_altered_after_early_data_resets_the_server() {
 fn a_reset_by_the_server_is_told_after_the_handshake() {
     let stage = stage();
     let mut run = begun(&stage, 12, b"");
-    run.flow.back_failed(run.now, &mut run.pool);
-    assert!(run.flow.is_opening() && !run.flow.is_over());
+    run.handle(Event::BackReceived(Received::Failed));
+    assert!(run.flow.is_handshaking() && !run.flow.is_over());
     run.until_told_of_failure();
     assert!(run.client.is_early_taken() && run.client.is_resumed());
     assert_eq!(run.reason(), Some(Reason::BackendReset));
@@ -348,8 +349,7 @@ fn a_dial_that_fails_is_told_after_the_handshake() {
     while run.flow.poll_action() != Some(Action::Dial) {
         run.client_to_flow();
     }
-    run.flow
-        .dial_failed(Ending::new(Reason::BackendRefused), run.now, &mut run.pool);
+    run.handle(Event::DialFailed(Ending::new(Reason::BackendRefused)));
     assert!(!run.flow.is_over());
     run.until_told_of_failure();
     assert_eq!(run.reason(), Some(Reason::BackendRefused));
@@ -399,7 +399,7 @@ fn flights_with_early_data_altered_anyhow_never_panic() {
             }
         }
         if !run.flow.is_over() {
-            run.flow.front_failed(&mut run.pool);
+            run.handle(Event::FrontFailed);
             run.act();
         }
         run.assert_over();

@@ -1,6 +1,7 @@
 //! What is the kernel's alone: when it is asked, and what holds between its keys.
 
 use flow::actions::Action;
+use flow::events::Event;
 use flow::options::{Offload, SendProxy};
 use telemetry::outcome::Reason;
 use tls::options::{Cipher, Version};
@@ -25,7 +26,7 @@ fn offloaded(stage: &Stage) -> Run {
         run.until("a server", |run| {
             run.client.is_established() && run.backend.is_some()
         });
-        run.flow.expect_bytes(1000);
+        run.handle(Event::BackExpected(1000));
         run.until("an answer", |run| run.actions.contains(&Action::Offload));
         if run.kernel.is_some() {
             return run;
@@ -49,7 +50,7 @@ fn what_is_short_is_none_of_its_business() {
     let reply = vec![b'r'; 999];
     let mut run = Run::new(&stage, &stage.choice(true, &[0x1301]), 1, reply);
     run.until("a server", |run| run.backend.is_some());
-    run.flow.expect_bytes(999);
+    run.handle(Event::BackExpected(999));
     run.until("the reply", |run| run.client_got.len() == 999);
     assert!(!run.actions.contains(&Action::Offload));
 }
@@ -66,7 +67,7 @@ fn whether_files_are_left_to_it_depends_on_the_suite() {
         let keeps_keys = passes_from.is_some();
         assert_eq!(run.flow.kernel_keys().is_some(), keeps_keys);
         // It is asked in vain, so that it is counted.
-        run.flow.expect_bytes(1000);
+        run.handle(Event::BackExpected(1000));
         run.until("the question", |run| run.actions.contains(&Action::Offload));
         assert!(keeps_keys || run.kernel.is_none());
     }
@@ -140,7 +141,7 @@ fn a_key_that_it_does_not_take_ends_the_connection_unfinished() {
     run.flow_to_client();
     assert_eq!(run.flow.poll_action(), Some(Action::Rekey));
     assert!(!run.flow.can_pass(), "it waits for its key");
-    run.flow.rekey_refused(&mut run.pool);
+    run.handle(Event::KernelAnswered(false));
     run.act();
     assert_eq!(run.reason(), Some(Reason::KernelRekey));
     run.assert_over();
@@ -152,7 +153,7 @@ fn a_connection_that_is_cut_keeps_nothing() {
     let stage = Stage::new(SendProxy::Off).on_kernel(Some(aes(true)));
     let mut run = offloaded(&stage);
     run.client.close();
-    run.flow.cut(Reason::Drained, &mut run.pool);
+    run.handle(Event::Stopped(Reason::Drained));
     assert!(!run.flow.can_pass());
     assert_eq!(run.flow.front_record(), None);
     run.act();

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use flow::actions::Action;
+use flow::events::{Event, Received};
 use flow::facts::Ending;
 use flow::options::SendProxy;
 use telemetry::outcome::{HandshakeKind, Reason};
@@ -152,10 +153,10 @@ fn junk_in_place_of_any_handshake_record_is_answered_with_one_alert() {
             let flight = run.flow.front_pending().len();
             run.to_flow.extend(junk);
             run.to_flow.extend(junk);
-            while !run.to_flow.is_empty() && run.flow.is_opening() {
+            while !run.to_flow.is_empty() && run.flow.is_handshaking() {
                 run.client_to_flow();
             }
-            assert!(!run.flow.is_opening());
+            assert!(!run.flow.is_handshaking());
             assert!(run.reason().is_some_and(Reason::is_fault));
             let answer = run.flow.front_pending().len() - flight;
             assert!(answer <= 31, "at most one alert, not {answer} bytes");
@@ -182,7 +183,7 @@ fn flights_altered_anyhow_never_panic() {
             run.to_flow.extend(altered);
             run.step();
         }
-        run.flow.cut(Reason::Drained, &mut run.pool);
+        run.handle(Event::Stopped(Reason::Drained));
         run.act();
         run.assert_over();
     }
@@ -214,12 +215,12 @@ fn a_server_that_refuses_an_upload_is_heard_to_its_last_byte() {
         });
         run.client.send(&[1; 300_000]);
         run.client_turn();
-        run.flow.back_refused(&mut run.pool);
+        run.handle(Event::BackRefused);
         run.until("the answer", |run| run.client_got.len() == 3000);
         if has_fin {
-            run.flow.back_ended(&mut run.pool);
+            run.handle(Event::BackReceived(Received::End));
         } else {
-            run.flow.back_failed(run.now, &mut run.pool);
+            run.handle(Event::BackReceived(Received::Failed));
         }
         run.act();
         run.until("the end of TCP", |run| {
@@ -254,7 +255,7 @@ fn whatever_breaks_whenever_there_is_one_end_and_no_buffer_is_kept() {
         // Nobody moves any more but the clock.
         for _ in 0..4 {
             run.now += TIMEOUTS.idle;
-            run.flow.handle_timeout(run.now, &mut run.pool);
+            run.handle(Event::Timeout);
             run.act();
         }
         run.assert_over();
@@ -270,14 +271,19 @@ fn whatever_breaks_whenever_there_is_one_end_and_no_buffer_is_kept() {
 fn break_something(run: &mut Run, what: usize) {
     let (now, pool) = (run.now, &mut run.pool);
     match what {
-        0 => run.flow.front_failed(pool),
-        1 => run.flow.front_ended(pool),
-        2 => run.flow.back_failed(now, pool),
-        3 => run.flow.cut(Reason::Drained, pool),
+        0 => run.flow.handle(Event::FrontFailed, now, pool),
+        1 => run
+            .flow
+            .handle(Event::FrontReceived(Received::End), now, pool),
+        2 => run
+            .flow
+            .handle(Event::BackReceived(Received::Failed), now, pool),
+        3 => run.flow.handle(Event::Stopped(Reason::Drained), now, pool),
         4 => {
             if let Some(room) = run.flow.front_room(pool).filter(|room| room.len() > 4) {
                 room[..5].copy_from_slice(b"junk!");
-                run.flow.front_received(5, now, pool);
+                run.flow
+                    .handle(Event::FrontReceived(Received::Bytes(5)), now, pool);
             }
         }
         _ => {}
@@ -319,7 +325,7 @@ fn a_reset_by_the_server_is_no_clean_end() {
     let stage = Stage::new(SendProxy::Off);
     let mut run = Run::new(&stage, &stage.choice(true, &[]), 9, vec![1; 5000]);
     run.until("some reply", |run| !run.client_got.is_empty());
-    run.flow.back_failed(run.now, &mut run.pool);
+    run.handle(Event::BackReceived(Received::Failed));
     run.until("the end of TCP", |run| run.front_shut);
     run.until("the last bytes", |run| run.from_flow.is_empty());
     run.client_fin = true;
@@ -336,18 +342,21 @@ fn deadlines_are_those_of_the_stage() {
     let stage = Stage::new(SendProxy::Off);
     let mut run = Run::new(&stage, &stage.choice(true, &[]), 1, Vec::new());
     assert_eq!(run.flow.deadline(), Some(run.now + TIMEOUTS.handshake));
-    run.flow
-        .handle_timeout(run.now + TIMEOUTS.handshake / 2, &mut run.pool);
+    run.flow.handle(
+        Event::Timeout,
+        run.now + TIMEOUTS.handshake / 2,
+        &mut run.pool,
+    );
     assert!(!run.flow.is_over());
     run.flow
-        .handle_timeout(run.now + TIMEOUTS.handshake, &mut run.pool);
+        .handle(Event::Timeout, run.now + TIMEOUTS.handshake, &mut run.pool);
     assert_eq!(run.reason(), Some(Reason::HandshakeTimeout));
     let mut run = Run::new(&stage, &stage.choice(true, &[]), 1, Vec::new());
     run.until("relay", |run| {
         run.backend.is_some() && run.flow.front_pending().is_empty()
     });
     run.now += TIMEOUTS.idle * 2;
-    run.flow.handle_timeout(run.now, &mut run.pool);
+    run.handle(Event::Timeout);
     assert_eq!(run.reason(), Some(Reason::IdleTimeout));
 }
 
@@ -365,7 +374,7 @@ fn a_connection_that_was_idle_too_long_looks_finished_to_nobody() {
             run.until("some answer", |run| !run.flow.front_pending().is_empty());
         }
         run.now += TIMEOUTS.idle * 2;
-        run.flow.handle_timeout(run.now, &mut run.pool);
+        run.handle(Event::Timeout);
         run.act();
         assert_eq!(run.reason(), Some(Reason::IdleTimeout));
         run.assert_back_is_reset();
@@ -389,14 +398,18 @@ fn a_request_whose_end_was_not_sent_on_is_reset_and_one_that_was_is_not() {
         let wire = run.client.take_wire();
         let room = run.flow.front_room(&mut run.pool).unwrap();
         room[..wire.len()].copy_from_slice(&wire);
-        run.flow.front_received(wire.len(), run.now, &mut run.pool);
+        run.flow.handle(
+            Event::FrontReceived(Received::Bytes(wire.len())),
+            run.now,
+            &mut run.pool,
+        );
         assert!(!run.flow.back_pending()[1].is_empty());
         if is_sent {
             run.until("the server's end", |run| {
                 run.backend.as_ref().is_some_and(|backend| backend.got_end)
             });
         }
-        run.flow.cut(Reason::Drained, &mut run.pool);
+        run.handle(Event::Stopped(Reason::Drained));
         run.act();
         assert_eq!(!run.actions.contains(&Action::ResetBack), is_sent);
     }
@@ -435,10 +448,9 @@ fn a_dial_that_takes_too_long_is_made_again_and_a_failed_one_is_told() {
     }
     assert_eq!(dials, 1);
     run.now += TIMEOUTS.dial * 2;
-    run.flow.handle_timeout(run.now, &mut run.pool);
+    run.handle(Event::Timeout);
     assert_eq!(run.flow.poll_action(), Some(Action::Redial));
-    run.flow
-        .dial_failed(Ending::new(Reason::BackendRefused), run.now, &mut run.pool);
+    run.handle(Event::DialFailed(Ending::new(Reason::BackendRefused)));
     run.until_told_of_failure();
     assert_eq!(run.reason(), Some(Reason::BackendRefused));
 }
@@ -451,7 +463,7 @@ fn sessions_are_resumed_and_their_kind_is_known() {
         for expected in [HandshakeKind::Full, kind] {
             let mut run = Run::new(&stage, &choice, 11, b"reply".to_vec());
             run.until("reply", |run| run.client_got == b"reply");
-            assert_eq!(run.flow.facts().kind, Some(expected));
+            assert_eq!(run.flow.facts().handshake, Some(expected));
             assert_eq!(run.client.is_resumed(), expected == kind);
         }
     }
@@ -481,10 +493,10 @@ fn records_of(run: &mut Run, count: usize) -> Vec<usize> {
             rest = after;
         }
         let taken = before - rest.len();
-        run.flow.back_received(taken, run.now, &mut run.pool);
+        run.handle(Event::BackReceived(Received::Bytes(taken)));
         wire.extend_from_slice(run.flow.front_pending());
         let sent = run.flow.front_pending().len();
-        run.flow.front_sent(sent, run.now, &mut run.pool);
+        run.handle(Event::FrontSent(sent));
     }
     run.client_got.clear();
     run.client.receive(&wire, &mut run.client_got).unwrap();

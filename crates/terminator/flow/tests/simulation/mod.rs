@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use flow::actions::Action;
 use flow::buffer::Pool;
 use flow::connection::Flow;
+use flow::events::{Event, Received};
 use flow::facts::{Facts, Route};
 use flow::options::{Offload, SendProxy, Settings, Timeouts};
 use telemetry::outcome::Reason;
@@ -278,6 +279,10 @@ impl Run {
         }
     }
 
+    pub(crate) fn handle(&mut self, event: Event) {
+        self.flow.handle(event, self.now, &mut self.pool);
+    }
+
     /// One thing happens, chosen by chance.
     pub(crate) fn step(&mut self) {
         self.now += Duration::from_micros(self.chance.below(1000) as u64);
@@ -311,16 +316,16 @@ impl Run {
             self.chance.below(most + 1)
         };
         if count == 0 {
-            self.flow.front_received_nothing(&mut self.pool);
+            self.handle(Event::FrontReceived(Received::Nothing));
             if self.client_fin && self.to_flow.is_empty() {
-                self.flow.front_ended(&mut self.pool);
+                self.handle(Event::FrontReceived(Received::End));
             }
             return;
         }
         for (to, from) in room.iter_mut().zip(self.to_flow.drain(..count)) {
             *to = from;
         }
-        self.flow.front_received(count, self.now, &mut self.pool);
+        self.handle(Event::FrontReceived(Received::Bytes(count)));
     }
 
     pub(crate) fn flow_to_client(&mut self) {
@@ -328,14 +333,14 @@ impl Run {
             let kernel = self.kernel.as_mut().expect("it seals");
             let record = kernel.seal(record.kind(), record.content());
             self.from_flow.extend(record);
-            return self.flow.front_record_sent(self.now, &mut self.pool);
+            return self.handle(Event::FrontRecordSent);
         }
         let pending = self.flow.front_pending();
         let count = self.chance.below(pending.len() + 1);
         if count > 0 {
             let bytes = pending[..count].to_vec();
             self.give_client(&bytes);
-            self.flow.front_sent(count, self.now, &mut self.pool);
+            self.handle(Event::FrontSent(count));
         }
     }
 
@@ -359,7 +364,7 @@ impl Run {
         let bytes: Vec<u8> = backend.to_flow.drain(..count).collect();
         if count > 0 {
             self.give_client(&bytes);
-            self.flow.front_passed(count, self.now, &mut self.pool);
+            self.handle(Event::FrontPassed(count));
         }
         count
     }
@@ -368,10 +373,10 @@ impl Run {
         assert!(self.flow.front_pending().is_empty(), "what we sealed waits");
         let kernel = self.handed().filter(|_| !self.chance.one_in(4));
         if kernel.is_none() {
-            return self.flow.offload_refused(&mut self.pool);
+            return self.handle(Event::KernelAnswered(false));
         }
         self.kernel = kernel;
-        self.flow.offloaded(&mut self.pool);
+        self.handle(Event::KernelAnswered(true));
     }
 
     /// The kernel with the keys that it is to have now.
@@ -404,7 +409,7 @@ impl Run {
         let is_last = backend.is_ended && backend.to_flow.is_empty();
         if is_last && !backend.end_seen && (count == 0 || self.chance.one_in(2)) {
             backend.end_seen = true;
-            self.flow.back_ended(&mut self.pool);
+            self.handle(Event::BackReceived(Received::End));
         }
     }
 
@@ -422,9 +427,9 @@ impl Run {
             count += here;
         }
         if count > 0 {
-            self.flow.back_received(count, self.now, &mut self.pool);
+            self.handle(Event::BackReceived(Received::Bytes(count)));
         } else {
-            self.flow.back_received_nothing(&mut self.pool);
+            self.handle(Event::BackReceived(Received::Nothing));
         }
         Some(count)
     }
@@ -436,7 +441,7 @@ impl Run {
             return;
         };
         backend.got.extend(first.iter().chain(second).take(count));
-        self.flow.back_sent(count, self.now, &mut self.pool);
+        self.handle(Event::BackSent(count));
     }
 
     pub(crate) fn act(&mut self) {
@@ -449,7 +454,7 @@ impl Run {
                         to_flow,
                         ..Backend::default()
                     });
-                    self.flow.dial_connected(self.now, &mut self.pool);
+                    self.handle(Event::BackConnected);
                 }
                 Action::ShutdownBack => {
                     self.backend.as_mut().expect("connected").got_end = true;
@@ -461,7 +466,7 @@ impl Run {
                     assert!(!self.flow.can_pass() && self.flow.front_pending().is_empty());
                     self.kernel = self.handed();
                     assert!(self.kernel.is_some(), "there are keys");
-                    self.flow.rekeyed(&mut self.pool);
+                    self.handle(Event::KernelAnswered(true));
                 }
                 Action::ResetBack | Action::Close => {}
             }

@@ -2,7 +2,7 @@
 //! reached.
 //!
 //! Owns the rule of displacement, which docs/threat-model.md describes; the order among those that
-//! may be displaced is `ages`'.
+//! may be displaced is `displaceable`'.
 
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, OwnedFd};
@@ -15,13 +15,13 @@ use telemetry::catalogue::{ServiceCounter, ServiceGauge, WorkerCounter, WorkerGa
 use telemetry::outcome::Reason;
 
 use super::Worker;
-use crate::ages::Stage;
 use crate::allowance::{Allowance, is_worth_displacing};
+use crate::connection::{Connection, Listed};
+use crate::displaceable::Stage;
 use crate::driver::is_out_of_descriptors;
-use crate::link::{Link, Listed};
-use crate::listeners::Callers;
+use crate::listeners::ReadyListeners;
 use crate::service::Service;
-use crate::token::{LinkId, Named};
+use crate::token::{ConnectionId, EventSource};
 
 /// How many are looked at for the oldest connection whose bytes do not wait for this very worker.
 const LOOKED_AT_MAX: usize = 8;
@@ -38,7 +38,7 @@ impl Limited<'_> {
     /// The stages that hold places of it without having relayed anything.
     fn stages(self) -> &'static [Stage] {
         match self {
-            Self::Handshakes => Stage::OPENING,
+            Self::Handshakes => Stage::HANDSHAKING,
             Self::Connections | Self::ConnectionsOf(_) => Stage::ALL,
         }
     }
@@ -52,9 +52,9 @@ impl Limited<'_> {
 }
 
 impl Worker {
-    pub(super) fn accept_from(&mut self, callers: &Callers) {
+    pub(super) fn accept_from(&mut self, ready: &ReadyListeners) {
         for place in 0..self.listeners.len() {
-            let count = self.listeners.batch(callers, place);
+            let count = self.listeners.batch(ready, place);
             if count > 0 {
                 let had_all = self.accept_some(place, count);
                 self.listeners.took_batch(place, had_all);
@@ -86,7 +86,7 @@ impl Worker {
             return Err(ErrorKind::WouldBlock.into());
         };
         let (fd, peer) = match self.driver.accept(&listener.fd) {
-            Err(error) if is_out_of_descriptors(&error) => return self.shed(place),
+            Err(error) if is_out_of_descriptors(&error) => return self.reject_on_emfile(place),
             accepted => accepted?,
         };
         let service = Rc::clone(&listener.service);
@@ -96,8 +96,8 @@ impl Worker {
             self.refused(place, peer, reason);
             return Ok(());
         }
-        let id = self.links.next_id();
-        let front = match self.driver.adopt(fd, Named::Front(id).token()) {
+        let id = self.connections.next_id();
+        let front = match self.driver.adopt(fd, EventSource::Front(id).token()) {
             Ok(front) => front,
             Err(error) => {
                 self.release(&service);
@@ -118,9 +118,10 @@ impl Worker {
         service.counters.raise(ServiceGauge::ConnectionsOpen);
         service.counters.raise(ServiceGauge::HandshakesInProgress);
         self.counters.raise(WorkerGauge::ConnectionsOpen);
-        let mut link = Link::new(flow, service, text, front, Named::Back(id).token());
-        link.is_queued = true;
-        self.links.insert(link);
+        let mut connection =
+            Connection::new(flow, service, text, front, EventSource::Back(id).token());
+        connection.is_queued = true;
+        self.connections.insert(connection);
         self.handshakes.add_newcomer(id, self.now);
         self.list(id);
         // Its time runs from now on, however long it waits to be served.
@@ -132,8 +133,8 @@ impl Worker {
     /// there is no place.
     fn admit(&mut self, service: &Service, fd: &OwnedFd) -> Result<(), Reason> {
         if !self.allowances.has_descriptor(fd) {
-            let displaceable = self.ages.borrow().count(Stage::ALL);
-            let is_worth = is_worth_displacing(displaceable.into(), self.links.len() as u64);
+            let displaceable = self.displaceable.borrow().count(Stage::ALL);
+            let is_worth = is_worth_displacing(displaceable.into(), self.connections.len() as u64);
             if !is_worth || !self.displace(Limited::Connections) {
                 return Err(Reason::DescriptorLimit);
             }
@@ -179,19 +180,23 @@ impl Worker {
 
     /// Ends the oldest connection of the stage that has the most; whether there was one.
     fn displace(&mut self, limited: Limited<'_>) -> bool {
-        let ages = match limited {
-            Limited::ConnectionsOf(service) => &service.ages,
-            Limited::Connections | Limited::Handshakes => &self.ages,
+        let displaceable = match limited {
+            Limited::ConnectionsOf(service) => &service.displaceable,
+            Limited::Connections | Limited::Handshakes => &self.displaceable,
         };
         let mut oldest = None;
-        for id in ages
+        for id in displaceable
             .borrow()
             .oldest_of_most(limited.stages())
             .take(LOOKED_AT_MAX)
         {
             oldest.get_or_insert(id);
             // Bytes of it may wait for us: then it is not the client who lets us wait.
-            if self.links.find(id).is_some_and(|link| !link.is_queued) {
+            if self
+                .connections
+                .find(id)
+                .is_some_and(|connection| !connection.is_queued)
+            {
                 oldest = Some(id);
                 break;
             }
@@ -226,18 +231,18 @@ impl Worker {
     }
 
     /// Keeps a connection among those of its stage, for as long as it may be displaced.
-    pub(super) fn list(&mut self, id: LinkId) {
-        let Some(link) = self.links.find(id) else {
+    pub(super) fn list(&mut self, id: ConnectionId) {
+        let Some(connection) = self.connections.find(id) else {
             return;
         };
-        let stage = link.stage();
-        if stage != link.listed.as_ref().map(|listed| listed.stage) {
-            let service = Rc::clone(&link.service);
-            let before = link.listed.take();
-            link.listed = stage.map(|stage| Listed {
+        let stage = connection.stage();
+        if stage != connection.listed.as_ref().map(|listed| listed.stage) {
+            let service = Rc::clone(&connection.service);
+            let before = connection.listed.take();
+            connection.listed = stage.map(|stage| Listed {
                 stage,
-                of_worker: self.ages.borrow_mut().add(id, stage),
-                of_service: service.ages.borrow_mut().add(id, stage),
+                of_worker: self.displaceable.borrow_mut().add(id, stage),
+                of_service: service.displaceable.borrow_mut().add(id, stage),
             });
             self.unlist(before, &service);
         }
@@ -246,15 +251,15 @@ impl Worker {
     /// Takes a connection out of where it was.
     pub(super) fn unlist(&self, before: Option<Listed>, service: &Service) {
         if let Some(before) = before {
-            self.ages.borrow_mut().remove(before.of_worker);
-            service.ages.borrow_mut().remove(before.of_service);
+            self.displaceable.borrow_mut().remove(before.of_worker);
+            service.displaceable.borrow_mut().remove(before.of_service);
         }
-        let (all, allowances) = (self.ages.borrow(), &self.allowances);
-        let of_service = service.ages.borrow().count(Stage::ALL);
+        let (all, allowances) = (self.displaceable.borrow(), &self.allowances);
+        let of_service = service.displaceable.borrow().count(Stage::ALL);
         service.plan.open().publish(self.index, of_service);
         let publish = |to: &Allowance, stages| to.publish(self.index, all.count(stages));
         publish(&allowances.connections, Stage::ALL);
-        publish(&allowances.handshakes, Stage::OPENING);
+        publish(&allowances.handshakes, Stage::HANDSHAKING);
     }
 
     /// Counts a connection less.
@@ -278,7 +283,7 @@ impl Worker {
 
     /// Without a descriptor left a client would wait for nothing: the one held in reserve serves
     /// to accept its connection and reset it, so that it knows and is counted.
-    fn shed(&mut self, place: usize) -> io::Result<()> {
+    fn reject_on_emfile(&mut self, place: usize) -> io::Result<()> {
         let Some(listener) = self.listeners.at(place) else {
             return Err(ErrorKind::WouldBlock.into());
         };

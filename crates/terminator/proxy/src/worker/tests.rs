@@ -8,7 +8,7 @@ use sys::socket::{ListenOptions, PeerAddress, listen, local_address};
 
 use super::*;
 use crate::commands::Mailbox;
-use crate::fixture::{Fixture, TIMEOUTS, desk};
+use crate::fixture::{Fixture, TIMEOUTS, file_context};
 
 const LISTEN: ListenOptions = ListenOptions {
     backlog: 16,
@@ -25,9 +25,17 @@ fn workers(fixture: &Fixture) -> Vec<(Worker, std::net::SocketAddr)> {
         let (sender, commands) = channel();
         let counters = fixture.registry.worker(index);
         let (waker, lines) = (Arc::clone(&wakers[index]), fixture.lines(index));
-        let desk = desk(Mailbox::new(sender, Arc::clone(&waker)));
+        let file_context = file_context(Mailbox::new(sender, Arc::clone(&waker)));
         let allowances = allowances.clone();
-        let made = Worker::new(index, allowances, waker, commands, desk, counters, lines);
+        let made = Worker::new(
+            index,
+            allowances,
+            waker,
+            commands,
+            file_context,
+            counters,
+            lines,
+        );
         let mut worker = made.unwrap();
         let any = "127.0.0.1:0".parse().unwrap();
         let listener = listen(&any, &LISTEN).unwrap();
@@ -40,7 +48,7 @@ fn workers(fixture: &Fixture) -> Vec<(Worker, std::net::SocketAddr)> {
                 .registry
                 .service(index, &one.name, &one.server_names)
         });
-        worker.take_up(Assignment {
+        worker.apply_plan(Assignment {
             counters: counters.collect(),
             services,
             listeners: vec![(0, any, listener)],
@@ -79,10 +87,10 @@ fn a_newcomer_that_was_not_served_in_time_costs_no_signature() {
     let hello = fixture.choice.connect("localhost").take_wire();
     let (mut worker, address) = workers(&fixture).remove(0);
     let mut clients = accept(&mut worker, address, &[&hello, &hello]);
-    assert_eq!(worker.links.len(), 2);
+    assert_eq!(worker.connections.len(), 2);
     worker.now += TIMEOUTS.handshake + Duration::from_secs(1);
     worker.turn(&[]);
-    assert!(worker.links.is_empty());
+    assert!(worker.connections.is_empty());
     for client in &mut clients {
         let mut answer = Vec::new();
         let _closed_or_reset = client.read_to_end(&mut answer);
@@ -104,9 +112,9 @@ fn a_worker_without_anybody_to_displace_takes_the_place_of_anothers() {
     let (mut first, first_address) = workers.remove(0);
     let silent = accept(&mut first, first_address, &[b"", b"", b""]);
     let newcomers = accept(&mut second, second_address, &[b""]);
-    assert_eq!((first.links.len(), second.links.len()), (3, 1));
+    assert_eq!((first.connections.len(), second.connections.len()), (3, 1));
     first.pay_back();
-    assert_eq!((first.links.len(), second.links.len()), (2, 1));
+    assert_eq!((first.connections.len(), second.connections.len()), (2, 1));
     for (index, mut client) in silent.into_iter().enumerate() {
         client.set_nonblocking(true).unwrap();
         let error = client.read(&mut [0]).unwrap_err();

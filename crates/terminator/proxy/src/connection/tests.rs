@@ -1,4 +1,4 @@
-//! A link between a real TLS client and a server over real sockets, by seed: bytes in pieces of any
+//! A connection between a real TLS client and a server over real sockets, by seed: bytes in pieces of any
 //! size, queues that are full, ends, resets, stalls, servers that refuse.
 //!
 //! Only the clock is virtual, and all runs in one thread, so that a seed repeats what happens as
@@ -18,9 +18,9 @@ use testkit::client::Client;
 
 use super::*;
 use crate::commands::Mailbox;
-use crate::fixture::{Chance, Fixture, desk};
+use crate::fixture::{Chance, Fixture, file_context};
 use crate::options::Limits;
-use crate::token::{LinkId, Named};
+use crate::token::{ConnectionId, EventSource};
 
 const LIMITS: Limits = Limits {
     connections: 10,
@@ -135,8 +135,8 @@ struct Run {
     driver: Driver,
     pool: Pool,
     pipes: Pipes,
-    desk: Arc<Desk>,
-    link: Link,
+    file_context: Arc<FileContext>,
+    connection: Connection,
     now: Instant,
     client: Client,
     front: Peer,
@@ -154,8 +154,8 @@ impl Run {
     fn new(fixture: &Fixture, listener: Option<TcpListener>, seed: u64) -> Self {
         let driver = Driver::new().unwrap();
         let (ours, theirs) = front(seed.is_multiple_of(2));
-        let id = LinkId::of(1);
-        let socket = driver.adopt(ours, Named::Front(id).token()).unwrap();
+        let id = ConnectionId::of(1);
+        let socket = driver.adopt(ours, EventSource::Front(id).token()).unwrap();
         let service = fixture.service();
         let (now, mut chance) = (Instant::now(), Chance::new(seed));
         let route = Route {
@@ -170,18 +170,18 @@ impl Run {
         let size = [0, 1, 3000, 40_000, 1_000_000][chance.below(5)];
         Self {
             reply: chance.bytes(size),
-            link: Link::new(
+            connection: Connection::new(
                 flow,
                 service,
                 "test".into(),
                 socket,
-                Named::Back(id).token(),
+                EventSource::Back(id).token(),
             ),
             chance,
             driver,
             pool: Pool::new(),
             pipes: Pipes::default(),
-            desk: desk(Mailbox::new(channel().0, Arc::new(Waker::new().unwrap()))),
+            file_context: file_context(Mailbox::new(channel().0, Arc::new(Waker::new().unwrap()))),
             now,
             client: fixture.choice.connect("localhost"),
             front: Peer::new(theirs),
@@ -234,8 +234,8 @@ impl Run {
         let mut batch = Vec::new();
         self.driver.wait(Some(Duration::ZERO), &mut batch).unwrap();
         for event in &batch {
-            let is_back = matches!(Named::of(event.token), Named::Back(_));
-            self.link.note(event, is_back);
+            let is_back = matches!(EventSource::of(event.token), EventSource::Back(_));
+            self.connection.note(event, is_back);
         }
         self.pump();
     }
@@ -245,20 +245,20 @@ impl Run {
             driver: &self.driver,
             pool: &mut self.pool,
             pipes: &mut self.pipes,
-            desk: &self.desk,
+            file_context: &self.file_context,
             now: self.now,
         };
-        self.is_over |= self.link.pump(&mut context) == Turn::Over;
+        self.is_over |= self.connection.pump(&mut context) == Turn::Over;
     }
 
     /// Nobody moves any more but the clock.
     fn time_out(&mut self) {
         for _ in 0..100 {
-            let Some(deadline) = self.link.deadline().filter(|_| !self.is_over) else {
+            let Some(deadline) = self.connection.deadline().filter(|_| !self.is_over) else {
                 break;
             };
             self.now = self.now.max(deadline);
-            self.link.time_out(self.now, &mut self.pool);
+            self.connection.time_out(self.now, &mut self.pool);
             self.turn();
         }
     }
@@ -273,7 +273,12 @@ impl Run {
                     server.reset();
                 }
             }
-            Fault::Drain => self.link.flow.cut(Reason::Drained, &mut self.pool),
+            Fault::Drain => {
+                let stopped = Event::Stopped(Reason::Drained);
+                self.connection
+                    .flow
+                    .handle(stopped, self.now, &mut self.pool);
+            }
         }
     }
 }
@@ -299,7 +304,7 @@ fn server() -> (TcpListener, Fixture) {
     (listener, Fixture::new(&address, LIMITS))
 }
 
-/// Reads what still comes, to the end: the link holds no descriptor any more.
+/// Reads what still comes, to the end: the connection holds no descriptor any more.
 fn drain(peer: &mut Peer) {
     let begun = Instant::now();
     while peer.stream.is_some() && !peer.is_ended && !peer.is_reset {
@@ -344,7 +349,7 @@ fn run(
         }
         if step >= steps
             || run.is_over
-            || run.listener.is_none() && run.link.flow.ending().is_some()
+            || run.listener.is_none() && run.connection.flow.ending().is_some()
         {
             break;
         }
@@ -357,23 +362,28 @@ fn run(
     check(run, &request, fault, seed)
 }
 
-/// What holds of every link that is over.
+/// What holds of every connection that is over.
 fn check(mut run: Run, request: &[u8], fault: Fault, seed: u64) -> (Reason, Option<TcpListener>) {
     let place = format!("seed {seed}, {fault:?}");
     assert!(run.is_over, "{place}: it never ends");
-    let reason = run.link.flow.ending().expect("an end has a reason").reason;
-    assert_eq!(run.link.deadline(), None, "{place}");
+    let reason = run
+        .connection
+        .flow
+        .ending()
+        .expect("an end has a reason")
+        .reason;
+    assert_eq!(run.connection.deadline(), None, "{place}");
     assert_eq!(run.pool.in_use(), 0, "{place}: every buffer has gone back");
     let open = run
-        .link
+        .connection
         .service
         .pool
         .borrow()
         .state(0)
         .map(|state| state.open);
     assert_eq!(open, Some(0), "{place}: no dial is counted any more");
-    let Run { link, .. } = run;
-    drop(link);
+    let Run { connection, .. } = run;
+    drop(connection);
     if run.server.is_none()
         && let Some(listener) = &run.listener
         && let Ok((stream, _)) = listener.accept()

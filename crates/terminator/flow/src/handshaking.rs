@@ -12,22 +12,22 @@ use tls::verify::ClientCertificateFault;
 use wire::client_hello::{self, ClientHello, HelloFault, Peek, Reader};
 use wire::proxy_header::{self, Likeness, ProxyFault};
 
-use crate::announce;
 use crate::buffer::Buffer;
 use crate::facts::{CertificateAlgorithms, Ending, Facts};
 use crate::options::{SendProxy, Settings};
+use crate::proxy_header_out;
 
-/// How far the opening got.
-pub(crate) enum Opening {
+/// How far the handshaking got.
+pub(crate) enum Handshaking {
     /// A PROXY header has to come first.
     ProxyHeader,
     /// The ClientHello is not yet whole.
     Hello(Reader),
-    /// Messages go to and fro.
+    /// The handshake is under way.
     Handshake(Box<Handshake>),
 }
 
-impl Opening {
+impl Handshaking {
     /// Before the first byte.
     pub(crate) fn new(expects_proxy_header: bool) -> Self {
         if expects_proxy_header {
@@ -38,8 +38,7 @@ impl Opening {
     }
 
     /// Works through what came in. What has to go out, alerts included, is appended to `out`, and
-    /// early data to `early`. `None` = more
-    /// bytes are needed.
+    /// early data to `early`. `None` = more bytes are needed.
     pub(crate) fn advance(
         &mut self,
         incoming: &mut Buffer,
@@ -64,8 +63,8 @@ impl Opening {
             return Ok(None);
         };
         let step = handshake.advance(incoming.data_mut(), out);
-        facts.miss = handshake.miss();
-        if facts.early_data.is_some() && facts.miss == Some(ResumptionMiss::Unknown) {
+        facts.resumption_miss = handshake.miss();
+        if facts.early_data.is_some() && facts.resumption_miss == Some(ResumptionMiss::Unknown) {
             facts.early_data = Some(EarlyData::UnknownSession);
         }
         let step = step.map_err(ending_of_handshake)?;
@@ -88,7 +87,7 @@ impl Opening {
         }
     }
 
-    /// How to lay out what answers early data, if it can be sealed now.
+    /// How to lay out what answers early data, if it can be encrypted now.
     pub(crate) fn layout(&self) -> Option<Layout> {
         match self {
             Self::Handshake(handshake) if handshake.can_seal() => Some(handshake.layout()),
@@ -96,8 +95,8 @@ impl Opening {
         }
     }
 
-    /// What seals it.
-    pub(crate) fn sealing(&mut self) -> Option<&mut Handshake> {
+    /// What encrypts it.
+    pub(crate) fn sealer(&mut self) -> Option<&mut Handshake> {
         match self {
             Self::Handshake(handshake) => Some(handshake),
             Self::ProxyHeader | Self::Hello(_) => None,
@@ -138,7 +137,7 @@ fn take_hello(
     out: &mut Vec<u8>,
 ) -> Result<Option<Box<Handshake>>, Ending> {
     if settings.send_proxy == SendProxy::Pass && facts.proxy_header.is_none() {
-        return Err(announce::missing_header());
+        return Err(proxy_header_out::missing_header());
     }
     let hello = match reader.read(incoming.data()) {
         Ok(Peek::Incomplete) => return Ok(None),
@@ -161,7 +160,7 @@ fn take_hello(
                 key: one.key_algorithm.clone(),
             });
     }
-    facts.kind = Some(kind_if_resumed(&hello));
+    facts.handshake = Some(kind_if_resumed(&hello));
     facts.early_data = hello.offers_early_data().then_some(EarlyData::Refused);
     let handshake =
         Handshake::new(config, hello.offers_early_data()).map_err(ending_of_handshake)?;

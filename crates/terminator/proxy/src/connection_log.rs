@@ -14,12 +14,12 @@ use telemetry::counters::WorkerCounters;
 use telemetry::line::{ClientAddress, ConnectionLine, LineLimiter, SuppressedLine};
 use telemetry::outcome::{EncryptedBy, Reason, Version};
 
-use crate::link::Link;
+use crate::connection::Connection;
 use crate::listeners::Listener;
 use crate::options::{LogConnections, LogFormat, LogOptions};
 use crate::service::Service;
 
-/// Lines leave the worker when so many bytes have come together, or at the end of a turn in which
+/// ConnectionLog leave the worker when so many bytes have come together, or at the end of a turn in which
 /// it has nothing else to do.
 const BATCH_BYTES: usize = 16 << 10;
 
@@ -27,7 +27,7 @@ const BATCH_BYTES: usize = 16 << 10;
 const KEPT_BYTES_MAX: usize = 256 << 10;
 
 /// One worker's lines.
-pub(crate) struct Lines {
+pub(crate) struct ConnectionLog {
     options: LogOptions,
     worker: usize,
     limiter: LineLimiter,
@@ -37,7 +37,7 @@ pub(crate) struct Lines {
     counters: Arc<WorkerCounters>,
 }
 
-impl Lines {
+impl ConnectionLog {
     pub(crate) fn new(
         options: LogOptions,
         worker: usize,
@@ -64,9 +64,9 @@ impl Lines {
     }
 
     /// Writes about a connection that has ended, if it is to have a line.
-    pub(crate) fn report(&mut self, link: &Link, ending: &Ending, now: Instant) {
-        if self.admit(&link.service, ending.reason, now) {
-            self.write(link, ending, now);
+    pub(crate) fn report(&mut self, connection: &Connection, ending: &Ending, now: Instant) {
+        if self.admit(&connection.service, ending.reason, now) {
+            self.write(connection, ending, now);
         }
     }
 
@@ -86,7 +86,7 @@ impl Lines {
         false
     }
 
-    /// Writes about a connection that was refused at once, as [`Lines::report`] does.
+    /// Writes about a connection that was refused at once, as [`ConnectionLog::report`] does.
     pub(crate) fn report_refused(
         &mut self,
         id: u64,
@@ -130,22 +130,22 @@ impl Lines {
         });
     }
 
-    fn write(&mut self, link: &Link, ending: &Ending, now: Instant) {
-        let facts = link.flow.facts();
+    fn write(&mut self, connection: &Connection, ending: &Ending, now: Instant) {
+        let facts = connection.flow.facts();
         let agreed = facts.agreed.as_ref();
         let certificate = agreed.and_then(|agreed| agreed.client_certificate.as_deref());
         let client_cn = certificate.and_then(tls::peer::common_name);
-        let server = link.dial.server();
+        let server = connection.dial.server();
         self.put(&ConnectionLine {
             time_us: unix_us(facts.accepted, now),
             id: facts.id,
             worker: self.worker,
-            service: &link.service.plan.name,
+            service: &connection.service.plan.name,
             client: facts
                 .route
                 .source
                 .map_or(ClientAddress::Text("unix"), ClientAddress::Ip),
-            listener: &link.listener,
+            listener: &connection.listener,
             sni: facts.server_name.as_deref(),
             version: agreed.map(|agreed| version_of(agreed.version)),
             suite: agreed
@@ -154,8 +154,8 @@ impl Lines {
             group: agreed
                 .and_then(|agreed| agreed.group)
                 .map(|group| group.name()),
-            handshake: facts.kind.filter(|_| agreed.is_some()),
-            resumption_miss: facts.miss,
+            handshake: facts.handshake.filter(|_| agreed.is_some()),
+            resumption_miss: facts.resumption_miss,
             early_data: facts.early_data,
             alpn: agreed.and_then(|agreed| agreed.alpn.as_deref()),
             encrypted_by: agreed.map(|_| {
@@ -167,7 +167,7 @@ impl Lines {
             }),
             client_cn: client_cn.as_deref(),
             server: server
-                .and_then(|index| link.service.plan.server_names.get(index))
+                .and_then(|index| connection.service.plan.server_names.get(index))
                 .map(String::as_str),
             bytes_up: facts.bytes_up,
             bytes_down: facts.bytes_down,
@@ -175,9 +175,9 @@ impl Lines {
             // Files were not dialled.
             dial_us: server
                 .and(facts.connected)
-                .map(|at| micros(at - link.dial.started())),
+                .map(|at| micros(at - connection.dial.started())),
             total_us: micros(now - facts.accepted),
-            retries: link.dial.retries(),
+            retries: connection.dial.retries(),
             reason: ending.reason,
             detail: ending.detail.as_deref(),
         });
@@ -193,7 +193,7 @@ impl Lines {
         }
     }
 
-    /// When [`Lines::summarise`] is due.
+    /// When [`ConnectionLog::summarise`] is due.
     pub(crate) fn summary_due(&self) -> Option<Instant> {
         self.summary_due
     }

@@ -1,7 +1,7 @@
 //! One connection with its sockets: moves bytes between them and its state machine.
 //!
-//! Owns the client's socket, what stands behind, and the choice of when to call them; what the
-//! bytes mean is `flow`'s.
+//! Owns the client's socket, the back, and the choice of when to call them; what the bytes mean is
+//! `flow`'s.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -10,15 +10,16 @@ use std::time::Instant;
 use flow::actions::Action;
 use flow::buffer::Pool;
 use flow::connection::Flow;
+use flow::events::{Event, Received};
 use telemetry::catalogue::ServiceCounter;
 use telemetry::outcome::Reason;
 
-use crate::ages::{Key, Stage};
-use crate::back::Back;
+use crate::back::{self, Back};
 use crate::dial::{Dial, Dialled};
-use crate::driver::{Driver, FileSent, Received, Socket};
-use crate::files::{Desk, FileBack};
-use crate::offload::{self, Splice};
+use crate::displaceable::{Key, Stage};
+use crate::driver::{Driver, FileSent, Socket};
+use crate::files::{FileBack, FileContext};
+use crate::ktls_send::{self, Splice};
 use crate::pipes::Pipes;
 use crate::service::Service;
 
@@ -31,7 +32,7 @@ pub(crate) struct Context<'a> {
     pub(crate) driver: &'a Driver,
     pub(crate) pool: &'a mut Pool,
     pub(crate) pipes: &'a mut Pipes,
-    pub(crate) desk: &'a Arc<Desk>,
+    pub(crate) file_context: &'a Arc<FileContext>,
     pub(crate) now: Instant,
 }
 
@@ -54,7 +55,7 @@ pub(crate) struct Listed {
 }
 
 /// A connection and its sockets.
-pub(crate) struct Link {
+pub(crate) struct Connection {
     pub(crate) flow: Flow,
     pub(crate) service: Rc<Service>,
     pub(crate) listener: Rc<str>,
@@ -66,8 +67,8 @@ pub(crate) struct Link {
     /// The tick of the one timer that counts.
     pub(crate) timer_tick: u64,
     pub(crate) is_queued: bool,
-    /// It is counted among the handshakes under way.
-    pub(crate) is_counted_opening: bool,
+    /// It is counted among the handshakes in progress.
+    pub(crate) is_counted_handshaking: bool,
     /// It is listed among those that have relayed nothing.
     pub(crate) listed: Option<Listed>,
     splice: Splice,
@@ -77,7 +78,7 @@ pub(crate) struct Link {
     passed: u64,
 }
 
-impl Link {
+impl Connection {
     pub(crate) fn new(
         flow: Flow,
         service: Rc<Service>,
@@ -95,7 +96,7 @@ impl Link {
             back_token,
             timer_tick: 0,
             is_queued: false,
-            is_counted_opening: true,
+            is_counted_handshaking: true,
             listed: None,
             splice: Splice::default(),
             counted_up: 0,
@@ -104,7 +105,7 @@ impl Link {
         }
     }
 
-    /// Takes note of an event on one of the sockets.
+    /// Notes an event on one of the sockets.
     pub(crate) fn note(&mut self, event: &sys::epoll::Event, is_back: bool) {
         match &mut self.back {
             Some(back) if is_back => back.note(event),
@@ -113,7 +114,7 @@ impl Link {
         }
     }
 
-    /// What stands behind, if it is files.
+    /// The back, if it is files.
     pub(crate) fn files(&mut self) -> Option<&mut FileBack> {
         match &mut self.back {
             Some(Back::Files(files)) => Some(files),
@@ -129,7 +130,6 @@ impl Link {
             let mut moved = self.front_in(context);
             moved += self.back_out(context);
             moved += self.back_in(context);
-            moved += self.pass(context);
             moved += self.front_out(context);
             let acted = self.act(context) | self.dial_again(context);
             if self.flow.is_over() {
@@ -139,17 +139,17 @@ impl Link {
                 break;
             }
             if moved >= budget {
-                self.rest(context);
+                self.end_turn(context);
                 return Turn::Again;
             }
             budget -= moved;
         }
-        self.rest(context);
+        self.end_turn(context);
         Turn::Wait
     }
 
-    /// Takes note of what is awaited until the next turn.
-    fn rest(&mut self, context: &Context<'_>) {
+    /// Arranges what is awaited until the next turn.
+    fn end_turn(&mut self, context: &Context<'_>) {
         self.watch_writes(context);
         self.count_bytes();
         let has_more = self.flow.is_amid_record();
@@ -158,7 +158,7 @@ impl Link {
         }
     }
 
-    /// When it wants to be looked at again, if nothing happens before.
+    /// When it needs a turn, if nothing happens before.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let of_back = self.back.as_ref().and_then(Back::deadline);
         let others = of_back.into_iter().chain(self.dial.retries_at());
@@ -168,42 +168,45 @@ impl Link {
     /// How far it has come, as long as it has relayed nothing.
     pub(crate) fn stage(&self) -> Option<Stage> {
         let facts = self.flow.facts();
-        match self.flow.is_opening() {
-            true if self.flow.is_answered() => Some(Stage::Answered),
-            true => Some(Stage::Silent),
-            false => (facts.bytes_up == 0 && facts.bytes_down == 0).then_some(Stage::Unused),
+        if !self.flow.is_answered() {
+            Some(Stage::Silent)
+        } else if self.flow.is_handshaking() {
+            Some(Stage::Answered)
+        } else {
+            (facts.bytes_up == 0 && facts.bytes_down == 0).then_some(Stage::Unused)
         }
     }
 
-    /// Takes note that the deadline has passed.
+    /// Handles that the deadline may have passed.
     pub(crate) fn time_out(&mut self, now: Instant, pool: &mut Pool) {
         if let Some(back) = &mut self.back {
             back.time_out(now);
         }
-        self.flow.handle_timeout(now, pool);
+        self.flow.handle(Event::Timeout, now, pool);
+    }
+
+    fn handle(&mut self, event: Event, context: &mut Context<'_>) {
+        self.flow.handle(event, context.now, context.pool);
     }
 
     /// A client that has reset its connection costs no more cryptography and no dial.
     fn take_failures(&mut self, context: &mut Context<'_>) {
         if self.front.has_failed() {
             self.front.take_error();
-            self.flow.front_failed(context.pool);
+            self.handle(Event::FrontFailed, context);
         }
         let Some(back) = self.back.as_mut().filter(|_| !self.flow.is_over()) else {
             return;
         };
+        let has_failed = back.has_failed();
         if self.dial.is_under_way() {
-            if back.has_failed() || back.is_writable() {
-                let error = if back.has_failed() {
-                    back.take_error()
-                } else {
-                    None
-                };
+            if has_failed || back.is_writable() {
+                let error = has_failed.then(|| back.take_error()).flatten();
                 self.dial_answered(error, context);
             }
-        } else if back.has_failed() {
+        } else if has_failed {
             back.break_off();
-            self.flow.back_refused(context.pool);
+            self.handle(Event::BackRefused, context);
         }
     }
 
@@ -215,86 +218,87 @@ impl Link {
             return 0;
         };
         let received = self.front.receive(room);
-        let count = match received {
-            Received::Bytes(count) | Received::Last(count) => {
-                self.flow.front_received(count, context.now, context.pool);
-                count
-            }
-            Received::Nothing | Received::End | Received::Failed => {
-                self.flow.front_received_nothing(context.pool);
-                0
-            }
-        };
-        match received {
-            Received::Last(_) | Received::End => self.flow.front_ended(context.pool),
-            Received::Failed => self.flow.front_failed(context.pool),
-            Received::Bytes(_) | Received::Nothing => {}
-        }
-        count
+        self.handle(Event::FrontReceived(received), context);
+        received.bytes()
     }
 
+    /// Moves bytes from the back to the client: through our buffers, or past them where the kernel
+    /// encrypts. Which way it is is decided here alone.
     fn back_in(&mut self, context: &mut Context<'_>) -> usize {
-        let Some(back) = self.back.as_mut().filter(|back| back.is_readable()) else {
+        match &mut self.back {
+            Some(Back::Server(_)) => self.server_in(context),
+            Some(Back::Files(_)) => self.files_in(context),
+            None => 0,
+        }
+    }
+
+    fn server_in(&mut self, context: &mut Context<'_>) -> usize {
+        let Some(Back::Server(server)) = &mut self.back else {
             return 0;
         };
-        let (is_passing, passing_from) = match back {
-            Back::Server(_) => {
-                let can_pass = self.flow.can_pass();
-                let has_pipe = self.splice.is_holding();
-                (
-                    has_pipe || can_pass && self.splice.is_ready(context.pipes),
-                    None,
-                )
-            }
-            Back::Files(files) => {
-                let bytes = files.stretch().map(|stretch| stretch.bytes);
-                bytes
-                    .into_iter()
-                    .for_each(|bytes| self.flow.expect_bytes(bytes));
-                let from = self.flow.passes_from();
-                (
-                    bytes.zip(from).is_some_and(|(bytes, from)| bytes >= from),
-                    from,
-                )
-            }
-        };
-        if is_passing {
+        let can_pass = self.flow.can_pass();
+        let may_splice = || can_pass && server.is_readable();
+        if self.splice.is_holding() || may_splice() && self.splice.is_ready(context.pipes) {
+            return if can_pass { self.splice(context) } else { 0 };
+        }
+        if !server.is_readable() {
             return 0;
         }
         let Some(mut room) = self.flow.back_room(context.pool) else {
             return 0;
         };
-        let received = back.receive(&mut room, passing_from);
+        let received = back::receive_pieces(server, &mut room);
         drop(room);
-        let is_deaf = back.is_deaf_at_end();
-        let fault = back.fault();
-        let failure = fault.unwrap_or(Reason::FileFailed);
-        let cost = back.take_cost();
-        let is_server = matches!(back, Back::Server(_));
-        let count = match received {
-            Received::Bytes(count) | Received::Last(count) => {
-                self.flow.back_received(count, context.now, context.pool);
-                count
-            }
-            Received::Nothing | Received::End | Received::Failed => {
-                self.flow.back_received_nothing(context.pool);
-                0
-            }
+        self.handle(Event::BackReceived(received), context);
+        received.bytes()
+    }
+
+    fn files_in(&mut self, context: &mut Context<'_>) -> usize {
+        let Some(Back::Files(files)) = &mut self.back else {
+            return 0;
         };
+        if !files.is_readable() {
+            return 0;
+        }
+        let next_bytes = files.range().map(|range| range.bytes);
+        if let Some(bytes) = next_bytes {
+            let expected = Event::BackExpected(bytes);
+            self.flow.handle(expected, context.now, context.pool);
+        }
+        let passes_from = self.flow.passes_from();
+        let mut both = next_bytes.into_iter().zip(passes_from);
+        if both.any(|(bytes, from)| bytes >= from) {
+            let can_pass = self.flow.can_pass();
+            return if can_pass { self.send_file(context) } else { 0 };
+        }
+        let Some(mut room) = self.flow.back_room(context.pool) else {
+            return 0;
+        };
+        let received = files.receive(&mut room, passes_from);
+        drop(room);
+        let cost = files.take_cost();
+        let fault = files.fault();
+        let takes_requests = !files.is_asked();
         match received {
+            // What was promised of a file cannot be had: the stream must not look finished.
+            Received::Failed => {
+                let reason = fault.unwrap_or(Reason::FileFailed);
+                self.handle(Event::Stopped(reason), context);
+            }
             Received::Last(_) | Received::End => {
-                self.flow.back_ends_for(fault);
-                self.flow.back_ended(context.pool);
-                if is_deaf {
-                    self.flow.back_refused(context.pool);
+                let reason = fault.unwrap_or(Reason::FilesFinished);
+                self.handle(Event::BackEndReason(reason), context);
+                self.handle(Event::BackReceived(received), context);
+                // After its own end it reads nothing, though the client may still send.
+                if takes_requests {
+                    self.handle(Event::BackRefused, context);
                 }
             }
-            Received::Failed if is_server => self.flow.back_failed(context.now, context.pool),
-            // What was promised of a file cannot be had: the stream must not look finished.
-            Received::Failed => self.flow.cut(failure, context.pool),
-            Received::Bytes(_) | Received::Nothing => {}
+            Received::Bytes(_) | Received::Nothing => {
+                self.handle(Event::BackReceived(received), context);
+            }
         }
-        count + cost
+        received.bytes() + cost
     }
 
     fn front_out(&mut self, context: &mut Context<'_>) -> usize {
@@ -307,121 +311,101 @@ impl Link {
         }
         // A response's head shares its record with the file behind it.
         let has_more =
-            self.flow.is_offloaded() && self.back.as_mut().is_some_and(Back::has_cached_stretch);
-        let sent = match has_more {
-            true => self.front.send_more(pending),
-            false => self.front.send(pending),
+            self.flow.is_offloaded() && self.back.as_mut().is_some_and(Back::has_cached_range);
+        let sent = if has_more {
+            self.front.send_more(pending)
+        } else {
+            self.front.send(pending)
         };
-        match sent {
-            Some(0) => 0,
-            Some(count) => {
-                self.flow.front_sent(count, context.now, context.pool);
-                count
-            }
-            None => {
-                self.flow.front_failed(context.pool);
-                0
-            }
-        }
+        self.front_sent(sent, Event::FrontSent, context)
     }
 
-    /// Sends what the kernel has to be told apart from data.
+    /// Handles that bytes were sent to the client, or that its connection is broken.
+    fn front_sent(
+        &mut self,
+        sent: Option<usize>,
+        event: fn(usize) -> Event,
+        context: &mut Context<'_>,
+    ) -> usize {
+        match sent {
+            Some(0) => {}
+            Some(count) => self.handle(event(count), context),
+            None => self.handle(Event::FrontFailed, context),
+        }
+        sent.unwrap_or(0)
+    }
+
+    /// Sends a record without data, which the kernel encrypts.
     fn record_out(&mut self, context: &mut Context<'_>) -> usize {
         let Some(record) = self.flow.front_record() else {
             return 0;
         };
         let count = record.content().len();
-        match self.front.send_record(record.kind(), record.content()) {
-            Some(true) => {
-                self.flow.front_record_sent(context.now, context.pool);
-                count
-            }
-            Some(false) => 0,
-            None => {
-                self.flow.front_failed(context.pool);
-                0
-            }
-        }
+        let is_sent = self.front.send_record(record.kind(), record.content());
+        let sent = is_sent.map(|is_sent| if is_sent { count } else { 0 });
+        self.front_sent(sent, |_| Event::FrontRecordSent, context)
     }
 
-    /// Moves bytes from what stands behind to the client past our buffers, where the kernel seals.
-    fn pass(&mut self, context: &mut Context<'_>) -> usize {
-        if !self.flow.can_pass() {
-            return 0;
-        }
-        match &self.back {
-            Some(Back::Server(_)) => self.pass_spliced(context),
-            Some(Back::Files(_)) => self.pass_file(context),
-            None => 0,
-        }
-    }
-
-    fn pass_file(&mut self, context: &mut Context<'_>) -> usize {
+    fn send_file(&mut self, context: &mut Context<'_>) -> usize {
         let Some(Back::Files(files)) = &mut self.back else {
             return 0;
         };
-        if files.stretch().is_none() || !self.front.is_writable() {
+        if !self.front.is_writable() {
             return 0;
         }
         let count = files.cached_bytes();
-        let Some(stretch) = files.stretch().filter(|_| count > 0) else {
+        let Some(range) = files.range().filter(|_| count > 0) else {
             // It waits, or there is another way to go on.
             return usize::from(!files.is_waiting());
         };
-        let sent = self.front.send_file(stretch.file, stretch.offset, count);
-        match sent {
+        match self.front.send_file(range.file, range.offset, count) {
             FileSent::Bytes(0) => return 0,
             FileSent::Bytes(count) => {
-                files.stretch_sent(count);
-                self.passed += count as u64;
-                self.service
-                    .counters
-                    .add(ServiceCounter::SentBySendfile, count as u64);
-                self.flow.front_passed(count, context.now, context.pool);
+                files.range_sent(count);
+                self.count_passed(count, ServiceCounter::SentBySendfile);
+                self.handle(Event::FrontPassed(count), context);
                 return count;
             }
-            FileSent::NoFile => files.stretch_failed(),
-            FileSent::Unfit => files.stretch_unfit(),
-            FileSent::Failed => self.flow.front_failed(context.pool),
+            FileSent::NoFile => files.range_failed(),
+            FileSent::Unfit => files.range_unfit(),
+            FileSent::Failed => self.handle(Event::FrontFailed, context),
         }
         // There is another way to go on.
         1
     }
 
-    fn pass_spliced(&mut self, context: &mut Context<'_>) -> usize {
-        let Some(Back::Server(back)) = &mut self.back else {
+    fn splice(&mut self, context: &mut Context<'_>) -> usize {
+        let Some(Back::Server(server)) = &mut self.back else {
             return 0;
         };
-        let mut received = Received::Nothing;
-        if back.is_readable() {
-            received = self.splice.receive(back);
-        }
-        let mut moved = match received {
-            Received::Bytes(count) | Received::Last(count) => count,
-            Received::Nothing | Received::End | Received::Failed => 0,
+        let received = if server.is_readable() {
+            self.splice.receive(server)
+        } else {
+            Received::Nothing
         };
+        let is_readable = server.is_readable();
+        let mut moved = received.bytes();
         if self.splice.is_holding() && self.front.is_writable() {
-            match self.splice.send(&mut self.front) {
-                Some(count) => {
-                    moved += count;
-                    self.passed += count as u64;
-                    self.service
-                        .counters
-                        .add(ServiceCounter::SentBySplice, count as u64);
-                    self.flow.front_passed(count, context.now, context.pool);
-                }
-                None => self.flow.front_failed(context.pool),
-            }
+            let sent = self.splice.send(&mut self.front);
+            self.count_passed(sent.unwrap_or(0), ServiceCounter::SentBySplice);
+            moved += self.front_sent(sent, Event::FrontPassed, context);
         }
-        if !self.splice.is_holding() && !back.is_readable() {
-            self.splice.let_go(context.pipes);
+        if !self.splice.is_holding() && !is_readable {
+            self.splice.release(context.pipes);
         }
-        match received {
-            Received::Last(_) | Received::End => self.flow.back_ended(context.pool),
-            Received::Failed => self.flow.back_failed(context.now, context.pool),
-            Received::Bytes(_) | Received::Nothing => {}
-        }
+        // The bytes themselves have not come into our buffers.
+        let end = match received {
+            Received::Last(_) => Received::End,
+            Received::Bytes(_) => Received::Nothing,
+            other => other,
+        };
+        self.handle(Event::BackReceived(end), context);
         moved
+    }
+
+    fn count_passed(&mut self, count: usize, way: ServiceCounter) {
+        self.passed += count as u64;
+        self.service.counters.add(way, count as u64);
     }
 
     fn back_out(&mut self, context: &mut Context<'_>) -> usize {
@@ -432,21 +416,19 @@ impl Link {
         if pending == [&[], &[]] {
             return 0;
         }
-        match back.send(pending) {
-            Some(0) => 0,
-            Some(count) => {
-                self.flow.back_sent(count, context.now, context.pool);
-                count
-            }
+        let sent = back.send(pending);
+        match sent {
+            Some(0) => {}
+            Some(count) => self.handle(Event::BackSent(count), context),
             None => {
                 back.break_off();
-                self.flow.back_refused(context.pool);
-                0
+                self.handle(Event::BackRefused, context);
             }
         }
+        sent.unwrap_or(0)
     }
 
-    /// Does what the state machine asks for; says whether there was anything.
+    /// Does what the state machine asks for; returns whether it asked.
     fn act(&mut self, context: &mut Context<'_>) -> bool {
         let mut acted = false;
         while let Some(action) = self.flow.poll_action() {
@@ -457,13 +439,18 @@ impl Link {
                     self.back = None;
                     match self.dial.timed_out(&self.service, context.now) {
                         None => self.dial(context),
-                        Some(busy) => self.flow.dial_failed(busy, context.now, context.pool),
+                        Some(busy) => self.handle(Event::DialFailed(busy), context),
                     }
                 }
-                Action::Offload => self.offload(context),
+                Action::Offload => {
+                    // What was sent before went another way.
+                    self.count_bytes();
+                    let is_taken = ktls_send::offload(&self.flow, &self.front, &self.service);
+                    self.handle(Event::KernelAnswered(is_taken), context);
+                }
                 Action::Rekey => {
-                    let counters = &self.service.counters;
-                    offload::rekey(&mut self.flow, &self.front, counters, context.pool);
+                    let is_taken = ktls_send::rekey(&self.flow, &self.front, &self.service);
+                    self.handle(Event::KernelAnswered(is_taken), context);
                 }
                 Action::ShutdownBack => self.with_back(Back::end),
                 Action::ShutdownFront => self.front.end(),
@@ -484,16 +471,8 @@ impl Link {
         }
     }
 
-    fn offload(&mut self, context: &mut Context<'_>) {
-        // What was sent before went another way.
-        self.count_bytes();
-        let ability = self.service.plan.offload.as_ref();
-        let counters = &self.service.counters;
-        offload::offload(&mut self.flow, &self.front, ability, counters, context.pool);
-    }
-
     fn close_back(&mut self, context: &mut Context<'_>) {
-        self.splice.let_go(context.pipes);
+        self.splice.release(context.pipes);
         self.back = None;
         self.dial.closed(&self.service);
     }
@@ -503,9 +482,10 @@ impl Link {
         match &self.service.plan.files {
             Some(files) => {
                 let counters = &self.service.counters;
-                let files = FileBack::new(files, counters, context.desk, self.back_token);
+                let files = FileBack::new(files, counters, context.file_context, self.back_token);
                 self.back = Some(Back::Files(Box::new(files)));
-                self.flow.dial_connected(Instant::now(), context.pool);
+                let now = Instant::now();
+                self.flow.handle(Event::BackConnected, now, context.pool);
             }
             None => self.dial_server(context),
         }
@@ -520,22 +500,22 @@ impl Link {
         );
         match dialled {
             Dialled::Connected(socket) => {
-                self.back = Some(Back::Server(socket));
-                self.flow.dial_restarted(self.dial.started());
+                self.dial_started(socket, context);
                 self.connected(context);
             }
-            Dialled::UnderWay(socket) => {
-                self.back = Some(Back::Server(socket));
-                self.flow.dial_restarted(self.dial.started());
-            }
+            Dialled::UnderWay(socket) => self.dial_started(socket, context),
             Dialled::Later => {}
-            Dialled::Exhausted(ending) => {
-                self.flow.dial_failed(ending, context.now, context.pool);
-            }
+            Dialled::Exhausted(ending) => self.handle(Event::DialFailed(ending), context),
         }
     }
 
-    /// Dials once more if the servers were only busy, and it is time; says whether it did.
+    fn dial_started(&mut self, socket: Socket, context: &mut Context<'_>) {
+        self.back = Some(Back::Server(socket));
+        let started = self.dial.started();
+        self.flow.handle(Event::DialStarted, started, context.pool);
+    }
+
+    /// Dials once more if the servers were only busy, and it is time; returns whether it did.
     fn dial_again(&mut self, context: &mut Context<'_>) -> bool {
         let is_due = self.dial.retries_at().is_some_and(|at| at <= context.now);
         if is_due {
@@ -552,7 +532,7 @@ impl Link {
                 self.back = None;
                 match self.dial.failed(&self.service, &error, context.now) {
                     Ok(()) => self.dial(context),
-                    Err(ending) => self.flow.dial_failed(ending, context.now, context.pool),
+                    Err(ending) => self.handle(Event::DialFailed(ending), context),
                 }
             }
         }
@@ -562,7 +542,7 @@ impl Link {
         // The turn's own instant may lie before the dial began.
         let now = Instant::now();
         self.dial.succeeded(&self.service, now);
-        self.flow.dial_connected(now, context.pool);
+        self.flow.handle(Event::BackConnected, now, context.pool);
     }
 
     fn watch_writes(&mut self, context: &Context<'_>) {
@@ -574,7 +554,7 @@ impl Link {
         }
     }
 
-    /// Tells the counters what has been relayed since they were last told.
+    /// Adds to the counters what has been relayed since the last call.
     fn count_bytes(&mut self) {
         let facts = self.flow.facts();
         let up = facts.bytes_up - self.counted_up;
@@ -587,9 +567,10 @@ impl Link {
         self.service.counters.add(ServiceCounter::BytesUp, up);
         self.service.counters.add(ServiceCounter::BytesDown, down);
         let through_us = down - std::mem::take(&mut self.passed);
-        let path = match facts.offloaded {
-            true => ServiceCounter::SentToKernel,
-            false => ServiceCounter::SentByUserSpace,
+        let path = if facts.offloaded {
+            ServiceCounter::SentToKernel
+        } else {
+            ServiceCounter::SentByUserSpace
         };
         self.service.counters.add(path, through_us);
         self.dial.count_bytes(&self.service, up, down);

@@ -32,11 +32,11 @@ pub(crate) const SHORT_OVERHEAD_BYTES_MAX: usize = SHORT_RECORDS * tls::record::
 
 /// How far a connection is from its start or its last pause.
 #[derive(Debug, Default)]
-pub(crate) struct Growth {
+pub(crate) struct RecordSizing {
     sent_bytes: usize,
 }
 
-impl Growth {
+impl RecordSizing {
     /// Takes note of a pause.
     pub(crate) fn restart(&mut self) {
         self.sent_bytes = 0;
@@ -155,14 +155,14 @@ mod tests {
     }
 
     /// What is in the records, and how long they are.
-    fn laid_out(growth: &mut Growth, count: usize, layout: Layout) -> (Vec<u8>, Vec<usize>) {
+    fn laid_out(sizing: &mut RecordSizing, count: usize, layout: Layout) -> (Vec<u8>, Vec<usize>) {
         let records = count.div_ceil(PLAINTEXT_BYTES_MAX);
         let mut space = vec![0xaa; records * layout.stride() + SHORT_OVERHEAD_BYTES_MAX];
         let pieces = space.chunks_exact_mut(layout.stride());
         for (piece, bytes) in pieces.zip(pattern(count).chunks(PLAINTEXT_BYTES_MAX)) {
             piece[layout.head..][..bytes.len()].copy_from_slice(bytes);
         }
-        let lengths: Vec<usize> = growth.lay_out(&mut space, count, layout).collect();
+        let lengths: Vec<usize> = sizing.lay_out(&mut space, count, layout).collect();
         let mut plain = Vec::new();
         let mut start = 0;
         for length in &lengths {
@@ -179,7 +179,8 @@ mod tests {
         for layout in LAYOUTS {
             for count in edges.into_iter().flat_map(near) {
                 for sent_bytes in [0, 1406, 9000, 14_059, usize::MAX] {
-                    let (plain, lengths) = laid_out(&mut Growth { sent_bytes }, count, layout);
+                    let (plain, lengths) =
+                        laid_out(&mut RecordSizing { sent_bytes }, count, layout);
                     assert!(plain == pattern(count), "{count} after {sent_bytes}");
                     let is_good = |length: &usize| (1..=PLAINTEXT_BYTES_MAX).contains(length);
                     assert!(lengths.iter().all(is_good), "{count}: {lengths:?}");
@@ -191,9 +192,9 @@ mod tests {
     #[test]
     fn the_first_window_goes_in_records_of_one_segment_and_the_rest_in_full_ones() {
         for layout in LAYOUTS {
-            let mut growth = Growth::default();
+            let mut sizing = RecordSizing::default();
             let short = SEGMENT_BYTES - layout.head - layout.tail;
-            let (_, lengths) = laid_out(&mut growth, 60_000, layout);
+            let (_, lengths) = laid_out(&mut sizing, 60_000, layout);
             assert_eq!(lengths[..SHORT_RECORDS], [short; SHORT_RECORDS]);
             let rest_of_first = PLAINTEXT_BYTES_MAX - SHORT_RECORDS * short;
             let rest = 60_000 - 3 * PLAINTEXT_BYTES_MAX;
@@ -206,20 +207,20 @@ mod tests {
                     rest
                 ]
             );
-            assert_eq!(laid_out(&mut growth, 16_384, layout).1, [16_384]);
-            growth.restart();
-            assert_eq!(laid_out(&mut growth, 16_384, layout).1[0], short);
+            assert_eq!(laid_out(&mut sizing, 16_384, layout).1, [16_384]);
+            sizing.restart();
+            assert_eq!(laid_out(&mut sizing, 16_384, layout).1[0], short);
         }
     }
 
     #[test]
     fn a_page_is_one_record_and_counts() {
         for layout in LAYOUTS {
-            let mut growth = Growth::default();
+            let mut sizing = RecordSizing::default();
             for _ in 0..3 {
-                assert_eq!(laid_out(&mut growth, 4096 + 400, layout).1, [4496]);
+                assert_eq!(laid_out(&mut sizing, 4096 + 400, layout).1, [4496]);
             }
-            let (_, lengths) = laid_out(&mut growth, 16_000, layout);
+            let (_, lengths) = laid_out(&mut sizing, 16_000, layout);
             let short = SEGMENT_BYTES - layout.head - layout.tail;
             assert_eq!(
                 lengths,
@@ -232,7 +233,7 @@ mod tests {
     #[test]
     fn what_somebody_else_seals_stays_where_it_is() {
         let plain = Layout { head: 0, tail: 0 };
-        let lengths = Growth::default().lengths(40_000, plain);
+        let lengths = RecordSizing::default().lengths(40_000, plain);
         let lengths: Vec<usize> = lengths.collect();
         assert_eq!(lengths, [16_384, 16_384, 7_232]);
     }

@@ -5,7 +5,7 @@
 
 use slab::Slab;
 
-use crate::token::LinkId;
+use crate::token::ConnectionId;
 
 /// How far a connection that has relayed nothing has come.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -21,7 +21,7 @@ pub(crate) enum Stage {
 impl Stage {
     pub(crate) const ALL: &'static [Self] = &[Self::Silent, Self::Answered, Self::Unused];
     /// Those whose handshake is under way.
-    pub(crate) const OPENING: &'static [Self] = &[Self::Silent, Self::Answered];
+    pub(crate) const HANDSHAKING: &'static [Self] = &[Self::Silent, Self::Answered];
 }
 
 /// Where a connection stands here.
@@ -30,14 +30,14 @@ pub(crate) struct Key(usize);
 
 /// A doubly linked list for each stage, through one slab.
 #[derive(Debug, Default)]
-pub(crate) struct Ages {
+pub(crate) struct Displaceable {
     nodes: Slab<Node>,
     lists: [List; Stage::ALL.len()],
 }
 
 #[derive(Debug)]
 struct Node {
-    id: LinkId,
+    id: ConnectionId,
     stage: Stage,
     older: Option<Key>,
     younger: Option<Key>,
@@ -50,9 +50,9 @@ struct List {
     count: u32,
 }
 
-impl Ages {
+impl Displaceable {
     /// Adds a connection as the youngest of its stage.
-    pub(crate) fn add(&mut self, id: LinkId, stage: Stage) -> Key {
+    pub(crate) fn add(&mut self, id: ConnectionId, stage: Stage) -> Key {
         let list = &mut self.lists[stage as usize];
         let key = Key(self.nodes.insert(Node {
             id,
@@ -91,7 +91,7 @@ impl Ages {
 
     /// The connections of that one of these stages which has the most, the oldest first. So a flood
     /// of one kind gives places of that kind, and never takes more than its share of the others'.
-    pub(crate) fn oldest_of_most(&self, stages: &[Stage]) -> impl Iterator<Item = LinkId> {
+    pub(crate) fn oldest_of_most(&self, stages: &[Stage]) -> impl Iterator<Item = ConnectionId> {
         let most = stages
             .iter()
             .rev()
@@ -110,15 +110,18 @@ impl Ages {
 mod tests {
     use super::*;
 
-    fn oldest(ages: &Ages, stages: &[Stage]) -> Vec<u64> {
-        ages.oldest_of_most(stages).map(LinkId::bits).collect()
+    fn oldest(displaceable: &Displaceable, stages: &[Stage]) -> Vec<u64> {
+        displaceable
+            .oldest_of_most(stages)
+            .map(ConnectionId::bits)
+            .collect()
     }
 
     #[test]
     fn the_order_is_kept_whoever_leaves() {
-        let mut ages = Ages::default();
+        let mut displaceable = Displaceable::default();
         let keys: Vec<Key> = (0..6)
-            .map(|number| ages.add(LinkId::of(number), Stage::Silent))
+            .map(|number| displaceable.add(ConnectionId::of(number), Stage::Silent))
             .collect();
         for (leaves, left) in [
             (0, &[1, 2, 3, 4, 5][..]),
@@ -126,30 +129,30 @@ mod tests {
             (3, &[1, 2, 4]),
             (2, &[1, 4]),
         ] {
-            ages.remove(keys[leaves]);
-            assert_eq!(oldest(&ages, Stage::ALL), left);
-            assert_eq!(ages.count(Stage::ALL) as usize, left.len());
+            displaceable.remove(keys[leaves]);
+            assert_eq!(oldest(&displaceable, Stage::ALL), left);
+            assert_eq!(displaceable.count(Stage::ALL) as usize, left.len());
         }
-        ages.add(LinkId::of(9), Stage::Silent);
-        assert_eq!(oldest(&ages, Stage::ALL), [1, 4, 9]);
-        ages.remove(keys[1]);
-        ages.remove(keys[4]);
-        assert_eq!(oldest(&ages, Stage::ALL), [9]);
+        displaceable.add(ConnectionId::of(9), Stage::Silent);
+        assert_eq!(oldest(&displaceable, Stage::ALL), [1, 4, 9]);
+        displaceable.remove(keys[1]);
+        displaceable.remove(keys[4]);
+        assert_eq!(oldest(&displaceable, Stage::ALL), [9]);
     }
 
     #[test]
     fn the_stage_with_the_most_gives_and_among_equals_the_earliest() {
-        let mut ages = Ages::default();
-        assert_eq!(oldest(&ages, Stage::ALL), []);
-        ages.add(LinkId::of(1), Stage::Answered);
-        ages.add(LinkId::of(2), Stage::Silent);
-        assert_eq!(oldest(&ages, Stage::OPENING), [2]);
-        ages.add(LinkId::of(3), Stage::Answered);
+        let mut displaceable = Displaceable::default();
+        assert_eq!(oldest(&displaceable, Stage::ALL), []);
+        displaceable.add(ConnectionId::of(1), Stage::Answered);
+        displaceable.add(ConnectionId::of(2), Stage::Silent);
+        assert_eq!(oldest(&displaceable, Stage::HANDSHAKING), [2]);
+        displaceable.add(ConnectionId::of(3), Stage::Answered);
         for number in 4..7 {
-            ages.add(LinkId::of(number), Stage::Unused);
+            displaceable.add(ConnectionId::of(number), Stage::Unused);
         }
-        assert_eq!(oldest(&ages, Stage::OPENING), [1, 3]);
-        assert_eq!(oldest(&ages, Stage::ALL), [4, 5, 6]);
-        assert_eq!(ages.count(Stage::OPENING), 3);
+        assert_eq!(oldest(&displaceable, Stage::HANDSHAKING), [1, 3]);
+        assert_eq!(oldest(&displaceable, Stage::ALL), [4, 5, 6]);
+        assert_eq!(displaceable.count(Stage::HANDSHAKING), 3);
     }
 }

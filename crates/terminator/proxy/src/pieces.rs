@@ -5,14 +5,14 @@ use std::io::{self, IoSliceMut};
 use crate::driver::PIECES_MAX;
 
 /// Where responses go: pieces that are filled in order.
-pub(crate) struct Room<'a> {
+pub(crate) struct Pieces<'a> {
     pieces: [&'a mut [u8]; PIECES_MAX],
     /// The first that has room.
     first: usize,
     pub(crate) filled: usize,
 }
 
-impl<'a> Room<'a> {
+impl<'a> Pieces<'a> {
     pub(crate) fn of(pieces: &mut impl Iterator<Item = &'a mut [u8]>) -> Self {
         Self {
             pieces: std::array::from_fn(|_| pieces.next().unwrap_or_default()),
@@ -89,7 +89,7 @@ mod tests {
     #[test]
     fn pieces_are_filled_in_order_and_to_the_last_byte() {
         let mut memory = [0; 10];
-        let mut room = Room::of(&mut memory.chunks_mut(4));
+        let mut room = Pieces::of(&mut memory.chunks_mut(4));
         assert_eq!(room.put(b"012"), 3);
         let read = |slices: &mut [IoSliceMut<'_>]| {
             let sizes: Vec<_> = slices.iter().map(|slice| slice.len()).collect();
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn no_room_is_full() {
-        let room = Room::of(&mut std::iter::empty());
+        let room = Pieces::of(&mut std::iter::empty());
         assert!(room.is_full());
     }
 }

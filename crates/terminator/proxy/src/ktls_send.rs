@@ -1,40 +1,35 @@
-//! The hand-over of a connection's sealing to the kernel, and what goes past our buffers after it.
+//! The hand-over of a connection's encryption to the kernel (kTLS), and the pipe through which a
+//! server's bytes go past our buffers after it.
 //!
-//! Owns the bytes in a pipe between a server and a client. When to
-//! hand over is `flow`'s to say.
+//! When to hand over is `flow`'s decision.
 
 use std::io::ErrorKind;
 
-use flow::buffer::Pool;
 use flow::connection::Flow;
+use flow::events::Received;
 use flow::options::Offload;
 use sys::transfer::Pipe;
 use telemetry::catalogue::{ServiceCounter, ServiceGauge};
-use telemetry::counters::ServiceCounters;
 use telemetry::outcome::OffloadRefusal;
 
-use crate::driver::{Received, Socket};
+use crate::driver::Socket;
 use crate::pipes::Pipes;
+use crate::service::Service;
 
-/// Tries to hand the sealing over, and tells the connection and the counters what came of it.
-pub(crate) fn offload(
-    flow: &mut Flow,
-    front: &Socket,
-    ability: Option<&Offload>,
-    counters: &ServiceCounters,
-    pool: &mut Pool,
-) {
-    match hand_over(flow, front, ability) {
+/// Tries to hand the encryption over, and counts what came of it; whether the kernel took it.
+pub(crate) fn offload(flow: &Flow, front: &Socket, service: &Service) -> bool {
+    let counters = &service.counters;
+    match hand_over(flow, front, service.plan.offload.as_ref()) {
         Ok(()) => {
-            flow.offloaded(pool);
             counters.count(ServiceCounter::Offloads);
             counters.raise(ServiceGauge::Offloaded);
+            true
         }
         Err(refusal) => {
-            flow.offload_refused(pool);
-            refusal
-                .into_iter()
-                .for_each(|refusal| counters.offload_refused(refusal));
+            if let Some(refusal) = refusal {
+                counters.offload_refused(refusal);
+            }
+            false
         }
     }
 }
@@ -57,16 +52,14 @@ fn hand_over(
     })
 }
 
-/// Gives the kernel the next key, and tells the connection and the counters.
-pub(crate) fn rekey(flow: &mut Flow, front: &Socket, counters: &ServiceCounters, pool: &mut Pool) {
+/// Gives the kernel the key that follows a KeyUpdate, and counts it; whether the kernel took it.
+pub(crate) fn rekey(flow: &Flow, front: &Socket, service: &Service) -> bool {
     let keys = flow.kernel_keys();
     let is_taken = keys.is_some_and(|keys| front.hand_over(&keys, true).is_ok());
     if is_taken {
-        counters.count(ServiceCounter::Rekeys);
-        flow.rekeyed(pool);
-    } else {
-        flow.rekey_refused(pool);
+        service.counters.count(ServiceCounter::Rekeys);
     }
+    is_taken
 }
 
 /// Bytes on their way from a server to a client through a pipe.
@@ -113,7 +106,7 @@ impl Splice {
     }
 
     /// Gives the pipe back; what is in it is lost.
-    pub(crate) fn let_go(&mut self, pipes: &mut Pipes) {
+    pub(crate) fn release(&mut self, pipes: &mut Pipes) {
         if let Some(pipe) = self.pipe.take() {
             pipes.give(pipe, self.held == 0);
             self.held = 0;

@@ -4,8 +4,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use slab::Slab;
 
-use crate::link::Link;
-use crate::token::{GENERATION_MASK, LinkId};
+use crate::connection::Connection;
+use crate::token::{ConnectionId, GENERATION_MASK};
 
 /// The number of a worker's first connection, in logs; the next ones are 256 apart. Unique over
 /// restarts as long as no worker accepts a million connections per second.
@@ -17,35 +17,35 @@ pub(crate) fn first_number(worker: usize) -> u64 {
 
 /// The connections.
 #[derive(Default)]
-pub(crate) struct Links {
+pub(crate) struct Connections {
     /// Boxed, so that a place that is free takes a pointer's room and no more.
-    slots: Slab<Box<(LinkId, Link)>>,
+    slots: Slab<Box<(ConnectionId, Connection)>>,
     generation: u32,
 }
 
-impl Links {
+impl Connections {
     /// The number that the next connection gets.
-    pub(crate) fn next_id(&self) -> LinkId {
-        LinkId {
+    pub(crate) fn next_id(&self) -> ConnectionId {
+        ConnectionId {
             place: self.slots.vacant_key() as u32,
             generation: self.generation,
         }
     }
 
-    /// Adds a connection under the number that [`Links::next_id`] has told.
-    pub(crate) fn insert(&mut self, link: Link) -> LinkId {
+    /// Adds a connection under the number that [`Connections::next_id`] has told.
+    pub(crate) fn insert(&mut self, connection: Connection) -> ConnectionId {
         let id = self.next_id();
-        self.slots.insert(Box::new((id, link)));
+        self.slots.insert(Box::new((id, connection)));
         self.generation = (self.generation + 1) & GENERATION_MASK;
         id
     }
 
-    pub(crate) fn find(&mut self, id: LinkId) -> Option<&mut Link> {
+    pub(crate) fn find(&mut self, id: ConnectionId) -> Option<&mut Connection> {
         let slot = self.slots.get_mut(id.place as usize)?;
         (slot.0 == id).then_some(&mut slot.1)
     }
 
-    pub(crate) fn remove(&mut self, id: LinkId) -> Option<Link> {
+    pub(crate) fn remove(&mut self, id: ConnectionId) -> Option<Connection> {
         self.find(id)?;
         Some(self.slots.remove(id.place as usize).1)
     }
@@ -59,7 +59,7 @@ impl Links {
     }
 
     /// All numbers in use.
-    pub(crate) fn ids(&self) -> Vec<LinkId> {
+    pub(crate) fn ids(&self) -> Vec<ConnectionId> {
         self.slots.iter().map(|(_, slot)| slot.0).collect()
     }
 }

@@ -1,0 +1,218 @@
+//! The hand-over of a connection's sending half to the kernel (kTLS), which encrypts from then on.
+//!
+//! Owns also the records that carry no data (close_notify, alerts, answers to the client), since
+//! they are sent in another way by the kernel than by our own record layer.
+
+use std::time::Instant;
+
+use telemetry::outcome::Reason;
+use tls::record::KeyExhausted;
+use tls::traffic::Traffic;
+use tls::traffic::kernel::{ControlRecord, Keys};
+use wire::alert;
+
+use super::Flow;
+use crate::actions::Action;
+use crate::buffer::Pool;
+use crate::facts::Ending;
+use crate::stage::Stage;
+
+impl Flow {
+    pub(super) fn expect_bytes(&mut self, bytes: u64) {
+        if let Some(offload) = &self.settings.offload {
+            self.ktls.expect(bytes, offload.from);
+            self.ask_kernel();
+        }
+    }
+
+    /// Whether the kernel encrypts what is sent to the client. What waits to be sent is plaintext
+    /// then, and bytes may go past our buffers when [`Flow::can_pass`] says so.
+    pub fn is_offloaded(&self) -> bool {
+        self.ktls.is_kernel()
+    }
+
+    /// From which length on a range of a file is better left for the kernel, in bytes; `None` = it
+    /// will encrypt nothing of this connection.
+    pub fn passes_from(&self) -> Option<u64> {
+        if self.is_offloaded() {
+            return Some(0);
+        }
+        let offload = self.settings.offload.as_ref();
+        let offload = offload.filter(|_| self.ktls.may_be_kernel())?;
+        let keys = self.kernel_keys()?;
+        let is_taken = offload.takes(keys.version, keys.cipher);
+        is_taken.then_some(offload.from)
+    }
+
+    /// What to hand to the kernel on [`Action::Offload`] and [`Action::Rekey`].
+    pub fn kernel_keys(&self) -> Option<Keys<'_>> {
+        self.traffic.as_ref()?.kernel_keys()
+    }
+
+    pub(super) fn kernel_answered(&mut self, is_taken: bool, pool: &mut Pool) {
+        if is_taken {
+            if let Some(traffic) = &mut self.traffic {
+                traffic.hand_over();
+                self.ktls.answered(true);
+                self.facts.offloaded = true;
+            }
+        } else if self.ktls.is_kernel() {
+            // The client waits for records under the next key, so it cannot be sent anything.
+            return self.stop(Ending::new(Reason::KernelRekey), pool);
+        } else {
+            self.ktls.answered(false);
+            if let Some(traffic) = &mut self.traffic {
+                traffic.forget_kernel_keys();
+            }
+        }
+        self.advance(pool);
+    }
+
+    /// Whether bytes of the back may be given to the kernel past our buffers now, in the order of
+    /// the stream.
+    pub fn can_pass(&self) -> bool {
+        matches!(self.stage, Stage::Relaying)
+            && self.is_offloaded()
+            && !self.ktls.holds_back()
+            && !self.down.is_ended
+            && self.postponed.is_none()
+            && self.down.pending().is_empty()
+    }
+
+    pub(super) fn front_passed(&mut self, count: usize, now: Instant, pool: &mut Pool) {
+        self.last_byte = now;
+        self.facts.bytes_down += count as u64;
+        let traffic = self.traffic.as_mut();
+        let counted = traffic.map_or(Ok(()), |traffic| traffic.count_passed(count));
+        match counted {
+            Ok(()) => self.advance(pool),
+            Err(KeyExhausted) => self.stop_exhausted(now, pool),
+        }
+    }
+
+    /// What waits to be sent as a record of its own, with its type, once nothing else does.
+    pub fn front_record(&self) -> Option<&ControlRecord> {
+        let is_first = self.down.pending().is_empty();
+        self.ktls.records.front().filter(|_| is_first)
+    }
+
+    pub(super) fn front_record_sent(&mut self, now: Instant, pool: &mut Pool) {
+        self.last_byte = now;
+        if self.ktls.record_sent() {
+            self.actions.add(Action::Rekey);
+        }
+        self.advance(pool);
+    }
+
+    // Within.
+
+    /// Decides after the handshake whether the kernel may ever be asked. One that cannot encrypt is
+    /// asked as well, so that it is counted how often it was wanted; but no key is kept for it.
+    pub(super) fn consider_kernel(&mut self) {
+        let keys = self.kernel_keys();
+        let may_ask = self.settings.offload.as_ref().zip(keys);
+        let takes = may_ask.map(|(offload, keys)| offload.takes(keys.version, keys.cipher));
+        if takes != Some(true)
+            && let Some(traffic) = &mut self.traffic
+        {
+            traffic.forget_kernel_keys();
+        }
+        if takes.is_some() {
+            self.ktls.allow();
+        }
+    }
+
+    /// Counts bytes that came from the back through our buffers.
+    pub(super) fn note_run(&mut self, count: usize) {
+        if let Some(offload) = &self.settings.offload {
+            self.ktls.received(count, offload.relay_from());
+        }
+    }
+
+    /// Asks as soon as nothing that we encrypted waits: the kernel goes on behind it.
+    pub(super) fn ask_kernel(&mut self) {
+        if self.ktls.is_wanted()
+            && self.handshaking.is_none()
+            && matches!(self.stage, Stage::Relaying)
+            && !self.down.is_ended
+            && self.down.pending().is_empty()
+        {
+            self.ktls.asked();
+            self.actions.add(Action::Offload);
+        }
+    }
+
+    /// Whether all that is for the client has been sent.
+    pub(super) fn is_front_done(&self) -> bool {
+        self.down.pending().is_empty() && self.ktls.records.is_empty()
+    }
+
+    /// TLS 1.2 has no key update: the stream ends here, and not as if it were whole.
+    pub(super) fn stop_exhausted(&mut self, now: Instant, pool: &mut Pool) {
+        let ending = Ending::with(Reason::Internal, "the key limit is reached");
+        self.close_gracefully(ending, now, pool);
+    }
+
+    /// Answers KeyUpdate and renegotiation as soon as nothing waits to be sent: the answer has to
+    /// come before the next data, and one answer serves for several requests.
+    pub(super) fn send_control(&mut self, pool: &mut Pool) {
+        // Nor before the kernel has the next key.
+        let may_send = self.is_front_done() && !self.ktls.holds_back();
+        let Some(traffic) = &mut self.traffic else {
+            return;
+        };
+        if !traffic.is_control_due() || self.down.is_ended || !may_send {
+            return;
+        }
+        if !self.ktls.is_kernel() {
+            self.down
+                .append_record(pool, |out| traffic.seal_control(out).is_ok());
+            return;
+        }
+        let rekeys = self.settings.offload.as_ref().is_some_and(|o| o.rekeys);
+        if traffic.is_kernel_key_due() && !rekeys {
+            // No data may follow without a KeyUpdate of ours (RFC 8446 section 4.6.3).
+            return self.give_up_kernel(Reason::KernelRekey, pool);
+        }
+        match traffic.kernel_control() {
+            Ok(Some(record)) => self.ktls.records.push_back(record),
+            Ok(None) => {}
+            Err(KeyExhausted) => self.give_up_kernel(Reason::Internal, pool),
+        }
+    }
+
+    fn give_up_kernel(&mut self, reason: Reason, pool: &mut Pool) {
+        self.send_alert(alert::INTERNAL_ERROR, pool);
+        self.close_gracefully(Ending::new(reason), self.last_byte, pool);
+    }
+
+    pub(super) fn send_close_notify(&mut self, pool: &mut Pool) {
+        self.send_record(pool, ControlRecord::close_notify(), |traffic, out| {
+            traffic.seal_close_notify(out)
+        });
+    }
+
+    pub(super) fn send_alert(&mut self, alert: u8, pool: &mut Pool) {
+        self.send_record(pool, ControlRecord::fatal(alert), |traffic, out| {
+            traffic.seal_alert(alert, out)
+        });
+    }
+
+    /// Sends that record by the kernel, or what `seal` makes by ourselves.
+    fn send_record(
+        &mut self,
+        pool: &mut Pool,
+        record: ControlRecord,
+        seal: impl FnOnce(&mut Traffic, &mut Vec<u8>) -> Result<(), KeyExhausted>,
+    ) {
+        let Some(traffic) = &mut self.traffic else {
+            return;
+        };
+        if self.ktls.is_kernel() {
+            self.ktls.records.push_back(record);
+        } else {
+            self.down
+                .append_record(pool, |out| seal(traffic, out).is_ok());
+        }
+    }
+}

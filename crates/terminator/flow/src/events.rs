@@ -1,0 +1,92 @@
+//! What happens to a connection, and what each stage makes of it.
+//!
+//! | event | handshaking | dialling | relaying | closing |
+//! |---|---|---|---|---|
+//! | bytes from the client | PROXY header, hello, handshake; early data dials | decrypted, up to a buffer | decrypted, sent to the back | dropped, up to a limit |
+//! | the client's end | over | passed on once connected | passed on | over once all was sent |
+//! | the client failed | over | over | over | over |
+//! | the back is connected | | relaying | | |
+//! | the dial failed | | closing, with an alert | | |
+//! | bytes from the back | | | encrypted, sent to the client | |
+//! | the back's end | | | passed on with close_notify | |
+//! | the back takes no more | | | the client's bytes are dropped | |
+//! | the back failed | | | closing, without close_notify | |
+//! | the deadline passed | over | dials again | closing, without close_notify | over |
+//! | stopped by the host | over | over | over | over |
+//!
+//! An empty cell is without effect, and so is every event once the connection is over. The
+//! handshake's end leads to dialling, a fault of the client's bytes to closing, and the end of both
+//! directions to over. With early data, dialling and relaying begin before the handshake is over:
+//! then the end or failure of the back is passed on after the handshake.
+
+use telemetry::outcome::Reason;
+
+use crate::facts::Ending;
+
+/// What came of receiving.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Received {
+    /// This number of bytes.
+    Bytes(usize),
+    /// This number of bytes, and they are the last.
+    Last(usize),
+    /// The stream has ended.
+    End,
+    /// Nothing for now.
+    Nothing,
+    /// The connection is broken.
+    Failed,
+}
+
+impl Received {
+    /// The number of bytes.
+    pub fn bytes(self) -> usize {
+        match self {
+            Self::Bytes(count) | Self::Last(count) => count,
+            Self::End | Self::Nothing | Self::Failed => 0,
+        }
+    }
+}
+
+/// What happened to a connection.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// The client's bytes were received into [`Flow::front_room`](crate::connection::Flow::front_room),
+    /// or its stream has ended.
+    FrontReceived(Received),
+    /// This number of [`Flow::front_pending`](crate::connection::Flow::front_pending) was sent.
+    FrontSent(usize),
+    /// This number of bytes went from the back to the client past our buffers.
+    FrontPassed(usize),
+    /// [`Flow::front_record`](crate::connection::Flow::front_record) was sent.
+    FrontRecordSent,
+    /// The client's connection is broken.
+    FrontFailed,
+    /// Answers [`Action::Offload`](crate::actions::Action::Offload) and
+    /// [`Action::Rekey`](crate::actions::Action::Rekey): whether the kernel took the keys.
+    KernelAnswered(bool),
+    /// Another server is being dialled.
+    DialStarted,
+    /// A server is connected, or files are open.
+    BackConnected,
+    /// No server can serve the connection: none could be connected, for the reason that the last
+    /// one gave, or it cannot be sent the PROXY header that it was promised.
+    DialFailed(Ending),
+    /// The back begins to send this number of bytes in one go, before the first of them is
+    /// received; [`Action::Offload`](crate::actions::Action::Offload) may follow.
+    BackExpected(u64),
+    /// The back's bytes were received into [`Flow::back_room`](crate::connection::Flow::back_room),
+    /// or its stream has ended.
+    BackReceived(Received),
+    /// Why the back is about to end its stream, if not by its own decision.
+    BackEndReason(Reason),
+    /// This number of [`Flow::back_pending`](crate::connection::Flow::back_pending) was sent.
+    BackSent(usize),
+    /// The back takes no more bytes. What it has sent is still to be received: a server that
+    /// refuses an upload answers first and resets then.
+    BackRefused,
+    /// [`Flow::deadline`](crate::connection::Flow::deadline) may have passed.
+    Timeout,
+    /// The connection ends for a reason of the host's: a drain deadline, a limit.
+    Stopped(Reason),
+}
