@@ -105,10 +105,8 @@ impl Flow {
 
     /// When [`Flow::handle_timeout`] is due.
     pub fn deadline(&self) -> Option<Instant> {
-        let timeouts = &self.settings.timeouts;
-        let of_stage = self
-            .stage
-            .deadline(timeouts, self.last_byte, self.down.is_ended);
+        let (timeouts, last_byte) = (&self.settings.timeouts, self.last_byte);
+        let of_stage = self.stage.deadline(timeouts, last_byte, self.down.is_ended);
         of_stage.into_iter().chain(self.handshake_deadline()).min()
     }
 
@@ -135,11 +133,7 @@ impl Flow {
             Event::FrontRecordSent => self.front_record_sent(now, pool),
             Event::FrontFailed => self.front_failed(pool),
             Event::KernelAnswered(is_taken) => self.kernel_answered(is_taken, pool),
-            Event::DialStarted => {
-                if let Stage::Dialling { since } = &mut self.stage {
-                    *since = now;
-                }
-            }
+            Event::DialStarted => self.stage.restart_dial(now),
             Event::BackConnected => self.back_connected(now, pool),
             Event::DialFailed(ending) => self.dial_failed(ending, now, pool),
             Event::BackExpected(bytes) => self.expect_bytes(bytes),
@@ -173,8 +167,6 @@ impl Flow {
         }
     }
 
-    // The client's side.
-
     /// Where to receive from the client; `None` = not now.
     pub fn front_room(&mut self, pool: &mut Pool) -> Option<&mut [u8]> {
         if self.handshaking.is_some() {
@@ -188,16 +180,14 @@ impl Flow {
     }
 
     fn front_received(&mut self, received: Received, now: Instant, pool: &mut Pool) {
-        match received {
-            Received::Bytes(count) | Received::Last(count) => self.front_filled(count, now, pool),
-            Received::Nothing | Received::End | Received::Failed => {
-                pool.give_if_empty(&mut self.up.records);
-            }
+        match received.bytes() {
+            0 => pool.give_if_empty(&mut self.up.records),
+            count => self.front_filled(count, now, pool),
         }
-        match received {
-            Received::Last(_) | Received::End => self.front_ended(pool),
-            Received::Failed => self.front_failed(pool),
-            Received::Bytes(_) | Received::Nothing => {}
+        if received.is_end() {
+            self.front_ended(pool);
+        } else if received == Received::Failed {
+            self.front_failed(pool);
         }
     }
 
@@ -266,8 +256,6 @@ impl Flow {
         self.down.pending()
     }
 
-    // The back's side.
-
     fn back_connected(&mut self, now: Instant, pool: &mut Pool) {
         if !matches!(self.stage, Stage::Dialling { .. }) {
             return;
@@ -317,16 +305,14 @@ impl Flow {
     }
 
     fn back_received(&mut self, received: Received, now: Instant, pool: &mut Pool) {
-        match received {
-            Received::Bytes(count) | Received::Last(count) => self.back_filled(count, now, pool),
-            Received::Nothing | Received::End | Received::Failed => {
-                pool.give_if_empty(&mut self.down.records);
-            }
+        match received.bytes() {
+            0 => pool.give_if_empty(&mut self.down.records),
+            count => self.back_filled(count, now, pool),
         }
-        match received {
-            Received::Last(_) | Received::End => self.back_ended(pool),
-            Received::Failed => self.back_failed(now, pool),
-            Received::Bytes(_) | Received::Nothing => {}
+        if received.is_end() {
+            self.back_ended(pool);
+        } else if received == Received::Failed {
+            self.back_failed(now, pool);
         }
     }
 
@@ -410,8 +396,6 @@ impl Flow {
             self.up.plain.as_ref().map_or(&[], Buffer::data),
         ]
     }
-
-    // Within.
 
     fn advance_handshake(&mut self, now: Instant, pool: &mut Pool) {
         let (Some(handshaking), Some(incoming)) = (&mut self.handshaking, &mut self.up.records)

@@ -2,7 +2,7 @@
 //!
 //! | event | handshaking | dialling | relaying | closing |
 //! |---|---|---|---|---|
-//! | bytes from the client | PROXY header, hello, handshake; early data dials | decrypted, up to a buffer | decrypted, sent to the back | dropped, up to a limit |
+//! | bytes from the client | handshake; early data dials | decrypted | sent to the back | dropped |
 //! | the client's end | over | passed on once connected | passed on | over once all was sent |
 //! | the client failed | over | over | over | over |
 //! | the back is connected | | relaying | | |
@@ -39,6 +39,11 @@ pub enum Received {
 }
 
 impl Received {
+    /// Whether nothing follows, and nothing is missing.
+    pub fn is_end(self) -> bool {
+        matches!(self, Self::Last(_) | Self::End)
+    }
+
     /// The number of bytes.
     pub fn bytes(self) -> usize {
         match self {
@@ -51,8 +56,8 @@ impl Received {
 /// What happened to a connection.
 #[derive(Clone, Debug)]
 pub enum Event {
-    /// The client's bytes were received into [`Flow::front_room`](crate::connection::Flow::front_room),
-    /// or its stream has ended.
+    /// The client's bytes were received into
+    /// [`Flow::front_room`](crate::connection::Flow::front_room), or its stream has ended.
     FrontReceived(Received),
     /// This number of [`Flow::front_pending`](crate::connection::Flow::front_pending) was sent.
     FrontSent(usize),

@@ -1,5 +1,5 @@
-//! What is known of a connection: filled in as it goes on; the log, the metrics and the PROXY header
-//! are made from it.
+//! What is known of a connection: filled in as it goes on; the log, the metrics and the PROXY
+//! header are made from it.
 
 use std::borrow::Cow;
 use std::net::SocketAddr;

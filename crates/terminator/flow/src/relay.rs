@@ -157,8 +157,8 @@ impl Up {
         Ok(decrypted)
     }
 
-    /// Adds early data, which the handshake has decrypted. What no server has taken is held; how much
-    /// there can be is bounded by the service's setting.
+    /// Adds early data, which the handshake has decrypted. What no server has taken is held; how
+    /// much there can be is bounded by the service's setting.
     pub(crate) fn add_early(&mut self, bytes: &[u8], pool: &mut Pool) {
         if !self.is_refused {
             self.plain

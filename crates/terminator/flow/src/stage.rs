@@ -58,7 +58,14 @@ impl Stage {
         }
     }
 
-    /// When it has lasted too long; of the handshaking, the handshake's own limit tells.
+    /// Starts the time of a dial, if one is under way.
+    pub(crate) fn restart_dial(&mut self, now: Instant) {
+        if let Self::Dialling { since } = self {
+            *since = now;
+        }
+    }
+
+    /// When it has lasted too long. The handshake has a limit of its own.
     pub(crate) fn deadline(
         &self,
         timeouts: &Timeouts,

@@ -1,5 +1,5 @@
-//! A connection between a real TLS client and a server over real sockets, by seed: bytes in pieces of any
-//! size, queues that are full, ends, resets, stalls, servers that refuse.
+//! A connection between a real TLS client and a server over real sockets, by seed: bytes in pieces
+//! of any size, queues that are full, ends, resets, stalls, servers that refuse.
 //!
 //! Only the clock is virtual, and all runs in one thread, so that a seed repeats what happens as
 //! far as the kernel does.
