@@ -3,12 +3,9 @@
 use std::fs;
 
 use rustix::process::Pid;
-use suite::client::{Client, Connection};
 use suite::kernel::{Bench, pattern};
 use suite::nginx::Nginx;
-use suite::patience::until;
-use testkit::directory::Directory;
-use testkit::server::{Behaviour, Server};
+use suite::prelude::*;
 
 /// Above the size from which on the kernel seals.
 const BODY: usize = 160 << 10;

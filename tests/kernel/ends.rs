@@ -2,11 +2,9 @@
 
 use std::io::Write;
 
-use suite::client::{Client, Connection};
 use suite::kernel::{Bench, LARGE, SMALL, pattern};
-use suite::patience::until;
+use suite::prelude::*;
 use suite::s_client::Session;
-use testkit::server::{Behaviour, Server};
 
 const HUGE: usize = 32 << 20;
 

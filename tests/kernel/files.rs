@@ -2,10 +2,8 @@
 
 use std::fs::{self, OpenOptions};
 
-use suite::client::{Client, Connection};
-use suite::curl::curl_tls_for;
 use suite::kernel::{Bench, LARGE, SMALL, pattern};
-use suite::patience::until;
+use suite::prelude::*;
 
 /// Asks for a file, with more fields of the request.
 fn ask(connection: &mut Connection, path: &str, fields: &str) {
@@ -86,10 +84,7 @@ fn nothing_is_handed_over_where_that_is_off() {
     bench.wait_for_end_of(0);
     assert!(bench.sent("user-space") >= 2.0 * LARGE as f64);
     assert_eq!(bench.sent("sendfile") + bench.sent("kernel"), 0.0);
-    let refused = bench
-        .lariat
-        .metrics()
-        .sum("lariat_ktls_refusals_total", &[]);
+    let refused = bench.lariat.sum("lariat_ktls_refusals_total", &[]);
     assert_eq!(refused, 0.0, "nothing was asked for");
 }
 

@@ -1,9 +1,8 @@
 //! New keys in the middle (RFC 8446 section 4.6.3), where the kernel seals.
 
-use suite::client::{Client, Connection};
 use suite::kernel::{Bench, KernelCounts, LARGE, SMALL, pattern};
+use suite::prelude::*;
 use suite::s_client::Session;
-use testkit::server::{Behaviour, Server};
 
 const GET_SMALL: &str = "GET /small HTTP/1.1\r\nHost: localhost\r\n\r\n";
 const GET_LARGE: &str = "GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n";
@@ -20,7 +19,7 @@ fn can_rekey() -> bool {
 }
 
 fn rekeys(bench: &Bench) -> f64 {
-    bench.lariat.metrics().sum("lariat_ktls_rekeys_total", &[])
+    bench.lariat.sum("lariat_ktls_rekeys_total", &[])
 }
 
 #[test]

@@ -3,9 +3,8 @@
 use std::net::TcpStream;
 
 use rustix::process::{Signal, kill_process};
-use suite::client::{Client, Connection};
 use suite::kernel::{Bench, KernelCounts, LARGE, pattern};
-use suite::patience::until;
+use suite::prelude::*;
 
 const HUGE: usize = 32 << 20;
 

@@ -3,10 +3,9 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use suite::client::{Client, Connection};
 use suite::kernel::{Bench, KernelCounts, LARGE, pattern};
 use suite::numbers::Numbers;
-use testkit::server::{Behaviour, Server};
+use suite::prelude::*;
 
 const CONNECTIONS: usize = 16;
 const STEPS: usize = 600;
@@ -149,7 +148,7 @@ fn visits(bench: &Bench) -> Vec<Visit> {
 
 /// All connections have ended; several were handed over.
 fn assert_counts_agree(bench: &Bench) {
-    let metric = |name: &str| bench.lariat.metrics().sum(name, &[]);
+    let metric = |name: &str| bench.lariat.sum(name, &[]);
     let taken = metric("lariat_ktls_connections_total");
     assert!(taken >= CONNECTIONS as f64 / 2.0, "{taken}");
     bench.wait_for_end_of(taken as u32);

@@ -6,13 +6,9 @@
 use std::path::Path;
 use std::process::Command;
 
-use suite::client::Client;
-use suite::configuration::Service;
 use suite::kernel::{LARGE, pattern};
-use suite::lariat::{Lariat, command};
-use suite::program::{Finished, run};
-use suite::site::Site;
-use testkit::directory::Directory;
+use suite::lariat::command;
+use suite::prelude::*;
 
 const AES: u16 = 0x1301;
 const CHACHA: u16 = 0x1303;
@@ -49,11 +45,11 @@ impl Desk {
 
 fn refusals(lariat: &Lariat, reason: &str) -> f64 {
     let reason = [("reason", reason)];
-    lariat.metrics().sum("lariat_ktls_refusals_total", &reason)
+    lariat.sum("lariat_ktls_refusals_total", &reason)
 }
 
 fn handed_over(lariat: &Lariat) -> f64 {
-    lariat.metrics().sum("lariat_ktls_connections_total", &[])
+    lariat.sum("lariat_ktls_connections_total", &[])
 }
 
 const REQUIRE: &str = "ktls = \"require\"";
@@ -87,10 +83,7 @@ fn no_module(desk: &Desk) {
     for what in ["check", "serve"] {
         let refused = desk.say(what, &desk.service(REQUIRE));
         assert!(!refused.status.success(), "{what}: {refused:?}");
-        assert!(
-            refused.stderr.contains("modprobe tls"),
-            "{what}: {refused:?}"
-        );
+        refused.assert_stderr("modprobe tls");
     }
 }
 
@@ -111,10 +104,7 @@ fn no_cipher(desk: &Desk) {
     for what in ["check", "serve"] {
         let refused = desk.say(what, &desk.service(REQUIRE));
         assert!(!refused.status.success(), "{what}: {refused:?}");
-        assert!(
-            refused.stderr.contains("ChaCha20-Poly1305"),
-            "{what}: {refused:?}"
-        );
+        refused.assert_stderr("ChaCha20-Poly1305");
     }
     let aes_alone = "suites = [\"TLS_AES_128_GCM_SHA256\", \"TLS_AES_256_GCM_SHA384\"]\n\
                      versions = [\"1.3\"]";

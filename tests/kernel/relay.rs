@@ -5,11 +5,9 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::thread;
 
-use suite::client::Client;
-use suite::curl::curl;
 use suite::kernel::{Bench, pattern};
 use suite::nginx::Nginx;
-use testkit::server::{Behaviour, Server};
+use suite::prelude::*;
 
 /// Long enough to be handed over.
 const LONG: usize = 8 << 20;
@@ -152,5 +150,5 @@ fn nginx_with_the_kernels_tls_gets_the_same_bytes() {
         assert_eq!(bench.counts().taken, 2 * count, "nginx's and ours");
     }
     let taken = "lariat_ktls_connections_total";
-    assert_eq!(bench.lariat.metrics().sum(taken, &[]), 2.0);
+    assert_eq!(bench.lariat.sum(taken, &[]), 2.0);
 }

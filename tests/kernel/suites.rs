@@ -2,9 +2,8 @@
 
 use std::fs;
 
-use suite::curl::curl_tls_for;
 use suite::kernel::{Bench, LARGE, pattern};
-use testkit::server::{Behaviour, Server};
+use suite::prelude::*;
 
 /// How `curl` is told to offer one suite alone.
 const SUITES: [[&str; 4]; 6] = [

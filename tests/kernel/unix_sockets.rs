@@ -3,11 +3,8 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 
-use suite::client::Client;
-use suite::curl::curl;
 use suite::kernel::{Bench, LARGE, pattern};
-use testkit::directory::Directory;
-use testkit::server::{Behaviour, Server};
+use suite::prelude::*;
 
 #[test]
 fn a_server_on_a_unix_socket_is_spliced_from() {

@@ -6,9 +6,6 @@ use std::process::Command;
 
 /// What the variable names, or the program beside the tests, built anew: it belongs to another
 /// package, which cargo does not build for ours.
-///
-/// # Panics
-/// If it does not build.
 pub(crate) fn find(variable: &str, name: &str) -> PathBuf {
     env::var_os(variable).map_or_else(|| build(name), PathBuf::from)
 }

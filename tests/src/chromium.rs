@@ -9,10 +9,6 @@ use crate::program::{Running, run};
 /// Loads a page, lets its scripts run for `budget_ms` of virtual time, and returns the document.
 ///
 /// Certificates are not checked: the browser has no list of trusted roots for one call.
-///
-/// # Panics
-/// If the browser fails.
-#[must_use]
 pub fn dump_page(url: &str, budget_ms: u32) -> String {
     let profile = Directory::new();
     let mut command = command(url, budget_ms, &profile);
@@ -28,7 +24,6 @@ pub struct Browser {
 
 impl Browser {
     /// Starts it; the certificate whose public key has this SHA-256 (in base64) is a good one.
-    #[must_use]
     pub fn start(url: &str, budget_ms: u32, key_hash: &str) -> Self {
         let profile = Directory::new();
         let mut command = command(url, budget_ms, &profile);
@@ -45,10 +40,6 @@ impl Browser {
     }
 
     /// Waits for its end and returns the document.
-    ///
-    /// # Panics
-    /// If the browser fails.
-    #[must_use]
     pub fn document(mut self) -> String {
         assert!(self.running.wait().success());
         self.running.stdout()

@@ -24,22 +24,16 @@ pub struct Client(Arc<ClientConfig>);
 
 impl Client {
     /// Trusts the site's root and speaks TLS 1.3.
-    #[must_use]
     pub fn new(site: &Site) -> Self {
         Self::with(site, &TLS13, None)
     }
 
     /// Trusts the site's root and speaks TLS 1.2.
-    #[must_use]
     pub fn tls12(site: &Site) -> Self {
         Self::with(site, &TLS12, None)
     }
 
     /// Trusts the site's root and offers nothing but one suite, by its number in IANA's registry.
-    ///
-    /// # Panics
-    /// If there is no such suite.
-    #[must_use]
     pub fn with_suite(site: &Site, suite: u16) -> Self {
         let mut provider = rustls::crypto::aws_lc_rs::default_provider();
         provider
@@ -58,7 +52,6 @@ impl Client {
     }
 
     /// Trusts the site's root, speaks TLS 1.2 and wants no tickets.
-    #[must_use]
     pub fn without_tickets(site: &Site) -> Self {
         let mut config = (*Self::tls12(site).0).clone();
         config.resumption =
@@ -67,7 +60,6 @@ impl Client {
     }
 
     /// Speaks TLS 1.3 and shows a certificate.
-    #[must_use]
     pub fn showing(site: &Site, leaf: &Leaf) -> Self {
         Self::with(site, &TLS13, Some(leaf))
     }
@@ -93,18 +85,11 @@ impl Client {
     }
 
     /// Connects as `localhost` and finishes the handshake.
-    ///
-    /// # Panics
-    /// If that fails.
-    #[must_use]
     pub fn connect(&self, address: SocketAddr) -> Connection {
         self.try_connect(address).expect("the handshake succeeds")
     }
 
     /// Connects as `localhost` and finishes the handshake.
-    ///
-    /// # Errors
-    /// Of the socket, or of TLS wrapped in `InvalidData`.
     pub fn try_connect(&self, address: SocketAddr) -> io::Result<Connection> {
         let socket = TcpStream::connect(address)?;
         socket.set_read_timeout(Some(PATIENCE))?;
@@ -116,6 +101,25 @@ impl Client {
             stream.conn.complete_io(&mut stream.sock)?;
         }
         Ok(Connection(stream))
+    }
+
+    /// A connection on which a byte went to a server that echoes, and came back.
+    pub fn echo(&self, address: SocketAddr) -> Connection {
+        let mut connection = self.connect(address);
+        connection.send(b"x");
+        assert_eq!(connection.receive(1), b"x");
+        connection
+    }
+
+    /// One connection to its end, so that the client has its tickets: which handshake it was. The
+    /// server echoes.
+    pub fn visit(&self, address: SocketAddr) -> HandshakeKind {
+        let mut connection = self.connect(address);
+        connection.send(b"x");
+        connection.end();
+        let echo = connection.read_to_end().expect("a clean end");
+        assert!(echo.ends_with(b"x"), "{echo:?}");
+        connection.kind()
     }
 }
 
@@ -138,18 +142,12 @@ pub struct Connection(StreamOwned<ClientConnection, TcpStream>);
 
 impl Connection {
     /// Sends these bytes.
-    ///
-    /// # Panics
-    /// If the connection is broken.
     pub fn send(&mut self, bytes: &[u8]) {
         self.0.write_all(bytes).expect("the connection is open");
         self.0.flush().expect("the connection is open");
     }
 
     /// Receives exactly that many bytes.
-    ///
-    /// # Panics
-    /// If fewer come.
     pub fn receive(&mut self, length: usize) -> Vec<u8> {
         let mut bytes = vec![0; length];
         self.0
@@ -159,26 +157,17 @@ impl Connection {
     }
 
     /// Sends close_notify and keeps reading: a half-close.
-    ///
-    /// # Panics
-    /// If the connection is broken.
     pub fn end(&mut self) {
         self.try_end().expect("the connection is open");
     }
 
     /// The same.
-    ///
-    /// # Errors
-    /// Of the socket.
     pub fn try_end(&mut self) -> io::Result<()> {
         self.0.conn.send_close_notify();
         self.0.flush()
     }
 
     /// Reads to the server's close_notify.
-    ///
-    /// # Errors
-    /// `UnexpectedEof` if TCP ended without close_notify; others of the socket or of TLS.
     pub fn read_to_end(&mut self) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
         self.0.read_to_end(&mut bytes)?;
@@ -186,17 +175,11 @@ impl Connection {
     }
 
     /// Reads to the server's close_notify, behind what was received before.
-    ///
-    /// # Errors
-    /// As of `read_to_end`; `received` has all that came before.
     pub fn read_on(&mut self, received: &mut Vec<u8>) -> io::Result<usize> {
         self.0.read_to_end(received)
     }
 
     /// Reads, behind what was received before, to an end that does not look finished.
-    ///
-    /// # Panics
-    /// If close_notify comes, or nothing at all for half a minute.
     pub fn read_to_cut(&mut self, received: &mut Vec<u8>) {
         let end = self.read_on(received).expect_err("not the whole");
         let is_cut = matches!(
@@ -207,9 +190,6 @@ impl Connection {
     }
 
     /// Receives a head of HTTP and as many bytes as its `Content-Length` says.
-    ///
-    /// # Panics
-    /// If there is none, or fewer come.
     pub fn response(&mut self) -> (String, Vec<u8>) {
         let head = self.head();
         let length = head
@@ -223,9 +203,6 @@ impl Connection {
     }
 
     /// Receives a head of HTTP alone.
-    ///
-    /// # Panics
-    /// If the connection ends before the head does.
     pub fn head(&mut self) -> String {
         let mut head = Vec::new();
         while !head.ends_with(b"\r\n\r\n") {
@@ -235,9 +212,6 @@ impl Connection {
     }
 
     /// Changes our keys and has the server change its own: KeyUpdate (RFC 8446 section 4.6.3).
-    ///
-    /// # Panics
-    /// If the connection is broken, or is one of TLS 1.2.
     pub fn change_keys(&mut self) {
         let changed = self.0.conn.refresh_traffic_keys();
         changed.expect("TLS 1.3 after the handshake");
@@ -245,16 +219,11 @@ impl Connection {
     }
 
     /// Whether the handshake was full or resumed.
-    ///
-    /// # Panics
-    /// Never: the handshake is over.
-    #[must_use]
     pub fn kind(&self) -> HandshakeKind {
         self.0.conn.handshake_kind().expect("the handshake is over")
     }
 
     /// The TCP socket beneath.
-    #[must_use]
     pub fn socket(&self) -> &TcpStream {
         &self.0.sock
     }

@@ -9,6 +9,7 @@ use crate::site::Site;
 
 /// A service that takes TLS off for one server, or for files.
 #[derive(Clone, Debug)]
+#[must_use]
 pub struct Service {
     name: String,
     /// Where it listens.
@@ -25,22 +26,16 @@ pub struct Service {
 
 impl Service {
     /// Named `web`, on a free port, with the site's own certificate.
-    #[must_use]
     pub fn new(site: &Site, server: &Server) -> Self {
         Self::before(site, &format!("servers = {:?}", [server.address()]))
     }
 
     /// The same with the files beneath a folder behind it.
-    #[must_use]
     pub fn files(site: &Site, folder: &Path) -> Self {
         Self::before(site, &format!("files = {folder:?}"))
     }
 
     /// With more keys of `files`, as in a TOML table.
-    ///
-    /// # Panics
-    /// If there are no files behind it, or they have keys.
-    #[must_use]
     pub fn serving(mut self, keys: &str) -> Self {
         let folder = self.behind.strip_prefix("files = ");
         let folder = folder.expect("files stand behind it");
@@ -64,14 +59,12 @@ impl Service {
     }
 
     /// With another name.
-    #[must_use]
     pub fn named(mut self, name: &str) -> Self {
         name.clone_into(&mut self.name);
         self
     }
 
     /// At another address.
-    #[must_use]
     pub fn at(mut self, address: SocketAddr) -> Self {
         self.address = address;
         self.listen = format!("{:?}", [address.to_string()]);
@@ -79,56 +72,48 @@ impl Service {
     }
 
     /// With these addresses, as a TOML array.
-    #[must_use]
     pub fn listen(mut self, array: &str) -> Self {
         array.clone_into(&mut self.listen);
         self
     }
 
     /// With these certificates, as a TOML array.
-    #[must_use]
     pub fn certificates(mut self, array: &str) -> Self {
         array.clone_into(&mut self.certificates);
         self
     }
 
     /// With these servers, as a TOML array.
-    #[must_use]
     pub fn servers(mut self, array: &str) -> Self {
         self.behind = format!("servers = {array}");
         self
     }
 
     /// With more keys of the service itself: `timeouts`, `limits`.
-    #[must_use]
     pub fn more(mut self, keys: &str) -> Self {
         add(&mut self.more, keys);
         self
     }
 
     /// With more keys of `front`.
-    #[must_use]
     pub fn front(mut self, keys: &str) -> Self {
         add(&mut self.front, keys);
         self
     }
 
     /// With more keys of `front.tls`.
-    #[must_use]
     pub fn tls(mut self, keys: &str) -> Self {
         add(&mut self.tls, keys);
         self
     }
 
     /// With more keys of `back`.
-    #[must_use]
     pub fn back(mut self, keys: &str) -> Self {
         add(&mut self.back, keys);
         self
     }
 
     /// The text.
-    #[must_use]
     pub fn toml(&self) -> String {
         let Self {
             name,

@@ -7,7 +7,6 @@ use crate::program::{Finished, Running, run};
 use crate::site::Site;
 
 /// `curl` that prints the body, fails on HTTP errors and gives up after half a minute.
-#[must_use]
 pub fn curl() -> Curl {
     let mut command = Command::new("curl");
     command.args([
@@ -23,13 +22,11 @@ pub fn curl() -> Curl {
 }
 
 /// `curl` that asks `address` for `/` as `https://localhost`, trusting the site's root.
-#[must_use]
 pub fn curl_tls(site: &Site, address: SocketAddr) -> Curl {
     curl_tls_for(site, address, &[""])
 }
 
 /// `curl` that asks `address` for these paths (without the slash in front) one after the other.
-#[must_use]
 pub fn curl_tls_for(site: &Site, address: SocketAddr, paths: &[&str]) -> Curl {
     let port = address.port();
     let mut curl = curl().args(&["--resolve", &format!("localhost:{port}:{}", address.ip())]);
@@ -46,26 +43,22 @@ pub struct Curl(Command);
 
 impl Curl {
     /// With a URL.
-    #[must_use]
     pub fn url(self, url: &str) -> Self {
         self.args(&[url])
     }
 
     /// With more arguments.
-    #[must_use]
     pub fn args(mut self, arguments: &[&str]) -> Self {
         self.0.args(arguments);
         self
     }
 
     /// Starts it.
-    #[must_use]
     pub fn start(mut self) -> Running {
         Running::start(&mut self.0)
     }
 
     /// Runs it to its end.
-    #[must_use]
     pub fn run(mut self) -> Finished {
         run(&mut self.0)
     }

@@ -58,14 +58,12 @@ pub struct Desk {
 
 impl Desk {
     /// With [`SMALL`].
-    #[must_use]
     #[expect(clippy::new_without_default, reason = "it makes a folder")]
     pub fn new() -> Self {
         Self::with(SMALL)
     }
 
     /// With another question.
-    #[must_use]
     pub fn with(scenario: &str) -> Self {
         let directory = Directory::new();
         fs::write(directory.join("small.toml"), scenario).expect("the scenario is written");
@@ -74,13 +72,11 @@ impl Desk {
     }
 
     /// `lariat-lab run`, not yet started.
-    #[must_use]
     pub fn command(&self, words: &str) -> Command {
         self.by(lab::command(), words)
     }
 
     /// The same by a command that is prepared.
-    #[must_use]
     pub fn by(&self, mut command: Command, words: &str) -> Command {
         command.current_dir(self.directory.path());
         command.env("TMPDIR", self.directory.join("tmp"));
@@ -89,7 +85,6 @@ impl Desk {
     }
 
     /// A run that leaves nothing behind.
-    #[must_use]
     pub fn run(&self, words: &str) -> Finished {
         let finished = run(&mut self.command(words));
         let left = fs::read_dir(self.directory.join("tmp"))
@@ -100,7 +95,6 @@ impl Desk {
     }
 
     /// A run of the small question whose record is `r.jsonl`.
-    #[must_use]
     pub fn small(&self, words: &str) -> Finished {
         self.run(&format!(
             "./small.toml --speeds none --record r.jsonl {words}"
@@ -108,19 +102,16 @@ impl Desk {
     }
 
     /// A path in the folder.
-    #[must_use]
     pub fn path(&self, name: &str) -> PathBuf {
         self.directory.join(name)
     }
 
     /// The record, as far as it is written.
-    #[must_use]
     pub fn text(&self) -> String {
         fs::read_to_string(self.path("r.jsonl")).unwrap_or_default()
     }
 
     /// Whole lines of the record.
-    #[must_use]
     pub fn events(&self) -> Vec<Value> {
         let text = self.text();
         let whole = text.rfind('\n').map_or("", |end| &text[..end]);
@@ -131,7 +122,6 @@ impl Desk {
     }
 
     /// Those of a kind.
-    #[must_use]
     pub fn of_kind(&self, kind: &str) -> Vec<Value> {
         let mut events = self.events();
         events.retain(|event| event["event"] == kind);
@@ -140,7 +130,6 @@ impl Desk {
 }
 
 /// The cells and repeats of readings.
-#[must_use]
 pub fn readings(events: &[Value]) -> BTreeSet<(String, u64)> {
     let key = |event: &Value| {
         let cell = event["cell"]

@@ -23,7 +23,6 @@ pub struct Footprint {
 
 impl Footprint {
     /// That of a process; `None` if it is gone, or belongs to another user and we are not root.
-    #[must_use]
     pub fn of(process: Pid) -> Option<Self> {
         let read = |name: &str| {
             let path = format!("/proc/{}/{name}", process.as_raw_nonzero());

@@ -48,7 +48,6 @@ const ROOT: u64 = 1;
 impl Fuse {
     /// Mounts these files at a folder, which is made. `None`, and a line that says why = this
     /// machine lets us mount no FUSE: it has none, or we are not root.
-    #[must_use]
     pub fn mount(at: &Path, files: &[(&'static str, Temper, &[u8])]) -> Option<Self> {
         match Self::try_mount(at, files) {
             Ok(fuse) => Some(fuse),
@@ -86,7 +85,6 @@ impl Fuse {
     }
 
     /// How many answers are held back.
-    #[must_use]
     pub fn held(&self) -> usize {
         self.shared.held().as_ref().map_or(0, Vec::len)
     }

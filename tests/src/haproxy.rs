@@ -20,7 +20,6 @@ pub struct Haproxy {
 
 impl Haproxy {
     /// An HTTP server that takes a PROXY header and answers with `body`, a log format of haproxy's.
-    #[must_use]
     pub fn receive_proxy(body: &str) -> Self {
         Self::start(
             "accept-proxy",
@@ -31,14 +30,12 @@ impl Haproxy {
     }
 
     /// A TCP forwarder to `target` that sends a PROXY header: `send-proxy` or `send-proxy-v2`.
-    #[must_use]
     pub fn send_proxy(target: SocketAddr, how: &str) -> Self {
         Self::start("", &format!("mode tcp\n server target {target} {how}\n"))
     }
 
     /// An HTTPS server with this certificate (chain and key in one file) and more options of its
     /// `bind` line, that answers with `ok`.
-    #[must_use]
     pub fn terminate(certificate: &Path, bind: &str) -> Self {
         Self::start(
             &format!("ssl crt {} {bind}", certificate.display()),

@@ -22,10 +22,6 @@ pub struct Hitch {
 impl Hitch {
     /// Takes TLS off with this certificate (chain and key in one file) in one process for `server`.
     /// Several would each have sessions of their own.
-    ///
-    /// # Panics
-    /// If hitch does not start.
-    #[must_use]
     pub fn start(certificate: &Path, server: SocketAddr) -> Self {
         let address = free_address();
         let directory = Directory::new();

@@ -38,9 +38,7 @@ pub struct KernelCounts {
 }
 
 impl KernelCounts {
-    /// # Panics
-    /// If the kernel has no TLS: these tests are for kernels that have.
-    #[must_use]
+    /// Panics if the kernel has no TLS: these tests are for kernels that have.
     pub fn read() -> Self {
         let text = fs::read_to_string(COUNTS);
         let text = text.unwrap_or_else(|error| {
@@ -77,7 +75,6 @@ pub struct Bench {
 
 impl Bench {
     /// Lariat in front of the files, with one worker.
-    #[must_use]
     pub fn files(adjust: impl FnOnce(Service) -> Service) -> Self {
         Self::start(Directory::new(), |site, folder| {
             adjust(Service::files(site, folder))
@@ -86,13 +83,11 @@ impl Bench {
 
     /// The same with the files on a file system that has everything in memory, so that no thread
     /// reads ahead of the kernel.
-    #[must_use]
     pub fn files_in_memory() -> Self {
         Self::start(Directory::in_memory(), Service::files)
     }
 
     /// Lariat in front of a server, with one worker.
-    #[must_use]
     pub fn relay(server: &Server, adjust: impl FnOnce(Service) -> Service) -> Self {
         Self::start(Directory::new(), |site, _| {
             adjust(Service::new(site, server))
@@ -127,7 +122,6 @@ impl Bench {
     }
 
     /// What the kernel has counted since Lariat was started.
-    #[must_use]
     pub fn counts(&self) -> KernelCounts {
         let now = KernelCounts::read();
         KernelCounts {
@@ -163,14 +157,12 @@ impl Bench {
     }
 
     /// Plaintext bytes sent to clients on this path: `sendfile`, `splice`, `kernel`, `user-space`.
-    #[must_use]
     pub fn sent(&self, path: &str) -> f64 {
         let metrics = self.lariat.metrics();
         metrics.sum("lariat_sent_bytes_total", &[("path", path)])
     }
 
     /// The length of the head of the response of this file, which has the same one each time.
-    #[must_use]
     pub fn head_length(&self, path: &str) -> usize {
         let mut connection = Client::new(&self.site).connect(self.service.address);
         let head = format!("HEAD /{path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
@@ -179,17 +171,12 @@ impl Bench {
     }
 
     /// What the worker process has open, as the kernel names it.
-    #[must_use]
     pub fn descriptors(&self) -> Vec<String> {
         descriptors(self.lariat.worker_process())
     }
 }
 
 /// What a process has open, as the kernel names it.
-///
-/// # Panics
-/// If it does not run, or we may not look.
-#[must_use]
 pub fn descriptors(process: Pid) -> Vec<String> {
     let folder = format!("/proc/{}/fd", process.as_raw_nonzero());
     let entries = fs::read_dir(folder).expect("we are root, and it runs");
@@ -200,7 +187,6 @@ pub fn descriptors(process: Pid) -> Vec<String> {
 }
 
 /// Bytes in which a lost or moved one shows. What is shorter is the beginning of what is longer.
-#[must_use]
 pub fn pattern(length: usize) -> Vec<u8> {
     let mut state = 1u32;
     let mut bytes = Vec::with_capacity(length + 4);

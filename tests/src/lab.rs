@@ -12,7 +12,6 @@ use crate::patience::until;
 use crate::program::Running;
 
 /// The program, not yet started; `LARIAT_LAB` names another one than that beside the tests.
-#[must_use]
 pub fn command() -> Command {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
     Command::new(BINARY.get_or_init(|| binary::find("LARIAT_LAB", "lariat-lab")))
@@ -28,22 +27,16 @@ pub struct Origin {
 
 impl Origin {
     /// Starts it on a free port, one thread.
-    #[must_use]
     pub fn start() -> Self {
         Self::start_with(&["--threads", "1"])
     }
 
     /// Starts it on a free port with more flags, and waits until it serves.
-    #[must_use]
     pub fn start_with(flags: &[&str]) -> Self {
         Self::start_by(&mut command(), flags)
     }
 
     /// The same by a command that runs the program with the arguments that it gets.
-    ///
-    /// # Panics
-    /// If it ends instead.
-    #[must_use]
     pub fn start_by(command: &mut Command, flags: &[&str]) -> Self {
         command.args(["origin", "--listen", "127.0.0.1:0"]);
         let mut running = Running::start(command.args(flags));
@@ -59,27 +52,21 @@ impl Origin {
     }
 
     /// The URL of a path there, without TLS.
-    #[must_use]
     pub fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }
 
     /// Its process id.
-    #[must_use]
     pub fn id(&self) -> u32 {
         self.running.id()
     }
 
     /// What it said on its standard error so far.
-    #[must_use]
     pub fn stderr(&self) -> String {
         self.running.stderr()
     }
 
     /// Sends it a signal and waits for its end.
-    ///
-    /// # Panics
-    /// If it is gone already.
     pub fn end(&mut self, signal: Signal) -> ExitStatus {
         let id = i32::try_from(self.running.id())
             .ok()

@@ -21,6 +21,7 @@ use crate::program::{Finished, Running, run};
 
 /// A running `lariat serve`; killed on drop.
 #[derive(Debug)]
+#[must_use]
 pub struct Lariat {
     running: Running,
     directory: Directory,
@@ -30,19 +31,11 @@ pub struct Lariat {
 impl Lariat {
     /// Starts it with this configuration (services, and tables other than `admin` and `log`) and
     /// waits until it serves.
-    ///
-    /// # Panics
-    /// If it ends instead.
-    #[must_use]
     pub fn start(configuration: &str) -> Self {
         Self::start_by(command(), configuration)
     }
 
     /// The same with so many descriptors at the most.
-    ///
-    /// # Panics
-    /// If it ends instead.
-    #[must_use]
     pub fn start_within(descriptors: u32, configuration: &str) -> Self {
         let mut limited = Command::new("prlimit");
         limited
@@ -53,10 +46,6 @@ impl Lariat {
 
     /// The same by a command that runs the program with the arguments that it gets, with pipes that
     /// are the caller's to read.
-    ///
-    /// # Panics
-    /// If it ends instead.
-    #[must_use]
     pub fn start_piped(command: Command, configuration: &str) -> (Self, ChildStdout, ChildStderr) {
         let mut pipes = None;
         let lariat = Self::start_as(command, configuration, |command| {
@@ -69,10 +58,6 @@ impl Lariat {
     }
 
     /// The same with its standard error going to the file at this path.
-    ///
-    /// # Panics
-    /// If it ends instead.
-    #[must_use]
     pub fn start_with_stderr(path: &Path, configuration: &str) -> Self {
         let mut redirected = Command::new("sh");
         redirected
@@ -134,19 +119,16 @@ impl Lariat {
     }
 
     /// The path of the status socket.
-    #[must_use]
     pub fn status_socket(&self) -> PathBuf {
         self.directory.join("status.sock")
     }
 
     /// The path of the configuration file.
-    #[must_use]
     pub fn configuration(&self) -> PathBuf {
         self.directory.join("lariat.toml")
     }
 
     /// The status document.
-    #[must_use]
     pub fn status(&self) -> Value {
         until("the status document", || self.try_status())
     }
@@ -156,13 +138,11 @@ impl Lariat {
     }
 
     /// Where the status page and the metrics are served.
-    #[must_use]
     pub fn admin(&self) -> SocketAddr {
         self.admin
     }
 
     /// What `/metrics` says.
-    #[must_use]
     pub fn metrics(&self) -> Metrics {
         Metrics::parse(
             &curl()
@@ -172,10 +152,15 @@ impl Lariat {
         )
     }
 
+    /// A metric, summed over the series with these labels.
+    pub fn sum(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
+        self.metrics().sum(name, labels)
+    }
+
     /// Waits until a metric, summed over the series with these labels, has this value.
     pub fn wait_for_metric(&self, name: &str, labels: &[(&str, &str)], value: f64) {
         until(&format!("{name}{labels:?} to be {value}"), || {
-            let now = self.metrics().sum(name, labels);
+            let now = self.sum(name, labels);
             ((now - value).abs() < f64::EPSILON).then_some(())
         });
     }
@@ -183,7 +168,7 @@ impl Lariat {
     /// Waits until a metric, summed over the series with these labels, has at least this value.
     pub fn wait_for_metric_from(&self, name: &str, labels: &[(&str, &str)], value: f64) {
         until(&format!("{name}{labels:?} to reach {value}"), || {
-            (self.metrics().sum(name, labels) >= value).then_some(())
+            (self.sum(name, labels) >= value).then_some(())
         });
     }
 
@@ -194,7 +179,6 @@ impl Lariat {
     }
 
     /// The lines about connections so far: the standard output.
-    #[must_use]
     pub fn log(&self) -> String {
         self.running.stdout()
     }
@@ -211,25 +195,26 @@ impl Lariat {
     }
 
     /// What it said on its standard error so far.
-    #[must_use]
     pub fn stderr(&self) -> String {
         self.running.stderr()
     }
 
     /// The supervisor's process id.
-    #[must_use]
     pub fn supervisor(&self) -> Pid {
         process_id(self.running.id())
     }
 
     /// The worker process's id.
-    #[must_use]
     pub fn worker_process(&self) -> Pid {
         self.process("lariat: worker")
     }
 
+    /// Ends the worker process as a crash does.
+    pub fn kill_worker_process(&self) {
+        kill_process(self.worker_process(), Signal::KILL).expect("it runs");
+    }
+
     /// The id of the supervisor's process that `ps` shows by this name.
-    #[must_use]
     pub fn process(&self, name: &str) -> Pid {
         let supervisor = self.running.id();
         let path = format!("/proc/{supervisor}/task/{supervisor}/children");
@@ -261,7 +246,6 @@ impl Lariat {
 }
 
 /// The status document that the socket at a path sends; `None` if it sends none in half a minute.
-#[must_use]
 pub fn try_status(socket: &Path) -> Option<Value> {
     let mut stream = UnixStream::connect(socket).ok()?;
     stream.set_read_timeout(Some(PATIENCE)).ok()?;
@@ -285,7 +269,6 @@ fn write_configuration(directory: &Directory, admin: SocketAddr, configuration: 
 }
 
 /// The program, not yet started; `LARIAT` names another one than that beside the tests.
-#[must_use]
 pub fn command() -> Command {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
     Command::new(BINARY.get_or_init(|| binary::find("LARIAT", "lariat")))

@@ -1,6 +1,7 @@
 //! The vocabulary of the black-box tests: the program under test, and the real programs around it.
 //!
-//! Knows the product only as its users do: by command line, configuration, sockets and output.
+//! Knows the product only as its users do: by command line, configuration, sockets and output. What it
+//! offers panics where a test cannot go on; where a test may, it returns a `Result` or an `Option`.
 #![forbid(unsafe_code)]
 
 mod binary;
@@ -10,6 +11,7 @@ pub mod client;
 pub mod configuration;
 pub mod curl;
 pub mod desk;
+pub mod fixture;
 pub mod footprint;
 pub mod fuse;
 pub mod haproxy;
@@ -23,6 +25,7 @@ pub mod nginx;
 pub mod numbers;
 pub mod openssl;
 pub mod patience;
+pub mod prelude;
 pub mod process;
 pub mod program;
 pub mod proxy_header;

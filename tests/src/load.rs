@@ -16,6 +16,7 @@ use crate::program::{Finished, Running};
 
 /// A load, not yet begun.
 #[derive(Debug)]
+#[must_use]
 pub struct Load {
     command: Command,
     directory: Directory,
@@ -24,13 +25,11 @@ pub struct Load {
 impl Load {
     /// Of `https://localhost/` at this address, by two clients on one thread: enough to see each
     /// kind of handshake, and few enough to be counted.
-    #[must_use]
     pub fn of(address: SocketAddr) -> Self {
         Self::alone(address).args("--connections 2")
     }
 
     /// The same, and how load arrives is not said.
-    #[must_use]
     pub fn alone(address: SocketAddr) -> Self {
         let url = format!("https://localhost:{}/", address.port());
         Self::bare()
@@ -39,13 +38,11 @@ impl Load {
     }
 
     /// Of nothing yet; its record goes to a file of its own.
-    #[must_use]
     pub fn bare() -> Self {
         Self::by(lab::command())
     }
 
     /// The same by a command that runs the program with the arguments that it gets.
-    #[must_use]
     pub fn by(mut command: Command) -> Self {
         let directory = Directory::new();
         // The command's own folder: a record that nobody named would land there.
@@ -55,30 +52,23 @@ impl Load {
     }
 
     /// With more words, which stand apart by blanks.
-    #[must_use]
     pub fn args(mut self, words: &str) -> Self {
         self.command.args(words.split_whitespace());
         self
     }
 
     /// With one more word.
-    #[must_use]
     pub fn arg(mut self, word: impl AsRef<OsStr>) -> Self {
         self.command.arg(word);
         self
     }
 
     /// Runs it to its end.
-    #[must_use]
     pub fn run(self) -> Loaded {
         self.start().wait()
     }
 
     /// Runs it to its end, which must be a success.
-    ///
-    /// # Panics
-    /// If the exit code is another than 0.
-    #[must_use]
     pub fn record(self) -> Record {
         let loaded = self.run();
         assert_eq!(loaded.finished.code(), 0, "{:?}", loaded.finished);
@@ -86,7 +76,6 @@ impl Load {
     }
 
     /// Begins.
-    #[must_use]
     pub fn start(mut self) -> Loading {
         if !self.command.get_args().any(|word| word == "--timeout") {
             // A busy host is no failure.
@@ -108,21 +97,16 @@ pub struct Loading {
 
 impl Loading {
     /// What it said on its standard error so far.
-    #[must_use]
     pub fn stderr(&self) -> String {
         self.running.stderr()
     }
 
-    /// # Panics
-    /// If it has ended.
+    /// Panics if it has ended.
     pub fn assert_running(&mut self) {
         self.running.assert_running();
     }
 
     /// Sends it a signal.
-    ///
-    /// # Panics
-    /// If it is gone.
     pub fn signal(&self, signal: Signal) {
         let id = i32::try_from(self.running.id()).expect("process ids are small");
         let id = Pid::from_raw(id).expect("process ids are not zero");
@@ -130,7 +114,6 @@ impl Loading {
     }
 
     /// Waits for its end.
-    #[must_use]
     pub fn wait(mut self) -> Loaded {
         let status = self.running.wait();
         let finished = Finished {
@@ -155,23 +138,17 @@ pub struct Loaded {
 
 impl Loaded {
     /// Its record.
-    ///
-    /// # Panics
-    /// If there is none, or its books do not balance.
-    #[must_use]
     pub fn record(&self) -> Record {
         let text = fs::read_to_string(self.path());
         Record::read(&text.unwrap_or_else(|error| panic!("{error}: {:?}", self.finished)))
     }
 
     /// Where its record is, if it has one.
-    #[must_use]
     pub fn path(&self) -> PathBuf {
         self.directory.join("record.json")
     }
 
     /// The folder that it ran in.
-    #[must_use]
     pub fn folder(&self) -> &Path {
         self.directory.path()
     }
@@ -183,10 +160,6 @@ pub struct Record(Value);
 
 impl Record {
     /// Reads one, and audits its books.
-    ///
-    /// # Panics
-    /// If it is none, or its sums are wrong.
-    #[must_use]
     pub fn read(text: &str) -> Self {
         let record = Self(serde_json::from_str(text).expect("a record is JSON"));
         record.audit();
@@ -209,13 +182,11 @@ impl Record {
     }
 
     /// Attempted, succeeded and failed.
-    #[must_use]
     pub fn totals(&self) -> [u64; 3] {
         ["attempted", "succeeded", "failed"].map(|name| self.number(&format!("/totals/{name}")))
     }
 
     /// How many transactions failed, by reason.
-    #[must_use]
     pub fn failures(&self) -> BTreeMap<String, u64> {
         let reasons = self.0["failures"].as_object().expect("failures by reason");
         reasons
@@ -225,10 +196,6 @@ impl Record {
     }
 
     /// Why transactions failed, if there is one reason for all.
-    ///
-    /// # Panics
-    /// If there is another number of reasons.
-    #[must_use]
     pub fn reason(&self) -> String {
         let failures = self.failures();
         assert_eq!(failures.len(), 1, "{failures:?}");
@@ -236,13 +203,11 @@ impl Record {
     }
 
     /// Handshakes of this kind, whatever else came of them.
-    #[must_use]
     pub fn handshakes(&self, kind: &str) -> u64 {
         self.handshakes_with(&[("kind", kind)])
     }
 
     /// Handshakes in whose row each of these fields has this text.
-    #[must_use]
     pub fn handshakes_with(&self, fields: &[(&str, &str)]) -> u64 {
         let rows = self.list("/handshakes").iter();
         let fits = |row: &&Value| fields.iter().all(|(name, text)| row[*name] == **text);
@@ -250,16 +215,11 @@ impl Record {
     }
 
     /// Full, by session id, by ticket, by PSK.
-    #[must_use]
     pub fn kinds(&self) -> [u64; 4] {
         ["full", "session-id", "ticket", "psk"].map(|kind| self.handshakes(kind))
     }
 
     /// The only value that a field has in all rows of handshakes; null is `none`.
-    ///
-    /// # Panics
-    /// If there are several, or no handshakes.
-    #[must_use]
     pub fn negotiated(&self, field: &str) -> String {
         let rows = self.list("/handshakes").iter();
         let mut values: Vec<_> = rows.map(|row| text_of(&row[field])).collect();
@@ -269,10 +229,6 @@ impl Record {
     }
 
     /// The value of a setting.
-    ///
-    /// # Panics
-    /// If there is no such setting.
-    #[must_use]
     pub fn setting(&self, name: &str) -> String {
         let all = self.list("/settings").iter();
         let setting = all.clone().find(|setting| setting["name"] == name);
@@ -280,7 +236,6 @@ impl Record {
     }
 
     /// All settings but those that two runs cannot share.
-    #[must_use]
     pub fn settings_without(&self, names: &[&str]) -> Vec<(String, String)> {
         let all = self.list("/settings").iter();
         let pairs = all.map(|one| (text_of(&one["name"]), text_of(&one["value"])));
@@ -290,32 +245,22 @@ impl Record {
     }
 
     /// What stands at a JSON pointer (RFC 6901).
-    ///
-    /// # Panics
-    /// If nothing does.
-    #[must_use]
     pub fn at(&self, pointer: &str) -> &Value {
         let value = self.0.pointer(pointer);
         value.unwrap_or_else(|| panic!("no {pointer} in {self:?}"))
     }
 
     /// The number at a JSON pointer.
-    #[must_use]
     pub fn number(&self, pointer: &str) -> u64 {
         number(self.at(pointer))
     }
 
     /// The list at a JSON pointer.
-    ///
-    /// # Panics
-    /// If it is none.
-    #[must_use]
     pub fn list(&self, pointer: &str) -> &[Value] {
         self.at(pointer).as_array().expect("a list")
     }
 
     /// A number of each second.
-    #[must_use]
     pub fn seconds(&self, name: &str) -> Vec<u64> {
         let seconds = self.list("/seconds").iter();
         seconds.map(|second| number(&second[name])).collect()

@@ -13,10 +13,6 @@ struct Sample {
 
 impl Metrics {
     /// Reads the text format 0.0.4.
-    ///
-    /// # Panics
-    /// If a line is none of that format.
-    #[must_use]
     pub fn parse(text: &str) -> Self {
         let sample = |line: &str| {
             let (series, value) = line.rsplit_once(' ').expect("a series and its value");
@@ -33,7 +29,6 @@ impl Metrics {
     }
 
     /// The sum of all series with this name and all these `label="value"` pairs.
-    #[must_use]
     pub fn sum(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
         let matching = self.0.iter().filter(|sample| sample.matches(name, labels));
         matching.map(|sample| sample.value).sum()

@@ -23,10 +23,6 @@ pub struct Nginx {
 impl Nginx {
     /// Starts one HTTP server: `listen` holds the options after the address (`proxy_protocol`,
     /// `http2`), `body` is what it answers, with nginx's variables.
-    ///
-    /// # Panics
-    /// If nginx does not start.
-    #[must_use]
     pub fn start(listen: &str, body: &str) -> Self {
         let answer = format!("default_type text/html; location / {{ return 200 \"{body}\"; }}");
         Self::start_at(free_address(), listen, &answer)
@@ -34,13 +30,11 @@ impl Nginx {
 
     /// Starts one HTTPS server with this certificate (chain and key in one file) and more
     /// directives. It answers with a body of `ok`.
-    #[must_use]
     pub fn terminate(certificate: &Path, directives: &str) -> Self {
         Self::terminate_at(free_address(), certificate, "", directives)
     }
 
     /// The same at an address, with more options of `listen`.
-    #[must_use]
     pub fn terminate_at(
         address: SocketAddr,
         certificate: &Path,
@@ -57,7 +51,6 @@ impl Nginx {
     }
 
     /// Starts one HTTPS server of the files beneath a folder, with more directives.
-    #[must_use]
     pub fn files(certificate: &Path, folder: &Path, directives: &str) -> Self {
         let server = format!(
             "ssl_certificate {certificate:?};
@@ -69,13 +62,11 @@ impl Nginx {
     }
 
     /// Starts one HTTP server of the files beneath a folder.
-    #[must_use]
     pub fn plain_files(folder: &Path) -> Self {
         Self::start_at(free_address(), "", &format!("root {folder:?};"))
     }
 
     /// Starts one HTTP server that asks an HTTPS server for what it is asked for, as its client.
-    #[must_use]
     pub fn forward(target: SocketAddr, ca: &Path, directives: &str) -> Self {
         let server = format!(
             "{directives}
@@ -90,7 +81,6 @@ impl Nginx {
     }
 
     /// The process that serves: it is alone.
-    #[must_use]
     pub fn id(&self) -> u32 {
         self.running.id()
     }
@@ -116,7 +106,6 @@ impl Nginx {
     }
 
     /// The requests that it has logged so far.
-    #[must_use]
     pub fn log(&self) -> Vec<Line> {
         let path = self.directory.join("access.log");
         let text = fs::read_to_string(path).unwrap_or_default();
@@ -124,10 +113,6 @@ impl Nginx {
     }
 
     /// Ends it and returns all that it has logged.
-    ///
-    /// # Panics
-    /// If it has ended already.
-    #[must_use]
     pub fn end(mut self) -> Vec<Line> {
         let id = i32::try_from(self.running.id())
             .ok()
@@ -145,10 +130,6 @@ pub struct Line(String);
 impl Line {
     /// The value of nginx's variable of that name (without `ssl_` in front, where it has that);
     /// `-` if it has none.
-    ///
-    /// # Panics
-    /// If it is not logged.
-    #[must_use]
     pub fn field(&self, name: &str) -> &str {
         let mut words = self.0.split(' ');
         let found = words.find_map(|word| word.strip_prefix(name)?.strip_prefix('='));

@@ -6,7 +6,6 @@ pub struct Numbers(u64);
 
 impl Numbers {
     /// Any seed will do.
-    #[must_use]
     pub fn new(seed: u64) -> Self {
         // Xorshift stays at 0 for ever, and seeds close to each other begin alike.
         Self(mixed(seed).max(1))
@@ -33,7 +32,6 @@ impl Numbers {
 }
 
 /// A number in which each bit depends on all bits of another (the finaliser of SplitMix64).
-#[must_use]
 pub fn mixed(number: u64) -> u64 {
     let number = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

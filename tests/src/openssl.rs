@@ -11,16 +11,11 @@ use crate::program::{Finished, Running, run};
 use crate::site::Site;
 
 /// Makes one handshake with `address` as `localhost`, sends nothing, and closes.
-#[must_use]
 pub fn s_client(site: &Site, address: SocketAddr, arguments: &[&str]) -> Finished {
     run(&mut s_client_command(site, address, arguments))
 }
 
 /// Makes one handshake with `address` as `localhost`, sends what is in a file, and closes.
-///
-/// # Panics
-/// If there is no such file.
-#[must_use]
 pub fn s_client_sending(
     site: &Site,
     address: SocketAddr,
@@ -41,10 +36,6 @@ pub struct Talk {
 
 impl Talk {
     /// Makes a handshake with `address` as `localhost`.
-    ///
-    /// # Panics
-    /// If `openssl` cannot be started.
-    #[must_use]
     pub fn start(site: &Site, address: SocketAddr, arguments: &[&str]) -> Self {
         let mut command = s_client_command(site, address, arguments);
         let mut running = Running::start_with(&mut command, Stdio::piped());
@@ -53,9 +44,6 @@ impl Talk {
     }
 
     /// Says a line; some of one letter are commands: `R` renegotiates.
-    ///
-    /// # Panics
-    /// If the program has ended.
     pub fn say(&mut self, line: &str) {
         let input = self.input.as_mut().expect("not yet ended");
         // At once: it sends what it reads as it reads it.
@@ -72,9 +60,6 @@ impl Talk {
 
     /// Updates its own key, or asks for both. It reads what is there at once and drops what stands
     /// behind a command, so that nothing may be said before it has taken this.
-    ///
-    /// # Panics
-    /// If it does not.
     pub fn update_keys(&mut self, wants_reply: bool) {
         let taken = |talk: &Self| talk.running.stderr().matches("KEYUPDATE").count();
         let before = taken(self);
@@ -83,10 +68,6 @@ impl Talk {
     }
 
     /// Ends its input, and waits for its end.
-    ///
-    /// # Panics
-    /// If it does not end in time.
-    #[must_use]
     pub fn end(mut self) -> Finished {
         self.input = None;
         Finished {
@@ -111,10 +92,6 @@ pub(crate) fn s_client_command(site: &Site, address: SocketAddr, arguments: &[&s
 }
 
 /// The SHA-256 of the public key in a certificate of the site's, in base64.
-///
-/// # Panics
-/// If there is no such certificate.
-#[must_use]
 pub fn key_hash(site: &Site, certificate: &str) -> String {
     let path = |name: &str| site.path(name).display().to_string();
     let (pem, der, hash) = (path("key.pem"), path("key.der"), path("key.sha256"));

@@ -10,9 +10,6 @@ pub const PATIENCE: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// Asks again and again until there is an answer.
-///
-/// # Panics
-/// If there is none in half a minute.
 pub fn until<T>(what: &str, ask: impl FnMut() -> Option<T>) -> T {
     within(PATIENCE, ask).unwrap_or_else(|| panic!("still waiting for {what}"))
 }
@@ -32,10 +29,6 @@ pub fn within<T>(limit: Duration, mut ask: impl FnMut() -> Option<T>) -> Option<
 }
 
 /// Seconds of Unix time.
-///
-/// # Panics
-/// If the clock stands before 1970.
-#[must_use]
 pub fn now_seconds() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.expect("a clock of today").as_secs()

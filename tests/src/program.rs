@@ -22,30 +22,39 @@ pub struct Finished {
 
 impl Finished {
     /// The exit code.
-    ///
-    /// # Panics
-    /// If a signal ended it.
-    #[must_use]
     pub fn code(&self) -> i32 {
         self.status
             .code()
             .unwrap_or_else(|| panic!("ended by a signal: {self:?}"))
     }
 
+    /// Panics unless the standard output contains this.
+    #[track_caller]
+    pub fn assert_stdout(&self, words: &str) {
+        assert!(self.stdout.contains(words), "no {words:?}: {self:?}");
+    }
+
+    /// Panics unless the standard error contains this.
+    #[track_caller]
+    pub fn assert_stderr(&self, words: &str) {
+        assert!(self.stderr.contains(words), "no {words:?}: {self:?}");
+    }
+
     /// The standard output of a success.
-    ///
-    /// # Panics
-    /// If it failed.
     pub fn success(self) -> String {
         assert!(self.status.success(), "{self:?}");
         self.stdout
     }
 }
 
+/// Panics unless a text contains these words.
+#[track_caller]
+pub fn assert_has(text: impl AsRef<str>, words: &str) {
+    let text = text.as_ref();
+    assert!(text.contains(words), "no {words:?}: {text}");
+}
+
 /// Runs a program to its end, without input.
-///
-/// # Panics
-/// If there is no such program, or it does not end in time.
 pub fn run(command: &mut Command) -> Finished {
     let mut running = Running::start(command);
     let status = running.wait();
@@ -69,26 +78,17 @@ pub struct Running {
 
 impl Running {
     /// Starts it, without input.
-    ///
-    /// # Panics
-    /// If there is no such program.
     pub fn start(command: &mut Command) -> Self {
         Self::start_with(command, Stdio::null())
     }
 
     /// Starts it with this input.
-    ///
-    /// # Panics
-    /// If there is no such program.
     pub fn start_with(command: &mut Command, input: Stdio) -> Self {
         // Files, not pipes: a program never waits for us to read.
         Self::spawn(command, input, Stdio::from)
     }
 
     /// Starts it with pipes, which are the caller's to read or to leave full.
-    ///
-    /// # Panics
-    /// If there is no such program.
     pub fn start_piped(command: &mut Command) -> (Self, ChildStdout, ChildStderr) {
         let mut running = Self::spawn(command, Stdio::null(), |_| Stdio::piped());
         let stdout = running.child.stdout.take().expect("it is a pipe");
@@ -114,9 +114,6 @@ impl Running {
     }
 
     /// Waits until something accepts connections at `address`.
-    ///
-    /// # Panics
-    /// If the program ends first, or nothing listens in time.
     pub fn wait_for_listener(&mut self, address: SocketAddr) {
         let name = self.name.clone();
         until(&format!("{name} to listen on {address}"), || {
@@ -132,15 +129,11 @@ impl Running {
     }
 
     /// How it ended, if it did.
-    ///
-    /// # Panics
-    /// Never: it is our own child.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().expect("our own child")
     }
 
-    /// # Panics
-    /// If it has ended.
+    /// Panics if it has ended.
     pub fn assert_running(&mut self) {
         if let Some(status) = self.ended() {
             panic!(
@@ -158,38 +151,27 @@ impl Running {
     }
 
     /// Its process id.
-    #[must_use]
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
     /// What it wrote to its standard output so far.
-    #[must_use]
     pub fn stdout(&self) -> String {
         self.read("stdout")
     }
 
     /// The same, which need not be text.
-    ///
-    /// # Panics
-    /// Never: the file is our own.
-    #[must_use]
     pub fn stdout_bytes(&self) -> Vec<u8> {
         fs::read(self.file("stdout")).expect("our own file")
     }
 
     /// How many bytes that is.
-    ///
-    /// # Panics
-    /// Never: the file is our own.
-    #[must_use]
     pub fn stdout_length(&self) -> usize {
         let facts = fs::metadata(self.file("stdout")).expect("our own file");
         usize::try_from(facts.len()).expect("it fits the memory")
     }
 
     /// What it wrote to its standard error so far.
-    #[must_use]
     pub fn stderr(&self) -> String {
         self.read("stderr")
     }

@@ -24,10 +24,6 @@ const CRC32C: u8 = 0x03;
 
 impl ProxyHeader {
     /// Reads the header that `bytes` begin with; `None` while it is not complete.
-    ///
-    /// # Panics
-    /// If it is none, or one that the specification does not allow.
-    #[must_use]
     pub fn read(bytes: &[u8]) -> Option<Self> {
         if bytes.len() < 16 {
             return None;
@@ -40,16 +36,11 @@ impl ProxyHeader {
     }
 
     /// The value of the first TLV of this type.
-    #[must_use]
     pub fn tlv(&self, kind: u8) -> Option<&[u8]> {
         find(&self.tlvs, kind)
     }
 
     /// PP2_TYPE_SSL: the client bits, the verify result and the TLVs within.
-    ///
-    /// # Panics
-    /// If there is none or it is cut.
-    #[must_use]
     pub fn ssl(&self) -> Ssl {
         let value = self.tlv(0x20).expect("PP2_TYPE_SSL");
         let verify = u32::from_be_bytes(value[1..5].try_into().expect("four bytes"));
@@ -61,7 +52,6 @@ impl ProxyHeader {
     }
 
     /// Whether PP2_TYPE_CRC32C is there and right.
-    #[must_use]
     pub fn checksum_is_right(&self) -> bool {
         let Some(sum) = self.tlv(CRC32C) else {
             return false;
@@ -88,7 +78,6 @@ pub struct Ssl {
 
 impl Ssl {
     /// The text of the TLV within of this type.
-    #[must_use]
     pub fn text(&self, kind: u8) -> Option<String> {
         find(&self.tlvs, kind).map(|value| String::from_utf8_lossy(value).into_owned())
     }

@@ -19,7 +19,6 @@ pub struct Session {
 
 impl Session {
     /// Connects as `localhost`.
-    #[must_use]
     pub fn start(site: &Site, address: SocketAddr, arguments: &[&str]) -> Self {
         let mut command = s_client_command(site, address, arguments);
         // Quiet, so that only what the server sends is on its output; that alone would have it
@@ -35,9 +34,6 @@ impl Session {
     }
 
     /// Sends this, in one piece and therefore not taken for a command.
-    ///
-    /// # Panics
-    /// If it has ended, or begins as a command does.
     pub fn send(&mut self, words: &str) {
         assert!(!words.starts_with(['B', 'K', 'Q', 'R', 'k']), "{words}");
         self.write(words);
@@ -64,9 +60,6 @@ impl Session {
     }
 
     /// Waits until the server has sent that many bytes in all, and returns them.
-    ///
-    /// # Panics
-    /// If it sends more, or the connection ends before.
     pub fn wait_for_bytes(&mut self, count: usize) -> Vec<u8> {
         let received = until(&format!("{count} bytes at openssl"), || {
             let has_ended = self.running.ended().is_some();

@@ -17,7 +17,6 @@ pub struct Site {
 
 impl Site {
     /// Writes `ca.pem` and `site.pem` (chain and key for `localhost` and 127.0.0.1).
-    #[must_use]
     pub fn new() -> Self {
         let site = Self {
             directory: Directory::new(),
@@ -30,19 +29,16 @@ impl Site {
     }
 
     /// A certificate for these names with an ECDSA key.
-    #[must_use]
     pub fn leaf(&self, names: &[&str]) -> Leaf {
         self.authority.leaf(names).issue()
     }
 
     /// The root that clients trust.
-    #[must_use]
     pub fn ca(&self) -> PathBuf {
         self.path("ca.pem")
     }
 
     /// The path of `name`.
-    #[must_use]
     pub fn path(&self, name: &str) -> PathBuf {
         self.directory.join(name)
     }

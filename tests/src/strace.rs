@@ -19,10 +19,6 @@ pub struct Strace {
 
 impl Strace {
     /// Begins to count.
-    ///
-    /// # Panics
-    /// If the process may not be traced.
-    #[must_use]
     pub fn attach(process: Pid) -> Self {
         let directory = Directory::new();
         let mut command = Command::new("strace");
@@ -39,10 +35,6 @@ impl Strace {
     }
 
     /// The calls since then, by name.
-    ///
-    /// # Panics
-    /// If strace writes no table.
-    #[must_use]
     pub fn end(mut self) -> BTreeMap<String, u64> {
         let id = i32::try_from(self.running.id())
             .ok()

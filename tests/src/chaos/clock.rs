@@ -67,9 +67,6 @@ pub(super) struct Clock {
 
 impl Clock {
     /// Makes one that shows the host's time.
-    ///
-    /// # Errors
-    /// A sentence: no C compiler, or not the right to make a mount namespace.
     pub(super) fn prepare() -> Result<Self, String> {
         let folder = Directory::new();
         let path = folder.write("clock", [0; 8]);

@@ -64,20 +64,17 @@ impl Journal {
     }
 
     /// All promises that were broken so far.
-    #[must_use]
     pub fn all_broken(&self) -> Vec<String> {
         self.pages().broken.clone()
     }
 
     /// The last steps, in order.
-    #[must_use]
     pub fn last_steps(&self) -> Vec<String> {
         self.pages().last.iter().cloned().collect()
     }
 
     /// Says at the end of a program whether all held; if not, what came last, what was broken, and
     /// the command that does it again.
-    #[must_use]
     pub fn conclude(&self, program: &str, settings: &str) -> ExitCode {
         let broken = self.all_broken();
         if broken.is_empty() {

@@ -68,10 +68,6 @@ pub fn run(plan: &Plan, journal: &Arc<Journal>) {
 
 impl Plan {
     /// What the environment says: `NAME_SEED`, `NAME_SECONDS`, `NAME_FIRST` and `NAME_PHASES`.
-    ///
-    /// # Panics
-    /// If a variable is no whole number.
-    #[must_use]
     pub fn of_environment(name: &str, seconds: u64) -> Self {
         let setting = |what: &str| {
             let text = env::var(format!("{name}_{what}")).ok()?;
@@ -90,7 +86,6 @@ impl Plan {
     }
 
     /// The variables that make the same script again.
-    #[must_use]
     pub fn again(&self, name: &str) -> String {
         format!("{name}_SEED={} {name}_FIRST={}", self.seed, self.first)
     }

@@ -113,7 +113,6 @@ pub struct Step {
 
 impl Phase {
     /// That of a seed.
-    #[must_use]
     pub fn by_seed(seed: u64, number: u64) -> Self {
         let mut numbers = Numbers::new(seed ^ mixed(number));
         let is_calm = number.is_multiple_of(CALM_EVERY);
@@ -138,7 +137,6 @@ impl Phase {
     }
 
     /// One in which nothing breaks but clients misbehave: rude ones, and a reload at times.
-    #[must_use]
     pub fn of_soak(seed: u64, number: u64) -> Self {
         const RELOAD_EVERY: u64 = 10;
         let mut phase = Self::by_seed(seed, number);
@@ -157,7 +155,6 @@ impl Phase {
     }
 
     /// Whether a fault is among those of the phase.
-    #[must_use]
     pub fn has(&self, fault: Fault) -> bool {
         self.steps.iter().any(|step| step.fault == fault)
     }

@@ -122,7 +122,6 @@ fn median(mut values: Vec<u64>) -> u64 {
 }
 
 /// All samples as CSV, a row a process.
-#[must_use]
 pub fn table(samples: &[Sample]) -> String {
     let mut text = "seconds,quiet,process,resident_kib,anonymous_kib,proportional_kib,descriptors,\
                     threads,cpu_ticks\n"
@@ -153,7 +152,6 @@ const WIDTH: f64 = 900.0;
 const HEIGHT: f64 = 120.0;
 
 /// The samples as an SVG: a panel for each value of each process, from 0 to its highest.
-#[must_use]
 pub fn plot(samples: &[Sample]) -> String {
     let end = samples.last().map_or(1.0, |last| last.at.as_secs_f64());
     let mut panels = String::new();

@@ -6,11 +6,8 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::process::Command;
 
 use rustix::process::Signal;
-use suite::curl::curl;
 use suite::lab::{Origin, command};
-use suite::patience::{PATIENCE, until};
-use suite::program::run;
-use testkit::directory::Directory;
+use suite::prelude::*;
 
 fn connect(address: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(address).unwrap();
@@ -72,10 +69,7 @@ fn bodies_have_the_size_that_was_asked_for_and_each_byte_its_place() {
     ] {
         let (head, body) = parts(&exchange(origin.address, get(path).as_bytes()));
         assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
-        assert!(
-            head.contains(&format!("Content-Length: {bytes}\r\n")),
-            "{head}"
-        );
+        assert_has(&head, &format!("Content-Length: {bytes}\r\n"));
         assert!(body == pattern(bytes), "{path}: {} bytes", body.len());
     }
     assert!(
@@ -115,10 +109,7 @@ fn a_query_chooses_status_chunks_delay_and_end() {
         head.starts_with("HTTP/1.1 503 Service Unavailable\r\n"),
         "{head}"
     );
-    assert!(
-        head.contains("\r\nTransfer-Encoding: chunked\r\n"),
-        "{head}"
-    );
+    assert_has(&head, "\r\nTransfer-Encoding: chunked\r\n");
     assert!(head.contains("\r\nConnection: close\r\n"), "{head}");
 }
 
@@ -282,10 +273,7 @@ fn what_is_no_request_is_refused_and_the_refusal_is_heard() {
     let unknown = exchange(origin.address, (get("/index.html") + &get("/3")).as_bytes());
     let unknown = String::from_utf8_lossy(&unknown);
     assert!(unknown.starts_with("HTTP/1.1 404 Not Found"), "{unknown}");
-    assert!(
-        unknown.contains("HTTP/1.1 200 OK"),
-        "and the connection goes on: {unknown}"
-    );
+    assert_has(&unknown, "HTTP/1.1 200 OK");
 }
 
 #[test]
@@ -493,10 +481,7 @@ fn quiet_is_quiet_and_slips_have_remedies() {
 
     let answer = run(command().args(["origin", "--listne", "127.0.0.1:0"]));
     assert_eq!(answer.code(), 2, "{answer:?}");
-    assert!(
-        answer.stderr.contains("did you mean --listen?"),
-        "{answer:?}"
-    );
+    answer.assert_stderr("did you mean --listen?");
     let answer = run(command().args(["origin", "--help"]));
     assert!(answer.success().contains("--idle-timeout"));
 }

@@ -36,7 +36,6 @@ static SERIAL: AtomicU64 = AtomicU64::new(0x1000);
 
 impl Authority {
     /// A self-signed root.
-    #[must_use]
     pub fn root(name: &str) -> Self {
         let key = Key::EcdsaP256.generate();
         let (params, serial) = authority_params(name);
@@ -50,7 +49,6 @@ impl Authority {
     }
 
     /// An intermediate signed by this one; its leaves carry it in their chains.
-    #[must_use]
     pub fn intermediate(&self, name: &str) -> Self {
         let key = Key::EcdsaP256.generate();
         let (params, serial) = authority_params(name);
@@ -66,13 +64,11 @@ impl Authority {
     }
 
     /// This authority's own certificate.
-    #[must_use]
     pub fn pem(&self) -> &str {
         &self.certificate_pem
     }
 
     /// The serial number of its own certificate.
-    #[must_use]
     pub fn serial(&self) -> u64 {
         self.serial
     }
@@ -84,7 +80,6 @@ impl Authority {
 
     /// Begins a leaf whose common name is the first of `names` and whose alternative names are all
     /// of them, DNS names (with wildcards) or IP addresses.
-    #[must_use]
     pub fn leaf(&self, names: &[&str]) -> LeafRequest<'_> {
         LeafRequest {
             authority: self,
@@ -97,7 +92,6 @@ impl Authority {
     }
 
     /// A client's certificate with this common name.
-    #[must_use]
     pub fn client(&self, common_name: &str) -> Leaf {
         let mut request = self.leaf(&[common_name]);
         request.usage = ExtendedKeyUsagePurpose::ClientAuth;
@@ -105,7 +99,6 @@ impl Authority {
     }
 
     /// A PEM list that revokes these leaves.
-    #[must_use]
     pub fn revocation_list(&self, revoked: &[&Leaf]) -> String {
         let serials: Vec<_> = revoked.iter().map(|leaf| leaf.serial).collect();
         // From 2024 to 2124.
@@ -114,7 +107,6 @@ impl Authority {
 
     /// A PEM list that revokes these serial numbers, with thisUpdate and nextUpdate in seconds of
     /// Unix time.
-    #[must_use]
     pub fn revocation_list_for(
         &self,
         serials: &[u64],
@@ -140,29 +132,17 @@ impl Authority {
     }
 
     /// A DER-encoded OCSP response that says "good" of `leaf`, made by `openssl ocsp`.
-    ///
-    /// # Panics
-    /// If there is no `openssl` or it fails.
-    #[must_use]
     pub fn ocsp_response(&self, leaf: &Leaf) -> Vec<u8> {
         self.ocsp(leaf, "V\t491231235959Z\t")
     }
 
     /// The same that says "revoked".
-    ///
-    /// # Panics
-    /// If there is no `openssl` or it fails.
-    #[must_use]
     pub fn ocsp_response_revoked(&self, leaf: &Leaf) -> Vec<u8> {
         self.ocsp(leaf, "R\t491231235959Z\t250101000000Z")
     }
 
     /// One that says "good" until a second of Unix time. Its signature does not verify: the time is
     /// put in after `openssl`, which counts in minutes.
-    ///
-    /// # Panics
-    /// If there is no `openssl` or it fails.
-    #[must_use]
     pub fn ocsp_response_until(&self, leaf: &Leaf, next_update: u64) -> Vec<u8> {
         /// nextUpdate's headers: [0], and a GeneralizedTime of 15 characters.
         const HEADER: [u8; 4] = [0xa0, 0x11, 0x18, 0x0f];
@@ -223,6 +203,7 @@ fn params(common_name: &str, names: &[String]) -> (CertificateParams, u64) {
 
 /// A leaf about to be issued.
 #[derive(Debug)]
+#[must_use]
 pub struct LeafRequest<'a> {
     authority: &'a Authority,
     names: Vec<String>,
@@ -234,34 +215,29 @@ pub struct LeafRequest<'a> {
 
 impl LeafRequest<'_> {
     /// With this kind of key instead of ECDSA on P-256.
-    #[must_use]
     pub fn key(mut self, key: Key) -> Self {
         self.key = key;
         self
     }
 
     /// Expired since 2025.
-    #[must_use]
     pub fn expired(self) -> Self {
         self.valid(1_704_067_200, 1_735_689_600)
     }
 
     /// With the TLS feature `status_request` (RFC 7633).
-    #[must_use]
     pub fn must_staple(mut self) -> Self {
         self.must_staple = true;
         self
     }
 
     /// Valid from one second of Unix time to another, both included.
-    #[must_use]
     pub fn valid(mut self, not_before: u64, not_after: u64) -> Self {
         self.validity = Some((not_before, not_after));
         self
     }
 
     /// Signs it.
-    #[must_use]
     pub fn issue(self) -> Leaf {
         let key = self.key.generate();
         let common_name = self.names.first().map_or("nameless", String::as_str);

@@ -22,7 +22,6 @@ pub struct ClientChoice(Arc<ClientConfig>);
 
 impl ClientChoice {
     /// Trusts one authority; speaks one version with the suites of that number, or all.
-    #[must_use]
     pub fn new(authority_pem: &str, is_tls13: bool, suites: &[u16]) -> Self {
         let mut roots = RootCertStore::empty();
         let root = CertificateDer::from_pem_slice(authority_pem.as_bytes());
@@ -36,7 +35,6 @@ impl ClientChoice {
     }
 
     /// The same, with every message cut into records of at most 32 bytes.
-    #[must_use]
     pub fn in_small_records(&self) -> Self {
         let mut config = ClientConfig::clone(&self.0);
         config.max_fragment_size = Some(32);
@@ -44,7 +42,6 @@ impl ClientChoice {
     }
 
     /// The same, offering an application protocol; it shares the sessions.
-    #[must_use]
     pub fn offering(&self, protocol: &[u8]) -> Self {
         let mut config = ClientConfig::clone(&self.0);
         config.alpn_protocols = vec![protocol.to_vec()];
@@ -52,7 +49,6 @@ impl ClientChoice {
     }
 
     /// The same, with early data where a session allows it; it shares the sessions.
-    #[must_use]
     pub fn with_early_data(&self) -> Self {
         let mut config = ClientConfig::clone(&self.0);
         config.enable_early_data = true;
@@ -60,7 +56,6 @@ impl ClientChoice {
     }
 
     /// The same, showing one certificate and signing with the key of another, or the same.
-    #[must_use]
     pub fn showing(&self, shown: &Leaf, signing: &Leaf) -> Self {
         let chain = shown.chain_pem();
         let chain = CertificateDer::pem_slice_iter(chain.as_bytes());
@@ -79,7 +74,6 @@ impl ClientChoice {
     }
 
     /// A client that asks for `name`.
-    #[must_use]
     pub fn connect(&self, name: &str) -> Client {
         let name = ServerName::try_from(name.to_owned()).expect("a DNS name");
         let connection = ClientConnection::new(Arc::clone(&self.0), name);
@@ -105,9 +99,6 @@ pub struct Client(ClientConnection);
 
 impl Client {
     /// Takes bytes from the wire; an error is what the client holds against the server.
-    ///
-    /// # Errors
-    /// The library's words.
     pub fn receive(&mut self, mut bytes: &[u8], plain: &mut Vec<u8>) -> Result<(), String> {
         while !bytes.is_empty() {
             self.0
@@ -146,15 +137,11 @@ impl Client {
     }
 
     /// Whether the server took the early data.
-    #[must_use]
     pub fn is_early_taken(&self) -> bool {
         self.0.is_early_data_accepted()
     }
 
     /// Asks for new keys in both directions (RFC 8446 section 4.6.3).
-    ///
-    /// # Errors
-    /// The library's words; TLS 1.2 has no such thing.
     pub fn update_keys(&mut self) -> Result<(), String> {
         self.0
             .refresh_traffic_keys()
@@ -167,7 +154,6 @@ impl Client {
     }
 
     /// What has to go on the wire now.
-    #[must_use]
     pub fn take_wire(&mut self) -> Vec<u8> {
         let mut wire = Vec::new();
         while self.0.wants_write() {
@@ -177,22 +163,16 @@ impl Client {
     }
 
     /// Whether the handshake is over.
-    #[must_use]
     pub fn is_established(&self) -> bool {
         !self.0.is_handshaking()
     }
 
     /// Whether a session was resumed.
-    #[must_use]
     pub fn is_resumed(&self) -> bool {
         self.0.handshake_kind() == Some(rustls::HandshakeKind::Resumed)
     }
 
     /// Whether the server's close_notify has come.
-    ///
-    /// # Panics
-    /// Never: the state is only looked at.
-    #[must_use]
     pub fn is_closed_by_server(&mut self) -> bool {
         let state = self.0.process_new_packets();
         state.is_ok_and(|state| state.peer_has_closed())

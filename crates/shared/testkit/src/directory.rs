@@ -13,10 +13,6 @@ static COUNT: AtomicU32 = AtomicU32::new(0);
 
 impl Directory {
     /// Makes one; readable by every user, since programs under test give up their rights.
-    ///
-    /// # Panics
-    /// If the directory cannot be made: no test can go on without.
-    #[must_use]
     #[expect(
         clippy::new_without_default,
         reason = "making a directory is no default"
@@ -26,10 +22,6 @@ impl Directory {
     }
 
     /// The same in memory (tmpfs).
-    ///
-    /// # Panics
-    /// If the directory cannot be made.
-    #[must_use]
     pub fn in_memory() -> Self {
         Self::beneath(Path::new("/dev/shm"))
     }
@@ -43,21 +35,16 @@ impl Directory {
     }
 
     /// Its path.
-    #[must_use]
     pub fn path(&self) -> &Path {
         &self.0
     }
 
     /// The path of `name` in it; `name` may contain slashes.
-    #[must_use]
     pub fn join(&self, name: impl AsRef<Path>) -> PathBuf {
         self.0.join(name)
     }
 
     /// Writes a file, with any directories above it, and returns its path.
-    ///
-    /// # Panics
-    /// If the file cannot be written.
     pub fn write(&self, name: impl AsRef<Path>, content: impl AsRef<[u8]>) -> PathBuf {
         let path = self.join(name);
         let parent = path.parent().expect("a file of ours has a directory");

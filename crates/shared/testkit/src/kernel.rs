@@ -33,10 +33,6 @@ pub struct KernelSealer {
 
 impl KernelSealer {
     /// Takes the keys.
-    ///
-    /// # Panics
-    /// If the key has the wrong length.
-    #[must_use]
     pub fn new(handed: &Handed<'_>) -> Self {
         let algorithm = match (handed.is_chacha, handed.key.len()) {
             (true, _) => &CHACHA20_POLY1305,
@@ -54,9 +50,6 @@ impl KernelSealer {
     }
 
     /// Seals one record of this type.
-    ///
-    /// # Panics
-    /// If it is longer than a record may be.
     pub fn seal(&mut self, kind: u8, content: &[u8]) -> Vec<u8> {
         let sealed = if self.is_tls13 {
             let inner = [content, &[kind]].concat();

@@ -54,37 +54,31 @@ pub struct Leaf {
 
 impl Leaf {
     /// The leaf alone.
-    #[must_use]
     pub fn certificate_pem(&self) -> &str {
         &self.certificate_pem
     }
 
     /// The leaf and any intermediates, in the order in which a server sends them.
-    #[must_use]
     pub fn chain_pem(&self) -> String {
         format!("{}{}", self.certificate_pem, self.above_pem)
     }
 
     /// The leaf alone.
-    #[must_use]
     pub fn certificate_der(&self) -> &[u8] {
         &self.certificate_der
     }
 
     /// The serial number.
-    #[must_use]
     pub fn serial(&self) -> u64 {
         self.serial
     }
 
     /// PKCS #8.
-    #[must_use]
     pub fn key_pem(&self) -> &str {
         &self.key_pem
     }
 
     /// Chain and key, as one file.
-    #[must_use]
     pub fn pem(&self) -> String {
         format!("{}{}", self.chain_pem(), self.key_pem)
     }

@@ -46,9 +46,6 @@ pub struct RawClient {
 
 impl RawClient {
     /// Makes a handshake: `exchange` takes what goes to the server and gives what comes back.
-    ///
-    /// # Panics
-    /// If it fails.
     pub fn connect(
         choice: &ClientChoice,
         name: &str,
@@ -83,15 +80,11 @@ impl RawClient {
     }
 
     /// Whether it speaks TLS 1.3.
-    #[must_use]
     pub fn is_tls13(&self) -> bool {
         self.next.protocol_version() == ProtocolVersion::TLSv1_3
     }
 
     /// A record of this type; in TLS 1.3 with zeros behind its content.
-    ///
-    /// # Panics
-    /// If it is longer than its header can say.
     pub fn seal(&mut self, kind: u8, content: &[u8], padding: usize) -> Vec<u8> {
         if self.is_tls13() {
             let inner = [content, &[kind], &vec![0; padding]].concat();
@@ -112,9 +105,6 @@ impl RawClient {
     }
 
     /// A record of TLS 1.3 with this plaintext, type and padding included.
-    ///
-    /// # Panics
-    /// If it is longer than its header can say.
     pub fn seal_inner(&mut self, inner: &[u8]) -> Vec<u8> {
         let header = framed(APPLICATION_DATA, &vec![0; inner.len() + TAG_BYTES]);
         let sealed = self.sealing.seal(&header[..HEADER_BYTES], inner);
@@ -122,9 +112,6 @@ impl RawClient {
     }
 
     /// Uses the next key from here on, as after a KeyUpdate.
-    ///
-    /// # Panics
-    /// In TLS 1.2, which has none.
     pub fn change_sealing_key(&mut self) {
         let (sequence, secrets) = self.next.update_tx_secret().expect("TLS 1.3");
         self.sealing = Direction::new(sequence, &secrets);
@@ -132,9 +119,6 @@ impl RawClient {
 
     /// Opens all records in `wire`: their types and contents. After a KeyUpdate it uses the next
     /// key.
-    ///
-    /// # Panics
-    /// If one does not open, or is not whole.
     pub fn open(&mut self, mut wire: &[u8]) -> Vec<(u8, Vec<u8>)> {
         let mut opened = Vec::new();
         while let Some((header, rest)) = wire.split_first_chunk::<HEADER_BYTES>() {
@@ -177,10 +161,6 @@ impl RawClient {
 }
 
 /// A record with this type and body.
-///
-/// # Panics
-/// If it is longer than its header can say.
-#[must_use]
 pub fn framed(kind: u8, body: &[u8]) -> Vec<u8> {
     let [high, low] = u16::try_from(body.len())
         .expect("a short record")

@@ -65,10 +65,6 @@ pub struct Connection {
 
 impl Server {
     /// On an ephemeral port of 127.0.0.1.
-    ///
-    /// # Panics
-    /// If loopback has no port left.
-    #[must_use]
     pub fn start(behaviour: Behaviour) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has free ports");
         let address = listener
@@ -85,10 +81,6 @@ impl Server {
     }
 
     /// On a Unix socket at `path`.
-    ///
-    /// # Panics
-    /// If the path cannot be bound.
-    #[must_use]
     pub fn start_unix(path: &Path, behaviour: Behaviour) -> Self {
         let listener = UnixListener::bind(path).expect("the socket's path is free");
         let server = Self::new(format!("unix:{}", path.display()));
@@ -97,10 +89,6 @@ impl Server {
     }
 
     /// On the abstract Unix socket `name` (without the `@`).
-    ///
-    /// # Panics
-    /// If the name is taken.
-    #[must_use]
     pub fn start_abstract(name: &str, behaviour: Behaviour) -> Self {
         let address = UnixAddress::from_abstract_name(name).expect("test names are short");
         let listener = UnixListener::bind_addr(&address).expect("the abstract name is free");
@@ -142,21 +130,16 @@ impl Server {
     }
 
     /// The address as configurations spell it: `127.0.0.1:PORT` or `unix:PATH`.
-    #[must_use]
     pub fn address(&self) -> &str {
         &self.address
     }
 
     /// What each connection brought so far, in the order of acceptance.
-    #[must_use]
     pub fn connections(&self) -> Vec<Connection> {
         self.seen.lock().clone()
     }
 
     /// Waits until what was seen is as `wanted` says, and returns it.
-    ///
-    /// # Panics
-    /// If that has not come after half a minute.
     pub fn wait_until(&self, wanted: impl Fn(&[Connection]) -> bool) -> Vec<Connection> {
         let (connections, waited) = self
             .seen
@@ -311,10 +294,6 @@ impl<S: Stream> Visitor<S> {
 ///
 /// The port lies below those that the kernel chooses by itself (from 32768 on): one of these would
 /// be free now and, before it is used, the local end of somebody's connection.
-///
-/// # Panics
-/// If no port is free.
-#[must_use]
 pub fn free_address() -> SocketAddr {
     const FIRST: u32 = 10_000;
     const COUNT: u32 = 20_000;

@@ -7,15 +7,9 @@ use std::os::unix::net::UnixStream;
 /// A connected socket.
 pub trait Stream: Read + Send + Write {
     /// Sends FIN: the peer reads the end of the stream, and we still read what it sends.
-    ///
-    /// # Errors
-    /// As of `shutdown(2)`.
     fn end(&self) -> io::Result<()>;
 
     /// Waits until at least one byte can be read, and leaves it there; false at the stream's end.
-    ///
-    /// # Errors
-    /// As of `recv(2)`, or if this kind of socket cannot look ahead.
     fn wait_for_byte(&self) -> io::Result<bool>;
 }
 

@@ -1,11 +1,8 @@
 //! `lariat-lab load` counts what the server counts, to the last handshake.
 
-use suite::configuration::Service;
-use suite::lariat::Lariat;
 use suite::load::{Load, Record};
 use suite::nginx::{Line, Nginx};
-use suite::site::Site;
-use testkit::server::{Behaviour, Server};
+use suite::prelude::*;
 
 /// Flags, and what `--requests-per-session 4` makes of 40 transactions of two clients: the kinds
 /// full, session id, ticket, PSK, and how many transactions had no handshake.
@@ -88,9 +85,7 @@ fn nginx_has_logged_what_the_record_tells() {
 
 #[test]
 fn lariat_has_counted_what_the_record_tells() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Http("hello".into())));
-    let service = Service::new(&site, &server);
-    let lariat = Lariat::start(&service.toml());
+    let (_site, _server, service, lariat) = serve(Behaviour::Http("hello".into()));
     let mut sums = [0; 4];
     for (flags, kinds, _) in LOADS {
         let record = load(Load::alone(service.address).args("--connections 1"), flags);
@@ -105,9 +100,7 @@ fn lariat_has_counted_what_the_record_tells() {
 
 #[test]
 fn clients_of_all_kinds_in_open_load_are_counted_alike_by_both_sides() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Http("hello".into())));
-    let service = Service::new(&site, &server);
-    let lariat = Lariat::start(&service.toml());
+    let (_site, _server, service, lariat) = serve(Behaviour::Http("hello".into()));
     let url = format!("https://localhost:{}/", service.address.port());
     let record = Load::bare()
         .arg(url)

@@ -8,15 +8,10 @@ use std::process::Command;
 use std::thread;
 
 use rustix::process::Signal;
-use suite::configuration::Service;
 use suite::lab::command;
-use suite::lariat::Lariat;
 use suite::load::{Load, Loaded, Record};
 use suite::nginx::Nginx;
-use suite::patience::until;
-use suite::site::Site;
-use testkit::authority::Authority;
-use testkit::server::{Behaviour, Server, free_address};
+use suite::prelude::*;
 
 /// Exit codes of docs/reference/lab-exit-codes.md.
 const SUCCESS: i32 = 0;
@@ -107,9 +102,7 @@ fn stalls_in_the_handshake() {
 
 #[test]
 fn stalls_before_it_answers() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Swallow));
-    let service = Service::new(&site, &server);
-    let _lariat = Lariat::start(&service.toml());
+    let (_site, _server, service, _lariat) = serve(Behaviour::Swallow);
     assert_eq!(reason(service.address, "--timeout 1s"), "reply-timeout");
 }
 
@@ -128,18 +121,14 @@ fn speaks_no_tls() {
 
 #[test]
 fn speaks_no_http() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
-    let _lariat = Lariat::start(&service.toml());
+    let (_site, _server, service, _lariat) = serve(Behaviour::Echo);
     assert_eq!(reason(service.address, ""), "reply-malformed");
 }
 
 #[test]
 fn ends_within_the_reply() {
     let cut = b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nshort".to_vec();
-    let (site, server) = (Site::new(), Server::start(Behaviour::Speak(cut)));
-    let service = Service::new(&site, &server);
-    let _lariat = Lariat::start(&service.toml());
+    let (_site, _server, service, _lariat) = serve(Behaviour::Speak(cut));
     assert_eq!(reason(service.address, ""), "reply-closed");
 }
 

@@ -5,9 +5,7 @@ use std::net::SocketAddr;
 use rustix::process::Signal;
 use suite::load::{Load, Loaded};
 use suite::nginx::Nginx;
-use suite::patience::until;
-use suite::site::Site;
-use testkit::server::{Behaviour, Server};
+use suite::prelude::*;
 
 /// Begins a load of an hour, and stops it when a server has done ten things.
 fn stopped(nginx: &Nginx, how: &str, signal: Signal) -> Loaded {

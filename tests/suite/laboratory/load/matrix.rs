@@ -3,16 +3,12 @@
 
 use std::net::SocketAddr;
 
-use suite::configuration::Service;
 use suite::haproxy::Haproxy;
 use suite::hitch::Hitch;
 use suite::lab::Origin;
-use suite::lariat::Lariat;
 use suite::load::{Load, Record};
 use suite::nginx::Nginx;
-use suite::site::Site;
-use testkit::leaf::Key;
-use testkit::server::{Behaviour, Server};
+use suite::prelude::*;
 
 /// Kind, version, and the kinds of 20 handshakes of two clients: of each, all but the first are
 /// resumed.

@@ -3,14 +3,10 @@
 use std::collections::BTreeSet;
 use std::net::{Ipv6Addr, SocketAddr};
 
-use suite::configuration::Service;
 use suite::haproxy::Haproxy;
-use suite::lariat::Lariat;
 use suite::load::{Load, Record};
 use suite::nginx::{Line, Nginx};
-use suite::site::Site;
-use testkit::leaf::Key;
-use testkit::server::{Behaviour, Server, free_address};
+use suite::prelude::*;
 
 fn nginx(site: &Site, directives: &str) -> Nginx {
     Nginx::terminate(

@@ -8,10 +8,7 @@ use std::path::Path;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use suite::lab::{Origin, command};
-use suite::patience::until;
-use suite::program::{Finished, Running, run};
-use testkit::directory::Directory;
-use testkit::server::free_address;
+use suite::prelude::*;
 
 fn load(words: &[&str]) -> Finished {
     run(command().arg("load").args(words))
@@ -63,8 +60,8 @@ fn a_plan_that_cannot_be_is_refused_before_the_first_packet() {
     for (flags, reason) in plans {
         let answer = load(&[&[url.as_str()], flags].concat());
         assert_eq!(answer.code(), 2, "{answer:?}");
-        assert!(answer.stderr.contains(reason), "{reason}: {answer:?}");
-        assert!(answer.stderr.contains("\nhint: "), "{answer:?}");
+        answer.assert_stderr(reason);
+        answer.assert_stderr("\nhint: ");
         assert_eq!(answer.stdout, "");
     }
     let connected = listener.accept().map(|_| ());
@@ -79,15 +76,9 @@ fn every_contradiction_is_told_at_once_where_it_stands() {
     let answer = load(&["--plan", plan.to_str().unwrap(), "--size", "1k"]);
     assert_eq!(answer.code(), 2);
     let place = format!("--> {}:2:13", plan.display());
-    assert!(answer.stderr.contains(&place), "{answer:?}");
-    assert!(
-        answer.stderr.contains("2 | handshake = \"psk\""),
-        "{answer:?}"
-    );
-    assert!(
-        answer.stderr.contains("--size: stands beside a path"),
-        "{answer:?}"
-    );
+    answer.assert_stderr(&place);
+    answer.assert_stderr("2 | handshake = \"psk\"");
+    answer.assert_stderr("--size: stands beside a path");
 }
 
 #[test]
@@ -110,7 +101,7 @@ fn a_slip_has_its_remedy() {
     ] {
         let answer = load(words);
         assert_eq!(answer.code(), 2, "{answer:?}");
-        assert!(answer.stderr.contains(remedy), "{remedy}: {answer:?}");
+        answer.assert_stderr(remedy);
     }
 }
 
@@ -187,13 +178,10 @@ fn a_load_in_which_nothing_succeeds_says_so() {
     let url = format!("http://{}/", free_address());
     let answer = load(&[&url, "--count", "5", "--record", "none"]);
     assert_eq!(answer.code(), 4, "{answer:?}");
-    assert!(answer.stdout.contains("connect-refused"), "{answer:?}");
+    answer.assert_stdout("connect-refused");
     let name = load(&["http://host.invalid/", "--record", "none"]);
     assert_eq!(name.code(), 3, "{name:?}");
-    assert!(
-        name.stderr.contains("host.invalid:80 cannot be resolved"),
-        "{name:?}"
-    );
+    name.assert_stderr("host.invalid:80 cannot be resolved");
 }
 
 #[test]
@@ -204,7 +192,7 @@ fn only_a_record_is_replaced_by_a_record() {
     let url = origin.url("/");
     let answer = load(&[&url, "--record", key.to_str().unwrap(), "--count", "5"]);
     assert_eq!(answer.code(), 2, "{answer:?}");
-    assert!(answer.stderr.contains("no record of a load"), "{answer:?}");
+    answer.assert_stderr("no record of a load");
     assert_eq!(fs::read_to_string(&key).unwrap(), "secret");
     let nowhere = directory.join("none/out.json");
     let answer = load(&[&url, "--record", nowhere.to_str().unwrap(), "--count", "5"]);
@@ -218,7 +206,7 @@ fn data_goes_to_the_standard_output() {
     let answer = load(&[&url, "--count", "5", "--record", "-", "--quiet"]);
     let record: Value = serde_json::from_str(&answer.stdout).unwrap();
     assert_eq!(record["totals"]["attempted"], 5);
-    assert!(answer.stderr.contains("/s succeeded of "), "{answer:?}");
+    answer.assert_stderr("/s succeeded of ");
     let told = load(&["--help"]);
     assert!(
         told.code() == 0

@@ -6,10 +6,7 @@ use std::path::{Path, PathBuf};
 
 use suite::load::{Load, Loaded};
 use suite::nginx::Nginx;
-use suite::program::Finished;
-use suite::site::Site;
-use testkit::directory::Directory;
-use testkit::server::{Behaviour, Server, free_address};
+use suite::prelude::*;
 
 /// What a flag says, and a line of a file.
 type Said<'a> = (&'a str, &'a str);
@@ -242,10 +239,7 @@ fn refused(flags: &str, server: &Server) -> Finished {
     let finished = Load::bare().arg(url).args(flags).run().finished;
     assert_eq!(finished.code(), 2, "{flags}: {finished:?}");
     assert_eq!(finished.stdout, "", "{flags}");
-    assert!(
-        finished.stderr.contains("\nhint: "),
-        "{flags}: {finished:?}"
-    );
+    finished.assert_stderr("\nhint: ");
     finished
 }
 
@@ -288,8 +282,8 @@ fn slips_are_told_with_the_nearest_name() {
         let told = Load::bare().arg("--plan").arg(&plan).run().finished;
         assert_eq!(told.code(), 2, "{told:?}");
         let place = format!("{}:{place}", plan.display());
-        assert!(told.stderr.contains(&place), "{line}: {told:?}");
-        assert!(told.stderr.contains(near), "{line}: {told:?}");
+        told.assert_stderr(&place);
+        told.assert_stderr(near);
     }
 }
 

@@ -1,13 +1,10 @@
 //! How load arrives: as many transactions as the plan says, and the rates of a search.
 
 use serde_json::Value;
-use suite::configuration::Service;
 use suite::lab::Origin;
-use suite::lariat::Lariat;
 use suite::load::Load;
 use suite::nginx::Nginx;
-use suite::site::Site;
-use testkit::server::{Behaviour, Server, free_address};
+use suite::prelude::*;
 
 fn nginx(site: &Site) -> Nginx {
     Nginx::terminate(&site.path("site.pem"), "")

@@ -2,13 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-
-use suite::configuration::Service;
-use suite::curl::curl_tls;
-use suite::lariat::Lariat;
-use suite::patience::PATIENCE;
-use suite::site::Site;
-use testkit::server::{Behaviour, Server};
+use suite::prelude::*;
 
 struct Wall {
     site: Site,
@@ -18,9 +12,9 @@ struct Wall {
 }
 
 fn wall(more: &str) -> Wall {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Http("hello".into())));
-    let service = Service::new(&site, &server).more(more);
-    let lariat = Lariat::start(&service.toml());
+    let (site, server, service, lariat) = serve_as(Behaviour::Http("hello".into()), |service| {
+        service.more(more)
+    });
     Wall {
         site,
         service,
@@ -90,7 +84,7 @@ fn each_kind_of_rubbish_has_its_reason() {
         ),
     ];
     for (reason, bytes, alert) in rubbish {
-        let before = wall.lariat.metrics().sum(ENDED, &[("reason", reason)]);
+        let before = wall.lariat.sum(ENDED, &[("reason", reason)]);
         let answer = throw(wall.service.address, bytes);
         if let Some(alert) = alert {
             assert!(is_alert(&answer, *alert), "{reason}: {answer:?}");
@@ -128,7 +122,7 @@ fn a_slow_client_is_ended_by_the_handshake_limit() {
 #[test]
 fn a_silent_connection_is_ended_by_the_idle_limit() {
     let wall = wall("timeouts = { idle = '200ms' }");
-    let mut silent = suite::client::Client::new(&wall.site).connect(wall.service.address);
+    let mut silent = Client::new(&wall.site).connect(wall.service.address);
     let _ended = silent.read_to_end();
     wall.lariat.wait_for_reason("idle-timeout", 1);
 }

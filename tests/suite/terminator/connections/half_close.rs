@@ -3,19 +3,7 @@
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpListener;
 use std::thread;
-
-use suite::client::Client;
-use suite::configuration::Service;
-use suite::lariat::Lariat;
-use suite::site::Site;
-use testkit::server::{Behaviour, Server};
-
-fn start(behaviour: Behaviour) -> (Site, Server, Service, Lariat) {
-    let (site, server) = (Site::new(), Server::start(behaviour));
-    let service = Service::new(&site, &server);
-    let lariat = Lariat::start(&service.toml());
-    (site, server, service, lariat)
-}
+use suite::prelude::*;
 
 fn clients(site: &Site) -> [Client; 2] {
     [Client::tls12(site), Client::new(site)]
@@ -23,7 +11,7 @@ fn clients(site: &Site) -> [Client; 2] {
 
 #[test]
 fn an_answer_comes_after_the_clients_end() {
-    let (site, server, service, lariat) = start(Behaviour::ReplyAfterEnd(b"late".to_vec()));
+    let (site, server, service, lariat) = serve(Behaviour::ReplyAfterEnd(b"late".to_vec()));
     for (count, client) in [1, 2].into_iter().zip(clients(&site)) {
         let mut connection = client.connect(service.address);
         connection.send(b"question");
@@ -40,7 +28,7 @@ fn an_answer_comes_after_the_clients_end() {
 
 #[test]
 fn a_client_still_speaks_after_the_servers_end() {
-    let (site, server, service, lariat) = start(Behaviour::Speak(b"bye".to_vec()));
+    let (site, server, service, lariat) = serve(Behaviour::Speak(b"bye".to_vec()));
     for (count, client) in [1, 2].into_iter().zip(clients(&site)) {
         let mut connection = client.connect(service.address);
         assert_eq!(
@@ -61,7 +49,7 @@ fn a_client_still_speaks_after_the_servers_end() {
 
 #[test]
 fn a_server_may_speak_first() {
-    let (site, _server, service, _lariat) = start(Behaviour::Greet(b"220 ready".to_vec()));
+    let (site, _server, service, _lariat) = serve(Behaviour::Greet(b"220 ready".to_vec()));
     for client in clients(&site) {
         let mut connection = client.connect(service.address);
         assert_eq!(connection.receive(9), b"220 ready");
@@ -72,7 +60,7 @@ fn a_server_may_speak_first() {
 
 #[test]
 fn a_servers_reset_is_no_clean_end_for_the_client() {
-    let (site, _server, service, lariat) = start(Behaviour::Reset);
+    let (site, _server, service, lariat) = serve(Behaviour::Reset);
     let mut connection = Client::new(&site).connect(service.address);
     connection.send(b"x");
     assert!(

@@ -3,12 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::thread;
-
-use suite::client::Client;
-use suite::configuration::Service;
-use suite::lariat::Lariat;
-use suite::site::Site;
-use testkit::server::{Behaviour, Server};
+use suite::prelude::*;
 
 #[test]
 fn connections_beyond_the_limit_are_ended_and_counted() {
@@ -17,12 +12,7 @@ fn connections_beyond_the_limit_are_ended_and_counted() {
     // Of two workers each may get both connections or none.
     let lariat = Lariat::start(&format!("[workers]\nthreads = 2\n{}", service.toml()));
     let client = Client::new(&site);
-    let connect = || {
-        let mut connection = client.connect(service.address);
-        connection.send(b"x");
-        assert_eq!(connection.receive(1), b"x");
-        connection
-    };
+    let connect = || client.echo(service.address);
     let (mut first, _second) = (connect(), connect());
     assert!(client.try_connect(service.address).is_err());
     lariat.wait_for_reason("connection-limit", 1);
@@ -45,7 +35,7 @@ fn a_newcomer_takes_the_place_of_a_handshake_that_does_not_go_on() {
     let mut first = TcpStream::connect(service.address).unwrap();
     first.write_all(b"\x16\x03\x01").unwrap();
     lariat.wait_for_metric("lariat_handshakes_in_progress", &[], 1.0);
-    echo(&Client::new(&site), &service);
+    Client::new(&site).echo(service.address);
     let _closed_or_reset = first.read_to_end(&mut Vec::new());
     lariat.wait_for_reason("displaced", 1);
     let line = lariat.wait_for_line(&["displaced"]);
@@ -59,12 +49,6 @@ const ATTACKERS_PER_ROUND: usize = 5;
 
 /// As many as hold all places of the limits below.
 const PLACES: usize = 20;
-
-fn echo(client: &Client, service: &Service) {
-    let mut connection = client.connect(service.address);
-    connection.send(b"x");
-    assert_eq!(connection.receive(1), b"x");
-}
 
 /// A client's hello, as it goes over the wire.
 fn hello(site: &Site) -> Vec<u8> {
@@ -90,9 +74,7 @@ fn attacked<A>(lariat: &Lariat, mut attacker: impl FnMut() -> A, mut client: imp
         client();
     }
     let labels = [("reason", "displaced")];
-    let displaced = lariat
-        .metrics()
-        .sum("lariat_connections_ended_total", &labels);
+    let displaced = lariat.sum("lariat_connections_ended_total", &labels);
     assert!(
         displaced >= (ROUNDS * ATTACKERS_PER_ROUND / 2) as f64,
         "{displaced}"
@@ -115,7 +97,7 @@ fn handshakes_that_do_not_go_on_keep_nobody_out() {
             }
             stream
         };
-        attacked(&lariat, attacker, || echo(&client, &service));
+        attacked(&lariat, attacker, || drop(client.echo(service.address)));
     }
 }
 
@@ -135,6 +117,6 @@ fn connections_that_are_never_used_keep_nobody_out() {
         };
         let lariat = Lariat::start(&toml);
         let attacker = || client.connect(service.address);
-        attacked(&lariat, attacker, || echo(&client, &service));
+        attacked(&lariat, attacker, || drop(client.echo(service.address)));
     }
 }

@@ -1,10 +1,6 @@
 //! A service listens on several addresses of every kind, and there may be many services.
 
-use suite::configuration::Service;
-use suite::curl::{curl, curl_tls};
-use suite::lariat::Lariat;
-use suite::site::Site;
-use testkit::server::{Behaviour, Server, free_address};
+use suite::prelude::*;
 
 fn server(body: &str) -> Server {
     Server::start(Behaviour::Http(body.into()))

@@ -3,14 +3,9 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-use suite::client::Client;
-use suite::configuration::Service;
-use suite::curl::curl_tls;
 use suite::haproxy::Haproxy;
-use suite::lariat::Lariat;
+use suite::prelude::*;
 use suite::proxy_header::ProxyHeader;
-use suite::site::Site;
-use testkit::server::{Behaviour, Server};
 
 fn trusting(site: &Site, server: &Server) -> Service {
     Service::new(site, server).front("accept-proxy = ['127.0.0.0/8']")
@@ -55,9 +50,9 @@ fn a_header_passes_through_byte_for_byte() {
 
 #[test]
 fn a_header_from_a_stranger_is_refused() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server).front("accept-proxy = ['192.0.2.0/24']");
-    let lariat = Lariat::start(&service.toml());
+    let (_site, _server, service, lariat) = serve_as(Behaviour::Echo, |service| {
+        service.front("accept-proxy = ['192.0.2.0/24']")
+    });
 
     let mut stream = TcpStream::connect(service.address).unwrap();
     stream
@@ -70,11 +65,11 @@ fn a_header_from_a_stranger_is_refused() {
 /// The server takes what comes first for the header, so that a client without one could forge it.
 #[test]
 fn where_headers_are_passed_on_a_client_that_may_send_none_reaches_no_server() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Swallow));
-    let service = Service::new(&site, &server)
-        .front("accept-proxy = ['192.0.2.0/24']")
-        .back("send-proxy = 'pass'");
-    let lariat = Lariat::start(&service.toml());
+    let (site, server, service, lariat) = serve_as(Behaviour::Swallow, |service| {
+        service
+            .front("accept-proxy = ['192.0.2.0/24']")
+            .back("send-proxy = 'pass'")
+    });
 
     assert!(Client::new(&site).try_connect(service.address).is_err());
     lariat.wait_for_reason("proxy-header-missing", 1);

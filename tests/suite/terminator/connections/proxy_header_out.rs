@@ -2,15 +2,10 @@
 
 use std::net::SocketAddr;
 
-use suite::client::Client;
-use suite::configuration::Service;
-use suite::curl::curl_tls;
 use suite::haproxy::Haproxy;
-use suite::lariat::Lariat;
 use suite::nginx::Nginx;
+use suite::prelude::*;
 use suite::proxy_header::ProxyHeader;
-use suite::site::Site;
-use testkit::server::{Behaviour, Server};
 
 /// What an HTTP server at `address` answers through lariat, which sends this kind of header.
 fn answer_through(address: SocketAddr, send_proxy: &str) -> String {

@@ -3,32 +3,13 @@
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::thread;
-
-use suite::client::Client;
-use suite::configuration::Service;
-use suite::curl::curl_tls;
-use suite::lariat::Lariat;
-use suite::site::Site;
-use testkit::server::{Behaviour, Server};
-
-/// Bytes in which a lost or moved one shows.
-fn pattern(length: usize) -> Vec<u8> {
-    let mut state = 1u32;
-    let mut next = || {
-        state ^= state << 13;
-        state ^= state >> 17;
-        state ^= state << 5;
-        state as u8
-    };
-    (0..length).map(|_| next()).collect()
-}
+use suite::kernel::pattern;
+use suite::prelude::*;
 
 #[test]
 fn many_bytes_come_down_intact() {
     let body = pattern(32 << 20);
-    let (site, server) = (Site::new(), Server::start(Behaviour::Http(body.clone())));
-    let service = Service::new(&site, &server);
-    let lariat = Lariat::start(&service.toml());
+    let (site, _server, service, lariat) = serve(Behaviour::Http(body.clone()));
 
     for version in ["--tlsv1.2", "--tlsv1.3"] {
         let file = site.path("got");
@@ -40,16 +21,14 @@ fn many_bytes_come_down_intact() {
         assert!(std::fs::read(&file).unwrap() == body, "{version}");
     }
     let down = [("direction", "backend-to-client")];
-    let counted = lariat.metrics().sum("lariat_relayed_bytes_total", &down);
+    let counted = lariat.sum("lariat_relayed_bytes_total", &down);
     assert!(counted >= 2.0 * body.len() as f64, "{counted}");
 }
 
 #[test]
 fn many_bytes_go_up_intact() {
     let body = pattern(16 << 20);
-    let (site, server) = (Site::new(), Server::start(Behaviour::Swallow));
-    let service = Service::new(&site, &server);
-    let _lariat = Lariat::start(&service.toml());
+    let (site, server, service, _lariat) = serve(Behaviour::Swallow);
 
     for (count, client) in [(1, Client::tls12(&site)), (2, Client::new(&site))] {
         let mut connection = client.connect(service.address);
@@ -61,9 +40,7 @@ fn many_bytes_go_up_intact() {
 
 #[test]
 fn both_directions_flow_at_once_and_many_connections_do_not_mix() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
-    let _lariat = Lariat::start(&service.toml());
+    let (site, _server, service, _lariat) = serve(Behaviour::Echo);
     let client = Client::new(&site);
 
     thread::scope(|scope| {
@@ -85,9 +62,7 @@ fn both_directions_flow_at_once_and_many_connections_do_not_mix() {
 
 #[test]
 fn a_hello_in_pieces_of_one_byte_is_a_hello() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Http("hello".into())));
-    let service = Service::new(&site, &server);
-    let _lariat = Lariat::start(&service.toml());
+    let (site, _server, service, _lariat) = serve(Behaviour::Http("hello".into()));
 
     let through = one_byte_relay(service.address);
     assert_eq!(curl_tls(&site, through).run().success(), "hello");

@@ -4,11 +4,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
-use suite::client::Client;
-use suite::configuration::Service;
-use suite::lariat::Lariat;
-use suite::site::Site;
-use testkit::directory::Directory;
+use suite::prelude::*;
 
 const SECRET: &str = "not for you";
 

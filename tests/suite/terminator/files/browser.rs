@@ -1,10 +1,7 @@
 //! A browser with a page of files: pictures, and a sound that is heard from its middle.
 
 use suite::chromium::dump_page;
-use suite::configuration::Service;
-use suite::lariat::Lariat;
-use suite::site::Site;
-use testkit::directory::Directory;
+use suite::prelude::*;
 
 /// Samples a second, of one byte each.
 const RATE: u32 = 8000;
@@ -95,6 +92,6 @@ fn chromium_shows_pictures_and_seeks_in_a_sound() {
     assert!(page.contains("heard from 2500"), "{page}");
     // It did not fetch all that lies before.
     let down = [("direction", "backend-to-client")];
-    let sent = lariat.metrics().sum("lariat_relayed_bytes_total", &down);
+    let sent = lariat.sum("lariat_relayed_bytes_total", &down);
     assert!(sent < f64::from(RATE * SECONDS), "{sent}");
 }

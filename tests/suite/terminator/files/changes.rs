@@ -6,13 +6,7 @@ use std::path::PathBuf;
 
 use rustix::net::sockopt::set_socket_linger;
 use rustix::process::geteuid;
-use suite::client::{Client, Connection};
-use suite::configuration::Service;
-use suite::curl::curl_tls_for;
-use suite::lariat::Lariat;
-use suite::patience::until;
-use suite::site::Site;
-use testkit::directory::Directory;
+use suite::prelude::*;
 
 /// More than all buffers between a server and a client that does not read.
 const LARGE_BYTES: u64 = 64 << 20;
@@ -50,10 +44,7 @@ impl Scene {
         let mut connection = self.connect();
         connection.send(b"GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n");
         let head = connection.head();
-        assert!(
-            head.contains(&format!("Content-Length: {LARGE_BYTES}\r\n")),
-            "{head}"
-        );
+        assert_has(&head, &format!("Content-Length: {LARGE_BYTES}\r\n"));
         connection
     }
 

@@ -5,15 +5,8 @@ use std::path::Path;
 
 use rustix::fs::{Advice, fadvise, statfs};
 use rustix::process::Signal;
-use suite::client::{Client, Connection};
-use suite::configuration::Service;
-use suite::curl::curl_tls_for;
 use suite::fuse::{Fuse, Temper};
-use suite::lariat::Lariat;
-use suite::patience::until;
-use suite::site::Site;
-use testkit::directory::Directory;
-use testkit::server::{Behaviour, Server};
+use suite::prelude::*;
 
 const FILES: &[(&str, Temper, &[u8])] = &[
     ("prompt", Temper::Prompt, b"prompt"),
@@ -167,7 +160,7 @@ fn what_is_not_in_memory_comes_whole() {
     assert!(std::fs::read(&target).expect("it was fetched") == content);
     if !is_in_memory(folder.path()) {
         let read = [("task", "read")];
-        assert!(lariat.metrics().sum("lariat_file_tasks_total", &read) > 0.0);
+        assert!(lariat.sum("lariat_file_tasks_total", &read) > 0.0);
     }
 }
 

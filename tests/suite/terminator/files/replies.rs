@@ -3,14 +3,9 @@
 use std::fs;
 use std::process::Command;
 
-use suite::client::{Client, Connection};
-use suite::configuration::Service;
-use suite::curl::{Curl, curl_tls_for};
-use suite::lariat::Lariat;
-use suite::openssl::{s_client, s_client_sending};
-use suite::program::run;
-use suite::site::Site;
-use testkit::directory::Directory;
+use suite::curl::Curl;
+use suite::openssl::s_client_sending;
+use suite::prelude::*;
 
 /// A folder that is served.
 struct Scene {
@@ -126,21 +121,12 @@ fn curl_fetches_parts() {
     assert_eq!(part("7-"), "789");
     assert_eq!(part("-2"), "89");
     let several = part("0-0,4-5");
-    assert!(
-        several.contains("Content-Range: bytes 0-0/10\r\n\r\n0\r\n"),
-        "{several}"
-    );
-    assert!(
-        several.contains("Content-Range: bytes 4-5/10\r\n\r\n45\r\n"),
-        "{several}"
-    );
+    assert_has(&several, "Content-Range: bytes 0-0/10\r\n\r\n0\r\n");
+    assert_has(&several, "Content-Range: bytes 4-5/10\r\n\r\n45\r\n");
     let arguments = ["--no-fail", "--include", "--range", "10-"];
     let outside = scene.curl("words.txt").args(&arguments).run().success();
     assert!(outside.starts_with("HTTP/1.1 416 "), "{outside}");
-    assert!(
-        outside.contains("Content-Range: bytes */10\r\n"),
-        "{outside}"
-    );
+    assert_has(&outside, "Content-Range: bytes */10\r\n");
 }
 
 #[test]
@@ -204,10 +190,7 @@ fn siblings_that_are_compressed_are_sent_to_those_who_take_them() {
     let arguments = ["--include", "--header", "Accept-Encoding: br"];
     let raw = scene.curl("page.html").args(&arguments).run().success();
     assert!(raw.contains("Content-Encoding: br\r\n"), "{raw}");
-    assert!(
-        raw.contains("Content-Type: text/html; charset=utf-8\r\n"),
-        "{raw}"
-    );
+    assert_has(&raw, "Content-Type: text/html; charset=utf-8\r\n");
     assert!(raw.ends_with("\r\n\r\nshorter"), "{raw}");
 }
 

@@ -5,13 +5,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use rustix::process::{Signal, geteuid, kill_process};
-use suite::configuration::Service;
-use suite::curl::curl_tls_for;
-use suite::lariat::{Lariat, command};
-use suite::patience::until;
-use suite::program::run;
-use suite::site::Site;
-use testkit::directory::Directory;
+use suite::lariat::command;
+use suite::prelude::*;
 
 struct Scene {
     site: Site,
@@ -111,8 +106,8 @@ fn a_folder_that_is_not_there_is_told_with_its_place() {
             let refused = run(command().arg(what).arg(&file));
             assert_eq!(refused.code(), 2, "{refused:?}");
             let line = format!("{}:", file.display());
-            assert!(refused.stderr.contains(words), "{refused:?}");
-            assert!(refused.stderr.contains(&line), "{refused:?}");
+            refused.assert_stderr(words);
+            refused.assert_stderr(&line);
         }
     }
 }

@@ -1,10 +1,6 @@
 //! Clients of files that take their time.
 
-use suite::client::Client;
-use suite::configuration::Service;
-use suite::lariat::Lariat;
-use suite::site::Site;
-use testkit::directory::Directory;
+use suite::prelude::*;
 
 #[test]
 fn a_request_that_does_not_end_is_answered_408() {

@@ -3,14 +3,8 @@
 use std::fs;
 
 use rustls::HandshakeKind;
-use suite::client::Client;
-use suite::configuration::Service;
-use suite::lariat::Lariat;
+use suite::prelude::*;
 use suite::proxy_header::ProxyHeader;
-use suite::site::Site;
-use testkit::authority::Authority;
-use testkit::leaf::Leaf;
-use testkit::server::{Behaviour, Server};
 
 struct Club {
     site: Site,
@@ -21,13 +15,13 @@ struct Club {
 }
 
 /// A service that wants certificates of the club's, none of which is revoked.
-fn club(behaviour: Behaviour) -> Club {
+fn club() -> Club {
     let (site, authority) = (Site::new(), Authority::root("club"));
     let ca = authority.write(&site.directory, "club.pem");
     let list = site
         .directory
         .write("list.pem", authority.revocation_list(&[]));
-    let server = Server::start(behaviour);
+    let server = Server::start(Behaviour::Echo);
     let service = Service::new(&site, &server)
         .tls(&format!(
             "client-certificates = {{ mode = 'required', ca = [{ca:?}], crl = [{list:?}] }}"
@@ -42,22 +36,13 @@ fn club(behaviour: Behaviour) -> Club {
     }
 }
 
-/// One connection to its end.
-fn visit(client: &Client, service: &Service) -> HandshakeKind {
-    let mut connection = client.connect(service.address);
-    connection.send(b"x");
-    connection.end();
-    connection.read_to_end().unwrap();
-    connection.kind()
-}
-
 #[test]
 fn a_server_is_told_of_the_certificate_at_a_resumption_too() {
-    let club = club(Behaviour::Swallow);
+    let club = club();
     let lariat = Lariat::start(&club.service.toml());
     let client = Client::showing(&club.site, &club.member);
-    assert_eq!(visit(&client, &club.service), HandshakeKind::Full);
-    assert_eq!(visit(&client, &club.service), HandshakeKind::Resumed);
+    assert_eq!(client.visit(club.service.address), HandshakeKind::Full);
+    assert_eq!(client.visit(club.service.address), HandshakeKind::Resumed);
 
     let headers = [1, 2].map(|count| {
         let bytes = club.server.wait_for_end(count).bytes;
@@ -73,20 +58,20 @@ fn a_server_is_told_of_the_certificate_at_a_resumption_too() {
 
 #[test]
 fn a_client_that_is_revoked_is_refused_though_it_has_a_session() {
-    let club = club(Behaviour::Echo);
+    let club = club();
     let lariat = Lariat::start(&club.service.toml());
     let (member, other) = (
         Client::showing(&club.site, &club.member),
         Client::showing(&club.site, &club.authority.client("other")),
     );
     for client in [&member, &other] {
-        assert_eq!(visit(client, &club.service), HandshakeKind::Full);
-        assert_eq!(visit(client, &club.service), HandshakeKind::Resumed);
+        assert_eq!(client.visit(club.service.address), HandshakeKind::Full);
+        assert_eq!(client.visit(club.service.address), HandshakeKind::Resumed);
     }
     let list = club.authority.revocation_list(&[&club.member]);
     fs::write(club.site.path("list.pem"), list).unwrap();
     lariat.reload().success();
-    assert_eq!(visit(&other, &club.service), HandshakeKind::Resumed);
+    assert_eq!(other.visit(club.service.address), HandshakeKind::Resumed);
     // In TLS 1.3 the client's own handshake is over before the server looks at its certificate.
     if let Ok(mut connection) = member.try_connect(club.service.address) {
         assert!(connection.read_to_end().is_err());

@@ -1,12 +1,8 @@
 //! A flood of new sessions stays within the cache's limits and washes no regular client out.
 
 use rustls::HandshakeKind;
-use suite::client::Client;
-use suite::configuration::Service;
-use suite::lariat::Lariat;
 use suite::load::Load;
-use suite::site::Site;
-use testkit::server::{Behaviour, Server};
+use suite::prelude::*;
 
 const ENTRIES: u64 = 200;
 /// What the smallest cache that can be configured has room for is more than that.

@@ -3,20 +3,7 @@
 use std::fs;
 
 use rustls::HandshakeKind;
-use suite::client::Client;
-use suite::configuration::Service;
-use suite::lariat::Lariat;
-use suite::site::Site;
-use testkit::server::{Behaviour, Server};
-
-/// One connection to its end, so that the client has its tickets.
-fn visit(client: &Client, service: &Service) -> HandshakeKind {
-    let mut connection = client.connect(service.address);
-    connection.send(b"x");
-    connection.end();
-    assert_eq!(connection.read_to_end().unwrap(), b"x");
-    connection.kind()
-}
+use suite::prelude::*;
 
 /// What a client of one host comes to at another, if `tickets` holds on both.
 fn at_another_host(site: &Site, tickets: [&str; 2]) -> [HandshakeKind; 2] {
@@ -31,8 +18,8 @@ fn at_another_host(site: &Site, tickets: [&str; 2]) -> [HandshakeKind; 2] {
     ];
     // The client takes both for one host.
     [Client::tls12(site), Client::new(site)].map(|client| {
-        assert_eq!(visit(&client, &one), HandshakeKind::Full);
-        visit(&client, &other)
+        assert_eq!(client.visit(one.address), HandshakeKind::Full);
+        client.visit(other.address)
     })
 }
 
@@ -117,12 +104,12 @@ fn a_reload_with_a_bad_file_keeps_the_keys() {
     let configuration = format!("[resumption]\ntickets = {{ keys = [{path:?}] }}\n");
     let lariat = Lariat::start(&(configuration + &service.toml()));
     let client = Client::new(&site);
-    assert_eq!(visit(&client, &service), HandshakeKind::Full);
+    assert_eq!(client.visit(service.address), HandshakeKind::Full);
     fs::write(&path, [1; 79]).unwrap();
     let refused = lariat.reload();
     assert_ne!(refused.code(), 0);
-    assert!(refused.stderr.contains("tickets.key"), "{refused:?}");
-    assert_eq!(visit(&client, &service), HandshakeKind::Resumed);
+    refused.assert_stderr("tickets.key");
+    assert_eq!(client.visit(service.address), HandshakeKind::Resumed);
 }
 
 #[test]
@@ -137,11 +124,11 @@ fn as_many_tickets_come_as_are_asked_for_by_the_configuration() {
     };
     let lariat = Lariat::start(&configuration(0));
     let client = Client::new(&site);
-    assert_eq!(visit(&client, &service), HandshakeKind::Full);
-    assert_eq!(visit(&client, &service), HandshakeKind::Full);
+    assert_eq!(client.visit(service.address), HandshakeKind::Full);
+    assert_eq!(client.visit(service.address), HandshakeKind::Full);
     lariat.configure(&configuration(2));
     lariat.reload().success();
-    assert_eq!(visit(&client, &service), HandshakeKind::Full);
+    assert_eq!(client.visit(service.address), HandshakeKind::Full);
     // Two that are open at once take a ticket each.
     let both = [
         client.connect(service.address),

@@ -1,70 +1,46 @@
 //! Sessions are resumed: by PSK, by ticket, by session id; after a reload too.
 
-use rustix::process::{Signal, kill_process};
 use rustls::HandshakeKind;
-use suite::client::Client;
-use suite::configuration::Service;
-use suite::lariat::Lariat;
-use suite::openssl::s_client;
-use suite::site::Site;
-use testkit::server::{Behaviour, Server};
-
-/// One connection to its end, so that the client has its tickets.
-fn visit(client: &Client, service: &Service) -> HandshakeKind {
-    let mut connection = client.connect(service.address);
-    connection.send(b"x");
-    connection.end();
-    assert_eq!(connection.read_to_end().unwrap(), b"x");
-    connection.kind()
-}
+use suite::prelude::*;
 
 #[test]
 fn both_versions_resume_also_after_a_reload() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
-    let lariat = Lariat::start(&service.toml());
+    let (site, _server, service, lariat) = serve(Behaviour::Echo);
 
     for client in [Client::tls12(&site), Client::new(&site)] {
-        assert_eq!(visit(&client, &service), HandshakeKind::Full);
-        assert_eq!(visit(&client, &service), HandshakeKind::Resumed);
+        assert_eq!(client.visit(service.address), HandshakeKind::Full);
+        assert_eq!(client.visit(service.address), HandshakeKind::Resumed);
         lariat.reload().success();
-        assert_eq!(visit(&client, &service), HandshakeKind::Resumed);
+        assert_eq!(client.visit(service.address), HandshakeKind::Resumed);
     }
-    let count = |kind| {
-        lariat
-            .metrics()
-            .sum("lariat_handshakes_total", &[("kind", kind)])
-    };
+    let count = |kind| lariat.sum("lariat_handshakes_total", &[("kind", kind)]);
     assert_eq!((count("psk"), count("full")), (2.0, 2.0));
 }
 
 #[test]
 fn a_client_without_tickets_resumes_by_session_id() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
-    let lariat = Lariat::start(&service.toml());
+    let (site, _server, service, lariat) = serve(Behaviour::Echo);
 
     let file = site.path("session");
     let file = file.to_str().unwrap();
     let options = ["-tls1_2", "-no_ticket", "-sess_out", file];
     let first = s_client(&site, service.address, &options);
-    assert!(first.stdout.contains("New, TLSv1.2"), "{first:?}");
+    first.assert_stdout("New, TLSv1.2");
     let options = ["-tls1_2", "-no_ticket", "-sess_in", file];
     let second = s_client(&site, service.address, &options);
-    assert!(second.stdout.contains("Reused, TLSv1.2"), "{second:?}");
+    second.assert_stdout("Reused, TLSv1.2");
     let kind = [("kind", "session-id")];
-    assert_eq!(lariat.metrics().sum("lariat_handshakes_total", &kind), 1.0);
+    assert_eq!(lariat.sum("lariat_handshakes_total", &kind), 1.0);
 }
 
 #[test]
 fn resumption_can_be_switched_off() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server).tls("resumption = false");
-    let _lariat = Lariat::start(&service.toml());
+    let (site, _server, service, _lariat) =
+        serve_as(Behaviour::Echo, |service| service.tls("resumption = false"));
 
     for client in [Client::tls12(&site), Client::new(&site)] {
-        assert_eq!(visit(&client, &service), HandshakeKind::Full);
-        assert_eq!(visit(&client, &service), HandshakeKind::Full);
+        assert_eq!(client.visit(service.address), HandshakeKind::Full);
+        assert_eq!(client.visit(service.address), HandshakeKind::Full);
     }
 }
 
@@ -77,8 +53,8 @@ fn a_session_of_one_service_is_none_of_anothers() {
 
     // The client takes both for one host: it offers the session of the first to the second.
     for client in [Client::tls12(&site), Client::new(&site)] {
-        assert_eq!(visit(&client, &one), HandshakeKind::Full);
-        assert_eq!(visit(&client, &other), HandshakeKind::Full);
+        assert_eq!(client.visit(one.address), HandshakeKind::Full);
+        assert_eq!(client.visit(other.address), HandshakeKind::Full);
     }
 }
 
@@ -89,18 +65,18 @@ fn sessions_of_tls13_in_the_cache_resume_once_after_whatever_happens() {
     let cache = "[workers]\nthreads = 2\n[resumption]\ntls13 = 'cache'\n";
     let lariat = Lariat::start(&format!("{cache}{}", service.toml()));
     let client = Client::new(&site);
-    assert_eq!(visit(&client, &service), HandshakeKind::Full);
+    assert_eq!(client.visit(service.address), HandshakeKind::Full);
     for _ in 0..4 {
-        assert_eq!(visit(&client, &service), HandshakeKind::Resumed);
+        assert_eq!(client.visit(service.address), HandshakeKind::Resumed);
     }
     lariat.reload().success();
-    assert_eq!(visit(&client, &service), HandshakeKind::Resumed);
+    assert_eq!(client.visit(service.address), HandshakeKind::Resumed);
     let kind = [("kind", "psk-cache")];
     lariat.wait_for_metric("lariat_handshakes_total", &kind, 5.0);
     // One connection, one session: what was used is gone.
     lariat.wait_for_metric("lariat_session_cache_entries", &[], 1.0);
-    kill_process(lariat.worker_process(), Signal::KILL).unwrap();
-    assert_eq!(visit(&client, &service), HandshakeKind::Resumed);
+    lariat.kill_worker_process();
+    assert_eq!(client.visit(service.address), HandshakeKind::Resumed);
     let status = lariat.status();
     assert_eq!(status["sessions"]["recovered"], 1);
     assert_eq!(status["sessions"]["damaged"], 0);
@@ -136,22 +112,22 @@ fn a_session_of_a_revoked_certificate_is_not_resumed() {
         Client::new(&site),
     ];
     for client in &clients {
-        assert_eq!(visit(client, &service), HandshakeKind::Full);
-        assert_eq!(visit(client, &service), HandshakeKind::Resumed);
+        assert_eq!(client.visit(service.address), HandshakeKind::Full);
+        assert_eq!(client.visit(service.address), HandshakeKind::Resumed);
     }
     std::fs::copy(site.path("site.pem"), site.path("old.pem")).unwrap();
     let leaf = site.authority.leaf(&["localhost"]).issue();
     std::fs::write(site.path("site.pem"), leaf.pem()).unwrap();
     lariat.reload().success();
     for client in &clients {
-        assert_eq!(visit(client, &service), HandshakeKind::Resumed);
+        assert_eq!(client.visit(service.address), HandshakeKind::Resumed);
     }
     let revoked = format!("revoked = [{:?}]", site.path("old.pem"));
     lariat.configure(&service.clone().tls(&revoked).toml());
     lariat.reload().success();
     for client in &clients {
-        assert_eq!(visit(client, &service), HandshakeKind::Full);
-        assert_eq!(visit(client, &service), HandshakeKind::Resumed);
+        assert_eq!(client.visit(service.address), HandshakeKind::Full);
+        assert_eq!(client.visit(service.address), HandshakeKind::Resumed);
     }
     let reason = [("reason", "server-certificate")];
     lariat.wait_for_metric("lariat_resumption_misses_total", &reason, 3.0);
@@ -159,11 +135,13 @@ fn a_session_of_a_revoked_certificate_is_not_resumed() {
 
 #[test]
 fn a_reload_changes_the_limits_of_the_cache() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
-    let lariat = Lariat::start(&service.toml());
+    let (site, _server, service, lariat) = serve(Behaviour::Echo);
     let clients = [(); 2].map(|()| Client::without_tickets(&site));
-    let kinds = || clients.each_ref().map(|client| visit(client, &service));
+    let kinds = || {
+        clients
+            .each_ref()
+            .map(|client| client.visit(service.address))
+    };
     assert_eq!(kinds(), [HandshakeKind::Full; 2]);
     assert_eq!(kinds(), [HandshakeKind::Resumed; 2]);
 
@@ -172,8 +150,8 @@ fn a_reload_changes_the_limits_of_the_cache() {
     lariat.reload().success();
     assert_eq!(kinds(), [HandshakeKind::Full; 2]);
     lariat.wait_for_metric("lariat_session_cache_entries", &[], 1.0);
-    assert_eq!(visit(&clients[1], &service), HandshakeKind::Resumed);
+    assert_eq!(clients[1].visit(service.address), HandshakeKind::Resumed);
     // Whoever comes after a crash finds what the reload has made.
-    kill_process(lariat.worker_process(), Signal::KILL).unwrap();
-    assert_eq!(visit(&clients[1], &service), HandshakeKind::Resumed);
+    lariat.kill_worker_process();
+    assert_eq!(clients[1].visit(service.address), HandshakeKind::Resumed);
 }

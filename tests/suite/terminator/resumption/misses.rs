@@ -3,15 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
-
-use suite::client::Client;
-use suite::configuration::Service;
-use suite::lariat::Lariat;
-use suite::openssl::s_client;
-use suite::patience::until;
-use suite::program::run;
-use suite::site::Site;
-use testkit::server::{Behaviour, Server};
+use suite::prelude::*;
 
 /// A service whose ticket keys come from a file, and a session by ticket that openssl keeps.
 struct Kept {
@@ -92,7 +84,7 @@ impl Kept {
 
     /// The first bytes of the name of the key that encrypts.
     fn key_name(&self) -> Vec<u8> {
-        let page = suite::curl::curl()
+        let page = curl()
             .url(&format!("http://{}/metrics", self.lariat.admin()))
             .run()
             .success();

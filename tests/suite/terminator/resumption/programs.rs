@@ -1,22 +1,14 @@
 //! Programs that people use resume whatever they hold, whichever of two workers they reach: after a
-//! reload, after the death of the worker process, across a change of the keys; and not after its
-//! end.
+//! reload, after the death of the worker process, across a change of the keys; and not after its end.
 
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 
-use rustix::process::{Signal, kill_process};
 use suite::chromium::Browser;
-use suite::configuration::Service;
-use suite::curl::curl_tls;
 use suite::lab::Origin;
-use suite::lariat::Lariat;
-use suite::openssl::{key_hash, s_client};
-use suite::patience::{PATIENCE, until};
-use suite::program::Running;
-use suite::site::Site;
-use testkit::server::{Behaviour, Server};
+use suite::openssl::key_hash;
+use suite::prelude::*;
 
 const TWO_WORKERS: &str = "[workers]\nthreads = 2\n";
 
@@ -82,7 +74,7 @@ impl Host {
                 self.lariat.reload().success();
             }
             Event::Death => {
-                kill_process(self.lariat.worker_process(), Signal::KILL).unwrap();
+                self.lariat.kill_worker_process();
                 self.lariat
                     .wait_for_metric("lariat_worker_process_restarts_total", &[], 1.0);
             }
@@ -98,7 +90,7 @@ impl Host {
     /// How often handshakes of this kind were made by the worker process that lives.
     fn count(&self, kind: &str) -> f64 {
         let kind = [("kind", kind)];
-        self.lariat.metrics().sum("lariat_handshakes_total", &kind)
+        self.lariat.sum("lariat_handshakes_total", &kind)
     }
 
     /// A visit by `openssl s_client` to the server's end.

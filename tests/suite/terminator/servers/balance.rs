@@ -1,11 +1,6 @@
 //! Connections are spread over servers as configured.
 
-use suite::client::Client;
-use suite::client::Connection;
-use suite::configuration::Service;
-use suite::lariat::Lariat;
-use suite::site::Site;
-use testkit::server::{Behaviour, Server};
+use suite::prelude::*;
 
 /// One worker, because each worker counts for itself.
 const ONE_WORKER: &str = "[workers]\nthreads = 1\n";
@@ -31,15 +26,7 @@ fn start(site: &Site, servers: &[Server], weights: &[u32], how: &str) -> (Lariat
 /// Makes connections one after the other, all of which stay open.
 fn connect(site: &Site, service: &Service, count: usize) -> Vec<Connection> {
     let client = Client::new(site);
-    (0..count).map(|_| reached(&client, service)).collect()
-}
-
-/// A connection that has reached its server.
-fn reached(client: &Client, service: &Service) -> Connection {
-    let mut connection = client.connect(service.address);
-    connection.send(b"x");
-    connection.receive(1);
-    connection
+    (0..count).map(|_| client.echo(service.address)).collect()
 }
 
 fn counts(servers: &[Server]) -> Vec<usize> {
@@ -66,7 +53,7 @@ fn least_connections_fills_the_emptiest() {
     let mut on_others = Vec::new();
     for _ in 0..6 {
         let before = servers[0].connections().len();
-        let connection = reached(&client, &service);
+        let connection = client.echo(service.address);
         let went_first = servers[0].connections().len() > before;
         if went_first {
             &mut on_first

@@ -1,11 +1,6 @@
 //! A server that cannot be reached is passed over before any byte is lost.
 
-use suite::client::Client;
-use suite::configuration::Service;
-use suite::curl::curl_tls;
-use suite::lariat::Lariat;
-use suite::site::Site;
-use testkit::server::{Behaviour, Server, free_address};
+use suite::prelude::*;
 
 fn http() -> Server {
     Server::start(Behaviour::Http("hello".into()))
@@ -21,7 +16,7 @@ fn a_refused_dial_goes_to_the_next_server() {
     for _ in 0..4 {
         assert_eq!(curl_tls(&site, service.address).run().success(), "hello");
     }
-    let retries = lariat.metrics().sum("lariat_dial_retries_total", &[]);
+    let retries = lariat.sum("lariat_dial_retries_total", &[]);
     assert!(retries >= 1.0, "{retries}");
 }
 

@@ -1,10 +1,6 @@
 //! Servers behind are named by host name too.
 
-use suite::configuration::Service;
-use suite::curl::curl_tls;
-use suite::lariat::Lariat;
-use suite::site::Site;
-use testkit::server::{Behaviour, Server};
+use suite::prelude::*;
 
 #[test]
 fn a_host_name_is_resolved() {

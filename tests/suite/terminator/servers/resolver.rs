@@ -2,13 +2,8 @@
 //! over, and what was resolved stays.
 
 use rustix::process::{Signal, geteuid, kill_process, test_kill_process};
-use suite::client::Client;
-use suite::configuration::Service;
-use suite::lariat::Lariat;
-use suite::patience::until;
+use suite::prelude::*;
 use suite::process::status_line;
-use suite::site::Site;
-use testkit::server::{Behaviour, Server};
 
 const NAME: &str = "lariat: resolver";
 
@@ -18,19 +13,13 @@ fn service(site: &Site, server: &Server) -> Service {
     Service::new(site, server).servers(&format!("['localhost:{port}']"))
 }
 
-fn is_served(site: &Site, service: &Service) {
-    let mut connection = Client::new(site).connect(service.address);
-    connection.send(b"x");
-    assert_eq!(connection.receive(1), b"x");
-}
-
 #[test]
 fn the_resolver_has_no_rights() {
     let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
     let service = service(&site, &server);
     let lariat = Lariat::start(&service.toml());
     // It has answered, so its rights are gone.
-    is_served(&site, &service);
+    Client::new(&site).echo(service.address);
     let resolver = lariat.process(NAME);
     assert_eq!(status_line(resolver, "NoNewPrivs"), "1");
     assert_eq!(status_line(resolver, "Seccomp"), "2", "a filter");
@@ -52,19 +41,19 @@ fn one_that_died_is_replaced() {
     let (site, first) = (Site::new(), Server::start(Behaviour::Echo));
     let before = service(&site, &first);
     let lariat = Lariat::start(&before.toml());
-    is_served(&site, &before);
+    Client::new(&site).echo(before.address);
     let resolver = lariat.process(NAME);
     kill_process(resolver, Signal::KILL).unwrap();
     until("another resolver", || {
         (lariat.process(NAME) != resolver).then_some(())
     });
-    is_served(&site, &before);
+    Client::new(&site).echo(before.address);
     // A name that only the new one can have looked up.
     let second = Server::start(Behaviour::Echo);
     let after = service(&site, &second);
     lariat.configure(&after.toml());
     lariat.reload().success();
-    is_served(&site, &after);
+    Client::new(&site).echo(after.address);
     assert!(lariat.stderr().contains("the process that resolves names"));
 }
 
@@ -73,7 +62,7 @@ fn one_that_hangs_holds_neither_a_reload_nor_the_end() {
     let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
     let before = service(&site, &server);
     let mut lariat = Lariat::start(&before.toml());
-    is_served(&site, &before);
+    Client::new(&site).echo(before.address);
     let resolver = lariat.process(NAME);
     kill_process(resolver, Signal::STOP).unwrap();
     let other = Server::start(Behaviour::Echo);
@@ -84,7 +73,7 @@ fn one_that_hangs_holds_neither_a_reload_nor_the_end() {
     );
     lariat.configure(&text);
     lariat.reload().success();
-    is_served(&site, &before);
+    Client::new(&site).echo(before.address);
     lariat.signal(Signal::TERM);
     assert_eq!(lariat.wait().code(), Some(0));
     until("the resolver to end", || test_kill_process(resolver).err());

@@ -5,12 +5,7 @@ use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::thread;
-
-use suite::configuration::Service;
-use suite::curl::curl_tls;
-use suite::lariat::Lariat;
-use suite::site::Site;
-use testkit::server::{Behaviour, Server};
+use suite::prelude::*;
 
 fn http() -> Behaviour {
     Behaviour::Http("hello".into())

@@ -1,13 +1,6 @@
 //! Client certificates: required or optional, verified against a bundle and revocation lists.
 
-use suite::client::Client;
-use suite::configuration::Service;
-use suite::lariat::Lariat;
-use suite::patience::{now_seconds, until};
-use suite::site::Site;
-use testkit::authority::Authority;
-use testkit::leaf::Leaf;
-use testkit::server::{Behaviour, Server};
+use suite::prelude::*;
 
 struct Club {
     site: Site,

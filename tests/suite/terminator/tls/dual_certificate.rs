@@ -1,13 +1,7 @@
 //! Several certificates for one name: ECDSA for clients that can, RSA for the others, and of two of
 //! a kind one that is valid.
 
-use suite::configuration::Service;
-use suite::lariat::Lariat;
-use suite::openssl::s_client;
-use suite::patience::{now_seconds, until};
-use suite::site::Site;
-use testkit::leaf::Key;
-use testkit::server::{Behaviour, Server};
+use suite::prelude::*;
 
 #[test]
 fn the_certificate_is_of_a_kind_that_the_client_can_verify() {
@@ -43,7 +37,7 @@ fn the_certificate_is_of_a_kind_that_the_client_can_verify() {
     ] {
         let answer = s_client(&site, service.address, client);
         let line = format!("Peer signature type: {kind}\n");
-        assert!(answer.stdout.contains(&line), "{client:?}: {answer:?}");
+        answer.assert_stdout(&line);
         assert!(
             answer.stdout.contains("Verify return code: 0 (ok)"),
             "{client:?}"

@@ -5,15 +5,10 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 
 use rustix::process::{Signal, kill_process};
-use suite::configuration::Service;
-use suite::lariat::Lariat;
 use suite::load::Load;
-use suite::openssl::s_client;
-use suite::patience::{PATIENCE, until};
+use suite::prelude::*;
 use suite::proxy_header::ProxyHeader;
-use suite::site::Site;
 use testkit::client::{Client, ClientChoice};
-use testkit::server::{Behaviour, Server};
 
 /// Our own type of TLV, as the reference says.
 const EARLY_DATA: u8 = 0xe1;

@@ -1,12 +1,8 @@
 //! A browser speaks HTTP/2 through us to a server behind.
 
 use suite::chromium::dump_page;
-use suite::configuration::Service;
-use suite::curl::curl_tls;
-use suite::lariat::Lariat;
 use suite::nginx::Nginx;
-use suite::site::Site;
-use testkit::server::{Behaviour, Server};
+use suite::prelude::*;
 
 #[test]
 fn chromium_and_curl_get_a_page_by_http2() {

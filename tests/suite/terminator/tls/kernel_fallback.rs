@@ -3,14 +3,9 @@
 
 use std::path::Path;
 
-use suite::client::Client;
-use suite::configuration::Service;
 use suite::kernel::{LARGE, pattern};
-use suite::lariat::{Lariat, command};
-use suite::program::run;
-use suite::site::Site;
-use testkit::directory::Directory;
-use testkit::server::{Behaviour, Server};
+use suite::lariat::command;
+use suite::prelude::*;
 
 /// Whether this host's kernel has TLS. A supervisor with the right to has loaded the module by now.
 fn kernel_has_tls() -> bool {
@@ -25,17 +20,17 @@ fn files() -> (Site, Directory) {
 
 fn sent(lariat: &Lariat, path: &str) -> f64 {
     let path = [("path", path)];
-    lariat.metrics().sum("lariat_sent_bytes_total", &path)
+    lariat.sum("lariat_sent_bytes_total", &path)
 }
 
 fn refusals(lariat: &Lariat) -> f64 {
     let reason = [("reason", "no-kernel-tls")];
-    lariat.metrics().sum("lariat_ktls_refusals_total", &reason)
+    lariat.sum("lariat_ktls_refusals_total", &reason)
 }
 
 /// Each of `connections` was long: the kernel took all of them, or none.
 fn assert_counted(lariat: &Lariat, connections: f64) {
-    let taken = lariat.metrics().sum("lariat_ktls_connections_total", &[]);
+    let taken = lariat.sum("lariat_ktls_connections_total", &[]);
     let expected = match kernel_has_tls() {
         true => (connections, 0.0),
         false => (0.0, connections),
@@ -67,9 +62,7 @@ fn a_long_file_is_the_same_from_user_space() {
 #[test]
 fn a_long_relay_is_the_same_from_user_space() {
     let body = pattern(8 << 20);
-    let (site, server) = (Site::new(), Server::start(Behaviour::Speak(body.clone())));
-    let service = Service::new(&site, &server);
-    let lariat = Lariat::start(&service.toml());
+    let (site, _server, service, lariat) = serve(Behaviour::Speak(body.clone()));
     for client in [Client::tls12(&site), Client::new(&site)] {
         let mut connection = client.connect(service.address);
         assert!(connection.read_to_end().unwrap() == body);

@@ -1,12 +1,7 @@
 //! The OCSP response in the file beside a certificate is stapled.
 
-use suite::configuration::Service;
-use suite::lariat::{self, Lariat};
-use suite::openssl::s_client;
-use suite::patience::{now_seconds, until};
-use suite::program::run;
-use suite::site::Site;
-use testkit::server::{Behaviour, Server};
+use suite::lariat;
+use suite::prelude::*;
 
 #[test]
 fn a_response_beside_the_certificate_is_stapled() {
@@ -22,25 +17,17 @@ fn a_response_beside_the_certificate_is_stapled() {
 
     for version in ["-tls1_2", "-tls1_3"] {
         let answer = s_client(&site, service.address, &[version, "-status"]);
-        assert!(
-            answer.stdout.contains("OCSP Response Status: successful"),
-            "{answer:?}"
-        );
-        assert!(answer.stdout.contains("Cert Status: good"), "{answer:?}");
+        answer.assert_stdout("OCSP Response Status: successful");
+        answer.assert_stdout("Cert Status: good");
     }
 }
 
 #[test]
 fn without_a_response_nothing_is_stapled() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
-    let _lariat = Lariat::start(&service.toml());
+    let (site, _server, service, _lariat) = serve(Behaviour::Echo);
 
     let answer = s_client(&site, service.address, &["-status"]);
-    assert!(
-        answer.stdout.contains("OCSP response: no response sent"),
-        "{answer:?}"
-    );
+    answer.assert_stdout("OCSP response: no response sent");
 }
 
 #[test]
@@ -86,10 +73,5 @@ fn a_response_that_says_revoked_is_refused() {
     let file = site.directory.write("lariat.toml", service.toml());
     let answer = run(lariat::command().arg("check").arg(file));
     assert_ne!(answer.code(), 0, "{answer:?}");
-    assert!(
-        answer
-            .stderr
-            .contains("says that the certificate is revoked"),
-        "{answer:?}"
-    );
+    answer.assert_stderr("says that the certificate is revoked");
 }

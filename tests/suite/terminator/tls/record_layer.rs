@@ -2,13 +2,9 @@
 
 use std::fs;
 
-use suite::configuration::Service;
-use suite::curl::curl_tls;
-use suite::lariat::Lariat;
+use suite::kernel::pattern;
 use suite::openssl::{Talk, s_client_sending};
-use suite::site::Site;
-use testkit::leaf::Key;
-use testkit::server::{Behaviour, Server};
+use suite::prelude::*;
 
 /// OpenSSL's names.
 const TLS13: [&str; 3] = [
@@ -41,13 +37,6 @@ fn services(site: &Site, server: &Server) -> [Service; 2] {
 fn start(services: &[Service; 2]) -> Lariat {
     let text = services.each_ref().map(Service::toml).join("\n");
     Lariat::start(&format!("[workers]\nthreads = 2\n{text}"))
-}
-
-/// Bytes in which a lost or moved one shows.
-fn pattern(length: usize) -> Vec<u8> {
-    (0..length)
-        .map(|index| (index / 251 * 7 + index) as u8)
-        .collect()
 }
 
 #[test]

@@ -1,10 +1,6 @@
 //! The certificate is chosen by server name: exact, then wildcard, then default or refusal.
 
-use suite::configuration::Service;
-use suite::lariat::Lariat;
-use suite::openssl::s_client;
-use suite::site::Site;
-use testkit::server::{Behaviour, Server};
+use suite::prelude::*;
 
 struct Names {
     site: Site,
@@ -72,7 +68,7 @@ fn an_unknown_name_is_refused_if_so_configured() {
     assert_eq!(known, "eu.shop.example");
     let address = names.service.address;
     let unknown = s_client(&names.site, address, &["-servername", "unknown.example"]);
-    assert!(unknown.stderr.contains("unrecognized name"), "{unknown:?}");
+    unknown.assert_stderr("unrecognized name");
     lariat.wait_for_reason("name-unknown", 1);
     let nameless = s_client(&names.site, address, &["-noservername"]);
     assert!(!nameless.status.success(), "{nameless:?}");
