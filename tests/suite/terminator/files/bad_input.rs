@@ -229,7 +229,7 @@ fn heads_that_are_too_long_are_refused() {
     let target = format!("/{}", "a".repeat(6000));
     scene.assert_target(target.as_bytes(), &["414"]);
     let field = format!("X: {}\r\n", "a".repeat(100));
-    for count in [65, 1000] {
+    for count in [101, 1000] {
         let fields = field.repeat(count);
         let head = format!("GET /file HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n");
         scene.assert_status(head.as_bytes(), &["431"]);
