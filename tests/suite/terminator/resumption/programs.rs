@@ -1,5 +1,6 @@
 //! Programs that people use resume whatever they hold, whichever of two workers they reach: after a
-//! reload, after the death of the worker process, across a change of the keys; and not after its end.
+//! reload, after the death of the worker process, across a change of the keys; and not after its
+//! end.
 
 use std::fs;
 use std::io::{Read, Write};
