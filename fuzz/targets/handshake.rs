@@ -23,7 +23,7 @@ use tls::options::{
     CertificateSource, Group, RecordLayer, ServerOptions, Tls13Sessions, UnknownName,
 };
 use tls::policy::SuiteOrder;
-use tls::resumption::{KeySource, Resumption, ResumptionOptions, TicketOptions};
+use tls::resumption::{Resumption, ResumptionOptions};
 use tls::server::Server;
 
 const STEPS_MAX: usize = 200;
@@ -331,19 +331,7 @@ fn stage() -> ([Rc<Settings>; 2], String) {
 }
 
 fn settings(record_layer: RecordLayer, pem: &str) -> Rc<Settings> {
-    let resumption = Arc::new(Resumption::new(&ResumptionOptions {
-        secret: [7; 32],
-        tickets: TicketOptions {
-            keys: KeySource::Own,
-            rotate: Duration::from_secs(3600),
-            keep: 1,
-            lifetime: None,
-            count: 1,
-        },
-        session_entries: 10,
-        session_bytes: 10_000,
-        session_lifetime: Duration::from_secs(3600),
-    }));
+    let resumption = Arc::new(Resumption::new(&ResumptionOptions::new([7; 32])));
     let options = ServerOptions {
         unknown_name: UnknownName::Refuse,
         groups: vec![Group::X25519],

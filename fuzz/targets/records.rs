@@ -7,7 +7,6 @@
 #![no_main]
 
 use std::sync::{Arc, LazyLock};
-use std::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
 use testkit::authority::Authority;
@@ -17,7 +16,7 @@ use tls::handshake::Handshake;
 use tls::options::{CertificateSource, Group, RecordLayer, ServerOptions, UnknownName};
 use tls::policy::SuiteOrder;
 use tls::record::{Layout, RECORD_BYTES_MAX};
-use tls::resumption::{KeySource, Resumption, ResumptionOptions, TicketOptions};
+use tls::resumption::{Resumption, ResumptionOptions};
 use tls::server::Server;
 use tls::traffic::{Incoming, RecordSealer, Traffic};
 use wire::client_hello::{self, Peek};
@@ -304,19 +303,7 @@ impl Connection {
 }
 
 fn server(record_layer: RecordLayer, pem: &str) -> Server {
-    let resumption = Arc::new(Resumption::new(&ResumptionOptions {
-        secret: [7; 32],
-        tickets: TicketOptions {
-            keys: KeySource::Own,
-            rotate: Duration::from_secs(3600),
-            keep: 1,
-            lifetime: None,
-            count: 1,
-        },
-        session_entries: 10,
-        session_bytes: 10_000,
-        session_lifetime: Duration::from_secs(3600),
-    }));
+    let resumption = Arc::new(Resumption::new(&ResumptionOptions::new([7; 32])));
     let options = ServerOptions {
         unknown_name: UnknownName::Refuse,
         groups: vec![Group::X25519],

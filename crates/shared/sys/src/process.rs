@@ -62,9 +62,10 @@ pub fn end_child_with_us(command: &mut Command) -> &mut Command {
     let prepare = move || {
         end_with_parent()?;
         // We may have ended before that.
-        match parent() == own {
-            true => Ok(()),
-            false => Err(io::ErrorKind::NotConnected.into()),
+        if parent() == own {
+            Ok(())
+        } else {
+            Err(io::ErrorKind::NotConnected.into())
         }
     };
     // SAFETY: between fork and exec it makes two calls to the kernel; it neither allocates nor

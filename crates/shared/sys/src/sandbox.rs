@@ -40,9 +40,10 @@ pub enum Enforcement {
 /// reading what is beneath `roots`, folders that are open.
 pub fn restrict_files(roots: &[BorrowedFd<'_>], abstract_sockets: bool) -> io::Result<Enforcement> {
     let rules = roots.iter().map(|root| PathBeneath::new(root, reading()));
-    let scope = match abstract_sockets {
-        true => Scope::Signal.into(),
-        false => Scope::Signal | Scope::AbstractUnixSocket,
+    let scope = if abstract_sockets {
+        Scope::Signal.into()
+    } else {
+        Scope::Signal | Scope::AbstractUnixSocket
     };
     restrict(rules.map(Ok), scope)
 }

@@ -4,11 +4,9 @@
 //! follow, and what is done about a failure, is `connection`'s.
 
 use telemetry::outcome::{EarlyData, HandshakeKind, Reason, ResumptionMiss};
-use tls::handshake::{Agreed, Established, FaultKind, Handshake, HandshakeFault};
+use tls::handshake::{Agreed, Established, Handshake, HandshakeFault};
 use tls::options::{Tls13Sessions, Version};
 use tls::record::{Layout, RecordSealer};
-use tls::server::RefusalReason;
-use tls::verify::ClientCertificateFault;
 use wire::client_hello::{self, ClientHello, HelloFault, Peek, Reader};
 use wire::proxy_header::{self, Likeness, ProxyFault};
 
@@ -149,7 +147,11 @@ fn take_hello(
         .map(|name| name.to_ascii_lowercase().into());
     let config = settings.tls.select(&hello).map_err(|refusal| {
         out.extend_from_slice(&client_hello::alert_record(refusal.alert));
-        ending_of_refusal(&refusal.reason)
+        let (reason, detail) = (refusal.reason, refusal.detail);
+        detail.map_or_else(
+            || Ending::new(reason),
+            |detail| Ending::with(reason, detail),
+        )
     })?;
     if matches!(&settings.send_proxy, SendProxy::V2(tlvs) if tlvs.ssl) {
         facts.certificate = settings
@@ -237,34 +239,6 @@ const PLAIN_HTTP_ANSWER: &[u8] = b"HTTP/1.1 400 Bad Request\r\n\
     \r\n\
     This port speaks HTTPS; use https:// in the address\n";
 
-fn ending_of_refusal(refusal: &RefusalReason) -> Ending {
-    match refusal {
-        RefusalReason::NameMissing => Ending::new(Reason::NameMissing),
-        RefusalReason::NameUnknown => Ending::new(Reason::NameUnknown),
-        RefusalReason::NoCommonParameters(what) => Ending::with(Reason::NoCommonParameters, *what),
-        RefusalReason::Fallback => Ending::new(Reason::InappropriateFallback),
-        RefusalReason::ExtensionMissing(name) => {
-            let detail = format!("no {name}, which TLS 1.3 requires (RFC 8446 section 9.2)");
-            Ending::with(Reason::HelloMalformed, detail)
-        }
-        RefusalReason::VersionTooOld => Ending::new(Reason::VersionTooOld),
-    }
-}
-
 fn ending_of_handshake(fault: HandshakeFault) -> Ending {
-    let reason = match fault.kind {
-        FaultKind::Alert => Reason::ClientAlert,
-        FaultKind::CertificateMissing => Reason::ClientCertificateMissing,
-        FaultKind::CertificateRefused(ClientCertificateFault::Revoked) => {
-            Reason::ClientCertificateRevoked
-        }
-        FaultKind::CertificateRefused(ClientCertificateFault::ListExpired) => Reason::CrlExpired,
-        FaultKind::CertificateRefused(_) => Reason::ClientCertificateRefused,
-        FaultKind::Closed => Reason::ClientDisconnected,
-        FaultKind::Internal => Reason::Internal,
-        FaultKind::NoCommonParameters => Reason::NoCommonParameters,
-        FaultKind::RecordInvalid => Reason::RecordInvalid,
-        FaultKind::Violation => Reason::ProtocolViolation,
-    };
-    Ending::with(reason, fault.to_string())
+    Ending::with(fault.reason, fault.to_string())
 }

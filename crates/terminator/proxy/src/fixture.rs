@@ -10,7 +10,7 @@ use telemetry::registry::Registry;
 use testkit::authority::Authority;
 use testkit::client::ClientChoice;
 use tls::options::{CertificateSource, ServerOptions, UnknownName};
-use tls::resumption::{KeySource, Resumption, ResumptionOptions, TicketOptions};
+use tls::resumption::{Resumption, ResumptionOptions};
 
 use crate::commands::Mailbox;
 use crate::connection_log::ConnectionLog;
@@ -40,19 +40,7 @@ impl Fixture {
     /// The server's address as configurations spell it.
     pub(crate) fn new(server: &str, limits: Limits) -> Self {
         let authority = Authority::root("proxy");
-        let resumption = ResumptionOptions {
-            secret: [7; 32],
-            tickets: TicketOptions {
-                keys: KeySource::Own,
-                rotate: Duration::from_secs(3600),
-                keep: 2,
-                lifetime: None,
-                count: 1,
-            },
-            session_entries: 10,
-            session_bytes: 10_000,
-            session_lifetime: Duration::from_secs(3600),
-        };
+        let resumption = ResumptionOptions::new([7; 32]);
         let options = Options {
             services: vec![service(&authority, server)],
             workers: WorkerOptions {

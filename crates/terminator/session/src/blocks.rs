@@ -180,9 +180,10 @@ impl Blocks {
 
     /// Adds a block's part of a value to what was read before it, up to the value's length.
     pub(crate) fn read(&self, slot: Slot, is_first: bool, length: usize, value: &mut Vec<u8>) {
-        let words = match is_first {
-            true => &self.block(slot)[FIRST_WORDS],
-            false => &self.block(slot)[FURTHER_WORDS],
+        let words = if is_first {
+            &self.block(slot)[FIRST_WORDS]
+        } else {
+            &self.block(slot)[FURTHER_WORDS]
         };
         let mut bytes = [0; BLOCK_WORDS * WORD_BYTES];
         for (bytes, word) in bytes.chunks_exact_mut(WORD_BYTES).zip(words) {

@@ -130,9 +130,10 @@ impl Shard {
     /// A copy of an entry.
     pub(crate) fn get(&mut self, hash: u64, now_ms: u64) -> Option<Found> {
         let (place, slot, header) = self.look_up(hash, now_ms)?;
-        match self.table.is_proven(place) {
-            true => self.table.note_use(place),
-            false => self.prove(place, slot),
+        if self.table.is_proven(place) {
+            self.table.note_use(place);
+        } else {
+            self.prove(place, slot);
         }
         Some(self.read(slot, header))
     }
@@ -334,9 +335,10 @@ impl Shard {
         }
         self.rows.at_mut(before).further = None;
         self.age_in(first, header.put_at_ms);
-        match is_proven {
-            true => self.proven.push(&mut self.rows, first),
-            false => self.trial.push(&mut self.rows, first),
+        if is_proven {
+            self.proven.push(&mut self.rows, first);
+        } else {
+            self.trial.push(&mut self.rows, first);
         }
     }
 
@@ -352,9 +354,10 @@ impl Shard {
     /// Takes an entry out, and leaves zeros.
     fn remove(&mut self, slot: Slot) {
         let place = self.place_of(slot);
-        match self.table.is_proven(place) {
-            true => self.proven.remove(&mut self.rows, slot),
-            false => self.trial.remove(&mut self.rows, slot),
+        if self.table.is_proven(place) {
+            self.proven.remove(&mut self.rows, slot);
+        } else {
+            self.trial.remove(&mut self.rows, slot);
         }
         self.table.remove(self.rows.at(slot).hash, place);
         self.age.remove(&mut self.rows, slot);

@@ -255,9 +255,10 @@ const WAYS: [Way; 8] = [
 /// Nanoseconds for a look-up, on average over many.
 fn measure(way: &Way, subject: &Subject, ids: &mut Ids, other: &[u64]) -> f64 {
     subject.seal.is_idle.store(!way.opens, Relaxed);
-    let (batches, batch) = match way.after_work {
-        true => (LOOK_UPS / BATCH / 20, BATCH),
-        false => (1, LOOK_UPS),
+    let (batches, batch) = if way.after_work {
+        (LOOK_UPS / BATCH / 20, BATCH)
+    } else {
+        (1, LOOK_UPS)
     };
     let mut used = Duration::ZERO;
     for _ in 0..batches {

@@ -24,7 +24,7 @@ pub use ocsp::OcspFault;
 
 use crate::fingerprint::{Fingerprint, fingerprint_of};
 use crate::options::CertificateSource;
-use crate::validity::{Expiry, Moment, Standing, Validity};
+use crate::validity::{Expiry, Moment, Span, Standing, Validity};
 
 /// A certificate ready to be served.
 #[derive(Clone, Debug)]
@@ -84,24 +84,25 @@ impl Certificate {
 
     /// What an operator should know of it because of the time.
     pub(crate) fn concerns(&self, moment: Moment) -> impl Iterator<Item = CertificateConcern> {
-        let of_itself = match self.validity.news(moment) {
-            Standing::Over(seconds) => Some(CertificateConcern::Expired { seconds }),
-            Standing::NotYet(seconds) => Some(CertificateConcern::NotYetValid { seconds }),
-            Standing::EndsSoon(seconds) => Some(CertificateConcern::ExpiresSoon { seconds }),
-            Standing::Good => None,
+        use CertificateConcern as Concern;
+        let told = |validity: Validity, [over, not_yet, ends_soon]: [fn(Span) -> Concern; 3]| {
+            match validity.news(moment) {
+                Standing::Over(seconds) => Some(over(Span(seconds))),
+                Standing::NotYet(seconds) => Some(not_yet(Span(seconds))),
+                Standing::EndsSoon(seconds) => Some(ends_soon(Span(seconds))),
+                Standing::Good => None,
+            }
         };
+        let kinds: [fn(Span) -> Concern; 3] =
+            [Concern::Expired, Concern::NotYetValid, Concern::ExpiresSoon];
+        let of_itself = told(self.validity, kinds);
+        let kinds: [fn(Span) -> Concern; 3] = [
+            Concern::OcspExpired,
+            Concern::OcspNotYetValid,
+            Concern::OcspExpiresSoon,
+        ];
         let staple = self.staple.as_ref();
-        let of_staple = staple.map(|staple| staple.validity.news(moment));
-        let of_staple = match of_staple {
-            Some(Standing::Over(seconds)) => Some(CertificateConcern::OcspExpired { seconds }),
-            Some(Standing::NotYet(seconds)) => {
-                Some(CertificateConcern::OcspNotYetValid { seconds })
-            }
-            Some(Standing::EndsSoon(seconds)) => {
-                Some(CertificateConcern::OcspExpiresSoon { seconds })
-            }
-            Some(Standing::Good) | None => None,
-        };
+        let of_staple = staple.and_then(|staple| told(staple.validity, kinds));
         let is_bare = |now| self.key_at(now).ocsp.is_none();
         let is_news = is_bare(moment.now) && !moment.since.is_some_and(is_bare);
         let missing = (self.must_staple && is_news).then_some(CertificateConcern::StapleMissing);
@@ -165,7 +166,7 @@ impl Certificate {
 fn read_chain(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, CertificateFault> {
     let chain = CertificateDer::pem_slice_iter(pem)
         .collect::<Result<Vec<_>, _>>()
-        .map_err(|error| CertificateFault::of_chain_pem(pem, &error))?;
+        .map_err(|error| CertificateFault::Pem(pem_fault(&error)).unless_encrypted(pem))?;
     match (chain.is_empty(), pem.first()) {
         (false, _) => Ok(chain),
         (true, Some(0x30)) => Err(CertificateFault::Der),
@@ -176,12 +177,11 @@ fn read_chain(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, CertificateFau
 fn read_key(pem: &[u8]) -> Result<PrivateKeyDer<'static>, CertificateFault> {
     let mut keys = PrivateKeyDer::pem_slice_iter(pem)
         .collect::<Result<Vec<_>, _>>()
-        .map_err(|error| CertificateFault::of_key_pem(pem, &error))?;
+        .map_err(|error| CertificateFault::KeyPem(pem_fault(&error)).unless_encrypted(pem))?;
     match keys.len() {
-        0 | 1 => keys
-            .pop()
-            .ok_or_else(|| CertificateFault::of_missing_key(pem)),
-        count => Err(CertificateFault::SeveralKeys { count }),
+        0 => Err(CertificateFault::NoKey.unless_encrypted(pem)),
+        1 => Ok(keys.remove(0)),
+        count => Err(CertificateFault::SeveralKeys(count)),
     }
 }
 
@@ -192,7 +192,7 @@ fn check_key_is_supported(chain: &[CertificateDer<'_>]) -> Result<(), Certificat
     let kind = KeyKind::of(first.public_key())?;
     let bits = key::bits(first.public_key());
     if kind == KeyKind::Rsa && bits < RSA_BITS_MIN {
-        return Err(CertificateFault::KeyTooSmall { bits });
+        return Err(CertificateFault::KeyTooSmall(bits));
     }
     Ok(())
 }
@@ -226,7 +226,7 @@ fn parse<'a>(
 ) -> Result<X509Certificate<'a>, CertificateFault> {
     X509Certificate::from_der(der)
         .map(|(_, certificate)| certificate)
-        .map_err(|_| CertificateFault::Malformed { index })
+        .map_err(|_| CertificateFault::Malformed(index))
 }
 
 fn read_staple(

@@ -13,13 +13,13 @@ use std::sync::Arc;
 use rustls::ServerConfig;
 use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
 use rustls::unbuffered::{ConnectionState, EncodeError, ReadEarlyData, UnbufferedStatus};
-use telemetry::outcome::ResumptionMiss;
+use telemetry::outcome::{Reason, ResumptionMiss};
 use wire::alert;
 
 pub use agreed::Agreed;
 use agreed::{agreed_by, suite_of};
+pub use fault::HandshakeFault;
 use fault::LibraryAlert;
-pub use fault::{FaultKind, HandshakeFault};
 
 use crate::context::{self, HandshakeContext, LookupResult, Wanted};
 use crate::early::{RecordClass, Skipper};
@@ -432,7 +432,7 @@ impl Handshake {
         if length > PLAINTEXT_BYTES_MAX + expansion {
             let detail = "a record is longer than TLS allows";
             let alert = Some(alert::RECORD_OVERFLOW);
-            return Err(HandshakeFault::new(FaultKind::RecordInvalid, detail, alert));
+            return Err(HandshakeFault::new(Reason::RecordInvalid, detail, alert));
         }
         let record_bytes = HEADER_BYTES + length;
         if record_bytes > bytes.len() {

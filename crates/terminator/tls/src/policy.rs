@@ -5,8 +5,6 @@
 
 mod cost;
 
-use std::fmt::{self, Display, Formatter};
-
 use rustls::SupportedCipherSuite;
 use rustls::crypto::{CryptoProvider, SupportedKxGroup, aws_lc_rs};
 
@@ -15,22 +13,35 @@ pub use cost::SuiteOrder;
 use crate::options::{Cipher, Group, ServerOptions, Suite, Suites, Version};
 
 /// Why a policy is none.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum PolicyFault {
     /// The lowest version is above the highest.
+    #[error("the lowest version is above the highest; swap them or set only one")]
     VersionsReversed,
     /// No suite is left for any version.
+    #[error(
+        "no listed suite can be used with these versions and groups; list one of each version, or \
+         use \"auto\""
+    )]
     NoSuite,
     /// No group is left for any version.
+    #[error("no group is listed; list at least x25519, or remove the key")]
     NoGroup,
 }
 
 /// What an operator should know about a policy that works all the same.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum PolicyConcern {
     /// The version is on but no listed suite is of it.
+    #[error(
+        "{0} is on but no listed suite is of it, so it is not spoken; add one or narrow the versions"
+    )]
     NoSuiteOf(Version),
     /// The version is on but no listed group can be used in it.
+    #[error(
+        "{0} is on but no listed group can be used in it, so it is not spoken; add x25519 or narrow \
+         the versions"
+    )]
     NoGroupOf(Version),
 }
 
@@ -169,42 +180,6 @@ fn library_suite(suite: Suite) -> Option<SupportedCipherSuite> {
 fn library_group(group: Group) -> Option<&'static dyn SupportedKxGroup> {
     let is_it = |one: &&&'static dyn SupportedKxGroup| u16::from(one.name()) == group.code();
     aws_lc_rs::ALL_KX_GROUPS.iter().find(is_it).copied()
-}
-
-impl std::error::Error for PolicyFault {}
-
-impl Display for PolicyFault {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::VersionsReversed => {
-                "the lowest version is above the highest; swap them or set only one"
-            }
-            Self::NoSuite => {
-                "no listed suite can be used with these versions and groups; list one of each \
-                 version, or use \"auto\""
-            }
-            Self::NoGroup => "no group is listed; list at least x25519, or remove the key",
-        })
-    }
-}
-
-impl Display for PolicyConcern {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoSuiteOf(version) => write!(
-                f,
-                "{} is on but no listed suite is of it, so it is not spoken; add one or \
-                 narrow the versions",
-                version.name()
-            ),
-            Self::NoGroupOf(version) => write!(
-                f,
-                "{} is on but no listed group can be used in it, so it is not spoken; add \
-                 x25519 or narrow the versions",
-                version.name()
-            ),
-        }
-    }
 }
 
 #[cfg(test)]

@@ -82,7 +82,31 @@ pub enum KeySource {
     Listed(ListedKeys),
 }
 
+impl Default for TicketOptions {
+    /// Keys of the process's own, each used for an hour.
+    fn default() -> Self {
+        Self {
+            keys: KeySource::Own,
+            rotate: Duration::from_secs(3600),
+            keep: 4,
+            lifetime: None,
+            count: 1,
+        }
+    }
+}
+
 impl ResumptionOptions {
+    /// Tickets by default, and a small cache of sessions.
+    pub fn new(secret: [u8; 32]) -> Self {
+        Self {
+            secret,
+            tickets: TicketOptions::default(),
+            session_entries: 1000,
+            session_bytes: 1 << 20,
+            session_lifetime: Duration::from_secs(3600),
+        }
+    }
+
     fn sessions(&self) -> session::Options {
         session::Options {
             entries_max: self.session_entries,
@@ -294,19 +318,9 @@ mod tests {
     use crate::provenance::Provenance;
 
     fn options(session_entries: usize) -> ResumptionOptions {
-        ResumptionOptions {
-            secret: [7; 32],
-            tickets: TicketOptions {
-                keys: KeySource::Own,
-                rotate: Duration::from_secs(3600),
-                keep: 4,
-                lifetime: None,
-                count: 1,
-            },
-            session_entries,
-            session_bytes: 1 << 20,
-            session_lifetime: Duration::from_secs(3600),
-        }
+        let mut options = ResumptionOptions::new([7; 32]);
+        options.session_entries = session_entries;
+        options
     }
 
     fn resumption(session_entries: usize) -> Arc<Resumption> {
@@ -317,7 +331,7 @@ mod tests {
         let files = vec![("keys".to_owned(), vec![byte; 48])];
         TicketOptions {
             keys: KeySource::Listed(ListedKeys::read(files).unwrap()),
-            ..options(0).tickets.clone()
+            ..TicketOptions::default()
         }
     }
 
@@ -506,7 +520,7 @@ mod tests {
     fn hosts_that_share_keys_resume_each_others_sessions() {
         let shared = |byte| TicketOptions {
             keys: KeySource::Shared(SharedSecret::read("s", vec![byte; 32]).unwrap()),
-            ..options(0).tickets.clone()
+            ..TicketOptions::default()
         };
         let host = |secret, tickets| {
             let mut own = options(0);

@@ -18,7 +18,7 @@ use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
 use wire::client_hello::ClientHello;
 
-pub use fault::{BuildError, BuildFault, Concern, Refusal, RefusalReason, Warning};
+pub use fault::{BuildError, BuildFault, Concern, Refusal, Warning};
 
 use crate::certificate::{Certificate, pem_fault};
 use crate::context::SecretListener;
@@ -223,9 +223,9 @@ impl Server {
         concerns: &mut Vec<Concern>,
     ) -> Result<Self, BuildFault> {
         let now = seconds(clock.now());
-        let (policy, policy_concerns) = Policy::new(options, order).map_err(BuildFault::Policy)?;
+        let (policy, policy_concerns) = Policy::new(options, order)?;
         concerns.extend(policy_concerns.into_iter().map(Concern::Policy));
-        let verifier = verify::verifier(&options.client).map_err(BuildFault::Verify)?;
+        let verifier = verify::verifier(&options.client)?;
         let first = Moment { since: None, now };
         let lists = verifier.iter().flat_map(|one| one.lists().concerns(first));
         concerns.extend(lists.map(Concern::Verify));
@@ -254,8 +254,7 @@ impl Server {
         };
         let variants = Variant::all(&policy, resumes)
             .map(|variant| Ok((variant, Arc::new(parts.config(variant)?))))
-            .collect::<Result<_, rustls::Error>>()
-            .map_err(|error| BuildFault::Library(error.to_string()))?;
+            .collect::<Result<_, rustls::Error>>()?;
         Ok(Self {
             policy,
             resumes,
@@ -293,7 +292,7 @@ impl Server {
         let highest = hello.highest_version();
         let is_older = ours.iter().any(|version| version.code() > highest);
         if is_older && hello.cipher_suites().any(|code| code == FALLBACK_SCSV) {
-            return Err(Refusal::FALLBACK);
+            return Err(Refusal::fallback());
         }
         Ok(version)
     }
@@ -344,9 +343,9 @@ impl Server {
             NoCertificate::KindUnusable => self
                 .check_suites(version, hello)
                 .err()
-                .unwrap_or(Refusal::NO_SCHEME),
+                .unwrap_or_else(|| Refusal::no_common("signature scheme")),
             NoCertificate::NameMissing => Refusal::name_missing(version),
-            NoCertificate::NameUnknown => Refusal::NAME_UNKNOWN,
+            NoCertificate::NameUnknown => Refusal::name_unknown(),
         })
     }
 
@@ -357,7 +356,7 @@ impl Server {
         if is_shared {
             Ok(())
         } else {
-            Err(Refusal::NO_SUITE)
+            Err(Refusal::no_common("cipher suite"))
         }
     }
 
@@ -372,7 +371,7 @@ impl Server {
             .or_else(|| {
                 ours.find(|group| hello.supported_groups().any(|code| code == group.code()))
             })
-            .ok_or(Refusal::NO_GROUP)
+            .ok_or_else(|| Refusal::no_common("group"))
     }
 }
 
@@ -380,10 +379,7 @@ impl Server {
 fn revoked_fingerprints(options: &ServerOptions) -> Result<Vec<Fingerprint>, BuildFault> {
     let mut fingerprints = Vec::new();
     for source in &options.former.revoked {
-        let fault = |what: &str| BuildFault::Revoked {
-            place: source.place.clone(),
-            what: what.to_owned(),
-        };
+        let fault = |what: &str| BuildFault::Revoked(source.place.clone(), what.to_owned());
         let read = CertificateDer::pem_slice_iter(&source.pem).collect::<Result<Vec<_>, _>>();
         let certificates = read.map_err(|error| fault(&pem_fault(&error)))?;
         if certificates.is_empty() {

@@ -158,11 +158,9 @@ pub fn seconds(now: UnixTime) -> i64 {
     i64::try_from(now.as_secs()).unwrap_or(i64::MAX)
 }
 
-/// A span of time in words.
-pub(crate) struct Span(
-    /// Seconds.
-    pub(crate) i64,
-);
+/// A span of time in seconds, shown in words.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Span(pub i64);
 
 impl Display for Span {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {

@@ -9,7 +9,6 @@
 
 mod fault;
 mod lists;
-mod pem;
 
 use std::sync::Arc;
 
@@ -20,6 +19,7 @@ use rustls::{
     CertRevocationListError, CertificateError, DigitallySignedStruct, DistinguishedName,
     OtherError, RootCertStore, SignatureScheme,
 };
+use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, UnixTime};
 use webpki::{
     EndEntityCert, ExpirationPolicy, KeyUsage, RevocationCheckDepth, RevocationOptionsBuilder,
@@ -27,12 +27,13 @@ use webpki::{
 };
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-pub use fault::{ClientCertificateFault, VerifyConcern, VerifyFault};
+pub(crate) use fault::refusal_of;
+pub use fault::{FileFault, ListConcern, VerifyConcern, VerifyFault};
 
+use crate::certificate::pem_fault;
 use crate::context;
 use crate::options::{ClientMode, ClientVerification, ExpiredLists, PemSource};
-use lists::RevocationLists;
-use pem::read_pem;
+use lists::{RevocationList, RevocationLists};
 
 /// The most characters of a distinguished name in a log line: the client writes it.
 const NAME_CHARS_MAX: usize = 120;
@@ -61,7 +62,7 @@ pub(crate) fn verifier(options: &ClientVerification) -> Result<Verifier, VerifyF
         root_subjects: roots.subjects(),
         roots,
         is_mandatory: options.mode == ClientMode::Required,
-        lists: RevocationLists::load(&options.crls, options.expired_lists)?,
+        lists: RevocationLists::new(read_lists(&options.crls)?, options.expired_lists),
         algorithms: provider.signature_verification_algorithms,
     })))
 }
@@ -69,19 +70,10 @@ pub(crate) fn verifier(options: &ClientVerification) -> Result<Verifier, VerifyF
 fn read_authorities(sources: &[PemSource]) -> Result<RootCertStore, VerifyFault> {
     let mut roots = RootCertStore::empty();
     for source in sources {
-        let certificates: Vec<CertificateDer<'_>> = read_pem(source)?;
-        if certificates.is_empty() {
-            return Err(VerifyFault::NoCertificate {
-                place: source.place.clone(),
-            });
-        }
-        for (index, certificate) in certificates.into_iter().enumerate() {
-            roots
-                .add(certificate)
-                .map_err(|_| VerifyFault::AuthorityMalformed {
-                    place: source.place.clone(),
-                    index,
-                })?;
+        let certificates: Vec<CertificateDer<'_>> = read_pem(source, FileFault::NoCertificate)?;
+        for (number, certificate) in (1..).zip(certificates) {
+            let added = roots.add(certificate);
+            added.map_err(|_| fault_in(source, FileFault::AuthorityMalformed(number)))?;
         }
     }
     if roots.is_empty() {
@@ -89,6 +81,32 @@ fn read_authorities(sources: &[PemSource]) -> Result<RootCertStore, VerifyFault>
     } else {
         Ok(roots)
     }
+}
+
+fn read_lists(sources: &[PemSource]) -> Result<Vec<RevocationList>, VerifyFault> {
+    let mut lists = Vec::new();
+    for source in sources {
+        let read = read_pem(source, FileFault::NoList)?;
+        for (number, der) in (1..).zip(&read) {
+            let list = RevocationList::read(source, number, der);
+            lists.push(list.map_err(|fault| fault_in(source, fault))?);
+        }
+    }
+    Ok(lists)
+}
+
+/// All blocks of one kind in a file; there is one at least.
+fn read_pem<T: PemObject>(source: &PemSource, empty: FileFault) -> Result<Vec<T>, VerifyFault> {
+    let read: Result<Vec<T>, _> = T::pem_slice_iter(&source.pem).collect();
+    match read {
+        Ok(blocks) if blocks.is_empty() => Err(fault_in(source, empty)),
+        Ok(blocks) => Ok(blocks),
+        Err(error) => Err(fault_in(source, FileFault::Pem(pem_fault(&error)))),
+    }
+}
+
+fn fault_in(source: &PemSource, fault: FileFault) -> VerifyFault {
+    VerifyFault::File(source.place.clone(), fault)
 }
 
 impl ClientVerifier {

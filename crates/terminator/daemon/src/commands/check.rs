@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use config::{Disk, Loaded, Source};
 use proxy::plan::Plan;
-use tls::resumption::{KeySource, Resumption, ResumptionOptions, TicketOptions};
+use tls::resumption::{Resumption, ResumptionOptions};
 
 use crate::exit::Exit;
 use crate::ground;
@@ -92,19 +92,7 @@ fn name(origin: &Origin) -> String {
 
 /// No session will ever be stored in it, so its secret may be known.
 fn idle_resumption() -> Arc<Resumption> {
-    Arc::new(Resumption::new(&ResumptionOptions {
-        secret: [0; 32],
-        tickets: TicketOptions {
-            keys: KeySource::Own,
-            rotate: std::time::Duration::from_secs(3600),
-            keep: 1,
-            lifetime: None,
-            count: 1,
-        },
-        session_entries: 1,
-        session_bytes: 1 << 16,
-        session_lifetime: std::time::Duration::from_secs(3600),
-    }))
+    Arc::new(Resumption::new(&ResumptionOptions::new([0; 32])))
 }
 
 fn summary(loaded: &Loaded) -> String {

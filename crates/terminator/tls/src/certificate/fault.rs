@@ -33,33 +33,21 @@ pub enum CertificateFault {
     /// The text holds no private key.
     NoKey,
     /// The text holds this many private keys.
-    SeveralKeys {
-        /// How many.
-        count: usize,
-    },
+    SeveralKeys(usize),
     /// The private key is encrypted.
     EncryptedKey,
     /// The chain's text is no valid PEM.
     Pem(String),
     /// The key's text is no valid PEM.
     KeyPem(String),
-    /// A certificate of the chain is no valid X.509.
-    Malformed {
-        /// Which one, the first is 0.
-        index: usize,
-    },
+    /// This certificate of the chain, of which the first is 0, is no valid X.509.
+    Malformed(usize),
     /// The key is of a kind that we know but does not parse.
     KeyUnreadable,
-    /// The certificate's key is of a kind that the library cannot sign with.
-    KeyUnsupported {
-        /// The algorithm, a name or an object identifier.
-        algorithm: String,
-    },
-    /// The RSA key is too small.
-    KeyTooSmall {
-        /// Its size.
-        bits: usize,
-    },
+    /// The certificate's key is of this algorithm, which the library cannot sign with.
+    KeyUnsupported(String),
+    /// The RSA key has so many bits, and is too small.
+    KeyTooSmall(usize),
     /// No certificate of the chain has the key's public half.
     KeyMismatch,
     /// The OCSP response beside it cannot be stapled.
@@ -67,41 +55,43 @@ pub enum CertificateFault {
 }
 
 /// What an operator should know about a certificate that is served all the same.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum CertificateConcern {
-    /// Its validity has ended.
-    Expired {
-        /// Seconds ago.
-        seconds: i64,
-    },
-    /// Its validity has not begun.
-    NotYetValid {
-        /// Seconds to go.
-        seconds: i64,
-    },
+    /// Its validity ended so long ago.
+    #[error("the certificate expired {0} ago; renew it")]
+    Expired(Span),
+    /// Its validity begins so much later.
+    #[error("the certificate is not valid yet, only in {0}; check this host's clock")]
+    NotYetValid(Span),
     /// Its validity ends soon.
-    ExpiresSoon {
-        /// Seconds to go.
-        seconds: i64,
-    },
+    #[error("the certificate expires in {0}; renew it")]
+    ExpiresSoon(Span),
     /// The leaf stood behind another certificate and was put first.
+    #[error("the certificate of the key is not the first; it was put first, reorder the file")]
     LeafNotFirst,
-    /// The OCSP response is past its nextUpdate and is not stapled.
-    OcspExpired {
-        /// Seconds ago.
-        seconds: i64,
-    },
-    /// The OCSP response is before its thisUpdate and is not stapled.
-    OcspNotYetValid {
-        /// Seconds to go.
-        seconds: i64,
-    },
+    /// The OCSP response passed its nextUpdate so long ago and is not stapled.
+    #[error(
+        "the OCSP response beside the certificate passed its nextUpdate {0} ago and is not \
+         stapled; fetch it again and reload"
+    )]
+    OcspExpired(Span),
+    /// The OCSP response is so long before its thisUpdate and is not stapled.
+    #[error(
+        "the OCSP response beside the certificate is before its thisUpdate and is not stapled for \
+         {0}; check this host's clock"
+    )]
+    OcspNotYetValid(Span),
     /// The OCSP response is stapled, and its nextUpdate is close.
-    OcspExpiresSoon {
-        /// Seconds to go.
-        seconds: i64,
-    },
+    #[error(
+        "the OCSP response beside the certificate reaches its nextUpdate in {0} and is not stapled \
+         any more then; fetch it again and reload"
+    )]
+    OcspExpiresSoon(Span),
     /// Clients may insist on an OCSP response (RFC 7633), and none is stapled.
+    #[error(
+        "the certificate asks for a stapled OCSP response (must-staple, RFC 7633), and there is \
+         none that is good now: clients that insist fail; put a response beside it and reload"
+    )]
     StapleMissing,
 }
 
@@ -140,7 +130,7 @@ impl Display for CertificateError {
                 "{key_place}: holds no private key; append the key to the certificate's file or \
                  name its own file"
             ),
-            CertificateFault::SeveralKeys { count } => write!(
+            CertificateFault::SeveralKeys(count) => write!(
                 f,
                 "{key_place}: holds {count} private keys; leave only the one of the leaf"
             ),
@@ -157,7 +147,7 @@ impl Display for CertificateError {
                 f,
                 "{key_place}: is no valid PEM: {what}; compare it with the key as it was made"
             ),
-            CertificateFault::Malformed { index } => write!(
+            CertificateFault::Malformed(index) => write!(
                 f,
                 "{place}: certificate {} of the chain is no valid X.509; ask the CA for it again",
                 index + 1
@@ -167,12 +157,12 @@ impl Display for CertificateError {
                 "{key_place}: the private key is damaged or of an unknown kind; check it with \
                  `openssl pkey -in {key_place} -check -noout`"
             ),
-            CertificateFault::KeyUnsupported { algorithm } => write!(
+            CertificateFault::KeyUnsupported(algorithm) => write!(
                 f,
                 "{place}: its key is of kind {algorithm}; use ECDSA (P-256, P-384, P-521), \
                  Ed25519 or RSA"
             ),
-            CertificateFault::KeyTooSmall { bits } => write!(
+            CertificateFault::KeyTooSmall(bits) => write!(
                 f,
                 "{place}: its RSA key has {bits} bits; get a certificate for a key of at least \
                  {RSA_BITS_MIN}, or for an ECDSA key"
@@ -192,27 +182,12 @@ impl Display for CertificateError {
 }
 
 impl CertificateFault {
-    pub(super) fn of_chain_pem(pem: &[u8], error: &pem::Error) -> Self {
+    /// This fault of a text, unless the text's key is encrypted.
+    pub(super) fn unless_encrypted(self, pem: &[u8]) -> Self {
         if is_encrypted(pem) {
             Self::EncryptedKey
         } else {
-            Self::Pem(pem_fault(error))
-        }
-    }
-
-    pub(super) fn of_key_pem(pem: &[u8], error: &pem::Error) -> Self {
-        if is_encrypted(pem) {
-            Self::EncryptedKey
-        } else {
-            Self::KeyPem(pem_fault(error))
-        }
-    }
-
-    pub(super) fn of_missing_key(pem: &[u8]) -> Self {
-        if is_encrypted(pem) {
-            Self::EncryptedKey
-        } else {
-            Self::NoKey
+            self
         }
     }
 }
@@ -242,56 +217,6 @@ fn is_encrypted(pem: &[u8]) -> bool {
 impl CertificateConcern {
     /// Whether clients refuse the certificate for it.
     pub(crate) fn is_invalid(self) -> bool {
-        matches!(self, Self::Expired { .. } | Self::NotYetValid { .. })
-    }
-}
-
-impl Display for CertificateConcern {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Expired { seconds } => {
-                write!(
-                    f,
-                    "the certificate expired {} ago; renew it",
-                    Span(*seconds)
-                )
-            }
-            Self::NotYetValid { seconds } => write!(
-                f,
-                "the certificate is not valid yet, only in {}; check this host's clock",
-                Span(*seconds)
-            ),
-            Self::ExpiresSoon { seconds } => {
-                write!(f, "the certificate expires in {}; renew it", Span(*seconds))
-            }
-            Self::LeafNotFirst => write!(
-                f,
-                "the certificate of the key is not the first; it was put first, reorder the file"
-            ),
-            Self::OcspExpired { seconds } => write!(
-                f,
-                "the OCSP response beside the certificate passed its nextUpdate {} ago and is not \
-                 stapled; fetch it again and reload",
-                Span(*seconds)
-            ),
-            Self::OcspNotYetValid { seconds } => write!(
-                f,
-                "the OCSP response beside the certificate is before its thisUpdate and is not \
-                 stapled for {}; check this host's clock",
-                Span(*seconds)
-            ),
-            Self::OcspExpiresSoon { seconds } => write!(
-                f,
-                "the OCSP response beside the certificate reaches its nextUpdate in {} and is not \
-                 stapled any more then; fetch it again and reload",
-                Span(*seconds)
-            ),
-            Self::StapleMissing => write!(
-                f,
-                "the certificate asks for a stapled OCSP response (must-staple, RFC 7633), and \
-                 there is none that is good now: clients that insist fail; put a response beside \
-                 it and reload"
-            ),
-        }
+        matches!(self, Self::Expired(_) | Self::NotYetValid(_))
     }
 }

@@ -61,9 +61,7 @@ impl KeyKind {
             None
         };
         let name = curve(&key.algorithm).unwrap_or_else(|| algorithm.clone());
-        kind.ok_or_else(|| CertificateFault::KeyUnsupported {
-            algorithm: name.to_id_string(),
-        })
+        kind.ok_or_else(|| CertificateFault::KeyUnsupported(name.to_id_string()))
     }
 
     fn of_curve(curve: &Oid<'_>) -> Option<Self> {

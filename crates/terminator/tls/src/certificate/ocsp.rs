@@ -3,8 +3,6 @@
 //! The responder's signature is not verified: that is the client's business, and it is the client
 //! who is lied to by a response that does not verify.
 
-use std::fmt::{self, Display, Formatter};
-
 use aws_lc_rs::digest;
 use x509_parser::asn1_rs::{Any, Class, FromDer, Tag};
 use x509_parser::prelude::ASN1Time;
@@ -12,17 +10,22 @@ use x509_parser::prelude::ASN1Time;
 use crate::validity::Validity;
 
 /// Why an OCSP response cannot be stapled. Reads as the end of a sentence.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum OcspFault {
     /// It is no DER-encoded OCSPResponse.
+    #[error("is no DER-encoded OCSP response")]
     Malformed,
     /// The responder answered with an error; the OCSPResponseStatus.
+    #[error("is the responder's error {0}")]
     NotSuccessful(u8),
     /// It speaks of another certificate.
+    #[error("is of another certificate (its serial number or issuer differs)")]
     OfAnother,
     /// It says that the certificate is revoked.
+    #[error("says that the certificate is revoked")]
     Revoked,
     /// It says that the responder does not know the certificate.
+    #[error("says that the responder does not know the certificate")]
     Unknown,
 }
 
@@ -34,20 +37,6 @@ pub(super) struct Certificate<'a> {
     pub(super) issuer: &'a [u8],
     /// Its issuer's public key without the header, if known.
     pub(super) issuer_key: Option<&'a [u8]>,
-}
-
-impl Display for OcspFault {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Malformed => f.write_str("is no DER-encoded OCSP response"),
-            Self::NotSuccessful(status) => write!(f, "is the responder's error {status}"),
-            Self::OfAnother => {
-                f.write_str("is of another certificate (its serial number or issuer differs)")
-            }
-            Self::Revoked => f.write_str("says that the certificate is revoked"),
-            Self::Unknown => f.write_str("says that the responder does not know the certificate"),
-        }
-    }
 }
 
 /// Checks that a response says of this certificate that it is good, and returns when it does:
@@ -165,23 +154,17 @@ fn next(bytes: &[u8]) -> Result<(Any<'_>, &[u8]), OcspFault> {
 }
 
 fn take(bytes: &[u8], tag: Tag) -> Result<(&[u8], &[u8]), OcspFault> {
-    let (any, rest) = next(bytes)?;
-    let fits = any.class() == Class::Universal && any.tag() == tag;
-    if fits {
-        Ok((any.data, rest))
-    } else {
-        Err(OcspFault::Malformed)
-    }
+    take_of(bytes, Class::Universal, tag)
 }
 
 fn take_context(bytes: &[u8], number: u32) -> Result<(&[u8], &[u8]), OcspFault> {
+    take_of(bytes, Class::ContextSpecific, Tag(number))
+}
+
+fn take_of(bytes: &[u8], class: Class, tag: Tag) -> Result<(&[u8], &[u8]), OcspFault> {
     let (any, rest) = next(bytes)?;
-    let fits = any.class() == Class::ContextSpecific && any.tag().0 == number;
-    if fits {
-        Ok((any.data, rest))
-    } else {
-        Err(OcspFault::Malformed)
-    }
+    let fits = any.class() == class && any.tag() == tag;
+    fits.then_some((any.data, rest)).ok_or(OcspFault::Malformed)
 }
 
 fn only(bytes: &[u8], tag: Tag) -> Result<&[u8], OcspFault> {

@@ -119,7 +119,7 @@ fn what_is_missing_is_named() {
     assert_eq!(fault(leaf.key_pem()), CertificateFault::NoCertificate);
     assert_eq!(fault(&leaf.chain_pem()), CertificateFault::NoKey);
     let two = format!("{}{}", leaf.pem(), leaf.key_pem());
-    assert_eq!(fault(&two), CertificateFault::SeveralKeys { count: 2 });
+    assert_eq!(fault(&two), CertificateFault::SeveralKeys(2));
 }
 
 #[test]
@@ -163,10 +163,10 @@ fn damaged_text_and_damaged_der_are_told_apart() {
     let key = leaf(&["b.example"]).key_pem().to_owned();
     assert_eq!(
         fault(&format!("{wrong}{key}")),
-        CertificateFault::Malformed { index: 0 }
+        CertificateFault::Malformed(0)
     );
     let behind = leaf(&["a.example"]).pem() + wrong;
-    assert_eq!(fault(&behind), CertificateFault::Malformed { index: 1 });
+    assert_eq!(fault(&behind), CertificateFault::Malformed(1));
     let junk = "-----BEGIN PRIVATE KEY-----\nMAMCAQA=\n-----END PRIVATE KEY-----\n";
     let chain = leaf(&["a.example"]).chain_pem();
     assert_eq!(
@@ -178,14 +178,14 @@ fn damaged_text_and_damaged_der_are_told_apart() {
 #[test]
 fn an_rsa_key_of_1024_bits_is_too_small() {
     let pem = include_str!("data/rsa-1024.pem");
-    assert_eq!(fault(pem), CertificateFault::KeyTooSmall { bits: 1024 });
+    assert_eq!(fault(pem), CertificateFault::KeyTooSmall(1024));
 }
 
 #[test]
 fn a_key_of_an_unknown_kind_is_named() {
     let pem = include_str!("data/secp256k1.pem");
     let algorithm = "1.3.132.0.10".to_owned();
-    assert_eq!(fault(pem), CertificateFault::KeyUnsupported { algorithm });
+    assert_eq!(fault(pem), CertificateFault::KeyUnsupported(algorithm));
 }
 
 #[test]
@@ -202,24 +202,18 @@ fn validity_is_watched() {
     assert_eq!(concerns(end - 15 * DAY), []);
     assert_eq!(
         concerns(end - 13 * DAY),
-        [CertificateConcern::ExpiresSoon { seconds: 13 * DAY }]
+        [CertificateConcern::ExpiresSoon(Span(13 * DAY))]
     );
-    assert_eq!(
-        concerns(end),
-        [CertificateConcern::ExpiresSoon { seconds: 0 }]
-    );
-    assert_eq!(
-        concerns(end + 1),
-        [CertificateConcern::Expired { seconds: 1 }]
-    );
+    assert_eq!(concerns(end), [CertificateConcern::ExpiresSoon(Span(0))]);
+    assert_eq!(concerns(end + 1), [CertificateConcern::Expired(Span(1))]);
     assert_eq!(
         concerns(end + 3 * DAY),
-        [CertificateConcern::Expired { seconds: 3 * DAY }]
+        [CertificateConcern::Expired(Span(3 * DAY))]
     );
     let begin = 1_704_067_200;
     assert_eq!(
         concerns(begin - 2 * DAY),
-        [CertificateConcern::NotYetValid { seconds: 2 * DAY }]
+        [CertificateConcern::NotYetValid(Span(2 * DAY))]
     );
 }
 
@@ -250,7 +244,7 @@ fn an_ocsp_response_is_stapled_if_it_is_good() {
         let concerns = certificate.concerns(Moment { since, now });
         concerns.collect::<Vec<_>>()
     };
-    let expired = CertificateConcern::OcspExpired { seconds: 1 };
+    let expired = CertificateConcern::OcspExpired(Span(1));
     assert_eq!(at_end(None), [expired]);
     assert_eq!(at_end(Some(validity.until)), [expired]);
     assert_eq!(at_end(Some(validity.until + 1)), [], "it was said");

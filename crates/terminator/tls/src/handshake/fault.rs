@@ -6,43 +6,23 @@
 use std::fmt::{self, Display, Formatter};
 
 use rustls::{CertificateError, Error, InvalidMessage, PeerIncompatible, PeerMisbehaved};
+use telemetry::outcome::Reason;
 use wire::alert;
 
 use crate::context;
 use crate::options::Version;
-use crate::verify::ClientCertificateFault;
+use crate::verify::refusal_of;
 
 /// Why a handshake failed.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct HandshakeFault {
-    /// The kind, for counting.
-    pub kind: FaultKind,
+    /// Why, for counting.
+    pub reason: Reason,
     /// What happened, in words.
     pub detail: String,
     /// The fatal alert that the client is sent, by its number; `None` = none is due, or the
     /// library has sent one that we cannot read.
     pub alert: Option<u8>,
-}
-
-/// Kinds of failure, each with a guilty side.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum FaultKind {
-    /// The client sent a fatal alert.
-    Alert,
-    /// A client certificate is required and none came.
-    CertificateMissing,
-    /// The client's certificate did not verify.
-    CertificateRefused(ClientCertificateFault),
-    /// The client closed its stream.
-    Closed,
-    /// A fault of ours.
-    Internal,
-    /// Nothing in common: version, suite, group, scheme or protocol.
-    NoCommonParameters,
-    /// A record did not decrypt.
-    RecordInvalid,
-    /// The client broke the protocol.
-    Violation,
 }
 
 /// The alert that the library had ready for its error.
@@ -59,22 +39,26 @@ pub(super) enum LibraryAlert {
 impl HandshakeFault {
     /// A fault of the client's that this alert says.
     pub(super) fn violation(alert: u8, detail: impl Into<String>) -> Self {
-        Self::new(FaultKind::Violation, detail, Some(alert))
+        Self::new(Reason::ProtocolViolation, detail, Some(alert))
     }
 
     /// The client has closed its stream.
     pub(super) fn closed() -> Self {
-        Self::new(FaultKind::Closed, "the client sent close_notify", None)
+        Self::new(
+            Reason::ClientDisconnected,
+            "the client sent close_notify",
+            None,
+        )
     }
 
     /// A fault of ours.
     pub(super) fn internal(detail: impl Into<String>) -> Self {
-        Self::new(FaultKind::Internal, detail, Some(alert::INTERNAL_ERROR))
+        Self::new(Reason::Internal, detail, Some(alert::INTERNAL_ERROR))
     }
 
-    pub(super) fn new(kind: FaultKind, detail: impl Into<String>, alert: Option<u8>) -> Self {
+    pub(super) fn new(reason: Reason, detail: impl Into<String>, alert: Option<u8>) -> Self {
         Self {
-            kind,
+            reason,
             detail: detail.into(),
             alert,
         }
@@ -90,34 +74,34 @@ impl HandshakeFault {
                 Some(mended_alert(error, version).unwrap_or_else(|| missing_alert(error)))
             }
         };
-        if let Some(fault) = ClientCertificateFault::of(error) {
+        if let Some(reason) = refusal_of(error) {
             let refused = context::with(|context| context.refusal.take());
             if refused.is_none() && is_bad_signature(error) {
                 // The certificate was good: the chain was not refused.
                 return Self::new(
-                    FaultKind::Violation,
+                    Reason::ProtocolViolation,
                     "the client's CertificateVerify does not verify",
                     alert,
                 );
             }
             let detail = refused.unwrap_or_else(|| error.to_string());
-            return Self::new(FaultKind::CertificateRefused(fault), detail, alert);
+            return Self::new(reason, detail, alert);
         }
         let is_unverified = alert == Some(alert::DECRYPT_ERROR);
-        let kind = match error {
-            Error::DecryptError if is_unverified => FaultKind::Violation,
-            error => kind_of(error),
+        let reason = match error {
+            Error::DecryptError if is_unverified => Reason::ProtocolViolation,
+            error => reason_of(error),
         };
         let detail = match error {
             Error::AlertReceived(description) => {
                 let label = alert::label((*description).into());
-                return Self::new(kind, format!("the client sent alert {label}"), alert);
+                return Self::new(reason, format!("the client sent alert {label}"), alert);
             }
             Error::DecryptError if is_unverified => "the client's Finished does not verify".into(),
             Error::DecryptError => "a record does not decrypt".into(),
             error => error.to_string(),
         };
-        Self::new(kind, detail, alert)
+        Self::new(reason, detail, alert)
     }
 }
 
@@ -138,17 +122,17 @@ fn is_bad_signature(error: &Error) -> bool {
     )
 }
 
-fn kind_of(error: &Error) -> FaultKind {
+fn reason_of(error: &Error) -> Reason {
     match error {
-        Error::AlertReceived(_) => FaultKind::Alert,
-        Error::NoCertificatesPresented => FaultKind::CertificateMissing,
-        Error::PeerIncompatible(_) | Error::NoApplicationProtocol => FaultKind::NoCommonParameters,
-        Error::DecryptError | Error::PeerSentOversizedRecord => FaultKind::RecordInvalid,
+        Error::AlertReceived(_) => Reason::ClientAlert,
+        Error::NoCertificatesPresented => Reason::ClientCertificateMissing,
+        Error::PeerIncompatible(_) | Error::NoApplicationProtocol => Reason::NoCommonParameters,
+        Error::DecryptError | Error::PeerSentOversizedRecord => Reason::RecordInvalid,
         Error::InappropriateMessage { .. }
         | Error::InappropriateHandshakeMessage { .. }
         | Error::InvalidMessage(_)
-        | Error::PeerMisbehaved(_) => FaultKind::Violation,
-        _ => FaultKind::Internal,
+        | Error::PeerMisbehaved(_) => Reason::ProtocolViolation,
+        _ => Reason::Internal,
     }
 }
 

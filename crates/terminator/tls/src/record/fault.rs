@@ -1,23 +1,27 @@
 //! What can be wrong with a record, and which alert says so.
 
-use std::fmt::{self, Display, Formatter};
-
 use wire::alert;
 
 /// What is wrong with a record that came in.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum RecordFault {
     /// Its tag does not verify.
+    #[error("a record does not decrypt")]
     BadMac,
     /// Its type is unknown or not allowed here.
+    #[error("a record has a type that is not allowed here")]
     Unexpected,
     /// Its version is none of TLS.
+    #[error("a record has a version that is none of TLS")]
     Version,
     /// It is longer than TLS allows.
+    #[error("a record is longer than TLS allows")]
     Overflow,
     /// It is too short to carry its tag.
+    #[error("a record is too short to carry its tag")]
     Underflow,
     /// The sequence number is used up.
+    #[error("no further record can be numbered")]
     Exhausted,
 }
 
@@ -32,18 +36,5 @@ impl RecordFault {
             Self::Overflow => alert::RECORD_OVERFLOW,
             Self::Exhausted => alert::INTERNAL_ERROR,
         }
-    }
-}
-
-impl Display for RecordFault {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::BadMac => "a record does not decrypt",
-            Self::Unexpected => "a record has a type that is not allowed here",
-            Self::Version => "a record has a version that is none of TLS",
-            Self::Overflow => "a record is longer than TLS allows",
-            Self::Underflow => "a record is too short to carry its tag",
-            Self::Exhausted => "no further record can be numbered",
-        })
     }
 }

@@ -88,9 +88,10 @@ impl ServiceSessions {
     /// The session in a stored entry.
     fn stored(&self, entry: &[u8]) -> Result<Vec<u8>, ResumptionMiss> {
         let (provenance, session) = self.own(entry)?;
-        match provenance.is_over(unix_seconds()) {
-            true => Err(ResumptionMiss::Expired),
-            false => self.welcome(session, provenance),
+        if provenance.is_over(unix_seconds()) {
+            Err(ResumptionMiss::Expired)
+        } else {
+            self.welcome(session, provenance)
         }
     }
 
@@ -102,9 +103,10 @@ impl ServiceSessions {
         let (provenance, session) = rest
             .split_first_chunk::<{ Provenance::BYTES }>()
             .ok_or(ResumptionMiss::Unknown)?;
-        match *tag == self.tag {
-            false => Err(ResumptionMiss::WrongService),
-            true => Ok((Provenance::from_bytes(*provenance), session)),
+        if *tag == self.tag {
+            Ok((Provenance::from_bytes(*provenance), session))
+        } else {
+            Err(ResumptionMiss::WrongService)
         }
     }
 

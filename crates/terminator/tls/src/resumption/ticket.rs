@@ -234,44 +234,42 @@ mod tests {
         of_secret(7, keep)
     }
 
+    /// Of a session that begins at that time.
+    fn ticket(keys: &Tickets, now: u64) -> Vec<u8> {
+        let sealed = keys.seal(b"state", WEB, began(now), now);
+        sealed.expect("a ticket")
+    }
+
+    /// Why a ticket of that service's is not opened; `None` = it is.
+    fn miss(keys: &Tickets, ticket: &[u8], now: u64) -> Option<ResumptionMiss> {
+        keys.open(ticket, WEB, now).err()
+    }
+
     #[test]
     fn hosts_with_the_same_secret_open_each_others_tickets() {
-        let ticket = keys(2)
-            .seal(b"state", WEB, began(NOON), NOON)
-            .expect("a ticket");
-        assert_eq!(
-            keys(2).open(&ticket, WEB, NOON),
-            Ok((b"state".to_vec(), began(NOON)))
-        );
-        let stranger = of_secret(8, 2);
-        assert_eq!(
-            stranger.open(&ticket, WEB, NOON),
-            Err(ResumptionMiss::Foreign)
-        );
+        let ticket = ticket(&keys(2), NOON);
+        let opened = keys(2).open(&ticket, WEB, NOON);
+        assert_eq!(opened, Ok((b"state".to_vec(), began(NOON))));
+        let foreign = Some(ResumptionMiss::Foreign);
+        assert_eq!(miss(&of_secret(8, 2), &ticket, NOON), foreign);
     }
 
     #[test]
     fn a_ticket_lives_as_long_as_promised_and_no_longer() {
         let keys = keys(2);
         for issued in [NOON, NOON + HOUR - 1] {
-            let ticket = keys
-                .seal(b"state", WEB, began(issued), issued)
-                .expect("a ticket");
+            let ticket = ticket(&keys, issued);
             let end = issued + u64::from(keys.lifetime_seconds());
-            assert!(keys.open(&ticket, WEB, end).is_ok());
-            assert!(keys.open(&ticket, WEB, end + 1).is_err());
-            let later = keys.open(&ticket, WEB, NOON + 10 * HOUR);
-            assert_eq!(later, Err(ResumptionMiss::KeyTooOld));
+            assert_eq!(miss(&keys, &ticket, end), None);
+            assert!(miss(&keys, &ticket, end + 1).is_some());
+            let too_old = Some(ResumptionMiss::KeyTooOld);
+            assert_eq!(miss(&keys, &ticket, NOON + 10 * HOUR), too_old);
         }
         let short = Tickets::new(Ring::derived(root_of(&[7; 32]), HOUR, 2), 60);
-        let ticket = short
-            .seal(b"state", WEB, began(NOON), NOON)
-            .expect("a ticket");
-        assert!(short.open(&ticket, WEB, NOON + 60).is_ok());
-        assert_eq!(
-            short.open(&ticket, WEB, NOON + 61),
-            Err(ResumptionMiss::Expired)
-        );
+        let ticket = ticket(&short, NOON);
+        let expired = Some(ResumptionMiss::Expired);
+        assert_eq!(miss(&short, &ticket, NOON + 60), None);
+        assert_eq!(miss(&short, &ticket, NOON + 61), expired);
     }
 
     #[test]
@@ -279,116 +277,65 @@ mod tests {
         let keys = keys(1);
         let begun = NOON - AUTHENTICATED_SECONDS_MAX.min(NOON);
         let at = begun + AUTHENTICATED_SECONDS_MAX;
-        let ticket = keys
-            .seal(b"state", WEB, began(begun), at)
-            .expect("a ticket");
+        let ticket = keys.seal(b"state", WEB, began(begun), at);
+        let ticket = ticket.expect("a ticket");
         let opened = Ok((b"state".to_vec(), began(begun)));
         assert_eq!(keys.open(&ticket, WEB, at), opened);
-        assert_eq!(
-            keys.open(&ticket, WEB, at + 1),
-            Err(ResumptionMiss::Expired)
-        );
+        assert_eq!(miss(&keys, &ticket, at + 1), Some(ResumptionMiss::Expired));
     }
 
     #[test]
-    fn each_epoch_has_its_own_key() {
+    fn each_epoch_has_its_own_key_which_hosts_know_before() {
         let keys = keys(1);
-        let name = |ticket: Vec<u8>| ticket[NAME_FROM..SALT_FROM].to_vec();
-        let at = |now| name(keys.seal(b"", WEB, began(now), now).expect("a ticket"));
-        let (first, same, next) = (at(NOON), at(NOON + HOUR - 1), at(NOON + HOUR));
-        assert_eq!(first, same);
-        assert_ne!(first, next);
-    }
-
-    #[test]
-    fn a_host_whose_clock_is_behind_opens_tickets_of_the_next_epoch() {
-        let ticket = keys(1)
-            .seal(b"state", WEB, began(NOON + HOUR), NOON + HOUR)
-            .expect("a ticket");
-        assert!(keys(1).open(&ticket, WEB, NOON + HOUR - 1).is_ok());
-        let before = keys(1).open(&ticket, WEB, NOON - 1);
-        assert_eq!(before, Err(ResumptionMiss::Foreign));
+        let name = |now| ticket(&keys, now)[NAME_FROM..SALT_FROM].to_vec();
+        assert_eq!(name(NOON), name(NOON + HOUR - 1));
+        assert_ne!(name(NOON), name(NOON + HOUR));
+        // A host whose clock is behind.
+        let next = ticket(&keys, NOON + HOUR);
+        let behind = || self::keys(1);
+        assert_eq!(miss(&behind(), &next, NOON + HOUR - 1), None);
+        let foreign = Some(ResumptionMiss::Foreign);
+        assert_eq!(miss(&behind(), &next, NOON - 1), foreign);
     }
 
     #[test]
     fn a_ticket_from_the_future_is_none_whatever_its_key() {
         let listed = Ring::listed([&[1; 48][..]].into_iter(), 0, None, NOON);
         let listed = Tickets::new(listed, HOUR as u32);
-        let ticket = listed
-            .seal(
-                b"state",
-                WEB,
-                began(NOON + AHEAD_SECONDS_MAX),
-                NOON + AHEAD_SECONDS_MAX,
-            )
-            .expect("a ticket");
-        assert!(listed.open(&ticket, WEB, NOON).is_ok());
-        assert_eq!(
-            listed.open(&ticket, WEB, NOON - 1),
-            Err(ResumptionMiss::Expired)
-        );
+        let ticket = ticket(&listed, NOON + AHEAD_SECONDS_MAX);
+        let expired = Some(ResumptionMiss::Expired);
+        assert_eq!(miss(&listed, &ticket, NOON), None);
+        assert_eq!(miss(&listed, &ticket, NOON - 1), expired);
     }
 
     #[test]
     fn a_clock_that_steps_back_loses_no_ticket() {
         let keys = keys(1);
-        let ticket = keys
-            .seal(b"state", WEB, began(NOON), NOON)
-            .expect("a ticket");
-        let after_step = keys
-            .seal(b"state", WEB, began(NOON - 1), NOON - 1)
-            .expect("a ticket");
-        assert!(keys.open(&ticket, WEB, NOON - 1).is_ok());
-        assert!(keys.open(&after_step, WEB, NOON).is_ok());
-        let day_before = keys
-            .seal(b"state", WEB, began(HOUR), HOUR)
-            .expect("a ticket");
-        assert!(keys.open(&day_before, WEB, HOUR).is_ok());
+        let (before, after_step) = (ticket(&keys, NOON), ticket(&keys, NOON - 1));
+        assert_eq!(miss(&keys, &before, NOON - 1), None);
+        assert_eq!(miss(&keys, &after_step, NOON), None);
+        let day_before = ticket(&keys, HOUR);
+        assert_eq!(miss(&keys, &day_before, HOUR), None);
     }
 
     #[test]
-    fn every_changed_byte_is_noticed() {
+    fn what_is_changed_or_cut_is_no_ticket() {
         let keys = keys(1);
-        let ticket = keys
-            .seal(b"state", WEB, began(NOON), NOON)
-            .expect("a ticket");
-        for index in 0..ticket.len() {
+        let ticket = ticket(&keys, NOON);
+        for place in 0..ticket.len() {
+            let expected = if place < SALT_FROM {
+                ResumptionMiss::Foreign
+            } else {
+                ResumptionMiss::Altered
+            };
             let mut changed = ticket.clone();
-            changed[index] ^= 1;
-            let miss = if index < SALT_FROM {
-                ResumptionMiss::Foreign
-            } else {
-                ResumptionMiss::Altered
-            };
-            assert_eq!(keys.open(&changed, WEB, NOON), Err(miss), "byte {index}");
+            changed[place] ^= 1;
+            assert_eq!(miss(&keys, &changed, NOON), Some(expected), "byte {place}");
+            let cut = &ticket[..place];
+            assert_eq!(miss(&keys, cut, NOON), Some(expected), "{place} bytes");
         }
-    }
-
-    #[test]
-    fn what_is_too_short_is_no_ticket() {
-        let keys = keys(1);
-        let ticket = keys.seal(b"", WEB, began(NOON), NOON).expect("a ticket");
-        assert!(keys.open(&ticket, WEB, NOON).is_ok());
-        for length in 0..ticket.len() {
-            let miss = if length < SALT_FROM {
-                ResumptionMiss::Foreign
-            } else {
-                ResumptionMiss::Altered
-            };
-            let opened = keys.open(&ticket[..length], WEB, NOON);
-            assert_eq!(opened, Err(miss), "{length} bytes");
-        }
-    }
-
-    #[test]
-    fn a_ticket_of_another_service_is_told_from_a_changed_one() {
-        let keys = keys(1);
-        let mail = [2; SERVICE_TAG_BYTES];
-        let ticket = keys
-            .seal(b"state", WEB, began(NOON), NOON)
-            .expect("a ticket");
-        let opened = keys.open(&ticket, mail, NOON);
-        assert_eq!(opened, Err(ResumptionMiss::WrongService));
+        let of_mail = keys.open(&ticket, [2; SERVICE_TAG_BYTES], NOON);
+        assert_eq!(of_mail, Err(ResumptionMiss::WrongService));
     }
 
     proptest::proptest! {

@@ -1,7 +1,6 @@
 //! What can be wrong with a service's TLS, and with a client's hello for it.
 
-use std::fmt::{self, Display, Formatter};
-
+use telemetry::outcome::Reason;
 use wire::alert;
 
 use crate::certificate::{CertificateConcern, CertificateError};
@@ -10,7 +9,8 @@ use crate::policy::{PolicyConcern, PolicyFault};
 use crate::verify::{VerifyConcern, VerifyFault};
 
 /// Why a service's TLS cannot be built: one sentence with service, place and remedy.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("service \"{service}\": {fault}")]
 pub struct BuildError {
     /// The service's name.
     pub service: String,
@@ -19,29 +19,31 @@ pub struct BuildError {
 }
 
 /// What keeps a service's TLS from being built.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum BuildFault {
     /// It has no certificate at all.
+    #[error("has no certificate; name a PEM file or a directory that holds one")]
     NoCertificate,
     /// One of its certificates cannot be served.
-    Certificate(CertificateError),
+    #[error(transparent)]
+    Certificate(#[from] CertificateError),
     /// Its versions, suites or groups leave nothing to speak.
-    Policy(PolicyFault),
+    #[error(transparent)]
+    Policy(#[from] PolicyFault),
     /// Its clients cannot be verified.
-    Verify(VerifyFault),
-    /// A file with revoked certificates cannot be read.
-    Revoked {
-        /// The file.
-        place: String,
-        /// What is wrong with it.
-        what: String,
-    },
+    #[error(transparent)]
+    Verify(#[from] VerifyFault),
+    /// A file with revoked certificates cannot be read: which, and what is wrong with it.
+    #[error("{0}: {1}; `revoked` wants the certificates as PEM, without their keys")]
+    Revoked(String, String),
     /// The library's own words.
-    Library(String),
+    #[error("the TLS library refuses these settings: {0}; please report it")]
+    Library(#[from] rustls::Error),
 }
 
 /// Something that an operator should know about a service that works all the same.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("service \"{service}\": {concern}")]
 pub struct Warning {
     /// The service's name.
     pub service: String,
@@ -50,9 +52,10 @@ pub struct Warning {
 }
 
 /// What a [`Warning`] is about.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum Concern {
     /// A certificate.
+    #[error("{place}: {concern}{}", effect(*.concern, *.is_served))]
     Certificate {
         /// Where it came from.
         place: String,
@@ -61,100 +64,103 @@ pub enum Concern {
         /// Whether some client gets it at that time.
         is_served: bool,
     },
-    /// A certificate that no client gets.
-    CertificateUnused {
-        /// Where it came from.
-        place: String,
-    },
-    /// A certificate that is served though it is listed as revoked.
-    CertificateRevoked {
-        /// Where it came from.
-        place: String,
-    },
+    /// A certificate that no client gets: where it came from.
+    #[error(
+        "{0}: no client gets this certificate: it has no name that another with a key of the same \
+         kind does not have before it; remove one of them"
+    )]
+    CertificateUnused(String),
+    /// A certificate that is served though it is listed as revoked: where it came from.
+    #[error(
+        "{0}: this certificate is listed in `revoked` and still served; put a new one in its place"
+    )]
+    CertificateRevoked(String),
     /// Versions, suites and groups.
-    Policy(PolicyConcern),
+    #[error(transparent)]
+    Policy(#[from] PolicyConcern),
     /// The verification of clients.
-    Verify(VerifyConcern),
+    #[error(transparent)]
+    Verify(#[from] VerifyConcern),
+}
+
+/// What clients get that refuse the certificate.
+fn effect(concern: CertificateConcern, is_served: bool) -> &'static str {
+    match (concern.is_invalid(), is_served) {
+        (false, _) => "",
+        (true, true) => "; clients still get it, since no certificate for its names is valid",
+        (true, false) => "; clients get another one for its names",
+    }
 }
 
 /// How a client is refused before the library sees its hello.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Refusal {
     /// Why.
-    pub reason: RefusalReason,
+    pub reason: Reason,
+    /// More of it, for the log.
+    pub detail: Option<String>,
     /// The alert to send: an AlertDescription (RFC 8446 section 6).
     pub alert: u8,
 }
 
-/// Why a client is refused.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum RefusalReason {
-    /// No certificate has the name that it asks for.
-    NameUnknown,
-    /// It asks for no name.
-    NameMissing,
-    /// All that it offers is older than the lowest version spoken here.
-    VersionTooOld,
-    /// It tries again with an older version than both speak (RFC 7507).
-    Fallback,
-    /// An extension is missing that its version requires.
-    ExtensionMissing(&'static str),
-    /// It has nothing in common with us in this respect.
-    NoCommonParameters(&'static str),
-}
-
 impl Refusal {
-    pub(super) const NAME_UNKNOWN: Self = Self {
-        reason: RefusalReason::NameUnknown,
-        alert: alert::UNRECOGNIZED_NAME,
-    };
-    pub(super) const FALLBACK: Self = Self {
-        reason: RefusalReason::Fallback,
-        alert: alert::INAPPROPRIATE_FALLBACK,
-    };
-    pub(super) const NO_SCHEME: Self = Self::nothing_shared("signature scheme");
-    pub(super) const NO_SUITE: Self = Self::nothing_shared("cipher suite");
-    pub(super) const NO_GROUP: Self = Self::nothing_shared("group");
+    fn new(reason: Reason, alert: u8) -> Self {
+        Self {
+            reason,
+            detail: None,
+            alert,
+        }
+    }
 
-    /// RFC 8446 section 9.2 has an alert for it that TLS 1.2 does not know.
+    fn with(reason: Reason, detail: &str, alert: u8) -> Self {
+        Self {
+            reason,
+            detail: Some(detail.to_owned()),
+            alert,
+        }
+    }
+
+    /// No certificate has the name that it asks for.
+    pub(super) fn name_unknown() -> Self {
+        Self::new(Reason::NameUnknown, alert::UNRECOGNIZED_NAME)
+    }
+
+    /// It tries again with an older version than both speak (RFC 7507).
+    pub(super) fn fallback() -> Self {
+        Self::new(Reason::InappropriateFallback, alert::INAPPROPRIATE_FALLBACK)
+    }
+
+    /// It asks for no name. RFC 8446 section 9.2 has an alert for it that TLS 1.2 does not know.
     pub(super) fn name_missing(version: Version) -> Self {
         let alert = match version {
             Version::Tls12 => alert::UNRECOGNIZED_NAME,
             Version::Tls13 => alert::MISSING_EXTENSION,
         };
-        Self {
-            reason: RefusalReason::NameMissing,
-            alert,
-        }
+        Self::new(Reason::NameMissing, alert)
     }
 
-    /// A client whose highest version is `highest`, by a service that speaks `ours`.
+    /// Its highest version is `highest`, and the service speaks `ours`.
     pub(super) fn of_version(highest: u16, ours: &[Version]) -> Self {
-        let is_too_old = ours.iter().all(|version| highest < version.code());
-        let reason = if is_too_old {
-            RefusalReason::VersionTooOld
+        if ours.iter().all(|version| highest < version.code()) {
+            Self::new(Reason::VersionTooOld, alert::PROTOCOL_VERSION)
         } else {
-            RefusalReason::NoCommonParameters("version")
-        };
-        Self {
-            reason,
-            alert: alert::PROTOCOL_VERSION,
+            Self::with(
+                Reason::NoCommonParameters,
+                "version",
+                alert::PROTOCOL_VERSION,
+            )
         }
     }
 
-    /// RFC 8446 section 9.2.
-    pub(super) const fn missing_extension(name: &'static str) -> Self {
-        Self {
-            reason: RefusalReason::ExtensionMissing(name),
-            alert: alert::MISSING_EXTENSION,
-        }
+    /// An extension is missing that its version requires.
+    pub(super) fn missing_extension(name: &str) -> Self {
+        let detail = format!("no {name}, which TLS 1.3 requires (RFC 8446 section 9.2)");
+        Self::with(Reason::HelloMalformed, &detail, alert::MISSING_EXTENSION)
     }
 
-    const fn nothing_shared(what: &'static str) -> Self {
-        Self {
-            reason: RefusalReason::NoCommonParameters(what),
-            alert: alert::HANDSHAKE_FAILURE,
-        }
+    /// It has nothing in common with us in this respect.
+    pub(super) fn no_common(what: &str) -> Self {
+        Self::with(Reason::NoCommonParameters, what, alert::HANDSHAKE_FAILURE)
     }
 }
 
@@ -165,70 +171,5 @@ impl Warning {
             concern,
         };
         concerns.into_iter().map(warning).collect()
-    }
-}
-
-impl std::error::Error for BuildError {}
-
-impl Display for BuildError {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        write!(f, "service \"{}\": ", self.service)?;
-        match &self.fault {
-            BuildFault::NoCertificate => {
-                f.write_str("has no certificate; name a PEM file or a directory that holds one")
-            }
-            BuildFault::Certificate(error) => error.fmt(f),
-            BuildFault::Policy(fault) => fault.fmt(f),
-            BuildFault::Verify(fault) => fault.fmt(f),
-            BuildFault::Revoked { place, what } => write!(
-                f,
-                "{place}: {what}; `revoked` wants the certificates as PEM, without their keys"
-            ),
-            BuildFault::Library(words) => {
-                write!(
-                    f,
-                    "the TLS library refuses these settings: {words}; please report it"
-                )
-            }
-        }
-    }
-}
-
-impl Display for Warning {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        write!(f, "service \"{}\": {}", self.service, self.concern)
-    }
-}
-
-impl Display for Concern {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Certificate {
-                place,
-                concern,
-                is_served,
-            } => {
-                write!(f, "{place}: {concern}")?;
-                match (concern.is_invalid(), is_served) {
-                    (false, _) => Ok(()),
-                    (true, true) => f.write_str(
-                        "; clients still get it, since no certificate for its names is valid",
-                    ),
-                    (true, false) => f.write_str("; clients get another one for its names"),
-                }
-            }
-            Self::CertificateUnused { place } => write!(
-                f,
-                "{place}: no client gets this certificate: it has no name that another with a key \
-                 of the same kind does not have before it; remove one of them"
-            ),
-            Self::CertificateRevoked { place } => write!(
-                f,
-                "{place}: this certificate is listed in `revoked` and still served; put a new one \
-                 in its place"
-            ),
-            Self::Policy(concern) => concern.fmt(f),
-            Self::Verify(concern) => concern.fmt(f),
-        }
     }
 }

@@ -25,8 +25,7 @@ impl Site {
     ) -> Result<Self, BuildFault> {
         let mut certificates = Vec::with_capacity(options.certificates.len());
         for source in &options.certificates {
-            let (certificate, found) =
-                Certificate::load(source).map_err(BuildFault::Certificate)?;
+            let (certificate, found) = Certificate::load(source)?;
             concerns.extend(found.map(|concern| Concern::Certificate {
                 place: source.place.clone(),
                 concern,
@@ -49,9 +48,11 @@ impl Site {
         };
         concerns.extend(site.concerns(Moment { since: None, now }));
         let unused = site.index.unused(now).into_iter();
-        concerns.extend(unused.map(|number| Concern::CertificateUnused {
-            place: site.certificates[number].place.to_string(),
-        }));
+        concerns.extend(
+            unused.map(|number| {
+                Concern::CertificateUnused(site.certificates[number].place.to_string())
+            }),
+        );
         Ok(site)
     }
 
@@ -68,9 +69,7 @@ impl Site {
             .certificates
             .iter()
             .filter(|certificate| fingerprints.contains(&certificate.fingerprint));
-        revoked.map(|certificate| Concern::CertificateRevoked {
-            place: certificate.place.to_string(),
-        })
+        revoked.map(|certificate| Concern::CertificateRevoked(certificate.place.to_string()))
     }
 
     /// What an operator should know of the certificates because of the time.

@@ -26,7 +26,7 @@ use crate::context::{self, HandshakeContext};
 use crate::options::{
     CertificateSource, ClientMode, PemSource, Suites, Tls13Sessions, UnknownName,
 };
-use crate::resumption::{KeySource, ResumptionOptions, TicketOptions};
+use crate::resumption::ResumptionOptions;
 
 fn root() -> &'static Authority {
     static ROOT: OnceLock<Authority> = OnceLock::new();
@@ -50,20 +50,16 @@ fn simple() -> ServerOptions {
     options(vec![certificate(&["a.example"], Key::EcdsaP256)])
 }
 
+/// A server that asks for client certificates of the root's.
+fn verifying(mode: ClientMode) -> ServerOptions {
+    let mut options = simple();
+    options.client.mode = mode;
+    options.client.authorities = vec![pem("ca.pem", root().pem())];
+    options
+}
+
 fn new_resumption() -> Arc<Resumption> {
-    Arc::new(Resumption::new(&ResumptionOptions {
-        secret: [7; 32],
-        tickets: TicketOptions {
-            keys: KeySource::Own,
-            rotate: Duration::from_secs(3600),
-            keep: 4,
-            lifetime: None,
-            count: 1,
-        },
-        session_entries: 1000,
-        session_bytes: 1 << 20,
-        session_lifetime: Duration::from_secs(3600),
-    }))
+    Arc::new(Resumption::new(&ResumptionOptions::new([7; 32])))
 }
 
 fn build_as(service: &str, options: &ServerOptions, resumption: &Arc<Resumption>) -> Server {

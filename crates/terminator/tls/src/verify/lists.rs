@@ -7,10 +7,9 @@ use rustls_pki_types::{CertificateRevocationListDer, UnixTime};
 use webpki::{CertRevocationList, OwnedCertRevocationList};
 use x509_parser::prelude::{CertificateRevocationList, FromDer};
 
-use super::fault::{VerifyConcern, VerifyFault};
-use super::pem::read_pem;
+use super::fault::{FileFault, ListConcern, VerifyConcern};
 use crate::options::{ExpiredLists, PemSource};
-use crate::validity::{Ends, Expiry, Moment, Standing, Validity, seconds};
+use crate::validity::{Ends, Expiry, Moment, Span, Standing, Validity, seconds};
 
 /// The lists of a service: of each issuer and distribution point the newest.
 #[derive(Debug)]
@@ -30,19 +29,7 @@ pub(super) struct RevocationList {
 }
 
 impl RevocationLists {
-    pub(super) fn load(sources: &[PemSource], expired: ExpiredLists) -> Result<Self, VerifyFault> {
-        let mut lists = Vec::new();
-        for source in sources {
-            let read: Vec<CertificateRevocationListDer<'static>> = read_pem(source)?;
-            if read.is_empty() {
-                return Err(VerifyFault::NoList {
-                    place: source.place.clone(),
-                });
-            }
-            for (index, der) in read.iter().enumerate() {
-                lists.push(RevocationList::read(source, index, der)?);
-            }
-        }
+    pub(super) fn new(mut lists: Vec<RevocationList>, expired: ExpiredLists) -> Self {
         // The library asks the first that fits, which must not be one that a newer has replaced.
         lists.sort_by_key(|list| std::cmp::Reverse(list.validity.from));
         let mut newest: Vec<RevocationList> = Vec::with_capacity(lists.len());
@@ -51,10 +38,10 @@ impl RevocationLists {
                 newest.push(list);
             }
         }
-        Ok(Self {
+        Self {
             lists: newest,
             expired,
-        })
+        }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -106,20 +93,17 @@ impl RevocationLists {
     /// What an operator should know of them.
     pub(crate) fn concerns(&self, moment: Moment) -> impl Iterator<Item = VerifyConcern> {
         self.lists.iter().filter_map(move |list| {
-            let (place, issuer) = (list.place.to_string(), list.issuer.to_string());
-            match list.validity.news(moment) {
-                Standing::Over(_) => Some(VerifyConcern::ListExpired {
-                    place,
-                    issuer,
-                    refuses: self.expired == ExpiredLists::Refuse,
-                }),
-                Standing::EndsSoon(seconds) => Some(VerifyConcern::ListExpiresSoon {
-                    place,
-                    issuer,
-                    seconds,
-                }),
-                Standing::NotYet(_) | Standing::Good => None,
-            }
+            let concern = match list.validity.news(moment) {
+                Standing::Over(_) if self.expired == ExpiredLists::Refuse => ListConcern::Refuses,
+                Standing::Over(_) => ListConcern::StillCounts,
+                Standing::EndsSoon(seconds) => ListConcern::EndsSoon(Span(seconds)),
+                Standing::NotYet(_) | Standing::Good => return None,
+            };
+            Some(VerifyConcern {
+                place: list.place.to_string(),
+                issuer: list.issuer.to_string(),
+                concern,
+            })
         })
     }
 
@@ -136,22 +120,14 @@ impl RevocationLists {
 }
 
 impl RevocationList {
-    fn read(
+    pub(super) fn read(
         source: &PemSource,
-        index: usize,
+        number: usize,
         der: &CertificateRevocationListDer<'_>,
-    ) -> Result<Self, VerifyFault> {
-        let place = || source.place.clone();
-        let (_, read) =
-            CertificateRevocationList::from_der(der).map_err(|_| VerifyFault::ListMalformed {
-                place: place(),
-                index,
-            })?;
-        let unsupported = |what: String| VerifyFault::ListUnsupported {
-            place: place(),
-            index,
-            what,
-        };
+    ) -> Result<Self, FileFault> {
+        let (_, read) = CertificateRevocationList::from_der(der)
+            .map_err(|_| FileFault::ListMalformed(number))?;
+        let unsupported = |what: String| FileFault::ListUnsupported(number, what);
         // RFC 5280 section 5.1.2.5 asks every issuer for it.
         let next_update = read
             .next_update()

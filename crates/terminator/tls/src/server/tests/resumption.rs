@@ -21,22 +21,24 @@ fn kind(server: &Server, config: &Arc<ClientConfig>) -> HandshakeKind {
         .kind
 }
 
+/// The ways to resume, and a client of `a.example` for each: by ticket of TLS 1.3, by ticket of
+/// TLS 1.2, by session id.
+fn ways() -> [(Client, Tls12Resumption); 3] {
+    let (tickets, ids) = (
+        Tls12Resumption::SessionIdOrTickets,
+        Tls12Resumption::SessionIdOnly,
+    );
+    [
+        (client("a.example"), tickets),
+        (client("a.example").tls12(), tickets),
+        (client("a.example").tls12(), ids),
+    ]
+}
+
 #[test]
-fn every_kind_survives_a_reload() {
+fn every_kind_survives_a_reload_and_none_resumes_at_another_service() {
     let options = simple();
-    for (client, by, stored) in [
-        (client("a.example"), Tls12Resumption::SessionIdOrTickets, 0),
-        (
-            client("a.example").tls12(),
-            Tls12Resumption::SessionIdOrTickets,
-            0,
-        ),
-        (
-            client("a.example").tls12(),
-            Tls12Resumption::SessionIdOnly,
-            1,
-        ),
-    ] {
+    for ((client, by), stored) in ways().into_iter().zip([0, 0, 1]) {
         let resumption = new_resumption();
         let config = resuming(&client, by);
         let before = build_as("web", &options, &resumption);
@@ -45,71 +47,21 @@ fn every_kind_survives_a_reload() {
         let after = build_as("web", &options, &resumption);
         assert_eq!(kind(&after, &config), HandshakeKind::Resumed);
         assert_eq!(kind(&before, &config), HandshakeKind::Resumed);
+        let other = build_as("mail", &options, &resumption);
+        assert_eq!(kind(&other, &config), HandshakeKind::Full);
     }
 }
 
 #[test]
 fn tickets_survive_a_restart_with_the_same_secret_and_sessions_do_not() {
     let options = simple();
-    for (client, by, kind_after) in [
-        (
-            client("a.example"),
-            Tls12Resumption::SessionIdOrTickets,
-            HandshakeKind::Resumed,
-        ),
-        (
-            client("a.example").tls12(),
-            Tls12Resumption::SessionIdOrTickets,
-            HandshakeKind::Resumed,
-        ),
-        (
-            client("a.example").tls12(),
-            Tls12Resumption::SessionIdOnly,
-            HandshakeKind::Full,
-        ),
-    ] {
+    let resumed = HandshakeKind::Resumed;
+    let kinds = [resumed, resumed, HandshakeKind::Full];
+    for ((client, by), kind_after) in ways().into_iter().zip(kinds) {
         let config = resuming(&client, by);
-        let before = build_as("web", &options, &new_resumption());
-        assert_eq!(kind(&before, &config), HandshakeKind::Full);
-        let after = build_as("web", &options, &new_resumption());
-        assert_eq!(kind(&after, &config), kind_after);
+        assert_eq!(kind(&build(&options), &config), HandshakeKind::Full);
+        assert_eq!(kind(&build(&options), &config), kind_after);
     }
-}
-
-#[test]
-fn nothing_resumes_at_another_service() {
-    let options = simple();
-    for (client, by) in [
-        (client("a.example"), Tls12Resumption::SessionIdOrTickets),
-        (
-            client("a.example").tls12(),
-            Tls12Resumption::SessionIdOrTickets,
-        ),
-        (client("a.example").tls12(), Tls12Resumption::SessionIdOnly),
-    ] {
-        let resumption = new_resumption();
-        let config = resuming(&client, by);
-        assert_eq!(
-            kind(&build_as("web", &options, &resumption), &config),
-            HandshakeKind::Full
-        );
-        assert_eq!(
-            kind(&build_as("mail", &options, &resumption), &config),
-            HandshakeKind::Full
-        );
-    }
-}
-
-/// The ways to resume, and a client of `a.example` for each.
-fn ways() -> [(Client, Tls12Resumption); 3] {
-    [
-        (client("a.example"), Tls12Resumption::SessionIdOrTickets),
-        (
-            client("a.example").tls12(),
-            Tls12Resumption::SessionIdOrTickets,
-        ),
-        (client("a.example").tls12(), Tls12Resumption::SessionIdOnly),
-    ]
 }
 
 #[test]
@@ -124,14 +76,6 @@ fn nothing_resumes_where_it_is_off() {
         assert_eq!(kind(&server, &config), HandshakeKind::Full);
         assert_eq!(resumption.session_counters().entries, 0);
     }
-}
-
-/// A server that asks for client certificates of the root's.
-fn verifying(mode: ClientMode) -> ServerOptions {
-    let mut options = simple();
-    options.client.mode = mode;
-    options.client.authorities = vec![pem("ca.pem", root().pem())];
-    options
 }
 
 /// What the second connection of a client with a certificate comes to, by each way, if the server
@@ -176,7 +120,7 @@ fn a_session_of_tls_1_2_resumes_whatever_signatures_its_client_verifies() {
             let (config, witness) = witnessed(client, *by);
             *witness.schemes.lock().unwrap() = vec![scheme];
             let failure = connect(&server, &config, "a.example").unwrap_err();
-            assert_eq!(failure.refusal(), Refusal::NO_SCHEME);
+            assert_eq!(failure.refusal(), Refusal::no_common("signature scheme"));
         }
     }
 }
@@ -219,12 +163,9 @@ fn a_client_whose_authority_is_trusted_no_more_does_not_resume() {
 }
 
 #[test]
-fn no_certificate_is_told_of_where_none_is_asked_for() {
-    for kind in kinds_after(
-        &root().client("alice"),
-        &verifying(ClientMode::Required),
-        &simple(),
-    ) {
+fn no_certificate_is_known_where_none_is_asked_for() {
+    let before = verifying(ClientMode::Required);
+    for kind in kinds_after(&root().client("alice"), &before, &simple()) {
         assert_eq!(kind.unwrap(), HandshakeKind::Full);
     }
 }
@@ -245,10 +186,8 @@ fn verification_that_comes_with_a_reload_is_not_resumed_past() {
     let (options, verified) = (simple(), verifying(ClientMode::Required));
     let resumption = new_resumption();
     let config = resuming(&client("a.example"), Tls12Resumption::SessionIdOrTickets);
-    assert_eq!(
-        kind(&build_as("web", &options, &resumption), &config),
-        HandshakeKind::Full
-    );
+    let before = build_as("web", &options, &resumption);
+    assert_eq!(kind(&before, &config), HandshakeKind::Full);
     let reloaded = build_as("web", &verified, &resumption);
     let failure = connect(&reloaded, &config, "a.example").expect_err("no certificate");
     assert_eq!(failure.server(), rustls::Error::NoCertificatesPresented);
@@ -294,7 +233,7 @@ fn a_session_of_the_cache_resumes_once_and_is_renewed() {
 }
 
 #[test]
-fn sessions_of_former_certificates_resume_unless_it_is_said_otherwise() {
+fn sessions_of_replaced_certificates_resume_unless_it_is_said_otherwise() {
     let old = simple();
     let mut renewed = simple();
     let lists = |change: fn(&mut ServerOptions, PemSource)| {
@@ -332,7 +271,7 @@ fn sessions_of_former_certificates_resume_unless_it_is_said_otherwise() {
 }
 
 #[test]
-fn a_list_of_revoked_certificates_that_is_none_is_told() {
+fn a_list_of_revoked_certificates_that_is_none_is_refused() {
     let mut options = simple();
     options.former.revoked = vec![pem("old.pem", "nothing")];
     let told = build_error(&options).to_string();
@@ -354,8 +293,10 @@ fn a_list_of_revoked_certificates_that_is_none_is_told() {
 
 /// Handshakes with early data, by our own driver.
 mod early {
+    use telemetry::outcome::Reason;
+
     use super::*;
-    use crate::handshake::{FaultKind, Handshake, HandshakeFault, Step};
+    use crate::handshake::{Handshake, HandshakeFault, Step};
     use crate::secrets::first_record;
 
     /// Remembers the secret of early data.
@@ -415,7 +356,7 @@ mod early {
         let (mut handshake, secret) = begun();
         let part = first_record(SUITE, &secret, &[5, 0, HANDSHAKE]);
         let fault = feed(&mut handshake, part).expect_err("no client does that");
-        assert_eq!(fault.kind, FaultKind::Violation);
+        assert_eq!(fault.reason, Reason::ProtocolViolation);
     }
 
     #[test]
@@ -427,7 +368,7 @@ mod early {
         let mut bytes = [&[HANDSHAKE, 3, 3, 0, 100][..], part].concat();
         bytes.extend([APPLICATION_DATA, 3, 3, 0, 30].iter().chain(&[0; 30]));
         let fault = feed(&mut handshake, bytes).expect_err("a message is one piece");
-        assert_eq!(fault.kind, FaultKind::Violation);
+        assert_eq!(fault.reason, Reason::ProtocolViolation);
     }
 
     #[test]
@@ -443,7 +384,7 @@ mod early {
         // What follows is under other keys.
         let again = first_record(SUITE, &secret, &[APPLICATION_DATA]);
         let fault = feed(&mut handshake, again).expect_err("it does not open");
-        assert_eq!(fault.kind, FaultKind::RecordInvalid);
+        assert_eq!(fault.reason, Reason::RecordInvalid);
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! Connections that differ in their record layer alone, with the client on their other end.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use testkit::authority::Authority;
 use testkit::client::ClientChoice;
@@ -14,7 +13,7 @@ use crate::options::{
 };
 use crate::policy::SuiteOrder;
 use crate::record::{Layout, RECORD_BYTES_MAX, RecordSealer};
-use crate::resumption::{KeySource, Resumption, ResumptionOptions, TicketOptions};
+use crate::resumption::{Resumption, ResumptionOptions};
 use crate::server::Server;
 use crate::traffic::{CONTROL_BYTES_MAX, Incoming, Traffic};
 
@@ -38,7 +37,7 @@ impl Services {
         let authority = Authority::root("records");
         let pem = authority.leaf(&["localhost"]).issue().pem();
         let server = |record_layer| {
-            let resumption = Arc::new(Resumption::new(&RESUMPTION));
+            let resumption = Arc::new(Resumption::new(&ResumptionOptions::new([7; 32])));
             let options = options(record_layer, &pem);
             let built = Server::build(&options, "web", &resumption, &SuiteOrder::default());
             built.expect("a server").0
@@ -58,20 +57,6 @@ impl Services {
             .map(|server| Connection::new(server, &choice))
     }
 }
-
-const RESUMPTION: ResumptionOptions = ResumptionOptions {
-    secret: [7; 32],
-    tickets: TicketOptions {
-        keys: KeySource::Own,
-        rotate: Duration::from_secs(3600),
-        keep: 2,
-        lifetime: None,
-        count: 1,
-    },
-    session_entries: 10,
-    session_bytes: 10_000,
-    session_lifetime: Duration::from_secs(3600),
-};
 
 fn options(record_layer: RecordLayer, pem: &str) -> ServerOptions {
     ServerOptions {
