@@ -8,7 +8,6 @@ mod answer;
 mod connection;
 mod download;
 mod parse;
-mod upload;
 mod wish;
 mod worker;
 

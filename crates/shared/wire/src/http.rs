@@ -12,6 +12,9 @@ use std::mem::MaybeUninit;
 /// The largest number of fields of a head, as in Apache.
 pub const FIELDS_MAX: usize = 100;
 
+/// Where the status code ends in a status line.
+const CODE_END: usize = "HTTP/1.1 200".len();
+
 /// The head of a request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct RequestHead<'a> {
@@ -145,14 +148,16 @@ impl ResponseHead {
     }
 }
 
-/// The status code of a response that begins with these bytes, as soon as it is there.
+/// The status code of a response that begins with these bytes, once they show where it ends.
 ///
 /// # Errors
 /// [`HeadFault`].
 pub fn status_code(beginning: &[u8]) -> Result<Option<u16>, HeadFault> {
     let mut head = httparse::Response::new(&mut []);
     match head.parse(beginning) {
-        Ok(_) | Err(httparse::Error::TooManyHeaders) => Ok(head.code),
+        Ok(_) | Err(httparse::Error::TooManyHeaders) => {
+            Ok(head.code.filter(|_| beginning.len() > CODE_END))
+        }
         Err(error) => Err(fault(error, beginning)),
     }
 }
@@ -531,7 +536,7 @@ mod tests {
     fn a_status_code_is_read_as_soon_as_it_is_there() {
         let whole = b"HTTP/1.1 204 No Content\r\n";
         for length in 0..whole.len() {
-            let expected = (length >= 12).then_some(204);
+            let expected = (length > CODE_END).then_some(204);
             assert_eq!(status_code(&whole[..length]), Ok(expected), "{length}");
         }
         assert_eq!(status_code(b"HTTP/1.0 503\r\nA: b\r\n"), Ok(Some(503)));

@@ -3,7 +3,6 @@
 //! Owns when servers are checked and what is reported; how one check is made is `probe`'s, what
 //! results add up to is `backend::check`'s, and what follows from it the pools'.
 
-mod http;
 mod probe;
 
 use std::collections::HashMap;

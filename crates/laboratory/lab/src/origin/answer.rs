@@ -6,7 +6,9 @@
 use std::io::Write;
 use std::time::Duration;
 
-use super::parse::{HeadFault, Method, Request};
+use wire::http::HeadFault;
+
+use super::parse::{Method, Request};
 use super::wish::{Content, WishFault};
 
 /// A reply.
@@ -97,11 +99,10 @@ impl Answer {
     /// The reply to what is no request.
     pub(super) fn to_fault(fault: HeadFault) -> Self {
         match fault {
-            HeadFault::Malformed => Self::refusal(400, "No well-formed HTTP/1.1 request.\n"),
-            HeadFault::Host => Self::refusal(400, "HTTP/1.1 wants one Host field.\n"),
+            HeadFault::Malformed(_) => Self::refusal(400, "No well-formed HTTP/1.1 request.\n"),
             HeadFault::TooLarge => Self::refusal(431, "At most 16 KiB and 100 fields.\n"),
             HeadFault::Version => Self::refusal(505, "HTTP/1.1 or HTTP/1.0.\n"),
-            HeadFault::Coding => Self::refusal(501, "No transfer coding but chunked.\n"),
+            HeadFault::TransferCoding => Self::refusal(501, "No transfer coding but chunked.\n"),
             HeadFault::Expectation => Self::refusal(417, "No expectation but 100-continue.\n"),
         }
     }
@@ -203,13 +204,13 @@ fn reason(code: u16) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use super::super::parse::{Found, parse};
+    use super::super::parse::parse;
     use super::*;
 
     fn answer(lines: &str) -> Answer {
         let bytes = format!("{}\r\n\r\n", lines.replace('\n', "\r\n"));
         match parse(bytes.as_bytes()) {
-            Ok(Found::Request(_, request)) => Answer::to(&request),
+            Ok(Some((_, request))) => Answer::to(&request),
             other => panic!("{lines:?}: {other:?}"),
         }
     }
@@ -299,11 +300,10 @@ mod tests {
             (404, Persistence::Keep)
         );
         for (fault, code) in [
-            (HeadFault::Malformed, 400),
-            (HeadFault::Host, 400),
+            (HeadFault::Malformed("no Host field"), 400),
             (HeadFault::TooLarge, 431),
             (HeadFault::Version, 505),
-            (HeadFault::Coding, 501),
+            (HeadFault::TransferCoding, 501),
             (HeadFault::Expectation, 417),
         ] {
             assert_eq!(Answer::to_fault(fault).code, code);

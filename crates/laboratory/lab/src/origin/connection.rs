@@ -9,11 +9,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use sys::socket;
+use wire::http::{Content as Upload, ContentEnd};
 
 use super::answer::{Answer, Framing, Persistence};
 use super::download::{Download, SLICES_MAX, bytes_at};
-use super::parse::{self, Found, HEAD_BYTES_MAX, Method, Request};
-use super::upload::Upload;
+use super::parse::{self, HEAD_BYTES_MAX, Method, Request};
 use super::wish::{Content, WishFault};
 
 /// What is read of an upload at once.
@@ -243,7 +243,8 @@ impl Connection {
         }
         // No more than can be kept if it turns out to be requests.
         let limit = match self.stage {
-            Stage::Upload(Upload::Length(left), _) => {
+            Stage::Upload(upload, _) => {
+                let left = upload.bytes_left().unwrap_or(0);
                 left.clamp(HEAD_BYTES_MAX as u64, INPUT_BYTES as u64) as usize
             }
             _ => HEAD_BYTES_MAX,
@@ -293,8 +294,8 @@ impl Connection {
     fn take_head<'b>(&mut self, bytes: &'b [u8], pen: &mut Pen, now: Instant) -> &'b [u8] {
         if !pen.last.is_of(bytes) {
             match parse::parse(bytes) {
-                Ok(Found::Request(length, request)) => pen.last.learn(&bytes[..length], request),
-                Ok(Found::Part) => {
+                Ok(Some((length, request))) => pen.last.learn(&bytes[..length], request),
+                Ok(None) => {
                     self.kept_is_part = true;
                     return bytes;
                 }
@@ -317,7 +318,7 @@ impl Connection {
         };
         self.active_at = now;
         let answer = *answer;
-        let Ok(used) = upload.skip(bytes) else {
+        let Ok(used) = upload.read(bytes) else {
             self.refuse(&Answer::refusal(400, "No well-formed chunks.\n"), pen);
             return bytes;
         };
@@ -333,7 +334,7 @@ impl Connection {
         let Known {
             request, answer, ..
         } = pen.last;
-        let upload = Upload::new(request.body);
+        let upload = Upload::new(request.content);
         if upload.is_done() {
             if answer.delay.is_zero() {
                 self.reply_known(pen);
@@ -470,7 +471,7 @@ impl Known {
         let request = Request {
             method: Method::Other,
             wish: Err(WishFault::Unknown),
-            body: parse::Framing::Length(0),
+            content: ContentEnd::Length(0),
             is_http10: false,
             keeps_alive: false,
             expects_continue: false,

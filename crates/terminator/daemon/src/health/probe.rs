@@ -13,8 +13,10 @@ use tls::probe::Probe;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
 use wire::address::{Address, Endpoint, UnixName};
+use wire::http;
 
-use super::http;
+/// The bytes of a status line that decide: `HTTP/1.1 200` and what follows the number.
+const STATUS_BYTES: usize = 13;
 
 /// A flight of a server's handshake seldom has more.
 const READ_BYTES: usize = 4096;
@@ -77,7 +79,7 @@ impl Target {
             CheckKind::Http { path, host } => {
                 let host = host.clone().unwrap_or_else(|| host_of(endpoint));
                 Question::Http {
-                    request: http::request(path, &host),
+                    request: request(path, &host),
                 }
             }
             CheckKind::Tcp => Question::Tcp,
@@ -112,6 +114,16 @@ fn host_of(endpoint: &Endpoint) -> String {
     }
 }
 
+/// A request for one path, after whose answer the connection ends.
+fn request(path: &str, host: &str) -> Vec<u8> {
+    let agent = concat!("lariat-check/", env!("CARGO_PKG_VERSION"));
+    format!(
+        "GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: {agent}\r\nAccept: */*\r\n\
+         Connection: close\r\n\r\n"
+    )
+    .into_bytes()
+}
+
 trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
@@ -129,14 +141,14 @@ async fn dial(address: &Address) -> io::Result<Box<dyn Stream>> {
 
 async fn ask_http(stream: &mut dyn Stream, request: &[u8]) -> Result<Passed, ProbeFault> {
     stream.write_all(request).await?;
-    let mut answer = [0; http::STATUS_BYTES];
+    let mut answer = [0; STATUS_BYTES];
     let mut length = 0;
     loop {
-        match http::status_of(&answer[..length]) {
+        match http::status_code(&answer[..length]) {
             Ok(Some(code @ 200..=399)) => return Ok(Passed::Status(code)),
             Ok(Some(code)) => return Err(ProbeFault::Status(code)),
             Ok(None) => {}
-            Err(http::NotHttp) => return Err(ProbeFault::NotHttp),
+            Err(_) => return Err(ProbeFault::NotHttp),
         }
         match stream.read(&mut answer[length..]).await? {
             0 => return Err(ProbeFault::Closed),
@@ -160,4 +172,16 @@ async fn shake_hands(stream: &mut dyn Stream, name: Option<&str>) -> Result<Pass
     // So is the end, which spares the server an error in its log.
     let _ = stream.write_all(&probe.close()).await;
     Ok(Passed::Handshake)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_request_is_whole() {
+        let request = String::from_utf8(request("/health?a=b", "app.example:80")).unwrap();
+        assert!(request.starts_with("GET /health?a=b HTTP/1.1\r\nHost: app.example:80\r\n"));
+        assert!(request.ends_with("\r\nConnection: close\r\n\r\n"));
+    }
 }
