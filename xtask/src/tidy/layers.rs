@@ -40,6 +40,7 @@ const fn tool(name: &'static str, layer: u8) -> Crate {
 /// Every package; one that is missing here is a violation.
 pub(super) const CRATES: &[Crate] = &[
     pure("wire", 1),
+    pure("options", 1),
     pure("telemetry", 1),
     plain("sys", 2),
     plain("session", 2),
@@ -130,7 +131,7 @@ pub(super) const RESTRICTIONS: &[Restriction] = &[
     // The text of configurations and plans.
     restrict(
         &["toml", "toml_edit"],
-        &["config", "daemon", "lab", "xtask"],
+        &["options", "daemon", "lab", "xtask"],
     ),
     // Async runtimes and their servers: the control side.
     restrict(&["tokio", "hyper", "hyper-util", "futures"], &["daemon"]),

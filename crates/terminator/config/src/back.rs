@@ -3,13 +3,11 @@
 use std::path::Path;
 
 use backend::options::{Balance, CheckKind, CheckOptions, Options, PassiveOptions, ServerOptions};
+use options::{Problem, Section, all};
 use proxy::options::{
     BackOptions, CertificateForm, FileTimeouts, FilesOptions, ProxyTlvs, SendProxy, ServersOptions,
 };
 use wire::address::Endpoint;
-
-use crate::diagnostic::Problem;
-use crate::section::{Section, all};
 
 /// A connection remembers the servers it tried; this many fit.
 const SERVERS_MAX: usize = 1024;

@@ -6,11 +6,10 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use options::{Problem, Section, all};
 use tls::options::{CertificateSource, PemSource};
 
-use crate::diagnostic::Problem;
 use crate::files::Files;
-use crate::section::{Section, all};
 
 /// Files, and where relative paths to them begin.
 pub(crate) struct Shelf<'f> {

@@ -1,5 +1,6 @@
 //! The keys of a service's front.
 
+use options::{Problem, Section, Value};
 use proxy::options::{FrontOptions, KtlsMode, KtlsOptions};
 use tls::options::{
     ClientMode, ClientVerification, ExpiredLists, FormerCertificates, Group, RecordLayer,
@@ -8,10 +9,7 @@ use tls::options::{
 use tls::server::EARLY_DATA_BYTES_MIN;
 
 use crate::certificates::{self, Shelf};
-use crate::diagnostic::Problem;
 use crate::host::Tls13Choice;
-use crate::node::Value;
-use crate::section::Section;
 
 /// Reads `service.front`.
 pub(crate) fn read(

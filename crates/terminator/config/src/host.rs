@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
+use options::{Key, Problem, Section, Value, quantity};
 use proxy::options::{Limits, LogConnections, LogFormat, LogOptions, WorkerOptions};
 use tls::resumption::key_file::{KeyFileFault, ListedKeys, SharedSecret};
 use tls::resumption::{KeySource, TicketOptions};
@@ -10,17 +11,12 @@ use wire::address::Address;
 use zeroize::Zeroizing;
 
 use crate::certificates::Shelf;
-use crate::diagnostic::Problem;
-use crate::node::Value;
-use crate::quantity;
-use crate::section::Section;
 use crate::settings::{
     AdminToken, ControlOptions, LogOutput, ProcessOptions, ResumptionOptions, SandboxOptions,
 };
-use crate::table::Key;
 
 /// More threads than any host has CPUs would only be a slip of the keyboard.
-const THREADS_MAX: i64 = 1024;
+const THREADS_MAX: u64 = 1024;
 
 /// Ports in `process.connect-ports`. The kernel takes a rule for each and looks for one at each
 /// dial; and a longer list limits little.
@@ -59,7 +55,7 @@ fn threads(value: &Value, allowed: &[u16]) -> Result<Vec<Option<u16>>, Problem> 
     }
 }
 
-fn number_of_threads(number: Option<i64>, allowed: &[u16]) -> Result<Vec<Option<u16>>, Problem> {
+fn number_of_threads(number: Option<u64>, allowed: &[u16]) -> Result<Vec<Option<u16>>, Problem> {
     let number = number
         .filter(|number| (1..=THREADS_MAX).contains(number))
         .and_then(|number| usize::try_from(number).ok())

@@ -1,28 +1,119 @@
-//! The rows of the table of options, in the order of the reference.
+//! The one table of options: every key with its flag, kind, default, help and example.
+//!
+//! Everything that knows keys is made from it: the check for unknown ones, the reader's defaults
+//! and ranges, the flags of `lariat serve`, its help, and the reference.
 
 mod process;
 mod service;
 
-use crate::key::Key;
+use options::{Key, Renamed, Table};
 
 use process::PROCESS;
 use service::SERVICE;
-#[cfg(test)]
-pub(crate) use service::SUITES;
 
-/// Every key, in the order of the reference.
-pub const KEYS: &[Key] = &joined::<{ SERVICE.len() + PROCESS.len() }>(SERVICE, PROCESS);
+/// The keys of a configuration, in the order of the reference.
+pub static TABLE: Table = Table {
+    keys: &joined::<{ SERVICE.len() + PROCESS.len() }>(SERVICE, PROCESS),
+    renamed: RENAMED,
+    later: &[
+        "cluster",
+        "service.back.starttls",
+        "service.back.tls",
+        "service.front.peek",
+        "service.front.starttls",
+    ],
+    help: "lariat help serve",
+    typed_as_flags: false,
+};
+
+const RENAMED: &[Renamed] = &[
+    Renamed {
+        path: "service.back.accepts-replays",
+        flag: "accepts-replays",
+        now: "service.back.early-data-safe",
+    },
+    Renamed {
+        path: "service.back.files.folder",
+        flag: "files",
+        now: "service.back.files.root",
+    },
+    Renamed {
+        path: "service.back.passive.pause",
+        flag: "passive-pause",
+        now: "service.back.passive.ejection-time",
+    },
+    Renamed {
+        path: "service.front.tls.former-certificates",
+        flag: "former-certificates",
+        now: "service.front.tls.replaced-certificates",
+    },
+    Renamed {
+        path: "service.front.tls.ktls.from",
+        flag: "ktls-from",
+        now: "service.front.tls.ktls.min-size",
+    },
+];
 
 const fn joined<const COUNT: usize>(first: &[Key], second: &[Key]) -> [Key; COUNT] {
     let mut all = [first[0]; COUNT];
-    let mut place = 1;
+    let mut place = 0;
     while place < COUNT {
-        all[place] = if place < first.len() {
+        let key = if place < first.len() {
             first[place]
         } else {
             second[place - first.len()]
         };
+        all[place] = key.group(heading(key.path.as_bytes()));
         place += 1;
     }
     all
+}
+
+const fn heading(path: &[u8]) -> &'static str {
+    if begins(path, b"service.front.tls.") {
+        "TLS"
+    } else if begins(path, b"service.front.") {
+        "Front"
+    } else if begins(path, b"service.back.") {
+        "Back"
+    } else if begins(path, b"service.") {
+        "Service"
+    } else {
+        "Process"
+    }
+}
+
+const fn begins(mut text: &[u8], mut head: &[u8]) -> bool {
+    while let ([one, rest @ ..], [other, others @ ..]) = (text, head) {
+        if *one != *other {
+            return false;
+        }
+        (text, head) = (rest, others);
+    }
+    head.is_empty()
+}
+
+#[cfg(test)]
+mod tests {
+    use options::Kind;
+
+    use super::*;
+
+    #[test]
+    fn the_table_is_sound() {
+        assert_eq!(TABLE.faults(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn suites_and_groups_are_those_of_tls() {
+        use tls::options::{Group, Suite};
+        let words = |path| match TABLE.find(path).map(|key| key.kind) {
+            Some(Kind::Choice(words)) => words,
+            other => panic!("{path} is a choice: {other:?}"),
+        };
+        let suites: Vec<_> = Suite::ALL.iter().map(|suite| suite.name()).collect();
+        assert_eq!(words("service.front.tls.suites")[1..], suites);
+        let groups: Vec<_> = Group::ALL.iter().map(|group| group.name()).collect();
+        assert_eq!(words("service.front.tls.groups"), groups);
+    }
 }

@@ -6,29 +6,22 @@
 
 mod back;
 mod certificates;
-pub mod diagnostic;
-mod document;
 pub mod files;
-mod flags;
 mod front;
 mod host;
-mod key;
-mod keys;
-mod node;
-mod quantity;
+pub mod keys;
 pub mod reference;
-mod section;
 mod services;
 pub mod settings;
-mod shape;
 pub mod source;
-pub mod table;
 
+use options::{Node, Problem, Report, Section, Spot, Value, document, flags};
 use proxy::options::Options;
 use wire::address::Address;
 
-pub use diagnostic::{Diagnostic, Place, Severity, nearest};
 pub use files::{Disk, Files, Recorder, Recording};
+pub use keys::TABLE;
+pub use options::{Diagnostic, Place, Severity, nearest};
 pub use settings::{
     AdminToken, ControlOptions, LogOutput, ProcessOptions, ResumptionOptions, SandboxOptions,
     Settings,
@@ -36,9 +29,6 @@ pub use settings::{
 pub use source::Source;
 
 use certificates::Shelf;
-use diagnostic::{Problem, Report, Spot};
-use node::{Node, Value};
-use section::Section;
 
 /// A configuration without errors.
 #[derive(Clone, Debug, PartialEq)]
@@ -63,8 +53,8 @@ pub fn load(source: &Source, files: &mut dyn Files) -> Result<Loaded, Vec<Diagno
         files,
     };
     let settings = root.and_then(|root| {
-        shape::check(&root, &report);
-        settings(&Section::top(&root, &report), &mut shelf)
+        options::check(&root, &TABLE, &report);
+        settings(&Section::top(&TABLE, &root, &report), &mut shelf)
     });
     let failed = report.errors() > 0;
     let diagnostics = report.into_diagnostics();
@@ -84,7 +74,7 @@ pub fn fault(source: &Source, key: &str, message: &str, hint: &str) -> Vec<Diagn
     let empty = || Node::new(Value::Table(Vec::new()), Spot::Nowhere);
     let root = root_of(source, &report_about(source)).unwrap_or_else(empty);
     let report = report_about(source);
-    let (section, name) = section_of(&Section::top(&root, &report), key);
+    let (section, name) = section_of(&Section::top(&TABLE, &root, &report), key);
     section.error(name, Problem::new(message).hint(hint));
     report.into_diagnostics()
 }
@@ -93,7 +83,7 @@ pub fn fault(source: &Source, key: &str, message: &str, hint: &str) -> Vec<Diagn
 pub fn is_written(source: &Source, key: &str) -> bool {
     let report = report_about(source);
     root_of(source, &report).is_some_and(|root| {
-        let (section, name) = section_of(&Section::top(&root, &report), key);
+        let (section, name) = section_of(&Section::top(&TABLE, &root, &report), key);
         section.has(name)
     })
 }
@@ -121,7 +111,12 @@ fn report_about(source: &Source) -> Report<'_> {
 fn root_of(source: &Source, report: &Report<'_>) -> Option<Node> {
     match source {
         Source::File { text, .. } => document::parse(text, report),
-        Source::Flags(flags) => Some(flags::parse(flags, report)),
+        Source::Flags(flags) => {
+            let flags = flags
+                .iter()
+                .map(|(name, text)| (name.as_str(), text.as_str()));
+            Some(flags::parse(flags, &TABLE, report))
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use options::{Problem, Section};
 use proxy::options::{
     BackOptions, CertificateForm, FrontOptions, SendProxy, ServiceOptions, Timeouts,
 };
@@ -10,9 +11,7 @@ use wire::address::Address;
 use wire::network::Network;
 
 use crate::certificates::Shelf;
-use crate::diagnostic::Problem;
 use crate::host::Tls13Choice;
-use crate::section::Section;
 use crate::{back, front, host};
 
 /// The longest name of a service: it is a label in every metric and a field in every line.

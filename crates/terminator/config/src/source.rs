@@ -3,9 +3,9 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use options::{Diagnostic, Place, Severity};
 use serde::{Deserialize, Serialize};
 
-use crate::diagnostic::{Diagnostic, Place, Severity};
 use crate::files::Files;
 
 /// A configuration as it was typed.

@@ -478,8 +478,8 @@ fn faults_in_flags_name_the_flag() {
 
 #[test]
 fn every_default_is_valid_when_written_out() {
-    for key in config::table::KEYS {
-        let (config::table::Default::Text(text), Some(flag)) = (key.default, key.flag) else {
+    for key in config::TABLE.keys {
+        let (options::Default::Text(text), Some(flag)) = (key.default, key.flag) else {
             continue;
         };
         let minimal = ALIKE[0].0;
@@ -517,8 +517,8 @@ fn expired_lists_refuse_unless_they_are_accepted() {
 
 #[test]
 fn every_word_of_every_choice_is_understood() {
-    for key in config::table::KEYS {
-        let (config::table::Kind::Choice(words), Some(flag)) = (key.kind, key.flag) else {
+    for key in config::TABLE.keys {
+        let (options::Kind::Choice(words), Some(flag)) = (key.kind, key.flag) else {
             continue;
         };
         for word in words {
@@ -536,7 +536,7 @@ fn every_word_of_every_choice_is_understood() {
 
 #[test]
 fn every_example_of_the_reference_is_toml_of_known_keys() {
-    for key in config::table::KEYS {
+    for key in config::TABLE.keys {
         let text = match key.parent() {
             "" => key.example.to_owned(),
             parent => format!(
@@ -578,8 +578,8 @@ proptest! {
     }
 
     #[test]
-    fn no_flag_value_makes_it_panic(flag in 0..config::table::KEYS.len(), value in ".{0,20}") {
-        if let Some(flag) = config::table::KEYS[flag].flag {
+    fn no_flag_value_makes_it_panic(flag in 0..config::TABLE.keys.len(), value in ".{0,20}") {
+        if let Some(flag) = config::TABLE.keys[flag].flag {
             let flags = vec![(flag.to_owned(), value)];
             let _ = config::load(&Source::Flags(flags), &mut files());
         }

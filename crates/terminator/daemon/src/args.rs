@@ -238,24 +238,15 @@ fn served(
 }
 
 fn known_flag(name: &str) -> Result<&'static str, UsageError> {
-    if let Some(flag) = config::table::find_flag(name).and_then(|key| key.flag) {
-        return Ok(flag);
-    }
-    let flags = config::table::KEYS.iter().filter_map(|key| key.flag);
-    let now = config::table::renamed_flag(name);
-    let hint = match (now, config::nearest(name, flags)) {
-        (Some(now), _) => format!("it is now --{now}"),
-        (None, Some(near)) => format!("did you mean --{near}?"),
-        (None, None) => "`lariat help serve` lists the flags".to_owned(),
-    };
-    Err(UsageError::new(
-        format!("there is no flag --{}", name.escape_debug()),
-        hint,
-    ))
+    let flag = config::TABLE.find_flag(name).and_then(|key| key.flag);
+    flag.ok_or_else(|| {
+        let problem = config::TABLE.unknown_flag(name);
+        UsageError::new(problem.message, problem.hint.unwrap_or_default())
+    })
 }
 
 fn key_of(flag: &str) -> &'static str {
-    config::table::find_flag(flag).map_or("it", |key| key.path)
+    config::TABLE.find_flag(flag).map_or("it", |key| key.path)
 }
 
 fn set_file(file: &mut Option<PathBuf>, path: OsString) -> Result<(), UsageError> {

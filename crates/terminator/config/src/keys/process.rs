@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::key::{Key, Kind, key};
+use options::{Key, Kind, key};
 
 const SECOND: Duration = Duration::from_secs(1);
 const DAY: Duration = Duration::from_secs(86_400);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::key::{Key, Kind, key};
+use options::{Key, Kind, key};
 
 /// As many as `tls` takes.
 const EARLY_DATA_BYTES_MAX: u64 = tls::server::EARLY_DATA_BYTES_MAX as u64;
@@ -12,7 +12,7 @@ const DAY: Duration = Duration::from_secs(86_400);
 const YEAR: Duration = Duration::from_secs(365 * 86_400);
 
 /// Every cipher suite by its standard name.
-pub(crate) const SUITES: &[&str] = &[
+const SUITES: &[&str] = &[
     "auto",
     "TLS_AES_128_GCM_SHA256",
     "TLS_AES_256_GCM_SHA384",

@@ -93,7 +93,7 @@ pub(super) fn text(topic: Topic) -> String {
     match topic {
         Topic::Program => format!("{PROGRAM}{}", exit_codes()),
         Topic::Demo => DEMO.to_owned(),
-        Topic::Serve => format!("{SERVE}{}", config::reference::flags()),
+        Topic::Serve => format!("{SERVE}{}", config::TABLE.flags()),
         Topic::Check => CHECK.to_owned(),
         Topic::Status => format!("{STATUS}{SOCKET}"),
         Topic::Reload => format!("{RELOAD}{SOCKET}"),

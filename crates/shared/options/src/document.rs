@@ -9,7 +9,7 @@ use crate::node::{Entry, Node, Value};
 const SYNTAX_ERRORS_MAX: usize = 10;
 
 /// The tree of a text; `None` if it is no TOML, which has then been reported.
-pub(crate) fn parse(text: &str, report: &Report<'_>) -> Option<Node> {
+pub fn parse(text: &str, report: &Report<'_>) -> Option<Node> {
     let (table, errors) = DeTable::parse_recoverable(text);
     for error in errors.iter().take(SYNTAX_ERRORS_MAX) {
         let spot = error.span().map_or(Spot::Nowhere, Spot::File);
@@ -21,8 +21,11 @@ pub(crate) fn parse(text: &str, report: &Report<'_>) -> Option<Node> {
         .then(|| Node::new(entries(table.get_ref()), Spot::Nowhere))
 }
 
-fn entries(table: &DeTable<'_>) -> Value {
-    let entries = table.iter().map(|(key, value)| Entry {
+/// A table that was parsed, in the order of the text.
+pub fn entries(table: &DeTable<'_>) -> Value {
+    let mut entries: Vec<_> = table.iter().collect();
+    entries.sort_by_key(|(key, _)| key.span().start);
+    let entries = entries.into_iter().map(|(key, value)| Entry {
         key: key.get_ref().to_string(),
         key_spot: Spot::File(key.span()),
         node: Node::new(converted(value.get_ref()), Spot::File(value.span())),
@@ -35,7 +38,7 @@ fn converted(value: &DeValue<'_>) -> Value {
     match value {
         DeValue::String(text) => Value::Text(text.to_string()),
         DeValue::Integer(number) => {
-            Value::Integer(i64::from_str_radix(number.as_str(), number.radix()).ok())
+            Value::Integer(u64::from_str_radix(number.as_str(), number.radix()).ok())
         }
         DeValue::Boolean(boolean) => Value::Boolean(*boolean),
         DeValue::Array(elements) => Value::List(
@@ -45,7 +48,7 @@ fn converted(value: &DeValue<'_>) -> Value {
                 .collect(),
         ),
         DeValue::Table(table) => entries(table),
-        DeValue::Float(_) => Value::Other("a float"),
+        DeValue::Float(number) => Value::Float(number.as_str().to_owned()),
         DeValue::Datetime(_) => Value::Other("a date"),
     }
 }

@@ -1,41 +1,31 @@
-//! Flags of `lariat serve` to the same tree that a file gives: one service, and the process.
+//! Flags to the same tree that a document gives.
 
-use crate::diagnostic::{Problem, Report, Spot, nearest};
+use crate::diagnostic::{Problem, Report, Spot};
+use crate::key::{Key, Kind};
 use crate::node::{Entry, Node, Value};
-use crate::table::{self, KEYS, Key, Kind};
+use crate::table::Table;
 
-/// The tree that these flags mean, in their order.
-pub(crate) fn parse(flags: &[(String, String)], report: &Report<'_>) -> Node {
+/// The tree that these flags mean, in their order: names without dashes, and values.
+pub fn parse<'f>(
+    flags: impl IntoIterator<Item = (&'f str, &'f str)>,
+    table: &Table,
+    report: &Report<'_>,
+) -> Node {
     let mut root = Node::new(Value::Table(Vec::new()), Spot::Nowhere);
     for (name, text) in flags {
-        match table::find_flag(name) {
-            Some(key) => place(&mut root, key, name_of(key), text, report),
-            None => unknown(name, report),
+        match table.find_flag(name) {
+            Some(key) => place(&mut root, table, key, text, report),
+            None => report.error_here(&Spot::Nowhere, table.unknown_flag(name)),
         }
     }
     root
 }
 
-fn unknown(name: &str, report: &Report<'_>) {
-    let flags = KEYS.iter().filter_map(|key| key.flag);
-    let problem = Problem::new(format!("unknown flag --{name}"));
-    let problem = match (table::renamed_flag(name), nearest(name, flags)) {
-        (Some(flag), _) => problem.hint(format!("it is now --{flag}")),
-        (None, Some(flag)) => problem.hint(format!("did you mean --{flag}?")),
-        (None, None) => problem.hint("`lariat help serve` lists the flags"),
-    };
-    report.error_here(&Spot::Nowhere, problem);
-}
-
-fn name_of(key: &Key) -> &'static str {
-    key.flag.unwrap_or_default()
-}
-
 /// A value typed without TOML's quotes, as its key takes it.
 ///
 /// What does not fit stays text, so that the reader complains about it in its own words.
-pub(crate) fn value(key: &Key, text: &str, spot: &Spot) -> Value {
-    if key.splits_at_commas() {
+pub fn value(key: &Key, text: &str, spot: &Spot) -> Value {
+    if key.commas {
         let parts = text.split(',').map(str::trim);
         let nodes = parts.map(|part| Node::new(scalar(key, part), spot.clone()));
         return Value::List(nodes.collect());
@@ -49,8 +39,8 @@ pub(crate) fn value(key: &Key, text: &str, spot: &Spot) -> Value {
 
 fn scalar(key: &Key, text: &str) -> Value {
     match (key.kind, text) {
-        (Kind::Boolean, "true" | "on" | "yes") => Value::Boolean(true),
-        (Kind::Boolean, "false" | "off" | "no") => Value::Boolean(false),
+        (Kind::Boolean | Kind::Switch, "true" | "on" | "yes") => Value::Boolean(true),
+        (Kind::Boolean | Kind::Switch, "false" | "off" | "no") => Value::Boolean(false),
         (Kind::Count(..) | Kind::Size(..) | Kind::Ports | Kind::Threads, digits) => {
             match digits.parse() {
                 Ok(number) => Value::Integer(Some(number)),
@@ -61,9 +51,32 @@ fn scalar(key: &Key, text: &str) -> Value {
     }
 }
 
-fn place(root: &mut Node, key: &Key, flag: &'static str, text: &str, report: &Report<'_>) {
+/// Makes of each value of a document what a flag of the same text would give.
+pub fn retype(root: &mut Node, table: &Table) {
+    let Value::Table(entries) = &mut root.value else {
+        return;
+    };
+    for entry in entries {
+        let Some(key) = table.find(&entry.key) else {
+            continue;
+        };
+        let node = &mut entry.node;
+        if let (Value::List(elements), true) = (&mut node.value, key.many) {
+            for element in elements {
+                if let Some(text) = element.value.plain_text() {
+                    element.value = scalar(key, &text);
+                }
+            }
+        } else if let Some(text) = node.value.plain_text() {
+            node.value = value(key, &text, &node.spot);
+        }
+    }
+}
+
+fn place(root: &mut Node, options: &Table, key: &'static Key, text: &str, report: &Report<'_>) {
+    let flag = key.flag.unwrap_or_default();
     let spot = Spot::Flag(flag);
-    let table = enter(root, key.parent(), &spot);
+    let table = enter(root, options, key.parent(), &spot);
     let typed = value(key, text, &spot);
     let Value::Table(entries) = &mut table.value else {
         return;
@@ -78,18 +91,18 @@ fn place(root: &mut Node, key: &Key, flag: &'static str, text: &str, report: &Re
             (Value::List(old), Value::List(new)) => old.extend(new),
             _ => report.error_here(
                 &Spot::Nowhere,
-                Problem::new(format!("--{flag} is given twice")),
+                Problem::new(format!("--{flag} is given twice")).hint("leave out one of the two"),
             ),
         },
     }
 }
 
 /// The table of that path, made where it is missing; of a list of tables, the last one.
-fn enter<'n>(root: &'n mut Node, path: &'static str, spot: &Spot) -> &'n mut Node {
-    let Some(key) = table::find(path) else {
+fn enter<'n>(root: &'n mut Node, options: &Table, path: &'static str, spot: &Spot) -> &'n mut Node {
+    let Some(key) = options.find(path) else {
         return root;
     };
-    let parent = enter(root, key.parent(), spot);
+    let parent = enter(root, options, key.parent(), spot);
     let child = child(parent, key, spot);
     if !key.many {
         return open(child, key, spot);

@@ -65,20 +65,24 @@ pub struct Excerpt {
 
 /// A sentence and its remedy, not yet at a place.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) struct Problem {
-    message: String,
-    hint: Option<String>,
+pub struct Problem {
+    /// One sentence without a full stop.
+    pub message: String,
+    /// The remedy.
+    pub hint: Option<String>,
 }
 
 impl Problem {
-    pub(crate) fn new(message: impl Into<String>) -> Self {
+    /// With no remedy yet.
+    pub fn new(message: impl Into<String>) -> Self {
         Self {
             message: message.into(),
             hint: None,
         }
     }
 
-    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+    /// With that remedy.
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
@@ -86,7 +90,7 @@ impl Problem {
 
 /// Where a value came from.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) enum Spot {
+pub enum Spot {
     /// Bytes of the file.
     File(Range<usize>),
     /// A flag's name, without dashes.
@@ -95,15 +99,55 @@ pub(crate) enum Spot {
     Nowhere,
 }
 
+/// The path and the text of a file.
+pub type File<'a> = (&'a str, &'a str);
+
+/// A diagnostic whose place has not been looked up yet.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Complaint {
+    /// Whether it stops the program.
+    pub severity: Severity,
+    /// The key or flag that it is about, unless the message names it.
+    pub subject: Option<String>,
+    /// What is wrong, and the remedy.
+    pub problem: Problem,
+    /// Where it was written.
+    pub spot: Spot,
+}
+
+impl Complaint {
+    /// An error whose message names what it is about.
+    pub fn error(spot: Spot, problem: Problem) -> Self {
+        Self {
+            severity: Severity::Error,
+            subject: None,
+            problem,
+            spot,
+        }
+    }
+
+    /// With its place in that file.
+    pub fn at(self, file: Option<File<'_>>) -> Diagnostic {
+        Diagnostic {
+            severity: self.severity,
+            subject: self.subject,
+            message: self.problem.message,
+            place: place(&self.spot, file),
+            excerpt: excerpt(&self.spot, file),
+            hint: self.problem.hint,
+        }
+    }
+}
+
 /// Collects diagnostics about one source.
-pub(crate) struct Report<'a> {
-    /// Path and text, if the source is a file.
-    file: Option<(&'a str, &'a str)>,
-    found: RefCell<Vec<Diagnostic>>,
+pub struct Report<'a> {
+    file: Option<File<'a>>,
+    found: RefCell<Vec<Complaint>>,
 }
 
 impl<'a> Report<'a> {
-    pub(crate) fn new(file: Option<(&'a str, &'a str)>) -> Self {
+    /// About a file, or about flags alone.
+    pub fn new(file: Option<File<'a>>) -> Self {
         Self {
             file,
             found: RefCell::default(),
@@ -111,22 +155,22 @@ impl<'a> Report<'a> {
     }
 
     /// Whether the source is a file.
-    pub(crate) fn is_file(&self) -> bool {
+    pub fn is_file(&self) -> bool {
         self.file.is_some()
     }
 
     /// Notes an error about a key.
-    pub(crate) fn error(&self, spot: &Spot, key: &str, problem: Problem) {
+    pub fn error(&self, spot: &Spot, key: &str, problem: Problem) {
         self.note(Severity::Error, spot, Some(key), problem);
     }
 
     /// Notes an error whose message names what it is about.
-    pub(crate) fn error_here(&self, spot: &Spot, problem: Problem) {
+    pub fn error_here(&self, spot: &Spot, problem: Problem) {
         self.note(Severity::Error, spot, None, problem);
     }
 
     /// Notes a warning about a key.
-    pub(crate) fn warn(&self, spot: &Spot, key: &str, problem: Problem) {
+    pub fn warn(&self, spot: &Spot, key: &str, problem: Problem) {
         self.note(Severity::Warning, spot, Some(key), problem);
     }
 
@@ -135,63 +179,65 @@ impl<'a> Report<'a> {
             Spot::Flag(flag) => Some(format!("--{flag}")),
             Spot::File(_) | Spot::Nowhere => key.map(str::to_owned),
         };
-        self.found.borrow_mut().push(Diagnostic {
+        self.found.borrow_mut().push(Complaint {
             severity,
             subject,
-            message: problem.message,
-            place: self.place(spot),
-            excerpt: self.excerpt(spot),
-            hint: problem.hint,
+            problem,
+            spot: spot.clone(),
         });
     }
 
-    fn place(&self, spot: &Spot) -> Place {
-        match (spot, self.file) {
-            (Spot::Flag(flag), _) => Place::Flag(format!("--{flag}")),
-            (Spot::File(range), Some((path, text))) => {
-                let (line, start) = line_of(text, range.start);
-                Place::File {
-                    path: path.to_owned(),
-                    line,
-                    column: characters(text, start..range.start) + 1,
-                }
-            }
-            (Spot::Nowhere, Some((path, _))) => Place::File {
-                path: path.to_owned(),
-                line: 0,
-                column: 0,
-            },
-            (Spot::File(_) | Spot::Nowhere, None) => Place::Nowhere,
-        }
-    }
-
-    fn excerpt(&self, spot: &Spot) -> Option<Excerpt> {
-        let (Spot::File(range), Some((_, text))) = (spot, self.file) else {
-            return None;
-        };
-        let (_, start) = line_of(text, range.start);
-        let line = text.get(start..)?.lines().next().unwrap_or_default();
-        let end = range.end.min(start + line.len());
-        let before = characters(text, start..range.start);
-        let marked = characters(text, range.start..end);
-        Some(Excerpt::cut(line, before, marked))
-    }
-
     /// How many errors there are.
-    pub(crate) fn errors(&self) -> usize {
+    pub fn errors(&self) -> usize {
         let found = self.found.borrow();
-        found
-            .iter()
-            .filter(|one| one.severity == Severity::Error)
-            .count()
+        let errors = found.iter().filter(|one| one.severity == Severity::Error);
+        errors.count()
+    }
+
+    /// All of them, as they were noted.
+    pub fn into_complaints(self) -> Vec<Complaint> {
+        self.found.into_inner()
     }
 
     /// All of them, in the order of their places.
-    pub(crate) fn into_diagnostics(self) -> Vec<Diagnostic> {
-        let mut found = self.found.into_inner();
+    pub fn into_diagnostics(self) -> Vec<Diagnostic> {
+        let found = self.found.into_inner().into_iter();
+        let mut found: Vec<_> = found.map(|one| one.at(self.file)).collect();
         found.sort_by(|a, b| a.place.cmp(&b.place));
         found
     }
+}
+
+fn place(spot: &Spot, file: Option<File<'_>>) -> Place {
+    match (spot, file) {
+        (Spot::Flag(flag), _) => Place::Flag(format!("--{flag}")),
+        (Spot::File(range), Some((path, text))) => {
+            let (line, start) = line_of(text, range.start);
+            Place::File {
+                path: path.to_owned(),
+                line,
+                column: characters(text, start..range.start) + 1,
+            }
+        }
+        (Spot::Nowhere, Some((path, _))) => Place::File {
+            path: path.to_owned(),
+            line: 0,
+            column: 0,
+        },
+        (Spot::File(_) | Spot::Nowhere, None) => Place::Nowhere,
+    }
+}
+
+fn excerpt(spot: &Spot, file: Option<File<'_>>) -> Option<Excerpt> {
+    let (Spot::File(range), Some((_, text))) = (spot, file) else {
+        return None;
+    };
+    let (_, start) = line_of(text, range.start);
+    let line = text.get(start..)?.lines().next().unwrap_or_default();
+    let end = range.end.min(start + line.len());
+    let before = characters(text, start..range.start);
+    let marked = characters(text, range.start..end);
+    Some(Excerpt::cut(line, before, marked))
 }
 
 /// The number of the line that holds a byte, from 1, and where that line begins.

@@ -4,18 +4,21 @@
 //! all faults told, before the first `?`.
 
 use std::borrow::Cow;
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
 use crate::diagnostic::{Problem, Report, Spot, nearest};
 use crate::flags;
+use crate::key::{Default, Key, Kind};
 use crate::node::{Node, Value};
 use crate::quantity;
-use crate::table::{self, Default, Key, Kind};
+use crate::table::Table;
 
 /// One table of the configuration, or what stands for one.
 #[derive(Clone, Copy)]
-pub(crate) struct Section<'a> {
+pub struct Section<'a> {
+    table: &'static Table,
     report: &'a Report<'a>,
     /// Its path in the table of options; empty at the top.
     path: &'static str,
@@ -26,8 +29,10 @@ pub(crate) struct Section<'a> {
 }
 
 impl<'a> Section<'a> {
-    pub(crate) fn top(root: &'a Node, report: &'a Report<'a>) -> Self {
+    /// The whole document.
+    pub fn top(table: &'static Table, root: &'a Node, report: &'a Report<'a>) -> Self {
         Self {
+            table,
             report,
             path: "",
             node: Some(root),
@@ -36,7 +41,7 @@ impl<'a> Section<'a> {
     }
 
     /// The table of that name; one that was left out holds defaults only.
-    pub(crate) fn section(&self, name: &str) -> Self {
+    pub fn section(&self, name: &str) -> Self {
         let key = self.key(name);
         let node = self.written(key);
         Self {
@@ -48,7 +53,7 @@ impl<'a> Section<'a> {
     }
 
     /// In a list of tables, the one of that number; itself if there is none.
-    pub(crate) fn nth(&self, number: usize) -> Self {
+    pub fn nth(&self, number: usize) -> Self {
         let node = self.node.and_then(|node| node.elements().get(number));
         Self {
             node: node.or(self.node),
@@ -58,13 +63,13 @@ impl<'a> Section<'a> {
     }
 
     /// The table of that name, if it was written.
-    pub(crate) fn section_if_written(&self, name: &str) -> Option<Self> {
+    pub fn section_if_written(&self, name: &str) -> Option<Self> {
         let section = self.section(name);
         section.node.is_some().then_some(section)
     }
 
     /// The tables of that list; reports an empty or missing one that is required.
-    pub(crate) fn sections(&self, name: &str) -> Vec<Self> {
+    pub fn sections(&self, name: &str) -> Vec<Self> {
         let key = self.key(name);
         let written = self.written(key);
         let elements = written.map_or(&[][..], Node::elements);
@@ -81,48 +86,45 @@ impl<'a> Section<'a> {
     }
 
     /// Reports that neither of two keys was written, one of which is required.
-    pub(crate) fn neither(&self, first: &str, second: &str) {
+    pub fn neither(&self, first: &str, second: &str) {
         self.lacks(&[self.key(first), self.key(second)]);
     }
 
     /// Whether somebody wrote that key.
-    pub(crate) fn has(&self, name: &str) -> bool {
+    pub fn has(&self, name: &str) -> bool {
         self.written(self.key(name)).is_some()
     }
 
     /// Reports an error about a key of this table, where the key was written.
-    pub(crate) fn error(&self, name: &str, problem: Problem) {
+    pub fn error(&self, name: &str, problem: Problem) {
         let key = self.key(name);
         self.report.error(&self.spot_of(key), key.path, problem);
     }
 
     /// Reports a warning about a key of this table, where the key was written.
-    pub(crate) fn warn(&self, name: &str, problem: Problem) {
+    pub fn warn(&self, name: &str, problem: Problem) {
         let key = self.key(name);
         self.report.warn(&self.spot_of(key), key.path, problem);
     }
 
     /// One value that is text and parses.
-    pub(crate) fn parsed<T: FromStr<Err: std::fmt::Display>>(&self, name: &str) -> Option<T> {
+    pub fn parsed<T: FromStr<Err: std::fmt::Display>>(&self, name: &str) -> Option<T> {
         self.one(name, parse)
     }
 
     /// A list of values that are text and parse.
-    pub(crate) fn parsed_list<T: FromStr<Err: std::fmt::Display>>(
-        &self,
-        name: &str,
-    ) -> Option<Vec<T>> {
+    pub fn parsed_list<T: FromStr<Err: std::fmt::Display>>(&self, name: &str) -> Option<Vec<T>> {
         self.list(name, parse)
     }
 
     /// Free text.
-    pub(crate) fn text(&self, name: &str) -> Option<String> {
+    pub fn text(&self, name: &str) -> Option<String> {
         self.one(name, |value, _| Ok(text(value)?.to_owned()))
     }
 
     /// Free text that may be left out.
     #[allow(clippy::option_option, reason = "left out and reported are two things")]
-    pub(crate) fn text_if_written(&self, name: &str) -> Option<Option<String>> {
+    pub fn text_if_written(&self, name: &str) -> Option<Option<String>> {
         if !self.has(name) {
             return Some(None);
         }
@@ -130,7 +132,7 @@ impl<'a> Section<'a> {
     }
 
     /// Free text or its default, or `None` without a report.
-    pub(crate) fn text_quietly(&self, name: &str) -> Option<String> {
+    pub fn text_quietly(&self, name: &str) -> Option<String> {
         let key = self.key(name);
         let typed = self.written(key).map(|node| text(&node.value).ok());
         match (typed, key.default) {
@@ -141,47 +143,67 @@ impl<'a> Section<'a> {
     }
 
     /// A list of free texts.
-    pub(crate) fn texts(&self, name: &str) -> Option<Vec<String>> {
+    pub fn texts(&self, name: &str) -> Option<Vec<String>> {
         self.list(name, |value, _| Ok(text(value)?.to_owned()))
     }
 
     /// `true` or `false`.
-    pub(crate) fn boolean(&self, name: &str) -> Option<bool> {
+    pub fn boolean(&self, name: &str) -> Option<bool> {
         self.one(name, |value, _| match value {
             Value::Boolean(boolean) => Ok(*boolean),
             other => Err(wrong_kind(other, "`true` or `false`")),
         })
     }
 
+    /// Whether a switch is on.
+    pub fn switch(&self, name: &str) -> bool {
+        self.has(name) && self.boolean(name) == Some(true)
+    }
+
+    /// A path.
+    pub fn path(&self, name: &str) -> Option<PathBuf> {
+        self.text(name).map(PathBuf::from)
+    }
+
+    /// A number of events per second.
+    pub fn rate(&self, name: &str) -> Option<f64> {
+        self.one(name, rate)
+    }
+
+    /// A list of them.
+    pub fn rates(&self, name: &str) -> Option<Vec<f64>> {
+        self.list(name, rate)
+    }
+
     /// A number within the key's range.
-    pub(crate) fn count<T: TryFrom<u64>>(&self, name: &str) -> Option<T> {
+    pub fn count<T: TryFrom<u64>>(&self, name: &str) -> Option<T> {
         let number = self.one(name, count)?;
         Some(T::try_from(number).unwrap_or_else(|_| unreachable!("the range of {name} fits")))
     }
 
     /// A duration within the key's range.
-    pub(crate) fn duration(&self, name: &str) -> Option<Duration> {
+    pub fn duration(&self, name: &str) -> Option<Duration> {
         self.one(name, duration)
     }
 
     /// A number of bytes within the key's range.
-    pub(crate) fn size(&self, name: &str) -> Option<usize> {
+    pub fn size(&self, name: &str) -> Option<usize> {
         let bytes = self.one(name, size)?;
         Some(usize::try_from(bytes).unwrap_or(usize::MAX))
     }
 
     /// One of the key's words, as what it means.
-    pub(crate) fn choice<T: Clone>(&self, name: &str, meanings: &[(&str, T)]) -> Option<T> {
+    pub fn choice<T: Clone>(&self, name: &str, meanings: &[(&str, T)]) -> Option<T> {
         self.one(name, |value, key| chosen(value, key, meanings))
     }
 
     /// A list of the key's words, as what they mean.
-    pub(crate) fn choices<T: Clone>(&self, name: &str, meanings: &[(&str, T)]) -> Option<Vec<T>> {
+    pub fn choices<T: Clone>(&self, name: &str, meanings: &[(&str, T)]) -> Option<Vec<T>> {
         self.list(name, |value, key| chosen(value, key, meanings))
     }
 
     /// One value, read by `read`; a missing one is the default.
-    pub(crate) fn one<T>(
+    pub fn one<T>(
         &self,
         name: &str,
         read: impl Fn(&Value, &Key) -> Result<T, Problem>,
@@ -196,7 +218,7 @@ impl<'a> Section<'a> {
     }
 
     /// A list of values, each read by `read`; a missing one is the default, or empty.
-    pub(crate) fn list<T>(
+    pub fn list<T>(
         &self,
         name: &str,
         read: impl Fn(&Value, &Key) -> Result<T, Problem>,
@@ -236,7 +258,8 @@ impl<'a> Section<'a> {
     }
 
     fn key(&self, name: &str) -> &'static Key {
-        table::children(self.path)
+        self.table
+            .children(self.path)
             .find(|key| key.name() == name)
             .unwrap_or_else(|| unreachable!("the table of options has {}.{name}", self.path))
     }
@@ -248,7 +271,7 @@ impl<'a> Section<'a> {
             return entry.map(|entry| &entry.node);
         }
         // The value itself stands for one key of the table that it should be.
-        let table = table::find(self.path)?;
+        let table = self.table.find(self.path)?;
         (table.shorthand == Some(key.name()) && node.value.is_scalar()).then_some(node)
     }
 
@@ -273,6 +296,16 @@ impl<'a> Section<'a> {
         self.lacks(&[key]);
     }
 
+    /// A key under its former name has been reported as such.
+    fn is_written_by_former_name(&self, key: &Key) -> bool {
+        let written = self.node.map_or(&[][..], Node::entries);
+        written.iter().any(|entry| {
+            let path = format!("{}.{}", self.path, entry.key);
+            let now = self.table.renamed(path.trim_start_matches('.'));
+            now.is_some_and(|now| now.path == key.path)
+        })
+    }
+
     /// Reports that all of these keys are missing, one of which would do.
     fn lacks(&self, keys: &[&Key]) {
         if self
@@ -282,15 +315,19 @@ impl<'a> Section<'a> {
             // A list where a table should be has been reported; what it lacks is not the point.
             return;
         }
+        let former = |key: &&Key| self.is_written_by_former_name(key);
+        if keys.iter().any(former) {
+            return;
+        }
         let told = |each: &dyn Fn(&Key) -> String| {
             let each: Vec<_> = keys.iter().map(|key| each(key)).collect();
             each.join(" or ")
         };
-        let has_flags = keys.iter().all(|key| flag_of(key).is_some());
+        let has_flags = keys.iter().all(|key| self.flag_of(key).is_some());
         let (problem, spot) = if has_flags && !self.report.is_file() {
-            let flag = |key: &Key| format!("--{}", flag_of(key).unwrap_or_default());
+            let flag = |key: &Key| format!("--{}", self.flag_of(key).unwrap_or_default());
             let problem = Problem::new(format!("{} is missing", told(&flag)));
-            let given = told(&|key| format!("{} {}", flag(key), key.value_name()));
+            let given = told(&|key| format!("{} {}", flag(key), self.table.value_name(key)));
             (problem.hint(format!("give {given}")), &Spot::Nowhere)
         } else {
             let paths = told(&|key| format!("`{}`", key.path));
@@ -304,18 +341,25 @@ impl<'a> Section<'a> {
         self.report.error_here(spot, problem);
     }
 
+    /// The flag that gives a key; of a table, the one that gives its shorthand.
+    fn flag_of(&self, key: &Key) -> Option<&'static str> {
+        let table = self.table;
+        table
+            .giving_flag(key)
+            .or_else(|| table.shorthand_key(key)?.flag)
+    }
+
     fn spot_of(&self, key: &Key) -> Spot {
-        self.written(key).unwrap_or(self.around).spot.clone()
+        let spot = self.written(key).unwrap_or(self.around).spot.clone();
+        match key.flag {
+            Some(flag) if spot == Spot::Nowhere && !self.report.is_file() => Spot::Flag(flag),
+            _ => spot,
+        }
     }
 }
 
-/// The flag that gives a key; of a table, the one that gives its shorthand.
-fn flag_of(key: &Key) -> Option<&'static str> {
-    key.giving_flag().or_else(|| key.shorthand_key()?.flag)
-}
-
 /// All of what was read, or `None` if one was not. Reads every one, so that all faults are told.
-pub(crate) fn all<T>(read: impl Iterator<Item = Option<T>>) -> Option<Vec<T>> {
+pub fn all<T>(read: impl Iterator<Item = Option<T>>) -> Option<Vec<T>> {
     let (mut values, mut whole) = (Vec::new(), true);
     for one in read {
         match one {
@@ -326,11 +370,16 @@ pub(crate) fn all<T>(read: impl Iterator<Item = Option<T>>) -> Option<Vec<T>> {
     whole.then_some(values)
 }
 
-fn wrong_kind(value: &Value, wanted: &str) -> Problem {
+/// That a value is of another kind.
+pub fn wrong_kind(value: &Value, wanted: &str) -> Problem {
     Problem::new(format!("is {}, but {wanted} is wanted", value.kind()))
 }
 
-fn text(value: &Value) -> Result<&str, Problem> {
+/// A text that is not empty.
+///
+/// # Errors
+/// It is no text, or empty.
+pub fn text(value: &Value) -> Result<&str, Problem> {
     match value {
         Value::Text(text) if text.is_empty() => Err(Problem::new("is empty")),
         Value::Text(text) => Ok(text),
@@ -345,6 +394,17 @@ fn parse<T: FromStr<Err: std::fmt::Display>>(value: &Value, key: &Key) -> Result
     })
 }
 
+fn rate(value: &Value, _: &Key) -> Result<f64, Problem> {
+    let text = value.plain_text();
+    let text = text.ok_or_else(|| wrong_kind(value, "a rate"))?;
+    quantity::rate(&text)
+        .filter(|rate| *rate > 0.0)
+        .ok_or_else(|| {
+            Problem::new(format!("`{}` is no rate above zero", text.escape_debug()))
+                .hint("write a number per second of at most 10,000,000, such as 500 or 10k")
+        })
+}
+
 fn count(value: &Value, key: &Key) -> Result<u64, Problem> {
     let Kind::Count(min, max) = key.kind else {
         unreachable!("{} is a count", key.path);
@@ -353,7 +413,6 @@ fn count(value: &Value, key: &Key) -> Result<u64, Problem> {
         return Err(wrong_kind(value, "an integer"));
     };
     number
-        .and_then(|number| u64::try_from(number).ok())
         .filter(|number| (min..=max).contains(number))
         .ok_or_else(|| Problem::new(format!("is out of range: {min} to {max}")))
 }
@@ -362,7 +421,7 @@ fn duration(value: &Value, key: &Key) -> Result<Duration, Problem> {
     let Kind::Duration(min, max) = key.kind else {
         unreachable!("{} is a duration", key.path);
     };
-    let hint = "write a number with ms, s, m, h or d, such as \"250ms\" or \"10s\"";
+    let hint = "write a number with us, ms, s, m, h or d, such as \"250ms\" or \"10s\"";
     if let Value::Integer(_) = value {
         return Err(Problem::new("has no unit").hint(hint));
     }
@@ -381,7 +440,7 @@ fn size(value: &Value, key: &Key) -> Result<u64, Problem> {
         unreachable!("{} is a size", key.path);
     };
     let bytes = match value {
-        Value::Integer(number) => number.and_then(|number| u64::try_from(number).ok()),
+        Value::Integer(number) => *number,
         other => {
             let text = text(other)?;
             let hint = "write a number with B, KiB, MiB or GiB, such as \"64MiB\"";
@@ -399,7 +458,10 @@ fn size(value: &Value, key: &Key) -> Result<u64, Problem> {
 
 fn chosen<T: Clone>(value: &Value, key: &Key, meanings: &[(&str, T)]) -> Result<T, Problem> {
     let text = text(value)?;
-    if let Some((_, meaning)) = meanings.iter().find(|(word, _)| *word == text) {
+    if let Some((_, meaning)) = meanings
+        .iter()
+        .find(|(word, _)| word.eq_ignore_ascii_case(text))
+    {
         return Ok(meaning.clone());
     }
     let words = meanings.iter().map(|(word, _)| *word);

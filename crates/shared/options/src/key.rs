@@ -1,0 +1,220 @@
+//! One key of a configuration: what it holds, what holds without it, and how it is told.
+
+use std::time::Duration;
+
+/// One key.
+#[derive(Clone, Copy, Debug)]
+pub struct Key {
+    /// Its tables and its name, with dots: `service.front.listen`.
+    pub path: &'static str,
+    /// What it holds.
+    pub kind: Kind,
+    /// Whether it holds a list of that.
+    pub many: bool,
+    /// For a table: a value that is no table means this key of it.
+    pub shorthand: Option<&'static str>,
+    /// What holds if nobody writes it.
+    pub default: Default,
+    /// The flag of the same meaning, without dashes.
+    pub flag: Option<&'static str>,
+    /// Its heading in help and reference.
+    pub group: &'static str,
+    /// Whether a list may be written as one text with commas.
+    pub commas: bool,
+    /// One of these keys has to be given as well.
+    pub needs: Option<Relation>,
+    /// None of these keys may be given as well.
+    pub excludes: &'static [Relation],
+    /// One or more sentences; the first is the short help.
+    pub help: &'static str,
+    /// A line of TOML.
+    pub example: &'static str,
+}
+
+/// Other keys that a key needs, or that it excludes.
+#[derive(Clone, Copy, Debug)]
+pub struct Relation {
+    /// Their paths.
+    pub keys: &'static [&'static str],
+    /// Why, as a sentence about the key without a full stop.
+    pub reason: &'static str,
+    /// What to do instead; empty where naming the keys says it.
+    pub hint: &'static str,
+}
+
+/// What a key holds.
+#[derive(Clone, Copy, Debug)]
+pub enum Kind {
+    /// A flag alone, or `true` and `false` in a document.
+    Switch,
+    /// Further keys.
+    Table,
+    /// A place to listen at.
+    Address,
+    /// A place to dial.
+    Endpoint,
+    /// A set of addresses.
+    Network,
+    /// A file or directory.
+    Path,
+    /// Free text; the word says what of.
+    Text(&'static str),
+    /// `true` or `false`.
+    Boolean,
+    /// A number in a range.
+    Count(u64, u64),
+    /// A number of events per second, above zero.
+    Rate,
+    /// A time in a range.
+    Duration(Duration, Duration),
+    /// A number of bytes in a range.
+    Size(u64, u64),
+    /// One of these.
+    Choice(&'static [&'static str]),
+    /// A TCP port, or a range of them.
+    Ports,
+    /// `"auto"`, a number of threads, or a list of CPUs.
+    Threads,
+}
+
+/// What holds if nobody writes a key.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Default {
+    /// It must be written.
+    Required,
+    /// Nothing; the words say what that means.
+    Absent(&'static str),
+    /// This, as a flag would say it.
+    Text(&'static str),
+}
+
+/// A key that must be written and has no flag; the methods below say the rest.
+pub const fn key(path: &'static str, kind: Kind) -> Key {
+    Key {
+        path,
+        kind,
+        many: false,
+        shorthand: None,
+        default: Default::Required,
+        flag: None,
+        group: "",
+        commas: false,
+        needs: None,
+        excludes: &[],
+        help: "",
+        example: "",
+    }
+}
+
+/// Why a key excludes others. Without a hint it is to leave out one of the two.
+pub const fn beside(
+    keys: &'static [&'static str],
+    reason: &'static str,
+    hint: &'static str,
+) -> Relation {
+    Relation { keys, reason, hint }
+}
+
+impl Key {
+    /// With a list of its kind. Paths and addresses may hold commas, so that a list of them is no
+    /// text with commas.
+    pub const fn many(mut self) -> Self {
+        self.many = true;
+        self.commas = !matches!(self.kind, Kind::Path | Kind::Address | Kind::Table);
+        self
+    }
+
+    /// With a list whose flag is given again for each element.
+    pub const fn repeated(mut self) -> Self {
+        self.many = true;
+        self
+    }
+
+    /// Under that heading.
+    pub const fn group(mut self, title: &'static str) -> Self {
+        self.group = title;
+        self
+    }
+
+    /// Of no use without one of these keys.
+    pub const fn needs(mut self, keys: &'static [&'static str], reason: &'static str) -> Self {
+        self.needs = Some(Relation {
+            keys,
+            reason,
+            hint: "",
+        });
+        self
+    }
+
+    /// Not beside any of these keys.
+    pub const fn excludes(mut self, relations: &'static [Relation]) -> Self {
+        self.excludes = relations;
+        self
+    }
+
+    /// Whose value, if it is no table, means this key of it.
+    pub const fn shorthand(mut self, key: &'static str) -> Self {
+        self.shorthand = Some(key);
+        self
+    }
+
+    /// With this value if nobody writes one.
+    pub const fn default(mut self, text: &'static str) -> Self {
+        self.default = Default::Text(text);
+        self
+    }
+
+    /// With no value if nobody writes one; the words say what that means.
+    pub const fn absent(mut self, meaning: &'static str) -> Self {
+        self.default = Default::Absent(meaning);
+        self
+    }
+
+    /// With that flag.
+    pub const fn flag(mut self, name: &'static str) -> Self {
+        self.flag = Some(name);
+        self
+    }
+
+    /// With that help.
+    pub const fn help(mut self, help: &'static str) -> Self {
+        self.help = help;
+        self
+    }
+
+    /// With that example, a line of TOML.
+    pub const fn example(mut self, example: &'static str) -> Self {
+        self.example = example;
+        self
+    }
+
+    /// The last part of the path.
+    pub fn name(&self) -> &'static str {
+        self.path
+            .rsplit_once('.')
+            .map_or(self.path, |(_, name)| name)
+    }
+
+    /// The value of the example, as a flag would take it.
+    pub fn example_value(&self) -> String {
+        let value = self
+            .example
+            .split_once(" = ")
+            .map_or("", |(_, value)| value);
+        value.replace("\", \"", ",").replace(['"', '[', ']'], "")
+    }
+
+    /// The help's first sentence, without its full stop.
+    pub fn short_help(&self) -> &'static str {
+        let first = self
+            .help
+            .split_once(". ")
+            .map_or(self.help, |(first, _)| first);
+        first.trim_end_matches('.')
+    }
+
+    /// The path of the table that it stands in; empty at the top.
+    pub fn parent(&self) -> &'static str {
+        self.path.rsplit_once('.').map_or("", |(parent, _)| parent)
+    }
+}

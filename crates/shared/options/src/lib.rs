@@ -1,0 +1,23 @@
+//! Options as tables of rows, from which come the parsers of flags and TOML, help, reference and
+//! diagnostics with places.
+//!
+//! Knows no option of any program, and reads no file.
+#![forbid(unsafe_code)]
+
+pub mod diagnostic;
+pub mod document;
+pub mod flags;
+mod key;
+pub mod node;
+pub mod quantity;
+pub mod reference;
+mod section;
+mod shape;
+mod table;
+
+pub use diagnostic::{Complaint, Diagnostic, Place, Problem, Report, Severity, Spot, nearest};
+pub use key::{Default, Key, Kind, beside, key};
+pub use node::{Entry, Node, Value};
+pub use section::{Section, all, text, wrong_kind};
+pub use shape::check;
+pub use table::{Renamed, Table};

@@ -1,0 +1,183 @@
+//! Durations, sizes, rates, ranges and CPU lists as people write them. Text to values and back.
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+/// Units of durations, each with its nanoseconds, the largest first.
+const DURATION_UNITS: &[(&[&str], u64)] = &[
+    (&["d"], 86_400_000_000_000),
+    (&["h"], 3_600_000_000_000),
+    (&["m"], 60_000_000_000),
+    (&["s"], 1_000_000_000),
+    (&["ms"], 1_000_000),
+    (&["us", "µs"], 1000),
+    (&["ns"], 1),
+];
+
+/// Units of sizes, each with its bytes, the largest first.
+const SIZE_UNITS: &[(&[&str], u64)] = &[
+    (&["TiB", "t"], 1 << 40),
+    (&["GiB", "g"], 1 << 30),
+    (&["MiB", "m"], 1 << 20),
+    (&["KiB", "k"], 1 << 10),
+    (&["B", ""], 1),
+];
+
+/// No load generator makes more per second; a greater number is a slip of the keyboard.
+const RATE_MAX: f64 = 1e7;
+
+/// No CPU number of Linux is larger: the kernel's NR_CPUS ends at 8192.
+const CPU_MAX: u16 = 8191;
+
+/// `250us`, `1.5s`, `5m`, `12h`, `7d`.
+pub fn duration(text: &str) -> Option<Duration> {
+    let nanoseconds = scaled(text, DURATION_UNITS)?.round();
+    (nanoseconds < u64::MAX as f64).then(|| Duration::from_nanos(nanoseconds as u64))
+}
+
+/// The shortest text for a duration.
+pub fn show_duration(duration: Duration) -> String {
+    if duration.is_zero() {
+        return "0s".to_owned();
+    }
+    let nanoseconds = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+    show(nanoseconds, DURATION_UNITS)
+}
+
+/// `512`, `512B`, `64KiB`, `64k`, `32MiB`, `1GiB`: powers of 1024.
+pub fn size(text: &str) -> Option<u64> {
+    let bytes = scaled(text, SIZE_UNITS)?;
+    (bytes.fract() == 0.0 && bytes < u64::MAX as f64).then_some(bytes as u64)
+}
+
+/// The shortest text for a number of bytes.
+pub fn show_size(bytes: u64) -> String {
+    show(bytes, SIZE_UNITS)
+}
+
+/// `500`, `2.5/s`, `10k`: events per second.
+pub fn rate(text: &str) -> Option<f64> {
+    let number = text.strip_suffix("/s").unwrap_or(text).trim_end();
+    scaled(number, &[(&["k"], 1000), (&[""], 1)]).filter(|rate| *rate <= RATE_MAX)
+}
+
+/// `0.1%`: a share above 0 and below 1.
+pub fn percentage(text: &str) -> Option<f64> {
+    let share = scaled(text, &[(&["%"], 1)])? / 100.0;
+    (share > 0.0 && share < 1.0).then_some(share)
+}
+
+/// A decimal number with one of these units.
+fn scaled(text: &str, units: &[(&[&str], u64)]) -> Option<f64> {
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.');
+    let (number, unit) = text.split_at(end.unwrap_or(text.len()));
+    let unit = unit.trim_start();
+    let (_, factor) = units.iter().find(|(names, _)| names.contains(&unit))?;
+    Some(number.parse::<f64>().ok()? * *factor as f64)
+}
+
+fn show(amount: u64, units: &[(&[&str], u64)]) -> String {
+    let fits = |(_, factor): &&(&[&str], u64)| amount >= *factor && amount.is_multiple_of(*factor);
+    match units.iter().find(fits).or_else(|| units.last()) {
+        Some((names, factor)) => format!("{}{}", amount / factor, names[0]),
+        None => amount.to_string(),
+    }
+}
+
+/// `6`, `0-3`: a number, or the first and the last of several.
+pub fn range(text: &str) -> Option<RangeInclusive<u16>> {
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    let (first, last) = (first.parse().ok()?, last.parse().ok()?);
+    (first <= last).then_some(first..=last)
+}
+
+/// `0-3,6`: CPU numbers in the order written, without repetition.
+pub fn cpu_list(text: &str) -> Option<Vec<u16>> {
+    let mut cpus = Vec::new();
+    for part in text.split(',') {
+        let range = range(part.trim()).filter(|range| *range.end() <= CPU_MAX)?;
+        for cpu in range {
+            if cpus.contains(&cpu) {
+                return None;
+            }
+            cpus.push(cpu);
+        }
+    }
+    Some(cpus)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations() {
+        for (text, nanoseconds) in [
+            ("80us", 80_000),
+            ("250ms", 250_000_000),
+            ("10s", 10_000_000_000),
+            ("90s", 90_000_000_000),
+            ("5m", 300_000_000_000),
+            ("1d", 86_400_000_000_000),
+            ("0s", 0),
+        ] {
+            let time = Duration::from_nanos(nanoseconds);
+            assert_eq!(duration(text), Some(time), "{text}");
+            assert_eq!(show_duration(time), text);
+        }
+        assert_eq!(duration("1.5 s"), Some(Duration::from_millis(1500)));
+        assert_eq!(duration("80µs"), Some(Duration::from_micros(80)));
+        for text in [
+            "",
+            "10",
+            "s",
+            "-1s",
+            "1.2.3s",
+            "1 year",
+            "1e3s",
+            "nans",
+            "99999999999999999999s",
+            "18446744073709551615d",
+        ] {
+            assert_eq!(duration(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn sizes_rates_and_percentages() {
+        for (text, bytes) in [
+            ("64KiB", 65_536),
+            ("64k", 65_536),
+            ("1.5KiB", 1536),
+            ("1000B", 1000),
+            ("0", 0),
+        ] {
+            assert_eq!(size(text), Some(bytes), "{text}");
+        }
+        assert_eq!(
+            (show_size(65_536), show_size(1000)),
+            ("64KiB".into(), "1000B".into())
+        );
+        for text in ["", "k", "1.5", "64kb", "1p", "-1", "99999999999t"] {
+            assert_eq!(size(text), None, "{text}");
+        }
+        assert_eq!((rate("500"), rate("2.5/s")), (Some(500.0), Some(2.5)));
+        assert_eq!(rate("10k"), Some(10_000.0));
+        for text in ["", "/s", "-1", "1m", "99999999999"] {
+            assert_eq!(rate(text), None, "{text}");
+        }
+        assert_eq!(percentage("0.1 %"), Some(0.001));
+        for text in ["5", "0%", "100%", "%", "5%%"] {
+            assert_eq!(percentage(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn cpu_lists() {
+        assert_eq!(cpu_list("0-3,6"), Some(vec![0, 1, 2, 3, 6]));
+        assert_eq!(cpu_list("4-4"), Some(vec![4]));
+        for text in ["", "3-1", "0,0", "a", "0-9000", "1,", "-1"] {
+            assert_eq!(cpu_list(text), None, "{text}");
+        }
+    }
+}

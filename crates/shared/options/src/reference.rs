@@ -1,0 +1,140 @@
+//! Help and reference pages, made from the rows of a table.
+
+use std::fmt::Write as _;
+
+use crate::key::{Default, Key, Kind};
+use crate::quantity;
+use crate::table::Table;
+
+/// The widest line of a help, in characters.
+const LINE_CHARACTERS_MAX: usize = 92;
+
+/// Longer lists of words are left to the reference.
+const WORDS_MAX: usize = 6;
+
+impl Table {
+    /// The entries of all keys as Markdown, each with what it holds, its default, flag and example.
+    /// `in_groups` puts each group under a heading of its own.
+    pub fn page(&self, in_groups: bool) -> String {
+        let (mut page, mut group) = (String::new(), "");
+        for key in self.keys {
+            if in_groups && key.group != group {
+                group = key.group;
+                _ = write!(page, "\n## {group}\n");
+            }
+            let is_section = !in_groups && key.parent().is_empty();
+            let level = if is_section { "##" } else { "###" };
+            page.push_str(&self.entry(key, level));
+        }
+        page
+    }
+
+    fn entry(&self, key: &Key, level: &str) -> String {
+        let mut text = format!("\n{level} `{}`\n\n{}\n\n", key.path, key.help);
+        _ = writeln!(text, "- Holds: {}", holds(key));
+        if let Some(default) = default(key) {
+            _ = writeln!(text, "- Default: {default}");
+        }
+        if let Some(flag) = key.flag {
+            let again = match key.many {
+                true => " (may be given again)",
+                false => "",
+            };
+            let flag = format!("--{flag} {}", self.value_name(key));
+            _ = writeln!(text, "- Flag: `{}`{again}", flag.trim_end());
+        }
+        _ = writeln!(text, "- Example: `{}`", key.example);
+        text
+    }
+
+    /// The flags, each with its short help below it, in groups.
+    pub fn flags(&self) -> String {
+        let (mut text, mut group) = (String::new(), "");
+        for key in self.keys {
+            let Some(flag) = key.flag else {
+                continue;
+            };
+            if key.group != group {
+                group = key.group;
+                _ = write!(text, "\n{group}:\n");
+            }
+            let flag = format!("  --{flag} {}", self.value_name(key));
+            _ = writeln!(text, "{}", flag.trim_end());
+            text.push_str(&indented(&short_help(key)));
+        }
+        text
+    }
+}
+
+fn holds(key: &Key) -> String {
+    let range = |what, min, max| format!("{what} from {min} to {max}");
+    let one = match key.kind {
+        Kind::Table => "table".to_owned(),
+        Kind::Address => "address".to_owned(),
+        Kind::Endpoint => "address or host name with port".to_owned(),
+        Kind::Network => "network (CIDR), address or `unix`".to_owned(),
+        Kind::Path => "path".to_owned(),
+        Kind::Text(_) => "text".to_owned(),
+        Kind::Switch | Kind::Boolean => "`true` or `false`".to_owned(),
+        Kind::Count(min, max) => range("number", min.to_string(), max.to_string()),
+        Kind::Rate => "number per second".to_owned(),
+        Kind::Duration(min, max) => range(
+            "time",
+            quantity::show_duration(min),
+            quantity::show_duration(max),
+        ),
+        Kind::Size(min, max) => range("size", quantity::show_size(min), quantity::show_size(max)),
+        Kind::Choice(words) => format!("`{}`", words.join("`, `")),
+        Kind::Ports => "port, or range of ports".to_owned(),
+        Kind::Threads => "`auto`, a number, or a list of CPUs".to_owned(),
+    };
+    let one = match key.shorthand {
+        Some(short) => format!("{one}, or a value that means its `{short}`"),
+        None => one,
+    };
+    match key.many {
+        true => format!("list of: {one}"),
+        false => one,
+    }
+}
+
+fn default(key: &Key) -> Option<String> {
+    match key.default {
+        _ if matches!(key.kind, Kind::Switch) => Some("off".to_owned()),
+        Default::Required => Some("none, it must be written".to_owned()),
+        Default::Absent("") => None,
+        Default::Absent(meaning) => Some(meaning.to_owned()),
+        Default::Text(text) => Some(format!("`{text}`")),
+    }
+}
+
+fn indented(words: &str) -> String {
+    let mut text = String::new();
+    let mut line = "     ".to_owned();
+    for word in words.split_whitespace() {
+        if line.len() + 1 + word.len() > LINE_CHARACTERS_MAX {
+            text.push_str(&line);
+            text.push('\n');
+            line = "     ".to_owned();
+        }
+        line.push(' ');
+        line.push_str(word);
+    }
+    text + &line + "\n"
+}
+
+/// The first sentence, the words that it takes, and the default.
+fn short_help(key: &Key) -> String {
+    let mut text = key.short_help().replace('`', "");
+    if let Kind::Choice(words) = key.kind
+        && words.len() <= WORDS_MAX
+    {
+        _ = write!(text, ": {}", words.join(", "));
+    }
+    match key.default {
+        Default::Text(default) => _ = write!(text, " [default: {default}]"),
+        Default::Absent("") | Default::Required => {}
+        Default::Absent(meaning) => _ = write!(text, " [default: {}]", meaning.replace('`', "")),
+    }
+    text
+}

@@ -1,0 +1,148 @@
+//! A table of options as a whole: finding a key by path, flag or former name.
+
+use crate::diagnostic::{Problem, nearest};
+use crate::key::{Key, Kind};
+
+/// The options of a program.
+#[derive(Debug)]
+pub struct Table {
+    /// Every key, in the order of the reference; a table before the keys in it.
+    pub keys: &'static [Key],
+    /// Keys of former versions.
+    pub renamed: &'static [Renamed],
+    /// Paths that a later version will know: a document that has them is ahead of this program.
+    pub later: &'static [&'static str],
+    /// The command that lists the flags.
+    pub help: &'static str,
+    /// Whether a document may write any value as a flag does: numbers in quotes, lists with
+    /// commas.
+    pub typed_as_flags: bool,
+}
+
+/// A key of a former version.
+#[derive(Clone, Copy, Debug)]
+pub struct Renamed {
+    /// Its path then.
+    pub path: &'static str,
+    /// Its flag then.
+    pub flag: &'static str,
+    /// Its path now.
+    pub now: &'static str,
+}
+
+impl Table {
+    /// The key of that path.
+    pub fn find(&self, path: &str) -> Option<&'static Key> {
+        self.keys.iter().find(|key| key.path == path)
+    }
+
+    /// The key of that flag, given without dashes.
+    pub fn find_flag(&self, flag: &str) -> Option<&'static Key> {
+        self.keys.iter().find(|key| key.flag == Some(flag))
+    }
+
+    /// The keys that stand directly in a table; the empty path is the top.
+    pub fn children(&self, parent: &str) -> impl Iterator<Item = &'static Key> {
+        self.keys.iter().filter(move |key| key.parent() == parent)
+    }
+
+    /// What a key of former versions is now.
+    pub fn renamed(&self, path: &str) -> Option<&'static Key> {
+        let renamed = self.renamed.iter().find(|one| one.path == path)?;
+        self.find(renamed.now)
+    }
+
+    /// That there is no such flag, with the one that was meant.
+    pub fn unknown_flag(&self, name: &str) -> Problem {
+        let problem = Problem::new(format!("there is no flag --{}", name.escape_debug()));
+        let renamed = self.renamed.iter().find(|one| one.flag == name);
+        let now = renamed.and_then(|one| self.giving_flag(self.find(one.now)?));
+        if let Some(now) = now {
+            return problem.hint(format!("it is now --{now}"));
+        }
+        match nearest(name, self.keys.iter().filter_map(|key| key.flag)) {
+            Some(flag) => problem.hint(format!("did you mean --{flag}?")),
+            None => problem.hint(format!("`{}` lists the flags", self.help)),
+        }
+    }
+
+    /// The key that a value means which is no table.
+    pub fn shorthand_key(&self, key: &Key) -> Option<&'static Key> {
+        let name = key.shorthand?;
+        self.children(key.path).find(|child| child.name() == name)
+    }
+
+    /// The flag that gives a key: its own, or that of the table that it is the shorthand of.
+    pub fn giving_flag(&self, key: &Key) -> Option<&'static str> {
+        let is_short_for_key = |table: &&Key| table.shorthand == Some(key.name());
+        key.flag
+            .or_else(|| self.find(key.parent()).filter(is_short_for_key)?.flag)
+    }
+
+    /// What a flag's value is called in the help; empty for a switch.
+    pub fn value_name(&self, key: &Key) -> &'static str {
+        match key.kind {
+            Kind::Table => {
+                let short = self.shorthand_key(key);
+                short.map_or("TABLE", |key| self.value_name(key))
+            }
+            Kind::Switch => "",
+            Kind::Address | Kind::Endpoint => "ADDRESS",
+            Kind::Network => "NETWORK",
+            Kind::Path => "PATH",
+            Kind::Text(what) => what,
+            Kind::Boolean => "on|off",
+            Kind::Count(..) => "NUMBER",
+            Kind::Rate => "RATE",
+            Kind::Duration(..) => "TIME",
+            Kind::Size(..) => "SIZE",
+            Kind::Choice(_) => "WORD",
+            Kind::Ports => "PORTS",
+            Kind::Threads => "NUMBER|CPUS",
+        }
+    }
+
+    /// What is wrong with the rows themselves, for a test of the table.
+    pub fn faults(&self) -> Vec<String> {
+        let mut faults = Vec::new();
+        for (index, key) in self.keys.iter().enumerate() {
+            let (path, parent) = (key.path, key.parent());
+            let earlier = &self.keys[..index];
+            let table = earlier.iter().find(|one| one.path == parent);
+            let has_flag = self.giving_flag(key).is_some() || matches!(key.kind, Kind::Table);
+            let has_example = !key.example.is_empty() || matches!(key.kind, Kind::Switch);
+            let relations = key.needs.iter().chain(key.excludes);
+            let mut unknown = relations.flat_map(|one| one.keys).filter(|name| {
+                let known = self.find(name);
+                known.is_none()
+            });
+            for (is_wrong, fault) in [
+                (earlier.iter().any(|one| one.path == path), "stands twice"),
+                (!parent.is_empty() && table.is_none(), "is in no table"),
+                (
+                    key.flag.is_some() && earlier.iter().any(|one| one.flag == key.flag),
+                    "has a flag of another",
+                ),
+                (!has_flag, "has no flag"),
+                (!key.help.ends_with('.'), "has no sentence of help"),
+                (!has_example, "has no example"),
+                (
+                    key.shorthand.is_some() && self.shorthand_key(key).is_none(),
+                    "is short for a key that is not there",
+                ),
+                (unknown.next().is_some(), "is related to an unknown key"),
+            ] {
+                if is_wrong {
+                    faults.push(format!("{path} {fault}"));
+                }
+            }
+        }
+        for one in self.renamed {
+            let is_gone = self.find(one.path).is_none() && self.find(one.now).is_some();
+            if !is_gone {
+                faults.push(format!("{} was not renamed to {}", one.path, one.now));
+            }
+        }
+        faults
+    }
+}
