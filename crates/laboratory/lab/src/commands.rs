@@ -1,62 +1,65 @@
 //! The commands by their names.
 //!
 //! Each reads its own arguments and returns how the program ends; what it says goes through
-//! `Talk`, its data to the standard output.
+//! `Console`, its data to the standard output.
 
 mod compare;
+mod flags;
 mod help;
 mod host;
 mod load;
 mod origin;
 mod report;
 mod run;
+mod run_arguments;
 mod targets;
 
 use std::ffi::OsString;
 
 use lexopt::{Arg, Parser};
 
+use crate::console::{Console, print};
 use crate::exit::Exit;
 use crate::process::guard;
-use crate::talk::{Talk, print};
-use crate::usage::{UsageError, nearest};
-
-/// What `help` and a mistyped command look among.
-const NAMES: [&str; 9] = [
-    "compare", "host", "load", "origin", "targets", "report", "run", "help", "version",
-];
+use crate::usage::{UsageError, did_you_mean};
+use flags::Arguments;
+use help::TABLES;
 
 /// Does what the arguments say, which come without the program's name.
-pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>, talk: Talk) -> Exit {
-    dispatch(&mut Parser::from_args(arguments), talk).unwrap_or_else(|error| {
-        talk.error(error);
+pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>, console: Console) -> Exit {
+    dispatch(&mut Parser::from_args(arguments), console).unwrap_or_else(|error| {
+        console.error(error);
         Exit::Usage
     })
 }
 
-fn dispatch(parser: &mut Parser, talk: Talk) -> Result<Exit, UsageError> {
+fn dispatch(parser: &mut Parser, console: Console) -> Result<Exit, UsageError> {
     match parser.next()? {
         None | Some(Arg::Short('h') | Arg::Long("help")) => Ok(print(help::program())),
         Some(Arg::Short('V') | Arg::Long("version")) => Ok(print_version()),
-        Some(Arg::Value(name)) => command(&name.to_string_lossy(), parser, talk),
+        Some(Arg::Value(name)) => command(&name.to_string_lossy(), parser, console),
         Some(other) => Err(other.unexpected().into()),
     }
 }
 
-fn command(name: &str, parser: &mut Parser, talk: Talk) -> Result<Exit, UsageError> {
-    match name {
-        "compare" => compare::run(parser, talk),
-        "help" => explain(parser),
-        "host" => host::run(parser, talk),
-        "load" => load::run(parser, talk),
-        "origin" => origin::run(parser, talk),
+fn command(name: &str, parser: &mut Parser, console: Console) -> Result<Exit, UsageError> {
+    let (table, run): (_, fn(&Arguments, Console) -> _) = match name {
+        "compare" => (&compare::COMMAND, compare::run),
+        "host" => (&host::COMMAND, host::run),
+        "origin" => (&origin::COMMAND, origin::run),
+        "report" => (&report::COMMAND, report::run),
         // `peers` is its former name.
-        "targets" | "peers" => targets::run(parser, talk),
-        "report" => report::run(parser, talk),
-        "run" => run::run(parser, talk),
-        guard::COMMAND => Ok(guarded(parser)?),
-        "version" => Ok(print_version()),
-        _ => Err(unknown(name)),
+        "targets" | "peers" => (&targets::COMMAND, targets::run),
+        "help" => return explain(parser),
+        "load" => return load::run(parser, console),
+        "run" => return run::run(parser, console),
+        guard::COMMAND => return guarded(parser),
+        "version" => return Ok(print_version()),
+        _ => return Err(unknown(name)),
+    };
+    match table.parse(parser)? {
+        Ok(arguments) => run(&arguments, console),
+        Err(exit) => Ok(exit),
     }
 }
 
@@ -87,10 +90,11 @@ fn unknown(name: &str) -> UsageError {
         let hint = format!("did you mean `lariat-lab load {}`?", name.escape_debug());
         return UsageError::new(message, hint);
     }
-    match nearest(name, NAMES) {
-        Some(near) => UsageError::new(message, format!("did you mean `lariat-lab {near}`?")),
-        None => UsageError::new(message, "`lariat-lab help` lists the commands"),
-    }
+    let names = TABLES.map(|command| command.name);
+    let names = names.into_iter().chain(["load", "help", "version"]);
+    let near = did_you_mean(name, names, "lariat-lab ");
+    let listed = || "`lariat-lab help` lists the commands".to_owned();
+    UsageError::new(message, near.unwrap_or_else(listed))
 }
 
 #[cfg(test)]
@@ -100,7 +104,7 @@ mod tests {
     fn fault(line: &str) -> String {
         let words = line.split_whitespace().map(OsString::from);
         let mut parser = Parser::from_args(words);
-        let error = dispatch(&mut parser, Talk::to_stderr()).unwrap_err();
+        let error = dispatch(&mut parser, Console::to_stderr()).unwrap_err();
         error.to_string()
     }
 
@@ -114,9 +118,11 @@ mod tests {
 
     #[test]
     fn every_command_is_explained() {
-        for name in [
-            "compare", "host", "load", "origin", "targets", "report", "run",
-        ] {
+        for name in TABLES
+            .map(|command| command.name)
+            .into_iter()
+            .chain(["load"])
+        {
             let text = help::command(name).unwrap();
             assert!(text.starts_with(&format!("lariat-lab {name}: ")), "{text}");
             assert!(help::program().contains(&format!("  lariat-lab {name} ")));

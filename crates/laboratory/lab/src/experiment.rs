@@ -2,12 +2,12 @@
 //!
 //! Owns the order of things once all is prepared; what was asked for, `commands` finds out.
 
-pub(crate) mod fielded;
 pub(crate) mod journal;
 pub(crate) mod needs;
 mod order;
 pub(crate) mod placement;
 mod progress;
+pub(crate) mod resolved;
 pub(crate) mod stop;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,17 +16,17 @@ use std::time::{Duration, SystemTime};
 
 use measure::experiment::{self, Ended, Event, Miss, Way};
 
+use crate::console::Console;
 use crate::load::date::Date;
 use crate::measurement::missed::{Halt, Missed};
 use crate::measurement::{Bench, Subject};
 use crate::scenario::cell::CellPlan;
 use crate::scenario::cells::Expanded;
-use crate::talk::Talk;
 use crate::target::certificates::Certificates;
-use fielded::Fielded;
 use journal::{Journal, JournalFault};
 use needs::Means;
 use progress::Progress;
+use resolved::ResolvedTarget;
 
 /// A cell that failed so often in a row is given up.
 const FAILURES_MAX: u32 = 2;
@@ -38,7 +38,7 @@ pub(crate) struct Experiment<'a> {
     /// Its scenarios, in the same order.
     pub(crate) scenarios: &'a [Expanded],
     /// Its targets, in the same order.
-    pub(crate) fielded: &'a [Fielded],
+    pub(crate) resolved: &'a [ResolvedTarget],
     /// What this host has for it.
     pub(crate) means: Means,
     /// Where programs read and write.
@@ -46,7 +46,7 @@ pub(crate) struct Experiment<'a> {
     /// What ends it early.
     pub(crate) halt: &'a dyn Halt,
     /// Who hears of it.
-    pub(crate) talk: Talk,
+    pub(crate) console: Console,
     /// Whether only faults are said.
     pub(crate) is_quiet: bool,
 }
@@ -152,7 +152,7 @@ impl Experiment<'_> {
         let bench = Bench::start(&certificates, self.folder, &self.plan.placement);
         let mut bench = bench.map_err(|missed| RunFault::Ground(why(&missed).to_owned()))?;
         let (count, time) = self.still_to_come(&past);
-        let mut progress = Progress::new(self.talk, self.is_quiet, count, time);
+        let mut progress = Progress::new(self.console, self.is_quiet, count, time);
         let mut is_complete = true;
         for (index, expanded) in self.scenarios.iter().enumerate() {
             self.tell_lacks(expanded, journal, &mut past)?;
@@ -192,8 +192,8 @@ impl Experiment<'_> {
         self.wanted(expanded).filter(is_open)
     }
 
-    fn of(&self, target: &str) -> Option<&Fielded> {
-        self.fielded.iter().find(|one| one.target.name == target)
+    fn of(&self, target: &str) -> Option<&ResolvedTarget> {
+        self.resolved.iter().find(|one| one.target.name == target)
     }
 
     /// Readings and their time.
@@ -225,10 +225,10 @@ impl Experiment<'_> {
         if let Some(cell) = cells.find(|cell| self.means.must_share(cell)) {
             let (name, cpus) = (&cell.scenario, self.means.cpus);
             let workers = cell.wish.workers;
-            self.talk.warn(format_args!(
+            self.console.warn(format_args!(
                 "{name}: servers with {workers} workers and the load share {cpus} CPUs"
             ));
-            self.talk
+            self.console
                 .hint("their readings say so; a host with more CPUs measures better");
         }
         for cell in self.wanted(expanded) {
@@ -237,9 +237,9 @@ impl Experiment<'_> {
             };
             if told.insert((why.clone(), hint.clone())) {
                 let name = &cell.scenario;
-                self.talk
+                self.console
                     .warn(format_args!("{name}: {}: {why}", cell.cell.key));
-                self.talk.hint(hint);
+                self.console.hint(hint);
             }
             if !past.is_done(cell, 0) {
                 journal.append(&miss(cell, 0, Way::Cannot, &why))?;
@@ -295,8 +295,8 @@ impl Reader<'_, '_, '_> {
 
     /// Whether the run goes on.
     fn read(&mut self, cell: &CellPlan, repeat: u32) -> Result<bool, RunFault> {
-        let fielded = self.run.of(&cell.cell.target);
-        let Some((fielded, Ok(program))) = fielded.map(|one| (one, &one.program)) else {
+        let resolved = self.run.of(&cell.cell.target);
+        let Some((resolved, Ok(program))) = resolved.map(|one| (one, &one.program)) else {
             return Ok(true);
         };
         if self.past.is_done(cell, repeat) || self.past.is_given_up(cell) {
@@ -304,7 +304,7 @@ impl Reader<'_, '_, '_> {
         }
         let subject = Subject {
             cell,
-            target: &fielded.target,
+            target: &resolved.target,
             program,
             repeat,
         };

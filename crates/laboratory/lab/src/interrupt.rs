@@ -9,8 +9,8 @@ use load::run::Stopper;
 use sys::epoll::{Epoll, Events, Interest};
 use sys::signal::{Signal, Signals};
 
+use crate::console::Console;
 use crate::exit::Exit;
-use crate::talk::Talk;
 
 /// Hears signals from its making on. The thread that listens ends with the program.
 #[derive(Debug)]
@@ -27,14 +27,14 @@ struct State {
 impl Interrupt {
     /// To be made before any other thread: one that does not block a signal would take it.
     /// `said` tells what the first signal does.
-    pub(crate) fn new(talk: Talk, said: &'static str) -> io::Result<Self> {
+    pub(crate) fn new(console: Console, said: &'static str) -> io::Result<Self> {
         let signals = Signals::new(&[Signal::Hangup, Signal::Interrupt, Signal::Terminate])?;
         let epoll = Epoll::new()?;
         epoll.add(&signals, 0, Interest::READ)?;
         let state = Arc::default();
         let heard = Arc::clone(&state);
         let listener = thread::Builder::new().name("signals".to_owned());
-        listener.spawn(move || listen(&signals, &epoll, &heard, &|| talk.say(said)))?;
+        listener.spawn(move || listen(&signals, &epoll, &heard, &|| console.say(said)))?;
         Ok(Self { state })
     }
 

@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod commands;
+mod console;
 mod exit;
 mod experiment;
 mod host;
@@ -15,15 +16,14 @@ mod pages;
 mod process;
 mod records;
 mod scenario;
-mod talk;
 mod target;
 mod usage;
 
 use std::process::ExitCode;
 
-use talk::Talk;
+use console::Console;
 
 fn main() -> ExitCode {
     let arguments = std::env::args_os().skip(1);
-    commands::run(arguments, Talk::to_stderr()).into()
+    commands::run(arguments, Console::to_stderr()).into()
 }

@@ -1,33 +1,20 @@
 //! Where pages, figures and data go: checks of what was typed, and files.
 
-use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use measure::quantity::Bytes;
 
+use crate::console::Console;
 use crate::records::shown;
-use crate::talk::Talk;
 use crate::usage::UsageError;
 
-/// Fills what may be given once.
-pub(crate) fn once(
-    slot: &mut Option<PathBuf>,
-    path: OsString,
-    flag: &str,
-) -> Result<(), UsageError> {
-    match slot.replace(path.into()) {
-        None => Ok(()),
-        Some(_) => Err(UsageError::new(
-            format!("{flag} is given twice"),
-            "there is one place for each kind of output",
-        )),
-    }
-}
-
 /// Refuses what cannot be meant as the name of a page.
-pub(crate) fn check_page(page: &Path, records: &[PathBuf]) -> Result<(), UsageError> {
+pub(crate) fn check_page(page: Option<&Path>, records: &[PathBuf]) -> Result<(), UsageError> {
+    let Some(page) = page else {
+        return Ok(());
+    };
     let ending = page.extension().unwrap_or_default().to_ascii_lowercase();
     if ending != "html" && ending != "htm" {
         return Err(UsageError::new(
@@ -67,7 +54,7 @@ pub(crate) fn write_files(
     directory: &Path,
     ending: &str,
     texts: &Texts,
-    talk: Talk,
+    console: Console,
 ) -> Result<(), WriteFault> {
     fs::create_dir_all(directory).map_err(|fault| WriteFault {
         path: directory.to_owned(),
@@ -76,7 +63,7 @@ pub(crate) fn write_files(
     for (name, text) in texts {
         write(&directory.join(format!("{name}.{ending}")), text)?;
     }
-    talk.say(format_args!(
+    console.say(format_args!(
         "wrote {} files to {}",
         texts.len(),
         shown(directory)
@@ -85,10 +72,10 @@ pub(crate) fn write_files(
 }
 
 /// Writes a page.
-pub(crate) fn write_page(page: &Path, html: &str, talk: Talk) -> Result<(), WriteFault> {
+pub(crate) fn write_page(page: &Path, html: &str, console: Console) -> Result<(), WriteFault> {
     write(page, html)?;
     let size = Bytes(html.len() as u64);
-    talk.say(format_args!("wrote {}, {size}", shown(page)));
+    console.say(format_args!("wrote {}, {size}", shown(page)));
     Ok(())
 }
 

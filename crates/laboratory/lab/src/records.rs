@@ -12,7 +12,7 @@ use measure::experiment::{self, Experiment, ExperimentFault};
 use measure::quantity::Bytes;
 use measure::record::{self, Record, RecordFault};
 
-use crate::talk::Talk;
+use crate::console::Console;
 
 /// Larger files are no records: ten hours of load make some ten megabytes.
 const RECORD_BYTES_MAX: u64 = 256 << 20;
@@ -58,7 +58,7 @@ impl<T> Named<T> {
 }
 
 /// Those that can be read, in their order; the others are told.
-pub(crate) fn open_all(paths: &[PathBuf], talk: Talk) -> Records {
+pub(crate) fn open_all(paths: &[PathBuf], console: Console) -> Records {
     let mut names = BTreeSet::new();
     let (mut loads, mut experiments) = (Named::new(), Named::new());
     for path in paths {
@@ -67,7 +67,7 @@ pub(crate) fn open_all(paths: &[PathBuf], talk: Talk) -> Records {
             Ok(Opened::Experiment(record)) => {
                 experiments.push(free_name(path, &mut names), *record);
             }
-            Err(fault) => talk.error(Unread { path, fault }),
+            Err(fault) => console.error(Unread { path, fault }),
         }
     }
     match (loads.records.len(), experiments.records.len()) {

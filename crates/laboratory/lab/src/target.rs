@@ -6,5 +6,6 @@ pub(crate) mod configuration;
 pub(crate) mod form;
 pub(crate) mod install;
 pub(crate) mod program;
+pub(crate) mod root;
 pub(crate) mod server;
 pub(crate) mod wish;

@@ -39,10 +39,31 @@ const RENAMED: [(&str, &str); 4] = [
     ("given-too", "any-build"),
 ];
 
-/// What a name of former times is called now.
-pub(crate) fn renamed(old: &str) -> Option<&'static str> {
-    let found = RENAMED.iter().find(|(former, _)| *former == old);
-    found.map(|(_, new)| *new)
+/// The new name of one that was renamed, or the nearest of the known ones, as a remedy.
+pub(crate) fn did_you_mean<'n>(
+    typed: &str,
+    known: impl IntoIterator<Item = &'n str> + Clone,
+    prefix: &str,
+) -> Option<String> {
+    let renamed = RENAMED.iter().find(|(old, _)| *old == typed);
+    let renamed = renamed.filter(|(_, new)| known.clone().into_iter().any(|name| name == *new));
+    match (renamed, nearest(typed, known)) {
+        (Some((_, new)), _) => Some(format!("it is `{prefix}{new}` now")),
+        (None, near) => near.map(|near| format!("did you mean `{prefix}{near}`?")),
+    }
+}
+
+/// There is nothing of that name among those that are known.
+pub(crate) fn unknown<'n>(
+    what: &str,
+    name: &str,
+    known: impl IntoIterator<Item = &'n str> + Clone,
+) -> UsageError {
+    let all = || known.clone().into_iter().collect::<Vec<_>>().join(", ");
+    UsageError::new(
+        format!("there is no {what} `{}`", name.escape_debug()),
+        did_you_mean(name, known.clone(), "").unwrap_or_else(|| format!("there are {}", all())),
+    )
 }
 
 /// The name nearest to what was typed, if any is near.

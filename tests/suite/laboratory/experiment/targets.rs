@@ -428,6 +428,62 @@ fn what_is_missing_is_told_with_its_remedy() {
     );
 }
 
+/// A root without programs: enough to be refused, and to be listed.
+#[test]
+fn roots_are_listed_and_refused_without_a_network() {
+    let roots = Directory::new();
+    fs::create_dir_all(roots.path().join("sid/usr")).unwrap();
+    let own = own_target("program = \"sh\"\npackages = [\"dash\"]\nroot = \"forky\"\n");
+    let folder = roots.path().to_str().unwrap();
+    let listed = |words: &[&str]| targets(&own, &[words, &["--root-folder", folder]].concat());
+    let (code, told, _) = listed(&["hitch", "plain"]);
+    assert!(
+        told.contains(&format!("\nroot sid ({folder}/sid)\nhitch")),
+        "{told}"
+    );
+    assert!(
+        told.contains("not installed (package hitch of sid)"),
+        "{told}"
+    );
+    assert_eq!(code, 0, "what is not asked for is not missing: {told}");
+    for (words, code, wanted) in [
+        (
+            &["hitch", "--suite", "sid"][..],
+            6,
+            "--install --suite sid` installs it",
+        ),
+        (&["own"], 6, "--install --suite forky` installs it"),
+        (&["--suite", "forky"], 2, "there is no root `forky` in"),
+        (
+            &["--suite", "../sid", "--install"],
+            2,
+            "`../sid` is no name of a suite",
+        ),
+        (&["--suite", "sid", "--root", "/"], 2, "both name a root"),
+        (
+            &["--root", "/no/such/root"],
+            2,
+            "/no/such/root: No such file",
+        ),
+    ] {
+        let (found, told, said) = listed(words);
+        let all = told + &said;
+        assert_eq!(
+            (found, all.contains(wanted)),
+            (code, true),
+            "{words:?}: {all}"
+        );
+    }
+    let mut command = lab::command();
+    command.args(["run", "keys", "--suite", "forky", "--root-folder", folder]);
+    let finished = run(&mut command);
+    assert_eq!(finished.code(), 2, "{finished:?}");
+    assert!(
+        finished.stderr.contains("targets --install --suite forky"),
+        "{finished:?}"
+    );
+}
+
 #[test]
 fn slips_are_named() {
     let none = Directory::new();
@@ -436,7 +492,7 @@ fn slips_are_named() {
         (&["--instal"], "did you mean `--install`?"),
         (
             &["--program", "haproxy"],
-            "--program haproxy names no target and path",
+            "--program: `haproxy` is not NAME=VALUE",
         ),
         (
             &["--program", "haprox-tcp=/bin/true"],

@@ -4,32 +4,43 @@
 
 use std::path::PathBuf;
 
-use lexopt::{Arg, Parser};
 use measure::experiment::Experiment;
 use measure::record::Record;
 use report::experiment::compared::{self, Named as Told};
 
-use super::help;
+use super::flags::{Arguments, Command};
+use crate::console::{Console, print, stdout_colour};
 use crate::exit::Exit;
-use crate::pages::{Texts, WriteFault, check_page, once, write_files, write_page};
+use crate::pages::{Texts, WriteFault, check_page, write_files, write_page};
 use crate::records::{Named, Records, open_all};
-use crate::talk::{Talk, print, stdout_colour};
-use crate::usage::{UsageError, nearest};
+use crate::usage::UsageError;
 
-/// Flags, for slips.
-const FLAGS: [&str; 3] = ["output", "svg", "help"];
+pub(super) const COMMAND: Command = Command {
+    name: "compare",
+    takes_words: true,
+    help: "\
+lariat-lab compare: what changed from one record to another
+
+  lariat-lab compare A B [-o PAGE.html] [--svg DIR]
+
+Two records of experiments, of two platforms, versions or settings: in what they differ, and each
+cell that was read in both, with the change from A to B and its 95 % interval. Two records of loads
+are shown side by side.
+
+  -o, --output PAGE.html
+      Write one page that needs no network, instead of tables to the standard output
+  --svg DIR
+      Write the figures as SVG files: the loss of B against A, in percent, a file a scenario
+
+Example:
+  What does the hypervisor take?
+    lariat-lab run object-sizes --record metal.jsonl     # and on the other host: virtual.jsonl
+    lariat-lab compare metal.jsonl virtual.jsonl -o loss.html
+",
+};
 
 /// Characters in a line of tables.
 const WIDTH: usize = 80;
-
-/// What was typed.
-#[derive(Debug, Default)]
-struct Typed {
-    help: bool,
-    records: Vec<PathBuf>,
-    page: Option<PathBuf>,
-    svg: Option<PathBuf>,
-}
 
 /// Two records of one kind.
 enum Pair<'r> {
@@ -38,64 +49,35 @@ enum Pair<'r> {
 }
 
 /// Makes what was asked for.
-pub(super) fn run(parser: &mut Parser, talk: Talk) -> Result<Exit, UsageError> {
-    let typed = read(parser)?;
-    if typed.help {
-        return Ok(print(help::command("compare").unwrap_or_default()));
-    }
-    check(&typed)?;
-    let records = open_all(&typed.records, talk);
+pub(super) fn run(arguments: &Arguments, console: Console) -> Result<Exit, UsageError> {
+    let paths = records_of(arguments)?;
+    let records = open_all(&paths, console);
     if records.len() < 2 {
         return Ok(Exit::Usage);
     }
-    if let Err(fault) = write_all(&typed, &pair(&records)?, talk) {
-        talk.error(fault);
+    if let Err(fault) = write_all(arguments, &pair(&records)?, console) {
+        console.error(fault);
         return Ok(Exit::Failed);
     }
     Ok(Exit::Success)
 }
 
-fn read(parser: &mut Parser) -> Result<Typed, UsageError> {
-    let mut typed = Typed::default();
-    while let Some(argument) = parser.next()? {
-        match argument {
-            Arg::Short('h') | Arg::Long("help") => typed.help = true,
-            Arg::Short('o') | Arg::Long("output") => {
-                once(&mut typed.page, parser.value()?, "-o")?;
-            }
-            Arg::Long("svg") => once(&mut typed.svg, parser.value()?, "--svg")?,
-            Arg::Value(path) => typed.records.push(path.into()),
-            Arg::Long(name) => return Err(unknown(name)),
-            other @ Arg::Short(_) => return Err(other.unexpected().into()),
+fn records_of(arguments: &Arguments) -> Result<Vec<PathBuf>, UsageError> {
+    let records: Vec<_> = arguments.words.iter().map(PathBuf::from).collect();
+    let message = match records.len() {
+        0 => "no record is named".to_owned(),
+        1 => "only one record is named".to_owned(),
+        2 => {
+            check_page(arguments.path("output").as_deref(), &records)?;
+            return Ok(records);
         }
-    }
-    Ok(typed)
-}
-
-fn unknown(name: &str) -> UsageError {
-    let message = format!("there is no flag `--{}`", name.escape_debug());
-    match nearest(name, FLAGS) {
-        Some(near) => UsageError::new(message, format!("did you mean `--{near}`?")),
-        None => UsageError::new(message, "`lariat-lab help compare` lists the flags"),
-    }
-}
-
-fn check(typed: &Typed) -> Result<(), UsageError> {
-    if typed.records.len() != 2 {
-        return Err(UsageError::new(
-            match typed.records.len() {
-                0 => "no record is named".to_owned(),
-                1 => "only one record is named".to_owned(),
-                many => format!("{many} records are named"),
-            },
-            "name two: what was, and what it is compared with; more of them side by side: \
-             lariat-lab report RECORD…",
-        ));
-    }
-    match &typed.page {
-        Some(page) => check_page(page, &typed.records),
-        None => Ok(()),
-    }
+        many => format!("{many} records are named"),
+    };
+    Err(UsageError::new(
+        message,
+        "name two: what was, and what it is compared with; more of them side by side: \
+         lariat-lab report RECORD…",
+    ))
 }
 
 /// Two that have something in common.
@@ -126,14 +108,15 @@ fn experiments(named: &Named<Experiment>) -> Result<Pair<'_>, UsageError> {
     Ok(Pair::Experiments(a, b))
 }
 
-fn write_all(typed: &Typed, pair: &Pair<'_>, talk: Talk) -> Result<(), WriteFault> {
-    if let Some(directory) = &typed.svg {
-        write_files(directory, "svg", &figures(pair), talk)?;
+fn write_all(arguments: &Arguments, pair: &Pair<'_>, console: Console) -> Result<(), WriteFault> {
+    let (page_path, svg) = (arguments.path("output"), arguments.path("svg"));
+    if let Some(directory) = &svg {
+        write_files(directory, "svg", &figures(pair), console)?;
     }
-    if let Some(path) = &typed.page {
-        write_page(path, &page(pair), talk)?;
+    if let Some(path) = &page_path {
+        write_page(path, &page(pair), console)?;
     }
-    if typed.page.is_none() && typed.svg.is_none() {
+    if page_path.is_none() && svg.is_none() {
         print(text(pair));
     }
     Ok(())
@@ -174,20 +157,12 @@ fn figures(pair: &Pair<'_>) -> Texts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::ffi::OsString;
-
-    fn fault(line: &str) -> String {
-        let words = line.split_whitespace().map(OsString::from);
-        let typed = read(&mut Parser::from_args(words));
-        let error = typed.and_then(|typed| check(&typed)).unwrap_err();
-        error.to_string()
-    }
 
     #[test]
     fn two_are_compared_and_no_more() {
+        let fault = |line| records_of(&COMMAND.parsed(line)).unwrap_err().to_string();
         assert!(fault("a.json").contains("only one record is named"));
         assert!(fault("a b c").contains("lariat-lab report RECORD…"));
         assert!(fault("a b -o c.txt").contains("ends in .html"));
-        assert!(fault("a b --svgg x").contains("did you mean `--svg`?"));
     }
 }

@@ -17,6 +17,7 @@ use measure::quantity::{Count, Nanoseconds};
 use measure::record::{Capacity, Record, Second, Setting};
 
 use super::help;
+use crate::console::{Console, print, stdout_colour};
 use crate::exit::Exit;
 use crate::host;
 use crate::interrupt::Interrupt;
@@ -27,11 +28,10 @@ use crate::load::flags::{self, Flags};
 use crate::load::given::{Given, merged};
 use crate::load::live::Line;
 use crate::load::{meaning, plan_file, resolve};
-use crate::talk::{Talk, print, stdout_colour};
 use crate::usage::UsageError;
 
 /// Loads, and says what came of it.
-pub(super) fn run(parser: &mut Parser, talk: Talk) -> Result<Exit, UsageError> {
+pub(super) fn run(parser: &mut Parser, console: Console) -> Result<Exit, UsageError> {
     let flags = flags::read(parser)?;
     if flags.help {
         return Ok(print(help::load()));
@@ -42,7 +42,7 @@ pub(super) fn run(parser: &mut Parser, talk: Talk) -> Result<Exit, UsageError> {
             "for example: lariat-lab load https://127.0.0.1:8443/",
         ));
     }
-    let ended = prepare(flags, talk).and_then(|prepared| carry_out(prepared, talk));
+    let ended = prepare(flags, console).and_then(|prepared| carry_out(prepared, console));
     Ok(ended.unwrap_or_else(|exit| exit))
 }
 
@@ -61,18 +61,18 @@ struct Prepared {
 }
 
 /// Everything that can be wrong. What was, has been told; the exit is what it comes to.
-fn prepare(flags: Flags, talk: Talk) -> Result<Prepared, Exit> {
+fn prepare(flags: Flags, console: Console) -> Result<Prepared, Exit> {
     let file = flags
         .plan
         .as_deref()
-        .map(|path| read_plan(path, talk))
+        .map(|path| read_plan(path, console))
         .transpose()?;
     let source = file.as_ref().map(|file| Source {
         path: &file.path,
         text: &file.text,
     });
     let refuse = |complaints: Vec<Complaint>| {
-        tell(&complaints, source, talk);
+        tell(&complaints, source, console);
         Exit::Usage
     };
     let (from_file, malformed) = file.as_ref().map(PlanFile::given).unwrap_or_default();
@@ -81,11 +81,11 @@ fn prepare(flags: Flags, talk: Talk) -> Result<Prepared, Exit> {
     let draft = meaning::draft(&options, &given, &sys::cpu::allowed_cpus()).map_err(refuse)?;
     let started = Date::of(SystemTime::now());
     let destination = Destination::open(options.record(), started).map_err(|fault| {
-        tell_unwritable(&fault, talk);
+        tell_unwritable(&fault, console);
         Exit::Usage
     })?;
     let (search, planned) = (draft.search(), draft.planned());
-    let address = resolved(&draft, talk)?;
+    let address = resolved(&draft, console)?;
     let plan = draft.plan(address);
     let plan = plan.map_err(|faults| refuse(meaning::of_plan(&faults, &given)))?;
     Ok(Prepared {
@@ -113,72 +113,72 @@ impl PlanFile {
     }
 }
 
-fn read_plan(path: &Path, talk: Talk) -> Result<PlanFile, Exit> {
+fn read_plan(path: &Path, console: Console) -> Result<PlanFile, Exit> {
     let shown = path.display().to_string();
     let text = meaning::read(path)
         .and_then(|bytes| String::from_utf8(bytes).map_err(|_| format!("{shown} is no text")));
     match text {
         Ok(text) => Ok(PlanFile { path: shown, text }),
         Err(reason) => {
-            talk.error(format_args!("the plan cannot be had: {reason}"));
-            talk.hint("--plan names a TOML file; `lariat-lab load --help` tells what it holds");
+            console.error(format_args!("the plan cannot be had: {reason}"));
+            console.hint("--plan names a TOML file; `lariat-lab load --help` tells what it holds");
             Err(Exit::Usage)
         }
     }
 }
 
-fn tell_unwritable(fault: &Fault, talk: Talk) {
+fn tell_unwritable(fault: &Fault, console: Console) {
     match fault {
         Fault::Foreign(path) => {
-            talk.error(format_args!(
+            console.error(format_args!(
                 "{} is there, and is no record of a load",
                 path.display()
             ));
-            talk.hint("--record names another file, or none");
+            console.hint("--record names another file, or none");
         }
         Fault::Refused(path, error) => {
             let path = path.display();
-            talk.error(format_args!(
+            console.error(format_args!(
                 "the record cannot be written to {path}: {error}"
             ));
-            talk.hint("--record names a file in a folder that we may write to, or none");
+            console.hint("--record names a file in a folder that we may write to, or none");
         }
     }
 }
 
-fn resolved(draft: &Draft, talk: Talk) -> Result<wire::address::Address, Exit> {
+fn resolved(draft: &Draft, console: Console) -> Result<wire::address::Address, Exit> {
     let endpoint = draft.endpoint();
     match resolve::resolve(endpoint) {
         Ok(resolved) => {
             if let Some(other) = resolved.others.first() {
                 let (address, count) = (&resolved.address, resolved.others.len());
-                talk.say(format_args!("{endpoint} is {address}, and {count} more."));
-                talk.hint(format_args!("--connect {other} goes there instead"));
+                console.say(format_args!("{endpoint} is {address}, and {count} more."));
+                console.hint(format_args!("--connect {other} goes there instead"));
             }
             Ok(resolved.address)
         }
         Err(reason) => {
-            talk.error(format_args!("{endpoint} cannot be resolved: {reason}"));
-            talk.hint("--connect ADDRESS:PORT goes there without asking for the name");
+            console.error(format_args!("{endpoint} cannot be resolved: {reason}"));
+            console.hint("--connect ADDRESS:PORT goes there without asking for the name");
             Err(Exit::Address)
         }
     }
 }
 
-fn carry_out(prepared: Prepared, talk: Talk) -> Result<Exit, Exit> {
+fn carry_out(prepared: Prepared, console: Console) -> Result<Exit, Exit> {
     let failed = |error: std::io::Error| {
-        talk.error(format_args!("the kernel refused: {error}"));
-        talk.hint("look at the limits of this process (`ulimit -a`)");
+        console.error(format_args!("the kernel refused: {error}"));
+        console.hint("look at the limits of this process (`ulimit -a`)");
         Exit::Failed
     };
-    let interrupt = Interrupt::new(talk, ENDING).map_err(failed)?;
+    let interrupt = Interrupt::new(console, ENDING).map_err(failed)?;
     // Without it, few clients fit; that they do not is told as a failure of its own.
     let _ = sys::limit::raise_open_files();
     let watch = Watch {
-        line: Line::to_stderr(talk.colour()),
+        line: Line::to_stderr(console.colour()),
         quiet: prepared.options.is_quiet(),
         interrupt,
-        talk,
+        console,
     };
     let frame = frame(&prepared);
     let (outcome, capacity) = match prepared.search {
@@ -189,7 +189,7 @@ fn carry_out(prepared: Prepared, talk: Talk) -> Result<Exit, Exit> {
         }
     };
     let record = outcome.record(&prepared.plan, frame, capacity);
-    hand_over(&record, prepared.destination, talk)
+    hand_over(&record, prepared.destination, console)
 }
 
 fn frame(prepared: &Prepared) -> Frame {
@@ -215,13 +215,13 @@ struct Watch {
     line: Line,
     quiet: bool,
     interrupt: Interrupt,
-    talk: Talk,
+    console: Console,
 }
 
 impl Watch {
     fn one(&self, plan: &Plan, planned: Option<Duration>) -> Result<Outcome, Exit> {
         if !self.quiet {
-            self.talk.say(self.line.header(plan));
+            self.console.say(self.line.header(plan));
         }
         let run = self.begin(plan.clone())?;
         self.follow(run, planned)
@@ -231,15 +231,15 @@ impl Watch {
         if !self.quiet {
             let Search { limit, step, .. } = search;
             let step = Nanoseconds(step.as_nanos() as f64);
-            self.talk.say(format_args!(
+            self.console.say(format_args!(
                 "Searching the greatest rate with {limit}, {step} a rate."
             ));
-            self.talk.say(self.line.header(plan));
+            self.console.say(self.line.header(plan));
         }
         let mut finder = Finder::new(plan.clone(), search);
         while let Some(next) = finder.next_plan() {
             if !self.quiet {
-                self.talk
+                self.console
                     .say(format_args!("{}/s:", Count(first_rate(&next))));
             }
             let run = self.begin(next.clone())?;
@@ -256,20 +256,20 @@ impl Watch {
     }
 
     fn refused(&self, fault: &StartFault) -> Exit {
-        self.talk.error(fault);
+        self.console.error(fault);
         match fault {
             StartFault::Tls(_) => {
-                self.talk
+                self.console
                     .hint("look at the files and names that the plan names");
                 Exit::Usage
             }
             StartFault::Source(..) => {
-                self.talk
+                self.console
                     .hint("`ip address` lists the addresses of this host");
                 Exit::Address
             }
             StartFault::Kernel(_) => {
-                self.talk
+                self.console
                     .hint("look at the limits of this process (`ulimit -a`)");
                 Exit::Failed
             }
@@ -299,12 +299,12 @@ impl Watch {
                 _ => &progress.failures,
             };
             let line = self.line.text(&progress.second, failures, elapsed, planned);
-            self.talk.say(line);
+            self.console.say(line);
         }
         run.finish().map_err(|error| {
-            self.talk
+            self.console
                 .error(format_args!("a thread of the load ended early: {error}"));
-            self.talk
+            self.console
                 .hint("--cpus none, if it is about a CPU; else `ulimit -a`");
             Exit::Failed
         })
@@ -321,21 +321,21 @@ fn first_rate(plan: &Plan) -> f64 {
 /// Columns of the summary.
 const SUMMARY_WIDTH: usize = 80;
 
-fn hand_over(record: &Record, destination: Destination, talk: Talk) -> Result<Exit, Exit> {
+fn hand_over(record: &Record, destination: Destination, console: Console) -> Result<Exit, Exit> {
     let takes_output = destination.is_output();
     let written = destination.write(&record.to_json());
     let summary = |colour| report::summary::text(record, SUMMARY_WIDTH, colour);
     let told = match takes_output {
         true => {
-            talk.say(summary(talk.colour()));
+            console.say(summary(console.colour()));
             Exit::Success
         }
         false => print(summary(stdout_colour())),
     };
     match written {
-        Ok(path) => tell_written(path, talk),
+        Ok(path) => tell_written(path, console),
         Err(fault) => {
-            tell_unwritable(&fault, talk);
+            tell_unwritable(&fault, console);
             return Err(Exit::Failed);
         }
     }
@@ -345,11 +345,11 @@ fn hand_over(record: &Record, destination: Destination, talk: Talk) -> Result<Ex
     }
 }
 
-fn tell_written(path: Option<PathBuf>, talk: Talk) {
+fn tell_written(path: Option<PathBuf>, console: Console) {
     if let Some(path) = path {
         let path = path.display();
-        talk.say(format_args!("The record is {path}; a page of it makes"));
-        talk.say(format_args!("  lariat-lab report {path} -o page.html"));
+        console.say(format_args!("The record is {path}; a page of it makes"));
+        console.say(format_args!("  lariat-lab report {path} -o page.html"));
     }
 }
 

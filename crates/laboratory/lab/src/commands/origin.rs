@@ -1,84 +1,84 @@
 //! `lariat-lab origin`: its arguments, and what is said while it serves.
 
-use std::ffi::OsString;
+use std::ffi::OsStr;
 use std::io::{self, ErrorKind};
-use std::path::PathBuf;
 use std::sync::Once;
 use std::time::Duration;
 
-use lexopt::{Arg, Parser, ValueExt};
 use load::options::ValueFault;
 use load::options::value::{self, OrNone};
 use measure::quantity::{Bytes, Count};
 use sys::cpu::allowed_cpus;
 use wire::address::{Address, UnixName};
 
-use super::help;
+use super::flags::{Arguments, Command, wrong};
+use crate::console::Console;
 use crate::exit::Exit;
 use crate::origin::{Fault, Options, Origin, Totals, url};
-use crate::talk::{Talk, print};
-use crate::usage::{UsageError, nearest};
+use crate::usage::UsageError;
 
-/// Flags, for slips.
-const FLAGS: [&str; 7] = [
-    "listen",
-    "unix",
-    "threads",
-    "cpus",
-    "idle-timeout",
-    "quiet",
-    "help",
-];
+pub(super) const COMMAND: Command = Command {
+    name: "origin",
+    takes_words: false,
+    help: "\
+lariat-lab origin: serve objects of any size, as plain HTTP
+
+  lariat-lab origin [--listen ADDRESS]… [--unix PATH] [FLAGS]
+
+  --listen ADDRESS
+      Where to listen [default: 127.0.0.1:8000]; port 0 takes a free one; may be given again
+  --unix PATH
+      A Unix socket to listen at; may be given again
+  --threads N
+      Threads, each with its own socket and loop [default: the allowed CPUs]
+  --cpus LIST|none
+      CPUs that threads are pinned to, as in 0,2-3, or none
+  --idle-timeout TIME
+      Close a connection that is idle for this long [default: 60s]
+  -q, --quiet
+      Print nothing but errors
+
+/1k, /64k, /10m and /1g have that many bytes. /?size=64k&time=20&close=1&chunked=1&code=503 is
+64 KiB after 20 ms, chunked, with status 503, and closes the connection.
+",
+};
 
 /// Where it listens unless it is told.
 const LISTEN_DEFAULT: &str = "127.0.0.1:8000";
 
+/// Idle connections are closed after this unless it is set.
+const IDLE_DEFAULT: Duration = Duration::from_secs(60);
+
 /// More threads than this are a slip.
 const THREADS_MAX: u16 = 1024;
 
-/// What was typed.
-#[derive(Debug, Default)]
-struct Typed {
-    help: bool,
-    quiet: bool,
-    listen: Vec<Address>,
-    threads: Option<u16>,
-    cpus: Vec<u16>,
-    idle_timeout: Option<Duration>,
-}
-
 /// Serves until a signal.
-pub(super) fn run(parser: &mut Parser, talk: Talk) -> Result<Exit, UsageError> {
-    let typed = read(parser)?;
-    if typed.help {
-        return Ok(print(help::command("origin").unwrap_or_default()));
-    }
-    let quiet = typed.quiet;
-    let exit = match serve(options(typed)?, quiet, talk) {
-        Ok(()) => Exit::Success,
-        Err(fault) => {
-            talk.error(&fault);
-            talk.hint(remedy(&fault));
+pub(super) fn run(arguments: &Arguments, console: Console) -> Result<Exit, UsageError> {
+    let served = serve(options(arguments)?, arguments.has("quiet"), console);
+    Ok(served.map_or_else(
+        |fault| {
+            console.error(&fault);
+            console.hint(remedy(&fault));
             match fault {
                 Fault::Listen { .. } => Exit::Address,
                 Fault::Cpu { .. } => Exit::Usage,
                 Fault::Kernel(_) => Exit::Failed,
             }
-        }
-    };
-    Ok(exit)
+        },
+        |()| Exit::Success,
+    ))
 }
 
-fn serve(options: Options, quiet: bool, talk: Talk) -> Result<(), Fault> {
+fn serve(options: Options, quiet: bool, console: Console) -> Result<(), Fault> {
     let origin = Origin::open(options)?;
     if !quiet {
         for address in origin.addresses() {
-            talk.say(format_args!("listening on {}", url(address)));
+            console.say(format_args!("listening on {}", url(address)));
         }
     }
     let totals = origin.serve()?;
     if !quiet {
-        talk.say(summary(&totals));
+        console.say(summary(&totals));
     }
     Ok(())
 }
@@ -111,34 +111,42 @@ fn remedy(fault: &Fault) -> &'static str {
 fn warn(error: &io::Error) {
     static SAID: Once = Once::new();
     SAID.call_once(|| {
-        let talk = Talk::to_stderr();
-        talk.warn(format_args!("connections wait to be accepted: {error}"));
-        talk.hint("raise the limit of open files (`ulimit -n`)");
+        let console = Console::to_stderr();
+        console.warn(format_args!("connections wait to be accepted: {error}"));
+        console.hint("raise the limit of open files (`ulimit -n`)");
     });
 }
 
-fn options(typed: Typed) -> Result<Options, UsageError> {
-    let mut listen = typed.listen;
+fn options(arguments: &Arguments) -> Result<Options, UsageError> {
+    let mut listen = arguments.all("listen", address)?;
+    for path in arguments.values("unix") {
+        listen.push(unix(path)?);
+    }
     if listen.is_empty() {
         listen.push(LISTEN_DEFAULT.parse().expect("our own constant"));
     }
-    let threads = match (typed.threads, typed.cpus.len()) {
-        (Some(threads), _) => threads,
-        (None, 0) => clamp(allowed_cpus().len()),
-        (None, cpus) => clamp(cpus),
+    let cpus = arguments.one("cpus", |text| of_load("cpus", text, value::cpus))?;
+    let cpus = match cpus {
+        Some(OrNone::This(cpus)) => cpus,
+        _ => Vec::new(),
     };
-    if let Some(cpu) = typed.cpus.iter().find(|cpu| !allowed_cpus().contains(cpu)) {
+    let threads = arguments.one("threads", |text| of_load("threads", text, value::threads))?;
+    let idle = |text: &str| of_load("idle-timeout", text, value::some_time);
+    let allowed = allowed_cpus();
+    if let Some(cpu) = cpus.iter().find(|cpu| !allowed.contains(cpu)) {
         let message = format!("--cpus: this process may not use CPU {cpu}");
-        return Err(UsageError::new(
-            message,
-            format!("it may use {:?}", allowed_cpus()),
-        ));
+        return Err(UsageError::new(message, format!("it may use {allowed:?}")));
     }
+    let usual = if cpus.is_empty() {
+        allowed.len()
+    } else {
+        cpus.len()
+    };
     Ok(Options {
         listen,
-        threads,
-        cpus: typed.cpus,
-        idle_timeout: typed.idle_timeout.unwrap_or(Duration::from_secs(60)),
+        threads: threads.unwrap_or_else(|| clamp(usual)),
+        cpus,
+        idle_timeout: arguments.one("idle-timeout", idle)?.unwrap_or(IDLE_DEFAULT),
         warn,
     })
 }
@@ -149,92 +157,40 @@ fn clamp(count: usize) -> u16 {
         .clamp(1, THREADS_MAX)
 }
 
-fn read(parser: &mut Parser) -> Result<Typed, UsageError> {
-    let mut typed = Typed::default();
-    while let Some(argument) = parser.next()? {
-        match argument {
-            Arg::Short('h') | Arg::Long("help") => typed.help = true,
-            Arg::Short('q') | Arg::Long("quiet") => typed.quiet = true,
-            Arg::Long("listen") => typed.listen.push(address(parser.value()?)?),
-            Arg::Long("unix") => typed.listen.push(path(parser.value()?)?),
-            Arg::Long("threads") => {
-                typed.threads = Some(valued("threads", parser, value::threads)?);
-            }
-            Arg::Long("cpus") => typed.cpus = valued("cpus", parser, cpus)?,
-            Arg::Long("idle-timeout") => {
-                typed.idle_timeout = Some(valued("idle-timeout", parser, value::some_time)?);
-            }
-            other => return Err(unknown(&other)),
-        }
-    }
-    Ok(typed)
+fn address(text: &str) -> Result<Address, UsageError> {
+    let refused =
+        |error: &dyn std::fmt::Display| wrong("listen", text, &error.to_string(), "127.0.0.1:8000");
+    text.parse().map_err(|error| refused(&error))
 }
 
-fn unknown(argument: &Arg<'_>) -> UsageError {
-    let (message, near) = match argument {
-        Arg::Long(name) => (format!("origin has no flag --{name}"), nearest(name, FLAGS)),
-        Arg::Short(letter) => (format!("origin has no flag -{letter}"), None),
-        Arg::Value(value) => {
-            let value = value.to_string_lossy();
-            (
-                format!("origin takes no argument `{}`", value.escape_debug()),
-                None,
-            )
-        }
-    };
-    match near {
-        Some(name) => UsageError::new(message, format!("did you mean --{name}?")),
-        None => UsageError::new(message, "`lariat-lab help origin` lists the flags"),
-    }
-}
-
-fn address(value: OsString) -> Result<Address, UsageError> {
-    let text = value.string()?;
-    text.parse().map_err(|error| {
-        let message = format!("--listen: `{}` {error}", text.escape_debug());
-        UsageError::new(message, "as in --listen 127.0.0.1:8000")
-    })
-}
-
-fn path(value: OsString) -> Result<Address, UsageError> {
-    let path = PathBuf::from(value);
-    let is_too_long = path.as_os_str().len() > 107;
-    if is_too_long || path.as_os_str().is_empty() {
+fn unix(path: &OsStr) -> Result<Address, UsageError> {
+    if path.is_empty() || path.len() > 107 {
         let message = "--unix: a socket's path has 1 to 107 bytes";
         return Err(UsageError::new(message, "as in --unix /tmp/origin.sock"));
     }
-    Ok(Address::Unix(UnixName::Path(path)))
+    Ok(Address::Unix(UnixName::Path(path.into())))
 }
 
 /// The value of a flag whose grammar is that of `lariat-lab load`.
-fn valued<T>(
+fn of_load<T>(
     flag: &str,
-    parser: &mut Parser,
+    text: &str,
     read: fn(&str) -> Result<T, ValueFault>,
 ) -> Result<T, UsageError> {
-    let text = parser.value()?.string()?;
-    read(&text).map_err(|fault| {
-        let typed = text.escape_debug();
-        match fault {
-            ValueFault::Form(wanted, example) => UsageError::new(
-                format!("--{flag}: `{typed}` is not {wanted}"),
-                format!("for example: {example}"),
-            ),
-            ValueFault::Refused(why, hint) => {
-                UsageError::new(format!("--{flag}: `{typed}` {why}"), hint)
-            }
-            ValueFault::Name(known) => UsageError::new(
-                format!("--{flag}: `{typed}` is not known"),
-                format!("one of: {}", known.join(", ")),
-            ),
+    read(text).map_err(|fault| match fault {
+        ValueFault::Form(wanted, example) => {
+            wrong(flag, text, &format!("is not {wanted}"), example)
         }
-    })
-}
-
-fn cpus(text: &str) -> Result<Vec<u16>, ValueFault> {
-    Ok(match value::cpus(text)? {
-        OrNone::Nothing => Vec::new(),
-        OrNone::This(cpus) => cpus,
+        ValueFault::Refused(why, hint) => {
+            let typed = text.escape_debug();
+            UsageError::new(format!("--{flag}: `{typed}` {why}"), hint)
+        }
+        ValueFault::Name(known) => wrong(
+            flag,
+            text,
+            &format!("is none of {}", known.join(", ")),
+            known[0],
+        ),
     })
 }
 
@@ -242,51 +198,46 @@ fn cpus(text: &str) -> Result<Vec<u16>, ValueFault> {
 mod tests {
     use super::*;
 
-    fn typed(line: &str) -> Result<Typed, String> {
-        let words = line.split_whitespace().map(OsString::from);
-        read(&mut Parser::from_args(words)).map_err(|error| error.to_string())
+    fn parsed(line: &str) -> Result<Options, String> {
+        options(&COMMAND.parsed(line)).map_err(|error| error.to_string())
     }
 
     #[test]
     fn flags_mean_what_they_say() {
-        let all = typed(
-            "--listen [::1]:0 --listen=127.0.0.1:81 --unix /o.sock --threads 2 --cpus 0,2-3 \
+        let last = allowed_cpus().pop().unwrap();
+        let all = parsed(&format!(
+            "--listen [::1]:0 --listen=127.0.0.1:81 --unix /o.sock --threads 2 --cpus {last} \
              --idle-timeout 500ms --quiet",
-        )
+        ))
         .unwrap();
         let listen: Vec<_> = all.listen.iter().map(ToString::to_string).collect();
         assert_eq!(listen, ["[::1]:0", "127.0.0.1:81", "unix:/o.sock"]);
-        assert_eq!((all.threads, all.quiet), (Some(2), true));
-        assert_eq!(all.cpus, [0, 2, 3]);
-        assert_eq!(all.idle_timeout, Some(Duration::from_millis(500)));
-        assert!(typed("--cpus none").unwrap().cpus.is_empty());
+        assert_eq!((all.threads, all.cpus), (2, vec![last]));
+        assert_eq!(all.idle_timeout, Duration::from_millis(500));
+        assert!(parsed("--cpus none").unwrap().cpus.is_empty());
     }
 
     #[test]
     fn what_is_not_said_has_a_default() {
-        let all = options(typed("").unwrap()).unwrap();
+        let all = parsed("").unwrap();
         assert_eq!(all.listen, [LISTEN_DEFAULT.parse().unwrap()]);
         assert_eq!(usize::from(all.threads), allowed_cpus().len());
-        assert_eq!(all.idle_timeout, Duration::from_secs(60));
-        let unix = options(typed("--unix /o.sock").unwrap()).unwrap();
+        assert_eq!(all.idle_timeout, IDLE_DEFAULT);
+        let unix = parsed("--unix /o.sock").unwrap();
         assert_eq!(unix.listen.len(), 1, "and no port");
         let last = allowed_cpus().pop().unwrap();
-        let pinned = options(typed(&format!("--cpus {last}")).unwrap()).unwrap();
+        let pinned = parsed(&format!("--cpus {last}")).unwrap();
         assert_eq!((pinned.threads, pinned.cpus), (1, vec![last]));
     }
 
     #[test]
     fn slips_have_remedies() {
-        let fault = |line: &str| typed(line).unwrap_err();
-        assert!(fault("--listne 1").contains("did you mean --listen?"));
+        let fault = |line: &str| parsed(line).unwrap_err();
         assert!(fault("--listen 8000").contains("has no port"));
         assert!(fault("--threads 0").contains("--threads: `0` "));
         assert!(fault("--cpus 3-1").contains("--cpus: `3-1` is not CPU numbers"));
         assert!(fault("--idle-timeout 60").contains("a time with its unit"));
         assert!(fault("--idle-timeout 0s").contains("is no time"));
-        assert!(fault("127.0.0.1:8000").contains("takes no argument"));
-        assert!(fault("-x").contains("no flag -x"));
-        let fault = options(typed("--cpus 1023").unwrap()).unwrap_err();
-        assert!(fault.to_string().contains("may not use CPU 1023"));
+        assert!(fault("--cpus 1023").contains("may not use CPU 1023"));
     }
 }

@@ -4,94 +4,81 @@
 
 use std::path::PathBuf;
 
-use lexopt::{Arg, Parser};
 use measure::record::Record;
 use report::experiment as experiments;
 
-use super::help;
+use super::flags::{Arguments, Command};
+use crate::console::{Console, print, stdout_colour};
 use crate::exit::Exit;
-use crate::pages::{Texts, WriteFault, check_page, once, write_files, write_page};
+use crate::pages::{Texts, WriteFault, check_page, write_files, write_page};
 use crate::records::{Named, Records, open_all};
-use crate::talk::{Talk, print, stdout_colour};
-use crate::usage::{UsageError, nearest};
+use crate::usage::UsageError;
 
-/// Flags, for slips.
-const FLAGS: [&str; 4] = ["output", "svg", "csv", "help"];
+pub(super) const COMMAND: Command = Command {
+    name: "report",
+    takes_words: true,
+    help: "\
+lariat-lab report: tables, figures and a page from records of loads or experiments
+
+  lariat-lab report RECORD… [-o PAGE.html] [--svg DIR] [--csv DIR]
+
+Shows one record of a load as the load itself does, and compares several in the order in which they
+are named. Of an experiment it says first where a target is ahead, then shows each scenario. Records
+that cannot be read are named, and the others are reported. - is the standard input.
+
+  -o, --output PAGE.html
+      Write one page that needs no network, instead of tables to the standard output
+  --svg DIR
+      Write each figure as an SVG file: of loads named after their record, of one experiment after
+      scenario and figure, as in implementations-server-cpu.svg
+  --csv DIR
+      Write the data as CSV files, named after their record: of loads seconds, latencies and steps;
+      of experiments cells and readings
+
+Examples:
+  Four kinds of handshake side by side:
+    lariat-lab report full.json session-id.json ticket.json psk.json -o handshakes.html
+
+  All that a run of experiments found:
+    lariat-lab report run.jsonl -o run.html
+
+docs/reference/record.md and docs/reference/experiment.md describe records, and which numbers
+programs can read off a page.
+",
+};
 
 /// Characters in a line of tables.
 const WIDTH: usize = 80;
 
-/// What was typed.
-#[derive(Debug, Default)]
-struct Typed {
-    help: bool,
-    records: Vec<PathBuf>,
-    page: Option<PathBuf>,
-    svg: Option<PathBuf>,
-    csv: Option<PathBuf>,
-}
-
 /// Makes what was asked for.
-pub(super) fn run(parser: &mut Parser, talk: Talk) -> Result<Exit, UsageError> {
-    let typed = read(parser)?;
-    if typed.help {
-        return Ok(print(help::command("report").unwrap_or_default()));
-    }
-    check(&typed)?;
-    let records = of_one_kind(open_all(&typed.records, talk))?;
+pub(super) fn run(arguments: &Arguments, console: Console) -> Result<Exit, UsageError> {
+    let paths = records_of(arguments)?;
+    let records = of_one_kind(open_all(&paths, console))?;
     if records.len() == 0 {
         return Ok(Exit::Usage);
     }
-    let is_whole = records.len() == typed.records.len();
-    if let Err(fault) = write_all(&typed, &records, talk) {
-        talk.error(fault);
+    if let Err(fault) = write_all(arguments, &records, console) {
+        console.error(fault);
         return Ok(Exit::Failed);
     }
-    Ok(if is_whole {
+    Ok(if records.len() == paths.len() {
         Exit::Success
     } else {
         Exit::Partial
     })
 }
 
-fn read(parser: &mut Parser) -> Result<Typed, UsageError> {
-    let mut typed = Typed::default();
-    while let Some(argument) = parser.next()? {
-        match argument {
-            Arg::Short('h') | Arg::Long("help") => typed.help = true,
-            Arg::Short('o') | Arg::Long("output") => {
-                once(&mut typed.page, parser.value()?, "-o")?;
-            }
-            Arg::Long("svg") => once(&mut typed.svg, parser.value()?, "--svg")?,
-            Arg::Long("csv") => once(&mut typed.csv, parser.value()?, "--csv")?,
-            Arg::Value(path) => typed.records.push(path.into()),
-            Arg::Long(name) => return Err(unknown(name)),
-            other @ Arg::Short(_) => return Err(other.unexpected().into()),
-        }
-    }
-    Ok(typed)
-}
-
-fn unknown(name: &str) -> UsageError {
-    let message = format!("there is no flag `--{}`", name.escape_debug());
-    match nearest(name, FLAGS) {
-        Some(near) => UsageError::new(message, format!("did you mean `--{near}`?")),
-        None => UsageError::new(message, "`lariat-lab help report` lists the flags"),
-    }
-}
-
 /// Refuses what cannot be meant, before anything is read.
-fn check(typed: &Typed) -> Result<(), UsageError> {
-    if typed.records.is_empty() {
+fn records_of(arguments: &Arguments) -> Result<Vec<PathBuf>, UsageError> {
+    let records: Vec<_> = arguments.words.iter().map(PathBuf::from).collect();
+    if records.is_empty() {
         return Err(UsageError::new(
             "no record is named",
             "`lariat-lab load` and `lariat-lab run` write one each; then: lariat-lab report RECORD",
         ));
     }
-    match &typed.page {
-        Some(page) => check_page(page, &typed.records),
-        None => Ok(()),
-    }
+    check_page(arguments.path("output").as_deref(), &records)?;
+    Ok(records)
 }
 
 /// Refuses records of two kinds.
@@ -105,17 +92,17 @@ fn of_one_kind(records: Records) -> Result<Records, UsageError> {
     }
 }
 
-fn write_all(typed: &Typed, records: &Records, talk: Talk) -> Result<(), WriteFault> {
-    if let Some(directory) = &typed.svg {
-        write_files(directory, "svg", &figures(records), talk)?;
+fn write_all(arguments: &Arguments, records: &Records, console: Console) -> Result<(), WriteFault> {
+    if let Some(directory) = arguments.path("svg") {
+        write_files(&directory, "svg", &figures(records), console)?;
     }
-    if let Some(directory) = &typed.csv {
-        write_files(directory, "csv", &sheets(records), talk)?;
+    if let Some(directory) = arguments.path("csv") {
+        write_files(&directory, "csv", &sheets(records), console)?;
     }
-    if let Some(path) = &typed.page {
-        write_page(path, &page(records), talk)?;
+    if let Some(path) = arguments.path("output") {
+        write_page(&path, &page(records), console)?;
     }
-    if typed.page.is_none() && typed.svg.is_none() && typed.csv.is_none() {
+    if arguments.names().next().is_none() {
         print(text(records));
     }
     Ok(())
@@ -204,30 +191,13 @@ fn sheets(records: &Records) -> Texts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::ffi::OsString;
-
-    fn typed(line: &str) -> Result<Typed, UsageError> {
-        let words = line.split_whitespace().map(OsString::from);
-        let typed = read(&mut Parser::from_args(words))?;
-        check(&typed)?;
-        Ok(typed)
-    }
-
-    #[test]
-    fn flags_and_records_in_any_order() {
-        let typed = typed("a.json -o p.html b.json --svg=figures --csv data").unwrap();
-        assert_eq!(typed.records, ["a.json", "b.json"].map(PathBuf::from));
-        assert_eq!(typed.page, Some("p.html".into()));
-        assert_eq!(typed.svg, Some("figures".into()));
-        assert_eq!(typed.csv, Some("data".into()));
-    }
 
     #[test]
     fn what_cannot_be_meant_is_refused() {
-        let fault = |line| typed(line).unwrap_err().to_string();
+        let fault = |line| records_of(&COMMAND.parsed(line)).unwrap_err().to_string();
         assert!(fault("").contains("no record is named"));
         assert!(fault("a.json -o b.json").contains("ends in .html"));
-        assert!(fault("a.json -o x.html -o y.html").contains("twice"));
-        assert!(fault("a.json --outptu x").contains("did you mean `--output`?"));
+        let records = records_of(&COMMAND.parsed("a.json -o p.html b.json --csv=data")).unwrap();
+        assert_eq!(records, ["a.json", "b.json"].map(PathBuf::from));
     }
 }

@@ -2,7 +2,6 @@
 //!
 //! Owns the order of things: everything that can be wrong is told before the first server starts.
 
-mod arguments;
 mod listing;
 
 use std::path::Path;
@@ -11,17 +10,17 @@ use std::thread;
 use std::time::{Duration, SystemTime};
 
 use lexopt::Parser;
-use load::speed::Rows;
 use measure::experiment::{self, Event, Moment, Placement, Way};
 use measure::host::HostReport;
 use measure::record::Tool;
 
-use self::arguments::{Mode, Speeds, Typed};
-use super::help;
+use super::run_arguments::{self as arguments, Mode, Request};
+use super::targets::{check_name, programs, with_root};
+use crate::console::{Console, print};
 use crate::exit::Exit;
-use crate::experiment::fielded::Fielded;
 use crate::experiment::journal::{Journal, JournalFault};
 use crate::experiment::needs::Means;
+use crate::experiment::resolved::ResolvedTarget;
 use crate::experiment::{Experiment, Past, Tally, now, placement};
 use crate::host::{self, Timing};
 use crate::interrupt::Interrupt;
@@ -30,9 +29,9 @@ use crate::load::date::Date;
 use crate::process::scratch::Scratch;
 use crate::scenario::catalogue::{self as scenarios, Listed};
 use crate::scenario::cells::{self, Contender, Expanded};
-use crate::talk::{Talk, print};
 use crate::target::catalogue as targets;
 use crate::target::form::Target;
+use crate::target::program::Builds;
 use crate::usage::UsageError;
 
 /// Between two looks whether a signal has come.
@@ -42,37 +41,37 @@ const PAUSE: Duration = Duration::from_millis(20);
 const ENDING: &str = "Ending; what was read is in the record.";
 
 /// Runs scenarios, lists them, or tells what it would do.
-pub(super) fn run(parser: &mut Parser, talk: Talk) -> Result<Exit, UsageError> {
-    let (typed, words) = arguments::read(parser)?;
-    if typed.help {
-        return Ok(print(help::command("run").unwrap_or_default()));
+pub(super) fn run(parser: &mut Parser, console: Console) -> Result<Exit, UsageError> {
+    let (request, words) = match arguments::read(parser)? {
+        Ok(read) => read,
+        Err(exit) => return Ok(exit),
+    };
+    if let Some(path) = &request.resume {
+        return Ok(resume(path, &request, words, console));
     }
-    if let Some(path) = &typed.resume {
-        return Ok(resume(path, &typed, words, talk));
+    if request.list {
+        return list(&request, console);
     }
-    if typed.list {
-        return list(&typed, talk);
-    }
-    if typed.scenarios.is_empty() {
+    if request.scenarios.is_empty() {
         return Err(UsageError::new(
             "there is no scenario",
             "for example: lariat-lab run implementations; `lariat-lab run --list` lists them",
         ));
     }
-    match prepare(&typed, talk) {
+    match prepare(&request, console) {
         Err(exit) => exit,
-        Ok(prepared) if typed.dry_run => Ok(print(listing::plan(
+        Ok(prepared) if request.dry_run => Ok(print(listing::plan(
             &prepared.expanded,
-            &prepared.fielded,
+            &prepared.resolved,
             &prepared.placement,
         ))),
-        Ok(prepared) => Ok(begin(prepared, &typed, words, talk)),
+        Ok(prepared) => Ok(begin(prepared, &request, words, console)),
     }
 }
 
 /// What lies ready before the first server starts.
 struct Prepared {
-    fielded: Vec<Fielded>,
+    resolved: Vec<ResolvedTarget>,
     expanded: Vec<Expanded>,
     placement: Placement,
     host: HostReport,
@@ -82,21 +81,22 @@ struct Prepared {
 type Refused = Result<Exit, UsageError>;
 
 /// Everything that can be wrong about what was asked.
-fn prepare(typed: &Typed, talk: Talk) -> Result<Prepared, Refused> {
-    let targets = targets(typed, talk)?;
-    let listed = scenarios::choose(&typed.scenarios, typed.scenario_folder.as_deref());
+fn prepare(request: &Request, console: Console) -> Result<Prepared, Refused> {
+    let targets = targets(request, console)?;
+    let listed = scenarios::choose(&request.scenarios, request.scenario_folder.as_deref());
     let listed = listed.map_err(|fault| Err(UsageError::new(fault.to_string(), fault.hint())))?;
     let host = host::report(None);
-    let placement = placement::place(&typed.seating, &host.cores).map_err(|denied| {
+    let placement = placement::place(&request.seating, &host.cores).map_err(|denied| {
         let allowed: Vec<_> = host.cores.iter().map(|core| core.cpu.to_string()).collect();
         Err(UsageError::new(
             denied.to_string(),
             format!("it may use {}", allowed.join(",")),
         ))
     })?;
-    let expanded = expand(&listed, &targets, typed, &host, talk)?;
+    let builds = builds(request, &targets).map_err(Err)?;
+    let expanded = expand(&listed, &targets, &builds, request, &host, console)?;
     Ok(Prepared {
-        fielded: field(targets, &expanded, typed),
+        resolved: resolve(targets, &expanded, &builds)?,
         expanded,
         placement,
         host,
@@ -104,56 +104,75 @@ fn prepare(typed: &Typed, talk: Talk) -> Result<Prepared, Refused> {
 }
 
 /// All targets there are.
-fn targets(typed: &Typed, talk: Talk) -> Result<Vec<Target>, Refused> {
-    let targets = targets::load_all(typed.target_folder.as_deref()).map_err(|fault| {
-        talk.error(fault);
-        talk.hint(
+fn targets(request: &Request, console: Console) -> Result<Vec<Target>, Refused> {
+    let folder = request.arguments.path("target-folder");
+    let targets = targets::load_all(folder.as_deref()).map_err(|fault| {
+        console.error(fault);
+        console.hint(
             "--target-folder names a folder with a folder for each target, as targets/ is one",
         );
         Ok(Exit::Usage)
     })?;
-    let only = typed.only.get("target").into_iter().flatten();
-    let asked = typed.targets.iter().flatten();
-    for name in asked.chain(only).chain(typed.programs.keys()) {
-        listing::check_target(name, &targets).map_err(Err)?;
+    let only = request.only.get("target").into_iter().flatten();
+    for name in request.targets.iter().flatten().chain(only) {
+        check_name(name, &targets).map_err(Err)?;
     }
     Ok(targets)
 }
 
+fn builds(request: &Request, targets: &[Target]) -> Result<Builds, UsageError> {
+    let programs = programs(&request.arguments, targets)?;
+    let builds = Builds {
+        programs,
+        ..Builds::default()
+    };
+    with_root(builds, &request.arguments)
+}
+
 /// The programs of those targets that take part.
-fn field(targets: Vec<Target>, expanded: &[Expanded], typed: &Typed) -> Vec<Fielded> {
-    let mut fielded = Vec::new();
+fn resolve(
+    targets: Vec<Target>,
+    expanded: &[Expanded],
+    builds: &Builds,
+) -> Result<Vec<ResolvedTarget>, Refused> {
+    let mut resolved: Vec<ResolvedTarget> = Vec::new();
     let mut others = targets;
     for cell in expanded.iter().flat_map(|one| &one.cells) {
-        let place = others
-            .iter()
-            .position(|target| target.name == cell.cell.target);
-        if let Some(place) = place {
-            fielded.push(Fielded::find(others.remove(place), &typed.programs));
+        let mut names = others.iter().map(|target| &target.name);
+        if let Some(place) = names.position(|name| *name == cell.cell.target) {
+            resolved.push(ResolvedTarget::find(others.remove(place), builds));
         }
     }
-    fielded
+    let mut programs = resolved.iter().filter_map(|one| one.program.as_ref().ok());
+    if !sys::process::is_root() && programs.any(|program| program.root.is_some()) {
+        return Err(Err(UsageError::new(
+            "programs of another suite run by chroot, which needs root",
+            "sudo lariat-lab run …",
+        )));
+    }
+    Ok(resolved)
 }
 
 /// Cells of all scenarios. Files that are wrong are told all at once.
 fn expand(
     listed: &[Listed],
     targets: &[Target],
-    typed: &Typed,
+    builds: &Builds,
+    request: &Request,
     host: &HostReport,
-    talk: Talk,
+    console: Console,
 ) -> Result<Vec<Expanded>, Refused> {
-    let asked = typed.asked(host);
+    let asked = request.asked(host);
     let contenders = targets.iter().map(|target| Contender {
         target,
-        is_given: typed.programs.contains_key(&target.name),
+        is_given: builds.is_other(target),
     });
     let contenders: Vec<_> = contenders.collect();
     let mut forms = Vec::new();
     let mut is_wrong = false;
     let mut tell = |listed: &Listed, wrong: &[complaint::Complaint]| {
         let (path, text) = (&listed.path, &listed.text);
-        complaint::tell(wrong, Some(Source { path, text }), talk);
+        complaint::tell(wrong, Some(Source { path, text }), console);
         is_wrong = true;
     };
     for one in listed {
@@ -176,19 +195,19 @@ fn expand(
     }
 }
 
-fn list(typed: &Typed, talk: Talk) -> Result<Exit, UsageError> {
+fn list(request: &Request, console: Console) -> Result<Exit, UsageError> {
     let prepared = || {
-        let listed = scenarios::list(typed.scenario_folder.as_deref());
+        let listed = scenarios::list(request.scenario_folder.as_deref());
         let listed =
             listed.map_err(|fault| Err(UsageError::new(fault.to_string(), fault.hint())))?;
-        let targets = targets(typed, talk)?;
+        let targets = targets(request, console)?;
         let host = HostReport::default();
         let of_mode = |mode| {
-            let mode = Typed {
+            let mode = Request {
                 mode,
-                ..Typed::default()
+                ..Request::default()
             };
-            expand(&listed, &targets, &mode, &host, talk)
+            expand(&listed, &targets, &Builds::default(), &mode, &host, console)
         };
         Ok((of_mode(Mode::Quick)?, of_mode(Mode::Full)?))
     };
@@ -199,16 +218,16 @@ fn list(typed: &Typed, talk: Talk) -> Result<Exit, UsageError> {
 }
 
 /// A run of its own.
-fn begin(mut prepared: Prepared, typed: &Typed, words: Vec<String>, talk: Talk) -> Exit {
+fn begin(mut prepared: Prepared, request: &Request, words: Vec<String>, console: Console) -> Exit {
     let date = Date::of(SystemTime::now());
-    let begun = Ground::new(typed, talk).and_then(|ground| {
-        let journal = Journal::create(typed.record.as_deref(), date);
-        let mut journal = journal.map_err(|fault| refuse(&fault, talk))?;
-        let plan = plan(&mut prepared, typed, words, date, &ground);
+    let begun = Ground::new(request, console).and_then(|ground| {
+        let journal = Journal::create(request.record.as_deref(), date);
+        let mut journal = journal.map_err(|fault| refuse(&fault, console))?;
+        let plan = plan(&mut prepared, request, words, date, &ground);
         let first = Event::Began(Box::new(plan.clone()));
         let written = journal.append(&first);
-        written.map_err(|fault| refuse(&fault, talk))?;
-        carry_out(&prepared, &plan, journal, Past::default(), typed, &ground)
+        written.map_err(|fault| refuse(&fault, console))?;
+        carry_out(&prepared, &plan, journal, Past::default(), request, &ground)
     });
     begun.unwrap_or_else(|exit| exit)
 }
@@ -217,40 +236,40 @@ fn begin(mut prepared: Prepared, typed: &Typed, words: Vec<String>, talk: Talk) 
 struct Ground {
     scratch: Scratch,
     stop: Interrupt,
-    talk: Talk,
+    console: Console,
 }
 
 impl Ground {
-    fn new(typed: &Typed, talk: Talk) -> Result<Self, Exit> {
+    fn new(request: &Request, console: Console) -> Result<Self, Exit> {
         let failed = |error: std::io::Error| {
-            talk.error(format_args!("the host refuses: {error}"));
-            talk.hint("look at the limits (`ulimit -a`)");
+            console.error(format_args!("the host refuses: {error}"));
+            console.hint("look at the limits (`ulimit -a`)");
             Exit::Failed
         };
-        let stop = Interrupt::new(talk, ENDING).map_err(failed)?;
+        let stop = Interrupt::new(console, ENDING).map_err(failed)?;
         let mut scratch = Scratch::new().map_err(|fault| {
-            talk.error(&fault);
-            talk.hint(fault.hint());
+            console.error(&fault);
+            console.hint(fault.hint());
             Exit::Failed
         })?;
-        if typed.keep {
+        if request.keep {
             scratch.keep();
             let path = scratch.path().display();
-            talk.say(format_args!("configurations and keys are kept in {path}"));
+            console.say(format_args!("configurations and keys are kept in {path}"));
         }
         // Without it, few connections fit; cells that want more say so.
         let _ = sys::limit::raise_open_files();
         Ok(Self {
             scratch,
             stop,
-            talk,
+            console,
         })
     }
 }
 
-fn refuse(fault: &JournalFault, talk: Talk) -> Exit {
-    talk.error(fault);
-    talk.hint(fault.hint());
+fn refuse(fault: &JournalFault, console: Console) -> Exit {
+    console.error(fault);
+    console.hint(fault.hint());
     match fault {
         JournalFault::Refused { .. } => Exit::Failed,
         _ => Exit::Usage,
@@ -260,16 +279,16 @@ fn refuse(fault: &JournalFault, talk: Talk) -> Exit {
 /// The first line of the record.
 fn plan(
     prepared: &mut Prepared,
-    typed: &Typed,
+    request: &Request,
     words: Vec<String>,
     date: Date,
     ground: &Ground,
 ) -> experiment::Plan {
-    measure_speeds(prepared, typed, ground);
-    let seed = typed.seed.unwrap_or_else(|| seed_of(date));
+    measure_speeds(prepared, request, ground);
+    let seed = request.seed.unwrap_or_else(|| seed_of(date));
     let mut command = vec!["lariat-lab".to_owned(), "run".to_owned()];
     command.extend(words);
-    if typed.seed.is_none() {
+    if request.seed.is_none() {
         command.extend(["--seed".to_owned(), seed.to_string()]);
     }
     experiment::Plan {
@@ -281,7 +300,7 @@ fn plan(
         },
         command,
         started: date.to_string(),
-        mode: typed.mode_name().to_owned(),
+        mode: request.mode_name().to_owned(),
         seed,
         host: prepared.host.clone(),
         placement: prepared.placement.clone(),
@@ -295,17 +314,15 @@ fn plan(
 }
 
 /// Keys and ciphers; a signal ends that at once, and the run with it.
-fn measure_speeds(prepared: &mut Prepared, typed: &Typed, ground: &Ground) {
-    let talk = ground.talk;
-    let rows = match (typed.speeds, typed.mode) {
-        (Some(Speeds::None), _) => return,
-        (Some(Speeds::Quick), _) | (None, Mode::Quick) => Rows::Quick,
-        (Some(Speeds::Full), _) | (None, Mode::Full) => Rows::Full,
+fn measure_speeds(prepared: &mut Prepared, request: &Request, ground: &Ground) {
+    let console = ground.console;
+    let Some(rows) = request.speeds else {
+        return;
     };
     let timing = Timing::of(rows);
-    if !typed.quiet {
+    if !request.quiet {
         let seconds = timing.total().as_secs();
-        talk.say(format_args!(
+        console.say(format_args!(
             "measuring keys and ciphers for {seconds} s (--speeds none leaves that out)"
         ));
     }
@@ -326,7 +343,7 @@ fn measure_speeds(prepared: &mut Prepared, typed: &Typed, ground: &Ground) {
     }
 }
 
-/// Where nobody chose: another order in each run, as a number that can be typed.
+/// Where nobody chose: another order in each run, as a number that can be request.
 fn seed_of(date: Date) -> u64 {
     let digits = date.compact();
     let digits = digits.chars().filter(char::is_ascii_digit);
@@ -335,7 +352,7 @@ fn seed_of(date: Date) -> u64 {
 
 /// The targets that take part, in the order of the tables; the versions of those that are there.
 fn told(prepared: &mut Prepared, folder: &Path) -> Vec<experiment::Target> {
-    let told = prepared.fielded.iter_mut().map(|one| {
+    let told = prepared.resolved.iter_mut().map(|one| {
         one.probe(folder);
         one.told()
     });
@@ -343,17 +360,18 @@ fn told(prepared: &mut Prepared, folder: &Path) -> Vec<experiment::Target> {
 }
 
 /// A run that was stopped, from where it stopped.
-fn resume(path: &Path, typed: &Typed, words: Vec<String>, talk: Talk) -> Exit {
-    let resumed = Ground::new(typed, talk).and_then(|ground| {
-        let (record, mut journal) = Journal::resume(path).map_err(|fault| refuse(&fault, talk))?;
+fn resume(path: &Path, request: &Request, words: Vec<String>, console: Console) -> Exit {
+    let resumed = Ground::new(request, console).and_then(|ground| {
+        let (record, mut journal) =
+            Journal::resume(path).map_err(|fault| refuse(&fault, console))?;
         let first = arguments::of_command(&record.plan.command).map_err(|error| {
-            talk.error(error);
+            console.error(error);
             Exit::Usage
         })?;
-        let prepared = prepare(&first, talk);
+        let prepared = prepare(&first, console);
         let mut prepared = prepared.map_err(|refused| {
             refused.unwrap_or_else(|error| {
-                talk.error(error);
+                console.error(error);
                 Exit::Usage
             })
         })?;
@@ -361,14 +379,14 @@ fn resume(path: &Path, typed: &Typed, words: Vec<String>, talk: Talk) -> Exit {
         if let Some(change) =
             listing::changed(&record.plan, &prepared.expanded, &targets, &prepared.host)
         {
-            talk.error(format_args!("{}: {change}", path.display()));
-            talk.hint("what was read before and after could not be compared: begin anew");
+            console.error(format_args!("{}: {change}", path.display()));
+            console.hint("what was read before and after could not be compared: begin anew");
             return Err(Exit::Usage);
         }
         let is_complete = record.ended.as_ref().is_some_and(|ended| ended.is_complete);
         let has_failed = record.misses.iter().any(|miss| miss.way != Way::Cannot);
         if is_complete && !has_failed {
-            talk.say(format_args!(
+            console.say(format_args!(
                 "{} has come to its end already",
                 path.display()
             ));
@@ -378,15 +396,15 @@ fn resume(path: &Path, typed: &Typed, words: Vec<String>, talk: Talk) -> Exit {
         command.extend(words);
         let moment = Event::Resumed(Moment { at: now(), command });
         let written = journal.append(&moment);
-        written.map_err(|fault| refuse(&fault, talk))?;
+        written.map_err(|fault| refuse(&fault, console))?;
         let past = match is_complete {
             false => Past::of(&record),
             true => {
-                talk.say("it has come to its end; what failed is measured again");
+                console.say("it has come to its end; what failed is measured again");
                 Past::of_readings(&record)
             }
         };
-        carry_out(&prepared, &record.plan, journal, past, typed, &ground)
+        carry_out(&prepared, &record.plan, journal, past, request, &ground)
     });
     resumed.unwrap_or_else(|exit| exit)
 }
@@ -396,68 +414,68 @@ fn carry_out(
     plan: &experiment::Plan,
     mut journal: Journal,
     past: Past,
-    typed: &Typed,
+    request: &Request,
     ground: &Ground,
 ) -> Result<Exit, Exit> {
-    let talk = ground.talk;
-    tell_missing(plan, &prepared.fielded, talk);
+    let console = ground.console;
+    tell_missing(plan, &prepared.resolved, console);
     let run = Experiment {
         plan,
         scenarios: &prepared.expanded,
-        fielded: &prepared.fielded,
+        resolved: &prepared.resolved,
         means: Means::new(&plan.placement, sys::limit::open_files()),
         folder: ground.scratch.path(),
         halt: &ground.stop,
-        talk,
-        is_quiet: typed.quiet,
+        console,
+        is_quiet: request.quiet,
     };
     let tally = run.run(&mut journal, past).map_err(|fault| {
-        talk.error(&fault);
-        talk.hint(format_args!(
+        console.error(&fault);
+        console.hint(format_args!(
             "--resume {} takes it up when that is mended",
             journal.path().display()
         ));
         Exit::Failed
     })?;
-    Ok(conclude(tally, &journal, typed, talk))
+    Ok(conclude(tally, &journal, request, console))
 }
 
 /// Targets that take no part, and the remedy.
-fn tell_missing(plan: &experiment::Plan, fielded: &[Fielded], talk: Talk) {
+fn tell_missing(plan: &experiment::Plan, resolved: &[ResolvedTarget], console: Console) {
     for target in &plan.targets {
-        let one = fielded.iter().find(|one| one.target.name == target.name);
+        let one = resolved.iter().find(|one| one.target.name == target.name);
         if let Some(Err(missing)) = one.map(|one| &one.program) {
-            talk.warn(format_args!("{} takes no part: {missing}", target.name));
-            talk.hint(missing.hint());
+            console.warn(format_args!("{} takes no part: {missing}", target.name));
+            console.hint(missing.hint());
         }
     }
 }
 
-fn conclude(tally: Tally, journal: &Journal, typed: &Typed, talk: Talk) -> Exit {
+fn conclude(tally: Tally, journal: &Journal, request: &Request, console: Console) -> Exit {
     let path = journal.path().display().to_string();
     if !tally.is_complete {
-        talk.say(format_args!("stopped; the record is {path}"));
-        talk.hint(format_args!("lariat-lab run --resume {path} takes it up"));
+        console.say(format_args!("stopped; the record is {path}"));
+        console.hint(format_args!("lariat-lab run --resume {path} takes it up"));
         return Exit::Partial;
     }
-    if !typed.quiet {
-        talk.say(format_args!("the record is {path}"));
-        talk.hint(format_args!(
+    if !request.quiet {
+        console.say(format_args!("the record is {path}"));
+        console.hint(format_args!(
             "lariat-lab report {path} -o page.html makes a page of it"
         ));
     }
     match tally {
         Tally { read: 0, .. } => {
-            talk.error("not one cell was read");
-            talk.hint("the reasons stand above, and in the record");
+            console.error("not one cell was read");
+            console.hint("the reasons stand above, and in the record");
             Exit::Failed
         }
         Tally { lacking: 0, .. } => Exit::Success,
         Tally { lacking, .. } => {
-            talk.warn(format_args!(
+            console.warn(format_args!(
                 "{lacking} cells were not read as often as they should"
             ));
-            talk.hint("the reasons stand above, and in the record");
+            console.hint("the reasons stand above, and in the record");
             Exit::Partial
         }
     }

@@ -4,31 +4,53 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-use lexopt::{Arg, Parser, ValueExt};
-
-use super::help;
+use super::flags::{Arguments, Command, pair};
+use crate::console::{Console, print};
 use crate::exit::Exit;
 use crate::process::scratch::Scratch;
 use crate::scenario::catalogue as scenarios;
-use crate::talk::{Talk, print};
 use crate::target::catalogue::{self, CatalogueFault};
 use crate::target::form::Target;
 use crate::target::install;
-use crate::target::program::{self, Missing, Program};
-use crate::usage::{UsageError, nearest};
+use crate::target::program::{self, Builds, Missing, Program};
+use crate::target::root::{self, Root, RootFault};
+use crate::usage::{UsageError, unknown};
 
-/// Flags, for slips.
-const FLAGS: [&str; 4] = ["install", "target-folder", "program", "help"];
+pub(super) const COMMAND: Command = Command {
+    name: "targets",
+    takes_words: true,
+    help: "\
+lariat-lab targets: which programs can be put under test here
 
-/// What was typed.
-#[derive(Debug, Default)]
-struct Typed {
-    help: bool,
-    install: bool,
-    folder: Option<PathBuf>,
-    programs: BTreeMap<String, PathBuf>,
-    names: Vec<String>,
-}
+  lariat-lab targets [TARGET|SCENARIO]… [FLAGS]
+
+Lists all there are, or those that are named and those of the scenarios that are named: what each
+is, where it lies, whose build it is, and what it prints about its version and its TLS library; then
+what there is in each root. Exit code 6: some are missing.
+
+  --install
+      Install the Debian packages of those that are missing (apt-get, with sudo unless root);
+      servers of the packages are not started. With --suite, make the root of that suite
+      (mmdebstrap, from the mirror of this host's apt) unless all of them are in it
+  --apt-option TEXT
+      An option for the apt that fills a root, as apt.conf has it; may be given again
+  --program NAME=PATH
+      Another build for the target of that name; may be given again
+  --target-folder DIR
+      Targets of your own beside ours, a folder for each with a target.toml as in targets/README.md
+  --suite NAME
+      Take packaged programs from the root of that Debian suite, and run them there (by chroot)
+  --root DIR
+      Take them from a root of your own: a folder with a Debian system
+  --root-folder DIR
+      Where the roots of suites are [default: $XDG_CACHE_HOME/lariat-lab/roots]
+
+Examples:
+  lariat-lab targets --install implementations
+  lariat-lab targets --install --suite sid
+  lariat-lab targets haproxy-tcp --program haproxy-tcp=/opt/haproxy-3.2/sbin/haproxy
+",
+};
 
 /// A target and what was found of it.
 struct Row<'p> {
@@ -36,81 +58,174 @@ struct Row<'p> {
     found: Result<(Program, Vec<String>), Missing>,
 }
 
-/// Tells of every target, of those that are named or of those of a scenario, and installs what is
-/// missing if it is asked to.
-pub(super) fn run(parser: &mut Parser, talk: Talk) -> Result<Exit, UsageError> {
-    let typed = read(parser)?;
-    if typed.help {
-        return Ok(print(help::command("targets").unwrap_or_default()));
-    }
-    let all = match catalogue::load_all(typed.folder.as_deref()) {
+/// Lists every target, those that are named or those of a scenario, and installs what is missing if
+/// it is asked to.
+pub(super) fn run(arguments: &Arguments, console: Console) -> Result<Exit, UsageError> {
+    let all = match catalogue::load_all(arguments.path("target-folder").as_deref()) {
         Ok(targets) => targets,
-        Err(fault) => return Ok(tell_fault(&fault, talk)),
+        Err(fault) => return Ok(tell_fault(&fault, console)),
     };
-    let chosen = chosen(&all, &typed)?;
-    if typed.install && !install_missing(&chosen, &typed, talk) {
+    let installs = arguments.has("install");
+    let builds = Builds {
+        programs: programs(arguments, &all)?,
+        ..Builds::default()
+    };
+    let chosen = chosen(&all, &arguments.texts()?)?;
+    if installs && arguments.has("suite") && !make_root(arguments, &chosen, &builds, console)? {
         return Ok(Exit::Failed);
     }
-    let rows: Vec<_> = chosen.iter().map(|target| look(target, &typed)).collect();
-    let exit = print(table(&rows));
+    let builds = with_root(builds, arguments)?;
+    if installs && builds.root.is_none() && !install_missing(&chosen, &builds, console) {
+        return Ok(Exit::Failed);
+    }
+    let rows: Vec<_> = chosen.iter().map(|target| look(target, &builds)).collect();
+    let mut text = table(&rows);
+    if builds.root.is_none() {
+        text += &tables_of_roots(&chosen, &builds);
+    }
+    let exit = print(text);
     let missing = rows.iter().filter_map(|row| row.found.as_ref().err());
     let hints: std::collections::BTreeSet<_> = missing.map(Missing::hint).collect();
     for hint in &hints {
-        talk.hint(hint);
+        console.hint(hint);
     }
-    Ok(match hints.is_empty() {
-        true => exit,
-        false => Exit::Partial,
+    Ok(if hints.is_empty() {
+        exit
+    } else {
+        Exit::Partial
     })
 }
 
-fn tell_fault(fault: &CatalogueFault, talk: Talk) -> Exit {
-    talk.error(fault);
-    talk.hint("--target-folder names a folder with a folder for each target, as targets/ is one");
+/// Programs that were named, of targets that there are.
+pub(super) fn programs(
+    arguments: &Arguments,
+    all: &[Target],
+) -> Result<BTreeMap<String, PathBuf>, UsageError> {
+    let pairs = arguments.all("program", |text| {
+        let (name, path) = pair("program", text, "haproxy-tcp=/opt/haproxy/sbin/haproxy")?;
+        check_name(name, all)?;
+        Ok((name.to_owned(), PathBuf::from(path)))
+    })?;
+    Ok(pairs.into_iter().collect())
+}
+
+pub(super) fn check_name(name: &str, all: &[Target]) -> Result<(), UsageError> {
+    let names = all.iter().map(|target| target.name.as_str());
+    if names.clone().any(|known| known == name) {
+        Ok(())
+    } else {
+        Err(unknown("target", name, names))
+    }
+}
+
+/// The builds, with the root that was chosen.
+pub(super) fn with_root(builds: Builds, arguments: &Arguments) -> Result<Builds, UsageError> {
+    let roots = roots(arguments)?;
+    let suite = arguments.one("suite", |text| {
+        root::of_suite(text, &roots).map_err(refused)
+    })?;
+    let own = arguments.path("root");
+    let own = own
+        .map(|path| root::at(&path).map_err(refused))
+        .transpose()?;
+    if suite.is_some() && own.is_some() {
+        return Err(UsageError::new(
+            "--suite and --root both name a root",
+            "leave out one of the two",
+        ));
+    }
+    let root = suite.or(own);
+    Ok(Builds {
+        root,
+        roots,
+        ..builds
+    })
+}
+
+fn roots(arguments: &Arguments) -> Result<PathBuf, UsageError> {
+    root::folder(arguments.path("root-folder")).map_err(refused)
+}
+
+fn refused(fault: RootFault) -> UsageError {
+    UsageError::new(fault.to_string(), fault.hint())
+}
+
+/// Whether the root of the suite is there, made if it lacked any of these targets.
+fn make_root(
+    arguments: &Arguments,
+    chosen: &[&Target],
+    builds: &Builds,
+    console: Console,
+) -> Result<bool, UsageError> {
+    let text = |text: &str| Ok(text.to_owned());
+    let suite = arguments.one("suite", text)?.unwrap_or_default();
+    let folder = roots(arguments)?;
+    let is_whole = |root: Root| {
+        let builds = Builds {
+            root: Some(root),
+            ..builds.clone()
+        };
+        chosen.iter().all(|target| builds.find(target).is_ok())
+    };
+    match root::of_suite(&suite, &folder) {
+        Ok(ref root) if is_whole(root.clone()) => return Ok(true),
+        Err(fault @ RootFault::Name(_)) => return Err(refused(fault)),
+        _ => {}
+    }
+    let mut packages: Vec<_> = chosen
+        .iter()
+        .flat_map(|one| one.form.packages.clone())
+        .collect();
+    packages.push("openssl".to_owned());
+    packages.sort();
+    packages.dedup();
+    console.say(format_args!(
+        "making a root of {suite} with {}",
+        packages.join(", ")
+    ));
+    let made = root::make(
+        &suite,
+        &folder,
+        &packages,
+        &arguments.all("apt-option", text)?,
+    );
+    if let Err(fault) = &made {
+        console.error(fault);
+        console.hint(fault.hint());
+    }
+    Ok(made.is_ok())
+}
+
+fn tell_fault(fault: &CatalogueFault, console: Console) -> Exit {
+    console.error(fault);
+    console
+        .hint("--target-folder names a folder with a folder for each target, as targets/ is one");
     Exit::Usage
 }
 
-fn chosen<'p>(all: &'p [Target], typed: &Typed) -> Result<Vec<&'p Target>, UsageError> {
-    let by_name = |name: &String| {
-        let names = || all.iter().map(|target| target.name.as_str());
-        all.iter()
-            .find(|target| target.name == *name)
-            .ok_or_else(|| {
-                let hint = match nearest(name, names()) {
-                    Some(near) => format!("did you mean `{near}`?"),
-                    None => format!("there are {}", names().collect::<Vec<_>>().join(", ")),
-                };
-                UsageError::new(
-                    format!("there is no target or scenario `{}`", name.escape_debug()),
-                    hint,
-                )
-            })
-    };
-    for name in typed.programs.keys() {
-        by_name(name)?;
-    }
-    if typed.names.is_empty() {
+fn chosen<'p>(all: &'p [Target], words: &[String]) -> Result<Vec<&'p Target>, UsageError> {
+    if words.is_empty() {
         return Ok(all.iter().collect());
     }
     let scenarios = scenarios::list(None).unwrap_or_default();
+    let names = all.iter().map(|target| target.name.as_str());
     let mut wanted = Vec::new();
-    for name in &typed.names {
-        let scenario = scenarios.iter().find(|scenario| scenario.name == *name);
+    for word in words {
+        let scenario = scenarios.iter().find(|scenario| scenario.name == *word);
         match scenario.and_then(|scenario| scenario.form().ok()) {
             Some(form) => wanted.extend(form.file.targets),
-            None => wanted.push(by_name(name)?.name.clone()),
+            None if names.clone().any(|name| name == word) => wanted.push(word.clone()),
+            None => return Err(unknown("target or scenario", word, names)),
         }
     }
-    Ok(all
-        .iter()
-        .filter(|target| wanted.contains(&target.name))
-        .collect())
+    let is_wanted = |target: &&Target| wanted.contains(&target.name);
+    Ok(all.iter().filter(is_wanted).collect())
 }
 
-fn install_missing(targets: &[&Target], typed: &Typed, talk: Talk) -> bool {
-    let given = |target: &Target| typed.programs.contains_key(&target.name);
-    let missing = targets.iter().filter(|target| !given(target));
-    let missing = missing.filter(|target| program::find(target, None).is_err());
+fn install_missing(targets: &[&Target], builds: &Builds, console: Console) -> bool {
+    let missing = targets.iter().filter(|target| {
+        !builds.programs.contains_key(&target.name) && builds.find(target).is_err()
+    });
     let mut packages: Vec<_> = missing
         .flat_map(|target| target.form.packages.clone())
         .collect();
@@ -119,25 +234,49 @@ fn install_missing(targets: &[&Target], typed: &Typed, talk: Talk) -> bool {
     if packages.is_empty() {
         return true;
     }
-    talk.say(format_args!("installing {}", packages.join(", ")));
+    console.say(format_args!("installing {}", packages.join(", ")));
     match install::install(&packages) {
         Ok(()) => true,
         Err(fault) => {
-            talk.error(&fault);
+            console.error(&fault);
             let list = packages.join(" ");
-            talk.hint(format_args!("as root: apt-get install {list}"));
+            console.hint(format_args!("as root: apt-get install {list}"));
             false
         }
     }
 }
 
-fn look<'p>(target: &'p Target, typed: &Typed) -> Row<'p> {
-    let given = typed.programs.get(&target.name).map(PathBuf::as_path);
-    let found = program::find(target, given).map(|program| {
-        let lines = versions(target, &program);
+fn look<'p>(target: &'p Target, builds: &Builds) -> Row<'p> {
+    let found = builds.find(target).map(|program| {
+        let may_run = program.root.is_none() || sys::process::is_root();
+        let lines = match may_run {
+            true => versions(target, &program),
+            false => vec!["only root can run it there".to_owned()],
+        };
         (program, lines)
     });
     Row { target, found }
+}
+
+/// What there is in roots, by their packages: nothing of it is run.
+fn tables_of_roots(targets: &[&Target], builds: &Builds) -> String {
+    let mut text = String::new();
+    for root in root::list(&builds.roots) {
+        text += &format!("\nroot {} ({})\n", root.name, root.path.display());
+        let of_root = Builds {
+            root: Some(root),
+            ..Builds::default()
+        };
+        let packaged = targets
+            .iter()
+            .filter(|target| !target.form.packages.is_empty());
+        let rows = packaged.map(|target| Row {
+            target,
+            found: of_root.find(target).map(|program| (program, Vec::new())),
+        });
+        text += &table(&rows.collect::<Vec<_>>());
+    }
+    text
 }
 
 /// What it says; or why it says nothing, which is told in its place.
@@ -175,44 +314,4 @@ fn table(rows: &[Row<'_>]) -> String {
 
 fn place(path: &Path, program: &Program) -> String {
     format!("{} ({})", path.display(), program.from)
-}
-
-fn read(parser: &mut Parser) -> Result<Typed, UsageError> {
-    let mut typed = Typed::default();
-    while let Some(argument) = parser.next()? {
-        match argument {
-            Arg::Short('h') | Arg::Long("help") => typed.help = true,
-            Arg::Long("install") => typed.install = true,
-            Arg::Long("target-folder") => typed.folder = Some(parser.value()?.into()),
-            Arg::Long("program") => {
-                let (name, path) = named_program(&parser.value()?.string()?)?;
-                typed.programs.insert(name, path);
-            }
-            Arg::Value(name) => typed.names.push(name.string()?),
-            Arg::Long(flag) => return Err(unknown(flag)),
-            other => return Err(other.unexpected().into()),
-        }
-    }
-    Ok(typed)
-}
-
-/// `NAME=PATH`.
-fn named_program(text: &str) -> Result<(String, PathBuf), UsageError> {
-    match text.split_once('=') {
-        Some((name, path)) if !name.is_empty() && !path.is_empty() => {
-            Ok((name.to_owned(), path.into()))
-        }
-        _ => Err(UsageError::new(
-            format!("--program {} names no target and path", text.escape_debug()),
-            "for example: --program haproxy-tcp=/opt/haproxy/sbin/haproxy",
-        )),
-    }
-}
-
-fn unknown(flag: &str) -> UsageError {
-    let hint = match nearest(flag, FLAGS) {
-        Some(near) => format!("did you mean `--{near}`?"),
-        None => "`lariat-lab help targets` lists the flags".to_owned(),
-    };
-    UsageError::new(format!("there is no flag --{}", flag.escape_debug()), hint)
 }

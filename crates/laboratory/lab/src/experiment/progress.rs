@@ -5,14 +5,14 @@ use std::time::{Duration, Instant};
 use measure::experiment::{Figure, Reading};
 use measure::quantity::{Bytes, Count, Nanoseconds};
 
+use crate::console::Console;
 use crate::measurement::missed::Missed;
 use crate::scenario::cell::CellPlan;
-use crate::talk::Talk;
 
 /// How far a run is.
 #[derive(Debug)]
 pub(crate) struct Progress {
-    talk: Talk,
+    console: Console,
     is_quiet: bool,
     total: usize,
     done: usize,
@@ -25,9 +25,9 @@ pub(crate) struct Progress {
 
 impl Progress {
     /// Of a run with so many readings to come, which will take so long.
-    pub(crate) fn new(talk: Talk, is_quiet: bool, total: usize, left: Duration) -> Self {
+    pub(crate) fn new(console: Console, is_quiet: bool, total: usize, left: Duration) -> Self {
         Self {
-            talk,
+            console,
             is_quiet,
             total,
             done: 0,
@@ -71,7 +71,7 @@ impl Progress {
         let width = self.total.to_string().len();
         let key = cell.cell.key.trim_start_matches("target=");
         let left = minutes(self.time_left());
-        self.talk.say(format_args!(
+        self.console.say(format_args!(
             "[{:>width$}/{}, {left}] {}: {key}: {what}",
             self.done, self.total, cell.scenario
         ));

@@ -3,7 +3,7 @@
 //! Owns the sentences' frame (place, line, caret, hint), not the sentences.
 
 use super::given::Spot;
-use crate::talk::Talk;
+use crate::console::Console;
 
 /// One thing that is wrong.
 #[derive(Clone, Debug)]
@@ -28,29 +28,29 @@ pub(crate) struct Source<'a> {
 }
 
 /// Says them all, each with its place and remedy, and an empty line between two.
-pub(crate) fn tell(complaints: &[Complaint], source: Option<Source<'_>>, talk: Talk) {
+pub(crate) fn tell(complaints: &[Complaint], source: Option<Source<'_>>, console: Console) {
     let told: Vec<_> = complaints
         .iter()
-        .map(|one| one.render(source, talk))
+        .map(|one| one.render(source, console))
         .collect();
-    talk.say(told.join("\n\n"));
+    console.say(told.join("\n\n"));
 }
 
 impl Complaint {
     /// Several lines, without the last newline.
-    pub(crate) fn render(&self, source: Option<Source<'_>>, talk: Talk) -> String {
+    pub(crate) fn render(&self, source: Option<Source<'_>>, console: Console) -> String {
         let subject = self.subject.as_ref().map(|subject| format!("{subject}: "));
         let mut text = format!(
             "{}: {}{}",
-            talk.paint("error", "1;31"),
+            console.paint("error", "1;31"),
             subject.unwrap_or_default(),
             self.message
         );
         if let (Some(Spot::File(range)), Some(source)) = (&self.spot, source) {
             let place = Place::of(source.text, range.start, range.end);
-            text.push_str(&place.render(source.path, talk));
+            text.push_str(&place.render(source.path, console));
         }
-        text + &format!("\n{}: {}", talk.paint("hint", "1;36"), self.hint)
+        text + &format!("\n{}: {}", console.paint("hint", "1;36"), self.hint)
     }
 }
 
@@ -99,11 +99,11 @@ impl Place {
         }
     }
 
-    fn render(&self, path: &str, talk: Talk) -> String {
-        let blue = |text: &str| talk.paint(text, "1;34");
+    fn render(&self, path: &str, console: Console) -> String {
+        let blue = |text: &str| console.paint(text, "1;34");
         let number = self.line.to_string();
         let margin = " ".repeat(number.len());
-        let caret = talk.paint(&"^".repeat(self.marked), "1;31");
+        let caret = console.paint(&"^".repeat(self.marked), "1;31");
         format!(
             "\n{margin}{} {path}:{}:{}\n{margin} {bar}\n{} {bar} {}\n{margin} {bar} {}{caret}",
             blue("-->"),
@@ -142,7 +142,7 @@ mod tests {
                 path: "a.toml",
                 text,
             }),
-            Talk::plain(),
+            Console::plain(),
         )
     }
 

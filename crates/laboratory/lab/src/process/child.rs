@@ -27,7 +27,7 @@ pub(crate) struct Child {
     guard: std::process::Child,
     /// The guard ends when it is closed.
     hold: Option<ChildStdin>,
-    talk: BufReader<ChildStdout>,
+    reports: BufReader<ChildStdout>,
     id: u32,
     output: PathBuf,
     /// How it ended, once that is known.
@@ -87,9 +87,9 @@ impl Child {
             .stdout
             .take()
             .ok_or_else(|| io::Error::from(io::ErrorKind::BrokenPipe))?;
-        let mut talk = BufReader::new(pipe);
+        let mut reports = BufReader::new(pipe);
         let mut line = String::new();
-        talk.read_line(&mut line)?;
+        reports.read_line(&mut line)?;
         let started = line.strip_prefix(guard::STARTED);
         let Some(id) = started.and_then(|id| id.trim().parse().ok()) else {
             let _ = guard.wait();
@@ -101,7 +101,7 @@ impl Child {
         Ok(Self {
             guard,
             hold,
-            talk,
+            reports,
             id,
             output: output.to_owned(),
             end: None,
@@ -143,7 +143,7 @@ impl Child {
             self.clear_up();
             let mut rest = String::new();
             // A guard that was killed itself says nothing.
-            let _ = self.talk.read_to_string(&mut rest);
+            let _ = self.reports.read_to_string(&mut rest);
             let how = rest.trim().strip_prefix(guard::ENDED);
             self.end = Some(how.unwrap_or("its guard was killed").to_owned());
         }

@@ -14,7 +14,7 @@ use super::settings::{Launch, Offered, SERVER_NAME, Settings};
 use crate::load::complaint::Complaint;
 use crate::target::form::{Scheme, Target};
 use crate::target::wish::Wish;
-use crate::usage::nearest;
+use crate::usage::did_you_mean;
 
 /// A target that may take part.
 #[derive(Clone, Copy, Debug)]
@@ -107,15 +107,13 @@ fn check_targets(form: &Form, contenders: &[Contender<'_>]) -> Result<(), Vec<Co
     }
 }
 
-fn no_target<'n>(name: &str, known: impl Iterator<Item = &'n str>) -> Complaint {
+fn no_target<'n>(name: &str, known: impl Iterator<Item = &'n str> + Clone) -> Complaint {
+    let listed = || "`lariat-lab targets` lists them".to_owned();
     Complaint {
         subject: None,
         message: format!("there is no target `{}`", name.escape_debug()),
         spot: None,
-        hint: match nearest(name, known) {
-            Some(near) => format!("did you mean `{near}`?"),
-            None => "`lariat-lab targets` lists them".to_owned(),
-        },
+        hint: did_you_mean(name, known, "").unwrap_or_else(listed),
     }
 }
 

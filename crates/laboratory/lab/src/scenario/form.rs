@@ -17,7 +17,7 @@ use crate::load::complaint::Complaint;
 use crate::load::given::Spot;
 use crate::load::plan_file;
 use crate::target::wish::Wish;
-use crate::usage::{nearest, renamed};
+use crate::usage::did_you_mean;
 
 /// What is wrong with the form is told with this.
 const WHAT_IT_HOLDS: &str = "docs/guide/lab.md tells what the file of a scenario holds";
@@ -355,13 +355,11 @@ fn of_toml(error: &toml::de::Error) -> Complaint {
 }
 
 fn near(typed: &str, known: &[&str]) -> String {
-    let new = renamed(typed).filter(|new| known.contains(new));
-    match new.or_else(|| nearest(typed, known.iter().copied())) {
-        Some(new) if renamed(typed) == Some(new) => format!("it is `{new}` now"),
-        Some(near) => format!("did you mean `{near}`?"),
-        None if known.is_empty() => WHAT_IT_HOLDS.to_owned(),
-        None => format!("known are {}", known.join(", ")),
-    }
+    let otherwise = || match known {
+        [] => WHAT_IT_HOLDS.to_owned(),
+        known => format!("known are {}", known.join(", ")),
+    };
+    did_you_mean(typed, known.iter().copied(), "").unwrap_or_else(otherwise)
 }
 
 #[cfg(test)]

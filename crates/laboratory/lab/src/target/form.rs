@@ -31,6 +31,8 @@ pub(crate) struct Form {
     /// Debian's packages that bring it; none for programs of ours.
     #[serde(default)]
     pub(crate) packages: Vec<String>,
+    /// The suite in whose root it runs; without one, `--suite` decides.
+    pub(crate) root: Option<String>,
     /// Further files that the packaged program needs, for example modules.
     #[serde(default)]
     pub(crate) needs: Vec<String>,

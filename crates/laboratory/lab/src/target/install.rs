@@ -2,6 +2,7 @@
 //!
 //! Servers that a package brings are not started: they would take ports and CPUs.
 
+use std::ffi::OsString;
 use std::io;
 use std::process::{Command, ExitStatus, Stdio};
 
@@ -10,9 +11,9 @@ use std::process::{Command, ExitStatus, Stdio};
 pub(crate) enum InstallFault {
     /// There is no such command.
     #[error("{0} cannot be run: {1}")]
-    NoCommand(&'static str, io::Error),
+    NoCommand(String, io::Error),
     /// It said no; what it said went to the standard error.
-    #[error("apt-get failed ({0})")]
+    #[error("the command failed ({0})")]
     Failed(ExitStatus),
 }
 
@@ -36,20 +37,30 @@ apt-get -o Dpkg::Use-Pty=0 -qq install -y --no-install-recommends "$@"
 /// # Errors
 /// [`InstallFault`].
 pub(crate) fn install(packages: &[String]) -> Result<(), InstallFault> {
-    let shell = ["sh", "-c", SCRIPT, "install"];
-    let (program, words) = match sys::process::is_root() {
-        true => ("sh", &shell[1..]),
-        false => ("sudo", &shell[..]),
-    };
-    let mut command = Command::new(program);
-    command.args(words).args(packages).stdin(Stdio::null());
+    let packages: Vec<_> = packages.iter().map(OsString::from).collect();
+    as_root(SCRIPT, &packages)
+}
+
+/// Runs a shell script with these arguments, through sudo where we are not root.
+///
+/// # Errors
+/// [`InstallFault`].
+pub(crate) fn as_root(script: &str, arguments: &[OsString]) -> Result<(), InstallFault> {
+    let shell = ["sudo", "sh", "-c", script, "lariat-lab"];
+    let shell = &shell[usize::from(sys::process::is_root())..];
+    let mut command = Command::new(shell[0]);
+    command
+        .args(&shell[1..])
+        .args(arguments)
+        .stdin(Stdio::null());
     // Ours is for data.
     command.stdout(io::stderr());
     let status = command
         .status()
-        .map_err(|error| InstallFault::NoCommand(program, error))?;
-    match status.success() {
-        true => Ok(()),
-        false => Err(InstallFault::Failed(status)),
+        .map_err(|error| InstallFault::NoCommand(shell[0].to_owned(), error))?;
+    if status.success() {
+        Ok(())
+    } else {
+        Err(InstallFault::Failed(status))
     }
 }

@@ -1,20 +1,58 @@
 //! The program of a target on this host: where it is, whose it is, and what it says about itself.
 
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::{env, fmt};
 
 use super::form::Target;
+use super::root::{self, Root};
 use crate::process::child::{Child, ChildFault};
 
 /// A program that was found.
 #[derive(Clone, Debug)]
 pub(crate) struct Program {
-    /// Its file.
+    /// Its file; where it runs in a root, as it is named inside.
     pub(crate) path: PathBuf,
+    /// Where it runs, if that is not this host's own system.
+    pub(crate) root: Option<Root>,
     /// Whose build it is.
     pub(crate) from: Source,
+}
+
+/// The builds that the user chose.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Builds {
+    /// Programs of targets by name.
+    pub(crate) programs: BTreeMap<String, PathBuf>,
+    /// Where packaged programs run, if not in this host's own system.
+    pub(crate) root: Option<Root>,
+    /// Where roots are that targets name.
+    pub(crate) roots: PathBuf,
+}
+
+impl Builds {
+    /// The program of a target.
+    ///
+    /// # Errors
+    /// [`Missing`].
+    pub(crate) fn find(&self, target: &Target) -> Result<Program, Missing> {
+        let named = target.form.root.as_ref().map(|name| {
+            let absent = |_| Missing::Root(name.clone(), self.roots.clone());
+            root::of_suite(name, &self.roots).map_err(absent)
+        });
+        let named = named.transpose()?;
+        let given = self.programs.get(&target.name).map(PathBuf::as_path);
+        find(target, given, named.as_ref().or(self.root.as_ref()))
+    }
+
+    /// Whether it is another build than the packaged one of this host.
+    pub(crate) fn is_other(&self, target: &Target) -> bool {
+        let form = &target.form;
+        let is_rooted = self.root.is_some() && !form.packages.is_empty();
+        is_rooted || form.root.is_some() || self.programs.contains_key(&target.name)
+    }
 }
 
 /// Whose build a program is.
@@ -33,10 +71,17 @@ pub(crate) enum Source {
 /// Why a target takes no part.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Missing {
-    /// It is not installed; its packages, if it has any.
-    Program(Vec<String>),
-    /// A file that it needs is not there.
-    File(String, Vec<String>),
+    /// It, or a file that it needs, is not installed.
+    Package {
+        /// The file that it needs.
+        file: Option<String>,
+        /// Packages that bring it; none for programs of ours.
+        packages: Vec<String>,
+        /// The root that it was looked for in.
+        root: Option<String>,
+    },
+    /// There is no root of that name; where there could be one.
+    Root(String, PathBuf),
     /// Nothing that can be run is where the user says that it is.
     Given(PathBuf),
 }
@@ -49,66 +94,80 @@ const LINES_MAX: usize = 4;
 /// Where Debian keeps servers, which is on no user's PATH.
 const SERVER_FOLDERS: [&str; 2] = ["/usr/sbin", "/usr/local/sbin"];
 
-/// The program of a target: the one that the user gave, or the one on this host.
+/// The program of a target: the one that the user gave, or the one in the root, or on this host.
 ///
 /// # Errors
 /// [`Missing`].
-pub(crate) fn find(target: &Target, given: Option<&Path>) -> Result<Program, Missing> {
+fn find(target: &Target, given: Option<&Path>, root: Option<&Root>) -> Result<Program, Missing> {
     if let Some(path) = given {
         let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        let from = Source::Given;
         return match path.is_file() {
             true => Ok(Program {
                 path,
-                from: Source::Given,
+                from,
+                root: None,
             }),
             false => Err(Missing::Given(path)),
         };
     }
-    let packages = || target.form.packages.clone();
-    let path = located(&target.form).ok_or_else(|| Missing::Program(packages()))?;
-    if let Some(file) = target
-        .form
-        .needs
-        .iter()
-        .find(|file| !Path::new(file).exists())
-    {
-        return Err(Missing::File(file.clone(), packages()));
-    }
-    let from = match target.form.packages.is_empty() {
-        true => Source::Ours,
-        false => owner(&path),
+    let form = &target.form;
+    let root = root.filter(|_| !form.packages.is_empty());
+    let lacks = |file: Option<String>| Missing::Package {
+        file,
+        packages: form.packages.clone(),
+        root: root.map(|root| root.name.clone()),
     };
-    Ok(Program { path, from })
+    let outside = |path: &Path| root.map_or_else(|| path.to_owned(), |root| root.file(path));
+    let mut places = folders(form, root)
+        .into_iter()
+        .map(|folder| folder.join(&form.program));
+    let path = places.find(|path| outside(path).is_file());
+    let path = path.ok_or_else(|| lacks(None))?;
+    let mut needs = form.needs.iter();
+    if let Some(file) = needs.find(|file| !outside(Path::new(file)).exists()) {
+        return Err(lacks(Some(file.clone())));
+    }
+    let from = match form.packages.is_empty() {
+        true => Source::Ours,
+        false => owner(&path, root),
+    };
+    let root = root.cloned();
+    Ok(Program { path, from, root })
 }
 
-fn located(form: &super::form::Form) -> Option<PathBuf> {
+/// Where a program may be: of ours beside us, of others on PATH, and where Debian keeps servers.
+fn folders(form: &super::form::Form, root: Option<&Root>) -> Vec<PathBuf> {
     let beside = env::current_exe().ok().filter(|_| form.packages.is_empty());
     let beside = beside.and_then(|own| Some(own.parent()?.to_owned()));
-    let on_path = env::var_os("PATH").unwrap_or_default();
+    let on_path = match root {
+        None => env::var_os("PATH").unwrap_or_default(),
+        Some(_) => "/usr/bin:/usr/local/bin".into(),
+    };
     let folders = beside.into_iter().chain(env::split_paths(&on_path));
-    folders
-        .chain(SERVER_FOLDERS.map(PathBuf::from))
-        .map(|folder| folder.join(&form.program))
-        .find(|path| path.is_file())
+    folders.chain(SERVER_FOLDERS.map(PathBuf::from)).collect()
 }
 
 /// The package that a file is of, as dpkg knows.
-fn owner(path: &Path) -> Source {
-    let package = dpkg(&["--search".as_ref(), path.as_os_str()])
+fn owner(path: &Path, root: Option<&Root>) -> Source {
+    let package = dpkg(root, &["--search".as_ref(), path.as_os_str()])
         .and_then(|line| Some(line.split_once(':')?.0.to_owned()));
     let Some(package) = package else {
         return Source::Found;
     };
-    let version = dpkg(&[
-        "--show".as_ref(),
-        "--showformat=${Version}".as_ref(),
-        package.as_ref(),
-    ]);
-    Source::Package(format!("{package} {}", version.unwrap_or_default()))
+    let show = ["--show", "--showformat=${Version}", &package].map(OsStr::new);
+    let version = dpkg(root, &show).unwrap_or_default();
+    let suite = root.map_or_else(String::new, |root| format!(" of {}", root.name));
+    Source::Package(format!("{package} {version}{suite}"))
 }
 
-fn dpkg(arguments: &[&OsStr]) -> Option<String> {
+fn dpkg(root: Option<&Root>, arguments: &[&OsStr]) -> Option<String> {
     let mut command = std::process::Command::new("dpkg-query");
+    if let Some(root) = root {
+        command
+            .arg("--admindir")
+            .arg(root.path.join("var/lib/dpkg"));
+    }
     let output = command.args(arguments).output().ok()?;
     let text = String::from_utf8(output.stdout).ok()?;
     output.status.success().then_some(text)
@@ -131,6 +190,7 @@ pub(crate) fn version_lines(
             .map(|word| OsString::from(word.replace("{{program}}", &path)));
         let first = words.next().unwrap_or_default();
         let words: Vec<_> = words.collect();
+        let (first, words) = program.command(folder, folder, first, words);
         let said = Child::run(&first, &words, folder, PROBE_MAX)?;
         for line in chosen(&said, &target.form.version_lines) {
             if !lines.contains(&line) {
@@ -156,9 +216,23 @@ fn chosen(said: &str, beginnings: &[String]) -> Vec<String> {
 }
 
 impl Program {
-    /// Whether the user gave it: then what is known of the packaged build need not hold.
+    /// Whether the user gave it, so that modules of the package are not loaded into it.
     pub(crate) fn is_given(&self) -> bool {
         self.from == Source::Given
+    }
+
+    /// The command that runs it, or another program of its root, with `scratch` to be seen there.
+    pub(crate) fn command(
+        &self,
+        scratch: &Path,
+        folder: &Path,
+        program: OsString,
+        arguments: Vec<OsString>,
+    ) -> (OsString, Vec<OsString>) {
+        match &self.root {
+            None => (program, arguments),
+            Some(root) => root.command(scratch, folder, &program, &arguments),
+        }
     }
 }
 
@@ -176,14 +250,25 @@ impl fmt::Display for Source {
 impl fmt::Display for Missing {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Program(packages) if packages.is_empty() => {
+            Self::Package { packages, .. } if packages.is_empty() => {
                 out.write_str("it does not lie beside lariat-lab, nor on PATH")
             }
-            Self::Program(packages) => {
-                write!(out, "not installed (package {})", packages.join(", "))
+            Self::Package {
+                file,
+                packages,
+                root,
+            } => {
+                match file {
+                    None => out.write_str("not installed")?,
+                    Some(file) => write!(out, "{file} is missing")?,
+                }
+                let root = root
+                    .as_ref()
+                    .map_or_else(String::new, |root| format!(" of {root}"));
+                write!(out, " (package {}{root})", packages.join(", "))
             }
-            Self::File(file, packages) => {
-                write!(out, "{file} is missing (package {})", packages.join(", "))
+            Self::Root(name, folder) => {
+                write!(out, "there is no root `{name}` in {}", folder.display())
             }
             Self::Given(path) => write!(out, "there is no program {}", path.display()),
         }
@@ -192,13 +277,19 @@ impl fmt::Display for Missing {
 
 impl Missing {
     /// The remedy.
-    pub(crate) fn hint(&self) -> &'static str {
+    pub(crate) fn hint(&self) -> String {
+        let installs = |root: Option<&String>| {
+            let suite = root.map_or_else(String::new, |root| format!(" --suite {root}"));
+            format!("`lariat-lab targets --install{suite}` installs it")
+        };
         match self {
-            Self::Program(packages) if packages.is_empty() => {
+            Self::Package { packages, .. } if packages.is_empty() => {
                 "build both programs (`cargo build --release`), or name it: --program NAME=PATH"
+                    .to_owned()
             }
-            Self::Program(_) | Self::File(..) => "`lariat-lab targets --install` installs it",
-            Self::Given(_) => "--program NAME=PATH names the file to run",
+            Self::Package { root, .. } => installs(root.as_ref()),
+            Self::Root(name, _) => installs(Some(name)),
+            Self::Given(_) => "--program NAME=PATH names the file to run".to_owned(),
         }
     }
 }

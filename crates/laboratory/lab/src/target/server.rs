@@ -202,6 +202,8 @@ impl Launch<'_> {
         let mut words = words.into_iter().map(OsString::from);
         let program = words.next().unwrap_or_default();
         let arguments: Vec<_> = words.collect();
+        let scratch = self.place.folder;
+        let (program, arguments) = self.program.command(scratch, &folder, program, arguments);
         let output = folder.join("output");
         let child = Child::start(&program, &arguments, self.place.cpus, &folder, &output)?;
         let mut server = Server {

@@ -7,11 +7,10 @@ use std::time::Duration;
 use measure::experiment::{Placement, Plan, Target};
 use measure::host::HostReport;
 
-use crate::experiment::fielded::Fielded;
+use crate::experiment::resolved::ResolvedTarget;
 use crate::scenario::cells::Expanded;
 use crate::scenario::form::Form;
-use crate::target::form;
-use crate::usage::{UsageError, nearest};
+use crate::usage::{UsageError, unknown};
 
 /// All scenarios, with their time in both modes.
 pub(super) fn list(quick: &[Expanded], full: &[Expanded]) -> String {
@@ -62,7 +61,11 @@ fn minutes(time: Duration) -> String {
 }
 
 /// What a run would do: its cells with the command that makes the same load.
-pub(super) fn plan(expanded: &[Expanded], fielded: &[Fielded], placement: &Placement) -> String {
+pub(super) fn plan(
+    expanded: &[Expanded],
+    resolved: &[ResolvedTarget],
+    placement: &Placement,
+) -> String {
     let mut text = format!(
         "servers on CPU {}; load and origin on CPU {}\n",
         numbers(&placement.server),
@@ -79,7 +82,7 @@ pub(super) fn plan(expanded: &[Expanded], fielded: &[Fielded], placement: &Place
             extent(one)
         );
         for plan in &one.cells {
-            let target = fielded
+            let target = resolved
                 .iter()
                 .find(|one| one.target.name == plan.cell.target);
             let missing = target.and_then(|one| one.program.as_ref().err());
@@ -110,15 +113,6 @@ fn shell(words: &[String]) -> String {
     quoted.collect::<Vec<_>>().join(" ")
 }
 
-/// A target that was named must be one.
-pub(super) fn check_target(name: &str, targets: &[form::Target]) -> Result<(), UsageError> {
-    let known: Vec<_> = targets.iter().map(|target| target.name.as_str()).collect();
-    match known.contains(&name) {
-        true => Ok(()),
-        false => Err(unknown("target", name, &known)),
-    }
-}
-
 /// Every factor and level of `--only` must be one of some scenario.
 pub(super) fn check_only<'f>(
     only: &BTreeMap<String, Vec<String>>,
@@ -129,27 +123,17 @@ pub(super) fn check_only<'f>(
         let mut known: Vec<_> = factors().map(|factor| factor.name.as_str()).collect();
         known.push("target");
         if !known.contains(&name.as_str()) {
-            return Err(unknown("factor", name, &known));
+            return Err(unknown("factor", name, known));
         }
         let of_factor = factors().filter(|factor| factor.name == *name);
         let known = of_factor.flat_map(|factor| &factor.level);
         let known: Vec<_> = known.map(|level| level.name.as_str()).collect();
         let stranger = levels.iter().find(|level| !known.contains(&level.as_str()));
         if let Some(level) = stranger {
-            return Err(unknown(&format!("level of `{name}`"), level, &known));
+            return Err(unknown(&format!("level of `{name}`"), level, known));
         }
     }
     Ok(())
-}
-
-fn unknown(what: &str, name: &str, known: &[&str]) -> UsageError {
-    UsageError::new(
-        format!("there is no {what} `{}`", name.escape_debug()),
-        match nearest(name, known.iter().copied()) {
-            Some(near) => format!("did you mean `{near}`?"),
-            None => format!("there are {}", known.join(", ")),
-        },
-    )
 }
 
 /// What differs from when a record was begun, so that it cannot be taken up.

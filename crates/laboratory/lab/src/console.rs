@@ -7,11 +7,11 @@ use crate::exit::Exit;
 
 /// Says things, with colours if the reader likes them.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Talk {
+pub(crate) struct Console {
     colour: bool,
 }
 
-impl Talk {
+impl Console {
     /// Colours for a terminal, unless `NO_COLOR` is set (<https://no-color.org>).
     pub(crate) fn to_stderr() -> Self {
         Self {
@@ -87,9 +87,9 @@ pub(crate) fn print(text: impl Display) -> Exit {
     let mut output = io::stdout();
     match write!(output, "{text}").and_then(|()| output.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            let talk = Talk::to_stderr();
-            talk.error(format_args!("cannot write to the standard output: {error}"));
-            talk.hint("look where it goes: a full disk, or a closed descriptor");
+            let console = Console::to_stderr();
+            console.error(format_args!("cannot write to the standard output: {error}"));
+            console.hint("look where it goes: a full disk, or a closed descriptor");
             Exit::Failed
         }
         _ => Exit::Success,

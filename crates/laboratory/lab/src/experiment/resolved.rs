@@ -1,31 +1,29 @@
 //! The targets of a run: where their programs are, and what they say about themselves.
 
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use measure::experiment;
 
-use crate::target::form::{Scheme, Serves, Target};
-use crate::target::program::{self, Missing, Program};
+use crate::target::form::{Serves, Target};
+use crate::target::program::{self, Builds, Missing, Program};
 
 /// A target, and its program on this host.
 #[derive(Debug)]
-pub(crate) struct Fielded {
+pub(crate) struct ResolvedTarget {
     /// What it says of itself.
     pub(crate) target: Target,
     /// Its program; or why it takes no part.
     pub(crate) program: Result<Program, Missing>,
-    /// What the program says about its version; looked at by [`Fielded::probe`].
+    /// What the program says about its version; looked at by [`ResolvedTarget::probe`].
     version: Vec<String>,
 }
 
-impl Fielded {
+impl ResolvedTarget {
     /// Looks for the program of a target.
-    pub(crate) fn find(target: Target, given: &BTreeMap<String, PathBuf>) -> Self {
-        let program = program::find(&target, given.get(&target.name).map(PathBuf::as_path));
+    pub(crate) fn find(target: Target, builds: &Builds) -> Self {
         Self {
+            program: builds.find(&target),
             target,
-            program,
             version: Vec::new(),
         }
     }
@@ -52,10 +50,7 @@ impl Fielded {
                 Serves::Origin => "origin".to_owned(),
                 Serves::Itself => "itself".to_owned(),
             },
-            scheme: match self.target.form.scheme {
-                Scheme::Https => "https".to_owned(),
-                Scheme::Http => "http".to_owned(),
-            },
+            scheme: self.target.form.scheme.name().to_owned(),
         }
     }
 }
