@@ -9,12 +9,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use libfuzzer_sys::fuzz_target;
-use tls::resumption::{
-    BareSessions, KeySource, Resumption, ResumptionOptions, SessionMemory, TicketOptions,
-};
+use tls::resumption::{BareSessions, Resumption, ResumptionOptions, SessionMemory};
 
 const BLOCKS: usize = 16;
 const BLOCK_WORDS: usize = 32;
@@ -170,19 +168,9 @@ fn session(length: usize, content: u8) -> Vec<u8> {
 }
 
 fn process(words: &Arc<Vec<AtomicU64>>, zero: Instant, process_number: u32) -> BareSessions {
-    let options = ResumptionOptions {
-        secret: [7; 32],
-        tickets: TicketOptions {
-            keys: KeySource::Own,
-            rotate: Duration::from_secs(12 * 3600),
-            keep: 1,
-            lifetime: None,
-            count: 1,
-        },
-        session_entries: ENTRIES,
-        session_bytes: BLOCKS * BLOCK_COST_BYTES,
-        session_lifetime: Duration::from_secs(3600),
-    };
+    let mut options = ResumptionOptions::new([7; 32]);
+    options.session_entries = ENTRIES;
+    options.session_bytes = BLOCKS * BLOCK_COST_BYTES;
     let memory = SessionMemory {
         words: Arc::clone(words) as _,
         key: [9; 32],

@@ -5,12 +5,9 @@
 #![no_main]
 
 use std::sync::{Arc, LazyLock};
-use std::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
-use tls::resumption::{
-    BareSessions, KeySource, Resumption, ResumptionMiss, ResumptionOptions, TicketOptions,
-};
+use tls::resumption::{BareSessions, Resumption, ResumptionMiss, ResumptionOptions};
 
 /// What the TLS library writes of a client without a certificate, more or less.
 const SESSION: &[u8] = &[0, 3, 4, 0x13, 1, 1, 7, 0, 0, 0];
@@ -36,19 +33,7 @@ static HOSTS: LazyLock<Hosts> = LazyLock::new(|| {
 });
 
 fn host(secret: u8) -> Arc<Resumption> {
-    Arc::new(Resumption::new(&ResumptionOptions {
-        secret: [secret; 32],
-        tickets: TicketOptions {
-            keys: KeySource::Own,
-            rotate: Duration::from_secs(12 * 3600),
-            keep: 4,
-            lifetime: None,
-            count: 1,
-        },
-        session_entries: 0,
-        session_bytes: 0,
-        session_lifetime: Duration::from_secs(3600),
-    }))
+    Arc::new(Resumption::new(&ResumptionOptions::new([secret; 32])))
 }
 
 fuzz_target!(|bytes: &[u8]| {

@@ -4,7 +4,7 @@ use flow::options::SendProxy;
 use telemetry::outcome::Reason;
 use testkit::client::ClientChoice;
 
-use super::Talk;
+use super::{Talk, hex};
 use crate::simulation::Stage;
 
 /// What follows the server's first flight, made from the client's own second one.
@@ -13,181 +13,69 @@ type Flight = fn(Vec<u8>) -> Vec<u8>;
 const TLS12: bool = false;
 const TLS13: bool = true;
 
-/// After a right hello: version, rule, flight, alert by the library's name, reason.
-const CASES: &[(bool, &str, Flight, &str, Reason)] = &[
+/// Records after a right hello: version, rule, bytes, alert by the library's name, reason.
+const RECORDS: &[(bool, &str, &str, &str, Reason)] = &[
+    (TLS12, "5246 6.2.3", "16 0303 4001", OVERFLOW, INVALID),
+    (TLS12, "5246 6.2.3", "17 0303 4801", OVERFLOW, INVALID),
+    (TLS13, "8446 5.2", "17 0303 4101", OVERFLOW, INVALID),
+    (TLS13, "8446 5.2", "17 0303 4800", OVERFLOW, INVALID),
+    (TLS12, "5246 6", HEARTBEAT, UNEXPECTED, VIOLATION),
+    (TLS13, "8446 5", HEARTBEAT, UNEXPECTED, VIOLATION),
+    (TLS12, "5246 6.2.1", "15 0303 0000", UNEXPECTED, VIOLATION),
+    (TLS12, "5246 6.2.1", "16 0303 0000", UNEXPECTED, VIOLATION),
+    (TLS12, "5246 7.1", "14 0303 0000", UNEXPECTED, VIOLATION),
+    (TLS13, "8446 5.1", "16 0303 0000", UNEXPECTED, VIOLATION),
+    (TLS13, "8446 5.4", "15 0303 0000", UNEXPECTED, VIOLATION),
+    (TLS13, "8446 5.2", "17 0303 0003 070707", MAC, INVALID),
+    (TLS13, "8446 5", "14 0303 0001 02", UNEXPECTED, VIOLATION),
     (
         TLS12,
-        "5246 6.2.3",
-        |_| vec![22, 3, 3, 0x40, 1],
-        "RecordOverflow",
-        Reason::RecordInvalid,
+        "5246 7.4.7",
+        "16 0303 0004 10000000",
+        DECODE,
+        VIOLATION,
     ),
+    (TLS12, "8422 5.7", "16 0303 0005 1000000100", ANY, VIOLATION),
+    (TLS12, "8422 5.11", WRONG_POINT, ANY, ANY_REASON),
     (
         TLS12,
-        "5246 6.2.3",
-        |_| vec![23, 3, 3, 0x48, 1],
-        "RecordOverflow",
-        Reason::RecordInvalid,
-    ),
-    (
-        TLS13,
-        "8446 5.2",
-        |_| vec![23, 3, 3, 0x41, 1],
-        "RecordOverflow",
-        Reason::RecordInvalid,
-    ),
-    (
-        TLS13,
-        "8446 5.2",
-        |_| vec![23, 3, 3, 0x48, 0],
-        "RecordOverflow",
-        Reason::RecordInvalid,
-    ),
-    (
-        TLS12,
-        "5246 6",
-        |_| vec![24, 3, 3, 0, 3, 1, 0, 0],
-        UNEXPECTED,
+        "5246 7.4",
+        "16 0303 0005 1002000001",
+        DECODE,
         VIOLATION,
     ),
-    (
-        TLS13,
-        "8446 5",
-        |_| vec![24, 3, 3, 0, 3, 1, 0, 0],
-        UNEXPECTED,
-        VIOLATION,
-    ),
-    (
-        TLS12,
-        "5246 6.2.1",
-        |_| vec![21, 3, 3, 0, 0],
-        UNEXPECTED,
-        VIOLATION,
-    ),
-    (
-        TLS12,
-        "5246 6.2.1",
-        |_| vec![22, 3, 3, 0, 0],
-        UNEXPECTED,
-        VIOLATION,
-    ),
-    (
-        TLS12,
-        "5246 6.2.1",
-        |flight| [vec![22, 3, 3, 0, 0], flight].concat(),
-        UNEXPECTED,
-        VIOLATION,
-    ),
-    (
-        TLS12,
-        "5246 7.1",
-        |_| vec![20, 3, 3, 0, 0],
-        UNEXPECTED,
-        VIOLATION,
-    ),
-    (
-        TLS13,
-        "8446 5.1",
-        |_| vec![22, 3, 3, 0, 0],
-        UNEXPECTED,
-        VIOLATION,
-    ),
-    (
-        TLS13,
-        "8446 5.4",
-        |_| vec![21, 3, 3, 0, 0],
-        UNEXPECTED,
-        VIOLATION,
-    ),
-    (
-        TLS13,
-        "8446 5",
-        |_| record(22, &[&[20, 0, 0, 32][..], &[7; 32]]),
-        UNEXPECTED,
-        VIOLATION,
-    ),
+    (TLS12, "5246 6.2.1", INTERRUPTED, UNEXPECTED, VIOLATION),
+];
+
+const HEARTBEAT: &str = "18 0303 0003 010000";
+/// A ClientKeyExchange whose point is not on the curve.
+const WRONG_POINT: &str = "16 0303 0008 10000004 03040102";
+/// The head of a ClientKeyExchange, and application data.
+const INTERRUPTED: &str = "16 0303 0004 10000021 17 0303 0001 01";
+
+/// The same for what is made from the client's own flight, or is long.
+const FLIGHTS: &[(bool, &str, Flight, &str, Reason)] = &[
+    (TLS12, "5246 6.2.1", after_empty, UNEXPECTED, VIOLATION),
+    (TLS13, "8446 5", plain_finished, UNEXPECTED, VIOLATION),
     (
         TLS13,
         "8446 5.2",
         |_| record(23, &[&[7; 100]]),
-        "BadRecordMac",
-        Reason::RecordInvalid,
+        MAC,
+        INVALID,
     ),
-    (
-        TLS13,
-        "8446 5.2",
-        |_| record(23, &[&[7; 3]]),
-        "BadRecordMac",
-        Reason::RecordInvalid,
-    ),
-    (
-        TLS13,
-        "8446 5",
-        |_| vec![20, 3, 3, 0, 1, 2],
-        UNEXPECTED,
-        VIOLATION,
-    ),
-    (
-        TLS12,
-        "5246 7.2.2",
-        |_| [21, 3, 3, 0, 2, 1, 90].repeat(6),
-        UNEXPECTED,
-        VIOLATION,
-    ),
-    (
-        TLS12,
-        "5246 7.4.7",
-        |_| record(22, &[&[16, 0, 0, 0]]),
-        "DecodeError",
-        VIOLATION,
-    ),
-    (
-        TLS12,
-        "8422 5.7",
-        |_| record(22, &[&[16, 0, 0, 1, 0]]),
-        ANY,
-        VIOLATION,
-    ),
-    (
-        TLS12,
-        "8422 5.11",
-        |_| record(22, &[&[16, 0, 0, 4, 3, 4, 1, 2]]),
-        ANY,
-        ANY_REASON,
-    ),
-    (
-        TLS12,
-        "5246 7.4",
-        |_| record(22, &[&[16, 2, 0, 0, 1]]),
-        "DecodeError",
-        VIOLATION,
-    ),
-    (
-        TLS12,
-        "5246 6.2.1",
-        |_| [record(22, &[&[16, 0, 0, 33]]), record(23, &[&[1]])].concat(),
-        UNEXPECTED,
-        VIOLATION,
-    ),
+    (TLS12, "5246 7.2.2", warnings, UNEXPECTED, VIOLATION),
     (TLS12, "5246 7.1", doubled_change, UNEXPECTED, VIOLATION),
     (TLS12, "5246 7.4.9", without_change, ANY, VIOLATION),
-    (
-        TLS12,
-        "5246 6",
-        altered_end,
-        "BadRecordMac",
-        Reason::RecordInvalid,
-    ),
-    (
-        TLS13,
-        "8446 5.2",
-        altered_end,
-        "BadRecordMac",
-        Reason::RecordInvalid,
-    ),
+    (TLS12, "5246 6", altered_end, MAC, INVALID),
+    (TLS13, "8446 5.2", altered_end, MAC, INVALID),
 ];
 
+const DECODE: &str = "DecodeError";
+const MAC: &str = "BadRecordMac";
+const OVERFLOW: &str = "RecordOverflow";
 const UNEXPECTED: &str = "UnexpectedMessage";
+const INVALID: Reason = Reason::RecordInvalid;
 const VIOLATION: Reason = Reason::ProtocolViolation;
 /// The RFC wants an alert and leaves which one.
 const ANY: &str = "";
@@ -202,6 +90,18 @@ fn record(kind: u8, parts: &[&[u8]]) -> Vec<u8> {
 fn change_of(flight: &[u8]) -> usize {
     let place = flight.windows(6).position(|six| six == [20, 3, 3, 0, 1, 1]);
     place.expect("a ChangeCipherSpec")
+}
+
+fn after_empty(flight: Vec<u8>) -> Vec<u8> {
+    [vec![22, 3, 3, 0, 0], flight].concat()
+}
+
+fn plain_finished(_: Vec<u8>) -> Vec<u8> {
+    record(22, &[&[20, 0, 0, 32], &[7; 32]])
+}
+
+fn warnings(_: Vec<u8>) -> Vec<u8> {
+    [21, 3, 3, 0, 2, 1, 90].repeat(6)
 }
 
 fn doubled_change(mut flight: Vec<u8>) -> Vec<u8> {
@@ -222,7 +122,12 @@ fn altered_end(mut flight: Vec<u8>) -> Vec<u8> {
 }
 
 /// The client's fault after these bytes instead of its second flight.
-fn after(stage: &Stage, choice: &ClientChoice, seed: u64, flight: Flight) -> (Talk, String) {
+fn after(
+    stage: &Stage,
+    choice: &ClientChoice,
+    seed: u64,
+    flight: impl FnOnce(Vec<u8>) -> Vec<u8>,
+) -> (Talk, String) {
     let mut talk = Talk::with(stage, choice, seed);
     let hello = talk.run.client.take_wire();
     talk.say(&hello);
@@ -239,22 +144,25 @@ fn after(stage: &Stage, choice: &ClientChoice, seed: u64, flight: Flight) -> (Ta
 #[test]
 fn what_breaks_a_handshake_is_answered_with_the_alert_that_the_rfc_names() {
     let stage = Stage::new(SendProxy::Off);
-    for (number, (is_tls13, rule, flight, alert, reason)) in CASES.iter().enumerate() {
-        let choice = stage.choice(*is_tls13, &[]);
-        let (talk, fault) = after(&stage, &choice, number as u64, *flight);
-        let told = fault.strip_prefix("received fatal alert: ");
-        let told = told.unwrap_or_else(|| panic!("case {number}, {rule}: no alert, {fault:?}"));
-        if *alert != ANY {
-            assert_eq!(told, *alert, "case {number}, {rule}: {}", talk.detail());
+    let check = |is_tls13, rule: &str, flight: &dyn Fn(Vec<u8>) -> Vec<u8>, alert, reason| {
+        let choice = stage.choice(is_tls13, &[]);
+        let (talk, fault) = after(&stage, &choice, rule.len() as u64, flight);
+        let sent = fault.strip_prefix("received fatal alert: ");
+        let sent = sent.unwrap_or_else(|| panic!("{rule}: no alert, {fault:?}"));
+        if alert != ANY {
+            assert_eq!(sent, alert, "{rule}: {}", talk.detail());
         }
-        if *reason != ANY_REASON {
-            assert_eq!(talk.reason(), Some(*reason), "case {number}, {rule}");
+        if reason != ANY_REASON {
+            assert_eq!(talk.reason(), Some(reason), "{rule}");
         }
-        assert!(
-            talk.detail().contains("; answered with alert "),
-            "{}",
-            talk.detail()
-        );
+        let detail = talk.detail();
+        assert!(detail.contains("; answered with alert "), "{detail}");
+    };
+    for (is_tls13, rule, records, alert, reason) in RECORDS {
+        check(*is_tls13, rule, &|_| hex(records), *alert, *reason);
+    }
+    for (is_tls13, rule, flight, alert, reason) in FLIGHTS {
+        check(*is_tls13, rule, flight, *alert, *reason);
     }
 }
 
@@ -270,8 +178,7 @@ fn a_resumed_handshake_answers_under_its_keys() {
             let choice = stage.choice(is_tls13, &[suite]);
             let mut first = crate::simulation::Run::new(&stage, &choice, 1, b"reply".to_vec());
             first.until("reply", |run| run.client_got == b"reply");
-            let heartbeat: Flight = |_| vec![24, 3, 3, 0, 3, 1, 0, 0];
-            let (talk, fault) = after(&stage, &choice, 2, heartbeat);
+            let (talk, fault) = after(&stage, &choice, 2, |_| hex(HEARTBEAT));
             assert!(talk.run.client.is_resumed());
             assert_eq!(
                 fault, "received fatal alert: UnexpectedMessage",
@@ -311,7 +218,7 @@ fn early_data_after_the_second_hello_does_not_decrypt() {
 #[test]
 fn a_message_in_too_many_records_is_refused() {
     let stage = Stage::new(SendProxy::Off);
-    let slow: Flight = |_| {
+    let slow = |_| {
         let byte = record(22, &[&[0]]).repeat(30_000);
         [record(22, &[&[16, 0, 255, 255]]), byte].concat()
     };

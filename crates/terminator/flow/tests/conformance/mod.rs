@@ -11,6 +11,16 @@ use testkit::client::ClientChoice;
 
 use crate::simulation::{Run, Stage};
 
+/// Bytes by their hexadecimal digits; spaces are for the reader.
+fn hex(text: &str) -> Vec<u8> {
+    let digits: Vec<u32> = text
+        .chars()
+        .filter_map(|digit| digit.to_digit(16))
+        .collect();
+    let byte = |pair: &[u32]| (pair[0] << 4 | pair[1]) as u8;
+    digits.chunks_exact(2).map(byte).collect()
+}
+
 /// A connection whose client's bytes are ours to choose.
 struct Talk {
     run: Run,

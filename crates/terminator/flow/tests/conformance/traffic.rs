@@ -6,91 +6,43 @@ use testkit::raw_client::{ALERT, APPLICATION_DATA, HANDSHAKE, KEY_UPDATES, RawCl
 use tls::options::RecordLayer;
 use wire::alert;
 
-use super::Talk;
+use super::{Talk, hex};
 use crate::simulation::Stage;
 
 const SUITES: [u16; 6] = [0x1301, 0x1302, 0x1303, 0xc02b, 0xc02c, 0xcca9];
 
 type Records = fn(&mut RawClient) -> Vec<u8>;
 
-/// For TLS 1.3: rule, records, alert.
-const CASES_13: &[(&str, Records, u8)] = &[
-    (
-        "8446 4.6.3",
-        |client| client.seal(HANDSHAKE, &[24, 0, 0, 1, 2], 0),
-        ILLEGAL,
-    ),
-    (
-        "8446 4.6.3",
-        |client| client.seal(HANDSHAKE, &[24, 0, 0, 1, 255], 0),
-        ILLEGAL,
-    ),
-    (
-        "8446 5.1",
-        |client| client.seal(HANDSHAKE, &KEY_UPDATES.concat(), 0),
-        UNEXPECTED,
-    ),
-    ("8446 5.1", interrupted_update, UNEXPECTED),
-    (
-        "8446 6",
-        |client| client.seal(HANDSHAKE, &[24, 0, 0, 0], 0),
-        alert::DECODE_ERROR,
-    ),
-    (
-        "8446 6",
-        |client| client.seal(HANDSHAKE, &[24, 0, 0, 2, 0, 0], 0),
-        alert::DECODE_ERROR,
-    ),
-    (
-        "8446 4.6",
-        |client| client.seal(HANDSHAKE, &[20, 0, 0, 1, 0], 0),
-        UNEXPECTED,
-    ),
-    ("8446 5.4", |client| client.seal_inner(&[0; 20]), UNEXPECTED),
-    (
-        "8446 5.2",
-        |_| framed(APPLICATION_DATA, &[7; 16_641])[..5].to_vec(),
-        OVERFLOW,
-    ),
-    (
-        "8446 5.4",
-        |client| client.seal(APPLICATION_DATA, &[7; 16_300], 200),
-        OVERFLOW,
-    ),
+/// One record each for TLS 1.3: rule, type, content, alert.
+const CONTENTS_13: &[(&str, u8, &str, u8)] = &[
+    ("8446 4.6.3", HANDSHAKE, "18000001 02", ILLEGAL),
+    ("8446 4.6.3", HANDSHAKE, "18000001 ff", ILLEGAL),
+    ("8446 5.1", HANDSHAKE, "18000001 00 18000001 01", UNEXPECTED),
+    ("8446 6", HANDSHAKE, "18000000", alert::DECODE_ERROR),
+    ("8446 6", HANDSHAKE, "18000002 0000", alert::DECODE_ERROR),
+    ("8446 4.6", HANDSHAKE, "14000001 00", UNEXPECTED),
 ];
 
-/// For each version.
-const CASES: &[(&str, Records, u8)] = &[
-    (
-        "8446 5.4, 5246 6.2.1",
-        |client| client.seal(ALERT, &[], 0),
-        UNEXPECTED,
-    ),
-    (
-        "8446 5.1",
-        |client| client.seal(ALERT, &[1, 90, 1], 0),
-        alert::DECODE_ERROR,
-    ),
-    (
-        "8446 5.2, 5246 7.2.2",
-        |_| framed(APPLICATION_DATA, &[7; 15]),
-        alert::BAD_RECORD_MAC,
-    ),
-    (
-        "8446 5.2, 5246 7.2.2",
-        |_| framed(APPLICATION_DATA, &[]),
-        alert::BAD_RECORD_MAC,
-    ),
-    (
-        "8446 5.2, 5246 7.2.2",
-        |_| framed(APPLICATION_DATA, &[7; 60]),
-        alert::BAD_RECORD_MAC,
-    ),
-    (
-        "5246 6.2.3",
-        |_| framed(APPLICATION_DATA, &[7; 18_433])[..5].to_vec(),
-        OVERFLOW,
-    ),
+/// One record each for both versions.
+const CONTENTS: &[(&str, u8, &str, u8)] = &[
+    ("8446 5.4, 5246 6.2.1", ALERT, "", UNEXPECTED),
+    ("8446 5.1", ALERT, "01 5a 01", alert::DECODE_ERROR),
+];
+
+/// For TLS 1.3: rule, records, alert.
+const RECORDS_13: &[(&str, Records, u8)] = &[
+    ("8446 5.1", interrupted_update, UNEXPECTED),
+    ("8446 5.4", |client| client.seal_inner(&[0; 20]), UNEXPECTED),
+    ("8446 5.2", |_| head_of_data(16_641), OVERFLOW),
+    ("8446 5.4", too_much_padding, OVERFLOW),
+];
+
+/// For both versions.
+const RECORDS: &[(&str, Records, u8)] = &[
+    ("8446 5.2, 5246 7.2.2", |_| data(15), alert::BAD_RECORD_MAC),
+    ("8446 5.2, 5246 7.2.2", |_| data(0), alert::BAD_RECORD_MAC),
+    ("8446 5.2, 5246 7.2.2", |_| data(60), alert::BAD_RECORD_MAC),
+    ("5246 6.2.3", |_| head_of_data(18_433), OVERFLOW),
     ("5246 7.2.2", warnings, ANY),
 ];
 
@@ -99,6 +51,18 @@ const OVERFLOW: u8 = alert::RECORD_OVERFLOW;
 const UNEXPECTED: u8 = alert::UNEXPECTED_MESSAGE;
 /// The RFC leaves which one.
 const ANY: u8 = 255;
+
+fn data(bytes: usize) -> Vec<u8> {
+    framed(APPLICATION_DATA, &vec![7; bytes])
+}
+
+fn head_of_data(bytes: usize) -> Vec<u8> {
+    data(bytes)[..5].to_vec()
+}
+
+fn too_much_padding(client: &mut RawClient) -> Vec<u8> {
+    client.seal(APPLICATION_DATA, &[7; 16_300], 200)
+}
 
 fn interrupted_update(client: &mut RawClient) -> Vec<u8> {
     let head = client.seal(HANDSHAKE, &KEY_UPDATES[0][..4], 0);
@@ -134,22 +98,33 @@ fn answer(talk: &mut Talk, client: &mut RawClient, records: &[u8]) -> Vec<(u8, V
 #[test]
 fn what_breaks_a_connection_is_answered_with_the_alert_that_the_rfc_names() {
     let stage = Stage::new(SendProxy::Off);
+    let check = |suite, rule: &str, records: &dyn Fn(&mut RawClient) -> Vec<u8>, wanted| {
+        let (mut talk, mut client) = established(&stage, suite);
+        let records = records(&mut client);
+        let heard = answer(&mut talk, &mut client, &records);
+        let place = format!("{suite:#x}, {rule}: {}", talk.detail());
+        let Some((ALERT, last)) = heard.last() else {
+            panic!("{place}: no alert, {heard:?}");
+        };
+        let &[2, description] = &last[..] else {
+            panic!("{place}: no fatal alert, {last:?}");
+        };
+        assert!(wanted == ANY || wanted == description, "{place}");
+        let named = format!("; answered with alert {}", alert::label(description));
+        assert!(talk.detail().ends_with(&named), "{place}");
+    };
     for suite in SUITES {
-        let of_version = if suite >> 8 == 0x13 { CASES_13 } else { &[] };
-        for (number, (rule, records, wanted)) in of_version.iter().chain(CASES).enumerate() {
-            let (mut talk, mut client) = established(&stage, suite);
-            let records = records(&mut client);
-            let heard = answer(&mut talk, &mut client, &records);
-            let place = format!("{suite:#x}, case {number}, {rule}: {}", talk.detail());
-            let Some((ALERT, last)) = heard.last() else {
-                panic!("{place}: no alert, {heard:?}");
-            };
-            let &[2, description] = &last[..] else {
-                panic!("{place}: no fatal alert, {last:?}");
-            };
-            assert!(*wanted == ANY || *wanted == description, "{place}");
-            let named = format!("; answered with alert {}", alert::label(description));
-            assert!(talk.detail().ends_with(&named), "{place}");
+        let (contents, records) = if suite >> 8 == 0x13 {
+            (CONTENTS_13, RECORDS_13)
+        } else {
+            (&[][..], &[][..])
+        };
+        for (rule, kind, content, wanted) in contents.iter().chain(CONTENTS) {
+            let records = |client: &mut RawClient| client.seal(*kind, &hex(content), 0);
+            check(suite, rule, &records, *wanted);
+        }
+        for (rule, records, wanted) in records.iter().chain(RECORDS) {
+            check(suite, rule, records, *wanted);
         }
     }
 }

@@ -45,15 +45,7 @@ fn begin(stage: &Stage, choice: &ClientChoice, seed: u64, early: &[u8], reply: &
     run
 }
 
-/// The number of records makes no difference: every other client sends thousands.
-fn small_by_turns(choice: ClientChoice, seed: u64) -> ClientChoice {
-    match seed % 2 {
-        0 => choice,
-        _ => choice.in_small_records(),
-    }
-}
-
-/// The same, up to the first byte that the server gets. The client has heard nothing yet.
+/// The same, up to the first byte that the server gets, before the client receives anything.
 fn begun(stage: &Stage, seed: u64, reply: &[u8]) -> Run {
     let mut run = begin(stage, &returning(stage), seed, b"early", reply);
     run.to_flow.extend(run.client.take_wire());
@@ -67,7 +59,7 @@ fn begun(stage: &Stage, seed: u64, reply: &[u8]) -> Run {
 }
 
 /// What the server got behind the header, and what the header says of early data.
-fn told(run: &Run) -> (Option<u32>, &[u8]) {
+fn received(run: &Run) -> (Option<u32>, &[u8]) {
     let got = run.backend_got();
     let header = proxy_header::read(got).unwrap().unwrap();
     let tlvs = header.header.tlvs;
@@ -102,7 +94,7 @@ fn no_byte_is_lost_or_told_late_at_any_split() {
                 .flatten()
                 .is_some_and(|header| run.backend_got().len() == header.wire_bytes + request.len())
         });
-        let (early_max, got) = told(&run);
+        let (early_max, got) = received(&run);
         assert!(got == request, "seed {seed}: the request arrived changed");
         let early_max = early_max.expect("the server is told");
         assert!(early_max as usize >= early.len() && early_max <= BYTES_MAX);
@@ -115,9 +107,7 @@ fn no_byte_is_lost_or_told_late_at_any_split() {
             run.client_got == reply,
             "seed {seed}: the reply arrived changed"
         );
-        run.client_fin = true;
-        run.until("the end", |run| run.flow.is_over());
-        run.assert_over();
+        run.finish();
         assert!(run.client.is_early_taken() && run.client.is_resumed());
         let facts = run.flow.facts();
         assert_eq!(facts.handshake, Some(HandshakeKind::PskCache));
@@ -176,22 +166,45 @@ fn a_replay_gets_a_full_handshake_and_no_server() {
 
 #[test]
 fn early_data_that_is_refused_is_skipped_and_sent_again() {
+    type Offer = fn(ClientChoice) -> ClientChoice;
     let stage = stage();
-    let tickets = stage.reloaded(Tls13Sessions::Tickets);
-    let early = vec![7; 38_000];
-    for seed in 0..10 {
-        let choice = small_by_turns(returning(&stage), seed);
-        let mut run = begin(&tickets, &choice, seed, &early, b"reply");
-        run.until("the handshake", |run| run.client.is_established());
-        assert!(!run.client.is_early_taken());
-        run.client.send(&early);
-        run.until("reply", |run| run.client_got == b"reply");
-        run.until("the request", |run| run.flow.facts().bytes_up == 38_000);
-        run.until("all of it", |run| run.backend_got().ends_with(&early));
-        assert_eq!(told(&run), (None, &early[..]));
-        let facts = run.flow.facts();
-        assert_eq!(facts.early_data, Some(EarlyData::Refused));
-        assert_eq!(facts.handshake, Some(HandshakeKind::Full));
+    let cases: [(Stage, Offer, HandshakeKind); 3] = [
+        (
+            stage.reloaded(Tls13Sessions::Tickets),
+            |choice| choice,
+            HandshakeKind::Full,
+        ),
+        // Another protocol, though the session resumes.
+        (
+            stage.speaking(b"new"),
+            |choice| choice.offering(b"new"),
+            HandshakeKind::PskCache,
+        ),
+        // A HelloRetryRequest, though the session itself is good.
+        (stage.retrying(), |choice| choice, HandshakeKind::PskCache),
+    ];
+    for (server, offer, kind) in &cases {
+        for seed in 0..10 {
+            // The number of records makes no difference: every other client sends thousands.
+            let choice = offer(returning(&stage));
+            let (choice, length) = match seed % 2 {
+                0 => (choice, 38_000),
+                _ => (choice.in_small_records(), 30_000),
+            };
+            let early = vec![7; length];
+            let mut run = begin(server, &choice, seed, &early, b"reply");
+            run.until("the handshake", |run| run.client.is_established());
+            assert!(!run.client.is_early_taken());
+            assert_eq!(run.client.is_resumed(), *kind != HandshakeKind::Full);
+            run.client.send(&early);
+            run.until("reply", |run| run.client_got == b"reply");
+            run.until("all of it", |run| run.backend_got().ends_with(&early));
+            assert_eq!(received(&run), (None, &early[..]));
+            let facts = run.flow.facts();
+            assert_eq!(facts.early_data, Some(EarlyData::Refused));
+            assert_eq!(facts.handshake, Some(*kind));
+            assert_eq!(facts.bytes_up, length as u64);
+        }
     }
 }
 
@@ -209,9 +222,10 @@ fn early_data_under_a_foreign_servers_ticket_is_skipped() {
         for server in [&ours, &off, &retrying] {
             for is_small in [false, true] {
                 let choice = returning(&foreign);
-                let choice = match is_small {
-                    true => choice.in_small_records(),
-                    false => choice,
+                let choice = if is_small {
+                    choice.in_small_records()
+                } else {
+                    choice
                 };
                 let mut run = begin(server, &choice, seed, &vec![7; length], b"reply");
                 run.until("the handshake", |run| run.client.is_established());
@@ -219,53 +233,9 @@ fn early_data_under_a_foreign_servers_ticket_is_skipped() {
                 run.client.send(b"later");
                 run.until("reply", |run| run.client_got == b"reply");
                 run.until("the request", |run| run.flow.facts().bytes_up == 5);
-                assert_eq!(told(&run), (None, &b"later"[..]), "{length} bytes");
+                assert_eq!(received(&run), (None, &b"later"[..]), "{length} bytes");
             }
         }
-    }
-}
-
-#[test]
-fn early_data_for_another_protocol_is_skipped_though_the_session_resumes() {
-    let stage = stage();
-    let speaking = stage.speaking(b"new");
-    for seed in 0..10 {
-        let choice = returning(&stage).offering(b"new");
-        let (choice, length) = match seed % 2 {
-            0 => (choice, 38_000),
-            _ => (choice.in_small_records(), 30_000),
-        };
-        let early = vec![7; length];
-        let mut run = begin(&speaking, &choice, seed, &early, b"reply");
-        run.until("the handshake", |run| run.client.is_established());
-        assert!(run.client.is_resumed() && !run.client.is_early_taken());
-        run.client.send(&early);
-        run.until("reply", |run| run.client_got == b"reply");
-        run.until("all of it", |run| run.backend_got().ends_with(&early));
-        assert_eq!(told(&run), (None, &early[..]));
-        let facts = run.flow.facts();
-        assert_eq!(facts.early_data, Some(EarlyData::Refused));
-        assert_eq!(facts.handshake, Some(HandshakeKind::PskCache));
-    }
-}
-
-#[test]
-fn early_data_before_a_hello_retry_request_is_skipped() {
-    let stage = stage();
-    let retrying = stage.retrying();
-    let early = vec![7; 38_000];
-    for seed in 0..10 {
-        let choice = small_by_turns(returning(&stage), seed);
-        let mut run = begin(&retrying, &choice, seed, &early, b"reply");
-        run.until("the handshake", |run| run.client.is_established());
-        assert!(!run.client.is_early_taken());
-        run.client.send(&early);
-        run.until("reply", |run| run.client_got == b"reply");
-        run.until("all of it", |run| run.backend_got().ends_with(&early));
-        assert_eq!(told(&run), (None, &early[..]));
-        let facts = run.flow.facts();
-        assert!(run.client.is_resumed(), "the session itself is good");
-        assert_eq!(facts.early_data, Some(EarlyData::Refused));
     }
 }
 
@@ -336,9 +306,7 @@ fn a_reset_by_the_server_is_told_after_the_handshake() {
     run.until_told_of_failure();
     assert!(run.client.is_early_taken() && run.client.is_resumed());
     assert_eq!(run.reason(), Some(Reason::BackendReset));
-    run.client_fin = true;
-    run.until("the end", |run| run.flow.is_over());
-    run.assert_over();
+    run.finish();
 }
 
 #[test]
@@ -353,9 +321,7 @@ fn a_dial_that_fails_is_told_after_the_handshake() {
     assert!(!run.flow.is_over());
     run.until_told_of_failure();
     assert_eq!(run.reason(), Some(Reason::BackendRefused));
-    run.client_fin = true;
-    run.until("the end", |run| run.flow.is_over());
-    run.assert_over();
+    run.finish();
 }
 
 #[test]
@@ -385,9 +351,11 @@ fn flights_with_early_data_altered_anyhow_never_panic() {
             _ => stage.reloaded(stage.settings.tls.tls13_sessions()),
         };
         let choice = returning(&stage);
-        let choice = match chance.one_in(2) {
-            true => choice.in_small_records(),
-            false => choice,
+        let is_small = chance.one_in(2);
+        let choice = if is_small {
+            choice.in_small_records()
+        } else {
+            choice
         };
         let early = vec![7; 1 + chance.below(2000)];
         let mut run = begin(&here, &choice, seed, &early, b"reply");

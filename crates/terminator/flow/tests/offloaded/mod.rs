@@ -120,8 +120,7 @@ fn without_new_keys_a_key_update_ends_the_connection_with_an_alert() {
     let alert = "received fatal alert: InternalError";
     assert_eq!(run.client_fault.as_deref(), Some(alert));
     assert!(run.actions.contains(&Action::ResetBack));
-    run.client_fin = true;
-    run.until("the end", |run| run.flow.is_over());
+    run.finish();
     assert_eq!(run.reason(), Some(Reason::KernelRekey));
     run.assert_over();
 }

@@ -79,9 +79,7 @@ fn exchange(stage: &Stage, choice: &ClientChoice, is_tls13: bool, seed: u64) {
         run.client_got == reply,
         "seed {seed}: the reply arrived changed"
     );
-    run.client_fin = true;
-    run.until("the end", |run| run.flow.is_over());
-    run.assert_over();
+    run.finish();
     let wanted = if client_first {
         Reason::ClientClosed
     } else {
@@ -227,8 +225,7 @@ fn a_server_that_refuses_an_upload_is_heard_to_its_last_byte() {
             run.front_shut && run.from_flow.is_empty()
         });
         assert_eq!(run.client.is_closed_by_server(), has_fin);
-        run.client_fin = true;
-        run.until("the end", |run| run.flow.is_over());
+        run.finish();
         assert_eq!(run.reason(), Some(wanted));
         run.assert_over();
     }
@@ -294,10 +291,7 @@ fn break_something(run: &mut Run, what: usize) {
 fn an_altered_record_ends_the_connection_with_an_alert() {
     let stage = Stage::new(SendProxy::Off);
     for is_tls13 in [true, false] {
-        let mut run = Run::new(&stage, &stage.choice(is_tls13, &[]), 5, Vec::new());
-        run.until("handshake", |run| {
-            run.client.is_established() && run.backend.is_some()
-        });
+        let mut run = Run::relaying(&stage, &stage.choice(is_tls13, &[]), 5, Vec::new());
         run.until("quiet", |run| {
             run.to_flow.is_empty() && run.from_flow.is_empty()
         });
@@ -314,9 +308,7 @@ fn an_altered_record_ends_the_connection_with_an_alert() {
             run.actions.contains(&Action::ResetBack),
             "the server learns of it by a reset"
         );
-        run.client_fin = true;
-        run.until("the end", |run| run.flow.is_over());
-        run.assert_over();
+        run.finish();
     }
 }
 
@@ -328,8 +320,7 @@ fn a_reset_by_the_server_is_no_clean_end() {
     run.handle(Event::BackReceived(Received::Failed));
     run.until("the end of TCP", |run| run.front_shut);
     run.until("the last bytes", |run| run.from_flow.is_empty());
-    run.client_fin = true;
-    run.until("the end", |run| run.flow.is_over());
+    run.finish();
     assert!(
         !run.client.is_closed_by_server(),
         "no close_notify after a broken stream"
@@ -365,10 +356,7 @@ fn deadlines_are_those_of_the_stage() {
 fn a_connection_that_was_idle_too_long_looks_finished_to_nobody() {
     let stage = Stage::new(SendProxy::Off);
     for bytes in [0, 1000] {
-        let mut run = Run::new(&stage, &stage.choice(true, &[]), 1, Vec::new());
-        run.until("relay", |run| {
-            run.backend.is_some() && run.client.is_established()
-        });
+        let mut run = Run::relaying(&stage, &stage.choice(true, &[]), 1, Vec::new());
         if bytes > 0 {
             run.backend.as_mut().unwrap().to_flow.extend(vec![7; bytes]);
             run.until("some answer", |run| !run.flow.front_pending().is_empty());
@@ -388,10 +376,7 @@ fn a_connection_that_was_idle_too_long_looks_finished_to_nobody() {
 fn a_request_whose_end_was_not_sent_on_is_reset_and_one_that_was_is_not() {
     let stage = Stage::new(SendProxy::Off);
     for is_sent in [false, true] {
-        let mut run = Run::new(&stage, &stage.choice(true, &[]), 6, Vec::new());
-        run.until("relay", |run| {
-            run.backend.is_some() && run.client.is_established()
-        });
+        let mut run = Run::relaying(&stage, &stage.choice(true, &[]), 6, Vec::new());
         run.until("quiet", |run| run.to_flow.is_empty());
         run.client.send(&[1; 1000]);
         run.client.close();

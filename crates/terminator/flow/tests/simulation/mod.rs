@@ -23,7 +23,7 @@ use tls::options::{
 };
 use tls::policy::SuiteOrder;
 use tls::record::PLAINTEXT_BYTES_MAX;
-use tls::resumption::{KeySource, Resumption, ResumptionOptions, TicketOptions};
+use tls::resumption::{Resumption, ResumptionOptions};
 use tls::server::Server;
 
 pub(crate) const TIMEOUTS: Timeouts = Timeouts {
@@ -33,6 +33,7 @@ pub(crate) const TIMEOUTS: Timeouts = Timeouts {
 };
 
 /// What all runs share; making keys is slow.
+#[derive(Clone)]
 pub(crate) struct Stage {
     pub(crate) settings: Rc<Settings>,
     pub(crate) authority: Rc<Authority>,
@@ -65,80 +66,54 @@ impl Stage {
 
     /// After a reload by which sessions of TLS 1.3 lie elsewhere.
     pub(crate) fn reloaded(&self, tls13_sessions: Tls13Sessions) -> Self {
-        self.with_options(ServerOptions {
-            tls13_sessions,
-            ..self.options.clone()
-        })
+        self.changed(|options| options.tls13_sessions = tls13_sessions)
     }
 
     /// Another server of the same name, with sessions and ticket keys of its own.
     pub(crate) fn stranger(&self, tls13_sessions: Tls13Sessions) -> Self {
-        let resumption = resumption(8);
-        let options = ServerOptions {
-            tls13_sessions,
-            ..self.options.clone()
-        };
-        Self {
-            settings: settings(&options, &resumption, self.settings.send_proxy.clone()),
-            authority: Rc::clone(&self.authority),
-            options,
-            resumption,
-        }
+        let mut other = self.clone();
+        other.resumption = resumption(8);
+        other.reloaded(tls13_sessions)
     }
 
     /// After a reload by which clients have to be asked for another key share.
     pub(crate) fn retrying(&self) -> Self {
-        self.with_options(ServerOptions {
-            groups: vec![Group::Secp384r1],
-            ..self.options.clone()
-        })
+        self.changed(|options| options.groups = vec![Group::Secp384r1])
     }
 
     /// After a reload by which clients must have certificates.
     pub(crate) fn asking_for_certificates(&self) -> Self {
-        self.with_options(ServerOptions {
-            client: ClientVerification {
-                mode: ClientMode::Required,
-                authorities: vec![PemSource {
-                    place: "authority.pem".to_owned(),
-                    pem: self.authority.pem().into(),
-                }],
-                crls: Vec::new(),
-                expired_lists: ExpiredLists::default(),
-            },
-            ..self.options.clone()
-        })
+        let authority = PemSource {
+            place: "authority.pem".to_owned(),
+            pem: self.authority.pem().into(),
+        };
+        let client = ClientVerification {
+            mode: ClientMode::Required,
+            authorities: vec![authority],
+            crls: Vec::new(),
+            expired_lists: ExpiredLists::default(),
+        };
+        self.changed(|options| options.client = client)
     }
 
     /// After a reload by which this protocol is spoken.
     pub(crate) fn speaking(&self, protocol: &[u8]) -> Self {
-        self.with_options(ServerOptions {
-            alpn: vec![protocol.to_vec()],
-            ..self.options.clone()
-        })
+        self.changed(|options| options.alpn = vec![protocol.to_vec()])
     }
 
     /// With another kernel, or none.
     pub(crate) fn on_kernel(&self, offload: Option<Offload>) -> Self {
-        let settings = Settings {
-            offload,
-            ..Settings::clone(&self.settings)
-        };
-        Self {
-            settings: Rc::new(settings),
-            authority: Rc::clone(&self.authority),
-            options: self.options.clone(),
-            resumption: Arc::clone(&self.resumption),
-        }
+        let mut other = self.clone();
+        Rc::make_mut(&mut other.settings).offload = offload;
+        other
     }
 
-    fn with_options(&self, options: ServerOptions) -> Self {
-        Self {
-            settings: settings(&options, &self.resumption, self.settings.send_proxy.clone()),
-            authority: Rc::clone(&self.authority),
-            options,
-            resumption: Arc::clone(&self.resumption),
-        }
+    fn changed(&self, change: impl FnOnce(&mut ServerOptions)) -> Self {
+        let mut other = self.clone();
+        change(&mut other.options);
+        let send_proxy = self.settings.send_proxy.clone();
+        other.settings = settings(&other.options, &other.resumption, send_proxy);
+        other
     }
 
     pub(crate) fn choice(&self, is_tls13: bool, suites: &[u16]) -> ClientChoice {
@@ -147,19 +122,7 @@ impl Stage {
 }
 
 fn resumption(secret: u8) -> Arc<Resumption> {
-    Arc::new(Resumption::new(&ResumptionOptions {
-        secret: [secret; 32],
-        tickets: TicketOptions {
-            keys: KeySource::Own,
-            rotate: Duration::from_secs(3600),
-            keep: 2,
-            lifetime: None,
-            count: 1,
-        },
-        session_entries: 100,
-        session_bytes: 100_000,
-        session_lifetime: Duration::from_secs(3600),
-    }))
+    Arc::new(Resumption::new(&ResumptionOptions::new([secret; 32])))
 }
 
 fn settings(
@@ -395,13 +358,13 @@ impl Run {
         if self.backend.is_none() {
             return;
         }
-        let count = match self.flow.can_pass() && self.chance.one_in(2) {
-            true => self.pass(),
-            false => match self.buffered() {
-                Some(count) => count,
-                None => return,
-            },
+        let passes = self.flow.can_pass() && self.chance.one_in(2);
+        let count = if passes {
+            Some(self.pass())
+        } else {
+            self.buffered()
         };
+        let Some(count) = count else { return };
         let Some(backend) = &mut self.backend else {
             return;
         };
@@ -484,6 +447,27 @@ impl Run {
             "never came to pass: {what}; ending {:?}",
             self.flow.ending()
         );
+    }
+
+    /// A connection whose handshake is over and whose server is connected.
+    pub(crate) fn relaying(
+        stage: &Stage,
+        choice: &ClientChoice,
+        seed: u64,
+        reply: Vec<u8>,
+    ) -> Self {
+        let mut run = Self::new(stage, choice, seed, reply);
+        run.until("relay", |run| {
+            run.client.is_established() && run.backend.is_some()
+        });
+        run
+    }
+
+    /// The client's TCP stream ends, and so the connection.
+    pub(crate) fn finish(&mut self) {
+        self.client_fin = true;
+        self.until("the end", |run| run.flow.is_over());
+        self.assert_over();
     }
 
     /// The client learns by an alert that we failed.
