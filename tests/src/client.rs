@@ -3,16 +3,9 @@
 use std::fs;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::sync::Arc;
 
-use rustls::client::{Resumption, Tls12Resumption};
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::version::{TLS12, TLS13};
-use rustls::{
-    ClientConfig, ClientConnection, HandshakeKind, RootCertStore, StreamOwned,
-    SupportedProtocolVersion,
-};
+use rustls::{ClientConnection, HandshakeKind, StreamOwned};
+use testkit::client::ClientChoice;
 use testkit::leaf::Leaf;
 
 use crate::patience::PATIENCE;
@@ -20,68 +13,38 @@ use crate::site::Site;
 
 /// Makes connections that share one memory of sessions.
 #[derive(Clone, Debug)]
-pub struct Client(Arc<ClientConfig>);
+pub struct Client(ClientChoice);
 
 impl Client {
     /// Trusts the site's root and speaks TLS 1.3.
     pub fn new(site: &Site) -> Self {
-        Self::with(site, &TLS13, None)
+        Self::with(site, true, &[])
     }
 
     /// Trusts the site's root and speaks TLS 1.2.
     pub fn tls12(site: &Site) -> Self {
-        Self::with(site, &TLS12, None)
+        Self::with(site, false, &[])
     }
 
     /// Trusts the site's root and offers nothing but one suite, by its number in IANA's registry.
     pub fn with_suite(site: &Site, suite: u16) -> Self {
-        let mut provider = rustls::crypto::aws_lc_rs::default_provider();
-        provider
-            .cipher_suites
-            .retain(|one| u16::from(one.suite()) == suite);
-        let version = provider.cipher_suites.first().expect("a known suite");
-        let version: &'static _ = match version.version().version {
-            rustls::ProtocolVersion::TLSv1_3 => &TLS13,
-            _ => &TLS12,
-        };
-        let builder = ClientConfig::builder_with_provider(Arc::new(provider))
-            .with_protocol_versions(&[version])
-            .expect("the suite is of that version");
-        let builder = builder.with_root_certificates(roots(site));
-        Self(Arc::new(builder.with_no_client_auth()))
+        // Those of TLS 1.3 begin so (RFC 8446, appendix B.4).
+        Self::with(site, suite >> 8 == 0x13, &[suite])
     }
 
     /// Trusts the site's root, speaks TLS 1.2 and wants no tickets.
     pub fn without_tickets(site: &Site) -> Self {
-        let mut config = (*Self::tls12(site).0).clone();
-        config.resumption =
-            Resumption::in_memory_sessions(16).tls12_resumption(Tls12Resumption::SessionIdOnly);
-        Self(Arc::new(config))
+        Self(Self::tls12(site).0.without_tickets())
     }
 
     /// Speaks TLS 1.3 and shows a certificate.
     pub fn showing(site: &Site, leaf: &Leaf) -> Self {
-        Self::with(site, &TLS13, Some(leaf))
+        Self(Self::new(site).0.showing(leaf, leaf))
     }
 
-    fn with(site: &Site, version: &'static SupportedProtocolVersion, leaf: Option<&Leaf>) -> Self {
-        let builder = ClientConfig::builder_with_protocol_versions(&[version]);
-        let builder = builder.with_root_certificates(roots(site));
-        let mut config = match leaf {
-            None => builder.with_no_client_auth(),
-            Some(leaf) => {
-                let key = PrivateKeyDer::from_pem_slice(leaf.key_pem().as_bytes());
-                let chain = CertificateDer::pem_slice_iter(leaf.chain_pem().as_bytes())
-                    .collect::<Result<_, _>>()
-                    .expect("the kit's chains are well-formed");
-                let key = key.expect("the kit's keys are well-formed");
-                builder
-                    .with_client_auth_cert(chain, key)
-                    .expect("key and certificate match")
-            }
-        };
-        config.resumption = Resumption::in_memory_sessions(16);
-        Self(Arc::new(config))
+    fn with(site: &Site, is_tls13: bool, suites: &[u16]) -> Self {
+        let root = fs::read_to_string(site.ca()).expect("the site has a root");
+        Self(ClientChoice::new(&root, is_tls13, suites))
     }
 
     /// Connects as `localhost` and finishes the handshake.
@@ -94,9 +57,7 @@ impl Client {
         let socket = TcpStream::connect(address)?;
         socket.set_read_timeout(Some(PATIENCE))?;
         socket.set_nodelay(true)?;
-        let name = ServerName::try_from("localhost").expect("a valid name");
-        let tls = ClientConnection::new(Arc::clone(&self.0), name).expect("a valid client");
-        let mut stream = StreamOwned::new(tls, socket);
+        let mut stream = StreamOwned::new(self.0.connection("localhost"), socket);
         while stream.conn.is_handshaking() {
             stream.conn.complete_io(&mut stream.sock)?;
         }
@@ -121,19 +82,6 @@ impl Client {
         assert!(echo.ends_with(b"x"), "{echo:?}");
         connection.kind()
     }
-}
-
-fn roots(site: &Site) -> RootCertStore {
-    let mut roots = RootCertStore::empty();
-    let ca = fs::read(site.ca()).expect("the site has a root");
-    roots
-        .add(certificate(&ca))
-        .expect("the root is well-formed");
-    roots
-}
-
-fn certificate(pem: &[u8]) -> CertificateDer<'static> {
-    CertificateDer::from_pem_slice(pem).expect("the kit's certificates are well-formed")
 }
 
 /// A TLS connection whose handshake is over.

@@ -1,4 +1,6 @@
 //! What the two programs do, seen from outside: one module per behaviour.
+//!
+//! Modules named `foreign` need a browser or another server; `./run-tests fast` leaves them out.
 #![forbid(unsafe_code)]
 #![expect(
     clippy::unwrap_used,
@@ -9,22 +11,26 @@ mod laboratory {
     mod experiment {
         mod host;
         mod interrupt;
-        mod measurement;
-        mod page;
         mod run;
-        mod targets;
+        mod foreign {
+            mod measurement;
+            mod page;
+            mod targets;
+        }
     }
     mod load {
-        mod counts;
-        mod failures;
-        mod interrupt;
-        mod matrix;
-        mod offers;
-        mod page;
         mod plan;
         mod record;
-        mod settings;
-        mod shapes;
+        mod foreign {
+            mod counts;
+            mod failures;
+            mod interrupt;
+            mod matrix;
+            mod offers;
+            mod page;
+            mod settings;
+            mod shapes;
+        }
     }
     mod report_files;
     mod test_server;
@@ -34,9 +40,11 @@ mod terminator {
         mod access;
         mod log;
         mod metrics;
-        mod page;
         mod status;
         mod status_forged;
+        mod foreign {
+            mod page;
+        }
     }
     mod configuration {
         mod bad_config;
@@ -49,18 +57,22 @@ mod terminator {
         mod half_close;
         mod limits;
         mod listen;
-        mod proxy_header_in;
-        mod proxy_header_out;
         mod relay;
+        mod foreign {
+            mod proxy_header_in;
+            mod proxy_header_out;
+        }
     }
     mod files {
         mod bad_input;
-        mod browser;
         mod changes;
         mod disk;
         mod replies;
         mod rights;
         mod slow;
+        mod foreign {
+            mod browser;
+        }
     }
     mod process {
         mod chaos;
@@ -78,7 +90,9 @@ mod terminator {
         mod keys;
         mod kinds;
         mod misses;
-        mod programs;
+        mod foreign {
+            mod programs;
+        }
     }
     mod servers {
         mod balance;
@@ -92,11 +106,13 @@ mod terminator {
         mod client_certificate;
         mod dual_certificate;
         mod early_data;
-        mod http2;
         mod kernel_fallback;
         mod ocsp;
         mod policy;
         mod record_layer;
         mod sni;
+        mod foreign {
+            mod http2;
+        }
     }
 }

@@ -1,4 +1,5 @@
-//! Rules: `unsafe` in one crate; no effects in pure crates; no test sleeps or is ignored.
+//! Rules: `unsafe` in one crate; no effects in pure crates; no test sleeps, is ignored,
+//! or hides that it needs another server.
 
 use super::layers::{self, UNSAFE};
 use super::tree::{Source, Tree};
@@ -74,6 +75,14 @@ fn no_effects(source: &Source) -> Vec<Violation> {
 /// The only file of the tests that may sleep: it waits for other programs.
 const PATIENCE: &str = "tests/src/patience.rs";
 
+/// Other servers and a browser, which `./run-tests fast` does without.
+const FOREIGN: &[&str] = &[
+    "suite::chromium",
+    "suite::haproxy",
+    "suite::hitch",
+    "suite::nginx",
+];
+
 fn honest_tests(source: &Source) -> Vec<Violation> {
     let mut violations = Vec::new();
     let lines: Vec<(usize, &str)> = if source.is_test() || source.package() == "tests" {
@@ -88,6 +97,10 @@ fn honest_tests(source: &Source) -> Vec<Violation> {
         }
         if line.contains("#[ignore") {
             report("a test that is ignored");
+        }
+        let names_foreign = FOREIGN.iter().any(|module| line.contains(module));
+        if names_foreign && !source.path.contains("/foreign/") {
+            report("a test outside of a module `foreign` that needs another server or a browser");
         }
         let text = source.text.lines().nth(number - 1).unwrap_or_default();
         if binds_fixed_port(text) {
@@ -161,6 +174,8 @@ mod tests {
             ("shared/sys/src/a.rs", "unsafe { f() }", 0),
             ("terminator/proxy/src/lib.rs", "//! Forbids nothing.", 1),
             ("shared/sys/src/a.rs", sleeper, 2),
+            ("a/b/tests/foreign/c.rs", "use suite::nginx::Nginx;", 0),
+            ("a/b/tests/c.rs", "use suite::nginx::Nginx;", 1),
         ] {
             assert_eq!(
                 broken(&format!("crates/{path}"), text),

@@ -6,6 +6,7 @@
 use std::io::{Read, Write};
 use std::sync::Arc;
 
+use rustls::client::{Resumption, Tls12Resumption};
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -17,7 +18,7 @@ use rustls::{
 use crate::leaf::Leaf;
 
 /// What a client offers and trusts; sessions are remembered between the clients of one choice.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct ClientChoice(Arc<ClientConfig>);
 
 impl ClientChoice {
@@ -68,6 +69,14 @@ impl ClientChoice {
         Self(Arc::new(config))
     }
 
+    /// The same, remembering sessions of its own, in TLS 1.2 by session id alone.
+    pub fn without_tickets(&self) -> Self {
+        let mut config = ClientConfig::clone(&self.0);
+        config.resumption =
+            Resumption::in_memory_sessions(16).tls12_resumption(Tls12Resumption::SessionIdOnly);
+        Self(Arc::new(config))
+    }
+
     /// The TLS library's own.
     pub(crate) fn config(&self) -> &ClientConfig {
         &self.0
@@ -75,9 +84,14 @@ impl ClientChoice {
 
     /// A client that asks for `name`.
     pub fn connect(&self, name: &str) -> Client {
+        Client(self.connection(name))
+    }
+
+    /// The library's own connection, for a client with a socket.
+    pub fn connection(&self, name: &str) -> ClientConnection {
         let name = ServerName::try_from(name.to_owned()).expect("a DNS name");
         let connection = ClientConnection::new(Arc::clone(&self.0), name);
-        Client(connection.expect("the configuration is complete"))
+        connection.expect("the configuration is complete")
     }
 }
 

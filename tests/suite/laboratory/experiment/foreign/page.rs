@@ -12,10 +12,11 @@ use testkit::directory::Directory;
 
 /// A record that was made once and is kept.
 const RECORD: &str =
-    include_str!("../../../../crates/laboratory/report/tests/records/experiment.jsonl");
+    include_str!("../../../../../crates/laboratory/report/tests/records/experiment.jsonl");
 
 /// What is said of it.
-const TEXT: &str = include_str!("../../../../crates/laboratory/report/tests/text/experiment.txt");
+const TEXT: &str =
+    include_str!("../../../../../crates/laboratory/report/tests/text/experiment.txt");
 
 /// `lariat-lab` in a directory with `run.jsonl`.
 struct Desk {
@@ -177,7 +178,7 @@ fn what_has_nothing_in_common_is_not_compared() {
     let told = desk.run("compare run.jsonl unread.jsonl");
     assert_eq!(told.code(), 2);
     assert!(told.stderr.contains("no cell in common"), "{told:?}");
-    let page = include_str!("../../../../docs/reference/record.md");
+    let page = include_str!("../../../../../docs/reference/record.md");
     let (_, rest) = page.split_once("```json\n").unwrap();
     desk.put("load.json", rest.split_once("```\n").unwrap().0);
     for words in ["compare run.jsonl load.json", "report load.json run.jsonl"] {
