@@ -27,11 +27,11 @@ fn memory_kib(process: Pid) -> u64 {
 
 /// All connect, all ask, and only then all read.
 fn crowd(bench: &Bench, count: usize) -> Vec<Connection> {
-    let clients = [Client::tls12(&bench.site), Client::new(&bench.site)];
+    let clients = Client::of_each_version(&bench.site);
     let connect = |client: &Client| client.connect(bench.service.address);
     let mut all: Vec<_> = clients.iter().cycle().take(count).map(connect).collect();
     for connection in &mut all {
-        connection.send(b"GET /body HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        connection.ask("body");
     }
     all
 }

@@ -8,15 +8,6 @@ use suite::s_client::Session;
 
 const HUGE: usize = 32 << 20;
 
-fn ask(connection: &mut Connection, path: &str) {
-    let head = format!("GET /{path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
-    connection.send(head.as_bytes());
-}
-
-fn clients(bench: &Bench) -> [Client; 2] {
-    [Client::tls12(&bench.site), Client::new(&bench.site)]
-}
-
 #[test]
 fn openssl_sees_close_notify() {
     let bench = Bench::files(|service| service);
@@ -34,9 +25,9 @@ fn openssl_sees_close_notify() {
 #[test]
 fn a_half_closed_client_gets_the_rest_and_close_notify() {
     let bench = Bench::files(|service| service);
-    for client in clients(&bench) {
+    for client in Client::of_each_version(&bench.site) {
         let mut connection = client.connect(bench.service.address);
-        ask(&mut connection, "large");
+        connection.ask("large");
         connection.end();
         connection.head();
         assert!(connection.read_to_end().unwrap() == pattern(LARGE));
@@ -47,10 +38,9 @@ fn a_half_closed_client_gets_the_rest_and_close_notify() {
 #[test]
 fn nonsense_is_answered_by_an_alert_that_the_kernel_seals() {
     let bench = Bench::files(|service| service);
-    for client in clients(&bench) {
+    for client in Client::of_each_version(&bench.site) {
         let mut connection = client.connect(bench.service.address);
-        ask(&mut connection, "large");
-        assert!(connection.response().1 == pattern(LARGE));
+        assert!(connection.fetch("large") == pattern(LARGE));
         let mut socket = connection.socket();
         // A record of application data that no key of ours opens.
         let record = [&[23, 3, 3, 0, 32][..], &[0x5a; 32]].concat();
@@ -85,9 +75,9 @@ fn clients_that_leave_in_mid_file_leave_nothing_behind() {
     let before = bench.descriptors().len();
     let visits = 20;
     for _ in 0..visits {
-        for client in clients(&bench) {
+        for client in Client::of_each_version(&bench.site) {
             let mut connection = client.connect(bench.service.address);
-            ask(&mut connection, "huge");
+            connection.ask("huge");
             connection.receive(300_000);
             // It closes with bytes unread, or on their way: a reset.
         }
@@ -105,7 +95,7 @@ fn clients_that_leave_in_mid_file_leave_nothing_behind() {
 
 /// Asks for more than the queues hold, and reads only when it has been given up.
 fn assert_stalled_is_cut(bench: &Bench, ask: impl Fn(&mut Connection)) {
-    let mut stalled = clients(bench).map(|client| {
+    let mut stalled = Client::of_each_version(&bench.site).map(|client| {
         let mut connection = client.connect(bench.service.address);
         ask(&mut connection);
         connection
@@ -125,7 +115,7 @@ const IDLE: &str = "timeouts = { idle = \"3s\" }";
 fn a_client_that_reads_no_file_is_given_up_and_not_told_that_it_has_all() {
     let bench = Bench::files(|service| service.more(IDLE));
     bench.folder.write("huge", pattern(HUGE));
-    assert_stalled_is_cut(&bench, |connection| ask(connection, "huge"));
+    assert_stalled_is_cut(&bench, |connection| connection.ask("huge"));
 }
 
 #[test]
@@ -144,14 +134,12 @@ fn others_go_on_while_one_client_stalls() {
     bench.folder.write("huge", pattern(HUGE));
     let client = Client::new(&bench.site);
     let mut stalled = client.connect(bench.service.address);
-    ask(&mut stalled, "huge");
+    stalled.ask("huge");
     stalled.head();
     for _ in 0..5 {
         let mut connection = client.connect(bench.service.address);
-        ask(&mut connection, "large");
-        assert!(connection.response().1 == pattern(LARGE));
-        ask(&mut connection, "small");
-        assert_eq!(connection.response().1, pattern(SMALL));
+        assert!(connection.fetch("large") == pattern(LARGE));
+        assert_eq!(connection.fetch("small"), pattern(SMALL));
     }
     assert!(
         stalled.receive(HUGE) == pattern(HUGE),

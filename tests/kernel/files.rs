@@ -5,23 +5,12 @@ use std::fs::{self, OpenOptions};
 use suite::kernel::{Bench, LARGE, SMALL, pattern};
 use suite::prelude::*;
 
-/// Asks for a file, with more fields of the request.
-fn ask(connection: &mut Connection, path: &str, fields: &str) {
-    let head = format!("GET /{path} HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n");
-    connection.send(head.as_bytes());
-}
-
-fn clients(bench: &Bench) -> [Client; 2] {
-    [Client::tls12(&bench.site), Client::new(&bench.site)]
-}
-
 #[test]
 fn the_counters_of_the_service_and_of_the_kernel_agree() {
     let bench = Bench::files(|service| service);
-    for (count, client) in [1, 2].into_iter().zip(clients(&bench)) {
+    for (count, client) in [1, 2].into_iter().zip(Client::of_each_version(&bench.site)) {
         let mut connection = client.connect(bench.service.address);
-        ask(&mut connection, "large", "");
-        assert!(connection.response().1 == pattern(LARGE));
+        assert!(connection.fetch("large") == pattern(LARGE));
         let counts = bench.counts();
         assert_eq!((counts.taken, counts.sealing), (count, 1), "{counts:?}");
         let open = [("service", "web")];
@@ -42,13 +31,11 @@ fn the_counters_of_the_service_and_of_the_kernel_agree() {
 fn small_responses_are_ours() {
     let bench = Bench::files(|service| service);
     bench.folder.write("below", pattern((128 << 10) - 1));
-    for client in clients(&bench) {
+    for client in Client::of_each_version(&bench.site) {
         let mut connection = client.connect(bench.service.address);
         for _ in 0..20 {
-            ask(&mut connection, "small", "");
-            assert_eq!(connection.response().1, pattern(SMALL));
-            ask(&mut connection, "below", "");
-            assert!(connection.response().1 == pattern((128 << 10) - 1));
+            assert_eq!(connection.fetch("small"), pattern(SMALL));
+            assert!(connection.fetch("below") == pattern((128 << 10) - 1));
         }
     }
     let line = bench.lariat.wait_for_line(&["TLSv1.2"]);
@@ -76,10 +63,9 @@ fn the_setting_says_from_which_length_on() {
 #[test]
 fn nothing_is_handed_over_where_that_is_off() {
     let bench = Bench::files(|service| service.tls("ktls = \"off\""));
-    for client in clients(&bench) {
+    for client in Client::of_each_version(&bench.site) {
         let mut connection = client.connect(bench.service.address);
-        ask(&mut connection, "large", "");
-        assert!(connection.response().1 == pattern(LARGE));
+        assert!(connection.fetch("large") == pattern(LARGE));
     }
     bench.wait_for_end_of(0);
     assert!(bench.sent("user-space") >= 2.0 * LARGE as f64);
@@ -91,10 +77,9 @@ fn nothing_is_handed_over_where_that_is_off() {
 #[test]
 fn nothing_is_handed_over_where_the_library_keeps_the_keys() {
     let bench = Bench::files(|service| service.tls("record-layer = \"library\""));
-    for client in clients(&bench) {
+    for client in Client::of_each_version(&bench.site) {
         let mut connection = client.connect(bench.service.address);
-        ask(&mut connection, "large", "");
-        assert!(connection.response().1 == pattern(LARGE));
+        assert!(connection.fetch("large") == pattern(LARGE));
     }
     bench.wait_for_end_of(0);
     assert!(bench.sent("user-space") >= 2.0 * LARGE as f64);
@@ -104,7 +89,7 @@ fn nothing_is_handed_over_where_the_library_keeps_the_keys() {
 fn ranges_are_what_was_asked_for() {
     let bench = Bench::files(|service| service);
     let whole = pattern(LARGE);
-    for client in clients(&bench) {
+    for client in Client::of_each_version(&bench.site) {
         let mut connection = client.connect(bench.service.address);
         for (range, wanted) in [
             ("0-", &whole[..]),
@@ -113,16 +98,12 @@ fn ranges_are_what_was_asked_for() {
             ("4194303-4194304", &whole[4_194_303..=4_194_304]),
             ("7-7", &whole[7..=7]),
         ] {
-            ask(
-                &mut connection,
-                "large",
-                &format!("Range: bytes={range}\r\n"),
-            );
+            connection.ask_with("large", &format!("Range: bytes={range}\r\n"));
             let (head, body) = connection.response();
             assert!(head.starts_with("HTTP/1.1 206 "), "{head}");
             assert!(body == wanted, "{range}");
         }
-        ask(&mut connection, "large", "Range: bytes=9999999-\r\n");
+        connection.ask_with("large", "Range: bytes=9999999-\r\n");
         assert!(connection.response().0.starts_with("HTTP/1.1 416 "));
     }
     bench.wait_for_end_of(2);
@@ -134,17 +115,12 @@ fn parts_of_several_ranges_are_between_their_boundaries() {
     let whole = pattern(LARGE);
     let mut connection = Client::new(&bench.site).connect(bench.service.address);
     // The whole first, so that the kernel seals whatever the parts are.
-    ask(&mut connection, "large", "");
-    assert!(connection.response().1 == whole);
+    assert!(connection.fetch("large") == whole);
     let parts = [0..1_500_000, 2_000_000..2_000_100, 2_500_000..4_000_000];
     let asked = parts
         .each_ref()
         .map(|part| format!("{}-{}", part.start, part.end - 1));
-    ask(
-        &mut connection,
-        "large",
-        &format!("Range: bytes={}\r\n", asked.join(",")),
-    );
+    connection.ask_with("large", &format!("Range: bytes={}\r\n", asked.join(",")));
     let (head, body) = connection.response();
     assert!(head.starts_with("HTTP/1.1 206 "), "{head}");
     let boundary = head.split_once("boundary=").unwrap().1;
@@ -170,7 +146,7 @@ fn parts_of_several_ranges_are_between_their_boundaries() {
 #[test]
 fn requests_in_one_piece_are_answered_in_order_across_the_hand_over() {
     let bench = Bench::files(|service| service);
-    for client in clients(&bench) {
+    for client in Client::of_each_version(&bench.site) {
         let mut connection = client.connect(bench.service.address);
         let request = |path: &str| format!("GET /{path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
         let head = "HEAD /large HTTP/1.1\r\nHost: localhost\r\n\r\n".to_owned();
@@ -208,10 +184,13 @@ fn a_file_that_shrinks_is_cut_and_never_padded() {
     let bench = Bench::files(|service| service);
     let whole = pattern(HUGE);
     // Less than has been sent, and more.
-    for (client, left) in clients(&bench).iter().zip([2 << 20, 24 << 20]) {
+    for (client, left) in Client::of_each_version(&bench.site)
+        .iter()
+        .zip([2 << 20, 24 << 20])
+    {
         let path = bench.folder.write("huge", &whole);
         let mut connection = client.connect(bench.service.address);
-        ask(&mut connection, "huge", "");
+        connection.ask("huge");
         assert!(connection.head().contains(&format!(": {HUGE}\r\n")));
         let mut got = connection.receive(1 << 20);
         let file = OpenOptions::new().write(true).open(&path).unwrap();
@@ -233,13 +212,12 @@ fn a_file_that_is_replaced_is_sent_to_its_end() {
     let whole = pattern(HUGE);
     bench.folder.write("huge", &whole);
     let mut connection = Client::new(&bench.site).connect(bench.service.address);
-    ask(&mut connection, "huge", "");
+    connection.ask("huge");
     connection.head();
     let new = bench.folder.write("new", "other");
     fs::rename(new, bench.folder.join("huge")).unwrap();
     assert!(connection.receive(HUGE) == whole);
-    ask(&mut connection, "huge", "");
-    assert_eq!(connection.response().1, b"other");
+    assert_eq!(connection.fetch("huge"), b"other");
     drop(connection);
     bench.wait_for_end_of(1);
 }
@@ -248,7 +226,7 @@ fn a_file_that_is_replaced_is_sent_to_its_end() {
 fn a_file_is_closed_when_it_has_been_sent() {
     let bench = Bench::files(|service| service);
     let mut connection = Client::new(&bench.site).connect(bench.service.address);
-    ask(&mut connection, "large", "");
+    connection.ask("large");
     connection.response();
     let large = bench.folder.join("large").display().to_string();
     until("the file to be closed", || {

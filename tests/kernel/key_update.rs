@@ -78,11 +78,6 @@ fn a_client_that_asks_for_new_keys_gets_them_or_a_clean_word() {
     assert!(kernel >= 20, "{kernel}");
 }
 
-fn ask(connection: &mut Connection, path: &str) {
-    let head = format!("GET /{path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
-    connection.send(head.as_bytes());
-}
-
 #[test]
 fn keys_change_while_a_file_is_on_its_way() {
     const HUGE: usize = 32 << 20;
@@ -90,7 +85,7 @@ fn keys_change_while_a_file_is_on_its_way() {
     let whole = pattern(HUGE);
     bench.folder.write("huge", &whole);
     let mut connection = Client::new(&bench.site).connect(bench.service.address);
-    ask(&mut connection, "huge");
+    connection.ask("huge");
     connection.head();
     let mut got = connection.receive(1 << 20);
     if !can_rekey() {
@@ -107,8 +102,7 @@ fn keys_change_while_a_file_is_on_its_way() {
     }
     got.extend(connection.receive(HUGE - got.len()));
     assert!(got == whole);
-    ask(&mut connection, "small");
-    assert_eq!(connection.response().1, pattern(SMALL));
+    assert_eq!(connection.fetch("small"), pattern(SMALL));
     drop(connection);
     bench.wait_for_end_of(1);
     assert_eq!(rekeys(&bench), bench.counts().rekeys.unwrap() as f64);

@@ -8,15 +8,9 @@ use suite::prelude::*;
 
 const HUGE: usize = 32 << 20;
 
-fn ask(connection: &mut Connection, path: &str) {
-    let head = format!("GET /{path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
-    connection.send(head.as_bytes());
-}
-
 fn assert_served(bench: &Bench) {
     let mut connection = Client::new(&bench.site).connect(bench.service.address);
-    ask(&mut connection, "large");
-    assert!(connection.response().1 == pattern(LARGE));
+    assert!(connection.fetch("large") == pattern(LARGE));
 }
 
 #[test]
@@ -24,7 +18,7 @@ fn a_reload_touches_no_connection() {
     let bench = Bench::files(|service| service);
     bench.folder.write("huge", pattern(HUGE));
     let mut connection = Client::new(&bench.site).connect(bench.service.address);
-    ask(&mut connection, "huge");
+    connection.ask("huge");
     bench.wait_for_taken(1);
     let off = bench.service.clone().tls("ktls = \"off\"");
     let one_worker = "[workers]\nthreads = 1\n";
@@ -37,7 +31,7 @@ fn a_reload_touches_no_connection() {
     assert_eq!(bench.counts().taken, 1);
     connection.head();
     assert!(connection.receive(HUGE) == pattern(HUGE));
-    ask(&mut connection, "large");
+    connection.ask("large");
     assert!(
         connection.response().1 == pattern(LARGE),
         "still by the old plan"
@@ -51,7 +45,7 @@ fn a_worker_process_that_dies_makes_no_clean_end_and_the_next_one_serves() {
     let bench = Bench::files(|service| service);
     bench.folder.write("huge", pattern(HUGE));
     let mut connection = Client::new(&bench.site).connect(bench.service.address);
-    ask(&mut connection, "huge");
+    connection.ask("huge");
     connection.head();
     bench.wait_for_taken(1);
     let first = bench.lariat.worker_process();
@@ -72,7 +66,7 @@ fn a_drain_waits_for_what_the_kernel_sends() {
     let mut bench = Bench::files(|service| service);
     bench.folder.write("huge", pattern(HUGE));
     let mut connection = Client::new(&bench.site).connect(bench.service.address);
-    ask(&mut connection, "huge");
+    connection.ask("huge");
     bench.wait_for_taken(1);
     bench.lariat.signal(Signal::TERM);
     until("the listener to close", || {

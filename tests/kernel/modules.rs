@@ -32,8 +32,7 @@ impl Desk {
     /// Takes the file with one suite.
     fn assert_served(&self, service: &Service, suite: u16) {
         let mut connection = Client::with_suite(&self.site, suite).connect(service.address);
-        connection.send(b"GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n");
-        assert!(connection.response().1 == pattern(LARGE));
+        assert!(connection.fetch("large") == pattern(LARGE));
     }
 
     /// What `lariat` says of this configuration, by this command.

@@ -12,15 +12,11 @@ use suite::prelude::*;
 /// Long enough to be handed over.
 const LONG: usize = 8 << 20;
 
-fn clients(bench: &Bench) -> [Client; 2] {
-    [Client::tls12(&bench.site), Client::new(&bench.site)]
-}
-
 #[test]
 fn an_end_passes_and_the_other_direction_goes_on() {
     let server = Server::start(Behaviour::Speak(pattern(LONG)));
     let bench = Bench::relay(&server, |service| service);
-    for (count, client) in [1, 2].into_iter().zip(clients(&bench)) {
+    for (count, client) in [1, 2].into_iter().zip(Client::of_each_version(&bench.site)) {
         let mut connection = client.connect(bench.service.address);
         let got = connection.read_to_end().unwrap();
         assert!(got == pattern(LONG), "all of it, then close_notify");
@@ -43,7 +39,7 @@ fn a_client_that_reads_late_gets_all_and_the_end() {
     let body = pattern(4 * LONG);
     let server = Server::start(Behaviour::Speak(body.clone()));
     let bench = Bench::relay(&server, |service| service);
-    for (count, client) in [1, 2].into_iter().zip(clients(&bench)) {
+    for (count, client) in [1, 2].into_iter().zip(Client::of_each_version(&bench.site)) {
         let mut connection = client.connect(bench.service.address);
         bench.wait_for_taken(count);
         assert!(connection.read_to_end().unwrap() == body);
@@ -55,7 +51,7 @@ fn a_client_that_reads_late_gets_all_and_the_end() {
 fn an_answer_comes_after_the_clients_end() {
     let server = Server::start(Behaviour::ReplyAfterEnd(pattern(LONG)));
     let bench = Bench::relay(&server, |service| service);
-    for client in clients(&bench) {
+    for client in Client::of_each_version(&bench.site) {
         let mut connection = client.connect(bench.service.address);
         connection.send(b"question");
         connection.end();
@@ -70,7 +66,7 @@ fn uploads_flow_while_the_kernel_sends() {
     let server = Server::start(Behaviour::Greet(pattern(LONG)));
     let bench = Bench::relay(&server, |service| service);
     let upload = pattern(4 << 20);
-    for (count, client) in [1, 2].into_iter().zip(clients(&bench)) {
+    for (count, client) in [1, 2].into_iter().zip(Client::of_each_version(&bench.site)) {
         let mut connection = client.connect(bench.service.address);
         let mut got = Vec::new();
         for piece in upload.chunks(64 << 10) {
@@ -89,7 +85,7 @@ fn uploads_flow_while_the_kernel_sends() {
 fn small_exchanges_are_ours_however_many() {
     let server = Server::start(Behaviour::Echo);
     let bench = Bench::relay(&server, |service| service);
-    for client in clients(&bench) {
+    for client in Client::of_each_version(&bench.site) {
         let mut connection = client.connect(bench.service.address);
         for _ in 0..200 {
             connection.send(&[7; 5000]);
@@ -120,7 +116,7 @@ fn a_servers_reset_is_no_clean_end() {
     let unused = Server::start(Behaviour::Echo);
     let (servers, resetting) = resetting_server(LONG);
     let bench = Bench::relay(&unused, |service| service.servers(&servers));
-    for client in clients(&bench) {
+    for client in Client::of_each_version(&bench.site) {
         let mut connection = client.connect(bench.service.address);
         connection.send(b"xx");
         let mut got = Vec::new();

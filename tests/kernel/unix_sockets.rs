@@ -15,7 +15,7 @@ fn a_server_on_a_unix_socket_is_spliced_from() {
     // The worker process is another user.
     fs::set_permissions(&path, Permissions::from_mode(0o666)).unwrap();
     let bench = Bench::relay(&server, |service| service);
-    for client in [Client::tls12(&bench.site), Client::new(&bench.site)] {
+    for client in Client::of_each_version(&bench.site) {
         let mut connection = client.connect(bench.service.address);
         assert!(connection.read_to_end().unwrap() == body);
     }

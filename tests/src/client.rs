@@ -26,6 +26,11 @@ impl Client {
         Self::with(site, false, &[])
     }
 
+    /// One of TLS 1.2 and one of TLS 1.3.
+    pub fn of_each_version(site: &Site) -> [Self; 2] {
+        [Self::tls12(site), Self::new(site)]
+    }
+
     /// Trusts the site's root and offers nothing but one suite, by its number in IANA's registry.
     pub fn with_suite(site: &Site, suite: u16) -> Self {
         // Those of TLS 1.3 begin so (RFC 8446, appendix B.4).
@@ -135,6 +140,23 @@ impl Connection {
             io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset
         );
         assert!(is_cut, "{end}");
+    }
+
+    /// Asks for a path (without the slash in front).
+    pub fn ask(&mut self, path: &str) {
+        self.ask_with(path, "");
+    }
+
+    /// The same with more fields of the request, each with its end of line.
+    pub fn ask_with(&mut self, path: &str, fields: &str) {
+        let head = format!("GET /{path} HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n");
+        self.send(head.as_bytes());
+    }
+
+    /// Asks for a path and receives the body of the response.
+    pub fn fetch(&mut self, path: &str) -> Vec<u8> {
+        self.ask(path);
+        self.response().1
     }
 
     /// Receives a head of HTTP and as many bytes as its `Content-Length` says.

@@ -5,14 +5,10 @@ use std::net::TcpListener;
 use std::thread;
 use suite::prelude::*;
 
-fn clients(site: &Site) -> [Client; 2] {
-    [Client::tls12(site), Client::new(site)]
-}
-
 #[test]
 fn an_answer_comes_after_the_clients_end() {
     let (site, server, service, lariat) = serve(Behaviour::ReplyAfterEnd(b"late".to_vec()));
-    for (count, client) in [1, 2].into_iter().zip(clients(&site)) {
+    for (count, client) in [1, 2].into_iter().zip(Client::of_each_version(&site)) {
         let mut connection = client.connect(service.address);
         connection.send(b"question");
         connection.end();
@@ -29,7 +25,7 @@ fn an_answer_comes_after_the_clients_end() {
 #[test]
 fn a_client_still_speaks_after_the_servers_end() {
     let (site, server, service, lariat) = serve(Behaviour::Speak(b"bye".to_vec()));
-    for (count, client) in [1, 2].into_iter().zip(clients(&site)) {
+    for (count, client) in [1, 2].into_iter().zip(Client::of_each_version(&site)) {
         let mut connection = client.connect(service.address);
         assert_eq!(
             connection.read_to_end().unwrap(),
@@ -50,7 +46,7 @@ fn a_client_still_speaks_after_the_servers_end() {
 #[test]
 fn a_server_may_speak_first() {
     let (site, _server, service, _lariat) = serve(Behaviour::Greet(b"220 ready".to_vec()));
-    for client in clients(&site) {
+    for client in Client::of_each_version(&site) {
         let mut connection = client.connect(service.address);
         assert_eq!(connection.receive(9), b"220 ready");
         connection.send(b"HELO");
@@ -88,7 +84,11 @@ fn a_server_that_refuses_an_upload_is_heard_and_its_reset_is_no_clean_end() {
             stream.write_all(&ANSWER).unwrap();
         }
     });
-    for client in clients(&site).into_iter().cycle().take(rounds) {
+    for client in Client::of_each_version(&site)
+        .into_iter()
+        .cycle()
+        .take(rounds)
+    {
         let mut connection = client.connect(service.address);
         connection.send(&[1; 100_000]);
         assert_eq!(connection.receive(ANSWER.len()), ANSWER);

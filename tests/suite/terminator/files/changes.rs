@@ -42,7 +42,7 @@ impl Scene {
     /// A connection that has been told that the large file comes.
     fn promised(&self) -> Connection {
         let mut connection = self.connect();
-        connection.send(b"GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        connection.ask("large");
         let head = connection.head();
         assert_has(&head, &format!("Content-Length: {LARGE_BYTES}\r\n"));
         connection
@@ -108,8 +108,7 @@ fn a_file_that_is_replaced_is_sent_as_it_was() {
         assert!(connection.receive(count).iter().all(|&byte| byte == 0));
         left -= count as u64;
     }
-    connection.send(b"GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n");
-    assert_eq!(connection.response().1, [1; 1000]);
+    assert_eq!(connection.fetch("large"), [1; 1000]);
 }
 
 #[test]
@@ -191,7 +190,7 @@ fn no_descriptor_is_lost_where_they_are_few() {
                 refused += 1;
                 continue;
             };
-            connection.send(b"GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n");
+            connection.ask("large");
             let status = connection.head();
             assert!(
                 ["HTTP/1.1 200 ", "HTTP/1.1 503 "]

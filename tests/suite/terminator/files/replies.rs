@@ -224,11 +224,10 @@ fn a_connection_serves_one_request_after_the_other() {
     let scene = Scene::new();
     let mut connection = scene.connect();
     for _ in 0..3 {
-        connection.send(get("/words.txt").as_bytes());
-        assert_eq!(connection.response().1, b"0123456789");
+        assert_eq!(connection.fetch("words.txt"), b"0123456789");
     }
     // The client ends first: what it asked before is answered.
-    connection.send(get("/deep/er/page.html").as_bytes());
+    connection.ask("deep/er/page.html");
     connection.end();
     let rest = connection.read_to_end().unwrap();
     assert!(rest.ends_with(b"\r\n\r\ndeep"));

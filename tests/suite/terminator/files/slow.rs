@@ -9,8 +9,7 @@ fn a_request_that_does_not_end_is_answered_408() {
     let service = Service::files(&site, folder.path()).more("timeouts = { request = '300ms' }");
     let lariat = Lariat::start(&service.toml());
     let mut connection = Client::new(&site).connect(service.address);
-    connection.send(b"GET /words.txt HTTP/1.1\r\nHost: localhost\r\n\r\n");
-    assert_eq!(connection.response().1, b"0123456789");
+    assert_eq!(connection.fetch("words.txt"), b"0123456789");
     // A part of the next one, and nothing more. The idle limit is minutes away.
     for piece in ["GET /words", ".txt HTTP/1.1\r\n"] {
         connection.send(piece.as_bytes());

@@ -17,7 +17,7 @@ fn at_another_host(site: &Site, tickets: [&str; 2]) -> [HandshakeKind; 2] {
         Lariat::start(&configuration(tickets[1], &other)),
     ];
     // The client takes both for one host.
-    [Client::tls12(site), Client::new(site)].map(|client| {
+    Client::of_each_version(site).map(|client| {
         assert_eq!(client.visit(one.address), HandshakeKind::Full);
         client.visit(other.address)
     })

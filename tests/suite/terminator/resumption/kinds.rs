@@ -7,7 +7,7 @@ use suite::prelude::*;
 fn both_versions_resume_also_after_a_reload() {
     let (site, _server, service, lariat) = serve(Behaviour::Echo);
 
-    for client in [Client::tls12(&site), Client::new(&site)] {
+    for client in Client::of_each_version(&site) {
         assert_eq!(client.visit(service.address), HandshakeKind::Full);
         assert_eq!(client.visit(service.address), HandshakeKind::Resumed);
         lariat.reload().success();
@@ -38,7 +38,7 @@ fn resumption_can_be_switched_off() {
     let (site, _server, service, _lariat) =
         serve_as(Behaviour::Echo, |service| service.tls("resumption = false"));
 
-    for client in [Client::tls12(&site), Client::new(&site)] {
+    for client in Client::of_each_version(&site) {
         assert_eq!(client.visit(service.address), HandshakeKind::Full);
         assert_eq!(client.visit(service.address), HandshakeKind::Full);
     }
@@ -52,7 +52,7 @@ fn a_session_of_one_service_is_none_of_anothers() {
     let _lariat = Lariat::start(&format!("{}{}", one.toml(), other.toml()));
 
     // The client takes both for one host: it offers the session of the first to the second.
-    for client in [Client::tls12(&site), Client::new(&site)] {
+    for client in Client::of_each_version(&site) {
         assert_eq!(client.visit(one.address), HandshakeKind::Full);
         assert_eq!(client.visit(other.address), HandshakeKind::Full);
     }

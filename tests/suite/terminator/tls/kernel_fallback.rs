@@ -43,12 +43,11 @@ fn a_long_file_is_the_same_from_user_space() {
     let (site, folder) = files();
     let service = Service::files(&site, folder.path());
     let lariat = Lariat::start(&service.toml());
-    for client in [Client::tls12(&site), Client::new(&site)] {
+    for client in Client::of_each_version(&site) {
         let mut connection = client.connect(service.address);
         // The hand-over is tried once a connection.
         for _ in 0..2 {
-            connection.send(b"GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n");
-            assert!(connection.response().1 == pattern(LARGE));
+            assert!(connection.fetch("large") == pattern(LARGE));
         }
     }
     assert_counted(&lariat, 2.0);
@@ -63,7 +62,7 @@ fn a_long_file_is_the_same_from_user_space() {
 fn a_long_relay_is_the_same_from_user_space() {
     let body = pattern(8 << 20);
     let (site, _server, service, lariat) = serve(Behaviour::Speak(body.clone()));
-    for client in [Client::tls12(&site), Client::new(&site)] {
+    for client in Client::of_each_version(&site) {
         let mut connection = client.connect(service.address);
         assert!(connection.read_to_end().unwrap() == body);
     }
