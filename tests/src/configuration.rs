@@ -7,7 +7,7 @@ use testkit::server::{Server, free_address};
 
 use crate::site::Site;
 
-/// A service that takes TLS off for one server, or for files.
+/// A service that terminates TLS for one server, or for files.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct Service {

@@ -20,8 +20,8 @@ pub struct Hitch {
 }
 
 impl Hitch {
-    /// Takes TLS off with this certificate (chain and key in one file) in one process for `server`.
-    /// Several would each have sessions of their own.
+    /// Terminates TLS for `server` with this certificate (chain and key in one file). One process
+    /// does it: several would each have sessions of their own.
     pub fn start(certificate: &Path, server: SocketAddr) -> Self {
         let address = free_address();
         let directory = Directory::new();

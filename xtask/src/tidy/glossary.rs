@@ -10,28 +10,20 @@ use super::violation::Violation;
 
 const PAGE: &str = "docs/glossary.md";
 
-/// Where replaced words have to be written: in the glossary, in the history, and where a
-/// configuration's old key is answered with its new name.
-const EXEMPT: &[&str] = &[PAGE, "CHANGELOG.md"];
+/// Where replaced words have to be written: in the glossary, in the history, and where old names
+/// are reported with their new ones.
+const EXEMPT: &[&str] = &[
+    PAGE,
+    "CHANGELOG.md",
+    "crates/laboratory/lab/src/load/flags.rs",
+    "crates/laboratory/lab/src/usage.rs",
+    "crates/terminator/config/src/keys.rs",
+    "crates/terminator/config/tests/bad/renamed",
+    "docs/reference/status.md",
+];
 
 /// What has not been gone through yet. This list only shrinks.
-const PENDING: &[&str] = &[
-    "README.md",
-    "SECURITY.md",
-    "crates/laboratory/",
-    "crates/shared/sys/",
-    "crates/terminator/config/",
-    "crates/terminator/daemon/",
-    "crates/terminator/flow/",
-    "crates/terminator/telemetry/",
-    "crates/terminator/tls/",
-    "docs/",
-    "examples/",
-    "peers/",
-    "scenarios/",
-    "tests/",
-    "xtask/src/generate.rs",
-];
+const PENDING: &[&str] = &["crates/laboratory/", "docs/guide/lab.md", "scenarios/"];
 
 /// One replaced word or phrase.
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! Pure choice of a server: balance, health state, affinity. No socket, no clock.
 //!
 //! Owns what decides where a connection goes; dialling and probing are done by the crates above,
-//! which report what came of it.
+//! which report the outcome.
 #![forbid(unsafe_code)]
 
 pub mod affinity;

@@ -142,7 +142,7 @@ fn tell(started: &Started, options: DemoOptions, directory: &Path, talk: Talk) {
     let socket = started.status_socket.display();
     talk.say(format_args!(
         "\
-lariat takes TLS off at {address} and hands plain bytes to a small origin.
+lariat terminates TLS at {address} and hands plain bytes to a small origin.
 
 See what the origin sees (TLS 1.3, and an ECDSA certificate):
     {curl} {url}/

@@ -1,4 +1,4 @@
-//! The program `lariat`: takes TLS off in front of any TCP service.
+//! The program `lariat`: terminates TLS in front of any TCP service.
 //!
 //! Owns only the way from the arguments to a command, and from its end to the exit code.
 #![forbid(unsafe_code)]

@@ -34,7 +34,7 @@ pub(crate) enum Task {
     Fetch(Arc<File>, u64, usize),
 }
 
-/// What came of it.
+/// The result of a task.
 #[derive(Debug)]
 pub(crate) enum Answer {
     Found(Found, Option<Open>),

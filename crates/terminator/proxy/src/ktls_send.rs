@@ -16,7 +16,7 @@ use crate::driver::Socket;
 use crate::pipes::Pipes;
 use crate::service::Service;
 
-/// Tries to hand the encryption over, and counts what came of it; whether the kernel took it.
+/// Tries to hand the encryption over, and counts the outcome; whether the kernel took it.
 pub(crate) fn offload(flow: &Flow, front: &Socket, service: &Service) -> bool {
     let counters = &service.counters;
     match hand_over(flow, front, service.plan.offload.as_ref()) {

@@ -363,7 +363,7 @@ impl Run {
         let succeeded = load.attempted.saturating_sub(load.failed);
         let mut of_second = Histogram::default();
         for _ in 0..succeeded.min(200) {
-            // Exponential above a floor, as a queue's waiting times are.
+            // Exponential above a minimum, as a queue's waiting times are.
             let waited = -(1.0 - self.share()).ln() * (load.skew / 6.0);
             let ms = load.mean_ms * (1.0 - load.skew / 6.0 + waited);
             of_second.record(Duration::from_secs_f64(ms.max(0.02) / 1e3));

@@ -244,7 +244,7 @@ pub(super) const SERVICE: &[Key] = &[
         "`auto` hands the sending half of a connection to the kernel as soon as it carries a long \
          response, where the kernel can. `require` does not start on a host whose kernel cannot \
          for every version and suite that the service may agree on. Without it the same bytes are \
-         sealed by us.",
+         encrypted in user space.",
     )
     .example(r#"mode = "require""#),
     key("service.front.tls.ktls.min-size", Kind::Size(1, 1 << 40))

@@ -241,9 +241,9 @@ pub(crate) struct SentStatus {
     pub(crate) sendfile: u64,
     /// From a server, without coming to us.
     pub(crate) splice: u64,
-    /// By us, for the kernel to seal.
+    /// Written by the worker, for the kernel to encrypt.
     pub(crate) kernel: u64,
-    /// Sealed by us.
+    /// Encrypted in user space.
     pub(crate) user_space: u64,
 }
 

@@ -4,7 +4,7 @@ use crate::args::Topic;
 use crate::exit::Exit;
 
 const PROGRAM: &str = "\
-lariat: takes TLS off in front of any TCP service, on all cores
+lariat: terminates TLS in front of any TCP service, on all cores
 
   lariat demo              see it work: no files, no arguments
   lariat serve FILE        serve what a TOML file says
@@ -25,7 +25,7 @@ lariat demo: see it work
   lariat demo [--listen ADDRESS] [--admin ADDRESS]
 
 Makes a certificate authority with an ECDSA and an RSA certificate for localhost in a temporary
-directory, starts a small origin, takes TLS off in front of it, and prints the curl lines that
+directory, starts a small origin, terminates TLS in front of it, and prints the curl lines that
 prove it and the address of the status page. Ctrl-C stops it and removes the directory.
 
   --listen ADDRESS
@@ -35,7 +35,7 @@ prove it and the address of the status page. Ctrl-C stops it and removes the dir
 ";
 
 const SERVE: &str = "\
-lariat serve: take TLS off
+lariat serve: terminate TLS
 
   lariat serve FILE
   lariat serve --listen ADDRESS --certificate PATH --backend ADDRESS [FLAGS]
