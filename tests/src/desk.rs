@@ -132,7 +132,7 @@ impl Desk {
 /// The cells and repeats of readings.
 pub fn readings(events: &[Value]) -> BTreeSet<(String, u64)> {
     let key = |event: &Value| {
-        let cell = event["cell"]
+        let cell = event["configuration"]
             .as_str()
             .expect("a reading has a cell")
             .to_owned();

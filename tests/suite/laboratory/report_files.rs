@@ -71,20 +71,33 @@ fn one_record_is_told_and_several_are_compared() {
     let two = desk.report("a.json b.json");
     assert_eq!(two.code(), 0);
     assert!(two.stdout.starts_with("Runs\n"), "{two:?}");
-    assert!(two.stdout.contains("1, 2  Succeeded a second"), "{two:?}");
+    assert!(two.stdout.contains("1, 2  Succeeded per second"), "{two:?}");
     assert!(!two.stdout.contains('\u{1b}'));
+}
+
+#[test]
+fn compressed_records_are_read_as_they_are() {
+    let desk = Desk::with(&[("a.json", example())]);
+    let plain = desk.report("a.json");
+    let mut gzip = Command::new("gzip");
+    gzip.current_dir(desk.directory.path());
+    assert_eq!(run(gzip.arg("a.json")).code(), 0);
+    let compressed = desk.report("a.json.gz --csv sheets");
+    assert_eq!(compressed.code(), 0, "{compressed:?}");
+    assert_eq!(desk.report("a.json.gz").stdout, plain.stdout);
+    assert_eq!(desk.names("sheets"), ["a-latencies.csv", "a-seconds.csv"]);
 }
 
 #[test]
 fn what_cannot_be_read_is_named_and_the_others_go_on() {
     let cut = &example()[..example().len() / 2];
-    let newer = example().replacen("\"format\":1", "\"format\":900", 1);
+    let newer = example().replacen("\"format\":2", "\"format\":900", 1);
     let files = [
         ("good.json", example()),
         ("cut.json", cut),
         ("newer.json", &newer),
         ("page.json", "<html>\u{1b}[31m"),
-        ("odd.json", "{\"format\":1,\"\\u001b[31m\":1}"),
+        ("odd.json", "{\"format\":2,\"\\u001b[31m\":1}"),
     ];
     let desk = Desk::with(&files);
     let told = desk.report("missing.json cut.json newer.json page.json odd.json . good.json");
@@ -94,7 +107,7 @@ fn what_cannot_be_read_is_named_and_the_others_go_on() {
     for wanted in [
         "error: cannot read `missing.json`: No such file",
         "error: cannot read `cut.json`: ",
-        "error: cannot read `newer.json`: a record of format 900; this build reads format 1",
+        "error: cannot read `newer.json`: a record of format 900; this build reads format 2",
         "hint: a newer lariat-lab wrote it",
         "error: cannot read `page.json`: this is no record",
         "error: cannot read `odd.json`: a damaged record",

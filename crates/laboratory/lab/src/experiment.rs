@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use measure::experiment::{self, Ended, Event, Miss, Way};
+use measure::experiment::{self, Ended, Event, Failure, FailureKind};
 
 use crate::console::Console;
 use crate::load::date::Date;
@@ -85,10 +85,10 @@ pub(crate) struct Past {
 impl Past {
     /// Of a record that is taken up.
     pub(crate) fn of(record: &experiment::Experiment) -> Self {
-        let reads = record.readings.iter();
-        let reads = reads.map(|it| (it.repeat, true, &it.scenario, &it.cell));
-        let misses = record.misses.iter();
-        let misses = misses.map(|it| (it.repeat, false, &it.scenario, &it.cell));
+        let reads = record.measurements.iter();
+        let reads = reads.map(|it| (it.repeat, true, &it.scenario, &it.configuration));
+        let misses = record.failures.iter();
+        let misses = misses.map(|it| (it.repeat, false, &it.scenario, &it.configuration));
         // A cell's repeats come one after the other: so it is seen what failed in a row.
         let mut all: Vec<_> = reads.chain(misses).collect();
         all.sort_by_key(|(repeat, ..)| *repeat);
@@ -105,8 +105,8 @@ impl Past {
     /// Of a record that came to its end, and of which what failed is to be read again.
     pub(crate) fn of_readings(record: &experiment::Experiment) -> Self {
         let mut past = Self::default();
-        for reading in &record.readings {
-            past.was_read(&reading.scenario, &reading.cell, reading.repeat);
+        for reading in &record.measurements {
+            past.was_read(&reading.scenario, &reading.configuration, reading.repeat);
         }
         past
     }
@@ -178,7 +178,7 @@ impl Experiment<'_> {
 
     /// Cells that a target on this host is expected to do.
     fn wanted<'e>(&'e self, expanded: &'e Expanded) -> impl Iterator<Item = &'e CellPlan> {
-        let is_wanted = |cell: &&CellPlan| cell.cell.cannot.is_none();
+        let is_wanted = |cell: &&CellPlan| cell.cell.unsupported.is_none();
         expanded.cells.iter().filter(is_wanted)
     }
 
@@ -242,7 +242,7 @@ impl Experiment<'_> {
                 self.console.hint(hint);
             }
             if !past.is_done(cell, 0) {
-                journal.append(&miss(cell, 0, Way::Cannot, &why))?;
+                journal.append(&miss(cell, 0, FailureKind::Unsupported, &why))?;
                 past.was_missed(&cell.scenario, &cell.cell.key, 0);
             }
         }
@@ -310,9 +310,9 @@ impl Reader<'_, '_, '_> {
         };
         let missed = match self.bench.read(subject, self.run.halt) {
             Ok(reading) => {
-                let figures = &self.expanded.scenario.figures;
-                self.progress.read(cell, figures, &reading);
-                self.journal.append(&Event::Read(Box::new(reading)))?;
+                let metrics = &self.expanded.scenario.metrics;
+                self.progress.read(cell, metrics, &reading);
+                self.journal.append(&Event::Measured(Box::new(reading)))?;
                 self.past.was_read(&cell.scenario, &cell.cell.key, repeat);
                 return Ok(true);
             }
@@ -322,12 +322,12 @@ impl Reader<'_, '_, '_> {
             Err(missed) => missed,
         };
         self.progress.missed(cell, &missed);
-        let way = match missed {
-            Missed::Void(_) => Way::Void,
-            _ => Way::Failed,
+        let kind = match missed {
+            Missed::Void(_) => FailureKind::Void,
+            _ => FailureKind::Failed,
         };
         self.journal
-            .append(&miss(cell, repeat, way, why(&missed)))?;
+            .append(&miss(cell, repeat, kind, why(&missed)))?;
         self.past.was_missed(&cell.scenario, &cell.cell.key, repeat);
         Ok(true)
     }
@@ -340,13 +340,13 @@ fn why(missed: &Missed) -> &str {
     }
 }
 
-fn miss(cell: &CellPlan, repeat: u32, way: Way, why: &str) -> Event {
-    Event::Missed(Miss {
+fn miss(cell: &CellPlan, repeat: u32, kind: FailureKind, why: &str) -> Event {
+    Event::Failed(Failure {
         scenario: cell.scenario.clone(),
-        cell: cell.cell.key.clone(),
+        configuration: cell.cell.key.clone(),
         repeat,
         at: now(),
-        way,
+        kind,
         why: why.to_owned(),
     })
 }

@@ -20,7 +20,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use load::plan::{Arrival, Plan, Verification};
-use measure::experiment::{Noise, Placement, Reading};
+use measure::experiment::{Measurement, Noise, Placement};
 use measure::histogram::Histogram;
 use measure::record::{Counts, Traffic, Warning};
 
@@ -90,7 +90,7 @@ impl<'a> Bench<'a> {
         &mut self,
         subject: Subject<'_>,
         halt: &dyn Halt,
-    ) -> Result<Reading, Missed> {
+    ) -> Result<Measurement, Missed> {
         let seats = Seats::of(self.placement, subject.cell.wish.workers);
         if self.origin.has_ended() || self.origin.cpus() != seats.client {
             self.origin = Origin::start(&seats.client, self.folder)?;
@@ -108,7 +108,7 @@ impl<'a> Bench<'a> {
         subject: Subject<'_>,
         seats: &Seats,
         halt: &dyn Halt,
-    ) -> Result<Reading, Missed> {
+    ) -> Result<Measurement, Missed> {
         let Subject {
             cell,
             target,
@@ -148,7 +148,7 @@ impl<'a> Bench<'a> {
             return Err(Missed::Failed(format!("{name} ended meanwhile: {how}")));
         }
         server.stop();
-        Ok(Reading {
+        Ok(Measurement {
             at: begun.to_string(),
             ..read?
         })
@@ -178,7 +178,7 @@ struct Session<'s, 'a> {
 
 impl Session<'_, '_> {
     /// By a load of ours.
-    fn load(&mut self, loading: &Loading) -> Result<Reading, Missed> {
+    fn load(&mut self, loading: &Loading) -> Result<Measurement, Missed> {
         let cell = self.subject.cell;
         let settings = loading.settings.clone();
         let first = match &loading.capacity {
@@ -279,7 +279,7 @@ impl Session<'_, '_> {
         verdict::judge(&self.subject.cell.expect, evidence)
     }
 
-    fn reading(&self, loaded: Loaded, plan: &Plan) -> Reading {
+    fn reading(&self, loaded: Loaded, plan: &Plan) -> Measurement {
         let Loaded {
             record,
             elapsed,
@@ -292,7 +292,7 @@ impl Session<'_, '_> {
         let operations = record.totals.succeeded + carried;
         let mut warnings = record.warnings.clone();
         warnings.extend(self.doubt(Duration::from_nanos(record.client.cpu_ns), elapsed, used));
-        Reading {
+        Measurement {
             offered_per_s: figures::offered_per_s(plan),
             operations,
             client_cpu_ns: record.client.cpu_ns,
@@ -322,11 +322,11 @@ impl Session<'_, '_> {
     }
 
     /// What every reading has.
-    fn frame(&self, elapsed: Duration, used: Used, under: Under, client_busy: f64) -> Reading {
+    fn frame(&self, elapsed: Duration, used: Used, under: Under, client_busy: f64) -> Measurement {
         let Subject { cell, repeat, .. } = self.subject;
-        Reading {
+        Measurement {
             scenario: cell.scenario.clone(),
-            cell: cell.cell.key.clone(),
+            configuration: cell.cell.key.clone(),
             repeat,
             at: String::new(),
             elapsed_ns: nanoseconds(elapsed),
@@ -339,7 +339,7 @@ impl Session<'_, '_> {
             client_cpu_ns: 0,
             origin_cpu_ns: nanoseconds(used.origin),
             resident_bytes_before: 0,
-            resident_bytes_under: under.resident_bytes,
+            resident_bytes_loaded: under.resident_bytes,
             open_connections: under.open_connections,
             response: figures::durations(&Histogram::default()),
             handshake: figures::durations(&Histogram::default()),
@@ -360,7 +360,7 @@ impl Session<'_, '_> {
     }
 
     /// By another program.
-    fn fetch(&self, client: &ProgramClient) -> Result<Reading, Missed> {
+    fn fetch(&self, client: &ProgramClient) -> Result<Measurement, Missed> {
         let scheme = self.server.scheme().name();
         let url = format!("{scheme}://{}{}", self.server.address(), client.path);
         let before = self.watched.usage_at_rest()?;
@@ -373,7 +373,7 @@ impl Session<'_, '_> {
         }
         let used = self.watched.usage_at_rest()?.since(&before)?;
         self.judge_bytes(&runs)?;
-        Ok(Reading {
+        Ok(Measurement {
             resident_bytes_before,
             ..self.fetched(&runs, used)
         })
@@ -393,7 +393,7 @@ impl Session<'_, '_> {
         }
     }
 
-    fn fetched(&self, runs: &[Fetched], used: Used) -> Reading {
+    fn fetched(&self, runs: &[Fetched], used: Used) -> Measurement {
         let elapsed: Duration = runs.iter().map(|run| run.took).sum();
         let mut response = Histogram::default();
         for run in runs {
@@ -405,7 +405,7 @@ impl Session<'_, '_> {
             open_connections: 1,
         };
         let client_busy = used.ended.as_secs_f64() / elapsed.as_secs_f64().max(1e-9);
-        Reading {
+        Measurement {
             counts: Counts {
                 attempted: count,
                 succeeded: count,

@@ -5,10 +5,11 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
-use measure::experiment::{self, Experiment, ExperimentFault};
+use flate2::read::MultiGzDecoder;
+use measure::experiment::{self, Experiment};
 use measure::quantity::Bytes;
 use measure::record::{self, Record, RecordFault};
 
@@ -16,6 +17,9 @@ use crate::console::Console;
 
 /// Larger files are no records: ten hours of load make some ten megabytes.
 const RECORD_BYTES_MAX: u64 = 256 << 20;
+
+/// What a compressed file begins with (RFC 1952).
+const GZIP: [u8; 2] = [0x1f, 0x8b];
 
 /// Records of one kind, in the order in which they were named.
 #[derive(Debug)]
@@ -51,9 +55,9 @@ impl<T> Named<T> {
     }
 
     /// Each with its name.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &T)> {
+    pub(crate) fn list(&self) -> Vec<(&str, &T)> {
         let names = self.names.iter().map(String::as_str);
-        names.zip(&self.records)
+        names.zip(&self.records).collect()
     }
 }
 
@@ -101,6 +105,11 @@ fn open(path: &Path) -> Result<Opened, ReadFault> {
         true => Box::new(io::stdin()),
         false => Box::new(File::open(path)?),
     };
+    let mut source = BufReader::new(source);
+    let source: Box<dyn Read> = match source.fill_buf()?.starts_with(&GZIP) {
+        true => Box::new(MultiGzDecoder::new(source)),
+        false => Box::new(source),
+    };
     source.take(RECORD_BYTES_MAX + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > RECORD_BYTES_MAX {
         return Err(ReadFault::Large);
@@ -111,13 +120,21 @@ fn open(path: &Path) -> Result<Opened, ReadFault> {
 fn parse(text: &str) -> Result<Opened, ReadFault> {
     match Experiment::parse(text) {
         Ok(experiment) => Ok(Opened::Experiment(Box::new(experiment))),
-        Err(ExperimentFault::Foreign(_)) => Ok(Opened::Load(Box::new(Record::parse(text)?))),
-        Err(fault) => Err(fault.into()),
+        Err(RecordFault::Foreign(_)) => {
+            let record = Record::parse(text);
+            let fault = |fault| ReadFault::Record(fault, record::FORMAT);
+            Ok(Opened::Load(Box::new(record.map_err(fault)?)))
+        }
+        Err(fault) => Err(ReadFault::Record(fault, experiment::FORMAT)),
     }
 }
 
-/// The file's name without its ending, and a number if there was one of that name.
+/// The file's name without its endings, and a number if there was one of that name.
 fn free_name(path: &Path, names: &mut BTreeSet<String>) -> String {
+    let path = match path.extension() {
+        Some(end) if end == "gz" => path.with_extension(""),
+        _ => path.to_owned(),
+    };
     let stem = path.file_stem().filter(|_| path.as_os_str() != "-");
     let stem = stem.map_or_else(|| "record".into(), |stem| stem.to_string_lossy());
     let mut name = stem.to_string();
@@ -139,10 +156,9 @@ enum ReadFault {
     Large,
     #[error("it is no text")]
     Binary,
+    /// Beside the format that this build reads.
     #[error("{0}")]
-    Record(#[from] RecordFault),
-    #[error("{0}")]
-    Experiment(#[from] ExperimentFault),
+    Record(RecordFault, u32),
 }
 
 impl ReadFault {
@@ -151,21 +167,18 @@ impl ReadFault {
             Self::File(error) if error.kind() == io::ErrorKind::IsADirectory => {
                 "name the records in it: lariat-lab report DIR/*.json"
             }
-            Self::File(_) | Self::Large | Self::Binary => {
+            Self::File(_)
+            | Self::Large
+            | Self::Binary
+            | Self::Record(RecordFault::Foreign(_), _) => {
                 "records are the files that `--record PATH` of `lariat-lab load` and of \
                  `lariat-lab run` write"
             }
-            Self::Record(RecordFault::Foreign(_))
-            | Self::Experiment(ExperimentFault::Foreign(_)) => {
-                "records are the files that `--record PATH` of `lariat-lab load` and of \
-                 `lariat-lab run` write"
-            }
-            Self::Record(RecordFault::Format(format)) => age(*format, record::FORMAT),
-            Self::Experiment(ExperimentFault::Format(format)) => age(*format, experiment::FORMAT),
-            Self::Record(RecordFault::Damaged(_)) => {
+            Self::Record(RecordFault::Format(format), ours) => age(*format, *ours),
+            Self::Record(RecordFault::Damaged(_), _) => {
                 "it was cut off or edited; the `command` in it repeats the load"
             }
-            Self::Experiment(ExperimentFault::Damaged { .. }) => {
+            Self::Record(RecordFault::DamagedLine(..), _) => {
                 "it was edited, or another build of this version wrote it; the `command` in its \
                  first line repeats the experiment"
             }
@@ -213,7 +226,7 @@ mod tests {
     fn names_of_files_do_not_meet() {
         let mut names = BTreeSet::new();
         let mut name = |path: &str| free_name(Path::new(path), &mut names);
-        assert_eq!(name("a/run.json"), "run");
+        assert_eq!(name("a/run.jsonl.gz"), "run");
         assert_eq!(name("b/run.json"), "run-2");
         assert_eq!(name("c/run-2.json"), "run-2-2");
         assert_eq!(name("-"), "record");
@@ -227,11 +240,11 @@ mod tests {
             Unread { path, fault }.to_string()
         };
         assert!(fault("GIF89a").contains("cannot read `x\u{fffd}.json`: this is no record"));
-        assert!(fault("{\"format\":1}").contains("a damaged record"));
-        assert!(fault("{\"format\":1}").contains("hint: it was cut off"));
+        assert!(fault("{\"format\":2}").contains("a damaged record"));
+        assert!(fault("{\"format\":2}").contains("hint: it was cut off"));
         assert!(fault("{\"format\":900}").contains("a newer lariat-lab wrote it"));
         assert!(fault("{\"format\":0}").contains("an older lariat-lab wrote it"));
-        assert!(!fault("{\"format\":1,\"a\u{7f}\\u001b\":1}").contains('\u{1b}'));
+        assert!(!fault("{\"format\":2,\"a\u{7f}\\u001b\":1}").contains('\u{1b}'));
     }
 
     #[test]
@@ -239,10 +252,13 @@ mod tests {
         let fault = |format: u32| {
             let line = format!("{{\"event\":\"began\",\"format\":{format}}}\n");
             let fault = parse(&line).unwrap_err();
-            (matches!(fault, ReadFault::Experiment(_)), fault.hint())
+            (
+                matches!(fault, ReadFault::Record(_, experiment::FORMAT)),
+                fault.hint(),
+            )
         };
         assert!(fault(900).0 && fault(900).1.contains("newer"));
-        assert!(fault(1).0 && fault(1).1.contains("older"));
+        assert!(fault(3).0 && fault(3).1.contains("older"));
         assert!(fault(2).0 && fault(2).1.contains("edited"));
     }
 }

@@ -111,7 +111,7 @@ impl Finder {
         points.sort_by(|a, b| a.offered_per_s.total_cmp(&b.offered_per_s));
         let bounds = Bounds::of(&points, &self.search.limit);
         let capacity = Capacity {
-            limit: self.search.limit.to_string(),
+            limit: self.search.limit,
             found_per_s: bounds.kept.map(|point| point.succeeded_per_s),
             broken_at_per_s: bounds.broken.map(|point| point.offered_per_s),
             read_offs: ReadOffs::of(&points),
@@ -199,7 +199,7 @@ mod tests {
         Point {
             offered_per_s: rate,
             succeeded_per_s: rate.min(capacity),
-            loss: if is_over { 1.0 - capacity / rate } else { 0.0 },
+            error_rate: if is_over { 1.0 - capacity / rate } else { 0.0 },
             mean_ns: if is_over { 1e9 } else { 1e6 },
             quantile_ns: 2e6,
         }

@@ -6,13 +6,13 @@ use std::time::Duration;
 use measure::capacity::Point;
 use measure::kind::Kind;
 use measure::record::{
-    Capacity, Client, Counts, Ending, FORMAT, Host, Record, Second, Setting, Step, Target, Thread,
-    Tool,
+    self, Capacity, Client, Counts, Ending, FORMAT, Host, PlannedRate, Record, Second, Setting,
+    Step, Target, Thread, Tool,
 };
 
 use crate::doubts::doubts;
 use crate::library::version;
-use crate::plan::{Arrival, Plan};
+use crate::plan::{Arrival, Plan, Stretch};
 use crate::tally::{StepTally, Tally};
 
 /// What a run came to.
@@ -147,6 +147,7 @@ impl Outcome {
                 tls: tls_library(),
             },
             command: frame.command,
+            plan: plan_of_record(plan),
             settings: frame.settings,
             started: frame.started,
             host: frame.host,
@@ -176,6 +177,32 @@ impl Outcome {
             },
             warnings,
         }
+    }
+}
+
+/// The plan as a record holds it.
+fn plan_of_record(plan: &Plan) -> record::Plan {
+    let arrival = match &plan.arrival {
+        Arrival::Closed { connections } => record::Arrival::Closed(*connections),
+        Arrival::Open { stretches, .. } => {
+            let rate = |stretch: &Stretch| PlannedRate {
+                from_per_s: stretch.from_per_s,
+                to_per_s: stretch.to_per_s,
+                length_ns: nanoseconds(stretch.length),
+            };
+            record::Arrival::Open(stretches.iter().map(rate).collect())
+        }
+    };
+    record::Plan {
+        arrival,
+        clients: plan.clients.count,
+        requests_per_arrival: plan.requests_per_arrival(),
+        duration_ns: nanoseconds(plan.duration),
+        count_max: plan.count_max,
+        warm_up_ns: nanoseconds(plan.warm_up),
+        timeout_ns: nanoseconds(plan.timeout),
+        threads: plan.threads.count,
+        seed: plan.seed,
     }
 }
 
@@ -249,7 +276,7 @@ fn point(step: &StepTally, length: Duration, quantile: f64) -> Point {
         offered_per_s: attempted as f64 / seconds,
         // What ended later was no goodput of this rate.
         succeeded_per_s: step.ended as f64 / seconds,
-        loss: failed as f64 / (attempted.max(1)) as f64,
+        error_rate: failed as f64 / (attempted.max(1)) as f64,
         mean_ns: step.total.mean_ns(),
         quantile_ns: step.total.quantile_ns(quantile) as f64,
     }

@@ -3,29 +3,100 @@
 //! The four read-offs of Bernat's method (2011): the peak, the greatest rate under a mean response
 //! time of 100 ms, under 500 ms, and with an error rate under 0.01 %.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
+
+use crate::quantity::Nanoseconds;
 
 /// What one rate of attempts brought.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Point {
-    /// Transactions that were planned a second.
+    /// Transactions that were planned per second.
     pub offered_per_s: f64,
-    /// Transactions that succeeded a second.
+    /// Transactions that succeeded per second.
     pub succeeded_per_s: f64,
     /// Failed transactions to attempted ones, 0 to 1.
-    pub loss: f64,
+    pub error_rate: f64,
     /// The mean response time of those that succeeded, in nanoseconds.
     pub mean_ns: f64,
     /// The limit's percentile of the response time, in nanoseconds.
     pub quantile_ns: f64,
 }
 
+/// What a rate must keep to count. A rate at which nothing succeeds keeps no limit.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Limit {
+    /// The mean response time is below this, in nanoseconds.
+    pub mean_below_ns: Option<u64>,
+    /// This share (0 to 1) of all responses takes less than that, in nanoseconds.
+    pub quantile_below_ns: Option<(f64, u64)>,
+    /// Failed transactions to attempted ones are below this share (0 to 1).
+    pub error_rate_below: f64,
+}
+
+impl Default for Limit {
+    /// That of Bernat's method (2011): a mean under 100 ms. Fast failures would flatter it, so
+    /// there is always a limit for them: an error rate under 0.1 %.
+    fn default() -> Self {
+        Self {
+            mean_below_ns: Some(100_000_000),
+            quantile_below_ns: None,
+            error_rate_below: 0.001,
+        }
+    }
+}
+
+impl Limit {
+    /// Whether a rate keeps it. `point.quantile_ns` is of [`Self::quantile`].
+    #[must_use]
+    pub fn is_kept_by(&self, point: &Point) -> bool {
+        let is_below = |ns: f64, bound: Option<u64>| bound.is_none_or(|bound| ns < bound as f64);
+        point.succeeded_per_s > 0.0
+            && point.error_rate < self.error_rate_below
+            && is_below(point.mean_ns, self.mean_below_ns)
+            && is_below(point.quantile_ns, self.quantile_below_ns.map(|it| it.1))
+    }
+
+    /// The share of responses that a point's `quantile_ns` is of: the limit's, or the 99th
+    /// percentile.
+    #[must_use]
+    pub fn quantile(&self) -> f64 {
+        self.quantile_below_ns.map_or(0.99, |(share, _)| share)
+    }
+
+    /// The name of that percentile: `p99.9`.
+    #[must_use]
+    pub fn quantile_name(&self) -> String {
+        format!("p{}", percent(self.quantile()))
+    }
+}
+
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(bound) = self.mean_below_ns {
+            write!(f, "mean < {}, ", Nanoseconds(bound as f64))?;
+        }
+        if let Some((_, bound)) = self.quantile_below_ns {
+            let name = self.quantile_name();
+            write!(f, "{name} < {}, ", Nanoseconds(bound as f64))?;
+        }
+        write!(f, "error rate < {} %", percent(self.error_rate_below))
+    }
+}
+
+/// A share as a percentage, without the noise of the last binary digits.
+fn percent(share: f64) -> f64 {
+    (share * 1e8).round() / 1e6
+}
+
 /// Read off a list of points; `None` where no point keeps the limit.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReadOffs {
-    /// The greatest rate of successes, whatever it took, a second.
+    /// The greatest rate of successes, whatever it took, per second.
     pub peak_per_s: Option<f64>,
     /// The greatest with a mean response time under 100 ms.
     pub under_100_ms_per_s: Option<f64>,
@@ -46,7 +117,7 @@ impl ReadOffs {
             peak_per_s: greatest(points.iter()),
             under_100_ms_per_s: greatest(points.iter().take_while(|point| below(point, 100e6))),
             under_500_ms_per_s: greatest(points.iter().take_while(|point| below(point, 500e6))),
-            few_errors_per_s: greatest(points.iter().take_while(|point| point.loss < 1e-4)),
+            few_errors_per_s: greatest(points.iter().take_while(|point| point.error_rate < 1e-4)),
         }
     }
 }
@@ -62,11 +133,11 @@ fn greatest<'a>(points: impl Iterator<Item = &'a Point>) -> Option<f64> {
 mod tests {
     use super::*;
 
-    fn point(rate: f64, mean_ms: f64, loss: f64) -> Point {
+    fn point(rate: f64, mean_ms: f64, error_rate: f64) -> Point {
         Point {
             offered_per_s: rate,
-            succeeded_per_s: rate * (1.0 - loss),
-            loss,
+            succeeded_per_s: rate * (1.0 - error_rate),
+            error_rate,
             mean_ns: mean_ms * 1e6,
             quantile_ns: mean_ms * 2e6,
         }
@@ -87,6 +158,28 @@ mod tests {
         assert_eq!(read.under_500_ms_per_s, Some(310.0));
         assert_eq!(read.few_errors_per_s, Some(310.0));
         assert_eq!(read.peak_per_s, Some(400.0 * 0.999));
+    }
+
+    #[test]
+    fn a_limit_is_kept_or_broken_by_all_of_it() {
+        let kept = point(100.0, 50.0, 0.0005);
+        let limit = |mean: Option<u64>, p99: Option<u64>| Limit {
+            mean_below_ns: mean,
+            quantile_below_ns: p99.map(|ns| (0.99, ns)),
+            ..Limit::default()
+        };
+        assert!(Limit::default().is_kept_by(&kept));
+        assert!(!limit(Some(50_000_000), None).is_kept_by(&kept));
+        assert!(!limit(None, Some(100_000_000)).is_kept_by(&kept));
+        assert!(limit(None, Some(100_000_001)).is_kept_by(&kept));
+        assert!(!Limit::default().is_kept_by(&point(100.0, 50.0, 0.002)));
+        assert!(!Limit::default().is_kept_by(&point(0.0, 0.0, 0.0)));
+        assert_eq!(
+            Limit::default().to_string(),
+            "mean < 100 ms, error rate < 0.1 %"
+        );
+        let quantile = limit(None, Some(20_000_000)).to_string();
+        assert_eq!(quantile, "p99 < 20.0 ms, error rate < 0.1 %");
     }
 
     #[test]

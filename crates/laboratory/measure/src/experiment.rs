@@ -1,7 +1,7 @@
-//! The record of an experiment: what the laboratory asked, of whom, and what it read.
+//! The record of an experiment: what was planned, and what was measured.
 //!
 //! A file of lines, each a JSON document of its own ([`Event`]), written as things happen: a run
-//! that was stopped or killed has lost nothing but the line under way, and is taken up where the
+//! that was stopped or killed has lost nothing but the unfinished line, and is resumed where the
 //! file ends. The first line is [`Event::Began`]. Times on the clock are UTC (RFC 3339),
 //! durations nanoseconds.
 
@@ -11,10 +11,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::capacity::ReadOffs;
 use crate::host::HostReport;
-use crate::record::{Counts, Handshakes, Second, Step, Tool, Traffic, Warning};
+use crate::metric::{Metric, Results};
+use crate::record::{Counts, Handshakes, RecordFault, Second, Step, Tool, Traffic, Warning};
 
 /// The form that this build writes. It rises when a field changes its meaning or goes.
-pub const FORMAT: u32 = 2;
+pub const FORMAT: u32 = 3;
 
 /// A line.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -22,12 +23,12 @@ pub const FORMAT: u32 = 2;
 pub enum Event {
     /// The first line: all that was planned.
     Began(Box<Plan>),
-    /// The run was taken up again after it had been stopped.
+    /// The run was resumed after it had been stopped.
     Resumed(Moment),
-    /// A cell was read once.
-    Read(Box<Reading>),
-    /// A cell could not be read, or what was read is void.
-    Missed(Miss),
+    /// A configuration was measured once.
+    Measured(Box<Measurement>),
+    /// A configuration could not be measured, or its measurement is void.
+    Failed(Failure),
     /// It came to its end.
     Ended(Ended),
 }
@@ -38,7 +39,7 @@ pub enum Event {
 pub struct Moment {
     /// RFC 3339, UTC.
     pub at: String,
-    /// The command line that was typed then.
+    /// The command line of the resumed run.
     pub command: Vec<String>,
 }
 
@@ -66,19 +67,19 @@ pub struct Plan {
     pub started: String,
     /// `quick` or `full`, or `own` where times or repeats were given.
     pub mode: String,
-    /// Decides the order of cells.
+    /// Decides the order of configurations.
     pub seed: u64,
     /// What it ran on.
     pub host: HostReport,
-    /// Who ran where.
+    /// Which CPUs each part ran on.
     pub placement: Placement,
-    /// Who was tested, in the order of tables; the first is the one that others are compared with.
+    /// Programs under test, in the order of tables; the others are compared with the first.
     pub targets: Vec<Target>,
-    /// What was asked.
+    /// The scenarios, in the order of tables.
     pub scenarios: Vec<Scenario>,
 }
 
-/// Who ran where.
+/// Which CPUs each part ran on.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Placement {
@@ -104,8 +105,8 @@ pub struct Target {
     pub from: String,
     /// Why it takes no part, if it cannot.
     pub missing: Option<String>,
-    /// Who answers requests: `origin` behind it, or `itself`. Those who do other work than the
-    /// first are no rivals of it.
+    /// What answers requests: `origin` behind it, or `itself`. Targets that do other work than the
+    /// first are not ranked against it.
     #[serde(default = "origin")]
     pub serves: String,
     /// What its clients speak: `https` or `http`.
@@ -121,7 +122,7 @@ fn https() -> String {
     "https".to_owned()
 }
 
-/// A question.
+/// A scenario.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scenario {
@@ -129,24 +130,24 @@ pub struct Scenario {
     pub name: String,
     /// What it asks, as a sentence.
     pub question: String,
-    /// What it does, in a few sentences.
+    /// What is done, in a few sentences.
     pub method: String,
-    /// Whose table it repeats.
+    /// The publications whose tables it repeats.
     pub sources: Vec<Source>,
     /// What of the source is left out, and why.
-    pub left_out: Vec<LeftOut>,
-    /// What was varied, targets apart, in the order of tables.
+    pub omitted: Vec<Omission>,
+    /// What was varied beside the target, in the order of tables.
     pub factors: Vec<Factor>,
-    /// What is told of each cell, in this order; the first is the main one.
-    pub figures: Vec<Figure>,
+    /// What is reported of each configuration; the first is the main metric.
+    pub metrics: Vec<Metric>,
     /// What the server's CPU time is divided by, in plural: `handshakes`, `requests`.
     pub operation: String,
-    /// The figures of the source, as it printed them.
+    /// The metrics of the source, as it printed them.
     pub published: Vec<Published>,
-    /// How often each cell is to be read.
+    /// How often each configuration is to be measured.
     pub repeats: u32,
-    /// What is to be read.
-    pub cells: Vec<Cell>,
+    /// What is to be measured.
+    pub configurations: Vec<Configuration>,
 }
 
 /// Where a question comes from.
@@ -159,10 +160,10 @@ pub struct Source {
     pub table: String,
 }
 
-/// What is not repeated.
+/// A part of a source that is not repeated.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct LeftOut {
+pub struct Omission {
     /// For example `RC4`.
     pub what: String,
     /// For example `prohibited by RFC 7465`.
@@ -173,49 +174,24 @@ pub struct LeftOut {
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Factor {
-    /// In flags and keys of cells.
+    /// In flags and keys of configurations.
     pub name: String,
     /// At the head of tables.
     pub title: String,
     /// Its values, in the order of tables.
-    pub levels: Vec<Level>,
+    pub values: Vec<Value>,
 }
 
 /// A value of a factor.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct Level {
-    /// In flags and keys of cells.
+pub struct Value {
+    /// In flags and keys of configurations.
     pub name: String,
     /// In tables.
     pub title: String,
-    /// Where it lies on an axis; none for levels that are no numbers. Bytes, requests, multiples.
-    pub value: Option<f64>,
-}
-
-/// What can be told of a cell.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Figure {
-    /// CPU time of the server an operation, in nanoseconds. Less is better.
-    ServerCpu,
-    /// Operations a second. More is better.
-    Rate,
-    /// Bytes of bodies, a second. More is better.
-    Bandwidth,
-    /// CPU time of the server a GiB of bodies, in nanoseconds. Less is better.
-    ServerCpuPerGib,
-    /// Mean response time, in nanoseconds. Less is better.
-    MeanResponse,
-    /// Its 99th percentile, in nanoseconds. Less is better.
-    P99Response,
-    /// Failed transactions to attempted ones, 0 to 1. Less is better.
-    Loss,
-    /// Operations a second to what the server was measured to be capable of, 0 to 1. More is
-    /// better.
-    Goodput,
-    /// Resident memory of the server an open connection, in bytes. Less is better.
-    ConnectionMemory,
+    /// Where it lies on an axis; none for values that are not numbers. Bytes, requests, multiples.
+    pub number: Option<f64>,
 }
 
 /// A table of a source.
@@ -224,7 +200,7 @@ pub enum Figure {
 pub struct Published {
     /// What it says and when: `Bernat 2011, TPS with mean response below 100 ms`.
     pub title: String,
-    /// The unit of its figures.
+    /// The unit of its metrics.
     pub unit: String,
     /// Heads of columns; the first is that of the rows' names.
     pub columns: Vec<String>,
@@ -234,30 +210,30 @@ pub struct Published {
     pub note: Option<String>,
 }
 
-/// A target under one choice of levels.
+/// A target under one choice of values.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct Cell {
+pub struct Configuration {
     /// `target=lariat suite=aes-128`: names it in events and flags.
     pub key: String,
     /// The target's name.
     pub target: String,
-    /// The level of each factor.
-    pub levels: BTreeMap<String, String>,
+    /// The value of each factor.
+    pub values: BTreeMap<String, String>,
     /// The command line that loads a server like that, with ADDRESS where it listens.
     pub command: Vec<String>,
-    /// Why it is not tried, if the target cannot do it.
-    pub cannot: Option<String>,
+    /// Why it is not tried, if the target does not support it.
+    pub unsupported: Option<String>,
 }
 
-/// A cell, read once.
+/// One run of one configuration.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct Reading {
+pub struct Measurement {
     /// The scenario's name.
     pub scenario: String,
-    /// The cell's key.
-    pub cell: String,
+    /// The configuration's key.
+    pub configuration: String,
     /// From 0.
     pub repeat: u32,
     /// When it began.
@@ -286,7 +262,7 @@ pub struct Reading {
     /// Resident memory of all processes of the server before the load.
     pub resident_bytes_before: u64,
     /// The same near the end of the load, its connections still open.
-    pub resident_bytes_under: u64,
+    pub resident_bytes_loaded: u64,
     /// Connections that were open then.
     pub open_connections: u64,
     /// Response times of those that succeeded.
@@ -305,7 +281,7 @@ pub struct Reading {
     pub read_offs: Option<ReadOffs>,
     /// What else happened on the machine meanwhile.
     pub noise: Noise,
-    /// Why the figures may tell of the client instead of the server.
+    /// Why the metrics may tell of the client instead of the server.
     pub warnings: Vec<Warning>,
 }
 
@@ -329,7 +305,7 @@ pub struct Durations {
     pub max_ns: u64,
 }
 
-/// What else happened on the machine while a cell was read.
+/// What else happened on the machine during a measurement.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Noise {
@@ -346,33 +322,33 @@ pub struct Noise {
     pub is_shared: bool,
 }
 
-/// A cell that has no reading.
+/// A repeat of a configuration that has no measurement.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct Miss {
+pub struct Failure {
     /// The scenario's name.
     pub scenario: String,
-    /// The cell's key.
-    pub cell: String,
+    /// The configuration's key.
+    pub configuration: String,
     /// From 0.
     pub repeat: u32,
     /// When.
     pub at: String,
-    /// In what way.
-    pub way: Way,
-    /// Why, for people; with what the target said, if it did.
+    /// In which way.
+    pub kind: FailureKind,
+    /// Why, for people; with the target's own words, if there were any.
     pub why: String,
 }
 
-/// In what way a cell has no reading.
+/// In which way a repeat has no measurement.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Way {
-    /// The target or this host cannot do what the cell asks.
-    Cannot,
+pub enum FailureKind {
+    /// The target or this host does not support it.
+    Unsupported,
     /// The server did not start, or ended; or nothing succeeded.
     Failed,
-    /// It was measured, but not what the cell says: another suite, kind, key.
+    /// Something else than the configuration was measured: another suite, kind, key.
     Void,
 }
 
@@ -381,34 +357,15 @@ pub enum Way {
 pub struct Experiment {
     /// The first line.
     pub plan: Plan,
-    /// All readings, in the order of the file.
-    pub readings: Vec<Reading>,
-    /// All misses.
-    pub misses: Vec<Miss>,
+    /// All measurements, in the order of the file.
+    pub measurements: Vec<Measurement>,
+    /// All failures.
+    pub failures: Vec<Failure>,
     /// The last end that was written, if any.
     pub ended: Option<Ended>,
-    /// Readings that stand there again, of the same repeat of the same cell: they do not count, as
-    /// where a file was joined to itself.
-    pub doubled: usize,
-}
-
-/// Why a file cannot be read as one.
-#[derive(Debug, thiserror::Error)]
-pub enum ExperimentFault {
-    /// Its first line is not that of an experiment.
-    #[error("this is no record of an experiment: {0}")]
-    Foreign(serde_json::Error),
-    /// Another build wrote it.
-    #[error("a record of format {0}; this build reads format {FORMAT}")]
-    Format(u32),
-    /// A line is not of its format. Lines count from 1.
-    #[error("line {line} is damaged: {error}")]
-    Damaged {
-        /// Which.
-        line: usize,
-        /// What is wrong with it.
-        error: serde_json::Error,
-    },
+    /// Measurements that occur again, of the same repeat of the same configuration, as in a file
+    /// that was joined to itself: they do not count.
+    pub duplicates: usize,
 }
 
 /// What can be read of a first line of any format.
@@ -434,60 +391,56 @@ impl Event {
 }
 
 impl Experiment {
-    /// Reads a file. A last line without an end was under way when the run was killed, and is
-    /// passed over.
+    /// Reads a file. A last line without an end was being written when the run was killed, and is
+    /// ignored.
     ///
     /// # Errors
-    /// [`ExperimentFault`].
-    pub fn parse(text: &str) -> Result<Self, ExperimentFault> {
+    /// [`RecordFault`].
+    pub fn parse(text: &str) -> Result<Self, RecordFault> {
         let whole = text.rfind('\n').map_or(text, |end| &text[..end]);
         let mut lines = whole.lines().enumerate();
         let first = lines.next().map_or("", |(_, line)| line);
-        let head: Head = serde_json::from_str(first).map_err(ExperimentFault::Foreign)?;
+        let head: Head = serde_json::from_str(first).map_err(RecordFault::Foreign)?;
         let FirstEvent::Began = head.event;
         if head.format != FORMAT {
-            return Err(ExperimentFault::Format(head.format));
+            return Err(RecordFault::Format(head.format));
         }
-        let damaged = |index: usize| {
-            move |error| ExperimentFault::Damaged {
-                line: index + 1,
-                error,
-            }
+        let read = |(index, line): (usize, &str)| {
+            serde_json::from_str(line).map_err(|error| RecordFault::DamagedLine(index + 1, error))
         };
-        let Event::Began(plan) = serde_json::from_str(first).map_err(damaged(0))? else {
+        let Event::Began(plan) = read((0, first))? else {
             unreachable!("the head says that it is the beginning");
         };
         let mut experiment = Self {
             plan: *plan,
-            readings: Vec::new(),
-            misses: Vec::new(),
+            measurements: Vec::new(),
+            failures: Vec::new(),
             ended: None,
-            doubled: 0,
+            duplicates: 0,
         };
-        for (index, line) in lines {
-            experiment.take(serde_json::from_str(line).map_err(damaged(index))?);
+        for line in lines {
+            experiment.add(read(line)?);
         }
         Ok(experiment)
     }
 
-    /// Adds what happened next. A second beginning changes nothing; nor does a repeat of a cell
-    /// that was read already. One that was missed may be read, or missed again, later.
-    pub fn take(&mut self, event: Event) {
+    /// Adds what happened next. A second beginning changes nothing; nor does a repeat that was
+    /// measured already. One that failed may be measured, or fail again, later.
+    pub fn add(&mut self, event: Event) {
         match event {
-            Event::Read(reading) => {
-                let key = (&reading.scenario, &reading.cell, reading.repeat);
-                if self.is_read(key) {
-                    self.doubled += 1;
+            Event::Measured(measurement) => {
+                let key = measurement.key();
+                if self.is_measured(key) {
+                    self.duplicates += 1;
                     return;
                 }
-                self.misses.retain(|miss| miss_key(miss) != key);
-                self.readings.push(*reading);
+                self.failures.retain(|failure| failure.key() != key);
+                self.measurements.push(*measurement);
             }
-            Event::Missed(miss) => {
-                let key = miss_key(&miss);
-                if !self.is_read(key) {
-                    self.misses.retain(|other| miss_key(other) != key);
-                    self.misses.push(miss);
+            Event::Failed(failure) => {
+                if !self.is_measured(failure.key()) {
+                    self.failures.retain(|other| other.key() != failure.key());
+                    self.failures.push(failure);
                 }
             }
             Event::Ended(ended) => self.ended = Some(ended),
@@ -496,64 +449,44 @@ impl Experiment {
         }
     }
 
-    fn is_read(&self, key: (&String, &String, u32)) -> bool {
-        let mut keys = self.readings.iter().rev();
-        keys.any(|it| (&it.scenario, &it.cell, it.repeat) == key)
-    }
-
-    /// The readings of a cell, by repeat.
-    pub fn readings_of<'e>(
-        &'e self,
-        scenario: &'e str,
-        cell: &'e str,
-    ) -> impl Iterator<Item = &'e Reading> {
-        let is_of = move |reading: &&Reading| reading.scenario == scenario && reading.cell == cell;
-        self.readings.iter().filter(is_of)
+    fn is_measured(&self, key: Key<'_>) -> bool {
+        self.measurements.iter().rev().any(|it| it.key() == key)
     }
 }
 
-fn miss_key(miss: &Miss) -> (&String, &String, u32) {
-    (&miss.scenario, &miss.cell, miss.repeat)
+/// What a measurement or failure is of: scenario, configuration, repeat.
+type Key<'a> = (&'a str, &'a str, u32);
+
+impl Measurement {
+    fn key(&self) -> Key<'_> {
+        (&self.scenario, &self.configuration, self.repeat)
+    }
 }
 
-impl Figure {
-    /// Of a reading; `None` where it has nothing to tell.
-    #[must_use]
-    pub fn of(self, reading: &Reading) -> Option<f64> {
-        let ratio = |above: f64, below: f64| (below > 0.0).then(|| above / below);
-        let seconds = reading.elapsed_ns as f64 / 1e9;
-        let operations = reading.operations as f64;
-        let some = |value: u64| (reading.response.count > 0).then_some(value as f64);
-        match self {
-            Self::ServerCpu => ratio(reading.server_cpu_ns as f64, operations),
-            Self::Rate => ratio(operations, seconds),
-            Self::Bandwidth => ratio(reading.traffic.body_bytes as f64, seconds),
-            Self::ServerCpuPerGib => {
-                let gib = reading.traffic.body_bytes as f64 / f64::from(1 << 30);
-                ratio(reading.server_cpu_ns as f64, gib)
-            }
-            Self::MeanResponse => some(reading.response.mean_ns),
-            Self::P99Response => some(reading.response.p99_ns),
-            Self::Loss => ratio(
-                reading.counts.failed as f64,
-                reading.counts.attempted as f64,
-            ),
-            Self::Goodput => {
-                ratio(operations, seconds).and_then(|rate| ratio(rate, reading.capacity_per_s?))
-            }
-            Self::ConnectionMemory => {
-                let more = reading
-                    .resident_bytes_under
-                    .saturating_sub(reading.resident_bytes_before);
-                ratio(more as f64, reading.open_connections as f64)
-            }
+impl Failure {
+    fn key(&self) -> Key<'_> {
+        (&self.scenario, &self.configuration, self.repeat)
+    }
+}
+
+impl From<&Measurement> for Results {
+    fn from(it: &Measurement) -> Self {
+        let response = it.response;
+        let more = it
+            .resident_bytes_loaded
+            .saturating_sub(it.resident_bytes_before);
+        Self {
+            elapsed_ns: it.elapsed_ns,
+            operations: it.operations,
+            counts: it.counts,
+            body_bytes: it.traffic.body_bytes,
+            response_ns: (response.count > 0)
+                .then_some((response.mean_ns as f64, response.p99_ns as f64)),
+            server_cpu_ns: Some(it.server_cpu_ns),
+            capacity_per_s: it.capacity_per_s,
+            connection_bytes: Some((more, it.open_connections)),
+            read_offs: it.read_offs,
         }
-    }
-
-    /// Whether a smaller figure is the better one.
-    #[must_use]
-    pub fn is_cost(self) -> bool {
-        !matches!(self, Self::Rate | Self::Bandwidth | Self::Goodput)
     }
 }
 
@@ -587,13 +520,13 @@ mod tests {
         })
     }
 
-    fn miss() -> Event {
-        Event::Missed(Miss {
+    fn failure() -> Event {
+        Event::Failed(Failure {
             scenario: "keys".to_owned(),
-            cell: "target=lariat".to_owned(),
+            configuration: "target=lariat".to_owned(),
             repeat: 0,
             at: String::new(),
-            way: Way::Void,
+            kind: FailureKind::Void,
             why: "another suite".to_owned(),
         })
     }
@@ -608,39 +541,36 @@ mod tests {
             at: String::new(),
             command: Vec::new(),
         });
-        let events = [plan(), ended(false), moment, miss(), ended(true)];
+        let events = [plan(), ended(false), moment, failure(), ended(true)];
         let read = Experiment::parse(&text(&events)).unwrap();
         assert_eq!(Event::Began(Box::new(read.plan)), plan());
-        assert_eq!(read.misses.len(), 1);
+        assert_eq!(read.failures.len(), 1);
         assert!(read.ended.unwrap().is_complete);
     }
 
     #[test]
-    fn a_repeat_that_is_missed_again_is_missed_once() {
-        let read = Experiment::parse(&text(&[plan(), miss(), plan(), miss()])).unwrap();
-        assert_eq!((read.misses.len(), read.doubled), (1, 0));
+    fn a_repeat_that_fails_again_counts_once() {
+        let read = Experiment::parse(&text(&[plan(), failure(), plan(), failure()])).unwrap();
+        assert_eq!((read.failures.len(), read.duplicates), (1, 0));
     }
 
     #[test]
-    fn a_line_that_was_under_way_is_passed_over() {
-        let mut torn = text(&[plan(), miss(), miss()]);
+    fn an_unfinished_line_is_ignored() {
+        let mut torn = text(&[plan(), failure(), failure()]);
         torn.truncate(torn.len() - 5);
         let read = Experiment::parse(&torn).unwrap();
-        assert_eq!(read.misses.len(), 1);
+        assert_eq!(read.failures.len(), 1);
         assert_eq!(read.ended, None);
     }
 
     #[test]
-    fn what_is_none_is_told_apart() {
+    fn other_files_are_refused() {
         let fault = |text: &str| Experiment::parse(text).unwrap_err();
-        assert!(matches!(fault(""), ExperimentFault::Foreign(_)));
-        assert!(matches!(fault("{}\n"), ExperimentFault::Foreign(_)));
+        assert!(matches!(fault(""), RecordFault::Foreign(_)));
+        assert!(matches!(fault("{}\n"), RecordFault::Foreign(_)));
         let old = "{\"event\":\"began\",\"format\":0}\n";
-        assert!(matches!(fault(old), ExperimentFault::Format(0)));
-        let damaged = text(&[plan()]) + "{\"event\":\"read\"}\n";
-        let ExperimentFault::Damaged { line, .. } = fault(&damaged) else {
-            panic!("damage is told");
-        };
-        assert_eq!(line, 2);
+        assert!(matches!(fault(old), RecordFault::Format(0)));
+        let damaged = text(&[plan()]) + "{\"event\":\"measured\"}\n";
+        assert!(matches!(fault(&damaged), RecordFault::DamagedLine(2, _)));
     }
 }

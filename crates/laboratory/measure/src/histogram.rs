@@ -7,13 +7,13 @@ use std::time::Duration;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Values are told apart to one part in a thousand.
+/// Values are distinguished to one part in a thousand.
 const SIGNIFICANT_DIGITS: u8 = 3;
 
 /// Longer ones count as this long: an hour, in nanoseconds. Nothing that is waited for takes it.
 const LONGEST_NS: u64 = 3600 * 1_000_000_000;
 
-/// Shorter ones are not told apart: a microsecond, in nanoseconds. It keeps the table small.
+/// Shorter ones are not distinguished: a microsecond, in nanoseconds. It keeps the table small.
 const SHORTEST_NS: u64 = 1000;
 
 /// Durations, in nanoseconds. In a record it is a list of `[nanoseconds, count]`.
@@ -94,7 +94,7 @@ impl Histogram {
         self.0.value_at_quantile(share)
     }
 
-    /// Each duration that was counted, in nanoseconds and rounded up to what it is told apart
+    /// Each duration that was counted, in nanoseconds and rounded up to what it is distinguished
     /// from, with its count; in order.
     pub fn buckets(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.0

@@ -2,13 +2,13 @@
 //!
 //! Of twenty comparisons of equals at 95 % one differs by chance. Holm, "A simple sequentially
 //! rejective multiple test procedure", Scandinavian Journal of Statistics 6 (1979), holds the
-//! chance that any at all is told wrongly, however they depend on each other, and loses less than
+//! chance that any at all is wrong, however they depend on each other, and loses less than
 //! dividing by their number (Bonferroni).
 
 use crate::student::CONFIDENCE;
 
 /// For each chance that equals differ so much (0 to 1), whether the difference is established
-/// among all of them: the chance that one or more are told wrongly is 5 % at most.
+/// among all of them: the chance that one or more are wrong is 5 % at most.
 #[must_use]
 pub fn established(chances: &[f64]) -> Vec<bool> {
     let limit = 1.0 - CONFIDENCE;

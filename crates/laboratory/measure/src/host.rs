@@ -8,19 +8,19 @@ use crate::record::Host;
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct HostReport {
-    /// What every record tells.
+    /// What every record holds.
     pub host: Host,
     /// Features of the CPU that matter here, in the order of the table.
     pub features: Vec<Feature>,
     /// CPUs that we may use, in their order.
     pub cores: Vec<Core>,
-    /// Mitigations of the CPU's faults, as the kernel tells them.
+    /// Mitigations of the CPU's faults, in the kernel's words.
     pub mitigations: Vec<Fact>,
     /// What else figures depend on: clocks, frequencies, memory nodes, containers and their quotas.
     pub surroundings: Vec<Fact>,
     /// Limits of this process and of the kernel that load runs into.
     pub limits: Vec<Fact>,
-    /// Network cards and their queues, loopback apart.
+    /// Network cards and their queues, without loopback.
     pub networks: Vec<Fact>,
     /// What the kernel can do for us.
     pub abilities: Vec<Ability>,
@@ -62,7 +62,7 @@ pub struct Core {
 pub struct Fact {
     /// Of what.
     pub name: String,
-    /// As the kernel tells it, or in our words.
+    /// In the kernel's words, or in ours.
     pub value: String,
     /// What to do about it, where something should be done.
     pub remedy: Option<String>,
@@ -88,13 +88,13 @@ pub struct Ability {
 pub struct Speed {
     /// `aws-lc-rs 1.19`, `OpenSSL 3.0.17`.
     pub library: String,
-    /// What is done: `sign`, `verify`, `agree`, `seal`.
+    /// What is done: `sign`, `verify`, `agree`, `encrypt`.
     pub operation: String,
     /// With what: `RSA 2048`, `X25519`, `AES-128-GCM`.
     pub algorithm: String,
     /// Bytes at once, where it is done to bytes.
     pub size_bytes: Option<u32>,
-    /// Operations a second of one CPU.
+    /// Operations per second on one CPU.
     pub per_s: f64,
 }
 

@@ -6,13 +6,14 @@
 #![forbid(unsafe_code)]
 
 pub mod capacity;
+pub mod effect;
 pub mod experiment;
 pub mod histogram;
 pub mod holm;
 pub mod host;
 pub mod kind;
+pub mod metric;
 pub mod quantity;
-pub mod ratio;
 pub mod record;
 pub mod statistics;
 pub mod student;

@@ -1,30 +1,32 @@
 //! The record of a run of load: all that its figures are made from, as one JSON document.
 //!
 //! Times on the clock are UTC, durations nanoseconds, rates per second. `docs/reference/record.md`
-//! tells each field to people.
+//! describes each field.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::capacity::{Point, ReadOffs};
+use crate::capacity::{Limit, Point, ReadOffs};
 use crate::histogram::Histogram;
 use crate::kind::Kind;
 
 /// The form that this build writes. It rises when a field changes its meaning or goes.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 
 /// A run.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Record {
-    /// [`FORMAT`] of who wrote it.
+    /// [`FORMAT`] of the program that wrote it.
     pub format: u32,
     /// What measured.
     pub tool: Tool,
     /// The command line that repeats it, a word an entry.
     pub command: Vec<String>,
-    /// Every setting, given or by default, in the order of the reference.
+    /// What was planned.
+    pub plan: Plan,
+    /// Every setting, given or by default, in the order of the reference: for people.
     pub settings: Vec<Setting>,
     /// When the load began, as RFC 3339 in UTC.
     pub started: String,
@@ -56,7 +58,7 @@ pub struct Record {
     pub capacity: Option<Capacity>,
     /// What the client itself took.
     pub client: Client,
-    /// Why the figures may tell of the client instead of the server.
+    /// Why the results may be those of the client instead of the server.
     pub warnings: Vec<Warning>,
 }
 
@@ -72,14 +74,61 @@ pub struct Tool {
     pub tls: String,
 }
 
-/// A flag of the command line and its value.
+/// A flag of the command line and its value, as people write it.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Setting {
     /// Without the dashes.
     pub name: String,
-    /// As it would be typed.
+    /// As on a command line.
     pub value: String,
+}
+
+/// What was planned, warm-up not included where it is not named.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Plan {
+    /// When transactions are due.
+    pub arrival: Arrival,
+    /// Clients with sessions of their own.
+    pub clients: u32,
+    /// Requests of each user who arrives with a session of its own to begin; `None` where requests
+    /// arrive by themselves.
+    pub requests_per_arrival: Option<u32>,
+    /// How long transactions are begun.
+    pub duration_ns: u64,
+    /// The greatest number of transactions.
+    pub count_max: Option<u64>,
+    /// How long transactions are begun before that.
+    pub warm_up_ns: u64,
+    /// How long a transaction may take.
+    pub timeout_ns: u64,
+    /// Threads that make the load.
+    pub threads: u16,
+    /// Decides what is random.
+    pub seed: u64,
+}
+
+/// When transactions are due.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Arrival {
+    /// When one is done, the next begins: this number at once.
+    Closed(u32),
+    /// At planned rates, one after the other, whatever the server does.
+    Open(Vec<PlannedRate>),
+}
+
+/// A rate that goes evenly from one value to another.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct PlannedRate {
+    /// Transactions per second at the beginning.
+    pub from_per_s: f64,
+    /// Transactions per second at the end.
+    pub to_per_s: f64,
+    /// How long it takes.
+    pub length_ns: u64,
 }
 
 /// A host, as far as figures depend on it.
@@ -211,7 +260,7 @@ pub struct Second {
     pub open: u64,
 }
 
-/// A stretch of the plan with one rate.
+/// A part of the plan with one rate.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Step {
@@ -229,9 +278,9 @@ pub struct Step {
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Capacity {
-    /// The limit, as `mean < 100 ms, loss < 0.1 %`.
-    pub limit: String,
-    /// The successes a second at the greatest offered rate that kept it, if any did.
+    /// The limit.
+    pub limit: Limit,
+    /// The successes per second at the greatest offered rate that kept it, if any did.
     pub found_per_s: Option<f64>,
     /// The least offered rate above it that broke it, if any did.
     pub broken_at_per_s: Option<f64>,
@@ -263,7 +312,7 @@ pub struct Thread {
     pub lag: Histogram,
 }
 
-/// A doubt about the figures.
+/// What makes results doubtful.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Warning {
@@ -282,15 +331,33 @@ pub enum RecordFault {
     /// Another build wrote it.
     #[error("a record of format {0}; this build reads format {FORMAT}")]
     Format(u32),
-    /// It says its format but is not of it.
+    /// It names its format but is not of it.
     #[error("a damaged record: {0}")]
     Damaged(serde_json::Error),
+    /// A line, counted from 1, is not of the format.
+    #[error("line {0} is damaged: {1}")]
+    DamagedLine(usize, serde_json::Error),
 }
 
 /// What can be read of any format.
 #[derive(Deserialize)]
 struct Head {
     format: u32,
+}
+
+impl Plan {
+    /// The rate of an open load that only rises or falls, `time_s` after its beginning; `None` of
+    /// any other.
+    #[must_use]
+    pub fn ramp_per_s(&self, time_s: f64) -> Option<f64> {
+        let Arrival::Open(rates) = &self.arrival else {
+            return None;
+        };
+        let rate = rates.first().filter(|it| it.from_per_s != it.to_per_s)?;
+        let share = (time_s / (rate.length_ns as f64 / 1e9)).clamp(0.0, 1.0);
+        let per_s = rate.from_per_s + (rate.to_per_s - rate.from_per_s) * share;
+        (per_s.is_finite() && per_s >= 0.0).then_some(per_s)
+    }
 }
 
 impl Record {
@@ -335,7 +402,34 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_record_is_told_apart() {
+    fn ramps_go_evenly_and_stay() {
+        let rate = |from_per_s, to_per_s| PlannedRate {
+            from_per_s,
+            to_per_s,
+            length_ns: 60_000_000_000,
+        };
+        let plan = |arrival| Plan {
+            arrival,
+            clients: 1,
+            requests_per_arrival: None,
+            duration_ns: 0,
+            count_max: None,
+            warm_up_ns: 0,
+            timeout_ns: 0,
+            threads: 1,
+            seed: 0,
+        };
+        let ramp = plan(Arrival::Open(vec![rate(100.0, 2100.0)]));
+        assert_eq!(ramp.ramp_per_s(0.0), Some(100.0));
+        assert_eq!(ramp.ramp_per_s(30.0), Some(1100.0));
+        assert_eq!(ramp.ramp_per_s(90.0), Some(2100.0));
+        let steady = plan(Arrival::Open(vec![rate(5.0, 5.0)]));
+        assert_eq!(steady.ramp_per_s(1.0), None);
+        assert_eq!(plan(Arrival::Closed(2)).ramp_per_s(1.0), None);
+    }
+
+    #[test]
+    fn other_files_are_refused() {
         let fault = |text| Record::parse(text).unwrap_err();
         assert!(matches!(fault("{}"), RecordFault::Foreign(_)));
         assert!(matches!(fault("GIF89a"), RecordFault::Foreign(_)));
@@ -343,6 +437,6 @@ mod tests {
             fault(r#"{"format":7,"x":1}"#),
             RecordFault::Format(7)
         ));
-        assert!(matches!(fault(r#"{"format":1}"#), RecordFault::Damaged(_)));
+        assert!(matches!(fault(r#"{"format":2}"#), RecordFault::Damaged(_)));
     }
 }

@@ -1,9 +1,9 @@
 //! Plain statistics of a few samples.
 
-/// What is told of a list of samples, in their unit.
+/// Describes a list of samples, in their unit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spread {
-    /// How many there were.
+    /// The number of samples.
     pub count: usize,
     /// The least.
     pub min: f64,
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn few_samples_are_told_too() {
+    fn few_samples_have_a_spread_too() {
         assert_eq!(Spread::of(&[]), None);
         assert_eq!(Spread::of(&[4.0]).unwrap().deviation, 0.0);
         assert_eq!(Spread::of(&[4.0, 2.0]).unwrap().median, 3.0);

@@ -1,22 +1,269 @@
-//! Records of experiments made readable: who is ahead, tables in the form of their sources, plots.
-//!
-//! Files only list here; what a record is belongs to `measure`, what a load's own record looks
-//! like to the files beside this one.
+//! The report of experiments: a ranking, tables in the form of their sources, plots; and two of
+//! them compared.
 
-pub mod compared;
-pub mod csv;
-pub mod drawings;
-mod found;
-mod gains;
-mod host;
-mod limits;
-mod noise;
-pub mod page;
+mod compared;
+mod comparison;
 mod plots;
-mod standing;
+mod ranking;
+mod sheets;
 mod study;
-pub mod summary;
 mod tables;
-mod versus;
-mod words;
-mod yardstick;
+mod warnings;
+
+use measure::experiment::{Configuration, Experiment, Published, Scenario};
+
+use crate::document::{Block, Document, Fact, Figure, Kind, Section, Sheet, section};
+use crate::host;
+pub use compared::{compared, configurations_in_common};
+use comparison::SIGNS;
+use plots::{Palette, courses, plot};
+use ranking::Ranking;
+use study::{Study, studies};
+
+/// Characters for which tables on terminals are made.
+const WIDTH: usize = 80;
+
+/// The report of these experiments; each has the name that its files begin with.
+#[must_use]
+pub fn document(experiments: &[(&str, &Experiment)]) -> Document {
+    let numbered = experiments.iter().zip(1..);
+    let all: Vec<Vec<Study<'_>>> = numbered
+        .map(|((_, experiment), number)| studies(experiment, number))
+        .collect();
+    let ranking = Ranking::of(all.iter().flatten());
+    let mut document = Document {
+        title: title(experiments),
+        footer: footer(experiments),
+        blocks: ranking.blocks(),
+        ..Document::default()
+    };
+    for ((name, experiment), studies) in experiments.iter().zip(&all) {
+        let palette = Palette(&experiment.plan.targets);
+        // A name that stays the same lets a page of others refer to it.
+        let named = |file: String| match experiments.len() {
+            1 => file,
+            _ => format!("{name}-{file}"),
+        };
+        for study in studies {
+            document
+                .links
+                .push((study.anchor(), study.scenario.name.clone()));
+            document.blocks.push(scenario(study, palette));
+            let files = plots::files(study, palette).into_iter();
+            document
+                .files
+                .extend(files.map(|(file, plot)| (named(file), plot)));
+        }
+        let sheets = [
+            sheets::configurations(studies),
+            sheets::measurements(studies),
+        ];
+        document.sheets.extend(sheets.map(|sheet| Sheet {
+            name: format!("{name}-{}", sheet.name),
+            ..sheet
+        }));
+    }
+    for ((_, experiment), number) in experiments.iter().zip(1..) {
+        document.blocks.push(how(experiment, number));
+    }
+    if !experiments.is_empty() {
+        document
+            .links
+            .push(("e1".to_owned(), "host and targets".to_owned()));
+    }
+    document
+}
+
+fn title(experiments: &[(&str, &Experiment)]) -> String {
+    let Some(plan) = experiments.first().map(|(_, experiment)| &experiment.plan) else {
+        return "No experiments".to_owned();
+    };
+    let date = plan.started.split('T').next().unwrap_or_default();
+    let first = plan.targets.first();
+    let first = first.map_or("TLS terminators", |target| target.name.as_str());
+    format!("{first} and other targets, {date}")
+}
+
+fn footer(experiments: &[(&str, &Experiment)]) -> String {
+    let Some(tool) = experiments.first().map(|(_, it)| &it.plan.tool) else {
+        return "No records.".to_owned();
+    };
+    format!(
+        "Recorded by {} {} with {}. A ratio is the geometric mean over rounds of a target's metric \
+         to the first target's in the same round; its interval is Student's t of their logarithms \
+         at 95 %: of twenty such intervals, one misses. Shares are subtracted instead, in \
+         percentage points, by the paired t. The first lines count a difference only if it holds \
+         among all main metrics together, by Holm's method (1979).",
+        tool.name, tool.version, tool.tls,
+    )
+}
+
+/// Everything of a scenario.
+fn scenario(study: &Study<'_>, palette: Palette<'_>) -> Block {
+    let scenario = study.scenario;
+    let page = |blocks| section(Kind::Page, "", blocks);
+    let terminal = |blocks| section(Kind::Terminal, "", blocks);
+    let source = |text: String| Fact::new("source", text);
+    let sources = scenario.sources.iter();
+    let sources = sources.map(|it| source(format!("{}, {}", it.title, it.table)));
+    let omitted = scenario.omitted.iter();
+    let omitted = omitted.map(|it| Fact::new("omitted", format!("{}: {}", it.what, it.why)));
+    let facts: Vec<Fact> = sources.chain(omitted).collect();
+    let warnings = warnings::warnings(study);
+    let id = format!("{}-plot", study.anchor());
+    let drawn = plot(study, palette).map(|plot| Figure::both(&id, plot.clone(), plot));
+    let mut tables = tables::full(study).into_iter().map(Block::Table);
+    /// Tables of this many metrics are not folded.
+    const OPEN_MAX: usize = 2;
+    let shown = tables.by_ref().take(OPEN_MAX).collect();
+    let further = section(Kind::Details, "Further metrics", tables.collect());
+    let gains = tables::gains(study).map(|gains| gains.map(Block::Table));
+    let [by_target, list] = gains.map_or([None, None], |gains| gains.map(Some));
+    let blocks = [
+        page(vec![Block::Paragraph(scenario.method.clone())]),
+        (!facts.is_empty()).then_some(Block::Facts(facts)),
+        (!warnings.is_empty()).then_some(Block::Warnings(warnings)),
+        drawn,
+        terminal(tables::summary(study, WIDTH).block().into_iter().collect()),
+        page(shown),
+        further,
+        page(by_target.into_iter().collect()),
+        terminal(list.into_iter().collect()),
+        spreads(study),
+        page(vec![Block::Paragraph(SIGNS.to_owned())]),
+        course(study),
+        published(scenario),
+        commands(scenario),
+    ];
+    let blocks = blocks.into_iter().flatten().collect();
+    let title = format!("{}: {}", scenario.name, scenario.question);
+    Section::new(Kind::Article, title, blocks)
+        .at(study.anchor())
+        .into()
+}
+
+/// Open where the source printed them.
+fn spreads(study: &Study<'_>) -> Option<Block> {
+    if let Some(metric) = tables::spread_metric(study) {
+        return tables::spreads(study, metric).block();
+    }
+    let table = tables::spreads(study, study.main()?).block();
+    let title = "The main metric as ministat(1) prints it";
+    section(Kind::Details, title, table.into_iter().collect())
+}
+
+fn course(study: &Study<'_>) -> Option<Block> {
+    let courses = courses(study).into_iter().enumerate();
+    let drawn = courses.map(|(index, (name, chart))| {
+        Figure::small(format!("{}-course-{index}", study.anchor()), name, chart)
+    });
+    let drawn = section(Kind::Beside("three"), "", drawn.collect());
+    let title = "The course of the load: the repeat in the middle";
+    section(Kind::Page, title, drawn.into_iter().collect())
+}
+
+/// What the source printed.
+fn published(scenario: &Scenario) -> Option<Block> {
+    let tables = scenario.published.iter().map(|it: &Published| {
+        let note = it.note.iter().cloned().map(Block::Paragraph);
+        let blocks = tables::published(it).block().into_iter().chain(note);
+        Section::new(Kind::Page, "", blocks.collect()).into()
+    });
+    let tables = section(Kind::Beside("published"), "", tables.collect());
+    section(
+        Kind::Page,
+        "What the source measured",
+        tables.into_iter().collect(),
+    )
+}
+
+fn commands(scenario: &Scenario) -> Option<Block> {
+    let configurations = scenario.configurations.iter();
+    let commands = configurations
+        .filter(|it| !it.command.is_empty())
+        .map(|it| {
+            let command = Block::Command(it.command.clone());
+            Section::new(Kind::Page, &it.key, vec![command]).into()
+        });
+    let title = "The commands that load such servers";
+    section(Kind::Details, title, commands.collect())
+}
+
+/// How an experiment was made: targets, host, placement, the command that repeats it.
+fn how(experiment: &Experiment, number: usize) -> Block {
+    let plan = &experiment.plan;
+    let title = match number {
+        1 => "Host and targets".to_owned(),
+        _ => format!("Host and targets of record {number}"),
+    };
+    let cpus = |cpus: &[u16]| {
+        cpus.iter()
+            .map(u16::to_string)
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
+    let (server, client) = (cpus(&plan.placement.server), cpus(&plan.placement.client));
+    let tool = &plan.tool;
+    let facts = vec![
+        Fact::new("host", host::line(&plan.host.host)),
+        Fact::new(
+            "placement",
+            format!("server on CPU {server}, client and origin on CPU {client}"),
+        ),
+        Fact::new("started", format!("{}, {} mode", plan.started, plan.mode)),
+        Fact::new(
+            "order",
+            format!("shuffled in each round by seed {}", plan.seed),
+        ),
+        Fact::new(
+            "tool",
+            format!("{} {} with {}", tool.name, tool.version, tool.tls),
+        ),
+        Fact::new("state", state(experiment)),
+        Fact::new("signs", SIGNS),
+    ];
+    let targets = plan.targets.iter();
+    let targets = targets
+        .map(|it| Fact::new(&it.name, tables::version(it)))
+        .collect();
+    let targets_table = Block::Table(tables::targets(&plan.targets));
+    let host = section(Kind::Beside("facts"), "", host::blocks(&plan.host));
+    let blocks = [
+        section(Kind::Terminal, "", vec![Block::Facts(targets)]),
+        section(Kind::Page, "", vec![targets_table]),
+        Some(Block::Facts(facts)),
+        Some(Block::Command(plan.command.clone())),
+        section(Kind::Page, "", host.into_iter().collect()),
+    ];
+    let blocks = blocks.into_iter().flatten().collect();
+    Section::new(Kind::Article, title, blocks)
+        .at(format!("e{number}"))
+        .into()
+}
+
+/// How far it came.
+fn state(experiment: &Experiment) -> String {
+    let plan = &experiment.plan;
+    let takes_part = |it: &&Configuration| {
+        let mut targets = plan.targets.iter();
+        let is_missing = targets.any(|target| target.name == it.target && target.missing.is_some());
+        it.unsupported.is_none() && !is_missing
+    };
+    let planned = |scenario: &Scenario| {
+        scenario.configurations.iter().filter(takes_part).count() * scenario.repeats as usize
+    };
+    let planned: usize = plan.scenarios.iter().map(planned).sum();
+    let end = match &experiment.ended {
+        Some(ended) if ended.is_complete => "complete",
+        _ => "not complete: it was stopped, and can be resumed with `--resume`",
+    };
+    let duplicates = match experiment.duplicates {
+        0 => String::new(),
+        count => format!("; {count} measurements occur twice, and count once"),
+    };
+    format!(
+        "{} of {planned} measurements, {} failed{duplicates}; {end}",
+        experiment.measurements.len(),
+        experiment.failures.len()
+    )
+}

@@ -1,6 +1,6 @@
 //! A tree of elements, written as HTML or SVG with everything escaped that is not ours.
 
-use crate::hostile::harmless;
+use crate::sanitize::sanitized;
 
 /// An element with its attributes and what is in it.
 #[derive(Clone, Debug)]
@@ -116,7 +116,7 @@ impl std::fmt::Display for Element {
 }
 
 fn escape(text: &str, out: &mut String) {
-    for character in harmless(text).chars() {
+    for character in sanitized(text).chars() {
         match character {
             '&' => out.push_str("&amp;"),
             '<' => out.push_str("&lt;"),
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_strangers_wrote_stays_text() {
+    fn foreign_text_stays_text() {
         let link = element("a")
             .with("title", "\" onclick='x'")
             .text("</a><script>");

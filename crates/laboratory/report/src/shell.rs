@@ -1,6 +1,6 @@
 //! A command line as one would type it into a POSIX shell.
 
-use crate::hostile::harmless;
+use crate::sanitize::sanitized;
 
 /// The words as lines of at most `width` characters where words allow it, each but the last ended
 /// by a backslash, so that all of them can be pasted. A flag and its value stay together.
@@ -33,7 +33,7 @@ fn parts(words: &[String]) -> Vec<String> {
 }
 
 fn quoted(word: &str) -> String {
-    let word = harmless(word);
+    let word = sanitized(word);
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_@%+=:,./-".contains(c);
     if !word.is_empty() && word.chars().all(is_plain) {
         return word;

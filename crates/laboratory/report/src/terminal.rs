@@ -1,23 +1,41 @@
-//! Text for a terminal: tables with aligned columns, wrapped words, a few colours.
+//! A report as text for a terminal: aligned columns, wrapped words, a few colours.
 
-use crate::hostile::harmless;
-use crate::table::{Row, Side, Table};
+use crate::document::{Block, Document, Fact, Item, Kind, Row, Section, Table, Warning};
+use crate::sanitize::sanitized;
+use crate::shell::command_lines;
 
 /// Between two columns.
 const GAP: &str = "  ";
 
+/// Where the words of a fact begin, and how long its name may be beside them.
+const FACT_WIDTH: usize = 12;
+const NAME_MAX: usize = 34;
+
+const HINT: &str = "hint";
+
+impl Document {
+    /// The report as text for a screen `width` characters wide.
+    #[must_use]
+    pub fn text(&self, width: usize, colour: bool) -> String {
+        let look = Look { width, colour };
+        let parts = self.blocks.iter().map(|block| look.block("", block));
+        let parts: Vec<String> = parts.filter(|part| !part.is_empty()).collect();
+        parts.join("\n")
+    }
+}
+
 /// How text is to look.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Look {
+struct Look {
     /// Characters in a line.
-    pub(crate) width: usize,
-    /// Whether colours are liked.
-    pub(crate) colour: bool,
+    width: usize,
+    /// Whether there are colours.
+    colour: bool,
 }
 
 /// What a piece of text is, in ANSI's numbers.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Ink {
+enum Ink {
     Strong,
     Faint,
     Warning,
@@ -25,8 +43,119 @@ pub(crate) enum Ink {
 }
 
 impl Look {
-    /// The text, in colour if that is liked.
-    pub(crate) fn paint(self, ink: Ink, text: &str) -> String {
+    fn block(self, title: &str, block: &Block) -> String {
+        let text = match block {
+            Block::Headline(text) => self.strong(text),
+            Block::Paragraph(text) => self.wrapped(text) + "\n",
+            Block::Facts(facts) => self.facts(facts),
+            Block::Items(items) => items.iter().map(|item| self.item(item)).collect(),
+            Block::Warnings(warnings) => warnings
+                .iter()
+                .map(|warning| self.warning(warning))
+                .collect(),
+            Block::Table(table) => self.titled_table(title, table),
+            Block::Command(words) => {
+                let lines = command_lines(words, self.width.saturating_sub(FACT_WIDTH));
+                self.field("repeat", FACT_WIDTH, &lines)
+            }
+            Block::Section(section) => self.section(section),
+            Block::Cards(_) | Block::Counts(_) | Block::Figure(_) => String::new(),
+        };
+        match block {
+            Block::Table(_) => text,
+            _ if text.is_empty() => text,
+            _ => self.strong(title) + &text,
+        }
+    }
+
+    /// The title stands with the first block that is shown.
+    fn section(self, section: &Section) -> String {
+        if matches!(section.kind, Kind::Details | Kind::Page) {
+            return String::new();
+        }
+        let mut text = String::new();
+        for block in &section.blocks {
+            let title = if text.is_empty() { &section.title } else { "" };
+            text += &self.block(title, block);
+        }
+        text
+    }
+
+    fn wrapped(self, text: &str) -> String {
+        wrap(&sanitized(text), self.width).join("\n")
+    }
+
+    /// Lines in bold; none of nothing.
+    fn strong(self, text: &str) -> String {
+        if text.is_empty() {
+            return String::new();
+        }
+        let lines = wrap(&sanitized(text), self.width).into_iter();
+        lines
+            .map(|line| self.paint(Ink::Strong, &line) + "\n")
+            .collect()
+    }
+
+    fn warning(self, warning: &Warning) -> String {
+        let label = match warning.about.as_str() {
+            "" => "warning".to_owned(),
+            about => format!("warning: {about}"),
+        };
+        let hint = warning.hint.iter();
+        let hint = hint.map(|hint| self.labelled(Ink::Hint, HINT, hint));
+        self.labelled(Ink::Warning, &label, &warning.text) + &hint.collect::<String>()
+    }
+
+    /// A label and what it is about, wrapped: `warning: words`.
+    fn labelled(self, ink: Ink, label: &str, words: &str) -> String {
+        let first = length(label) + ": ".len();
+        let lines = wrap(&sanitized(words), self.width.saturating_sub(first));
+        let indented = lines.join(&format!("\n{}", " ".repeat(first)));
+        format!("{}: {indented}\n", self.paint(ink, &sanitized(label)))
+    }
+
+    /// Moved in by two, its later lines by four.
+    fn item(self, item: &Item) -> String {
+        let part = |(name, text): &(String, String)| format!("{name} {text}").trim_end().to_owned();
+        let parts: Vec<String> = item.parts.iter().map(part).collect();
+        let colon = if item.parts.is_empty() { "" } else { ": " };
+        let words = format!("{}{colon}{}", item.head, parts.join(" · "));
+        let lines = wrap(&sanitized(&words), self.width.saturating_sub(4));
+        format!("  {}\n", lines.join("\n    "))
+    }
+
+    /// Names with their words beside them; the longest name says where those begin.
+    fn facts(self, facts: &[Fact]) -> String {
+        let names = facts.iter().map(|fact| length(&fact.name) + 2);
+        let indent = names.max().unwrap_or(0).clamp(FACT_WIDTH, NAME_MAX);
+        let fact = |fact: &Fact| {
+            let room = self.width.saturating_sub(indent);
+            let mut lines = wrap(&sanitized(&fact.text), room);
+            if let Some(hint) = &fact.hint {
+                let hints = wrap(&sanitized(&format!("{HINT}: {hint}")), room);
+                let label = self.paint(Ink::Hint, HINT);
+                lines.push(hints[0].replacen(HINT, &label, 1));
+                lines.extend_from_slice(&hints[1..]);
+            }
+            self.field(&sanitized(&fact.name), indent, &lines)
+        };
+        facts.iter().map(fact).collect()
+    }
+
+    /// A name and lines beside it.
+    fn field(self, name: &str, indent: usize, lines: &[String]) -> String {
+        let mut text = String::new();
+        for (index, line) in lines.iter().enumerate() {
+            let name = if index == 0 { name } else { "" };
+            let gap = usize::from(!name.is_empty()) * 2;
+            let padding = " ".repeat(indent.saturating_sub(length(name)).max(gap));
+            text = text + &self.paint(Ink::Faint, name) + &padding + line + "\n";
+        }
+        text
+    }
+
+    /// The text, in colour if there are colours.
+    fn paint(self, ink: Ink, text: &str) -> String {
         let code = match ink {
             Ink::Strong => "1",
             Ink::Faint => "2",
@@ -40,15 +169,36 @@ impl Look {
         }
     }
 
-    /// The table, a line a row, each moved in by two; its last column is wrapped. The title stands
-    /// where the first column's head would be.
-    pub(crate) fn table(self, title: &str, table: &Table) -> String {
+    /// Under its caption where no title says what it is.
+    fn titled_table(self, title: &str, table: &Table) -> String {
+        if !title.is_empty() || table.caption.is_empty() {
+            return self.table(title, table);
+        }
+        let caption = wrap(&sanitized(&table.caption), self.width.saturating_sub(2));
+        // Without heads their line is empty.
+        let rows = self.table("", table);
+        let rows = rows.strip_prefix('\n').unwrap_or(&rows);
+        format!("  {}\n{rows}", caption.join("\n  "))
+    }
+
+    /// A line per row, each moved in by two; the last column is wrapped. The title stands where the
+    /// first column's head would be.
+    fn table(self, title: &str, table: &Table) -> String {
         let widths = widths(table);
-        let heads = table.columns.iter().map(|column| column.head.as_str());
+        let heads = table.columns.iter().map(|column| sanitized(&column.head));
         let heads = self.lines(table, &widths, &heads.collect::<Vec<_>>());
-        let mut text = self.heading(title, heads[0].trim_end()) + "\n";
+        let mut text = self.heading(&sanitized(title), heads[0].trim_end()) + "\n";
         for row in &table.rows {
-            text += &self.row(table, &widths, row);
+            match row {
+                Row::Head(name) => {
+                    text += &format!("{GAP}{}\n", self.paint(Ink::Strong, &sanitized(name)));
+                }
+                Row::Cells(cells) => {
+                    let cells: Vec<String> = cells.iter().map(|it| sanitized(&it.text)).collect();
+                    let lines = self.lines(table, &widths, &cells).into_iter();
+                    text.extend(lines.map(|line| line.trim_end().to_owned() + "\n"));
+                }
+            }
         }
         text
     }
@@ -61,40 +211,27 @@ impl Look {
             0 => self.paint(Ink::Faint, heads),
             _ if room == heads.len() => bold,
             length if length < room => bold + &self.paint(Ink::Faint, &heads[length..]),
-            _ => format!("{bold}\n{}", self.paint(Ink::Faint, heads)),
+            _ => self.strong(title) + &self.paint(Ink::Faint, heads),
         }
     }
 
-    fn row(self, table: &Table, widths: &[usize], row: &Row) -> String {
-        if row.is_head {
-            let name = row.cells.first().map_or("", |cell| cell.text.as_str());
-            return format!("{GAP}{}\n", self.paint(Ink::Strong, name));
-        }
-        let cells: Vec<&str> = row.cells.iter().map(|cell| cell.text.as_str()).collect();
-        let lines = self.lines(table, widths, &cells).into_iter();
-        lines
-            .map(|line| line.trim_end().to_owned() + "\n")
-            .collect()
-    }
-
-    fn lines(self, table: &Table, widths: &[usize], cells: &[&str]) -> Vec<String> {
+    fn lines(self, table: &Table, widths: &[usize], cells: &[String]) -> Vec<String> {
         let last = table.columns.len().saturating_sub(1);
-        let has_groups = table.rows.iter().any(|row| row.is_head);
+        let has_groups = table.rows.iter().any(|row| matches!(row, Row::Head(_)));
         let mut line = GAP.repeat(1 + usize::from(has_groups));
         let mut wrapped = Vec::new();
         for (index, column) in table.columns.iter().enumerate() {
-            let cell = cells.get(index).copied().unwrap_or_default();
+            let cell = cells.get(index).map_or("", String::as_str);
             let padding = " ".repeat(widths[index].saturating_sub(length(cell)));
             if index > 0 {
                 line += GAP;
             }
-            match column.side {
-                Side::Right => line = line + &padding + cell,
-                Side::Left if index == last => {
-                    let room = self.width.saturating_sub(length(&line));
-                    wrapped = wrap(cell, room);
-                }
-                Side::Left => line = line + cell + &padding,
+            if !column.is_left {
+                line = line + &padding + cell;
+            } else if index == last {
+                wrapped = wrap(cell, self.width.saturating_sub(length(&line)));
+            } else {
+                line = line + cell + &padding;
             }
         }
         let indent = " ".repeat(length(&line));
@@ -103,40 +240,14 @@ impl Look {
         lines.extend(rest.map(|words| indent.clone() + &words));
         lines
     }
-
-    /// A label and what it is about, wrapped: `warning: words`.
-    pub(crate) fn labelled(self, ink: Ink, label: &str, words: &str) -> String {
-        let first = length(label) + ": ".len();
-        let lines = wrap(&harmless(words), self.width.saturating_sub(first));
-        let indented = lines.join(&format!("\n{}", " ".repeat(first)));
-        format!("{}: {indented}\n", self.paint(ink, label))
-    }
-
-    /// A name and its words, wrapped beneath themselves: `name      words`.
-    pub(crate) fn field(self, name: &str, words: &str) -> String {
-        let lines = wrap(words, self.width.saturating_sub(FIELD_WIDTH));
-        self.field_lines(name, &lines)
-    }
-
-    /// The same with lines that are as they are.
-    pub(crate) fn field_lines(self, name: &str, lines: &[String]) -> String {
-        let mut text = String::new();
-        for (index, line) in lines.iter().enumerate() {
-            let name = if index == 0 { name } else { "" };
-            let padding = " ".repeat(FIELD_WIDTH.saturating_sub(length(name)));
-            text = text + &self.paint(Ink::Faint, name) + &padding + line + "\n";
-        }
-        text
-    }
 }
 
-/// Where the words of a field begin.
-pub(crate) const FIELD_WIDTH: usize = 12;
-
 fn widths(table: &Table) -> Vec<usize> {
-    let rows = || table.rows.iter().filter(|row| !row.is_head);
     let width = |index: usize| {
-        let cells = rows().filter_map(|row| row.cells.get(index));
+        let cells = table.rows.iter().filter_map(|row| match row {
+            Row::Cells(cells) => cells.get(index),
+            Row::Head(_) => None,
+        });
         let widest = cells.map(|cell| length(&cell.text)).max().unwrap_or(0);
         widest.max(length(&table.columns[index].head))
     };
@@ -144,13 +255,13 @@ fn widths(table: &Table) -> Vec<usize> {
 }
 
 /// Characters, each of which is taken to fill one column.
-pub(crate) fn length(text: &str) -> usize {
+fn length(text: &str) -> usize {
     text.chars().count()
 }
 
 /// Lines of at most `width` characters where words allow it; never none. A number is not parted
 /// from its unit.
-pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
+fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in words(text) {
         let word = word.as_str();
@@ -190,7 +301,6 @@ fn is_unit(word: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::table::Cell;
 
     const PLAIN: Look = Look {
         width: 24,
@@ -199,17 +309,9 @@ mod tests {
 
     #[test]
     fn columns_are_aligned_and_the_last_is_wrapped() {
-        let mut table = Table::new("", &["<name", "count", "<what"]);
-        table.row(vec![
-            Cell::from("full"),
-            Cell::from("5"),
-            Cell::from("a suite, a group"),
-        ]);
-        table.row(vec![
-            Cell::from("psk"),
-            Cell::from("1 000"),
-            Cell::from("x"),
-        ]);
+        let mut table = Table::new("", ["<name", "count", "<what"]);
+        table.row(["full", "5", "a suite, a group"].map(Into::into));
+        table.row(["psk", "1 000", "x"].map(Into::into));
         let wanted = "  name  count  what
   full      5  a suite,
                a group
@@ -220,8 +322,8 @@ mod tests {
 
     #[test]
     fn a_title_shares_the_line_of_the_heads_if_there_is_room() {
-        let mut table = Table::new("", &["<", "count"]);
-        table.row(vec![Cell::from("session-id"), Cell::from("5")]);
+        let mut table = Table::new("", ["<", "count"]);
+        table.row(["session-id", "5"].map(Into::into));
         let rows = "  session-id      5\n";
         assert_eq!(
             PLAIN.table("Failures", &table),
@@ -230,6 +332,16 @@ mod tests {
         let long = "A longer title";
         let wanted = format!("{long}\n              count\n{rows}");
         assert_eq!(PLAIN.table(long, &table), wanted);
+    }
+
+    #[test]
+    fn facts_have_hints_beneath_them() {
+        let fact = Fact {
+            hint: Some("raise it".to_owned()),
+            ..Fact::new("open files", "1024 hard")
+        };
+        let wanted = "open files  1024 hard\n            hint: raise\n            it\n";
+        assert_eq!(PLAIN.facts(&[fact]), wanted);
     }
 
     #[test]
@@ -247,10 +359,8 @@ mod tests {
             colour: true,
             ..PLAIN
         };
-        assert_eq!(
-            look.field("host", "cpu"),
-            "\u{1b}[2mhost\u{1b}[0m        cpu\n"
-        );
-        assert_eq!(PLAIN.field("host", "cpu"), "host        cpu\n");
+        let facts = [Fact::new("host", "cpu")];
+        assert_eq!(look.facts(&facts), "\u{1b}[2mhost\u{1b}[0m        cpu\n");
+        assert_eq!(PLAIN.facts(&facts), "host        cpu\n");
     }
 }

@@ -4,6 +4,13 @@
 mod made;
 
 use measure::kind::Kind;
+use measure::record::Record;
+
+fn sheet(record: &Record, name: &str) -> String {
+    let sheets = made::report_of(record).sheets().into_iter();
+    let mut found = sheets.filter(|(file, _)| *file == format!("run-{name}"));
+    found.next().unwrap().1
+}
 
 /// Fields by their heads, a list a row.
 fn rows(csv: &str) -> Vec<Vec<(&str, &str)>> {
@@ -25,7 +32,7 @@ fn field<'a>(row: &[(&str, &'a str)], head: &str) -> &'a str {
 #[test]
 fn a_row_a_second() {
     let record = made::failing();
-    let csv = report::csv::seconds(&record);
+    let csv = sheet(&record, "seconds");
     let rows = rows(&csv);
     assert_eq!(rows.len(), 40);
     let sum: u64 = rows
@@ -42,7 +49,7 @@ fn a_row_a_second() {
 #[test]
 fn a_row_a_kind_and_part() {
     let record = made::keep_alive();
-    let csv = report::csv::latencies(&record);
+    let csv = sheet(&record, "latencies");
     let rows = rows(&csv);
     let names: Vec<String> = rows
         .iter()
@@ -67,7 +74,7 @@ fn a_row_a_kind_and_part() {
 #[test]
 fn a_row_a_step() {
     let record = made::ramp();
-    let csv = report::csv::steps(&record);
+    let csv = sheet(&record, "steps");
     let rows = rows(&csv);
     assert_eq!(rows.len(), record.steps.len());
     assert_eq!(field(&rows[2], "from_s"), "20");
@@ -77,10 +84,8 @@ fn a_row_a_step() {
 
 #[test]
 fn sheets_without_rows_are_left_out() {
-    assert!(report::csv::of_record(&made::empty()).is_empty());
-    let names: Vec<&str> = report::csv::of_record(&made::keep_alive())
-        .iter()
-        .map(|sheet| sheet.name)
-        .collect();
-    assert_eq!(names, ["seconds", "latencies"]);
+    assert!(made::report_of(&made::empty()).sheets().is_empty());
+    let sheets = made::report_of(&made::keep_alive()).sheets().into_iter();
+    let names: Vec<String> = sheets.map(|(name, _)| name).collect();
+    assert_eq!(names, ["run-seconds", "run-latencies"]);
 }

@@ -6,9 +6,9 @@ mod made;
 use measure::record::{Record, Second};
 
 fn svg(record: &Record, name: &str) -> String {
-    let drawings = report::drawings::of_record(record).into_iter();
-    let mut found = drawings.filter(|drawing| drawing.name == name);
-    found.next().unwrap().svg
+    let figures = made::report_of(record).figures().into_iter();
+    let mut found = figures.filter(|(file, _)| *file == format!("run-{name}"));
+    found.next().unwrap().1
 }
 
 /// The value of an attribute of the first element after `from` that has `marker` in it.
@@ -131,9 +131,8 @@ fn a_ramp_without_steps_is_read_off_its_seconds() {
 
 #[test]
 fn documents_stand_alone_in_dark_and_light() {
-    for drawing in report::drawings::of_record(&made::ramp()) {
-        let svg = drawing.svg;
-        assert!(svg.starts_with("<svg "), "{}", drawing.name);
+    for (name, svg) in made::report_of(&made::ramp()).figures() {
+        assert!(svg.starts_with("<svg "), "{name}");
         assert!(svg.contains(" xmlns=\"http://www.w3.org/2000/svg\""));
         assert!(svg.contains("prefers-color-scheme: dark"));
         assert!(svg.contains("<title ") && svg.contains("<desc "));
@@ -144,10 +143,12 @@ fn documents_stand_alone_in_dark_and_light() {
 
 #[test]
 fn lines_differ_without_colour() {
-    let names = ["1", "2", "3", "4", "5"];
     let record = made::one_second();
-    let records: Vec<_> = names.map(|name| (name.to_owned(), &record)).into();
-    let svg = report::drawings::of_records(&records).unwrap().svg;
+    let figures = made::report(&[(); 5].map(|()| record.clone())).figures();
+    let (_, svg) = figures
+        .iter()
+        .find(|(name, _)| name == "comparison")
+        .unwrap();
     let dashes: Vec<&str> = svg
         .match_indices("class=\"line ")
         .map(|(start, _)| {

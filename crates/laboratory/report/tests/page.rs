@@ -7,7 +7,6 @@ mod tags;
 
 use measure::kind::Kind;
 use measure::record::Record;
-use report::page::html;
 use tags::{assert_numbers, assert_whole, tags};
 
 fn records() -> Vec<(&'static str, Record)> {
@@ -22,6 +21,10 @@ fn records() -> Vec<(&'static str, Record)> {
         ("hostile", made::hostile()),
         ("broken", made::broken()),
     ]
+}
+
+fn html(records: &[Record]) -> String {
+    made::report(records).html()
 }
 
 fn value(page: &str, id: &str) -> f64 {
@@ -54,11 +57,11 @@ fn the_page_has_the_record_s_numbers() {
     assert_eq!(value(&page, "r1-attempted"), totals.attempted as f64);
     assert_eq!(value(&page, "r1-succeeded"), totals.succeeded as f64);
     assert_eq!(value(&page, "r1-failed"), totals.failed as f64);
+    assert_eq!(value(&page, "r1-rate"), totals.succeeded as f64 / 120.0);
     assert_eq!(
-        value(&page, "r1-succeeded-per-s"),
-        totals.succeeded as f64 / 120.0
+        value(&page, "r1-mean-response"),
+        record.total_latency().mean_ns()
     );
-    assert_eq!(value(&page, "r1-mean-ns"), record.total_latency().mean_ns());
     let resumed = record.handshakes_of(Kind::SessionId);
     let full = record.handshakes_of(Kind::Full);
     assert_eq!(value(&page, "r1-handshakes-session-id"), resumed as f64);
@@ -76,9 +79,9 @@ fn the_page_has_the_record_s_numbers() {
         record.failures["timeout"] as f64
     );
     let read = record.capacity.unwrap().read_offs;
-    assert_eq!(value(&page, "r1-peak-per-s"), read.peak_per_s.unwrap());
+    assert_eq!(value(&page, "r1-peak"), read.peak_per_s.unwrap());
     assert_eq!(
-        value(&page, "r1-few-errors-per-s"),
+        value(&page, "r1-few-errors"),
         read.few_errors_per_s.unwrap()
     );
 }
@@ -87,8 +90,8 @@ fn the_page_has_the_record_s_numbers() {
 fn warnings_stand_before_the_numbers() {
     let page = html(&[made::ramp()]);
     let place = |text: &str| page.find(text).unwrap();
-    assert!(place("threads were busy for 93 %") < place("r1-succeeded-per-s"));
-    assert!(place("give it more threads") < place("r1-succeeded-per-s"));
+    assert!(place("threads were busy for 93 %") < place("r1-rate"));
+    assert!(place("give it more threads") < place("r1-rate"));
     // And of several records before the comparison.
     let page = html(&[made::keep_alive(), made::ramp()]);
     let place = |text: &str| page.find(text).unwrap();
@@ -102,8 +105,8 @@ fn what_a_record_says_is_text() {
     assert!(page.contains("&lt;script&gt;alert(&#39;x&#39;)"));
     assert!(!page.contains(|c: char| c.is_control() && c != '\n'));
     assert!(!page.contains('\u{202e}'));
-    for drawing in report::drawings::of_record(&made::hostile()) {
-        assert!(!drawing.svg.contains("<script"), "{}", drawing.name);
+    for (name, svg) in made::report_of(&made::hostile()).figures() {
+        assert!(!svg.contains("<script"), "{name}");
     }
 }
 
@@ -113,7 +116,7 @@ fn three_hours_make_a_small_page_that_keeps_the_spike() {
     let page = html(&[record]);
     assert!(page.len() < 2_000_000, "{} bytes", page.len());
     // The one second in which 777 failed is in the spread, in the table and in the drawing.
-    assert_eq!(value(&page, "r1-failed-per-s-max"), 777.0);
+    assert_eq!(value(&page, "r1-failed-rate-max"), 777.0);
     assert!(page.contains("failed 777"));
 }
 
@@ -134,13 +137,10 @@ fn several_records_are_compared_first() {
         assert!(page.contains(&format!("<h2>{name}</h2>")), "{name}");
     }
     // Runs 3 and 4 differ in nothing.
-    assert!(page.contains("Spread over repeated runs"));
+    assert!(page.contains("Runs that differ in nothing"));
     let rates = records.map(|record| record.totals.succeeded as f64 / 20.0);
     for (index, rate) in rates.into_iter().enumerate() {
-        assert_eq!(
-            value(&page, &format!("r{}-succeeded-per-s", index + 1)),
-            rate
-        );
+        assert_eq!(value(&page, &format!("r{}-rate", index + 1)), rate);
     }
 }
 

@@ -4,6 +4,7 @@
 
 mod made;
 
+use made::report_of as one;
 use measure::kind::Kind;
 use measure::record::Record;
 
@@ -18,7 +19,7 @@ fn compare(name: &str, text: &str) {
 
 /// Names that may be longer than a line are put into a line of their own.
 fn check(name: &str, record: &Record) {
-    let text = report::summary::text(record, 80, false);
+    let text = one(record).text(80, false);
     for line in text.lines() {
         assert!(line.chars().count() <= 80, "{line}");
         assert_eq!(line, line.trim_end());
@@ -57,8 +58,8 @@ fn one_second() {
 }
 
 #[test]
-fn terminals_take_no_orders_from_a_record() {
-    let text = report::summary::text(&made::hostile(), 80, false);
+fn terminals_get_no_control_characters() {
+    let text = one(&made::hostile()).text(80, false);
     let is_order = |c: char| c.is_control() && c != '\n';
     assert!(!text.contains(is_order) && !text.contains('\u{202e}'));
     // In the command it is one word.
@@ -68,14 +69,14 @@ fn terminals_take_no_orders_from_a_record() {
 #[test]
 fn colours_change_nothing_but_colours() {
     let record = made::ramp();
-    let coloured = report::summary::text(&record, 80, true);
+    let coloured = one(&record).text(80, true);
     let mut plain = String::new();
     let mut rest = coloured.as_str();
     while let Some((before, after)) = rest.split_once('\u{1b}') {
         plain += before;
         rest = after.split_once('m').unwrap().1;
     }
-    assert_eq!(plain + rest, report::summary::text(&record, 80, false));
+    assert_eq!(plain + rest, one(&record).text(80, false));
     assert!(coloured.contains('\u{1b}'));
 }
 
@@ -86,7 +87,7 @@ fn several_runs_side_by_side() {
         .map(|seed| made::resumed(kinds[seed - 1], seed as u64))
         .to_vec();
     records.push(made::ramp());
-    let text = report::comparison::text(&records, 80, false);
+    let text = made::report(&records).text(80, false);
     assert!(
         text.lines().all(|line| line.chars().count() <= 80),
         "{text}"
@@ -95,7 +96,7 @@ fn several_runs_side_by_side() {
 }
 
 #[test]
-fn numbers_that_cannot_be_are_told_somehow() {
-    let text = report::summary::text(&made::broken(), 80, false);
+fn impossible_numbers_are_shown_somehow() {
+    let text = one(&made::broken()).text(80, false);
     assert!(text.contains("Capacity"));
 }

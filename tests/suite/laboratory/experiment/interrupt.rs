@@ -14,7 +14,7 @@ fn stopped(desk: &Desk, signal: Signal) -> (i32, String) {
     let mut running = Running::start(&mut desk.command(words));
     until("a reading", || {
         running.assert_running();
-        (!desk.of_kind("read").is_empty()).then_some(())
+        (!desk.of_kind("measured").is_empty()).then_some(())
     });
     let id = Pid::from_raw(running.id().try_into().unwrap()).unwrap();
     kill_process(id, signal).unwrap();
@@ -29,7 +29,7 @@ fn a_run_that_was_stopped_is_taken_up() {
     assert_eq!(code, 6, "{said}");
     assert!(said.contains("--resume r.jsonl takes it up"), "{said}");
     assert_eq!(desk.of_kind("ended")[0]["is_complete"], false);
-    let before = desk.of_kind("read").len();
+    let before = desk.of_kind("measured").len();
     assert!((1..16).contains(&before), "{before}");
     // As if it had been killed while it wrote.
     fs::write(
@@ -39,14 +39,14 @@ fn a_run_that_was_stopped_is_taken_up() {
     .unwrap();
     let finished = desk.run("--resume r.jsonl");
     assert_eq!(finished.code(), 0, "{finished:?}");
-    let read = desk.of_kind("read");
+    let read = desk.of_kind("measured");
     assert_eq!((read.len(), readings(&read).len()), (16, 16));
     assert_eq!(desk.of_kind("resumed")[0]["command"][2], "--resume");
     assert_eq!(desk.events().last().unwrap()["is_complete"], true);
     let again = desk.run("--resume r.jsonl");
     assert_eq!(again.code(), 0);
     assert_said(&again, &["has come to its end already"]);
-    assert_eq!(desk.of_kind("read").len(), 16);
+    assert_eq!(desk.of_kind("measured").len(), 16);
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn a_run_that_was_killed_is_taken_up_and_left_nothing_running() {
     });
     let finished = run(&mut desk.command("--resume r.jsonl"));
     assert_eq!(finished.code(), 0, "{finished:?}");
-    assert_eq!(readings(&desk.of_kind("read")).len(), 16);
+    assert_eq!(readings(&desk.of_kind("measured")).len(), 16);
 }
 
 /// Processes beneath another, with their parents' numbers; those that have ended are not there.

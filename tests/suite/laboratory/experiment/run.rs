@@ -29,7 +29,7 @@ fn every_cell_is_read_as_often_as_it_should() {
         (&last["event"], &last["is_complete"]),
         (&"ended".into(), &true.into())
     );
-    let read = desk.of_kind("read");
+    let read = desk.of_kind("measured");
     assert_eq!((read.len(), readings(&read).len()), (8, 8));
     for reading in &read {
         assert!(
@@ -54,10 +54,10 @@ fn the_order_is_decided_by_the_seed() {
         let desk = Desk::new();
         let words = format!("--targets plain --repeats 3 --seed {seed}");
         assert_eq!(desk.small(&words).code(), 0);
-        let read = desk.of_kind("read");
+        let read = desk.of_kind("measured");
         let cells = read
             .iter()
-            .map(|event| event["cell"].as_str().unwrap().to_owned());
+            .map(|event| event["configuration"].as_str().unwrap().to_owned());
         cells.collect::<Vec<_>>()
     };
     let first = order("5");
@@ -72,7 +72,7 @@ fn cells_are_chosen() {
     let finished = desk.small("--only size=some --only target=plain --repeats 1 --duration 100ms");
     assert_eq!(finished.code(), 0, "{finished:?}");
     assert_eq!(desk.events()[0]["mode"], "own");
-    let read = readings(&desk.of_kind("read"));
+    let read = readings(&desk.of_kind("measured"));
     assert_eq!(
         read,
         BTreeSet::from([("target=plain size=some".to_owned(), 0)])
@@ -223,11 +223,11 @@ fn too_few_cpus_and_files_leave_the_other_cells() {
             "2 cells were not read",
         ],
     );
-    assert_eq!(desk.of_kind("read").len(), 2);
-    let missed = desk.of_kind("missed");
+    assert_eq!(desk.of_kind("measured").len(), 2);
+    let missed = desk.of_kind("failed");
     assert_eq!(missed.len(), 2);
     assert!(
-        missed.iter().all(|miss| miss["way"] == "cannot"),
+        missed.iter().all(|miss| miss["kind"] == "unsupported"),
         "{missed:?}"
     );
 }
@@ -251,12 +251,12 @@ fn a_target_that_is_missing_or_crashes_leaves_the_others() {
             "4 cells were not read",
         ],
     );
-    assert_eq!(desk.of_kind("read").len(), 2 * 2 * 3);
-    let missed = desk.of_kind("missed");
+    assert_eq!(desk.of_kind("measured").len(), 2 * 2 * 3);
+    let missed = desk.of_kind("failed");
     // Twice each; then it is given up.
     assert_eq!(missed.len(), 4, "{missed:?}");
     assert!(
-        missed.iter().all(|miss| miss["way"] == "failed"),
+        missed.iter().all(|miss| miss["kind"] == "failed"),
         "{missed:?}"
     );
     let hitch = &desk.events()[0]["targets"];
@@ -283,8 +283,8 @@ fn a_void_cell_says_what_was_asked_and_what_came() {
     assert_eq!(finished.code(), 6, "{finished:?}");
     assert_said(&finished, &["void: ", "TLSv1.2", "TLSv1.3"]);
     // Nothing is expected of handshakes where there is no TLS.
-    assert_eq!(desk.of_kind("read").len(), 1);
-    assert_eq!(desk.of_kind("missed")[0]["way"], "void");
+    assert_eq!(desk.of_kind("measured").len(), 1);
+    assert_eq!(desk.of_kind("failed")[0]["kind"], "void");
 }
 
 #[test]
@@ -317,16 +317,17 @@ fn what_failed_is_read_again_when_all_else_was() {
     fs::write(desk.path("own/broken/target.toml"), target).unwrap();
     let finished = desk.small("--target-folder own --targets plain,broken");
     assert_eq!(finished.code(), 6, "{finished:?}");
-    assert_eq!(desk.of_kind("read").len(), 4);
+    assert_eq!(desk.of_kind("measured").len(), 4);
     fs::write(&mended, "").unwrap();
     let finished = desk.run("--resume r.jsonl");
     assert_eq!(finished.code(), 0, "{finished:?}");
     assert_said(&finished, &["what failed is measured again"]);
-    let read = desk.of_kind("read");
+    let read = desk.of_kind("measured");
     assert_eq!((read.len(), readings(&read).len()), (8, 8));
     let told = run(lab::command().arg("report").arg(desk.path("r.jsonl")));
     assert!(
-        told.stdout.contains("8 of 8 readings, 0 missed; complete"),
+        told.stdout
+            .contains("8 of 8 measurements, 0 failed; complete"),
         "{told:?}"
     );
     assert_said(&desk.run("--resume r.jsonl"), &["to its end already"]);

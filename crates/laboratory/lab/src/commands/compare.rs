@@ -5,14 +5,13 @@
 use std::path::PathBuf;
 
 use measure::experiment::Experiment;
-use measure::record::Record;
-use report::experiment::compared::{self, Named as Told};
+use report::Document;
 
 use super::flags::{Arguments, Command};
 use crate::console::{Console, print, stdout_colour};
 use crate::exit::Exit;
-use crate::pages::{Texts, WriteFault, check_page, write_files, write_page};
-use crate::records::{Named, Records, open_all};
+use crate::pages::{WriteFault, check_page, write_files, write_page};
+use crate::records::{Records, open_all};
 use crate::usage::UsageError;
 
 pub(super) const COMMAND: Command = Command {
@@ -24,8 +23,8 @@ lariat-lab compare: what changed from one record to another
   lariat-lab compare A B [-o PAGE.html] [--svg DIR]
 
 Two records of experiments, of two platforms, versions or settings: in what they differ, and each
-cell that was read in both, with the change from A to B and its 95 % interval. Two records of loads
-are shown side by side.
+configuration that was measured in both, with the change from A to B and its 95 % interval. Two
+records of loads are shown side by side.
 
   -o, --output PAGE.html
       Write one page that needs no network, instead of tables to the standard output
@@ -42,12 +41,6 @@ Example:
 /// Characters in a line of tables.
 const WIDTH: usize = 80;
 
-/// Two records of one kind.
-enum Pair<'r> {
-    Loads(&'r Named<Record>),
-    Experiments(Told<'r>, Told<'r>),
-}
-
 /// Makes what was asked for.
 pub(super) fn run(arguments: &Arguments, console: Console) -> Result<Exit, UsageError> {
     let paths = records_of(arguments)?;
@@ -55,7 +48,7 @@ pub(super) fn run(arguments: &Arguments, console: Console) -> Result<Exit, Usage
     if records.len() < 2 {
         return Ok(Exit::Usage);
     }
-    if let Err(fault) = write_all(arguments, &pair(&records)?, console) {
+    if let Err(fault) = write_all(arguments, &compared(&records)?, console) {
         console.error(fault);
         return Ok(Exit::Failed);
     }
@@ -80,78 +73,45 @@ fn records_of(arguments: &Arguments) -> Result<Vec<PathBuf>, UsageError> {
     ))
 }
 
-/// Two that have something in common.
-fn pair(records: &Records) -> Result<Pair<'_>, UsageError> {
+/// Of two that have something in common.
+fn compared(records: &Records) -> Result<Document, UsageError> {
     match records {
-        Records::Loads(named) => Ok(Pair::Loads(named)),
-        Records::Experiments(named) => experiments(named),
+        Records::Loads(named) => Ok(report::load::document(&named.list())),
+        Records::Experiments(named) => experiments(&named.list()),
         Records::Mixed(..) => Err(UsageError::new(
             "one record is of a load, the other of an experiment",
-            "compare two of a kind: they have no figure in common",
+            "compare two of a kind: they have no metric in common",
         )),
     }
 }
 
-fn experiments(named: &Named<Experiment>) -> Result<Pair<'_>, UsageError> {
-    let told = |index: usize| Told {
-        name: &named.names[index],
-        experiment: &named.records[index],
-    };
-    let (a, b) = (told(0), told(1));
-    if compared::cells_in_common(a, b) == 0 {
+fn experiments(records: &[(&str, &Experiment)]) -> Result<Document, UsageError> {
+    let (a, b) = (records[0], records[1]);
+    if report::experiment::configurations_in_common(a.1, b.1) == 0 {
         return Err(UsageError::new(
-            "the two experiments have no cell in common that was read in both",
+            "the two experiments have no configuration in common that was measured in both",
             "run the same scenarios with the same targets: the first line of a record has its \
              `command`",
         ));
     }
-    Ok(Pair::Experiments(a, b))
+    Ok(report::experiment::compared(a, b))
 }
 
-fn write_all(arguments: &Arguments, pair: &Pair<'_>, console: Console) -> Result<(), WriteFault> {
-    let (page_path, svg) = (arguments.path("output"), arguments.path("svg"));
+fn write_all(arguments: &Arguments, report: &Document, console: Console) -> Result<(), WriteFault> {
+    let (page, svg) = (arguments.path("output"), arguments.path("svg"));
     if let Some(directory) = &svg {
-        write_files(directory, "svg", &figures(pair), console)?;
+        let mut figures = report.figures();
+        // Of loads, the one that compares them.
+        figures.retain(|(name, _)| name.starts_with("compar"));
+        write_files(directory, "svg", &figures, console)?;
     }
-    if let Some(path) = &page_path {
-        write_page(path, &page(pair), console)?;
+    if let Some(path) = &page {
+        write_page(path, &report.html(), console)?;
     }
-    if page_path.is_none() && svg.is_none() {
-        print(text(pair));
+    if page.is_none() && svg.is_none() {
+        print(report.text(WIDTH, stdout_colour()));
     }
     Ok(())
-}
-
-fn text(pair: &Pair<'_>) -> String {
-    let colour = stdout_colour();
-    match pair {
-        Pair::Loads(named) => report::comparison::text(&named.records, WIDTH, colour),
-        Pair::Experiments(a, b) => compared::text(*a, *b, WIDTH, colour),
-    }
-}
-
-fn page(pair: &Pair<'_>) -> String {
-    match pair {
-        Pair::Loads(named) => report::page::html(&named.records),
-        Pair::Experiments(a, b) => compared::html(*a, *b),
-    }
-}
-
-fn figures(pair: &Pair<'_>) -> Texts {
-    match pair {
-        Pair::Loads(named) => {
-            let records = named.iter();
-            let records: Vec<_> = records
-                .map(|(name, record)| (name.to_owned(), record))
-                .collect();
-            let drawn = report::drawings::of_records(&records).into_iter();
-            drawn.map(|it| (it.name.to_owned(), it.svg)).collect()
-        }
-        Pair::Experiments(a, b) => {
-            let drawn = compared::drawings(*a, *b).into_iter();
-            drawn.map(|it| (it.name, it.svg)).collect()
-        }
-    }
 }
 
 #[cfg(test)]

@@ -55,7 +55,7 @@ pub(super) fn run(arguments: &Arguments, console: Console) -> Result<Exit, Usage
     Ok(if arguments.has("json") {
         print(report.to_json() + "\n")
     } else {
-        print(report::host::text(&report, WIDTH, stdout_colour()))
+        print(report::host::document(&report).text(WIDTH, stdout_colour()))
     })
 }
 

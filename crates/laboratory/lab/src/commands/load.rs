@@ -324,7 +324,8 @@ const SUMMARY_WIDTH: usize = 80;
 fn hand_over(record: &Record, destination: Destination, console: Console) -> Result<Exit, Exit> {
     let takes_output = destination.is_output();
     let written = destination.write(&record.to_json());
-    let summary = |colour| report::summary::text(record, SUMMARY_WIDTH, colour);
+    let report = report::load::document(&[("", record)]);
+    let summary = |colour| report.text(SUMMARY_WIDTH, colour);
     let told = match takes_output {
         true => {
             console.say(summary(console.colour()));

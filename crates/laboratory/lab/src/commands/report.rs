@@ -4,14 +4,13 @@
 
 use std::path::PathBuf;
 
-use measure::record::Record;
-use report::experiment as experiments;
+use report::Document;
 
 use super::flags::{Arguments, Command};
 use crate::console::{Console, print, stdout_colour};
 use crate::exit::Exit;
-use crate::pages::{Texts, WriteFault, check_page, write_files, write_page};
-use crate::records::{Named, Records, open_all};
+use crate::pages::{WriteFault, check_page, write_files, write_page};
+use crate::records::{Records, open_all};
 use crate::usage::UsageError;
 
 pub(super) const COMMAND: Command = Command {
@@ -23,8 +22,9 @@ lariat-lab report: tables, figures and a page from records of loads or experimen
   lariat-lab report RECORD… [-o PAGE.html] [--svg DIR] [--csv DIR]
 
 Shows one record of a load as the load itself does, and compares several in the order in which they
-are named. Of an experiment it says first where a target is ahead, then shows each scenario. Records
-that cannot be read are named, and the others are reported. - is the standard input.
+are named. Of an experiment it says first where a target is better, then shows each scenario.
+Records that cannot be read are named, and the others are reported. - is the standard input. A
+record may be compressed by gzip.
 
   -o, --output PAGE.html
       Write one page that needs no network, instead of tables to the standard output
@@ -33,7 +33,7 @@ that cannot be read are named, and the others are reported. - is the standard in
       scenario and figure, as in implementations-server-cpu.svg
   --csv DIR
       Write the data as CSV files, named after their record: of loads seconds, latencies and steps;
-      of experiments cells and readings
+      of experiments configurations and measurements
 
 Examples:
   Four kinds of handshake side by side:
@@ -86,106 +86,31 @@ fn of_one_kind(records: Records) -> Result<Records, UsageError> {
     match records {
         Records::Mixed(loads, experiments) => Err(UsageError::new(
             format!("{loads} of these records are of loads and {experiments} of experiments"),
-            "report each kind by itself: they have no figure in common",
+            "report each kind by itself: they have no metric in common",
         )),
         records => Ok(records),
     }
 }
 
 fn write_all(arguments: &Arguments, records: &Records, console: Console) -> Result<(), WriteFault> {
+    let report = match records {
+        Records::Loads(named) => report::load::document(&named.list()),
+        Records::Experiments(named) => report::experiment::document(&named.list()),
+        Records::Mixed(..) => Document::default(),
+    };
     if let Some(directory) = arguments.path("svg") {
-        write_files(&directory, "svg", &figures(records), console)?;
+        write_files(&directory, "svg", &report.figures(), console)?;
     }
     if let Some(directory) = arguments.path("csv") {
-        write_files(&directory, "csv", &sheets(records), console)?;
+        write_files(&directory, "csv", &report.sheets(), console)?;
     }
     if let Some(path) = arguments.path("output") {
-        write_page(&path, &page(records), console)?;
+        write_page(&path, &report.html(), console)?;
     }
     if arguments.names().next().is_none() {
-        print(text(records));
+        print(report.text(WIDTH, stdout_colour()));
     }
     Ok(())
-}
-
-fn text(records: &Records) -> String {
-    let colour = stdout_colour();
-    match records {
-        Records::Loads(named) => match named.records.as_slice() {
-            [record] => report::summary::text(record, WIDTH, colour),
-            records => report::comparison::text(records, WIDTH, colour),
-        },
-        Records::Experiments(named) => {
-            let records = named.records.iter();
-            let texts = records.map(|record| experiments::summary::text(record, WIDTH, colour));
-            texts.collect::<Vec<_>>().join("\n")
-        }
-        Records::Mixed(..) => String::new(),
-    }
-}
-
-fn page(records: &Records) -> String {
-    match records {
-        Records::Loads(named) => report::page::html(&named.records),
-        Records::Experiments(named) => experiments::page::html(&named.records),
-        Records::Mixed(..) => String::new(),
-    }
-}
-
-fn figures(records: &Records) -> Texts {
-    match records {
-        Records::Loads(named) => load_figures(named),
-        Records::Experiments(named) => {
-            let is_alone = named.records.len() == 1;
-            let all = named.iter().flat_map(|(name, record)| {
-                let drawings = experiments::drawings::of_experiment(record).into_iter();
-                // A name that stays the same lets a page of others refer to it.
-                drawings.map(move |drawn| match is_alone {
-                    true => (drawn.name, drawn.svg),
-                    false => (format!("{name}-{}", drawn.name), drawn.svg),
-                })
-            });
-            all.collect()
-        }
-        Records::Mixed(..) => Texts::new(),
-    }
-}
-
-fn load_figures(named: &Named<Record>) -> Texts {
-    let mut texts = Texts::new();
-    for (name, record) in named.iter() {
-        let drawings = report::drawings::of_record(record).into_iter();
-        texts.extend(drawings.map(|drawn| (format!("{name}-{}", drawn.name), drawn.svg)));
-    }
-    if named.records.len() > 1 {
-        let owned: Vec<_> = named
-            .iter()
-            .map(|(name, record)| (name.to_owned(), record))
-            .collect();
-        let compared = report::drawings::of_records(&owned);
-        texts.extend(compared.map(|drawn| (drawn.name.to_owned(), drawn.svg)));
-    }
-    texts
-}
-
-fn sheets(records: &Records) -> Texts {
-    let mut texts = Texts::new();
-    match records {
-        Records::Loads(named) => {
-            for (name, record) in named.iter() {
-                let sheets = report::csv::of_record(record).into_iter();
-                texts.extend(sheets.map(|sheet| (format!("{name}-{}", sheet.name), sheet.csv)));
-            }
-        }
-        Records::Experiments(named) => {
-            for (name, record) in named.iter() {
-                let sheets = experiments::csv::of_experiment(record).into_iter();
-                texts.extend(sheets.map(|sheet| (format!("{name}-{}", sheet.name), sheet.csv)));
-            }
-        }
-        Records::Mixed(..) => {}
-    }
-    texts
 }
 
 #[cfg(test)]

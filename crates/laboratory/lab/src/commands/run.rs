@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, SystemTime};
 
 use lexopt::Parser;
-use measure::experiment::{self, Event, Moment, Placement, Way};
+use measure::experiment::{self, Event, FailureKind, Moment, Placement};
 use measure::host::HostReport;
 use measure::record::Tool;
 
@@ -384,7 +384,10 @@ fn resume(path: &Path, request: &Request, words: Vec<String>, console: Console) 
             return Err(Exit::Usage);
         }
         let is_complete = record.ended.as_ref().is_some_and(|ended| ended.is_complete);
-        let has_failed = record.misses.iter().any(|miss| miss.way != Way::Cannot);
+        let has_failed = record
+            .failures
+            .iter()
+            .any(|failure| failure.kind != FailureKind::Unsupported);
         if is_complete && !has_failed {
             console.say(format_args!(
                 "{} has come to its end already",

@@ -4,7 +4,8 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use measure::experiment::{Event, Experiment, ExperimentFault};
+use measure::experiment::{Event, Experiment};
+use measure::record::RecordFault;
 
 use crate::load::date::Date;
 
@@ -41,7 +42,7 @@ pub(crate) enum JournalFault {
         /// Which file.
         path: PathBuf,
         /// Why.
-        fault: ExperimentFault,
+        fault: RecordFault,
     },
 }
 
@@ -159,13 +160,13 @@ impl JournalFault {
                 "--record names a file in a folder with room that we may write to".to_owned()
             }
             Self::Unreadable { fault, .. } => match fault {
-                ExperimentFault::Foreign(_) => {
+                RecordFault::Foreign(_) => {
                     "--resume names a record that `lariat-lab run` has begun".to_owned()
                 }
-                ExperimentFault::Format(_) => {
+                RecordFault::Format(_) => {
                     "take it up with the build that began it, or begin anew".to_owned()
                 }
-                ExperimentFault::Damaged { .. } => {
+                RecordFault::Damaged(_) | RecordFault::DamagedLine(..) => {
                     "take away the damaged line, or begin anew".to_owned()
                 }
             },

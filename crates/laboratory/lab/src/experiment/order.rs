@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use measure::experiment::Cell;
+use measure::experiment::Configuration;
 
 /// A source of chance that repeats itself with the same seed: SplitMix64 (Steele, Lea, Flood 2014).
 struct Chance(u64);
@@ -30,12 +30,17 @@ impl Chance {
 }
 
 /// The order of a round: places in the list of cells.
-pub(crate) fn round(cells: &[&Cell], seed: u64, scenario: usize, repeat: u32) -> Vec<usize> {
+pub(crate) fn round(
+    cells: &[&Configuration],
+    seed: u64,
+    scenario: usize,
+    repeat: u32,
+) -> Vec<usize> {
     let own = seed ^ ((scenario as u64) << 32) ^ u64::from(repeat);
     let mut chance = Chance(own);
     let mut choices: BTreeMap<_, Vec<usize>> = BTreeMap::new();
     for (place, cell) in cells.iter().enumerate() {
-        choices.entry(&cell.levels).or_default().push(place);
+        choices.entry(&cell.values).or_default().push(place);
     }
     let mut choices: Vec<_> = choices.into_values().collect();
     chance.shuffle(&mut choices);
@@ -49,17 +54,17 @@ pub(crate) fn round(cells: &[&Cell], seed: u64, scenario: usize, repeat: u32) ->
 mod tests {
     use super::*;
 
-    fn cells() -> Vec<Cell> {
+    fn cells() -> Vec<Configuration> {
         let levels = ["1", "2", "3", "4"];
         let all = levels
             .iter()
             .flat_map(|level| ["a", "b", "c"].map(|target| (level, target)));
-        all.map(|(level, target)| Cell {
+        all.map(|(level, target)| Configuration {
             key: format!("target={target} n={level}"),
             target: target.to_owned(),
-            levels: BTreeMap::from([("n".to_owned(), (*level).to_owned())]),
+            values: BTreeMap::from([("n".to_owned(), (*level).to_owned())]),
             command: Vec::new(),
-            cannot: None,
+            unsupported: None,
         })
         .collect()
     }
@@ -73,7 +78,7 @@ mod tests {
         sorted.sort_unstable();
         assert_eq!(sorted, (0..cells.len()).collect::<Vec<_>>());
         for three in first.chunks(3) {
-            let of = |place: usize| &cells[place].levels;
+            let of = |place: usize| &cells[place].values;
             assert!(three.iter().all(|place| of(*place) == of(three[0])));
         }
     }

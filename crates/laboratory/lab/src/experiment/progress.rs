@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use measure::experiment::{Figure, Reading};
-use measure::quantity::{Bytes, Count, Nanoseconds};
+use measure::experiment::Measurement;
+use measure::metric::{Metric, Unit};
 
 use crate::console::Console;
 use crate::measurement::missed::Missed;
@@ -38,11 +38,11 @@ impl Progress {
     }
 
     /// A reading was made.
-    pub(crate) fn read(&mut self, cell: &CellPlan, figures: &[Figure], reading: &Reading) {
-        let told = figures
+    pub(crate) fn read(&mut self, cell: &CellPlan, metrics: &[Metric], reading: &Measurement) {
+        let told = metrics
             .iter()
             .take(2)
-            .filter_map(|figure| tell(*figure, reading));
+            .filter_map(|metric| tell(*metric, reading));
         let told: Vec<_> = told.collect();
         self.step(cell);
         if !self.is_quiet {
@@ -98,19 +98,14 @@ fn minutes(left: Duration) -> String {
     }
 }
 
-fn tell(figure: Figure, reading: &Reading) -> Option<String> {
-    let value = figure.of(reading)?;
-    Some(match figure {
-        Figure::ServerCpu => format!("{} CPU each", Nanoseconds(value)),
-        Figure::Rate => format!("{}/s", Count(value.round())),
-        Figure::Bandwidth => format!("{}/s", Bytes(value as u64)),
-        Figure::ServerCpuPerGib => format!("{} CPU a GiB", Nanoseconds(value)),
-        Figure::MeanResponse => format!("mean {}", Nanoseconds(value)),
-        Figure::P99Response => format!("p99 {}", Nanoseconds(value)),
-        Figure::Loss => format!("loss {:.1} %", value * 100.0),
-        Figure::Goodput => format!("goodput {:.1} %", value * 100.0),
-        Figure::ConnectionMemory => format!("{} a connection", Bytes(value as u64)),
-    })
+fn tell(metric: Metric, reading: &Measurement) -> Option<String> {
+    let value = metric.fitted(metric.of(reading)?);
+    let unit = if metric.unit() == Unit::PerSecond {
+        "/s"
+    } else {
+        ""
+    };
+    Some(format!("{} {value}{unit}", metric.head()))
 }
 
 #[cfg(test)]

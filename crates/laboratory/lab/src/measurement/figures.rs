@@ -77,7 +77,7 @@ fn point(second: &Second) -> Point {
     Point {
         offered_per_s: second.attempted as f64,
         succeeded_per_s: second.succeeded as f64,
-        loss: second.failed as f64 / ended.max(1) as f64,
+        error_rate: second.failed as f64 / ended.max(1) as f64,
         mean_ns: second.mean_ns as f64,
         quantile_ns: second.p99_ns as f64,
     }
@@ -119,7 +119,7 @@ mod tests {
         };
         let point = point(&second);
         assert_eq!(point.offered_per_s, 500.0);
-        assert_eq!((point.succeeded_per_s, point.loss), (90.0, 0.1));
+        assert_eq!((point.succeeded_per_s, point.error_rate), (90.0, 0.1));
         assert_eq!((point.mean_ns, point.quantile_ns), (7.0, 9.0));
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use measure::experiment::Cell;
+use measure::experiment::Configuration;
 use serde::Deserialize;
 
 use super::expect::Expect;
@@ -15,7 +15,7 @@ pub(crate) struct CellPlan {
     /// The scenario's name.
     pub(crate) scenario: String,
     /// As the record tells it: key, target, levels, and why it is not tried, if it is not.
-    pub(crate) cell: Cell,
+    pub(crate) cell: Configuration,
     /// What the server is asked to be.
     pub(crate) wish: Wish,
     /// Whether the target speaks TLS; where it does not, nothing is expected of handshakes.

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use load::options::value;
-use measure::experiment::{self, Cell, Factor, Level};
+use measure::experiment::{self, Configuration, Factor, Value};
 
 use super::cell::{CapacityPlan, CellPlan, Client, Loading, ProgramClient};
 use super::expect::Expect;
@@ -206,12 +206,12 @@ impl<'f> Expansion<'f> {
         }
         Ok(CellPlan {
             scenario: self.name.to_owned(),
-            cell: Cell {
+            cell: Configuration {
                 key,
                 target: target.name.clone(),
-                levels,
+                values: levels,
                 command: command(&client, &launch),
-                cannot,
+                unsupported: cannot,
             },
             wish,
             is_tls,
@@ -301,7 +301,7 @@ impl<'f> Expansion<'f> {
     fn scenario(&self, cells: &[CellPlan]) -> experiment::Scenario {
         let file = &self.form.file;
         let is_there = |factor: &str, level: &str| {
-            let mut levels = cells.iter().filter_map(|plan| plan.cell.levels.get(factor));
+            let mut levels = cells.iter().filter_map(|plan| plan.cell.values.get(factor));
             levels.any(|name| name == level)
         };
         let levels = |factor: &form::Factor<toml::Table>| {
@@ -312,29 +312,29 @@ impl<'f> Expansion<'f> {
         let factors = file.factor.iter().map(|factor| Factor {
             name: factor.name.clone(),
             title: factor.title.clone(),
-            levels: levels(factor),
+            values: levels(factor),
         });
         experiment::Scenario {
             name: self.name.to_owned(),
             question: file.question.trim().to_owned(),
             method: file.method.trim().to_owned(),
             sources: file.source.clone(),
-            left_out: file.left_out.clone(),
+            omitted: file.left_out.clone(),
             factors: factors.collect(),
-            figures: file.figures.clone(),
+            metrics: file.figures.clone(),
             operation: file.operation.clone(),
             published: file.published.clone(),
             repeats: self.asked.repeats.unwrap_or(self.pace.repeats),
-            cells: cells.iter().map(|plan| plan.cell.clone()).collect(),
+            configurations: cells.iter().map(|plan| plan.cell.clone()).collect(),
         }
     }
 }
 
-fn level(level: &form::Level<toml::Table>) -> Level {
-    Level {
+fn level(level: &form::Level<toml::Table>) -> Value {
+    Value {
         name: level.name.clone(),
         title: level.title.clone(),
-        value: level.value,
+        number: level.value,
     }
 }
 

@@ -6,7 +6,8 @@
 use std::time::Duration;
 
 use load::options::value::some_time;
-use measure::experiment::{Figure, LeftOut, Published, Source};
+use measure::experiment::{Omission, Published, Source};
+use measure::metric::Metric;
 use serde::{Deserialize, Deserializer};
 use toml::de::{DeTable, DeValue};
 
@@ -38,7 +39,7 @@ pub(crate) struct File<S> {
     /// What the server's CPU time is divided by, in plural.
     pub(crate) operation: String,
     /// What is told, the main one first.
-    pub(crate) figures: Vec<Figure>,
+    pub(crate) figures: Vec<Metric>,
     /// Who takes part, the one that others are compared with first.
     pub(crate) targets: Vec<String>,
     /// Whose tables it repeats.
@@ -46,7 +47,7 @@ pub(crate) struct File<S> {
     pub(crate) source: Vec<Source>,
     /// What of them is left out.
     #[serde(default)]
-    pub(crate) left_out: Vec<LeftOut>,
+    pub(crate) left_out: Vec<Omission>,
     /// Their figures.
     #[serde(default)]
     pub(crate) published: Vec<Published>,

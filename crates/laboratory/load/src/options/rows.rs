@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use super::asked::Options;
+use super::limit;
 use super::setting::Group::{Arrival, Capacity, Client, Request, Run, Target, Tls};
 use super::setting::Shape::{Commas, One, Repeated, Switch};
 use super::setting::{Setting, setting};
@@ -386,7 +387,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
          breaks, then halves the interval; --rate is the first rate [default: 100].",
     ),
     setting("limit", Capacity, One("BOUNDS"), |o, t| {
-        set(&mut o.limit, t.parse())
+        set(&mut o.limit, limit::parse(t))
     })
     .absent("mean<100ms,error-rate<0.1%")
     .help(

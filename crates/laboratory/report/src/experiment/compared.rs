@@ -1,46 +1,343 @@
-//! Two experiments compared, cell by cell: two platforms, two versions, two settings.
+//! Two experiments compared, configuration by configuration: two platforms, versions or settings.
 //!
-//! The second is told as a change against the first; for a rate that is the loss of the founding
-//! comparison of hypervisors. Runs have no rounds in common, so samples are not paired.
+//! The second is shown as a change against the first. Runs have no rounds in common, so samples are
+//! not paired.
 
-mod drawn;
-mod named;
-mod paged;
-mod pairs;
-mod told;
+use std::collections::BTreeSet;
 
-use super::drawings::Drawing;
-pub use named::Named;
-use pairs::pairs;
+use measure::effect::Scale;
+use measure::experiment::{Experiment, Target};
+use measure::metric::Metric;
+use measure::student::CONFIDENCE;
 
-/// How many cells were read in both: none is nothing to compare.
-#[must_use]
-pub fn cells_in_common(a: Named<'_>, b: Named<'_>) -> usize {
-    pairs(a, b).iter().map(pairs::Pair::cells).sum()
+use super::comparison::{Comparison, Verdict, compare_runs, digits};
+use super::plots::Palette;
+use super::study::{Combination, Entry, Study, studies};
+use super::tables::heading;
+use crate::document::{
+    Block, Cell, Document, Fact, Figure, Kind, NONE, Section, Table, Warning, section,
+};
+use crate::figure::{Axis, Chart, Panel, Series, Shape, Unit};
+use crate::host;
+use crate::words::{id_part, listed};
+
+/// A scenario that both have.
+struct Pair<'e> {
+    a: Study<'e>,
+    b: Study<'e>,
+    /// What both report, the main one first.
+    metrics: Vec<Metric>,
 }
 
-/// As text for a screen `width` characters wide.
+/// How many configurations were measured in both: of none there is nothing to compare.
 #[must_use]
-pub fn text(a: Named<'_>, b: Named<'_>, width: usize, colour: bool) -> String {
-    told::text(a, b, &pairs(a, b), width, colour)
+pub fn configurations_in_common(a: &Experiment, b: &Experiment) -> usize {
+    pairs(a, b).iter().map(|pair| pair.changes().count()).sum()
 }
 
-/// As one page.
+/// The report of the second against the first, each with its name.
 #[must_use]
-pub fn html(a: Named<'_>, b: Named<'_>) -> String {
-    paged::html(a, b, &pairs(a, b))
+pub fn compared(a: (&str, &Experiment), b: (&str, &Experiment)) -> Document {
+    let pairs = pairs(a.1, b.1);
+    let named = |letter: &str, (name, experiment): (&str, &Experiment)| {
+        Fact::new(
+            letter,
+            format!("{name}, {}", host::line(&experiment.plan.host.host)),
+        )
+    };
+    let mut differing = Table::new("In what they differ", ["<", "<A", "<B"]);
+    for row in differences(a.1, b.1) {
+        differing.row(row.map(Into::into));
+    }
+    let mut document = Document {
+        title: format!("{} compared with {}", b.0, a.0),
+        footer: "A change is the ratio of geometric means, B to A; its interval is Student's t of \
+                 the logarithms with pooled deviations, at 95 %: of twenty such intervals, one \
+                 misses."
+            .to_owned(),
+        blocks: vec![
+            Block::Headline(headline(&pairs)),
+            Block::Facts(vec![named("A", a), named("B", b)]),
+            Block::Warnings(warnings(a.1, b.1, &pairs)),
+        ],
+        ..Document::default()
+    };
+    let differing = differing.block().into_iter().collect();
+    document
+        .blocks
+        .extend(section(Kind::Card, "In what they differ", differing));
+    for pair in &pairs {
+        let id = format!("c-{}", pair.name());
+        document.links.push((id.clone(), pair.name().to_owned()));
+        let chart = chart(pair, Palette(&a.1.plan.targets));
+        if let Some(chart) = &chart {
+            let name = format!("compared-{}", id_part(pair.name()));
+            document.files.push((name, chart.clone().into()));
+        }
+        let drawn = chart.map(|chart| Figure::both(&format!("{id}-change"), chart.clone(), chart));
+        let tables = pair.metrics.iter().enumerate().map(|(index, metric)| {
+            let table = Block::Table(changes(pair, *metric));
+            match index {
+                0 => table,
+                // A terminal shows the main metric alone.
+                _ => Section::new(Kind::Page, "", vec![table]).into(),
+            }
+        });
+        let question = Block::Paragraph(pair.a.scenario.question.clone());
+        let question = Section::new(Kind::Page, "", vec![question]).into();
+        let blocks = [question].into_iter().chain(drawn).chain(tables).collect();
+        let caption = pair.metrics.first().map(|main| caption(pair, *main));
+        let title = format!("{}: {}", pair.name(), caption.unwrap_or_default());
+        let article = Section::new(Kind::Article, title, blocks).at(id);
+        document.blocks.push(article.into());
+    }
+    document
 }
 
-/// The figures, one a scenario in common.
-#[must_use]
-pub fn drawings(a: Named<'_>, b: Named<'_>) -> Vec<Drawing> {
-    let pairs = pairs(a, b);
-    let drawn = pairs.iter().filter_map(|pair| {
-        let figure = drawn::losses(pair, &a.experiment.plan.targets)?;
-        Some(Drawing {
-            name: format!("compared-{}", pair.id()),
-            svg: figure.document(crate::figure::WIDE),
+/// Scenarios in common in which something in common was measured.
+fn pairs<'e>(a: &'e Experiment, b: &'e Experiment) -> Vec<Pair<'e>> {
+    let mut others = studies(b, 2);
+    let pair = |a: Study<'e>| {
+        let index = others
+            .iter()
+            .position(|b| b.scenario.name == a.scenario.name)?;
+        let b = others.swap_remove(index);
+        let metrics = a.metrics.iter().copied();
+        let metrics = metrics.filter(|it| b.metrics.contains(it)).collect();
+        Some(Pair { a, b, metrics })
+    };
+    let pairs = studies(a, 1).into_iter().filter_map(pair);
+    pairs
+        .filter(|pair| pair.changes().next().is_some())
+        .collect()
+}
+
+impl<'e> Pair<'e> {
+    fn name(&self) -> &'e str {
+        &self.a.scenario.name
+    }
+
+    /// Of main metrics.
+    fn changes(&self) -> impl Iterator<Item = Option<Comparison>> + '_ {
+        let main = self.metrics.first().copied();
+        let entries = self.a.entries();
+        entries.filter_map(move |(combination, entry)| {
+            let (_, _, change) = self.change(combination, entry, main?)?;
+            Some(change)
         })
+    }
+
+    /// The medians of an entry of the first and of the same of the second, and how they compare;
+    /// `None` where one of them has no value.
+    fn change(
+        &self,
+        combination: &Combination<'_>,
+        entry: &Entry<'_>,
+        metric: Metric,
+    ) -> Option<(f64, f64, Option<Comparison>)> {
+        let names = |it: &Combination<'_>| -> Vec<String> {
+            it.values.iter().map(|value| value.name.clone()).collect()
+        };
+        let mut others = self.b.combinations.iter();
+        let other = others.find(|other| names(other) == names(combination))?;
+        let mut entries = other.entries.iter();
+        let other = entries.find(|other| other.target.name == entry.target.name)?;
+        let (a, b) = (entry.spread(metric)?.median, other.spread(metric)?.median);
+        Some((a, b, compare_runs(other, entry, metric)))
+    }
+}
+
+/// How many main metrics changed, and how.
+fn headline(pairs: &[Pair<'_>]) -> String {
+    let changes = pairs.iter().flat_map(|pair| pair.changes().flatten());
+    let verdicts: Vec<Verdict> = changes.map(|change| change.verdict).collect();
+    let count = |verdict| verdicts.iter().filter(|it| **it == verdict).count();
+    let (better, worse) = (count(Verdict::Better), count(Verdict::Worse));
+    let same = count(Verdict::NoDifference);
+    let all = better + same + worse;
+    let others = match verdicts.len() - all {
+        0 => String::new(),
+        others => {
+            format!(" Not judged: {others}, of fewer than 3 measurements or limited by the load.")
+        }
+    };
+    let by_chance = all as f64 * (1.0 - CONFIDENCE);
+    format!(
+        "Of {all} comparisons of main metrics B is better in {better} and worse in {worse}; in \
+         {same} there is no significant difference. Of {all} comparisons of equals about \
+         {by_chance:.1} would differ by chance (5 %).{others} Intervals hold what differs from \
+         measurement to measurement, and not what differs from run to run."
+    )
+}
+
+fn caption(pair: &Pair<'_>, metric: Metric) -> String {
+    let heading = heading(&pair.a, metric);
+    format!("{heading}, and the change from A to B at 95 %")
+}
+
+/// A row per configuration that either has.
+fn changes(pair: &Pair<'_>, metric: Metric) -> Table {
+    let mut table = Table::new(caption(pair, metric), ["<", "A", "B", "<change"]);
+    for combination in &pair.a.combinations {
+        table.head(combination.title());
+        for entry in &combination.entries {
+            let name = Cell::from(&entry.target.name);
+            let Some((a, b, change)) = pair.change(combination, entry, metric) else {
+                table.row([
+                    name,
+                    NONE.into(),
+                    NONE.into(),
+                    "not measured in both".into(),
+                ]);
+                continue;
+            };
+            let change = change.map_or_else(String::new, |it| it.as_change());
+            let medians = [a, b].map(|median| Cell::from(metric.number(median)));
+            table.row([name].into_iter().chain(medians).chain([change.into()]));
+        }
+    }
+    table
+}
+
+/// How much worse the second is, in percent: less of a rate, or more of a cost. Of shares in
+/// points; `None` where there is no ratio.
+fn loss_percent(change: &Comparison) -> Option<f64> {
+    let effect = change.effect;
+    let percent = match effect.scale {
+        Scale::Ratio => (effect.value - 1.0) * 100.0,
+        Scale::Difference if change.metric.is_share() => effect.value * 100.0,
+        Scale::Difference => return None,
+    };
+    Some(if change.metric.is_less_better() {
+        percent
+    } else {
+        -percent
+    })
+}
+
+/// What the second loses against the first, in percent; `None` if there is nothing to compare.
+fn chart(pair: &Pair<'_>, palette: Palette<'_>) -> Option<Chart> {
+    let metric = *pair.metrics.first()?;
+    let study = &pair.a;
+    let lengths = study.series().map(<[_]>::len);
+    let ends: Vec<usize> = lengths
+        .scan(0, |end, length| {
+            *end += length;
+            Some(*end - 1)
+        })
+        .collect();
+    let mut texts = Vec::new();
+    let mut series = Vec::new();
+    for (index, target) in study.targets.iter().enumerate() {
+        let mut points = Vec::new();
+        for (place, combination) in study.combinations.iter().enumerate() {
+            let change = pair.change(combination, &combination.entries[index], metric);
+            let loss = change.and_then(|(_, _, change)| loss_percent(&change?));
+            let title = combination.title();
+            texts.extend(loss.map(|loss| format!("{} {title}: {} %.", target.name, digits(loss))));
+            points.push((place as f64, loss.unwrap_or(f64::NAN)));
+            // Between names there is nothing to be read off a line.
+            if !study.is_numeric() || ends.contains(&place) {
+                points.push((place as f64, f64::NAN));
+            }
+        }
+        let shape = Shape::Marked(palette.dashes(target));
+        series.push(Series::new(&target.name, palette.colour(target), shape).of(points));
+    }
+    let points = series.iter().flat_map(|line| &line.points);
+    let values: Vec<f64> = points
+        .map(|point| point.1)
+        .filter(|it| it.is_finite())
+        .collect();
+    values.first()?;
+    let least = values.iter().copied().fold(0.0, f64::min);
+    let greatest = values.iter().copied().fold(0.0, f64::max);
+    let title = metric.title(&study.scenario.operation);
+    let axis = if metric.is_less_better() {
+        format!("More {title} than the first, % (below 0: less)")
+    } else {
+        format!("Loss against the first, {title}, % (below 0: a gain)")
+    };
+    let mut panel = Panel::new(Axis::range(&axis, Unit::Count, least, greatest, 5), series);
+    panel.limits.push((0.0, "as the first".to_owned()));
+    let factor = study.scenario.factors.last();
+    let names = study.combinations.iter().map(Combination::title);
+    Some(Chart {
+        title: format!("{}: loss of {title} against the first, %", pair.name()),
+        description: texts.join(" "),
+        x: Axis::places(
+            factor.map_or("", |factor| factor.title.as_str()),
+            names.collect(),
+        ),
+        panels: vec![panel],
+        columns: Vec::new(),
+    })
+}
+
+/// In what the two differ beside their metrics, a row each: name, first, second.
+fn differences(a: &Experiment, b: &Experiment) -> Vec<[String; 3]> {
+    let conditions = |experiment: &Experiment| {
+        let plan = &experiment.plan;
+        let (host, tool) = (&plan.host.host, &plan.tool);
+        [
+            ("started", plan.started.clone()),
+            ("mode", plan.mode.clone()),
+            ("CPU", host.cpu.clone()),
+            ("CPUs", host.cpus.to_string()),
+            ("kernel", host.kernel.clone()),
+            (
+                "hypervisor",
+                host.hypervisor
+                    .clone()
+                    .unwrap_or_else(|| "none seen".to_owned()),
+            ),
+            (
+                "tool",
+                format!("{} {}, {}", tool.name, tool.version, tool.tls),
+            ),
+        ]
+    };
+    let rows = conditions(a).into_iter().zip(conditions(b));
+    let rows = rows.map(|((name, a), (_, b))| [name.to_owned(), a, b]);
+    let targets = a.plan.targets.iter().filter_map(|target| {
+        let other = b
+            .plan
+            .targets
+            .iter()
+            .find(|other| other.name == target.name)?;
+        let version = |target: &Target| match &target.missing {
+            Some(_) => "missing".to_owned(),
+            None => target.version.join(", "),
+        };
+        Some([target.name.clone(), version(target), version(other)])
     });
-    drawn.collect()
+    rows.chain(targets).filter(|[_, a, b]| a != b).collect()
+}
+
+/// What makes a comparison doubtful, or was omitted.
+fn warnings(a: &Experiment, b: &Experiment, pairs: &[Pair<'_>]) -> Vec<Warning> {
+    let is_changed = |pair: &&Pair<'_>| {
+        let (a, b) = (pair.a.scenario, pair.b.scenario);
+        (&a.question, &a.method, &a.operation) != (&b.question, &b.method, &b.operation)
+    };
+    let changed = pairs
+        .iter()
+        .filter(is_changed)
+        .map(|pair| pair.name().to_owned());
+    let names = [a, b]
+        .into_iter()
+        .flat_map(|experiment| &experiment.plan.scenarios);
+    let names: BTreeSet<&str> = names.map(|scenario| scenario.name.as_str()).collect();
+    let is_paired = |name: &str| pairs.iter().any(|pair| pair.name() == name);
+    let omitted = names
+        .into_iter()
+        .filter(|name| !is_paired(name))
+        .map(str::to_owned);
+    let all: [(&str, Vec<String>); 2] = [
+        ("defined otherwise in B than in A", changed.collect()),
+        ("omitted, since not measured in both", omitted.collect()),
+    ];
+    let all = all.into_iter().filter(|(_, names)| !names.is_empty());
+    all.map(|(what, names)| Warning::new(format!("{what}: {}", listed(&names))))
+        .collect()
 }

@@ -1,31 +1,18 @@
 //! The figures of a scenario: bars for names, lines for numbers, courses of rising loads.
 
-use std::collections::BTreeMap;
-
-use measure::experiment::{Reading, Scenario, Target};
-use measure::host::HostReport;
-use measure::record::{self, Client, Ending, Record, Tool};
+use measure::experiment::{Measurement, Target};
+use measure::metric::Metric;
 use measure::statistics::Spread;
 
-use crate::drawings::along_time;
-use crate::figure::{Axis, Bar, BarPanel, Bars, Figure, Panel, Series, Shape, Unit};
-use crate::hostile::harmless;
+use super::comparison::compare;
+use super::study::{Combination, Entry, Study};
+use super::tables::heading;
+use crate::figure::{Axis, Bar, BarPanel, Bars, Chart, Panel, Plot, Series, Shape, Unit};
+use crate::load::charts::{SAMPLES_NARROW_MAX, along_time};
+use crate::load::time_series::Timeline;
+use crate::words::{id_part, joined, titled};
 
-use super::study::{Case, Entry, Group};
-use super::versus::versus;
-use super::words::titled;
-use super::yardstick::Yardstick;
-
-/// What fits a scenario.
-#[derive(Clone, Debug)]
-pub(crate) enum Plot {
-    /// Names: bars.
-    Bars(Bars),
-    /// Numbers: lines over them.
-    Lines(Figure),
-}
-
-/// The looks of targets by their place in the record, so that each has the same everywhere.
+/// The looks of targets by their place in the record: each has the same everywhere.
 const COLOURS: [&str; 7] = ["blue", "teal", "amber", "violet", "rose", "grey", "ink"];
 const DASHES: [&str; 5] = ["", "8 3", "3 3", "9 3 2 3", "14 3"];
 
@@ -50,71 +37,97 @@ impl Palette<'_> {
     }
 }
 
-/// The plot of a scenario; `None` if nothing was read.
-pub(crate) fn plot(case: &Case<'_>, palette: Palette<'_>) -> Option<Plot> {
-    if !case.is_read() {
-        return None;
+/// The plot of a scenario; `None` if nothing was measured.
+pub(crate) fn plot(study: &Study<'_>, palette: Palette<'_>) -> Option<Plot> {
+    let main = study.main().filter(|_| study.is_measured())?;
+    if study.is_numeric() {
+        return lines(study, main, palette).map(Plot::Chart);
     }
-    match case.is_numeric() {
-        true => Some(Plot::Lines(lines(case, palette)?)),
-        false => Some(Plot::Bars(bars(case)?)),
-    }
-}
-
-/// Figures told of a scenario without factors, or of one with few levels.
-const FIGURES_MAX: usize = 2;
-
-fn bars(case: &Case<'_>) -> Option<Bars> {
-    let main = case.main()?;
-    let panels = match case.groups.as_slice() {
-        [group] => {
-            let told = case.yardsticks.iter().take(FIGURES_MAX);
-            told.map(|yardstick| panel(case, group, *yardstick))
+    // One combination has a panel per metric.
+    let panels = match study.combinations.as_slice() {
+        [combination] => {
+            let metrics = study.metrics.iter().take(METRICS_MAX);
+            metrics
+                .map(|metric| panel(study, combination, *metric))
                 .collect()
         }
-        groups => {
-            let panels = groups.iter().map(|group| panel(case, group, main));
-            same_scale(panels.collect())
+        combinations => {
+            let panels = combinations.iter();
+            same_scale(
+                panels
+                    .map(|combination| panel(study, combination, main))
+                    .collect(),
+            )
         }
     };
-    // One combination has its figures as headings.
-    let head = match case.groups.len() {
-        1 => String::new(),
-        _ => heading(case, main),
-    };
-    Some(Bars {
-        title: title(case, main),
-        description: description(case, main),
-        head,
-        legend: String::new(),
-        panels,
-    })
+    Some(Plot::Bars(bars(study, main, panels)))
 }
 
-/// A figure of its own in one panel: what a document shows.
-pub(crate) fn single(case: &Case<'_>, yardstick: Yardstick) -> Bars {
-    let groups = case.groups.iter();
-    let panels = groups.map(|group| panel(case, group, yardstick));
-    let first = case
+/// Metrics that are drawn of a scenario of one combination, or of one series.
+const METRICS_MAX: usize = 2;
+
+/// The figures of a scenario as files of their own: the main one, each metric of a scenario without
+/// factors, and its courses.
+pub(crate) fn files(study: &Study<'_>, palette: Palette<'_>) -> Vec<(String, Plot)> {
+    let name = |part: &str| format!("{}-{part}", id_part(&study.scenario.name));
+    let Some(plot) = plot(study, palette) else {
+        return Vec::new();
+    };
+    let mut files = Vec::new();
+    match plot {
+        Plot::Chart(_) => files.extend(study.main().map(|main| (name(main.id()), plot))),
+        Plot::Bars(_) => {
+            let count = if study.combinations.len() == 1 {
+                usize::MAX
+            } else {
+                1
+            };
+            let metrics = study.metrics.iter().take(count);
+            files.extend(
+                metrics.map(|metric| (name(metric.id()), Plot::Bars(single(study, *metric)))),
+            );
+        }
+    }
+    let courses = courses(study).into_iter();
+    files.extend(
+        courses
+            .map(|(course, chart)| (name(&format!("course-{}", id_part(&course))), chart.into())),
+    );
+    files
+}
+
+/// A metric in a figure of its own, with a legend.
+fn single(study: &Study<'_>, metric: Metric) -> Bars {
+    let panels = study.combinations.iter().map(|it| panel(study, it, metric));
+    let panels = same_scale(panels.collect());
+    let first = study
         .targets
         .first()
         .map_or("", |target| target.name.as_str());
-    let head = match case.groups.len() {
-        1 => String::new(),
-        _ => heading(case, yardstick),
-    };
     Bars {
-        title: title(case, yardstick),
-        description: description(case, yardstick),
-        head,
-        legend: harmless(&format!(
-            "×: to {first}'s figure; ▲ ahead of {first}, ▽ behind it, ≈ no difference established"
-        )),
-        panels: same_scale(panels.collect()),
+        legend: format!(
+            "×: to {first}; ▲ better than {first}, ▽ worse, ≈ no significant difference"
+        ),
+        ..bars(study, metric, panels)
     }
 }
 
-/// Panels that are levels of the same figure are compared by eye.
+fn bars(study: &Study<'_>, metric: Metric, panels: Vec<BarPanel>) -> Bars {
+    // Where there is one combination, metrics are the headings.
+    let head = match study.combinations.len() {
+        1 => String::new(),
+        _ => heading(study, metric),
+    };
+    Bars {
+        title: title(study, metric),
+        description: description(study, metric),
+        head,
+        legend: String::new(),
+        panels,
+    }
+}
+
+/// Panels of the same metric are compared by eye.
 fn same_scale(mut panels: Vec<BarPanel>) -> Vec<BarPanel> {
     let full = panels.iter().map(|panel| panel.full).fold(0.0, f64::max);
     for panel in &mut panels {
@@ -123,14 +136,18 @@ fn same_scale(mut panels: Vec<BarPanel>) -> Vec<BarPanel> {
     panels
 }
 
-fn panel(case: &Case<'_>, group: &Group<'_>, yardstick: Yardstick) -> BarPanel {
-    let heading = match group.title() {
-        // Where there is one combination, panels differ in their figures.
-        title if !title.is_empty() && case.groups.len() > 1 => harmless(&title),
-        _ => heading(case, yardstick),
+fn panel(study: &Study<'_>, combination: &Combination<'_>, metric: Metric) -> BarPanel {
+    let heading = match combination.title() {
+        title if !title.is_empty() && study.combinations.len() > 1 => title,
+        _ => heading(study, metric),
     };
-    let entries = group.entries.iter().filter(|entry| entry.cell.is_some());
-    let bars: Vec<Bar> = entries.map(|entry| bar(entry, group, yardstick)).collect();
+    let entries = combination
+        .entries
+        .iter()
+        .filter(|entry| entry.configuration.is_some());
+    let bars: Vec<Bar> = entries
+        .map(|entry| bar(entry, combination, metric))
+        .collect();
     let ends = bars.iter().filter_map(|bar| bar.value);
     let full = ends.fold(0.0, |most: f64, (value, _, greatest)| {
         most.max(value).max(greatest)
@@ -142,123 +159,98 @@ fn panel(case: &Case<'_>, group: &Group<'_>, yardstick: Yardstick) -> BarPanel {
     }
 }
 
-/// What an axis or panel is of.
-fn heading(case: &Case<'_>, yardstick: Yardstick) -> String {
-    let better = if yardstick.is_cost() { "less" } else { "more" };
-    let figure = titled(&yardstick.title(&case.scenario.operation));
-    format!("{figure}, {} ({better} is better)", yardstick.unit())
-}
-
 /// The one that others are compared with stands out.
-fn bar(entry: &Entry<'_>, group: &Group<'_>, yardstick: Yardstick) -> Bar {
-    let spread = entry.spread(yardstick);
-    let gap = entry.gap().map_or_else(
-        || "no figure".to_owned(),
-        |gap| match gap.why.is_empty() {
-            true => gap.way.to_owned(),
-            false => format!("{}: {}", gap.way, harmless(&gap.why)),
-        },
-    );
-    let is_first = group
-        .first()
-        .is_some_and(|first| first.target.name == entry.target.name);
-    let other = group.base_of(entry);
-    let against = other.and_then(|base| versus(entry, base, yardstick));
-    let beside = against.map_or_else(String::new, |found| found.short());
+fn bar(entry: &Entry<'_>, combination: &Combination<'_>, metric: Metric) -> Bar {
+    let spread = entry.spread(metric);
+    let gap = || {
+        entry
+            .gap()
+            .map_or_else(String::new, |gap| joined(&[gap.kind, &gap.why], ": "))
+    };
+    let base = combination.base_of(entry);
+    let found = base.and_then(|base| compare(entry, base, metric));
     Bar {
-        name: harmless(&entry.target.name),
-        colour: if is_first { "blue" } else { "grey" },
+        name: entry.target.name.clone(),
+        colour: if base.is_none() { "blue" } else { "grey" },
         value: spread.map(|it| (it.median, it.min, it.max)),
-        text: spread.map_or(gap, |it| yardstick.shown(it.median)),
-        beside,
+        text: spread.map_or_else(gap, |it| metric.number(it.median)),
+        beside: found.map_or_else(String::new, |found| found.short()),
     }
 }
 
-fn title(case: &Case<'_>, yardstick: Yardstick) -> String {
-    let figure = yardstick.title(&case.scenario.operation);
-    format!(
-        "{}: {figure}, {}",
-        harmless(&case.scenario.name),
-        yardstick.unit()
-    )
+fn title(study: &Study<'_>, metric: Metric) -> String {
+    let title = metric.title(&study.scenario.operation);
+    format!("{}: {title}, {}", study.scenario.name, metric.unit().name())
 }
 
-/// The medians of the first combination, in words.
-fn description(case: &Case<'_>, yardstick: Yardstick) -> String {
-    let said = case.entries().filter_map(|(group, entry)| {
-        let spread = entry.spread(yardstick)?;
-        let title = group.title();
-        let at = if title.is_empty() {
-            title
-        } else {
-            format!(", {title}")
-        };
+/// The medians in words.
+fn description(study: &Study<'_>, metric: Metric) -> String {
+    let medians = study.entries().filter_map(|(combination, entry)| {
+        let name = joined(&[entry.target.name.clone(), combination.title()], ", ");
         Some(format!(
-            "{}{at}: {}.",
-            entry.target.name,
-            yardstick.told(spread.median)
+            "{name}: {}.",
+            metric.amount(entry.spread(metric)?.median)
         ))
     });
-    harmless(&said.collect::<Vec<_>>().join(" "))
+    medians.collect::<Vec<_>>().join(" ")
 }
 
-fn lines(case: &Case<'_>, palette: Palette<'_>) -> Option<Figure> {
-    let main = case.main()?;
-    let factor = case.scenario.factors.last()?;
-    let levels = case.last_levels();
-    let series: Vec<&[Group<'_>]> = case.series().collect();
-    let drawn: Vec<(&[Group<'_>], Yardstick)> = match series.as_slice() {
+fn lines(study: &Study<'_>, main: Metric, palette: Palette<'_>) -> Option<Chart> {
+    let factor = study.scenario.factors.last()?;
+    let series: Vec<&[Combination<'_>]> = study.series().collect();
+    let drawn: Vec<(&[Combination<'_>], Metric)> = match series.as_slice() {
         [one] => {
-            let told = case.yardsticks.iter().take(FIGURES_MAX);
-            told.map(|yardstick| (*one, *yardstick)).collect()
+            let metrics = study.metrics.iter().take(METRICS_MAX);
+            metrics.map(|metric| (*one, *metric)).collect()
         }
-        several => several.iter().map(|groups| (*groups, main)).collect(),
+        several => several.iter().map(|one| (*one, main)).collect(),
     };
-    let panels = drawn.into_iter().enumerate();
-    let panels = panels.map(|(index, (groups, yardstick))| {
-        let mut panel = line_panel(case, groups, yardstick, palette);
-        // The legend stands in the first panel alone.
-        if index > 0 {
-            panel.series.iter_mut().for_each(|line| line.name.clear());
-        }
-        panel
-    });
-    Some(Figure {
-        title: title(case, main),
-        description: description(case, main),
-        x: Axis::places(
-            &harmless(&factor.title),
-            levels.iter().map(|level| harmless(&level.title)).collect(),
-        ),
+    let panels = drawn
+        .into_iter()
+        .enumerate()
+        .map(|(index, (combinations, metric))| {
+            let mut panel = line_panel(study, combinations, metric, palette);
+            // The legend stands in the first panel alone.
+            if index > 0 {
+                panel.series.iter_mut().for_each(|line| line.name.clear());
+            }
+            panel
+        });
+    let values = study.last_values();
+    let names = values.iter().map(|value| value.title.clone()).collect();
+    Some(Chart {
+        title: title(study, main),
+        description: description(study, main),
+        x: Axis::places(&factor.title, names),
         panels: panels.collect(),
         columns: Vec::new(),
     })
 }
 
 fn line_panel(
-    case: &Case<'_>,
-    groups: &[Group<'_>],
-    yardstick: Yardstick,
+    study: &Study<'_>,
+    combinations: &[Combination<'_>],
+    metric: Metric,
     palette: Palette<'_>,
 ) -> Panel {
     let mut series = Vec::new();
-    for (index, target) in case.targets.iter().enumerate() {
-        let levels = case.last_levels().into_iter();
-        let spreads: Vec<_> = levels
-            .map(|level| {
-                let group = groups.iter().find(|group| group.is_last(level))?;
-                group.entries[index].spread(yardstick)
+    for (index, target) in study.targets.iter().enumerate() {
+        let values = study.last_values().into_iter();
+        let spreads: Vec<_> = values
+            .map(|value| {
+                let group = combinations.iter().find(|it| it.is_last(value))?;
+                group.entries[index].spread(metric)
             })
             .collect();
-        series.extend(line(target, &spreads, yardstick, palette));
+        series.extend(line(target, &spreads, metric, palette));
     }
-    let title = match groups.first().map(Group::outer_title) {
+    let title = match combinations.first().map(Combination::outer_title) {
         Some(outer) if !outer.is_empty() => {
-            let figure = yardstick.title(&case.scenario.operation);
-            let unit = yardstick.unit();
-            titled(&format!("{}: {figure}, {unit}", harmless(&outer)))
+            let figure = metric.title(&study.scenario.operation);
+            let unit = metric.unit().name();
+            titled(&format!("{outer}: {figure}, {unit}"))
         }
-        _ => heading(case, yardstick),
+        _ => heading(study, metric),
     };
     let values = series.iter().flat_map(|line: &Series| &line.points);
     let y = Axis::amounts(&title, Unit::Count, values.map(|point| point.1));
@@ -269,10 +261,10 @@ fn line_panel(
 fn line(
     target: &Target,
     spreads: &[Option<Spread>],
-    yardstick: Yardstick,
+    metric: Metric,
     palette: Palette<'_>,
 ) -> Vec<Series> {
-    let scaled = |value: f64| yardstick.scaled(value);
+    let scaled = |value: f64| metric.scaled(value);
     let colour = palette.colour(target);
     let bands = runs(spreads).into_iter().map(|run| {
         let forth = run.iter().map(|(x, spread)| (*x, scaled(spread.max)));
@@ -284,11 +276,11 @@ fn line(
         (place as f64, median)
     });
     let shape = Shape::Marked(palette.dashes(target));
-    let medians = Series::new(&harmless(&target.name), colour, shape).of(points);
+    let medians = Series::new(&target.name, colour, shape).of(points);
     bands.chain([medians]).collect()
 }
 
-/// Stretches of neighbours that all have a spread: places with their spreads.
+/// Neighbours that all have a spread: places with their spreads.
 fn runs(spreads: &[Option<Spread>]) -> Vec<Vec<(f64, Spread)>> {
     let places = spreads.iter().enumerate();
     let places: Vec<_> = places
@@ -303,72 +295,31 @@ fn runs(spreads: &[Option<Spread>]) -> Vec<Vec<(f64, Spread)>> {
     runs.filter(|run: &Vec<_>| run.len() > 1).collect()
 }
 
-/// Samples of a course: as many as a small figure tells apart.
-const SAMPLES_MAX: usize = 160;
-
-/// The courses of a rising load, one a cell that has one: the reading whose main figure is the
-/// middle one.
-pub(crate) fn courses(case: &Case<'_>) -> Vec<(String, Figure)> {
-    let Some(main) = case.main() else {
-        return Vec::new();
+/// The courses of a rising load, one per configuration that has one: the measurement whose main
+/// metric is the middle one.
+pub(crate) fn courses(study: &Study<'_>) -> Vec<(String, Chart)> {
+    let course = |(combination, entry): (&Combination<'_>, &Entry<'_>)| {
+        let measurement = middle(entry, study.main()?)?;
+        let timeline = Timeline {
+            seconds: &measurement.seconds,
+            elapsed_ns: measurement.elapsed_ns,
+            totals: measurement.counts,
+        };
+        let name = joined(&[entry.target.name.clone(), combination.title()], ", ");
+        let chart = Chart {
+            title: format!("{name}: transactions and response time over time"),
+            columns: Vec::new(),
+            ..along_time(timeline, SAMPLES_NARROW_MAX)?
+        };
+        Some((name, chart))
     };
-    let course = |(group, entry): (&Group<'_>, &Entry<'_>)| {
-        let reading = middle(entry, main)?;
-        let mut figure = along_time(&as_record(reading, case.scenario), SAMPLES_MAX)?;
-        figure.columns.clear();
-        let parts = [entry.target.name.clone(), group.title()];
-        let name: Vec<&str> = parts
-            .iter()
-            .map(String::as_str)
-            .filter(|it| !it.is_empty())
-            .collect();
-        let name = harmless(&name.join(", "));
-        figure.title = format!("{name}: transactions and response time over time");
-        Some((name, figure))
-    };
-    case.entries().filter_map(course).collect()
+    study.entries().filter_map(course).collect()
 }
 
-fn middle<'e>(entry: &Entry<'e>, yardstick: Yardstick) -> Option<&'e Reading> {
-    let with_course = entry
-        .readings
-        .values()
-        .filter(|reading| !reading.seconds.is_empty());
-    let mut readings: Vec<&Reading> = with_course.copied().collect();
-    let value = |reading: &Reading| yardstick.of(reading).unwrap_or(0.0);
-    readings.sort_by(|a, b| value(a).total_cmp(&value(b)));
-    readings.get(readings.len() / 2).copied()
-}
-
-/// As the record of a load, as far as its course is drawn from it.
-fn as_record(reading: &Reading, scenario: &Scenario) -> Record {
-    Record {
-        format: record::FORMAT,
-        tool: Tool {
-            name: String::new(),
-            version: String::new(),
-            tls: String::new(),
-        },
-        command: Vec::new(),
-        settings: Vec::new(),
-        started: reading.at.clone(),
-        host: HostReport::default().host,
-        target: record::Target {
-            url: scenario.name.clone(),
-            address: String::new(),
-        },
-        ending: Ending::Completed,
-        elapsed_ns: reading.elapsed_ns,
-        warm_up: record::Counts::default(),
-        totals: reading.counts,
-        failures: reading.failures.clone(),
-        handshakes: reading.handshakes.clone(),
-        traffic: reading.traffic,
-        latencies: BTreeMap::new(),
-        seconds: reading.seconds.clone(),
-        steps: reading.steps.clone(),
-        capacity: None,
-        client: Client::default(),
-        warnings: Vec::new(),
-    }
+fn middle<'e>(entry: &Entry<'e>, metric: Metric) -> Option<&'e Measurement> {
+    let all = entry.measurements.values().copied();
+    let mut rising: Vec<&Measurement> = all.filter(|it| !it.seconds.is_empty()).collect();
+    let value = |measurement: &Measurement| metric.of(measurement).unwrap_or(0.0);
+    rising.sort_by(|a, b| value(a).total_cmp(&value(b)));
+    rising.get(rising.len() / 2).copied()
 }

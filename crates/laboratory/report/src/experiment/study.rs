@@ -1,258 +1,293 @@
-//! A record of an experiment, put in order: scenarios, combinations of levels, targets.
+//! A record of an experiment, put in order: scenarios, combinations of values, targets.
 
 use std::collections::BTreeMap;
 
-use measure::experiment::{Cell, Experiment, Factor, Level, Miss, Reading, Scenario, Target, Way};
+use measure::experiment::{
+    Configuration, Experiment, Factor, Failure, FailureKind, Measurement, Scenario, Target, Value,
+};
+use measure::metric::Metric;
 use measure::statistics::Spread;
 
-use super::yardstick::{Yardstick, yardsticks};
-
-/// A scenario with all that was read.
+/// A scenario with all its measurements.
 #[derive(Debug)]
-pub(crate) struct Case<'e> {
+pub(crate) struct Study<'e> {
     /// That of its record, from 1.
     pub(crate) number: usize,
     pub(crate) scenario: &'e Scenario,
-    /// What is told, the main one first.
-    pub(crate) yardsticks: Vec<Yardstick>,
-    /// Who takes part, in the order of tables; others are compared with the first.
+    /// What is reported, the main one first.
+    pub(crate) metrics: Vec<Metric>,
+    /// Those that take part, in the order of tables; others are compared with the first.
     pub(crate) targets: Vec<&'e Target>,
-    /// One a combination of levels, in the order of tables.
-    pub(crate) groups: Vec<Group<'e>>,
+    /// In the order of tables.
+    pub(crate) combinations: Vec<Combination<'e>>,
 }
 
-/// A combination of levels.
+/// A combination of values.
 #[derive(Debug)]
-pub(crate) struct Group<'e> {
+pub(crate) struct Combination<'e> {
     /// What was varied.
     factors: &'e [Factor],
-    /// The level of each.
-    pub(crate) levels: Vec<&'e Level>,
-    /// In the order of the case's targets.
+    /// The value of each.
+    pub(crate) values: Vec<&'e Value>,
+    /// In the order of the study's targets.
     pub(crate) entries: Vec<Entry<'e>>,
 }
 
-/// A cell with all that was read of it.
+/// A configuration with all its measurements.
 #[derive(Debug)]
 pub(crate) struct Entry<'e> {
     pub(crate) target: &'e Target,
-    /// None where it was not asked.
-    pub(crate) cell: Option<&'e Cell>,
+    /// `None` where it was not planned.
+    pub(crate) configuration: Option<&'e Configuration>,
     /// By repeat.
-    pub(crate) readings: BTreeMap<u32, &'e Reading>,
-    /// Repeats that have no reading.
-    pub(crate) misses: Vec<&'e Miss>,
+    pub(crate) measurements: BTreeMap<u32, &'e Measurement>,
+    /// Repeats without a measurement.
+    pub(crate) failures: Vec<&'e Failure>,
 }
 
-/// Why there is no figure.
+/// Why there is no measurement.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Gap {
     /// In a word.
-    pub(crate) way: &'static str,
+    pub(crate) kind: &'static str,
     /// Why, for people; empty where the word says it.
     pub(crate) why: String,
 }
 
-/// All scenarios of a record, which is the one of that number.
-pub(crate) fn cases(experiment: &Experiment, number: usize) -> Vec<Case<'_>> {
-    let mut readings: BTreeMap<_, BTreeMap<u32, &Reading>> = BTreeMap::new();
-    for reading in &experiment.readings {
-        let key = (reading.scenario.as_str(), reading.cell.as_str());
-        readings
+/// All scenarios of a record; `number` is that of the record in the report.
+pub(crate) fn studies(experiment: &Experiment, number: usize) -> Vec<Study<'_>> {
+    let mut measurements: BTreeMap<_, BTreeMap<u32, &Measurement>> = BTreeMap::new();
+    for measurement in &experiment.measurements {
+        let key = (
+            measurement.scenario.as_str(),
+            measurement.configuration.as_str(),
+        );
+        measurements
             .entry(key)
             .or_default()
-            .insert(reading.repeat, reading);
+            .insert(measurement.repeat, measurement);
     }
-    let mut misses: BTreeMap<_, Vec<&Miss>> = BTreeMap::new();
-    for miss in &experiment.misses {
-        let key = (miss.scenario.as_str(), miss.cell.as_str());
-        misses.entry(key).or_default().push(miss);
+    let mut failures: BTreeMap<_, Vec<&Failure>> = BTreeMap::new();
+    for failure in &experiment.failures {
+        let key = (failure.scenario.as_str(), failure.configuration.as_str());
+        failures.entry(key).or_default().push(failure);
     }
-    let found = Found {
+    let found = Results {
         number,
-        readings,
-        misses,
+        measurements,
+        failures,
     };
     let scenarios = experiment.plan.scenarios.iter();
     scenarios
-        .map(|scenario| found.case(scenario, &experiment.plan.targets))
+        .map(|scenario| found.study(scenario, &experiment.plan.targets))
         .collect()
 }
 
-/// What was read, by scenario and cell.
-struct Found<'e> {
+/// What was measured, by scenario and configuration.
+struct Results<'e> {
     number: usize,
-    readings: BTreeMap<(&'e str, &'e str), BTreeMap<u32, &'e Reading>>,
-    misses: BTreeMap<(&'e str, &'e str), Vec<&'e Miss>>,
+    measurements: BTreeMap<(&'e str, &'e str), BTreeMap<u32, &'e Measurement>>,
+    failures: BTreeMap<(&'e str, &'e str), Vec<&'e Failure>>,
 }
 
-impl<'e> Found<'e> {
-    fn case(&self, scenario: &'e Scenario, targets: &'e [Target]) -> Case<'e> {
-        let takes_part =
-            |target: &&Target| scenario.cells.iter().any(|cell| cell.target == target.name);
+impl<'e> Results<'e> {
+    fn study(&self, scenario: &'e Scenario, targets: &'e [Target]) -> Study<'e> {
+        let takes_part = |target: &&Target| {
+            scenario
+                .configurations
+                .iter()
+                .any(|configuration| configuration.target == target.name)
+        };
         let targets: Vec<&Target> = targets.iter().filter(takes_part).collect();
         let combinations = combinations(&scenario.factors);
-        let groups = combinations.into_iter();
-        let groups = groups.map(|levels| self.group(scenario, &targets, levels));
-        let groups: Vec<Group<'_>> = groups.filter(Group::is_asked).collect();
-        let mut entries = groups.iter().flat_map(|group| &group.entries);
+        let combinations = combinations.into_iter();
+        let combinations = combinations.map(|values| self.combination(scenario, &targets, values));
+        let combinations: Vec<Combination<'_>> =
+            combinations.filter(Combination::is_planned).collect();
+        let mut entries = combinations
+            .iter()
+            .flat_map(|combination| &combination.entries);
         let is_ramp = entries.any(|entry| {
-            let mut readings = entry.readings.values();
-            readings.any(|reading| {
-                reading
+            let mut measurements = entry.measurements.values();
+            measurements.any(|measurement| {
+                measurement
                     .read_offs
                     .is_some_and(|read| read.peak_per_s.is_some())
             })
         });
-        Case {
+        Study {
             number: self.number,
             scenario,
-            yardsticks: yardsticks(scenario, is_ramp),
+            metrics: metrics(scenario, is_ramp),
             targets,
-            groups,
+            combinations,
         }
     }
 
-    fn group(
+    fn combination(
         &self,
         scenario: &'e Scenario,
         targets: &[&'e Target],
-        levels: Vec<&'e Level>,
-    ) -> Group<'e> {
+        values: Vec<&'e Value>,
+    ) -> Combination<'e> {
         let entry = |target: &&'e Target| {
-            let is_it = |cell: &&Cell| cell.target == target.name && is_at(cell, scenario, &levels);
-            let cell = scenario.cells.iter().find(is_it);
+            let is_it = |configuration: &&Configuration| {
+                configuration.target == target.name && is_at(configuration, scenario, &values)
+            };
+            let configuration = scenario.configurations.iter().find(is_it);
             let key = (
                 scenario.name.as_str(),
-                cell.map_or("", |cell| cell.key.as_str()),
+                configuration.map_or("", |configuration| configuration.key.as_str()),
             );
             Entry {
                 target,
-                cell,
-                readings: self.readings.get(&key).cloned().unwrap_or_default(),
-                misses: self.misses.get(&key).cloned().unwrap_or_default(),
+                configuration,
+                measurements: self.measurements.get(&key).cloned().unwrap_or_default(),
+                failures: self.failures.get(&key).cloned().unwrap_or_default(),
             }
         };
         let entries = targets.iter().map(entry).collect();
-        Group {
+        Combination {
             factors: &scenario.factors,
-            levels,
+            values,
             entries,
         }
     }
 }
 
-/// Whether a cell stands at these levels.
-fn is_at(cell: &Cell, scenario: &Scenario, levels: &[&Level]) -> bool {
-    let mut pairs = scenario.factors.iter().zip(levels);
-    pairs.all(|(factor, level)| cell.levels.get(&factor.name) == Some(&level.name))
+/// Whether a configuration stands at these values.
+fn is_at(configuration: &Configuration, scenario: &Scenario, values: &[&Value]) -> bool {
+    let mut pairs = scenario.factors.iter().zip(values);
+    pairs.all(|(factor, value)| configuration.values.get(&factor.name) == Some(&value.name))
 }
 
-/// All choices of a level of each factor, the last factor changing fastest.
-fn combinations(factors: &[Factor]) -> Vec<Vec<&Level>> {
-    let mut all: Vec<Vec<&Level>> = vec![Vec::new()];
+/// All choices of a value of each factor, the last factor changing fastest.
+fn combinations(factors: &[Factor]) -> Vec<Vec<&Value>> {
+    let mut all: Vec<Vec<&Value>> = vec![Vec::new()];
     for factor in factors {
-        let longer = all.iter().flat_map(|levels| {
-            let with = move |level| levels.iter().copied().chain([level]).collect();
-            factor.levels.iter().map(with)
+        let longer = all.iter().flat_map(|values| {
+            let with = move |value| values.iter().copied().chain([value]).collect();
+            factor.values.iter().map(with)
         });
         all = longer.collect();
     }
     all
 }
 
-impl<'e> Case<'e> {
+/// The four of a rising load, the main one of the founding method first.
+const READ_OFFS: [Metric; 4] = [
+    Metric::Under100Ms,
+    Metric::Under500Ms,
+    Metric::FewErrors,
+    Metric::Peak,
+];
+
+/// What a scenario reports of each configuration, the main one first.
+fn metrics(scenario: &Scenario, is_ramp: bool) -> Vec<Metric> {
+    let metrics = scenario.metrics.iter().copied();
+    if !is_ramp {
+        return metrics.collect();
+    }
+    // A rate over all of a rising load says what was offered, not what could be served.
+    let others = metrics.filter(|metric| *metric != Metric::Rate);
+    READ_OFFS.into_iter().chain(others).collect()
+}
+
+impl<'e> Study<'e> {
     /// Its id on a page.
     pub(crate) fn anchor(&self) -> String {
         format!("e{}-{}", self.number, self.scenario.name)
     }
 
-    /// The main figure, if the scenario tells any.
-    pub(crate) fn main(&self) -> Option<Yardstick> {
-        self.yardsticks.first().copied()
+    /// The main metric, if the scenario has any.
+    pub(crate) fn main(&self) -> Option<Metric> {
+        self.metrics.first().copied()
     }
 
     /// All cells, with the combination that they stand in.
-    pub(crate) fn entries(&self) -> impl Iterator<Item = (&Group<'e>, &Entry<'e>)> {
-        self.groups
-            .iter()
-            .flat_map(|group| group.entries.iter().map(move |entry| (group, entry)))
+    pub(crate) fn entries(&self) -> impl Iterator<Item = (&Combination<'e>, &Entry<'e>)> {
+        self.combinations.iter().flat_map(|combination| {
+            combination
+                .entries
+                .iter()
+                .map(move |entry| (combination, entry))
+        })
     }
 
-    /// Whether anything was read.
-    pub(crate) fn is_read(&self) -> bool {
-        self.entries().any(|(_, entry)| !entry.readings.is_empty())
+    /// Whether anything was measured.
+    pub(crate) fn is_measured(&self) -> bool {
+        self.entries()
+            .any(|(_, entry)| !entry.measurements.is_empty())
     }
 
-    /// Whether the levels of the last factor are numbers, so that figures are lines over them.
+    /// Whether the values of the last factor are numbers, so that plots are lines over them.
     pub(crate) fn is_numeric(&self) -> bool {
         self.scenario.factors.last().is_some_and(|factor| {
-            let told = factor.levels.iter().filter(|level| level.value.is_some());
-            factor.levels.len() > 2 && told.count() + 1 >= factor.levels.len()
+            let numbers = factor.values.iter().filter(|value| value.number.is_some());
+            factor.values.len() > 2 && numbers.count() + 1 >= factor.values.len()
         })
     }
 
     /// Combinations that differ in the last factor alone, together.
-    pub(crate) fn series(&self) -> impl Iterator<Item = &[Group<'e>]> {
-        self.groups.chunk_by(|a, b| a.outer() == b.outer())
+    pub(crate) fn series(&self) -> impl Iterator<Item = &[Combination<'e>]> {
+        self.combinations.chunk_by(|a, b| a.outer() == b.outer())
     }
 
-    /// The levels of the last factor that were asked for, in their order.
-    pub(crate) fn last_levels(&self) -> Vec<&'e Level> {
+    /// The values of the last factor that were planned, in their order.
+    pub(crate) fn last_values(&self) -> Vec<&'e Value> {
         let Some(factor) = self.scenario.factors.last() else {
             return Vec::new();
         };
-        let is_asked = |level: &&Level| self.groups.iter().any(|group| group.is_last(level));
-        factor.levels.iter().filter(is_asked).collect()
+        let is_planned = |value: &&Value| {
+            self.combinations
+                .iter()
+                .any(|combination| combination.is_last(value))
+        };
+        factor.values.iter().filter(is_planned).collect()
     }
 }
 
-impl<'e> Group<'e> {
-    /// The titles of its levels; empty without factors.
+impl<'e> Combination<'e> {
+    /// The titles of its values; empty without factors.
     pub(crate) fn title(&self) -> String {
-        self.titles(self.levels.len())
+        self.titles(self.values.len())
     }
 
-    /// The titles of the levels of all factors but the last; empty where there is one.
+    /// The titles of the values of all factors but the last; empty where there is one.
     pub(crate) fn outer_title(&self) -> String {
-        self.titles(self.levels.len().saturating_sub(1))
+        self.titles(self.values.len().saturating_sub(1))
     }
 
-    /// Of the first levels. A bare number is nothing without its factor.
+    /// Of the first values. A bare number is nothing without its factor.
     fn titles(&self, count: usize) -> String {
-        let pairs = self.levels.iter().zip(self.factors).take(count);
-        let titles = pairs.map(|(level, factor)| {
-            let is_bare = !level.title.contains(char::is_alphabetic);
+        let pairs = self.values.iter().zip(self.factors).take(count);
+        let titles = pairs.map(|(value, factor)| {
+            let is_bare = !value.title.contains(char::is_alphabetic);
             match is_bare {
-                true => format!("{} {}", factor.title, level.title),
-                false => level.title.clone(),
+                true => format!("{} {}", factor.title, value.title),
+                false => value.title.clone(),
             }
         });
         titles.collect::<Vec<_>>().join(", ")
     }
 
-    /// The names of the levels of all factors but the last.
+    /// The names of the values of all factors but the last.
     fn outer(&self) -> Vec<&'e str> {
-        let others = self.levels.len().saturating_sub(1);
-        let others = self.levels.iter().take(others);
-        others.map(|level| level.name.as_str()).collect()
+        let others = self.values.len().saturating_sub(1);
+        let others = self.values.iter().take(others);
+        others.map(|value| value.name.as_str()).collect()
     }
 
-    /// Whether this is the last factor's level.
-    pub(crate) fn is_last(&self, level: &Level) -> bool {
-        let last = self.levels.last();
-        last.is_some_and(|last| last.name == level.name)
+    /// Whether this is the last factor's value.
+    pub(crate) fn is_last(&self, value: &Value) -> bool {
+        let last = self.values.last();
+        last.is_some_and(|last| last.name == value.name)
     }
 
-    /// The names of its levels, for ids.
+    /// The names of its values, for ids.
     pub(crate) fn id(&self) -> String {
-        let names = self.levels.iter().map(|level| level.name.as_str());
+        let names = self.values.iter().map(|value| value.name.as_str());
         names.collect::<Vec<_>>().join("-")
-    }
-
-    /// The one that most others are compared with.
-    pub(crate) fn first(&self) -> Option<&Entry<'e>> {
-        self.entries.first()
     }
 
     /// The one that this one is compared with; `None` = it is that one itself.
@@ -263,61 +298,55 @@ impl<'e> Group<'e> {
         self.entries.get(base)
     }
 
-    fn is_asked(&self) -> bool {
-        self.entries.iter().any(|entry| entry.cell.is_some())
+    fn is_planned(&self) -> bool {
+        self.entries
+            .iter()
+            .any(|entry| entry.configuration.is_some())
     }
 }
 
 impl Entry<'_> {
     /// Whether it does the same work as the other: TLS or none, with an origin behind it or not.
-    pub(crate) fn is_rival_of(&self, other: &Entry<'_>) -> bool {
-        is_rival(self.target, other.target)
+    pub(crate) fn does_same_work(&self, other: &Entry<'_>) -> bool {
+        do_same_work(self.target, other.target)
     }
 
-    /// A figure of each repeat, in the unit of the record.
-    pub(crate) fn samples(&self, yardstick: Yardstick) -> Vec<f64> {
-        let values = self.readings.values();
-        values.filter_map(|reading| yardstick.of(reading)).collect()
-    }
-
-    /// The same of readings that can be judged.
-    pub(crate) fn judged_samples(
-        &self,
-        yardstick: Yardstick,
-        is_quiet: fn(&Reading) -> bool,
-    ) -> Vec<f64> {
-        let quiet = self.readings.values().filter(|reading| is_quiet(reading));
-        quiet.filter_map(|reading| yardstick.of(reading)).collect()
+    /// A metric of each repeat, in the unit of the record.
+    pub(crate) fn samples(&self, metric: Metric) -> Vec<f64> {
+        let values = self.measurements.values();
+        values
+            .filter_map(|measurement| metric.of(*measurement))
+            .collect()
     }
 
     /// Their spread, if there are any.
-    pub(crate) fn spread(&self, yardstick: Yardstick) -> Option<Spread> {
-        Spread::of(&self.samples(yardstick))
+    pub(crate) fn spread(&self, metric: Metric) -> Option<Spread> {
+        Spread::of(&self.samples(metric))
     }
 
-    /// Why there is no figure; `None` if there is one.
+    /// Why there is no measurement; `None` if there is one.
     pub(crate) fn gap(&self) -> Option<Gap> {
-        if !self.readings.is_empty() {
+        if !self.measurements.is_empty() {
             return None;
         }
-        let Some(cell) = self.cell else {
-            return Some(Gap::of(NOT_ASKED, ""));
+        let Some(configuration) = self.configuration else {
+            return Some(Gap::of(NOT_PLANNED, ""));
         };
-        if let Some(why) = &cell.cannot {
-            return Some(Gap::of("cannot", why));
+        if let Some(why) = &configuration.unsupported {
+            return Some(Gap::of("unsupported", why));
         }
-        if let Some(miss) = self.misses.last() {
-            return Some(Gap::of(way(miss.way), &miss.why));
+        if let Some(failure) = self.failures.last() {
+            return Some(Gap::of(kind(failure.kind), &failure.why));
         }
         Some(match &self.target.missing {
             Some(why) => Gap::of("missing", why),
-            None => Gap::of("not read yet", ""),
+            None => Gap::of("not measured yet", ""),
         })
     }
 }
 
 /// Whether two targets do the same work.
-pub(crate) fn is_rival(target: &Target, other: &Target) -> bool {
+pub(crate) fn do_same_work(target: &Target, other: &Target) -> bool {
     (&target.serves, &target.scheme) == (&other.serves, &other.scheme)
 }
 
@@ -326,34 +355,34 @@ pub(crate) fn is_rival(target: &Target, other: &Target) -> bool {
 pub(crate) fn base(targets: &[&Target], index: usize) -> Option<usize> {
     let first = targets.first()?;
     let is_base =
-        |target: &&Target| target.program == first.program && is_rival(target, targets[index]);
+        |target: &&Target| target.program == first.program && do_same_work(target, targets[index]);
     let base = targets.iter().position(is_base).unwrap_or(0);
     (base != index).then_some(base)
 }
 
-/// Where there is no cell.
-const NOT_ASKED: &str = "not asked";
+/// Where there is no configuration.
+const NOT_PLANNED: &str = "not planned";
 
 impl Gap {
-    /// Whether the scenario does not ask this of this target.
-    pub(crate) fn is_not_asked(&self) -> bool {
-        self.way == NOT_ASKED
+    /// Whether the scenario does not plan this for this target.
+    pub(crate) fn is_not_planned(&self) -> bool {
+        self.kind == NOT_PLANNED
     }
 
-    fn of(way: &'static str, why: &str) -> Self {
+    fn of(kind: &'static str, why: &str) -> Self {
         Self {
-            way,
+            kind,
             why: why.to_owned(),
         }
     }
 }
 
 /// In a word.
-pub(crate) fn way(way: Way) -> &'static str {
-    match way {
-        Way::Cannot => "cannot",
-        Way::Failed => "failed",
-        Way::Void => "void",
+pub(crate) fn kind(kind: FailureKind) -> &'static str {
+    match kind {
+        FailureKind::Unsupported => "unsupported",
+        FailureKind::Failed => "failed",
+        FailureKind::Void => "void",
     }
 }
 
@@ -375,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn a_target_is_compared_with_the_first_program_at_the_same_work() {
+    fn a_peer_is_compared_with_the_first_program_at_the_same_work() {
         let targets = [
             target("lariat", "lariat", "origin"),
             target("hitch", "hitch", "origin"),
@@ -389,7 +418,7 @@ mod tests {
                 .collect()
         };
         assert_eq!(bases(&targets), [None, Some(0), None, Some(2)]);
-        // Who does work that the first program does not do is shown beside the first.
+        // A target with other work than the first program is shown beside the first.
         let without = [targets[0], targets[3]];
         assert_eq!(bases(&without), [None, Some(0)]);
     }

@@ -1,155 +1,381 @@
-//! Tables of a scenario that text and page share: spreads as ministat(1) prints them, what the
-//! source printed, who took part.
+//! The tables of a scenario: metrics by target and combination of values, gains of the last factor,
+//! spreads as ministat(1) prints them, what the source printed.
 
-use measure::experiment::{Figure, Published, Target};
+use measure::effect::{Effect, Scale};
+use measure::experiment::{Measurement, Published, Target};
+use measure::metric::Metric;
 use measure::statistics::Spread;
-use measure::student::Difference;
 
-use crate::hostile::harmless;
-use crate::table::{Cell, Row, Table};
-use crate::tables::NONE;
+use super::comparison::{compare, digits, effect_of_pairs, in_cell, is_quiet};
+use super::study::{Combination, Entry, Gap, Study};
+use crate::document::{Cell, NONE, Table};
+use crate::words::{joined, titled};
 
-use super::study::{Case, Entry, Group};
-use super::words::{digits, titled};
-use super::yardstick::Yardstick;
-
-/// The figure whose spreads a scenario is about, since its source printed them: the bandwidth if
-/// there is one.
-pub(crate) fn spread_figure(case: &Case<'_>) -> Option<Yardstick> {
-    let mut published = case.scenario.published.iter();
-    let is_printed = published.any(|table| table.columns.iter().any(|head| head == "stddev"));
-    let bandwidth = case.yardsticks.iter().find(|it| it.id() == BANDWIDTH.id());
-    is_printed.then(|| bandwidth.copied().or_else(|| case.main()))?
-}
-
-const BANDWIDTH: Yardstick = Yardstick::Of(Figure::Bandwidth);
-
-/// As the source printed it: kB are 1000 bytes, and thousands are not set apart.
-fn shown(yardstick: Yardstick, value: f64) -> String {
-    match yardstick {
-        BANDWIDTH => format!("{:.0}", value / 1e3),
-        _ => yardstick.shown(value),
-    }
-}
-
-/// Number, least, greatest, median, mean and deviation of a figure; and the difference of means
-/// from the first target's by Student's t.
-pub(crate) fn spreads(case: &Case<'_>, yardstick: Yardstick) -> Table {
-    let heads = [
-        "<", "N", "min", "max", "median", "mean", "stddev", "<at 95 %",
-    ];
-    let caption = format!(
-        "{}, {}, as ministat(1) tells it; differences from {} by Student's t",
-        titled(&yardstick.title(&case.scenario.operation)),
-        match yardstick {
-            BANDWIDTH => "kB/s",
-            _ => yardstick.unit(),
-        },
-        case.targets
-            .first()
-            .map_or("", |target| target.name.as_str()),
-    );
-    let mut table = Table::new(&harmless(&caption), &heads);
-    for group in &case.groups {
-        let rows = group.entries.iter();
-        let rows: Vec<Row> = rows
-            .filter_map(|entry| spread_row(entry, group, yardstick))
-            .collect();
-        let title = harmless(&group.title());
-        if !title.is_empty() && !rows.is_empty() {
-            table.head(&title);
+/// A row per configuration: the medians of its metrics, and the main one against the first
+/// target's. For a terminal: as many metrics as leave room for the comparison.
+pub(crate) fn summary(study: &Study<'_>, width: usize) -> Table {
+    let Some(main) = study.main() else {
+        return Table::default();
+    };
+    let metrics = fitting(study, width);
+    let first = study
+        .targets
+        .first()
+        .map_or("", |target| target.name.as_str());
+    let against = format!("<{} to {first}'s (95 %)", main.head());
+    let heads = metrics.iter().map(|metric| head(*metric));
+    let heads = ["<".to_owned()].into_iter().chain(heads).chain([against]);
+    let mut table = Table::new("", heads);
+    for combination in &study.combinations {
+        table.head(combination.title());
+        for entry in &combination.entries {
+            let medians = metrics.iter().map(|metric| {
+                let spread = entry.spread(*metric);
+                Cell::maybe(spread.map(|it| metric.number(it.median)))
+            });
+            let comparison = match entry.gap() {
+                Some(gap) => words(&gap),
+                None => {
+                    let base = combination.base_of(entry);
+                    let found = base.and_then(|base| compare(entry, base, main));
+                    found.map_or_else(String::new, |found| found.signed())
+                }
+            };
+            let name = Cell::from(&entry.target.name);
+            table.row([name].into_iter().chain(medians).chain([comparison.into()]));
         }
-        table.rows.extend(rows);
     }
     table
 }
 
-fn spread_row(entry: &Entry<'_>, group: &Group<'_>, yardstick: Yardstick) -> Option<Row> {
-    let spread = entry.spread(yardstick)?;
-    let values = [
-        spread.min,
-        spread.max,
-        spread.median,
-        spread.mean,
-        spread.deviation,
-    ];
-    let mut cells = vec![
-        Cell::of(harmless(&entry.target.name)),
-        Cell::of(spread.count),
-    ];
-    cells.extend(values.map(|value| Cell::of(shown(yardstick, value))));
-    let first = group.base_of(entry);
-    let first = first.and_then(|first| first.spread(yardstick));
-    cells.push(Cell::of(first.map_or_else(String::new, |first| {
-        difference(&first, &spread, yardstick)
-    })));
-    Some(Row {
-        cells,
-        is_head: false,
-    })
+fn head(metric: Metric) -> String {
+    format!("{}, {}", metric.head(), metric.unit().name())
 }
 
-/// As ministat says it: in the unit and in percent of the first.
-fn difference(first: &Spread, second: &Spread, yardstick: Yardstick) -> String {
-    let Some(found) = Difference::of(first, second) else {
+fn fitting(study: &Study<'_>, width: usize) -> Vec<Metric> {
+    const COMPARISON: usize = 26;
+    let names = study
+        .targets
+        .iter()
+        .map(|target| target.name.chars().count());
+    let mut left = width.saturating_sub(names.max().unwrap_or(0) + COMPARISON + 4);
+    let fits = |metric: &&Metric| {
+        let needed = head(**metric).chars().count() + 2;
+        let fits = needed <= left;
+        left = left.saturating_sub(needed);
+        fits
+    };
+    study.metrics.iter().take_while(fits).copied().collect()
+}
+
+/// `unsupported: why`.
+fn words(gap: &Gap) -> String {
+    joined(&[gap.kind, &gap.why], ": ")
+}
+
+/// What a metric is of, with its unit.
+pub(crate) fn heading(study: &Study<'_>, metric: Metric) -> String {
+    let better = if metric.is_less_better() {
+        "less"
+    } else {
+        "more"
+    };
+    let title = titled(&metric.title(&study.scenario.operation));
+    format!("{title}, {} ({better} is better)", metric.unit().name())
+}
+
+/// Everything of each configuration: without factors a row per target and a column per metric, else
+/// a table per metric, with a row per combination of values and a column per target.
+pub(crate) fn full(study: &Study<'_>) -> Vec<Table> {
+    if !study.scenario.factors.is_empty() {
+        let metrics = study.metrics.iter();
+        return metrics.map(|metric| by_value(study, *metric)).collect();
+    }
+    let heads = study.metrics.iter().map(|metric| {
+        let title = titled(&metric.title(&study.scenario.operation));
+        format!("{title}, {}", metric.unit().name())
+    });
+    let caption =
+        "Medians of repeats, least to greatest; ratio to the first row with its 95 % interval";
+    let mut table = Table::new(caption, ["<".to_owned()].into_iter().chain(heads));
+    for combination in &study.combinations {
+        for entry in &combination.entries {
+            let metrics = study.metrics.iter();
+            let cells = metrics.map(|metric| cell(study, combination, entry, *metric));
+            let name = Cell::from(&entry.target.name);
+            table.row([name].into_iter().chain(cells));
+        }
+    }
+    vec![table]
+}
+
+fn by_value(study: &Study<'_>, metric: Metric) -> Table {
+    let first = study
+        .targets
+        .first()
+        .map_or("", |target| target.name.as_str());
+    let caption = format!(
+        "{}: medians of repeats, least to greatest; ratio to {first} with its 95 % interval",
+        heading(study, metric)
+    );
+    by_target(
+        study,
+        &caption,
+        study.combinations.iter().map(|combination| {
+            let entries = combination.entries.iter();
+            let cells = entries.map(|entry| cell(study, combination, entry, metric));
+            (combination, cells.collect())
+        }),
+    )
+}
+
+/// A column per factor and per target.
+fn by_target<'s, 'e: 's>(
+    study: &Study<'_>,
+    caption: &str,
+    rows: impl Iterator<Item = (&'s Combination<'e>, Vec<Cell>)>,
+) -> Table {
+    let factors = study
+        .scenario
+        .factors
+        .iter()
+        .map(|factor| format!("<{}", factor.title));
+    let targets = study.targets.iter().map(|target| target.name.clone());
+    let mut table = Table::new(caption, factors.chain(targets));
+    for (combination, cells) in rows {
+        let values = combination
+            .values
+            .iter()
+            .map(|value| Cell::from(&value.title));
+        table.row(values.chain(cells));
+    }
+    table
+}
+
+fn cell(
+    study: &Study<'_>,
+    combination: &Combination<'_>,
+    entry: &Entry<'_>,
+    metric: Metric,
+) -> Cell {
+    if let Some(gap) = entry.gap() {
+        let text = if gap.is_not_planned() {
+            NONE.to_owned()
+        } else {
+            words(&gap)
+        };
+        return Cell {
+            is_gap: true,
+            ..Cell::from(text)
+        };
+    }
+    let Some(spread) = entry.spread(metric) else {
+        return Cell::from(NONE);
+    };
+    let id = [
+        &study.anchor(),
+        &combination.id(),
+        &entry.target.name,
+        metric.id(),
+    ];
+    let id = joined(&id, "-").replace(char::is_whitespace, "-");
+    let mut notes = Vec::new();
+    if spread.count > 1 {
+        let (least, most) = (metric.number(spread.min), metric.number(spread.max));
+        notes.push(("", format!("{least} – {most}").into()));
+    }
+    let base = combination.base_of(entry);
+    if let Some(found) = base.and_then(|base| compare(entry, base, metric)) {
+        let note = Cell::from(found.signed()).id(format!("{id}-ratio"), found.effect.value);
+        notes.push((found.verdict.id(), note));
+    }
+    Cell {
+        notes,
+        ..Cell::from(metric.number(spread.median)).id(id, spread.median)
+    }
+}
+
+/// What the last factor does within each target: every value against the first one. With a column
+/// per target for the page, and for a terminal with a row.
+pub(crate) fn gains(study: &Study<'_>) -> Option<[Table; 2]> {
+    let (metric, first) = (study.main()?, *study.last_values().first()?);
+    let how = if metric.is_share() {
+        "less"
+    } else {
+        "as a multiple of"
+    };
+    let title = titled(&metric.title(&study.scenario.operation));
+    let caption = format!(
+        "{title} {how} that at {}, by round, with its 95 % interval",
+        first.title
+    );
+    let mut rows: Vec<(&Combination<'_>, Vec<Cell>)> = Vec::new();
+    for series in study.series() {
+        let Some((base, others)) = series.split_first() else {
+            continue;
+        };
+        if base.is_last(first) {
+            rows.extend(others.iter().map(|combination| {
+                let pairs = combination.entries.iter().zip(&base.entries);
+                let cells = pairs.map(|(entry, base)| gain(entry, base, metric));
+                (combination, cells.collect())
+            }));
+        }
+    }
+    rows.retain(|(_, cells)| cells.iter().any(|cell| cell.text != NONE));
+    if rows.is_empty() {
+        return None;
+    }
+    let mut list = Table::new(&caption, ["<", "<"]);
+    for (combination, cells) in &rows {
+        list.head(combination.title());
+        for (target, cell) in study.targets.iter().zip(cells) {
+            list.row([Cell::from(&target.name), cell.clone()]);
+        }
+    }
+    Some([by_target(study, &caption, rows.into_iter()), list])
+}
+
+/// A rate of a server that shared its CPUs with what loaded it is no gain of the server.
+fn gain(entry: &Entry<'_>, base: &Entry<'_>, metric: Metric) -> Cell {
+    let is_used =
+        |it: &Measurement| is_quiet(it) && !(metric.depends_on_load() && it.noise.is_shared);
+    let pairs = entry.measurements.iter().filter_map(|(repeat, ours)| {
+        let theirs = base.measurements.get(repeat)?;
+        let is_used = is_used(ours) && is_used(theirs);
+        is_used.then_some((metric.of(*ours)?, metric.of(*theirs)?))
+    });
+    let effect = effect_of_pairs(metric, &pairs.collect::<Vec<_>>());
+    Cell::maybe(effect.map(|effect| in_cell(&effect, metric)))
+}
+
+/// The metric whose spreads a scenario is about, since its source printed them: the bandwidth if
+/// there is one.
+pub(crate) fn spread_metric(study: &Study<'_>) -> Option<Metric> {
+    let mut published = study.scenario.published.iter();
+    let is_printed = published.any(|table| table.columns.iter().any(|head| head == "stddev"));
+    let bandwidth = study.metrics.iter().find(|it| **it == Metric::Bandwidth);
+    is_printed.then(|| bandwidth.copied().or_else(|| study.main()))?
+}
+
+/// As the source printed it: kB are 1000 bytes, and thousands are not set apart.
+fn printed(metric: Metric, value: f64) -> String {
+    match metric {
+        Metric::Bandwidth => format!("{:.0}", value / 1e3),
+        _ => metric.number(value),
+    }
+}
+
+/// Number, least, greatest, median, mean and deviation of a metric; and the difference of means
+/// from the first target's by Student's t.
+pub(crate) fn spreads(study: &Study<'_>, metric: Metric) -> Table {
+    let heads = [
+        "<", "N", "min", "max", "median", "mean", "stddev", "<at 95 %",
+    ];
+    let unit = match metric {
+        Metric::Bandwidth => "kB/s",
+        _ => metric.unit().name(),
+    };
+    let caption = format!(
+        "{}, {unit}, as ministat(1) prints it; differences from {} by Student's t",
+        titled(&metric.title(&study.scenario.operation)),
+        study
+            .targets
+            .first()
+            .map_or("", |target| target.name.as_str()),
+    );
+    let mut table = Table::new(caption, heads);
+    for combination in &study.combinations {
+        let rows = combination.entries.iter();
+        let rows: Vec<_> = rows
+            .filter_map(|it| spread_row(it, combination, metric))
+            .collect();
+        if !rows.is_empty() {
+            table.head(combination.title());
+        }
+        rows.into_iter().for_each(|row| table.row(row));
+    }
+    table
+}
+
+fn spread_row(
+    entry: &Entry<'_>,
+    combination: &Combination<'_>,
+    metric: Metric,
+) -> Option<Vec<Cell>> {
+    let Spread {
+        count,
+        min,
+        max,
+        median,
+        mean,
+        deviation,
+    } = entry.spread(metric)?;
+    let values = [min, max, median, mean, deviation];
+    let mut cells = vec![Cell::from(&entry.target.name), Cell::from(count)];
+    cells.extend(values.map(|value| Cell::from(printed(metric, value))));
+    let difference = combination.base_of(entry).map(|base| {
+        let (ours, theirs) = (entry.samples(metric), base.samples(metric));
+        let effect = Effect::of_samples(&ours, &theirs, Scale::Difference);
+        effect.map_or_else(String::new, |effect| difference(&effect, metric))
+    });
+    cells.push(difference.unwrap_or_default().into());
+    Some(cells)
+}
+
+/// As ministat prints it: in the unit and in percent of the first.
+fn difference(effect: &Effect, metric: Metric) -> String {
+    let Some((from, to)) = effect.interval else {
         return "too few samples".to_owned();
     };
-    if !found.is_proven() {
+    if !effect.is_proven() {
         return "no difference proven".to_owned();
     }
-    let sign = if found.difference < 0.0 {
-        "\u{2212}"
-    } else {
-        "+"
-    };
-    let percent = |value: f64| digits(value.abs() / first.mean * 100.0);
+    let sign = if effect.is_less() { "\u{2212}" } else { "+" };
+    let (value, error) = (effect.value.abs(), (to - from) / 2.0);
+    let percent = |value: f64| digits(value / effect.means.1 * 100.0);
     format!(
         "{sign}{} ± {} ({sign}{} ± {} %)",
-        shown(yardstick, found.difference.abs()),
-        shown(yardstick, found.error),
-        percent(found.difference),
-        percent(found.error)
+        printed(metric, value),
+        printed(metric, error),
+        percent(value),
+        percent(error)
     )
 }
 
 /// A table of the source, as it printed it.
 pub(crate) fn published(published: &Published) -> Table {
-    let unit = match published.unit.is_empty() {
-        true => String::new(),
-        false => format!(", {}", published.unit),
-    };
-    let mut columns = published.columns.iter();
-    let first = columns.next().map(|head| format!("<{}", harmless(head)));
-    let heads: Vec<String> = first
-        .into_iter()
-        .chain(columns.map(|head| harmless(head)))
-        .collect();
-    let heads: Vec<&str> = heads.iter().map(String::as_str).collect();
-    let mut table = Table::new(&harmless(&format!("{}{unit}", published.title)), &heads);
+    let caption = joined(&[&published.title, &published.unit], ", ");
+    let columns = published.columns.iter().enumerate();
+    let heads = columns.map(|(index, head)| match index {
+        0 => format!("<{head}"),
+        _ => head.clone(),
+    });
+    let mut table = Table::new(caption, heads);
     for row in &published.rows {
-        let cell = |text: &String| match text.as_str() {
+        let cells = row.iter().take(published.columns.len());
+        table.row(cells.map(|text| match text.as_str() {
             "-" | "" => Cell::from(NONE),
-            text => Cell::of(harmless(text)),
-        };
-        table.row(row.iter().take(heads.len()).map(cell).collect());
+            text => Cell::from(text),
+        }));
     }
     table
 }
 
-/// Who took part, with versions.
-pub(crate) fn programs(targets: &[Target]) -> Table {
-    let heads = ["<target", "<what it is", "<from", "<what it says of itself"];
-    let mut table = Table::new("Who took part", &heads);
+/// What took part, with versions.
+pub(crate) fn targets(targets: &[Target]) -> Table {
+    let heads = ["<target", "<what it is", "<from", "<version"];
+    let mut table = Table::new("Targets", heads);
     for target in targets {
-        let says = match &target.missing {
-            Some(why) => format!("takes no part: {why}"),
-            None => target.version.join(" · "),
-        };
-        table.row(
-            [&target.name, &target.title, &target.from, &says]
-                .map(|text| Cell::of(harmless(text)))
-                .to_vec(),
-        );
+        table.row([&target.name, &target.title, &target.from, &version(target)].map(Into::into));
     }
     table
+}
+
+/// What a target says of itself, or why it takes no part.
+pub(crate) fn version(target: &Target) -> String {
+    match &target.missing {
+        Some(why) => format!("takes no part: {why}"),
+        None => target.version.join(" · "),
+    }
 }

@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_told_as_clocks_tell_them() {
+    fn times_are_shown_as_on_clocks() {
         let axis = |to| Axis::exact("", Unit::Clock, 0.0, to, 4);
         assert_eq!(
             names(&axis(40.0), 4),

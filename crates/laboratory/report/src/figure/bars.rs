@@ -2,8 +2,8 @@
 
 use crate::markup::{Element, element};
 
-use super::frame;
 use super::layout::{LINE, text_width};
+use super::shapes::{pixels, text};
 
 /// Panels of bars.
 #[derive(Clone, Debug)]
@@ -57,20 +57,6 @@ const BETWEEN: f64 = 14.0;
 const HEADING: f64 = LINE + 6.0;
 
 impl Bars {
-    /// As an element of a page, `columns` panels beside each other.
-    pub(crate) fn inline(&self, id: &str, width: f64, columns: usize) -> Element {
-        let (shapes, height) = self.shapes(width, columns);
-        let names = (self.title.as_str(), self.description.as_str());
-        frame::inline(id, names, (width, height), shapes)
-    }
-
-    /// As a document of its own.
-    pub(crate) fn document(&self, width: f64, columns: usize) -> String {
-        let (shapes, height) = self.shapes(width, columns);
-        let names = (self.title.as_str(), self.description.as_str());
-        frame::document(names, (width, height), shapes)
-    }
-
     /// What stands above the panels, and how high that is.
     fn above(&self) -> (Vec<Element>, f64) {
         let lines = [("head", &self.head), ("tick", &self.legend)];
@@ -89,7 +75,8 @@ impl Bars {
         (shapes, height + gap)
     }
 
-    fn shapes(&self, width: f64, columns: usize) -> (Vec<Element>, f64) {
+    /// What is drawn, `columns` panels beside each other, and how high it is.
+    pub(crate) fn shapes(&self, width: f64, columns: usize) -> (Vec<Element>, f64) {
         let columns = columns.clamp(1, self.panels.len().max(1));
         let each = (width - APART * (columns as f64 - 1.0)) / columns as f64;
         let edges = Edges::of(self, each);
@@ -156,7 +143,7 @@ impl Edges {
         let place = |value: f64| start + share(value) * self.room;
         shapes.push(surface(bar.colour, (start, middle), place(value) - start));
         if greatest > least {
-            shapes.extend(whisker(place(least), place(greatest), middle));
+            shapes.push(whisker(place(least), place(greatest), middle));
         }
         let after = place(value).max(place(greatest)) + 7.0;
         shapes.push(text("name", (after, baseline), &bar.text));
@@ -177,7 +164,7 @@ fn surface(colour: &str, (x, middle): (f64, f64), width: f64) -> Element {
 }
 
 /// From the least to the greatest, with ends.
-fn whisker(from: f64, to: f64, middle: f64) -> [Element; 1] {
+fn whisker(from: f64, to: f64, middle: f64) -> Element {
     const END: f64 = 3.5;
     let data = format!(
         "M{from} {top}V{bottom}M{from} {middle}H{to}M{to} {top}V{bottom}",
@@ -187,15 +174,7 @@ fn whisker(from: f64, to: f64, middle: f64) -> [Element; 1] {
         bottom = pixels(middle + END),
         middle = pixels(middle),
     );
-    [element("path").with("class", "whisker").with("d", data)]
-}
-
-fn text(class: &'static str, (x, y): (f64, f64), words: &str) -> Element {
-    element("text")
-        .with("class", class)
-        .with("x", pixels(x))
-        .with("y", pixels(y))
-        .text(words)
+    element("path").with("class", "whisker").with("d", data)
 }
 
 /// As much of a text as there is room for.
@@ -206,13 +185,6 @@ fn cut(words: &str, width: f64) -> String {
     let room = (width / text_width("x")) as usize;
     let start: String = words.chars().take(room.saturating_sub(1)).collect();
     format!("{}…", start.trim_end())
-}
-
-/// With one decimal at most.
-fn pixels(value: f64) -> String {
-    let rounded = (value * 10.0).round() / 10.0;
-    // Not `-0`.
-    (rounded + 0.0).to_string()
 }
 
 #[cfg(test)]
@@ -258,7 +230,12 @@ mod tests {
             panels: vec![row("x"), row("y")],
         };
         for columns in [1, 2, 9] {
-            let svg = all.document(800.0, columns);
+            let svg: String = all
+                .shapes(800.0, columns)
+                .0
+                .iter()
+                .map(ToString::to_string)
+                .collect();
             let widths = widths(&svg);
             assert_eq!(widths.len(), 4);
             assert!((widths[0] / widths[1] - 2.0).abs() < 0.01, "{widths:?}");

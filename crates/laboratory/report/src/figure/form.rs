@@ -2,9 +2,9 @@
 
 use super::axis::Axis;
 
-/// A figure.
+/// Panels above each other that share the axis below them.
 #[derive(Clone, Debug)]
-pub(crate) struct Figure {
+pub(crate) struct Chart {
     /// What it shows, in a few words.
     pub(crate) title: String,
     /// What can be seen in it, for those who cannot.

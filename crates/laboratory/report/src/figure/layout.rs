@@ -1,6 +1,6 @@
 //! Where the parts of a figure stand, in pixels.
 
-use super::form::{Figure, Panel, Series, Shape, Size};
+use super::form::{Chart, Panel, Series, Shape, Size};
 
 /// A figure's places.
 #[derive(Clone, Debug)]
@@ -48,7 +48,7 @@ const FOOT: f64 = 2.0 * LINE + 6.0;
 const MARGIN: f64 = 26.0;
 
 impl Layout {
-    pub(crate) fn new(figure: &Figure, size: Size) -> Self {
+    pub(crate) fn new(figure: &Chart, size: Size) -> Self {
         let names = figure.panels.iter().flat_map(|panel| {
             let ticks = panel.y.named_ticks(vertical_ticks(panel, size));
             ticks.into_iter().map(|(_, name)| text_width(&name))
@@ -117,7 +117,7 @@ fn vertical_ticks(panel: &Panel, size: Size) -> usize {
     panel.y.ticks.min(room).max(2)
 }
 
-fn horizontal_ticks(figure: &Figure, width: f64) -> usize {
+fn horizontal_ticks(figure: &Chart, width: f64) -> usize {
     const LONGEST: f64 = 64.0;
     figure.x.ticks.min((width / LONGEST) as usize).max(2)
 }

@@ -2,12 +2,12 @@
 
 use crate::markup::{Element, element};
 
-use super::form::{Callout, Column, Figure, Panel, Series, Shape};
+use super::form::{Callout, Chart, Column, Panel, Series, Shape};
 use super::layout::{LINE, Layout, Place, SAMPLE, text_width};
 use super::scale::Scale;
 
 /// Everything, from the back to the front.
-pub(crate) fn all(figure: &Figure, layout: &Layout) -> Vec<Element> {
+pub(crate) fn all(figure: &Chart, layout: &Layout) -> Vec<Element> {
     let mut shapes = Vec::new();
     for (panel, place) in figure.panels.iter().zip(&layout.panels) {
         let draw = Draw {
@@ -51,7 +51,7 @@ impl Draw<'_> {
         Some(self.place.bottom - self.y.place(value)? * height)
     }
 
-    fn grid(&self, figure: &Figure, panel: &Panel) -> Vec<Element> {
+    fn grid(&self, figure: &Chart, panel: &Panel) -> Vec<Element> {
         let (left, right) = (self.layout.left, self.layout.right);
         let (top, bottom) = (self.place.top, self.place.bottom);
         let mut shapes = Vec::new();
@@ -155,7 +155,7 @@ impl Draw<'_> {
     }
 }
 
-fn foot(figure: &Figure, layout: &Layout) -> Vec<Element> {
+fn foot(figure: &Chart, layout: &Layout) -> Vec<Element> {
     let Some(last) = layout.panels.last() else {
         return Vec::new();
     };
@@ -179,7 +179,7 @@ fn foot(figure: &Figure, layout: &Layout) -> Vec<Element> {
     shapes
 }
 
-fn column(figure: &Figure, layout: &Layout, column: &Column) -> Option<Element> {
+fn column(figure: &Chart, layout: &Layout, column: &Column) -> Option<Element> {
     let (first, last) = (layout.panels.first()?, layout.panels.last()?);
     let width = layout.right - layout.left;
     let from = figure.x.scale.place(column.from)? * width;
@@ -196,37 +196,15 @@ fn column(figure: &Figure, layout: &Layout, column: &Column) -> Option<Element> 
 
 fn sample(series: &Series, x: f64, y: f64) -> Element {
     let end = x + SAMPLE - 7.0;
+    let mark = || dot(series.colour, (f64::midpoint(x, end), y), 3.0);
+    let (x, end) = (pixels(x), pixels(end));
+    let path = |class, dashes, data| path_of(class, dashes, series.colour, data);
+    let line = |dashes| path("line", dashes, format!("M{x} {}H{end}", pixels(y)));
     match series.shape {
-        Shape::Line(dashes) => path_of(
-            "line",
-            dashes,
-            series.colour,
-            format!("M{} {}H{}", pixels(x), pixels(y), pixels(end)),
-        ),
-        Shape::Marked(dashes) => {
-            let line = path_of(
-                "line",
-                dashes,
-                series.colour,
-                format!("M{} {}H{}", pixels(x), pixels(y), pixels(end)),
-            );
-            element("g")
-                .child(line)
-                .child(dot(series.colour, ((x + end) / 2.0, y), 3.0))
-        }
-        Shape::Band => path_of(
-            "band",
-            "",
-            series.colour,
-            format!(
-                "M{} {}H{}v8H{}z",
-                pixels(x),
-                pixels(y - 4.0),
-                pixels(end),
-                pixels(x)
-            ),
-        ),
-        Shape::Raw => dot(series.colour, ((x + end) / 2.0, y), 3.0),
+        Shape::Line(dashes) => line(dashes),
+        Shape::Marked(dashes) => element("g").child(line(dashes)).child(mark()),
+        Shape::Band => path("band", "", format!("M{x} {}H{end}v8H{x}z", pixels(y - 4.0))),
+        Shape::Raw => mark(),
     }
 }
 
@@ -271,7 +249,7 @@ fn line(class: &'static str, from: (f64, f64), to: (f64, f64)) -> Element {
         .with("y2", pixels(to.1))
 }
 
-fn text(class: &'static str, (x, y): (f64, f64), text: &str) -> Element {
+pub(crate) fn text(class: &'static str, (x, y): (f64, f64), text: &str) -> Element {
     element("text")
         .with("class", class)
         .with("x", pixels(x))
@@ -280,7 +258,7 @@ fn text(class: &'static str, (x, y): (f64, f64), text: &str) -> Element {
 }
 
 /// With one decimal at most.
-fn pixels(value: f64) -> String {
+pub(crate) fn pixels(value: f64) -> String {
     let rounded = (value * 10.0).round() / 10.0;
     // Not `-0`.
     (rounded + 0.0).to_string()

@@ -5,13 +5,25 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use measure::capacity::{Point, ReadOffs};
+use measure::capacity::{Limit, Point, ReadOffs};
 use measure::histogram::Histogram;
 use measure::kind::Kind;
 use measure::record::{
-    Capacity, Client, Counts, Ending, Handshakes, Host, Latencies, Record, Second, Setting, Step,
-    Target, Thread, Tool, Traffic, Warning,
+    Arrival, Capacity, Client, Counts, Ending, Handshakes, Host, Latencies, Plan, PlannedRate,
+    Record, Second, Setting, Step, Target, Thread, Tool, Traffic, Warning,
 };
+use report::Document;
+
+/// The report of one record.
+pub(crate) fn report_of(record: &Record) -> Document {
+    report::load::document(&[("run", record)])
+}
+
+/// The report of several.
+pub(crate) fn report(records: &[Record]) -> Document {
+    let named: Vec<_> = records.iter().map(|record| ("run", record)).collect();
+    report::load::document(&named)
+}
 
 /// Nothing was done.
 pub(crate) fn empty() -> Record {
@@ -23,6 +35,17 @@ pub(crate) fn empty() -> Record {
             tls: "rustls 0.23.46".to_owned(),
         },
         command: words("lariat-lab load https://127.0.0.1:8443/1k"),
+        plan: Plan {
+            arrival: Arrival::Closed(32),
+            clients: 32,
+            requests_per_arrival: None,
+            duration_ns: 10_000_000_000,
+            count_max: None,
+            warm_up_ns: 0,
+            timeout_ns: 10_000_000_000,
+            threads: 1,
+            seed: 0,
+        },
         settings: vec![setting("url", "https://127.0.0.1:8443/1k")],
         started: "2026-11-21T23:20:11Z".to_owned(),
         host: Host {
@@ -112,7 +135,7 @@ pub(crate) fn tiny() -> Record {
     };
     record.warnings = vec![Warning {
         seen: "one of 3 transactions failed: handshake-reset 1".to_owned(),
-        hint: "`docs/reference/failures.md` tells what each reason means".to_owned(),
+        hint: "`docs/reference/failures.md` describes each reason".to_owned(),
     }];
     record
 }
@@ -163,7 +186,7 @@ pub(crate) fn resumed(kind: Kind, seed: u64) -> Record {
     run.finish(&[(Kind::Full, 0.25), (kind, 0.75)])
 }
 
-/// A ramp past the capacity, as in Bernat's plots: at 788 a second it gives way.
+/// A ramp past the capacity, as in Bernat's plots: at 788 per second it gives way.
 pub(crate) fn ramp() -> Record {
     let mut run = Run::new(11, "session-id");
     for second in 0..120 {
@@ -183,11 +206,16 @@ pub(crate) fn ramp() -> Record {
     run.set("requests-per-session", "4");
     run.set("ramp", "10:1200:2m");
     let mut record = run.finish(&[(Kind::Full, 0.25), (Kind::SessionId, 0.75)]);
+    record.plan.arrival = Arrival::Open(vec![PlannedRate {
+        from_per_s: 10.0,
+        to_per_s: 1200.0,
+        length_ns: 120_000_000_000,
+    }]);
     record.steps = steps_of(&record, 10);
     let points: Vec<Point> = record.steps.iter().map(|step| step.point).collect();
     let read_offs = ReadOffs::of(&points);
     record.capacity = Some(Capacity {
-        limit: "mean < 100 ms, loss < 0.1 %".to_owned(),
+        limit: Limit::default(),
         found_per_s: read_offs.few_errors_per_s,
         broken_at_per_s: Some(845.0),
         read_offs,
@@ -219,7 +247,7 @@ pub(crate) fn broken() -> Record {
     record.steps[0].point.offered_per_s = f64::INFINITY;
     record.steps[1].point.mean_ns = f64::NAN;
     record.steps[2].point.succeeded_per_s = f64::NEG_INFINITY;
-    record.steps[3].point.loss = f64::NAN;
+    record.steps[3].point.error_rate = f64::NAN;
     record.seconds[5].mean_ns = u64::MAX;
     record.seconds[6].attempted = u64::MAX;
     record.seconds[7].at_s = u64::MAX;
@@ -298,7 +326,10 @@ pub(crate) fn hostile() -> Record {
     }
     record.steps = steps_of(&record, 4);
     record.capacity = Some(Capacity {
-        limit: format!("p99{evil} < 5 ms"),
+        limit: Limit {
+            quantile_below_ns: Some((0.99, 5_000_000)),
+            ..Limit::default()
+        },
         found_per_s: Some(1.0),
         broken_at_per_s: None,
         read_offs: ReadOffs::default(),
@@ -527,7 +558,7 @@ fn steps_of(record: &Record, length_s: usize) -> Vec<Step> {
             point: Point {
                 offered_per_s: attempted as f64 / length,
                 succeeded_per_s: succeeded as f64 / length,
-                loss: 1.0 - succeeded as f64 / attempted as f64,
+                error_rate: 1.0 - succeeded as f64 / attempted as f64,
                 mean_ns: weighted as f64 / succeeded.max(1) as f64,
                 quantile_ns: sum(|s| s.p99_ns) as f64 / length,
             },

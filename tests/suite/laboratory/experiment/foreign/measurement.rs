@@ -88,8 +88,8 @@ impl Desk {
         let events = record
             .lines()
             .map(|line| serde_json::from_str(line).unwrap());
-        let mut told =
-            events.filter(|event: &Value| event["event"] == "read" || event["event"] == "missed");
+        let mut told = events
+            .filter(|event: &Value| event["event"] == "measured" || event["event"] == "failed");
         let one = told.next().unwrap_or_else(|| panic!("{finished:?}"));
         assert_eq!(told.next(), None, "one cell, read once");
         let left = fs::read_dir(self.path("tmp")).unwrap().count();
@@ -99,17 +99,17 @@ impl Desk {
 
     fn reading(&self, target: &str, scenario: &str) -> Value {
         let (event, code) = self.ask(target, scenario);
-        assert_eq!((&event["event"], code), (&"read".into(), 0), "{event}");
+        assert_eq!((&event["event"], code), (&"measured".into(), 0), "{event}");
         event
     }
 
     /// In what way it was missed, and why.
     fn miss(&self, scenario: &str) -> (String, String) {
         let (event, code) = self.ask("subject", scenario);
-        assert_eq!(event["event"], "missed", "{event}");
+        assert_eq!(event["event"], "failed", "{event}");
         assert_ne!(code, 0);
         let text = |name: &str| event[name].as_str().unwrap().to_owned();
-        (text("way"), text("why"))
+        (text("kind"), text("why"))
     }
 
     /// Lines of nginx's log: whether a session was resumed, the request's number on its
@@ -182,7 +182,11 @@ fn connections_that_rest_are_all_seen() {
         "[load]\nconnections = 40\nrequests-per-connection = \"unlimited\"\n\
          think-time = \"1h\"\ntimeout = \"30s\"\n",
     );
-    assert_eq!((&reading["event"], code), (&"read".into(), 0), "{reading}");
+    assert_eq!(
+        (&reading["event"], code),
+        (&"measured".into(), 0),
+        "{reading}"
+    );
     // Each asks once, and then it rests.
     assert_eq!(reading["counts"]["succeeded"], 40);
     assert_eq!(reading["open_connections"], 40);
@@ -223,7 +227,7 @@ fn a_server_that_ends_meanwhile_fails_with_its_words() {
     fs::write(desk.path("targets/subject/target.toml"), form).unwrap();
     let head = HEAD.replace("duration = \"300ms\"", "duration = \"3s\"");
     let (event, _) = desk.ask_with(&head, "subject", "[load]\nconnections = 2\n");
-    assert_eq!(event["way"], "failed", "{event}");
+    assert_eq!(event["kind"], "failed", "{event}");
     // As `timeout` says it, whether it was still starting then or not.
     let why = event["why"].as_str().unwrap();
     assert!(why.contains("exit status: 124"), "{why}");

@@ -67,18 +67,18 @@ fn value(page: &str, id: &str) -> f64 {
     text.split('"').next().unwrap().parse().unwrap()
 }
 
-/// The server's CPU time an operation of a target's cells, by round, as the record has it.
+/// The server's CPU time per operation of a target, by round, as the record has it.
 fn cpu_ns(target: &str) -> Vec<f64> {
     let lines = RECORD
         .lines()
         .map(|line| serde_json::from_str(line).unwrap());
     let is_it = |event: &Value| {
-        event["event"] == "read"
+        event["event"] == "measured"
             && event["scenario"] == "implementations"
-            && event["cell"] == format!("target={target}")
+            && event["configuration"] == format!("target={target}")
     };
-    let readings = lines.filter(is_it);
-    readings
+    let measurements = lines.filter(is_it);
+    measurements
         .map(|it| it["server_cpu_ns"].as_f64().unwrap() / it["operations"].as_f64().unwrap())
         .collect()
 }
@@ -110,8 +110,8 @@ fn chromium_shows_the_numbers_of_the_record() {
     assert!((ratio / product.cbrt() - 1.0).abs() < 1e-9, "{ratio}");
     // The verdict comes before everything else, and the browser drew the bars.
     let place = |text: &str| page.find(text).unwrap_or_else(|| panic!("no {text}"));
-    assert!(place("Where a target is ahead") < place("Where lariat is ahead"));
-    assert!(place("Where lariat is ahead") < place("class=\"bar blue\""));
+    assert!(place("Where a target is better") < place("Where a target is worse"));
+    assert!(place("Where a target is worse") < place("class=\"bar blue\""));
     assert!(place("lariat-lab run --quick --seed 7") > place("class=\"bar blue\""));
 }
 
@@ -138,10 +138,10 @@ fn figures_and_sheets_keep_their_names() {
     assert_eq!(told.code(), 0, "{told:?}");
     let figure = desk.read("figures/implementations-server-cpu.svg");
     assert!(figure.contains("prefers-color-scheme: dark"), "{figure}");
-    let cells = desk.read("data/run-cells.csv");
+    let configurations = desk.read("data/run-configurations.csv");
     let of_ours = |line: &&str| line.starts_with("implementations,target=lariat,");
-    assert_eq!(cells.lines().filter(of_ours).count(), 3);
-    assert!(desk.read("data/run-readings.csv").lines().count() > 300);
+    assert_eq!(configurations.lines().filter(of_ours).count(), 3);
+    assert!(desk.read("data/run-measurements.csv").lines().count() > 300);
 }
 
 #[test]

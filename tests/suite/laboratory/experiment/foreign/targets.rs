@@ -187,7 +187,7 @@ impl Shapes {
                 continue;
             };
             let next = lines.peek().unwrap();
-            let can = !next.trim().starts_with("cannot: ");
+            let can = !next.trim().starts_with("unsupported: ");
             claims.insert((target.to_owned(), wish_of(shape)), can);
         }
         claims
@@ -219,7 +219,7 @@ impl Shapes {
         let mut deeds = BTreeMap::new();
         for line in record.lines().skip(1) {
             let event: Value = serde_json::from_str(line).unwrap();
-            let Some(cell) = event["cell"].as_str() else {
+            let Some(cell) = event["configuration"].as_str() else {
                 continue;
             };
             let (target, shape) = cell.split_once(" shape=").unwrap();
@@ -242,8 +242,8 @@ fn is_as_wished(shape: &str, event: &Value) -> bool {
     match shape.ends_with(".none") {
         // The server gave no session, or declined to resume any; not even a first one may have been
         // made in time.
-        true => event["event"] == "read" || why.starts_with("nothing succeeded: resumption-"),
-        false => event["event"] == "read",
+        true => event["event"] == "measured" || why.starts_with("nothing succeeded: resumption-"),
+        false => event["event"] == "measured",
     }
 }
 

@@ -50,10 +50,10 @@ fn assert_shows(page: &str, number: usize, record: &Record) {
     assert!((of("resumed-share") - share).abs() < 1e-9, "{share}");
     let elapsed_s = record.number("/elapsed_ns") as f64 / 1e9;
     let rate = totals[1] as f64 / elapsed_s;
-    let shown = of("succeeded-per-s");
+    let shown = of("rate");
     assert!((shown - rate).abs() < rate * 1e-6, "{shown} is not {rate}");
     let mean = mean_ns(record);
-    let shown = of("mean-ns");
+    let shown = of("mean-response");
     assert!((shown - mean).abs() < mean * 2e-3, "{shown} is not {mean}");
 }
 

@@ -159,7 +159,7 @@ fn a_search_finds_a_rate_and_reads_the_four_off() {
     let mut points: Vec<_> = record.list("/steps").iter().map(Point::of).collect();
     points.sort_by(|a, b| a.offered.total_cmp(&b.offered));
     // The least that broke the limit, and the greatest of what is offered less and kept it.
-    let broken = points.iter().position(|point| point.loss >= 0.5);
+    let broken = points.iter().position(|point| point.error_rate >= 0.5);
     let kept = points[..broken.unwrap_or(points.len())].last();
     let capacity = |name: &str| record.at(&format!("/capacity/{name}_per_s")).as_f64();
     assert_eq!(
@@ -184,7 +184,10 @@ fn a_search_finds_a_rate_and_reads_the_four_off() {
         read_off("under_500_ms"),
         until(|point| point.mean_ns < 500e6)
     );
-    assert_eq!(read_off("few_errors"), until(|point| point.loss < 1e-4));
+    assert_eq!(
+        read_off("few_errors"),
+        until(|point| point.error_rate < 1e-4)
+    );
     assert!(load.finished.stdout.contains("Capacity"), "{load:?}");
 }
 
@@ -193,7 +196,7 @@ fn a_search_finds_a_rate_and_reads_the_four_off() {
 struct Point {
     offered: f64,
     succeeded: f64,
-    loss: f64,
+    error_rate: f64,
     mean_ns: f64,
 }
 
@@ -203,7 +206,7 @@ impl Point {
         Self {
             offered: number("offered_per_s"),
             succeeded: number("succeeded_per_s"),
-            loss: number("loss"),
+            error_rate: number("error_rate"),
             mean_ns: number("mean_ns"),
         }
     }

@@ -38,7 +38,7 @@ pub(super) fn list(quick: &[Expanded], full: &[Expanded]) -> String {
 
 fn extent(expanded: &Expanded) -> String {
     let cells = expanded.cells.iter();
-    let cells = cells.filter(|plan| plan.cell.cannot.is_none()).count();
+    let cells = cells.filter(|plan| plan.cell.unsupported.is_none()).count();
     let repeats = expanded.scenario.repeats;
     format!(
         "{cells} cells, {repeats} times, {}",
@@ -49,7 +49,7 @@ fn extent(expanded: &Expanded) -> String {
 /// Of all repeats of all cells that can be done.
 fn time(expanded: &Expanded) -> Duration {
     let cells = expanded.cells.iter();
-    let cells = cells.filter(|plan| plan.cell.cannot.is_none());
+    let cells = cells.filter(|plan| plan.cell.unsupported.is_none());
     cells.map(|plan| plan.estimate() * plan.repeats).sum()
 }
 
@@ -86,8 +86,8 @@ pub(super) fn plan(
                 .iter()
                 .find(|one| one.target.name == plan.cell.target);
             let missing = target.and_then(|one| one.program.as_ref().err());
-            let what = match (&plan.cell.cannot, missing) {
-                (Some(why), _) => format!("cannot: {why}"),
+            let what = match (&plan.cell.unsupported, missing) {
+                (Some(why), _) => format!("unsupported: {why}"),
                 (None, Some(missing)) => format!("takes no part: {missing}"),
                 (None, None) => shell(&plan.cell.command),
             };
@@ -161,7 +161,9 @@ pub(super) fn changed(
     }
     let scenarios = expanded.iter().map(|one| &one.scenario);
     let mut pairs = scenarios.zip(&plan.scenarios);
-    let differs = pairs.find(|(now, then)| now.cells != then.cells || now.repeats != then.repeats);
+    let differs = pairs.find(|(now, then)| {
+        now.configurations != then.configurations || now.repeats != then.repeats
+    });
     if let Some((now, _)) = differs {
         return Some(format!("scenario {} has other cells now", now.name));
     }

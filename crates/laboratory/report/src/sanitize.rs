@@ -1,4 +1,4 @@
-//! Text that a stranger may have written, made harmless for a screen.
+//! Text that a stranger may have written, made sanitized for a screen.
 //!
 //! A record may come from anywhere, and its address, settings and names are shown on terminals and
 //! pages. What belongs to HTML or a shell is [`crate::markup`]'s and [`crate::shell`]'s.
@@ -8,11 +8,11 @@ const REPLACEMENT: char = '\u{fffd}';
 
 /// Without control characters, which terminals obey and XML forbids, and without the marks that
 /// turn the direction of writing around (U+202A to U+202E, U+2066 to U+2069).
-pub(crate) fn harmless(text: &str) -> String {
-    text.chars().map(tame).collect()
+pub(crate) fn sanitized(text: &str) -> String {
+    text.chars().map(replaced).collect()
 }
 
-fn tame(character: char) -> char {
+fn replaced(character: char) -> char {
     match character {
         '\n' | '\t' => ' ',
         '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => REPLACEMENT,
@@ -27,13 +27,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_terminal_is_given_no_orders() {
+    fn terminals_get_no_control_characters() {
         assert_eq!(
-            harmless("a\x1b[2Jb\x07\u{9b}"),
+            sanitized("a\x1b[2Jb\x07\u{9b}"),
             "a\u{fffd}[2Jb\u{fffd}\u{fffd}"
         );
-        assert_eq!(harmless("line\nfeed\ttab"), "line feed tab");
-        assert_eq!(harmless("exe\u{202e}gnp"), "exe\u{fffd}gnp");
-        assert_eq!(harmless("grüße, 世界"), "grüße, 世界");
+        assert_eq!(sanitized("line\nfeed\ttab"), "line feed tab");
+        assert_eq!(sanitized("exe\u{202e}gnp"), "exe\u{fffd}gnp");
+        assert_eq!(sanitized("grüße, 世界"), "grüße, 世界");
     }
 }

@@ -1,11 +1,7 @@
-//! A figure of the seconds as it is drawn: few enough samples, and smoothed if they are rough.
+//! A metric over time as it is drawn: few enough samples, and smoothed if they are rough.
 
-use measure::record::{Record, Second};
-
-use crate::reading::{duration, length_s};
-
-/// A figure along the time.
-pub(crate) type Track = Vec<Sample>;
+use measure::metric::{Metric, Unit};
+use measure::record::{Counts, Record, Second};
 
 /// One sample: of a second, or of several that were put together.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -21,54 +17,71 @@ pub(crate) struct Sample {
     weight: f64,
 }
 
-/// What is followed along the time.
+/// The seconds of a run.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Followed {
-    /// Events a second.
-    Rate(fn(&Second) -> u64),
-    /// Nanoseconds of those that succeeded.
-    Duration(fn(&Second) -> u64),
+pub(crate) struct Timeline<'r> {
+    pub(crate) seconds: &'r [Second],
+    pub(crate) elapsed_ns: u64,
+    pub(crate) totals: Counts,
 }
 
-/// The seconds in groups of equal length, at most so many; groups and their lengths in seconds.
-pub(crate) fn groups(record: &Record, groups_max: usize) -> (Vec<&[Second]>, u64) {
-    let first = record.seconds.first().map_or(0, |second| second.at_s);
-    let last = record.seconds.last().map_or(0, |second| second.at_s);
-    let length_s = (last.saturating_sub(first) + 1)
-        .div_ceil(groups_max as u64)
-        .max(1);
-    let of = |second: &Second| second.at_s.saturating_sub(first) / length_s;
-    let groups = record.seconds.chunk_by(|a, b| of(a) == of(b));
-    (groups.collect(), length_s)
-}
-
-/// A figure along the time, in at most so many samples.
-pub(crate) fn track(record: &Record, samples_max: usize, followed: Followed) -> Track {
-    let (groups, _) = groups(record, samples_max);
-    let samples = groups.into_iter().map(|seconds| {
-        let at = |second: Option<&Second>| second.map_or(0.0, |second| second.at_s as f64);
-        let at_s = f64::midpoint(at(seconds.first()), at(seconds.last()) + 1.0);
-        let values = seconds
-            .iter()
-            .filter_map(|second| value(record, second, followed));
-        sample(at_s, values)
-    });
-    samples.collect()
-}
-
-/// A second's value and its weight; `None` if it has none, or was too short to have one.
-fn value(record: &Record, second: &Second, followed: Followed) -> Option<(f64, f64)> {
-    /// A rate of less than half a second says little.
-    const SHORTEST_S: f64 = 0.5;
-    match followed {
-        Followed::Rate(of) => {
-            let length = length_s(record, second);
-            let is_only = record.seconds.len() == 1;
-            (is_only || length >= SHORTEST_S).then(|| (of(second) as f64 / length, 1.0))
+impl<'r> From<&'r Record> for Timeline<'r> {
+    fn from(record: &'r Record) -> Self {
+        Self {
+            seconds: &record.seconds,
+            elapsed_ns: record.elapsed_ns,
+            totals: record.totals,
         }
-        Followed::Duration(of) => {
-            let ns = duration(second, of(second))?;
-            Some((ns, second.succeeded as f64))
+    }
+}
+
+impl<'r> Timeline<'r> {
+    /// In at most `groups_max` groups of equal length; the groups, and that length in seconds.
+    pub(crate) fn groups(self, groups_max: usize) -> (Vec<&'r [Second]>, u64) {
+        let first = self.seconds.first().map_or(0, |second| second.at_s);
+        let last = self.seconds.last().map_or(0, |second| second.at_s);
+        let length_s = (last.saturating_sub(first) + 1).div_ceil(groups_max as u64);
+        let length_s = length_s.max(1);
+        let of = |second: &Second| second.at_s.saturating_sub(first) / length_s;
+        let groups = self.seconds.chunk_by(|a, b| of(a) == of(b));
+        (groups.collect(), length_s)
+    }
+
+    /// A metric in at most `samples_max` samples.
+    pub(crate) fn samples(self, metric: Metric, samples_max: usize) -> Vec<Sample> {
+        let (groups, _) = self.groups(samples_max);
+        let samples = groups.into_iter().map(|seconds| {
+            let at = |second: Option<&Second>| second.map_or(0.0, |second| second.at_s as f64);
+            let at_s = f64::midpoint(at(seconds.first()), at(seconds.last()) + 1.0);
+            let values = seconds.iter();
+            sample(at_s, values.filter_map(|second| self.value(second, metric)))
+        });
+        samples.collect()
+    }
+
+    /// A second's value and its weight; `None` if it has none, or was too short to have one.
+    fn value(self, second: &Second, metric: Metric) -> Option<(f64, f64)> {
+        /// A rate of less than half a second says little.
+        const SHORTEST_S: f64 = 0.5;
+        let value = metric.of_second(second)?;
+        if metric.unit() != Unit::PerSecond {
+            return Some((value, second.succeeded as f64));
+        }
+        let length = self.length_s(second);
+        let is_only = self.seconds.len() == 1;
+        (is_only || length >= SHORTEST_S).then(|| (value / length, 1.0))
+    }
+
+    /// How long a second was: the load may have ended within it, or before what it had begun
+    /// ended.
+    fn length_s(self, second: &Second) -> f64 {
+        /// The clock's own steps: less than this is no time.
+        const ROUNDING_S: f64 = 1e-3;
+        let left = self.elapsed_ns as f64 / 1e9 - second.at_s as f64;
+        if (ROUNDING_S..1.0 - ROUNDING_S).contains(&left) {
+            left
+        } else {
+            1.0
         }
     }
 }
@@ -94,11 +107,11 @@ fn sample(at_s: f64, values: impl Iterator<Item = (f64, f64)>) -> Sample {
     sample
 }
 
-/// The moving average, centred, over so many samples; gaps stay gaps.
-fn averaged(track: &[Sample], window: usize) -> Track {
+/// The moving average, centred, over `window` samples; gaps stay gaps.
+fn averaged(samples: &[Sample], window: usize) -> Vec<Sample> {
     let half = window / 2;
     let average = |(index, sample): (usize, &Sample)| {
-        let near = &track[index.saturating_sub(half)..(index + half + 1).min(track.len())];
+        let near = &samples[index.saturating_sub(half)..(index + half + 1).min(samples.len())];
         let near = near.iter().filter(|sample| sample.value.is_finite());
         let (sum, weight) = near.fold((0.0, 0.0), |(sum, weight), sample| {
             (sum + sample.value * sample.weight, weight + sample.weight)
@@ -110,35 +123,35 @@ fn averaged(track: &[Sample], window: usize) -> Track {
         };
         Sample { value, ..*sample }
     };
-    track.iter().enumerate().map(average).collect()
+    samples.iter().enumerate().map(average).collect()
 }
 
 /// The moving average if the samples are rough, with how many of them it is over.
-pub(crate) fn smoothed(track: &[Sample]) -> Option<(Track, usize)> {
+pub(crate) fn smoothed(samples: &[Sample]) -> Option<(Vec<Sample>, usize)> {
     /// Fewer are seen well enough as they are.
     const SAMPLES_MIN: usize = 25;
     /// Bernat's plots average over 20 s.
     const WINDOW_MAX: usize = 20;
     /// The share of the mean by which samples lie off their neighbours' mean.
     const ROUGHNESS_MIN: f64 = 0.05;
-    if track.len() < SAMPLES_MIN {
+    if samples.len() < SAMPLES_MIN {
         return None;
     }
-    let window = (track.len() / 12).clamp(5, WINDOW_MAX) | 1;
-    (roughness(track)? > ROUGHNESS_MIN).then(|| (averaged(track, window), window))
+    let window = (samples.len() / 12).clamp(5, WINDOW_MAX) | 1;
+    (roughness(samples)? > ROUGHNESS_MIN).then(|| (averaged(samples, window), window))
 }
 
 /// By what share of the mean a quarter of the samples, or more, lie off their neighbours. A
 /// quarter, since an edge between two levels is no roughness: it must not be smoothed away.
-fn roughness(track: &[Sample]) -> Option<f64> {
+fn roughness(samples: &[Sample]) -> Option<f64> {
     let off = |near: &[Sample]| (near[1].value - f64::midpoint(near[0].value, near[2].value)).abs();
-    let mut off: Vec<f64> = track
+    let mut off: Vec<f64> = samples
         .windows(3)
         .map(off)
         .filter(|off| off.is_finite())
         .collect();
     off.sort_by(f64::total_cmp);
-    let values = track
+    let values = samples
         .iter()
         .map(|sample| sample.value)
         .filter(|value| value.is_finite());
@@ -151,7 +164,7 @@ fn roughness(track: &[Sample]) -> Option<f64> {
 mod tests {
     use super::*;
 
-    fn of(values: &[f64]) -> Track {
+    fn of(values: &[f64]) -> Vec<Sample> {
         let sample = |(index, value): (usize, &f64)| Sample {
             at_s: index as f64 + 0.5,
             value: *value,

@@ -1,96 +1,54 @@
-//! The figures of records: over time, by percentile, by offered rate.
+//! The figures of a run: over time, by percentile, by offered rate.
 //!
 //! What stands where is decided here; how it is drawn is [`crate::figure`]'s.
 
-use measure::capacity::Point;
+use measure::capacity::{Limit, Point};
 use measure::histogram::Histogram;
 use measure::kind::Kind;
+use measure::metric::Metric;
 use measure::quantity::{Count, Nanoseconds};
-use measure::record::{Latencies, Record, Second};
+use measure::record::{Record, Second};
 
-use crate::figure::{Axis, Callout, Column, Figure, Panel, Series, Shape, Unit, WIDE};
-use crate::hostile::harmless;
-use crate::limit::Limit;
-use crate::points::points;
-use crate::read_offs::{Reached, read_offs};
-use crate::reading::elapsed_s;
-use crate::track::{Followed, Sample, groups, smoothed, track};
+use super::capacity::{Reached, points, read_offs};
+use super::reading::Part;
+use super::time_series::{Sample, Timeline, smoothed};
+use crate::figure::{Axis, Callout, Chart, Column, Panel, Series, Shape, Unit};
 
-/// A figure as a document of its own.
-#[derive(Clone, Debug)]
-pub struct Drawing {
-    /// What it shows, as part of a file's name: `time`, `total`, `capacity`, …
-    pub name: &'static str,
-    /// The document: SVG, dark or light as the reader likes.
-    pub svg: String,
-}
-
-/// All figures that a record has.
-#[must_use]
-pub fn of_record(record: &Record) -> Vec<Drawing> {
-    let mut drawings = Vec::new();
-    let mut add = |name, figure: Option<Figure>| {
-        let svg = figure.map(|figure| figure.document(WIDE));
-        drawings.extend(svg.map(|svg| Drawing { name, svg }));
-    };
-    add("time", along_time(record, SAMPLES_MAX));
-    for part in Part::ALL {
-        add(part.id(), percentiles(record, part));
-    }
-    add("capacity", capacity(record));
-    drawings
-}
-
-/// The figure that compares records, whose names are given with them.
-#[must_use]
-pub fn of_records(records: &[(String, &Record)]) -> Option<Drawing> {
-    let figure = compared(records)?;
-    Some(Drawing {
-        name: "comparison",
-        svg: figure.document(WIDE),
-    })
-}
-
-/// As many samples as are told apart on a wide screen.
+/// As many samples as can be distinguished on a wide screen, and on a narrow one.
 pub(crate) const SAMPLES_MAX: usize = 600;
+pub(crate) const SAMPLES_NARROW_MAX: usize = 160;
 
 /// Transactions and response times over time.
-pub(crate) fn along_time(record: &Record, samples_max: usize) -> Option<Figure> {
-    let last = record.seconds.last()?;
-    let (_, sample_s) = groups(record, samples_max);
-    let rate = |name, colour, dashes, of: fn(&Second) -> u64| Line {
+pub(crate) fn along_time(timeline: Timeline<'_>, samples_max: usize) -> Option<Chart> {
+    let last = timeline.seconds.last()?;
+    let (_, sample_s) = timeline.groups(samples_max);
+    let line = |(metric, name, colour, dashes)| Line {
         name,
         colour,
         dashes,
-        samples: track(record, samples_max, Followed::Rate(of)),
-        sample_s,
-    };
-    let time = |name, colour, dashes, of: fn(&Second) -> u64| Line {
-        name,
-        colour,
-        dashes,
-        samples: track(record, samples_max, Followed::Duration(of)),
+        samples: timeline.samples(metric, samples_max),
         sample_s,
     };
     let rates = [
-        rate("attempted", "grey", "7 3", |second| second.attempted),
-        rate("succeeded", "teal", "", |second| second.succeeded),
-        rate("failed", "rose", "2 3", |second| second.failed),
+        (Metric::AttemptedRate, "attempted", "grey", "7 3"),
+        (Metric::Rate, "succeeded", "teal", ""),
+        (Metric::FailedRate, "failed", "rose", "2 3"),
     ];
     let times = [
-        time("mean", "blue", "", |second| second.mean_ns),
-        time("p99", "violet", "7 3", |second| second.p99_ns),
+        (Metric::MeanResponse, "mean", "blue", ""),
+        (Metric::P99Response, "p99", "violet", "7 3"),
     ];
+    let (rates, times) = (rates.map(line), times.map(line));
     let greatest = drawn(&rates).fold(0.0, f64::max);
-    let transactions = Axis::from_zero("transactions a second", Unit::Count, greatest, 4);
+    let transactions = Axis::from_zero("transactions per second", Unit::Count, greatest, 4);
     let response = Axis::durations("response time", drawn(&times));
-    let end = elapsed_s(record).max(last.at_s as f64 + 1.0);
-    Some(Figure {
+    let end = (timeline.elapsed_ns as f64 / 1e9).max(last.at_s as f64 + 1.0);
+    Some(Chart {
         title: "Transactions and response time over time".to_owned(),
-        description: description(record),
+        description: description(timeline),
         x: Axis::exact("time since the beginning", Unit::Clock, 0.0, end, 12),
         panels: vec![panel(transactions, &rates), panel(response, &times)],
-        columns: columns(record, samples_max),
+        columns: columns(timeline, samples_max),
     })
 }
 
@@ -151,20 +109,20 @@ fn band(line: &Line) -> Vec<Series> {
     surfaces.collect()
 }
 
-fn description(record: &Record) -> String {
-    let totals = record.totals;
+fn description(timeline: Timeline<'_>) -> String {
+    let totals = timeline.totals;
     format!(
         "In {}, {} transactions were attempted, {} succeeded and {} failed. The table of seconds \
          has every value.",
-        Nanoseconds(record.elapsed_ns as f64),
+        Nanoseconds(timeline.elapsed_ns as f64),
         Count(totals.attempted as f64),
         Count(totals.succeeded as f64),
         Count(totals.failed as f64),
     )
 }
 
-fn columns(record: &Record, samples_max: usize) -> Vec<Column> {
-    let (groups, length_s) = groups(record, samples_max);
+fn columns(timeline: Timeline<'_>, samples_max: usize) -> Vec<Column> {
+    let (groups, length_s) = timeline.groups(samples_max);
     let column = |seconds: &[Second]| {
         let from = seconds.first().map_or(0, |second| second.at_s);
         let sum = |of: fn(&Second) -> u64| seconds.iter().map(of).fold(0, u64::saturating_add);
@@ -185,63 +143,16 @@ fn columns(record: &Record, samples_max: usize) -> Vec<Column> {
     groups.into_iter().map(column).collect()
 }
 
-/// A part of a transaction that is measured.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Part {
-    Total,
-    Handshake,
-    FirstByte,
-}
-
-impl Part {
-    pub(crate) const ALL: [Self; 3] = [Self::Total, Self::Handshake, Self::FirstByte];
-
-    /// As part of an id.
-    pub(crate) fn id(self) -> &'static str {
-        match self {
-            Self::Total => "total",
-            Self::Handshake => "handshake",
-            Self::FirstByte => "first-byte",
-        }
-    }
-
-    /// For people.
-    fn title(self) -> &'static str {
-        match self {
-            Self::Total => "Response time",
-            Self::Handshake => "Handshake time",
-            Self::FirstByte => "Time to the first byte",
-        }
-    }
-
-    /// In a word, for an axis.
-    fn axis(self) -> &'static str {
-        match self {
-            Self::Total => "response",
-            Self::Handshake => "handshake",
-            Self::FirstByte => "first byte",
-        }
-    }
-
-    fn of(self, latencies: &Latencies) -> &Histogram {
-        match self {
-            Self::Total => &latencies.total,
-            Self::Handshake => &latencies.handshake,
-            Self::FirstByte => &latencies.first_byte,
-        }
-    }
-}
-
-/// A part's percentiles, a line a kind; `None` if nothing was measured.
-pub(crate) fn percentiles(record: &Record, part: Part) -> Option<Figure> {
+/// A part's percentiles, a line per kind; `None` if nothing was measured.
+pub(crate) fn percentiles(record: &Record, part: &Part) -> Option<Chart> {
     let kinds = record.latencies.iter();
-    let histograms = kinds.map(|(kind, latencies)| (*kind, part.of(latencies)));
+    let histograms = kinds.map(|(kind, latencies)| (*kind, (part.of)(latencies)));
     let curves = histograms.filter(|(_, histogram)| !histogram.is_empty());
     let curves = curves.map(|(kind, histogram)| {
         let (colour, dashes) = look(kind);
         Curve::new(kind.name(), colour, dashes, histogram)
     });
-    curve_figure(part.title(), part.axis(), curves.collect())
+    curve_figure(part.title, part.name, curves.collect())
 }
 
 /// The same colours as on the status page of `lariat serve`.
@@ -257,21 +168,21 @@ fn look(kind: Kind) -> (&'static str, &'static str) {
 }
 
 /// The response times of several records over each other.
-pub(crate) fn compared(records: &[(String, &Record)]) -> Option<Figure> {
+pub(crate) fn compared(records: &[(&str, &Record)]) -> Option<Chart> {
     const COLOURS: [&str; 7] = ["blue", "teal", "amber", "violet", "rose", "grey", "ink"];
     const DASHES: [&str; 5] = ["", "8 3", "3 3", "9 3 2 3", "14 3"];
     let curves = records.iter().enumerate().map(|(index, (name, record))| {
         let colour = COLOURS[index % COLOURS.len()];
         let dashes = DASHES[index % DASHES.len()];
-        Curve::new(&harmless(name), colour, dashes, &record.total_latency())
+        Curve::new(name, colour, dashes, &record.total_latency())
     });
-    curve_figure(Part::Total.title(), Part::Total.axis(), curves.collect())
+    curve_figure("Response time", "response", curves.collect())
 }
 
 /// A histogram as a line over the percentiles.
 struct Curve {
     series: Series,
-    /// Where it ends: as many nines as its count can tell.
+    /// Where it ends: as many nines as its count allows.
     nines: f64,
     text: String,
 }
@@ -313,7 +224,7 @@ fn without_repeats(points: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
     needed.map(|index| points[index]).collect()
 }
 
-fn curve_figure(title: &str, axis: &str, curves: Vec<Curve>) -> Option<Figure> {
+fn curve_figure(title: &str, axis: &str, curves: Vec<Curve>) -> Option<Chart> {
     const NINES_MIN: f64 = 2.0;
     let nines = curves
         .iter()
@@ -327,7 +238,7 @@ fn curve_figure(title: &str, axis: &str, curves: Vec<Curve>) -> Option<Figure> {
     if series.iter().all(|series| series.points.is_empty()) {
         return None;
     }
-    Some(Figure {
+    Some(Chart {
         title: format!("{title} by percentile"),
         description,
         x: Axis::exact("percentile", Unit::Nines, 0.0, nines, 12),
@@ -337,29 +248,24 @@ fn curve_figure(title: &str, axis: &str, curves: Vec<Curve>) -> Option<Figure> {
 }
 
 /// Successes and response times over the offered rate, with what can be read off.
-pub(crate) fn capacity(record: &Record) -> Option<Figure> {
+pub(crate) fn capacity(record: &Record) -> Option<Chart> {
     let points = points(record);
     let (first, last) = (points.first()?, points.last()?);
-    let limit = record
-        .capacity
-        .as_ref()
-        .map(|capacity| Limit::parse(&capacity.limit));
+    let limit = record.capacity.as_ref().map(|capacity| capacity.limit);
     let mut texts = Vec::new();
     let mut callouts: Vec<Callout> = Vec::new();
     for read_off in read_offs(record) {
-        let Some(per_s) = read_off.per_s else {
+        let Some(reached) = read_off.rate else {
             continue;
         };
-        let is_open = read_off.is_open;
-        let reached = Reached { per_s, is_open };
         texts.push(format!("{}: {reached}.", read_off.name));
         add_callout(&mut callouts, &points, reached, read_off.short);
     }
-    Some(Figure {
+    Some(Chart {
         title: "Successes and response time by offered rate".to_owned(),
         description: texts.join(" "),
         x: Axis::exact(
-            "offered a second",
+            "offered per second",
             Unit::Count,
             0.0,
             last.offered_per_s.max(first.offered_per_s),
@@ -394,7 +300,7 @@ fn goodput(points: &[Point], callouts: Vec<Callout>) -> Panel {
         .iter()
         .map(|point| point.succeeded_per_s)
         .fold(0.0, f64::max);
-    let y = Axis::from_zero("transactions a second", Unit::Count, greatest * 1.1, 4);
+    let y = Axis::from_zero("transactions per second", Unit::Count, greatest * 1.1, 4);
     let end = points
         .last()
         .map_or(0.0, |point| point.offered_per_s)
@@ -409,7 +315,7 @@ fn goodput(points: &[Point], callouts: Vec<Callout>) -> Panel {
             .of([(0.0, 0.0), (end, end)]),
         Series::new("succeeded", "teal", Shape::Marked("")).of(of(|point| point.succeeded_per_s)),
         Series::new("failed", "rose", Shape::Marked("2 3"))
-            .of(of(|point| point.offered_per_s * point.loss)),
+            .of(of(|point| point.offered_per_s * point.error_rate)),
     ];
     Panel {
         callouts,
@@ -424,19 +330,21 @@ fn response(points: &[Point], limit: Limit) -> Panel {
     };
     let mut series =
         vec![Series::new("mean", "blue", Shape::Marked("")).of(of(|point| point.mean_ns))];
-    if let Some(name) = &limit.quantile {
-        series.push(
-            Series::new(name, "violet", Shape::Marked("7 3")).of(of(|point| point.quantile_ns)),
-        );
+    if limit.quantile_below_ns.is_some() {
+        let name = limit.quantile_name();
+        let line = Series::new(&name, "violet", Shape::Marked("7 3"));
+        series.push(line.of(of(|point| point.quantile_ns)));
     }
     let values = series
         .iter()
         .flat_map(|series| &series.points)
         .map(|point| point.1);
-    let y = Axis::durations("response time", values.chain(limit.duration_ns));
-    let limits = limit
-        .duration_ns
-        .map(|ns| (ns, format!("limit {}", Nanoseconds(ns))));
+    let bound = limit
+        .mean_below_ns
+        .or_else(|| limit.quantile_below_ns.map(|(_, ns)| ns));
+    let bound = bound.map(|ns| ns as f64);
+    let y = Axis::durations("response time", values.chain(bound));
+    let limits = bound.map(|ns| (ns, format!("limit {}", Nanoseconds(ns))));
     Panel {
         limits: limits.into_iter().collect(),
         ..Panel::new(y, series)

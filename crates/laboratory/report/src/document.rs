@@ -1,0 +1,339 @@
+//! A report before it is known whether it will be text, a page or files: a tree of typed blocks.
+//!
+//! It is made once from records; [`crate::terminal`], [`crate::html`] and [`crate::csv`] render it.
+
+use crate::figure::Plot;
+
+/// A report.
+#[derive(Clone, Debug, Default)]
+pub struct Document {
+    pub(crate) title: String,
+    /// Parts of the page that are linked at its top: anchor and name.
+    pub(crate) links: Vec<(String, String)>,
+    pub(crate) blocks: Vec<Block>,
+    /// Figures as files of their own, by name.
+    pub(crate) files: Vec<(String, Plot)>,
+    /// Data for other programs.
+    pub(crate) sheets: Vec<Sheet>,
+    pub(crate) footer: String,
+}
+
+/// A part of a report.
+#[derive(Clone, Debug)]
+pub(crate) enum Block {
+    /// The sentence that a report begins with.
+    Headline(String),
+    Paragraph(String),
+    /// The most important results of a run, each large: on the page alone.
+    Cards(Vec<Card>),
+    /// How many comparisons are better, the same and worse, as a bar: on the page alone.
+    Counts([usize; 3]),
+    Facts(Vec<Fact>),
+    Items(Vec<Item>),
+    Warnings(Vec<Warning>),
+    Table(Table),
+    /// On the page alone.
+    Figure(Box<Figure>),
+    /// A command line, a word per entry.
+    Command(Vec<String>),
+    Section(Section),
+}
+
+/// Blocks under a title.
+#[derive(Clone, Debug)]
+pub(crate) struct Section {
+    pub(crate) kind: Kind,
+    pub(crate) title: String,
+    /// Its anchor on the page; none if empty.
+    pub(crate) id: String,
+    pub(crate) blocks: Vec<Block>,
+}
+
+/// What a section is, and where it is shown.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Kind {
+    /// A chapter.
+    Article,
+    /// Blocks that belong together.
+    Card,
+    /// A part of a card, in the colour of a verdict; long ones are folded on the page.
+    Group(&'static str),
+    /// Blocks beside each other on the page, of this class.
+    Beside(&'static str),
+    /// Folded on the page, not shown on a terminal.
+    Details,
+    /// Shown on the page alone.
+    Page,
+    /// Shown on a terminal alone.
+    Terminal,
+}
+
+/// A value with its name, and what is to be known of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Card {
+    pub(crate) name: String,
+    pub(crate) value: Cell,
+    /// Further values, between words.
+    pub(crate) note: Vec<Cell>,
+    pub(crate) is_bad: bool,
+}
+
+/// A name with its text, and a hint at what to do about it.
+#[derive(Clone, Debug)]
+pub(crate) struct Fact {
+    pub(crate) name: String,
+    pub(crate) text: String,
+    pub(crate) hint: Option<String>,
+}
+
+/// An entry of a list.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Item {
+    /// The anchor that the head leads to; none if empty.
+    pub(crate) link: String,
+    pub(crate) head: String,
+    /// Names with what is said of each.
+    pub(crate) parts: Vec<(String, String)>,
+}
+
+/// What makes results doubtful.
+#[derive(Clone, Debug)]
+pub(crate) struct Warning {
+    /// What it is about; none if empty.
+    pub(crate) about: String,
+    pub(crate) text: String,
+    pub(crate) hint: Option<String>,
+}
+
+/// A table: columns with rows.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Table {
+    pub(crate) caption: String,
+    pub(crate) columns: Vec<Column>,
+    pub(crate) rows: Vec<Row>,
+    /// What ids of values on the page begin with.
+    pub(crate) prefix: String,
+}
+
+/// A column of a table.
+#[derive(Clone, Debug)]
+pub(crate) struct Column {
+    pub(crate) head: String,
+    /// Words stand left, numbers right.
+    pub(crate) is_left: bool,
+}
+
+/// A row of a table.
+#[derive(Clone, Debug)]
+pub(crate) enum Row {
+    /// It heads those that follow.
+    Head(String),
+    /// A cell per column; missing ones are empty.
+    Cells(Vec<Cell>),
+}
+
+/// A cell of a table.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Cell {
+    pub(crate) text: String,
+    /// What a program reads off the page: an id and the plain value.
+    pub(crate) value: Option<(String, f64)>,
+    /// Smaller lines below it on the page, each with a class.
+    pub(crate) notes: Vec<(&'static str, Self)>,
+    /// Why there is no value: on the page, it may be long.
+    pub(crate) is_gap: bool,
+}
+
+/// A drawing, for a desk and for a telephone.
+#[derive(Clone, Debug)]
+pub(crate) struct Figure {
+    pub(crate) id: String,
+    /// Above it; none if empty.
+    pub(crate) title: String,
+    pub(crate) wide: Plot,
+    /// For narrow screens; without it, the other one is narrow on all screens.
+    pub(crate) narrow: Option<Plot>,
+}
+
+/// Data for other programs: plain numbers in the units that the heads name.
+#[derive(Clone, Debug)]
+pub(crate) struct Sheet {
+    /// The name of its file.
+    pub(crate) name: String,
+    pub(crate) heads: Vec<&'static str>,
+    pub(crate) rows: Vec<Vec<String>>,
+}
+
+/// Stands where there is no value.
+pub(crate) const NONE: &str = "–";
+
+impl Section {
+    pub(crate) fn new(kind: Kind, title: impl Into<String>, blocks: Vec<Block>) -> Self {
+        Self {
+            kind,
+            title: title.into(),
+            id: String::new(),
+            blocks,
+        }
+    }
+
+    /// With an anchor.
+    pub(crate) fn at(self, id: impl Into<String>) -> Self {
+        Self {
+            id: id.into(),
+            ..self
+        }
+    }
+}
+
+impl From<Section> for Block {
+    fn from(section: Section) -> Self {
+        Self::Section(section)
+    }
+}
+
+/// A section of these blocks, if there are any.
+pub(crate) fn section(kind: Kind, title: &str, blocks: Vec<Block>) -> Option<Block> {
+    (!blocks.is_empty()).then(|| Section::new(kind, title, blocks).into())
+}
+
+impl Fact {
+    pub(crate) fn new(name: impl Into<String>, text: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            text: text.into(),
+            hint: None,
+        }
+    }
+}
+
+impl Warning {
+    /// About nothing else than where it stands.
+    pub(crate) fn new(text: impl Into<String>) -> Self {
+        Self {
+            about: String::new(),
+            text: text.into(),
+            hint: None,
+        }
+    }
+
+    /// One of a record.
+    pub(crate) fn of(warning: &measure::record::Warning) -> Self {
+        Self {
+            hint: Some(warning.hint.clone()),
+            ..Self::new(&warning.seen)
+        }
+    }
+}
+
+impl Table {
+    /// An empty table. Heads that begin with `<` stand left, without it.
+    pub(crate) fn new<S: AsRef<str>>(
+        caption: impl Into<String>,
+        heads: impl IntoIterator<Item = S>,
+    ) -> Self {
+        let column = |head: S| {
+            let left = head.as_ref().strip_prefix('<');
+            Column {
+                head: left.unwrap_or_else(|| head.as_ref()).to_owned(),
+                is_left: left.is_some(),
+            }
+        };
+        Self {
+            caption: caption.into(),
+            columns: heads.into_iter().map(column).collect(),
+            ..Self::default()
+        }
+    }
+
+    /// With ids of values that begin with this.
+    pub(crate) fn prefixed(self, prefix: &str) -> Self {
+        Self {
+            prefix: prefix.to_owned(),
+            ..self
+        }
+    }
+
+    /// Adds a row.
+    pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = Cell>) {
+        self.rows.push(Row::Cells(cells.into_iter().collect()));
+    }
+
+    /// Adds a row that heads those that follow; none if it is empty.
+    pub(crate) fn head(&mut self, text: impl Into<String>) {
+        let text = text.into();
+        if !text.is_empty() {
+            self.rows.push(Row::Head(text));
+        }
+    }
+
+    /// As a block, if there is anything in it.
+    pub(crate) fn block(self) -> Option<Block> {
+        (!self.rows.is_empty()).then_some(Block::Table(self))
+    }
+}
+
+impl Cell {
+    /// A number that can be read off the page by that id.
+    pub(crate) fn id(self, id: impl Into<String>, value: f64) -> Self {
+        Self {
+            value: Some((id.into(), value)),
+            ..self
+        }
+    }
+
+    /// The same of a number that may be missing.
+    pub(crate) fn maybe_id(self, id: impl Into<String>, value: Option<f64>) -> Self {
+        match value {
+            Some(value) => self.id(id, value),
+            None => self,
+        }
+    }
+
+    /// Of a value that may be missing.
+    pub(crate) fn maybe(text: Option<impl ToString>) -> Self {
+        text.map_or_else(|| Self::from(NONE), Self::from)
+    }
+}
+
+impl Figure {
+    /// For both sizes of screens.
+    pub(crate) fn both(id: &str, wide: impl Into<Plot>, narrow: impl Into<Plot>) -> Block {
+        Block::Figure(Box::new(Self {
+            id: id.to_owned(),
+            title: String::new(),
+            wide: wide.into(),
+            narrow: Some(narrow.into()),
+        }))
+    }
+
+    /// A small one, the same on all screens.
+    pub(crate) fn small(id: String, title: String, plot: impl Into<Plot>) -> Block {
+        Block::Figure(Box::new(Self {
+            id,
+            title,
+            wide: plot.into(),
+            narrow: None,
+        }))
+    }
+}
+
+impl<T: ToString> From<T> for Cell {
+    fn from(text: T) -> Self {
+        Self {
+            text: text.to_string(),
+            ..Self::default()
+        }
+    }
+}
+
+impl Document {
+    /// All figures as files: name without ending, and SVG.
+    #[must_use]
+    pub fn figures(&self) -> Vec<(String, String)> {
+        let files = self.files.iter();
+        files
+            .map(|(name, plot)| (name.clone(), plot.document()))
+            .collect()
+    }
+}

@@ -1,0 +1,404 @@
+//! One metric of a configuration compared with that of another: the effect in words, and what it
+//! says about the first.
+
+use measure::effect::{Effect, Scale};
+use measure::experiment::Measurement;
+use measure::metric::Metric;
+use measure::quantity::Count;
+
+use super::study::Entry;
+
+/// What was found.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Comparison {
+    pub(crate) metric: Metric,
+    pub(crate) effect: Effect,
+    pub(crate) verdict: Verdict,
+}
+
+/// What a comparison says about the one whose metric stands first.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(crate) enum Verdict {
+    /// By all that the interval holds.
+    Better,
+    NoDifference,
+    /// By all that the interval holds.
+    Worse,
+    /// The metric says something of what loaded the server.
+    LoadLimited,
+    /// A difference cannot be told from noise.
+    TooFewRounds,
+    /// The two do different work, and are not ranked.
+    OtherWork,
+}
+
+/// Fewer rounds are not judged.
+pub(crate) const ROUNDS_MIN: usize = 3;
+
+/// A server that was busy for less of the time was not what limited a closed load.
+pub(crate) const BUSY_MIN: f64 = 0.85;
+
+/// A measurement during which a larger share of CPU time went elsewhere is not judged.
+pub(crate) const FOREIGN_JUDGED_MAX: f64 = 0.2;
+
+/// Whether the machine did so little else that the measurement can be judged.
+pub(crate) fn is_quiet(measurement: &Measurement) -> bool {
+    measurement.noise.foreign <= FOREIGN_JUDGED_MAX
+}
+
+/// Whether a metric says something of what loaded the server rather than of the server: a rate or
+/// response time of a closed load that shared the server's CPUs, or left them idle.
+fn is_load_limited(entry: &Entry<'_>, metric: Metric) -> bool {
+    let mut closed = entry.measurements.values().filter(|it| is_closed(it));
+    let is_shared = closed.any(|it| it.noise.is_shared);
+    metric.depends_on_load() && (is_shared || busy(entry).is_some_and(|busy| busy < BUSY_MIN))
+}
+
+/// The share of time that the server's CPUs were busy, the median of what is known; open load
+/// leaves a server idle by intent.
+pub(crate) fn busy(entry: &Entry<'_>) -> Option<f64> {
+    let all = entry.measurements.values();
+    let known = all.filter(|it| is_closed(it) && !it.noise.is_shared);
+    let mut shares: Vec<f64> = known.map(|it| it.noise.server_busy).collect();
+    shares.sort_by(f64::total_cmp);
+    shares.get(shares.len() / 2).copied()
+}
+
+fn is_closed(measurement: &Measurement) -> bool {
+    measurement.offered_per_s.is_none() && measurement.seconds.is_empty()
+}
+
+/// How a metric is compared where its values allow it, and else by differences: shares are
+/// subtracted. `None` where there is nothing but 0 of a metric that is not a share.
+fn effect(
+    metric: Metric,
+    is_nothing: bool,
+    of: impl Fn(Scale) -> Option<Effect>,
+) -> Option<Effect> {
+    match metric.is_share() {
+        true => of(Scale::Difference),
+        false if is_nothing => None,
+        false => of(Scale::Ratio).or_else(|| of(Scale::Difference)),
+    }
+}
+
+/// Of pairs, one per round.
+pub(crate) fn effect_of_pairs(metric: Metric, pairs: &[(f64, f64)]) -> Option<Effect> {
+    let is_nothing = pairs.iter().all(|pair| *pair == (0.0, 0.0));
+    effect(metric, is_nothing, |scale| Effect::of_pairs(pairs, scale))
+}
+
+/// Of samples of two runs, which have no rounds in common.
+pub(crate) fn effect_of_samples(metric: Metric, above: &[f64], below: &[f64]) -> Option<Effect> {
+    let is_nothing = above.iter().chain(below).all(|sample| *sample == 0.0);
+    effect(metric, is_nothing, |scale| {
+        Effect::of_samples(above, below, scale)
+    })
+}
+
+/// An entry against the one it is compared with, in rounds in which both were measured; `None`
+/// without any.
+pub(crate) fn compare(entry: &Entry<'_>, base: &Entry<'_>, metric: Metric) -> Option<Comparison> {
+    let pairs = |is_used: fn(&Measurement) -> bool| {
+        let pairs = entry.measurements.iter().filter_map(move |(repeat, ours)| {
+            let theirs = base.measurements.get(repeat)?;
+            let is_used = is_used(ours) && is_used(theirs);
+            is_used.then_some((metric.of(*ours)?, metric.of(*theirs)?))
+        });
+        pairs.collect::<Vec<_>>()
+    };
+    // What is too noisy to be judged is shown nevertheless.
+    let quiet = pairs(is_quiet);
+    let is_judged = !quiet.is_empty();
+    let pairs = if is_judged { quiet } else { pairs(|_| true) };
+    let effect = effect_of_pairs(metric, &pairs)?;
+    let verdict = if !entry.does_same_work(base) {
+        Verdict::OtherWork
+    } else {
+        verdict([entry, base], metric, &effect, is_judged)
+    };
+    Some(Comparison {
+        metric,
+        effect,
+        verdict,
+    })
+}
+
+/// The same of two runs.
+pub(crate) fn compare_runs(
+    entry: &Entry<'_>,
+    base: &Entry<'_>,
+    metric: Metric,
+) -> Option<Comparison> {
+    let found = |is_used: fn(&Measurement) -> bool| {
+        let samples = |entry: &Entry<'_>| -> Vec<f64> {
+            let used = entry.measurements.values().filter(|it| is_used(it));
+            used.filter_map(|it| metric.of(*it)).collect()
+        };
+        effect_of_samples(metric, &samples(entry), &samples(base))
+    };
+    let quiet = found(is_quiet);
+    let effect = quiet.or_else(|| found(|_| true))?;
+    Some(Comparison {
+        metric,
+        effect,
+        verdict: verdict([entry, base], metric, &effect, quiet.is_some()),
+    })
+}
+
+fn verdict(entries: [&Entry<'_>; 2], metric: Metric, effect: &Effect, is_judged: bool) -> Verdict {
+    if entries.iter().any(|entry| is_load_limited(entry, metric)) {
+        Verdict::LoadLimited
+    } else if !is_judged || effect.count < ROUNDS_MIN {
+        Verdict::TooFewRounds
+    } else if !effect.is_proven() {
+        Verdict::NoDifference
+    } else if effect.is_less() == metric.is_less_better() {
+        Verdict::Better
+    } else {
+        Verdict::Worse
+    }
+}
+
+impl Verdict {
+    /// Whether it is counted in a ranking.
+    pub(crate) fn is_counted(self) -> bool {
+        matches!(self, Self::Better | Self::NoDifference | Self::Worse)
+    }
+
+    /// In front of a comparison, for those who see no colours.
+    fn sign(self) -> &'static str {
+        match self {
+            Self::Better => "▲ ",
+            Self::NoDifference => "≈ ",
+            Self::Worse => "▽ ",
+            Self::LoadLimited => "○ ",
+            Self::TooFewRounds => "? ",
+            Self::OtherWork => "",
+        }
+    }
+
+    /// In sheets, and as a style.
+    pub(crate) fn id(self) -> &'static str {
+        match self {
+            Self::Better => "better",
+            Self::NoDifference => "no-difference",
+            Self::Worse => "worse",
+            Self::LoadLimited => "load-limited",
+            Self::TooFewRounds => "too-few-rounds",
+            Self::OtherWork => "other-work",
+        }
+    }
+}
+
+/// What the signs mean.
+pub(crate) const SIGNS: &str = "▲ better than the first, ▽ worse, ≈ no significant difference, ○ \
+                                limited by the load, ? too few rounds; medians of repeats; ratios, \
+                                or differences of shares, by round with their 95 % interval";
+
+impl Comparison {
+    /// With its sign: `▽ 1.34× (1.30 to 1.38)`.
+    pub(crate) fn signed(&self) -> String {
+        self.verdict.sign().to_owned() + &in_cell(&self.effect, self.metric)
+    }
+
+    /// `▽ 1.34×`.
+    pub(crate) fn short(&self) -> String {
+        self.verdict.sign().to_owned() + &in_short(&self.effect, self.metric)
+    }
+
+    /// `▽ +34 % (+30 to +38)`, or as in a cell.
+    pub(crate) fn as_change(&self) -> String {
+        let percent = |ratio: f64| signed((ratio - 1.0) * 100.0);
+        let words = match self.effect.scale {
+            Scale::Difference => in_cell(&self.effect, self.metric),
+            Scale::Ratio => {
+                let middle = format!("{} %", percent(self.effect.value));
+                with_interval(middle, self.effect.interval, percent, "")
+            }
+        };
+        self.verdict.sign().to_owned() + &words
+    }
+
+    /// `12 % less (9.1 to 15 %)`, `2.30 times as much (2.10 to 2.50)`, or `0 % against 40 % (−44 to
+    /// −36 points)`.
+    pub(crate) fn in_full(&self) -> String {
+        /// From here on it is a multiple.
+        const MULTIPLE_FROM: f64 = 2.0;
+        let Effect {
+            value,
+            interval,
+            means,
+            ..
+        } = self.effect;
+        if self.effect.scale == Scale::Difference {
+            let amount = |mean| self.metric.amount(mean);
+            let words = format!("{} against {}", amount(means.0), amount(means.1));
+            let points = |value| signed(self.metric.scaled(value));
+            let unit = format!(" {}", self.metric.unit().of_differences());
+            return with_interval(words, interval, points, &unit);
+        }
+        if value >= MULTIPLE_FROM {
+            let words = format!("{} times as much", digits(value));
+            return with_interval(words, interval, digits, "");
+        }
+        let (sign, word) = if value < 1.0 {
+            (-1.0, "less")
+        } else {
+            (1.0, "more")
+        };
+        let percent = |ratio: f64| percentage((ratio - 1.0) * sign * 100.0);
+        let interval = match interval {
+            Some((from, to)) if value < 1.0 => Some((to, from)),
+            interval => interval,
+        };
+        with_interval(
+            format!("{} % {word}", percent(value)),
+            interval,
+            percent,
+            " %",
+        )
+    }
+}
+
+/// `1.34× (1.30 to 1.38)`, or `−40 points (−44 to −36)`; without an interval where there were too
+/// few rounds.
+pub(crate) fn in_cell(effect: &Effect, metric: Metric) -> String {
+    let shown = |value: f64| match effect.scale {
+        Scale::Ratio => digits(value),
+        Scale::Difference => signed(metric.scaled(value)),
+    };
+    with_interval(in_short(effect, metric), effect.interval, shown, "")
+}
+
+/// `1.34×`, or `−40 points`.
+fn in_short(effect: &Effect, metric: Metric) -> String {
+    match effect.scale {
+        Scale::Ratio => format!("{}×", digits(effect.value)),
+        Scale::Difference => {
+            let value = signed(metric.scaled(effect.value));
+            format!("{value} {}", metric.unit().of_differences())
+        }
+    }
+}
+
+fn with_interval(
+    words: String,
+    interval: Option<(f64, f64)>,
+    shown: impl Fn(f64) -> String,
+    unit: &str,
+) -> String {
+    match interval {
+        Some((from, to)) => format!("{words} ({} to {}{unit})", shown(from), shown(to)),
+        None => words,
+    }
+}
+
+/// A difference with its sign.
+fn signed(value: f64) -> String {
+    if value >= 1e4 {
+        return "over +10\u{202f}000".to_owned();
+    }
+    let text = percentage(value.abs());
+    let sign = match value {
+        _ if text.trim_matches(['0', '.']).is_empty() => return "0".to_owned(),
+        ..0.0 => '\u{2212}',
+        _ => '+',
+    };
+    format!("{sign}{text}")
+}
+
+/// One decimal under 10.
+fn percentage(percent: f64) -> String {
+    match percent.abs() {
+        ..9.95 => format!("{percent:.1}"),
+        _ => digits(percent.round()).trim_end_matches(".0").to_owned(),
+    }
+}
+
+/// Two decimals under 10, one under 100; an interval may have no end to speak of.
+pub(crate) fn digits(value: f64) -> String {
+    match value.abs() {
+        ..9.995 => format!("{value:.2}"),
+        ..99.95 => format!("{value:.1}"),
+        ..1e4 => Count(value.round()).to_string(),
+        _ => "over 10\u{202f}000".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(metric: Metric, effect: Effect) -> Comparison {
+        Comparison {
+            metric,
+            effect,
+            verdict: Verdict::OtherWork,
+        }
+    }
+
+    fn ratio(value: f64, from: f64, to: f64) -> Comparison {
+        let effect = Effect::of_pairs(&[(1.0, 1.0)], Scale::Ratio).unwrap();
+        let interval = (from < to).then_some((from, to));
+        of(
+            Metric::Rate,
+            Effect {
+                value,
+                interval,
+                ..effect
+            },
+        )
+    }
+
+    #[test]
+    fn ratios_are_percents_or_multiples() {
+        for (comparison, wanted) in [
+            (ratio(0.88, 0.85, 0.91), "12 % less (9.0 to 15 %)"),
+            (ratio(1.05, 1.01, 1.09), "5.0 % more (1.0 to 9.0 %)"),
+            (ratio(1.05, 0.95, 1.15), "5.0 % more (-5.0 to 15 %)"),
+            (ratio(2.3, 2.1, 2.5), "2.30 times as much (2.10 to 2.50)"),
+        ] {
+            assert_eq!(comparison.in_full(), wanted);
+        }
+        let change = ratio(0.9, 0.8, 1.0).as_change();
+        assert_eq!(change, "\u{2212}10 % (\u{2212}20 to 0)");
+        assert_eq!(ratio(1.5, 0.0, 0.0).as_change(), "+50 %");
+        assert_eq!(ratio(1.5, 0.0, 0.0).signed(), "1.50×");
+        let wide = ratio(1.0, 1e-9, 1e9).signed();
+        assert_eq!(wide, "1.00× (0.00 to over 10\u{202f}000)");
+    }
+
+    #[test]
+    fn shares_differ_by_points() {
+        let metric = Metric::ErrorRate;
+        let pairs = [(0.0, 0.38), (0.0, 0.40), (0.0, 0.42)];
+        let found = of(metric, effect_of_pairs(metric, &pairs).unwrap());
+        let wanted = "0 % against 40 % (\u{2212}45 to \u{2212}35 points)";
+        assert_eq!(found.in_full(), wanted);
+        let wanted = "\u{2212}40 points (\u{2212}45 to \u{2212}35)";
+        assert_eq!(found.signed(), wanted);
+        assert!(found.effect.is_proven() && found.effect.is_less());
+        // Shares above 0 are subtracted as well.
+        let pairs = [(0.2, 0.4), (0.21, 0.4), (0.19, 0.4)];
+        let found = of(metric, effect_of_pairs(metric, &pairs).unwrap());
+        assert_eq!(found.short(), "\u{2212}20 points");
+        assert!(effect_of_pairs(metric, &[(0.0, 0.0); 3]).is_some());
+        assert_eq!(effect_of_pairs(Metric::Bandwidth, &[(0.0, 0.0); 3]), None);
+    }
+
+    #[test]
+    fn a_round_with_nothing_is_not_dropped() {
+        let metric = Metric::ConnectionMemory;
+        let pairs = [(2048.0, 1024.0), (2048.0, 1024.0), (0.0, 1024.0)];
+        let found = of(metric, effect_of_pairs(metric, &pairs).unwrap());
+        assert_eq!(
+            (found.effect.count, found.short().as_str()),
+            (3, "+0.3 KiB")
+        );
+        assert!(!found.effect.is_proven());
+        let effect = effect_of_samples(metric, &[0.0, 0.0], &[1024.0, 1024.0]).unwrap();
+        let wanted = "\u{2212}1.0 KiB (\u{2212}1.0 to \u{2212}1.0)";
+        assert_eq!(of(metric, effect).as_change(), wanted);
+    }
+}

@@ -1,0 +1,407 @@
+//! Which targets are better than the first, in a few lines: what a report begins with.
+//!
+//! Metrics of configurations are judged against the first target's in the same configuration. The
+//! main metric of each scenario is counted, the others are listed: several metrics of a measurement
+//! go together, and counted one by one would count the same thing several times. What is counted
+//! holds for all that is counted ([`holm`]); what is listed, and what tables show, each by its own
+//! interval.
+
+use std::collections::BTreeMap;
+
+use measure::effect::Scale;
+use measure::experiment::Target;
+use measure::holm;
+use measure::metric::Metric;
+
+use super::comparison::{BUSY_MIN, Comparison, ROUNDS_MIN, Verdict, compare, digits};
+use super::study::{Combination, Study, base, do_same_work};
+use crate::document::{Block, Item, Kind, Section};
+use crate::words::{joined, listed};
+
+/// All of it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Ranking {
+    /// The target that others are compared with.
+    first: String,
+    /// Comparisons of a target in a scenario that say the same.
+    lines: Vec<Line>,
+    /// What the first has no measurement of and others have: scenario, and the configuration with
+    /// the reason.
+    lacks: Vec<(String, String)>,
+    /// Targets that do other work, with what they do.
+    other_work: Vec<(String, &'static str)>,
+}
+
+/// Of a target in a scenario.
+#[derive(Clone, Debug)]
+struct Line {
+    verdict: Verdict,
+    weight: Weight,
+    scenario: String,
+    /// Where the scenario stands on a page.
+    anchor: String,
+    metric: String,
+    target: String,
+    /// In which combinations of values, and by how much it differs. Never empty.
+    found: Vec<(String, Comparison)>,
+}
+
+/// What a line counts for.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+enum Weight {
+    /// The main metric of a scenario.
+    Main,
+    /// The same, but it differs by its own interval only, and not among all comparisons.
+    Alone,
+    /// Another metric.
+    Further,
+}
+
+impl Ranking {
+    /// Of scenarios, in their order.
+    pub(crate) fn of<'s, 'e: 's>(studies: impl Iterator<Item = &'s Study<'e>> + Clone) -> Self {
+        let chances: Vec<f64> = studies.clone().flat_map(chances).collect();
+        let mut established = holm::established(&chances).into_iter();
+        let mut ranking = Self::default();
+        for study in studies {
+            ranking.add(study, &mut established);
+        }
+        ranking
+    }
+
+    /// Adds a scenario, with what is established of its main metric in the order of [`chances`].
+    fn add(&mut self, study: &Study<'_>, established: &mut impl Iterator<Item = bool>) {
+        let Some(first) = study.targets.first() else {
+            return;
+        };
+        if self.first.is_empty() {
+            self.first.clone_from(&first.name);
+        }
+        self.add_lacks(study);
+        for (index, target) in study.targets.iter().enumerate() {
+            let Some(base) = base(&study.targets, index) else {
+                continue;
+            };
+            if do_same_work(target, study.targets[base]) {
+                self.add_target(study, index, established);
+                continue;
+            }
+            let other = (target.name.clone(), other_work(target));
+            if !self.other_work.contains(&other) {
+                self.other_work.push(other);
+            }
+        }
+    }
+
+    fn add_target(
+        &mut self,
+        study: &Study<'_>,
+        index: usize,
+        established: &mut impl Iterator<Item = bool>,
+    ) {
+        for (place, metric) in study.metrics.iter().enumerate() {
+            let mut found: BTreeMap<(Verdict, Weight), Vec<(String, Comparison)>> = BTreeMap::new();
+            for combination in &study.combinations {
+                let Some(comparison) = judged(combination, index, *metric) else {
+                    continue;
+                };
+                let verdict = comparison.verdict;
+                let is_counted = place == 0 && verdict.is_counted();
+                let is_established = !is_counted || established.next() == Some(true);
+                let weight = match place {
+                    0 if is_established || verdict == Verdict::NoDifference => Weight::Main,
+                    0 => Weight::Alone,
+                    _ => Weight::Further,
+                };
+                let line = found.entry((verdict, weight)).or_default();
+                line.push((combination.title(), comparison));
+            }
+            self.lines
+                .extend(found.into_iter().map(|((verdict, weight), found)| Line {
+                    verdict,
+                    weight,
+                    scenario: study.scenario.name.clone(),
+                    anchor: study.anchor(),
+                    metric: metric.title(&study.scenario.operation),
+                    target: study.targets[index].name.clone(),
+                    found,
+                }));
+        }
+    }
+
+    /// Configurations that others did and the first did not.
+    fn add_lacks(&mut self, study: &Study<'_>) {
+        for combination in &study.combinations {
+            let Some((first, others)) = combination.entries.split_first() else {
+                continue;
+            };
+            let Some(gap) = first.gap() else {
+                continue;
+            };
+            let did = others
+                .iter()
+                .filter(|it| !it.measurements.is_empty() && first.does_same_work(it));
+            let did: Vec<&str> = did.map(|entry| entry.target.name.as_str()).collect();
+            if did.is_empty() {
+                continue;
+            }
+            let what = format!("{}, {} did it", gap.kind, did.join(", "));
+            let why = match gap.why.as_str() {
+                "" => String::new(),
+                why => format!(" ({why})"),
+            };
+            let what = joined(&[combination.title(), what], ": ") + &why;
+            self.lacks.push((study.scenario.name.clone(), what));
+        }
+    }
+
+    fn lines(&self, verdict: Verdict, weight: Weight) -> impl Iterator<Item = &Line> {
+        let lines = self.lines.iter();
+        lines.filter(move |line| line.verdict == verdict && line.weight == weight)
+    }
+
+    fn count(&self, verdict: Verdict, weight: Weight) -> usize {
+        self.lines(verdict, weight)
+            .map(|line| line.found.len())
+            .sum()
+    }
+
+    /// How many comparisons are counted: better, no difference, worse. What differs by its own
+    /// interval alone does not differ.
+    fn counts(&self) -> [usize; 3] {
+        let of = |verdict| self.count(verdict, Weight::Main);
+        let alone = |verdict| self.count(verdict, Weight::Alone);
+        let same = of(Verdict::NoDifference) + alone(Verdict::Better) + alone(Verdict::Worse);
+        [of(Verdict::Better), same, of(Verdict::Worse)]
+    }
+
+    /// All of it in a few sentences.
+    fn headline(&self) -> String {
+        let first = &self.first;
+        let [better, same, worse] = self.counts();
+        let all = better + same + worse;
+        if all == 0 {
+            return self.nothing();
+        }
+        let targets = match better {
+            0 => format!("No target is better than {first} in any of {all} comparisons"),
+            1 => format!("A target is better than {first} in 1 of {all} comparisons"),
+            _ => format!("Targets are better than {first} in {better} of {all} comparisons"),
+        };
+        let alone = [(Verdict::Better, "better"), (Verdict::Worse, "worse")];
+        let alone = alone.map(|(verdict, word)| match self.count(verdict, Weight::Alone) {
+            0 => String::new(),
+            count => format!("{word} in {count} more"),
+        });
+        let alone = match joined(&alone, ", and ") {
+            words if words.is_empty() => words,
+            words => format!(" By its own 95 % interval alone a target is {words}."),
+        };
+        let unjudged = match self.count(Verdict::TooFewRounds, Weight::Main) {
+            0 => String::new(),
+            count => format!(" Not judged, with fewer than {ROUNDS_MIN} rounds: {count}."),
+        };
+        format!(
+            "{targets}; in {same} there is no significant difference; in {worse} targets are \
+             worse. A comparison is a scenario's main metric in one configuration; differences \
+             hold for all of them together at 95 %, by Holm's method (1979).{alone}{unjudged}"
+        )
+    }
+
+    /// Why nothing is judged.
+    fn nothing(&self) -> String {
+        let of_load = self.count(Verdict::LoadLimited, Weight::Main);
+        match self.count(Verdict::TooFewRounds, Weight::Main) {
+            0 if of_load > 0 => format!(
+                "Nothing is ranked: every comparison ({of_load}) is of a metric that was limited \
+                 by what loaded the server."
+            ),
+            0 => "Nothing can be compared: no configuration was measured of two targets that do \
+                  the same work."
+                .to_owned(),
+            count => format!(
+                "Nothing is ranked: every comparison ({count}) has fewer than {ROUNDS_MIN} rounds \
+                 that can be judged, in which a difference cannot be told from noise. Repeat the \
+                 run with `--repeats {ROUNDS_MIN}` or more, on a machine that does nothing else."
+            ),
+        }
+    }
+
+    /// What is not counted, a sentence each.
+    fn not_counted(&self) -> Vec<Item> {
+        let lines = || {
+            self.lines
+                .iter()
+                .filter(|line| line.verdict == Verdict::LoadLimited)
+        };
+        let mut names: Vec<String> = Vec::new();
+        for line in lines() {
+            let name = format!("{} ({})", line.scenario, line.metric);
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        let all: usize = lines().map(|line| line.found.len()).sum();
+        let limited = format!(
+            "○ closed loads in which a server shared its CPUs, or had them idle for more than {:.0} \
+             % of the time, so that what loaded it was the limit ({all}): {}",
+            (1.0 - BUSY_MIN) * 100.0,
+            listed(&names)
+        );
+        let others = self
+            .other_work
+            .iter()
+            .map(|(name, why)| format!("{name} {why}"));
+        let others = others.collect::<Vec<_>>().join("; ");
+        let others = format!("targets that do other work: {others}");
+        let texts = [(all > 0, limited), (!self.other_work.is_empty(), others)];
+        let texts = texts.into_iter().filter(|(is_there, _)| *is_there);
+        texts
+            .map(|(_, head)| Item {
+                head,
+                ..Item::default()
+            })
+            .collect()
+    }
+
+    /// As the beginning of a report.
+    pub(crate) fn blocks(&self) -> Vec<Block> {
+        use Verdict::{Better, NoDifference, Worse};
+        use Weight::{Alone, Further, Main};
+        let first = &self.first;
+        let lacks = self.lacks.iter().map(|(scenario, what)| Item {
+            head: format!("{scenario}: {what}"),
+            ..Item::default()
+        });
+        let lists = [
+            (
+                Better,
+                "Where a target is better".to_owned(),
+                self.items(Better, Main),
+            ),
+            (
+                Better,
+                "Better by its own interval alone".to_owned(),
+                self.items(Better, Alone),
+            ),
+            (
+                Better,
+                format!("What {first} has no measurement of"),
+                lacks.collect(),
+            ),
+            (
+                NoDifference,
+                "No significant difference".to_owned(),
+                self.items(NoDifference, Main),
+            ),
+            (
+                Worse,
+                format!("Where a target is worse: its metric to that of {first}"),
+                self.items(Worse, Main),
+            ),
+            (
+                Worse,
+                "Worse by its own interval alone".to_owned(),
+                self.items(Worse, Alone),
+            ),
+            (NoDifference, "Not counted".to_owned(), self.not_counted()),
+            (
+                Better,
+                "Further metrics: better".to_owned(),
+                self.items(Better, Further),
+            ),
+            (
+                NoDifference,
+                "Further metrics: no significant difference".to_owned(),
+                self.items(NoDifference, Further),
+            ),
+            (
+                Worse,
+                "Further metrics: worse".to_owned(),
+                self.items(Worse, Further),
+            ),
+        ];
+        let lists = lists.into_iter().filter(|(_, _, items)| !items.is_empty());
+        let lists = lists.map(|(verdict, title, items)| {
+            Section::new(Kind::Group(verdict.id()), title, vec![Block::Items(items)]).into()
+        });
+        let head = [
+            Block::Headline(self.headline()),
+            Block::Counts(self.counts()),
+        ];
+        head.into_iter().chain(lists).collect()
+    }
+
+    /// Lines about the same metric of the same scenario are one item.
+    fn items(&self, verdict: Verdict, weight: Weight) -> Vec<Item> {
+        let mut items: Vec<Item> = Vec::new();
+        for line in self.lines(verdict, weight) {
+            let head = format!("{}, {}", line.scenario, line.metric);
+            let part = (line.target.clone(), line.words());
+            let is_it = |item: &&mut Item| item.link == line.anchor && item.head == head;
+            match items.iter_mut().find(is_it) {
+                Some(item) => item.parts.push(part),
+                None => items.push(Item {
+                    link: line.anchor.clone(),
+                    head,
+                    parts: vec![part],
+                }),
+            }
+        }
+        items
+    }
+}
+
+impl Line {
+    /// Names where nothing differs. Worse ones by the range of their ratios where there are
+    /// several; else each with its interval: `AES-128 12 % less (9.0 to 15 %); …`.
+    fn words(&self) -> String {
+        let titles = self.found.iter().map(|(title, _)| title.as_str());
+        if self.verdict == Verdict::NoDifference {
+            return titles.collect::<Vec<_>>().join("; ");
+        }
+        let is_ratio = |(_, it): &(String, Comparison)| it.effect.scale == Scale::Ratio;
+        if self.verdict == Verdict::Worse && self.found.len() > 1 && self.found.iter().all(is_ratio)
+        {
+            let ratios = || self.found.iter().map(|(_, it)| it.effect.value);
+            let least = ratios().fold(f64::INFINITY, f64::min);
+            let most = ratios().fold(0.0, f64::max);
+            let count = self.found.len();
+            let (least, most) = (digits(least), digits(most));
+            return format!("{least}× to {most}× in {count} configurations");
+        }
+        let part =
+            |(title, it): &(String, Comparison)| joined(&[title.clone(), it.in_full()], ": ");
+        self.found.iter().map(part).collect::<Vec<_>>().join("; ")
+    }
+}
+
+/// What a target does that is not ranked.
+fn other_work(target: &Target) -> &'static str {
+    match (target.scheme.as_str(), target.serves.as_str()) {
+        ("http", _) => "does no TLS, and shows what TLS costs",
+        (_, "itself") => "answers itself, and relays nothing",
+        _ => "relays",
+    }
+}
+
+fn judged(combination: &Combination<'_>, index: usize, metric: Metric) -> Option<Comparison> {
+    let entry = combination.entries.get(index)?;
+    compare(entry, combination.base_of(entry)?, metric)
+}
+
+/// How likely equals differ so much by chance, of each comparison that is counted.
+fn chances<'s>(study: &'s Study<'_>) -> impl Iterator<Item = f64> + 's {
+    let is_ranked = |index: &usize| {
+        let base = base(&study.targets, *index);
+        base.is_some_and(|base| do_same_work(study.targets[*index], study.targets[base]))
+    };
+    let ranked = (0..study.targets.len()).filter(is_ranked);
+    let comparisons = ranked.flat_map(|index| {
+        let main = study.main();
+        let combinations = study.combinations.iter();
+        combinations.filter_map(move |combination| judged(combination, index, main?))
+    });
+    let counted = comparisons.filter(|it| it.verdict.is_counted());
+    counted.map(|it| it.effect.chance.unwrap_or(1.0))
+}

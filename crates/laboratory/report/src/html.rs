@@ -1,0 +1,288 @@
+//! A report as one page that needs nothing else: no network, no script, no font.
+//!
+//! Values that a program may want to read stand in elements with an `id` and the plain value as
+//! `data-value`.
+
+use crate::document::{
+    Block, Card, Cell, Column, Document, Figure, Item, Kind, Row, Section, Table, Warning,
+};
+use crate::figure::{PALETTE, STYLE};
+use crate::markup::{Element, element};
+use crate::shell::command_lines;
+
+const SHEET: &str = include_str!("style/page.css");
+
+impl Document {
+    /// The report as a page.
+    #[must_use]
+    pub fn html(&self) -> String {
+        let meta =
+            |name: &str, content: &str| element("meta").with("name", name).with("content", content);
+        let head = element("head")
+            .child(element("meta").with("charset", "utf-8"))
+            .child(meta("viewport", "width=device-width, initial-scale=1"))
+            .child(meta("color-scheme", "light dark"))
+            .child(element("title").text(&self.title))
+            .child(element("style").ours(PALETTE).ours(STYLE).ours(SHEET));
+        let links = self.links.iter();
+        let links = links.map(|(id, name)| element("a").with("href", format!("#{id}")).text(name));
+        let nav = element("nav").with("aria-label", "Parts").children(links);
+        let header = element("header")
+            .child(element("h1").child(logo()).text(&self.title))
+            .children((!self.links.is_empty()).then_some(nav));
+        let main = element("main").children(self.blocks.iter().filter_map(block));
+        let body = element("body").children([header, main, element("footer").text(&self.footer)]);
+        let page = element("html").with("lang", "en").child(head).child(body);
+        format!("<!doctype html>\n{page}\n")
+    }
+}
+
+/// The program's mark: a lariat.
+fn logo() -> Element {
+    element("svg")
+        .with("class", "logo")
+        .with("viewBox", "0 0 24 24")
+        .with("aria-hidden", "true")
+        .child(element("path").with("d", "M4.6 9a8.4 5.8 0 1 0 16.8 0a8.4 5.8 0 1 0-16.8 0z"))
+        .child(element("path").with(
+            "d",
+            "M6.2 12.5C3.8 14.6 3.8 17 6.2 18.2c2.6 1.3 4.6.2 7.8 2.3",
+        ))
+}
+
+/// `None` where the page does not show it.
+fn block(block: &Block) -> Option<Element> {
+    Some(match block {
+        Block::Headline(text) => element("p").with("class", "headline").prose(text),
+        Block::Paragraph(text) => element("p").with("class", "lead").prose(text),
+        Block::Cards(cards) => element("div")
+            .with("class", "numbers")
+            .children(cards.iter().map(card)),
+        Block::Counts(counts) => bar(*counts),
+        Block::Facts(facts) => element("dl").children(facts.iter().flat_map(|fact| {
+            let hint = fact.hint.iter();
+            let hint = hint.map(|hint| {
+                element("span")
+                    .with("class", "hint")
+                    .text(format!("; {hint}"))
+            });
+            let text = element("dd").text(&fact.text).children(hint);
+            [element("dt").text(&fact.name), text]
+        })),
+        Block::Items(items) => element("ul").children(items.iter().map(item)),
+        Block::Warnings(warnings) => element("ul")
+            .with("class", "warnings")
+            .children(warnings.iter().map(warning)),
+        Block::Table(it) => table(it),
+        Block::Figure(it) => figure(it),
+        Block::Command(words) => {
+            let lines = command_lines(words, 110).into_iter();
+            let lines = lines.map(|line| element("span").text(line));
+            let code = element("code").children(lines);
+            element("pre").with("tabindex", "0").child(code)
+        }
+        Block::Section(it) => return section(it),
+    })
+}
+
+/// Long groups are folded, but never those in which something is better than the first.
+const ITEMS_MAX: usize = 6;
+
+fn section(section: &Section) -> Option<Element> {
+    let Section {
+        kind,
+        title,
+        id,
+        blocks,
+    } = section;
+    let is_long = |block: &Block| matches!(block, Block::Items(items) if items.len() > ITEMS_MAX);
+    let is_folded = match kind {
+        Kind::Terminal => return None,
+        Kind::Details => true,
+        Kind::Group(class) => *class != "better" && blocks.iter().any(is_long),
+        _ => false,
+    };
+    let (outer, heading) = match kind {
+        _ if is_folded => ("details", "summary"),
+        Kind::Article => ("article", "h2"),
+        Kind::Card => ("section", "h3"),
+        _ => ("div", "h4"),
+    };
+    let (class, heading_class) = match kind {
+        Kind::Card => ("card", ""),
+        Kind::Group(class) => ("group-of-items", *class),
+        Kind::Beside(class) => (*class, ""),
+        _ => ("", ""),
+    };
+    let with = |element: Element, name, value: &str| match value {
+        "" => element,
+        value => element.with(name, value),
+    };
+    let heading = with(element(heading), "class", heading_class).prose(title);
+    let outer = with(with(element(outer), "class", class), "id", id);
+    let outer = outer.children((!title.is_empty()).then_some(heading));
+    Some(outer.children(blocks.iter().filter_map(block)))
+}
+
+fn card(card: &Card) -> Element {
+    let value = value(element("b"), &card.value, "").text(&card.value.text);
+    let note = card.note.iter().map(value_or_text);
+    element("div")
+        .with("class", "card number")
+        .with("data-state", if card.is_bad { "bad" } else { "" })
+        .child(element("h3").text(&card.name))
+        .child(value)
+        .child(element("p").children(note))
+}
+
+fn value_or_text(cell: &Cell) -> Element {
+    value(element("span"), cell, "").text(&cell.text)
+}
+
+/// Three parts, as long as there are comparisons of each.
+fn bar(counts: [usize; 3]) -> Element {
+    let all = counts.iter().sum::<usize>().max(1);
+    let names = ["better", "no-difference", "worse"];
+    let parts = counts
+        .into_iter()
+        .zip(names)
+        .filter(|(count, _)| *count > 0);
+    let parts = parts.map(|(count, name)| {
+        let part = element("span").with("class", name);
+        let part = part.with("style", format!("flex-grow:{}", count as f64 / all as f64));
+        identified(part, &format!("ranking-{name}"), count as f64).text(count)
+    });
+    element("div")
+        .with("class", "counts")
+        .with("aria-hidden", "true")
+        .children(parts)
+}
+
+fn item(item: &Item) -> Element {
+    let head = match item.link.as_str() {
+        "" => element("span"),
+        link => element("a").with("href", format!("#{link}")),
+    };
+    let mut entry = element("li");
+    if !item.head.is_empty() {
+        let colon = if item.parts.is_empty() { "" } else { ": " };
+        entry = entry.child(head.text(&item.head)).text(colon);
+    }
+    for (index, (name, text)) in item.parts.iter().enumerate() {
+        entry = entry.text(if index > 0 { " · " } else { "" });
+        entry = entry.child(element("b").text(name)).text(" ").prose(text);
+    }
+    entry
+}
+
+fn warning(warning: &Warning) -> Element {
+    let about = match warning.about.as_str() {
+        "" => "Warning: ".to_owned(),
+        about => format!("Warning, {about}: "),
+    };
+    let hint = warning.hint.iter().map(|hint| {
+        let text = format!("Hint: {hint}");
+        element("span").with("class", "hint").prose(&text)
+    });
+    element("li")
+        .child(element("strong").text(about))
+        .prose(&warning.text)
+        .children(hint)
+}
+
+/// In a box of its own that scrolls if it must.
+fn table(table: &Table) -> Element {
+    let heads = table.columns.iter().map(|column| {
+        if column.head.is_empty() {
+            return element("td");
+        }
+        element("th")
+            .with("class", side(column))
+            .with("scope", "col")
+            .text(&column.head)
+    });
+    let rows = table.rows.iter().map(|row| table_row(table, row));
+    let body = element("table")
+        .child(element("caption").text(&table.caption))
+        .child(element("thead").child(element("tr").children(heads)))
+        .child(element("tbody").children(rows));
+    element("div")
+        .with("class", "scroll")
+        .with("tabindex", "0")
+        .with("role", "region")
+        .with("aria-label", &table.caption)
+        .child(body)
+}
+
+fn table_row(table: &Table, row: &Row) -> Element {
+    let cells = match row {
+        Row::Cells(cells) => cells,
+        Row::Head(name) => {
+            let head = element("th")
+                .with("colspan", table.columns.len())
+                .with("scope", "rowgroup")
+                .text(name);
+            return element("tr").with("class", "group").child(head);
+        }
+    };
+    let cells = cells.iter().zip(&table.columns).enumerate();
+    element("tr").children(cells.map(|(index, (cell, column))| {
+        let name = if index == 0 { "th" } else { "td" };
+        let class = if cell.is_gap { "gap" } else { side(column) };
+        let outer = element(name).with("class", class);
+        let outer = match index {
+            0 => outer.with("scope", "row"),
+            _ => outer,
+        };
+        if cell.notes.is_empty() {
+            return value(outer, cell, &table.prefix).prose(&cell.text);
+        }
+        let main = value(element("b"), cell, &table.prefix).text(&cell.text);
+        let notes = cell.notes.iter().map(|(class, note)| {
+            let small = element("small").with("class", class);
+            value(small, note, &table.prefix).prose(&note.text)
+        });
+        outer.child(main).children(notes)
+    }))
+}
+
+fn side(column: &Column) -> &'static str {
+    if column.is_left { "w" } else { "n" }
+}
+
+fn value(element: Element, cell: &Cell, prefix: &str) -> Element {
+    match &cell.value {
+        Some((name, value)) => identified(element, &format!("{prefix}{name}"), *value),
+        None => element,
+    }
+}
+
+/// With an id, and the value for programs.
+fn identified(element: Element, id: &str, value: f64) -> Element {
+    // JSON has no other numbers either.
+    let value = if value.is_finite() { value } else { 0.0 };
+    element.with("id", id).with("data-value", value)
+}
+
+/// In both sizes, of which the style sheet shows the one that fits.
+fn figure(figure: &Figure) -> Element {
+    let Figure {
+        id,
+        title,
+        wide,
+        narrow,
+    } = figure;
+    let title = (!title.is_empty()).then(|| element("h4").text(title));
+    let sizes = match narrow {
+        Some(narrow) => vec![("wide", wide, false), ("narrow", narrow, true)],
+        None => vec![("always", wide, true)],
+    };
+    let drawn = sizes.into_iter().map(|(class, plot, is_narrow)| {
+        let svg = plot.inline(&format!("{id}-{class}"), is_narrow);
+        element("div").with("class", class).child(svg)
+    });
+    element("div")
+        .with("id", id)
+        .children(title)
+        .children(drawn)
+}

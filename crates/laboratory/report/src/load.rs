@@ -1,0 +1,501 @@
+//! The report of runs of load: one in full, or several side by side.
+
+mod capacity;
+pub(crate) mod charts;
+mod names;
+mod reading;
+mod tables;
+pub(crate) mod time_series;
+
+use measure::histogram::Histogram;
+use measure::kind::Kind as Handshake;
+use measure::metric::Metric;
+use measure::quantity::{Bytes, Count, Nanoseconds};
+use measure::record::{Capacity, Ending, Record};
+
+use crate::document::{
+    Block, Card, Cell, Document, Fact, Figure, Item, Kind, Section, Sheet, Table, Warning, section,
+};
+use crate::host;
+use charts::{SAMPLES_MAX, SAMPLES_NARROW_MAX, along_time, percentiles};
+use reading::{
+    CARDS, METRICS, PARTS, client_load, cpu_per_transaction_ns, handshakes, resumed, spread,
+};
+use tables::{failed_share, shown, title};
+
+/// The report of these runs; each has the name that its files begin with.
+#[must_use]
+pub fn document(records: &[(&str, &Record)]) -> Document {
+    let runs: Vec<&Record> = records.iter().map(|(_, record)| *record).collect();
+    let mut document = Document {
+        title: format!("{} loads compared", runs.len()),
+        footer: footer(&runs),
+        ..Document::default()
+    };
+    if let [record] = runs.as_slice() {
+        document.title = format!("Load on {}", record.target.url);
+        document.blocks = run(record, 1);
+    } else {
+        several(&runs, &mut document);
+    }
+    for (name, record) in records {
+        let figures = figures(record).into_iter();
+        let figures = figures.map(|(id, chart)| (format!("{name}-{id}"), chart.into()));
+        document.files.extend(figures);
+        let sheets = sheets(record).into_iter().map(|sheet| Sheet {
+            name: format!("{name}-{}", sheet.name),
+            ..sheet
+        });
+        document
+            .sheets
+            .extend(sheets.filter(|sheet| !sheet.rows.is_empty()));
+    }
+    let compared = (records.len() > 1)
+        .then(|| charts::compared(records))
+        .flatten();
+    document
+        .files
+        .extend(compared.map(|it| ("comparison".to_owned(), it.into())));
+    document
+}
+
+fn sheets(record: &Record) -> [Sheet; 3] {
+    [
+        tables::second_sheet(record),
+        tables::latency_sheet(record),
+        tables::step_sheet(record),
+    ]
+}
+
+/// All figures that a record has, with their names.
+fn figures(record: &Record) -> Vec<(&'static str, crate::figure::Chart)> {
+    let time = along_time(record.into(), SAMPLES_MAX).map(|it| ("time", it));
+    let parts = PARTS.iter();
+    let parts = parts.filter_map(|part| Some((part.id, percentiles(record, part)?)));
+    let capacity = charts::capacity(record).map(|it| ("capacity", it));
+    time.into_iter().chain(parts).chain(capacity).collect()
+}
+
+fn footer(records: &[&Record]) -> String {
+    let Some(tool) = records.first().map(|record| &record.tool) else {
+        return "No records.".to_owned();
+    };
+    format!(
+        "Recorded by {} {} with {}. Durations count from the planned instant of each transaction.",
+        tool.name, tool.version, tool.tls,
+    )
+}
+
+/// Compared first; each in full on the page alone.
+fn several(records: &[&Record], document: &mut Document) {
+    let names = names::names(records);
+    let anchors: Vec<String> = (1..=records.len()).map(|run| format!("r{run}")).collect();
+    let numbers = 1..=records.len();
+    document.links = numbers
+        .map(|run| (format!("r{run}"), format!("Run {run}")))
+        .collect();
+    let warnings = records.iter().enumerate().flat_map(|(index, record)| {
+        record.warnings.iter().map(move |warning| Warning {
+            about: format!("run {}", index + 1),
+            ..Warning::of(warning)
+        })
+    });
+    let items = names
+        .iter()
+        .zip(&anchors)
+        .enumerate()
+        .map(|(index, (name, anchor))| Item {
+            link: anchor.clone(),
+            head: format!("{}. {name}", index + 1),
+            parts: Vec::new(),
+        });
+    let runs = vec![
+        Block::Items(items.collect()),
+        Block::Table(tables::side_by_side(records)),
+    ];
+    let repeats = tables::repeats(records).block().into_iter().collect();
+    let blocks = [
+        (!records.is_empty()).then(|| Section::new(Kind::Card, "Runs", runs).into()),
+        section(Kind::Card, "Repeated", repeats),
+        compared_percentiles(records, &names),
+    ];
+    document.blocks = vec![Block::Warnings(warnings.collect())];
+    document.blocks.extend(blocks.into_iter().flatten());
+    for (index, record) in records.iter().enumerate() {
+        let heading = format!("{}. {}", index + 1, names[index]);
+        let article = Section::new(Kind::Article, heading, run(record, index + 1));
+        let article = article.at(anchors[index].clone());
+        let page = Section::new(Kind::Page, "", vec![article.into()]);
+        document.blocks.push(page.into());
+    }
+}
+
+fn compared_percentiles(records: &[&Record], names: &[String]) -> Option<Block> {
+    /// Longer names would not fit into the figure.
+    const NAME_MAX: usize = 120;
+    let long: Vec<String> = names
+        .iter()
+        .enumerate()
+        .map(|(index, name)| {
+            let name: String = name.chars().take(NAME_MAX).collect();
+            format!("{}. {name}", index + 1)
+        })
+        .collect();
+    let short: Vec<String> = (1..=records.len())
+        .map(|run| format!("Run {run}"))
+        .collect();
+    let named = |names: &[String]| -> Option<crate::figure::Chart> {
+        let named: Vec<_> = names
+            .iter()
+            .map(String::as_str)
+            .zip(records.iter().copied())
+            .collect();
+        charts::compared(&named)
+    };
+    let figure = Figure::both("c-total", named(&long)?, named(&short)?);
+    section(Kind::Card, "Response time by percentile", vec![figure])
+}
+
+/// Everything of a run, which is the one of that number.
+fn run(record: &Record, number: usize) -> Vec<Block> {
+    let prefix = format!("r{number}-");
+    let table = |table: Table| table.prefixed(&prefix).block();
+    let card = |title: &str, blocks: Vec<Option<Block>>| {
+        section(Kind::Card, title, blocks.into_iter().flatten().collect())
+    };
+    let seconds = table(tables::seconds(record, SAMPLES_MAX))
+        .into_iter()
+        .collect();
+    let seconds = section(Kind::Details, "Seconds as a table", seconds);
+    let time = vec![
+        over_time(record, &prefix),
+        table(tables::spreads(record)),
+        seconds,
+    ];
+    let drawn: Vec<Block> = PARTS
+        .iter()
+        .filter_map(|part| {
+            let chart = percentiles(record, part)?;
+            Some(Figure::small(
+                format!("{prefix}{}", part.id),
+                String::new(),
+                chart,
+            ))
+        })
+        .collect();
+    let latencies = vec![
+        section(Kind::Beside("three"), "", drawn),
+        table(tables::latencies(record)),
+    ];
+    let capacity = charts::capacity(record);
+    let capacity = capacity.map(|it| Figure::both(&format!("{prefix}capacity"), it.clone(), it));
+    let has_attempts = record.totals.attempted > 0 || !record.seconds.is_empty();
+    let mut blocks = vec![
+        Block::Headline(headline(record)),
+        Block::Paragraph(course(record)),
+        Block::Warnings(record.warnings.iter().map(Warning::of).collect()),
+        Block::Cards(cards(record, &prefix)),
+    ];
+    let cards = [
+        has_attempts.then(|| card("Over time", time)).flatten(),
+        card("Latency", latencies),
+        card("Capacity", vec![capacity, table(tables::capacity(record))]),
+        card("Steps", vec![table(tables::steps(record))]),
+        card("Failures", vec![table(tables::failures(record))]),
+        card("Handshakes", vec![table(tables::handshakes(record))]),
+    ];
+    blocks.extend(cards.into_iter().flatten());
+    blocks.push(Section::new(Kind::Card, "How it was measured", how(record)).into());
+    blocks
+}
+
+fn over_time(record: &Record, prefix: &str) -> Option<Block> {
+    let wide = along_time(record.into(), SAMPLES_MAX)?;
+    let mut narrow = along_time(record.into(), SAMPLES_NARROW_MAX)?;
+    // Fingers do not hover.
+    narrow.columns.clear();
+    Some(Figure::both(&format!("{prefix}time"), wide, narrow))
+}
+
+fn headline(record: &Record) -> String {
+    match &record.capacity {
+        _ if record.totals.attempted == 0 => "nothing was attempted".to_owned(),
+        // Of a search the sums over all rates say nothing.
+        Some(capacity) => found(capacity),
+        None => {
+            let metric = |metric: Metric| shown(metric, metric.of(record)).text;
+            format!(
+                "{}/s succeeded of {}/s, {} failed ({}); mean {}, p99 {}",
+                metric(Metric::Rate),
+                metric(Metric::AttemptedRate),
+                Count(record.totals.failed as f64),
+                failed_share(record.totals),
+                metric(Metric::MeanResponse),
+                metric(Metric::P99Response),
+            )
+        }
+    }
+}
+
+/// What a search found.
+fn found(capacity: &Capacity) -> String {
+    let limit = &capacity.limit;
+    let broken = match capacity.broken_at_per_s {
+        Some(rate) => format!("broken when {}/s were offered", Count(rate)),
+        None => "nothing broke it".to_owned(),
+    };
+    match capacity.found_per_s {
+        Some(rate) => format!("{}/s kept {limit}; {broken}", Count(rate)),
+        None => format!("no rate kept {limit}; {broken}"),
+    }
+}
+
+/// What was loaded, how long, and how it ended.
+fn course(record: &Record) -> String {
+    let end = match record.ending {
+        Ending::Completed => "completed",
+        Ending::Interrupted => "interrupted",
+    };
+    format!(
+        "{}, {}, {end}",
+        record.target.url,
+        length(record.elapsed_ns)
+    )
+}
+
+/// In minutes and hours where seconds would be many.
+fn length(ns: u64) -> String {
+    let seconds = ns.saturating_add(500_000_000) / 1_000_000_000;
+    let (hours, minutes, rest) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    match (hours, minutes) {
+        (0, 0 | 1) => Nanoseconds(ns as f64).to_string(),
+        (0, _) => format!("{minutes} min {rest} s"),
+        _ => format!("{hours} h {minutes} min {rest} s"),
+    }
+}
+
+fn cards(record: &Record, prefix: &str) -> Vec<Card> {
+    let id =
+        |cell: Cell, id: &str, value: Option<f64>| cell.maybe_id(format!("{prefix}{id}"), value);
+    let card = |metric: &Metric| {
+        let value = metric.of(record);
+        let cell = shown(*metric, value);
+        Card {
+            name: title(*metric),
+            value: id(cell, metric.id(), value),
+            note: vec![spread_words(record, *metric).into()],
+            is_bad: false,
+        }
+    };
+    let mut cards: Vec<Card> = METRICS[..CARDS].iter().map(card).collect();
+    let totals = record.totals;
+    let count = |name: &str, count: u64| id(Count(count as f64).into(), name, Some(count as f64));
+    let share = (totals.attempted > 0).then(|| failed_share(totals));
+    cards.push(Card {
+        name: "Failed".to_owned(),
+        value: id(
+            Cell::maybe(share),
+            Metric::ErrorRate.id(),
+            Metric::ErrorRate.of(record),
+        ),
+        note: vec![
+            count("failed", totals.failed),
+            " failed and ".into(),
+            count("succeeded", totals.succeeded),
+            " succeeded of ".into(),
+            count("attempted", totals.attempted),
+            " attempted".into(),
+        ],
+        is_bad: totals.failed > 0,
+    });
+    cards.push(resumption_card(record, &id));
+    let ns = cpu_per_transaction_ns(record);
+    cards.push(Card {
+        name: "Client's CPU per transaction".to_owned(),
+        value: id(
+            Cell::maybe(ns.map(Nanoseconds)),
+            "cpu-per-transaction-ns",
+            ns,
+        ),
+        note: vec![client_load(record).unwrap_or_default().into()],
+        is_bad: false,
+    });
+    cards
+}
+
+fn spread_words(record: &Record, metric: Metric) -> String {
+    let Some(spread) = spread(record, metric) else {
+        return "no whole second to take a spread from".to_owned();
+    };
+    if spread.count == 1 {
+        return "of one whole second, so without a spread".to_owned();
+    }
+    format!(
+        "median {}, {} to {}, deviation {} over {} seconds",
+        metric.fitted(spread.median),
+        metric.fitted(spread.min),
+        metric.fitted(spread.max),
+        metric.fitted(spread.deviation),
+        Count(spread.count as f64),
+    )
+}
+
+/// Kinds of handshakes; where there were none, what was received.
+fn resumption_card(record: &Record, id: &dyn Fn(Cell, &str, Option<f64>) -> Cell) -> Card {
+    let share = resumed(record);
+    if share.whole == 0 {
+        let rate = Metric::Bandwidth.of(record);
+        let bytes = Bytes(record.traffic.body_bytes);
+        return Card {
+            name: "Bodies received".to_owned(),
+            value: id(shown(Metric::Bandwidth, rate), Metric::Bandwidth.id(), rate),
+            note: vec![format!("{bytes} in all; no handshake was finished").into()],
+            is_bad: false,
+        };
+    }
+    let mut note = Vec::new();
+    for (kind, count) in kinds(record) {
+        let comma = if note.is_empty() { "" } else { ", " };
+        let number = Cell::from(Count(count as f64));
+        note.push(comma.into());
+        note.push(id(
+            number,
+            &format!("handshakes-{}", kind.name()),
+            Some(count as f64),
+        ));
+        note.push(format!(" {}", kind.name()).into());
+    }
+    Card {
+        name: "Handshakes resumed".to_owned(),
+        value: id(
+            share.into(),
+            "resumed-share",
+            Some(share.part as f64 / share.whole as f64),
+        ),
+        note,
+        is_bad: false,
+    }
+}
+
+/// Kinds of handshakes that occurred, with their counts.
+fn kinds(record: &Record) -> impl Iterator<Item = (Handshake, u64)> + '_ {
+    let counts = Handshake::ALL.map(|kind| (kind, handshakes(record, |other| other == kind)));
+    counts.into_iter().filter(|(_, count)| *count > 0)
+}
+
+/// What else is to be known of it.
+fn how(record: &Record) -> Vec<Block> {
+    let tool = &record.tool;
+    let target = &record.target;
+    let mut facts = vec![
+        Fact::new("users", users(record)),
+        Fact::new("resumed", resumption(record)),
+        Fact::new("warm-up", warm_up(record)),
+        Fact::new("traffic", traffic(record)),
+        Fact::new("client", client(record)),
+        Fact::new("lag", lag(record)),
+        Fact::new("target", format!("{} at {}", target.url, target.address)),
+        Fact::new("started", &record.started),
+        Fact::new(
+            "host",
+            format!(
+                "{}; load average {:.2}",
+                host::line(&record.host),
+                record.host.load_average
+            ),
+        ),
+        Fact::new(
+            "tool",
+            format!("{} {} with {}", tool.name, tool.version, tool.tls),
+        ),
+    ];
+    facts.retain(|fact| !fact.text.is_empty());
+    let mut settings = Table::new("Every setting, given or by default", ["<", "<"]);
+    for setting in &record.settings {
+        settings.row([&setting.name, &setting.value].map(Into::into));
+    }
+    let settings = section(
+        Kind::Details,
+        "All settings",
+        settings.block().into_iter().collect(),
+    );
+    let blocks = [Block::Facts(facts), Block::Command(record.command.clone())];
+    blocks.into_iter().chain(settings).collect()
+}
+
+/// What a load of users means: what a user who gave up had yet to request is in no count.
+fn users(record: &Record) -> String {
+    let Some(each) = record.plan.requests_per_arrival else {
+        return String::new();
+    };
+    let plural = if each == 1 { "" } else { "s" };
+    format!(
+        "each new, without a session, to bring {} request{plural}; a user whose request fails \
+         gives up, and what is not requested then is not attempted",
+        Count(each.into())
+    )
+}
+
+fn resumption(record: &Record) -> String {
+    let share = resumed(record);
+    if share.whole == 0 {
+        return String::new();
+    }
+    let (part, whole) = (Count(share.part as f64), Count(share.whole as f64));
+    let mut text = format!("{share} of handshakes, {part} of {whole}");
+    for (kind, count) in kinds(record).filter(|(kind, _)| kind.is_resumption()) {
+        text += &format!(", {} by {}", Count(count as f64), kind.name());
+    }
+    text
+}
+
+fn warm_up(record: &Record) -> String {
+    let counts = record.warm_up;
+    if counts.attempted == 0 {
+        return String::new();
+    }
+    let (all, share) = (Count(counts.attempted as f64), failed_share(counts));
+    format!("{all} transactions before the figures, {share} failed")
+}
+
+fn traffic(record: &Record) -> String {
+    let traffic = &record.traffic;
+    let bodies = Metric::Bandwidth.of(record);
+    let bodies = bodies.map(|rate| format!(", {}", Metric::Bandwidth.fitted(rate)));
+    format!(
+        "{} connections; {} received, {} sent; {} of bodies{}",
+        Count(traffic.connections as f64),
+        Bytes(traffic.received_bytes),
+        Bytes(traffic.sent_bytes),
+        Bytes(traffic.body_bytes),
+        bodies.unwrap_or_default()
+    )
+}
+
+fn client(record: &Record) -> String {
+    let cpu = cpu_per_transaction_ns(record);
+    let cpu = cpu.map(|ns| format!("{} of CPU per transaction", Nanoseconds(ns)));
+    let memory = Bytes(record.client.resident_bytes_max);
+    let parts = [
+        cpu,
+        client_load(record),
+        Some(format!("{memory} of memory at most")),
+    ];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+}
+
+fn lag(record: &Record) -> String {
+    let mut lag = Histogram::default();
+    for thread in &record.client.threads {
+        lag.add(&thread.lag);
+    }
+    if lag.is_empty() {
+        return String::new();
+    }
+    format!(
+        "transactions began {} late in the mean, p99 {}, at most {}",
+        Nanoseconds(lag.mean_ns()),
+        Nanoseconds(lag.quantile_ns(0.99) as f64),
+        Nanoseconds(lag.max_ns() as f64),
+    )
+}

@@ -1,0 +1,455 @@
+//! The tables and sheets of runs.
+
+use measure::histogram::Histogram;
+use measure::metric::Metric;
+use measure::quantity::{Count, Nanoseconds, Share};
+use measure::record::{Handshakes, Record, Second, Step};
+use measure::statistics::Spread;
+
+use super::capacity::{Reached, read_offs};
+use super::names::conditions;
+use super::reading::{CARDS, METRICS, PARTS, cpu_per_transaction_ns, resumed, spread};
+use super::time_series::Timeline;
+use crate::csv::number;
+use crate::document::{Cell, NONE, Sheet, Table};
+use crate::words::{id_part, titled};
+
+/// For people, as the head of a row.
+pub(crate) fn title(metric: Metric) -> String {
+    titled(&metric.title(""))
+}
+
+/// A value in the unit that fits it.
+pub(crate) fn shown(metric: Metric, value: Option<f64>) -> Cell {
+    Cell::maybe(value.map(|value| metric.fitted(value)))
+}
+
+/// Failed transactions of all.
+pub(crate) fn failed_share(counts: measure::record::Counts) -> Share {
+    Share {
+        part: counts.failed,
+        whole: counts.attempted,
+    }
+}
+
+/// What is shown of a spread, with the name of its column.
+type SpreadColumn = (&'static str, fn(&Spread) -> f64);
+
+const SPREAD: [SpreadColumn; 4] = [
+    ("median", |it| it.median),
+    ("min", |it| it.min),
+    ("max", |it| it.max),
+    ("deviation", |it| it.deviation),
+];
+
+/// Metrics of the whole run with their spread over the seconds.
+pub(crate) fn spreads(record: &Record) -> Table {
+    let heads = ["<", "whole run", "median", "min", "max", "deviation"];
+    let mut table = Table::new("Spread over the whole seconds of the run", heads);
+    for (index, metric) in METRICS.into_iter().enumerate() {
+        let Some(whole) = metric.of(record) else {
+            continue;
+        };
+        let mut cell = shown(metric, Some(whole));
+        if index >= CARDS {
+            cell = cell.id(metric.id(), whole);
+        }
+        let spread = spread(record, metric);
+        let parts = SPREAD
+            .iter()
+            .map(|(name, of)| match spread.as_ref().map(of) {
+                Some(value) => {
+                    shown(metric, Some(value)).id(format!("{}-{name}", metric.id()), value)
+                }
+                None => Cell::from(NONE),
+            });
+        table.row([title(metric).into(), cell].into_iter().chain(parts));
+    }
+    table
+}
+
+/// The quantiles of the durations in a table, and in a sheet.
+const QUANTILES: [(&str, f64); 4] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999)];
+const SHEET_QUANTILES: [f64; 7] = [0.1, 0.5, 0.75, 0.9, 0.99, 0.999, 0.9999];
+
+/// How long it took, by kind: handshake, first byte, total.
+pub(crate) fn latencies(record: &Record) -> Table {
+    let heads = ["<", "count", "mean", "p50", "p90", "p99", "p99.9", "max"];
+    let mut table = Table::new("How long it took, of those that succeeded", heads);
+    let mut kind_before = None;
+    each_part(record, |kind, part, histogram| {
+        if kind_before.replace(kind) != Some(kind) {
+            table.head(kind);
+        }
+        let id = format!("{kind}-{}", part.id);
+        let time =
+            |name: &str, ns: f64| Cell::from(Nanoseconds(ns)).id(format!("{id}-{name}-ns"), ns);
+        let count = histogram.count() as f64;
+        let count = Cell::from(Count(count)).id(format!("{id}-count"), count);
+        let quantiles =
+            QUANTILES.map(|(name, share)| time(name, histogram.quantile_ns(share) as f64));
+        let cells = [part.name.into(), count, time("mean", histogram.mean_ns())];
+        let max = [time("max", histogram.max_ns() as f64)];
+        table.row(cells.into_iter().chain(quantiles).chain(max));
+    });
+    table
+}
+
+/// The same as a sheet.
+pub(crate) fn latency_sheet(record: &Record) -> Sheet {
+    let heads = [
+        "kind",
+        "part",
+        "count",
+        "mean_ns",
+        "deviation_ns",
+        "min_ns",
+        "p10_ns",
+        "p50_ns",
+        "p75_ns",
+        "p90_ns",
+        "p99_ns",
+        "p99.9_ns",
+        "p99.99_ns",
+        "max_ns",
+    ];
+    let mut rows = Vec::new();
+    each_part(record, |kind, part, histogram| {
+        let mut numbers = vec![
+            histogram.count(),
+            histogram.mean_ns().round() as u64,
+            histogram.deviation_ns().round() as u64,
+            histogram.min_ns(),
+        ];
+        numbers.extend(SHEET_QUANTILES.map(|share| histogram.quantile_ns(share)));
+        numbers.push(histogram.max_ns());
+        let names = [kind.to_owned(), part.id.to_owned()].into_iter();
+        rows.push(
+            names
+                .chain(numbers.iter().map(ToString::to_string))
+                .collect(),
+        );
+    });
+    sheet("latencies", heads, rows)
+}
+
+fn each_part(record: &Record, mut of: impl FnMut(&'static str, &super::reading::Part, &Histogram)) {
+    for (kind, latencies) in &record.latencies {
+        for part in &PARTS {
+            let histogram = (part.of)(latencies);
+            if !histogram.is_empty() {
+                of(kind.name(), part, histogram);
+            }
+        }
+    }
+}
+
+fn sheet<const N: usize>(name: &str, heads: [&'static str; N], rows: Vec<Vec<String>>) -> Sheet {
+    Sheet {
+        name: name.to_owned(),
+        heads: heads.to_vec(),
+        rows,
+    }
+}
+
+/// What was negotiated, the most frequent first.
+pub(crate) fn handshakes(record: &Record) -> Table {
+    let heads = ["<", "<version", "count", "share", "<negotiated"];
+    let caption = "Handshakes as the client saw them, warm-up included";
+    let mut table = Table::new(caption, heads);
+    let mut rows: Vec<&Handshakes> = record.handshakes.iter().collect();
+    rows.sort_by_key(|row| std::cmp::Reverse(row.count));
+    let whole = resumed(record).whole;
+    for row in rows {
+        let part = row.count;
+        table.row([
+            row.kind.name().into(),
+            Cell::from(&row.version),
+            Count(part as f64).into(),
+            Share { part, whole }.into(),
+            negotiated(row).into(),
+        ]);
+    }
+    table
+}
+
+fn negotiated(row: &Handshakes) -> String {
+    let mut words = vec![row.suite.clone()];
+    words.extend([&row.group, &row.signature].into_iter().flatten().cloned());
+    words.extend(row.alpn.as_ref().map(|alpn| format!("ALPN {alpn}")));
+    words.extend(row.retried.then(|| "hello retry request".to_owned()));
+    words.extend(row.early_data_accepted.map(|is_accepted| {
+        let came = if is_accepted { "accepted" } else { "rejected" };
+        format!("early data {came}")
+    }));
+    words.join(", ")
+}
+
+/// Failures by reason, the most frequent first.
+pub(crate) fn failures(record: &Record) -> Table {
+    let mut table = Table::new("Failed transactions by reason", ["<", "count", "of all"]);
+    let mut rows: Vec<_> = record.failures.iter().collect();
+    rows.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+    for (reason, &part) in rows {
+        let whole = record.totals.attempted;
+        let id = format!("failure-{}", id_part(reason));
+        let count = Cell::from(Count(part as f64)).id(id, part as f64);
+        table.row([reason.into(), count, Share { part, whole }.into()]);
+    }
+    table
+}
+
+/// What is shown of a second: head of the table, head of the sheet, value; where a row is of
+/// several seconds, its counts are sums and other values the greatest.
+type SecondColumn = (&'static str, &'static str, fn(&Second) -> u64);
+
+const SECOND_COUNTS: [SecondColumn; 5] = [
+    ("attempted", "attempted", |it| it.attempted),
+    ("succeeded", "succeeded", |it| it.succeeded),
+    ("failed", "failed", |it| it.failed),
+    ("full", "full", |it| it.full),
+    ("resumed", "resumed", |it| it.resumed),
+];
+
+const SECOND_TIMES: [SecondColumn; 4] = [
+    ("mean", "mean_ns", |it| it.mean_ns),
+    ("median", "median_ns", |it| it.median_ns),
+    ("p99", "p99_ns", |it| it.p99_ns),
+    ("max", "max_ns", |it| it.max_ns),
+];
+
+/// Seconds, in at most `rows_max` rows.
+pub(crate) fn seconds(record: &Record, rows_max: usize) -> Table {
+    let (groups, length_s) = Timeline::from(record).groups(rows_max);
+    let caption = match length_s {
+        1 => "Second by second".to_owned(),
+        _ => format!("{length_s} s per row: sums of counts, the longest of times"),
+    };
+    let columns = SECOND_COUNTS
+        .iter()
+        .chain(&SECOND_TIMES)
+        .map(|column| column.0);
+    let mut table = Table::new(caption, ["s"].into_iter().chain(columns).chain(["open"]));
+    for seconds in groups {
+        let greatest = |of: fn(&Second) -> u64| seconds.iter().map(of).max().unwrap_or(0);
+        let counts = SECOND_COUNTS.map(|(_, _, of)| {
+            let sum = seconds.iter().map(of).fold(0, u64::saturating_add);
+            Cell::from(Count(sum as f64))
+        });
+        let times = SECOND_TIMES.map(|(_, _, of)| time(greatest(of) as f64));
+        let at = Cell::from(seconds.first().map_or(0, |second| second.at_s));
+        let open = Cell::from(Count(greatest(|second| second.open) as f64));
+        table.row([at].into_iter().chain(counts).chain(times).chain([open]));
+    }
+    table
+}
+
+/// The same as a sheet, a row per second.
+pub(crate) fn second_sheet(record: &Record) -> Sheet {
+    let columns = SECOND_COUNTS
+        .iter()
+        .chain(&SECOND_TIMES)
+        .map(|column| column.1);
+    let row = |second: &Second| {
+        let counts = SECOND_COUNTS.map(|(_, _, of)| of(second).to_string());
+        // Of none that succeeded there is no time.
+        let times = SECOND_TIMES.map(|(_, _, of)| match second.succeeded {
+            0 => String::new(),
+            _ => of(second).to_string(),
+        });
+        let (at, open) = (second.at_s.to_string(), second.open.to_string());
+        [at].into_iter()
+            .chain(counts)
+            .chain(times)
+            .chain([open])
+            .collect()
+    };
+    Sheet {
+        name: "seconds".to_owned(),
+        heads: ["at_s"]
+            .into_iter()
+            .chain(columns)
+            .chain(["open"])
+            .collect(),
+        rows: record.seconds.iter().map(row).collect(),
+    }
+}
+
+/// Steps in the order in which they were made; none if there is one rate only.
+pub(crate) fn steps(record: &Record) -> Table {
+    let limit = record
+        .capacity
+        .as_ref()
+        .map(|it| it.limit)
+        .unwrap_or_default();
+    let quantile = limit.quantile_name();
+    let heads = [
+        "from",
+        "length",
+        "offered/s",
+        "succeeded/s",
+        "failed",
+        "mean",
+        &quantile,
+    ];
+    let mut table = Table::new("Steps, as they were made", heads);
+    if record.steps.len() < 2 && record.capacity.is_none() {
+        return table;
+    }
+    for step in &record.steps {
+        let rate = |per_s: f64| Cell::from(Metric::Rate.fitted(per_s));
+        let from = Metric::Rate.fitted(step.from_ns as f64 / 1e9);
+        table.row([
+            format!("{from} s").into(),
+            Nanoseconds(step.length_ns as f64).into(),
+            rate(step.point.offered_per_s),
+            rate(step.point.succeeded_per_s),
+            failed_share(step.counts).into(),
+            time(step.point.mean_ns),
+            time(step.point.quantile_ns),
+        ]);
+    }
+    table
+}
+
+/// The same as a sheet.
+pub(crate) fn step_sheet(record: &Record) -> Sheet {
+    let heads = [
+        "from_s",
+        "length_s",
+        "offered_per_s",
+        "succeeded_per_s",
+        "attempted",
+        "succeeded",
+        "failed",
+        "error_rate",
+        "mean_ns",
+        "quantile_ns",
+    ];
+    let row = |step: &Step| {
+        let (counts, point) = (step.counts, step.point);
+        let time = |ns: f64| (counts.succeeded > 0).then_some(ns);
+        let values = [
+            Some(step.from_ns as f64 / 1e9),
+            Some(step.length_ns as f64 / 1e9),
+            Some(point.offered_per_s),
+            Some(point.succeeded_per_s),
+            Some(counts.attempted as f64),
+            Some(counts.succeeded as f64),
+            Some(counts.failed as f64),
+            Some(point.error_rate),
+            time(point.mean_ns),
+            time(point.quantile_ns),
+        ];
+        values.map(number).to_vec()
+    };
+    sheet("steps", heads, record.steps.iter().map(row).collect())
+}
+
+fn time(ns: f64) -> Cell {
+    Cell::maybe((ns > 0.0).then_some(Nanoseconds(ns)))
+}
+
+/// What was searched and found, and the four read-offs.
+pub(crate) fn capacity(record: &Record) -> Table {
+    let caption = match record.steps.len() {
+        0 => "Greatest rates of success, read off the seconds of the ramp",
+        _ => "Greatest rates of success, read off the steps",
+    };
+    let mut table = Table::new(caption, ["<", ""]);
+    let mut line = |name: &str, id: String, rate: Option<Reached>| {
+        let cell = match rate {
+            Some(rate) => Cell::from(rate).id(id, rate.per_s),
+            None => Cell::from("nothing kept it"),
+        };
+        table.row([name.into(), cell]);
+    };
+    if let Some(capacity) = &record.capacity {
+        let broken = capacity.broken_at_per_s;
+        let is_open = broken.is_none();
+        let reached = |per_s, is_open| Reached { per_s, is_open };
+        let found = capacity.found_per_s.map(|per_s| reached(per_s, is_open));
+        line(
+            &capacity.limit.to_string(),
+            "capacity-per-s".to_owned(),
+            found,
+        );
+        if let Some(broken) = broken {
+            let broken = Some(reached(broken, false));
+            line(
+                "… broken when offered",
+                "broken-at-per-s".to_owned(),
+                broken,
+            );
+        }
+    }
+    for read_off in read_offs(record) {
+        line(
+            read_off.name,
+            read_off.metric.id().to_owned(),
+            read_off.rate,
+        );
+    }
+    table
+}
+
+/// A row per record.
+pub(crate) fn side_by_side(records: &[&Record]) -> Table {
+    let heads = [
+        "run",
+        "succeeded/s",
+        "min",
+        "max",
+        "mean",
+        "p99",
+        "failed",
+        "resumed",
+        "CPU each",
+    ];
+    let caption = "Runs side by side; min and max are of their seconds";
+    let mut table = Table::new(caption, heads);
+    for (index, record) in records.iter().enumerate() {
+        let metric = |metric: Metric| shown(metric, metric.of(*record));
+        let rates = spread(record, Metric::Rate);
+        let rate = |of: fn(Spread) -> f64| shown(Metric::Rate, rates.map(of));
+        let resumed = resumed(record);
+        table.row([
+            (index + 1).into(),
+            metric(Metric::Rate),
+            rate(|it| it.min),
+            rate(|it| it.max),
+            metric(Metric::MeanResponse),
+            metric(Metric::P99Response),
+            failed_share(record.totals).into(),
+            Cell::maybe((resumed.whole > 0).then_some(resumed)),
+            Cell::maybe(cpu_per_transaction_ns(record).map(Nanoseconds)),
+        ]);
+    }
+    table
+}
+
+/// Runs that differ in nothing, with the spread over them.
+pub(crate) fn repeats(records: &[&Record]) -> Table {
+    let heads = ["<runs", "<", "median", "min", "max", "deviation"];
+    let caption = "Runs that differ in nothing, and the spread over them";
+    let mut table = Table::new(caption, heads);
+    let all: Vec<_> = records.iter().map(|record| conditions(record)).collect();
+    for (index, first) in all.iter().enumerate() {
+        let runs: Vec<usize> = (0..all.len()).filter(|run| all[*run] == *first).collect();
+        if runs.len() < 2 || runs[0] != index {
+            continue;
+        }
+        let numbers: Vec<String> = runs.iter().map(|run| (run + 1).to_string()).collect();
+        let mut label = numbers.join(", ");
+        for metric in &METRICS[..CARDS] {
+            let samples = runs.iter().filter_map(|run| metric.of(records[*run]));
+            let Some(spread) = Spread::of(&samples.collect::<Vec<_>>()) else {
+                continue;
+            };
+            let cells = [std::mem::take(&mut label).into(), title(*metric).into()];
+            let values = SPREAD.map(|(_, of)| shown(*metric, Some(of(&spread))));
+            table.row(cells.into_iter().chain(values));
+        }
+    }
+    table
+}
