@@ -44,7 +44,7 @@ fuzz_target!(|bytes: &[u8]| {
     match StatusDocument::from_json(bytes) {
         Ok(document) => {
             let text = render_status_text(&document, Some(&document));
-            assert!(!text.contains('\t') || document.reload.last.is_some());
+            assert!(!text.contains('\t') || document.last_reload.is_some());
             assert_printable(&text);
             assert!(
                 text.len() <= 4096 + GROWTH_MAX * bytes.len(),

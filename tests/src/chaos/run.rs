@@ -308,7 +308,7 @@ fn quiet(rig: &Rig) -> Option<Books> {
     if quiet.is_none() {
         let status = rig.status().unwrap_or_default();
         let connections = status["services"].as_array().map(|all| {
-            let texts = all.iter().map(|one| one["connections"].to_string());
+            let texts = all.iter().map(|one| one["metrics"].to_string());
             texts.collect::<Vec<_>>()
         });
         let text = format!("open, or not all ended, after {QUIET_MAX:?}: {connections:?}");
@@ -320,8 +320,11 @@ fn quiet(rig: &Rig) -> Option<Books> {
 fn read_books(metrics: &Metrics, status: &Value) -> Option<Books> {
     let mut ended = BTreeMap::new();
     for service in status["services"].as_array()? {
-        for (reason, end) in service["connections"]["ended"].as_object()? {
-            *ended.entry(reason.clone()).or_default() += end["count"].as_u64()?;
+        // What never happened is left out.
+        let reasons = service["metrics"]["connections_ended"].as_object();
+        for (reason, faults) in reasons.into_iter().flatten() {
+            let counts = faults.as_object()?.values().filter_map(Value::as_u64);
+            *ended.entry(reason.clone()).or_default() += counts.sum::<u64>();
         }
     }
     let sum = |name: &str, labels: &[(&str, &str)]| metrics.sum(name, labels) as u64;
@@ -347,7 +350,7 @@ fn read_books(metrics: &Metrics, status: &Value) -> Option<Books> {
 /// No worker process died but by our hand, and no connection ended by a fault of Lariat's own.
 fn check_restarts(rig: &Rig, books: &Books) {
     let status = rig.status().unwrap_or_default();
-    let restarts = status["process"]["restarts"].as_u64();
+    let restarts = status["process"]["metrics"]["worker_process_restarts"].as_u64();
     rig.journal.check(restarts == Some(rig.kills), || {
         format!(
             "{} worker processes were killed, {restarts:?} restarted",

@@ -10,7 +10,7 @@ use backend::affinity::key_of;
 use backend::pool::{Pick, Picked};
 use backend::tried::Tried;
 use flow::facts::{Ending, Facts};
-use telemetry::catalogue::{Histogram, ServerCounter, ServiceCounter};
+use telemetry::catalogue::{Histogram, ServerCounter, ServerGauge, ServiceCounter};
 use telemetry::outcome::Reason;
 use wire::address::Address;
 
@@ -137,7 +137,10 @@ impl Dial {
                 .server(picked.server)
                 .count(ServerCounter::Dials);
             service.pool.borrow_mut().opened(picked.server);
-            service.counters.server(picked.server).raise();
+            service
+                .counters
+                .server(picked.server)
+                .raise(ServerGauge::ConnectionsOpen);
             let connecting = driver.connect(&picked.address, token);
             self.attempt = Some(Attempt {
                 picked,
@@ -235,7 +238,10 @@ impl Dial {
             _ => ServerCounter::DialsUnreachable,
         };
         service.counters.server(server).count(counter);
-        service.counters.server(server).lower();
+        service
+            .counters
+            .server(server)
+            .lower(ServerGauge::ConnectionsOpen);
         service.pool.borrow_mut().closed(server);
         self.passed_over.insert(attempt.picked.place);
         match blame {
@@ -265,7 +271,10 @@ impl Dial {
             && !std::mem::replace(&mut attempt.is_released, true)
         {
             service.pool.borrow_mut().closed(attempt.picked.server);
-            service.counters.server(attempt.picked.server).lower();
+            service
+                .counters
+                .server(attempt.picked.server)
+                .lower(ServerGauge::ConnectionsOpen);
         }
     }
 

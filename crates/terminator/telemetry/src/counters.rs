@@ -4,18 +4,17 @@
 //! instruction; readers see each cell whole, and cells a few events apart. Two writers of one cell
 //! would lose counts and nothing else. Cells of different workers share no cache line.
 
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::catalogue::{
-    GROUPS, Histogram, SUITES, ServerCounter, ServerGauge, ServiceCounter, ServiceGauge,
-    WorkerCounter, WorkerGauge, group_index, suite_index,
+    BUCKETS_US, Breakdown, Histogram, Row, Scope, Server, ServerGauge, Service, Worker,
+    group_index, handshake_index, suite_index,
 };
 use crate::outcome::{EarlyData, HandshakeKind, OffloadRefusal, Reason, ResumptionMiss, Version};
-use crate::snapshot::{
-    BUCKETS_US, Counts, HistogramSnapshot, ServerSnapshot, ServiceSnapshot, WorkerSnapshot,
-};
+use crate::snapshot::Counts;
 
 /// A finished handshake, to be counted.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -32,13 +31,22 @@ pub struct Handshake {
     pub duration: Duration,
 }
 
-/// One worker's own cells.
-#[derive(Debug, Default)]
+/// All values of a scope on one worker, with one writer.
+#[derive(Debug)]
 #[repr(align(128))]
-pub struct WorkerCounters {
-    counters: Cells<{ WorkerCounter::COUNT }>,
-    gauges: Cells<{ WorkerGauge::COUNT }>,
+pub struct Cells<S, const N: usize> {
+    values: [AtomicU64; N],
+    scope: std::marker::PhantomData<S>,
 }
+
+/// One worker's own counters.
+pub type WorkerCounters = Cells<Worker, { Worker::SLOTS }>;
+
+/// One server of one service on one worker.
+pub type ServerCounters = Cells<Server, { Server::SLOTS }>;
+
+/// One service on one worker.
+pub(crate) type ServiceCells = Cells<Service, { Service::SLOTS }>;
 
 /// One service as one worker counts it under one plan: the service's cells, which outlive the plan,
 /// and those of the plan's servers.
@@ -48,99 +56,68 @@ pub struct ServiceCounters {
     servers: Box<[Arc<ServerCounters>]>,
 }
 
-/// One server of one service on one worker.
-#[derive(Debug)]
-#[repr(align(128))]
-pub struct ServerCounters {
-    counters: Cells<{ ServerCounter::COUNT }>,
-    gauges: Cells<{ ServerGauge::COUNT }>,
-}
-
-/// One service on one worker.
-#[derive(Debug, Default)]
-#[repr(align(128))]
-pub(crate) struct ServiceCells {
-    counters: Cells<{ ServiceCounter::COUNT }>,
-    gauges: Cells<{ ServiceGauge::COUNT }>,
-    ended: Cells<{ Reason::ALL.len() }>,
-    handshakes: [Cells<{ Version::ALL.len() }>; HandshakeKind::ALL.len()],
-    misses: Cells<{ ResumptionMiss::ALL.len() }>,
-    early_data: Cells<{ EarlyData::ALL.len() }>,
-    offload_refusals: Cells<{ OffloadRefusal::ALL.len() }>,
-    suites: Cells<{ SUITES.len() }>,
-    groups: Cells<{ GROUPS.len() }>,
-    histograms: [HistogramCells; Histogram::COUNT],
-}
-
-#[derive(Debug, Default)]
-struct HistogramCells {
-    buckets: Cells<{ BUCKETS_US.len() + 1 }>,
-    sum_us: Cells<1>,
-}
-
-/// Numbers with one writer.
-#[derive(Debug)]
-struct Cells<const N: usize>([AtomicU64; N]);
-
-impl<const N: usize> Default for Cells<N> {
+impl<S: Scope, const N: usize> Default for Cells<S, N> {
     fn default() -> Self {
-        Self(std::array::from_fn(|_| AtomicU64::new(0)))
+        Self {
+            values: std::array::from_fn(|_| AtomicU64::new(0)),
+            scope: std::marker::PhantomData,
+        }
     }
 }
 
-impl<const N: usize> Cells<N> {
+impl<S: Scope, const N: usize> Cells<S, N> {
+    /// Counts one.
     #[inline]
-    fn add(&self, index: usize, amount: u64) {
-        let now = self.0[index].load(Ordering::Relaxed);
-        self.0[index].store(now.wrapping_add(amount), Ordering::Relaxed);
+    pub fn count(&self, row: impl Row<Scope = S>) {
+        self.add(row, 1);
+    }
+
+    /// Counts many.
+    #[inline]
+    pub fn add(&self, row: impl Row<Scope = S>, amount: u64) {
+        self.add_at(row.slot(), amount);
+    }
+
+    /// Raises a gauge by one.
+    #[inline]
+    pub fn raise(&self, row: impl Row<Scope = S>) {
+        self.add(row, 1);
+    }
+
+    /// Lowers a gauge by one.
+    #[inline]
+    pub fn lower(&self, row: impl Row<Scope = S>) {
+        self.add(row, u64::MAX);
+    }
+
+    /// Sets a gauge.
+    #[inline]
+    pub fn set(&self, row: impl Row<Scope = S>, value: u64) {
+        self.values[row.slot()].store(value, Ordering::Relaxed);
+    }
+
+    pub(crate) fn get(&self, row: impl Row<Scope = S>) -> u64 {
+        self.values[row.slot()].load(Ordering::Relaxed)
     }
 
     #[inline]
-    fn set(&self, index: usize, value: u64) {
-        self.0[index].store(value, Ordering::Relaxed);
+    fn add_at(&self, slot: usize, amount: u64) {
+        let now = self.values[slot].load(Ordering::Relaxed);
+        self.values[slot].store(now.wrapping_add(amount), Ordering::Relaxed);
     }
 
-    fn add_to(&self, sums: &mut Counts<N>) {
-        for (sum, cell) in sums.0.iter_mut().zip(&self.0) {
+    pub(crate) fn add_to(&self, sums: &mut Counts<S>) {
+        for (sum, cell) in sums.values.iter_mut().zip(&self.values) {
             *sum = sum.wrapping_add(cell.load(Ordering::Relaxed));
         }
     }
 }
 
-impl WorkerCounters {
-    /// Counts one.
-    #[inline]
-    pub fn count(&self, counter: WorkerCounter) {
-        self.add(counter, 1);
-    }
+impl Deref for ServiceCounters {
+    type Target = Cells<Service, { Service::SLOTS }>;
 
-    /// Counts many.
-    #[inline]
-    pub fn add(&self, counter: WorkerCounter, amount: u64) {
-        self.counters.add(counter as usize, amount);
-    }
-
-    /// One more.
-    #[inline]
-    pub fn raise(&self, gauge: WorkerGauge) {
-        self.gauges.add(gauge as usize, 1);
-    }
-
-    /// One less.
-    #[inline]
-    pub fn lower(&self, gauge: WorkerGauge) {
-        self.gauges.add(gauge as usize, u64::MAX);
-    }
-
-    /// As many as this.
-    #[inline]
-    pub fn set(&self, gauge: WorkerGauge, value: u64) {
-        self.gauges.set(gauge as usize, value);
-    }
-
-    pub(crate) fn add_to(&self, sums: &mut WorkerSnapshot) {
-        self.counters.add_to(&mut sums.counters);
-        self.gauges.add_to(&mut sums.gauges);
+    fn deref(&self) -> &Self::Target {
+        &self.cells
     }
 }
 
@@ -149,67 +126,50 @@ impl ServiceCounters {
         Self { cells, servers }
     }
 
-    /// Counts one.
-    #[inline]
-    pub fn count(&self, counter: ServiceCounter) {
-        self.add(counter, 1);
-    }
-
-    /// Counts many.
-    #[inline]
-    pub fn add(&self, counter: ServiceCounter, amount: u64) {
-        self.cells.counters.add(counter as usize, amount);
-    }
-
-    /// One more.
-    #[inline]
-    pub fn raise(&self, gauge: ServiceGauge) {
-        self.cells.gauges.add(gauge as usize, 1);
-    }
-
-    /// One less.
-    #[inline]
-    pub fn lower(&self, gauge: ServiceGauge) {
-        self.cells.gauges.add(gauge as usize, u64::MAX);
-    }
-
     /// Counts a connection's end.
     #[inline]
     pub fn ended(&self, reason: Reason) {
-        self.cells.ended.add(reason as usize, 1);
+        self.add_at(const { Breakdown::Ended.slot() } + reason as usize, 1);
     }
 
     /// Counts a finished handshake by kind, version, suite and group, and observes its duration.
     pub fn handshake(&self, handshake: Handshake) {
         let kind = handshake.kind;
-        self.cells.handshakes[kind as usize].add(handshake.version as usize, 1);
-        self.cells.suites.add(suite_index(handshake.suite), 1);
-        self.cells.groups.add(group_index(handshake.group), 1);
+        for (breakdown, index) in [
+            (
+                Breakdown::Handshakes,
+                handshake_index(kind, handshake.version),
+            ),
+            (Breakdown::Suites, suite_index(handshake.suite)),
+            (Breakdown::Groups, group_index(handshake.group)),
+        ] {
+            self.add_at(breakdown.slot() + index, 1);
+        }
         self.observe(Histogram::of_handshake(kind), handshake.duration);
     }
 
     /// Counts a session that a client offered and that was not resumed.
-    #[inline]
     pub fn missed(&self, miss: ResumptionMiss) {
-        self.cells.misses.add(miss as usize, 1);
+        self.add_at(Breakdown::ResumptionMisses.slot() + miss as usize, 1);
     }
 
     /// Counts early data that a client offered.
-    #[inline]
     pub fn offered_early(&self, outcome: EarlyData) {
-        self.cells.early_data.add(outcome as usize, 1);
+        self.add_at(Breakdown::EarlyData.slot() + outcome as usize, 1);
     }
 
     /// Counts a connection that the kernel did not take.
-    #[inline]
     pub fn offload_refused(&self, refusal: OffloadRefusal) {
-        self.cells.offload_refusals.add(refusal as usize, 1);
+        self.add_at(Breakdown::OffloadRefusals.slot() + refusal as usize, 1);
     }
 
     /// Puts a duration into its bucket.
     #[inline]
     pub fn observe(&self, histogram: Histogram, duration: Duration) {
-        self.cells.histograms[histogram as usize].observe(duration);
+        let duration_us = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
+        let bucket = BUCKETS_US.partition_point(|bound| *bound < duration_us);
+        self.add_at(histogram.slot() + bucket, 1);
+        self.add_at(histogram.slot() + BUCKETS_US.len() + 1, duration_us);
     }
 
     /// A server by its index in the plan; panics beyond the plan's servers.
@@ -220,85 +180,16 @@ impl ServiceCounters {
 }
 
 impl ServerCounters {
-    /// A server is up until somebody says otherwise.
-    pub(crate) fn new() -> Self {
-        let counters = Self {
-            counters: Cells::default(),
-            gauges: Cells::default(),
-        };
+    /// A server is up until a worker or a check says otherwise.
+    pub(crate) fn up() -> Self {
+        let counters = Self::default();
         counters.set_up(true);
         counters
     }
 
-    /// Counts one.
-    #[inline]
-    pub fn count(&self, counter: ServerCounter) {
-        self.add(counter, 1);
-    }
-
-    /// Counts many.
-    #[inline]
-    pub fn add(&self, counter: ServerCounter, amount: u64) {
-        self.counters.add(counter as usize, amount);
-    }
-
-    /// One more connection open.
-    #[inline]
-    pub fn raise(&self) {
-        self.gauges.add(ServerGauge::ConnectionsOpen as usize, 1);
-    }
-
-    /// One connection less.
-    #[inline]
-    pub fn lower(&self) {
-        let gauge = ServerGauge::ConnectionsOpen as usize;
-        self.gauges.add(gauge, u64::MAX);
-    }
-
     /// Says whether this worker would send a connection to the server.
     pub fn set_up(&self, up: bool) {
-        let gauge = ServerGauge::WorkersUp as usize;
-        self.gauges.set(gauge, u64::from(up));
-    }
-
-    pub(crate) fn add_to(&self, sums: &mut ServerSnapshot) {
-        self.counters.add_to(&mut sums.counters);
-        self.gauges.add_to(&mut sums.gauges);
-    }
-}
-
-impl ServiceCells {
-    pub(crate) fn add_to(&self, sums: &mut ServiceSnapshot) {
-        self.counters.add_to(&mut sums.counters);
-        self.gauges.add_to(&mut sums.gauges);
-        self.ended.add_to(&mut sums.ended);
-        self.misses.add_to(&mut sums.misses);
-        self.early_data.add_to(&mut sums.early_data);
-        self.offload_refusals.add_to(&mut sums.offload_refusals);
-        self.suites.add_to(&mut sums.suites);
-        self.groups.add_to(&mut sums.groups);
-        for (cells, sum) in self.handshakes.iter().zip(&mut sums.handshakes) {
-            cells.add_to(sum);
-        }
-        for (cells, sum) in self.histograms.iter().zip(&mut sums.histograms) {
-            cells.add_to(sum);
-        }
-    }
-}
-
-impl HistogramCells {
-    fn observe(&self, duration: Duration) {
-        let duration_us = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
-        let bucket = BUCKETS_US.partition_point(|bound| *bound < duration_us);
-        self.buckets.add(bucket, 1);
-        self.sum_us.add(0, duration_us);
-    }
-
-    fn add_to(&self, sums: &mut HistogramSnapshot) {
-        self.buckets.add_to(&mut sums.buckets);
-        let mut sum_us = Counts([sums.sum_us]);
-        self.sum_us.add_to(&mut sum_us);
-        Counts([sums.sum_us]) = sum_us;
+        self.set(ServerGauge::WorkersUp, u64::from(up));
     }
 }
 

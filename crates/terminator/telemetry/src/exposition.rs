@@ -3,487 +3,175 @@
 //! Owns the form; what stands in it is the catalogue's and the snapshot's.
 //! <https://prometheus.io/docs/instrumenting/exposition_formats/>
 
-use std::fmt::Write;
+use std::fmt::{self, Write};
 
-use crate::catalogue::{
-    Histogram, Metric, ProcessMetric, ServerCounter, ServerGauge, ServerState, ServiceBreakdown,
-    ServiceCounter, ServiceGauge, Unit, WorkerCounter, WorkerGauge,
-};
-use crate::outcome::{EarlyData, HandshakeKind, OffloadRefusal, Reason, ResumptionMiss, Version};
-use crate::snapshot::{BUCKETS_US, HistogramSnapshot, ServerSnapshot, ServiceSnapshot, Snapshot};
+use crate::catalogue::{BUCKETS_US, Family, Kind, Labelled, Process, Scope, Unit};
+use crate::snapshot::{Counts, Durations, Sample, Snapshot};
 
 /// The value of the `Content-Type` field.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// What is known of the whole process.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Process {
-    /// This program's version.
-    pub version: String,
-    /// When the worker process started, in seconds since the epoch.
-    pub start_seconds: u64,
-    /// When the supervisor started, in seconds since the epoch.
-    pub supervisor_start_seconds: u64,
-    /// Worker processes started again after one died.
-    pub restarts: u64,
-    /// The number of the plan that is served.
-    pub generation: u64,
-    /// Reloads that gave a new plan.
-    pub reloads_ok: u64,
-    /// Reloads that kept the old one.
-    pub reloads_refused: u64,
-    /// Bytes of lines about connections that could not be written.
-    pub log_lost_bytes: u64,
-    /// Whether the last lines could not.
-    pub log_fails: bool,
-    /// By service.
-    pub certificates: Vec<Certificates>,
-    /// Those that open tickets.
-    pub ticket_keys: Vec<TicketKey>,
-    /// Sessions by session id.
-    pub session_cache: SessionCache,
-}
-
-/// One ticket key.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct TicketKey {
-    /// The first bytes of its name, in hexadecimal.
-    pub name: String,
-    /// Whether it seals new tickets.
-    pub encrypts: bool,
-    /// How long it has been in use, in seconds.
-    pub age_seconds: u64,
-}
-
-/// What the session cache holds, and has done since the worker process started.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct SessionCache {
-    /// Sessions held.
-    pub entries: u64,
-    /// Bytes that they take.
-    pub bytes: u64,
-    /// Look-ups that found their session.
-    pub hits: u64,
-    /// Look-ups of a session that was too old.
-    pub expired: u64,
-    /// Look-ups of a session that could not be opened: its memory was changed.
-    pub damaged: u64,
-    /// Sessions that were taken over from the worker process before.
-    pub recovered: u64,
-    /// Look-ups of a session that is not here.
-    pub unknown: u64,
-    /// Sessions that left before their time.
-    pub evictions: u64,
-    /// Sessions that were too large.
-    pub refusals: u64,
-}
-
-/// A service's certificates.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Certificates {
-    /// The service's name.
-    pub service: String,
-    /// The certificates themselves.
-    pub certificates: Ends,
-    /// The OCSP responses that are stapled.
-    pub ocsp_responses: Ends,
-    /// The revocation lists that clients are held against.
-    pub crls: Ends,
-}
-
-/// When several things end that are valid for a time.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Ends {
-    /// How many are loaded.
-    pub loaded: u64,
-    /// How many have ended.
-    pub expired: u64,
-    /// The first of them to end, soonest first.
-    pub listed: Vec<Expiry>,
-}
-
-/// When one of them ends.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Expiry {
-    /// The file it came from.
-    pub file: String,
-    /// The certificate's first name, or the revocation list's issuer.
-    pub name: String,
-    /// The kind of the certificate's key; of a revocation list none.
-    pub key: &'static str,
-    /// In seconds since the epoch.
-    pub time_seconds: u64,
+/// One number under labels that are known only at run time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LabelledValue {
+    /// The family.
+    pub family: Labelled,
+    /// The values of its labels, in the catalogue's order.
+    pub labels: Vec<String>,
+    /// The number.
+    pub value: u64,
 }
 
 /// Appends all metrics.
-pub fn write_prometheus(snapshot: &Snapshot, process: &Process, out: &mut String) {
+pub fn write_prometheus(
+    snapshot: &Snapshot,
+    process: &Counts<Process>,
+    labelled: &[LabelledValue],
+    out: &mut String,
+) {
+    let services = &snapshot.services;
     let mut page = Page { out };
-    page.services(&snapshot.services);
-    page.servers(&snapshot.services);
-    page.workers(snapshot);
-    page.process(process);
+    page.scope(services.iter().map(|one| (vec![&*one.name], &one.counts)));
+    page.scope(services.iter().flat_map(|service| {
+        let servers = service.servers.iter();
+        servers.map(move |one| (vec![&*service.name, &one.name], &one.counts))
+    }));
+    let numbers: Vec<_> = (0..snapshot.workers.len())
+        .map(|one| one.to_string())
+        .collect();
+    let workers = numbers.iter().zip(&snapshot.workers);
+    page.scope(workers.map(|(number, counts)| (vec![&**number], counts)));
+    page.scope(std::iter::once((Vec::new(), process)));
+    for family in Labelled::ALL {
+        page.head(family.family());
+        for one in labelled.iter().filter(|one| one.family == *family) {
+            let values = one.labels.iter().map(String::as_str);
+            page.sample(
+                family.family(),
+                family.family().labels.iter().copied().zip(values),
+                &[one.value],
+            );
+        }
+    }
 }
 
 struct Page<'a> {
     out: &'a mut String,
 }
 
-/// Values of a metric's labels, in the catalogue's order.
-type Labels<'a> = &'a [&'a str];
-
 impl Page<'_> {
-    fn services(&mut self, services: &[ServiceSnapshot]) {
-        for rows in families(ServiceCounter::ALL, ServiceCounter::metric) {
-            self.family(
-                rows,
-                ServiceCounter::metric,
-                services,
-                |page, row, service| {
-                    page.sample(row.metric(), &[&service.name], service.counter(row));
-                },
-            );
-        }
-        for rows in families(ServiceBreakdown::ALL, ServiceBreakdown::metric) {
-            self.family(rows, ServiceBreakdown::metric, services, Self::breakdown);
-        }
-        for rows in families(ServiceGauge::ALL, ServiceGauge::metric) {
-            self.family(
-                rows,
-                ServiceGauge::metric,
-                services,
-                |page, row, service| {
-                    page.sample(row.metric(), &[&service.name], service.gauge(row));
-                },
-            );
-        }
-        for rows in families(Histogram::ALL, Histogram::metric) {
-            self.family(rows, Histogram::metric, services, |page, row, service| {
-                page.histogram(row.metric(), &[&service.name], service.histogram(row));
-            });
-        }
-    }
-
-    fn breakdown(&mut self, row: ServiceBreakdown, service: &ServiceSnapshot) {
-        let metric = row.metric();
-        let name = service.name.as_str();
-        match row {
-            ServiceBreakdown::ConnectionsEnded => {
-                for &reason in Reason::ALL {
-                    let labels = [name, reason.name(), reason.fault()];
-                    self.sample(metric, &labels, service.ended(reason));
-                }
-            }
-            ServiceBreakdown::Handshakes => {
-                for (kind, version) in made_handshakes() {
-                    let labels = [name, kind.name(), version.name()];
-                    self.sample(metric, &labels, service.handshakes(kind, version));
-                }
-            }
-            ServiceBreakdown::EarlyData => {
-                for &outcome in EarlyData::ALL {
-                    let count = service.offered_early(outcome);
-                    self.sample(metric, &[name, outcome.name()], count);
-                }
-            }
-            ServiceBreakdown::OffloadRefusals => {
-                for &refusal in OffloadRefusal::ALL {
-                    let count = service.offload_refused(refusal);
-                    self.sample(metric, &[name, refusal.name()], count);
-                }
-            }
-            ServiceBreakdown::ResumptionMisses => {
-                for &miss in ResumptionMiss::ALL {
-                    self.sample(metric, &[name, miss.name()], service.missed(miss));
-                }
-            }
-            ServiceBreakdown::Suites => {
-                for (suite, count) in service.suites() {
-                    self.sample(metric, &[name, suite], count);
-                }
-            }
-            ServiceBreakdown::Groups => {
-                for (group, count) in service.groups() {
-                    self.sample(metric, &[name, group], count);
-                }
-            }
-        }
-    }
-
-    fn servers(&mut self, services: &[ServiceSnapshot]) {
-        let servers: Vec<_> = services
+    /// All families of a scope, each with the rows of all that it is counted of: by the values of
+    /// the scope's labels.
+    fn scope<'b, S: Scope>(
+        &mut self,
+        counted: impl Iterator<Item = (Vec<&'b str>, &'b Counts<S>)>,
+    ) {
+        let mut counted: Vec<_> = counted
+            .map(|(values, counts)| (values, counts.samples().peekable()))
+            .collect();
+        for family in S::FAMILIES
             .iter()
-            .flat_map(|service| service.servers.iter().map(move |server| (service, server)))
-            .collect();
-        type Pair<'a> = (&'a ServiceSnapshot, &'a ServerSnapshot);
-        for rows in families(ServerCounter::ALL, ServerCounter::metric) {
-            let sample = |page: &mut Self, row: ServerCounter, pair: &Pair<'_>| {
-                let labels = [pair.0.name.as_str(), &pair.1.name];
-                page.sample(row.metric(), &labels, pair.1.counter(row));
-            };
-            self.family(rows, ServerCounter::metric, &servers, sample);
-        }
-        for rows in families(ServerGauge::ALL, ServerGauge::metric) {
-            let sample = |page: &mut Self, row: ServerGauge, pair: &Pair<'_>| {
-                let labels = [pair.0.name.as_str(), &pair.1.name];
-                page.sample(row.metric(), &labels, pair.1.gauge(row));
-            };
-            self.family(rows, ServerGauge::metric, &servers, sample);
-        }
-        for rows in families(ServerState::ALL, ServerState::metric) {
-            let sample = |page: &mut Self, row: ServerState, pair: &Pair<'_>| {
-                let labels = [pair.0.name.as_str(), &pair.1.name];
-                page.sample(row.metric(), &labels, u64::from(pair.1.is_up()));
-            };
-            self.family(rows, ServerState::metric, &servers, sample);
-        }
-    }
-
-    fn workers(&mut self, snapshot: &Snapshot) {
-        let named = snapshot.workers.iter().enumerate();
-        let workers: Vec<_> = named
-            .map(|(index, worker)| (index.to_string(), worker))
-            .collect();
-        for rows in families(WorkerCounter::ALL, WorkerCounter::metric) {
-            self.family(
-                rows,
-                WorkerCounter::metric,
-                &workers,
-                |page, row, (name, worker)| {
-                    page.sample(row.metric(), &[name], worker.counter(row));
-                },
-            );
-        }
-        for rows in families(WorkerGauge::ALL, WorkerGauge::metric) {
-            self.family(
-                rows,
-                WorkerGauge::metric,
-                &workers,
-                |page, row, (name, worker)| {
-                    page.sample(row.metric(), &[name], worker.gauge(row));
-                },
-            );
-        }
-    }
-
-    fn process(&mut self, process: &Process) {
-        for rows in families(ProcessMetric::ALL, ProcessMetric::metric) {
-            self.family(
-                rows,
-                ProcessMetric::metric,
-                &[process],
-                |page, row, process| {
-                    page.process_row(row, process);
-                },
-            );
-        }
-    }
-
-    fn process_row(&mut self, row: ProcessMetric, process: &Process) {
-        let value = match row {
-            ProcessMetric::BuildInfo => return self.sample(row.metric(), &[&process.version], 1),
-            ProcessMetric::Certificates
-            | ProcessMetric::CertificatesExpired
-            | ProcessMetric::CertificateExpiry
-            | ProcessMetric::OcspResponses
-            | ProcessMetric::OcspResponsesExpired
-            | ProcessMetric::OcspResponseExpiry
-            | ProcessMetric::Crls
-            | ProcessMetric::CrlsExpired
-            | ProcessMetric::CrlExpiry => return self.certificates(row, process),
-            ProcessMetric::TicketKeyAge => return self.ticket_keys(row.metric(), process),
-            ProcessMetric::SessionsStored => process.session_cache.entries,
-            ProcessMetric::SessionBytes => process.session_cache.bytes,
-            ProcessMetric::SessionHits => process.session_cache.hits,
-            ProcessMetric::SessionsExpired => process.session_cache.expired,
-            ProcessMetric::SessionsDamaged => process.session_cache.damaged,
-            ProcessMetric::SessionsRecovered => process.session_cache.recovered,
-            ProcessMetric::SessionsUnknown => process.session_cache.unknown,
-            ProcessMetric::SessionEvictions => process.session_cache.evictions,
-            ProcessMetric::SessionRefusals => process.session_cache.refusals,
-            ProcessMetric::StartTime => process.start_seconds,
-            ProcessMetric::SupervisorStartTime => process.supervisor_start_seconds,
-            ProcessMetric::Restarts => process.restarts,
-            ProcessMetric::Generation => process.generation,
-            ProcessMetric::ReloadsOk => process.reloads_ok,
-            ProcessMetric::ReloadsRefused => process.reloads_refused,
-            ProcessMetric::LogBytesUnwritten => process.log_lost_bytes,
-            ProcessMetric::LogFails => u64::from(process.log_fails),
-        };
-        self.sample(row.metric(), &[], value);
-    }
-
-    fn certificates(&mut self, row: ProcessMetric, process: &Process) {
-        let metric = row.metric();
-        for one in &process.certificates {
-            let ends = match row {
-                ProcessMetric::Certificates
-                | ProcessMetric::CertificatesExpired
-                | ProcessMetric::CertificateExpiry => &one.certificates,
-                ProcessMetric::OcspResponses
-                | ProcessMetric::OcspResponsesExpired
-                | ProcessMetric::OcspResponseExpiry => &one.ocsp_responses,
-                _ => &one.crls,
-            };
-            match (metric.labels.len(), metric.name.ends_with("_expired")) {
-                (1, false) => self.sample(metric, &[&one.service], ends.loaded),
-                (1, true) => self.sample(metric, &[&one.service], ends.expired),
-                (count, _) => {
-                    for end in &ends.listed {
-                        let labels = [&*one.service, &end.file, &end.name, end.key];
-                        self.sample(metric, &labels[..count], end.time_seconds);
-                    }
+            .copied()
+            .flatten()
+            .filter(|one| !one.rows.is_empty())
+        {
+            self.head(family);
+            for (values, samples) in &mut counted {
+                while let Some(Sample {
+                    labels,
+                    values: numbers,
+                    ..
+                }) = samples.next_if(|sample| sample.family == family)
+                {
+                    let of_scope = S::LABELS.iter().copied().zip(values.iter().copied());
+                    let own = family.labels.iter().copied().zip(labels.iter().copied());
+                    self.sample(family, of_scope.chain(own), numbers);
                 }
             }
         }
     }
 
-    fn ticket_keys(&mut self, metric: &Metric, process: &Process) {
-        for key in &process.ticket_keys {
-            let purpose = if key.encrypts { "encrypt" } else { "decrypt" };
-            self.sample(metric, &[&key.name, purpose], key.age_seconds);
-        }
-    }
-
-    /// HELP and TYPE, then the rows of all that are counted.
-    fn family<R: Copy, T>(
-        &mut self,
-        rows: &[R],
-        metric: impl Fn(R) -> &'static Metric,
-        counted: &[T],
-        write: impl Fn(&mut Self, R, &T),
-    ) {
-        let Some(&first) = rows.first() else { return };
-        let Metric {
+    fn head(&mut self, family: &Family) {
+        let Family {
             name, kind, help, ..
-        } = metric(first);
-        self.put(format_args!("# HELP {name} "));
-        escape_help(self.out, help);
-        self.put(format_args!("\n# TYPE {name} {}\n", kind.name()));
-        for one in counted {
-            for &row in rows {
-                write(self, row, one);
-            }
-        }
+        } = family;
+        self.put(format_args!("# HELP {name} {}\n", Escaped(help, false)));
+        self.put(format_args!("# TYPE {name} {}\n", kind.name()));
     }
 
-    fn sample(&mut self, metric: &Metric, labels: Labels<'_>, value: u64) {
-        self.name_and_labels(metric, "", labels, None);
-        match metric.unit {
-            Unit::Microseconds => self.put(format_args!(" {}\n", Seconds(value))),
-            _ => self.put(format_args!(" {value}\n")),
-        }
-    }
-
-    fn histogram(&mut self, metric: &Metric, labels: Labels<'_>, histogram: &HistogramSnapshot) {
-        let mut below = 0;
-        for (bucket, bound) in histogram.buckets.0.iter().zip(BUCKETS_US) {
-            below += bucket;
-            self.name_and_labels(
-                metric,
-                "_bucket",
-                labels,
-                Some(format_args!("{}", Seconds(bound))),
-            );
-            self.put(format_args!(" {below}\n"));
-        }
-        let count = histogram.count();
-        self.name_and_labels(metric, "_bucket", labels, Some(format_args!("+Inf")));
-        self.put(format_args!(" {count}\n"));
-        self.name_and_labels(metric, "_sum", labels, None);
-        self.put(format_args!(" {}\n", Seconds(histogram.sum_us)));
-        self.name_and_labels(metric, "_count", labels, None);
-        self.put(format_args!(" {count}\n"));
-    }
-
-    fn name_and_labels(
+    fn sample<'b>(
         &mut self,
-        metric: &Metric,
-        suffix: &str,
-        values: Labels<'_>,
-        bound: Option<std::fmt::Arguments<'_>>,
+        family: &Family,
+        labels: impl Iterator<Item = (&'b str, &'b str)>,
+        numbers: &[u64],
     ) {
-        debug_assert_eq!(metric.labels.len(), values.len());
-        self.put(format_args!("{}{suffix}", metric.name));
-        let mut opening = '{';
-        let labels = metric.labels.iter().zip(values).map(|(l, v)| (*l, *v));
-        for (label, value) in labels.chain(metric.fixed) {
-            self.put(format_args!("{opening}{label}=\""));
-            escape_label(self.out, value);
-            self.out.push('"');
-            opening = ',';
+        let mut text = String::new();
+        for (label, value) in labels {
+            let comma = if text.is_empty() { "" } else { "," };
+            write!(text, "{comma}{label}=\"{}\"", Escaped(value, true)).expect("as in put");
         }
-        if let Some(bound) = bound {
-            self.put(format_args!("{opening}le=\"{bound}\""));
-            opening = ',';
+        let name = family.name;
+        if family.kind == Kind::Histogram {
+            return self.histogram(name, &text, &Durations::of(numbers));
         }
-        if opening == ',' {
-            self.out.push('}');
+        self.put(format_args!("{name}"));
+        if !text.is_empty() {
+            self.put(format_args!("{{{text}}}"));
+        }
+        match family.unit {
+            Unit::Microseconds => self.put(format_args!(" {}\n", Seconds(numbers[0]))),
+            _ => self.put(format_args!(" {}\n", numbers[0])),
         }
     }
 
-    fn put(&mut self, text: std::fmt::Arguments<'_>) {
+    fn histogram(&mut self, name: &str, labels: &str, durations: &Durations) {
+        let mut below = 0;
+        for (bucket, bound) in durations.buckets.iter().zip(BUCKETS_US) {
+            below += bucket;
+            let bound = Seconds(bound);
+            self.put(format_args!(
+                "{name}_bucket{{{labels},le=\"{bound}\"}} {below}\n"
+            ));
+        }
+        let (count, sum) = (durations.count(), Seconds(durations.sum_us));
+        self.put(format_args!(
+            "{name}_bucket{{{labels},le=\"+Inf\"}} {count}\n"
+        ));
+        self.put(format_args!("{name}_sum{{{labels}}} {sum}\n"));
+        self.put(format_args!("{name}_count{{{labels}}} {count}\n"));
+    }
+
+    fn put(&mut self, text: fmt::Arguments<'_>) {
         let written = self.out.write_fmt(text);
         written.expect("a String takes all that is written");
     }
 }
 
-/// A family is a run of rows that share their metric's name.
-fn families<R: Copy>(
-    rows: &[R],
-    metric: impl Fn(R) -> &'static Metric,
-) -> impl Iterator<Item = &[R]> {
-    rows.chunk_by(move |one, next| metric(*one).name == metric(*next).name)
-}
-
-/// PSKs are resumed in TLS 1.3 alone, session ids and tickets before it alone.
-fn made_handshakes() -> impl Iterator<Item = (HandshakeKind, Version)> {
-    [
-        (HandshakeKind::Full, Version::Tls12),
-        (HandshakeKind::Full, Version::Tls13),
-        (HandshakeKind::SessionId, Version::Tls12),
-        (HandshakeKind::Ticket, Version::Tls12),
-        (HandshakeKind::Psk, Version::Tls13),
-        (HandshakeKind::PskCache, Version::Tls13),
-    ]
-    .into_iter()
-}
-
 /// Microseconds, shown as seconds without a rounding error and without closing zeros.
 struct Seconds(u64);
 
-impl std::fmt::Display for Seconds {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let (whole, mut fraction) = (self.0 / 1_000_000, self.0 % 1_000_000);
-        if fraction == 0 {
-            return write!(f, "{whole}");
-        }
-        let mut digits = 6;
-        while fraction % 10 == 0 {
-            fraction /= 10;
-            digits -= 1;
-        }
-        write!(f, "{whole}.{fraction:0digits$}")
+impl fmt::Display for Seconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (whole, fraction) = (self.0 / 1_000_000, self.0 % 1_000_000);
+        let text = format!("{whole}.{fraction:06}");
+        f.write_str(text.trim_end_matches('0').trim_end_matches('.'))
     }
 }
 
-fn escape_help(out: &mut String, text: &str) {
-    for c in text.chars() {
-        match c {
-            '\\' => out.push_str("\\\\"),
-            '\n' => out.push_str("\\n"),
-            c => out.push(c),
-        }
-    }
-}
+/// A label's value, or a help text: there a quote stands as it is.
+struct Escaped<'a>(&'a str, bool);
 
-fn escape_label(out: &mut String, text: &str) {
-    for c in text.chars() {
-        match c {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\n' => out.push_str("\\n"),
-            c => out.push(c),
+impl fmt::Display for Escaped<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for c in self.0.chars() {
+            match c {
+                '"' if self.1 => f.write_str("\\\"")?,
+                '\\' => f.write_str("\\\\")?,
+                '\n' => f.write_str("\\n")?,
+                c => f.write_char(c)?,
+            }
         }
+        Ok(())
     }
 }
 
@@ -493,7 +181,8 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::catalogue::metrics;
+    use crate::catalogue::{Histogram, ProcessMetric, ServiceCounter, WorkerCounter, families};
+    use crate::outcome::Reason;
     use crate::registry::Registry;
 
     fn page() -> String {
@@ -507,37 +196,28 @@ mod tests {
         registry
             .worker(1)
             .add(WorkerCounter::BusyMicroseconds, 1_250_000);
-        let process = Process {
-            version: "1.2.3".into(),
-            generation: 4,
-            certificates: vec![Certificates {
-                service: "web".into(),
-                certificates: Ends {
-                    loaded: 2,
-                    expired: 0,
-                    listed: vec![Expiry {
-                        file: "site.pem".into(),
-                        name: "example.com".into(),
-                        key: "RSA",
-                        time_seconds: 1_900_000_000,
-                    }],
-                },
-                ocsp_responses: Ends::default(),
-                crls: Ends {
-                    loaded: 3,
-                    expired: 1,
-                    listed: vec![Expiry {
-                        file: "ca.crl".into(),
-                        name: "CN=CA".into(),
-                        key: "",
-                        time_seconds: 1_700_000_000,
-                    }],
-                },
-            }],
-            ..Process::default()
-        };
+        let mut process = Counts::default();
+        process.set(ProcessMetric::Generation, 4);
+        let labelled = [
+            (Labelled::BuildInfo, vec!["1.2.3"], 1),
+            (
+                Labelled::CertificateExpiry,
+                vec!["web", "site.pem", "example.com", "RSA"],
+                1_900_000_000,
+            ),
+            (
+                Labelled::CrlExpiry,
+                vec!["web", "ca.crl", "CN=CA"],
+                1_700_000_000,
+            ),
+        ];
+        let labelled = labelled.map(|(family, labels, value)| LabelledValue {
+            family,
+            labels: labels.into_iter().map(str::to_owned).collect(),
+            value,
+        });
         let mut out = String::new();
-        write_prometheus(&registry.snapshot(), &process, &mut out);
+        write_prometheus(&registry.snapshot(), &process, &labelled, &mut out);
         out
     }
 
@@ -564,12 +244,7 @@ mod tests {
         has(&page, "lariat_config_generation 4");
         has(&page, r#"lariat_reloads_total{result="refused"} 0"#);
         for line in [
-            r#"lariat_certificates{service="web"} 2"#,
-            r#"lariat_certificates_expired{service="web"} 0"#,
             r#"lariat_certificate_expiry_timestamp_seconds{service="web",file="site.pem",name="example.com",key="RSA"} 1900000000"#,
-            r#"lariat_ocsp_responses{service="web"} 0"#,
-            r#"lariat_crls{service="web"} 3"#,
-            r#"lariat_crls_expired{service="web"} 1"#,
             r#"lariat_crl_expiry_timestamp_seconds{service="web",file="ca.crl",issuer="CN=CA"} 1700000000"#,
         ] {
             has(&page, line);
@@ -611,9 +286,9 @@ mod tests {
     #[test]
     fn every_family_stands_once_with_help_and_type() {
         let page = page();
-        for metric in metrics() {
-            let count = |what: &str| page.matches(&format!("# {what} {} ", metric.name)).count();
-            assert_eq!((count("HELP"), count("TYPE")), (1, 1), "{}", metric.name);
+        for (_, Family { name, .. }) in families() {
+            let count = |what: &str| page.matches(&format!("# {what} {name} ")).count();
+            assert_eq!((count("HELP"), count("TYPE")), (1, 1), "{name}");
         }
     }
 

@@ -5,10 +5,11 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::catalogue::ServerGauge;
 use crate::counters::{ServerCounters, ServiceCells, ServiceCounters, WorkerCounters};
-use crate::snapshot::{ServerSnapshot, ServiceSnapshot, Snapshot, WorkerSnapshot};
+use crate::snapshot::{Counts, ServerSnapshot, ServiceSnapshot, Snapshot};
 
-/// Names that nobody uses and that are still remembered, a list. A service that returns within as
+/// Names that nobody uses and that are still remembered, per list. A service that returns within as
 /// many changes goes on counting; memory stays bounded however often the servers change.
 const UNUSED_MAX: usize = 256;
 
@@ -17,22 +18,23 @@ const UNUSED_MAX: usize = 256;
 pub struct Registry {
     workers: Box<[Arc<WorkerCounters>]>,
     /// Locked when a plan is set up and when a snapshot is taken, never for a connection.
-    services: Mutex<Vec<Service>>,
+    names: Mutex<Names>,
 }
 
-#[derive(Debug)]
-struct Service {
-    name: String,
-    /// One a worker, and one for the control thread.
-    cells: Box<[Arc<ServiceCells>]>,
-    servers: Vec<Server>,
+#[derive(Debug, Default)]
+struct Names {
+    services: Vec<Named<ServiceCells>>,
+    servers: Vec<Named<ServerCounters>>,
 }
 
+/// A service, or a server of one.
 #[derive(Debug)]
-struct Server {
+struct Named<T> {
+    service: String,
+    /// The server's; empty for the service.
     name: String,
-    /// One a worker, and one for the control thread.
-    cells: Box<[Arc<ServerCounters>]>,
+    /// One per worker, and one for the control thread.
+    cells: Box<[Arc<T>]>,
 }
 
 impl Registry {
@@ -40,7 +42,7 @@ impl Registry {
     pub fn new(workers: usize) -> Self {
         Self {
             workers: cells(workers, WorkerCounters::default),
-            services: Mutex::default(),
+            names: Mutex::default(),
         }
     }
 
@@ -64,134 +66,106 @@ impl Registry {
     /// given; panics beyond [`Self::control`].
     pub fn service(&self, worker: usize, name: &str, servers: &[String]) -> Arc<ServiceCounters> {
         let slots = self.workers.len() + 1;
-        let mut services = self.lock();
-        let index = position_or_make(&mut services, name, slots);
-        let service = &mut services[index];
-        let servers = servers.iter().map(|name| {
-            let index = position_or_make(&mut service.servers, name, slots);
-            Arc::clone(&service.servers[index].cells[worker])
+        let mut names = self.lock();
+        let service = find_or_make(&mut names.services, name, "", || {
+            cells(slots, ServiceCells::default)
         });
-        let servers = servers.collect();
-        forget_unused(&mut service.servers);
-        let counters = ServiceCounters::new(Arc::clone(&service.cells[worker]), servers);
-        forget_unused(&mut services);
-        Arc::new(counters)
+        let service = Arc::clone(&service[worker]);
+        let servers = servers.iter().map(|server| {
+            let of_all = find_or_make(&mut names.servers, name, server, || {
+                cells(slots, ServerCounters::up)
+            });
+            Arc::clone(&of_all[worker])
+        });
+        let counters = Arc::new(ServiceCounters::new(service, servers.collect()));
+        forget_unused(&mut names.services);
+        forget_unused(&mut names.servers);
+        counters
     }
 
     /// All counts now. Each is read whole; those of one event may be read before or after it.
     pub fn snapshot(&self) -> Snapshot {
-        let services = self.lock();
-        let used = services.iter().filter(|service| service.is_used());
+        let names = self.lock();
+        let services = names.services.iter().filter(|service| service.is_used());
+        let worker = |cells: &Arc<WorkerCounters>| {
+            let mut counts = Counts::default();
+            cells.add_to(&mut counts);
+            counts
+        };
         Snapshot {
-            services: used.map(|s| s.snapshot(self.workers.len())).collect(),
-            workers: self.workers.iter().map(|w| worker_snapshot(w)).collect(),
+            services: services
+                .map(|one| self.service_snapshot(one, &names))
+                .collect(),
+            workers: self.workers.iter().map(worker).collect(),
+        }
+    }
+
+    fn service_snapshot(&self, service: &Named<ServiceCells>, names: &Names) -> ServiceSnapshot {
+        let mut counts = Counts::default();
+        for cells in &service.cells {
+            cells.add_to(&mut counts);
+        }
+        let servers = names.servers.iter();
+        let servers = servers.filter(|one| one.service == service.service && one.is_used());
+        ServiceSnapshot {
+            name: service.service.clone(),
+            counts,
+            servers: servers.map(|one| self.server_snapshot(one)).collect(),
+        }
+    }
+
+    fn server_snapshot(&self, server: &Named<ServerCounters>) -> ServerSnapshot {
+        let mut counts = Counts::default();
+        for cells in &server.cells {
+            cells.add_to(&mut counts);
+        }
+        let workers = server.cells.iter().take(self.workers.len());
+        let workers_up = workers.map(|one| one.get(ServerGauge::WorkersUp)).sum();
+        counts.set(ServerGauge::WorkersUp, workers_up);
+        counts.set(ServerGauge::Up, u64::from(workers_up > 0));
+        ServerSnapshot {
+            name: server.name.clone(),
+            counts,
         }
     }
 
     /// A panic elsewhere leaves counts as good as they were.
-    fn lock(&self) -> MutexGuard<'_, Vec<Service>> {
-        self.services.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Names> {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// What is found by name.
-trait Named {
-    fn new(name: &str, slots: usize) -> Self;
-    fn name(&self) -> &str;
-    fn is_used(&self) -> bool;
-}
-
-impl Named for Service {
-    fn new(name: &str, slots: usize) -> Self {
-        Self {
-            name: name.to_owned(),
-            cells: cells(slots, ServiceCells::default),
-            servers: Vec::new(),
-        }
-    }
-
-    fn name(&self) -> &str {
-        &self.name
-    }
-
+impl<T> Named<T> {
     fn is_used(&self) -> bool {
-        any_is_shared(&self.cells)
+        self.cells.iter().any(|one| Arc::strong_count(one) > 1)
     }
-}
-
-impl Named for Server {
-    fn new(name: &str, slots: usize) -> Self {
-        Self {
-            name: name.to_owned(),
-            cells: cells(slots, ServerCounters::new),
-        }
-    }
-
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn is_used(&self) -> bool {
-        any_is_shared(&self.cells)
-    }
-}
-
-impl Service {
-    fn snapshot(&self, workers: usize) -> ServiceSnapshot {
-        let used = self.servers.iter().filter(|server| server.is_used());
-        let mut sums = ServiceSnapshot {
-            name: self.name.clone(),
-            servers: used.map(|server| server.snapshot(workers)).collect(),
-            ..ServiceSnapshot::default()
-        };
-        for cells in &self.cells {
-            cells.add_to(&mut sums);
-        }
-        sums
-    }
-}
-
-impl Server {
-    fn snapshot(&self, workers: usize) -> ServerSnapshot {
-        let mut sums = ServerSnapshot {
-            name: self.name.clone(),
-            ..ServerSnapshot::default()
-        };
-        if let Some(control) = self.cells.get(workers) {
-            control.add_to(&mut sums);
-            sums.gauges = Default::default();
-        }
-        for cells in self.cells.iter().take(workers) {
-            cells.add_to(&mut sums);
-        }
-        sums
-    }
-}
-
-fn worker_snapshot(worker: &WorkerCounters) -> WorkerSnapshot {
-    let mut sums = WorkerSnapshot::default();
-    worker.add_to(&mut sums);
-    sums
 }
 
 fn cells<T>(count: usize, make: impl Fn() -> T) -> Box<[Arc<T>]> {
     (0..count).map(|_| Arc::new(make())).collect()
 }
 
-fn any_is_shared<T>(cells: &[Arc<T>]) -> bool {
-    cells.iter().any(|one| Arc::strong_count(one) > 1)
-}
-
-fn position_or_make<T: Named>(list: &mut Vec<T>, name: &str, slots: usize) -> usize {
-    let found = list.iter().position(|one| one.name() == name);
-    found.unwrap_or_else(|| {
-        list.push(T::new(name, slots));
+fn find_or_make<'a, T>(
+    list: &'a mut Vec<Named<T>>,
+    service: &str,
+    name: &str,
+    make: impl FnOnce() -> Box<[Arc<T>]>,
+) -> &'a [Arc<T>] {
+    let mut all = list.iter();
+    let found = all.position(|one| one.service == service && one.name == name);
+    let index = found.unwrap_or_else(|| {
+        list.push(Named {
+            service: service.to_owned(),
+            name: name.to_owned(),
+            cells: make(),
+        });
         list.len() - 1
-    })
+    });
+    &list[index].cells
 }
 
 /// Drops the oldest of those that nobody uses, beyond [`UNUSED_MAX`].
-fn forget_unused<T: Named>(list: &mut Vec<T>) {
+fn forget_unused<T>(list: &mut Vec<Named<T>>) {
     let unused = list.iter().filter(|one| !one.is_used()).count();
     let mut excess = unused.saturating_sub(UNUSED_MAX);
     list.retain(|one| {
@@ -206,12 +180,22 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::catalogue::{Histogram, ServerCounter, ServiceCounter, ServiceGauge, WorkerGauge};
+    use crate::catalogue::{
+        Breakdown, Histogram, ServerCounter, Service, ServiceCounter, ServiceGauge, WorkerGauge,
+    };
     use crate::counters::Handshake;
     use crate::outcome::{HandshakeKind, Reason, Version};
 
     fn servers(names: &[&str]) -> Vec<String> {
         names.iter().map(|&name| name.to_owned()).collect()
+    }
+
+    fn ended(counts: &Counts<Service>, reason: Reason) -> u64 {
+        let mut reasons = counts.by(Breakdown::Ended);
+        reasons
+            .find(|(labels, _)| labels[0] == reason.name())
+            .unwrap()
+            .1
     }
 
     #[test]
@@ -231,13 +215,13 @@ mod tests {
 
         let snapshot = registry.snapshot();
         let web = &snapshot.services[0];
-        assert_eq!(web.counter(ServiceCounter::ConnectionsAccepted), 2);
-        assert_eq!(web.counter(ServiceCounter::BytesUp), 200);
-        assert_eq!(web.ended(Reason::NotTls), 2);
-        assert_eq!(web.gauge(ServiceGauge::ConnectionsOpen), 1);
-        assert_eq!(web.servers[0].counter(ServerCounter::Dials), 2);
-        assert_eq!(snapshot.workers[1].gauge(WorkerGauge::BuffersInUse), 7);
-        assert_eq!(snapshot.workers[0].gauge(WorkerGauge::BuffersInUse), 0);
+        assert_eq!(web.counts.get(ServiceCounter::ConnectionsAccepted), 2);
+        assert_eq!(web.counts.get(ServiceCounter::BytesUp), 200);
+        assert_eq!(ended(&web.counts, Reason::NotTls), 2);
+        assert_eq!(web.counts.get(ServiceGauge::ConnectionsOpen), 1);
+        assert_eq!(web.servers[0].counts.get(ServerCounter::Dials), 2);
+        assert_eq!(snapshot.workers[1].get(WorkerGauge::BuffersInUse), 7);
+        assert_eq!(snapshot.workers[0].get(WorkerGauge::BuffersInUse), 0);
     }
 
     #[test]
@@ -253,13 +237,17 @@ mod tests {
         });
         let snapshot = registry.snapshot();
         let seen = &snapshot.services[0];
-        assert_eq!(seen.handshakes(HandshakeKind::Psk, Version::Tls13), 1);
-        assert_eq!(seen.handshakes_of(HandshakeKind::Full), 0);
-        assert_eq!(seen.suites().map(|(_, count)| count).sum::<u64>(), 1);
-        assert!(seen.groups().any(|group| group == ("X25519MLKEM768", 1)));
-        let histogram = seen.histogram(Histogram::HandshakePsk);
+        for (breakdown, labels) in [
+            (Breakdown::Handshakes, &["psk", "TLSv1.3"][..]),
+            (Breakdown::Suites, &["TLS_AES_128_GCM_SHA256"]),
+            (Breakdown::Groups, &["X25519MLKEM768"]),
+        ] {
+            let counted = seen.counts.by(breakdown).filter(|(_, count)| *count > 0);
+            assert_eq!(counted.collect::<Vec<_>>(), [(labels, 1)]);
+        }
+        let histogram = seen.counts.durations(Histogram::HandshakePsk);
         assert_eq!((histogram.count(), histogram.sum_us), (1, 150));
-        assert_eq!(histogram.buckets.0[2], 1);
+        assert_eq!(histogram.buckets[2], 1);
     }
 
     #[test]
@@ -270,7 +258,10 @@ mod tests {
             web.observe(Histogram::Dial, Duration::from_micros(duration_us));
         }
         let snapshot = registry.snapshot();
-        let buckets = snapshot.services[0].histogram(Histogram::Dial).buckets.0;
+        let buckets = snapshot.services[0]
+            .counts
+            .durations(Histogram::Dial)
+            .buckets;
         assert_eq!(
             (buckets[0], buckets[1], buckets[18], buckets[19]),
             (2, 1, 1, 1)
@@ -292,10 +283,10 @@ mod tests {
         drop(old);
         let snapshot = registry.snapshot();
         let web = &snapshot.services[0];
-        assert_eq!(web.counter(ServiceCounter::ConnectionsAccepted), 2);
+        assert_eq!(web.counts.get(ServiceCounter::ConnectionsAccepted), 2);
         let names: Vec<_> = web.servers.iter().map(|s| s.name.as_str()).collect();
         assert_eq!(names, ["b:1", "c:1"]);
-        assert_eq!(web.servers[0].counter(ServerCounter::Dials), 2);
+        assert_eq!(web.servers[0].counts.get(ServerCounter::Dials), 2);
     }
 
     #[test]
@@ -308,7 +299,7 @@ mod tests {
         let _web = registry.service(0, "web", &[]);
         let snapshot = registry.snapshot();
         let seen = &snapshot.services[0];
-        assert_eq!(seen.counter(ServiceCounter::KeyUpdates), 1);
+        assert_eq!(seen.counts.get(ServiceCounter::KeyUpdates), 1);
     }
 
     #[test]
@@ -317,7 +308,8 @@ mod tests {
         for number in 0..3 * UNUSED_MAX {
             registry.service(0, &format!("service {number}"), &servers(&["a:1"]));
         }
-        assert!(registry.lock().len() <= UNUSED_MAX + 1);
+        assert!(registry.lock().services.len() <= UNUSED_MAX + 1);
+        assert!(registry.lock().servers.len() <= UNUSED_MAX + 1);
     }
 
     #[test]
@@ -327,7 +319,12 @@ mod tests {
         let workers = [0, 1].map(|worker| registry.service(worker, "web", &list));
         let control = registry.service(registry.control(), "web", &list);
         control.server(0).count(ServerCounter::WentDown);
-        let is_up = || registry.snapshot().services[0].servers[0].is_up();
+        let is_up = || {
+            registry.snapshot().services[0].servers[0]
+                .counts
+                .get(ServerGauge::Up)
+                > 0
+        };
         assert!(is_up());
         workers[0].server(0).set_up(false);
         assert!(is_up());
@@ -335,7 +332,7 @@ mod tests {
         assert!(!is_up());
         let snapshot = registry.snapshot();
         let server = &snapshot.services[0].servers[0];
-        assert_eq!(server.counter(ServerCounter::WentDown), 1);
+        assert_eq!(server.counts.get(ServerCounter::WentDown), 1);
     }
 
     #[test]

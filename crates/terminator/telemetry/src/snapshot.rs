@@ -1,21 +1,14 @@
 //! What was counted, as plain values: summed over the workers, and by worker where that says more.
 //!
-//! Owns the values and their sums; how they are shown is others' business.
+//! Owns the values and their sums, and names each by the catalogue; how they are shown is others'
+//! business.
 
+use std::marker::PhantomData;
 use std::time::Duration;
 
 use crate::catalogue::{
-    GROUPS, Histogram, SUITES, ServerCounter, ServerGauge, ServiceCounter, ServiceGauge,
-    WorkerCounter, WorkerGauge,
+    BUCKETS_US, Breakdown, Family, HISTOGRAM_SLOTS, Histogram, Row, Scope, Server, Service, Worker,
 };
-use crate::outcome::{EarlyData, HandshakeKind, OffloadRefusal, Reason, ResumptionMiss, Version};
-
-/// Upper bounds of the histograms' buckets in microseconds, from 50 us to 60 s; a further bucket
-/// takes what is longer. The 1-2-5 series: even on a logarithmic scale and read without a table.
-pub const BUCKETS_US: [u64; 19] = [
-    50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000,
-    1_000_000, 2_000_000, 5_000_000, 10_000_000, 20_000_000, 60_000_000,
-];
 
 /// All counts at one time. Counters of one worker may be a few events apart from each other.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -23,7 +16,7 @@ pub struct Snapshot {
     /// Those in use, in the order in which they were first named.
     pub services: Vec<ServiceSnapshot>,
     /// One a worker.
-    pub workers: Vec<WorkerSnapshot>,
+    pub workers: Vec<Counts<Worker>>,
 }
 
 /// One service, over all workers.
@@ -31,18 +24,10 @@ pub struct Snapshot {
 pub struct ServiceSnapshot {
     /// As configured.
     pub name: String,
+    /// What it counts.
+    pub counts: Counts<Service>,
     /// Those in use, in the order in which they were first named.
     pub servers: Vec<ServerSnapshot>,
-    pub(crate) counters: Counts<{ ServiceCounter::COUNT }>,
-    pub(crate) gauges: Counts<{ ServiceGauge::COUNT }>,
-    pub(crate) ended: Counts<{ Reason::ALL.len() }>,
-    pub(crate) handshakes: [Counts<{ Version::ALL.len() }>; HandshakeKind::ALL.len()],
-    pub(crate) misses: Counts<{ ResumptionMiss::ALL.len() }>,
-    pub(crate) early_data: Counts<{ EarlyData::ALL.len() }>,
-    pub(crate) offload_refusals: Counts<{ OffloadRefusal::ALL.len() }>,
-    pub(crate) suites: Counts<{ SUITES.len() }>,
-    pub(crate) groups: Counts<{ GROUPS.len() }>,
-    pub(crate) histograms: [HistogramSnapshot; Histogram::COUNT],
 }
 
 /// One server of one service, over all workers.
@@ -50,127 +35,126 @@ pub struct ServiceSnapshot {
 pub struct ServerSnapshot {
     /// As configured.
     pub name: String,
-    pub(crate) counters: Counts<{ ServerCounter::COUNT }>,
-    pub(crate) gauges: Counts<{ ServerGauge::COUNT }>,
+    /// What is counted of it.
+    pub counts: Counts<Server>,
 }
 
-/// One worker.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct WorkerSnapshot {
-    pub(crate) counters: Counts<{ WorkerCounter::COUNT }>,
-    pub(crate) gauges: Counts<{ WorkerGauge::COUNT }>,
+/// The values of one scope, in the order of the catalogue.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Counts<S> {
+    pub(crate) values: Vec<u64>,
+    scope: PhantomData<S>,
+}
+
+/// One row with what it has counted.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sample<'a> {
+    /// The row's family.
+    pub family: &'static Family,
+    /// The values of the family's labels.
+    pub labels: &'static [&'static str],
+    /// One number, or the buckets of a histogram and the sum of its durations.
+    pub values: &'a [u64],
 }
 
 /// Durations in buckets.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct HistogramSnapshot {
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Durations {
     /// One count a bound of [`BUCKETS_US`], not cumulative, and one for what is longer.
-    pub buckets: Counts<{ BUCKETS_US.len() + 1 }>,
+    pub buckets: [u64; BUCKETS_US.len() + 1],
     /// All durations added.
     pub sum_us: u64,
 }
 
-/// Numbers in the order of some enum or table. A type of its own because the standard library gives
-/// arrays of more than 32 no default.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Counts<const N: usize>(pub [u64; N]);
-
-impl<const N: usize> Default for Counts<N> {
+impl<S: Scope> Default for Counts<S> {
     fn default() -> Self {
-        Self([0; N])
+        Self {
+            values: vec![0; S::SLOTS],
+            scope: PhantomData,
+        }
     }
 }
 
-impl ServiceSnapshot {
-    /// A counter's value.
-    pub fn counter(&self, counter: ServiceCounter) -> u64 {
-        self.counters.0[counter as usize]
+impl<S: Scope> Counts<S> {
+    /// A counter's or gauge's value.
+    pub fn get(&self, row: impl Row<Scope = S>) -> u64 {
+        self.values[row.slot()]
     }
 
-    /// A gauge's value.
-    pub fn gauge(&self, gauge: ServiceGauge) -> u64 {
-        self.gauges.0[gauge as usize]
+    /// Sets what no worker counts.
+    pub fn set(&mut self, row: impl Row<Scope = S>, value: u64) {
+        self.values[row.slot()] = value;
     }
 
-    /// Connections that ended for this reason.
-    pub fn ended(&self, reason: Reason) -> u64 {
-        self.ended.0[reason as usize]
+    /// All rows, family by family.
+    pub fn samples(&self) -> impl Iterator<Item = Sample<'_>> {
+        let families = S::FAMILIES.iter().copied().flatten();
+        let rows = families.flat_map(|family| family.rows.iter().map(move |row| (family, row)));
+        let mut rest = &*self.values;
+        rows.map(move |(family, labels)| {
+            let values;
+            (values, rest) = rest.split_at(family.row_slots());
+            Sample {
+                family,
+                labels,
+                values,
+            }
+        })
     }
 
-    /// Handshakes of this kind in this version.
-    pub fn handshakes(&self, kind: HandshakeKind, version: Version) -> u64 {
-        self.handshakes[kind as usize].0[version as usize]
+    /// Fills in all rows: `of` is asked for each value by its family, its row's labels and its
+    /// number within the row.
+    pub fn from_fn(mut of: impl FnMut(&Family, &[&str], usize) -> u64) -> Self {
+        let mut counts = Self::default();
+        let rows: Vec<_> = Self::default()
+            .samples()
+            .map(|sample| (sample.family, sample.labels))
+            .collect();
+        let mut values = counts.values.iter_mut();
+        for (family, labels) in rows {
+            for (number, value) in values.by_ref().take(family.row_slots()).enumerate() {
+                *value = of(family, labels, number);
+            }
+        }
+        counts
     }
+}
 
-    /// Handshakes of this kind.
-    pub fn handshakes_of(&self, kind: HandshakeKind) -> u64 {
-        self.handshakes[kind as usize].0.iter().sum()
-    }
-
-    /// Early data that was offered and came to this.
-    pub fn offered_early(&self, outcome: EarlyData) -> u64 {
-        self.early_data.0[outcome as usize]
-    }
-
-    /// Connections that the kernel did not take for this reason.
-    pub fn offload_refused(&self, refusal: OffloadRefusal) -> u64 {
-        self.offload_refusals.0[refusal as usize]
-    }
-
-    /// Offered sessions that were not resumed for this reason.
-    pub fn missed(&self, miss: ResumptionMiss) -> u64 {
-        self.misses.0[miss as usize]
-    }
-
-    /// Suites by name with their handshakes.
-    pub fn suites(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        SUITES.iter().map(|(_, name)| *name).zip(self.suites.0)
-    }
-
-    /// Groups by name with their handshakes.
-    pub fn groups(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        GROUPS.iter().map(|(_, name)| *name).zip(self.groups.0)
+impl Counts<Service> {
+    /// The rows of a breakdown: their labels' values and their counts.
+    pub fn by(&self, breakdown: Breakdown) -> impl Iterator<Item = (&'static [&'static str], u64)> {
+        let rows = breakdown.family().rows.iter().copied();
+        rows.zip(self.values[breakdown.slot()..].iter().copied())
     }
 
     /// A histogram.
-    pub fn histogram(&self, histogram: Histogram) -> &HistogramSnapshot {
-        &self.histograms[histogram as usize]
+    pub fn durations(&self, histogram: Histogram) -> Durations {
+        Durations::of(&self.values[histogram.slot()..][..HISTOGRAM_SLOTS])
     }
 }
 
-impl ServerSnapshot {
-    /// A counter's value.
-    pub fn counter(&self, counter: ServerCounter) -> u64 {
-        self.counters.0[counter as usize]
+impl Durations {
+    /// The buckets and the sum of a histogram's [`Sample`].
+    pub(crate) fn of(values: &[u64]) -> Self {
+        let mut durations = Self::default();
+        let (buckets, sum) = values.split_at(BUCKETS_US.len() + 1);
+        durations.buckets.copy_from_slice(buckets);
+        durations.sum_us = sum[0];
+        durations
     }
 
-    /// A gauge's value.
-    pub fn gauge(&self, gauge: ServerGauge) -> u64 {
-        self.gauges.0[gauge as usize]
-    }
-
-    /// Whether any worker would send a connection to it.
-    pub fn is_up(&self) -> bool {
-        self.gauge(ServerGauge::WorkersUp) > 0
-    }
-}
-
-impl WorkerSnapshot {
-    /// A counter's value.
-    pub fn counter(&self, counter: WorkerCounter) -> u64 {
-        self.counters.0[counter as usize]
-    }
-
-    /// A gauge's value.
-    pub fn gauge(&self, gauge: WorkerGauge) -> u64 {
-        self.gauges.0[gauge as usize]
-    }
-}
-
-impl HistogramSnapshot {
     /// How many durations there are.
     pub fn count(&self) -> u64 {
-        self.buckets.0.iter().sum()
+        let add = |sum: u64, bucket: &u64| sum.saturating_add(*bucket);
+        self.buckets.iter().fold(0, add)
+    }
+
+    /// Adds another histogram's durations.
+    pub fn add(&mut self, other: &Self) {
+        for (sum, bucket) in self.buckets.iter_mut().zip(other.buckets) {
+            *sum = sum.saturating_add(bucket);
+        }
+        self.sum_us = self.sum_us.saturating_add(other.sum_us);
     }
 
     /// The upper bound of the bucket that holds this share (0 to 1) of the durations, `None` while
@@ -178,15 +162,14 @@ impl HistogramSnapshot {
     pub fn quantile(&self, share: f64) -> Option<Duration> {
         let count = self.count();
         let rank = ((count as f64 * share).ceil() as u64).clamp(1, count.max(1));
-        let mut below = 0;
-        for (bucket, bound) in self.buckets.0.iter().zip(BUCKETS_US) {
-            below += bucket;
-            if below >= rank {
-                return Some(Duration::from_micros(bound));
-            }
-        }
-        let last = BUCKETS_US.last().copied().unwrap_or(0);
-        (count > 0).then(|| Duration::from_micros(last))
+        let mut below = 0u64;
+        let bounds = self.buckets.iter().zip(BUCKETS_US);
+        let found = bounds.into_iter().find(|(bucket, _)| {
+            below = below.saturating_add(**bucket);
+            below >= rank
+        });
+        let bound = found.map(|(_, bound)| bound).or(BUCKETS_US.last().copied());
+        bound.map(Duration::from_micros).filter(|_| count > 0)
     }
 }
 
@@ -201,14 +184,30 @@ mod tests {
 
     #[test]
     fn quantiles_are_bounds_of_the_buckets_that_hold_them() {
-        let mut histogram = HistogramSnapshot::default();
+        let mut histogram = Durations::default();
         assert_eq!(histogram.quantile(0.5), None);
-        histogram.buckets.0[0] = 9;
-        histogram.buckets.0[4] = 1;
+        histogram.buckets[0] = 9;
+        histogram.buckets[4] = 1;
         assert_eq!(histogram.quantile(0.5), Some(Duration::from_micros(50)));
         assert_eq!(histogram.quantile(0.9), Some(Duration::from_micros(50)));
         assert_eq!(histogram.quantile(0.99), Some(Duration::from_micros(1000)));
-        histogram.buckets.0[19] = 1000;
+        histogram.buckets[19] = 1000;
         assert_eq!(histogram.quantile(0.99), Some(Duration::from_secs(60)));
+    }
+
+    #[test]
+    fn samples_and_their_reverse_agree() {
+        let mut next = 0;
+        let counts = Counts::<Service>::from_fn(|_, _, _| {
+            next += 1;
+            next
+        });
+        let again = Counts::from_fn(|family, labels, number| {
+            let mut samples = counts.samples();
+            let sample = samples.find(|one| one.family == family && one.labels == labels);
+            sample.map_or(0, |one| one.values[number])
+        });
+        assert_eq!(counts, again);
+        assert_eq!(next as usize, Service::SLOTS);
     }
 }

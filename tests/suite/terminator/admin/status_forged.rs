@@ -57,7 +57,7 @@ fn forged(site: &Site, pid: u32) -> String {
     document["process"]["supervisor_pid"] = pid.into();
     document["services"][0]["name"] = format!("web\nservice {HOSTILE}").into();
     document["services"][0]["servers"][0]["note"] = HOSTILE.into();
-    document["reload"]["last"] = serde_json::json!({
+    document["last_reload"] = serde_json::json!({
         "time_ms": 0, "refused": format!("error: no\nreloads: {HOSTILE}"),
     });
     document.to_string()

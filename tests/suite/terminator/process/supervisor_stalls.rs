@@ -102,7 +102,7 @@ fn lines_that_a_full_disk_does_not_take_are_counted_and_said() {
     });
     let metrics = lariat.metrics();
     assert_eq!(metrics.sum("lariat_log_write_failing", &[]), 1.0);
-    let failure = lariat.status()["log"]["failure"].clone();
+    let failure = lariat.status()["log_failure"].clone();
     let failure = failure.as_str().unwrap();
     assert!(failure.contains("No space left on device"), "{failure}");
     until("the supervisor to say so", || {

@@ -80,7 +80,7 @@ fn a_certificate_that_ends_gives_way_to_its_successor_without_a_reload() {
     });
     let document = lariat.status();
     assert_eq!(
-        document["services"][0]["certificates"]["expired"], 1,
+        document["services"][0]["metrics"]["certificates_expired"], 1,
         "{document}"
     );
 }

@@ -1,13 +1,14 @@
 //! The status document: what `/status`, the status socket and `lariat status --json` say.
 //!
 //! Owns its shape, which is public and versioned: fields are added within a version, and never
-//! renamed, removed or given another meaning. Told in full in `docs/reference/status.md`.
-
-use std::collections::BTreeMap;
+//! renamed, removed or given another meaning. What is counted stands in it under the names of the
+//! catalogue of metrics. Explained in full in `docs/reference/status.md`.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use telemetry::catalogue::{Breakdown, Process, Server, ServerCounter, Service, Worker};
 use telemetry::printable::{line, lines};
+use telemetry::snapshot::Counts;
 
 /// The version that this program writes and reads.
 pub(crate) const VERSION: u32 = 2;
@@ -18,19 +19,20 @@ pub(crate) const VERSION: u32 = 2;
 pub(crate) struct StatusDocument {
     /// [`VERSION`].
     pub(crate) version: u32,
-    /// When this was said.
+    /// When the document was made.
     pub(crate) time_ms: u64,
     pub(crate) process: ProcessStatus,
-    pub(crate) reload: ReloadStatus,
+    /// `None` before the first.
     #[serde(default)]
-    pub(crate) log: LogStatus,
+    pub(crate) last_reload: Option<LastReload>,
+    /// Why the last lines about connections could not be written; `None` if they could.
+    #[serde(default)]
+    pub(crate) log_failure: Option<String>,
     pub(crate) workers: Vec<WorkerStatus>,
     pub(crate) services: Vec<ServiceStatus>,
     /// What the kernel does of TLS; `None` if no service wants it.
     #[serde(default)]
     pub(crate) kernel_tls: Option<KernelTlsStatus>,
-    #[serde(default)]
-    pub(crate) sessions: SessionStatus,
     /// Upper bounds of all histograms' buckets.
     pub(crate) bounds_us: Vec<u64>,
 }
@@ -45,12 +47,10 @@ pub(crate) struct ProcessStatus {
     /// When the worker process started.
     pub(crate) start_ms: u64,
     pub(crate) supervisor_start_ms: u64,
-    /// Worker processes started again after one died.
-    pub(crate) restarts: u64,
-    /// The number of the plan that is served; 1 is the first.
-    pub(crate) generation: u64,
     #[serde(default)]
     pub(crate) rights: RightsStatus,
+    #[serde(with = "metrics")]
+    pub(crate) metrics: Counts<Process>,
 }
 
 /// What the worker process gave up: `off` (not asked for), `full`, `partly` (as far as the kernel
@@ -76,14 +76,6 @@ pub(crate) enum RunState {
     Draining,
 }
 
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
-pub(crate) struct ReloadStatus {
-    pub(crate) ok: u64,
-    pub(crate) refused: u64,
-    /// `None` before the first.
-    pub(crate) last: Option<LastReload>,
-}
-
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct LastReload {
     pub(crate) time_ms: u64,
@@ -91,19 +83,10 @@ pub(crate) struct LastReload {
     pub(crate) refused: Option<String>,
 }
 
-/// The lines about connections.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
-pub(crate) struct LogStatus {
-    /// Bytes that could not be written.
-    pub(crate) lost_bytes: u64,
-    /// Why the last ones could not; `None` if they could.
-    pub(crate) failure: Option<String>,
-}
-
 /// What the kernel does of TLS.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub(crate) struct KernelTlsStatus {
-    /// Whether it seals anything.
+    /// Whether it encrypts anything.
     pub(crate) available: bool,
     /// What it does, or why nothing.
     pub(crate) sentence: String,
@@ -113,198 +96,66 @@ pub(crate) struct KernelTlsStatus {
     pub(crate) rekeys: bool,
 }
 
-/// The session cache.
-#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
-pub(crate) struct SessionStatus {
-    /// Sessions held, and the bytes that they take.
-    pub(crate) entries: u64,
-    pub(crate) bytes: u64,
-    /// Look-ups, by result.
-    pub(crate) hits: u64,
-    pub(crate) expired: u64,
-    pub(crate) unknown: u64,
-    /// Of sessions whose memory was changed.
-    pub(crate) damaged: u64,
-    /// Sessions that left before their time, to make room.
-    pub(crate) evictions: u64,
-    /// Sessions that were too large.
-    pub(crate) refusals: u64,
-    /// Sessions that were taken over from the worker process before.
-    pub(crate) recovered: u64,
-}
-
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(default)]
 pub(crate) struct WorkerStatus {
     /// The CPU it is pinned to.
     pub(crate) cpu: Option<u16>,
-    pub(crate) connections_open: u64,
-    pub(crate) busy_us: u64,
-    pub(crate) loop_iterations: u64,
-    pub(crate) events: u64,
-    pub(crate) accept_errors: u64,
-    pub(crate) buffers_in_use: u64,
-    pub(crate) buffers_pooled: u64,
+    #[serde(with = "metrics")]
+    pub(crate) metrics: Counts<Worker>,
 }
 
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(default)]
 pub(crate) struct ServiceStatus {
     pub(crate) name: String,
     pub(crate) listeners: Vec<String>,
-    pub(crate) certificates: CertificateStatus,
-    /// Those that are stapled while they are good.
-    #[serde(default)]
-    pub(crate) ocsp_responses: CertificateStatus,
-    /// Those that clients' certificates are held against.
-    #[serde(default)]
-    pub(crate) crls: CertificateStatus,
-    pub(crate) connections: ConnectionStatus,
-    pub(crate) handshakes: HandshakeStatus,
-    pub(crate) bytes: ByteStatus,
-    #[serde(default)]
-    pub(crate) ktls: KtlsStatus,
-    /// `None` if servers stand behind it.
-    #[serde(default)]
-    pub(crate) files: Option<FilesStatus>,
-    pub(crate) dials: DialStatus,
+    /// Whether files stand behind it, and not servers.
+    pub(crate) serves_files: bool,
+    /// `None` if the service is gone from the plan.
+    pub(crate) ktls: Option<KtlsStatus>,
+    pub(crate) expiry: ExpiryStatus,
+    #[serde(with = "metrics")]
+    pub(crate) metrics: Counts<Service>,
     pub(crate) servers: Vec<ServerStatus>,
-    pub(crate) log_lines_suppressed: u64,
 }
 
+/// When the first of each ends, in seconds since the epoch.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
-pub(crate) struct CertificateStatus {
-    pub(crate) loaded: u64,
-    /// How many are past their end.
-    #[serde(default)]
-    pub(crate) expired: u64,
-    /// When the first of them expires, in seconds since the epoch.
-    pub(crate) expiry_seconds: Option<u64>,
+#[serde(default)]
+pub(crate) struct ExpiryStatus {
+    pub(crate) certificates_seconds: Option<u64>,
+    /// Those that are stapled while they are good.
+    pub(crate) ocsp_responses_seconds: Option<u64>,
+    /// Those that clients' certificates are checked against.
+    pub(crate) crls_seconds: Option<u64>,
 }
 
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-pub(crate) struct ConnectionStatus {
-    pub(crate) accepted: u64,
-    pub(crate) open: u64,
-    /// By reason; those that never happened are left out.
-    pub(crate) ended: BTreeMap<String, EndedStatus>,
-    pub(crate) duration: HistogramStatus,
-}
-
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-pub(crate) struct EndedStatus {
-    /// `client`, `backend`, `host` or `none`.
-    pub(crate) fault: String,
-    pub(crate) count: u64,
-}
-
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-pub(crate) struct HandshakeStatus {
-    pub(crate) in_progress: u64,
-    /// Finished, by kind; all kinds are there.
-    pub(crate) kinds: BTreeMap<String, KindStatus>,
-    /// Finished, by version; all versions are there.
-    pub(crate) versions: BTreeMap<String, u64>,
-    /// Offered sessions that were not resumed, by reason; reasons that never were are left out.
-    #[serde(default)]
-    pub(crate) misses: BTreeMap<String, u64>,
-    /// Early data that was offered, by what became of it; what never did is left out.
-    #[serde(default)]
-    pub(crate) early_data: BTreeMap<String, u64>,
-    /// Finished, by suite; those never used are left out.
-    pub(crate) suites: BTreeMap<String, u64>,
-    /// Finished, by group; those never used are left out.
-    pub(crate) groups: BTreeMap<String, u64>,
-    pub(crate) hello_retry_requests: u64,
-    pub(crate) key_updates: u64,
-}
-
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
-pub(crate) struct KindStatus {
-    pub(crate) count: u64,
-    pub(crate) duration: HistogramStatus,
-}
-
-/// Plaintext.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-pub(crate) struct ByteStatus {
-    /// From clients to servers.
-    pub(crate) up: u64,
-    /// From servers to clients.
-    pub(crate) down: u64,
-    /// To clients, by what moved and sealed them.
-    #[serde(default)]
-    pub(crate) sent: SentStatus,
-}
-
-#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
-pub(crate) struct SentStatus {
-    /// From a file, without coming to us.
-    pub(crate) sendfile: u64,
-    /// From a server, without coming to us.
-    pub(crate) splice: u64,
-    /// Written by the worker, for the kernel to encrypt.
-    pub(crate) kernel: u64,
-    /// Encrypted in user space.
-    pub(crate) user_space: u64,
-}
-
-/// Connections that the kernel seals for.
+/// When the kernel encrypts, as configured.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub(crate) struct KtlsStatus {
-    /// `off`, `auto` or `require`; `None` if the service is gone from the plan.
-    pub(crate) mode: Option<String>,
-    /// The shortest response of files that it seals.
-    pub(crate) from_bytes: Option<u64>,
-    /// Handed over, open ones with them.
-    pub(crate) connections: u64,
-    pub(crate) open: u64,
-    /// Keys that it changed.
-    pub(crate) rekeys: u64,
-    /// Not handed over though long enough, by reason; reasons that never were are left out.
-    pub(crate) refused: BTreeMap<String, u64>,
+    /// `off`, `auto` or `require`.
+    pub(crate) mode: String,
+    /// The shortest response of files that it encrypts.
+    pub(crate) min_bytes: u64,
 }
 
-/// Responses of files, by the class of their status.
-#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
-pub(crate) struct FilesStatus {
-    #[serde(rename = "2xx")]
-    pub(crate) found: u64,
-    #[serde(rename = "3xx")]
-    pub(crate) elsewhere: u64,
-    #[serde(rename = "4xx")]
-    pub(crate) refused: u64,
-    #[serde(rename = "5xx")]
-    pub(crate) failed: u64,
-}
-
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-pub(crate) struct DialStatus {
-    pub(crate) retries: u64,
-    pub(crate) duration: HistogramStatus,
-}
-
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(default)]
 pub(crate) struct ServerStatus {
     pub(crate) name: String,
     pub(crate) state: ServerState,
-    /// Workers that would send a connection to it.
-    pub(crate) workers_up: u64,
     /// What the check saw that took it out; `None` if it is up.
     pub(crate) note: Option<String>,
-    pub(crate) connections_open: u64,
-    pub(crate) dials: u64,
-    pub(crate) dials_refused: u64,
-    pub(crate) dials_timed_out: u64,
-    pub(crate) dials_unreachable: u64,
-    /// How often active checks took it out.
-    pub(crate) went_down: u64,
-    pub(crate) bytes_up: u64,
-    pub(crate) bytes_down: u64,
+    #[serde(with = "metrics")]
+    pub(crate) metrics: Counts<Server>,
 }
 
-#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum ServerState {
     /// All workers would use it.
+    #[default]
     Up,
     /// Some would.
     Partly,
@@ -312,15 +163,58 @@ pub(crate) enum ServerState {
     Down,
 }
 
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
-pub(crate) struct HistogramStatus {
-    /// One count a bound, not cumulative, and one for what is longer.
-    pub(crate) buckets: Vec<u64>,
-    pub(crate) sum_us: u64,
+/// Counts as an object: each family's key has a number, or a histogram, or an object of them by the
+/// values of its labels. Rows with labels that counted nothing are left out.
+mod metrics {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+    use serde_json::{Value, json};
+    use telemetry::catalogue::{BUCKETS_US, Family, Kind, Scope};
+    use telemetry::snapshot::Counts;
+
+    pub(super) fn serialize<S: Scope, Z: Serializer>(
+        counts: &Counts<S>,
+        serializer: Z,
+    ) -> Result<Z::Ok, Z::Error> {
+        let mut all = json!({});
+        for sample in counts.samples() {
+            if !sample.labels.is_empty() && sample.values.iter().all(|value| *value == 0) {
+                continue;
+            }
+            let mut place = &mut all[sample.family.key()];
+            for label in sample.labels {
+                place = &mut place[*label];
+            }
+            *place = match sample.values.split_last() {
+                Some((sum_us, buckets)) if sample.family.kind == Kind::Histogram => {
+                    json!({ "buckets": buckets, "sum_us": sum_us })
+                }
+                _ => json!(sample.values.first()),
+            };
+        }
+        all.serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, S: Scope, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Counts<S>, D::Error> {
+        let all = Value::deserialize(deserializer)?;
+        Ok(Counts::from_fn(|family: &Family, labels, number| {
+            let mut place = &all[family.key()];
+            for label in labels {
+                place = &place[*label];
+            }
+            let value = match family.kind {
+                Kind::Histogram if number > BUCKETS_US.len() => &place["sum_us"],
+                Kind::Histogram => &place["buckets"][number],
+                Kind::Counter | Kind::Gauge => place,
+            };
+            value.as_u64().unwrap_or(0)
+        }))
+    }
 }
 
 /// Where the one text of several lines is.
-const REFUSED: &str = "/reload/last/refused";
+const REFUSED: &str = "/last_reload/refused";
 
 /// The same value with every text in it on one line, without control characters.
 fn printable(value: Value) -> Value {
@@ -385,20 +279,25 @@ impl StatusDocument {
     }
 }
 
-impl HandshakeStatus {
-    /// Finished, of all kinds.
-    pub(crate) fn finished(&self) -> u64 {
-        let counts = self.kinds.values().map(|kind| kind.count);
-        counts.fold(0, u64::saturating_add)
+impl ServiceStatus {
+    /// Handshakes finished, of all kinds.
+    pub(crate) fn handshakes(&self) -> u64 {
+        let made = self.metrics.by(Breakdown::Handshakes);
+        made.fold(0, |sum, (_, count)| sum.saturating_add(count))
     }
 }
 
 impl ServerStatus {
     /// Dials that failed, of all kinds.
     pub(crate) fn dials_failed(&self) -> u64 {
-        let counts = [self.dials_timed_out, self.dials_unreachable];
-        counts
-            .into_iter()
-            .fold(self.dials_refused, u64::saturating_add)
+        let kinds = [
+            ServerCounter::DialsRefused,
+            ServerCounter::DialsTimedOut,
+            ServerCounter::DialsBusy,
+            ServerCounter::DialsHost,
+            ServerCounter::DialsUnreachable,
+        ];
+        let counts = kinds.map(|kind| self.metrics.get(kind));
+        counts.into_iter().fold(0, u64::saturating_add)
     }
 }

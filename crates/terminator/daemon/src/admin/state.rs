@@ -10,29 +10,20 @@ use hyper::{HeaderMap, Uri};
 use proxy::options::{KtlsMode, KtlsOptions};
 use telemetry::Registry;
 use telemetry::catalogue::{
-    Histogram, ServerCounter, ServerGauge, ServiceCounter, ServiceGauge, WorkerCounter, WorkerGauge,
+    BUCKETS_US, Labelled, Process, ProcessMetric, ServerCounter, ServerGauge, ServiceGauge,
 };
-use telemetry::exposition::{
-    Certificates, Ends, Expiry, Process, SessionCache, TicketKey, write_prometheus,
-};
-use telemetry::outcome::{
-    EarlyData, HandshakeKind, OffloadRefusal, Reason, ResumptionMiss, Version,
-};
-use telemetry::snapshot::{
-    BUCKETS_US, HistogramSnapshot, ServerSnapshot, ServiceSnapshot, Snapshot, WorkerSnapshot,
-};
+use telemetry::exposition::{LabelledValue, write_prometheus};
+use telemetry::snapshot::{Counts, ServerSnapshot, ServiceSnapshot, Snapshot};
 use tls::resumption::{KeyPurpose, Resumption};
 use tls::server::Expiries;
-use tls::validity;
+use tls::validity::Ends;
 
 use crate::kernel::KernelTls;
 
 use super::access::{Access, Denied};
 use super::document::{
-    ByteStatus, CertificateStatus, ConnectionStatus, DialStatus, EndedStatus, FilesStatus,
-    HandshakeStatus, HistogramStatus, KernelTlsStatus, KindStatus, KtlsStatus, LastReload,
-    LogStatus, ProcessStatus, ReloadStatus, RightsStatus, RunState, SentStatus, ServerState,
-    ServerStatus, ServiceStatus, SessionStatus, StatusDocument, VERSION, WorkerStatus,
+    ExpiryStatus, KernelTlsStatus, KtlsStatus, LastReload, ProcessStatus, RightsStatus, RunState,
+    ServerState, ServerStatus, ServiceStatus, StatusDocument, VERSION, WorkerStatus,
 };
 
 /// What the admin side knows. Shared by the control thread's tasks.
@@ -97,7 +88,10 @@ struct Facts {
     kernel_tls: Option<KernelTls>,
     reload: ReloadFacts,
     is_draining: bool,
-    log: LogStatus,
+    /// Bytes of lines about connections that could not be written.
+    log_lost_bytes: u64,
+    /// Why the last ones could not; `None` = they could.
+    log_failure: Option<String>,
     /// Who is answered over HTTP; the served plan's. `None` = nobody yet.
     access: Option<Access>,
     /// The served plan's.
@@ -173,14 +167,14 @@ impl AdminState {
 
     /// So many bytes of lines about connections could not be written.
     pub(crate) fn log_lost(&self, bytes: u64, why: String) {
-        let log = &mut self.facts().log;
-        log.lost_bytes += bytes;
-        log.failure = Some(why);
+        let mut facts = self.facts();
+        facts.log_lost_bytes += bytes;
+        facts.log_failure = Some(why);
     }
 
     /// The log is written again.
     pub(crate) fn log_recovered(&self) {
-        self.facts().log.failure = None;
+        self.facts().log_failure = None;
     }
 
     /// What a check of a server decided: why it is down, or `None` if it is up. May be said again.
@@ -207,83 +201,177 @@ impl AdminState {
 
     /// All metrics in Prometheus' text format.
     pub(crate) fn prometheus(&self) -> String {
-        let snapshot = self.registry.snapshot();
-        let mut out = String::with_capacity(64 * 1024);
-        write_prometheus(&snapshot, &self.process_metrics(), &mut out);
-        out
-    }
-
-    fn process_metrics(&self) -> Process {
         let facts = self.facts();
-        let certificates = facts.services.iter().map(|service| Certificates {
-            service: service.name.clone(),
-            certificates: ends_metric(&service.expiries.certificates),
-            ocsp_responses: ends_metric(&service.expiries.staples),
-            crls: ends_metric(&service.expiries.lists),
-        });
-        Process {
-            version: self.start.program.to_owned(),
-            start_seconds: milliseconds(self.start_time) / 1000,
-            supervisor_start_seconds: milliseconds(self.start.supervisor_start) / 1000,
-            restarts: self.start.restarts,
-            generation: facts.generation,
-            reloads_ok: facts.reload.ok,
-            reloads_refused: facts.reload.refused,
-            log_lost_bytes: facts.log.lost_bytes,
-            log_fails: facts.log.failure.is_some(),
-            certificates: certificates.collect(),
-            ticket_keys: facts.resumption.as_deref().map_or(Vec::new(), ticket_keys),
-            session_cache: facts
-                .resumption
-                .as_deref()
-                .map_or_else(SessionCache::default, session_cache),
-        }
+        let snapshot = self.snapshot(&facts);
+        let (process, labelled) = (self.process_counts(&facts), self.labelled(&facts));
+        let mut out = String::with_capacity(64 * 1024);
+        write_prometheus(&snapshot, &process, &labelled, &mut out);
+        out
     }
 
     /// The status document as of now.
     pub(crate) fn document(&self) -> StatusDocument {
-        let snapshot = self.registry.snapshot();
         let facts = self.facts();
+        let Snapshot { services, workers } = self.snapshot(&facts);
+        let workers_count = workers.len() as u64;
+        let cpus = self.start.worker_cpus.iter().copied();
+        let workers = workers.into_iter().zip(cpus.chain(std::iter::repeat(None)));
+        let services = services.into_iter();
         StatusDocument {
             version: VERSION,
             time_ms: milliseconds(SystemTime::now()),
             process: self.process(&facts),
-            reload: reload(&facts.reload),
-            log: facts.log.clone(),
-            workers: self.workers(&snapshot),
-            services: services(&snapshot, &facts),
+            last_reload: facts.reload.last.as_ref().map(last_reload),
+            log_failure: facts.log_failure.clone(),
+            workers: workers
+                .map(|(metrics, cpu)| WorkerStatus { cpu, metrics })
+                .collect(),
+            services: services
+                .map(|one| service(one, &facts, workers_count))
+                .collect(),
             kernel_tls: facts.kernel_tls.as_ref().map(kernel_status),
-            sessions: facts
-                .resumption
-                .as_deref()
-                .map_or_else(SessionStatus::default, session_status),
             bounds_us: BUCKETS_US.to_vec(),
         }
+    }
+
+    /// What is counted. Services of the plan come first, in its order; then those that are gone
+    /// from it and still have connections.
+    fn snapshot(&self, facts: &Facts) -> Snapshot {
+        let mut counted = self.registry.snapshot();
+        let mut services = Vec::new();
+        for plan in &facts.services {
+            let at = counted
+                .services
+                .iter()
+                .position(|one| one.name == plan.name);
+            let mut service =
+                at.map_or_else(ServiceSnapshot::default, |at| counted.services.remove(at));
+            service.name.clone_from(&plan.name);
+            let Expiries {
+                certificates,
+                staples,
+                lists,
+            } = &plan.expiries;
+            for (loaded, expired, ends) in [
+                (
+                    ServiceGauge::Certificates,
+                    ServiceGauge::CertificatesExpired,
+                    certificates,
+                ),
+                (
+                    ServiceGauge::OcspResponses,
+                    ServiceGauge::OcspResponsesExpired,
+                    staples,
+                ),
+                (ServiceGauge::Crls, ServiceGauge::CrlsExpired, lists),
+            ] {
+                service.counts.set(loaded, ends.loaded);
+                service.counts.set(expired, ends.expired);
+            }
+            services.push(service);
+        }
+        services.append(&mut counted.services);
+        Snapshot {
+            services,
+            ..counted
+        }
+    }
+
+    fn process_counts(&self, facts: &Facts) -> Counts<Process> {
+        use ProcessMetric as Metric;
+        let mut counts = Counts::default();
+        for (metric, value) in [
+            (Metric::StartTime, milliseconds(self.start_time) / 1000),
+            (
+                Metric::SupervisorStartTime,
+                milliseconds(self.start.supervisor_start) / 1000,
+            ),
+            (Metric::Restarts, self.start.restarts),
+            (Metric::Generation, facts.generation),
+            (Metric::ReloadsOk, facts.reload.ok),
+            (Metric::ReloadsRefused, facts.reload.refused),
+            (Metric::LogBytesUnwritten, facts.log_lost_bytes),
+            (Metric::LogFails, u64::from(facts.log_failure.is_some())),
+        ] {
+            counts.set(metric, value);
+        }
+        let Some(resumption) = facts.resumption.as_deref() else {
+            return counts;
+        };
+        let cache = resumption.session_counters();
+        for (metric, value) in [
+            (Metric::SessionsStored, cache.entries),
+            (Metric::SessionBytes, cache.bytes),
+            (Metric::SessionHits, cache.hits),
+            (Metric::SessionsExpired, cache.misses_expired),
+            (Metric::SessionsDamaged, cache.misses_damaged),
+            (Metric::SessionsUnknown, cache.misses_unknown),
+            (Metric::SessionEvictions, cache.evictions),
+            (Metric::SessionsRecovered, cache.recovered),
+            (Metric::SessionRefusals, cache.refusals),
+        ] {
+            counts.set(metric, value);
+        }
+        counts
+    }
+
+    fn labelled(&self, facts: &Facts) -> Vec<LabelledValue> {
+        let mut all = Vec::new();
+        let mut add = |family: Labelled, labels: &[&str], value| {
+            let labels = labels.iter().map(|&label| label.to_owned()).collect();
+            all.push(LabelledValue {
+                family,
+                labels,
+                value,
+            });
+        };
+        add(Labelled::BuildInfo, &[self.start.program], 1);
+        let keys = facts.resumption.as_deref().map(Resumption::ticket_keys);
+        for key in keys.into_iter().flatten() {
+            let is_encrypting = key.purpose == KeyPurpose::Encrypt;
+            let purpose = if is_encrypting { "encrypt" } else { "decrypt" };
+            add(
+                Labelled::TicketKeyAge,
+                &[&key.name, purpose],
+                key.age_seconds,
+            );
+        }
+        for service in &facts.services {
+            let Expiries {
+                certificates,
+                staples,
+                lists,
+            } = &service.expiries;
+            for (family, ends) in [
+                (Labelled::CertificateExpiry, certificates),
+                (Labelled::OcspResponseExpiry, staples),
+                (Labelled::CrlExpiry, lists),
+            ] {
+                for one in &ends.listed {
+                    let labels = [&*service.name, &one.file, &one.name, one.key];
+                    let count = family.family().labels.len();
+                    add(family, &labels[..count], since_epoch(one.time));
+                }
+            }
+        }
+        all
     }
 
     fn process(&self, facts: &Facts) -> ProcessStatus {
         ProcessStatus {
             program: self.start.program.to_owned(),
-            state: match facts.is_draining {
-                false => RunState::Serving,
-                true => RunState::Draining,
+            state: if facts.is_draining {
+                RunState::Draining
+            } else {
+                RunState::Serving
             },
             pid: std::process::id(),
             supervisor_pid: self.start.supervisor_pid,
             start_ms: milliseconds(self.start_time),
             supervisor_start_ms: milliseconds(self.start.supervisor_start),
-            restarts: self.start.restarts,
-            generation: facts.generation,
             rights: self.start.rights.clone(),
+            metrics: self.process_counts(facts),
         }
-    }
-
-    fn workers(&self, snapshot: &Snapshot) -> Vec<WorkerStatus> {
-        let workers = snapshot.workers.iter().enumerate();
-        let cpu = |index: usize| self.start.worker_cpus.get(index).copied().flatten();
-        workers
-            .map(|(index, counts)| worker(counts, cpu(index)))
-            .collect()
     }
 
     /// A panic elsewhere leaves facts as true as they were.
@@ -292,89 +380,13 @@ impl AdminState {
     }
 }
 
-fn reload(facts: &ReloadFacts) -> ReloadStatus {
-    let last = facts.last.as_ref().map(|(time, result)| LastReload {
+fn last_reload((time, result): &(SystemTime, ReloadResult)) -> LastReload {
+    LastReload {
         time_ms: milliseconds(*time),
         refused: match result {
             ReloadResult::Ok => None,
             ReloadResult::Refused(message) => Some(message.clone()),
         },
-    });
-    ReloadStatus {
-        ok: facts.ok,
-        refused: facts.refused,
-        last,
-    }
-}
-
-fn worker(counts: &WorkerSnapshot, cpu: Option<u16>) -> WorkerStatus {
-    WorkerStatus {
-        cpu,
-        connections_open: counts.gauge(WorkerGauge::ConnectionsOpen),
-        busy_us: counts.counter(WorkerCounter::BusyMicroseconds),
-        loop_iterations: counts.counter(WorkerCounter::LoopIterations),
-        events: counts.counter(WorkerCounter::Events),
-        accept_errors: counts.counter(WorkerCounter::AcceptErrors),
-        buffers_in_use: counts.gauge(WorkerGauge::BuffersInUse),
-        buffers_pooled: counts.gauge(WorkerGauge::BuffersPooled),
-    }
-}
-
-/// Those of the plan in its order, then those that are gone from it and still have connections.
-fn services(snapshot: &Snapshot, facts: &Facts) -> Vec<ServiceStatus> {
-    let counted = |name: &str| snapshot.services.iter().find(|s| s.name == name);
-    let planned = facts.services.iter().map(|plan| {
-        let counts = counted(&plan.name).cloned().unwrap_or_default();
-        service(&counts, plan, facts, snapshot.workers.len())
-    });
-    let is_gone = |counts: &&ServiceSnapshot| facts.services.iter().all(|s| s.name != counts.name);
-    let gone = snapshot.services.iter().filter(is_gone).map(|counts| {
-        let plan = ServiceFacts {
-            name: counts.name.clone(),
-            ..ServiceFacts::default()
-        };
-        service(counts, &plan, facts, snapshot.workers.len())
-    });
-    planned.chain(gone).collect()
-}
-
-fn service(
-    counts: &ServiceSnapshot,
-    plan: &ServiceFacts,
-    facts: &Facts,
-    workers: usize,
-) -> ServiceStatus {
-    let note = |server: &str| {
-        let key = (plan.name.clone(), server.to_owned());
-        facts.notes.get(&key).cloned()
-    };
-    let servers = counts.servers.iter();
-    ServiceStatus {
-        name: plan.name.clone(),
-        listeners: plan.listeners.clone(),
-        certificates: ends_status(&plan.expiries.certificates),
-        ocsp_responses: ends_status(&plan.expiries.staples),
-        crls: ends_status(&plan.expiries.lists),
-        connections: ConnectionStatus {
-            accepted: counts.counter(ServiceCounter::ConnectionsAccepted),
-            open: counts.gauge(ServiceGauge::ConnectionsOpen),
-            ended: ended(counts),
-            duration: histogram(counts.histogram(Histogram::Connection)),
-        },
-        handshakes: handshakes(counts),
-        bytes: ByteStatus {
-            up: counts.counter(ServiceCounter::BytesUp),
-            down: counts.counter(ServiceCounter::BytesDown),
-            sent: sent(counts),
-        },
-        ktls: ktls(counts, plan),
-        files: plan.serves_files.then(|| files(counts)),
-        dials: DialStatus {
-            retries: counts.counter(ServiceCounter::DialRetries),
-            duration: histogram(counts.histogram(Histogram::Dial)),
-        },
-        servers: servers.map(|s| server(s, note(&s.name), workers)).collect(),
-        log_lines_suppressed: counts.counter(ServiceCounter::LogLinesSuppressed),
     }
 }
 
@@ -387,160 +399,63 @@ fn kernel_status(kernel_tls: &KernelTls) -> KernelTlsStatus {
     }
 }
 
-fn ktls(counts: &ServiceSnapshot, plan: &ServiceFacts) -> KtlsStatus {
-    let mode = plan.ktls.map(|ktls| match ktls.mode {
+fn service(counted: ServiceSnapshot, facts: &Facts, workers: u64) -> ServiceStatus {
+    let ServiceSnapshot {
+        name,
+        counts,
+        servers,
+    } = counted;
+    let plan = facts.services.iter().find(|plan| plan.name == name);
+    let plan = plan.cloned().unwrap_or_default();
+    let servers = servers.into_iter().map(|one| {
+        let note = facts.notes.get(&(name.clone(), one.name.clone()));
+        server(one, note.cloned(), workers)
+    });
+    let first = |ends: &Ends| ends.first().map(since_epoch);
+    ServiceStatus {
+        servers: servers.collect(),
+        listeners: plan.listeners,
+        serves_files: plan.serves_files,
+        ktls: plan.ktls.map(ktls),
+        expiry: ExpiryStatus {
+            certificates_seconds: first(&plan.expiries.certificates),
+            ocsp_responses_seconds: first(&plan.expiries.staples),
+            crls_seconds: first(&plan.expiries.lists),
+        },
+        metrics: counts,
+        name,
+    }
+}
+
+fn ktls(options: KtlsOptions) -> KtlsStatus {
+    let mode = match options.mode {
         KtlsMode::Off => "off",
         KtlsMode::Auto => "auto",
         KtlsMode::Require => "require",
-    });
-    let refusals = OffloadRefusal::ALL.iter();
+    };
     KtlsStatus {
-        mode: mode.map(str::to_owned),
-        from_bytes: plan.ktls.map(|ktls| ktls.from),
-        connections: counts.counter(ServiceCounter::Offloads),
-        open: counts.gauge(ServiceGauge::Offloaded),
-        rekeys: counts.counter(ServiceCounter::Rekeys),
-        refused: those_used(refusals.map(|why| (why.name(), counts.offload_refused(*why)))),
+        mode: mode.to_owned(),
+        min_bytes: options.from,
     }
 }
 
-fn sent(counts: &ServiceSnapshot) -> SentStatus {
-    SentStatus {
-        sendfile: counts.counter(ServiceCounter::SentBySendfile),
-        splice: counts.counter(ServiceCounter::SentBySplice),
-        kernel: counts.counter(ServiceCounter::SentToKernel),
-        user_space: counts.counter(ServiceCounter::SentByUserSpace),
-    }
-}
-
-fn files(counts: &ServiceSnapshot) -> FilesStatus {
-    FilesStatus {
-        found: counts.counter(ServiceCounter::FilesFound),
-        elsewhere: counts.counter(ServiceCounter::FilesElsewhere),
-        refused: counts.counter(ServiceCounter::FilesRefused),
-        failed: counts.counter(ServiceCounter::FilesFailed),
-    }
-}
-
-fn ended(counts: &ServiceSnapshot) -> BTreeMap<String, EndedStatus> {
-    let happened = Reason::ALL
-        .iter()
-        .filter(|reason| counts.ended(**reason) > 0);
-    let named = happened.map(|reason| {
-        let ended = EndedStatus {
-            fault: reason.fault().to_owned(),
-            count: counts.ended(*reason),
-        };
-        (reason.name().to_owned(), ended)
-    });
-    named.collect()
-}
-
-fn ticket_keys(resumption: &Resumption) -> Vec<TicketKey> {
-    let keys = resumption.ticket_keys().into_iter();
-    keys.map(|key| TicketKey {
-        name: key.name,
-        encrypts: key.purpose == KeyPurpose::Encrypt,
-        age_seconds: key.age_seconds,
-    })
-    .collect()
-}
-
-fn session_cache(resumption: &Resumption) -> SessionCache {
-    let counters = resumption.session_counters();
-    SessionCache {
-        entries: counters.entries,
-        bytes: counters.bytes,
-        hits: counters.hits,
-        expired: counters.misses_expired,
-        damaged: counters.misses_damaged,
-        recovered: counters.recovered,
-        unknown: counters.misses_unknown,
-        evictions: counters.evictions,
-        refusals: counters.refusals,
-    }
-}
-
-fn session_status(resumption: &Resumption) -> SessionStatus {
-    let counters = resumption.session_counters();
-    SessionStatus {
-        entries: counters.entries,
-        bytes: counters.bytes,
-        hits: counters.hits,
-        expired: counters.misses_expired,
-        unknown: counters.misses_unknown,
-        damaged: counters.misses_damaged,
-        evictions: counters.evictions,
-        refusals: counters.refusals,
-        recovered: counters.recovered,
-    }
-}
-
-fn handshakes(counts: &ServiceSnapshot) -> HandshakeStatus {
-    let kinds = HandshakeKind::ALL.iter().map(|kind| {
-        let status = KindStatus {
-            count: counts.handshakes_of(*kind),
-            duration: histogram(counts.histogram(Histogram::of_handshake(*kind))),
-        };
-        (kind.name().to_owned(), status)
-    });
-    let versions = Version::ALL.iter().map(|version| {
-        let kinds = HandshakeKind::ALL.iter();
-        let count = kinds.map(|kind| counts.handshakes(*kind, *version)).sum();
-        (version.name().to_owned(), count)
-    });
-    HandshakeStatus {
-        in_progress: counts.gauge(ServiceGauge::HandshakesInProgress),
-        kinds: kinds.collect(),
-        versions: versions.collect(),
-        misses: those_used(
-            ResumptionMiss::ALL
-                .iter()
-                .map(|miss| (miss.name(), counts.missed(*miss))),
-        ),
-        early_data: those_used(
-            EarlyData::ALL
-                .iter()
-                .map(|outcome| (outcome.name(), counts.offered_early(*outcome))),
-        ),
-        suites: those_used(counts.suites()),
-        groups: those_used(counts.groups()),
-        hello_retry_requests: counts.counter(ServiceCounter::HelloRetryRequests),
-        key_updates: counts.counter(ServiceCounter::KeyUpdates),
-    }
-}
-
-fn those_used(counts: impl Iterator<Item = (&'static str, u64)>) -> BTreeMap<String, u64> {
-    let used = counts.filter(|(_, count)| *count > 0);
-    used.map(|(name, count)| (name.to_owned(), count)).collect()
-}
-
-fn server(counts: &ServerSnapshot, note: Option<String>, workers: usize) -> ServerStatus {
-    let workers_up = counts.gauge(ServerGauge::WorkersUp);
-    let state = match workers_up {
+fn server(counted: ServerSnapshot, note: Option<String>, workers: u64) -> ServerStatus {
+    let state = match counted.counts.get(ServerGauge::WorkersUp) {
         0 => ServerState::Down,
-        up if up < workers as u64 => ServerState::Partly,
+        up if up < workers => ServerState::Partly,
         _ => ServerState::Up,
     };
-    let note = note.or_else(|| unchecked(state, counts.counter(ServerCounter::Dials)));
+    let note = note.or_else(|| unchecked(state, counted.counts.get(ServerCounter::Dials)));
     ServerStatus {
-        name: counts.name.clone(),
+        name: counted.name,
         state,
-        workers_up,
         note: note.filter(|_| state != ServerState::Up),
-        connections_open: counts.gauge(ServerGauge::ConnectionsOpen),
-        dials: counts.counter(ServerCounter::Dials),
-        dials_refused: counts.counter(ServerCounter::DialsRefused),
-        dials_timed_out: counts.counter(ServerCounter::DialsTimedOut),
-        dials_unreachable: counts.counter(ServerCounter::DialsUnreachable),
-        went_down: counts.counter(ServerCounter::WentDown),
-        bytes_up: counts.counter(ServerCounter::BytesUp),
-        bytes_down: counts.counter(ServerCounter::BytesDown),
+        metrics: counted.counts,
     }
 }
 
-/// Why a server is not up of which no check says so: its name was never resolved, so that nobody
-/// dialled it, or its dials failed.
+/// Why a server is not up of which no check says so: its name was never resolved, so that it was
+/// never dialled, or its dials failed.
 fn unchecked(state: ServerState, dials: u64) -> Option<String> {
     match (state, dials) {
         (ServerState::Up, _) | (ServerState::Partly, 0) => None,
@@ -548,35 +463,6 @@ fn unchecked(state: ServerState, dials: u64) -> Option<String> {
         (ServerState::Down | ServerState::Partly, _) => {
             Some("its last dials failed; it is tried again".to_owned())
         }
-    }
-}
-
-fn histogram(snapshot: &HistogramSnapshot) -> HistogramStatus {
-    HistogramStatus {
-        buckets: snapshot.buckets.0.to_vec(),
-        sum_us: snapshot.sum_us,
-    }
-}
-
-fn ends_metric(ends: &validity::Ends) -> Ends {
-    let listed = ends.listed.iter().map(|one| Expiry {
-        file: one.file.to_string(),
-        name: one.name.to_string(),
-        key: one.key,
-        time_seconds: since_epoch(one.time),
-    });
-    Ends {
-        loaded: ends.loaded,
-        expired: ends.expired,
-        listed: listed.collect(),
-    }
-}
-
-fn ends_status(ends: &validity::Ends) -> CertificateStatus {
-    CertificateStatus {
-        loaded: ends.loaded,
-        expired: ends.expired,
-        expiry_seconds: ends.first().map(since_epoch),
     }
 }
 
@@ -594,6 +480,10 @@ fn milliseconds(time: SystemTime) -> u64 {
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
+
+    use telemetry::catalogue::Breakdown;
+    use telemetry::outcome::Reason;
+    use tls::validity::Expiry;
 
     use super::*;
 
@@ -614,10 +504,10 @@ mod tests {
             name: name.into(),
             listeners: vec!["[::]:443".into()],
             expiries: Expiries {
-                certificates: validity::Ends {
+                certificates: Ends {
                     loaded: 2,
                     expired: 1,
-                    listed: vec![validity::Expiry {
+                    listed: vec![Expiry {
                         file: "site.pem".into(),
                         name: "example.com".into(),
                         key: "RSA",
@@ -650,12 +540,14 @@ mod tests {
         let read = StatusDocument::from_json(&document.to_json()).expect("our own");
         assert_eq!(read, document);
         let service = &document.services[0];
-        assert_eq!(service.connections.ended["not-tls"].fault, "client");
+        let ended = service.metrics.by(Breakdown::Ended);
+        let ended: Vec<_> = ended.filter(|(_, count)| *count > 0).collect();
+        assert_eq!(ended, [(&["not-tls", "client"][..], 1)]);
         assert_eq!(service.servers[0].state, ServerState::Down);
         assert_eq!(service.servers[0].note.as_deref(), Some("status 503"));
         assert_eq!(document.workers[0].cpu, Some(3));
-        assert_eq!(document.process.generation, 4);
-        let last = document.reload.last.expect("one was said");
+        assert_eq!(document.process.metrics.get(ProcessMetric::Generation), 4);
+        let last = document.last_reload.expect("one was reported");
         assert_eq!(last.refused.as_deref(), Some("no such file"));
     }
 
@@ -679,7 +571,8 @@ mod tests {
         workers[1].server(0).set_up(false);
         state.plan_served(1, vec![facts("web")], None);
         let server = &state.document().services[0].servers[0];
-        assert_eq!((server.state, server.workers_up), (ServerState::Partly, 1));
+        let up = server.metrics.get(ServerGauge::WorkersUp);
+        assert_eq!((server.state, up), (ServerState::Partly, 1));
     }
 
     #[test]
@@ -711,7 +604,8 @@ mod tests {
         state.server_noted("web", "a:1", Some("refused".into()));
         let snapshot = registry.snapshot();
         let server = &snapshot.services[0].servers[0];
-        let changes = [ServerCounter::WentDown, ServerCounter::WentUp].map(|c| server.counter(c));
+        let changes =
+            [ServerCounter::WentDown, ServerCounter::WentUp].map(|c| server.counts.get(c));
         assert_eq!(changes, [2, 1]);
     }
 

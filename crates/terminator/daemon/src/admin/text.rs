@@ -4,13 +4,19 @@
 
 use std::fmt::Write;
 
+use telemetry::catalogue::{
+    Breakdown, Histogram, ProcessMetric, ServerCounter, ServerGauge, ServiceCounter, ServiceGauge,
+    WorkerCounter, WorkerGauge,
+};
+use telemetry::outcome::HandshakeKind;
+use telemetry::snapshot::Durations;
+
 use super::display::{Age, Align, Bytes, Count, Date, Latency, Rate, Table, Time};
 use super::document::{
-    CertificateStatus, HistogramStatus, RunState, ServerState, ServerStatus, ServiceStatus,
-    StatusDocument, WorkerStatus,
+    RunState, ServerState, ServerStatus, ServiceStatus, StatusDocument, WorkerStatus,
 };
 
-/// Reasons of failure that are shown, a service.
+/// Reasons of failure that are shown per service.
 const REASONS_MAX: usize = 5;
 
 /// Characters of a cell: those of a server's name and port, or of a Unix socket's path.
@@ -80,17 +86,15 @@ fn header(now: &StatusDocument) -> String {
     let mut text = format!(
         "lariat {} {state} plan {} for {}, process {} of supervisor {}",
         process.program,
-        process.generation,
+        process.metrics.get(ProcessMetric::Generation),
         Age(up_seconds),
         process.pid,
         process.supervisor_pid,
     );
-    if process.restarts > 0 {
-        let plural = if process.restarts == 1 { "" } else { "s" };
-        push(
-            &mut text,
-            format_args!(", {} restart{plural}", process.restarts),
-        );
+    let restarts = process.metrics.get(ProcessMetric::Restarts);
+    if restarts > 0 {
+        let plural = if restarts == 1 { "" } else { "s" };
+        push(&mut text, format_args!(", {restarts} restart{plural}"));
     }
     text.push('\n');
     if !process.rights.sentence.is_empty() {
@@ -104,31 +108,54 @@ fn header(now: &StatusDocument) -> String {
 
 /// What is past its end in the plan that is served: the reload may have been meant to renew it.
 pub(crate) fn expired(document: &StatusDocument) -> Vec<String> {
-    let of_service = document.services.iter().flat_map(|service| {
-        let counts = [
-            ("certificates", &service.certificates),
-            ("OCSP responses", &service.ocsp_responses),
-            ("revocation lists", &service.crls),
-        ];
-        counts.map(|(what, status)| (&service.name, what, status))
-    });
-    of_service
-        .filter(|(_, _, status)| status.expired > 0)
-        .map(|(name, what, status)| {
-            let (expired, loaded) = (status.expired, status.loaded);
-            format!(
-                "service \"{name}\": {expired} of {loaded} {what} expired; lariat's standard error names the file"
-            )
-        })
-        .collect()
+    let mut warnings = Vec::new();
+    for service in &document.services {
+        for (what, loaded, expired, _) in ends(service) {
+            if expired > 0 {
+                warnings.push(format!(
+                    "service \"{}\": {expired} of {loaded} {what} expired; lariat's standard error names the file",
+                    service.name
+                ));
+            }
+        }
+    }
+    warnings
+}
+
+/// Of what ends: its name, how many are loaded, how many have expired, and when the first does.
+fn ends(service: &ServiceStatus) -> [(&'static str, u64, u64, Option<u64>); 3] {
+    let get = |gauge| service.metrics.get(gauge);
+    let expiry = &service.expiry;
+    [
+        (
+            "certificates",
+            get(ServiceGauge::Certificates),
+            get(ServiceGauge::CertificatesExpired),
+            expiry.certificates_seconds,
+        ),
+        (
+            "OCSP responses",
+            get(ServiceGauge::OcspResponses),
+            get(ServiceGauge::OcspResponsesExpired),
+            expiry.ocsp_responses_seconds,
+        ),
+        (
+            "revocation lists",
+            get(ServiceGauge::Crls),
+            get(ServiceGauge::CrlsExpired),
+            expiry.crls_seconds,
+        ),
+    ]
 }
 
 fn reloads(now: &StatusDocument) -> String {
-    let Some(last) = &now.reload.last else {
+    let Some(last) = &now.last_reload else {
         return String::new();
     };
     let time = Time(last.time_ms / 1000);
-    let counts = format!("{} ok, {} refused", now.reload.ok, now.reload.refused);
+    let count = |metric| now.process.metrics.get(metric);
+    let (ok, refused) = (ProcessMetric::ReloadsOk, ProcessMetric::ReloadsRefused);
+    let counts = format!("{} ok, {} refused", count(ok), count(refused));
     match &last.refused {
         None => format!("reloads: {counts}; the last was taken {time}\n"),
         Some(message) => {
@@ -140,8 +167,8 @@ fn reloads(now: &StatusDocument) -> String {
 }
 
 fn log(now: &StatusDocument) -> String {
-    let lost = now.log.lost_bytes;
-    match &now.log.failure {
+    let lost = now.process.metrics.get(ProcessMetric::LogBytesUnwritten);
+    match &now.log_failure {
         Some(why) => format!("log: cannot be written: {why}; {lost} bytes are lost\n"),
         None if lost > 0 => format!("log: written; {lost} bytes were lost before\n"),
         None => String::new(),
@@ -172,15 +199,18 @@ fn service_text(
         }
     };
     field("listens", service.listeners.join(", "));
-    field("certificates", ends(now, &service.certificates));
-    let others = [("OCSP", &service.ocsp_responses), ("CRL", &service.crls)];
-    for (name, one) in others.into_iter().filter(|(_, one)| one.loaded > 0) {
-        field(name, ends(now, one));
+    let kinds_of_ends = ["certificates", "OCSP", "CRL"]
+        .into_iter()
+        .zip(ends(service));
+    for (name, (_, loaded, expired, first)) in kinds_of_ends {
+        if loaded > 0 || name == "certificates" {
+            field(name, end(now, loaded, expired, first));
+        }
     }
     field("connections", connections(service, before));
     field("handshakes", handshakes(service, before));
     field("", kinds(service));
-    field("", latency(now, service));
+    field("", latency(service));
     field("files", files(service));
     field("bytes", bytes(service, before));
     field("kernel TLS", ktls(service));
@@ -192,194 +222,157 @@ fn service_text(
     text
 }
 
-fn ends(now: &StatusDocument, ends: &CertificateStatus) -> String {
-    let loaded = ends.loaded;
-    let Some(expiry) = ends.expiry_seconds else {
+fn end(now: &StatusDocument, loaded: u64, expired: u64, first: Option<u64>) -> String {
+    let Some(first) = first else {
         return loaded.to_string();
     };
-    let now_seconds = now.time_ms / 1000;
-    match expiry.checked_sub(now_seconds) {
-        Some(left) => format!(
-            "{loaded}, the first expires {} (in {})",
-            Date(expiry),
-            Age(left)
-        ),
-        None => format!(
-            "{loaded}, {} EXPIRED, the first {}",
-            ends.expired,
-            Date(expiry)
-        ),
+    let date = Date(first);
+    match first.checked_sub(now.time_ms / 1000) {
+        Some(left) => format!("{loaded}, the first expires {date} (in {})", Age(left)),
+        None => format!("{loaded}, {expired} EXPIRED, the first {date}"),
     }
 }
 
 fn connections(service: &ServiceStatus, before: Option<Before<'_>>) -> String {
-    let counts = &service.connections;
-    let rate = before.map(|b| b.rate(counts.accepted, |s| s.connections.accepted));
-    let (open, accepted) = (Count(counts.open), Count(counts.accepted));
+    let accepted = |one: &ServiceStatus| one.metrics.get(ServiceCounter::ConnectionsAccepted);
+    let rate = before.map(|b| b.rate(accepted(service), accepted));
+    let open = Count(service.metrics.get(ServiceGauge::ConnectionsOpen));
+    let accepted = Count(accepted(service));
     format!("{open} open, {accepted} accepted{}", per_second(rate))
 }
 
 fn handshakes(service: &ServiceStatus, before: Option<Before<'_>>) -> String {
-    let handshakes = &service.handshakes;
-    let finished = handshakes.finished();
-    let rate = before.map(|b| b.rate(finished, |s| s.handshakes.finished()));
-    let (in_progress, count) = (Count(handshakes.in_progress), Count(finished));
+    let rate = before.map(|b| b.rate(service.handshakes(), ServiceStatus::handshakes));
+    let in_progress = Count(service.metrics.get(ServiceGauge::HandshakesInProgress));
+    let finished = Count(service.handshakes());
     format!(
-        "{in_progress} in progress, {count} finished{}",
+        "{in_progress} in progress, {finished} finished{}",
         per_second(rate)
     )
 }
 
 /// How the finished handshakes were made, and the share that was resumed.
 fn kinds(service: &ServiceStatus) -> String {
-    let finished = service.handshakes.finished();
+    let finished = service.handshakes();
     if finished == 0 {
         return String::new();
     }
-    let kinds = service
-        .handshakes
-        .kinds
-        .iter()
-        .filter(|(_, kind)| kind.count > 0);
+    let count = |kind: HandshakeKind| {
+        let made = service.metrics.by(Breakdown::Handshakes);
+        let of_kind = made.filter(|(labels, _)| labels.first() == Some(&kind.name()));
+        of_kind.fold(0u64, |sum, (_, count)| sum.saturating_add(count))
+    };
+    let kinds = HandshakeKind::ALL.iter().filter(|kind| count(**kind) > 0);
     let kinds: Vec<_> = kinds
-        .map(|(name, kind)| format!("{name} {}", Count(kind.count)))
+        .map(|kind| format!("{} {}", kind.name(), Count(count(*kind))))
         .collect();
-    let full = service
-        .handshakes
-        .kinds
-        .get("full")
-        .map_or(0, |kind| kind.count);
-    let resumed = 100.0 * finished.saturating_sub(full) as f64 / finished as f64;
+    let resumed = finished.saturating_sub(count(HandshakeKind::Full));
+    let resumed = 100.0 * resumed as f64 / finished as f64;
     format!("{}; {resumed:.1} % resumed", kinds.join(", "))
 }
 
 /// Of all kinds of handshake together.
-fn latency(now: &StatusDocument, service: &ServiceStatus) -> String {
-    let mut sum = vec![0u64; now.bounds_us.len() + 1];
-    for kind in service.handshakes.kinds.values() {
-        add(&mut sum, &kind.duration);
+fn latency(service: &ServiceStatus) -> String {
+    let mut all = Durations::default();
+    for kind in HandshakeKind::ALL {
+        all.add(&service.metrics.durations(Histogram::of_handshake(*kind)));
     }
-    let quantiles = [("half", 0.5), ("99 %", 0.99)].map(|(name, share)| {
-        quantile_us(&now.bounds_us, &sum, share).map(|us| format!("{name} within {}", Latency(us)))
+    let quantiles = [("half", 0.5), ("99 %", 0.99)].into_iter();
+    let texts = quantiles.filter_map(|(name, share)| {
+        let us = u64::try_from(all.quantile(share)?.as_micros()).ok()?;
+        Some(format!("{name} within {}", Latency(us)))
     });
-    quantiles
-        .into_iter()
-        .flatten()
-        .collect::<Vec<_>>()
-        .join(", ")
-}
-
-fn add(sum: &mut [u64], histogram: &HistogramStatus) {
-    for (sum, bucket) in sum.iter_mut().zip(&histogram.buckets) {
-        *sum = sum.saturating_add(*bucket);
-    }
-}
-
-/// The bound below which this share lies; the last bound stands for what is longer.
-fn quantile_us(bounds_us: &[u64], buckets: &[u64], share: f64) -> Option<u64> {
-    let count = total(buckets);
-    let rank = (count as f64 * share).ceil() as u64;
-    let mut below = 0u64;
-    let found = bounds_us.iter().zip(buckets).find(|(_, bucket)| {
-        below = below.saturating_add(**bucket);
-        below >= rank
-    });
-    let bound = found
-        .map(|(bound, _)| *bound)
-        .or_else(|| bounds_us.last().copied());
-    bound.filter(|_| count > 0)
-}
-
-/// Together; the counts are others', so that even their sum may be too large.
-fn total<'a>(counts: impl IntoIterator<Item = &'a u64>) -> u64 {
-    counts
-        .into_iter()
-        .fold(0, |sum, count| sum.saturating_add(*count))
+    texts.collect::<Vec<_>>().join(", ")
 }
 
 fn bytes(service: &ServiceStatus, before: Option<Before<'_>>) -> String {
-    let side = |name: &str, now: u64, then: fn(&ServiceStatus) -> u64| {
-        let rate = before.map(|b| format!(" ({}/s)", Bytes(b.rate(now, then))));
+    let directions = [
+        ("up", ServiceCounter::BytesUp),
+        ("down", ServiceCounter::BytesDown),
+    ];
+    let texts = directions.map(|(name, counter)| {
+        let now = service.metrics.get(counter);
+        let rate = before.map(|b| b.rate(now, |one| one.metrics.get(counter)));
+        let rate = rate.map(|rate| format!(" ({}/s)", Bytes(rate)));
         format!("{} {name}{}", Bytes(now as f64), rate.unwrap_or_default())
-    };
-    let up = side("up", service.bytes.up, |s| s.bytes.up);
-    let down = side("down", service.bytes.down, |s| s.bytes.down);
-    format!("{up}, {down}")
+    });
+    texts.join(", ")
 }
 
 fn files(service: &ServiceStatus) -> String {
-    let Some(files) = service.files else {
+    if !service.serves_files {
         return String::new();
-    };
+    }
     let classes = [
-        ("2xx", files.found),
-        ("3xx", files.elsewhere),
-        ("4xx", files.refused),
-        ("5xx", files.failed),
+        ("2xx", ServiceCounter::FilesFound),
+        ("3xx", ServiceCounter::FilesElsewhere),
+        ("4xx", ServiceCounter::FilesRefused),
+        ("5xx", ServiceCounter::FilesFailed),
     ];
-    let counts = classes.map(|(class, count)| format!("{class} {}", Count(count)));
+    let counts = classes.map(|(class, row)| format!("{class} {}", Count(service.metrics.get(row))));
     format!("responses {}", counts.join(", "))
 }
 
-/// How many connections the kernel seals for, and why not more.
+/// How many connections the kernel encrypts for, and why not more.
 fn ktls(service: &ServiceStatus) -> String {
-    let ktls = &service.ktls;
-    let mode = ktls.mode.as_deref().unwrap_or("off");
-    if mode == "off" && ktls.connections == 0 {
+    let mode = service.ktls.as_ref().map_or("off", |ktls| &ktls.mode);
+    let connections = service.metrics.get(ServiceCounter::Offloads);
+    if mode == "off" && connections == 0 {
         return String::new();
     }
-    let (open, connections) = (Count(ktls.open), Count(ktls.connections));
-    let mut text = format!("{mode}: {open} open, {connections} handed over");
-    if ktls.rekeys > 0 {
-        push(
-            &mut text,
-            format_args!(", {} keys changed", Count(ktls.rekeys)),
-        );
+    let open = Count(service.metrics.get(ServiceGauge::Offloaded));
+    let mut text = format!("{mode}: {open} open, {} handed over", Count(connections));
+    let rekeys = service.metrics.get(ServiceCounter::Rekeys);
+    if rekeys > 0 {
+        push(&mut text, format_args!(", {} keys changed", Count(rekeys)));
     }
-    for (reason, count) in &ktls.refused {
-        push(
-            &mut text,
-            format_args!(", {} not ({reason})", Count(*count)),
-        );
+    for (reason, count) in service.metrics.by(Breakdown::OffloadRefusals) {
+        if count > 0 {
+            push(
+                &mut text,
+                format_args!(", {} not ({})", Count(count), reason.join(" ")),
+            );
+        }
     }
     text
 }
 
-/// What went down sealed by the kernel, by its way.
+/// What went down encrypted by the kernel, by its path.
 fn passed(service: &ServiceStatus) -> String {
-    let sent = &service.bytes.sent;
-    if [sent.sendfile, sent.splice, sent.kernel] == [0; 3] {
+    let ways = [
+        ("sendfile", ServiceCounter::SentBySendfile),
+        ("splice", ServiceCounter::SentBySplice),
+        ("send", ServiceCounter::SentToKernel),
+    ];
+    if ways.iter().all(|(_, row)| service.metrics.get(*row) == 0) {
         return String::new();
     }
-    let ways = [
-        ("sendfile", sent.sendfile),
-        ("splice", sent.splice),
-        ("send", sent.kernel),
-    ];
-    let by_kernel = ways.map(|(way, bytes)| format!("{} by {way}", Bytes(bytes as f64)));
-    let ours = Bytes(sent.user_space as f64);
-    format!("{}; {ours} encrypted in user space", by_kernel.join(", "))
+    let bytes = |row| Bytes(service.metrics.get(row) as f64);
+    let by_kernel = ways.map(|(way, row)| format!("{} by {way}", bytes(row)));
+    let others = bytes(ServiceCounter::SentByUserSpace);
+    format!("{}; {others} encrypted in user space", by_kernel.join(", "))
 }
 
 /// The most frequent first.
 fn failures(service: &ServiceStatus) -> String {
-    let ended = service.connections.ended.iter();
-    let mut faults: Vec<_> = ended.filter(|(_, ended)| ended.fault != "none").collect();
-    faults.sort_by_key(|(_, ended)| std::cmp::Reverse(ended.count));
-    let shown = faults.iter().take(REASONS_MAX);
-    let mut texts: Vec<_> = shown
-        .map(|(reason, e)| format!("{reason} {}", Count(e.count)))
+    let ended = service.metrics.by(Breakdown::Ended);
+    let mut faults: Vec<_> = ended
+        .filter_map(|(labels, count)| match labels {
+            [reason, fault] if *fault != "none" && count > 0 => Some((*reason, count)),
+            _ => None,
+        })
         .collect();
-    let rest = total(
-        faults
-            .iter()
-            .skip(REASONS_MAX)
-            .map(|(_, ended)| &ended.count),
-    );
-    if rest > 0 {
-        texts.push(format!("others {}", Count(rest)));
-    }
-    if texts.is_empty() && service.connections.accepted > 0 {
+    faults.sort_by_key(|(reason, count)| (std::cmp::Reverse(*count), *reason));
+    let (shown, others) = faults.split_at(faults.len().min(REASONS_MAX));
+    let others = others
+        .iter()
+        .fold(0u64, |sum, (_, count)| sum.saturating_add(*count));
+    let others = (others > 0).then_some(("others", others));
+    let shown = shown.iter().copied().chain(others);
+    let mut texts: Vec<_> = shown
+        .map(|(reason, count)| format!("{reason} {}", Count(count)))
+        .collect();
+    if texts.is_empty() && service.metrics.get(ServiceCounter::ConnectionsAccepted) > 0 {
         texts.push("none".into());
     }
     texts.join(", ")
@@ -405,11 +398,11 @@ fn servers(servers: &[ServerStatus]) -> String {
         table.row(vec![
             shortened(&server.name),
             state.into(),
-            Count(server.connections_open).to_string(),
-            Count(server.dials).to_string(),
+            Count(server.metrics.get(ServerGauge::ConnectionsOpen)).to_string(),
+            Count(server.metrics.get(ServerCounter::Dials)).to_string(),
             Count(server.dials_failed()).to_string(),
-            Bytes(server.bytes_up as f64).to_string(),
-            Bytes(server.bytes_down as f64).to_string(),
+            Bytes(server.metrics.get(ServerCounter::BytesUp) as f64).to_string(),
+            Bytes(server.metrics.get(ServerCounter::BytesDown) as f64).to_string(),
             server.note.as_deref().map(shortened).unwrap_or_default(),
         ]);
     }
@@ -440,9 +433,9 @@ fn workers_text(now: &StatusDocument, past: Option<&Past<'_>>) -> String {
             worker
                 .cpu
                 .map_or_else(|| "any".into(), |cpu| cpu.to_string()),
-            Count(worker.connections_open).to_string(),
+            Count(worker.metrics.get(WorkerGauge::ConnectionsOpen)).to_string(),
             busy(worker, before, seconds, now),
-            Count(worker.events).to_string(),
+            Count(worker.metrics.get(WorkerCounter::Events)).to_string(),
         ]);
     }
     format!("\n{table}")
@@ -455,11 +448,12 @@ fn busy(
     seconds: f64,
     now: &StatusDocument,
 ) -> String {
+    let busy = |worker: &WorkerStatus| worker.metrics.get(WorkerCounter::BusyMicroseconds);
     let (busy_us, of_us) = match before {
-        Some(before) => (worker.busy_us.saturating_sub(before.busy_us), seconds * 1e6),
+        Some(before) => (busy(worker).saturating_sub(busy(before)), seconds * 1e6),
         None => {
             let up_ms = now.time_ms.saturating_sub(now.process.start_ms);
-            (worker.busy_us, up_ms.max(1) as f64 * 1e3)
+            (busy(worker), up_ms.max(1) as f64 * 1e3)
         }
     };
     format!("{:.0} %", (100.0 * busy_us as f64 / of_us).min(100.0))
@@ -477,173 +471,83 @@ fn push(text: &mut String, more: std::fmt::Arguments<'_>) {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
+    use serde_json::json;
 
-    use super::super::document::{
-        ByteStatus, ConnectionStatus, DialStatus, EndedStatus, FilesStatus, HandshakeStatus,
-        KernelTlsStatus, KindStatus, KtlsStatus, LastReload, LogStatus, ProcessStatus,
-        ReloadStatus, RightsStatus, SentStatus, SessionStatus, VERSION,
-    };
     use super::*;
 
-    fn server(name: &str, state: ServerState, note: Option<&str>) -> ServerStatus {
-        ServerStatus {
-            name: name.into(),
-            state,
-            workers_up: 0,
-            note: note.map(Into::into),
-            connections_open: 12,
-            dials: 4321,
-            dials_refused: 2,
-            dials_timed_out: 1,
-            dials_unreachable: 0,
-            went_down: 0,
-            bytes_up: 2048,
-            bytes_down: 3 << 20,
-        }
-    }
-
-    fn kind(count: u64) -> KindStatus {
-        let duration = HistogramStatus {
-            buckets: vec![0, count, 0],
-            sum_us: 0,
-        };
-        KindStatus { count, duration }
-    }
-
-    fn bytes_of_service() -> ByteStatus {
-        ByteStatus {
-            up: 1024,
-            down: 5 << 30,
-            sent: SentStatus {
-                sendfile: 4 << 30,
-                splice: 0,
-                kernel: 512 << 20,
-                user_space: 512 << 20,
-            },
-        }
-    }
-
-    fn service() -> ServiceStatus {
-        let ended = |fault: &str, count| EndedStatus {
-            fault: fault.into(),
-            count,
-        };
-        ServiceStatus {
-            name: "web".into(),
-            listeners: vec!["[::]:443".into(), "unix:/run/web".into()],
-            certificates: CertificateStatus {
-                loaded: 3,
-                expired: 0,
-                expiry_seconds: Some(86_400 * 20_000),
-            },
-            ocsp_responses: CertificateStatus::default(),
-            crls: CertificateStatus {
-                loaded: 2,
-                expired: 1,
-                expiry_seconds: Some(0),
-            },
-            connections: ConnectionStatus {
-                accepted: 4400,
-                open: 24,
-                ended: BTreeMap::from([
-                    ("client-closed".into(), ended("none", 4000)),
-                    ("not-tls".into(), ended("client", 3)),
-                    ("backend-refused".into(), ended("backend", 40)),
-                ]),
-                duration: HistogramStatus::default(),
-            },
-            handshakes: HandshakeStatus {
-                in_progress: 1,
-                kinds: BTreeMap::from([("full".into(), kind(1000)), ("psk".into(), kind(3000))]),
-                versions: BTreeMap::new(),
-                misses: BTreeMap::new(),
-                early_data: BTreeMap::new(),
-                suites: BTreeMap::new(),
-                groups: BTreeMap::new(),
-                hello_retry_requests: 0,
-                key_updates: 0,
-            },
-            bytes: bytes_of_service(),
-            ktls: KtlsStatus {
-                mode: Some("auto".into()),
-                from_bytes: Some(131_072),
-                connections: 120,
-                open: 7,
-                rekeys: 0,
-                refused: BTreeMap::from([("suite".into(), 2)]),
-            },
-            files: Some(FilesStatus {
-                found: 1300,
-                refused: 4,
-                ..FilesStatus::default()
-            }),
-            dials: DialStatus {
-                retries: 0,
-                duration: HistogramStatus::default(),
-            },
-            servers: vec![
-                server("10.0.0.3:80", ServerState::Up, None),
-                server(
-                    "unix:/run/app.sock",
-                    ServerState::Down,
-                    Some("connection refused"),
-                ),
-            ],
-            log_lines_suppressed: 0,
-        }
-    }
-
     fn document() -> StatusDocument {
-        StatusDocument {
-            version: VERSION,
-            time_ms: 86_400_000 * 19_990,
-            process: ProcessStatus {
-                program: "0.1.0".into(),
-                state: RunState::Serving,
-                pid: 12,
-                supervisor_pid: 11,
-                start_ms: 86_400_000 * 19_990 - 100_000,
-                supervisor_start_ms: 0,
-                restarts: 0,
-                generation: 2,
-                rights: RightsStatus {
-                    sentence: "runs as user 65534, group 65534; it can open no file".into(),
-                    ..RightsStatus::default()
+        let failures = json!({ "refused": 2, "timeout": 1 });
+        let server = |name: &str, state: &str, note: Option<&str>| {
+            json!({
+                "name": name, "state": state, "note": note,
+                "metrics": {
+                    "server_connections_open": 12, "dials": 4321, "dial_failures": failures,
+                    "server_bytes": { "client-to-backend": 2048, "backend-to-client": 3 << 20 },
+                },
+            })
+        };
+        let ended = json!({
+            "client-closed": { "none": 4000 }, "not-tls": { "client": 3 },
+            "backend-refused": { "backend": 40 },
+        });
+        let sent = json!({
+            "sendfile": 4u64 << 30, "splice": 0, "kernel": 512 << 20, "user-space": 512 << 20,
+        });
+        // All took more than 1 ms and up to 2 ms.
+        let mut buckets = [0; 20];
+        buckets[5] = 4000;
+        let service = json!({
+            "name": "web", "listeners": ["[::]:443", "unix:/run/web"], "serves_files": true,
+            "ktls": { "mode": "auto", "min_bytes": 131_072 },
+            "expiry": { "certificates_seconds": 86_400 * 20_000, "crls_seconds": 0 },
+            "metrics": {
+                "certificates": 3, "crls": 2, "crls_expired": 1,
+                "connections_accepted": 4400, "connections_open": 24, "connections_ended": ended,
+                "handshakes_in_progress": 1,
+                "handshakes": { "full": { "TLSv1.2": 1000 }, "psk": { "TLSv1.3": 3000 } },
+                "handshake_duration_us": { "full": { "buckets": buckets, "sum_us": 0 } },
+                "relayed_bytes": { "client-to-backend": 1024, "backend-to-client": 5u64 << 30 },
+                "sent_bytes": sent,
+                "ktls_connections": 120, "ktls_connections_open": 7, "ktls_refusals": { "suite": 2 },
+                "file_responses": { "2xx": 1300, "4xx": 4 },
+            },
+            "servers": [
+                server("10.0.0.3:80", "up", None),
+                server("unix:/run/app.sock", "down", Some("connection refused")),
+            ],
+        });
+        let rights = json!({
+            "sentence": "runs as user 65534, group 65534; it can open no file",
+            "files": "full", "tcp_ports": "off", "system_calls": "full",
+        });
+        let document = json!({
+            "version": 2, "time_ms": 86_400_000u64 * 19_990,
+            "process": {
+                "program": "0.1.0", "state": "serving", "pid": 12, "supervisor_pid": 11,
+                "start_ms": 86_400_000u64 * 19_990 - 100_000, "supervisor_start_ms": 0,
+                "rights": rights,
+                "metrics": {
+                    "config_generation": 2, "reloads": { "ok": 1, "refused": 1 },
+                    "log_lost_bytes": 4096,
                 },
             },
-            log: LogStatus {
-                lost_bytes: 4096,
-                failure: Some("No space left on device".into()),
-            },
-            reload: ReloadStatus {
-                ok: 1,
-                refused: 1,
-                last: Some(LastReload {
-                    time_ms: 951_827_696_000,
-                    refused: Some("no such file".into()),
-                }),
-            },
-            workers: vec![WorkerStatus {
-                cpu: Some(0),
-                connections_open: 24,
-                busy_us: 50_000_000,
-                loop_iterations: 1,
-                events: 99_000,
-                accept_errors: 0,
-                buffers_in_use: 0,
-                buffers_pooled: 0,
+            "last_reload": { "time_ms": 951_827_696_000u64, "refused": "no such file" },
+            "log_failure": "No space left on device",
+            "workers": [{
+                "cpu": 0,
+                "metrics": {
+                    "worker_connections_open": 24, "worker_busy_us": 50_000_000,
+                    "worker_events": 99_000,
+                },
             }],
-            services: vec![service()],
-            kernel_tls: Some(KernelTlsStatus {
-                available: false,
-                sentence: "its module is not loaded".into(),
-                remedy: Some("`modprobe tls` as root".into()),
-                rekeys: false,
-            }),
-            sessions: SessionStatus::default(),
-            bounds_us: vec![1000, 2000],
-        }
+            "services": [service],
+            "kernel_tls": {
+                "available": false, "sentence": "its module is not loaded",
+                "remedy": "`modprobe tls` as root", "rekeys": false,
+            },
+            "bounds_us": [],
+        });
+        StatusDocument::from_json(document.to_string().as_bytes()).unwrap()
     }
 
     #[test]
@@ -683,9 +587,11 @@ service web
     fn two_documents_give_rates() {
         let (earlier, mut now) = (document(), document());
         now.time_ms += 2000;
-        now.workers[0].busy_us += 500_000;
-        now.services[0].connections.accepted += 100;
-        now.services[0].bytes.down += 4 << 20;
+        let (busy, down) = (WorkerCounter::BusyMicroseconds, ServiceCounter::BytesDown);
+        now.workers[0].metrics.set(busy, 50_500_000);
+        let counts = &mut now.services[0].metrics;
+        counts.set(ServiceCounter::ConnectionsAccepted, 4500);
+        counts.set(down, (5 << 30) + (4 << 20));
         let text = render_status_text(&now, Some(&earlier));
         for part in [
             "24 open, 4 500 accepted (50/s)",
@@ -709,17 +615,18 @@ service web
     #[test]
     fn an_expired_certificate_stands_out() {
         let mut now = document();
-        now.services[0].certificates.expiry_seconds = Some(0);
-        now.services[0].certificates.expired = 1;
+        now.services[0].expiry.certificates_seconds = Some(0);
+        let counts = &mut now.services[0].metrics;
+        counts.set(ServiceGauge::CertificatesExpired, 1);
         let text = render_status_text(&now, None);
         assert!(
             text.contains("3, 1 EXPIRED, the first 1970-01-01"),
             "{text}"
         );
-        let said = expired(&now);
+        let warnings = expired(&now);
         let certificates =
             "service \"web\": 1 of 3 certificates expired; lariat's standard error names the file";
-        assert_eq!(said.first().map(String::as_str), Some(certificates));
-        assert_eq!(said.len(), 1 + expired(&document()).len());
+        assert_eq!(warnings.first().map(String::as_str), Some(certificates));
+        assert_eq!(warnings.len(), 1 + expired(&document()).len());
     }
 }

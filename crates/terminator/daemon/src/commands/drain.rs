@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use sys::signal::Signal;
+use telemetry::catalogue::ServiceGauge;
 
 use super::peer::{self, PeerError};
 use crate::exit::Exit;
@@ -29,7 +30,8 @@ fn drained(path: &Path, talk: Talk) -> Result<(), PeerError> {
     let (document, supervisor) = (answer.document()?, answer.supervisor()?);
     supervisor.signal(Signal::Terminate)?;
     let services = document.services.iter();
-    let open = services.fold(0, |sum: u64, one| sum.saturating_add(one.connections.open));
+    let counts = services.map(|one| one.metrics.get(ServiceGauge::ConnectionsOpen));
+    let open = counts.fold(0, u64::saturating_add);
     if open > 0 {
         talk.say(format_args!("waiting for {open} open connections"));
     }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use sys::signal::Signal;
+use telemetry::catalogue::ProcessMetric;
 
 use super::peer::{self, PeerError};
 use crate::admin::{RunState, StatusDocument, expired};
@@ -65,22 +66,24 @@ fn unless_draining(document: &StatusDocument) -> Result<(), PeerError> {
 }
 
 fn ended(document: &StatusDocument) -> u64 {
-    document.reload.ok.saturating_add(document.reload.refused)
+    let count = |result| document.process.metrics.get(result);
+    count(ProcessMetric::ReloadsOk).saturating_add(count(ProcessMetric::ReloadsRefused))
 }
 
 fn outcome(document: &StatusDocument, talk: Talk) -> Exit {
-    let last = document.reload.last.as_ref();
+    let last = document.last_reload.as_ref();
     match last.and_then(|last| last.refused.as_ref()) {
         None => {
-            let generation = document.process.generation;
+            let generation = document.process.metrics.get(ProcessMetric::Generation);
             print(format_args!("reloaded: plan {generation} is served\n"));
             expired(document).iter().for_each(|what| talk.warn(what));
             Exit::Success
         }
         Some(why) => {
-            match has_severity(why) {
-                true => talk.say(why),
-                false => talk.error(why),
+            if has_severity(why) {
+                talk.say(why);
+            } else {
+                talk.error(why);
             }
             talk.error("the new configuration was refused; the old plan is still served");
             Exit::Refused
@@ -102,9 +105,8 @@ mod tests {
     fn document(state: &str) -> StatusDocument {
         let text = format!(
             r#"{{"version":2,"time_ms":0,"process":{{"program":"","state":"{state}","pid":2,
-                "supervisor_pid":1,"start_ms":0,"supervisor_start_ms":0,"restarts":0,
-                "generation":1}},"reload":{{"ok":0,"refused":0,"last":null}},"workers":[],
-                "services":[],"bounds_us":[]}}"#
+                "supervisor_pid":1,"start_ms":0,"supervisor_start_ms":0,"metrics":{{}}}},
+                "workers":[],"services":[],"bounds_us":[]}}"#
         );
         StatusDocument::from_json(text.as_bytes()).unwrap()
     }
