@@ -475,7 +475,7 @@ mod tests {
 
     use super::*;
 
-    fn document() -> StatusDocument {
+    fn service() -> serde_json::Value {
         let failures = json!({ "refused": 2, "timeout": 1 });
         let server = |name: &str, state: &str, note: Option<&str>| {
             json!({
@@ -496,7 +496,7 @@ mod tests {
         // All took more than 1 ms and up to 2 ms.
         let mut buckets = [0; 20];
         buckets[5] = 4000;
-        let service = json!({
+        json!({
             "name": "web", "listeners": ["[::]:443", "unix:/run/web"], "serves_files": true,
             "ktls": { "mode": "auto", "min_bytes": 131_072 },
             "expiry": { "certificates_seconds": 86_400 * 20_000, "crls_seconds": 0 },
@@ -515,7 +515,10 @@ mod tests {
                 server("10.0.0.3:80", "up", None),
                 server("unix:/run/app.sock", "down", Some("connection refused")),
             ],
-        });
+        })
+    }
+
+    fn document() -> StatusDocument {
         let rights = json!({
             "sentence": "runs as user 65534, group 65534; it can open no file",
             "files": "full", "tcp_ports": "off", "system_calls": "full",
@@ -540,7 +543,7 @@ mod tests {
                     "worker_events": 99_000,
                 },
             }],
-            "services": [service],
+            "services": [service()],
             "kernel_tls": {
                 "available": false, "sentence": "its module is not loaded",
                 "remedy": "`modprobe tls` as root", "rekeys": false,
