@@ -521,13 +521,10 @@ mod tests {
     #[test]
     fn handshakes_have_the_row_of_their_kind_and_version() {
         for row in HANDSHAKES {
-            let kinds = HandshakeKind::ALL
-                .iter()
-                .filter(|kind| kind.name() == row[0]);
-            let versions = Version::ALL
-                .iter()
-                .filter(|version| version.name() == row[1]);
-            let (kind, version) = (kinds.last().unwrap(), versions.last().unwrap());
+            let mut kinds = HandshakeKind::ALL.iter();
+            let kind = kinds.find(|kind| kind.name() == row[0]).unwrap();
+            let mut versions = Version::ALL.iter();
+            let version = versions.find(|version| version.name() == row[1]).unwrap();
             assert_eq!(&HANDSHAKES[handshake_index(*kind, *version)], row);
         }
     }
