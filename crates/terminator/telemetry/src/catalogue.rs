@@ -135,7 +135,12 @@ macro_rules! scopes {
 
 scopes! {
     /// A service.
-    Service ["service"] &[ServiceCounter::FAMILIES, ServiceGauge::FAMILIES, Breakdown::FAMILIES, Histogram::FAMILIES];
+    Service ["service"] &[
+        ServiceCounter::FAMILIES,
+        ServiceGauge::FAMILIES,
+        Breakdown::FAMILIES,
+        Histogram::FAMILIES,
+    ];
     /// A server of a service.
     Server ["service", "server"] &[ServerCounter::FAMILIES, ServerGauge::FAMILIES];
     /// A worker.
@@ -222,7 +227,13 @@ catalogue! {
     /// What of a service is timed.
     Histogram of Service after (ServiceCounter, ServiceGauge, Breakdown) {
         Histogram Microseconds "lariat_handshake_duration_seconds" [kind] "From the first byte of the ClientHello to the end of the handshake."
-            { HandshakeFull = "full", HandshakeSessionId = "session-id", HandshakeTicket = "ticket", HandshakePsk = "psk", HandshakePskCache = "psk-cache" }
+            {
+                HandshakeFull = "full",
+                HandshakeSessionId = "session-id",
+                HandshakeTicket = "ticket",
+                HandshakePsk = "psk",
+                HandshakePskCache = "psk-cache"
+            }
         Histogram Microseconds "lariat_dial_duration_seconds" "One dial of one server that succeeded." { Dial }
         Histogram Microseconds "lariat_file_task_duration_seconds" "From giving work to the file threads to the answer." { FileTask }
         Histogram Microseconds "lariat_connection_duration_seconds" "From accept to the connection's end." { Connection }
@@ -232,7 +243,13 @@ catalogue! {
     ServerCounter of Server after () {
         Counter Count "lariat_dials_total" "Dials begun." { Dials }
         Counter Count "lariat_dial_failures_total" [kind] "Dials that failed, by kind."
-            { DialsRefused = "refused", DialsTimedOut = "timeout", DialsBusy = "busy", DialsHost = "host", DialsUnreachable = "unreachable" }
+            {
+                DialsRefused = "refused",
+                DialsTimedOut = "timeout",
+                DialsBusy = "busy",
+                DialsHost = "host",
+                DialsUnreachable = "unreachable"
+            }
         Counter Count "lariat_server_changes_total" [to] "Changes of a server's state that active checks decided." { WentDown = "down", WentUp = "up" }
         Counter Bytes "lariat_server_bytes_total" [direction] "Bytes exchanged with the server."
             { BytesUp = "client-to-backend", BytesDown = "backend-to-client" }
@@ -283,7 +300,10 @@ catalogue! {
 macro_rules! breakdowns {
     ($(
         $(#[$doc:meta])*
-        $type:ident { $($variant:ident: $kind:ident $unit:ident $name:literal [$($label:ident),*] $rows:expr, $help:literal;)* }
+        $type:ident {
+            $($variant:ident: $kind:ident $unit:ident $name:literal
+                [$($label:ident),*] $rows:expr, $help:literal;)*
+        }
     )*) => {$(
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -2,7 +2,8 @@
 //! is one.
 //!
 //! A browser may be made to send its request under an attacker's name (DNS rebinding), whose script
-//! then reads the answer: so a name must be known. An IP address in `Host` cannot be pointed elsewhere.
+//! then reads the answer: so a name must be known. An IP address in `Host` cannot be pointed
+//! elsewhere.
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use config::{AdminToken, ControlOptions};
