@@ -62,11 +62,12 @@ fn direction(package: &Crate, target: &str, for_tests: bool) -> Option<String> {
 }
 
 fn restriction(package: &Crate, target: &str) -> Option<String> {
+    let names = |list: &str, name: &str| list.split(' ').any(|one| one == name);
     let restriction = RESTRICTIONS
         .iter()
-        .find(|one| one.crates.contains(&target))?;
-    let open = restriction.only_for.contains(&package.name);
-    (!open).then(|| format!("{target} is only for {}", restriction.only_for.join(", ")))
+        .find(|(crates, _)| names(crates, target));
+    let (_, only_for) = restriction?;
+    (!names(only_for, package.name)).then(|| format!("{target} is only for {only_for}"))
 }
 
 #[cfg(test)]

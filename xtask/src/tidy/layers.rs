@@ -63,93 +63,40 @@ pub(super) const CRATES: &[Crate] = &[
 /// The only crate with `unsafe`.
 pub(super) const UNSAFE: &str = "sys";
 
-/// Dependencies that only these crates may have, tests apart.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Restriction {
-    pub(super) crates: &'static [&'static str],
-    pub(super) only_for: &'static [&'static str],
-}
+/// Dependencies, and the only crates that may have them, tests apart.
+pub(super) type Restriction = (&'static str, &'static str);
 
-const fn restrict(
-    crates: &'static [&'static str],
-    only_for: &'static [&'static str],
-) -> Restriction {
-    Restriction { crates, only_for }
-}
-
-/// All of them.
+/// All of them, each with names between blanks.
 pub(super) const RESTRICTIONS: &[Restriction] = &[
     // The TLS library: one crate of the terminator, and the clients that test and measure it from
     // outside.
-    restrict(
-        &[
-            "rustls",
-            "rustls-pki-types",
-            "rustls-webpki",
-            "tokio-rustls",
-        ],
-        &["tls", "load", "testkit", "suite"],
+    (
+        "rustls rustls-pki-types rustls-webpki tokio-rustls",
+        "tls load testkit suite",
     ),
     // Cryptography: the daemon hashes the scripts of its page, the laboratory's load measures how
     // fast the library is on a CPU, and a client of the tests makes records by hand.
-    restrict(
-        &["aws-lc-rs", "ring", "sha2"],
-        &["tls", "daemon", "load", "testkit"],
-    ),
+    ("aws-lc-rs ring sha2", "tls daemon load testkit"),
     // The laboratory: the terminator carries no measuring code.
-    restrict(
-        &["measure", "load", "report", "lab"],
-        &["measure", "load", "report", "lab", "xtask"],
-    ),
+    ("measure load report lab", "measure load report lab xtask"),
     // The terminator: what measures does not know what it measures.
-    restrict(
-        &[
-            "telemetry",
-            "session",
-            "backend",
-            "static-files",
-            "tls",
-            "flow",
-            "proxy",
-            "daemon",
-        ],
-        &[
-            "telemetry",
-            "session",
-            "backend",
-            "static-files",
-            "tls",
-            "flow",
-            "proxy",
-            "config",
-            "daemon",
-            "xtask",
-        ],
+    (
+        "telemetry session backend static-files tls flow proxy daemon",
+        "telemetry session backend static-files tls flow proxy config daemon xtask",
     ),
     // The product's configuration is read by the program alone.
-    restrict(&["config"], &["daemon", "xtask"]),
+    ("config", "daemon xtask"),
     // The text of configurations and plans.
-    restrict(
-        &["toml", "toml_edit"],
-        &["options", "daemon", "lab", "xtask"],
-    ),
+    ("toml toml_edit", "options daemon lab xtask"),
     // Async runtimes and their servers: the control side.
-    restrict(&["tokio", "hyper", "hyper-util", "futures"], &["daemon"]),
+    ("tokio hyper hyper-util futures", "daemon"),
     // System calls.
-    restrict(
-        &[
-            "libc",
-            "rustix",
-            "nix",
-            "mio",
-            "socket2",
-            "landlock",
-            "seccompiler",
-        ],
-        &["sys", "daemon", "suite"],
+    (
+        "libc rustix nix mio socket2 landlock seccompiler",
+        "sys daemon suite",
     ),
     // Errors as text, only where a person reads them.
-    restrict(&["anyhow", "eyre"], &["daemon", "lab", "xtask"]),
+    ("anyhow eyre", "daemon lab xtask"),
 ];
 
 /// The crate of that name.
