@@ -53,7 +53,7 @@ fn a_server_is_told_of_the_certificate_at_a_resumption_too() {
     assert_eq!((first.client, second.client), (7, 5));
     assert_eq!((first.verify, second.verify), (0, 0));
     assert_eq!(second.text(0x22).as_deref(), Some("member"));
-    lariat.wait_for_line(&["\"kind\":\"psk\"", "\"client_cn\":\"member\""]);
+    lariat.wait_for_line(&["\"handshake\":\"psk\"", "\"client_cn\":\"member\""]);
 }
 
 #[test]

@@ -122,7 +122,7 @@ fn a_ticket_that_was_changed_is_altered_or_foreign() {
     assert!(!kept.resumes(&[]));
     kept.wait_for_miss("altered");
     kept.lariat
-        .wait_for_line(&["\"miss\":\"altered\"", "\"kind\":\"full\""]);
+        .wait_for_line(&["\"resumption_miss\":\"altered\"", "\"handshake\":\"full\""]);
     kept.change_ticket(40);
     assert!(kept.resumes(&[]), "the change was taken back");
     kept.change_ticket(6);

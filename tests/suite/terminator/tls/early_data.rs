@@ -47,7 +47,7 @@ fn openssl_sends_early_data_once_and_the_server_is_told() {
     assert!((18..=16_640).contains(&most), "{most}");
     assert_eq!(header.rest, b"GET / HTTP/1.0\r\n\r\n");
     assert_eq!(header.ssl().text(0x21).as_deref(), Some("TLSv1.3"));
-    lariat.wait_for_line(&["\"kind\":\"psk-cache\"", "\"early_data\":\"accepted\""]);
+    lariat.wait_for_line(&["\"handshake\":\"psk-cache\"", "\"early_data\":\"accepted\""]);
 
     let third = visit(&["-sess_in", &session, "-early_data", &early]);
     assert!(third.contains("New, TLSv1.3"), "{third}");
