@@ -1,5 +1,5 @@
 //! Any bytes as requests for files: no panic, nothing asked for that is not beneath the root, no
-//! stretch that is not in the file, every response as long as it says, and the same answers
+//! range that is not in the file, every response as long as it says, and the same answers
 //! however bytes come and go.
 //!
 //! The first byte of the input chooses the options, the second the pace; the rest are requests.
@@ -26,8 +26,8 @@ const INVITATION: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 struct Response {
     status: u16,
     bytes: Vec<u8>,
-    /// Stretches of files: where each begins, and its length. Neighbours are joined.
-    stretches: Vec<(u64, u64)>,
+    /// Ranges of files: where each begins, and its length. Neighbours are joined.
+    ranges: Vec<(u64, u64)>,
 }
 
 #[derive(Debug, Default, Eq, PartialEq)]
@@ -132,7 +132,7 @@ impl Talk {
                     } else {
                         pace.of(bytes)
                     };
-                    self.note_stretch(offset, sent);
+                    self.note_range(offset, sent);
                     sent
                 }
             };
@@ -169,11 +169,11 @@ impl Talk {
         }
     }
 
-    fn note_stretch(&mut self, offset: u64, bytes: u64) {
+    fn note_range(&mut self, offset: u64, bytes: u64) {
         let response = self.heard.responses.last_mut().expect("a response");
-        match response.stretches.last_mut() {
+        match response.ranges.last_mut() {
             Some((first, length)) if *first + *length == offset => *length += bytes,
-            _ => response.stretches.push((offset, bytes)),
+            _ => response.ranges.push((offset, bytes)),
         }
     }
 }
@@ -230,8 +230,8 @@ fn check(response: &Response) {
     assert_eq!(head.status, response.status);
     let content = &response.bytes[head.bytes..];
     let content = content.strip_suffix(INVITATION).unwrap_or(content);
-    let stretches = response.stretches.iter().map(|(_, bytes)| bytes);
-    let content_bytes = content.len() as u64 + stretches.sum::<u64>();
+    let ranges = response.ranges.iter().map(|(_, bytes)| bytes);
+    let content_bytes = content.len() as u64 + ranges.sum::<u64>();
     let is_whole = head.content == ContentEnd::Length(content_bytes);
     assert!(is_whole || content_bytes == 0, "{response:?}");
 }

@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 pub mod authority;
+pub mod chance;
 pub mod client;
 pub mod directory;
 pub mod kernel;

@@ -240,9 +240,10 @@ fn highest_version(body: &[u8], legacy: u16, extensions: &Extensions) -> Result<
             .unwrap_or(0),
         None => legacy.min(TLS_1_2),
     };
-    match highest >= TLS_1_2 {
-        true => Ok(highest),
-        false => Err(HelloFault::VersionTooOld { highest }),
+    if highest >= TLS_1_2 {
+        Ok(highest)
+    } else {
+        Err(HelloFault::VersionTooOld { highest })
     }
 }
 

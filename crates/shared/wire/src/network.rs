@@ -14,7 +14,7 @@ pub enum Network {
         /// How many leading bits count.
         prefix_bits: u8,
     },
-    /// Whoever reaches us over a Unix socket.
+    /// Clients that connect over a Unix socket.
     Unix,
 }
 

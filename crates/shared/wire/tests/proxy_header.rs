@@ -382,7 +382,7 @@ fn what_does_not_fit_is_not_written_in_part() {
 }
 
 #[test]
-fn strangers_are_told_by_the_signature() {
+fn headers_are_recognized_by_the_signature() {
     for bytes in [
         &b"PROXY "[..],
         b"PROXY TCP4 1",
@@ -414,10 +414,7 @@ prop_compose! {
     ) -> Addresses<'static> {
         // Flow labels and scopes have no place in the header.
         let plain = |address: SocketAddr| SocketAddr::new(address.ip(), address.port());
-        match known {
-            true => Addresses::tcp(plain(source), plain(destination)),
-            false => Addresses::Unknown,
-        }
+        if known { Addresses::tcp(plain(source), plain(destination)) } else { Addresses::Unknown }
     }
 }
 

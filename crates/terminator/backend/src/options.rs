@@ -1,4 +1,4 @@
-//! What a pool of servers is told at start.
+//! The options of a pool of servers.
 
 use std::time::Duration;
 
@@ -52,7 +52,7 @@ pub struct PassiveOptions {
     /// Failed dials in a row that take a server out; 0 = never.
     pub failures: u32,
     /// How long it stays out.
-    pub pause: Duration,
+    pub ejection_time: Duration,
 }
 
 /// An active check, made on a schedule by the control side.

@@ -1,7 +1,7 @@
 //! The servers of one service, as one worker sees them, and the choice among them.
 //!
 //! Owns the choice and the counts it rests on. Each worker has a pool of its own, so nothing here
-//! is shared or locked; what the control side learns is told to each of them.
+//! is shared or locked; what the control side learns is sent to each of them.
 
 use std::net::SocketAddr;
 use std::time::Instant;
@@ -107,7 +107,7 @@ impl Pool {
             Balance::Source => nearest(&self.servers, *key, eligible),
         }?;
         let chosen = self.servers.get_mut(server)?;
-        let (place, address) = chosen.take(server, *now, tried, self.passive.pause)?;
+        let (place, address) = chosen.take(server, *now, tried, self.passive.ejection_time)?;
         Some(Picked {
             server,
             address,
@@ -247,7 +247,7 @@ mod tests {
     use proptest::prelude::*;
     use std::time::Duration;
 
-    const PAUSE: Duration = Duration::from_secs(10);
+    const EJECTION_TIME: Duration = Duration::from_secs(10);
 
     /// Servers as `name*weight`, with `+` before a backup.
     fn pool(balance: Balance, servers: &str) -> Pool {
@@ -265,7 +265,7 @@ mod tests {
         };
         let passive = PassiveOptions {
             failures: 3,
-            pause: PAUSE,
+            ejection_time: EJECTION_TIME,
         };
         let servers = servers.split_whitespace().map(server).collect();
         Options {
@@ -337,18 +337,18 @@ mod tests {
         assert_eq!(health(&pool, 0), Health::Up);
         fail(&mut pool, 0, 1, start);
         assert_eq!(health(&pool, 0), Health::Ejected);
-        let before = start + PAUSE - Duration::from_nanos(1);
+        let before = start + EJECTION_TIME - Duration::from_nanos(1);
         assert_eq!(picks(&mut pool, before, 3), [1, 1, 1]);
         let trials = |pool: &mut Pool, now| {
             let trial = |server: &usize| *server == 0;
             picks(pool, now, 10).iter().filter(|s| trial(s)).count()
         };
-        assert_eq!(trials(&mut pool, start + PAUSE), 1);
-        pool.dial_failed(0, start + PAUSE);
-        assert_eq!(trials(&mut pool, start + PAUSE), 0);
-        assert_eq!(trials(&mut pool, start + 2 * PAUSE), 1);
+        assert_eq!(trials(&mut pool, start + EJECTION_TIME), 1);
+        pool.dial_failed(0, start + EJECTION_TIME);
+        assert_eq!(trials(&mut pool, start + EJECTION_TIME), 0);
+        assert_eq!(trials(&mut pool, start + 2 * EJECTION_TIME), 1);
         pool.dial_succeeded(0);
-        assert_eq!(trials(&mut pool, start + 2 * PAUSE), 5);
+        assert_eq!(trials(&mut pool, start + 2 * EJECTION_TIME), 5);
     }
 
     #[test]
@@ -532,7 +532,7 @@ mod tests {
 
         /// Nobody with more than its share gets another connection, whatever was closed before.
         #[test]
-        fn least_connections_gives_none_to_who_has_more_than_a_fair_share(
+        fn least_connections_gives_none_to_a_server_above_its_share(
             weights in weights(), closes in prop::collection::vec(any::<(bool, u8)>(), 0..300),
         ) {
             let mut pool = many(Balance::LeastConnections, &weights);

@@ -74,7 +74,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// `twin` tells servers with equal endpoints apart; `worker` makes the workers start at
+    /// `twin` distinguishes servers with equal endpoints; `worker` makes the workers start at
     /// different addresses of a name.
     pub(crate) fn new(options: &ServerOptions, twin: u64, worker: usize) -> Self {
         let addresses = match &options.endpoint {
@@ -144,7 +144,7 @@ impl Server {
         index: usize,
         now: Instant,
         tried: &Tried,
-        pause: Duration,
+        ejection_time: Duration,
     ) -> Option<(Place, Address)> {
         let count = self.addresses.len();
         let place_after = |step: usize| Place {
@@ -157,7 +157,7 @@ impl Server {
         let address = self.addresses.get(usize::from(place.address))?.clone();
         self.next_address = usize::from(place.address) + 1;
         if self.trial_at.is_some_and(|at| at <= now) {
-            self.trial_at = Some(now + pause);
+            self.trial_at = Some(now + ejection_time);
         }
         Some((place, address))
     }
@@ -170,7 +170,7 @@ impl Server {
     pub(crate) fn dial_failed(&mut self, now: Instant, passive: &PassiveOptions) {
         self.failures = self.failures.saturating_add(1);
         if passive.failures > 0 && self.failures >= passive.failures {
-            self.trial_at = Some(now + passive.pause);
+            self.trial_at = Some(now + passive.ejection_time);
         }
     }
 

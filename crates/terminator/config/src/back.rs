@@ -187,7 +187,7 @@ fn passive(passive: &Section<'_>) -> Option<PassiveOptions> {
     let ejection_time = passive.duration("ejection-time");
     Some(PassiveOptions {
         failures: failures?,
-        pause: ejection_time?,
+        ejection_time: ejection_time?,
     })
 }
 

@@ -91,7 +91,7 @@ fn defaults_of_a_service() {
     assert_eq!(pool.balance, Balance::RoundRobin);
     assert_eq!((pool.servers[0].weight, pool.servers[0].backup), (1, false));
     assert_eq!(pool.passive.failures, 3);
-    assert_eq!(pool.passive.pause, Duration::from_secs(10));
+    assert_eq!(pool.passive.ejection_time, Duration::from_secs(10));
     assert_eq!(pool.check, None);
     assert_eq!(servers.send_proxy, SendProxy::Off);
 }

@@ -1,4 +1,4 @@
-//! What a connection asks of whoever owns its sockets.
+//! What a connection asks of the owner of its sockets.
 
 /// One thing to be done, in the order in which they have to be done.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -65,7 +65,7 @@ impl Actions {
         Some(action)
     }
 
-    /// Whoever has nothing more to send needs no server.
+    /// A connection that has nothing more to send needs no server.
     pub(crate) fn cancel_dials(&mut self) {
         self.due &= !(1 << Action::Dial as u8 | 1 << Action::Redial as u8);
     }

@@ -82,7 +82,7 @@ impl Buffer {
         self.bytes.len() >= LARGE_BYTES
     }
 
-    /// Says that `count` bytes were put into the room.
+    /// Notes that `count` bytes were put into the room.
     pub fn fill(&mut self, count: usize) {
         self.end += count;
         assert!(
@@ -91,7 +91,7 @@ impl Buffer {
         );
     }
 
-    /// Says that `count` bytes at the front are done with.
+    /// Notes that `count` bytes at the front are done with.
     pub fn consume(&mut self, count: usize) {
         self.start += count;
         assert!(

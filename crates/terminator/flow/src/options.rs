@@ -1,4 +1,4 @@
-//! What one connection is told: how it presents itself to a server, how long its parts may take.
+//! The options of a connection: the PROXY header to servers, time limits, kernel TLS.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,22 +9,22 @@ use tls::server::Server;
 /// What all connections of a service share.
 #[derive(Clone)]
 pub struct Settings {
-    /// How TLS is taken off.
+    /// How TLS is terminated.
     pub tls: Arc<Server>,
-    /// What a server is told about the client.
+    /// The PROXY header that servers get.
     pub send_proxy: SendProxy,
     /// How long each part may take.
     pub timeouts: Timeouts,
-    /// Whether the kernel may seal what is long; `None` = never.
+    /// Whether the kernel may encrypt what is long; `None` = never.
     pub offload: Option<Offload>,
 }
 
-/// What the kernel can seal, and from where on it is asked to.
+/// What the kernel can encrypt, and from which length on it is asked to.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Offload {
     /// From which length on it is asked where the length is known before, in bytes.
     pub from: u64,
-    /// What it can seal.
+    /// What it can encrypt.
     pub taken: Vec<(Version, Cipher)>,
     /// Whether it can be given the key that follows a KeyUpdate. If not, a connection ends when its
     /// client asks for one.
@@ -40,7 +40,7 @@ pub struct Offload {
 const RELAY_FACTOR: u64 = 8;
 
 impl Offload {
-    /// Whether the kernel can seal that.
+    /// Whether the kernel can encrypt that.
     pub fn takes(&self, version: Version, cipher: Cipher) -> bool {
         self.taken.contains(&(version, cipher))
     }

@@ -1,4 +1,4 @@
-//! What a server is told about the client before the first byte: the PROXY header.
+//! The PROXY header that a server gets before the client's first byte.
 //!
 //! Owns the choice of fields, and that no stream is opened without the header; its form on the wire
 //! is `wire::proxy_header`'s.

@@ -37,13 +37,13 @@ pub(crate) struct RecordSizing {
 }
 
 impl RecordSizing {
-    /// Takes note of a pause.
+    /// Notes a pause.
     pub(crate) fn restart(&mut self) {
         self.sent_bytes = 0;
     }
 
     /// Gives `count` bytes, which fill pieces for records of full size, the places that they have
-    /// in the records to be sealed; says how many are in each record.
+    /// in the records to be sealed; returns how many are in each record.
     pub(crate) fn lay_out(&mut self, space: &mut [u8], count: usize, layout: Layout) -> Lengths {
         let lengths = self.lengths(count, layout);
         lengths.move_apart(space, layout);

@@ -97,7 +97,7 @@ impl Up {
         dropped.space()
     }
 
-    /// Takes note of `count` received bytes; whole records are decrypted by [`Up::decrypt`].
+    /// Notes `count` received bytes; whole records are decrypted by [`Up::decrypt`].
     pub(crate) fn received(&mut self, count: usize) {
         let records = self
             .records
@@ -167,7 +167,7 @@ impl Up {
         }
     }
 
-    /// Takes note that no server takes any more. While the handshake goes on, its bytes are kept.
+    /// Notes that the server takes no more. While the handshake goes on, its bytes are kept.
     pub(crate) fn refuse(&mut self, is_shaking: bool, pool: &mut Pool) {
         self.is_refused = true;
         pool.give_all(&mut self.plain);
@@ -196,7 +196,7 @@ impl Up {
         }
     }
 
-    /// Says that `count` bytes went to the server.
+    /// Notes that `count` bytes went to the server.
     pub(crate) fn sent(&mut self, count: usize, pool: &mut Pool) {
         self.plain
             .as_mut()
@@ -238,7 +238,7 @@ impl Down {
         Some(pieces.map(move |record| &mut record[layout.head..][..PLAINTEXT_BYTES_MAX]))
     }
 
-    /// Takes note of a pause: the first records after it are short again.
+    /// Notes a pause: the first records after it are short again.
     pub(crate) fn paused(&mut self) {
         self.sizing.restart();
     }
@@ -297,7 +297,7 @@ impl Down {
         self.records.as_ref().map_or(&[], |records| records.data())
     }
 
-    /// Says that `count` bytes went to the client.
+    /// Notes that `count` bytes went to the client.
     pub(crate) fn sent(&mut self, count: usize, pool: &mut Pool) {
         self.records
             .as_mut()

@@ -16,12 +16,12 @@ use sys::wake::Waker;
 
 use crate::descriptors::Descriptors;
 
-/// A newcomer takes another's place only while one in so many of the limit's places is held by a
+/// A newcomer takes another's place only while one in [`DISPLACEABLE_PART`] of the limit's places is held by a
 /// connection that has relayed nothing. With fewer, those are clients that are about to be served
 /// while the limit is held by others that work: they would only displace each other.
 const DISPLACEABLE_PART: u64 = 8;
 
-/// Whether a newcomer may take one of so many places, of as many as there are in all.
+/// Whether a newcomer may take one of the displaceable places, with this number of places in all.
 pub(crate) fn is_worth_displacing(displaceable: u64, all: u64) -> bool {
     displaceable > 0 && displaceable * DISPLACEABLE_PART >= all
 }
@@ -114,7 +114,7 @@ impl Allowance {
         self.0.workers[worker].owed.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Takes note that a worker gives up one of those that it owes; whether it owes any.
+    /// Counts one less that a worker owes; whether it owed any.
     pub(crate) fn settle(&self, worker: usize) -> bool {
         let owed = &self.0.workers[worker].owed;
         let less = |owed: u32| owed.checked_sub(1);

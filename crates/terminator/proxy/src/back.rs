@@ -26,7 +26,7 @@ impl Back {
         }
     }
 
-    /// Files take what they can at once, and no event tells when they take more: they do as soon as
+    /// Files take what they can at once, and no event follows when they take more: they do as soon as
     /// more of their responses has gone out.
     pub(crate) fn is_writable(&self) -> bool {
         match self {
@@ -85,7 +85,7 @@ impl Back {
         }
     }
 
-    /// Whether the kernel has reported an error; `take_error` tells which.
+    /// Whether the kernel has reported an error; `take_error` returns it.
     pub(crate) fn has_failed(&self) -> bool {
         matches!(self, Self::Server(socket) if socket.has_failed())
     }
@@ -98,7 +98,7 @@ impl Back {
         }
     }
 
-    /// Takes note that nothing can be sent any more.
+    /// Notes that nothing can be sent any more.
     pub(crate) fn break_off(&mut self) {
         if let Self::Server(socket) = self {
             socket.break_off();

@@ -19,7 +19,7 @@ use crate::listeners::Listener;
 use crate::options::{LogConnections, LogFormat, LogOptions};
 use crate::service::Service;
 
-/// ConnectionLog leave the worker when so many bytes have come together, or at the end of a turn in
+/// Lines leave the worker when this number of bytes has come together, or at the end of a turn in
 /// which it has nothing else to do.
 const BATCH_BYTES: usize = 16 << 10;
 

@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, AsRawFd};
 /// operators.
 const KEPT_FOR_REFUSALS: u64 = 16;
 
-/// Those that no file takes: who cannot be sent one is told so, over a connection.
+/// Those that no file takes: a client that cannot be sent one gets an answer, over a connection.
 const KEPT_FOR_CONNECTIONS: u64 = 2 * KEPT_FOR_REFUSALS;
 
 /// How many the process may have open.

@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn the_order_is_kept_whoever_leaves() {
+    fn the_order_is_kept_when_any_leaves() {
         let mut displaceable = Displaceable::default();
         let keys: Vec<Key> = (0..6)
             .map(|number| displaceable.add(ConnectionId::of(number), Stage::Silent))

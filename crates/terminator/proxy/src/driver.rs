@@ -47,7 +47,7 @@ pub(crate) struct Socket {
 /// What came of sending a range of a file.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum FileSent {
-    /// So many bytes.
+    /// This number of bytes.
     Bytes(usize),
     /// The file ends before, or cannot be read.
     NoFile,
@@ -118,7 +118,7 @@ impl Driver {
         let _ = socket::reset_on_close(&fd);
     }
 
-    /// Begins to connect; says whether that is already over.
+    /// Begins to connect; returns whether that is already done.
     pub(crate) fn connect(&self, address: &Address, token: u64) -> io::Result<(Socket, bool)> {
         let (fd, connected) = socket::connect(address)?;
         let reads = Interest::READ | Interest::EDGE;
@@ -164,7 +164,7 @@ impl Socket {
         }
     }
 
-    /// Takes note of an event.
+    /// Notes an event.
     pub(crate) fn note(&mut self, event: &Event) {
         self.readable |= event.readable || event.read_closed || event.hung_up;
         self.writable |= event.writable;
@@ -181,7 +181,7 @@ impl Socket {
         self.writable
     }
 
-    /// Whether the kernel has reported an error; `take_error` tells which.
+    /// Whether the kernel has reported an error; `take_error` returns it.
     pub(crate) fn has_failed(&self) -> bool {
         self.failed
     }
@@ -192,7 +192,7 @@ impl Socket {
         socket::take_error(&self.fd).ok().flatten()
     }
 
-    /// Takes note that nothing can be sent any more. What has come before the failure can still be
+    /// Notes that nothing can be sent any more. What has come before the failure can still be
     /// received; the end after it is a failure then, unless a FIN had been seen.
     pub(crate) fn break_off(&mut self) {
         self.failed = false;
@@ -309,7 +309,7 @@ impl Socket {
         self.received(result, 0)
     }
 
-    /// Sends what is in a pipe, like [`Socket::send`]; but only the next call tells whether less
+    /// Sends what is in a pipe, like [`Socket::send`]; but only the next call shows whether less
     /// than all is all that it takes, since the kernel may stop between two pieces.
     pub(crate) fn drain(&mut self, pipe: &Pipe, count: usize) -> Option<usize> {
         let result = pipe.drain(&self.fd, count, false);
@@ -317,7 +317,7 @@ impl Socket {
         self.sent(result, sent)
     }
 
-    /// Has the kernel, which seals, send a record of that type; says whether it took it. `None` =
+    /// Has the kernel, which encrypts, send a record of that type; returns whether it took it. `None` =
     /// the connection is broken.
     ///
     /// It may be the stream's last, and a record that finds no room in the queue is lost when the
@@ -331,7 +331,7 @@ impl Socket {
         Some(self.sent(result, content.len())? > 0)
     }
 
-    /// Has the kernel seal with these keys what is sent from now on.
+    /// Has the kernel encrypt with these keys what is sent from now on.
     pub(crate) fn hand_over(&self, keys: &Keys<'_>, is_attached: bool) -> io::Result<()> {
         if !is_attached {
             ktls::attach(self.fd.as_fd())?;

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use slab::Slab;
 
 /// Jobs of one source that may wait for a thread: what four threads do within some seconds where
-/// each takes a disk ten milliseconds. Whoever comes later would be answered too late.
+/// each takes a disk ten milliseconds. A later one would be answered too late.
 const WAITING_MAX: usize = 1024;
 
 /// Threads in all, for each one that is wanted: the others are stuck.

@@ -28,7 +28,7 @@ pub(crate) enum Task {
     Find(Vec<u8>),
     /// What is in that folder?
     List(Arc<Folder>),
-    /// Read so many bytes from there on, or as many as come.
+    /// Reads this number of bytes from that offset, or up to the file's end.
     Read(Arc<File>, u64, usize),
     /// The same into the page cache alone.
     Fetch(Arc<File>, u64, usize),
@@ -40,7 +40,7 @@ pub(crate) enum Answer {
     Found(Found, Option<Open>),
     /// No bytes = the file ends there.
     Read(io::Result<Vec<u8>>),
-    /// So many bytes are in the page cache.
+    /// This number of bytes is in the page cache.
     Fetched(io::Result<usize>),
 }
 

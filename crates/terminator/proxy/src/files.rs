@@ -29,11 +29,11 @@ const LOOK_BYTES: usize = 16 << 10;
 /// What it costs to list a folder, at most: milliseconds. Others have their turn first.
 const LIST_BYTES: usize = 4 << 20;
 
-/// So many questions are answered at a time: as much as a large buffer takes to fill.
+/// What the questions answered in one turn may cost: as much as a large buffer takes to fill.
 const COST_BYTES_MAX: usize = 256 << 10;
 
 /// Bytes of a file that go out by one call. The client's queue ends a call long before on any way
-/// but loopback's (`net.ipv4.tcp_wmem`), and the kernel seals so much in two milliseconds or so.
+/// but loopback's (`net.ipv4.tcp_wmem`), and the kernel encrypts this in about two milliseconds.
 const PASS_BYTES_MAX: usize = 4 << 20;
 
 /// Bytes that a thread reads before the kernel sends them: some milliseconds of a disk, and little
@@ -152,7 +152,7 @@ impl FileBack {
         }
     }
 
-    /// Takes note of whether a request waits for its end. `has_more` = the client has sent a part
+    /// Notes whether a request waits for its end. `has_more` = the client has sent a part
     /// of what it will be given.
     pub(crate) fn note_request(&mut self, has_more: bool, now: Instant) {
         let unfinished = self.conversation.unfinished_request(has_more);
@@ -170,7 +170,7 @@ impl FileBack {
         request.into_iter().chain(file).min()
     }
 
-    /// Takes note that the deadline has passed.
+    /// Handles that the deadline may have passed.
     pub(crate) fn time_out(&mut self, now: Instant) {
         let timeouts = self.files.timeouts;
         let is_due = |since: Instant, limit: Duration| since + limit <= now;
@@ -238,7 +238,7 @@ impl FileBack {
         self.waiting.is_some()
     }
 
-    /// Takes bytes of requests, in order, and says how many.
+    /// Takes bytes of requests, in order, and returns how many.
     pub(crate) fn take(&mut self, pieces: [&[u8]; 2]) -> usize {
         let now = SystemTime::now();
         let mut taken = 0;
@@ -332,7 +332,7 @@ impl FileBack {
         0
     }
 
-    /// Takes note that the first `count` bytes of the range were sent.
+    /// Notes that the first `count` bytes of the range were sent.
     pub(crate) fn range_sent(&mut self, count: usize) {
         self.ahead.bytes = Vec::new();
         self.conversation.sent(count as u64, SystemTime::now());
@@ -340,12 +340,12 @@ impl FileBack {
         self.close_finished();
     }
 
-    /// Takes note that the file is shorter than it was, or cannot be read.
+    /// Notes that the file is shorter than it was, or cannot be read.
     pub(crate) fn range_failed(&mut self) {
         self.conversation.file_failed();
     }
 
-    /// Takes note that the kernel does not send this file by itself.
+    /// Notes that the kernel does not send this file by itself.
     pub(crate) fn range_unfit(&mut self) {
         self.ahead.must_read = true;
     }
@@ -414,7 +414,7 @@ impl FileBack {
         }
     }
 
-    /// What is to be said after so many bytes if no more come now.
+    /// What came of receiving, after this number of bytes.
     fn rest(&mut self, filled: usize) -> Received {
         let output = self.conversation.output();
         self.is_over = match output {

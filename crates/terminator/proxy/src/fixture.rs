@@ -1,4 +1,4 @@
-//! For tests: a service with one server, and chance by seed.
+//! For tests: a service with one server.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -93,7 +93,7 @@ fn service(authority: &Authority, server: &str) -> ServiceOptions {
         balance: Balance::RoundRobin,
         passive: PassiveOptions {
             failures: 3,
-            pause: Duration::from_secs(10),
+            ejection_time: Duration::from_secs(10),
         },
         check: None,
     };
@@ -120,24 +120,4 @@ fn service(authority: &Authority, server: &str) -> ServiceOptions {
 /// The way to files for a worker that serves none.
 pub(crate) fn file_context(mailbox: Mailbox) -> Arc<FileContext> {
     Arc::new(FileContext::new(FileThreads::new(1), mailbox))
-}
-
-/// xorshift64*: all that a run leaves to chance comes from here.
-pub(crate) struct Chance(u64);
-
-impl Chance {
-    pub(crate) fn new(seed: u64) -> Self {
-        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
-    }
-
-    pub(crate) fn below(&mut self, limit: usize) -> usize {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize % limit.max(1)
-    }
-
-    pub(crate) fn bytes(&mut self, count: usize) -> Vec<u8> {
-        (0..count).map(|_| self.below(256) as u8).collect()
-    }
 }

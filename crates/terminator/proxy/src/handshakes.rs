@@ -45,9 +45,10 @@ impl Handshakes {
         if let Some(id) = self.answered.pop_front() {
             return Some(id);
         }
-        let next = match self.is_overrun(now) {
-            true => self.newcomers.pop_back(),
-            false => self.newcomers.pop_front(),
+        let next = if self.is_overrun(now) {
+            self.newcomers.pop_back()
+        } else {
+            self.newcomers.pop_front()
         };
         next.map(|(id, _)| id)
     }

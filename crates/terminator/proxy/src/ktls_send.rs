@@ -70,7 +70,7 @@ pub(crate) struct Splice {
 }
 
 impl Splice {
-    /// Takes a pipe, if none is held and one is to be had; says whether one is held now.
+    /// Takes a pipe, if none is held and one is to be had; returns whether one is held now.
     pub(crate) fn is_ready(&mut self, pipes: &mut Pipes) -> bool {
         if self.pipe.is_none() {
             self.pipe = pipes.take();

@@ -69,7 +69,7 @@ impl Listener {
     }
 
     /// Where the ends of a connection from here are. The local address is asked for only if it is
-    /// not known and somebody is told.
+    /// not known and a PROXY header shows it.
     pub(crate) fn route(&self, front: &Socket, peer: PeerAddress) -> Route {
         let PeerAddress::Ip(source) = peer else {
             return Route {
@@ -101,7 +101,7 @@ impl Listeners {
         self.all.get(place)
     }
 
-    /// Watches these in place of those before; says whether all could be.
+    /// Watches these in place of those before; returns whether all could be.
     pub(crate) fn replace(&mut self, all: Vec<Listener>, driver: &Driver, now: Instant) -> bool {
         self.close(driver);
         self.all = all;
@@ -127,7 +127,7 @@ impl Listeners {
             .map_or(0, |one| one.batch)
     }
 
-    /// Takes note of whether a listener had as many as its batch.
+    /// Notes whether a listener had as many as its batch.
     pub(crate) fn took_batch(&mut self, place: usize, had_all: bool) {
         if let Some(one) = self.all.get_mut(place) {
             let next = if had_all {
@@ -150,7 +150,7 @@ impl Listeners {
         self.resumes
     }
 
-    /// Watches them again if it is time; says whether all could be.
+    /// Watches them again if it is time; returns whether all could be.
     pub(crate) fn resume(&mut self, driver: &Driver, now: Instant) -> bool {
         self.resumes.is_none_or(|at| at > now) || self.watch(driver, now)
     }

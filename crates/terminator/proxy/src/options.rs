@@ -1,4 +1,4 @@
-//! What the data plane is told. Plain values: no text to parse, no files to open.
+//! The options of the data plane: plain values, no text to parse, no files to open.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -42,13 +42,13 @@ pub struct FrontOptions {
     pub listen: Vec<Address>,
     /// Connections from these networks begin with a PROXY header, v1 or v2; others' must not.
     pub accept_proxy: Vec<Network>,
-    /// How TLS is taken off.
+    /// How TLS is terminated.
     pub tls: tls::options::ServerOptions,
-    /// Whether the kernel seals what is long.
+    /// Whether the kernel encrypts what is long.
     pub ktls: KtlsOptions,
 }
 
-/// When the kernel seals what is sent to clients (kernel TLS).
+/// When the kernel encrypts what is sent to clients (kernel TLS).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct KtlsOptions {
     /// Whether.
@@ -57,7 +57,7 @@ pub struct KtlsOptions {
     pub from: u64,
 }
 
-/// Whether the kernel seals.
+/// Whether the kernel encrypts.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum KtlsMode {
     /// Never.
@@ -91,7 +91,7 @@ impl BackOptions {
         self.servers().map_or(&[], |servers| &servers.pool.servers)
     }
 
-    /// What a server is told about the client.
+    /// The PROXY header that servers get.
     pub fn send_proxy(&self) -> &SendProxy {
         self.servers()
             .map_or(&SendProxy::Off, |servers| &servers.send_proxy)

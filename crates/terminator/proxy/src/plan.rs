@@ -1,6 +1,5 @@
 //! What the plane serves: built whole from options or not at all, then shared and never changed.
 
-use std::fmt;
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -48,7 +47,7 @@ pub struct ServicePlan {
     serving: Option<(Arc<static_files::options::Options>, FileTimeouts)>,
     pub(crate) files: Option<Arc<Files>>,
     ktls: KtlsOptions,
-    /// What the kernel may seal of it.
+    /// What the kernel may encrypt of it.
     pub(crate) offload: Option<Offload>,
     /// The servers' names, in the order of the options, for logs and labels.
     pub(crate) server_names: Vec<String>,
@@ -66,16 +65,9 @@ pub(crate) struct Files {
 }
 
 /// Why no plan could be built: one service's fault.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
 pub struct PlanError(BuildError);
-
-impl fmt::Display for PlanError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl std::error::Error for PlanError {}
 
 impl Plan {
     /// Builds all services; the first that cannot be built refuses the whole.
@@ -84,36 +76,26 @@ impl Plan {
         resumption: &Arc<Resumption>,
     ) -> Result<(Self, Vec<Warning>), PlanError> {
         let mut warnings = Vec::new();
-        let services = options
-            .services
-            .into_iter()
-            .map(|service| {
-                let workers = options.workers.cpus.len();
-                ServicePlan::build(service, workers, resumption, &mut warnings).map(Arc::new)
-            })
-            .collect::<Result<_, _>>()
-            .map_err(PlanError)?;
         let Options {
+            services,
             workers,
             limits,
             log,
-            ..
-        } = Options {
-            services: Vec::new(),
-            ..options
+        } = options;
+        let count = workers.cpus.len();
+        let build =
+            |service| ServicePlan::build(service, count, resumption, &mut warnings).map(Arc::new);
+        let services: Result<_, _> = services.into_iter().map(build).collect();
+        let plan = Self {
+            services: services.map_err(PlanError)?,
+            workers,
+            limits,
+            log,
         };
-        Ok((
-            Self {
-                services,
-                workers,
-                limits,
-                log,
-            },
-            warnings,
-        ))
+        Ok((plan, warnings))
     }
 
-    /// Tells what a server's name resolves to, so that the first connection finds it. To be called
+    /// Sets what a server's name resolves to, so that the first connection finds it. To be called
     /// before the plan is shared; afterwards [`crate::plane::Plane::set_addresses`] tells.
     pub fn set_addresses(&mut self, service: &str, server: usize, addresses: Vec<SocketAddr>) {
         let services = Arc::get_mut(&mut self.services).into_iter().flatten();
@@ -143,8 +125,8 @@ impl Plan {
         }
     }
 
-    /// Tells what the kernel can seal, and whether it can change the keys of a connection. To be
-    /// called before the plan is shared; without it the kernel is taken to seal nothing.
+    /// Sets what the kernel can encrypt, and whether it can change the keys of a connection. To be
+    /// called before the plan is shared; without it the kernel is taken to encrypt nothing.
     pub fn set_kernel_tls(&mut self, sealed: &[(Version, Cipher)], rekeys: bool) {
         let services = Arc::get_mut(&mut self.services).into_iter().flatten();
         for plan in services.filter_map(Arc::get_mut) {
@@ -256,7 +238,7 @@ fn no_servers() -> backend::options::Options {
         balance: Balance::RoundRobin,
         passive: PassiveOptions {
             failures: 0,
-            pause: Duration::ZERO,
+            ejection_time: Duration::ZERO,
         },
         check: None,
     }

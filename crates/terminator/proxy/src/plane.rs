@@ -1,7 +1,7 @@
 //! All workers: started, told, drained.
 //!
 //! Owns the threads and the messages to them. Each message that changes what is served is
-//! answered, so whoever sends it knows when it holds.
+//! answered, so the sender knows when it holds.
 
 use std::io;
 use std::net::SocketAddr;
@@ -23,7 +23,7 @@ use crate::files::FileContext;
 use crate::plan::Plan;
 use crate::worker::Worker;
 
-/// A socket that listens, and for whom.
+/// A listening socket and its service.
 #[derive(Debug)]
 pub struct BoundListener {
     /// The service, by its index in the options.
@@ -92,7 +92,7 @@ impl Plane {
             let body = move || match make() {
                 Ok(mut worker) => {
                     worker.apply_plan(assignment);
-                    // Whoever starts us waits for this, and for the end of the channel.
+                    // `Plane::start` waits for this, and for the end of the channel.
                     let _ = started.send(Ok(()));
                     drop(started);
                     worker.run()

@@ -69,18 +69,18 @@ impl Service {
             .any(|network: &Network| network.contains(ip))
     }
 
-    /// Whether somebody is told to which address a client connected.
+    /// Whether servers learn the address that a client connected to.
     pub(crate) fn tells_destination(&self) -> bool {
         self.settings.send_proxy != SendProxy::Off
     }
 
-    /// Takes note of what an active check has found out.
+    /// Notes the result of an active check.
     pub(crate) fn set_checked(&self, server: usize, up: bool) {
         self.pool.borrow_mut().set_checked(server, up);
         self.tell_state(server);
     }
 
-    /// Takes note of what a server's name resolves to.
+    /// Notes what a server's name resolves to.
     pub(crate) fn set_addresses(&self, server: usize, addresses: &[SocketAddr]) {
         let mut pool = self.pool.borrow_mut();
         pool.set_addresses(server, addresses.to_vec());

@@ -152,7 +152,7 @@ impl Worker {
         self.drain_deadline.is_some() && self.connections.is_empty()
     }
 
-    /// How long nothing needs to be done unless an event says so.
+    /// How long to wait for events.
     fn wait_limit(&self, now: Instant) -> Option<Duration> {
         if !self.waiting.is_empty() || !self.handshakes.is_empty() {
             return Some(Duration::ZERO);
@@ -203,7 +203,7 @@ impl Worker {
             .set(WorkerGauge::BuffersPooled, self.pool.spare() as u64);
     }
 
-    /// Takes note of an event; established connections are served at once.
+    /// Notes an event; established connections are served at once.
     fn note(&mut self, id: ConnectionId, event: &epoll::Event, is_back: bool) {
         let Some(connection) = self.connections.find(id) else {
             return;
@@ -374,7 +374,7 @@ impl Worker {
             match command {
                 Command::Replace(assignment, answer) => {
                     self.apply_plan(*assignment);
-                    // Whoever asked may have given up waiting; the plan is served all the same.
+                    // The caller may have given up waiting; the plan is served all the same.
                     let _ = answer.send(());
                 }
                 Command::SetServerUp {

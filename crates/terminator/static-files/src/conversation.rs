@@ -27,7 +27,7 @@ pub struct Conversation {
     options: Arc<Options>,
     /// What came and was not read yet: a part of a head, or requests that wait for their turn.
     input: Vec<u8>,
-    /// So many bytes of it are known to hold no end of a head.
+    /// The number of its bytes that hold no end of a head.
     known: usize,
     stage: Stage,
     /// An empty line before the head was passed over.
@@ -58,7 +58,7 @@ enum Stage {
 #[derive(Debug)]
 struct Content {
     request: Request,
-    /// So many bytes are still to come.
+    /// The number of bytes that are still to come.
     left: u64,
     /// What is left of [`CONTINUE`] to be sent.
     interim: &'static [u8],
@@ -80,7 +80,7 @@ impl Conversation {
         }
     }
 
-    /// Takes bytes of requests and says how many. Requests that wait for their turn are taken up to
+    /// Takes bytes of requests and returns how many. Requests that wait for their turn are taken up to
     /// [`HEAD_BYTES_MAX`]; 0 means not now, but after more of the output went out. What comes after
     /// the last request is taken and dropped, so that the client, which may still be sending, can
     /// read its answer.
@@ -143,7 +143,7 @@ impl Conversation {
         }
     }
 
-    /// So many bytes of the output went out; at most those of the piece that it was.
+    /// This number of bytes of the output was sent; at most those of one piece.
     pub fn sent(&mut self, bytes: u64, now: SystemTime) {
         match &mut self.stage {
             Stage::Content(content) => {

@@ -6,7 +6,7 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Media(&'static str);
 
-/// What a file is whose name tells nothing.
+/// The type of a file whose name shows none.
 const UNKNOWN: Media = Media("application/octet-stream");
 
 /// What compressed files, and what holds them, are called: compressed again they grow. All other

@@ -1,9 +1,9 @@
-//! What a conversation asks about the file system, what it is told, and what it gives out. Owns no
-//! logic: it is the seam to whoever opens the files.
+//! What a conversation asks about the file system, the answers, and what it sends. Owns no
+//! logic: it is the seam to the code that opens the files.
 
 use std::time::SystemTime;
 
-/// So many entries of a folder are shown. Whoever lists one may stop after so many names.
+/// The most entries of a folder that are shown; listing may stop after this number of names.
 pub const LISTING_ENTRIES_MAX: usize = 4096;
 
 /// What must be known before the conversation goes on. Paths are bytes (no NUL among them),
@@ -73,7 +73,7 @@ pub enum Output<'a> {
     Nothing,
     /// These bytes; never empty.
     Bytes(&'a [u8]),
-    /// A stretch of the file that is open.
+    /// A range of the file that is open.
     File {
         /// Where it begins.
         offset: u64,

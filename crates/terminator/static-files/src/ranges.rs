@@ -32,7 +32,7 @@ pub(crate) enum Selection {
     Unsatisfiable,
 }
 
-/// Reads the field's value for a file of so many bytes.
+/// Reads the field's value for a file of this length.
 pub(crate) fn select(field: &[u8], bytes: u64) -> Selection {
     match satisfiable(field, bytes) {
         None => Selection::Whole,
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn only_so_many_are_given() {
+    fn the_number_of_ranges_is_limited() {
         let field = |count: usize| {
             let ranges: Vec<_> = (0..count).map(|i| format!("{}-{}", 3 * i, 3 * i)).collect();
             format!("bytes={}", ranges.join(","))

@@ -1,5 +1,5 @@
 //! Responses: heads (RFC 9112 section 4, RFC 9110 section 6.6), and what follows them piece by
-//! piece. Owns no file: a stretch of one is named, and somebody sends it.
+//! piece. Owns no file: a range of one is named, and somebody sends it.
 
 use std::fmt::Display;
 use std::io::Write;
@@ -15,18 +15,18 @@ use crate::status::Status;
 use crate::target::Target;
 use crate::validators::{Validators, Verdict};
 
-/// A response on its way: bytes, then a stretch of the open file, and that again for each part.
+/// A response on its way: bytes, then a range of the open file, and that again for each part.
 #[derive(Debug)]
 pub(crate) struct Response {
     status: Status,
     bytes: Vec<u8>,
     sent: usize,
-    stretch: Stretch,
+    range: FileRange,
     parts: Option<Parts>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Stretch {
+struct FileRange {
     offset: u64,
     bytes: u64,
 }
@@ -47,9 +47,9 @@ struct PartForm {
     bytes: u64,
 }
 
-/// What a response needs to know of its request.
+/// What a response depends on.
 #[derive(Clone, Copy, Debug)]
-struct Manner {
+struct RequestFacts {
     now: SystemTime,
     /// Whether only the head is wanted.
     head: bool,
@@ -60,34 +60,34 @@ struct Manner {
 impl Response {
     /// The answer to a request.
     pub(crate) fn to(request: &Request, outcome: Outcome, now: SystemTime) -> Self {
-        let manner = Manner {
+        let facts = RequestFacts {
             now,
             head: request.method == Method::Head,
             is_http10: request.is_http10,
             persistent: request.persistent,
         };
         match (outcome, &request.target) {
-            (Outcome::File(chosen), _) => file(manner, request, &chosen),
-            (Outcome::Redirect, Some(target)) => redirect(manner, target),
+            (Outcome::File(chosen), _) => file(facts, request, &chosen),
+            (Outcome::Redirect, Some(target)) => redirect(facts, target),
             (Outcome::Listing(entries, is_whole), Some(target)) => {
-                list(manner, target, entries, is_whole)
+                list(facts, target, entries, is_whole)
             }
-            (Outcome::Refused(status), _) => refusal(manner, status, ""),
+            (Outcome::Refused(status), _) => refusal(facts, status, ""),
             (Outcome::Redirect | Outcome::Listing(..), None) => {
-                refusal(manner, Status::InternalServerError, "")
+                refusal(facts, Status::InternalServerError, "")
             }
         }
     }
 
     /// The answer to what is no request; the last one of its connection.
     pub(crate) fn to_fault((status, what): Refusal, now: SystemTime) -> Self {
-        let manner = Manner {
+        let facts = RequestFacts {
             now,
             head: false,
             is_http10: false,
             persistent: false,
         };
-        refusal(manner, status, what)
+        refusal(facts, status, what)
     }
 
     pub(crate) fn status(&self) -> u16 {
@@ -98,25 +98,25 @@ impl Response {
     pub(crate) fn output(&self) -> Output<'_> {
         if self.sent < self.bytes.len() {
             Output::Bytes(&self.bytes[self.sent..])
-        } else if self.stretch.bytes > 0 {
+        } else if self.range.bytes > 0 {
             Output::File {
-                offset: self.stretch.offset,
-                bytes: self.stretch.bytes,
+                offset: self.range.offset,
+                bytes: self.range.bytes,
             }
         } else {
             Output::Nothing
         }
     }
 
-    /// So many bytes of the output went out.
+    /// This number of bytes of the output was sent.
     pub(crate) fn advance(&mut self, bytes: u64) {
         if self.sent < self.bytes.len() {
             let went = usize::try_from(bytes).unwrap_or(usize::MAX);
             self.sent = self.sent.saturating_add(went).min(self.bytes.len());
         } else {
-            let went = bytes.min(self.stretch.bytes);
-            self.stretch.offset += went;
-            self.stretch.bytes -= went;
+            let went = bytes.min(self.range.bytes);
+            self.range.offset += went;
+            self.range.bytes -= went;
         }
         if self.output() == Output::Nothing {
             self.next_part();
@@ -131,7 +131,7 @@ impl Response {
         self.sent = 0;
         if let Some(part) = parts.left.next() {
             parts.form.write_head(part, &mut self.bytes);
-            self.stretch = Stretch::of(part);
+            self.range = FileRange::of(part);
         } else if !parts.closed {
             parts.closed = true;
             parts.form.write_end(&mut self.bytes);
@@ -139,7 +139,7 @@ impl Response {
     }
 }
 
-impl Stretch {
+impl FileRange {
     fn of(part: Part) -> Self {
         Self {
             offset: part.first,
@@ -176,19 +176,19 @@ impl PartForm {
 struct Head {
     bytes: Vec<u8>,
     status: Status,
-    manner: Manner,
+    facts: RequestFacts,
 }
 
 impl Head {
-    fn begin(manner: Manner, status: Status) -> Self {
+    fn begin(facts: RequestFacts, status: Status) -> Self {
         let mut head = Self {
             bytes: Vec::with_capacity(512),
             status,
-            manner,
+            facts,
         };
         let line = format_args!("HTTP/1.1 {} {}\r\n", status.code(), status.phrase());
         append(&mut head.bytes, line);
-        head.field("Date", dates::written(manner.now));
+        head.field("Date", dates::written(facts.now));
         head
     }
 
@@ -196,11 +196,11 @@ impl Head {
         append(&mut self.bytes, format_args!("{name}: {value}\r\n"));
     }
 
-    /// Ends the head and has the stretch follow, where content is wanted.
-    fn end(mut self, stretch: Stretch) -> Response {
-        if !self.manner.persistent {
+    /// Ends the head and has the range follow, where content is wanted.
+    fn end(mut self, range: FileRange) -> Response {
+        if !self.facts.persistent {
             self.field("Connection", "close");
-        } else if self.manner.is_http10 {
+        } else if self.facts.is_http10 {
             self.field("Connection", "keep-alive");
         }
         self.bytes.extend(b"\r\n");
@@ -208,10 +208,10 @@ impl Head {
             status: self.status,
             bytes: self.bytes,
             sent: 0,
-            stretch: if self.manner.head {
-                Stretch::default()
+            range: if self.facts.head {
+                FileRange::default()
             } else {
-                stretch
+                range
             },
             parts: None,
         }
@@ -220,8 +220,8 @@ impl Head {
     /// Ends the head and has these bytes follow, where content is wanted.
     fn end_with(mut self, content: &[u8]) -> Response {
         self.field("Content-Length", content.len());
-        let head = self.manner.head;
-        let mut response = self.end(Stretch::default());
+        let head = self.facts.head;
+        let mut response = self.end(FileRange::default());
         if !head {
             response.bytes.extend(content);
         }
@@ -230,8 +230,8 @@ impl Head {
 }
 
 /// `what` may be empty; it is ours, never the client's.
-fn refusal(manner: Manner, status: Status, what: &str) -> Response {
-    let mut head = Head::begin(manner, status);
+fn refusal(facts: RequestFacts, status: Status, what: &str) -> Response {
+    let mut head = Head::begin(facts, status);
     if status == Status::MethodNotAllowed {
         head.field("Allow", "GET, HEAD");
     }
@@ -247,8 +247,8 @@ fn explain(mut head: Head, what: &str) -> Response {
     head.end_with(format!("{code} {phrase}{colon}{what}\n").as_bytes())
 }
 
-fn redirect(manner: Manner, target: &Target) -> Response {
-    let mut head = Head::begin(manner, Status::MovedPermanently);
+fn redirect(facts: RequestFacts, target: &Target) -> Response {
+    let mut head = Head::begin(facts, Status::MovedPermanently);
     let location = target.location_of_folder();
     head.field("Location", String::from_utf8_lossy(&location));
     explain(head, "")
@@ -256,35 +256,35 @@ fn redirect(manner: Manner, target: &Target) -> Response {
 
 /// How long a page is that is not made nobody knows: a HEAD may do without
 /// (RFC 9110 section 9.3.2).
-fn list(manner: Manner, target: &Target, entries: Vec<Entry>, is_whole: bool) -> Response {
-    let mut head = Head::begin(manner, Status::Ok);
+fn list(facts: RequestFacts, target: &Target, entries: Vec<Entry>, is_whole: bool) -> Response {
+    let mut head = Head::begin(facts, Status::Ok);
     head.field("Content-Type", "text/html; charset=utf-8");
     head.field("Cache-Control", "no-cache");
     head.field("Content-Security-Policy", "default-src 'none'");
     head.field("X-Content-Type-Options", "nosniff");
-    if manner.head {
-        return head.end(Stretch::default());
+    if facts.head {
+        return head.end(FileRange::default());
     }
     head.end_with(&listing::page(&target.path, entries, is_whole))
 }
 
-fn file(manner: Manner, request: &Request, chosen: &Chosen) -> Response {
-    let validators = Validators::of(chosen.bytes, chosen.modified, chosen.identity, manner.now);
+fn file(facts: RequestFacts, request: &Request, chosen: &Chosen) -> Response {
+    let validators = Validators::of(chosen.bytes, chosen.modified, chosen.identity, facts.now);
     match request.fields.conditions.judge(&validators) {
-        Verdict::Failed => return explain(begin(manner, Status::PreconditionFailed, chosen), ""),
+        Verdict::Failed => return explain(begin(facts, Status::PreconditionFailed, chosen), ""),
         Verdict::NotModified => {
-            let mut head = begin(manner, Status::NotModified, chosen);
+            let mut head = begin(facts, Status::NotModified, chosen);
             head.field("ETag", validators.entity_tag());
-            return head.end(Stretch::default());
+            return head.end(FileRange::default());
         }
         Verdict::Met => {}
     }
     match selection(request, chosen, &validators) {
-        Selection::Whole => whole(manner, chosen, &validators),
-        Selection::One(part) => one(manner, chosen, &validators, part),
-        Selection::Several(parts) => several(manner, chosen, &validators, parts),
+        Selection::Whole => whole(facts, chosen, &validators),
+        Selection::One(part) => one(facts, chosen, &validators, part),
+        Selection::Several(parts) => several(facts, chosen, &validators, parts),
         Selection::Unsatisfiable => {
-            let mut head = begin(manner, Status::RangeNotSatisfiable, chosen);
+            let mut head = begin(facts, Status::RangeNotSatisfiable, chosen);
             head.field("Content-Range", format_args!("bytes */{}", chosen.bytes));
             explain(head, "")
         }
@@ -307,8 +307,8 @@ fn selection(request: &Request, chosen: &Chosen, validators: &Validators) -> Sel
 }
 
 /// Begins a head with what all responses about a file have (RFC 9110 section 15.4.5).
-fn begin(manner: Manner, status: Status, chosen: &Chosen) -> Head {
-    let mut head = Head::begin(manner, status);
+fn begin(facts: RequestFacts, status: Status, chosen: &Chosen) -> Head {
+    let mut head = Head::begin(facts, status);
     head.field("Accept-Ranges", "bytes");
     if chosen.varies {
         head.field("Vary", "Accept-Encoding");
@@ -316,8 +316,8 @@ fn begin(manner: Manner, status: Status, chosen: &Chosen) -> Head {
     head
 }
 
-fn begin_content(manner: Manner, status: Status, chosen: &Chosen, of: &Validators) -> Head {
-    let mut head = begin(manner, status, chosen);
+fn begin_content(facts: RequestFacts, status: Status, chosen: &Chosen, of: &Validators) -> Head {
+    let mut head = begin(facts, status, chosen);
     head.field("ETag", of.entity_tag());
     head.field("Last-Modified", dates::written(of.last_modified()));
     if let Some(coding) = chosen.coding {
@@ -327,35 +327,40 @@ fn begin_content(manner: Manner, status: Status, chosen: &Chosen, of: &Validator
     head
 }
 
-fn whole(manner: Manner, chosen: &Chosen, validators: &Validators) -> Response {
-    let mut head = begin_content(manner, Status::Ok, chosen, validators);
+fn whole(facts: RequestFacts, chosen: &Chosen, validators: &Validators) -> Response {
+    let mut head = begin_content(facts, Status::Ok, chosen, validators);
     head.field("Content-Type", chosen.media);
     head.field("Content-Length", chosen.bytes);
-    head.end(Stretch {
+    head.end(FileRange {
         offset: 0,
         bytes: chosen.bytes,
     })
 }
 
-fn one(manner: Manner, chosen: &Chosen, validators: &Validators, part: Part) -> Response {
-    let mut head = begin_content(manner, Status::PartialContent, chosen, validators);
+fn one(facts: RequestFacts, chosen: &Chosen, validators: &Validators, part: Part) -> Response {
+    let mut head = begin_content(facts, Status::PartialContent, chosen, validators);
     head.field("Content-Type", chosen.media);
     head.field("Content-Range", content_range(part, chosen.bytes));
     head.field("Content-Length", part.bytes());
-    head.end(Stretch::of(part))
+    head.end(FileRange::of(part))
 }
 
-fn several(manner: Manner, chosen: &Chosen, validators: &Validators, parts: Vec<Part>) -> Response {
+fn several(
+    facts: RequestFacts,
+    chosen: &Chosen,
+    validators: &Validators,
+    parts: Vec<Part>,
+) -> Response {
     let form = PartForm {
-        boundary: boundary(manner.now, chosen),
+        boundary: boundary(facts.now, chosen),
         media: chosen.media.to_string(),
         bytes: chosen.bytes,
     };
-    let mut head = begin_content(manner, Status::PartialContent, chosen, validators);
+    let mut head = begin_content(facts, Status::PartialContent, chosen, validators);
     let media = format_args!("multipart/byteranges; boundary={}", form.boundary);
     head.field("Content-Type", media);
     head.field("Content-Length", form.body_bytes(&parts));
-    let mut response = head.end(Stretch::default());
+    let mut response = head.end(FileRange::default());
     response.parts = Some(Parts {
         left: parts.into_iter(),
         form,

@@ -11,7 +11,7 @@ use crate::dates;
 /// (RFC 9110 section 8.8.1), so nobody joins parts of two versions by them.
 const SETTLED_AFTER: Duration = Duration::from_secs(2);
 
-/// What tells one version of a file from the others.
+/// What distinguishes one version of a file from the others.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Validators {
     modified_ns: u128,
@@ -23,7 +23,7 @@ pub(crate) struct Validators {
 }
 
 impl Validators {
-    /// Those of a file of so many bytes, last modified then, with that number of its own.
+    /// Those of a file of this length, time of modification and inode.
     pub(crate) fn of(bytes: u64, modified: SystemTime, identity: u64, now: SystemTime) -> Self {
         let since = modified.duration_since(SystemTime::UNIX_EPOCH);
         let settled = now.duration_since(modified);
@@ -81,7 +81,7 @@ impl Validators {
     }
 }
 
-/// Of the number of a file only what tells it from others with the same time and length: numbers
+/// Of the number of a file only what distinguishes it from others with the same time and length: numbers
 /// of inodes are nobody else's business.
 fn folded(identity: u64, bytes: u64, modified_ns: u128) -> u32 {
     let low = modified_ns.to_le_bytes();
@@ -272,22 +272,15 @@ mod tests {
     fn each_condition_has_its_verdict() {
         let tag = settled().entity_tag().to_string();
         let judge = |conditions: Conditions| conditions.judge(&settled());
-        let if_match = |value| Conditions {
-            if_match: field(value),
-            ..Conditions::default()
+        let with = |set: fn(&mut Conditions) -> &mut Option<Box<[u8]>>, value: &str| {
+            let mut conditions = Conditions::default();
+            *set(&mut conditions) = field(value);
+            conditions
         };
-        let if_none_match = |value| Conditions {
-            if_none_match: field(value),
-            ..Conditions::default()
-        };
-        let since = |value| Conditions {
-            if_modified_since: field(value),
-            ..Conditions::default()
-        };
-        let not_since = |value| Conditions {
-            if_unmodified_since: field(value),
-            ..Conditions::default()
-        };
+        let if_match = |value: &str| with(|all| &mut all.if_match, value);
+        let if_none_match = |value: &str| with(|all| &mut all.if_none_match, value);
+        let since = |value: &str| with(|all| &mut all.if_modified_since, value);
+        let not_since = |value: &str| with(|all| &mut all.if_unmodified_since, value);
         let cases = [
             (Conditions::default(), Verdict::Met),
             (if_match(&tag), Verdict::Met),

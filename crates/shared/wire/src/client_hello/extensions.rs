@@ -88,26 +88,29 @@ impl Seen {
 }
 
 fn flag(data: Cursor<'_>, name: &'static str) -> Result<bool, HelloFault> {
-    match data.is_empty() {
-        true => Ok(true),
-        false => Err(Malformed(name)),
+    if data.is_empty() {
+        Ok(true)
+    } else {
+        Err(Malformed(name))
     }
 }
 
 /// The vector that fills the extension to its end.
 fn whole16<'a>(mut data: Cursor<'a>, name: &'static str) -> Result<Cursor<'a>, HelloFault> {
     let list = data.vector16().ok_or(Malformed(name))?;
-    match data.is_empty() {
-        true => Ok(list),
-        false => Err(Malformed(name)),
+    if data.is_empty() {
+        Ok(list)
+    } else {
+        Err(Malformed(name))
     }
 }
 
 fn even(list: Cursor<'_>, name: &'static str) -> Result<Span, HelloFault> {
     let bytes = list.rest().len();
-    match bytes > 0 && bytes.is_multiple_of(2) {
-        true => Ok(Span::of(&list)),
-        false => Err(Malformed(name)),
+    if bytes > 0 && bytes.is_multiple_of(2) {
+        Ok(Span::of(&list))
+    } else {
+        Err(Malformed(name))
     }
 }
 
@@ -118,9 +121,10 @@ fn numbers16(data: Cursor<'_>, name: &'static str) -> Result<Span, HelloFault> {
 fn supported_versions(mut data: Cursor<'_>) -> Result<Span, HelloFault> {
     const NAME: &str = "supported_versions";
     let list = data.vector8().ok_or(Malformed(NAME))?;
-    match data.is_empty() {
-        true => even(list, NAME),
-        false => Err(Malformed(NAME)),
+    if data.is_empty() {
+        even(list, NAME)
+    } else {
+        Err(Malformed(NAME))
     }
 }
 
@@ -190,13 +194,14 @@ fn psk_identities(mut data: Cursor<'_>) -> Result<Span, HelloFault> {
         let binder = list.vector8()?;
         (binder.rest().len() >= 32).then_some(())
     })?;
-    match identity_count == binder_count {
-        true => Ok(Span::of(&identities)),
-        false => Err(Illegal("pre_shared_key has not one binder an identity")),
+    if identity_count == binder_count {
+        Ok(Span::of(&identities))
+    } else {
+        Err(Illegal("pre_shared_key has not one binder an identity"))
     }
 }
 
-/// Reads items until the list, which must have one at least, is used up; tells how many.
+/// Reads items until the list, which must have one at least, is used up; returns how many.
 fn each<'a>(
     mut list: Cursor<'a>,
     name: &'static str,

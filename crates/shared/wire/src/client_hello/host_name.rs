@@ -24,10 +24,12 @@ pub(super) fn judge(bytes: &[u8]) -> HostName {
         };
     }
     let last_label = name.rsplit(|b| *b == b'.').next().unwrap_or(name);
-    match last_label.iter().all(u8::is_ascii_digit) {
-        false => HostName::Valid(name.len()),
-        true if is_address(name) => HostName::Address,
-        true => HostName::Invalid,
+    if !last_label.iter().all(u8::is_ascii_digit) {
+        HostName::Valid(name.len())
+    } else if is_address(name) {
+        HostName::Address
+    } else {
+        HostName::Invalid
     }
 }
 

@@ -61,7 +61,7 @@ pub enum Addresses<'a> {
 impl Addresses<'_> {
     /// Both ends in one family: if either is IPv6, an IPv4 one is mapped (`::ffff:192.0.2.1`).
     ///
-    /// An IPv4 client of a socket bound to `[::]` is mapped on both ends and is told as IPv4.
+    /// An IPv4 client of a socket bound to `[::]` is mapped on both ends and is written as IPv4.
     pub fn tcp(source: SocketAddr, destination: SocketAddr) -> Self {
         let plain =
             |address: SocketAddr| SocketAddr::new(address.ip().to_canonical(), address.port());
@@ -91,9 +91,10 @@ impl Addresses<'_> {
 
 /// Both as IPv6 unless they are of one family already.
 pub(super) fn one_family(a: SocketAddr, b: SocketAddr) -> (SocketAddr, SocketAddr) {
-    match a.is_ipv4() == b.is_ipv4() {
-        true => (a, b),
-        false => (mapped(a), mapped(b)),
+    if a.is_ipv4() == b.is_ipv4() {
+        (a, b)
+    } else {
+        (mapped(a), mapped(b))
     }
 }
 

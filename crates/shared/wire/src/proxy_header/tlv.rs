@@ -38,7 +38,7 @@ pub mod kind {
     /// The first of sixteen types for private use; hitch puts the client certificate here.
     pub const CUSTOM_FIRST: u8 = 0xe0;
     /// Of our own: the connection begins with TLS early data (RFC 8446 section 2.3), which may be a
-    /// replay. Four bytes, big-endian: at most so many bytes of the stream are early data.
+    /// replay. Four bytes, big-endian: the most bytes of the stream that are early data.
     pub const EARLY_DATA: u8 = 0xe1;
 }
 
@@ -117,9 +117,10 @@ impl Tlv<'_> {
             kind::SSL => return Ssl::read(self.value).map(drop),
             _ => true,
         };
-        match valid {
-            true => Ok(()),
-            false => Err(ProxyFault::Tlv(self.kind)),
+        if valid {
+            Ok(())
+        } else {
+            Err(ProxyFault::Tlv(self.kind))
         }
     }
 }

@@ -107,9 +107,10 @@ impl Family {
         if length < addresses {
             return Err(ProxyFault::AddressesCut(length));
         }
-        match whole <= HEADER_BYTES_MAX {
-            true => Ok(()),
-            false => Err(ProxyFault::TooLarge(whole)),
+        if whole <= HEADER_BYTES_MAX {
+            Ok(())
+        } else {
+            Err(ProxyFault::TooLarge(whole))
         }
     }
 
@@ -171,9 +172,10 @@ fn check_checksum(whole: &[u8], tlvs: &Tlvs<'_>) -> Result<(), ProxyFault> {
         .split_last_chunk::<4>()
         .map_or(before, |(before, _)| before);
     let crc = crc32c::crc32c_append(crc32c::crc32c(before), &[0; 4]);
-    match crc32c::crc32c_append(crc, after) == expected {
-        true => Ok(()),
-        false => Err(ProxyFault::Checksum),
+    if crc32c::crc32c_append(crc, after) == expected {
+        Ok(())
+    } else {
+        Err(ProxyFault::Checksum)
     }
 }
 
@@ -201,7 +203,7 @@ pub struct HeaderV2<'a> {
     pub checksum: bool,
 }
 
-/// The client's TLS as the field `PP2_TYPE_SSL` tells it (section 2.2.6).
+/// The client's TLS as the field `PP2_TYPE_SSL` has it (section 2.2.6).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ClientTls<'a> {
     /// `TLSv1.2` or `TLSv1.3`.

@@ -68,7 +68,7 @@ fn openssl_by_default() {
 }
 
 #[test]
-fn openssl_with_what_it_is_told() {
+fn openssl_with_options() {
     // c -tls1_2 -servername tls12.example -groups P-384:X25519
     //   -sigalgs ECDSA+SHA256:RSA-PSS+SHA384:RSA+SHA256
     //   -cipher ECDHE-ECDSA-AES128-GCM-SHA256:ECDHE-RSA-AES256-GCM-SHA384

@@ -18,7 +18,7 @@ fn fault_of(bytes: &[u8]) -> HelloFault {
 }
 
 #[test]
-fn other_protocols_are_told_by_their_first_bytes() {
+fn other_protocols_are_recognized_by_their_first_bytes() {
     for bytes in [
         &b"\0"[..],
         b"S",

@@ -26,7 +26,7 @@ impl Flow {
     }
 
     /// Whether the kernel encrypts what is sent to the client. What waits to be sent is plaintext
-    /// then, and bytes may go past our buffers when [`Flow::can_pass`] says so.
+    /// then, and bytes may go past our buffers when [`Flow::can_pass`] allows it.
     pub fn is_offloaded(&self) -> bool {
         self.ktls.is_kernel()
     }

@@ -2,11 +2,12 @@
 
 use flow::options::{ProxyTlvs, SendProxy};
 use telemetry::outcome::{EarlyData, HandshakeKind, Reason};
+use testkit::chance::Chance;
 use testkit::client::ClientChoice;
 use tls::options::Tls13Sessions;
 use wire::proxy_header;
 
-use crate::simulation::{Chance, Run, Stage, TIMEOUTS};
+use crate::simulation::{Run, Stage, TIMEOUTS};
 use flow::actions::Action;
 use flow::events::{Event, Received};
 use flow::facts::Ending;
@@ -72,7 +73,7 @@ fn received(run: &Run) -> (Option<u32>, &[u8]) {
 }
 
 #[test]
-fn no_byte_is_lost_or_told_late_at_any_split() {
+fn no_byte_is_lost_or_late_at_any_split() {
     let stage = stage();
     let choice = returning(&stage);
     for seed in 0..40 {
@@ -240,7 +241,7 @@ fn early_data_under_a_foreign_servers_ticket_is_skipped() {
 }
 
 #[test]
-fn messages_in_small_records_are_told_from_early_data() {
+fn messages_in_small_records_are_distinguished_from_early_data() {
     let stage = stage();
     let early = vec![7; 1000];
     let cache = stage.settings.tls.tls13_sessions();
@@ -298,19 +299,19 @@ fn a_record_that_was_altered_after_early_data_resets_the_server() {
 
 /// A handshake that broke would make the client send again what the server may have done.
 #[test]
-fn a_reset_by_the_server_is_told_after_the_handshake() {
+fn a_reset_by_the_server_is_passed_on_after_the_handshake() {
     let stage = stage();
     let mut run = begun(&stage, 12, b"");
     run.handle(Event::BackReceived(Received::Failed));
     assert!(run.flow.is_handshaking() && !run.flow.is_over());
-    run.until_told_of_failure();
+    run.until_alert();
     assert!(run.client.is_early_taken() && run.client.is_resumed());
     assert_eq!(run.reason(), Some(Reason::BackendReset));
     run.finish();
 }
 
 #[test]
-fn a_dial_that_fails_is_told_after_the_handshake() {
+fn a_failed_dial_is_passed_on_after_the_handshake() {
     let stage = stage();
     let mut run = begin(&stage, &returning(&stage), 4, b"early", b"");
     run.to_flow.extend(run.client.take_wire());
@@ -319,7 +320,7 @@ fn a_dial_that_fails_is_told_after_the_handshake() {
     }
     run.handle(Event::DialFailed(Ending::new(Reason::BackendRefused)));
     assert!(!run.flow.is_over());
-    run.until_told_of_failure();
+    run.until_alert();
     assert_eq!(run.reason(), Some(Reason::BackendRefused));
     run.finish();
 }

@@ -7,9 +7,10 @@ use flow::events::{Event, Received};
 use flow::facts::Ending;
 use flow::options::SendProxy;
 use telemetry::outcome::{HandshakeKind, Reason};
+use testkit::chance::Chance;
 use testkit::client::ClientChoice;
 
-use crate::simulation::{Chance, Run, Stage, TIMEOUTS};
+use crate::simulation::{Run, Stage, TIMEOUTS};
 
 const TLS13: [u16; 3] = [0x1301, 0x1302, 0x1303];
 const TLS12: [u16; 3] = [0xc02b, 0xc02c, 0xcca9];
@@ -416,7 +417,7 @@ fn no_server_gets_a_byte_without_the_header_that_it_was_promised() {
 }
 
 #[test]
-fn a_dial_that_takes_too_long_is_made_again_and_a_failed_one_is_told() {
+fn a_dial_that_takes_too_long_is_made_again_and_a_failed_one_gets_an_alert() {
     let stage = Stage::new(SendProxy::Off);
     let mut run = Run::new(&stage, &stage.choice(true, &[]), 3, Vec::new());
     // The backend is never connected here, so the actions are taken by hand.
@@ -436,7 +437,7 @@ fn a_dial_that_takes_too_long_is_made_again_and_a_failed_one_is_told() {
     run.handle(Event::Timeout);
     assert_eq!(run.flow.poll_action(), Some(Action::Redial));
     run.handle(Event::DialFailed(Ending::new(Reason::BackendRefused)));
-    run.until_told_of_failure();
+    run.until_alert();
     assert_eq!(run.reason(), Some(Reason::BackendRefused));
 }
 
@@ -455,7 +456,7 @@ fn sessions_are_resumed_and_their_kind_is_known() {
 }
 
 #[test]
-fn the_server_is_told_who_the_client_is_before_its_first_byte() {
+fn the_server_gets_the_proxy_header_before_the_first_byte() {
     let stage = Stage::new(SendProxy::V1);
     for seed in 0..20 {
         let mut run = Run::new(&stage, &stage.choice(true, &[]), seed, Vec::new());

@@ -14,6 +14,7 @@ use flow::facts::{Facts, Route};
 use flow::options::{Offload, SendProxy, Settings, Timeouts};
 use telemetry::outcome::Reason;
 use testkit::authority::Authority;
+use testkit::chance::Chance;
 use testkit::client::{Client, ClientChoice};
 use testkit::kernel::{Handed, KernelSealer};
 use tls::options::Cipher;
@@ -153,31 +154,6 @@ const CIPHERS: [(Version, Cipher); 6] = [
     (Version::Tls13, Cipher::Aes256Gcm),
     (Version::Tls13, Cipher::ChaCha20Poly1305),
 ];
-
-/// xorshift64*: all that a run leaves to chance comes from here.
-pub(crate) struct Chance(u64);
-
-impl Chance {
-    pub(crate) fn new(seed: u64) -> Self {
-        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
-    }
-
-    pub(crate) fn below(&mut self, limit: usize) -> usize {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        let mixed = self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33;
-        mixed as usize % limit.max(1)
-    }
-
-    pub(crate) fn one_in(&mut self, count: usize) -> bool {
-        self.below(count) == 0
-    }
-
-    pub(crate) fn bytes(&mut self, count: usize) -> Vec<u8> {
-        (0..count).map(|_| self.below(256) as u8).collect()
-    }
-}
 
 /// One connection with both its neighbours.
 pub(crate) struct Run {
@@ -471,7 +447,7 @@ impl Run {
     }
 
     /// The client learns by an alert that we failed.
-    pub(crate) fn until_told_of_failure(&mut self) {
+    pub(crate) fn until_alert(&mut self) {
         self.until("the alert", |run| run.client_fault.is_some());
         let alert = "received fatal alert: InternalError";
         assert_eq!(self.client_fault.as_deref(), Some(alert));

@@ -14,11 +14,12 @@ use std::time::Duration;
 use flow::facts::{Facts, Route};
 use sys::wake::Waker;
 use telemetry::outcome::Reason;
+use testkit::chance::Chance;
 use testkit::client::Client;
 
 use super::*;
 use crate::commands::Mailbox;
-use crate::fixture::{Chance, Fixture, file_context};
+use crate::fixture::{Fixture, file_context};
 use crate::options::Limits;
 use crate::token::{ConnectionId, EventSource};
 
@@ -71,7 +72,7 @@ impl Peer {
         bytes.drain(..written);
     }
 
-    /// Receives at most so many bytes; says how many.
+    /// Receives at most `most` bytes; returns how many.
     fn receive(&mut self, most: usize) -> usize {
         let mut room = vec![0; most.max(1)];
         let result = match &mut self.stream {
@@ -429,7 +430,7 @@ fn whatever_happens_on_either_side_no_byte_is_wrong_and_nothing_is_kept() {
 }
 
 #[test]
-fn a_server_that_refuses_is_told_by_an_alert_and_a_reason() {
+fn a_server_that_refuses_leads_to_an_alert_and_a_reason() {
     let (listener, fixture) = server();
     drop(listener);
     for seed in 0..10 {

@@ -26,7 +26,7 @@ use crate::token::{ConnectionId, EventSource};
 /// How many are looked at for the oldest connection whose bytes do not wait for this very worker.
 const LOOKED_AT_MAX: usize = 8;
 
-/// What there may be only so many of.
+/// What is limited.
 #[derive(Clone, Copy)]
 enum Limited<'a> {
     Connections,
@@ -62,7 +62,7 @@ impl Worker {
         }
     }
 
-    /// Accepts up to `count` connections; says whether there were that many.
+    /// Accepts up to `count` connections; returns whether there were that many.
     pub(super) fn accept_some(&mut self, place: usize, count: usize) -> bool {
         for _ in 0..count {
             match self.accept_one(place) {
@@ -207,7 +207,7 @@ impl Worker {
         oldest.is_some()
     }
 
-    /// Gives up the places that other workers' newcomers have taken. Whoever gives up a handshake's
+    /// Gives up the places that other workers' newcomers have taken. A connection that gives up a handshake's
     /// gives up a connection's with it, and one newcomer may have taken both.
     pub(super) fn pay_back(&mut self) {
         let handshakes = self.pay(Limited::Handshakes, 0);
@@ -217,7 +217,7 @@ impl Worker {
         }
     }
 
-    /// Gives up what is owed but for so many that have been given up; says how many those are.
+    /// Gives up what is owed beyond `paid`; returns the number of places owed.
     fn pay(&mut self, limited: Limited<'_>, paid: u32) -> u32 {
         let allowance = self.allowance(limited).0.clone();
         let mut owed = 0;
@@ -268,7 +268,7 @@ impl Worker {
         service.plan.open().give();
     }
 
-    /// Takes note of a connection that was reset as soon as it was accepted.
+    /// Counts a connection that was reset as soon as it was accepted.
     fn refused(&mut self, place: usize, peer: PeerAddress, reason: Reason) {
         let Some(listener) = self.listeners.at(place) else {
             return;

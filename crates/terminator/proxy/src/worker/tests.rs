@@ -17,6 +17,15 @@ const LISTEN: ListenOptions = ListenOptions {
     unix_mode: None,
 };
 
+/// A service without a server, with this number of connections at most.
+fn fixture(connections: u32) -> Fixture {
+    let limits = Limits {
+        connections,
+        handshakes: connections,
+    };
+    Fixture::new("unix:@nobody", limits)
+}
+
 /// Workers with a listener each, and where they listen.
 fn workers(fixture: &Fixture) -> Vec<(Worker, std::net::SocketAddr)> {
     let wakers: Arc<[_]> = (0..2).map(|_| Arc::new(Waker::new().unwrap())).collect();
@@ -60,7 +69,7 @@ fn workers(fixture: &Fixture) -> Vec<(Worker, std::net::SocketAddr)> {
     (0..2).map(worker).collect()
 }
 
-/// Lets so many connections in, all of which say these words.
+/// Accepts a connection for each of these first flights.
 fn accept(worker: &mut Worker, address: std::net::SocketAddr, words: &[&[u8]]) -> Vec<TcpStream> {
     let connect = |words: &&[u8]| {
         let mut client = TcpStream::connect(address).unwrap();
@@ -77,13 +86,7 @@ fn accept(worker: &mut Worker, address: std::net::SocketAddr, words: &[&[u8]]) -
 
 #[test]
 fn a_newcomer_that_was_not_served_in_time_costs_no_signature() {
-    let fixture = Fixture::new(
-        "unix:@nobody",
-        Limits {
-            connections: 10,
-            handshakes: 10,
-        },
-    );
+    let fixture = fixture(10);
     let hello = fixture.choice.connect("localhost").take_wire();
     let (mut worker, address) = workers(&fixture).remove(0);
     let mut clients = accept(&mut worker, address, &[&hello, &hello]);
@@ -100,13 +103,7 @@ fn a_newcomer_that_was_not_served_in_time_costs_no_signature() {
 
 #[test]
 fn a_worker_without_anybody_to_displace_takes_the_place_of_anothers() {
-    let fixture = Fixture::new(
-        "unix:@nobody",
-        Limits {
-            connections: 3,
-            handshakes: 3,
-        },
-    );
+    let fixture = fixture(3);
     let mut workers = workers(&fixture);
     let (mut second, second_address) = workers.remove(1);
     let (mut first, first_address) = workers.remove(0);
@@ -129,13 +126,7 @@ fn a_worker_without_anybody_to_displace_takes_the_place_of_anothers() {
 
 #[test]
 fn commands_without_end_leave_the_others_their_turn() {
-    let fixture = Fixture::new(
-        "unix:@nobody",
-        Limits {
-            connections: 3,
-            handshakes: 3,
-        },
-    );
+    let fixture = fixture(3);
     let (mut worker, _) = workers(&fixture).remove(0);
     let (sender, commands) = channel();
     worker.commands = commands;

@@ -226,7 +226,7 @@ fn content_is_read_and_dropped() {
 }
 
 #[test]
-fn content_is_invited_by_those_who_wait() {
+fn content_is_invited_if_the_client_waits() {
     let request = "GET /a.txt HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\
         Expect: 100-continue\r\n\r\nabc";
     let heard = hear(&format!("{request}{}", get("/b.txt")));

@@ -24,7 +24,7 @@ fn file(bytes: u64) -> Found {
     }
 }
 
-/// Has it answer with a file of so many bytes, and all of the answer sent.
+/// Answers with a file of this length, all of which is sent.
 fn serve(conversation: &mut Conversation, bytes: u64) {
     conversation.answer(file(bytes), now());
     loop {
@@ -71,7 +71,7 @@ fn heads_are_bounded() {
 }
 
 #[test]
-fn so_many_requests_wait() {
+fn waiting_requests_are_limited() {
     let many = REQUEST.repeat(10_000);
     let mut conversation = conversation();
     let taken = conversation.receive(&many, now());

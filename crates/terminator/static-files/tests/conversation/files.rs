@@ -138,7 +138,7 @@ fn hidden_names_are_served_if_asked() {
 }
 
 #[test]
-fn siblings_go_to_those_who_take_them() {
+fn siblings_go_to_clients_that_take_them() {
     let tree = Tree::of(&[
         ("a.css", "plain"),
         ("a.css.br", "brotli"),
