@@ -16,7 +16,8 @@ use tls::resumption::{BareSessions, Resumption, ResumptionOptions, SessionMemory
 
 const BLOCKS: usize = 16;
 const BLOCK_WORDS: usize = 32;
-/// What a block costs with its share of the index: what this many bytes cost decides the number of blocks.
+/// What a block costs with its share of the index: what this many bytes cost decides the number of
+/// blocks.
 const BLOCK_COST_BYTES: usize = 320;
 
 /// Fewer than there are blocks, so that both limits bite.

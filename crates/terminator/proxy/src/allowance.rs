@@ -16,9 +16,9 @@ use sys::wake::Waker;
 
 use crate::descriptors::Descriptors;
 
-/// A newcomer takes another's place only while one in [`DISPLACEABLE_PART`] of the limit's places is held by a
-/// connection that has relayed nothing. With fewer, those are clients that are about to be served
-/// while the limit is held by others that work: they would only displace each other.
+/// A newcomer takes another's place only while one in [`DISPLACEABLE_PART`] of the limit's places
+/// is held by a connection that has relayed nothing. With fewer, those are clients that are about
+/// to be served while the limit is held by others that work: they would only displace each other.
 const DISPLACEABLE_PART: u64 = 8;
 
 /// Whether a newcomer may take one of the displaceable places, with this number of places in all.

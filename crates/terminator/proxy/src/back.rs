@@ -26,8 +26,8 @@ impl Back {
         }
     }
 
-    /// Files take what they can at once, and no event follows when they take more: they do as soon as
-    /// more of their responses has gone out.
+    /// Files take what they can at once, and no event follows when they take more: they do as soon
+    /// as more of their responses has gone out.
     pub(crate) fn is_writable(&self) -> bool {
         match self {
             Self::Server(socket) => socket.is_writable(),

@@ -317,8 +317,8 @@ impl Socket {
         self.sent(result, sent)
     }
 
-    /// Has the kernel, which encrypts, send a record of that type; returns whether it took it. `None` =
-    /// the connection is broken.
+    /// Has the kernel, which encrypts, send a record of that type; returns whether it took it.
+    /// `None` = the connection is broken.
     ///
     /// It may be the stream's last, and a record that finds no room in the queue is lost when the
     /// connection is closed: so it has to wait for room.

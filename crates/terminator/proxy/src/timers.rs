@@ -1,8 +1,8 @@
 //! When connections want to be looked at again: a wheel of ticks (Varghese and Lauck, 1987).
 //!
-//! Deadlines move with every byte, so the wheel learns of them late rather than often: an entry that
-//! fires only makes its owner look at the real deadline and set the timer again. Setting is O(1),
-//! and a tick is [`TICK`] long: deadlines are kept within that.
+//! Deadlines move with every byte, so the wheel learns of them late rather than often: an entry
+//! that fires only makes its owner look at the real deadline and set the timer again. Setting is
+//! O(1), and a tick is [`TICK`] long: deadlines are kept within that.
 
 use std::time::{Duration, Instant};
 

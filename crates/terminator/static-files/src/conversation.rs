@@ -80,10 +80,10 @@ impl Conversation {
         }
     }
 
-    /// Takes bytes of requests and returns how many. Requests that wait for their turn are taken up to
-    /// [`HEAD_BYTES_MAX`]; 0 means not now, but after more of the output went out. What comes after
-    /// the last request is taken and dropped, so that the client, which may still be sending, can
-    /// read its answer.
+    /// Takes bytes of requests and returns how many. Requests that wait for their turn are taken up
+    /// to [`HEAD_BYTES_MAX`]; 0 means not now, but after more of the output went out. What comes
+    /// after the last request is taken and dropped, so that the client, which may still be sending,
+    /// can read its answer.
     pub fn receive(&mut self, bytes: &[u8], now: SystemTime) -> usize {
         let mut rest = bytes;
         loop {

@@ -81,8 +81,8 @@ impl Validators {
     }
 }
 
-/// Of the number of a file only what distinguishes it from others with the same time and length: numbers
-/// of inodes are nobody else's business.
+/// Of the number of a file only what distinguishes it from others with the same time and length:
+/// numbers of inodes are nobody else's business.
 fn folded(identity: u64, bytes: u64, modified_ns: u128) -> u32 {
     let low = modified_ns.to_le_bytes();
     let nanoseconds = low.first_chunk().map_or(0, |low| u64::from_le_bytes(*low));

@@ -207,8 +207,8 @@ impl Worker {
         oldest.is_some()
     }
 
-    /// Gives up the places that other workers' newcomers have taken. A connection that gives up a handshake's
-    /// gives up a connection's with it, and one newcomer may have taken both.
+    /// Gives up the places that other workers' newcomers have taken. A connection that gives up a
+    /// handshake's gives up a connection's with it, and one newcomer may have taken both.
     pub(super) fn pay_back(&mut self) {
         let handshakes = self.pay(Limited::Handshakes, 0);
         self.pay(Limited::Connections, handshakes);
