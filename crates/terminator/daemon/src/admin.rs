@@ -1,7 +1,7 @@
 //! What an operator sees of the running process: the status document, the metrics, the page.
 //!
-//! Owns their forms and the two doors they go out by, HTTP and the status socket. Both only tell;
-//! neither takes an order.
+//! Owns their forms and the two sockets that serve them, HTTP and the status socket. Both only
+//! write; neither takes an order.
 
 mod access;
 mod display;
@@ -16,5 +16,5 @@ pub(crate) use access::Access;
 pub(crate) use document::{RightsStatus, RunState, StatusDocument, StatusError};
 pub(crate) use http::serve_http;
 pub(crate) use socket::serve_status;
-pub(crate) use state::{AdminState, ReloadFacts, ReloadResult, ServiceFacts, StartFacts};
+pub(crate) use state::{AdminState, ServiceFacts, StartFacts};
 pub(crate) use text::{expired, render_status_text};

@@ -9,7 +9,7 @@ use lexopt::{Arg, Parser, ValueExt};
 
 use crate::demo::DemoOptions;
 use crate::handover::WORKER_ARGUMENT;
-use crate::reader::{Origin, READER_ARGUMENT};
+use crate::reader::{ConfigSource, READER_ARGUMENT};
 use crate::resolve::RESOLVER_ARGUMENT;
 
 /// What is to be done.
@@ -22,9 +22,9 @@ pub(crate) enum Command {
     /// Show what the program does, without any file.
     Demo(DemoOptions),
     /// Serve.
-    Serve(Origin),
+    Serve(ConfigSource),
     /// Say what is wrong with a configuration.
-    Check(Origin),
+    Check(ConfigSource),
     /// Say what the running one does.
     Status {
         /// Where it answers.
@@ -205,7 +205,7 @@ fn ip_address(parser: &mut Parser, flag: &str) -> Result<SocketAddr, UsageError>
 fn served(
     parser: &mut Parser,
     topic: Topic,
-    make: impl FnOnce(Origin) -> Command,
+    make: impl FnOnce(ConfigSource) -> Command,
 ) -> Result<Command, UsageError> {
     let (mut file, mut flags) = (None, Vec::new());
     while let Some(argument) = parser.next()? {
@@ -225,8 +225,8 @@ fn served(
             "there is neither a file nor a flag",
             "lariat serve FILE, or lariat serve --listen ADDRESS --certificate PATH --backend ADDRESS",
         )),
-        (Some(file), None) => Ok(make(Origin::File(file))),
-        (None, Some(_)) => Ok(make(Origin::Flags(flags))),
+        (Some(file), None) => Ok(make(ConfigSource::File(file))),
+        (None, Some(_)) => Ok(make(ConfigSource::Flags(flags))),
         (Some(file), Some((flag, _))) => Err(UsageError::new(
             format!("--{flag} stands beside {}", file.display()),
             format!(
@@ -301,7 +301,7 @@ mod tests {
     #[test]
     fn flags_keep_their_order() {
         let line = "serve --listen 0.0.0.0:443 --backend a:80 --weight=3 --backend b:80";
-        let Ok(Command::Serve(Origin::Flags(flags))) = parsed(line) else {
+        let Ok(Command::Serve(ConfigSource::Flags(flags))) = parsed(line) else {
             panic!("flags alone are a configuration");
         };
         let names: Vec<_> = flags.iter().map(|(name, _)| name.as_str()).collect();

@@ -1,12 +1,12 @@
 //! What each command does, but for `demo`.
 //!
-//! Each returns how the program ends; what it says goes through `Talk`, its data to the standard
+//! Each returns how the program ends; what it says goes through `Console`, its data to the standard
 //! output.
 
 mod check;
+mod control;
 mod drain;
 mod help;
-mod peer;
 mod reload;
 mod serve;
 mod status;
@@ -14,12 +14,12 @@ mod status;
 use std::process::ExitCode;
 
 use crate::args::Command;
+use crate::console::{Console, print};
 use crate::demo;
 use crate::exit::Exit;
-use crate::talk::{Talk, print};
 
 /// Does it.
-pub(crate) fn run(command: Command, talk: Talk) -> ExitCode {
+pub(crate) fn run(command: Command, console: Console) -> ExitCode {
     let exit = match command {
         Command::Help(topic) => {
             print(help::text(topic));
@@ -29,12 +29,12 @@ pub(crate) fn run(command: Command, talk: Talk) -> ExitCode {
             print(format_args!("lariat {}\n", env!("CARGO_PKG_VERSION")));
             Exit::Success
         }
-        Command::Demo(options) => demo::run(options, talk),
-        Command::Serve(origin) => serve::run(origin, talk),
-        Command::Check(origin) => check::run(&origin, talk),
-        Command::Status { socket, json } => status::run(socket, json, talk),
-        Command::Reload { socket } => reload::run(socket, talk),
-        Command::Drain { socket } => drain::run(socket, talk),
+        Command::Demo(options) => demo::run(options, console),
+        Command::Serve(config) => serve::run(config, console),
+        Command::Check(config) => check::run(&config, console),
+        Command::Status { socket, json } => status::run(socket, json, console),
+        Command::Reload { socket } => reload::run(socket, console),
+        Command::Drain { socket } => drain::run(socket, console),
         Command::WorkerProcess => return crate::worker_process::run(),
         Command::Reader => return crate::reader::run(),
         Command::Resolver => return crate::resolve::run(),

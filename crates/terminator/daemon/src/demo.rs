@@ -1,9 +1,9 @@
 //! `lariat demo`: the whole thing at work, without a file or an argument.
 //!
-//! Makes certificates and an origin, and hands the rest to the same supervisor that `serve` runs.
+//! Makes certificates and a small server, and hands the rest to the supervisor that `serve` runs.
 
 mod certificates;
-mod origin;
+mod server;
 mod stage;
 
 use std::io;
@@ -12,11 +12,11 @@ use std::path::Path;
 
 use wire::address::Address;
 
+use crate::console::Console;
 use crate::ending::end_of;
 use crate::exit::Exit;
-use crate::reader::Origin;
+use crate::reader::ConfigSource;
 use crate::supervisor::{self, Failure, Request, Started};
-use crate::talk::Talk;
 
 use stage::Stage;
 
@@ -43,29 +43,29 @@ fn loopback(port: u16) -> SocketAddr {
 }
 
 /// Shows it until Ctrl-C.
-pub(crate) fn run(options: DemoOptions, talk: Talk) -> Exit {
+pub(crate) fn run(options: DemoOptions, console: Console) -> Exit {
     match set_up(options) {
-        Ok((stage, origin)) => serve(options, &stage, origin, talk),
+        Ok((stage, server)) => serve(options, &stage, server, console),
         Err(error) => {
-            talk.error(format_args!("cannot set up the demo: {error:#}"));
+            console.error(format_args!("cannot set up the demo: {error:#}"));
             Exit::Failed
         }
     }
 }
 
 fn set_up(options: DemoOptions) -> anyhow::Result<(Stage, TcpListener)> {
-    let origin = TcpListener::bind(loopback(0))?;
+    let server = TcpListener::bind(loopback(0))?;
     let stage = Stage::new()?;
     let certificates = certificates::make(options.listen.ip())?;
     stage.write("ca.pem", &certificates.authority)?;
     stage.write("ecdsa.pem", &certificates.ecdsa)?;
     stage.write("rsa.pem", &certificates.rsa)?;
-    let text = configuration(options, origin.local_addr()?);
+    let text = configuration(options, server.local_addr()?);
     stage.write("lariat.toml", &text)?;
-    Ok((stage, origin))
+    Ok((stage, server))
 }
 
-fn configuration(options: DemoOptions, origin: SocketAddr) -> String {
+fn configuration(options: DemoOptions, server: SocketAddr) -> String {
     let admin = options.admin.unwrap_or_else(free_admin_address);
     let listen = options.listen;
     // Nothing here is anybody's.
@@ -75,7 +75,7 @@ fn configuration(options: DemoOptions, origin: SocketAddr) -> String {
 [[service]]
 name = "demo"
 front = {{ listen = ["{listen}"], tls = {{ certificates = ["ecdsa.pem", "rsa.pem"], alpn = ["http/1.1"] }} }}
-back = {{ servers = ["{origin}"], send-proxy = "v2" }}
+back = {{ servers = ["{server}"], send-proxy = "v2" }}
 
 [admin]
 listen = "{admin}"
@@ -98,23 +98,25 @@ fn free_admin_address() -> SocketAddr {
     }
 }
 
-fn serve(options: DemoOptions, stage: &Stage, listener: TcpListener, talk: Talk) -> Exit {
+fn serve(options: DemoOptions, stage: &Stage, listener: TcpListener, console: Console) -> Exit {
     let mut waiting = Some(listener);
     let ended = supervisor::run(Request {
-        origin: Origin::File(stage.path("lariat.toml")),
+        config: ConfigSource::File(stage.path("lariat.toml")),
         started: &mut |started| {
             // Threads start here, after the supervisor has blocked the signals that it reads.
-            match waiting.take().map(origin::start) {
-                Some(Err(error)) => talk.error(format_args!("the origin cannot start: {error}")),
-                Some(Ok(())) | None => tell(started, options, stage.directory(), talk),
+            match waiting.take().map(server::start) {
+                Some(Err(error)) => {
+                    console.error(format_args!("the demo server cannot start: {error}"))
+                }
+                Some(Ok(())) | None => tell(started, options, stage.directory(), console),
             }
         },
-        colour: talk.colour(),
+        colour: console.colour(),
     });
     let taken = is_taken(&ended);
-    let exit = end_of(ended, talk);
+    let exit = end_of(ended, console);
     if taken {
-        talk.hint("`lariat demo --listen 127.0.0.1:0` takes a free port");
+        console.hint("`lariat demo --listen 127.0.0.1:0` takes a free port");
     }
     exit
 }
@@ -126,7 +128,7 @@ fn is_taken(ended: &Result<(), Failure>) -> bool {
     failure.error.kind() == io::ErrorKind::AddrInUse
 }
 
-fn tell(started: &Started, options: DemoOptions, directory: &Path, talk: Talk) {
+fn tell(started: &Started, options: DemoOptions, directory: &Path, console: Console) {
     let address = started
         .listeners
         .iter()
@@ -140,11 +142,11 @@ fn tell(started: &Started, options: DemoOptions, directory: &Path, talk: Talk) {
     let curl = format!("curl --cacert {}", authority.display());
     let rsa = "--tls-max 1.2 --ciphers ECDHE-RSA-AES128-GCM-SHA256";
     let socket = started.status_socket.display();
-    talk.say(format_args!(
+    console.say(format_args!(
         "\
-lariat terminates TLS at {address} and hands plain bytes to a small origin.
+lariat terminates TLS at {address} and relays the plaintext to a small server.
 
-See what the origin sees (TLS 1.3, and an ECDSA certificate):
+See what the server sees (TLS 1.3, and an ECDSA certificate):
     {curl} {url}/
 
 The same address for a client that knows RSA alone:
@@ -157,16 +159,16 @@ The worker process {}.",
         started.rights
     ));
     if let Some(admin) = started.admin {
-        talk.say(format_args!("Status page:    http://{admin}/"));
+        console.say(format_args!("Status page:    http://{admin}/"));
     }
-    talk.say(format_args!(
+    console.say(format_args!(
         "Status here:    lariat status --status-socket {socket}"
     ));
-    talk.say(format_args!(
+    console.say(format_args!(
         "Configuration:  {}",
         directory.join("lariat.toml").display()
     ));
-    talk.say("Ctrl-C stops it and removes its files. Connections:\n");
+    console.say("Ctrl-C stops it and removes its files. Connections:\n");
 }
 
 /// A name that is in the certificates.

@@ -1,17 +1,17 @@
 //! How a supervisor's end is told, and what it means for the program.
 
+use crate::console::Console;
 use crate::exit::Exit;
 use crate::supervisor::Failure;
-use crate::talk::Talk;
 
 /// Says why the supervisor ended, and what that means for the program.
-pub(crate) fn end_of(ended: Result<(), Failure>, talk: Talk) -> Exit {
+pub(crate) fn end_of(ended: Result<(), Failure>, console: Console) -> Exit {
     let Err(failure) = ended else {
         return Exit::Success;
     };
     match &failure {
-        Failure::Config(diagnostics) => talk.diagnostics(diagnostics),
-        other => talk.error(other),
+        Failure::Config(diagnostics) => console.diagnostics(diagnostics),
+        other => console.error(other),
     }
     match failure {
         Failure::Config(_)
@@ -21,7 +21,7 @@ pub(crate) fn end_of(ended: Result<(), Failure>, talk: Talk) -> Exit {
         | Failure::Reach(_)
         | Failure::Folder { .. }
         | Failure::File { .. } => Exit::Usage,
-        Failure::Listen(_) | Failure::Place(_) => Exit::Listen,
+        Failure::Listen(_) | Failure::StatusSocket(_) => Exit::Listen,
         Failure::Host { .. }
         | Failure::Slow { .. }
         | Failure::ReaderDied(_)

@@ -380,9 +380,10 @@ impl fmt::Display for Rights {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let User { user, group } = self.user;
         write!(f, "runs as user {user}, group {group}")?;
-        let but = match self.reads_folders {
-            true => " but those it serves",
-            false => "",
+        let but = if self.reads_folders {
+            " but those it serves"
+        } else {
+            ""
         };
         match self.files {
             Fence::Off => f.write_str("; it can open files, as configured")?,

@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn who_wants_no_kernel_has_none_tried() {
+    fn without_ktls_the_kernel_is_not_tried() {
         assert_eq!(KernelTls::try_for(&settings(&source("ktls = 'off'"))), None);
         let tried = KernelTls::try_for(&settings(&source("ktls = 'auto'"))).unwrap();
         assert!(tried.is_there() || tried.remedy.is_some(), "{tried:?}");

@@ -6,34 +6,34 @@
 mod admin;
 mod args;
 mod commands;
+mod console;
 mod demo;
 mod ending;
 mod exit;
-mod ground;
 mod handover;
 mod health;
 mod kernel;
-mod place;
+mod preflight;
 mod reader;
 mod resolve;
+mod status_socket;
 mod stderr;
 mod supervisor;
-mod talk;
 mod user;
 mod worker_process;
 
 use std::process::ExitCode;
 
+use console::Console;
 use exit::Exit;
-use talk::Talk;
 
 fn main() -> ExitCode {
     stderr::never_wait_in_panics();
-    let talk = Talk::to_stderr();
+    let console = Console::to_stderr();
     let code = match args::parse(std::env::args_os().skip(1)) {
-        Ok(command) => commands::run(command, talk),
+        Ok(command) => commands::run(command, console),
         Err(error) => {
-            talk.error(error);
+            console.error(error);
             Exit::Usage.into()
         }
     };

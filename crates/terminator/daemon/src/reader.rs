@@ -18,10 +18,10 @@ use sys::signal::Signal;
 use sys::{file, limit, process, signal};
 use wire::address::{Address, UnixName};
 
-use crate::ground;
 use crate::handover::{Bundle, Secret, User, decode, encode};
 use crate::kernel::KernelTls;
-use crate::place;
+use crate::preflight;
+use crate::status_socket;
 use crate::stderr;
 use crate::user;
 
@@ -36,7 +36,7 @@ const LOG_MODE: u32 = 0o640;
 
 /// Where a configuration comes from, each time that it is read.
 #[derive(Clone, Debug, Deserialize, Serialize)]
-pub(crate) enum Origin {
+pub(crate) enum ConfigSource {
     /// A TOML file.
     File(PathBuf),
     /// Flags of `lariat serve`: name without dashes, and value.
@@ -47,7 +47,7 @@ pub(crate) enum Origin {
 #[derive(Debug, Deserialize, Serialize)]
 pub(crate) enum Task {
     /// Read a configuration and all that it names; open its folders and its log.
-    Read(Origin),
+    Read(ConfigSource),
     /// Open a log that has this path.
     OpenLog(PathBuf),
     /// Remove these files.
@@ -121,7 +121,7 @@ fn work() -> io::Result<()> {
         return Ok(());
     };
     match decode(&bytes).map_err(io::Error::other)? {
-        Task::Read(origin) => match read(&channel, &origin) {
+        Task::Read(config) => match read(&channel, &config) {
             Ok(read) => {
                 let mut fds: Vec<_> = read.roots.iter().map(AsFd::as_fd).collect();
                 fds.extend(read.log.as_ref().map(AsFd::as_fd));
@@ -161,14 +161,14 @@ struct Read {
     bundle: Secret,
 }
 
-fn read(channel: &Channel, origin: &Origin) -> Result<Read, Refusal> {
+fn read(channel: &Channel, config: &ConfigSource) -> Result<Read, Refusal> {
     let mut disk = Announced {
         channel,
         disk: Disk,
     };
-    let source = match origin {
-        Origin::File(path) => Source::read(path, &mut disk).map_err(Refusal::Config)?,
-        Origin::Flags(flags) => Source::Flags(flags.clone()),
+    let source = match config {
+        ConfigSource::File(path) => Source::read(path, &mut disk).map_err(Refusal::Config)?,
+        ConfigSource::Flags(flags) => Source::Flags(flags.clone()),
     };
     let mut recorder = Recorder::new(disk);
     let loaded = config::load(&source, &mut recorder).map_err(Refusal::Config)?;
@@ -178,9 +178,9 @@ fn read(channel: &Channel, origin: &Origin) -> Result<Read, Refusal> {
         // What is wrong there is said by whoever needs it.
         let _ = std::fs::metadata(directory);
     }
-    ground::check(&source, settings).map_err(Refusal::Config)?;
+    preflight::check(&source, settings).map_err(Refusal::Config)?;
     let become_user = user::choose(&settings.process).map_err(Refusal::User)?;
-    let concerns = ground::concerns(&source, settings, user::identity(become_user));
+    let concerns = preflight::concerns(&source, settings, user::identity(become_user));
     announce(channel, "trying the kernel's TLS".to_owned());
     let kernel_tls = KernelTls::try_for(settings);
     if let Some(kernel_tls) = &kernel_tls {
@@ -248,7 +248,7 @@ fn directories(settings: &Settings) -> Vec<PathBuf> {
     let ours = [
         log,
         settings.process.pid_file.clone(),
-        Some(place::status_socket(&settings.control)),
+        Some(status_socket::path(&settings.control)),
     ];
     let files = sockets.chain(ours.into_iter().flatten());
     let parents = files.filter_map(|file| file.parent().map(Path::to_owned));

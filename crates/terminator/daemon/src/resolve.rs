@@ -30,7 +30,7 @@ pub(crate) const RESOLVER_ARGUMENT: &str = "--resolver-process";
 pub(crate) const RESOLVER_NAME: &str = "lariat: resolver";
 
 /// Bytes of a message of the resolver: one name with its addresses.
-pub(crate) const TOLD_BYTES_MAX: usize = 64 << 10;
+pub(crate) const REPLY_BYTES_MAX: usize = 64 << 10;
 
 /// Addresses of a name. Who has more does not balance by DNS alone; the first ones will do.
 pub(crate) const ADDRESSES_MAX: usize = 256;
@@ -81,7 +81,7 @@ pub(crate) enum Ask {
 
 /// What the resolver says.
 #[derive(Debug, Deserialize, Serialize)]
-pub(crate) enum Told {
+pub(crate) enum Reply {
     /// To `Enter`: it could not be done.
     Stuck(String),
     /// To `LookUp`, for each name: its addresses, at most [`ADDRESSES_MAX`], with the name's port;
@@ -120,7 +120,7 @@ fn serve() -> io::Result<()> {
         restrict_to_reading(&readable)
     };
     if let Err(message) = rights::give_up_by(&fences, enter_landlock, restrict_resolver_calls) {
-        return tell(&channel, &Told::Stuck(message));
+        return send(&channel, &Reply::Stuck(message));
     }
     let (queue, names) = mpsc::channel();
     let names = Mutex::new(names);
@@ -130,7 +130,7 @@ fn serve() -> io::Result<()> {
         }
         while let Some(Ask::LookUp(asked)) = next(&channel)? {
             if identities() != begin {
-                tell(&channel, &Told::Stale)?;
+                send(&channel, &Reply::Stale)?;
                 break;
             }
             asked.into_iter().for_each(|name| drop(queue.send(name)));
@@ -147,8 +147,8 @@ fn next(channel: &Channel) -> io::Result<Option<Ask>> {
     decode(&bytes).map(Some).map_err(io::Error::other)
 }
 
-fn tell(channel: &Channel, told: &Told) -> io::Result<()> {
-    let bytes = encode(told).map_err(io::Error::other)?;
+fn send(channel: &Channel, reply: &Reply) -> io::Result<()> {
+    let bytes = encode(reply).map_err(io::Error::other)?;
     channel.send(bytes.bytes(), &[])
 }
 
@@ -164,7 +164,7 @@ fn answer_each(names: &Mutex<Receiver<Name>>, channel: &Channel) {
             text.chars().take(REASON_CHARACTERS_MAX).collect()
         });
         // Without a supervisor this process ends.
-        let _ = tell(channel, &Told::LookedUp(name, found));
+        let _ = send(channel, &Reply::LookedUp(name, found));
     }
 }
 
@@ -210,9 +210,9 @@ mod tests {
         let address: SocketAddr = "[ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff%7]:65535"
             .parse()
             .unwrap();
-        let told = Told::LookedUp(name.clone(), Ok(vec![address; ADDRESSES_MAX]));
-        assert!(encode(&told).unwrap().bytes().len() < TOLD_BYTES_MAX);
-        let told = Told::LookedUp(name, Err("\u{10ffff}".repeat(REASON_CHARACTERS_MAX)));
-        assert!(encode(&told).unwrap().bytes().len() < TOLD_BYTES_MAX);
+        let reply = Reply::LookedUp(name.clone(), Ok(vec![address; ADDRESSES_MAX]));
+        assert!(encode(&reply).unwrap().bytes().len() < REPLY_BYTES_MAX);
+        let reply = Reply::LookedUp(name, Err("\u{10ffff}".repeat(REASON_CHARACTERS_MAX)));
+        assert!(encode(&reply).unwrap().bytes().len() < REPLY_BYTES_MAX);
     }
 }

@@ -5,20 +5,20 @@
 //! carries no connection, does no TLS and knows no protocol; what it hears from the worker process
 //! decides over its plans only, never over its own rights.
 
+mod admin_sockets;
 mod backoff;
 mod child;
-mod doors;
+mod events;
 mod failure;
-mod inbox;
 mod listeners;
 mod lookups;
+mod messages;
 mod names;
 mod phase;
 mod prepared;
 mod reading;
 mod reload;
 mod roots;
-mod say;
 mod sessions;
 
 use std::collections::BTreeSet;
@@ -35,22 +35,22 @@ use crate::handover::{
     ANSWER_BYTES_MAX, Answer, Fence, Fences, Order, Reach, Reloads, Rights, Role, SUPERVISOR_NAME,
     Serve, Start, WORKER_ARGUMENT, WORKER_NAME,
 };
-use crate::reader::{Origin, Task};
-use crate::resolve::{Name, Told};
+use crate::reader::{ConfigSource, Task};
+use crate::resolve::{Name, Reply};
 use crate::stderr;
 
+use admin_sockets::AdminSockets;
 use backoff::Backoff;
 use child::{Child, Heard, Program};
-use doors::Doors;
-use inbox::{Inbox, News};
+use events::{Event, EventQueue};
 use listeners::Listeners;
 use lookups::Resolution;
+use messages::{printable, say, say_each, say_failed, say_warnings};
 use names::Names;
 use phase::{Due, Next, Phase};
 use prepared::Prepared;
 use reading::{Done, Read, Readers};
 use roots::Roots;
-use say::{printable, say, say_each, say_failed, say_warnings};
 use sessions::Sessions;
 
 pub(crate) use failure::Failure;
@@ -58,7 +58,7 @@ pub(crate) use failure::Failure;
 /// What `lariat serve` and `lariat demo` ask for.
 pub(crate) struct Request<'a> {
     /// The configuration; read again at each reload.
-    pub(crate) origin: Origin,
+    pub(crate) config: ConfigSource,
     /// Called once, when the first plan is served.
     pub(crate) started: &'a mut dyn FnMut(&Started),
     /// Whether diagnostics have colours.
@@ -99,14 +99,14 @@ const RESOLVE_TIME_MAX: Duration = Duration::from_secs(2);
 /// To be called by the process's first thread before it starts another: signals are blocked in
 /// it, and the worker process ends with it.
 pub(crate) fn run(request: Request<'_>) -> Result<(), Failure> {
-    let inbox = Inbox::open().map_err(Failure::host("take signals"))?;
+    let events = EventQueue::open().map_err(Failure::host("take signals"))?;
     stderr::write_in_background().map_err(Failure::host("start a thread"))?;
     // Only `ps` would miss it.
     let _ = process::set_name(SUPERVISOR_NAME);
     limit::raise_open_files().map_err(Failure::host("raise the limit of open files"))?;
     // Keys pass through here.
     limit::forbid_core_dumps().map_err(Failure::host("forbid memory images"))?;
-    let Some(mut supervisor) = Supervisor::prepare(request, inbox)? else {
+    let Some(mut supervisor) = Supervisor::prepare(request, events)? else {
         return Ok(());
     };
     supervisor.start_child()?;
@@ -123,25 +123,25 @@ fn forbid_system_calls() -> Result<(), Failure> {
 
 /// Has the first configuration read; `None` = a signal ended the wait.
 fn first_read(
-    origin: &Origin,
+    config: &ConfigSource,
     readers: &Readers,
-    inbox: &mut Inbox,
+    events: &mut EventQueue,
 ) -> Result<Option<Read>, Failure> {
-    let post = inbox.post();
-    let hear = move |done| post.send(News::Read(done));
-    readers.start(&Task::Read(origin.clone()), hear)?;
+    let sender = events.sender();
+    let hear = move |done| sender.send(Event::Read(done));
+    readers.start(&Task::Read(config.clone()), hear)?;
     let mut others = Vec::new();
     loop {
-        let news = inbox.next(None);
+        let news = events.next(None);
         match news.map_err(Failure::host("wait for events"))? {
-            Some(News::Read(done)) => {
-                inbox.put_back(others);
+            Some(Event::Read(done)) => {
+                events.put_back(others);
                 return match done? {
                     Done::Read(read) => Ok(Some(*read)),
                     Done::Log(_) | Done::Removed => Ok(None),
                 };
             }
-            Some(News::Signal(Signal::Interrupt | Signal::Terminate)) => return Ok(None),
+            Some(Event::Signal(Signal::Interrupt | Signal::Terminate)) => return Ok(None),
             other => others.extend(other),
         }
     }
@@ -149,10 +149,10 @@ fn first_read(
 
 struct Supervisor<'a> {
     request: Request<'a>,
-    inbox: Inbox,
+    events: EventQueue,
     listeners: Listeners,
     roots: Roots,
-    doors: Doors,
+    admin_sockets: AdminSockets,
     names: Names,
     fences: Fences,
     /// Where worker processes can connect to.
@@ -180,21 +180,21 @@ struct Supervisor<'a> {
 
 impl<'a> Supervisor<'a> {
     /// `None` = it was told to stop.
-    fn prepare(request: Request<'a>, mut inbox: Inbox) -> Result<Option<Self>, Failure> {
+    fn prepare(request: Request<'a>, mut events: EventQueue) -> Result<Option<Self>, Failure> {
         let readers = Readers::default();
-        let Some(read) = first_read(&request.origin, &readers, &mut inbox)? else {
+        let Some(read) = first_read(&request.config, &readers, &mut events)? else {
             return Ok(None);
         };
         say_each(&read.warnings, request.colour);
         let served = read.prepared;
-        let outline = &served.outline;
-        if outline.process.sandbox.system_calls {
+        let summary = &served.summary;
+        if summary.process.sandbox.system_calls {
             forbid_system_calls()?;
         }
         let mut listeners = Listeners::new(reading::remove);
-        listeners.open(&outline.listen, outline.workers, &outline.listen_options)?;
-        let doors = Doors::open(outline, read.log)?;
-        let sandbox = outline.process.sandbox;
+        listeners.open(&summary.listen, summary.workers, &summary.listen_options)?;
+        let admin_sockets = AdminSockets::open(summary, read.log)?;
+        let sandbox = summary.process.sandbox;
         let fences = Fences {
             become_user: read.become_user,
             files: sandbox.files,
@@ -205,29 +205,29 @@ impl<'a> Supervisor<'a> {
             request,
             listeners,
             roots: Roots::new(read.folders),
-            doors,
-            names: Names::new(fences, inbox.post()),
+            admin_sockets,
+            names: Names::new(fences, events.sender()),
             fences,
-            reach: served.outline.reach(),
-            workers: served.outline.workers,
+            reach: served.summary.reach(),
+            workers: served.summary.workers,
             served,
             generation: 1,
             pending: None,
             reload_asked: false,
-            inbox,
+            events,
             readers,
             is_reading: false,
             reloads: Reloads::default(),
             child: None,
             children: 0,
-            phase: Phase::Beginning,
+            phase: Phase::Starting,
             rights: None,
             due: None,
             backoff: Backoff::default(),
             sessions: Sessions::new()?,
             start: SystemTime::now(),
         };
-        supervisor.resolve(supervisor.served.outline.names.clone())?;
+        supervisor.resolve(supervisor.served.summary.names.clone())?;
         Ok(Some(supervisor))
     }
 
@@ -236,18 +236,18 @@ impl<'a> Supervisor<'a> {
             let due = self.due.map(|(at, _)| at);
             let until = due.into_iter().chain(self.names.due()).min();
             let news = self
-                .inbox
+                .events
                 .next(until)
                 .map_err(Failure::host("wait for events"))?;
             let next = match news {
-                Some(News::Signal(signal)) => self.signalled(signal)?,
-                Some(News::Heard(number, heard)) => self.heard(number, heard)?,
-                Some(News::Resolver(number, heard)) => {
+                Some(Event::Signal(signal)) => self.signalled(signal)?,
+                Some(Event::Heard(number, heard)) => self.heard(number, heard)?,
+                Some(Event::Resolver(number, heard)) => {
                     self.resolver_said(number, heard);
-                    Next::GoOn
+                    Next::Continue
                 }
-                Some(News::Read(done)) => self.read(done)?,
-                Some(News::Reopened(done)) => self.reopened(done),
+                Some(Event::Read(done)) => self.read(done)?,
+                Some(Event::Reopened(done)) => self.reopened(done),
                 None => self.time_is_over()?,
             };
             if let Next::Stop = next {
@@ -261,7 +261,7 @@ impl<'a> Supervisor<'a> {
             Signal::Hangup => self.reload(),
             Signal::User1 => Ok(self.reopen_log()),
             Signal::Interrupt | Signal::Terminate => self.stop(),
-            Signal::Child | Signal::Pipe => Ok(Next::GoOn),
+            Signal::Child | Signal::Pipe => Ok(Next::Continue),
         }
     }
 
@@ -272,14 +272,14 @@ impl<'a> Supervisor<'a> {
             news.into_iter().for_each(|one| self.resolved(one));
         }
         match self.due.take_if(|(due, _)| *due <= now) {
-            Some((_, Due::Restart)) => self.start_child().map(|()| Next::GoOn),
+            Some((_, Due::Restart)) => self.start_child().map(|()| Next::Continue),
             Some((_, Due::Answer)) => {
                 say("the worker process does not answer");
                 self.child_is_gone()
             }
             // It has had its time.
             Some((_, Due::Drained)) => Ok(self.end()),
-            None => Ok(Next::GoOn),
+            None => Ok(Next::Continue),
         }
     }
 
@@ -287,14 +287,14 @@ impl<'a> Supervisor<'a> {
 
     fn start_child(&mut self) -> Result<(), Failure> {
         self.children += 1;
-        self.sessions.fit(self.served.outline.session_limits)?;
-        let (number, post) = (self.children, self.inbox.post());
-        let hear = move |heard| post.send(News::Heard(number, heard));
+        self.sessions.fit(self.served.summary.session_limits)?;
+        let (number, sender) = (self.children, self.events.sender());
+        let hear = move |heard| sender.send(Event::Heard(number, heard));
         let child =
             Child::start(number, &DATA, hear).map_err(Failure::host("start the worker process"))?;
         self.child = Some(child);
         self.due = Some((Instant::now() + ANSWER_TIME_MAX, Due::Answer));
-        self.roots.keep(&self.served.outline.folders);
+        self.roots.keep(&self.served.summary.folders);
         let (enter, roots) = (
             Order::Enter(self.fences, self.reach.clone()),
             self.roots.all(),
@@ -325,19 +325,19 @@ impl<'a> Supervisor<'a> {
 
     /// Sends the pending plan, or else the one served, with all descriptors that it needs.
     fn tell_plan(&mut self, generation: u64, order: impl FnOnce(Serve) -> Order) {
-        let Prepared { outline, bundle } = self.pending.as_ref().unwrap_or(&self.served);
-        let mut with_roles = self.doors.roles();
+        let Prepared { summary, bundle } = self.pending.as_ref().unwrap_or(&self.served);
+        let mut with_roles = self.admin_sockets.roles();
         with_roles.extend(self.sessions.role());
-        with_roles.extend(self.listeners.roles(&outline.listen));
-        with_roles.extend(self.roots.roles(&outline.folders));
+        with_roles.extend(self.listeners.roles(&summary.listen));
+        with_roles.extend(self.roots.roles(&summary.folders));
         let (roles, fds): (Vec<Role>, Vec<_>) = with_roles.into_iter().unzip();
         let order = order(Serve {
             generation,
             workers: self.workers,
             session_key: self.sessions.key(),
             roles,
-            resolved: self.names.known(&outline.names),
-            kernel_tls: outline.kernel_tls.clone(),
+            resolved: self.names.known(&summary.names),
+            kernel_tls: summary.kernel_tls.clone(),
         });
         let sent = self
             .child
@@ -357,15 +357,15 @@ impl<'a> Supervisor<'a> {
     fn heard(&mut self, number: u64, heard: Heard<Answer>) -> Result<Next, Failure> {
         if self.child.as_ref().map(Child::number) != Some(number) {
             // A predecessor's last words.
-            return Ok(Next::GoOn);
+            return Ok(Next::Continue);
         }
         match heard {
             Heard::End => self.child_is_gone(),
             Heard::Answer(Answer::Entered(rights)) => {
                 self.entered(rights);
-                Ok(Next::GoOn)
+                Ok(Next::Continue)
             }
-            Heard::Answer(answer) if !self.phase.expects(&answer) => Ok(Next::GoOn),
+            Heard::Answer(answer) if !self.phase.expects(&answer) => Ok(Next::Continue),
             Heard::Answer(Answer::Stuck(message)) => self.stuck(printable(&message)),
             Heard::Answer(Answer::Ready {
                 generation,
@@ -377,12 +377,12 @@ impl<'a> Supervisor<'a> {
             }) => self.refused(generation, printable(&message)),
             Heard::Answer(Answer::Warning(message)) => {
                 say_warnings(&[message]);
-                Ok(Next::GoOn)
+                Ok(Next::Continue)
             }
             Heard::Answer(Answer::Drained) => Ok(self.end()),
             Heard::Answer(Answer::Warned(warnings)) => {
                 say_warnings(&warnings);
-                Ok(Next::GoOn)
+                Ok(Next::Continue)
             }
         }
     }
@@ -405,7 +405,7 @@ impl<'a> Supervisor<'a> {
 
     /// The worker process could not give up its rights.
     fn stuck(&mut self, message: String) -> Result<Next, Failure> {
-        if self.phase == Phase::Beginning {
+        if self.phase == Phase::Starting {
             return Err(Failure::Rights(message));
         }
         // One before it could: the host must have changed.
@@ -415,14 +415,14 @@ impl<'a> Supervisor<'a> {
 
     fn ready(&mut self, generation: u64, warnings: &[String]) -> Result<Next, Failure> {
         match self.phase {
-            Phase::Draining => return Ok(Next::GoOn),
+            Phase::Draining => return Ok(Next::Continue),
             Phase::Serving if self.pending.is_some() && generation == self.generation + 1 => {
                 say_warnings(warnings);
                 return self.commit();
             }
             // An answer that nothing asked for.
-            Phase::Serving => return Ok(Next::GoOn),
-            Phase::Beginning => {
+            Phase::Serving => return Ok(Next::Continue),
+            Phase::Starting => {
                 say_warnings(warnings);
                 let started = self.started();
                 (self.request.started)(&started);
@@ -436,9 +436,9 @@ impl<'a> Supervisor<'a> {
 
     fn started(&self) -> Started {
         Started {
-            listeners: self.listeners.addresses(&self.served.outline.listen),
-            admin: self.doors.admin_address(),
-            status_socket: self.doors.status_path().to_owned(),
+            listeners: self.listeners.addresses(&self.served.summary.listen),
+            admin: self.admin_sockets.admin_address(),
+            status_socket: self.admin_sockets.status_path().to_owned(),
             rights: self
                 .rights
                 .map(|rights| rights.to_string())
@@ -448,11 +448,11 @@ impl<'a> Supervisor<'a> {
 
     fn refused(&mut self, generation: u64, message: String) -> Result<Next, Failure> {
         match self.phase {
-            Phase::Beginning => Err(Failure::Plan(message)),
+            Phase::Starting => Err(Failure::Plan(message)),
             Phase::Serving if self.pending.is_some() && generation == self.generation + 1 => {
                 self.roll_back(message)
             }
-            Phase::Serving | Phase::Draining => Ok(Next::GoOn),
+            Phase::Serving | Phase::Draining => Ok(Next::Continue),
             // The same plan has been served before: the host must have changed.
             Phase::Restarting => {
                 say(format_args!("error: {message}"));
@@ -464,7 +464,7 @@ impl<'a> Supervisor<'a> {
     /// The worker process has died, or is not to live on.
     fn child_is_gone(&mut self) -> Result<Next, Failure> {
         let Some(child) = self.child.take() else {
-            return Ok(Next::GoOn);
+            return Ok(Next::Continue);
         };
         let pid = child.pid();
         let how = match child.end() {
@@ -477,7 +477,7 @@ impl<'a> Supervisor<'a> {
         };
         self.due = None;
         match self.phase {
-            Phase::Beginning | Phase::Draining => Err(self.died(how)),
+            Phase::Starting | Phase::Draining => Err(self.died(how)),
             Phase::Serving | Phase::Restarting => {
                 say(format_args!(
                     "the worker process (pid {pid}) has ended, and its connections with it: {how}"
@@ -501,8 +501,8 @@ impl<'a> Supervisor<'a> {
         };
         self.phase = Phase::Restarting;
         if self.pending.take().is_some() {
-            self.doors.withdraw_log();
-            self.listeners.keep(&self.served.outline.listen);
+            self.admin_sockets.withdraw_log();
+            self.listeners.keep(&self.served.summary.listen);
             let message = "the worker process died while it built the new plan";
             self.reload_ended(Some(message.to_owned()));
         }
@@ -511,7 +511,7 @@ impl<'a> Supervisor<'a> {
         } else {
             self.due = Some((now + pause, Due::Restart));
         }
-        Ok(Next::GoOn)
+        Ok(Next::Continue)
     }
 
     // Names.
@@ -521,9 +521,9 @@ impl<'a> Supervisor<'a> {
         self.names.want(names.clone());
         let until = Instant::now() + RESOLVE_TIME_MAX;
         while !self.names.have_heard_of(&names) {
-            let is_resolver = |news: &News| matches!(news, News::Resolver(..));
-            let news = self.inbox.next_of(until, is_resolver);
-            let Some(News::Resolver(number, heard)) =
+            let is_resolver = |news: &Event| matches!(news, Event::Resolver(..));
+            let news = self.events.next_of(until, is_resolver);
+            let Some(Event::Resolver(number, heard)) =
                 news.map_err(Failure::host("wait for events"))?
             else {
                 break;
@@ -533,7 +533,7 @@ impl<'a> Supervisor<'a> {
         Ok(())
     }
 
-    fn resolver_said(&mut self, number: u64, heard: Heard<Told>) {
+    fn resolver_said(&mut self, number: u64, heard: Heard<Reply>) {
         if let Some(news) = self.names.heard(number, heard) {
             self.resolved(news);
         }
@@ -557,14 +557,14 @@ impl<'a> Supervisor<'a> {
         self.pending = None;
         // Ours first: the kernel must send no connection to a socket that nobody accepts from.
         self.listeners.keep(&[]);
-        let drain = self.served.outline.process.drain;
+        let drain = self.served.summary.process.drain;
         say(format_args!(
             "draining for up to {} s; a second signal ends at once",
             drain.as_secs()
         ));
         self.due = Some((Instant::now() + drain + DRAIN_GRACE, Due::Drained));
         self.tell(&Order::Drain(drain));
-        Ok(Next::GoOn)
+        Ok(Next::Continue)
     }
 
     fn end(&mut self) -> Next {

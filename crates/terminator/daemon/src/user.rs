@@ -102,9 +102,10 @@ mod tests {
     #[test]
     fn a_number_without_a_name_will_do() {
         let chosen = choose(&options(Some("4000000000"), None));
-        match process::is_root() {
-            true => assert_eq!(chosen.unwrap().unwrap().user, 4_000_000_000),
-            false => assert!(chosen.is_err()),
+        if process::is_root() {
+            assert_eq!(chosen.unwrap().unwrap().user, 4_000_000_000);
+        } else {
+            assert!(chosen.is_err());
         }
     }
 

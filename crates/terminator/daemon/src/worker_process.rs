@@ -24,15 +24,15 @@ use tls::resumption::Resumption;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::MissedTickBehavior;
 
-use crate::admin::{self, AdminState, ReloadFacts, ReloadResult, RightsStatus, StartFacts};
+use crate::admin::{self, AdminState, RightsStatus, StartFacts};
 use crate::handover::{
-    Answer, Bundle, Order, Reloads, Resolved, Rights, Serve, SessionKey, Start, WORKER_NAME, encode,
+    Answer, Bundle, Order, Resolved, Rights, Serve, SessionKey, Start, WORKER_NAME, encode,
 };
 use crate::health::{self, Checks, HealthReport};
 use crate::stderr;
 
 use log::{Log, LogNews};
-use orders::Letter;
+use orders::Received;
 use plan::{Built, Servers};
 use sessions::{Inheritance, Sessions};
 use validity::{ValidityWatch, unix_seconds};
@@ -64,7 +64,7 @@ fn serve() -> io::Result<()> {
     rights::ignore_signals()?;
     process::set_name(WORKER_NAME)?;
     let channel = Arc::new(Channel::from(io::stdin().as_fd().try_clone_to_owned()?));
-    let Some(Letter {
+    let Some(Received {
         order: Order::Enter(fences, reach),
         fds: roots,
         ..
@@ -95,14 +95,14 @@ fn say(channel: &Channel, answer: &Answer) -> io::Result<()> {
 
 /// The control thread's work, from the first plan to the end.
 async fn control(channel: Arc<Channel>, rights: Rights) -> io::Result<()> {
-    let mut letters = orders::listen(Arc::clone(&channel))?;
+    let mut queue = orders::listen(Arc::clone(&channel))?;
     let (sender, mut reports) = unbounded_channel();
     let report = move |report: HealthReport| {
         // The receiver lives as long as this thread's loop.
         let _ = sender.send(report);
     };
     let checks = health::run(Vec::new(), report);
-    let first = letters.recv().await;
+    let first = queue.recv().await;
     let Some(mut control) = Control::start(channel, rights, first, checks).await? else {
         return Ok(());
     };
@@ -112,11 +112,11 @@ async fn control(channel: Arc<Channel>, rights: Rights) -> io::Result<()> {
     log_look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
-            letter = letters.recv() => match letter {
-                Some(Letter { order: Order::Drain(deadline), .. }) => {
-                    return control.drain(deadline, &mut letters).await;
+            received = queue.recv() => match received {
+                Some(Received { order: Order::Drain(deadline), .. }) => {
+                    return control.drain(deadline, &mut queue).await;
                 }
-                Some(letter) => control.obey(letter).await?,
+                Some(received) => control.obey(received).await?,
                 None => return Ok(()),
             },
             Some(report) = reports.recv() => control.checked(&report),
@@ -148,13 +148,13 @@ impl Control {
     async fn start(
         channel: Arc<Channel>,
         rights: Rights,
-        letter: Option<Letter>,
+        received: Option<Received>,
         checks: Checks,
     ) -> io::Result<Option<Self>> {
-        let Some(letter) = letter else {
+        let Some(received) = received else {
             return Ok(None);
         };
-        let (Order::Start(start, serve), Some(bundle)) = (letter.order, letter.bundle) else {
+        let (Order::Start(start, serve), Some(bundle)) = (received.order, received.bundle) else {
             return Err(io::Error::other("the supervisor began with another order"));
         };
         let inheritance = Arc::new(Inheritance::of(&start));
@@ -163,7 +163,7 @@ impl Control {
             before: None,
         };
         let serve = Arc::new(serve);
-        let mut built = match build(bundle, &serve, letter.fds, sessions).await? {
+        let mut built = match build(bundle, &serve, received.fds, sessions).await? {
             Ok(built) => built,
             Err(message) => {
                 say(&channel, &Answer::refused(serve.generation, message))?;
@@ -172,9 +172,13 @@ impl Control {
         };
         let registry = Arc::new(Registry::new(serve.workers));
         let admin = admin_state(&registry, &start, rights, &built);
-        let target = built.doors.log.take().ok_or(io::ErrorKind::InvalidData)?;
+        let target = built
+            .descriptors
+            .log
+            .take()
+            .ok_or(io::ErrorKind::InvalidData)?;
         let (log, lines) = Log::start(target, log_reporter(&channel, &admin))?;
-        open_doors(&mut built, &admin)?;
+        serve_admin_sockets(&mut built, &admin)?;
         let listeners = std::mem::take(&mut built.listeners);
         let plane = Plane::start(built.plan.clone(), listeners, registry, lines)?;
         let mut control = Self {
@@ -194,15 +198,15 @@ impl Control {
         Ok(Some(control))
     }
 
-    async fn obey(&mut self, letter: Letter) -> io::Result<()> {
-        match (letter.order, letter.bundle) {
+    async fn obey(&mut self, received: Received) -> io::Result<()> {
+        match (received.order, received.bundle) {
             (Order::Replace(serve), Some(bundle)) => {
-                self.replace(serve, bundle, letter.fds).await?;
+                self.replace(serve, bundle, received.fds).await?;
             }
             (Order::Resolved(resolved), _) => self.resolved(&resolved),
-            (Order::Reloads(reloads), _) => self.admin.reloaded(facts(reloads)),
+            (Order::Reloads(reloads), _) => self.admin.reloaded(reloads),
             (Order::Log, _) => {
-                letter
+                received
                     .fds
                     .into_iter()
                     .for_each(|target| self.log.set_target(target));
@@ -225,7 +229,7 @@ impl Control {
             Ok(built) => built,
             Err(message) => return say(&self.channel, &Answer::refused(serve.generation, message)),
         };
-        if let Some(target) = built.doors.log.take() {
+        if let Some(target) = built.descriptors.log.take() {
             self.log.set_target(target);
         }
         let listeners = std::mem::take(&mut built.listeners);
@@ -236,8 +240,8 @@ impl Control {
     /// The plan is served: what goes with it follows, and the supervisor hears of it.
     fn take_up(&mut self, serve: &Serve, built: Built) -> io::Result<()> {
         self.servers = built.servers;
-        self.admin.answers(built.access);
-        self.admin.resumes_by(Arc::clone(&built.resumption));
+        self.admin.access_changed(built.access);
+        self.admin.resumption_changed(Arc::clone(&built.resumption));
         self.resumption = built.resumption;
         self.session_key = serve.session_key.clone();
         self.checks.replace(built.checked);
@@ -262,10 +266,10 @@ impl Control {
         let now = unix_seconds();
         let warnings = self.validity.look(now);
         self.note_ends(now);
-        match warnings.is_empty() {
-            true => Ok(()),
-            false => say(&self.channel, &Answer::warned(warnings)),
+        if warnings.is_empty() {
+            return Ok(());
         }
+        say(&self.channel, &Answer::warned(warnings))
     }
 
     /// Says if nobody reads the log.
@@ -280,7 +284,7 @@ impl Control {
     /// For the status and the metrics, until the next look.
     fn note_ends(&mut self, now: i64) {
         for (service, expiries) in self.validity.expiries(now) {
-            self.admin.ends_noted(service, expiries);
+            self.admin.expiries_changed(service, expiries);
         }
         self.look_at = Instant::now() + self.validity.pause(now);
     }
@@ -306,7 +310,7 @@ impl Control {
     async fn drain(
         self,
         deadline: Duration,
-        letters: &mut UnboundedReceiver<Letter>,
+        queue: &mut UnboundedReceiver<Received>,
     ) -> io::Result<()> {
         self.admin.drain_begun();
         self.plane.drain(deadline);
@@ -325,7 +329,7 @@ impl Control {
                     ended.map_err(io::Error::other)??;
                     return say(&self.channel, &Answer::Drained);
                 }
-                letter = letters.recv() => match letter {
+                received = queue.recv() => match received {
                     // No order changes what is ending.
                     Some(_) => {}
                     // Threads of the connections go with us.
@@ -370,7 +374,7 @@ fn admin_state(
         },
     };
     let state = AdminState::new(Arc::clone(registry), facts_of_start);
-    state.reloaded(facts(start.reloads.clone()));
+    state.reloaded(start.reloads.clone());
     Arc::new(state)
 }
 
@@ -389,26 +393,14 @@ fn log_reporter(
     }
 }
 
-fn facts(reloads: Reloads) -> ReloadFacts {
-    let result = |refused| match refused {
-        None => ReloadResult::Ok,
-        Some(message) => ReloadResult::Refused(message),
-    };
-    ReloadFacts {
-        ok: reloads.ok,
-        refused: reloads.refused,
-        last: reloads.last.map(|(time, refused)| (time, result(refused))),
-    }
-}
-
 /// Serves operators on the descriptors that are for them.
-fn open_doors(built: &mut Built, state: &Arc<AdminState>) -> io::Result<()> {
-    if let Some(fd) = built.doors.status.take() {
+fn serve_admin_sockets(built: &mut Built, state: &Arc<AdminState>) -> io::Result<()> {
+    if let Some(fd) = built.descriptors.status.take() {
         let listener = std::os::unix::net::UnixListener::from(fd);
         let listener = tokio::net::UnixListener::from_std(listener)?;
         tokio::spawn(admin::serve_status(listener, Arc::clone(state)));
     }
-    if let Some(fd) = built.doors.admin.take() {
+    if let Some(fd) = built.descriptors.admin.take() {
         let listener = std::net::TcpListener::from(fd);
         let listener = tokio::net::TcpListener::from_std(listener)?;
         tokio::spawn(admin::serve_http(listener, Arc::clone(state)));

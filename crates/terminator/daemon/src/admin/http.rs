@@ -197,7 +197,7 @@ mod tests {
                 rights: RightsStatus::default(),
             };
             let state = AdminState::new(Arc::new(Registry::new(1)), start);
-            state.answers(Access::default());
+            state.access_changed(Access::default());
             tokio::spawn(serve_http(listener, Arc::new(state)));
             let mut stream = TcpStream::connect(address).await.unwrap();
             stream.write_all(request).await.unwrap();

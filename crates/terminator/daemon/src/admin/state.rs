@@ -18,6 +18,7 @@ use tls::resumption::{KeyPurpose, Resumption};
 use tls::server::Expiries;
 use tls::validity::Ends;
 
+use crate::handover::Reloads;
 use crate::kernel::KernelTls;
 
 use super::access::{Access, Denied};
@@ -49,23 +50,6 @@ pub(crate) struct StartFacts {
     pub(crate) rights: RightsStatus,
 }
 
-/// What the supervisor knows of reloads, since it started.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct ReloadFacts {
-    pub(crate) ok: u64,
-    pub(crate) refused: u64,
-    pub(crate) last: Option<(SystemTime, ReloadResult)>,
-}
-
-/// How a reload ended.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum ReloadResult {
-    /// The new plan is served.
-    Ok,
-    /// The old one still is; why.
-    Refused(String),
-}
-
 /// What a plan says of one service.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct ServiceFacts {
@@ -86,7 +70,7 @@ struct Facts {
     services: Vec<ServiceFacts>,
     /// What the kernel does of TLS; `None` = no service wants it.
     kernel_tls: Option<KernelTls>,
-    reload: ReloadFacts,
+    reload: Reloads,
     is_draining: bool,
     /// Bytes of lines about connections that could not be written.
     log_lost_bytes: u64,
@@ -127,7 +111,7 @@ impl AdminState {
     }
 
     /// When the certificates of a service end, as of now.
-    pub(crate) fn ends_noted(&self, service: &str, expiries: Expiries) {
+    pub(crate) fn expiries_changed(&self, service: &str, expiries: Expiries) {
         let mut facts = self.facts();
         let its = facts.services.iter_mut().find(|one| one.name == service);
         if let Some(its) = its {
@@ -136,12 +120,12 @@ impl AdminState {
     }
 
     /// These sessions and ticket keys are the served plan's.
-    pub(crate) fn resumes_by(&self, resumption: Arc<Resumption>) {
+    pub(crate) fn resumption_changed(&self, resumption: Arc<Resumption>) {
         self.facts().resumption = Some(resumption);
     }
 
     /// Who is answered over HTTP from now on.
-    pub(crate) fn answers(&self, access: Access) {
+    pub(crate) fn access_changed(&self, access: Access) {
         self.facts().access = Some(access);
     }
 
@@ -156,7 +140,7 @@ impl AdminState {
     }
 
     /// What the supervisor says of reloads.
-    pub(crate) fn reloaded(&self, reload: ReloadFacts) {
+    pub(crate) fn reloaded(&self, reload: Reloads) {
         self.facts().reload = reload;
     }
 
@@ -380,13 +364,10 @@ impl AdminState {
     }
 }
 
-fn last_reload((time, result): &(SystemTime, ReloadResult)) -> LastReload {
+fn last_reload((time, refused): &(SystemTime, Option<String>)) -> LastReload {
     LastReload {
         time_ms: milliseconds(*time),
-        refused: match result {
-            ReloadResult::Ok => None,
-            ReloadResult::Refused(message) => Some(message.clone()),
-        },
+        refused: refused.clone(),
     }
 }
 
@@ -530,10 +511,10 @@ mod tests {
         web.server(0).set_up(false);
         state.plan_served(4, vec![facts("web")], None);
         state.server_noted("web", "a:1", Some("status 503".into()));
-        state.reloaded(ReloadFacts {
+        state.reloaded(Reloads {
             ok: 3,
             refused: 1,
-            last: Some((UNIX_EPOCH, ReloadResult::Refused("no such file".into()))),
+            last: Some((UNIX_EPOCH, Some("no such file".into()))),
         });
 
         let document = state.document();
@@ -591,7 +572,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_is_counted_once_however_often_it_is_said() {
+    fn a_change_is_counted_once_however_often_it_is_reported() {
         let registry = Arc::new(Registry::new(1));
         let state = state(&registry);
         let _web = registry.service(0, "web", &["a:1".to_owned()]);
@@ -620,7 +601,7 @@ mod tests {
     }
 
     #[test]
-    fn the_metrics_tell_the_facts() {
+    fn the_metrics_show_the_facts() {
         let registry = Arc::new(Registry::new(1));
         let state = state(&registry);
         state.plan_served(4, vec![facts("web")], None);

@@ -6,34 +6,34 @@ use config::{Disk, Loaded, Source};
 use proxy::plan::Plan;
 use tls::resumption::{Resumption, ResumptionOptions};
 
+use crate::console::{Console, print};
 use crate::exit::Exit;
-use crate::ground;
 use crate::kernel::KernelTls;
-use crate::reader::Origin;
-use crate::talk::{Talk, print};
+use crate::preflight;
+use crate::reader::ConfigSource;
 use crate::user;
 
-pub(super) fn run(origin: &Origin, talk: Talk) -> Exit {
+pub(super) fn run(config: &ConfigSource, console: Console) -> Exit {
     let Some(Checked {
         source,
         loaded,
         kernel_tls,
-    }) = load(origin, talk)
+    }) = load(config, console)
     else {
         return Exit::Usage;
     };
-    talk.diagnostics(&loaded.warnings);
+    console.diagnostics(&loaded.warnings);
     let summary = summary(&loaded);
     let services = loaded.settings.plane.services.len();
     let note = kernel_note(&source, kernel_tls.as_ref(), services);
     match Plan::build(loaded.settings.plane, &idle_resumption()) {
         Ok((_, warnings)) => {
-            warnings.iter().for_each(|warning| talk.warn(warning));
-            print(format_args!("{}: good: {summary}\n{note}", name(origin)));
+            warnings.iter().for_each(|warning| console.warn(warning));
+            print(format_args!("{}: good: {summary}\n{note}", name(config)));
             Exit::Success
         }
         Err(error) => {
-            talk.error(error);
+            console.error(error);
             Exit::Usage
         }
     }
@@ -46,17 +46,17 @@ struct Checked {
     kernel_tls: Option<KernelTls>,
 }
 
-fn load(origin: &Origin, talk: Talk) -> Option<Checked> {
-    let source = match origin {
-        Origin::File(path) => Source::read(path, &mut Disk),
-        Origin::Flags(flags) => Ok(Source::Flags(flags.clone())),
+fn load(config: &ConfigSource, console: Console) -> Option<Checked> {
+    let source = match config {
+        ConfigSource::File(path) => Source::read(path, &mut Disk),
+        ConfigSource::Flags(flags) => Ok(Source::Flags(flags.clone())),
     };
     let loaded = source.and_then(|source| {
         let mut loaded = config::load(&source, &mut Disk)?;
-        ground::check(&source, &loaded.settings)?;
+        preflight::check(&source, &loaded.settings)?;
         // Who it will be that cannot be found out is told when serving.
         if let Ok(chosen) = user::choose(&loaded.settings.process) {
-            let concerns = ground::concerns(&source, &loaded.settings, user::identity(chosen));
+            let concerns = preflight::concerns(&source, &loaded.settings, user::identity(chosen));
             loaded.warnings.extend(concerns);
         }
         let kernel_tls = KernelTls::try_for(&loaded.settings);
@@ -70,7 +70,7 @@ fn load(origin: &Origin, talk: Talk) -> Option<Checked> {
         })
     });
     loaded
-        .map_err(|diagnostics| talk.diagnostics(&diagnostics))
+        .map_err(|diagnostics| console.diagnostics(&diagnostics))
         .ok()
 }
 
@@ -83,10 +83,10 @@ fn kernel_note(source: &Source, kernel_tls: Option<&KernelTls>, services: usize)
     }
 }
 
-fn name(origin: &Origin) -> String {
-    match origin {
-        Origin::File(path) => path.display().to_string(),
-        Origin::Flags(_) => "flags".to_owned(),
+fn name(config: &ConfigSource) -> String {
+    match config {
+        ConfigSource::File(path) => path.display().to_string(),
+        ConfigSource::Flags(_) => "flags".to_owned(),
     }
 }
 

@@ -6,34 +6,34 @@ use std::time::Duration;
 use sys::signal::Signal;
 use telemetry::catalogue::ServiceGauge;
 
-use super::peer::{self, PeerError};
+use super::control::{self, ControlError};
+use crate::console::{Console, print};
 use crate::exit::Exit;
-use crate::talk::{Talk, print};
 
 /// From one look at the process to the next.
 const WAIT: Duration = Duration::from_secs(60);
 
-pub(super) fn run(socket: Option<PathBuf>, talk: Talk) -> Exit {
-    match drained(&peer::socket(socket), talk) {
+pub(super) fn run(socket: Option<PathBuf>, console: Console) -> Exit {
+    match drained(&control::socket(socket), console) {
         Ok(()) => {
             print("drained: it has ended\n");
             Exit::Success
         }
-        Err(error) => error.tell(talk),
+        Err(error) => error.tell(console),
     }
 }
 
 /// Ends when the supervisor does, which its own deadline (`process.drain`) bounds.
-fn drained(path: &Path, talk: Talk) -> Result<(), PeerError> {
-    let answer = peer::ask(path)?;
-    answer.name_other_owner(talk);
+fn drained(path: &Path, console: Console) -> Result<(), ControlError> {
+    let answer = control::ask(path)?;
+    answer.name_other_owner(console);
     let (document, supervisor) = (answer.document()?, answer.supervisor()?);
     supervisor.signal(Signal::Terminate)?;
     let services = document.services.iter();
     let counts = services.map(|one| one.metrics.get(ServiceGauge::ConnectionsOpen));
     let open = counts.fold(0, u64::saturating_add);
     if open > 0 {
-        talk.say(format_args!("waiting for {open} open connections"));
+        console.say(format_args!("waiting for {open} open connections"));
     }
     while !supervisor.has_ended_within(WAIT) {}
     Ok(())

@@ -25,7 +25,7 @@ lariat demo: see it work
   lariat demo [--listen ADDRESS] [--admin ADDRESS]
 
 Makes a certificate authority with an ECDSA and an RSA certificate for localhost in a temporary
-directory, starts a small origin, terminates TLS in front of it, and prints the curl lines that
+directory, starts a small server, terminates TLS in front of it, and prints the curl lines that
 prove it and the address of the status page. Ctrl-C stops it and removes the directory.
 
   --listen ADDRESS

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use sys::signal::Signal;
 use telemetry::catalogue::ProcessMetric;
 
-use super::peer::{self, PeerError};
+use super::control::{self, ControlError};
 use crate::admin::{RunState, StatusDocument, expired};
+use crate::console::{Console, print};
 use crate::exit::Exit;
-use crate::talk::{Talk, print};
 
 /// More than the supervisor gives the worker process to build a plan.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(150);
@@ -18,30 +18,30 @@ const ANSWER_TIME_MAX: Duration = Duration::from_secs(150);
 /// From one look at the status to the next.
 const PAUSE: Duration = Duration::from_millis(25);
 
-pub(super) fn run(socket: Option<PathBuf>, talk: Talk) -> Exit {
-    let path = peer::socket(socket);
-    match reloaded(&path, talk) {
-        Ok(Some(document)) => outcome(&document, talk),
+pub(super) fn run(socket: Option<PathBuf>, console: Console) -> Exit {
+    let path = control::socket(socket);
+    match reloaded(&path, console) {
+        Ok(Some(document)) => outcome(&document, console),
         Ok(None) => {
-            talk.error("the reload is still under way");
-            talk.hint("`lariat status` tells when it has ended, and how");
+            console.error("the reload is still under way");
+            console.hint("`lariat status` tells when it has ended, and how");
             Exit::Failed
         }
-        Err(error) => error.tell(talk),
+        Err(error) => error.tell(console),
     }
 }
 
 /// The status after the reload has ended; `None` if it does not end.
-fn reloaded(path: &Path, talk: Talk) -> Result<Option<StatusDocument>, PeerError> {
-    let answer = peer::ask(path)?;
-    answer.name_other_owner(talk);
+fn reloaded(path: &Path, console: Console) -> Result<Option<StatusDocument>, ControlError> {
+    let answer = control::ask(path)?;
+    answer.name_other_owner(console);
     let (before, supervisor) = (answer.document()?, answer.supervisor()?);
     unless_draining(&before)?;
     supervisor.signal(Signal::Hangup)?;
     let begin = Instant::now();
     while begin.elapsed() < ANSWER_TIME_MAX {
         let has_ended = supervisor.has_ended_within(PAUSE);
-        match peer::ask(path).and_then(|answer| answer.document()) {
+        match control::ask(path).and_then(|answer| answer.document()) {
             Ok(now) if ended(&now) > ended(&before) => return Ok(Some(now)),
             Ok(now) => unless_draining(&now)?,
             // The worker process may be being started again, and answers in a moment.
@@ -49,17 +49,17 @@ fn reloaded(path: &Path, talk: Talk) -> Result<Option<StatusDocument>, PeerError
         }
         if has_ended {
             let pid = supervisor.pid();
-            return Err(PeerError::Ended { pid });
+            return Err(ControlError::Ended { pid });
         }
     }
     Ok(None)
 }
 
 /// Whoever drains hears no call to reload.
-fn unless_draining(document: &StatusDocument) -> Result<(), PeerError> {
+fn unless_draining(document: &StatusDocument) -> Result<(), ControlError> {
     match document.process.state {
         RunState::Serving => Ok(()),
-        RunState::Draining => Err(PeerError::Draining {
+        RunState::Draining => Err(ControlError::Draining {
             pid: document.process.supervisor_pid,
         }),
     }
@@ -70,22 +70,22 @@ fn ended(document: &StatusDocument) -> u64 {
     count(ProcessMetric::ReloadsOk).saturating_add(count(ProcessMetric::ReloadsRefused))
 }
 
-fn outcome(document: &StatusDocument, talk: Talk) -> Exit {
+fn outcome(document: &StatusDocument, console: Console) -> Exit {
     let last = document.last_reload.as_ref();
     match last.and_then(|last| last.refused.as_ref()) {
         None => {
             let generation = document.process.metrics.get(ProcessMetric::Generation);
             print(format_args!("reloaded: plan {generation} is served\n"));
-            expired(document).iter().for_each(|what| talk.warn(what));
+            expired(document).iter().for_each(|what| console.warn(what));
             Exit::Success
         }
         Some(why) => {
             if has_severity(why) {
-                talk.say(why);
+                console.say(why);
             } else {
-                talk.error(why);
+                console.error(why);
             }
-            talk.error("the new configuration was refused; the old plan is still served");
+            console.error("the new configuration was refused; the old plan is still served");
             Exit::Refused
         }
     }
@@ -112,11 +112,11 @@ mod tests {
     }
 
     #[test]
-    fn whoever_drains_refuses() {
+    fn a_draining_process_refuses() {
         unless_draining(&document("serving")).unwrap();
         let error = unless_draining(&document("draining")).unwrap_err();
         assert!(error.to_string().contains("is draining"), "{error}");
-        assert_eq!(error.tell(Talk::to_stderr()), Exit::Refused);
+        assert_eq!(error.tell(Console::to_stderr()), Exit::Refused);
     }
 
     #[test]

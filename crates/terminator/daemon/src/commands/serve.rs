@@ -1,32 +1,32 @@
 //! `lariat serve`: until told to stop.
 
+use crate::console::Console;
 use crate::ending::end_of;
 use crate::exit::Exit;
-use crate::reader::Origin;
+use crate::reader::ConfigSource;
 use crate::supervisor::{self, Request, Started};
-use crate::talk::Talk;
 
-pub(super) fn run(origin: Origin, talk: Talk) -> Exit {
+pub(super) fn run(config: ConfigSource, console: Console) -> Exit {
     let ended = supervisor::run(Request {
-        origin,
-        started: &mut |started| tell(started, talk),
-        colour: talk.colour(),
+        config,
+        started: &mut |started| tell(started, console),
+        colour: console.colour(),
     });
-    end_of(ended, talk)
+    end_of(ended, console)
 }
 
-fn tell(started: &Started, talk: Talk) {
+fn tell(started: &Started, console: Console) {
     for (service, address) in &started.listeners {
-        talk.say(format_args!(
+        console.say(format_args!(
             "lariat: service `{service}` listens at {address}"
         ));
     }
     if let Some(admin) = started.admin {
-        talk.say(format_args!("lariat: status page at http://{admin}/"));
+        console.say(format_args!("lariat: status page at http://{admin}/"));
     }
     let socket = started.status_socket.display();
-    talk.say(format_args!("lariat: status socket at {socket}"));
-    talk.say(format_args!(
+    console.say(format_args!("lariat: status socket at {socket}"));
+    console.say(format_args!(
         "lariat: the worker process {}",
         started.rights
     ));

@@ -3,32 +3,32 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::peer::{self, PeerError};
+use super::control::{self, ControlError};
 use crate::admin::render_status_text;
+use crate::console::{Console, print};
 use crate::exit::Exit;
-use crate::talk::{Talk, print};
 
 /// Rates are taken over this long: enough to be steady, not enough to bore.
 const RATE_TIME: Duration = Duration::from_millis(500);
 
-pub(super) fn run(socket: Option<PathBuf>, json: bool, talk: Talk) -> Exit {
-    match text(&peer::socket(socket), json, talk) {
+pub(super) fn run(socket: Option<PathBuf>, json: bool, console: Console) -> Exit {
+    match text(&control::socket(socket), json, console) {
         Ok(text) => {
             print(text);
             Exit::Success
         }
-        Err(error) => error.tell(talk),
+        Err(error) => error.tell(console),
     }
 }
 
-fn text(path: &Path, json: bool, talk: Talk) -> Result<String, PeerError> {
-    let answer = peer::ask(path)?;
-    answer.name_other_owner(talk);
+fn text(path: &Path, json: bool, console: Console) -> Result<String, ControlError> {
+    let answer = control::ask(path)?;
+    answer.name_other_owner(console);
     if json {
         return Ok(answer.text());
     }
     let earlier = answer.document()?;
     std::thread::sleep(RATE_TIME);
-    let now = peer::ask(path)?.document()?;
+    let now = control::ask(path)?.document()?;
     Ok(render_status_text(&now, Some(&earlier)))
 }

@@ -1,80 +1,111 @@
 //! Why the supervisor could not begin, or ended without being asked to.
 
-use std::fmt;
 use std::io;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use config::Diagnostic;
+use thiserror::Error;
 use wire::address::{Address, Endpoint, UnixName};
 
-use crate::place::ForeignDirectory;
+use crate::status_socket::ForeignDirectory;
 
-/// Why the supervisor could not begin, or ended without being asked to.
-#[derive(Debug)]
+/// Why the supervisor could not begin, or ended without being asked to. Shown as one or more lines;
+/// all but a configuration's diagnostics without a severity before them.
+#[derive(Debug, Error)]
 pub(crate) enum Failure {
-    /// The configuration says no valid thing; each diagnostic has its place and remedy.
+    /// The configuration is invalid; each diagnostic has its place and remedy.
+    #[error("{}", lines_of(.0))]
     Config(Vec<Diagnostic>),
     /// The configuration is well written, and cannot be served: a key is not its certificate's.
+    #[error("{0}")]
     Plan(String),
     /// An address cannot be listened at.
-    Listen(ListenFailure),
+    #[error(transparent)]
+    Listen(#[from] ListenFailure),
     /// A folder of files comes with a restart only.
-    Root(RootFailure),
+    #[error(transparent)]
+    Root(#[from] RootFailure),
     /// A server can be connected to after a restart only.
-    Reach(ReachFailure),
-    /// The status socket's directory is not ours.
-    Place(ForeignDirectory),
+    #[error(transparent)]
+    Reach(#[from] ReachFailure),
+    /// The status socket's directory belongs to somebody else.
+    #[error(transparent)]
+    StatusSocket(#[from] ForeignDirectory),
     /// The user or group to run as does not exist, or cannot be become.
+    #[error("{0}")]
     User(String),
-    /// A file that the configuration names cannot be opened or written.
+    /// A file that the configuration names cannot be opened or written: what was tried, and what
+    /// the host answered.
+    #[error(
+        "cannot {what} {}: {error}\nhint: its directory must exist and be writable, as must the file",
+        .path.display()
+    )]
     File {
-        /// What was tried.
         what: &'static str,
-        /// The file.
         path: PathBuf,
-        /// What the host said.
         error: io::Error,
     },
     /// A folder of files cannot be opened.
-    Folder {
-        /// The folder.
-        path: PathBuf,
-        /// What the host said.
-        error: io::Error,
-    },
-    /// A file system does not answer.
-    Slow {
-        /// What was tried, with the path: `reading /etc/x.pem`.
-        step: String,
-        /// How long it was waited for.
-        time: Duration,
-    },
+    #[error("cannot open the folder {}: {error}\nhint: name a folder that exists", .path.display())]
+    Folder { path: PathBuf, error: io::Error },
+    /// A file system does not answer: what was tried, with the path (`reading /etc/x.pem`), and how
+    /// long was waited.
+    #[error(
+        "{step} took more than {} s\nhint: see whether the file system that it is on answers: \
+         `stat` it",
+        .time.as_secs()
+    )]
+    Slow { step: String, time: Duration },
     /// The process that reads files ended before it was done; what it did last.
+    #[error(
+        "the process that reads files ended while {0}\nhint: it was killed, or there was no memory: \
+         try again"
+    )]
     ReaderDied(String),
-    /// So many processes wait for files already.
+    /// This number of processes wait for files already.
+    #[error(
+        "{0} processes still wait for files that do not come\nhint: `ps` shows them as \
+         `lariat: reader`; mend the file system"
+    )]
     ReadersStuck(usize),
-    /// The host denies something that we need.
+    /// The host denies something that the supervisor needs: what was tried, and the answer.
+    #[error("cannot {what}: {error}")]
     Host {
-        /// What was tried.
         what: &'static str,
-        /// What the host said.
         error: io::Error,
     },
     /// The worker process could not give up its rights.
+    #[error(
+        "the worker process cannot give up its rights: {0}\nhint: `[process] sandbox` says which \
+         are to be given up"
+    )]
     Rights(String),
-    /// The worker process died before it had served, while it drained, or too often.
-    Died {
-        /// How it ended the last time.
-        how: String,
-        /// How often it was started again.
-        restarts: u64,
-    },
+    /// The worker process died before it had served, while it drained, or too often: how it ended
+    /// the last time, and how often it was started again.
+    #[error("the worker process ended by itself{}: {how}", times(*.restarts))]
+    Died { how: String, restarts: u64 },
+}
+
+fn lines_of(diagnostics: &[Diagnostic]) -> String {
+    let texts: Vec<_> = diagnostics.iter().map(Diagnostic::to_string).collect();
+    texts.join("\n")
+}
+
+fn times(restarts: u64) -> String {
+    match restarts {
+        0 => String::new(),
+        _ => format!(", {restarts} times started again"),
+    }
 }
 
 /// A plan with this folder has to wait for a restart.
-#[derive(Debug)]
+#[derive(Debug, Error)]
+#[error(
+    "service `{service}`: {}\nhint: restart: which folders can be read is settled before it serves",
+    self.reason()
+)]
 pub(crate) struct RootFailure {
     /// The service's name.
     pub(crate) service: String,
@@ -84,25 +115,24 @@ pub(crate) struct RootFailure {
     pub(crate) is_known: bool,
 }
 
-impl fmt::Display for RootFailure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (service, folder) = (&self.service, self.folder.display());
-        match self.is_known {
-            true => write!(
-                f,
-                "service `{service}`: {folder} is not the folder any more that it was at start"
-            ),
-            false => write!(
-                f,
-                "service `{service}`: the running worker process may not read {folder}"
-            ),
-        }?;
-        f.write_str("\nhint: restart: which folders can be read is settled before it serves")
+impl RootFailure {
+    fn reason(&self) -> String {
+        let folder = self.folder.display();
+        if self.is_known {
+            format!("{folder} is not the folder any more that it was at start")
+        } else {
+            format!("the running worker process may not read {folder}")
+        }
     }
 }
 
 /// A plan with this server has to wait for a restart.
-#[derive(Debug)]
+#[derive(Debug, Error)]
+#[error(
+    "service `{service}`: the running worker process may not connect to {server}\n\
+     hint: restart: {} settled before it serves",
+    self.settled()
+)]
 pub(crate) struct ReachFailure {
     /// The service's name.
     pub(crate) service: String,
@@ -110,23 +140,18 @@ pub(crate) struct ReachFailure {
     pub(crate) server: Endpoint,
 }
 
-impl fmt::Display for ReachFailure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { service, server } = self;
-        write!(
-            f,
-            "service `{service}`: the running worker process may not connect to {server}"
-        )?;
-        let settled = match server.tcp_port() {
-            Some(_) => "the ports of `process.connect-ports` are settled",
-            None => "whether it reaches abstract Unix sockets is settled",
-        };
-        write!(f, "\nhint: restart: {settled} before it serves")
+impl ReachFailure {
+    fn settled(&self) -> &'static str {
+        match self.server.tcp_port() {
+            Some(_) => "the ports of `process.connect-ports` are",
+            None => "whether it reaches abstract Unix sockets is",
+        }
     }
 }
 
 /// An address cannot be listened at.
-#[derive(Debug)]
+#[derive(Debug, Error)]
+#[error("{who} cannot listen at {address}: {error}{}", self.hint_line())]
 pub(crate) struct ListenFailure {
     /// The service's name, or what else would listen there.
     pub(crate) who: String,
@@ -137,6 +162,11 @@ pub(crate) struct ListenFailure {
 }
 
 impl ListenFailure {
+    fn hint_line(&self) -> String {
+        let line = |hint| format!("\nhint: {hint}");
+        self.hint().map(line).unwrap_or_default()
+    }
+
     /// The remedy, if there is a usual one.
     fn hint(&self) -> Option<&'static str> {
         match self.error.kind() {
@@ -159,21 +189,6 @@ impl ListenFailure {
             return false;
         };
         std::fs::symlink_metadata(path).is_ok_and(|meta| !meta.file_type().is_socket())
-    }
-}
-
-impl fmt::Display for ListenFailure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            who,
-            address,
-            error,
-        } = self;
-        write!(f, "{who} cannot listen at {address}: {error}")?;
-        match self.hint() {
-            Some(hint) => write!(f, "\nhint: {hint}"),
-            None => Ok(()),
-        }
     }
 }
 
@@ -204,81 +219,6 @@ impl Failure {
             path: path.to_owned(),
             error,
         }
-    }
-}
-
-impl fmt::Display for Failure {
-    /// One or more lines; all but a configuration's diagnostics without a severity before them.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Config(diagnostics) => {
-                let texts: Vec<_> = diagnostics.iter().map(Diagnostic::to_string).collect();
-                f.write_str(&texts.join("\n"))
-            }
-            Self::Plan(message) | Self::User(message) => f.write_str(message),
-            Self::Listen(failure) => failure.fmt(f),
-            Self::Root(failure) => failure.fmt(f),
-            Self::Reach(failure) => failure.fmt(f),
-            Self::Place(foreign) => foreign.fmt(f),
-            Self::File { what, path, error } => {
-                write!(f, "cannot {what} {}: {error}", path.display())?;
-                f.write_str("\nhint: its directory must exist and be writable, as must the file")
-            }
-            Self::Folder { path, error } => {
-                write!(f, "cannot open the folder {}: {error}", path.display())?;
-                f.write_str("\nhint: name a folder that exists")
-            }
-            Self::Slow { step, time } => {
-                write!(f, "{step} took more than {} s", time.as_secs())?;
-                f.write_str("\nhint: see whether the file system that it is on answers: `stat` it")
-            }
-            Self::ReaderDied(step) => {
-                write!(f, "the process that reads files ended while {step}")?;
-                f.write_str("\nhint: it was killed, or there was no memory: try again")
-            }
-            Self::ReadersStuck(count) => {
-                write!(f, "{count} processes still wait for files that do not come")?;
-                f.write_str("\nhint: `ps` shows them as `lariat: reader`; mend the file system")
-            }
-            Self::Host { what, error } => write!(f, "cannot {what}: {error}"),
-            Self::Rights(message) => {
-                write!(f, "the worker process cannot give up its rights: {message}")?;
-                f.write_str("\nhint: `[process] sandbox` says which are to be given up")
-            }
-            Self::Died { how, restarts: 0 } => {
-                write!(f, "the worker process ended by itself: {how}")
-            }
-            Self::Died { how, restarts } => write!(
-                f,
-                "the worker process ended by itself, {restarts} times started again: {how}"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for Failure {}
-
-impl From<ListenFailure> for Failure {
-    fn from(failure: ListenFailure) -> Self {
-        Self::Listen(failure)
-    }
-}
-
-impl From<ReachFailure> for Failure {
-    fn from(failure: ReachFailure) -> Self {
-        Self::Reach(failure)
-    }
-}
-
-impl From<RootFailure> for Failure {
-    fn from(failure: RootFailure) -> Self {
-        Self::Root(failure)
-    }
-}
-
-impl From<ForeignDirectory> for Failure {
-    fn from(foreign: ForeignDirectory) -> Self {
-        Self::Place(foreign)
     }
 }
 

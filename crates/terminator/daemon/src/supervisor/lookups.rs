@@ -20,7 +20,7 @@ const INTERVAL: Duration = Duration::from_secs(10);
 /// so for each search domain; after a minute it is stuck.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(60);
 
-/// News about a name.
+/// Event about a name.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Resolution {
     /// It has other addresses now, in ascending order.
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_answer_is_stuck_and_the_names_are_asked_for_again() {
+    fn without_an_answer_the_names_are_asked_for_again() {
         let (mut lookups, now) = (Lookups::default(), Instant::now());
         lookups.want(names(&["a", "b"]), now);
         lookups

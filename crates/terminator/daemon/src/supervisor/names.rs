@@ -10,16 +10,16 @@ use telemetry::printable;
 
 use super::backoff::Backoff;
 use super::child::{Child, Heard, Program};
-use super::inbox::{News, Post};
+use super::events::{Event, EventSender};
 use super::lookups::{Lookups, Nonsense, Over, Resolution};
-use super::say::say;
+use super::messages::say;
 use crate::handover::{Fences, Resolved};
-use crate::resolve::{Ask, Name, RESOLVER_ARGUMENT, RESOLVER_NAME, TOLD_BYTES_MAX, Told};
+use crate::resolve::{Ask, Name, REPLY_BYTES_MAX, RESOLVER_ARGUMENT, RESOLVER_NAME, Reply};
 
 const RESOLVER: Program = Program {
     argument: RESOLVER_ARGUMENT,
     name: RESOLVER_NAME,
-    answer_bytes_max: TOLD_BYTES_MAX,
+    answer_bytes_max: REPLY_BYTES_MAX,
 };
 
 /// From one start to the next of a process that dies again and again: names keep the addresses
@@ -34,19 +34,19 @@ pub(super) struct Names {
     /// Processes started so far.
     processes: u64,
     backoff: Backoff,
-    post: Post,
+    sender: EventSender,
 }
 
 impl Names {
     /// None yet. The process that looks them up is to give up these rights.
-    pub(super) fn new(fences: Fences, post: Post) -> Self {
+    pub(super) fn new(fences: Fences, sender: EventSender) -> Self {
         Self {
             lookups: Lookups::default(),
             fences,
             process: None,
             processes: 0,
             backoff: Backoff::default(),
-            post,
+            sender,
         }
     }
 
@@ -95,23 +95,23 @@ impl Names {
     }
 
     /// What the process said. What is news in it.
-    pub(super) fn heard(&mut self, number: u64, heard: Heard<Told>) -> Option<Resolution> {
+    pub(super) fn heard(&mut self, number: u64, heard: Heard<Reply>) -> Option<Resolution> {
         if self.process.as_ref().map(Child::number) != Some(number) {
             // A predecessor's last words.
             return None;
         }
         match heard {
-            Heard::Answer(Told::LookedUp(name, result)) => {
+            Heard::Answer(Reply::LookedUp(name, result)) => {
                 match self.lookups.answered(name, result, Instant::now()) {
                     Ok(news) => return news,
                     Err(Nonsense) => self.is_gone("talks nonsense"),
                 }
             }
-            Heard::Answer(Told::Stale) => {
+            Heard::Answer(Reply::Stale) => {
                 self.process = None;
                 self.start_again();
             }
-            Heard::Answer(Told::Stuck(why)) => {
+            Heard::Answer(Reply::Stuck(why)) => {
                 let why = printable::line(&why);
                 self.is_gone(&format!("cannot give up its rights: {why}"));
             }
@@ -153,8 +153,8 @@ impl Names {
 
     fn start(&mut self, names: Vec<Name>) -> std::io::Result<()> {
         self.processes += 1;
-        let (number, post) = (self.processes, self.post.clone());
-        let hear = move |heard| post.send(News::Resolver(number, heard));
+        let (number, sender) = (self.processes, self.sender.clone());
+        let hear = move |heard| sender.send(Event::Resolver(number, heard));
         let process = Child::start(number, &RESOLVER, hear)?;
         let process = self.process.insert(process);
         process.send(&Ask::Enter(self.fences), &[])?;

@@ -6,7 +6,7 @@ use crate::handover::Answer;
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Phase {
     /// None has served yet.
-    Beginning,
+    Starting,
     /// A successor has been started, or will be.
     Restarting,
     /// It serves.
@@ -20,7 +20,7 @@ impl Phase {
     /// anything at any time, and some of it would end the supervisor.
     pub(super) fn expects(self, answer: &Answer) -> bool {
         match answer {
-            Answer::Stuck(_) => matches!(self, Self::Beginning | Self::Restarting),
+            Answer::Stuck(_) => matches!(self, Self::Starting | Self::Restarting),
             Answer::Drained => self == Self::Draining,
             Answer::Entered(_)
             | Answer::Ready { .. }
@@ -44,7 +44,7 @@ pub(super) enum Due {
 
 /// Whether the supervisor goes on.
 pub(super) enum Next {
-    GoOn,
+    Continue,
     Stop,
 }
 
@@ -53,9 +53,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_serves_cannot_end_the_supervisor_by_an_answer_to_nothing() {
+    fn an_unexpected_answer_does_not_end_the_supervisor() {
         let phases = [
-            Phase::Beginning,
+            Phase::Starting,
             Phase::Restarting,
             Phase::Serving,
             Phase::Draining,

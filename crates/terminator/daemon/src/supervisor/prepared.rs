@@ -20,12 +20,12 @@ const SERVICE_MODE: u32 = 0o666;
 
 /// A configuration, read and understood.
 pub(super) struct Prepared {
-    pub(super) outline: Outline,
+    pub(super) summary: ConfigSummary,
     pub(super) bundle: Secret,
 }
 
 /// What the supervisor knows of a configuration. No keys are in it.
-pub(super) struct Outline {
+pub(super) struct ConfigSummary {
     pub(super) listen: Vec<Wanted>,
     pub(super) listen_options: ListenOptions,
     /// What services of files serve.
@@ -44,7 +44,7 @@ pub(super) struct Outline {
     pub(super) kernel_tls: Option<KernelTls>,
 }
 
-impl Outline {
+impl ConfigSummary {
     pub(super) fn of(settings: Settings, kernel_tls: Option<KernelTls>) -> Self {
         let workers = &settings.plane.workers;
         let services = || (0..).zip(&settings.plane.services);
@@ -110,15 +110,11 @@ impl Outline {
                 Endpoint::Address(Address::Unix(UnixName::Abstract(_)))
             )
         };
-        match self.process.sandbox.files {
-            true => Reach {
-                tcp_ports: self.process.connect_ports.clone(),
-                abstract_sockets: self.servers.iter().any(is_abstract),
-            },
-            false => Reach {
-                tcp_ports: None,
-                abstract_sockets: true,
-            },
+        let is_limited = self.process.sandbox.files;
+        let ports = self.process.connect_ports.clone();
+        Reach {
+            tcp_ports: ports.filter(|_| is_limited),
+            abstract_sockets: !is_limited || self.servers.iter().any(is_abstract),
         }
     }
 
@@ -140,7 +136,7 @@ impl Outline {
     /// What another configuration says differently and a reload cannot change.
     pub(super) fn fixed_parts_changed(&self, new: &Self) -> Vec<&'static str> {
         let user = |of: &Self| (of.process.user.clone(), of.process.group.clone());
-        let doors = |of: &Self| {
+        let sockets = |of: &Self| {
             (
                 of.control.status_socket.clone(),
                 of.process.pid_file.clone(),
@@ -159,7 +155,7 @@ impl Outline {
             ),
             (
                 "the status socket's or pid file's path",
-                doors(self) != doors(new),
+                sockets(self) != sockets(new),
             ),
             ("[admin] listen", self.control.listen != new.control.listen),
         ];
@@ -195,9 +191,9 @@ mod tests {
         ];
         let flags = flags.map(|(name, value)| (name.to_owned(), value));
         let loaded = config::load(&Source::Flags(flags.to_vec()), &mut files).unwrap();
-        let outline = Outline::of(loaded.settings, None);
+        let summary = ConfigSummary::of(loaded.settings, None);
         let mut listeners = Listeners::new(drop);
-        let opened = listeners.open(&outline.listen, 1, &outline.listen_options);
+        let opened = listeners.open(&summary.listen, 1, &summary.listen_options);
         let mode = std::fs::metadata(&socket).map(|meta| meta.permissions().mode());
         std::fs::remove_file(&socket).unwrap();
         opened.unwrap();

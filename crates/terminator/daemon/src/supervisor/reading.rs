@@ -17,7 +17,7 @@ use sys::channel::{self, Channel};
 use sys::memory;
 
 use super::failure::Failure;
-use super::prepared::{Outline, Prepared};
+use super::prepared::{ConfigSummary, Prepared};
 use super::roots::Open;
 use crate::handover::{Bundle, Secret, User, decode, encode};
 use crate::reader::{Found, READER_ARGUMENT, READER_NAME, Refusal, Reply, Task};
@@ -164,7 +164,7 @@ fn read(found: Found, fds: Vec<OwnedFd>, bundle: Secret) -> Result<Read, Failure
         mut recording,
     } = decode(bundle.bytes()).map_err(unpack)?;
     let loaded = config::load(&source, &mut recording).map_err(Failure::Config)?;
-    let outline = Outline::of(loaded.settings, found.kernel_tls);
+    let summary = ConfigSummary::of(loaded.settings, found.kernel_tls);
     drop((source, recording));
     // The recording and the settings, which hold every file.
     memory::return_freed();
@@ -179,7 +179,7 @@ fn read(found: Found, fds: Vec<OwnedFd>, bundle: Secret) -> Result<Read, Failure
     Ok(Read {
         folders: folders.collect(),
         log: fds.next(),
-        prepared: Prepared { outline, bundle },
+        prepared: Prepared { summary, bundle },
         warnings: [loaded.warnings, found.concerns].concat(),
         become_user: found.become_user,
     })

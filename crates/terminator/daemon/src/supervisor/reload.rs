@@ -8,11 +8,11 @@ use std::time::{Instant, SystemTime};
 
 use config::LogOutput;
 
+use super::events::Event;
 use super::failure::Failure;
-use super::inbox::News;
+use super::messages::{say, say_each, say_kept_log};
 use super::phase::{Due, Next, Phase};
 use super::reading::{Done, Read};
-use super::say::{say, say_each, say_kept_log};
 use super::{ANSWER_TIME_MAX, Supervisor};
 use crate::handover::Order;
 use crate::reader::Task;
@@ -21,22 +21,22 @@ impl Supervisor<'_> {
     pub(super) fn reload(&mut self) -> Result<Next, Failure> {
         match self.phase {
             Phase::Serving if self.pending.is_none() && !self.is_reading => {}
-            Phase::Draining => return Ok(Next::GoOn),
+            Phase::Draining => return Ok(Next::Continue),
             // When what is under way has ended.
-            Phase::Serving | Phase::Beginning | Phase::Restarting => {
+            Phase::Serving | Phase::Starting | Phase::Restarting => {
                 self.reload_asked = true;
-                return Ok(Next::GoOn);
+                return Ok(Next::Continue);
             }
         }
-        let post = self.inbox.post();
-        let hear = move |done| post.send(News::Read(done));
+        let sender = self.events.sender();
+        let hear = move |done| sender.send(Event::Read(done));
         match self
             .readers
-            .start(&Task::Read(self.request.origin.clone()), hear)
+            .start(&Task::Read(self.request.config.clone()), hear)
         {
             Ok(()) => {
                 self.is_reading = true;
-                Ok(Next::GoOn)
+                Ok(Next::Continue)
             }
             Err(failure) => self.roll_back(failure.to_string()),
         }
@@ -48,18 +48,18 @@ impl Supervisor<'_> {
         if self.phase != Phase::Serving {
             // The worker process died meanwhile. When another serves, the files are read again.
             self.reload_asked = self.phase != Phase::Draining;
-            return Ok(Next::GoOn);
+            return Ok(Next::Continue);
         }
         let prepared = match done {
             Ok(Done::Read(read)) => self.prepare_again(*read),
-            Ok(Done::Log(_) | Done::Removed) => return Ok(Next::GoOn),
+            Ok(Done::Log(_) | Done::Removed) => return Ok(Next::Continue),
             Err(failure) => Err(failure),
         };
         match prepared {
             Ok(()) => {
                 self.due = Some((Instant::now() + ANSWER_TIME_MAX, Due::Answer));
                 self.tell_plan(self.generation + 1, Order::Replace);
-                Ok(Next::GoOn)
+                Ok(Next::Continue)
             }
             Err(failure) => self.roll_back(failure.to_string()),
         }
@@ -68,42 +68,42 @@ impl Supervisor<'_> {
     fn prepare_again(&mut self, read: Read) -> Result<(), Failure> {
         let new = read.prepared;
         say_each(&read.warnings, self.request.colour);
-        for part in self.served.outline.fixed_parts_changed(&new.outline) {
+        for part in self.served.summary.fixed_parts_changed(&new.summary) {
             say(format_args!(
                 "warning: {part} stays as it is until a restart"
             ));
         }
-        new.outline.is_within(&self.reach)?;
-        self.roots.admit(&new.outline.folders, read.folders)?;
+        new.summary.is_within(&self.reach)?;
+        self.roots.admit(&new.summary.folders, read.folders)?;
         let workers = self.workers;
         self.listeners
-            .open(&new.outline.listen, workers, &new.outline.listen_options)?;
-        self.doors.propose_log(&new.outline, read.log)?;
+            .open(&new.summary.listen, workers, &new.summary.listen_options)?;
+        self.admin_sockets.propose_log(&new.summary, read.log)?;
         let both = self
             .names
             .wanted()
-            .union(&new.outline.names)
+            .union(&new.summary.names)
             .cloned()
             .collect();
-        self.sessions.propose(new.outline.session_limits)?;
+        self.sessions.propose(new.summary.session_limits)?;
         self.pending = Some(new);
         self.resolve(both)
     }
 
     pub(super) fn commit(&mut self) -> Result<Next, Failure> {
         let Some(mut new) = self.pending.take() else {
-            return Ok(Next::GoOn);
+            return Ok(Next::Continue);
         };
         // What only a restart changes.
-        let (new_process, served) = (&mut new.outline.process, &mut self.served.outline.process);
+        let (new_process, served) = (&mut new.summary.process, &mut self.served.summary.process);
         new_process.sandbox = served.sandbox;
         new_process.connect_ports = served.connect_ports.take();
         self.sessions.accept();
-        self.doors.accept_log();
+        self.admin_sockets.accept_log();
         self.served = new;
         self.generation += 1;
         self.due = None;
-        self.listeners.keep(&self.served.outline.listen);
+        self.listeners.keep(&self.served.summary.listen);
         self.reload_ended(None);
         say(format_args!("reloaded: plan {} is served", self.generation));
         self.after_reload()
@@ -112,9 +112,9 @@ impl Supervisor<'_> {
     pub(super) fn roll_back(&mut self, message: String) -> Result<Next, Failure> {
         self.pending = None;
         self.sessions.withdraw();
-        self.doors.withdraw_log();
+        self.admin_sockets.withdraw_log();
         self.due = None;
-        self.listeners.keep(&self.served.outline.listen);
+        self.listeners.keep(&self.served.summary.listen);
         say(format_args!(
             "reload refused, the old plan is still served:\n{message}"
         ));
@@ -127,28 +127,28 @@ impl Supervisor<'_> {
     }
 
     fn after_reload(&mut self) -> Result<Next, Failure> {
-        self.names.want(self.served.outline.names.clone());
+        self.names.want(self.served.summary.names.clone());
         self.tell(&Order::Reloads(self.reloads.clone()));
         self.reload_if_asked()
     }
 
     pub(super) fn reload_if_asked(&mut self) -> Result<Next, Failure> {
-        match std::mem::take(&mut self.reload_asked) {
-            true => self.reload(),
-            false => Ok(Next::GoOn),
+        if std::mem::take(&mut self.reload_asked) {
+            return self.reload();
         }
+        Ok(Next::Continue)
     }
 
     /// The log may have been renamed. The descriptors that were ours from the start are not opened
     /// anew.
     pub(super) fn reopen_log(&self) -> Next {
-        if let LogOutput::File(path) = &self.served.outline.control.log {
-            let post = self.inbox.post();
-            let hear = move |done| post.send(News::Reopened(done));
+        if let LogOutput::File(path) = &self.served.summary.control.log {
+            let sender = self.events.sender();
+            let hear = move |done| sender.send(Event::Reopened(done));
             let started = self.readers.start(&Task::OpenLog(path.clone()), hear);
             started.unwrap_or_else(|failure| say_kept_log(&failure));
         }
-        Next::GoOn
+        Next::Continue
     }
 
     pub(super) fn reopened(&mut self, done: Result<Done, Failure>) -> Next {
@@ -158,12 +158,12 @@ impl Supervisor<'_> {
                     .child
                     .as_ref()
                     .map(|child| child.send(&Order::Log, &[log.as_fd()]));
-                self.doors.set_log(log);
+                self.admin_sockets.set_log(log);
                 self.unless_stuck(sent);
             }
             Ok(Done::Read(_) | Done::Removed) => {}
             Err(failure) => say_kept_log(&failure),
         }
-        Next::GoOn
+        Next::Continue
     }
 }

@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use sys::shared;
 
 use super::failure::Failure;
-use super::say::say;
+use super::messages::say;
 use crate::handover::{Role, SessionKey};
 
 /// What `/proc/<pid>/fd` shows.

@@ -11,7 +11,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use crate::handover::{Bundle, Order, Secret, decode};
 
 /// An order with what came with it.
-pub(super) struct Letter {
+pub(super) struct Received {
     pub(super) order: Order,
     pub(super) fds: Vec<OwnedFd>,
     /// With orders to serve a plan.
@@ -19,7 +19,7 @@ pub(super) struct Letter {
 }
 
 /// The next order; `None` = the supervisor is gone.
-pub(super) fn next(channel: &Channel) -> io::Result<Option<Letter>> {
+pub(super) fn next(channel: &Channel) -> io::Result<Option<Received>> {
     let Some((bytes, fds)) = channel.receive()? else {
         return Ok(None);
     };
@@ -32,7 +32,7 @@ pub(super) fn next(channel: &Channel) -> io::Result<Option<Letter>> {
         },
         _ => None,
     };
-    Ok(Some(Letter { order, fds, bundle }))
+    Ok(Some(Received { order, fds, bundle }))
 }
 
 fn bundle(channel: &Channel) -> io::Result<Option<Bundle>> {
@@ -44,17 +44,17 @@ fn bundle(channel: &Channel) -> io::Result<Option<Bundle>> {
 }
 
 /// Waits for orders in a thread of its own; the receiver ends when the supervisor is gone.
-pub(super) fn listen(channel: Arc<Channel>) -> io::Result<UnboundedReceiver<Letter>> {
+pub(super) fn listen(channel: Arc<Channel>) -> io::Result<UnboundedReceiver<Received>> {
     // The supervisor is trusted not to send without end.
-    let (sender, letters) = unbounded_channel();
+    let (sender, queue) = unbounded_channel();
     let thread = thread::Builder::new().name("orders".to_owned());
     thread.spawn(move || pass_on(&channel, &sender))?;
-    Ok(letters)
+    Ok(queue)
 }
 
-fn pass_on(channel: &Channel, sender: &UnboundedSender<Letter>) {
-    while let Ok(Some(letter)) = next(channel) {
-        if sender.send(letter).is_err() {
+fn pass_on(channel: &Channel, sender: &UnboundedSender<Received>) {
+    while let Ok(Some(received)) = next(channel) {
+        if sender.send(received).is_err() {
             return;
         }
     }

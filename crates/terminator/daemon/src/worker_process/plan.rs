@@ -33,14 +33,14 @@ pub(super) struct Built {
     pub(super) checked: Vec<CheckedService>,
     pub(super) servers: Servers,
     pub(super) resumption: Arc<Resumption>,
-    pub(super) doors: Doors,
+    pub(super) descriptors: Descriptors,
     /// Who is answered on the admin address.
     pub(super) access: Access,
 }
 
 /// Descriptors that are no service's.
 #[derive(Default)]
-pub(super) struct Doors {
+pub(super) struct Descriptors {
     pub(super) log: Option<OwnedFd>,
     sessions: Option<OwnedFd>,
     /// Folders of files, by their services' places.
@@ -65,7 +65,7 @@ pub(super) fn build(
     drop(bundle);
     let mut settings = loaded.settings;
     settings.plane.workers.cpus.resize(serve.workers, None);
-    let (listeners, mut doors) = sort(&settings, serve, fds);
+    let (listeners, mut descriptors) = sort(&settings, serve, fds);
     let services = facts(&settings, &listeners);
     let servers = Servers::of(&settings);
     let checked = settings
@@ -75,7 +75,7 @@ pub(super) fn build(
         .filter_map(CheckedService::of)
         .collect();
     let options = resumption_options(&settings, sessions.inheritance.secret);
-    let resumption = sessions.next(&options, &serve.session_key, doors.sessions.take())?;
+    let resumption = sessions.next(&options, &serve.session_key, descriptors.sessions.take())?;
     let resumption = Arc::new(resumption);
     let access = Access::of(&settings.control);
     let cpus = settings.plane.workers.cpus.clone();
@@ -90,7 +90,7 @@ pub(super) fn build(
             plan.set_addresses(service, server, addresses.to_vec());
         }
     }
-    for (service, root) in std::mem::take(&mut doors.roots) {
+    for (service, root) in std::mem::take(&mut descriptors.roots) {
         plan.set_root(service, root);
     }
     Ok(Built {
@@ -103,7 +103,7 @@ pub(super) fn build(
         checked,
         servers,
         resumption,
-        doors,
+        descriptors,
         access,
     })
 }
@@ -120,16 +120,20 @@ fn resumption_options(settings: &Settings, secret: [u8; 32]) -> ResumptionOption
 }
 
 /// Gives each descriptor to whom it is for. The supervisor made the roles from the same settings.
-fn sort(settings: &Settings, serve: &Serve, fds: Vec<OwnedFd>) -> (Vec<Vec<BoundListener>>, Doors) {
+fn sort(
+    settings: &Settings,
+    serve: &Serve,
+    fds: Vec<OwnedFd>,
+) -> (Vec<Vec<BoundListener>>, Descriptors) {
     let mut listeners: Vec<Vec<_>> = (0..serve.workers).map(|_| Vec::new()).collect();
-    let mut doors = Doors::default();
+    let mut descriptors = Descriptors::default();
     for (role, fd) in serve.roles.iter().zip(fds) {
         match *role {
-            Role::Log => doors.log = Some(fd),
-            Role::Sessions => doors.sessions = Some(fd),
-            Role::StatusSocket => doors.status = Some(fd),
-            Role::AdminListener => doors.admin = Some(fd),
-            Role::FilesRoot { service } => doors.roots.push((service as usize, fd.into())),
+            Role::Log => descriptors.log = Some(fd),
+            Role::Sessions => descriptors.sessions = Some(fd),
+            Role::StatusSocket => descriptors.status = Some(fd),
+            Role::AdminListener => descriptors.admin = Some(fd),
+            Role::FilesRoot { service } => descriptors.roots.push((service as usize, fd.into())),
             Role::Listener {
                 worker,
                 service,
@@ -142,7 +146,7 @@ fn sort(settings: &Settings, serve: &Serve, fds: Vec<OwnedFd>) -> (Vec<Vec<Bound
             }
         }
     }
-    (listeners, doors)
+    (listeners, descriptors)
 }
 
 fn bound_listener(

@@ -60,18 +60,15 @@ pub(crate) fn give_up_by(
         return Err("the supervisor has died".to_owned());
     }
     process::no_new_privileges().map_err(failed("refusing new privileges"))?;
-    let files = match fences.files {
-        true => enter_landlock()
-            .map(Fence::from)
-            .map_err(failed("closing the file system and ports"))?,
-        false => Fence::Off,
-    };
-    let system_calls = match fences.system_calls {
-        true => restrict_system_calls()
-            .map(Fence::from)
-            .map_err(failed("system calls"))?,
-        false => Fence::Off,
-    };
+    let (mut files, mut system_calls) = (Fence::Off, Fence::Off);
+    if fences.files {
+        let entered = enter_landlock().map_err(failed("closing the file system and ports"))?;
+        files = entered.into();
+    }
+    if fences.system_calls {
+        let restricted = restrict_system_calls().map_err(failed("system calls"))?;
+        system_calls = restricted.into();
+    }
     Ok((files, system_calls))
 }
 

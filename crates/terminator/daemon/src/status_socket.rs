@@ -1,4 +1,4 @@
-//! Where the daemon's own files are when nobody says.
+//! The status socket's path and its directory, where the configuration names none.
 
 use std::fs::DirBuilder;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
@@ -15,15 +15,15 @@ const SHARED_MODE: u32 = 0o755;
 /// The status socket: as configured, or `/run/lariat/status.sock` for root and
 /// `$XDG_RUNTIME_DIR/lariat/status.sock` for others, who may have none and then get one beside
 /// the temporary files.
-pub(crate) fn status_socket(control: &ControlOptions) -> PathBuf {
+pub(crate) fn path(control: &ControlOptions) -> PathBuf {
     match &control.status_socket {
         Some(path) => path.clone(),
-        None => status_socket_default(),
+        None => default_path(),
     }
 }
 
 /// The usual place, where `lariat status` looks.
-pub(crate) fn status_socket_default() -> PathBuf {
+pub(crate) fn default_path() -> PathBuf {
     let directory = if sys::process::is_root() {
         PathBuf::from("/run/lariat")
     } else if let Some(runtime) = std::env::var_os("XDG_RUNTIME_DIR") {
@@ -55,9 +55,10 @@ pub(crate) struct ForeignDirectory {
 /// says why.
 pub(crate) fn make_directory(socket: &Path) -> Result<(), ForeignDirectory> {
     if let Some(directory) = socket.parent() {
-        let mode = match is_beside_temporary_files(socket) {
-            true => PRIVATE_MODE,
-            false => SHARED_MODE,
+        let mode = if is_beside_temporary_files(socket) {
+            PRIVATE_MODE
+        } else {
+            SHARED_MODE
         };
         let _ = DirBuilder::new()
             .mode(mode)
@@ -111,14 +112,14 @@ mod tests {
             token: None,
             log: config::LogOutput::Stdout,
         };
-        assert_eq!(status_socket(&control), PathBuf::from("/a/b.sock"));
+        assert_eq!(path(&control), PathBuf::from("/a/b.sock"));
         control.status_socket = None;
-        assert!(status_socket(&control).ends_with("status.sock"));
+        assert!(path(&control).ends_with("status.sock"));
     }
 
     #[test]
     fn a_directory_beside_other_users_is_ours_alone() {
-        let name = format!("lariat-place-{}", std::process::id());
+        let name = format!("lariat-status-socket-{}", std::process::id());
         let directory = std::env::temp_dir().join(name);
         let make = |mode| DirBuilder::new().mode(mode).create(&directory).unwrap();
         let checked = || check_private(&directory).map_err(|foreign| foreign.why);

@@ -14,15 +14,15 @@ use super::child::Heard;
 use super::failure::Failure;
 use super::reading::Done;
 use crate::handover::Answer;
-use crate::resolve::Told;
+use crate::resolve::Reply;
 
 /// Something that happened.
-pub(super) enum News {
+pub(super) enum Event {
     Signal(Signal),
     /// What the worker process with that number said.
     Heard(u64, Heard<Answer>),
     /// What the resolver with that number said.
-    Resolver(u64, Heard<Told>),
+    Resolver(u64, Heard<Reply>),
     /// What a configuration came to.
     Read(Result<Done, Failure>),
     /// The log that was asked for by a signal.
@@ -30,27 +30,27 @@ pub(super) enum News {
 }
 
 /// Signals and news, in the order in which they came.
-pub(super) struct Inbox {
+pub(super) struct EventQueue {
     signals: Signals,
-    letters: Receiver<News>,
-    post: Post,
+    queue: Receiver<Event>,
+    sender: EventSender,
     epoll: Epoll,
     events: Events,
-    waiting: VecDeque<News>,
+    waiting: VecDeque<Event>,
 }
 
 /// Where threads leave their news.
 #[derive(Clone)]
-pub(super) struct Post {
-    letters: SyncSender<News>,
+pub(super) struct EventSender {
+    queue: SyncSender<Event>,
     waker: Arc<Waker>,
 }
 
-impl Post {
+impl EventSender {
     /// Leaves something, and waits while there is much unread. Nobody reads it once the
     /// supervisor is gone.
-    pub(super) fn send(&self, news: News) {
-        if self.letters.send(news).is_ok() {
+    pub(super) fn send(&self, news: Event) {
+        if self.queue.send(news).is_ok() {
             self.waker.wake();
         }
     }
@@ -58,7 +58,7 @@ impl Post {
 
 /// Letters not yet read, and read at a time. A worker process that floods us with answers waits,
 /// and costs no memory.
-const LETTERS_MAX: usize = 64;
+const QUEUE_MAX: usize = 64;
 
 /// That a worker process has ended is heard on its channel, after its last words.
 const SIGNALS: [Signal; 4] = [
@@ -68,7 +68,7 @@ const SIGNALS: [Signal; 4] = [
     Signal::User1,
 ];
 
-impl Inbox {
+impl EventQueue {
     /// From now on signals come here. To be called before the first thread is started.
     pub(super) fn open() -> io::Result<Self> {
         let signals = Signals::new(&SIGNALS)?;
@@ -76,12 +76,12 @@ impl Inbox {
         let epoll = Epoll::new()?;
         epoll.add(&signals, 0, Interest::READ)?;
         epoll.add(&*waker, 1, Interest::READ)?;
-        let (sender, letters) = mpsc::sync_channel(LETTERS_MAX);
+        let (sender, queue) = mpsc::sync_channel(QUEUE_MAX);
         Ok(Self {
             signals,
-            letters,
-            post: Post {
-                letters: sender,
+            queue,
+            sender: EventSender {
+                queue: sender,
                 waker,
             },
             epoll,
@@ -91,12 +91,12 @@ impl Inbox {
     }
 
     /// For threads.
-    pub(super) fn post(&self) -> Post {
-        self.post.clone()
+    pub(super) fn sender(&self) -> EventSender {
+        self.sender.clone()
     }
 
     /// The next thing that happened; `None` = nothing did until then.
-    pub(super) fn next(&mut self, until: Option<Instant>) -> io::Result<Option<News>> {
+    pub(super) fn next(&mut self, until: Option<Instant>) -> io::Result<Option<Event>> {
         loop {
             if let Some(news) = self.waiting.pop_front() {
                 return Ok(Some(news));
@@ -117,11 +117,11 @@ impl Inbox {
     pub(super) fn next_of(
         &mut self,
         until: Instant,
-        is_wanted: impl Fn(&News) -> bool,
-    ) -> io::Result<Option<News>> {
+        is_wanted: impl Fn(&Event) -> bool,
+    ) -> io::Result<Option<Event>> {
         let mut others = Vec::new();
         let mut found = None;
-        while found.is_none() && others.len() < LETTERS_MAX {
+        while found.is_none() && others.len() < QUEUE_MAX {
             match self.next(Some(until))? {
                 Some(news) if is_wanted(&news) => found = Some(news),
                 Some(other) => others.push(other),
@@ -133,7 +133,7 @@ impl Inbox {
     }
 
     /// Puts news back that somebody took too early, before all others.
-    pub(super) fn put_back(&mut self, news: Vec<News>) {
+    pub(super) fn put_back(&mut self, news: Vec<Event>) {
         news.into_iter()
             .rev()
             .for_each(|one| self.waiting.push_front(one));
@@ -141,15 +141,14 @@ impl Inbox {
 
     fn collect(&mut self) {
         while let Some(signal) = self.signals.next() {
-            self.waiting.push_back(News::Signal(signal));
+            self.waiting.push_back(Event::Signal(signal));
         }
-        // Before the letters: one that comes in between wakes us again.
-        self.post.waker.drain();
+        // Before the queue: one that comes in between wakes us again.
+        self.sender.waker.drain();
         let before = self.waiting.len();
-        self.waiting
-            .extend(self.letters.try_iter().take(LETTERS_MAX));
-        if self.waiting.len() - before == LETTERS_MAX {
-            self.post.waker.wake();
+        self.waiting.extend(self.queue.try_iter().take(QUEUE_MAX));
+        if self.waiting.len() - before == QUEUE_MAX {
+            self.sender.waker.wake();
         }
     }
 }
@@ -164,41 +163,49 @@ mod tests {
     fn news_of_threads_come_in_order_and_time_ends_the_wait() {
         // In a thread of its own, whose signals are blocked.
         let test = std::thread::spawn(|| {
-            let mut inbox = Inbox::open().unwrap();
-            let (post, count) = (inbox.post(), 10 * LETTERS_MAX as u64);
-            let send_all = move || (0..count).for_each(|n| post.send(News::Heard(n, Heard::End)));
+            let mut events = EventQueue::open().unwrap();
+            let (sender, count) = (events.sender(), 10 * QUEUE_MAX as u64);
+            let send_all =
+                move || (0..count).for_each(|n| sender.send(Event::Heard(n, Heard::End)));
             std::thread::spawn(send_all);
             for expected in 0..count {
-                match inbox.next(None).unwrap() {
-                    Some(News::Heard(number, Heard::End)) => assert_eq!(number, expected),
+                match events.next(None).unwrap() {
+                    Some(Event::Heard(number, Heard::End)) => assert_eq!(number, expected),
                     _ => panic!("other news"),
                 }
             }
-            assert!(inbox.next(Some(Instant::now())).unwrap().is_none());
-            inbox.put_back(vec![News::Heard(7, Heard::End), News::Heard(8, Heard::End)]);
-            assert!(matches!(inbox.next(None).unwrap(), Some(News::Heard(7, _))));
+            assert!(events.next(Some(Instant::now())).unwrap().is_none());
+            events.put_back(vec![
+                Event::Heard(7, Heard::End),
+                Event::Heard(8, Heard::End),
+            ]);
+            assert!(matches!(
+                events.next(None).unwrap(),
+                Some(Event::Heard(7, _))
+            ));
         });
         test.join().unwrap();
     }
 
     #[test]
-    fn who_floods_us_while_others_are_awaited_costs_little_memory() {
+    fn a_flood_while_another_event_is_awaited_costs_little_memory() {
         let test = std::thread::spawn(|| {
-            let mut inbox = Inbox::open().unwrap();
-            let (post, until) = (inbox.post(), Instant::now() + Duration::from_secs(30));
-            let is_resolver = |news: &News| matches!(news, News::Resolver(..));
-            post.send(News::Heard(0, Heard::End));
-            post.send(News::Resolver(1, Heard::End));
-            let found = inbox.next_of(until, is_resolver).unwrap();
-            assert!(matches!(found, Some(News::Resolver(1, _))));
-            let count = 10 * LETTERS_MAX as u64;
-            let send_all = move || (1..count).for_each(|n| post.send(News::Heard(n, Heard::End)));
+            let mut events = EventQueue::open().unwrap();
+            let (sender, until) = (events.sender(), Instant::now() + Duration::from_secs(30));
+            let is_resolver = |news: &Event| matches!(news, Event::Resolver(..));
+            sender.send(Event::Heard(0, Heard::End));
+            sender.send(Event::Resolver(1, Heard::End));
+            let found = events.next_of(until, is_resolver).unwrap();
+            assert!(matches!(found, Some(Event::Resolver(1, _))));
+            let count = 10 * QUEUE_MAX as u64;
+            let send_all =
+                move || (1..count).for_each(|n| sender.send(Event::Heard(n, Heard::End)));
             std::thread::spawn(send_all);
-            assert!(inbox.next_of(until, is_resolver).unwrap().is_none());
-            assert!(inbox.waiting.len() < 3 * LETTERS_MAX);
+            assert!(events.next_of(until, is_resolver).unwrap().is_none());
+            assert!(events.waiting.len() < 3 * QUEUE_MAX);
             for expected in 0..count {
-                match inbox.next(None).unwrap() {
-                    Some(News::Heard(number, Heard::End)) => assert_eq!(number, expected),
+                match events.next(None).unwrap() {
+                    Some(Event::Heard(number, Heard::End)) => assert_eq!(number, expected),
                     _ => panic!("other news"),
                 }
             }

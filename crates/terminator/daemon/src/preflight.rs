@@ -1,6 +1,6 @@
-//! What a configuration takes for granted of its host: users, groups and directories.
+//! Whether the host has what a configuration needs: users, groups and directories.
 //!
-//! Owns the looking, which changes nothing; sockets and rights are tried only when serving.
+//! Looks and changes nothing; sockets and rights are tried only when serving.
 
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
@@ -11,17 +11,18 @@ use sys::beneath::Root;
 use sys::process::Identity;
 
 /// Something that is not there: the key that asks for it, what is wrong, and the remedy.
-type Lack = (String, String, &'static str);
+type Missing = (String, String, &'static str);
 
 /// Whether the users, groups and directories that a configuration names are there.
 ///
 /// # Errors
 /// Those that are not, each where it was written.
 pub(crate) fn check(source: &Source, settings: &Settings) -> Result<(), Vec<Diagnostic>> {
-    let faults = told(source, &lacks(settings));
-    match faults.is_empty() {
-        true => Ok(()),
-        false => Err(faults),
+    let faults = diagnostics(source, &missing(settings));
+    if faults.is_empty() {
+        Ok(())
+    } else {
+        Err(faults)
     }
 }
 
@@ -30,15 +31,15 @@ pub(crate) fn check(source: &Source, settings: &Settings) -> Result<(), Vec<Diag
 pub(crate) fn concerns(source: &Source, settings: &Settings, reader: Identity) -> Vec<Diagnostic> {
     let concern = |(key, path): (String, &Path)| concern_of_folder(key, path, reader);
     let concerns: Vec<_> = folders(settings).filter_map(concern).collect();
-    let mut told = told(source, &concerns);
-    for one in &mut told {
+    let mut warnings = diagnostics(source, &concerns);
+    for one in &mut warnings {
         one.severity = Severity::Warning;
     }
-    told
+    warnings
 }
 
-fn told(source: &Source, lacks: &[Lack]) -> Vec<Diagnostic> {
-    let faults = lacks
+fn diagnostics(source: &Source, missing: &[Missing]) -> Vec<Diagnostic> {
+    let faults = missing
         .iter()
         .flat_map(|(key, message, hint)| config::fault(source, key, message, hint));
     let mut faults: Vec<_> = faults.collect();
@@ -46,22 +47,22 @@ fn told(source: &Source, lacks: &[Lack]) -> Vec<Diagnostic> {
     faults
 }
 
-fn lacks(settings: &Settings) -> Vec<Lack> {
+fn missing(settings: &Settings) -> Vec<Missing> {
     let process = &settings.process;
     let log = match &settings.control.log {
         LogOutput::File(path) => Some(path),
         LogOutput::Stderr | LogOutput::Stdout => None,
     };
     let checks = [
-        process.user.as_deref().and_then(lack_of_user),
-        process.group.as_deref().and_then(lack_of_group),
-        log.and_then(|path| lack_of_directory("log.output", path)),
+        process.user.as_deref().and_then(missing_user),
+        process.group.as_deref().and_then(missing_group),
+        log.and_then(|path| missing_directory("log.output", path)),
         process
             .pid_file
             .as_ref()
-            .and_then(|path| lack_of_directory("process.pid-file", path)),
+            .and_then(|path| missing_directory("process.pid-file", path)),
     ];
-    let folders = folders(settings).filter_map(|(key, path)| lack_of_folder(key, path));
+    let folders = folders(settings).filter_map(|(key, path)| missing_folder(key, path));
     checks.into_iter().flatten().chain(folders).collect()
 }
 
@@ -74,7 +75,7 @@ fn folders(settings: &Settings) -> impl Iterator<Item = (String, &Path)> {
     })
 }
 
-fn lack_of_folder(key: String, path: &Path) -> Option<Lack> {
+fn missing_folder(key: String, path: &Path) -> Option<Missing> {
     let error = Root::open(path).err()?;
     let shown = path.display();
     let (message, hint) = match error.kind() {
@@ -92,14 +93,14 @@ fn lack_of_folder(key: String, path: &Path) -> Option<Lack> {
         ),
         _ => (
             format!("the folder {shown} cannot be opened: {error}"),
-            "whoever starts lariat must be able to reach it",
+            "the user who starts lariat must be able to reach it",
         ),
     };
     Some((key, message, hint))
 }
 
 /// The folder's own permissions are looked at; those of what is in it are seen request by request.
-fn concern_of_folder(key: String, path: &Path, reader: Identity) -> Option<Lack> {
+fn concern_of_folder(key: String, path: &Path, reader: Identity) -> Option<Missing> {
     let meta = std::fs::metadata(path).ok()?;
     let shift = match (meta.uid() == reader.user, meta.gid() == reader.group) {
         (true, _) => 6,
@@ -116,7 +117,7 @@ fn concern_of_folder(key: String, path: &Path, reader: Identity) -> Option<Lack>
     (!may_enter).then_some((key, message, hint))
 }
 
-fn lack_of_user(name: &str) -> Option<Lack> {
+fn missing_user(name: &str) -> Option<Missing> {
     let found = sys::process::lookup_user(name).ok().flatten();
     let message = format!("there is no user `{name}`");
     let hint = "name one of /etc/passwd, or give a number";
@@ -125,7 +126,7 @@ fn lack_of_user(name: &str) -> Option<Lack> {
         .then(|| ("process.user".to_owned(), message, hint))
 }
 
-fn lack_of_group(name: &str) -> Option<Lack> {
+fn missing_group(name: &str) -> Option<Missing> {
     let found = sys::process::lookup_group(name).ok().flatten();
     let message = format!("there is no group `{name}`");
     let hint = "name one of /etc/group, or give a number";
@@ -135,7 +136,7 @@ fn lack_of_group(name: &str) -> Option<Lack> {
 }
 
 /// Nothing is made: only a look tells whether a file could be.
-fn lack_of_directory(key: &'static str, path: &Path) -> Option<Lack> {
+fn missing_directory(key: &'static str, path: &Path) -> Option<Missing> {
     let directory = match path.parent() {
         Some(parent) if parent.as_os_str().is_empty() => Path::new("."),
         Some(parent) => parent,
@@ -157,17 +158,17 @@ mod tests {
     use super::*;
 
     fn message(path: &str) -> Option<String> {
-        lack_of_directory("log.output", Path::new(path)).map(|(_, message, _)| message)
+        missing_directory("log.output", Path::new(path)).map(|(_, message, _)| message)
     }
 
     #[test]
     fn a_file_needs_a_directory() {
         assert_eq!(message("lariat.log"), None);
         assert_eq!(message("/dev/null"), None);
-        let told = message("/nonexistent/x.log").unwrap();
+        let shown = message("/nonexistent/x.log").unwrap();
         assert!(
-            told.starts_with("the directory /nonexistent cannot be used: "),
-            "{told}"
+            shown.starts_with("the directory /nonexistent cannot be used: "),
+            "{shown}"
         );
         assert_eq!(
             message("/dev/null/x.log").unwrap(),
@@ -179,19 +180,20 @@ mod tests {
 
     #[test]
     fn files_need_a_folder() {
-        let told = |path| lack_of_folder("k".to_owned(), Path::new(path)).map(|lack| lack.1);
-        assert_eq!(told("/dev"), None);
+        let message =
+            |path| missing_folder("k".to_owned(), Path::new(path)).map(|missing| missing.1);
+        assert_eq!(message("/dev"), None);
         assert_eq!(
-            told("/nonexistent/x").unwrap(),
+            message("/nonexistent/x").unwrap(),
             "there is no folder /nonexistent/x"
         );
-        assert_eq!(told("/dev/null").unwrap(), "/dev/null is no folder");
+        assert_eq!(message("/dev/null").unwrap(), "/dev/null is no folder");
     }
 
     #[test]
     fn a_folder_is_of_use_to_those_who_may_look_into_it() {
         use std::os::unix::fs::PermissionsExt;
-        let name = format!("lariat-ground-{}", std::process::id());
+        let name = format!("lariat-preflight-{}", std::process::id());
         let path = std::env::temp_dir().join(name);
         std::fs::create_dir(&path).unwrap();
         let meta = std::fs::metadata(&path).unwrap();
@@ -214,9 +216,9 @@ mod tests {
 
     #[test]
     fn users_and_groups_are_looked_up() {
-        assert!(lack_of_user("root").is_none());
-        assert!(lack_of_group("0").is_none());
-        assert_eq!(lack_of_user("no such user").unwrap().0, "process.user");
-        assert_eq!(lack_of_group("no such group").unwrap().0, "process.group");
+        assert!(missing_user("root").is_none());
+        assert!(missing_group("0").is_none());
+        assert_eq!(missing_user("no such user").unwrap().0, "process.user");
+        assert_eq!(missing_group("no such group").unwrap().0, "process.group");
     }
 }

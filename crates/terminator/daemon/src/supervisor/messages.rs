@@ -1,4 +1,4 @@
-//! The supervisor's talk, on the standard error.
+//! The supervisor's console, on the standard error.
 
 use std::fmt::Display;
 

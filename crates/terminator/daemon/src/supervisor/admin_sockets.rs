@@ -12,10 +12,10 @@ use sys::socket::{self, ListenOptions, PeerAddress};
 use wire::address::{Address, UnixName};
 
 use super::failure::{Failure, ListenFailure};
-use super::prepared::Outline;
+use super::prepared::ConfigSummary;
 use super::reading::remove;
 use crate::handover::Role;
-use crate::place;
+use crate::status_socket;
 
 /// Operators come one at a time, scrapers a few.
 const LISTEN: ListenOptions = ListenOptions {
@@ -28,8 +28,8 @@ const LISTEN: ListenOptions = ListenOptions {
 /// Whoever may connect sees the status; user and group of the supervisor may.
 const STATUS_MODE: u32 = 0o660;
 
-/// The open doors. The files among them are removed when this is dropped.
-pub(super) struct Doors {
+/// The open admin_sockets. The files among them are removed when this is dropped.
+pub(super) struct AdminSockets {
     status: OwnedFd,
     status_path: PathBuf,
     admin: Option<OwnedFd>,
@@ -39,28 +39,28 @@ pub(super) struct Doors {
     pid_file: Option<PathBuf>,
 }
 
-impl Doors {
+impl AdminSockets {
     /// `log` is the log if it is a file.
-    pub(super) fn open(outline: &Outline, log: Option<OwnedFd>) -> Result<Self, Failure> {
-        let status_path = place::status_socket(&outline.control);
+    pub(super) fn open(summary: &ConfigSummary, log: Option<OwnedFd>) -> Result<Self, Failure> {
+        let status_path = status_socket::path(&summary.control);
         let status = open_status(&status_path)?;
         // From here on the drop removes the path.
-        let mut doors = Self {
+        let mut admin_sockets = Self {
             status,
             status_path,
             admin: None,
-            log: log_of(&outline.control.log, log)?,
+            log: log_of(&summary.control.log, log)?,
             proposed_log: None,
             pid_file: None,
         };
-        doors.admin = outline.control.listen.map(open_admin).transpose()?;
-        if let Some(path) = &outline.process.pid_file {
+        admin_sockets.admin = summary.control.listen.map(open_admin).transpose()?;
+        if let Some(path) = &summary.process.pid_file {
             let pid = format!("{}\n", std::process::id());
             let written = file::replace(path, pid.as_bytes());
             written.map_err(Failure::file("write the pid file", path))?;
-            doors.pid_file = Some(path.clone());
+            admin_sockets.pid_file = Some(path.clone());
         }
-        Ok(doors)
+        Ok(admin_sockets)
     }
 
     /// Lines go there: the log that is served has been renamed, or is a new file.
@@ -71,10 +71,10 @@ impl Doors {
     /// Has the log of another plan ready. `log` is the log if it is a file.
     pub(super) fn propose_log(
         &mut self,
-        outline: &Outline,
+        summary: &ConfigSummary,
         log: Option<OwnedFd>,
     ) -> Result<(), Failure> {
-        self.proposed_log = Some(log_of(&outline.control.log, log)?);
+        self.proposed_log = Some(log_of(&summary.control.log, log)?);
         Ok(())
     }
 
@@ -121,7 +121,7 @@ impl Doors {
     }
 }
 
-impl Drop for Doors {
+impl Drop for AdminSockets {
     fn drop(&mut self) {
         let status = Some(std::mem::take(&mut self.status_path));
         remove(status.into_iter().chain(self.pid_file.take()).collect());
@@ -129,7 +129,7 @@ impl Drop for Doors {
 }
 
 fn open_status(path: &Path) -> Result<OwnedFd, Failure> {
-    place::make_directory(path)?;
+    status_socket::make_directory(path)?;
     let address = Address::Unix(UnixName::Path(path.to_owned()));
     let options = ListenOptions {
         unix_mode: Some(STATUS_MODE),

@@ -1,4 +1,4 @@
-//! The running lariat, seen through its status socket, and the supervisor behind it.
+//! The control client: the running lariat, seen through its status socket, and its supervisor.
 //!
 //! The document comes from the worker process, which an attacker may have taken over. So it decides
 //! over nothing: its size and time have limits, and who is signalled is asked of the kernel.
@@ -14,10 +14,10 @@ use sys::signal::Signal;
 use wire::address::{Address, UnixName};
 
 use crate::admin::{StatusDocument, StatusError};
+use crate::console::Console;
 use crate::exit::Exit;
 use crate::handover::SUPERVISOR_NAME;
-use crate::place::{self, ForeignDirectory};
-use crate::talk::Talk;
+use crate::status_socket::{self, ForeignDirectory};
 
 /// For the whole document, which is a few KiB for each service and comes over a local socket.
 const READ_TIME_MAX: Duration = Duration::from_secs(5);
@@ -34,7 +34,7 @@ const READ_BYTES: usize = 64 << 10;
 
 /// Why the running lariat could not be asked or told something.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum PeerError {
+pub(super) enum ControlError {
     /// Nobody answers there.
     #[error("no lariat answers at {}: {error}", .path.display())]
     Silent { path: PathBuf, error: io::Error },
@@ -79,7 +79,7 @@ pub(super) enum PeerError {
     Draining { pid: u32 },
 }
 
-impl PeerError {
+impl ControlError {
     fn hint(&self) -> Option<&'static str> {
         Some(match self {
             Self::Silent { .. } => {
@@ -109,10 +109,10 @@ impl PeerError {
     }
 
     /// Says it, and what it means for the program.
-    pub(super) fn tell(&self, talk: Talk) -> Exit {
-        talk.error(self);
+    pub(super) fn tell(&self, console: Console) -> Exit {
+        console.error(self);
         if let Some(hint) = self.hint() {
-            talk.hint(hint);
+            console.hint(hint);
         }
         match self {
             Self::Silent { .. }
@@ -130,7 +130,7 @@ impl PeerError {
 
 /// The place of the status socket that was named, or the usual one.
 pub(super) fn socket(named: Option<PathBuf>) -> PathBuf {
-    named.unwrap_or_else(place::status_socket_default)
+    named.unwrap_or_else(status_socket::default_path)
 }
 
 /// What a status socket sent, and who made it.
@@ -142,12 +142,12 @@ pub(super) struct Answer {
 }
 
 /// Asks the lariat whose status socket is there.
-pub(super) fn ask(path: &Path) -> Result<Answer, PeerError> {
-    place::check_directory(path)?;
+pub(super) fn ask(path: &Path) -> Result<Answer, ControlError> {
+    status_socket::check_directory(path)?;
     ask_within(path, READ_TIME_MAX)
 }
 
-fn ask_within(path: &Path, time: Duration) -> Result<Answer, PeerError> {
+fn ask_within(path: &Path, time: Duration) -> Result<Answer, ControlError> {
     let until = Instant::now() + time;
     let answer = || {
         let stream = connected(path, until)?;
@@ -203,13 +203,13 @@ fn is_late(error: &io::Error) -> bool {
     matches!(kind, io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
 }
 
-fn unheard(path: &Path, error: io::Error) -> PeerError {
+fn unheard(path: &Path, error: io::Error) -> ControlError {
     let path = path.to_owned();
     match error.kind() {
-        io::ErrorKind::PermissionDenied => PeerError::Closed { path, error },
-        io::ErrorKind::FileTooLarge => PeerError::TooLong { path },
-        _ if is_late(&error) => PeerError::Mute { path },
-        _ => PeerError::Silent { path, error },
+        io::ErrorKind::PermissionDenied => ControlError::Closed { path, error },
+        io::ErrorKind::FileTooLarge => ControlError::TooLong { path },
+        _ if is_late(&error) => ControlError::Mute { path },
+        _ => ControlError::Silent { path, error },
     }
 }
 
@@ -220,9 +220,9 @@ impl Answer {
     }
 
     /// The status document. The supervisor's number in it is the kernel's word.
-    pub(super) fn document(&self) -> Result<StatusDocument, PeerError> {
+    pub(super) fn document(&self) -> Result<StatusDocument, ControlError> {
         let read = StatusDocument::from_json(&self.bytes);
-        let mut document = read.map_err(|error| PeerError::Strange {
+        let mut document = read.map_err(|error| ControlError::Strange {
             path: self.path.clone(),
             error,
         })?;
@@ -231,29 +231,29 @@ impl Answer {
     }
 
     /// Says whose lariat this is, if it is neither root's nor that of who asks.
-    pub(super) fn name_other_owner(&self, talk: Talk) {
+    pub(super) fn name_other_owner(&self, console: Console) {
         let (path, user) = (self.path.display(), self.owner.user);
         if ![0, sys::process::identity().user].contains(&user) {
-            talk.warn(format_args!(
+            console.warn(format_args!(
                 "the status socket {path} belongs to user {user}, who may report anything through it"
             ));
         }
     }
 
     /// The process that made the socket, if it is a supervisor and acts as the user who made it.
-    pub(super) fn supervisor(&self) -> Result<Supervisor, PeerError> {
+    pub(super) fn supervisor(&self) -> Result<Supervisor, ControlError> {
         let Credentials { pid, user } = self.owner;
         if pid == 0 {
             let path = self.path.clone();
-            return Err(PeerError::Unseen { path });
+            return Err(ControlError::Unseen { path });
         }
-        let ended = |_| PeerError::Ended { pid };
+        let ended = |_| ControlError::Ended { pid };
         let process = Process::behind(self.stream.as_fd()).map_err(ended)?;
         let name = process.name().map_err(ended)?;
         let users = process.users().map_err(ended)?;
         match no_supervisor(&name, &users, user) {
             None => Ok(Supervisor(process)),
-            Some(why) => Err(PeerError::NoSupervisor {
+            Some(why) => Err(ControlError::NoSupervisor {
                 path: self.path.clone(),
                 pid,
                 user,
@@ -282,11 +282,11 @@ impl Supervisor {
         self.0.pid()
     }
 
-    pub(super) fn signal(&self, signal: Signal) -> Result<(), PeerError> {
+    pub(super) fn signal(&self, signal: Signal) -> Result<(), ControlError> {
         let pid = self.pid();
         self.0.signal(signal).map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => PeerError::Ended { pid },
-            _ => PeerError::Forbidden { pid, error },
+            io::ErrorKind::NotFound => ControlError::Ended { pid },
+            _ => ControlError::Forbidden { pid, error },
         })
     }
 
@@ -303,7 +303,7 @@ mod tests {
     use std::io::Write;
     use std::os::unix::net::UnixListener;
 
-    fn asked(path: &Path) -> PeerError {
+    fn asked(path: &Path) -> ControlError {
         match ask_within(path, Duration::from_millis(1)) {
             Ok(_) => panic!("nobody has answered"),
             Err(error) => error,
@@ -322,15 +322,15 @@ mod tests {
     fn silence_has_its_reasons() {
         let directory = testkit::directory::Directory::new();
         let path = directory.join("status");
-        assert!(matches!(asked(&path), PeerError::Silent { .. }));
+        assert!(matches!(asked(&path), ControlError::Silent { .. }));
         let listener = UnixListener::bind(&path).unwrap();
         let mute = asked(&path);
         drop(listener);
         let left_behind = asked(&path);
-        assert!(matches!(mute, PeerError::Mute { .. }), "{mute}");
+        assert!(matches!(mute, ControlError::Mute { .. }), "{mute}");
         assert!(mute.hint().is_some_and(|hint| hint.contains("stopped")));
         assert!(
-            matches!(left_behind, PeerError::Silent { .. }),
+            matches!(left_behind, ControlError::Silent { .. }),
             "{left_behind}"
         );
         let closed = unheard(&path, io::ErrorKind::PermissionDenied.into());
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_sends_without_end_is_left() {
+    fn an_answer_without_end_is_given_up() {
         let error = at_own_socket("endless", |path, listener| {
             let listener = listener.try_clone().unwrap();
             let sender = std::thread::spawn(move || {
@@ -352,11 +352,11 @@ mod tests {
             sender.join().unwrap();
             error.unwrap_err()
         });
-        assert!(matches!(error, PeerError::TooLong { .. }), "{error}");
+        assert!(matches!(error, ControlError::TooLong { .. }), "{error}");
     }
 
     #[test]
-    fn whoever_sends_a_byte_now_and_then_is_left_too() {
+    fn an_answer_of_a_byte_now_and_then_is_given_up_too() {
         let error = at_own_socket("slow", |path, listener| {
             let listener = listener.try_clone().unwrap();
             let sender = std::thread::spawn(move || {
@@ -369,7 +369,7 @@ mod tests {
             sender.join().unwrap();
             error
         });
-        assert!(matches!(error, PeerError::Mute { .. }), "{error}");
+        assert!(matches!(error, ControlError::Mute { .. }), "{error}");
     }
 
     #[test]
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_supervisor_of_who_made_the_socket_is_signalled() {
+    fn only_a_supervisor_of_the_sockets_owner_is_signalled() {
         assert_eq!(no_supervisor("lariat", &[7; 4], 7), None);
         // As root's, for instance by a setuid program.
         assert!(no_supervisor("lariat", &[7, 0, 0, 0], 7).is_some());

@@ -13,11 +13,11 @@ use crate::stderr::write_line;
 
 /// Says things, with colours if the reader likes them.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Talk {
+pub(crate) struct Console {
     colour: bool,
 }
 
-impl Talk {
+impl Console {
     /// Colours for a terminal, unless `NO_COLOR` is set (<https://no-color.org>).
     pub(crate) fn to_stderr() -> Self {
         let set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());

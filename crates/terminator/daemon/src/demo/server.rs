@@ -1,4 +1,4 @@
-//! The demo's origin: a small HTTP/1.1 server that shows what reached it.
+//! The demo's server: a small HTTP/1.1 server that shows what reached it.
 //!
 //! It reads a PROXY header, version 2, before the first request, and tells what that says.
 
@@ -33,7 +33,7 @@ pub(super) fn start(listener: TcpListener) -> io::Result<()> {
         .build()?;
     let serve = move || runtime.block_on(accept(listener));
     thread::Builder::new()
-        .name("origin".into())
+        .name("demo server".into())
         .spawn(serve)
         .map(drop)
 }
@@ -62,7 +62,7 @@ async fn serve(mut stream: TcpStream, peer: SocketAddr) {
         .await;
 }
 
-/// What the origin knows of a connection, as pairs of a name and a value.
+/// What the server knows of a connection, as pairs of a name and a value.
 type Facts = Vec<(&'static str, String)>;
 
 async fn read_header(stream: &mut TcpStream, peer: SocketAddr) -> io::Result<Facts> {
@@ -148,7 +148,7 @@ fn page(facts: &Facts) -> String {
         "<!doctype html><html lang=en><meta charset=utf-8>\
          <meta name=viewport content=\"width=device-width\">\
          <title>Lariat</title><style>{STYLE}</style>\
-         <h1>{TITLE}</h1><p>This is what the origin behind it saw:</p><dl>"
+         <h1>{TITLE}</h1><p>This is what the server behind it saw:</p><dl>"
     );
     for (name, value) in facts {
         let _ = write!(page, "<dt>{name}</dt><dd>{}</dd>", escaped(value));
