@@ -19,12 +19,6 @@ impl Console {
         }
     }
 
-    /// Without colours, whoever reads it.
-    #[cfg(test)]
-    pub(crate) fn plain() -> Self {
-        Self { colour: false }
-    }
-
     /// Whether lines may have colours.
     pub(crate) fn colour(self) -> bool {
         self.colour

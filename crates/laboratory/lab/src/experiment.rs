@@ -224,7 +224,7 @@ impl Experiment<'_> {
         let mut cells = self.wanted(expanded);
         if let Some(cell) = cells.find(|cell| self.means.must_share(cell)) {
             let (name, cpus) = (&cell.scenario, self.means.cpus);
-            let workers = cell.wish.workers;
+            let workers = cell.spec.workers;
             self.console.warn(format_args!(
                 "{name}: servers with {workers} workers and the load share {cpus} CPUs"
             ));

@@ -3,16 +3,16 @@
 //! Owns what all cells of a run share: the origin behind the servers, and what each server was
 //! found to be capable of. Knows neither the order of cells nor the file that readings go to.
 
-mod doubt;
+mod cpu_assignment;
 mod fetched;
 mod figures;
 mod loaded;
 mod machine;
 pub(crate) mod missed;
 mod origin;
-mod seats;
 mod usage;
 mod verdict;
+mod warnings;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -31,14 +31,14 @@ use crate::target::certificates::Certificates;
 use crate::target::form::Target;
 use crate::target::program::Program;
 use crate::target::server::{Place, Server};
-use doubt::{Capacity, doubt, doubt_capacity};
+use cpu_assignment::CpuAssignment;
 use fetched::{Fetched, fetch};
 use loaded::{Loaded, Under};
 use missed::{Halt, Missed};
 use origin::Origin;
-use seats::Seats;
 use usage::{Used, Watched};
 use verdict::Evidence;
+use warnings::{Capacity, of_capacity, of_client};
 
 /// What all cells of a run share.
 pub(crate) struct Bench<'a> {
@@ -46,7 +46,7 @@ pub(crate) struct Bench<'a> {
     folder: &'a Path,
     placement: &'a Placement,
     origin: Origin,
-    /// Transactions a second that were found, by target, wish, load and repeat.
+    /// Transactions a second that were found, by target, spec, load and repeat.
     capacities: BTreeMap<String, Capacity>,
 }
 
@@ -91,14 +91,14 @@ impl<'a> Bench<'a> {
         subject: Subject<'_>,
         halt: &dyn Halt,
     ) -> Result<Measurement, Missed> {
-        let seats = Seats::of(self.placement, subject.cell.wish.workers);
-        if self.origin.has_ended() || self.origin.cpus() != seats.client {
-            self.origin = Origin::start(&seats.client, self.folder)?;
+        let cpus = CpuAssignment::of(self.placement, subject.cell.spec.workers);
+        if self.origin.has_ended() || self.origin.cpus() != cpus.client {
+            self.origin = Origin::start(&cpus.client, self.folder)?;
         }
         // What we do ourselves meanwhile is not to be done on the server's CPUs.
         let ours = sys::cpu::allowed_cpus();
-        sys::cpu::confine_current_thread(&seats.client).map_err(Missed::failed)?;
-        let read = self.read_from(subject, &seats, halt);
+        sys::cpu::confine_current_thread(&cpus.client).map_err(Missed::failed)?;
+        let read = self.read_from(subject, &cpus, halt);
         sys::cpu::confine_current_thread(&ours).map_err(Missed::failed)?;
         read
     }
@@ -106,7 +106,7 @@ impl<'a> Bench<'a> {
     fn read_from(
         &mut self,
         subject: Subject<'_>,
-        seats: &Seats,
+        cpus: &CpuAssignment,
         halt: &dyn Halt,
     ) -> Result<Measurement, Missed> {
         let Subject {
@@ -116,26 +116,26 @@ impl<'a> Bench<'a> {
             ..
         } = subject;
         let place = Place {
-            cpus: &seats.server,
+            cpus: &cpus.server,
             folder: self.folder,
             origin: Some(self.origin.address()),
             certificates: self.certificates,
             is_given_up: &|| halt.is_asked(),
         };
         let begun = Date::of(SystemTime::now());
-        let server = Server::start(target, program, &cell.wish, &place);
+        let server = Server::start(target, program, &cell.spec, &place);
         let mut server = server.map_err(Missed::failed)?;
         let mut session = Session {
             watched: Watched {
                 server: server.tree(),
                 origin: self.origin.tree(),
-                cpus: seats.all(),
+                cpus: cpus.all(),
             },
             known: known(cell, self.certificates)?,
             server: &server,
             bench: self,
             subject,
-            seats,
+            cpus,
             halt,
         };
         let read = match &cell.client {
@@ -158,7 +158,7 @@ impl<'a> Bench<'a> {
 /// The certificates that the server may show, PEM.
 fn known(cell: &CellPlan, certificates: &Certificates) -> Result<Vec<u8>, Missed> {
     let mut pem = Vec::new();
-    for kind in &cell.wish.certificates {
+    for kind in &cell.spec.certificates {
         let files = certificates.of(*kind).map_err(Missed::failed)?;
         pem.extend(fs::read(&files.chain).map_err(Missed::failed)?);
     }
@@ -169,7 +169,7 @@ fn known(cell: &CellPlan, certificates: &Certificates) -> Result<Vec<u8>, Missed
 struct Session<'s, 'a> {
     bench: &'s mut Bench<'a>,
     subject: Subject<'s>,
-    seats: &'s Seats,
+    cpus: &'s CpuAssignment,
     server: &'s Server,
     watched: Watched,
     known: Vec<u8>,
@@ -207,7 +207,7 @@ impl Session<'_, '_> {
         self.judge(&plan, &loaded)?;
         let mut reading = self.reading(loaded, &plan);
         reading.capacity_per_s = found.map(|found| found.per_s);
-        reading.warnings.extend(found.and_then(doubt_capacity));
+        reading.warnings.extend(found.and_then(of_capacity));
         reading.resident_bytes_before = resident_bytes_before;
         Ok(reading)
     }
@@ -217,7 +217,7 @@ impl Session<'_, '_> {
         let plan = settings.plan(&Launch {
             is_tls: cell.is_tls,
             address: self.server.address(),
-            cpus: self.seats.client.clone(),
+            cpus: self.cpus.client.clone(),
             warm_up: cell.warm_up,
             duration,
         });
@@ -251,13 +251,13 @@ impl Session<'_, '_> {
     fn capacity(&mut self, capacity: &CapacityPlan, plan: &Plan) -> Result<Capacity, Missed> {
         let Subject { cell, repeat, .. } = self.subject;
         let load = capacity.settings.given();
-        let key = format!("{repeat} {} {:?} {load:?}", cell.cell.target, cell.wish);
+        let key = format!("{repeat} {} {:?} {load:?}", cell.cell.target, cell.spec);
         if let Some(found) = self.bench.capacities.get(&key) {
             return Ok(*found);
         }
         let loaded = self.run(plan)?;
         let seconds = loaded.elapsed.as_secs_f64();
-        let cpus = self.seats.server.len();
+        let cpus = self.cpus.server.len();
         let found = Capacity {
             per_s: loaded.record.totals.succeeded as f64 / seconds.max(1e-9),
             server_busy: loaded.used.server_busy(loaded.elapsed, cpus),
@@ -291,7 +291,7 @@ impl Session<'_, '_> {
         // A load that rests carries nothing over; of open load, the server did that work too.
         let operations = record.totals.succeeded + carried;
         let mut warnings = record.warnings.clone();
-        warnings.extend(self.doubt(Duration::from_nanos(record.client.cpu_ns), elapsed, used));
+        warnings.extend(self.warning(Duration::from_nanos(record.client.cpu_ns), elapsed, used));
         Measurement {
             offered_per_s: figures::offered_per_s(plan),
             operations,
@@ -310,14 +310,14 @@ impl Session<'_, '_> {
         }
     }
 
-    fn doubt(&self, load: Duration, elapsed: Duration, used: Used) -> Option<Warning> {
-        let Seats {
+    fn warning(&self, load: Duration, elapsed: Duration, used: Used) -> Option<Warning> {
+        let CpuAssignment {
             server,
             client,
             is_shared,
-        } = self.seats;
+        } = self.cpus;
         let server_busy = used.server_busy(elapsed, server.len());
-        let found = doubt(load + used.origin, elapsed, client.len(), server_busy);
+        let found = of_client(load + used.origin, elapsed, client.len(), server_busy);
         found.filter(|_| !is_shared)
     }
 
@@ -351,9 +351,9 @@ impl Session<'_, '_> {
             noise: Noise {
                 foreign: used.foreign,
                 stolen: used.stolen,
-                server_busy: used.server_busy(elapsed, self.seats.server.len()),
+                server_busy: used.server_busy(elapsed, self.cpus.server.len()),
                 client_busy: client_busy.min(1.0),
-                is_shared: self.seats.is_shared,
+                is_shared: self.cpus.is_shared,
             },
             warnings: Vec::new(),
         }
@@ -367,7 +367,7 @@ impl Session<'_, '_> {
         let resident_bytes_before = self.resident_bytes()?;
         let mut runs = Vec::new();
         for _ in 0..client.runs {
-            let place = (&self.seats.client[..], self.bench.folder);
+            let place = (&self.cpus.client[..], self.bench.folder);
             let look = || self.watched.server.resident_bytes().unwrap_or(0);
             runs.push(fetch(client, &url, place, look, self.halt)?);
         }
@@ -381,7 +381,7 @@ impl Session<'_, '_> {
 
     /// Where one object is served, each run must have fetched the whole of it.
     fn judge_bytes(&self, runs: &[Fetched]) -> Result<(), Missed> {
-        let [wanted] = self.subject.cell.wish.objects[..] else {
+        let [wanted] = self.subject.cell.spec.objects[..] else {
             return Ok(());
         };
         match runs.iter().find(|run| run.bytes != wanted) {

@@ -8,7 +8,7 @@ mod answer;
 mod connection;
 mod download;
 mod parse;
-mod wish;
+mod query;
 mod worker;
 
 use std::io;

@@ -8,4 +8,4 @@ pub(crate) mod install;
 pub(crate) mod program;
 pub(crate) mod root;
 pub(crate) mod server;
-pub(crate) mod wish;
+pub(crate) mod server_spec;

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use options::diagnostic::nearest;
+
 /// Why arguments say nothing, and what would.
 #[derive(Debug)]
 pub(crate) struct UsageError {
@@ -66,32 +68,9 @@ pub(crate) fn unknown<'n>(
     )
 }
 
-/// The name nearest to what was typed, if any is near.
-pub(crate) fn nearest<'n>(
-    typed: &str,
-    names: impl IntoIterator<Item = &'n str>,
-) -> Option<&'n str> {
-    let typed = typed.to_ascii_lowercase();
-    let likeness = |name: &str| strsim::jaro_winkler(&typed, &name.to_ascii_lowercase());
-    names
-        .into_iter()
-        .map(|name| (likeness(name), name))
-        .filter(|(likeness, _)| *likeness >= 0.75)
-        .max_by(|a, b| a.0.total_cmp(&b.0))
-        .map(|(_, name)| name)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn nearest_names() {
-        let names = ["load", "origin", "report"];
-        assert_eq!(nearest("laod", names), Some("load"));
-        assert_eq!(nearest("REPORT", names), Some("report"));
-        assert_eq!(nearest("qqq", names), None);
-    }
 
     #[test]
     fn an_error_has_its_remedy() {

@@ -99,9 +99,10 @@ impl Command {
                     "leave out one of the two",
                 ));
             }
-            let value = match flag.has_value {
-                true => parser.value()?,
-                false => OsString::new(),
+            let value = if flag.has_value {
+                parser.value()?
+            } else {
+                OsString::new()
             };
             arguments.flags.push((flag.name, value));
         }

@@ -133,9 +133,10 @@ const GLUE: char = '\u{a0}';
 fn row(flag: &str, about: &str) -> String {
     let head = format!("  {flag}");
     let width = head.chars().count();
-    let (mut text, mut line) = match width + 2 > INDENT {
-        true => (format!("{head}\n"), " ".repeat(INDENT)),
-        false => (String::new(), format!("{head:<INDENT$}")),
+    let (mut text, mut line) = if width + 2 > INDENT {
+        (format!("{head}\n"), " ".repeat(INDENT))
+    } else {
+        (String::new(), format!("{head:<INDENT$}"))
     };
     let mut is_empty = true;
     for word in about.split(' ').filter(|word| !word.is_empty()) {

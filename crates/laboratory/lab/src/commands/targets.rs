@@ -249,9 +249,10 @@ fn install_missing(targets: &[&Target], builds: &Builds, console: Console) -> bo
 fn look<'p>(target: &'p Target, builds: &Builds) -> Row<'p> {
     let found = builds.find(target).map(|program| {
         let may_run = program.root.is_none() || sys::process::is_root();
-        let lines = match may_run {
-            true => versions(target, &program),
-            false => vec!["only root can run it there".to_owned()],
+        let lines = if may_run {
+            versions(target, &program)
+        } else {
+            vec!["only root can run it there".to_owned()]
         };
         (program, lines)
     });

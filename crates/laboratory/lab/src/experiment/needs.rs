@@ -38,7 +38,7 @@ impl Means {
 
     /// Why a cell cannot be read with that, and the remedy.
     pub(crate) fn lack(self, cell: &CellPlan) -> Option<(String, String)> {
-        let workers = usize::from(cell.wish.workers);
+        let workers = usize::from(cell.spec.workers);
         if workers > self.cpus {
             return Some((
                 format!(
@@ -66,7 +66,7 @@ impl Means {
 
     /// Whether server and client must share CPUs.
     pub(crate) fn must_share(self, cell: &CellPlan) -> bool {
-        usize::from(cell.wish.workers) + 1 > self.cpus
+        usize::from(cell.spec.workers) + 1 > self.cpus
     }
 }
 

@@ -35,9 +35,10 @@ pub(crate) fn place(seating: &Seating, cores: &[Core]) -> Result<Placement, Deni
     let rest = |taken: &[u16]| -> Vec<u16> {
         let left = cores.iter().map(|core| core.cpu);
         let left: Vec<_> = left.filter(|cpu| !taken.contains(cpu)).collect();
-        match left.is_empty() {
-            true => taken.to_vec(),
-            false => left,
+        if left.is_empty() {
+            taken.to_vec()
+        } else {
+            left
         }
     };
     Ok(match (&seating.server, &seating.client) {

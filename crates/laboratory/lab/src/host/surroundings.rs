@@ -130,9 +130,10 @@ fn container() -> Fact {
     ];
     let seen = marks.iter().filter(|(_, is_there)| *is_there);
     let seen: Vec<_> = seen.map(|(name, _)| *name).collect();
-    let value = match seen.is_empty() {
-        true => "none seen".to_owned(),
-        false => format!("marks of {}", seen.join(", ")),
+    let value = if seen.is_empty() {
+        "none seen".to_owned()
+    } else {
+        format!("marks of {}", seen.join(", "))
     };
     plain("container", value)
 }

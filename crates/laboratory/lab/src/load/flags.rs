@@ -6,7 +6,8 @@ use lexopt::{Arg, Parser, ValueExt};
 use load::options::table::{self, SETTINGS, Setting, Shape};
 
 use super::given::{Given, Spot, Text, split};
-use crate::usage::{UsageError, nearest};
+use crate::usage::UsageError;
+use options::diagnostic::nearest;
 
 /// A command line that was understood.
 #[derive(Debug, Default)]

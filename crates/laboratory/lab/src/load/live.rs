@@ -85,15 +85,17 @@ impl Line {
 
     /// `▕███▋      ▏`, or `[###-      ]`.
     fn bar(self, elapsed: Duration, planned: Duration) -> String {
-        let share = match planned.is_zero() {
-            true => 1.0,
-            false => (elapsed.as_secs_f64() / planned.as_secs_f64()).min(1.0),
+        let share = if planned.is_zero() {
+            1.0
+        } else {
+            (elapsed.as_secs_f64() / planned.as_secs_f64()).min(1.0)
         };
         let eighths = (share * (BAR_CELLS * 8) as f64) as usize;
         let (full, rest) = (eighths / 8, eighths % 8);
-        let (fill, parts, ends) = match self.unicode {
-            true => ("█", ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"], ["▕", "▏"]),
-            false => ("#", ["", "", "", "", "-", "-", "-", "-"], ["[", "]"]),
+        let (fill, parts, ends) = if self.unicode {
+            ("█", ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"], ["▕", "▏"])
+        } else {
+            ("#", ["", "", "", "", "-", "-", "-", "-"], ["[", "]"])
         };
         let filled = fill.repeat(full) + parts[rest];
         let bar = format!("{}{filled:<BAR_CELLS$}{}", ends[0], ends[1]);
@@ -129,9 +131,10 @@ impl Line {
     }
 
     fn paint(self, text: &str, code: &str) -> String {
-        match self.colour {
-            true => format!("\u{1b}[{code}m{text}\u{1b}[0m"),
-            false => text.to_owned(),
+        if self.colour {
+            format!("\u{1b}[{code}m{text}\u{1b}[0m")
+        } else {
+            text.to_owned()
         }
     }
 
@@ -191,9 +194,10 @@ fn sentence(plan: &Plan) -> String {
 /// For how long, or how many.
 fn length(plan: &Plan) -> String {
     let time = format!("{} s", Count(plan.duration.as_secs_f64()));
-    let warm_up = match plan.warm_up.is_zero() {
-        true => String::new(),
-        false => format!(" after {} s of warm-up", Count(plan.warm_up.as_secs_f64())),
+    let warm_up = if plan.warm_up.is_zero() {
+        String::new()
+    } else {
+        format!(" after {} s of warm-up", Count(plan.warm_up.as_secs_f64()))
     };
     match plan.count_max {
         Some(count) => {
@@ -235,12 +239,13 @@ fn arrival(plan: &Plan) -> String {
 
 /// Where each connection has its client, the clients are not worth a word.
 fn clients(clients: &Clients, arrival: &Arrival) -> String {
-    let think = match clients.think.is_zero() {
-        true => String::new(),
-        false => format!(
+    let think = if clients.think.is_zero() {
+        String::new()
+    } else {
+        format!(
             " that rest {}",
             Nanoseconds(clients.think.as_nanos() as f64)
-        ),
+        )
     };
     let same = matches!(arrival, Arrival::Closed { connections } if *connections == clients.count);
     let has_session_arrivals = matches!(
@@ -291,9 +296,10 @@ fn wrap(text: &str, width: usize) -> String {
 
 /// The text, cut at so many columns.
 fn clip(text: &str, width: usize) -> String {
-    match columns(text) > width {
-        true => text.chars().take(width - 1).chain(['…']).collect(),
-        false => text.to_owned(),
+    if columns(text) > width {
+        text.chars().take(width - 1).chain(['…']).collect()
+    } else {
+        text.to_owned()
     }
 }
 

@@ -10,7 +10,7 @@ use load::options::{Draft, Files, Options, PlanFault, ValueFault};
 
 use super::complaint::Complaint;
 use super::given::{Given, Spot, Text};
-use crate::usage::nearest;
+use options::diagnostic::nearest;
 
 /// Reads the texts. `complaints` are those about their form, which are told together.
 pub(crate) fn options(

@@ -8,7 +8,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::complaint::Complaint;
 use super::given::{Given, Spot, Text, split};
-use crate::usage::nearest;
+use options::diagnostic::nearest;
 
 /// A file with this many syntax errors is no TOML; the rest would only hide the first.
 const SYNTAX_ERRORS_MAX: usize = 10;

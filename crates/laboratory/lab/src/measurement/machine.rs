@@ -79,9 +79,10 @@ impl Machine {
 
 /// 0 to 1; of nothing, 0.
 pub(crate) fn share(part: Duration, whole: Duration) -> f64 {
-    match whole.is_zero() {
-        true => 0.0,
-        false => (part.as_secs_f64() / whole.as_secs_f64()).min(1.0),
+    if whole.is_zero() {
+        0.0
+    } else {
+        (part.as_secs_f64() / whole.as_secs_f64()).min(1.0)
     }
 }
 

@@ -52,9 +52,10 @@ pub(crate) fn judge(expect: &Expect, evidence: Evidence<'_>) -> Result<(), Misse
     }
     faults.extend(of_loss(expect, evidence));
     faults.extend(of_offer(evidence));
-    match faults.is_empty() {
-        true => Ok(()),
-        false => Err(Missed::Void(faults.join("; "))),
+    if faults.is_empty() {
+        Ok(())
+    } else {
+        Err(Missed::Void(faults.join("; ")))
     }
 }
 
@@ -117,9 +118,10 @@ fn told(rows: &[Handshakes], of: impl Fn(&Handshakes) -> Option<String>) -> Stri
         .into_iter()
         .map(|(name, count)| format!("{name} in {count}"))
         .collect();
-    match words.is_empty() {
-        true => "none".to_owned(),
-        false => words.join(", "),
+    if words.is_empty() {
+        "none".to_owned()
+    } else {
+        words.join(", ")
     }
 }
 
@@ -148,9 +150,10 @@ fn of_loss(expect: &Expect, evidence: Evidence<'_>) -> Option<String> {
     let reasons: Vec<_> = failures
         .map(|(name, count)| format!("{name} {count}"))
         .collect();
-    let reasons = match reasons.is_empty() {
-        true => String::new(),
-        false => format!(" ({})", reasons.join(", ")),
+    let reasons = if reasons.is_empty() {
+        String::new()
+    } else {
+        format!(" ({})", reasons.join(", "))
     };
     (!wanted.holds(share)).then(|| {
         let wanted = bounds(wanted);

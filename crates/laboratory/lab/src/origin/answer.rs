@@ -9,7 +9,7 @@ use std::time::Duration;
 use wire::http::HeadFault;
 
 use super::parse::{Method, Request};
-use super::wish::{Content, WishFault};
+use super::query::{Content, QueryFault};
 
 /// A reply.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -55,33 +55,33 @@ pub(super) enum Persistence {
 impl Answer {
     /// The reply to a request.
     pub(super) fn to(request: &Request) -> Self {
-        let wish = match (request.method, request.wish) {
+        let query = match (request.method, request.query) {
             (Method::Other, _) => return Self::refusal(405, "Only GET, HEAD, POST and PUT.\n"),
-            (_, Err(fault)) => return Self::to_wish_fault(fault, request),
-            (_, Ok(wish)) => wish,
+            (_, Err(fault)) => return Self::to_query_fault(fault, request),
+            (_, Ok(query)) => query,
         };
-        let framing = match wish.code {
+        let framing = match query.code {
             204 | 304 => Framing::Forbidden,
             _ if request.method == Method::Head => Framing::Absent,
             // A line is not worth it.
-            _ if matches!(wish.content, Content::Text(_)) => Framing::Length,
-            _ if wish.chunked && request.is_http10 => Framing::Connection,
-            _ if wish.chunked => Framing::Chunked,
+            _ if matches!(query.content, Content::Text(_)) => Framing::Length,
+            _ if query.chunked && request.is_http10 => Framing::Connection,
+            _ if query.chunked => Framing::Chunked,
             _ => Framing::Length,
         };
-        let goes_on = request.keeps_alive && !wish.close && framing != Framing::Connection;
+        let goes_on = request.keeps_alive && !query.close && framing != Framing::Connection;
         Self {
-            code: wish.code,
+            code: query.code,
             framing,
-            content: wish.content,
-            delay: wish.delay,
+            content: query.content,
+            delay: query.delay,
             persistence: Persistence::of(goes_on, request.is_http10),
         }
     }
 
-    fn to_wish_fault(fault: WishFault, request: &Request) -> Self {
+    fn to_query_fault(fault: QueryFault, request: &Request) -> Self {
         match fault {
-            WishFault::Unknown => Self {
+            QueryFault::Unknown => Self {
                 persistence: Persistence::of(request.keeps_alive, request.is_http10),
                 framing: match request.method {
                     Method::Head => Framing::Absent,
@@ -89,10 +89,10 @@ impl Answer {
                 },
                 ..Self::refusal(404, "No such size. / shows what there is.\n")
             },
-            WishFault::Size => Self::refusal(400, "size: digits, then k, m or g if you like.\n"),
-            WishFault::Time => Self::refusal(400, "time: milliseconds, up to 600000.\n"),
-            WishFault::Code => Self::refusal(400, "code: a status from 200 to 599.\n"),
-            WishFault::Switch => Self::refusal(400, "close and chunked: 0 or 1.\n"),
+            QueryFault::Size => Self::refusal(400, "size: digits, then k, m or g if you like.\n"),
+            QueryFault::Time => Self::refusal(400, "time: milliseconds, up to 600000.\n"),
+            QueryFault::Code => Self::refusal(400, "code: a status from 200 to 599.\n"),
+            QueryFault::Switch => Self::refusal(400, "close and chunked: 0 or 1.\n"),
         }
     }
 

@@ -1,7 +1,7 @@
 //! One client: its socket, what came of its requests, and what is still to be sent.
 //!
 //! Owns the order of things: read, answer, one write. Between two requests a connection holds no
-//! buffer; what a turn needs lies on the worker's [`Desk`]. Deadlines and readiness are `worker`'s.
+//! buffer; a turn uses the worker's [`Buffers`]. Deadlines and readiness are `worker`'s.
 
 use std::io::{self, ErrorKind, IoSlice};
 use std::mem;
@@ -14,7 +14,7 @@ use wire::http::{Content as Upload, ContentEnd};
 use super::answer::{Answer, Framing, Persistence};
 use super::download::{Download, SLICES_MAX, bytes_at};
 use super::parse::{self, HEAD_BYTES_MAX, Method, Request};
-use super::wish::{Content, WishFault};
+use super::query::{Content, QueryFault};
 
 /// What is read of an upload at once.
 const INPUT_BYTES: usize = 64 * 1024;
@@ -70,12 +70,12 @@ impl Totals {
 }
 
 /// What a worker's connections use in turn.
-pub(super) struct Desk {
+pub(super) struct Buffers {
     input: Box<[u8]>,
-    pen: Pen,
+    output: Output,
 }
 
-struct Pen {
+struct Output {
     /// To be sent in this turn.
     out: Vec<u8>,
     last: Known,
@@ -132,12 +132,12 @@ enum Sent {
     UpToTheTurn,
 }
 
-impl Desk {
+impl Buffers {
     /// An empty one.
     pub(super) fn new() -> Self {
         Self {
             input: vec![0; INPUT_BYTES].into(),
-            pen: Pen {
+            output: Output {
                 out: Vec::with_capacity(2 * OUT_BYTES_MAX),
                 last: Known::nothing(),
                 totals: Totals::default(),
@@ -147,7 +147,7 @@ impl Desk {
 
     /// What its connections did so far.
     pub(super) fn totals(&mut self) -> &mut Totals {
-        &mut self.pen.totals
+        &mut self.output.totals
     }
 }
 
@@ -187,21 +187,21 @@ impl Connection {
 
     /// Does what can be done now.
     #[inline]
-    pub(super) fn advance(&mut self, desk: &mut Desk, now: Instant) -> Next {
+    pub(super) fn advance(&mut self, buffers: &mut Buffers, now: Instant) -> Next {
         // A client that is gone is no news.
-        self.turn(desk, now).unwrap_or(Next::Close)
+        self.turn(buffers, now).unwrap_or(Next::Close)
     }
 
-    fn turn(&mut self, desk: &mut Desk, now: Instant) -> io::Result<Next> {
+    fn turn(&mut self, buffers: &mut Buffers, now: Instant) -> io::Result<Next> {
         if self.is_withheld(now) {
             return Ok(Next::Wait);
         }
-        desk.pen.out.clear();
-        desk.pen.out.append(&mut self.unsent);
+        buffers.output.out.clear();
+        buffers.output.out.append(&mut self.unsent);
         let mut rounds = 0;
         loop {
-            self.end_delay(&mut desk.pen, now);
-            match self.send(&mut desk.pen, now)? {
+            self.end_delay(&mut buffers.output, now);
+            match self.send(&mut buffers.output, now)? {
                 Sent::All => {}
                 Sent::UpToTheRoom => return Ok(Next::WaitForRoom),
                 Sent::UpToTheTurn => return Ok(Next::Again),
@@ -223,8 +223,8 @@ impl Connection {
                 return Ok(Next::Again);
             }
             rounds += 1;
-            let filled = self.fill(&mut desk.input)?;
-            self.consume(&desk.input[..filled], &mut desk.pen, now);
+            let filled = self.fill(&mut buffers.input)?;
+            self.consume(&buffers.input[..filled], &mut buffers.output, now);
         }
     }
 
@@ -270,14 +270,14 @@ impl Connection {
     }
 
     /// Answers the requests in `input`, and keeps what has to wait.
-    fn consume(&mut self, input: &[u8], pen: &mut Pen, now: Instant) {
+    fn consume(&mut self, input: &[u8], output: &mut Output, now: Instant) {
         let mut rest = input;
         self.kept_is_part = false;
         while !rest.is_empty() && !self.kept_is_part {
-            let is_full = pen.out.len() >= OUT_BYTES_MAX || self.download.is_some();
+            let is_full = output.out.len() >= OUT_BYTES_MAX || self.download.is_some();
             rest = match &mut self.stage {
-                Stage::Head if !is_full => self.take_head(rest, pen, now),
-                Stage::Upload(..) => self.take_body(rest, pen, now),
+                Stage::Head if !is_full => self.take_head(rest, output, now),
+                Stage::Upload(..) => self.take_body(rest, output, now),
                 Stage::Last { linger } => {
                     *linger = true;
                     return;
@@ -291,62 +291,64 @@ impl Connection {
 
     /// Takes a head off, and returns what is behind it.
     #[inline]
-    fn take_head<'b>(&mut self, bytes: &'b [u8], pen: &mut Pen, now: Instant) -> &'b [u8] {
-        if !pen.last.is_of(bytes) {
+    fn take_head<'b>(&mut self, bytes: &'b [u8], output: &mut Output, now: Instant) -> &'b [u8] {
+        if !output.last.is_of(bytes) {
             match parse::parse(bytes) {
-                Ok(Some((length, request))) => pen.last.learn(&bytes[..length], request),
+                Ok(Some((length, request))) => output.last.learn(&bytes[..length], request),
                 Ok(None) => {
                     self.kept_is_part = true;
                     return bytes;
                 }
                 Err(fault) => {
-                    self.refuse(&Answer::to_fault(fault), pen);
+                    self.refuse(&Answer::to_fault(fault), output);
                     return bytes;
                 }
             }
         }
         self.active_at = now;
-        let rest = &bytes[pen.last.head.len()..];
-        self.begin(rest.is_empty(), pen, now);
+        let rest = &bytes[output.last.head.len()..];
+        self.begin(rest.is_empty(), output, now);
         rest
     }
 
     /// Takes what there is of a body off, and returns what is behind it.
-    fn take_body<'b>(&mut self, bytes: &'b [u8], pen: &mut Pen, now: Instant) -> &'b [u8] {
+    fn take_body<'b>(&mut self, bytes: &'b [u8], output: &mut Output, now: Instant) -> &'b [u8] {
         let Stage::Upload(upload, answer) = &mut self.stage else {
             return bytes;
         };
         self.active_at = now;
         let answer = *answer;
         let Ok(used) = upload.read(bytes) else {
-            self.refuse(&Answer::refusal(400, "No well-formed chunks.\n"), pen);
+            self.refuse(&Answer::refusal(400, "No well-formed chunks.\n"), output);
             return bytes;
         };
         if upload.is_done() {
-            self.reply(&answer, pen, now);
+            self.reply(&answer, output, now);
         }
         &bytes[used..]
     }
 
     /// Does what the last head wants. `is_alone` = nothing came with it.
     #[inline]
-    fn begin(&mut self, is_alone: bool, pen: &mut Pen, now: Instant) {
+    fn begin(&mut self, is_alone: bool, output: &mut Output, now: Instant) {
         let Known {
             request, answer, ..
-        } = pen.last;
+        } = output.last;
         let upload = Upload::new(request.content);
         if upload.is_done() {
             if answer.delay.is_zero() {
-                self.reply_known(pen);
+                self.reply_known(output);
             } else {
-                self.reply(&answer, pen, now);
+                self.reply(&answer, output, now);
             }
         } else if request.expects_continue && answer.code >= 400 {
             // The body was not to be sent for nothing: whether it comes all the same is unknown.
-            self.refuse(&answer, pen);
+            self.refuse(&answer, output);
         } else {
             if request.expects_continue && is_alone {
-                pen.out.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
+                output
+                    .out
+                    .extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
             }
             self.stage = Stage::Upload(upload, answer);
         }
@@ -354,17 +356,17 @@ impl Connection {
 
     /// Replies to the last head at once.
     #[inline]
-    fn reply_known(&mut self, pen: &mut Pen) {
-        pen.totals.replies += 1;
-        pen.out.extend_from_slice(&pen.last.reply);
-        self.download = pen.last.download;
-        if pen.last.answer.persistence == Persistence::Close {
+    fn reply_known(&mut self, output: &mut Output) {
+        output.totals.replies += 1;
+        output.out.extend_from_slice(&output.last.reply);
+        self.download = output.last.download;
+        if output.last.answer.persistence == Persistence::Close {
             self.stage = Stage::Last { linger: false };
         }
     }
 
     /// Replies, when it is time.
-    fn reply(&mut self, answer: &Answer, pen: &mut Pen, now: Instant) {
+    fn reply(&mut self, answer: &Answer, output: &mut Output, now: Instant) {
         if !answer.delay.is_zero() {
             let undelayed = Answer {
                 delay: Duration::ZERO,
@@ -373,8 +375,8 @@ impl Connection {
             self.stage = Stage::Delay(now + answer.delay, undelayed);
             return;
         }
-        pen.totals.replies += 1;
-        self.download = write_beginning(answer, &mut pen.out);
+        output.totals.replies += 1;
+        self.download = write_beginning(answer, &mut output.out);
         self.stage = match answer.persistence {
             Persistence::Close => Stage::Last { linger: false },
             Persistence::Keep | Persistence::KeepSaid => Stage::Head,
@@ -382,40 +384,40 @@ impl Connection {
     }
 
     /// Replies before the request was read to its end, and reads no further one.
-    fn refuse(&mut self, answer: &Answer, pen: &mut Pen) {
-        pen.totals.replies += 1;
+    fn refuse(&mut self, answer: &Answer, output: &mut Output) {
+        output.totals.replies += 1;
         let answer = Answer {
             persistence: Persistence::Close,
             ..*answer
         };
-        self.download = write_beginning(&answer, &mut pen.out);
+        self.download = write_beginning(&answer, &mut output.out);
         self.stage = Stage::Last { linger: true };
     }
 
-    fn end_delay(&mut self, pen: &mut Pen, now: Instant) {
+    fn end_delay(&mut self, output: &mut Output, now: Instant) {
         if let Stage::Delay(until, answer) = self.stage
             && until <= now
         {
             self.active_at = now;
-            self.reply(&answer, pen, now);
+            self.reply(&answer, output, now);
         }
     }
 
     /// Sends what is due.
-    fn send(&mut self, pen: &mut Pen, now: Instant) -> io::Result<Sent> {
-        if pen.out.is_empty() && self.download.is_none() {
+    fn send(&mut self, output: &mut Output, now: Instant) -> io::Result<Sent> {
+        if output.out.is_empty() && self.download.is_none() {
             return Ok(Sent::All);
         }
-        let (written, offered) = self.write(&pen.out);
+        let (written, offered) = self.write(&output.out);
         let written = match written {
             Err(error) if error.kind() == ErrorKind::WouldBlock => 0,
             written => written?,
         };
-        self.note_sent(written, pen, now);
-        if pen.out.is_empty() && self.download.is_none() {
+        self.note_sent(written, output, now);
+        if output.out.is_empty() && self.download.is_none() {
             return Ok(Sent::All);
         }
-        self.unsent.append(&mut pen.out);
+        self.unsent.append(&mut output.out);
         // A socket that takes less than it was offered is full, and will say when it is not.
         Ok(if written < offered {
             Sent::UpToTheRoom
@@ -439,16 +441,16 @@ impl Connection {
 
     /// Takes so many bytes off what is due.
     #[inline]
-    fn note_sent(&mut self, written: usize, pen: &mut Pen, now: Instant) {
+    fn note_sent(&mut self, written: usize, output: &mut Output, now: Instant) {
         if written > 0 {
             self.active_at = now;
         }
-        pen.totals.sent_bytes += written as u64;
-        let of_out = written.min(pen.out.len());
-        if of_out == pen.out.len() {
-            pen.out.clear();
+        output.totals.sent_bytes += written as u64;
+        let of_out = written.min(output.out.len());
+        if of_out == output.out.len() {
+            output.out.clear();
         } else {
-            pen.out.drain(..of_out);
+            output.out.drain(..of_out);
         }
         if let Some(download) = &mut self.download {
             download.advance((written - of_out) as u64);
@@ -470,7 +472,7 @@ impl Known {
     fn nothing() -> Self {
         let request = Request {
             method: Method::Other,
-            wish: Err(WishFault::Unknown),
+            query: Err(QueryFault::Unknown),
             content: ContentEnd::Length(0),
             is_http10: false,
             keeps_alive: false,

@@ -1,10 +1,10 @@
 //! Requests: what their heads ask of the test server.
 //!
-//! Framing is `wire::http`'s; what a path means is `wish`'s, what is replied `answer`'s.
+//! Framing is `wire::http`'s; what a path means is `query`'s, what is replied `answer`'s.
 
 use wire::http::{ContentEnd, HeadFault, RequestHead};
 
-use super::wish::{Wish, WishFault};
+use super::query::{Query, QueryFault};
 
 /// The longest head; common servers allow 8 to 32 KiB.
 pub(super) const HEAD_BYTES_MAX: usize = 16 * 1024;
@@ -15,7 +15,7 @@ pub(super) struct Request {
     /// What is to be done with the path.
     pub(super) method: Method,
     /// What is asked for.
-    pub(super) wish: Result<Wish, WishFault>,
+    pub(super) query: Result<Query, QueryFault>,
     /// Where its content ends.
     pub(super) content: ContentEnd,
     /// Whether the version is HTTP/1.0: no chunks, and no second request unless it asks.
@@ -47,7 +47,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Option<(usize, Request)>, HeadFault>
                 "HEAD" => Method::Head,
                 _ => Method::Other,
             },
-            wish: Wish::parse(head.target),
+            query: Query::parse(head.target),
             content: head.content,
             is_http10: head.is_http10,
             keeps_alive: head.keeps_alive,
@@ -72,7 +72,7 @@ mod tests {
             let text = format!("{name} /1k HTTP/1.1\r\nHost: a\r\nContent-Length: 7\r\n\r\n");
             let request = Request {
                 method,
-                wish: Wish::parse("/1k"),
+                query: Query::parse("/1k"),
                 content: ContentEnd::Length(7),
                 is_http10: false,
                 keeps_alive: true,

@@ -15,7 +15,7 @@ use sys::epoll::{Epoll, Event, Events, Interest};
 use sys::socket;
 use sys::wake::Waker;
 
-use super::connection::{Connection, Desk, Next, Totals};
+use super::connection::{Buffers, Connection, Next, Totals};
 
 /// Events of one wait.
 const EVENTS: usize = 256;
@@ -46,7 +46,7 @@ pub(super) struct Options {
 pub(super) struct Worker {
     epoll: Epoll,
     options: Options,
-    seats: Slab<Seat>,
+    slots: Slab<Slot>,
     /// Counts connections, so that what was meant for one does not reach its successor.
     generation: u32,
     /// Tokens of connections that have more to do.
@@ -59,12 +59,12 @@ pub(super) struct Worker {
     sweep_at: Instant,
     /// Until when nobody is accepted.
     paused_until: Option<Instant>,
-    desk: Desk,
+    buffers: Buffers,
     now: Instant,
     warn: fn(&io::Error),
 }
 
-struct Seat {
+struct Slot {
     generation: u32,
     waits_for_room: bool,
     connection: Connection,
@@ -80,13 +80,13 @@ impl Worker {
             epoll,
             sweep_at: now,
             options,
-            seats: Slab::new(),
+            slots: Slab::new(),
             generation: 0,
             again: Vec::new(),
             arrivals: Vec::with_capacity(ACCEPTS_MAX),
             delays: BinaryHeap::new(),
             paused_until: None,
-            desk: Desk::new(),
+            buffers: Buffers::new(),
             now,
             warn,
         };
@@ -96,9 +96,10 @@ impl Worker {
 
     fn watch_listeners(&self) -> io::Result<()> {
         for (token, (listener, is_shared)) in (LISTENER..).zip(&self.options.listeners) {
-            let interest = match is_shared {
-                true => Interest::ACCEPT_SHARED,
-                false => Interest::READ,
+            let interest = if *is_shared {
+                Interest::ACCEPT_SHARED
+            } else {
+                Interest::READ
             };
             self.epoll.add(&**listener, token, interest)?;
         }
@@ -113,7 +114,7 @@ impl Worker {
             self.now = Instant::now();
             for event in events.iter() {
                 match event.token {
-                    WAKER => return Ok(*self.desk.totals()),
+                    WAKER => return Ok(*self.buffers.totals()),
                     token if token & LISTENER != 0 => self.accept(token)?,
                     _ => self.ready(event),
                 }
@@ -132,7 +133,7 @@ impl Worker {
             return Some(Duration::ZERO);
         }
         let delay = self.delays.peek().map(|Reverse((at, _))| *at);
-        let sweep = (!self.seats.is_empty()).then_some(self.sweep_at);
+        let sweep = (!self.slots.is_empty()).then_some(self.sweep_at);
         let instants = [delay, sweep, self.paused_until];
         let next = instants.into_iter().flatten().min()?;
         Some(next.saturating_duration_since(Instant::now()))
@@ -162,27 +163,27 @@ impl Worker {
 
     /// Serves a client at once if it has asked already; one that is done then was never watched.
     fn welcome(&mut self, socket: OwnedFd) -> io::Result<()> {
-        self.desk.totals().connections += 1;
+        self.buffers.totals().connections += 1;
         let mut connection = Connection::new(socket, self.now);
-        let next = connection.advance(&mut self.desk, self.now);
+        let next = connection.advance(&mut self.buffers, self.now);
         if next == Next::Close {
             return Ok(());
         }
-        if self.seats.is_empty() {
+        if self.slots.is_empty() {
             self.sweep_at = self.now + self.sweep_interval();
         }
         self.generation = (self.generation + 1) & (u32::MAX >> 1);
-        let seat = Seat {
+        let slot = Slot {
             generation: self.generation,
             waits_for_room: next == Next::WaitForRoom,
             connection,
         };
-        let interest = seat.interest();
-        let key = self.seats.insert(seat);
+        let interest = slot.interest();
+        let key = self.slots.insert(slot);
         let token = u64::from(self.generation) << 32 | key as u64;
-        let connection = &self.seats[key].connection;
+        let connection = &self.slots[key].connection;
         if let Err(error) = self.epoll.add(connection, token, interest) {
-            self.seats.remove(key);
+            self.slots.remove(key);
             return self.pause(&error);
         }
         self.follow(token, next);
@@ -210,24 +211,24 @@ impl Worker {
 
     #[inline]
     fn ready(&mut self, event: Event) {
-        let Some(seat) = seat(&mut self.seats, event.token) else {
+        let Some(slot) = slot(&mut self.slots, event.token) else {
             return;
         };
         if event.error || event.hung_up {
             // Nobody is there to hear a reply.
-            self.seats.remove(key_of(event.token));
+            self.slots.remove(key_of(event.token));
             return;
         }
         if event.readable || event.read_closed {
-            seat.connection.note_readable(event.read_closed);
+            slot.connection.note_readable(event.read_closed);
         }
         self.advance(event.token);
     }
 
     #[inline]
     fn advance(&mut self, token: u64) {
-        if let Some(seat) = seat(&mut self.seats, token) {
-            let next = seat.connection.advance(&mut self.desk, self.now);
+        if let Some(slot) = slot(&mut self.slots, token) {
+            let next = slot.connection.advance(&mut self.buffers, self.now);
             self.follow(token, next);
         }
     }
@@ -239,21 +240,21 @@ impl Worker {
             Next::WaitForRoom => self.watch_room(token),
             Next::Wake(at) => self.delays.push(Reverse((at, token))),
             Next::Again => self.again.push(token),
-            Next::Close => drop(self.seats.remove(key_of(token))),
+            Next::Close => drop(self.slots.remove(key_of(token))),
         }
     }
 
     /// From the first time that it was full, a socket says when it is not.
     fn watch_room(&mut self, token: u64) {
-        let Some(seat) = seat(&mut self.seats, token) else {
+        let Some(slot) = slot(&mut self.slots, token) else {
             return;
         };
-        if mem::replace(&mut seat.waits_for_room, true) {
+        if mem::replace(&mut slot.waits_for_room, true) {
             return;
         }
-        let watched = self.epoll.modify(&seat.connection, token, seat.interest());
+        let watched = self.epoll.modify(&slot.connection, token, slot.interest());
         if watched.is_err() {
-            self.seats.remove(key_of(token));
+            self.slots.remove(key_of(token));
         }
     }
 
@@ -278,8 +279,8 @@ impl Worker {
         }
         self.sweep_at = self.now + self.sweep_interval();
         let (now, idle_timeout) = (self.now, self.options.idle_timeout);
-        self.seats
-            .retain(|_, seat| !seat.connection.is_overdue(now, idle_timeout));
+        self.slots
+            .retain(|_, slot| !slot.connection.is_overdue(now, idle_timeout));
     }
 
     /// The idle are given up within an eighth of their time, and looking costs nothing.
@@ -289,11 +290,12 @@ impl Worker {
     }
 }
 
-impl Seat {
+impl Slot {
     fn interest(&self) -> Interest {
-        match self.waits_for_room {
-            true => Interest::READ | Interest::WRITE | Interest::EDGE,
-            false => Interest::READ | Interest::EDGE,
+        if self.waits_for_room {
+            Interest::READ | Interest::WRITE | Interest::EDGE
+        } else {
+            Interest::READ | Interest::EDGE
         }
     }
 }
@@ -302,9 +304,9 @@ fn key_of(token: u64) -> usize {
     (token & u64::from(u32::MAX)) as usize
 }
 
-/// The seat of a token, unless its connection is gone.
+/// The slot of a token, unless its connection is gone.
 #[inline]
-fn seat(seats: &mut Slab<Seat>, token: u64) -> Option<&mut Seat> {
-    let seat = seats.get_mut(key_of(token))?;
-    (u64::from(seat.generation) == token >> 32).then_some(seat)
+fn slot(slots: &mut Slab<Slot>, token: u64) -> Option<&mut Slot> {
+    let slot = slots.get_mut(key_of(token))?;
+    (u64::from(slot.generation) == token >> 32).then_some(slot)
 }

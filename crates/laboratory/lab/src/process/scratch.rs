@@ -58,9 +58,10 @@ impl Scratch {
             Ok(absolute) => absolute,
             Err(error) => return Err(ScratchFault::Refused { parent, error }),
         };
-        match is_plain(&parent) {
-            true => Self::new_in(&parent).map_err(|error| ScratchFault::Refused { parent, error }),
-            false => Err(ScratchFault::Unnameable(parent)),
+        if is_plain(&parent) {
+            Self::new_in(&parent).map_err(|error| ScratchFault::Refused { parent, error })
+        } else {
+            Err(ScratchFault::Unnameable(parent))
         }
     }
 

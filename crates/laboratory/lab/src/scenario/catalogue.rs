@@ -6,7 +6,7 @@ use std::{fs, io};
 use super::form::{self, Form};
 use crate::load::complaint::Complaint;
 use crate::load::meaning;
-use crate::usage::nearest;
+use options::diagnostic::nearest;
 
 macro_rules! embedded {
     ($($name:literal,)+) => {

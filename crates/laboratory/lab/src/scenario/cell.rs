@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::expect::Expect;
 use super::settings::{Offered, Settings};
-use crate::target::wish::Wish;
+use crate::target::server_spec::ServerSpec;
 
 /// A target under one choice of levels, with all that is needed to measure it.
 #[derive(Clone, Debug)]
@@ -17,7 +17,7 @@ pub(crate) struct CellPlan {
     /// As the record tells it: key, target, levels, and why it is not tried, if it is not.
     pub(crate) cell: Configuration,
     /// What the server is asked to be.
-    pub(crate) wish: Wish,
+    pub(crate) spec: ServerSpec,
     /// Whether the target speaks TLS; where it does not, nothing is expected of handshakes.
     pub(crate) is_tls: bool,
     /// What loads it.

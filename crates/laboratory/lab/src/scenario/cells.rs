@@ -13,7 +13,7 @@ use super::form::{self, Form, Pace};
 use super::settings::{Launch, Offered, SERVER_NAME, Settings};
 use crate::load::complaint::Complaint;
 use crate::target::form::{Scheme, Target};
-use crate::target::wish::Wish;
+use crate::target::server_spec::ServerSpec;
 use crate::usage::did_you_mean;
 
 /// A target that may take part.
@@ -196,8 +196,8 @@ impl<'f> Expansion<'f> {
         if let Client::Load(loading) = &client {
             check_loading(loading, &launch)?;
         }
-        let wish = self.wish(choice, &client);
-        let cannot = self.cannot(contender, choice, &wish);
+        let spec = self.spec(choice, &client);
+        let cannot = self.cannot(contender, choice, &spec);
         let mut levels = BTreeMap::new();
         let mut key = format!("target={}", target.name);
         for (factor, level, _) in self.levels(choice) {
@@ -213,7 +213,7 @@ impl<'f> Expansion<'f> {
                 command: command(&client, &launch),
                 unsupported: cannot,
             },
-            wish,
+            spec,
             is_tls,
             client,
             expect: self.expect(choice),
@@ -262,32 +262,32 @@ impl<'f> Expansion<'f> {
 
     /// Tables over tables, key by key. A server that answers from files needs those that are
     /// asked for.
-    fn wish(&self, choice: &'f [usize], client: &Client) -> Wish {
+    fn spec(&self, choice: &'f [usize], client: &Client) -> ServerSpec {
         let mut table = self.form.file.server.clone();
         for (_, level, _) in self.levels(choice) {
             table.extend(level.server.clone());
         }
-        let mut wish: Wish = table.try_into().expect("each part was read as a wish");
-        if let (Client::Load(loading), true) = (client, wish.objects.is_empty()) {
+        let mut spec: ServerSpec = table.try_into().expect("each part was read as a spec");
+        if let (Client::Load(loading), true) = (client, spec.objects.is_empty()) {
             let size = loading.settings.text("size");
             let size = size.and_then(|text| value::size(&text).ok());
-            wish.objects.extend(size);
+            spec.objects.extend(size);
         }
-        wish
+        spec
     }
 
     fn cannot(
         &self,
         contender: &Contender<'_>,
         choice: &'f [usize],
-        wish: &Wish,
+        spec: &ServerSpec,
     ) -> Option<String> {
         let lacks = &self.asked.lacks;
         let mut needs = self
             .levels(choice)
             .filter_map(|(_, level, _)| level.needs.as_ref());
         let host = needs.find_map(|need| Some(format!("no {need} here: {}", lacks.get(need)?)));
-        let target = contender.target.unsupported(wish, contender.is_given);
+        let target = contender.target.unsupported(spec, contender.is_given);
         host.or_else(|| target.map(ToOwned::to_owned))
     }
 

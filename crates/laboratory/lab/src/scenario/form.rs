@@ -17,13 +17,13 @@ use super::settings::{Offered, RESERVED, Settings};
 use crate::load::complaint::Complaint;
 use crate::load::given::Spot;
 use crate::load::plan_file;
-use crate::target::wish::Wish;
+use crate::target::server_spec::ServerSpec;
 use crate::usage::did_you_mean;
 
 /// What is wrong with the form is told with this.
 const WHAT_IT_HOLDS: &str = "docs/guide/lab.md tells what the file of a scenario holds";
 
-/// A file. `S` is what its tables `server` are read as: [`Wish`] to see whether they are one,
+/// A file. `S` is what its tables `server` are read as: [`ServerSpec`] to see whether they are one,
 /// tables to lay them over one another.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(
@@ -199,7 +199,7 @@ pub(crate) struct Loads {
 /// What is wrong with its form; of contradicting settings `cells` tells.
 pub(crate) fn parse(text: &str) -> Result<Form, Vec<Complaint>> {
     let one = |error: toml::de::Error| vec![of_toml(&error)];
-    toml::from_str::<File<Wish>>(text).map_err(one)?;
+    toml::from_str::<File<ServerSpec>>(text).map_err(one)?;
     let file: File<Table> = toml::from_str(text).map_err(one)?;
     let table = DeTable::parse(text).map_err(one)?;
     let loads = loads(table.get_ref())?;

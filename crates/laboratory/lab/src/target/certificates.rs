@@ -18,7 +18,7 @@ use rcgen::{
 };
 use serde::Serialize;
 
-use super::wish::KeyKind;
+use super::server_spec::KeyKind;
 
 /// All certificates of a run.
 pub(crate) struct Certificates {

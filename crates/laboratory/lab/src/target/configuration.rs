@@ -1,4 +1,4 @@
-//! From a wish to a target's configuration: the values that its templates may use.
+//! From a spec to a target's configuration: the values that its templates may use.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::certificates::Files;
 use super::form::Target;
-use super::wish::{Version, Wish};
+use super::server_spec::{ServerSpec, Version};
 
 /// What a template may use. `targets/README.md` tells each.
 #[derive(Clone, Debug, Serialize)]
@@ -94,29 +94,29 @@ impl From<SocketAddr> for Endpoint {
     }
 }
 
-impl<'a> From<&'a Wish> for Tls<'a> {
-    fn from(wish: &'a Wish) -> Self {
-        let mut versions = wish.versions.clone();
+impl<'a> From<&'a ServerSpec> for Tls<'a> {
+    fn from(spec: &'a ServerSpec) -> Self {
+        let mut versions = spec.versions.clone();
         versions.sort_unstable();
         let is_of_13 = |suite: &&String| !suite.contains("_WITH_");
-        let suites = || wish.suites.iter();
+        let suites = || spec.suites.iter();
         Self {
             versions: versions.into_iter().map(version_name).collect(),
-            suites: &wish.suites,
+            suites: &spec.suites,
             openssl_ciphers: suites()
                 .filter(|suite| !is_of_13(suite))
                 .map(|suite| openssl_cipher(suite))
                 .collect(),
             openssl_ciphersuites: suites().filter(is_of_13).map(String::as_str).collect(),
-            groups: &wish.groups,
-            openssl_groups: wish
+            groups: &spec.groups,
+            openssl_groups: spec
                 .groups
                 .iter()
                 .map(|group| openssl_group(group))
                 .collect(),
-            session_ids: wish.session_ids,
-            tickets: wish.tickets,
-            ktls: wish.ktls,
+            session_ids: spec.session_ids,
+            tickets: spec.tickets,
+            ktls: spec.ktls,
         }
     }
 }
@@ -150,10 +150,7 @@ fn openssl_group(standard: &str) -> &str {
 pub(crate) fn masks(cpus: &[u16]) -> Vec<String> {
     let length = cpus.iter().max().map_or(1, |&last| usize::from(last) + 1);
     let mask = |cpu: &u16| {
-        let bit = |place: usize| match place == usize::from(*cpu) {
-            true => '1',
-            false => '0',
-        };
+        let bit = |place: usize| if place == usize::from(*cpu) { '1' } else { '0' };
         (0..length).rev().map(bit).collect()
     };
     cpus.iter().map(mask).collect()
@@ -232,7 +229,7 @@ mod tests {
 
     #[test]
     fn suites_are_told_apart_by_version() {
-        let wish = Wish {
+        let spec = ServerSpec {
             suites: [
                 "TLS_AES_128_GCM_SHA256",
                 "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
@@ -240,9 +237,9 @@ mod tests {
             .map(str::to_owned)
             .to_vec(),
             versions: vec![Version::Tls13, Version::Tls12],
-            ..Wish::default()
+            ..ServerSpec::default()
         };
-        let tls = Tls::from(&wish);
+        let tls = Tls::from(&spec);
         assert_eq!(tls.versions, ["1.2", "1.3"]);
         assert_eq!(tls.openssl_ciphersuites, ["TLS_AES_128_GCM_SHA256"]);
         assert_eq!(tls.openssl_ciphers, ["ECDHE-RSA-AES128-GCM-SHA256"]);

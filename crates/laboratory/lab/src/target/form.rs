@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use toml::Value;
 
-use super::wish::Wish;
+use super::server_spec::ServerSpec;
 
 /// A program that can be put under test.
 #[derive(Clone, Debug)]
@@ -89,7 +89,7 @@ impl Scheme {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct Unsupported {
-    /// Wishes that are not fulfilled, if all of these hold.
+    /// Server specs that it does not support: those of which all of these hold.
     pub(crate) when: BTreeMap<String, Condition>,
     /// Why, for people.
     pub(crate) why: String,
@@ -98,7 +98,7 @@ pub(crate) struct Unsupported {
     pub(crate) any_build: bool,
 }
 
-/// What must hold of a field of a [`Wish`].
+/// What must hold of a field of a [`ServerSpec`].
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum Condition {
@@ -121,9 +121,9 @@ pub(crate) enum FormFault {
     /// `target.toml` is not what it should be; the message tells line and key.
     #[error("{0}")]
     Malformed(Box<toml::de::Error>),
-    /// A condition names no field of a wish.
+    /// A condition names no field of a spec.
     #[error("`{0}` in `when` is nothing that a server is asked for; there are {known}",
-        known = wish_fields().join(", "))]
+        known = spec_fields().join(", "))]
     UnknownField(String),
     /// A file is named that no template makes.
     #[error("there is no template for `{0}` beside target.toml")]
@@ -145,7 +145,7 @@ impl Target {
     ) -> Result<Self, FormFault> {
         let form: Form =
             toml::from_str(text).map_err(|error| FormFault::Malformed(Box::new(error)))?;
-        let known = wish_fields();
+        let known = spec_fields();
         let mut conditions = form.unsupported.iter().flat_map(|entry| entry.when.keys());
         if let Some(unknown) = conditions.find(|field| !known.contains(field)) {
             return Err(FormFault::UnknownField(unknown.clone()));
@@ -169,8 +169,8 @@ impl Target {
 
     /// Why it cannot be what is asked, if it cannot. `is_given`: the user gave another build than
     /// the packaged one.
-    pub(crate) fn unsupported(&self, wish: &Wish, is_given: bool) -> Option<&str> {
-        let fields = fields_of(wish);
+    pub(crate) fn unsupported(&self, spec: &ServerSpec, is_given: bool) -> Option<&str> {
+        let fields = fields_of(spec);
         let holds = |entry: &&Unsupported| {
             let mut conditions = entry.when.iter();
             (entry.any_build || !is_given)
@@ -195,17 +195,17 @@ impl Condition {
     }
 }
 
-fn fields_of(wish: &Wish) -> toml::Table {
-    toml::Table::try_from(wish).expect("a wish is a table of numbers, words and lists")
+fn fields_of(spec: &ServerSpec) -> toml::Table {
+    toml::Table::try_from(spec).expect("a spec is a table of numbers, words and lists")
 }
 
-fn wish_fields() -> Vec<String> {
-    fields_of(&Wish::default()).keys().cloned().collect()
+fn spec_fields() -> Vec<String> {
+    fields_of(&ServerSpec::default()).keys().cloned().collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::wish::KeyKind;
+    use super::super::server_spec::KeyKind;
     use super::*;
 
     const HEAD: &str = "title = \"x\"\nprogram = \"x\"\nserves = \"origin\"\nscheme = \"https\"\n\
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn conditions_are_about_wishes() {
+    fn conditions_are_about_server_specs() {
         let target = target(
             "[[unsupported]]\nwhen = { workers = { least = 2 }, tickets = false }\nwhy = \"two\"\n\
              [[unsupported]]\nwhen = { certificates = [\"p256\", \"rsa2048\"] }\nwhy = \"pair\"\n\
@@ -228,14 +228,14 @@ mod tests {
              [[unsupported]]\nwhen = { groups = \"X25519MLKEM768\" }\nwhy = \"pq\"\nany-build = true\n",
         )
         .unwrap();
-        let plain = Wish::default();
+        let plain = ServerSpec::default();
         assert_eq!(target.unsupported(&plain, false), None);
-        let two = Wish {
+        let two = ServerSpec {
             workers: 2,
             ..plain.clone()
         };
         assert_eq!(target.unsupported(&two, false), None, "both must hold");
-        let two = Wish {
+        let two = ServerSpec {
             tickets: false,
             ..two
         };

@@ -102,13 +102,14 @@ fn find(target: &Target, given: Option<&Path>, root: Option<&Root>) -> Result<Pr
     if let Some(path) = given {
         let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         let from = Source::Given;
-        return match path.is_file() {
-            true => Ok(Program {
+        return if path.is_file() {
+            Ok(Program {
                 path,
                 from,
                 root: None,
-            }),
-            false => Err(Missing::Given(path)),
+            })
+        } else {
+            Err(Missing::Given(path))
         };
     }
     let form = &target.form;
@@ -128,9 +129,10 @@ fn find(target: &Target, given: Option<&Path>, root: Option<&Root>) -> Result<Pr
     if let Some(file) = needs.find(|file| !outside(Path::new(file)).exists()) {
         return Err(lacks(Some(file.clone())));
     }
-    let from = match form.packages.is_empty() {
-        true => Source::Ours,
-        false => owner(&path, root),
+    let from = if form.packages.is_empty() {
+        Source::Ours
+    } else {
+        owner(&path, root)
     };
     let root = root.cloned();
     Ok(Program { path, from, root })

@@ -1,4 +1,4 @@
-//! A target as a running server: configured as wished, started on its CPUs, and ended.
+//! A target as a running server: configured as its spec says, started on its CPUs, and ended.
 
 use std::ffi::OsString;
 use std::fs;
@@ -12,7 +12,7 @@ use super::certificates::{CertificateFault, Certificates, Files};
 use super::configuration::{self, TemplateFault, Tls, Values};
 use super::form::{Scheme, Serves, Target};
 use super::program::Program;
-use super::wish::Wish;
+use super::server_spec::ServerSpec;
 use crate::process::child::{Child, ChildFault, telling_lines};
 use crate::process::tree::Tree;
 
@@ -99,14 +99,14 @@ impl Server {
     pub(crate) fn start(
         target: &Target,
         program: &Program,
-        wish: &Wish,
+        spec: &ServerSpec,
         place: &Place<'_>,
     ) -> Result<Self, StartFault> {
-        let kinds = wish.certificates.iter();
+        let kinds = spec.certificates.iter();
         let certificates = kinds.map(|&kind| place.certificates.of(kind));
         let certificates = certificates.collect::<Result<Vec<_>, _>>()?;
         let objects = match target.form.serves {
-            Serves::Itself => objects(place.folder, &wish.objects)?,
+            Serves::Itself => objects(place.folder, &spec.objects)?,
             Serves::Origin if place.origin.is_none() => {
                 return Err(StartFault::NoOrigin(target.name.clone()));
             }
@@ -115,7 +115,7 @@ impl Server {
         let launch = Launch {
             target,
             program,
-            wish,
+            spec,
             place,
             certificates: &certificates,
             objects: &objects,
@@ -164,7 +164,7 @@ impl Server {
 struct Launch<'a> {
     target: &'a Target,
     program: &'a Program,
-    wish: &'a Wish,
+    spec: &'a ServerSpec,
     place: &'a Place<'a>,
     certificates: &'a [Files],
     objects: &'a Path,
@@ -227,14 +227,14 @@ impl Launch<'_> {
             listen: address.into(),
             origin: self.place.origin.map(Into::into),
             objects: self.objects,
-            object_bytes: &self.wish.objects,
-            workers: self.wish.workers,
+            object_bytes: &self.spec.objects,
+            workers: self.spec.workers,
             cpus: self.place.cpus,
             cpu_masks: configuration::masks(self.place.cpus),
             connections: (spare / 2).clamp(100, CONNECTIONS_MAX),
             descriptors,
             certificates: self.certificates,
-            tls: Tls::from(self.wish),
+            tls: Tls::from(self.spec),
         }
     }
 

@@ -6,7 +6,7 @@ use measure::experiment::Placement;
 
 /// CPUs for one cell.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) struct Seats {
+pub(crate) struct CpuAssignment {
     /// One for each worker of the server.
     pub(crate) server: Vec<u16>,
     /// One for each thread of the load.
@@ -15,7 +15,7 @@ pub(crate) struct Seats {
     pub(crate) is_shared: bool,
 }
 
-impl Seats {
+impl CpuAssignment {
     /// For so many workers. A server that needs more CPUs than were set aside takes some of the
     /// client's; where that leaves the client none, the load spreads over all of them, lest one
     /// worker have a neighbour and the others none.
@@ -47,27 +47,27 @@ impl Seats {
 mod tests {
     use super::*;
 
-    fn seats(server: &[u16], client: &[u16], workers: u16) -> (Vec<u16>, Vec<u16>, bool) {
+    fn cpus(server: &[u16], client: &[u16], workers: u16) -> (Vec<u16>, Vec<u16>, bool) {
         let placement = Placement {
             server: server.to_vec(),
             client: client.to_vec(),
         };
-        let seats = Seats::of(&placement, workers);
-        (seats.server, seats.client, seats.is_shared)
+        let cpus = CpuAssignment::of(&placement, workers);
+        (cpus.server, cpus.client, cpus.is_shared)
     }
 
     #[test]
     fn servers_have_cpus_of_their_own_while_there_are_some() {
-        assert_eq!(seats(&[1, 3], &[0], 1), (vec![1], vec![0], false));
-        assert_eq!(seats(&[3, 1], &[0], 2), (vec![3, 1], vec![0], false));
-        assert_eq!(seats(&[2], &[0, 1], 2), (vec![2, 0], vec![1], false));
-        assert_eq!(seats(&[0, 1], &[0, 1], 1), (vec![0], vec![1], false));
+        assert_eq!(cpus(&[1, 3], &[0], 1), (vec![1], vec![0], false));
+        assert_eq!(cpus(&[3, 1], &[0], 2), (vec![3, 1], vec![0], false));
+        assert_eq!(cpus(&[2], &[0, 1], 2), (vec![2, 0], vec![1], false));
+        assert_eq!(cpus(&[0, 1], &[0, 1], 1), (vec![0], vec![1], false));
     }
 
     #[test]
     fn where_there_are_too_few_they_share_evenly() {
-        assert_eq!(seats(&[1], &[0], 2), (vec![1, 0], vec![0, 1], true));
-        assert_eq!(seats(&[0], &[0], 1), (vec![0], vec![0], true));
-        assert_eq!(seats(&[1, 0], &[0], 2), (vec![1, 0], vec![0, 1], true));
+        assert_eq!(cpus(&[1], &[0], 2), (vec![1, 0], vec![0, 1], true));
+        assert_eq!(cpus(&[0], &[0], 1), (vec![0], vec![0], true));
+        assert_eq!(cpus(&[1, 0], &[0], 2), (vec![1, 0], vec![0, 1], true));
     }
 }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// What a server is asked to be. Every name is one that a template may use.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-pub(crate) struct Wish {
+pub(crate) struct ServerSpec {
     /// Threads or processes that take connections, each on a CPU of its own.
     pub(crate) workers: u16,
     /// The certificates to be served, one of each kind.
@@ -30,7 +30,7 @@ pub(crate) struct Wish {
     pub(crate) objects: Vec<u64>,
 }
 
-impl Default for Wish {
+impl Default for ServerSpec {
     fn default() -> Self {
         Self {
             workers: 1,

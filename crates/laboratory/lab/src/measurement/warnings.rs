@@ -19,7 +19,7 @@ pub(crate) struct Capacity {
 }
 
 /// What a server can do is found out by a load that leaves it no rest.
-pub(crate) fn doubt_capacity(found: Capacity) -> Option<Warning> {
+pub(crate) fn of_capacity(found: Capacity) -> Option<Warning> {
     (found.server_busy < BUSY_MIN).then(|| Warning {
         seen: format!(
             "while it was found out what the server can do, it worked for {:.0} % of the time: it \
@@ -34,7 +34,7 @@ pub(crate) fn doubt_capacity(found: Capacity) -> Option<Warning> {
 
 /// Load and origin have the same CPUs: none of the two need be busy for both to be the limit.
 /// `client` is what both used, `server_busy` the share of the time that the server worked.
-pub(crate) fn doubt(
+pub(crate) fn of_client(
     client: Duration,
     elapsed: Duration,
     cpus: usize,
@@ -63,10 +63,10 @@ mod tests {
 
     #[test]
     fn who_has_nothing_left_is_the_limit() {
-        let told = doubt(SECOND * 19 / 10, SECOND, 2, 0.6).unwrap();
+        let told = of_client(SECOND * 19 / 10, SECOND, 2, 0.6).unwrap();
         assert!(told.seen.contains("95 %") && told.seen.contains("60 %"));
-        assert_eq!(doubt(SECOND * 19 / 10, SECOND, 2, 0.95), None);
-        assert_eq!(doubt(SECOND, SECOND, 2, 0.6), None);
+        assert_eq!(of_client(SECOND * 19 / 10, SECOND, 2, 0.95), None);
+        assert_eq!(of_client(SECOND, SECOND, 2, 0.6), None);
     }
 
     #[test]
@@ -75,7 +75,7 @@ mod tests {
             per_s: 100.0,
             server_busy,
         };
-        assert_eq!(doubt_capacity(found(0.95)), None);
-        assert!(doubt_capacity(found(0.5)).unwrap().seen.contains("50 %"));
+        assert_eq!(of_capacity(found(0.95)), None);
+        assert!(of_capacity(found(0.5)).unwrap().seen.contains("50 %"));
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 /// The reply that is wanted.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) struct Wish {
+pub(super) struct Query {
     /// What its body is.
     pub(super) content: Content,
     /// How long it is withheld.
@@ -30,7 +30,7 @@ pub(super) enum Content {
 
 /// Why a path asks for nothing that there is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum WishFault {
+pub(super) enum QueryFault {
     /// There is no such path.
     Unknown,
     /// `size` is no size.
@@ -49,26 +49,26 @@ const DELAY_MS_MAX: u64 = 600_000;
 /// What `/` alone answers.
 const HELP: &str = "Sizes: /0 /1k /64k /1m, or /?size=64k&time=20&close=1&chunked=1&code=503\n";
 
-impl Wish {
-    /// The wish of a request target in origin-form or absolute-form (RFC 9112, section 3.2).
-    pub(super) fn parse(target: &str) -> Result<Self, WishFault> {
+impl Query {
+    /// The query of a request target in origin-form or absolute-form (RFC 9112, section 3.2).
+    pub(super) fn parse(target: &str) -> Result<Self, QueryFault> {
         let target = without_authority(target);
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
-        let mut wish = Self::of_path(path)?;
+        let mut parsed = Self::of_path(path)?;
         for field in query.split('&') {
             let (name, value) = field.split_once('=').unwrap_or((field, ""));
-            wish.set(name, value)?;
+            parsed.set(name, value)?;
         }
-        Ok(wish)
+        Ok(parsed)
     }
 
-    fn of_path(path: &str) -> Result<Self, WishFault> {
+    fn of_path(path: &str) -> Result<Self, QueryFault> {
         let content = match path {
             // In absolute-form the path may be empty (RFC 9110, section 4.2.3).
             "" | "/" => Content::Text(HELP),
             _ => {
                 let size = path.strip_prefix('/').and_then(parse_size);
-                Content::Pattern(size.ok_or(WishFault::Unknown)?)
+                Content::Pattern(size.ok_or(QueryFault::Unknown)?)
             }
         };
         Ok(Self {
@@ -80,13 +80,13 @@ impl Wish {
         })
     }
 
-    fn set(&mut self, name: &str, value: &str) -> Result<(), WishFault> {
+    fn set(&mut self, name: &str, value: &str) -> Result<(), QueryFault> {
         match name {
-            "size" => self.content = Content::Pattern(parse_size(value).ok_or(WishFault::Size)?),
-            "time" => self.delay = parse_delay(value).ok_or(WishFault::Time)?,
-            "code" => self.code = parse_code(value).ok_or(WishFault::Code)?,
-            "close" => self.close = parse_switch(value).ok_or(WishFault::Switch)?,
-            "chunked" => self.chunked = parse_switch(value).ok_or(WishFault::Switch)?,
+            "size" => self.content = Content::Pattern(parse_size(value).ok_or(QueryFault::Size)?),
+            "time" => self.delay = parse_delay(value).ok_or(QueryFault::Time)?,
+            "code" => self.code = parse_code(value).ok_or(QueryFault::Code)?,
+            "close" => self.close = parse_switch(value).ok_or(QueryFault::Switch)?,
+            "chunked" => self.chunked = parse_switch(value).ok_or(QueryFault::Switch)?,
             _ => {}
         }
         Ok(())
@@ -149,8 +149,8 @@ fn parse_number(text: &str) -> Option<u64> {
 mod tests {
     use super::*;
 
-    fn size(target: &str) -> Result<u64, WishFault> {
-        match Wish::parse(target)?.content {
+    fn size(target: &str) -> Result<u64, QueryFault> {
+        match Query::parse(target)?.content {
             Content::Pattern(bytes) => Ok(bytes),
             Content::Text(text) => panic!("{text}"),
         }
@@ -175,39 +175,39 @@ mod tests {
 
     #[test]
     fn a_query_says_the_rest() {
-        let wish = Wish::parse("/?size=64k&time=20&close=1&chunked=1&code=503").unwrap();
-        let wanted = Wish {
+        let query = Query::parse("/?size=64k&time=20&close=1&chunked=1&code=503").unwrap();
+        let wanted = Query {
             content: Content::Pattern(65_536),
             delay: Duration::from_millis(20),
             close: true,
             chunked: true,
             code: 503,
         };
-        assert_eq!(wish, wanted);
+        assert_eq!(query, wanted);
         assert_eq!(size("/1k?size=2"), Ok(2), "the query has the last word");
     }
 
     #[test]
     fn the_root_alone_is_for_people() {
         for target in ["/", "http://origin", "/?time=5"] {
-            let wish = Wish::parse(target).unwrap();
-            assert_eq!(wish.content, Content::Text(HELP), "{target}");
+            let query = Query::parse(target).unwrap();
+            assert_eq!(query.content, Content::Text(HELP), "{target}");
         }
     }
 
     #[test]
     fn what_is_not_there_is_unknown_and_what_is_wrong_is_named() {
         for target in ["*", "1k", "/index.html", "/k", "/1kb", "/-1", "/+1", "/1k/"] {
-            assert_eq!(size(target), Err(WishFault::Unknown), "{target}");
+            assert_eq!(size(target), Err(QueryFault::Unknown), "{target}");
         }
-        assert_eq!(size("/99999999999999999999"), Err(WishFault::Unknown));
-        assert_eq!(size("/18446744073709551615g"), Err(WishFault::Unknown));
-        assert_eq!(size("/?size=x"), Err(WishFault::Size));
-        assert_eq!(size("/?size="), Err(WishFault::Size));
-        assert_eq!(size("/?time=600001"), Err(WishFault::Time));
-        assert_eq!(size("/?code=199"), Err(WishFault::Code));
-        assert_eq!(size("/?code=600"), Err(WishFault::Code));
-        assert_eq!(size("/?close=yes"), Err(WishFault::Switch));
-        assert_eq!(size("/?chunked"), Err(WishFault::Switch));
+        assert_eq!(size("/99999999999999999999"), Err(QueryFault::Unknown));
+        assert_eq!(size("/18446744073709551615g"), Err(QueryFault::Unknown));
+        assert_eq!(size("/?size=x"), Err(QueryFault::Size));
+        assert_eq!(size("/?size="), Err(QueryFault::Size));
+        assert_eq!(size("/?time=600001"), Err(QueryFault::Time));
+        assert_eq!(size("/?code=199"), Err(QueryFault::Code));
+        assert_eq!(size("/?code=600"), Err(QueryFault::Code));
+        assert_eq!(size("/?close=yes"), Err(QueryFault::Switch));
+        assert_eq!(size("/?chunked"), Err(QueryFault::Switch));
     }
 }
