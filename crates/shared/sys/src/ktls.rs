@@ -9,6 +9,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 pub mod probe;
 
+use crate::socket::set_option;
+
 /// A version of TLS.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Version {
@@ -111,7 +113,12 @@ impl Version {
 /// changes yet. `NotFound` = the kernel has no TLS, or its module is not loaded and may not be
 /// loaded by us.
 pub fn attach(connection: BorrowedFd<'_>) -> io::Result<()> {
-    set(connection, libc::IPPROTO_TCP, libc::TCP_ULP, b"tls")
+    Ok(set_option(
+        connection,
+        libc::IPPROTO_TCP,
+        libc::TCP_ULP,
+        b"tls",
+    )?)
 }
 
 /// Gives an attached connection the keys of a half. From now on what is written is the plaintext of
@@ -124,7 +131,8 @@ pub fn install(connection: BorrowedFd<'_>, half: Half, keys: &Keys<'_>) -> io::R
         Half::Send => libc::TLS_TX,
         Half::Receive => libc::TLS_RX,
     };
-    set(connection, libc::SOL_TLS, option, layout(keys)?.bytes())
+    let info = layout(keys)?;
+    Ok(set_option(connection, libc::SOL_TLS, option, info.bytes())?)
 }
 
 /// `struct tls12_crypto_info_*` of linux/tls.h, which both versions have; erased when it goes.
@@ -177,28 +185,6 @@ fn layout(keys: &Keys<'_>) -> io::Result<Info> {
     info.add(salt);
     info.add(&keys.sequence.to_be_bytes());
     Ok(info)
-}
-
-fn set(
-    connection: BorrowedFd<'_>,
-    level: libc::c_int,
-    option: libc::c_int,
-    value: &[u8],
-) -> io::Result<()> {
-    // SAFETY: the kernel reads `value.len()` bytes at `value`, which outlives the call.
-    let answer = unsafe {
-        libc::setsockopt(
-            connection.as_raw_fd(),
-            level,
-            option,
-            value.as_ptr().cast(),
-            value.len() as libc::socklen_t,
-        )
-    };
-    if answer == 0 {
-        return Ok(());
-    }
-    Err(io::Error::last_os_error())
 }
 
 /// Room for the type of a record, as a control message.

@@ -4,6 +4,7 @@
 //! signature. What std or rustix offers safely is used from there.
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 
+mod answer;
 pub mod beneath;
 pub mod channel;
 mod clock;

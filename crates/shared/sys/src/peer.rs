@@ -12,6 +12,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open, pidfd_send_signal};
 
+use crate::answer::checked;
 use crate::signal::{Signal, to_rustix};
 
 /// Who made the other end. For a client that is the process that called listen(2), whichever
@@ -138,11 +139,9 @@ unsafe fn option<T: Copy>(socket: BorrowedFd<'_>, name: libc::c_int) -> io::Resu
             &raw mut length,
         )
     };
-    match answer {
-        // SAFETY: it is zeroed and then the kernel's; the caller vouches for both.
-        0 => Ok(unsafe { value.assume_init() }),
-        _ => Err(io::Error::last_os_error()),
-    }
+    checked(answer)?;
+    // SAFETY: it is zeroed and then the kernel's; the caller vouches for both.
+    Ok(unsafe { value.assume_init() })
 }
 
 #[cfg(test)]

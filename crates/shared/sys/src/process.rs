@@ -14,6 +14,8 @@ use rustix::thread::{
     remove_capability_from_bounding_set, set_capabilities,
 };
 
+use crate::answer::checked;
+
 /// A user and a group, by number.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Identity {
@@ -95,11 +97,11 @@ pub fn drop_user(to: Identity) -> io::Result<()> {
     drop_bounding_set()?;
     // libc's calls change all threads; the kernel's, which rustix makes, one.
     // SAFETY: no groups are read, since their count is 0.
-    check(unsafe { libc::setgroups(0, std::ptr::null()) })?;
+    checked(unsafe { libc::setgroups(0, std::ptr::null()) })?;
     // SAFETY: numbers only.
-    check(unsafe { libc::setresgid(to.group, to.group, to.group) })?;
+    checked(unsafe { libc::setresgid(to.group, to.group, to.group) })?;
     // SAFETY: numbers only.
-    check(unsafe { libc::setresuid(to.user, to.user, to.user) })?;
+    checked(unsafe { libc::setresuid(to.user, to.user, to.user) })?;
     if identity() != to || can_become_root(to) {
         return Err(io::Error::other(
             "the process is still root after leaving it",
@@ -142,13 +144,6 @@ fn drop_bounding_set() -> io::Result<()> {
 fn can_become_root(from: Identity) -> bool {
     // SAFETY: a number only; it must fail.
     from.user != 0 && unsafe { libc::setuid(0) } == 0
-}
-
-fn check(answer: libc::c_int) -> io::Result<()> {
-    if answer == 0 {
-        return Ok(());
-    }
-    Err(io::Error::last_os_error())
 }
 
 /// The user of that name, or with that number, and the user's own group, as `/etc/passwd` has

@@ -15,6 +15,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
+use crate::answer::checked;
 use crate::words::want_large_pages;
 
 const WORD_BYTES: usize = size_of::<AtomicU64>();
@@ -81,8 +82,8 @@ impl SharedMemory {
         for advice in [libc::MADV_DONTDUMP, libc::MADV_DONTFORK] {
             // SAFETY: the range is our mapping's; neither advice changes what it holds.
             let answer = unsafe { libc::madvise(self.first.as_ptr().cast(), self.bytes(), advice) };
-            if answer != 0 && self.words > 0 {
-                return Err(io::Error::last_os_error());
+            if self.words > 0 {
+                checked(answer)?;
             }
         }
         Ok(())

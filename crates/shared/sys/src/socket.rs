@@ -18,6 +18,8 @@ use rustix::net::{
 };
 use wire::address::{Address, UnixName};
 
+use crate::answer::checked;
+
 /// How a socket listens.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct ListenOptions {
@@ -98,7 +100,9 @@ fn bound_ip(address: SocketAddr, options: &ListenOptions) -> Result<OwnedFd, Err
     sockopt::set_tcp_nodelay(&fd, true)?;
     bind(&fd, &address)?;
     if options.fast_open > 0 {
-        set_fast_open(&fd, options.fast_open)?;
+        let queue = i32::try_from(options.fast_open).unwrap_or(i32::MAX);
+        let queue = queue.to_ne_bytes();
+        set_option(&fd, libc::IPPROTO_TCP, libc::TCP_FASTOPEN, &queue)?;
     }
     Ok(fd)
 }
@@ -139,36 +143,18 @@ fn is_left_behind(path: &Path, name: &SocketAddrUnix) -> bool {
     is_socket && asker.is_ok_and(|fd| rustix::net::connect(&fd, name) == Err(Errno::CONNREFUSED))
 }
 
-fn set_fast_open(fd: &OwnedFd, queue: u32) -> Result<(), Errno> {
-    let queue = libc::c_int::try_from(queue).unwrap_or(libc::c_int::MAX);
-    set_option(fd, libc::IPPROTO_TCP, libc::TCP_FASTOPEN, queue)
-}
-
-fn set_option(
-    fd: &OwnedFd,
+/// Sets an option that rustix does not know.
+pub(crate) fn set_option(
+    fd: impl AsFd,
     level: libc::c_int,
     name: libc::c_int,
-    value: libc::c_int,
+    value: &[u8],
 ) -> Result<(), Errno> {
-    // SAFETY: the option's value is an int, which lives during the call and whose size is given.
-    let answer = unsafe {
-        libc::setsockopt(
-            fd.as_raw_fd(),
-            level,
-            name,
-            (&raw const value).cast(),
-            size_of_val(&value) as libc::socklen_t,
-        )
-    };
-    if answer == 0 {
-        Ok(())
-    } else {
-        Err(last_error())
-    }
-}
-
-fn last_error() -> Errno {
-    Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)
+    let (fd, bytes) = (fd.as_fd().as_raw_fd(), value.len() as libc::socklen_t);
+    // SAFETY: the kernel reads `bytes` bytes at `value`, which outlives the call.
+    let answer = unsafe { libc::setsockopt(fd, level, name, value.as_ptr().cast(), bytes) };
+    let done = checked(answer).map(drop);
+    done.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
 }
 
 fn stream_socket(family: AddressFamily) -> Result<OwnedFd, Errno> {
@@ -224,7 +210,8 @@ pub fn connect_from(source: Option<IpAddr>, address: &Address) -> io::Result<(Ow
             let fd = stream_socket(family_of(ip))?;
             sockopt::set_tcp_nodelay(&fd, true)?;
             if let Some(source) = source {
-                set_option(&fd, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1)?;
+                let on = 1_i32.to_ne_bytes();
+                set_option(&fd, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, &on)?;
                 bind(&fd, &SocketAddr::new(source, 0))?;
             }
             let begun = rustix::net::connect(&fd, ip);

@@ -3,7 +3,7 @@
 use options::{Problem, Section, Value};
 use proxy::options::{FrontOptions, KtlsMode, KtlsOptions};
 use tls::options::{
-    ClientMode, ClientVerification, ExpiredLists, FormerCertificates, Group, RecordLayer,
+    ClientMode, ClientVerification, ExpiredLists, Group, RecordLayer, ReplacedCertificates,
     ServerOptions, Suite, Suites, Tls13Sessions, UnknownName, Version,
 };
 use tls::server::EARLY_DATA_BYTES_MIN;
@@ -101,7 +101,7 @@ fn tls(tls: &Section<'_>, tls13: Tls13Choice, shelf: &mut Shelf<'_>) -> Option<S
     let client = client(tls, shelf);
     let resumption = tls.boolean("resumption");
     let early_data = early_data(tls, tls13, versions.as_deref(), resumption);
-    let former = former(tls, shelf);
+    let replaced = replaced_certificates(tls, shelf);
     let record_layer = tls.choice(
         "record-layer",
         &[
@@ -124,7 +124,7 @@ fn tls(tls: &Section<'_>, tls13: Tls13Choice, shelf: &mut Shelf<'_>) -> Option<S
         client: client?,
         resumption: resumption?,
         tls13_sessions: tls13_sessions(tls13, early_data?),
-        former: former?,
+        replaced: replaced?,
         record_layer: record_layer?,
     })
 }
@@ -174,13 +174,13 @@ fn tls13_sessions(tls13: Tls13Choice, early_data_bytes_max: u32) -> Tls13Session
     }
 }
 
-fn former(tls: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<FormerCertificates> {
+fn replaced_certificates(tls: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<ReplacedCertificates> {
     let revoked = certificates::pem_files(tls, "revoked", shelf);
     let resume = tls.choice(
         "replaced-certificates",
         &[("resume", true), ("refuse", false)],
     );
-    Some(FormerCertificates {
+    Some(ReplacedCertificates {
         revoked: revoked?,
         resume: resume?,
     })

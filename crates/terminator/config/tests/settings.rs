@@ -122,10 +122,10 @@ fn sessions_of_tls13_lie_where_it_is_said() {
 
 #[test]
 fn former_certificates_resume_unless_it_is_said_otherwise() {
-    let former = |tls| with("", tls, "").front.tls.former;
-    let by_default = former("");
+    let replaced = |tls| with("", tls, "").front.tls.replaced;
+    let by_default = replaced("");
     assert!(by_default.resume && by_default.revoked.is_empty());
-    let written = former("revoked = ['ca.pem']\nreplaced-certificates = 'refuse'");
+    let written = replaced("revoked = ['ca.pem']\nreplaced-certificates = 'refuse'");
     assert!(!written.resume);
     assert_eq!(written.revoked[0].pem, b"ca.pem");
 }

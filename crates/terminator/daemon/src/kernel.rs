@@ -58,7 +58,7 @@ impl KernelTls {
     /// Whether every service that requires the kernel gets it.
     ///
     /// # Errors
-    /// What it does not seal that such a service may agree on, where that was written.
+    /// What it does not encrypt with that such a service may agree on, where that was written.
     pub(crate) fn check(
         &self,
         source: &Source,
@@ -84,7 +84,7 @@ impl KernelTls {
     fn lack(&self, service: &ServiceOptions) -> Option<(String, String)> {
         if !self.is_there() {
             let message = format!("this host has no kernel TLS: {}", self.sentence);
-            let other = "write \"auto\": then we seal";
+            let other = "write \"auto\": then Lariat encrypts";
             let hint = match &self.remedy {
                 Some(remedy) => format!("{remedy}; or {other}"),
                 None => other.to_owned(),
@@ -97,7 +97,7 @@ impl KernelTls {
             .filter(|(pair, seals)| !seals && may_agree_on(service, *pair))
             .map(|((version, cipher), _)| format!("{cipher} by {version}"))
             .collect();
-        let message = format!("the kernel does not seal {}", missing.join(", "));
+        let message = format!("the kernel does not encrypt with {}", missing.join(", "));
         let hint = format!("{CIPHER_REMEDY}; or leave those out of `suites` and `versions`");
         (!missing.is_empty()).then_some((message, hint))
     }
@@ -199,7 +199,7 @@ mod tests {
         let missing = [(Version::Tls12, Cipher::ChaCha20Poly1305)];
         let kernel = kernel(&missing);
         let told = faults(&kernel, "ktls = 'require'");
-        let message = "the kernel does not seal ChaCha20-Poly1305 by TLS 1.2\n";
+        let message = "the kernel does not encrypt with ChaCha20-Poly1305 by TLS 1.2\n";
         assert!(told.contains(message), "{told}");
         for narrower in [
             "versions = ['1.3']",

@@ -134,7 +134,7 @@ impl ConnectionLog {
         let facts = connection.flow.facts();
         let agreed = facts.agreed.as_ref();
         let certificate = agreed.and_then(|agreed| agreed.client_certificate.as_deref());
-        let client_cn = certificate.and_then(tls::peer::common_name);
+        let client_cn = certificate.and_then(tls::subject::common_name);
         let server = connection.dial.server();
         self.put(&ConnectionLine {
             time_us: unix_us(facts.accepted, now),

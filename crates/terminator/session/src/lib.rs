@@ -7,6 +7,7 @@
 
 mod blocks;
 mod cipher;
+mod counters;
 mod index;
 mod memory;
 mod recovery;
@@ -18,6 +19,7 @@ mod weak_cipher;
 mod words;
 
 pub use cipher::{Sealed, ValueCipher};
+pub use counters::Counters;
 pub use memory::{Memory, Options};
-pub use store::{Counters, Expected, MemoryStore};
+pub use store::{Expected, MemoryStore};
 pub use words::Machine;

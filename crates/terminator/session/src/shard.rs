@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use crate::blocks::{Blocks, Header, Slot, VALUE_BYTES_MAX, blocks_of};
 use crate::cipher::Sealed;
+use crate::counters::Counters;
 use crate::index::{List, Row, Rows, Thread};
+use crate::memory::BLOCK_COST_BYTES;
 use crate::recovery::{Survivor, Wanted, survivors};
 use crate::table::{Place, Table};
 
@@ -24,18 +26,6 @@ const TRIAL_SHARE: usize = 4;
 
 /// Used entries spared at a time: the lock is held.
 const SPARED_PER_EVICTION: usize = 32;
-
-/// What a shard has done.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Counts {
-    pub(crate) hits: u64,
-    pub(crate) misses_damaged: u64,
-    pub(crate) misses_expired: u64,
-    pub(crate) misses_unknown: u64,
-    pub(crate) evictions: u64,
-    pub(crate) refusals: u64,
-    pub(crate) recovered: u64,
-}
 
 /// An entry as it was found: its value is sealed.
 #[derive(Debug)]
@@ -59,7 +49,7 @@ pub(crate) struct Shard {
     proven: List,
     /// Of the entry that is being put.
     taken: Vec<Slot>,
-    counts: Counts,
+    counts: Counters,
 }
 
 impl Shard {
@@ -85,7 +75,7 @@ impl Shard {
             trial: List::new(Thread::Queue),
             proven: List::new(Thread::Queue),
             taken: Vec::new(),
-            counts: Counts::default(),
+            counts: Counters::default(),
         };
         shard.recover(now_ms, is_ours);
         shard
@@ -177,8 +167,12 @@ impl Shard {
         self.rows.len() - self.free_len
     }
 
-    pub(crate) fn counts(&self) -> Counts {
-        self.counts
+    pub(crate) fn counters(&self) -> Counters {
+        Counters {
+            entries: self.len() as u64,
+            bytes: (self.blocks_used() * BLOCK_COST_BYTES) as u64,
+            ..self.counts
+        }
     }
 
     #[cfg(test)]
@@ -627,7 +621,7 @@ mod tests {
                     Event::Recover => {
                         shard = shard_of(entries_max, blocks, &words, now);
                         model.recover(now);
-                        prop_assert_eq!(shard.counts().recovered as usize, model.len());
+                        prop_assert_eq!(shard.counters().recovered as usize, model.len());
                     }
                     Event::Sweep => {
                         shard.sweep(now);
@@ -638,8 +632,8 @@ mod tests {
                         prop_assert_eq!(taken, model.take(key, now));
                     }
                 }
-                let Counts { hits, misses_expired, misses_unknown, evictions, refusals, .. } =
-                    shard.counts();
+                let Counters { hits, misses_expired, misses_unknown, evictions, refusals, .. } =
+                    shard.counters();
                 let counts = [hits, misses_expired, misses_unknown, evictions, refusals];
                 prop_assert_eq!(counts, model.counts);
                 prop_assert_eq!(shard.len(), model.len());
@@ -708,7 +702,7 @@ mod tests {
             mark.store(half_way, Relaxed);
             let after = shard_of(10, 10, &words, 1000);
             // Nothing was ever used behind a mark of 0: then both are gone.
-            assert_eq!(after.counts().recovered, u64::from(half_way == 0x4652));
+            assert_eq!(after.counters().recovered, u64::from(half_way == 0x4652));
         }
     }
 
@@ -723,7 +717,7 @@ mod tests {
         let new = shard.get(1, 1000).unwrap().header;
         shard.drop_damaged(&new);
         assert!(shard.get(1, 1000).is_none());
-        let counts = shard.counts();
+        let counts = shard.counters();
         assert_eq!(
             (counts.hits, counts.misses_damaged, counts.misses_unknown),
             (0, 2, 1)
@@ -739,7 +733,7 @@ mod tests {
             assert!(before.put(number << 40 | 7, 1000, sealed(1), b"x"));
         }
         let after = shard_of(ENTRIES, ENTRIES, &words, 1001);
-        assert_eq!(after.counts().recovered, ENTRIES as u64);
+        assert_eq!(after.counters().recovered, ENTRIES as u64);
         let lines = (0..ENTRIES as u64).map(|number| {
             let (place, _) = after.find(number << 40 | 7).expect("it was recovered");
             after.table.lines_before(number << 40 | 7, place)

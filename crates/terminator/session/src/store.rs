@@ -13,7 +13,8 @@ use std::time::Instant;
 use zeroize::Zeroize;
 
 use crate::blocks::{BLOCK_WORDS, Blocks, Header, VALUE_BYTES_MAX};
-use crate::memory::{BLOCK_COST_BYTES, Memory, Options};
+use crate::counters::Counters;
+use crate::memory::{Memory, Options};
 use crate::shard::{Found, Shard};
 use crate::table::Table;
 use crate::words::Words;
@@ -28,29 +29,6 @@ const SHARDS_MAX: usize = 64;
 
 /// A shard of fewer entries would be full while others are empty: keys do not spread evenly.
 const SHARD_ENTRIES_MIN: usize = 64;
-
-/// What a store holds and has done since its start.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Counters {
-    /// Entries held, expired ones that nobody has noticed among them.
-    pub entries: u64,
-    /// Bytes that they take.
-    pub bytes: u64,
-    /// Lookups that found their entry.
-    pub hits: u64,
-    /// Lookups whose entry could not be opened: somebody changed it.
-    pub misses_damaged: u64,
-    /// Lookups whose entry was too old.
-    pub misses_expired: u64,
-    /// Lookups of a key that is not here: never was, was evicted, or was swept away.
-    pub misses_unknown: u64,
-    /// Entries that left before their time, to make room.
-    pub evictions: u64,
-    /// Puts refused: a key or a value too large.
-    pub refusals: u64,
-    /// Entries that an earlier process left and that were taken over.
-    pub recovered: u64,
-}
 
 /// A bounded cache. When it is full, what nobody looked up since it came leaves first.
 ///
@@ -201,20 +179,7 @@ impl MemoryStore {
 
     /// What it holds and has done. The shards are read one after the other.
     pub fn counters(&self) -> Counters {
-        let mut sum = Counters::default();
-        for shard in self.each_shard() {
-            let counts = shard.counts();
-            sum.entries += shard.len() as u64;
-            sum.bytes += (shard.blocks_used() * BLOCK_COST_BYTES) as u64;
-            sum.hits += counts.hits;
-            sum.misses_damaged += counts.misses_damaged;
-            sum.misses_expired += counts.misses_expired;
-            sum.misses_unknown += counts.misses_unknown;
-            sum.evictions += counts.evictions;
-            sum.refusals += counts.refusals;
-            sum.recovered += counts.recovered;
-        }
-        sum
+        self.each_shard().map(|shard| shard.counters()).sum()
     }
 
     fn opened(
@@ -317,6 +282,7 @@ fn since_ms(zero: Instant, now: Instant) -> u64 {
 #[allow(clippy::disallowed_methods, reason = "tests are their own clock")]
 mod tests {
     use super::*;
+    use crate::memory::BLOCK_COST_BYTES;
     use crate::weak_cipher::WeakCipher;
     use crate::words::Machine;
     use std::cell::Cell;
@@ -334,14 +300,14 @@ mod tests {
         }
     }
 
+    /// For one store, or for two, one after the other.
+    fn memory_of(options: Options, zero: Instant) -> Memory {
+        let cipher = Arc::new(WeakCipher::default());
+        Memory::private(options, cipher, Machine::default(), zero)
+    }
+
     fn with(options: Options, now: Instant) -> MemoryStore {
-        let memory = Memory::private(
-            options,
-            Arc::new(WeakCipher::default()),
-            Machine::default(),
-            now,
-        );
-        MemoryStore::new(options, memory, now)
+        MemoryStore::new(options, memory_of(options, now), now)
     }
 
     fn store(entries_max: usize) -> MemoryStore {
@@ -356,15 +322,10 @@ mod tests {
     fn the_shards_share_the_limits_exactly() {
         for entries_max in [0, 1, 63, 64, 130, 4096, 5000, 100_000] {
             let store = store(entries_max);
-            let limits: Vec<_> = store.each_shard().map(|shard| shard.limits()).collect();
-            assert_eq!(
-                limits.iter().map(|limit| limit.0).sum::<usize>(),
-                entries_max
-            );
-            assert_eq!(
-                limits.iter().map(|limit| limit.1).sum::<usize>(),
-                2 * entries_max
-            );
+            let (entries, blocks): (Vec<_>, Vec<_>) =
+                store.each_shard().map(|shard| shard.limits()).unzip();
+            let sums: [usize; 2] = [entries.iter().sum(), blocks.iter().sum()];
+            assert_eq!(sums, [entries_max, 2 * entries_max]);
             assert!(store.shards.len().is_power_of_two());
         }
         assert_eq!(store(100_000).shards.len(), 64);
@@ -373,14 +334,11 @@ mod tests {
 
     #[test]
     fn a_full_store_stays_at_its_limits() {
-        let (now, limits) = (
-            Instant::now(),
-            Options {
-                entries_max: 1000,
-                bytes_max: 100_000,
-                lifetime: HOUR,
-            },
-        );
+        let now = Instant::now();
+        let limits = Options {
+            bytes_max: 100_000,
+            ..options(1000)
+        };
         let store = with(limits, now);
         for number in 0..10_000u32 {
             assert!(store.put(&number.to_be_bytes(), vec![1; 180], now));
@@ -471,16 +429,6 @@ mod tests {
             bytes_max: 150 * BLOCK_COST_BYTES,
             ..options(60)
         }
-    }
-
-    /// For two stores, one after the other.
-    fn memory_of(options: Options, zero: Instant) -> Memory {
-        Memory::private(
-            options,
-            Arc::new(WeakCipher::default()),
-            Machine::default(),
-            zero,
-        )
     }
 
     fn words(memory: &Memory) -> &[AtomicU64] {

@@ -448,12 +448,6 @@ mod tests {
         until: 999,
     };
 
-    impl Index {
-        fn choose_now(&self, name: Option<&str>, usable: Usable) -> Result<usize, NoCertificate> {
-            self.choose(name, usable, NOW)
-        }
-    }
-
     fn index(certificates: &[(&[&str], KeyKind, Validity)], unknown: UnknownName) -> Index {
         let names: Vec<Vec<Box<str>>> = certificates
             .iter()
@@ -485,111 +479,66 @@ mod tests {
         )
     }
 
-    #[test]
-    fn an_exact_name_comes_before_a_wildcard() {
-        let site = site(UnknownName::Refuse);
-        assert_eq!(site.choose_now(Some("a.test"), BOTH), Ok(2));
-        assert_eq!(site.choose_now(Some("a.test"), RSA), Ok(3));
-        assert_eq!(site.choose_now(Some("x.a.test"), BOTH), Ok(4));
-        assert_eq!(site.choose_now(Some("y.a.test"), BOTH), Ok(2));
-        assert_eq!(site.choose_now(Some("y.a.test"), RSA), Ok(5));
-    }
+    const UNKNOWN: Result<usize, NoCertificate> = Err(NoCertificate::NameUnknown);
+    const UNUSABLE: Result<usize, NoCertificate> = Err(NoCertificate::KindUnusable);
 
     #[test]
-    fn a_wildcard_stands_for_one_whole_label() {
+    fn an_exact_name_comes_before_a_wildcard_of_one_whole_label() {
         let site = site(UnknownName::Refuse);
-        for name in ["z.y.a.test", ".test", "test", "", "*.b.test", "ya.test"] {
-            assert_eq!(
-                site.choose_now(Some(name), BOTH),
-                Err(NoCertificate::NameUnknown),
-                "{name}"
-            );
-        }
-    }
-
-    #[test]
-    fn case_and_a_trailing_dot_do_not_matter() {
-        let site = site(UnknownName::Refuse);
-        for name in ["A.Test", "a.test.", "A.TEST."] {
-            assert_eq!(site.choose_now(Some(name), BOTH), Ok(2), "{name}");
-        }
         let long = "a".repeat(NAME_BYTES_MAX + 1);
-        assert_eq!(
-            site.choose_now(Some(&long), BOTH),
-            Err(NoCertificate::NameUnknown)
-        );
-    }
-
-    #[test]
-    fn unknown_and_missing_names_get_the_default_or_are_refused() {
-        let lenient = site(UnknownName::Default);
-        for name in [None, Some("other.test")] {
-            assert_eq!(lenient.choose_now(name, BOTH), Ok(0));
-            assert_eq!(lenient.choose_now(name, RSA), Ok(1));
+        for (name, usable, expected) in [
+            ("a.test", BOTH, Ok(2)),
+            ("a.test", RSA, Ok(3)),
+            ("x.a.test", BOTH, Ok(4)),
+            ("y.a.test", BOTH, Ok(2)),
+            ("y.a.test", RSA, Ok(5)),
+            // A kind that is unusable falls back to the wildcard.
+            ("x.a.test", RSA, Ok(5)),
+            ("only-ecdsa.test", RSA, UNUSABLE),
+            // Neither case nor a trailing dot matters.
+            ("A.Test", BOTH, Ok(2)),
+            ("a.test.", BOTH, Ok(2)),
+            ("A.TEST.", BOTH, Ok(2)),
+            ("z.y.a.test", BOTH, UNKNOWN),
+            (".test", BOTH, UNKNOWN),
+            ("test", BOTH, UNKNOWN),
+            ("", BOTH, UNKNOWN),
+            ("*.b.test", BOTH, UNKNOWN),
+            ("ya.test", BOTH, UNKNOWN),
+            ("other.test", BOTH, UNKNOWN),
+            (&long, BOTH, UNKNOWN),
+        ] {
+            assert_eq!(site.choose(Some(name), usable, NOW), expected, "{name}");
         }
-        let strict = site(UnknownName::Refuse);
-        assert_eq!(
-            strict.choose_now(None, BOTH),
-            Err(NoCertificate::NameMissing)
-        );
-        assert_eq!(
-            strict.choose_now(Some("other.test"), BOTH),
-            Err(NoCertificate::NameUnknown)
-        );
+        let missing = Err(NoCertificate::NameMissing);
+        assert_eq!(site.choose(None, BOTH, NOW), missing);
     }
 
     #[test]
-    fn an_unusable_kind_falls_back_to_wildcard_then_default() {
-        assert_eq!(
-            site(UnknownName::Refuse).choose_now(Some("x.a.test"), RSA),
-            Ok(5)
+    fn a_default_serves_what_has_no_certificate() {
+        use KeyKind::{EcdsaP256, Rsa};
+        let unknown = UnknownName::Default;
+        let site = site(unknown);
+        let mixed = index(
+            &[(&["a.test"], EcdsaP256, VALID), (&["b.test"], Rsa, VALID)],
+            unknown,
         );
-        assert_eq!(
-            site(UnknownName::Default).choose_now(Some("only-ecdsa.test"), RSA),
-            Ok(1)
-        );
-        assert_eq!(
-            site(UnknownName::Refuse).choose_now(Some("only-ecdsa.test"), RSA),
-            Err(NoCertificate::KindUnusable)
-        );
-        assert_eq!(
-            site(UnknownName::Default).choose_now(Some("a.test"), Usable::NONE),
-            Err(NoCertificate::KindUnusable)
-        );
-    }
-
-    #[test]
-    fn the_default_is_of_any_kind_rather_than_none() {
-        let site = index(
-            &[
-                (&["a.test"], KeyKind::EcdsaP256, VALID),
-                (&["b.test"], KeyKind::Rsa, VALID),
-            ],
-            UnknownName::Default,
-        );
-        assert_eq!(site.choose_now(None, RSA), Ok(1));
-        assert_eq!(site.choose_now(Some("a.test"), RSA), Ok(1));
-    }
-
-    #[test]
-    fn a_nameless_default_is_found() {
-        let site = index(&[(&[], KeyKind::Rsa, VALID)], UnknownName::Default);
-        assert_eq!(site.choose_now(None, BOTH), Ok(0));
-        assert_eq!(site.unused(NOW), [0; 0]);
-    }
-
-    #[test]
-    fn a_valid_certificate_comes_before_an_expired_one() {
-        let site = index(
-            &[
-                (&["a.test"], KeyKind::EcdsaP256, EXPIRED),
-                (&["a.test"], KeyKind::EcdsaP256, VALID),
-            ],
-            UnknownName::Default,
-        );
-        assert_eq!(site.choose_now(Some("a.test"), BOTH), Ok(1));
-        assert_eq!(site.choose_now(None, BOTH), Ok(1));
-        assert_eq!(site.unused(NOW), [0]);
+        let nameless = index(&[(&[], Rsa, VALID)], unknown);
+        for (site, name, usable, expected) in [
+            (&site, None, BOTH, Ok(0)),
+            (&site, None, RSA, Ok(1)),
+            (&site, Some("other.test"), BOTH, Ok(0)),
+            (&site, Some("other.test"), RSA, Ok(1)),
+            (&site, Some("only-ecdsa.test"), RSA, Ok(1)),
+            (&site, Some("a.test"), Usable::NONE, UNUSABLE),
+            // Of any kind rather than none.
+            (&mixed, None, RSA, Ok(1)),
+            (&mixed, Some("a.test"), RSA, Ok(1)),
+            (&nameless, None, BOTH, Ok(0)),
+        ] {
+            assert_eq!(site.choose(name, usable, NOW), expected, "{name:?}");
+        }
+        assert_eq!(nameless.unused(NOW), [0; 0]);
     }
 
     #[test]
@@ -630,92 +579,68 @@ mod tests {
     }
 
     #[test]
-    fn a_valid_one_of_another_kind_or_by_a_wildcard_comes_before_an_expired_one() {
+    fn a_valid_certificate_comes_before_an_expired_one() {
+        use KeyKind::{EcdsaP256, Rsa};
         let site = index(
             &[
-                (&["a.test"], KeyKind::EcdsaP256, EXPIRED),
-                (&["a.test"], KeyKind::Rsa, VALID),
-                (&["x.a.test"], KeyKind::Rsa, EXPIRED),
-                (&["*.a.test"], KeyKind::Rsa, VALID),
+                (&["a.test"], EcdsaP256, EXPIRED),
+                (&["a.test"], Rsa, VALID),
+                (&["x.a.test"], Rsa, EXPIRED),
+                (&["*.a.test"], Rsa, VALID),
+                (&["b.test"], EcdsaP256, EXPIRED),
+                (&["b.test"], EcdsaP256, VALID),
+                (&["b.test"], EcdsaP256, VALID),
             ],
             UnknownName::Refuse,
         );
-        assert_eq!(site.choose_now(Some("a.test"), BOTH), Ok(1));
-        assert_eq!(site.choose_now(Some("x.a.test"), BOTH), Ok(3));
-        // Nothing else is there for who can verify only this kind.
-        assert_eq!(site.choose_now(Some("a.test"), ECDSA), Ok(0));
-        let all_over = site.choose(Some("x.a.test"), BOTH, 5000);
-        assert_eq!(all_over, Ok(2), "the exact name");
+        for (name, usable, now, expected) in [
+            ("a.test", BOTH, NOW, 1),
+            ("x.a.test", BOTH, NOW, 3),
+            // Nothing else is there for clients that can verify only this kind.
+            ("a.test", ECDSA, NOW, 0),
+            // All are over: that of the exact name.
+            ("x.a.test", BOTH, 5000, 2),
+            ("b.test", BOTH, NOW, 5),
+        ] {
+            assert_eq!(site.choose(Some(name), usable, now), Ok(expected), "{name}");
+        }
+        assert_eq!(site.unused(NOW), [4, 6]);
+    }
+
+    fn usable(
+        version: Version,
+        schemes: &[u16],
+        suites: &[u16],
+        groups: &[u16],
+        ours: &[Suite],
+    ) -> Usable {
+        let [schemes, suites, groups] =
+            [schemes, suites, groups].map(|codes| codes.iter().copied());
+        Usable::of(version, schemes, suites, groups, ours)
     }
 
     #[test]
-    fn the_first_of_two_alike_counts() {
-        let site = index(
-            &[
-                (&["a.test"], KeyKind::Rsa, VALID),
-                (&["a.test"], KeyKind::Rsa, VALID),
-            ],
-            UnknownName::Refuse,
-        );
-        assert_eq!(site.choose_now(Some("a.test"), BOTH), Ok(0));
-        assert_eq!(site.unused(NOW), [1]);
-    }
-
-    fn codes(codes: &[u16]) -> impl Iterator<Item = u16> {
-        codes.iter().copied()
-    }
-
-    fn usable(version: Version, schemes: &[u16], suites: &[u16], groups: &[u16]) -> Usable {
-        Usable::of(
-            version,
-            codes(schemes),
-            codes(suites),
-            codes(groups),
-            Suite::ALL,
-        )
-    }
-
-    #[test]
-    fn in_tls_1_3_the_schemes_decide() {
-        assert_eq!(usable(Version::Tls13, &[0x0403, 0x0804], &[], &[]), BOTH);
-        assert_eq!(usable(Version::Tls13, &[0x0806], &[], &[]), RSA);
-        // PKCS #1 v1.5 is for certificates there, SHA-1 for nothing.
-        assert_eq!(
-            usable(Version::Tls13, &[0x0401, 0x0203], &[], &[]),
-            Usable::NONE
-        );
-    }
-
-    #[test]
-    fn in_tls_1_2_the_suite_and_the_curve_decide_too() {
-        let all = [0x0403, 0x0401];
-        assert_eq!(usable(Version::Tls12, &all, &[0xc02b, 0xc02f], &[]), BOTH);
-        assert_eq!(usable(Version::Tls12, &all, &[0xc02f], &[0x0017]), RSA);
-        assert_eq!(usable(Version::Tls12, &all, &[0xc02b], &[0x0017]), ECDSA);
-        assert_eq!(
-            usable(Version::Tls12, &all, &[0xc02b], &[0x001d]),
-            Usable::NONE
-        );
-        assert_eq!(
-            usable(Version::Tls12, &[0x0401], &[0xc02b], &[0x0017]),
-            Usable::NONE
-        );
-        assert_eq!(
-            usable(Version::Tls12, &all, &[0x1301], &[0x0017]),
-            Usable::NONE
-        );
-    }
-
-    #[test]
-    fn a_suite_that_we_do_not_speak_makes_no_key_usable() {
+    fn schemes_decide_and_in_tls_1_2_suite_and_curve_too() {
+        let (v12, v13) = (Version::Tls12, Version::Tls13);
+        let all = &[0x0403, 0x0401][..];
+        for (version, schemes, suites, groups, expected) in [
+            (v13, &[0x0403, 0x0804][..], &[][..], &[][..], BOTH),
+            (v13, &[0x0806], &[], &[], RSA),
+            // PKCS #1 v1.5 is for certificates there, SHA-1 for nothing.
+            (v13, &[0x0401, 0x0203], &[], &[], Usable::NONE),
+            (v12, all, &[0xc02b, 0xc02f], &[], BOTH),
+            (v12, all, &[0xc02f], &[0x0017], RSA),
+            (v12, all, &[0xc02b], &[0x0017], ECDSA),
+            (v12, all, &[0xc02b], &[0x001d], Usable::NONE),
+            (v12, &[0x0401], &[0xc02b], &[0x0017], Usable::NONE),
+            (v12, all, &[0x1301], &[0x0017], Usable::NONE),
+        ] {
+            let found = usable(version, schemes, suites, groups, Suite::ALL);
+            assert_eq!(found, expected, "{schemes:x?} {suites:x?} {groups:x?}");
+        }
+        // A suite that we do not speak makes no key usable.
         let ours = [Suite::EcdheRsaAes128GcmSha256];
-        let usable = Usable::of(
-            Version::Tls12,
-            codes(&[0x0403, 0x0401]),
-            codes(&[0xc02b, 0xc02f]),
-            codes(&[0x0017]),
-            &ours,
-        );
-        assert_eq!(usable, RSA);
+        let found = usable(v12, all, &[0xc02b, 0xc02f], &[0x0017], &ours);
+        assert_eq!(found, RSA);
     }
 }

@@ -27,7 +27,7 @@ pub struct ServerOptions {
     /// Where sessions of TLS 1.3 lie.
     pub tls13_sessions: Tls13Sessions,
     /// Whose sessions are not resumed, though they are good.
-    pub former: FormerCertificates,
+    pub replaced: ReplacedCertificates,
     /// What seals and opens after the handshake.
     pub record_layer: RecordLayer,
 }
@@ -46,7 +46,7 @@ impl ServerOptions {
             client: ClientVerification::default(),
             resumption: true,
             tls13_sessions: Tls13Sessions::Tickets,
-            former: FormerCertificates::default(),
+            replaced: ReplacedCertificates::default(),
             record_layer: RecordLayer::InPlace,
         }
     }
@@ -64,14 +64,14 @@ pub enum RecordLayer {
 
 /// Certificates that the service showed once.
 #[derive(Clone, Debug, PartialEq)]
-pub struct FormerCertificates {
+pub struct ReplacedCertificates {
     /// Sessions made under these are not resumed.
     pub revoked: Vec<PemSource>,
     /// Whether sessions made under others that the service has no more are.
     pub resume: bool,
 }
 
-impl Default for FormerCertificates {
+impl Default for ReplacedCertificates {
     fn default() -> Self {
         Self {
             revoked: Vec::new(),

@@ -235,7 +235,7 @@ impl Server {
             verifier: verifier.clone(),
             clock: clock.clone(),
             barred: revoked_fingerprints(options)?,
-            only: (!options.former.resume).then(|| site.fingerprints().collect()),
+            only: (!options.replaced.resume).then(|| site.fingerprints().collect()),
         };
         concerns.extend(site.revoked(&resuming.barred));
         let parts = Parts {
@@ -378,7 +378,7 @@ impl Server {
 /// What stands for the certificates that are listed as revoked.
 fn revoked_fingerprints(options: &ServerOptions) -> Result<Vec<Fingerprint>, BuildFault> {
     let mut fingerprints = Vec::new();
-    for source in &options.former.revoked {
+    for source in &options.replaced.revoked {
         let fault = |what: &str| BuildFault::Revoked(source.place.clone(), what.to_owned());
         let read = CertificateDer::pem_slice_iter(&source.pem).collect::<Result<Vec<_>, _>>();
         let certificates = read.map_err(|error| fault(&pem_fault(&error)))?;

@@ -66,7 +66,7 @@ pub fn probe() -> Found {
         Err(error) => return lack(Lack::Untried(number_of(&error))),
     };
     if let Err(error) = attach(pair.0.as_fd()) {
-        return lack(Lack::of(&error, Kernel::read().tls));
+        return lack(Lack::of(&error, tls_built()));
     }
     let mut tried = Vec::new();
     for (version, cipher) in PAIRS {
@@ -138,14 +138,14 @@ impl Found {
             .map(|one| format!("{} by {}", one.cipher, one.version))
             .collect();
         let suites = if missing.is_empty() {
-            "seals all ciphers of TLS 1.2 and 1.3".to_owned()
+            "encrypts with all ciphers of TLS 1.2 and 1.3".to_owned()
         } else {
-            format!("does not seal {}", missing.join(", "))
+            format!("does not encrypt with {}", missing.join(", "))
         };
         format!("the kernel {suites}, and {rekeys}")
     }
 
-    /// What its owner can do for it to seal all.
+    /// What its owner can do for it to encrypt with all.
     pub fn remedy(&self) -> Option<&'static str> {
         if let Some(lack) = self.lack {
             return lack.remedy();
@@ -226,12 +226,6 @@ impl fmt::Display for Cipher {
     }
 }
 
-/// What a kernel says of its own build.
-struct Kernel {
-    /// Unknown if neither the configuration nor the module can be found.
-    tls: Option<Built>,
-}
-
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Built {
     In,
@@ -239,19 +233,15 @@ enum Built {
     Not,
 }
 
-impl Kernel {
-    fn read() -> Self {
-        let release = read("/proc/sys/kernel/osrelease").unwrap_or_default();
-        let beside = read(&format!("/boot/config-{}", release.trim()));
-        let said = beside
-            .or_else(own_config)
-            .and_then(|config| built(&config, "CONFIG_TLS"));
-        let module = format!("/lib/modules/{}/kernel/net/tls", release.trim());
-        let is_module = Path::new(&module).exists();
-        Self {
-            tls: said.or_else(|| is_module.then_some(Built::Module)),
-        }
-    }
+/// What the kernel says of its own build. `None` = neither its configuration nor the module is
+/// there.
+fn tls_built() -> Option<Built> {
+    let release = read("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let release = release.trim();
+    let config = read(&format!("/boot/config-{release}")).or_else(own_config);
+    let said = config.and_then(|config| built(&config, "CONFIG_TLS"));
+    let is_module = || Path::new(&format!("/lib/modules/{release}/kernel/net/tls")).exists();
+    said.or_else(|| is_module().then_some(Built::Module))
 }
 
 fn read(file: &str) -> Option<String> {
@@ -342,18 +332,18 @@ mod tests {
     #[test]
     fn what_was_found_is_one_sentence() {
         let all = found(None, true);
-        let sentence = "the kernel seals all ciphers of TLS 1.2 and 1.3, and changes keys";
+        let sentence = "the kernel encrypts with all ciphers of TLS 1.2 and 1.3, and changes keys";
         assert_eq!(all.sentence(), sentence);
         assert_eq!(all.remedy(), None);
         let some = found(Some(libc::ENOENT), false);
-        let sentence = "the kernel does not seal ChaCha20-Poly1305 by TLS 1.2, and cannot change \
-                        keys: a connection ends with a KeyUpdate";
+        let sentence = "the kernel does not encrypt with ChaCha20-Poly1305 by TLS 1.2, and cannot \
+                        change keys: a connection ends with a KeyUpdate";
         assert_eq!(some.sentence(), sentence);
         assert_eq!(some.remedy(), Some(CIPHER_REMEDY));
     }
 
     #[test]
-    fn what_was_tried_is_told() {
+    fn what_was_tried_is_known() {
         let some = found(Some(libc::ENOENT), false);
         assert!(some.takes(Version::Tls13, Cipher::Aes128Gcm, Half::Send));
         assert!(!some.takes(Version::Tls13, Cipher::Aes128Gcm, Half::Receive));

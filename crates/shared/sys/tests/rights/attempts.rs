@@ -20,21 +20,13 @@ pub(super) fn open_by_openat2(path: &Path, flags: libc::c_int) -> io::Result<Own
 pub(super) fn owned_by_a_signal() -> io::Result<()> {
     let (read, _write) = io::pipe().unwrap();
     // SAFETY: numbers only.
-    let answer = unsafe { libc::fcntl(read.as_raw_fd(), libc::F_SETOWN, libc::getpid()) };
-    if answer == 0 {
-        return Ok(());
-    }
-    Err(io::Error::last_os_error())
+    answered(unsafe { libc::fcntl(read.as_raw_fd(), libc::F_SETOWN, libc::getpid()) })
 }
 
 pub(super) fn signal_a_thread_of(other: u32) -> io::Result<()> {
     // Signal 0 only asks whether it could be sent.
     // SAFETY: numbers only.
-    let answer = unsafe { libc::syscall(libc::SYS_tgkill, other, other, 0) };
-    if answer == 0 {
-        return Ok(());
-    }
-    Err(io::Error::last_os_error())
+    answered(unsafe { libc::syscall(libc::SYS_tgkill, other, other, 0) } as libc::c_int)
 }
 
 /// As far as it is, which changes nothing.
@@ -82,11 +74,7 @@ pub(super) fn executable_memory() -> io::Result<()> {
     let page = unsafe { libc::mmap(std::ptr::null_mut(), 4096, read, flags, -1, 0) };
     assert_ne!(page, libc::MAP_FAILED);
     // SAFETY: the page is ours and nothing refers to it.
-    let answer = unsafe { libc::mprotect(page, 4096, read | execute) };
-    if answer == 0 {
-        return Ok(());
-    }
-    Err(io::Error::last_os_error())
+    answered(unsafe { libc::mprotect(page, 4096, read | execute) })
 }
 
 /// A stream socket of this protocol.

@@ -245,8 +245,8 @@ fn sessions_of_replaced_certificates_resume_unless_it_is_said_otherwise() {
         change(&mut options, leaf);
         options
     };
-    let refusing = lists(|options, _| options.former.resume = false);
-    let revoked = lists(|options, leaf| options.former.revoked = vec![leaf]);
+    let refusing = lists(|options, _| options.replaced.resume = false);
+    let revoked = lists(|options, leaf| options.replaced.revoked = vec![leaf]);
     renewed.former.revoked = vec![PemSource {
         place: "another.pem".into(),
         pem: simple().certificates[0].chain_pem.clone(),
@@ -273,13 +273,13 @@ fn sessions_of_replaced_certificates_resume_unless_it_is_said_otherwise() {
 #[test]
 fn a_list_of_revoked_certificates_that_is_none_is_refused() {
     let mut options = simple();
-    options.former.revoked = vec![pem("old.pem", "nothing")];
+    options.replaced.revoked = vec![pem("old.pem", "nothing")];
     let told = build_error(&options).to_string();
     assert!(
         told.contains("old.pem: holds no certificate; `revoked` wants"),
         "{told}"
     );
-    options.former.revoked = vec![PemSource {
+    options.replaced.revoked = vec![PemSource {
         place: "old.pem".into(),
         pem: options.certificates[0].chain_pem.clone(),
     }];

@@ -1,4 +1,4 @@
-//! What can be said of a peer's certificate: its subject's common name, and its PEM form.
+//! What can be said of a client's certificate: its subject's common name, and its PEM form.
 //!
 //! Judges nothing; that happened in the handshake.
 
