@@ -298,6 +298,7 @@ pub fn reset_on_close(fd: impl AsFd) -> io::Result<()> {
 mod tests {
     use super::*;
     use rustix::event::{PollFd, PollFlags, poll};
+    use std::io::ErrorKind;
     use std::path::PathBuf;
 
     const PLAIN: ListenOptions = ListenOptions {
@@ -306,6 +307,10 @@ mod tests {
         reuse_port: false,
         unix_mode: None,
     };
+
+    fn assert_fails<T>(result: io::Result<T>, kind: ErrorKind) {
+        assert_eq!(result.map(|_| ()).unwrap_err().kind(), kind);
+    }
 
     fn wait(fd: &OwnedFd, what: PollFlags) {
         poll(&mut [PollFd::new(fd, what)], None).unwrap();
@@ -389,13 +394,9 @@ mod tests {
     #[test]
     fn nothing_waits() {
         let listener = listen(&"127.0.0.1:0".parse().unwrap(), &PLAIN).unwrap();
-        assert_eq!(
-            accept(&listener).unwrap_err().kind(),
-            io::ErrorKind::WouldBlock
-        );
+        assert_fails(accept(&listener), ErrorKind::WouldBlock);
         let (client, _server) = pair_over("127.0.0.1:0");
-        let error = read(&client, &mut [0]).unwrap_err();
-        assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+        assert_fails(read(&client, &mut [0]), ErrorKind::WouldBlock);
     }
 
     #[test]
@@ -405,11 +406,12 @@ mod tests {
         drop(client);
         wait(&server, PollFlags::IN);
         let error = take_error(&server).unwrap().unwrap();
-        assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
-        let error = write(&server, b"x").unwrap_err();
-        assert_eq!(error.kind(), io::ErrorKind::BrokenPipe);
-        let error = write_vectored(&server, &[IoSlice::new(b"x")]).unwrap_err();
-        assert_eq!(error.kind(), io::ErrorKind::BrokenPipe);
+        assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+        assert_fails(write(&server, b"x"), ErrorKind::BrokenPipe);
+        assert_fails(
+            write_vectored(&server, &[IoSlice::new(b"x")]),
+            ErrorKind::BrokenPipe,
+        );
     }
 
     #[test]
@@ -424,7 +426,7 @@ mod tests {
             }
             Err(error) => error,
         };
-        assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
+        assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
     }
 
     #[test]
@@ -458,10 +460,8 @@ mod tests {
         let first = listen(&"127.0.0.1:0".parse().unwrap(), &shared).unwrap();
         let address = address_of(&first);
         let _second = listen(&address, &shared).unwrap();
-        let error = check_free(into_ip(address.clone())).unwrap_err();
-        assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
-        let error = listen(&address, &PLAIN).unwrap_err();
-        assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+        assert_fails(check_free(into_ip(address.clone())), ErrorKind::AddrInUse);
+        assert_fails(listen(&address, &PLAIN), ErrorKind::AddrInUse);
     }
 
     #[test]
@@ -478,10 +478,9 @@ mod tests {
     fn a_path_left_behind_is_replaced_and_a_living_one_is_not() {
         let path = SocketPath::new("stale");
         let first = listen(&path.address(), &PLAIN).unwrap();
-        let error = listen(&path.address(), &PLAIN).unwrap_err();
-        assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
-        let nobody_came = accept(&first).unwrap_err();
-        assert_eq!(nobody_came.kind(), io::ErrorKind::WouldBlock);
+        assert_fails(listen(&path.address(), &PLAIN), ErrorKind::AddrInUse);
+        // Nobody came.
+        assert_fails(accept(&first), ErrorKind::WouldBlock);
         drop(first);
 
         let listener = listen(&path.address(), &PLAIN).unwrap();
@@ -498,8 +497,7 @@ mod tests {
     fn a_file_that_is_no_socket_stays() {
         let path = SocketPath::new("file");
         std::fs::write(&path.0, b"precious").unwrap();
-        let error = listen(&path.address(), &PLAIN).unwrap_err();
-        assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+        assert_fails(listen(&path.address(), &PLAIN), ErrorKind::AddrInUse);
         assert_eq!(std::fs::read(&path.0).unwrap(), b"precious");
     }
 
@@ -520,11 +518,9 @@ mod tests {
         let name = format!("unix:@lariat-sys-{}", std::process::id());
         let address: Address = name.parse().unwrap();
         let listener = listen(&address, &PLAIN).unwrap();
-        let error = listen(&address, &PLAIN).unwrap_err();
-        assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+        assert_fails(listen(&address, &PLAIN), ErrorKind::AddrInUse);
         assert!(connect(&address).unwrap().1);
         drop(listener);
-        let error = connect(&address).unwrap_err();
-        assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
+        assert_fails(connect(&address), ErrorKind::ConnectionRefused);
     }
 }

@@ -54,67 +54,33 @@ enum End {
     By(i32),
 }
 
-const CASES: &[(&str, fn(), End)] = &[
-    ("files-are-out-of-reach", files_are_out_of_reach, End::Well),
-    (
-        "files-beneath-a-root-are-read",
-        files_beneath_a_root_are_read,
-        End::Well,
-    ),
-    (
-        "sockets-work-without-files",
-        sockets_work_without_files,
-        End::Well,
-    ),
-    (
-        "only-listed-ports-are-connected-to",
-        only_listed_ports_are_connected_to,
-        End::Well,
-    ),
-    (
-        "a-resolver-connects-to-its-port-only",
-        a_resolver_connects_to_its_port_only,
-        End::Well,
-    ),
-    (
-        "threads-and-sockets-work",
-        threads_and_sockets_work,
-        End::Well,
-    ),
-    ("an-async-runtime-works", an_async_runtime_works, End::Well),
-    ("other-calls-fail", other_calls_fail, End::Well),
-    ("exec-is-deadly", exec_is_deadly, End::By(libc::SIGSYS)),
-    (
-        "starting-a-program-is-deadly",
-        starting_is_deadly,
-        End::By(libc::SIGSYS),
-    ),
-    (
-        "a-panic-can-abort",
-        a_panic_can_abort,
-        End::By(libc::SIGABRT),
-    ),
-    ("a-user-left-stays-left", a_user_left_stays_left, End::Well),
-    ("no-capability-is-left", no_capability_is_left, End::Well),
-    (
-        "the-supervisor-is-no-debugger",
-        the_supervisor_is_no_debugger,
-        End::Well,
-    ),
-    ("an-orphan-ends", an_orphan_ends, End::Well),
-    (
-        "named-files-are-read-and-others-not",
-        named_files_are_read_and_others_not,
-        End::Well,
-    ),
-    ("names-are-resolved", names_are_resolved, End::Well),
-    (
-        "a-resolver-starts-no-program",
-        a_resolver_starts_no_program,
-        End::By(libc::SIGSYS),
-    ),
-    ("memory-comes-and-goes", memory_comes_and_goes, End::Well),
-];
+macro_rules! cases {
+    ($($case:ident => $end:expr,)*) => {
+        const CASES: &[(&str, fn(), End)] = &[$((stringify!($case), $case, $end)),*];
+    };
+}
+
+cases! {
+    files_are_out_of_reach => End::Well,
+    files_beneath_a_root_are_read => End::Well,
+    sockets_work_without_files => End::Well,
+    only_listed_ports_are_connected_to => End::Well,
+    a_resolver_connects_to_its_port_only => End::Well,
+    threads_and_sockets_work => End::Well,
+    an_async_runtime_works => End::Well,
+    other_calls_fail => End::Well,
+    exec_is_deadly => End::By(libc::SIGSYS),
+    starting_is_deadly => End::By(libc::SIGSYS),
+    a_panic_can_abort => End::By(libc::SIGABRT),
+    a_user_left_stays_left => End::Well,
+    no_capability_is_left => End::Well,
+    the_supervisor_is_no_debugger => End::Well,
+    an_orphan_ends => End::Well,
+    named_files_are_read_and_others_not => End::Well,
+    names_are_resolved => End::Well,
+    a_resolver_starts_no_program => End::By(libc::SIGSYS),
+    memory_comes_and_goes => End::Well,
+}
 
 /// Started by a case, not by itself.
 const HELPERS: &[(&str, fn())] = &[("parent", parent), ("orphan", orphan)];

@@ -1,6 +1,6 @@
 //! An established TLS connection: application data, alerts and key updates over records.
 //!
-//! The seam between record layers, which all give the same bytes to whoever sends and receives.
+//! The seam between record layers, all of which send and receive the same bytes.
 //! What a layer does with a record is its own; none of them holds buffers of a connection.
 
 use crate::record::{KeyExhausted, Layout};
@@ -50,7 +50,8 @@ impl RecordSealer for Traffic {
 }
 
 impl Traffic {
-    /// The length of the record at the start of `bytes`; `None` = its header is not yet there.
+    /// The length of the record at the start of `bytes`; `None` = its header is not yet there. A
+    /// record that can never be valid is refused from its header alone.
     pub fn record_bytes(&self, bytes: &[u8]) -> Result<Option<usize>, TrafficFault> {
         either!(self, layer => layer.record_bytes(bytes))
     }
@@ -81,7 +82,9 @@ impl Traffic {
         either!(self, layer => layer.seal_alert(description, out))
     }
 
-    /// The keys to hand to the kernel, so that it seals from now on; see [`InPlace::kernel_keys`].
+    /// The keys to hand to the kernel, so that it encrypts from now on: those in use, or after the
+    /// hand-over those that follow a KeyUpdate. `None` = there are none, or no kernel knows the
+    /// cipher.
     pub fn kernel_keys(&self) -> Option<Keys<'_>> {
         match self {
             Self::InPlace(layer) => layer.kernel_keys(),
@@ -122,7 +125,11 @@ impl Traffic {
         }
     }
 
-    /// The next record that is due where the kernel seals; see [`InPlace::kernel_control`].
+    /// The next record that is due where the kernel encrypts. Behind a KeyUpdate the kernel must be
+    /// given [`Self::kernel_keys`] before anything else.
+    ///
+    /// # Errors
+    /// There are no further keys.
     pub fn kernel_control(&mut self) -> Result<Option<ControlRecord>, KeyExhausted> {
         match self {
             Self::InPlace(layer) => layer.kernel_control(),

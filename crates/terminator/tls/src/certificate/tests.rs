@@ -34,6 +34,22 @@ fn fault(pem: &str) -> CertificateFault {
     load(pem).expect_err("no certificate").fault
 }
 
+fn with_ocsp(leaf: &Leaf, response: Vec<u8>) -> CertificateSource {
+    let mut with_ocsp = source(&leaf.pem());
+    with_ocsp.ocsp_der = Some(response);
+    with_ocsp
+}
+
+fn ocsp_fault(leaf: &Leaf, response: Vec<u8>) -> Option<OcspFault> {
+    match Certificate::load(&with_ocsp(leaf, response)) {
+        Ok(_) => None,
+        Err(error) => match error.fault {
+            CertificateFault::Ocsp(fault) => Some(fault),
+            other => panic!("{other:?}"),
+        },
+    }
+}
+
 fn leaf(names: &[&str]) -> Leaf {
     Authority::root("root").leaf(names).issue()
 }
@@ -198,31 +214,25 @@ fn the_common_name_counts_only_without_alternative_names() {
 fn validity_is_watched() {
     let pem = leaf(&["a.example"]).pem();
     let concerns = |now: i64| load_at(&source(&pem), now).expect("a certificate").1;
-    let end = 2_524_521_600;
+    use CertificateConcern::{Expired, ExpiresSoon, NotYetValid};
+    let (begin, end) = (1_704_067_200, 2_524_521_600);
     assert_eq!(concerns(end - 15 * DAY), []);
-    assert_eq!(
-        concerns(end - 13 * DAY),
-        [CertificateConcern::ExpiresSoon(Span(13 * DAY))]
-    );
-    assert_eq!(concerns(end), [CertificateConcern::ExpiresSoon(Span(0))]);
-    assert_eq!(concerns(end + 1), [CertificateConcern::Expired(Span(1))]);
-    assert_eq!(
-        concerns(end + 3 * DAY),
-        [CertificateConcern::Expired(Span(3 * DAY))]
-    );
-    let begin = 1_704_067_200;
-    assert_eq!(
-        concerns(begin - 2 * DAY),
-        [CertificateConcern::NotYetValid(Span(2 * DAY))]
-    );
+    for (now, concern) in [
+        (end - 13 * DAY, ExpiresSoon(Span(13 * DAY))),
+        (end, ExpiresSoon(Span(0))),
+        (end + 1, Expired(Span(1))),
+        (end + 3 * DAY, Expired(Span(3 * DAY))),
+        (begin - 2 * DAY, NotYetValid(Span(2 * DAY))),
+    ] {
+        assert_eq!(concerns(now), [concern]);
+    }
 }
 
 #[test]
 fn an_ocsp_response_is_stapled_if_it_is_good() {
     let root = Authority::root("root");
     let leaf = root.leaf(&["a.example"]).issue();
-    let mut with_ocsp = source(&leaf.pem());
-    with_ocsp.ocsp_der = Some(root.ocsp_response(&leaf));
+    let with_ocsp = with_ocsp(&leaf, root.ocsp_response(&leaf));
     // It is made for 30 days from now on.
     let now = seconds(Clock::default().now());
     let (certificate, concerns) = load_at(&with_ocsp, now).expect("a certificate");
@@ -255,65 +265,37 @@ fn an_ocsp_response_is_stapled_if_it_is_good() {
 }
 
 #[test]
-fn an_ocsp_response_that_is_none_is_refused() {
-    let root = Authority::root("root");
-    let (leaf, other) = (
-        root.leaf(&["a.example"]).issue(),
-        root.leaf(&["b.example"]).issue(),
-    );
-    let with = |ocsp: Vec<u8>| {
-        let mut with_ocsp = source(&leaf.pem());
-        with_ocsp.ocsp_der = Some(ocsp);
-        Certificate::load(&with_ocsp)
-            .expect_err("no response")
-            .fault
-    };
-    assert_eq!(
-        with(root.ocsp_response(&other)),
-        CertificateFault::Ocsp(OcspFault::OfAnother)
-    );
-    // tryLater, RFC 6960 section 4.2.1.
-    let try_later = vec![0x30, 0x03, 0x0a, 0x01, 0x03];
-    assert_eq!(
-        with(try_later),
-        CertificateFault::Ocsp(OcspFault::NotSuccessful(3))
-    );
-    let whole = root.ocsp_response(&leaf);
-    for length in 0..whole.len() {
-        let cut = with(whole[..length].to_vec());
-        assert_eq!(
-            cut,
-            CertificateFault::Ocsp(OcspFault::Malformed),
-            "{length} bytes"
-        );
-    }
-}
-
-#[test]
-fn an_ocsp_response_of_another_issuer_or_of_a_revoked_certificate_is_refused() {
+fn an_ocsp_response_that_is_none_or_not_good_is_refused() {
     let between = Authority::root("root").intermediate("between");
-    let leaf = between.leaf(&["a.example"]).issue();
-    let fault = |ocsp: Vec<u8>| {
-        let mut with_ocsp = source(&leaf.pem());
-        with_ocsp.ocsp_der = Some(ocsp);
-        Certificate::load(&with_ocsp).err().map(|error| error.fault)
-    };
-    assert_eq!(fault(between.ocsp_response(&leaf)), None);
+    let [leaf, other] = ["a.example", "b.example"].map(|name| between.leaf(&[name]).issue());
+    let whole = between.ocsp_response(&leaf);
     // The serial number is the same; the key of the issuer is not, and the name.
-    for name in ["between", "other"] {
-        assert_eq!(
-            fault(Authority::root(name).ocsp_response(&leaf)),
-            Some(CertificateFault::Ocsp(OcspFault::OfAnother))
-        );
+    let of_issuer = |name| Authority::root(name).ocsp_response(&leaf);
+    for (response, wanted) in [
+        (whole.clone(), None),
+        (between.ocsp_response(&other), Some(OcspFault::OfAnother)),
+        (of_issuer("between"), Some(OcspFault::OfAnother)),
+        (of_issuer("other"), Some(OcspFault::OfAnother)),
+        (
+            between.ocsp_response_revoked(&leaf),
+            Some(OcspFault::Revoked),
+        ),
+        // tryLater, RFC 6960 section 4.2.1.
+        (
+            vec![0x30, 0x03, 0x0a, 0x01, 0x03],
+            Some(OcspFault::NotSuccessful(3)),
+        ),
+    ] {
+        assert_eq!(ocsp_fault(&leaf, response), wanted);
     }
-    assert_eq!(
-        fault(between.ocsp_response_revoked(&leaf)),
-        Some(CertificateFault::Ocsp(OcspFault::Revoked))
-    );
+    for length in 0..whole.len() {
+        let cut = ocsp_fault(&leaf, whole[..length].to_vec());
+        assert_eq!(cut, Some(OcspFault::Malformed), "{length} bytes");
+    }
 }
 
 #[test]
-fn a_certificate_that_must_be_stapled_is_told_when_it_is_not() {
+fn a_certificate_that_must_be_stapled_is_reported_when_it_is_not() {
     let root = Authority::root("root");
     let leaf = root.leaf(&["a.example"]).must_staple().issue();
     let missing = CertificateConcern::StapleMissing;
@@ -322,10 +304,8 @@ fn a_certificate_that_must_be_stapled_is_told_when_it_is_not() {
     assert_eq!(concerns, [missing]);
 
     let end = seconds(Clock::default().now()) + 3 * DAY;
-    let mut with_ocsp = source(&leaf.pem());
     let ocsp = root.ocsp_response_until(&leaf, end.unsigned_abs());
-    with_ocsp.ocsp_der = Some(ocsp);
-    let (certificate, _) = Certificate::load(&with_ocsp).expect("a certificate");
+    let (certificate, _) = Certificate::load(&with_ocsp(&leaf, ocsp)).expect("a certificate");
     let from = certificate.staple.as_ref().expect("a staple").validity.from;
     let concerns = |since, now| {
         let concerns = certificate.concerns(Moment { since, now });

@@ -6,6 +6,7 @@
 
 use rustls::ConnectionTrafficSecrets;
 use rustls::kernel::KernelConnection;
+use rustls::server::ServerConnectionData;
 use wire::alert;
 
 use crate::options::Version;
@@ -25,23 +26,6 @@ const WARNINGS_MAX: u8 = 4;
 
 const HANDSHAKE_CLIENT_HELLO: u8 = 1;
 const HANDSHAKE_HELLO_REQUEST: u8 = 0;
-/// Makes the keys that follow a KeyUpdate.
-pub trait NextSecrets: Send {
-    /// For sealing.
-    fn next_sealing(&mut self) -> Option<ConnectionTrafficSecrets>;
-    /// For opening.
-    fn next_opening(&mut self) -> Option<ConnectionTrafficSecrets>;
-}
-
-impl<Side: Send> NextSecrets for KernelConnection<Side> {
-    fn next_sealing(&mut self) -> Option<ConnectionTrafficSecrets> {
-        self.update_tx_secret().ok().map(|(_, secrets)| secrets)
-    }
-
-    fn next_opening(&mut self) -> Option<ConnectionTrafficSecrets> {
-        self.update_rx_secret().ok().map(|(_, secrets)| secrets)
-    }
-}
 
 /// Both directions of an established connection, with the keys in our own hands.
 pub struct InPlace {
@@ -50,8 +34,8 @@ pub struct InPlace {
     /// that it is to get next.
     sending_keys: Option<ConnectionTrafficSecrets>,
     opener: Opener,
-    /// `None` in TLS 1.2, which has no KeyUpdate.
-    secrets: Option<Box<dyn NextSecrets>>,
+    /// Makes the keys that follow a KeyUpdate. `None` in TLS 1.2, which has none.
+    secrets: Option<Box<KernelConnection<ServerConnectionData>>>,
     version: Version,
     incoming_update: KeyUpdateReader,
     key_update_due: bool,
@@ -92,12 +76,12 @@ impl RecordSealer for InPlace {
 impl InPlace {
     /// Joins the two directions; `secrets` is needed in TLS 1.3, `sending_keys` if the kernel may
     /// ever be handed the sealing.
-    pub fn new(
+    pub(crate) fn new(
         version: Version,
         sealer: Sealer,
         sending_keys: Option<ConnectionTrafficSecrets>,
         opener: Opener,
-        secrets: Box<dyn NextSecrets>,
+        secrets: Box<KernelConnection<ServerConnectionData>>,
     ) -> Self {
         let secrets = (version == Version::Tls13).then_some(secrets);
         Self {
@@ -115,15 +99,17 @@ impl InPlace {
         }
     }
 
-    /// The length of the record at the start of `bytes`; `None` = its header is not yet there.
-    pub fn record_bytes(&self, bytes: &[u8]) -> Result<Option<usize>, TrafficFault> {
+    pub(super) fn record_bytes(&self, bytes: &[u8]) -> Result<Option<usize>, TrafficFault> {
         self.opener
             .record_bytes(bytes)
             .map_err(TrafficFault::Record)
     }
 
-    /// Opens one whole record into the start of `plain`, which is at least as long.
-    pub fn open(&mut self, record: &[u8], plain: &mut [u8]) -> Result<Incoming, TrafficFault> {
+    pub(super) fn open(
+        &mut self,
+        record: &[u8],
+        plain: &mut [u8],
+    ) -> Result<Incoming, TrafficFault> {
         let (kind, bytes) = self
             .opener
             .open(record, plain)
@@ -190,7 +176,7 @@ impl InPlace {
         let Some(wants_reply) = self.incoming_update.take(content)? else {
             return Ok(Incoming::Control);
         };
-        let next = secrets.next_opening().ok_or(unexpected)?;
+        let (_, next) = secrets.update_rx_secret().map_err(|_| unexpected)?;
         self.opener = Opener::new(self.version, 0, &next).ok_or(unexpected)?;
         self.key_update_due |= wants_reply;
         Ok(Incoming::Control)
@@ -204,13 +190,11 @@ impl InPlace {
         }
     }
 
-    /// Whether a record of ours has to go out before more data is sealed.
-    pub fn is_control_due(&self) -> bool {
+    pub(super) fn is_control_due(&self) -> bool {
         self.key_update_due || self.refusal_due
     }
 
-    /// Appends the records that are due: at most [`crate::traffic::CONTROL_BYTES_MAX`] bytes.
-    pub fn seal_control(&mut self, out: &mut Vec<u8>) -> Result<(), KeyExhausted> {
+    pub(super) fn seal_control(&mut self, out: &mut Vec<u8>) -> Result<(), KeyExhausted> {
         while let Some(record) = self.take_control() {
             self.append(&record, out)?;
             if record.is_key_update() {
@@ -231,7 +215,8 @@ impl InPlace {
 
     fn next_sealing(&mut self) -> Result<ConnectionTrafficSecrets, KeyExhausted> {
         let secrets = self.secrets.as_mut().ok_or(KeyExhausted)?;
-        secrets.next_sealing().ok_or(KeyExhausted)
+        let (_, next) = secrets.update_tx_secret().map_err(|_| KeyExhausted)?;
+        Ok(next)
     }
 
     fn change_keys(&mut self) -> Result<(), KeyExhausted> {
@@ -242,13 +227,15 @@ impl InPlace {
         Ok(())
     }
 
-    /// Appends close_notify.
-    pub fn seal_close_notify(&mut self, out: &mut Vec<u8>) -> Result<(), KeyExhausted> {
+    pub(super) fn seal_close_notify(&mut self, out: &mut Vec<u8>) -> Result<(), KeyExhausted> {
         self.append(&ControlRecord::close_notify(), out)
     }
 
-    /// Appends a fatal alert.
-    pub fn seal_alert(&mut self, description: u8, out: &mut Vec<u8>) -> Result<(), KeyExhausted> {
+    pub(super) fn seal_alert(
+        &mut self,
+        description: u8,
+        out: &mut Vec<u8>,
+    ) -> Result<(), KeyExhausted> {
         self.append(&ControlRecord::fatal(description), out)
     }
 
@@ -262,9 +249,7 @@ impl InPlace {
 
     // What the kernel seals.
 
-    /// The keys to hand to the kernel: those in use, or after the hand-over those that follow a
-    /// KeyUpdate. `None` = there are none, or no kernel knows the cipher.
-    pub fn kernel_keys(&self) -> Option<Keys<'_>> {
+    pub(super) fn kernel_keys(&self) -> Option<Keys<'_>> {
         let sequence = match &self.sending {
             Sending::Ours(sealer) => sealer.sequence(),
             Sending::Kernel(_) => 0,
@@ -272,13 +257,11 @@ impl InPlace {
         kernel::keys_of(self.version, sequence, self.sending_keys.as_ref()?)
     }
 
-    /// The kernel will not be asked: keeps its keys no longer.
-    pub fn forget_kernel_keys(&mut self) {
+    pub(super) fn forget_kernel_keys(&mut self) {
         self.sending_keys = None;
     }
 
-    /// Takes note that the kernel has got [`Self::kernel_keys`], and seals from now on.
-    pub fn hand_over(&mut self) {
+    pub(super) fn hand_over(&mut self) {
         let unused = Sending::Kernel(Allowance::NONE);
         self.sending = match (
             std::mem::replace(&mut self.sending, unused),
@@ -292,8 +275,7 @@ impl InPlace {
         };
     }
 
-    /// Takes note of plaintext that the kernel was given to seal.
-    pub fn count_passed(&mut self, bytes: usize) -> Result<(), KeyExhausted> {
+    pub(super) fn count_passed(&mut self, bytes: usize) -> Result<(), KeyExhausted> {
         let Sending::Kernel(allowance) = &mut self.sending else {
             return Err(KeyExhausted);
         };
@@ -302,17 +284,11 @@ impl InPlace {
         Ok(())
     }
 
-    /// Whether the kernel needs a new key before it may send more data.
-    pub fn is_kernel_key_due(&self) -> bool {
+    pub(super) fn is_kernel_key_due(&self) -> bool {
         self.key_update_due && matches!(self.sending, Sending::Kernel(_))
     }
 
-    /// The next record that is due. Behind a KeyUpdate the kernel must be given
-    /// [`Self::kernel_keys`] before anything else.
-    ///
-    /// # Errors
-    /// There are no further keys.
-    pub fn kernel_control(&mut self) -> Result<Option<ControlRecord>, KeyExhausted> {
+    pub(super) fn kernel_control(&mut self) -> Result<Option<ControlRecord>, KeyExhausted> {
         let record = self.take_control();
         if record.is_some_and(|record| record.is_key_update()) {
             self.sending_keys = Some(self.next_sealing()?);

@@ -99,14 +99,15 @@ impl Library {
         })
     }
 
-    /// The length of the record at the start of `bytes`; `None` = its header is not yet there. A
-    /// record that can never be valid is refused from its header alone.
-    pub fn record_bytes(&self, bytes: &[u8]) -> Result<Option<usize>, TrafficFault> {
+    pub(super) fn record_bytes(&self, bytes: &[u8]) -> Result<Option<usize>, TrafficFault> {
         record_bytes(bytes, expansion_bytes_max(self.version)).map_err(TrafficFault::Record)
     }
 
-    /// Opens one whole record into the start of `plain`, which is at least as long.
-    pub fn open(&mut self, record: &[u8], plain: &mut [u8]) -> Result<Incoming, TrafficFault> {
+    pub(super) fn open(
+        &mut self,
+        record: &[u8],
+        plain: &mut [u8],
+    ) -> Result<Incoming, TrafficFault> {
         if self.is_broken {
             return Err(TrafficFault::Message(alert::UNEXPECTED_MESSAGE));
         }
@@ -219,8 +220,7 @@ impl Library {
         }
     }
 
-    /// Whether a record of ours has to go out before more data is sealed.
-    pub fn is_control_due(&self) -> bool {
+    pub(super) fn is_control_due(&self) -> bool {
         !self.due.is_empty() || self.is_key_limit_reached()
     }
 
@@ -234,8 +234,7 @@ impl Library {
         self.version == Version::Tls13 && self.sealed >= self.sealed_max - RECORDS_MARGIN
     }
 
-    /// Appends the records that are due.
-    pub fn seal_control(&mut self, out: &mut Vec<u8>) -> Result<(), KeyExhausted> {
+    pub(super) fn seal_control(&mut self, out: &mut Vec<u8>) -> Result<(), KeyExhausted> {
         if self.is_key_limit_reached() {
             self.update_key()?;
         }
@@ -263,8 +262,7 @@ impl Library {
         }
     }
 
-    /// Appends close_notify.
-    pub fn seal_close_notify(&mut self, out: &mut Vec<u8>) -> Result<(), KeyExhausted> {
+    pub(super) fn seal_close_notify(&mut self, out: &mut Vec<u8>) -> Result<(), KeyExhausted> {
         let refused = self.write(|writing| writing.queue_close_notify(&mut []).is_err());
         refused.ok_or(KeyExhausted)?;
         self.collect();
@@ -272,9 +270,13 @@ impl Library {
         Ok(())
     }
 
-    /// Appends a fatal alert. It takes the place of the one that the library has ready after a
+    /// The alert takes the place of the one that the library has ready after a
     /// fault that it found, which may be another than the RFC's.
-    pub fn seal_alert(&mut self, description: u8, out: &mut Vec<u8>) -> Result<(), KeyExhausted> {
+    pub(super) fn seal_alert(
+        &mut self,
+        description: u8,
+        out: &mut Vec<u8>,
+    ) -> Result<(), KeyExhausted> {
         out.append(&mut self.due);
         let sequence = self.sealed;
         self.collect();

@@ -247,7 +247,7 @@ fn sessions_of_replaced_certificates_resume_unless_it_is_said_otherwise() {
     };
     let refusing = lists(|options, _| options.replaced.resume = false);
     let revoked = lists(|options, leaf| options.replaced.revoked = vec![leaf]);
-    renewed.former.revoked = vec![PemSource {
+    renewed.replaced.revoked = vec![PemSource {
         place: "another.pem".into(),
         pem: simple().certificates[0].chain_pem.clone(),
     }];
