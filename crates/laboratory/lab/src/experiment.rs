@@ -23,6 +23,8 @@ use crate::measurement::{Bench, Subject};
 use crate::scenario::cell::CellPlan;
 use crate::scenario::cells::Expanded;
 use crate::target::certificates::Certificates;
+use crate::target::form::Target;
+use crate::target::program::Program;
 use journal::{Journal, JournalFault};
 use needs::Means;
 use progress::Progress;
@@ -185,15 +187,17 @@ impl Experiment<'_> {
     /// Cells that can be read here.
     fn open<'e>(&'e self, expanded: &'e Expanded) -> impl Iterator<Item = &'e CellPlan> {
         let is_open = |cell: &&CellPlan| {
-            self.of(&cell.cell.target)
-                .is_some_and(|one| one.program.is_ok())
+            let has = |name| self.program_of(name).is_some();
+            has(&cell.server)
+                && cell.client.program().is_none_or(has)
                 && self.means.lack(cell).is_none()
         };
         self.wanted(expanded).filter(is_open)
     }
 
-    fn of(&self, target: &str) -> Option<&ResolvedTarget> {
-        self.resolved.iter().find(|one| one.target.name == target)
+    fn program_of(&self, target: &str) -> Option<(&Target, &Program)> {
+        let one = self.resolved.iter().find(|one| one.target.name == target)?;
+        Some((&one.target, one.program.as_ref().ok()?))
     }
 
     /// Readings and their time.
@@ -295,17 +299,18 @@ impl Reader<'_, '_, '_> {
 
     /// Whether the run goes on.
     fn read(&mut self, cell: &CellPlan, repeat: u32) -> Result<bool, RunFault> {
-        let resolved = self.run.of(&cell.cell.target);
-        let Some((resolved, Ok(program))) = resolved.map(|one| (one, &one.program)) else {
+        let Some((target, program)) = self.run.program_of(&cell.server) else {
             return Ok(true);
         };
+        let client = cell.client.program();
         if self.past.is_done(cell, repeat) || self.past.is_given_up(cell) {
             return Ok(true);
         }
         let subject = Subject {
             cell,
-            target: &resolved.target,
+            target,
             program,
+            client: client.and_then(|name| self.run.program_of(name)),
             repeat,
         };
         let missed = match self.bench.read(subject, self.run.halt) {

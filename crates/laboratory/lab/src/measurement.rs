@@ -10,35 +10,53 @@ mod loaded;
 mod machine;
 pub(crate) mod missed;
 mod origin;
+mod requests;
 mod usage;
 mod verdict;
 mod warnings;
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
-use std::time::{Duration, SystemTime};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
 
 use load::plan::{Arrival, Plan, Verification};
-use measure::experiment::{Measurement, Noise, Placement};
+use measure::experiment::{Measurement, Noise, Placement, Reload};
 use measure::histogram::Histogram;
-use measure::record::{Counts, Traffic, Warning};
+use measure::kind::Kind;
+use measure::record::{Counts, Second, Traffic, Warning};
 
 use crate::load::date::Date;
-use crate::scenario::cell::{CapacityPlan, CellPlan, Client, Loading, ProgramClient};
+use crate::process::child::{Child, first_lines};
+use crate::scenario::cell::{Call, CapacityPlan, CellPlan, Client, Loading, ProgramLoad};
 use crate::scenario::settings::{Launch, Settings};
-use crate::target::certificates::Certificates;
+use crate::target::certificates::{Certificates, site_name};
 use crate::target::form::Target;
 use crate::target::program::Program;
-use crate::target::server::{Place, Server};
+use crate::target::server::{Place, REQUEST_LOG, Server, own_folder};
 use cpu_assignment::CpuAssignment;
 use fetched::{Fetched, fetch};
 use loaded::{Loaded, Under};
 use missed::{Halt, Missed};
 use origin::Origin;
+use requests::Requests;
 use usage::{Used, Watched};
 use verdict::Evidence;
 use warnings::{Capacity, of_capacity, of_client};
+
+/// Filling a session cache takes less, or the server hangs.
+const FILL_MAX: Duration = Duration::from_secs(3600);
+
+/// Between two looks at the memory of a server that reloads.
+const RELOAD_PAUSE: Duration = Duration::from_millis(1);
+
+/// For so long after a reload its memory is looked at.
+const RELOAD_AFTER: Duration = Duration::from_millis(500);
+
+/// Lines of a failed reload in a message.
+const RELOAD_LINES_MAX: usize = 4;
 
 /// What all cells of a run share.
 pub(crate) struct Bench<'a> {
@@ -55,10 +73,12 @@ pub(crate) struct Bench<'a> {
 pub(crate) struct Subject<'a> {
     /// The cell.
     pub(crate) cell: &'a CellPlan,
-    /// Its target.
+    /// The server.
     pub(crate) target: &'a Target,
-    /// The target's program.
+    /// The program of the server.
     pub(crate) program: &'a Program,
+    /// What makes the load in place of us, and its program.
+    pub(crate) client: Option<(&'a Target, &'a Program)>,
     /// From 0.
     pub(crate) repeat: u32,
 }
@@ -140,7 +160,7 @@ impl<'a> Bench<'a> {
         };
         let read = match &cell.client {
             Client::Load(loading) => session.load(loading),
-            Client::Program(client) => session.fetch(client),
+            Client::Program(load) => session.call(load),
         };
         // One that has ended is why whatever else failed.
         if let Some(how) = server.ended() {
@@ -158,6 +178,13 @@ impl<'a> Bench<'a> {
 /// The certificates that the server may show, PEM.
 fn known(cell: &CellPlan, certificates: &Certificates) -> Result<Vec<u8>, Missed> {
     let mut pem = Vec::new();
+    if let Some(last) = cell.spec.sites.checked_sub(1) {
+        let folder = certificates
+            .sites(cell.spec.sites)
+            .map_err(Missed::failed)?;
+        let path = folder.join(format!("{}.pem", site_name(last)));
+        return fs::read(path).map_err(Missed::failed);
+    }
     for kind in &cell.spec.certificates {
         let files = certificates.of(*kind).map_err(Missed::failed)?;
         pem.extend(fs::read(&files.chain).map_err(Missed::failed)?);
@@ -186,8 +213,10 @@ impl Session<'_, '_> {
             Some(capacity) => self.plan(&capacity.settings, capacity.duration)?,
         };
         loaded::probe(&first, self.halt)?;
+        let start_ns = nanoseconds(self.server.age());
         self.watched.usage_at_rest()?;
         let resident_bytes_before = self.resident_bytes()?;
+        self.fill(&settings)?;
         let capacity = loading.capacity.as_ref();
         let found = capacity
             .map(|plan| self.capacity(plan, &first))
@@ -209,18 +238,28 @@ impl Session<'_, '_> {
         reading.capacity_per_s = found.map(|found| found.per_s);
         reading.warnings.extend(found.and_then(of_capacity));
         reading.resident_bytes_before = resident_bytes_before;
+        reading.start_ns = start_ns;
+        reading.reload = self.reload()?;
         Ok(reading)
     }
 
-    fn plan(&self, settings: &Settings, duration: Duration) -> Result<Plan, Missed> {
+    fn launch(&self, duration: Duration) -> Launch {
         let cell = self.subject.cell;
-        let plan = settings.plan(&Launch {
+        Launch {
             is_tls: cell.is_tls,
             address: self.server.address(),
             cpus: self.cpus.client.clone(),
             warm_up: cell.warm_up,
             duration,
-        });
+        }
+    }
+
+    fn plan(&self, settings: &Settings, duration: Duration) -> Result<Plan, Missed> {
+        let settings = match self.subject.cell.spec.sites.checked_sub(1) {
+            None => settings,
+            Some(last) => &settings.clone().with("server-name", &site_name(last)),
+        };
+        let plan = settings.plan(&self.launch(duration));
         let mut plan = plan.map_err(|complaints| {
             let said = complaints.into_iter().map(|one| {
                 let subject = one.subject.unwrap_or_default();
@@ -300,6 +339,7 @@ impl Session<'_, '_> {
             handshake: figures::handshake_durations(&record),
             seconds: figures::seconds(plan, &record),
             read_offs: figures::read_offs(plan, &record),
+            full_handshakes: self.subject.cell.fill + figures::full_handshakes(&record),
             counts: record.totals,
             failures: record.failures,
             traffic: record.traffic,
@@ -341,6 +381,10 @@ impl Session<'_, '_> {
             resident_bytes_before: 0,
             resident_bytes_loaded: under.resident_bytes,
             open_connections: under.open_connections,
+            start_ns: 0,
+            full_handshakes: 0,
+            client_resident_bytes_max: 0,
+            reload: None,
             response: figures::durations(&Histogram::default()),
             handshake: figures::durations(&Histogram::default()),
             traffic: Traffic::default(),
@@ -360,67 +404,184 @@ impl Session<'_, '_> {
     }
 
     /// By another program.
-    fn fetch(&self, client: &ProgramClient) -> Result<Measurement, Missed> {
-        let scheme = self.server.scheme().name();
-        let url = format!("{scheme}://{}{}", self.server.address(), client.path);
+    fn call(&self, load: &ProgramLoad) -> Result<Measurement, Missed> {
+        let Subject { cell, client, .. } = self.subject;
+        let (client, program) =
+            client.ok_or_else(|| Missed::failed("no program makes the load"))?;
+        let folder = own_folder(self.bench.folder, &client.name).map_err(Missed::failed)?;
+        let call = Call {
+            program: &program.path,
+            folder: &folder,
+            address: &self.server.address().to_string(),
+            spec: &cell.spec,
+        };
+        let values = load.values(call, &self.launch(cell.duration));
         let before = self.watched.usage_at_rest()?;
         let resident_bytes_before = self.resident_bytes()?;
-        let mut runs = Vec::new();
-        for _ in 0..client.runs {
-            let place = (&self.cpus.client[..], self.bench.folder);
-            let look = || self.watched.server.resident_bytes().unwrap_or(0);
-            runs.push(fetch(client, &url, place, look, self.halt)?);
-        }
+        let look = || self.watched.server.resident_bytes().unwrap_or(0);
+        let fetched = fetch(client, &values, &self.cpus.client, look, self.halt)?;
         let used = self.watched.usage_at_rest()?.since(&before)?;
-        self.judge_bytes(&runs)?;
+        let requests = self.requests()?;
+        self.judge_call(&fetched, requests.as_ref(), values.connections)?;
         Ok(Measurement {
             resident_bytes_before,
-            ..self.fetched(&runs, used)
+            handshakes: requests.map(|one| one.handshakes).unwrap_or_default(),
+            ..self.called(&fetched, used)
         })
     }
 
-    /// Where one object is served, each run must have fetched the whole of it.
-    fn judge_bytes(&self, runs: &[Fetched]) -> Result<(), Missed> {
-        let [wanted] = self.subject.cell.spec.objects[..] else {
-            return Ok(());
-        };
-        match runs.iter().find(|run| run.bytes != wanted) {
-            None => Ok(()),
-            Some(run) => Err(Missed::Void(format!(
-                "asked for {wanted} bytes, got {}",
-                run.bytes
-            ))),
+    /// What the server logged, if it was asked to.
+    fn requests(&self) -> Result<Option<Requests>, Missed> {
+        let cell = self.subject.cell;
+        if !cell.spec.request_log || !cell.is_tls {
+            return Ok(None);
         }
+        let path = self.server.folder().join(REQUEST_LOG);
+        let log = fs::read_to_string(&path);
+        let log = log.map_err(|fault| Missed::Failed(format!("{}: {fault}", path.display())))?;
+        // It grows by megabytes, and the run's folder stays until its end.
+        let _ = fs::remove_file(&path);
+        let requests = requests::parse(&log, &cell.spec);
+        let strange = || Missed::Failed(format!("a line of {} is strange", path.display()));
+        requests.map(Some).ok_or_else(strange)
     }
 
-    fn fetched(&self, runs: &[Fetched], used: Used) -> Measurement {
-        let elapsed: Duration = runs.iter().map(|run| run.took).sum();
-        let mut response = Histogram::default();
-        for run in runs {
-            response.record(run.took);
+    /// The whole of what was asked for must have come, and the server must have seen as much, and what
+    /// was expected. It may have seen more: what was in progress when the program ended.
+    fn judge_call(
+        &self,
+        fetched: &Fetched,
+        requests: Option<&Requests>,
+        connections: u64,
+    ) -> Result<(), Missed> {
+        let cell = self.subject.cell;
+        let counted = fetched.counted;
+        let void = |why| Err(Missed::Void(why));
+        if let ([wanted], 1..) = (&cell.spec.objects[..], counted.bytes)
+            && counted.bytes != *wanted
+        {
+            return void(format!("asked for {wanted} bytes, got {}", counted.bytes));
         }
-        let count = runs.len() as u64;
+        let Some(requests) = requests else {
+            return Ok(());
+        };
+        let (seen, claimed) = (requests.succeeded, counted.operations);
+        if !(claimed..=claimed + connections + 1).contains(&seen) {
+            return void(format!("it counted {claimed} requests, the server {seen}"));
+        }
+        let count = |is_full| {
+            let rows = requests.handshakes.iter();
+            let rows = rows.filter(move |row| (row.kind == Kind::Full) == is_full);
+            rows.map(|row| row.count).sum()
+        };
+        let second = Second {
+            full: count(true),
+            resumed: count(false),
+            ..Second::default()
+        };
+        let evidence = Evidence {
+            handshakes: &requests.handshakes,
+            seconds: &[second],
+            totals: figures::counts(counted),
+            failures: &BTreeMap::new(),
+            is_tls: cell.is_tls,
+            is_closed: true,
+        };
+        verdict::judge(&cell.expect, evidence)
+    }
+
+    fn called(&self, fetched: &Fetched, used: Used) -> Measurement {
+        let counted = fetched.counted;
+        let elapsed = fetched.took;
+        let mut response = Histogram::default();
+        if counted.operations == 1 {
+            response.record(elapsed);
+        }
         let under = Under {
-            resident_bytes: runs.iter().map(|run| run.resident_bytes).max().unwrap_or(0),
-            open_connections: 1,
+            resident_bytes: fetched.server_bytes,
+            open_connections: 0,
         };
         let client_busy = used.ended.as_secs_f64() / elapsed.as_secs_f64().max(1e-9);
         Measurement {
-            counts: Counts {
-                attempted: count,
-                succeeded: count,
-                failed: 0,
-            },
-            operations: count,
+            counts: figures::counts(counted),
+            operations: counted.operations,
             client_cpu_ns: nanoseconds(used.ended),
+            client_resident_bytes_max: fetched.client_bytes,
             response: figures::durations(&response),
             traffic: Traffic {
-                connections: count,
-                body_bytes: runs.iter().map(|run| run.bytes).sum(),
+                body_bytes: counted.bytes,
                 ..Traffic::default()
             },
             ..self.frame(elapsed, used, under, client_busy)
         }
+    }
+
+    /// Full handshakes, each of which stores a session.
+    fn fill(&self, settings: &Settings) -> Result<(), Missed> {
+        let count = self.subject.cell.fill;
+        if count == 0 {
+            return Ok(());
+        }
+        let settings = settings.clone().without("clients");
+        let settings = settings.with("handshake", "full").with("tls", "1.2");
+        let mut plan = self.plan(&settings.with("tickets", "off"), FILL_MAX)?;
+        plan.warm_up = Duration::ZERO;
+        plan.rests = false;
+        plan.count_max = Some(count);
+        let loaded = self.run(&plan)?;
+        match loaded.record.totals.failed {
+            0 => Ok(()),
+            failed => Err(Missed::Failed(format!(
+                "{failed} of {count} sessions failed"
+            ))),
+        }
+    }
+
+    /// A server that reads its configuration again, and its memory meanwhile.
+    fn reload(&self) -> Result<Option<Reload>, Missed> {
+        let Subject {
+            cell,
+            target,
+            program,
+            ..
+        } = self.subject;
+        if !cell.reloads || target.form.reload.is_empty() {
+            return Ok(None);
+        }
+        let (path, folder) = (program.path.to_string_lossy(), self.server.folder());
+        let own = folder.to_string_lossy();
+        let words = target.form.reload.iter();
+        let words = words.map(|word| {
+            word.replace("{{program}}", &path)
+                .replace("{{folder}}", &own)
+        });
+        let mut words = words.map(OsString::from);
+        let first = words.next().unwrap_or_default();
+        let words: Vec<_> = words.collect();
+        let begun = Instant::now();
+        let output = folder.join("reload.output");
+        let child = Child::start(&first, &words, &self.cpus.client, folder, &output);
+        let mut child = child.map_err(Missed::failed)?;
+        let mut reload = Reload::default();
+        let mut over: Option<Instant> = None;
+        while over.is_none_or(|over| over.elapsed() < RELOAD_AFTER) {
+            if self.halt.is_asked() {
+                return Err(Missed::Interrupted);
+            }
+            reload.resident_bytes_max = reload.resident_bytes_max.max(self.resident_bytes()?);
+            if over.is_none() && child.ended().is_some() {
+                over = Some(Instant::now());
+                reload.took_ns = nanoseconds(begun.elapsed());
+            }
+            thread::sleep(RELOAD_PAUSE);
+        }
+        if child.ended().is_none_or(|how| !how.ends_with(" 0")) {
+            let said = first_lines(&child.said(), RELOAD_LINES_MAX);
+            return Err(Missed::Failed(format!("the reload failed: {said}")));
+        }
+        self.watched.usage_at_rest()?;
+        reload.resident_bytes_after = self.resident_bytes()?;
+        Ok(Some(reload))
     }
 
     fn resident_bytes(&self) -> Result<u64, Missed> {

@@ -5,6 +5,7 @@ pub(crate) mod certificates;
 pub(crate) mod configuration;
 pub(crate) mod form;
 pub(crate) mod install;
+pub(crate) mod output;
 pub(crate) mod program;
 pub(crate) mod root;
 pub(crate) mod server;

@@ -265,6 +265,18 @@ pub struct Measurement {
     pub resident_bytes_loaded: u64,
     /// Connections that were open then.
     pub open_connections: u64,
+    /// From the start of the server's process to the first reply; 0 where that was not measured.
+    #[serde(default)]
+    pub start_ns: u64,
+    /// Full handshakes from `resident_bytes_before` on: each may have stored a session.
+    #[serde(default)]
+    pub full_handshakes: u64,
+    /// Resident memory of the program that made the load, at its most; 0 where that was this one.
+    #[serde(default)]
+    pub client_resident_bytes_max: u64,
+    /// What a reload of the configuration took, where one was asked for.
+    #[serde(default)]
+    pub reload: Option<Reload>,
     /// Response times of those that succeeded.
     pub response: Durations,
     /// Handshakes of those that had one.
@@ -283,6 +295,18 @@ pub struct Measurement {
     pub noise: Noise,
     /// Why the metrics may tell of the client instead of the server.
     pub warnings: Vec<Warning>,
+}
+
+/// What a reload of a server's configuration took.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Reload {
+    /// Until the command that asks for it had ended.
+    pub took_ns: u64,
+    /// Resident memory of all processes of the server at its most, until half a second later.
+    pub resident_bytes_max: u64,
+    /// The same when the server rests again.
+    pub resident_bytes_after: u64,
 }
 
 /// What is told of many durations, in nanoseconds. All are 0 where there are none.
@@ -486,6 +510,14 @@ impl From<&Measurement> for Results {
             capacity_per_s: it.capacity_per_s,
             connection_bytes: Some((more, it.open_connections)),
             read_offs: it.read_offs,
+            client_cpu_ns: Some(it.client_cpu_ns),
+            client_bytes: Some(it.client_resident_bytes_max),
+            start_ns: Some(it.start_ns),
+            start_bytes: Some(it.resident_bytes_before),
+            session_bytes: Some((more, it.full_handshakes)),
+            reload: it
+                .reload
+                .map(|reload| (reload.took_ns, reload.resident_bytes_max)),
         }
     }
 }

@@ -44,6 +44,20 @@ pub enum Metric {
     AttemptedRate,
     /// Transactions that failed, per second.
     FailedRate,
+    /// CPU time of the client per operation, in nanoseconds.
+    ClientCpu,
+    /// Resident memory of the client at its most, in bytes.
+    ClientMemory,
+    /// From the start of the server's process to the first reply, in nanoseconds.
+    StartTime,
+    /// Resident memory of the server before the load, in bytes.
+    StartMemory,
+    /// Resident memory of the server per session that it stored, in bytes.
+    SessionMemory,
+    /// How long a reload of the configuration takes, in nanoseconds.
+    ReloadTime,
+    /// Resident memory of the server at its most while it reloads, in bytes.
+    ReloadMemory,
 }
 
 /// In which values are shown.
@@ -57,8 +71,12 @@ pub enum Unit {
     Milliseconds,
     /// Of bytes per second: shown in MiB/s.
     MebibytesPerSecond,
+    /// Of bytes.
+    Bytes,
     /// Of bytes: shown in KiB.
     Kibibytes,
+    /// Of bytes: shown in MiB.
+    Mebibytes,
     /// Of a share from 0 to 1: shown in percent, its differences in percentage points.
     Percent,
 }
@@ -77,6 +95,14 @@ pub struct Results {
     /// Resident memory that the load added to the server, and the connections that were open.
     pub(crate) connection_bytes: Option<(u64, u64)>,
     pub(crate) read_offs: Option<ReadOffs>,
+    pub(crate) client_cpu_ns: Option<u64>,
+    pub(crate) client_bytes: Option<u64>,
+    pub(crate) start_ns: Option<u64>,
+    pub(crate) start_bytes: Option<u64>,
+    /// Resident memory that the load added to the server, and the sessions that it stored.
+    pub(crate) session_bytes: Option<(u64, u64)>,
+    /// Nanoseconds that a reload took, and the server's memory at its most.
+    pub(crate) reload: Option<(u64, u64)>,
 }
 
 impl From<&Record> for Results {
@@ -105,6 +131,11 @@ fn ratio(above: f64, below: f64) -> Option<f64> {
     (below > 0.0).then(|| above / below)
 }
 
+/// What is 0 was not measured.
+fn measured(value: Option<u64>) -> Option<f64> {
+    value.filter(|value| *value > 0).map(|value| value as f64)
+}
+
 /// A row of the table.
 struct Row {
     metric: Metric,
@@ -119,7 +150,7 @@ struct Row {
 const LESS: bool = true;
 const MORE: bool = false;
 
-const TABLE: [Row; 15] = {
+const TABLE: [Row; 22] = {
     use Metric::*;
     use Unit::*;
     [
@@ -231,6 +262,62 @@ const TABLE: [Row; 15] = {
             is_less_better: LESS,
             of: |it| it.per_second(it.counts.failed),
         },
+        Row {
+            metric: ClientCpu,
+            names: ["client-cpu", "client CPU per {}", "CPU"],
+            unit: Microseconds,
+            is_less_better: LESS,
+            of: |it| ratio(it.client_cpu_ns? as f64, it.operations as f64),
+        },
+        Row {
+            metric: ClientMemory,
+            names: ["client-memory", "client memory at its most", "memory"],
+            unit: Mebibytes,
+            is_less_better: LESS,
+            of: |it| measured(it.client_bytes),
+        },
+        Row {
+            metric: StartTime,
+            names: ["start-time", "start to first reply", "start"],
+            unit: Milliseconds,
+            is_less_better: LESS,
+            of: |it| measured(it.start_ns),
+        },
+        Row {
+            metric: StartMemory,
+            names: ["start-memory", "memory after the start", "memory"],
+            unit: Mebibytes,
+            is_less_better: LESS,
+            of: |it| measured(it.start_bytes),
+        },
+        Row {
+            metric: SessionMemory,
+            names: ["session-memory", "memory per session", "memory"],
+            unit: Bytes,
+            is_less_better: LESS,
+            of: |it| {
+                it.session_bytes
+                    .and_then(|(more, count)| ratio(more as f64, count as f64))
+            },
+        },
+        Row {
+            metric: ReloadTime,
+            names: ["reload-time", "time of a reload", "reload"],
+            unit: Milliseconds,
+            is_less_better: LESS,
+            of: |it| Some(it.reload?.0 as f64),
+        },
+        Row {
+            metric: ReloadMemory,
+            names: [
+                "reload-memory",
+                "memory in a reload at its most",
+                "reload memory",
+            ],
+            unit: Mebibytes,
+            is_less_better: LESS,
+            of: |it| Some(it.reload?.1 as f64),
+        },
     ]
 };
 
@@ -312,11 +399,12 @@ impl Metric {
     #[must_use]
     pub fn scaled(self, value: f64) -> f64 {
         match self.unit() {
-            Unit::PerSecond => value,
+            Unit::PerSecond | Unit::Bytes => value,
             Unit::Microseconds => value / 1e3,
             Unit::Milliseconds => value / 1e6,
             Unit::MebibytesPerSecond => value / f64::from(1 << 20),
             Unit::Kibibytes => value / 1024.0,
+            Unit::Mebibytes => value / f64::from(1 << 20),
             Unit::Percent => value * 100.0,
         }
     }
@@ -354,7 +442,7 @@ impl Metric {
             Unit::PerSecond => Count(value).to_string(),
             Unit::Microseconds | Unit::Milliseconds => Nanoseconds(value).to_string(),
             Unit::MebibytesPerSecond => format!("{}/s", Bytes(value as u64)),
-            Unit::Kibibytes => Bytes(value as u64).to_string(),
+            Unit::Bytes | Unit::Kibibytes | Unit::Mebibytes => Bytes(value as u64).to_string(),
             Unit::Percent => self.amount(value),
         }
     }
@@ -369,7 +457,9 @@ impl Unit {
             Self::Microseconds => "µs",
             Self::Milliseconds => "ms",
             Self::MebibytesPerSecond => "MiB/s",
+            Self::Bytes => "B",
             Self::Kibibytes => "KiB",
+            Self::Mebibytes => "MiB",
             Self::Percent => "%",
         }
     }

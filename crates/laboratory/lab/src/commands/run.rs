@@ -129,7 +129,7 @@ fn builds(request: &Request, targets: &[Target]) -> Result<Builds, UsageError> {
     with_root(builds, &request.arguments)
 }
 
-/// The programs of those targets that take part.
+/// The programs of those targets that take part; after them, of what they load or are loaded by.
 fn resolve(
     targets: Vec<Target>,
     expanded: &[Expanded],
@@ -137,9 +137,12 @@ fn resolve(
 ) -> Result<Vec<ResolvedTarget>, Refused> {
     let mut resolved: Vec<ResolvedTarget> = Vec::new();
     let mut others = targets;
-    for cell in expanded.iter().flat_map(|one| &one.cells) {
-        let mut names = others.iter().map(|target| &target.name);
-        if let Some(place) = names.position(|name| *name == cell.cell.target) {
+    let cells = || expanded.iter().flat_map(|one| &one.cells);
+    let helpers = cells().flat_map(|cell| [Some(&*cell.server), cell.client.program()]);
+    let tested = cells().map(|cell| &*cell.cell.target);
+    for name in tested.chain(helpers.flatten()) {
+        let place = others.iter().position(|target| target.name == name);
+        if let Some(place) = place {
             resolved.push(ResolvedTarget::find(others.remove(place), builds));
         }
     }

@@ -213,7 +213,11 @@ fn chosen<'p>(all: &'p [Target], words: &[String]) -> Result<Vec<&'p Target>, Us
     for word in words {
         let scenario = scenarios.iter().find(|scenario| scenario.name == *word);
         match scenario.and_then(|scenario| scenario.form().ok()) {
-            Some(form) => wanted.extend(form.file.targets),
+            Some(form) => {
+                let file = form.file;
+                let helpers = file.client.into_iter().chain(file.against);
+                wanted.extend(file.targets.into_iter().chain(helpers));
+            }
             None if names.clone().any(|name| name == word) => wanted.push(word.clone()),
             None => return Err(unknown("target or scenario", word, names)),
         }

@@ -4,7 +4,10 @@ use load::plan::{Arrival, Plan, Stretch};
 use measure::capacity::{Point, ReadOffs};
 use measure::experiment::Durations;
 use measure::histogram::Histogram;
-use measure::record::{Record, Second};
+use measure::kind::Kind;
+use measure::record::{Counts, Record, Second};
+
+use crate::target::output::Counted;
 
 /// What is told of many durations.
 pub(crate) fn durations(of: &Histogram) -> Durations {
@@ -36,6 +39,22 @@ pub(crate) fn offered_per_s(plan: &Plan) -> Option<f64> {
         }
         _ => None,
     }
+}
+
+/// What a program counted.
+pub(crate) fn counts(of: Counted) -> Counts {
+    Counts {
+        attempted: of.operations + of.failed,
+        succeeded: of.operations,
+        failed: of.failed,
+    }
+}
+
+/// Full handshakes, warm-up included.
+pub(crate) fn full_handshakes(record: &Record) -> u64 {
+    let rows = record.handshakes.iter();
+    let full = rows.filter(|row| row.kind == Kind::Full);
+    full.map(|row| row.count).sum()
 }
 
 /// Second by second, where the rate changes; else nothing.

@@ -15,7 +15,7 @@ macro_rules! embedded {
 }
 
 /// Ours, in the order of reports.
-const SCENARIOS: [(&str, &str); 15] = embedded! {
+const SCENARIOS: [(&str, &str); 20] = embedded! {
     "implementations",
     "terminate",
     "cores",
@@ -31,6 +31,11 @@ const SCENARIOS: [(&str, &str); 15] = embedded! {
     "big-file",
     "dual-certificate",
     "idle",
+    "certificates",
+    "session-cache",
+    "load-generators",
+    "load-memory",
+    "origin",
 };
 
 /// All of them, on the command line.

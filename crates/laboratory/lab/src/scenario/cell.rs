@@ -1,12 +1,14 @@
 //! A cell, ready to be measured.
 
+use std::path::Path;
 use std::time::Duration;
 
+use load::options::value;
 use measure::experiment::Configuration;
-use serde::Deserialize;
 
 use super::expect::Expect;
-use super::settings::{Offered, Settings};
+use super::settings::{Launch, Offered, Settings};
+use crate::target::configuration::{ClientValues, Tls};
 use crate::target::server_spec::ServerSpec;
 
 /// A target under one choice of levels, with all that is needed to measure it.
@@ -16,9 +18,11 @@ pub(crate) struct CellPlan {
     pub(crate) scenario: String,
     /// As the record tells it: key, target, levels, and why it is not tried, if it is not.
     pub(crate) cell: Configuration,
+    /// The server: the target, or what clients under test load.
+    pub(crate) server: String,
     /// What the server is asked to be.
     pub(crate) spec: ServerSpec,
-    /// Whether the target speaks TLS; where it does not, nothing is expected of handshakes.
+    /// Whether the server speaks TLS; where it does not, nothing is expected of handshakes.
     pub(crate) is_tls: bool,
     /// What loads it.
     pub(crate) client: Client,
@@ -30,10 +34,17 @@ pub(crate) struct CellPlan {
     pub(crate) warm_up: Duration,
     /// Load for the figures.
     pub(crate) duration: Duration,
+    /// Full handshakes before, which fill the server's session cache.
+    pub(crate) fill: u64,
+    /// Whether the server is asked to read its configuration again, after the load.
+    pub(crate) reloads: bool,
 }
 
 /// What a reading takes beside its load: the server's start and end, a probe, a rest.
 const OVERHEAD: Duration = Duration::from_millis(700);
+
+/// A full handshake that fills a session cache, about.
+const FILL_US: u64 = 300;
 
 impl CellPlan {
     /// How long one reading takes, about.
@@ -45,9 +56,9 @@ impl CellPlan {
                 capacity: Some(plan),
                 ..
             }) => self.duration + plan.duration + self.warm_up * 2,
-            Client::Program(program) => self.duration * program.runs,
+            Client::Program(_) => self.duration,
         };
-        OVERHEAD + self.warm_up + load
+        OVERHEAD + self.warm_up + load + Duration::from_micros(self.fill * FILL_US)
     }
 }
 
@@ -57,7 +68,17 @@ pub(crate) enum Client {
     /// Ours, in this process.
     Load(Loading),
     /// Another program.
-    Program(ProgramClient),
+    Program(ProgramLoad),
+}
+
+impl Client {
+    /// The name of the program that makes the load in place of ours.
+    pub(crate) fn program(&self) -> Option<&str> {
+        match self {
+            Self::Load(_) => None,
+            Self::Program(load) => Some(&load.client),
+        }
+    }
 }
 
 /// A load of ours.
@@ -80,30 +101,52 @@ pub(crate) struct CapacityPlan {
     pub(crate) offered: Offered,
 }
 
-/// A program that fetches one thing and says how long it took.
-#[derive(Clone, Debug, Deserialize, PartialEq)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct ProgramClient {
-    /// The program's name, to be found in PATH.
-    pub(crate) program: String,
-    /// Debian's package of it.
-    pub(crate) package: String,
-    /// `{url}` stands for what is to be fetched.
-    pub(crate) arguments: Vec<String>,
-    /// The path and query of the URL.
-    pub(crate) path: String,
-    /// What it prints, in this order, with white space between.
-    pub(crate) output: Vec<Output>,
-    /// How often it is started for one reading, one after the other.
-    pub(crate) runs: u32,
+/// A load that another program makes.
+#[derive(Clone, Debug)]
+pub(crate) struct ProgramLoad {
+    /// The program: a target with the role of a client.
+    pub(crate) client: String,
+    /// What it is to do, as settings of our own load.
+    pub(crate) settings: Settings,
 }
 
-/// A number that a program prints.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum Output {
-    /// Bytes of the body.
-    Bytes,
-    /// Seconds that it took.
-    Seconds,
+/// Where a program is called.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Call<'a> {
+    /// The program's file.
+    pub(crate) program: &'a Path,
+    /// Its own folder.
+    pub(crate) folder: &'a Path,
+    /// The server's address and port.
+    pub(crate) address: &'a str,
+    /// What the server was asked to be.
+    pub(crate) spec: &'a ServerSpec,
 }
+
+impl ProgramLoad {
+    /// What the templates of the program may use.
+    pub(crate) fn values<'a>(&self, call: Call<'a>, launch: &Launch) -> ClientValues<'a> {
+        let text = |name| self.settings.text(name);
+        let size = text("size").and_then(|text| value::size(&text).ok());
+        let path = size.map_or_else(|| "/".to_owned(), |size| format!("/?size={size}"));
+        let scheme = if launch.is_tls { "https" } else { "http" };
+        let flags = self.settings.clone().without("size").command(launch);
+        ClientValues {
+            program: call.program,
+            folder: call.folder,
+            url: format!("{scheme}://{}{path}", call.address),
+            path,
+            address: call.address,
+            is_tls: launch.is_tls,
+            seconds: launch.duration.as_secs_f64().ceil() as u64,
+            connections: text("connections").map_or(1, |text| text.parse().unwrap_or(1)),
+            handshake: text("handshake").unwrap_or_else(|| "full".to_owned()),
+            is_kept: text("requests-per-connection").is_some_and(|text| text != "1"),
+            load_flags: flags.into_iter().skip(PLACE_WORDS).collect(),
+            tls: Tls::from(call.spec),
+        }
+    }
+}
+
+/// `lariat-lab load URL --connect ADDRESS`: what stands before the flags of a load.
+const PLACE_WORDS: usize = 5;

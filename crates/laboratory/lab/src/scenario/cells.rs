@@ -2,17 +2,20 @@
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
 use std::time::Duration;
 
 use load::options::value;
 use measure::experiment::{self, Configuration, Factor, Value};
+use measure::metric::Metric;
 
-use super::cell::{CapacityPlan, CellPlan, Client, Loading, ProgramClient};
+use super::cell::{Call, CapacityPlan, CellPlan, Client, Loading, ProgramLoad};
 use super::expect::Expect;
 use super::form::{self, Form, Pace};
-use super::settings::{Launch, Offered, SERVER_NAME, Settings};
+use super::settings::{Launch, Offered, Settings};
 use crate::load::complaint::Complaint;
-use crate::target::form::{Scheme, Target};
+use crate::target::configuration;
+use crate::target::form::{Role, Scheme, Target};
 use crate::target::server_spec::ServerSpec;
 use crate::usage::did_you_mean;
 
@@ -65,6 +68,7 @@ pub(crate) fn expand(
         name,
         form,
         asked,
+        contenders,
         pace: match asked.is_quick {
             true => &form.file.quick,
             false => &form.file.full,
@@ -74,12 +78,9 @@ pub(crate) fn expand(
     let choices = expansion.choices();
     let mut cells = Vec::new();
     for target in expansion.targets() {
-        let Some(contender) = contenders.iter().find(|one| one.target.name == *target) else {
-            continue;
-        };
         for choice in &choices {
             if expansion.has(target, choice) {
-                cells.push(expansion.cell(contender, choice)?);
+                cells.push(expansion.cell(expansion.contender(target)?, choice)?);
             }
         }
     }
@@ -96,7 +97,10 @@ fn check_targets(form: &Form, contenders: &[Contender<'_>]) -> Result<(), Vec<Co
     let levels = file.factor.iter().flat_map(|factor| &factor.level);
     let of_levels = levels.flat_map(|level| level.targets.iter().flatten());
     let of_paces = [&file.quick, &file.full].map(|pace| pace.targets.iter().flatten());
-    let named = file.targets.iter().chain(of_levels);
+    let levels = file.factor.iter().flat_map(|factor| &factor.level);
+    let of_levels = of_levels.chain(levels.filter_map(|level| level.against.as_ref()));
+    let roles = file.client.iter().chain(&file.against);
+    let named = file.targets.iter().chain(of_levels).chain(roles);
     let unknown = named
         .chain(of_paces.into_iter().flatten())
         .filter(|name| known().all(|target| target != *name));
@@ -124,6 +128,7 @@ struct Expansion<'f> {
     name: &'f str,
     form: &'f Form,
     asked: &'f Asked,
+    contenders: &'f [Contender<'f>],
     pace: &'f Pace,
 }
 
@@ -184,20 +189,61 @@ impl<'f> Expansion<'f> {
             })
     }
 
+    fn contender(&self, name: &str) -> Result<&'f Contender<'f>, Vec<Complaint>> {
+        let mut contenders = self.contenders.iter();
+        let known = || self.contenders.iter().map(|one| one.target.name.as_str());
+        let found = contenders.find(|one| one.target.name == name);
+        found.ok_or_else(|| vec![no_target(name, known())])
+    }
+
+    /// The server, and the program that makes the load in place of ours: one of them is the target.
+    fn sides(
+        &self,
+        target: &'f Contender<'f>,
+        choice: &'f [usize],
+    ) -> Result<(&'f Contender<'f>, Option<&'f Contender<'f>>), Vec<Complaint>> {
+        let file = &self.form.file;
+        let of_levels = self.levels(choice);
+        let against = of_levels.filter_map(|(_, level, _)| level.against.as_ref());
+        let against = against.last().or(file.against.as_ref());
+        let sides = match (target.target.form.role, against) {
+            (Role::Client, Some(server)) => (self.contender(server)?, Some(target)),
+            (Role::Client, None) => return Err(vec![wrong_role(target.target, "against")]),
+            (Role::Server, _) => {
+                let client = file.client.as_ref().map(|name| self.contender(name));
+                (target, client.transpose()?)
+            }
+        };
+        let is = |one: &Contender<'_>, role| one.target.form.role == role;
+        if !is(sides.0, Role::Server) {
+            return Err(vec![wrong_role(sides.0.target, "client")]);
+        }
+        match sides.1 {
+            Some(client) if !is(client, Role::Client) => {
+                Err(vec![wrong_role(client.target, "against")])
+            }
+            _ => Ok(sides),
+        }
+    }
+
     fn cell(
         &self,
-        contender: &Contender<'_>,
+        contender: &'f Contender<'f>,
         choice: &'f [usize],
     ) -> Result<CellPlan, Vec<Complaint>> {
         let target = contender.target;
-        let is_tls = target.form.scheme == Scheme::Https;
-        let client = self.client(choice);
-        let launch = self.launch(is_tls);
+        let (server, program) = self.sides(contender, choice)?;
+        let is_tls = server.target.form.scheme == Scheme::Https;
+        let client = self.client(choice, program);
+        let launch = self.launch(is_tls, choice);
         if let Client::Load(loading) = &client {
             check_loading(loading, &launch)?;
         }
-        let spec = self.spec(choice, &client);
-        let cannot = self.cannot(contender, choice, &spec);
+        let mut spec = self.spec(choice, &client);
+        spec.request_log |= target.form.role == Role::Client;
+        let cannot = self.cannot(server, choice, &spec);
+        let of_client = program.and_then(|one| one.target.unsupported(&spec, one.is_given));
+        let cannot = cannot.or_else(|| of_client.map(ToOwned::to_owned));
         let mut levels = BTreeMap::new();
         let mut key = format!("target={}", target.name);
         for (factor, level, _) in self.levels(choice) {
@@ -210,9 +256,15 @@ impl<'f> Expansion<'f> {
                 key,
                 target: target.name.clone(),
                 values: levels,
-                command: command(&client, &launch),
+                command: match (&client, program) {
+                    (Client::Program(load), Some(program)) => {
+                        program_command(program.target, load, &spec, &launch)?
+                    }
+                    _ => command(&client, &launch),
+                },
                 unsupported: cannot,
             },
+            server: server.target.name.clone(),
             spec,
             is_tls,
             client,
@@ -220,29 +272,40 @@ impl<'f> Expansion<'f> {
             repeats: self.asked.repeats.unwrap_or(self.pace.repeats),
             warm_up: self.pace.warm_up,
             duration: launch.duration,
+            fill: self.levels(choice).map(|(_, level, _)| level.fill).sum(),
+            reloads: self.form.file.figures.iter().any(is_of_reload),
         })
     }
 
     /// A server in the place of the one that will be: it decides nothing about a plan.
-    fn launch(&self, is_tls: bool) -> Launch {
+    fn launch(&self, is_tls: bool, choice: &'f [usize]) -> Launch {
+        let of_levels = self.levels(choice);
+        let of_levels = of_levels.filter_map(|(_, level, _)| level.duration).last();
         Launch {
             is_tls,
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, 443)),
             cpus: vec![0],
             warm_up: self.pace.warm_up,
-            duration: self.asked.duration.unwrap_or(self.pace.duration),
+            duration: self
+                .asked
+                .duration
+                .or(of_levels)
+                .unwrap_or(self.pace.duration),
         }
     }
 
-    fn client(&self, choice: &'f [usize]) -> Client {
-        if let Some(program) = &self.form.file.client {
-            return Client::Program(program.clone());
-        }
+    fn client(&self, choice: &'f [usize], program: Option<&Contender<'_>>) -> Client {
         let loads = &self.form.loads;
         let over = |base: Settings| {
             self.levels(choice)
                 .fold(base, |base, (_, _, load)| base.overlaid(load))
         };
+        if let Some(program) = program {
+            return Client::Program(ProgramLoad {
+                client: program.target.name.clone(),
+                settings: over(loads.base.clone()),
+            });
+        }
         let of_levels = self.levels(choice);
         let offered = of_levels
             .filter_map(|(_, level, _)| level.of_capacity)
@@ -268,8 +331,10 @@ impl<'f> Expansion<'f> {
             table.extend(level.server.clone());
         }
         let mut spec: ServerSpec = table.try_into().expect("each part was read as a spec");
-        if let (Client::Load(loading), true) = (client, spec.objects.is_empty()) {
-            let size = loading.settings.text("size");
+        let (Client::Load(Loading { settings, .. })
+        | Client::Program(ProgramLoad { settings, .. })) = client;
+        if spec.objects.is_empty() {
+            let size = settings.text("size");
             let size = size.and_then(|text| value::size(&text).ok());
             spec.objects.extend(size);
         }
@@ -349,20 +414,56 @@ fn check_loading(loading: &Loading, launch: &Launch) -> Result<(), Vec<Complaint
     open.plan(launch).map(|_| ())
 }
 
-fn command(client: &Client, launch: &Launch) -> Vec<String> {
-    match client {
-        Client::Load(loading) => {
-            let mut words = loading.settings.command(launch);
-            let of_capacity = loading.capacity.as_ref();
-            words.extend(of_capacity.into_iter().flat_map(|plan| offer(plan.offered)));
-            words
-        }
-        Client::Program(program) => {
-            let scheme = if launch.is_tls { "https" } else { "http" };
-            let url = format!("{scheme}://ADDRESS{}", program.path);
-            fetch(program, &url)
-        }
+fn wrong_role(target: &Target, key: &str) -> Complaint {
+    let name = &target.name;
+    let (role, hint) = match target.form.role {
+        Role::Client => ("client", "names the server that it loads"),
+        Role::Server => ("server", "names the program that loads it"),
+    };
+    Complaint {
+        subject: None,
+        message: format!("`{name}` is a {role} and cannot stand here"),
+        spot: None,
+        hint: format!("`{key}` {hint}"),
     }
+}
+
+fn is_of_reload(metric: &Metric) -> bool {
+    matches!(metric, Metric::ReloadTime | Metric::ReloadMemory)
+}
+
+fn command(client: &Client, launch: &Launch) -> Vec<String> {
+    let Client::Load(loading) = client else {
+        return Vec::new();
+    };
+    let mut words = loading.settings.command(launch);
+    let of_capacity = loading.capacity.as_ref();
+    words.extend(of_capacity.into_iter().flat_map(|plan| offer(plan.offered)));
+    words
+}
+
+/// For people, with FOLDER and ADDRESS in place of what the run decides.
+fn program_command(
+    target: &Target,
+    load: &ProgramLoad,
+    spec: &ServerSpec,
+    launch: &Launch,
+) -> Result<Vec<String>, Vec<Complaint>> {
+    let call = Call {
+        program: Path::new(&target.form.program),
+        folder: Path::new("FOLDER"),
+        address: "ADDRESS",
+        spec,
+    };
+    let words = configuration::command(target, &load.values(call, launch));
+    words.map_err(|fault| {
+        vec![Complaint {
+            subject: None,
+            message: fault.to_string(),
+            spot: None,
+            hint: "targets/README.md lists what a template may use".to_owned(),
+        }]
+    })
 }
 
 /// For people: the capacity is known only in the run.
@@ -374,13 +475,4 @@ fn offer(offered: Offered) -> [String; 2] {
             format!("{}*CAPACITY:{}*CAPACITY", ramp.from, ramp.to),
         ],
     }
-}
-
-/// The command line that fetches a URL.
-pub(crate) fn fetch(program: &ProgramClient, url: &str) -> Vec<String> {
-    let arguments = program.arguments.iter();
-    let arguments = arguments.map(|word| word.replace("{url}", url).replace("{name}", SERVER_NAME));
-    std::iter::once(program.program.clone())
-        .chain(arguments)
-        .collect()
 }

@@ -11,7 +11,6 @@ use measure::metric::Metric;
 use serde::{Deserialize, Deserializer};
 use toml::de::{DeTable, DeValue};
 
-use super::cell::ProgramClient;
 use super::expect::Expect;
 use super::settings::{Offered, RESERVED, Settings};
 use crate::load::complaint::Complaint;
@@ -61,8 +60,10 @@ pub(crate) struct File<S> {
     /// The settings of our own load; read by [`Loads`].
     #[serde(default, rename = "load")]
     _load: Table,
-    /// Another program in its place.
-    pub(crate) client: Option<ProgramClient>,
+    /// The target that makes the load in place of ours.
+    pub(crate) client: Option<String>,
+    /// The server that targets load which are clients.
+    pub(crate) against: Option<String>,
     /// How it is found out what a target is capable of.
     pub(crate) capacity: Option<Capacity>,
     /// What is offered, in multiples of that.
@@ -136,6 +137,14 @@ pub(crate) struct Level<S> {
     pub(crate) server: S,
     #[serde(default, rename = "load")]
     _load: Table,
+    /// The server that clients load here.
+    pub(crate) against: Option<String>,
+    /// Load for the figures here, in place of the run's.
+    #[serde(default, deserialize_with = "optional_time")]
+    pub(crate) duration: Option<Duration>,
+    /// Full handshakes before, which fill the server's session cache.
+    #[serde(default)]
+    pub(crate) fill: u64,
     /// What is offered here.
     pub(crate) of_capacity: Option<Offered>,
     /// Void unless, here.
@@ -156,6 +165,10 @@ fn yes() -> bool {
 
 fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
     of_text(&String::deserialize(deserializer)?)
+}
+
+fn optional_time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+    time(deserializer).map(Some)
 }
 
 fn of_text<E: serde::de::Error>(text: &str) -> Result<Duration, E> {

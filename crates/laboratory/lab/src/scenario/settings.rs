@@ -85,6 +85,12 @@ impl Settings {
         Self(merged(self.0.clone(), over.0.clone()))
     }
 
+    /// Without what was said of a setting.
+    pub(crate) fn without(mut self, name: &str) -> Self {
+        self.0.retain(|given| given.setting.name != name);
+        self
+    }
+
     /// With this in place of what the setting was.
     pub(crate) fn with(self, name: &str, text: &str) -> Self {
         let setting = table::find(name).expect("the runner knows the settings");

@@ -28,7 +28,7 @@ struct Embedded {
 }
 
 /// Ours first, since others are compared with it.
-const TARGETS: [Embedded; 11] = embedded! {
+const TARGETS: [Embedded; 18] = embedded! {
     "lariat": "lariat.toml";
     "hitch": "hitch.conf";
     "stunnel": "stunnel.conf";
@@ -40,6 +40,13 @@ const TARGETS: [Embedded; 11] = embedded! {
     "nginx-files": "nginx.conf";
     "nginx-lua": "nginx.conf";
     "plain": ;
+    "nginx-plain": "nginx.conf";
+    "lariat-load": ;
+    "openssl-s-time": "openssl.cnf";
+    "wrk": "openssl.cnf";
+    "h2load": "openssl.cnf";
+    "ab": "openssl.cnf";
+    "curl": ;
 };
 
 /// Why a folder of targets cannot be used.

@@ -24,8 +24,11 @@ use super::server_spec::KeyKind;
 pub(crate) struct Certificates {
     folder: PathBuf,
     elliptic: Issuer<'static, KeyPair>,
+    /// The certificate of that authority, PEM.
+    elliptic_pem: String,
     rsa: Issuer<'static, KeyPair>,
     made: RefCell<BTreeMap<KeyKind, Files>>,
+    sites: RefCell<BTreeMap<u32, PathBuf>>,
 }
 
 /// A certificate's files, all PEM.
@@ -61,15 +64,40 @@ impl Certificates {
     /// # Errors
     /// [`CertificateFault`].
     pub(crate) fn new(folder: &Path) -> Result<Self, CertificateFault> {
-        let elliptic = authority("ECDSA", KeyPair::generate()?);
+        let (elliptic, elliptic_pem) = authority("ECDSA", KeyPair::generate()?)?;
         let key = KeyPair::generate_rsa_for(&PKCS_RSA_SHA256, RsaKeySize::_2048)?;
-        let rsa = authority("RSA", key);
+        let (rsa, _) = authority("RSA", key)?;
         Ok(Self {
             folder: folder.to_owned(),
             elliptic,
+            elliptic_pem,
             rsa,
             made: RefCell::default(),
+            sites: RefCell::default(),
         })
+    }
+
+    /// A folder with so many certificates, each with a P-256 key and a name of its own
+    /// ([`site_name`]): a PEM file for each, with its authority's certificate and its key.
+    ///
+    /// # Errors
+    /// [`CertificateFault`].
+    pub(crate) fn sites(&self, count: u32) -> Result<PathBuf, CertificateFault> {
+        if let Some(folder) = self.sites.borrow().get(&count) {
+            return Ok(folder.clone());
+        }
+        let folder = self.folder.join(format!("sites-{count}"));
+        fs::create_dir(&folder)?;
+        for site in 0..count {
+            let name = site_name(site);
+            let key = generate(KeyKind::P256)?;
+            let leaf = leaf(vec![name.clone()])?;
+            let leaf = leaf.signed_by(&key, &self.elliptic)?.pem();
+            let text = [leaf, self.elliptic_pem.clone(), secret_pem(&key)?].concat();
+            write_secret(&folder.join(format!("{name}.pem")), &text)?;
+        }
+        self.sites.borrow_mut().insert(count, folder.clone());
+        Ok(folder)
     }
 
     /// The certificate of a kind.
@@ -87,12 +115,7 @@ impl Certificates {
 
     fn make(&self, kind: KeyKind) -> Result<Files, CertificateFault> {
         let key = generate(kind)?;
-        let mut leaf = CertificateParams::new(["localhost".to_owned(), "127.0.0.1".to_owned()])?;
-        leaf.distinguished_name
-            .push(DnType::CommonName, "localhost");
-        leaf.use_authority_key_identifier_extension = true;
-        leaf.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-        leaf.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        let leaf = leaf(vec!["localhost".to_owned(), "127.0.0.1".to_owned()])?;
         let issuer = match kind {
             KeyKind::Rsa2048 | KeyKind::Rsa3072 | KeyKind::Rsa4096 => &self.rsa,
             KeyKind::P256 | KeyKind::P384 | KeyKind::Ed25519 => &self.elliptic,
@@ -113,15 +136,32 @@ impl Certificates {
     }
 }
 
-/// Certificates name it, and are signed by it; nobody is shown it.
-fn authority(name: &str, key: KeyPair) -> Issuer<'static, KeyPair> {
+/// The name in a certificate of many.
+pub(crate) fn site_name(site: u32) -> String {
+    format!("site-{site}.localhost")
+}
+
+/// What is to be signed.
+fn leaf(names: Vec<String>) -> Result<CertificateParams, rcgen::Error> {
+    let common = names.first().cloned().unwrap_or_default();
+    let mut leaf = CertificateParams::new(names)?;
+    leaf.distinguished_name.push(DnType::CommonName, common);
+    leaf.use_authority_key_identifier_extension = true;
+    leaf.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    leaf.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    Ok(leaf)
+}
+
+/// Certificates name it, and are signed by it. Also its own certificate, PEM.
+fn authority(name: &str, key: KeyPair) -> Result<(Issuer<'static, KeyPair>, String), rcgen::Error> {
     let mut params = CertificateParams::default();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
     params
         .distinguished_name
         .push(DnType::CommonName, format!("lariat-lab {name}"));
-    Issuer::new(params, key)
+    let pem = params.self_signed(&key)?.pem();
+    Ok((Issuer::new(params, key), pem))
 }
 
 fn generate(kind: KeyKind) -> Result<KeyPair, rcgen::Error> {

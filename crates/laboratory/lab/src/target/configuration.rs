@@ -43,6 +43,10 @@ pub(crate) struct Values<'a> {
     pub(crate) descriptors: u64,
     /// What it shows.
     pub(crate) certificates: &'a [Files],
+    /// In their place: a folder with a PEM file for each of many names.
+    pub(crate) certificate_folder: Option<&'a Path>,
+    /// Whether it logs each request into `requests.log` in its folder.
+    pub(crate) request_log: bool,
     /// What it speaks.
     pub(crate) tls: Tls<'a>,
 }
@@ -72,7 +76,38 @@ pub(crate) struct Tls<'a> {
     openssl_groups: Vec<&'a str>,
     session_ids: bool,
     tickets: bool,
+    stateful_tickets: bool,
+    session_cache: u64,
     ktls: bool,
+}
+
+/// What the template of a client may use.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct ClientValues<'a> {
+    /// The program's file.
+    pub(crate) program: &'a Path,
+    /// An existing folder of its own, its working directory.
+    pub(crate) folder: &'a Path,
+    /// What it fetches.
+    pub(crate) url: String,
+    /// The path and query of that.
+    pub(crate) path: String,
+    /// The server's address and port.
+    pub(crate) address: &'a str,
+    /// Whether TLS is spoken.
+    pub(crate) is_tls: bool,
+    /// For how long, in whole seconds.
+    pub(crate) seconds: u64,
+    /// Connections at once.
+    pub(crate) connections: u64,
+    /// The kind of handshakes, as `lariat-lab load` calls it.
+    pub(crate) handshake: String,
+    /// Whether connections stay for further requests.
+    pub(crate) is_kept: bool,
+    /// The flags of `lariat-lab load` for the same, but URL and CPUs.
+    pub(crate) load_flags: Vec<String>,
+    /// What the server was asked to speak.
+    pub(crate) tls: Tls<'a>,
 }
 
 /// Why a target's template is no configuration.
@@ -116,6 +151,8 @@ impl<'a> From<&'a ServerSpec> for Tls<'a> {
                 .collect(),
             session_ids: spec.session_ids,
             tickets: spec.tickets,
+            stateful_tickets: spec.stateful_tickets,
+            session_cache: spec.session_cache,
             ktls: spec.ktls,
         }
     }
@@ -150,7 +187,10 @@ fn openssl_group(standard: &str) -> &str {
 pub(crate) fn masks(cpus: &[u16]) -> Vec<String> {
     let length = cpus.iter().max().map_or(1, |&last| usize::from(last) + 1);
     let mask = |cpu: &u16| {
-        let bit = |place: usize| if place == usize::from(*cpu) { '1' } else { '0' };
+        let bit = |place: usize| match place == usize::from(*cpu) {
+            true => '1',
+            false => '0',
+        };
         (0..length).rev().map(bit).collect()
     };
     cpus.iter().map(mask).collect()
@@ -162,7 +202,7 @@ pub(crate) fn masks(cpus: &[u16]) -> Vec<String> {
 /// A template uses what there is not, or is malformed.
 pub(crate) fn files(
     target: &Target,
-    values: &Values<'_>,
+    values: &impl Serialize,
 ) -> Result<Vec<(String, String)>, TemplateFault> {
     let render = |name: &String| {
         let text = render(target, name, &target.templates[name], values)?;
@@ -171,22 +211,27 @@ pub(crate) fn files(
     target.form.files.iter().map(render).collect()
 }
 
-/// The command that starts it; an argument that comes to nothing is left out.
+/// The command that starts it. Each line of an argument is one of its own, and an empty one is none.
 ///
 /// # Errors
 /// As [`files`].
-pub(crate) fn command(target: &Target, values: &Values<'_>) -> Result<Vec<String>, TemplateFault> {
+pub(crate) fn command(
+    target: &Target,
+    values: &impl Serialize,
+) -> Result<Vec<String>, TemplateFault> {
     let words = target.form.start.iter();
     let words = words.map(|word| render(target, "start", word, values));
     let words: Vec<_> = words.collect::<Result<_, _>>()?;
-    Ok(words.into_iter().filter(|word| !word.is_empty()).collect())
+    let lines = words.iter().flat_map(|word| word.lines());
+    let lines = lines.filter(|line| !line.is_empty());
+    Ok(lines.map(ToOwned::to_owned).collect())
 }
 
 fn render(
     target: &Target,
     name: &str,
     template: &str,
-    values: &Values<'_>,
+    values: &impl Serialize,
 ) -> Result<String, TemplateFault> {
     let mut environment = Environment::new();
     environment.set_undefined_behavior(UndefinedBehavior::Strict);

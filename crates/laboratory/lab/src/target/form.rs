@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use toml::Value;
 
+use super::output::Output;
 use super::server_spec::ServerSpec;
 
 /// A program that can be put under test.
@@ -36,9 +37,14 @@ pub(crate) struct Form {
     /// Further files that the packaged program needs, for example modules.
     #[serde(default)]
     pub(crate) needs: Vec<String>,
-    /// Who answers requests.
+    /// What it does in a run.
+    #[serde(default)]
+    pub(crate) role: Role,
+    /// Who answers requests to a server.
+    #[serde(default)]
     pub(crate) serves: Serves,
-    /// What its clients speak.
+    /// What a server's clients speak.
+    #[serde(default)]
     pub(crate) scheme: Scheme,
     /// Commands that tell its version, as templates.
     pub(crate) version: Vec<Vec<String>>,
@@ -47,6 +53,12 @@ pub(crate) struct Form {
     pub(crate) version_lines: Vec<String>,
     /// The command that starts it in the foreground, as templates.
     pub(crate) start: Vec<String>,
+    /// The command that returns when a running server has read its configuration again.
+    #[serde(default)]
+    pub(crate) reload: Vec<String>,
+    /// Where a client's numbers are in what it prints.
+    #[serde(default)]
+    pub(crate) output: Output,
     /// Names of the configuration files that are made of the templates of these names.
     #[serde(default)]
     pub(crate) files: Vec<String>,
@@ -55,23 +67,36 @@ pub(crate) struct Form {
     pub(crate) unsupported: Vec<Unsupported>,
 }
 
+/// What a program does in a run.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Role {
+    /// It is loaded.
+    #[default]
+    Server,
+    /// It loads a server.
+    Client,
+}
+
 /// Who answers requests.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Serves {
     /// The plain HTTP server behind it.
+    #[default]
     Origin,
     /// It does: `/?size=N` has N bytes.
     Itself,
 }
 
 /// What clients speak.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Scheme {
     /// Plain HTTP.
     Http,
     /// HTTP over TLS.
+    #[default]
     Https,
 }
 
@@ -220,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn conditions_are_about_server_specs() {
+    fn conditions_are_about_wishes() {
         let target = target(
             "[[unsupported]]\nwhen = { workers = { least = 2 }, tickets = false }\nwhy = \"two\"\n\
              [[unsupported]]\nwhen = { certificates = [\"p256\", \"rsa2048\"] }\nwhy = \"pair\"\n\

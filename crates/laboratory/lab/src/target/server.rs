@@ -1,4 +1,4 @@
-//! A target as a running server: configured as its spec says, started on its CPUs, and ended.
+//! A target as a running server: configured as specified, started on its CPUs, and ended.
 
 use std::ffi::OsString;
 use std::fs;
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use super::certificates::{CertificateFault, Certificates, Files};
 use super::configuration::{self, TemplateFault, Tls, Values};
-use super::form::{Scheme, Serves, Target};
+use super::form::{Serves, Target};
 use super::program::Program;
 use super::server_spec::ServerSpec;
 use crate::process::child::{Child, ChildFault, telling_lines};
@@ -35,7 +35,8 @@ pub(crate) struct Place<'a> {
 #[derive(Debug)]
 pub(crate) struct Server {
     address: SocketAddr,
-    scheme: Scheme,
+    folder: PathBuf,
+    begun: Instant,
     child: Child,
 }
 
@@ -79,12 +80,15 @@ pub(crate) enum StartFault {
     Ours(#[from] io::Error),
 }
 
-/// Longer than any start: RSA keys are checked then, on a CPU that may be slow.
-const START_MAX: Duration = Duration::from_secs(20);
+/// Longer than any start: thousands of keys are checked then, on a CPU that may be slow.
+const START_MAX: Duration = Duration::from_secs(60);
 /// Between two looks whether it listens.
 const PAUSE: Duration = Duration::from_millis(2);
 /// Somebody may take a free port before the server does; more often than this is no chance.
 const ATTEMPTS_MAX: usize = 5;
+
+/// The log of requests in a server's own folder.
+pub(crate) const REQUEST_LOG: &str = "requests.log";
 
 /// Descriptors that a server needs beside its connections.
 const DESCRIPTORS_SPARE: u64 = 500;
@@ -105,6 +109,10 @@ impl Server {
         let kinds = spec.certificates.iter();
         let certificates = kinds.map(|&kind| place.certificates.of(kind));
         let certificates = certificates.collect::<Result<Vec<_>, _>>()?;
+        let certificate_folder = match spec.sites {
+            0 => None,
+            count => Some(place.certificates.sites(count)?),
+        };
         let objects = match target.form.serves {
             Serves::Itself => objects(place.folder, &spec.objects)?,
             Serves::Origin if place.origin.is_none() => {
@@ -118,6 +126,7 @@ impl Server {
             spec,
             place,
             certificates: &certificates,
+            certificate_folder: certificate_folder.as_deref(),
             objects: &objects,
         };
         for _ in 1..ATTEMPTS_MAX {
@@ -137,9 +146,14 @@ impl Server {
         self.address
     }
 
-    /// What it speaks there.
-    pub(crate) fn scheme(&self) -> Scheme {
-        self.scheme
+    /// Its own folder.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// How long ago its process was started.
+    pub(crate) fn age(&self) -> Duration {
+        self.begun.elapsed()
     }
 
     /// All its processes.
@@ -167,6 +181,7 @@ struct Launch<'a> {
     spec: &'a ServerSpec,
     place: &'a Place<'a>,
     certificates: &'a [Files],
+    certificate_folder: Option<&'a Path>,
     objects: &'a Path,
 }
 
@@ -205,10 +220,12 @@ impl Launch<'_> {
         let scratch = self.place.folder;
         let (program, arguments) = self.program.command(scratch, &folder, program, arguments);
         let output = folder.join("output");
+        let begun = Instant::now();
         let child = Child::start(&program, &arguments, self.place.cpus, &folder, &output)?;
         let mut server = Server {
             address,
-            scheme: self.target.form.scheme,
+            folder,
+            begun,
             child,
         };
         self.wait_until_listening(&mut server)?;
@@ -234,6 +251,8 @@ impl Launch<'_> {
             connections: (spare / 2).clamp(100, CONNECTIONS_MAX),
             descriptors,
             certificates: self.certificates,
+            certificate_folder: self.certificate_folder,
+            request_log: self.spec.request_log,
             tls: Tls::from(self.spec),
         }
     }
@@ -287,7 +306,7 @@ fn free_address() -> io::Result<SocketAddr> {
 }
 
 /// A new folder for one start: `NAME-1`, `NAME-2`.
-fn own_folder(run: &Path, name: &str) -> io::Result<PathBuf> {
+pub(crate) fn own_folder(run: &Path, name: &str) -> io::Result<PathBuf> {
     for number in 1_u64.. {
         let path = run.join(format!("{name}-{number}"));
         match fs::create_dir(&path) {

@@ -26,6 +26,14 @@ pub(crate) struct ServerSpec {
     pub(crate) tickets: bool,
     /// Whether the kernel is asked to seal what is sent.
     pub(crate) ktls: bool,
+    /// Whether what resumes in TLS 1.3 lies in the server's cache (stateful tickets), not with clients.
+    pub(crate) stateful_tickets: bool,
+    /// Sessions that the cache must hold; 0: some 100,000, as far as that can be set.
+    pub(crate) session_cache: u64,
+    /// In place of `certificates`: so many, each with a key and a name of its own.
+    pub(crate) sites: u32,
+    /// Whether it logs each request, for a look at what its clients did.
+    pub(crate) request_log: bool,
     /// Sizes in bytes of the objects that will be asked for, for servers that answer from files.
     pub(crate) objects: Vec<u64>,
 }
@@ -41,6 +49,10 @@ impl Default for ServerSpec {
             session_ids: true,
             tickets: true,
             ktls: false,
+            stateful_tickets: false,
+            session_cache: 0,
+            sites: 0,
+            request_log: false,
             objects: Vec::new(),
         }
     }
