@@ -236,34 +236,93 @@ fn a_server_that_ends_meanwhile_fails_with_its_words() {
 #[test]
 fn another_program_may_be_the_client() {
     let desk = Desk::with_nginx(OWN_CERTIFICATE);
-    let reading = desk.reading(
-        "plain",
-        "[server]\nobjects = [65536]\n\
-         [client]\nprogram = \"curl\"\npackage = \"curl\"\npath = \"/?size=65536\"\n\
-         output = [\"bytes\", \"seconds\"]\nruns = 3\n\
-         arguments = [\"--silent\", \"--show-error\", \"--fail\", \"--output\", \"/dev/null\",\n\
-         \"--write-out\", \"%{size_download} %{time_total}\\n\", \"{url}\"]\n",
-    );
-    assert_eq!(reading["traffic"]["body_bytes"], 3 * 65536);
-    assert_eq!(reading["counts"]["succeeded"], 3);
-    assert_eq!(reading["response"]["count"], 3);
+    let head = format!("client = \"curl\"\n{HEAD}");
+    let (reading, _) = desk.ask_with(&head, "plain", "[load]\nsize = \"64k\"\n");
+    assert_eq!(reading["event"], "read", "{reading}");
+    assert_eq!(reading["traffic"]["body_bytes"], 65536);
+    assert_eq!(reading["counts"]["succeeded"], 1);
+    assert_eq!(reading["response"]["count"], 1);
     for field in ["server_cpu_ns", "client_cpu_ns", "resident_bytes_under"] {
         assert!(number(&reading[field]) > 0, "{field}: {reading}");
     }
+    assert!(number(&reading["client_resident_bytes_max"]) > 0);
 }
 
 #[test]
 fn a_program_that_gets_too_little_makes_the_cell_void() {
     let desk = Desk::with_nginx(OWN_CERTIFICATE);
-    let (way, why) = desk.miss(
-        "[server]\nobjects = [65536]\n\
-         [client]\nprogram = \"curl\"\npackage = \"curl\"\npath = \"/\"\n\
-         output = [\"bytes\", \"seconds\"]\nruns = 1\n\
-         arguments = [\"--silent\", \"--insecure\", \"--output\", \"/dev/null\",\n\
-         \"--write-out\", \"%{size_download} %{time_total}\\n\", \"{url}\"]\n",
-    );
+    let head = format!("client = \"curl\"\n{HEAD}");
+    let (event, _) = desk.ask_with(&head, "subject", "[server]\nobjects = [65536]\n");
     assert_eq!(
-        (way.as_str(), why.as_str()),
-        ("void", "asked for 65536 bytes, got 2")
+        (&event["way"], &event["why"]),
+        (&"void".into(), &"asked for 65536 bytes, got 2".into())
     );
+}
+
+#[test]
+fn a_client_is_a_target_and_the_server_says_what_it_did() {
+    let desk = Desk::with_nginx(OWN_CERTIFICATE);
+    let head = format!("against = \"nginx-files\"\n{HEAD}").replace("server-cpu", "client-cpu");
+    let scenario = "[server]\nversions = [\"1.3\"]\n\
+                    [load]\nsize = \"1k\"\nconnections = 2\nhandshake = \"full\"\ntls = \"1.3\"\n\
+                    [expect]\nkinds = [\"full\"]\nversion = \"TLSv1.3\"\n";
+    let (reading, code) = desk.ask_with(&head, "lariat-load", scenario);
+    assert_eq!((&reading["event"], code), (&"read".into(), 0), "{reading}");
+    assert!(number(&reading["client_cpu_ns"]) > 0);
+    assert_eq!(handshakes(&reading, "full"), number(&reading["operations"]));
+    let resumes = scenario.replace("kinds = [\"full\"]", "kinds = [\"full\", \"psk\"]");
+    let (event, _) = desk.ask_with(&head, "lariat-load", &resumes);
+    assert_eq!(event["way"], "void", "{event}");
+}
+
+#[test]
+fn a_server_has_as_many_certificates_as_asked_and_reloads_them() {
+    let desk = Desk::with_nginx(OWN_CERTIFICATE);
+    let head = HEAD.replace("\"server-cpu\"", "\"start-time\", \"reload-time\"");
+    let (reading, _) = desk.ask_with(&head, "lariat", "[server]\nsites = 20\n");
+    assert_eq!(reading["event"], "read", "{reading}");
+    assert!(number(&reading["start_ns"]) > 0);
+    assert!(number(&reading["reload"]["took_ns"]) > 0);
+    let (before, most) = ("resident_bytes_before", "resident_bytes_max");
+    assert!(number(&reading["reload"][most]) > number(&reading[before]) / 2);
+}
+
+#[test]
+fn a_session_cache_is_filled_before_the_load() {
+    let desk = Desk::with_nginx(OWN_CERTIFICATE);
+    let head = HEAD.replace("server-cpu", "session-memory");
+    let scenario = "[server]\nversions = [\"1.2\"]\nsession-cache = 1000\n\
+                    [load]\nconnections = 2\nno-request = true\nhandshake = \"session-id\"\n\
+                    [[factor]]\nname = \"sessions\"\ntitle = \"sessions\"\n\
+                    [[factor.level]]\nname = \"200\"\ntitle = \"200\"\nfill = 200\n";
+    let (reading, _) = desk.ask_with(&head, "lariat", scenario);
+    assert_eq!(reading["event"], "read", "{reading}");
+    assert_eq!(
+        number(&reading["full_handshakes"]),
+        200 + handshakes(&reading, "full")
+    );
+}
+
+#[test]
+fn a_client_cannot_stand_in_the_place_of_a_server() {
+    let desk = Desk::with_nginx(OWN_CERTIFICATE);
+    let refused = |top: &str, target: &str| {
+        let text = format!("targets = [{target:?}]\n{top}{HEAD}");
+        fs::write(desk.path("one.toml"), text).unwrap();
+        let mut command = lab::command();
+        command.current_dir(desk.directory.path());
+        command.args(["run", "./one.toml", "--dry-run"]);
+        let finished = run(&mut command);
+        assert_eq!(finished.code(), 2, "{finished:?}");
+        finished.stderr
+    };
+    let text = refused("", "wrk");
+    assert!(
+        text.contains("`wrk` is a client") && text.contains("`against` names"),
+        "{text}"
+    );
+    let text = refused("client = \"hitch\"\n", "lariat");
+    assert!(text.contains("`hitch` is a server"), "{text}");
+    let text = refused("against = \"nothing\"\n", "wrk");
+    assert!(text.contains("there is no target `nothing`"), "{text}");
 }
