@@ -238,11 +238,11 @@ fn another_program_may_be_the_client() {
     let desk = Desk::with_nginx(OWN_CERTIFICATE);
     let head = format!("client = \"curl\"\n{HEAD}");
     let (reading, _) = desk.ask_with(&head, "plain", "[load]\nsize = \"64k\"\n");
-    assert_eq!(reading["event"], "read", "{reading}");
+    assert_eq!(reading["event"], "measured", "{reading}");
     assert_eq!(reading["traffic"]["body_bytes"], 65536);
     assert_eq!(reading["counts"]["succeeded"], 1);
     assert_eq!(reading["response"]["count"], 1);
-    for field in ["server_cpu_ns", "client_cpu_ns", "resident_bytes_under"] {
+    for field in ["server_cpu_ns", "client_cpu_ns", "resident_bytes_loaded"] {
         assert!(number(&reading[field]) > 0, "{field}: {reading}");
     }
     assert!(number(&reading["client_resident_bytes_max"]) > 0);
@@ -254,7 +254,7 @@ fn a_program_that_gets_too_little_makes_the_cell_void() {
     let head = format!("client = \"curl\"\n{HEAD}");
     let (event, _) = desk.ask_with(&head, "subject", "[server]\nobjects = [65536]\n");
     assert_eq!(
-        (&event["way"], &event["why"]),
+        (&event["kind"], &event["why"]),
         (&"void".into(), &"asked for 65536 bytes, got 2".into())
     );
 }
@@ -267,12 +267,16 @@ fn a_client_is_a_target_and_the_server_says_what_it_did() {
                     [load]\nsize = \"1k\"\nconnections = 2\nhandshake = \"full\"\ntls = \"1.3\"\n\
                     [expect]\nkinds = [\"full\"]\nversion = \"TLSv1.3\"\n";
     let (reading, code) = desk.ask_with(&head, "lariat-load", scenario);
-    assert_eq!((&reading["event"], code), (&"read".into(), 0), "{reading}");
+    assert_eq!(
+        (&reading["event"], code),
+        (&"measured".into(), 0),
+        "{reading}"
+    );
     assert!(number(&reading["client_cpu_ns"]) > 0);
     assert_eq!(handshakes(&reading, "full"), number(&reading["operations"]));
     let resumes = scenario.replace("kinds = [\"full\"]", "kinds = [\"full\", \"psk\"]");
     let (event, _) = desk.ask_with(&head, "lariat-load", &resumes);
-    assert_eq!(event["way"], "void", "{event}");
+    assert_eq!(event["kind"], "void", "{event}");
 }
 
 #[test]
@@ -280,7 +284,7 @@ fn a_server_has_as_many_certificates_as_asked_and_reloads_them() {
     let desk = Desk::with_nginx(OWN_CERTIFICATE);
     let head = HEAD.replace("\"server-cpu\"", "\"start-time\", \"reload-time\"");
     let (reading, _) = desk.ask_with(&head, "lariat", "[server]\nsites = 20\n");
-    assert_eq!(reading["event"], "read", "{reading}");
+    assert_eq!(reading["event"], "measured", "{reading}");
     assert!(number(&reading["start_ns"]) > 0);
     assert!(number(&reading["reload"]["took_ns"]) > 0);
     let (before, most) = ("resident_bytes_before", "resident_bytes_max");
@@ -296,7 +300,7 @@ fn a_session_cache_is_filled_before_the_load() {
                     [[factor]]\nname = \"sessions\"\ntitle = \"sessions\"\n\
                     [[factor.level]]\nname = \"200\"\ntitle = \"200\"\nfill = 200\n";
     let (reading, _) = desk.ask_with(&head, "lariat", scenario);
-    assert_eq!(reading["event"], "read", "{reading}");
+    assert_eq!(reading["event"], "measured", "{reading}");
     assert_eq!(
         number(&reading["full_handshakes"]),
         200 + handshakes(&reading, "full")
