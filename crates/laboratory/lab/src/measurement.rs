@@ -446,8 +446,8 @@ impl Session<'_, '_> {
         requests.map(Some).ok_or_else(strange)
     }
 
-    /// The whole of what was asked for must have come, and the server must have seen as much, and what
-    /// was expected. It may have seen more: what was in progress when the program ended.
+    /// The whole of what was asked for must have come, and the server must have seen as much, and
+    /// what was expected. It may have seen more: what was in progress when the program ended.
     fn judge_call(
         &self,
         fetched: &Fetched,
