@@ -130,7 +130,12 @@ impl ProgramLoad {
         let size = text("size").and_then(|text| value::size(&text).ok());
         let path = size.map_or_else(|| "/".to_owned(), |size| format!("/?size={size}"));
         let scheme = if launch.is_tls { "https" } else { "http" };
-        let flags = self.settings.clone().without("size").command(launch);
+        // Its own counts would leave a warm-up out, and the server's would not.
+        let at_once = Launch {
+            warm_up: Duration::ZERO,
+            ..launch.clone()
+        };
+        let flags = self.settings.clone().without("size").command(&at_once);
         ClientValues {
             program: call.program,
             folder: call.folder,
