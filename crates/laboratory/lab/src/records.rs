@@ -258,7 +258,7 @@ mod tests {
             )
         };
         assert!(fault(900).0 && fault(900).1.contains("newer"));
-        assert!(fault(3).0 && fault(3).1.contains("older"));
-        assert!(fault(2).0 && fault(2).1.contains("edited"));
+        assert!(fault(2).0 && fault(2).1.contains("older"));
+        assert!(fault(3).0 && fault(3).1.contains("edited"));
     }
 }
