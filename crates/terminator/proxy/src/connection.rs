@@ -21,11 +21,15 @@ use crate::driver::{Driver, FileSent, Socket};
 use crate::files::{FileBack, FileContext};
 use crate::ktls_send::{self, Splice};
 use crate::pipes::Pipes;
+use crate::schedule::Class;
 use crate::service::Service;
 
-/// Bytes that one connection may move before the others have their turn: two reads of 256 KiB
-/// and their writes.
-const BYTES_PER_TURN: usize = 1 << 20;
+/// Bytes, received and sent, that bulk may move before the others have their turn: two reads of
+/// 256 KiB and their writes. One step more is the most that it moves, so that no debt is kept.
+const BULK_BYTES_PER_TURN: usize = 1 << 20;
+
+/// Bytes that anything else may move. What moves as much is bulk from then on.
+const SMALL_BYTES_PER_TURN: usize = 128 << 10;
 
 /// What a connection needs of its worker.
 pub(crate) struct Context<'a> {
@@ -67,6 +71,8 @@ pub(crate) struct Connection {
     /// The tick of the one timer that counts.
     pub(crate) timer_tick: u64,
     pub(crate) is_queued: bool,
+    /// Its last turn moved much.
+    is_bulk: bool,
     /// It is counted among the handshakes in progress.
     pub(crate) is_counted_handshaking: bool,
     /// It is listed among those that have relayed nothing.
@@ -96,6 +102,7 @@ impl Connection {
             back_token,
             timer_tick: 0,
             is_queued: false,
+            is_bulk: false,
             is_counted_handshaking: true,
             listed: None,
             splice: Splice::default(),
@@ -125,7 +132,12 @@ impl Connection {
     /// Does all that can be done now.
     pub(crate) fn pump(&mut self, context: &mut Context<'_>) -> Turn {
         self.take_failures(context);
-        let mut budget = BYTES_PER_TURN;
+        let budget = if self.is_bulk {
+            BULK_BYTES_PER_TURN
+        } else {
+            SMALL_BYTES_PER_TURN
+        };
+        let mut moved_in_turn = 0;
         loop {
             let mut moved = self.front_in(context);
             moved += self.back_out(context);
@@ -135,17 +147,27 @@ impl Connection {
             if self.flow.is_over() {
                 return Turn::Over;
             }
-            if moved == 0 && !acted {
-                break;
-            }
-            if moved >= budget {
+            moved_in_turn += moved;
+            let is_done = moved == 0 && !acted;
+            if is_done || moved_in_turn >= budget {
+                self.is_bulk = moved_in_turn >= SMALL_BYTES_PER_TURN;
                 self.end_turn(context);
-                return Turn::Again;
+                return if is_done { Turn::Wait } else { Turn::Again };
             }
-            budget -= moved;
         }
-        self.end_turn(context);
-        Turn::Wait
+    }
+
+    /// How it is to be served.
+    pub(crate) fn class(&self) -> Class {
+        if !self.flow.is_answered() {
+            Class::Newcomer
+        } else if self.flow.is_handshaking() {
+            Class::Answered
+        } else if self.is_bulk {
+            Class::Bulk
+        } else {
+            Class::Small
+        }
     }
 
     /// Arranges what is awaited until the next turn.

@@ -28,6 +28,7 @@ mod pieces;
 mod pipes;
 pub mod plan;
 pub mod plane;
+mod schedule;
 mod service;
 mod timers;
 mod token;

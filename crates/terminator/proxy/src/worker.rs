@@ -1,11 +1,10 @@
 //! One thread, one loop, its own connections.
 //!
-//! Owns the order of things in a turn: established connections first, then new ones, then
-//! handshakes for as long as the turn may take, so that nobody starves while another signs. Who is
-//! let in is `admission`'s.
+//! Owns the order of things in a turn: the kernel's events are noted, timers fire, commands are
+//! handled and new connections accepted; then connections are served in the order of `schedule`.
+//! Who is let in is `admission`'s.
 
 use std::cell::RefCell;
-use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
@@ -30,19 +29,15 @@ use crate::counts::count_handshake;
 use crate::displaceable::Displaceable;
 use crate::driver::Driver;
 use crate::files::FileContext;
-use crate::handshakes::Handshakes;
 use crate::listeners::{Listener, Listeners, ReadyListeners};
 use crate::options::Limits;
 use crate::pipes::Pipes;
+use crate::schedule::{Class, Schedule};
 use crate::service::Service;
 use crate::timers::Timers;
 use crate::token::{ConnectionId, EventSource};
 
 mod admission;
-
-/// How long handshakes may keep established connections waiting. One RSA-2048 signature takes a
-/// quarter of it, one RSA-4096 signature three times as long: never more than one above it.
-const HANDSHAKES_PER_TURN: Duration = Duration::from_micros(1000);
 
 /// Commands obeyed in a turn. Most are what threads have read of files: each has bytes sent and
 /// more asked for, so that while files are read there is always a next one.
@@ -67,10 +62,8 @@ pub(crate) struct Worker {
     connections: Connections,
     services: Vec<Rc<Service>>,
     listeners: Listeners,
-    /// Connections that had to let others go first.
-    waiting: VecDeque<ConnectionId>,
-    /// Handshakes with something to work on.
-    handshakes: Handshakes,
+    /// Connections with something to work on.
+    schedule: Schedule,
     limits: Limits,
     allowances: Allowances,
     /// Connections that have relayed nothing yet.
@@ -112,8 +105,7 @@ impl Worker {
             connections: Connections::default(),
             services: Vec::new(),
             listeners: Listeners::default(),
-            waiting: VecDeque::new(),
-            handshakes: Handshakes::default(),
+            schedule: Schedule::new(now),
             limits: Limits {
                 connections: 0,
                 handshakes: 0,
@@ -131,14 +123,16 @@ impl Worker {
 
     /// Serves until it is drained.
     pub(crate) fn run(mut self) -> io::Result<()> {
+        let mut woken = self.now;
         while !self.is_drained() {
             let waited_from = Instant::now();
-            let busy_us = waited_from.saturating_duration_since(self.now).as_micros() as u64;
+            let busy_us = waited_from.saturating_duration_since(woken).as_micros() as u64;
             self.counters.add(WorkerCounter::BusyMicroseconds, busy_us);
             let limit = self.wait_limit(waited_from);
             let mut batch = std::mem::take(&mut self.batch);
             self.driver.wait(limit, &mut batch)?;
             self.now = Instant::now();
+            woken = self.now;
             self.counters.count(WorkerCounter::LoopIterations);
             self.counters.add(WorkerCounter::Events, batch.len() as u64);
             self.turn(&batch);
@@ -154,7 +148,7 @@ impl Worker {
 
     /// How long to wait for events.
     fn wait_limit(&self, now: Instant) -> Option<Duration> {
-        if !self.waiting.is_empty() || !self.handshakes.is_empty() {
+        if !self.schedule.is_empty() {
             return Some(Duration::ZERO);
         }
         let due = [
@@ -180,21 +174,20 @@ impl Worker {
                 EventSource::Waker => is_called = true,
             }
         }
-        self.serve_waiting();
         self.fire_timers();
-        self.accept_from(&ready);
-        self.serve_handshakes();
         if is_called {
             self.waker.drain();
             self.handle_commands();
             self.pay_back();
         }
+        self.accept_from(&ready);
+        self.serve();
         if !self.listeners.resume(&self.driver, self.now) {
             self.counters.count(WorkerCounter::AcceptErrors);
         }
         self.enforce_drain();
         self.lines.summarise(self.now);
-        if self.waiting.is_empty() && self.handshakes.is_empty() {
+        if self.schedule.is_empty() {
             self.lines.flush();
         }
         self.counters
@@ -203,27 +196,46 @@ impl Worker {
             .set(WorkerGauge::BuffersPooled, self.pool.spare() as u64);
     }
 
-    /// Notes an event; established connections are served at once.
+    /// Notes an event. A connection that has failed costs little and is served at once.
     fn note(&mut self, id: ConnectionId, event: &epoll::Event, is_back: bool) {
         let Some(connection) = self.connections.find(id) else {
             return;
         };
         connection.note(event, is_back);
-        if !connection.flow.is_handshaking() || event.error {
+        if event.error {
             self.pump(id);
         } else if !connection.is_queued {
-            connection.is_queued = true;
-            if connection.flow.is_answered() {
-                self.handshakes.add_answered(id);
-            } else {
-                self.handshakes.add_newcomer(id, self.now);
-            }
+            self.queue(id);
         } else if !is_back
             && event.read_closed
-            && !connection.flow.is_answered()
-            && self.handshakes.is_overrun(self.now)
+            && connection.class() == Class::Newcomer
+            && self.schedule.is_overrun(self.now)
         {
             self.give_up(id, Reason::ClientDisconnected);
+        }
+    }
+
+    /// Has a connection be served in its turn.
+    fn queue(&mut self, id: ConnectionId) {
+        if let Some(connection) = self.connections.find(id)
+            && !connection.is_queued
+        {
+            connection.is_queued = true;
+            self.schedule.add(id, connection.class(), self.now);
+        }
+    }
+
+    /// Serves those that have something to work on, until the turn is over.
+    fn serve(&mut self) {
+        let connections = &mut self.connections;
+        let is_open = |id| connections.find(id).is_some();
+        self.schedule.begin_turn(self.now, is_open);
+        while let Some(id) = self.schedule.next(self.now) {
+            if let Some(connection) = self.connections.find(id) {
+                connection.is_queued = false;
+                self.pump(id);
+                self.now = Instant::now();
+            }
         }
     }
 
@@ -254,13 +266,7 @@ impl Worker {
             Turn::Wait => self.set_timer(id),
             Turn::Again => {
                 self.set_timer(id);
-                let Some(connection) = self.connections.find(id) else {
-                    return;
-                };
-                if !connection.is_queued {
-                    connection.is_queued = true;
-                    self.waiting.push_back(id);
-                }
+                self.queue(id);
             }
             Turn::Over => self.end(id),
         }
@@ -297,35 +303,6 @@ impl Worker {
             self.pump(id);
         }
         self.fired = fired;
-    }
-
-    fn serve_waiting(&mut self) {
-        for _ in 0..self.waiting.len() {
-            let Some(id) = self.waiting.pop_front() else {
-                return;
-            };
-            if let Some(connection) = self.connections.find(id) {
-                connection.is_queued = false;
-                self.pump(id);
-            }
-        }
-    }
-
-    fn serve_handshakes(&mut self) {
-        let begun = Instant::now();
-        let connections = &mut self.connections;
-        self.handshakes
-            .forget_ended(|id| connections.find(id).is_some());
-        while let Some(id) = self.handshakes.next(self.now) {
-            if let Some(connection) = self.connections.find(id) {
-                connection.is_queued = false;
-                self.pump(id);
-                self.now = Instant::now();
-            }
-            if self.now.saturating_duration_since(begun) >= HANDSHAKES_PER_TURN {
-                return;
-            }
-        }
     }
 
     /// Ends a connection that nobody serves any more.
@@ -410,7 +387,7 @@ impl Worker {
             Some(files) => files.replied(reply),
             None => return self.file_context.let_go(reply),
         }
-        self.pump(id);
+        self.queue(id);
     }
 
     fn service(&self, name: &str) -> Option<&Service> {

@@ -20,6 +20,7 @@ use crate::connection::{Connection, Listed};
 use crate::displaceable::Stage;
 use crate::driver::is_out_of_descriptors;
 use crate::listeners::ReadyListeners;
+use crate::schedule::Class;
 use crate::service::Service;
 use crate::token::{ConnectionId, EventSource};
 
@@ -122,7 +123,7 @@ impl Worker {
             Connection::new(flow, service, text, front, EventSource::Back(id).token());
         connection.is_queued = true;
         self.connections.insert(connection);
-        self.handshakes.add_newcomer(id, self.now);
+        self.schedule.add(id, Class::Newcomer, self.now);
         self.list(id);
         // Its time runs from now on, however long it waits to be served.
         self.set_timer(id);

@@ -1,0 +1,122 @@
+//! Which connection a worker serves next, and for how long before it looks at the kernel again.
+//!
+//! Owns the order, and nothing of what a connection is. There are three classes, each with a slice
+//! of the turn: established connections that move little, handshakes, and bulk. A turn is over when
+//! each class has had its slice or has nothing to do, so new connections, timers and events wait for
+//! the sum of the slices and one overrun of each at most, however much the others have to do. Within
+//! the first and the last class it goes round robin; the order of handshakes is [`Handshakes`]'. A
+//! connection is bulk as long as each of its turns moves much (HAProxy: `TASK_HEAVY`, `TL_BULK`).
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use crate::handshakes::Handshakes;
+use crate::token::ConnectionId;
+
+/// How long connections that move little may keep the others waiting. A request of 1 KiB takes a
+/// hundredth of it.
+const SMALL_SLICE: Duration = Duration::from_micros(1000);
+
+/// How long handshakes may. One RSA-2048 signature takes a quarter of it, one RSA-4096 signature
+/// three times as long: never more than one above it.
+const HANDSHAKE_SLICE: Duration = Duration::from_micros(1000);
+
+/// How long bulk may. The next turn's look at the kernel costs some microseconds of it.
+const BULK_SLICE: Duration = Duration::from_micros(1000);
+
+/// What a connection wants to be served for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Class {
+    /// Established, and its last turn moved little.
+    Small,
+    /// A handshake that was answered once: what is left of it is cheap.
+    Answered,
+    /// A handshake that has got nothing yet.
+    Newcomer,
+    /// Established, and its last turn moved much.
+    Bulk,
+}
+
+/// The slices of a turn, in their order.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Slice {
+    Small,
+    Handshakes,
+    Bulk,
+}
+
+/// Connections with something to work on.
+pub(crate) struct Schedule {
+    small: VecDeque<ConnectionId>,
+    handshakes: Handshakes,
+    bulk: VecDeque<ConnectionId>,
+    /// The slice that is being used, and since when.
+    slice: Slice,
+    since: Instant,
+}
+
+impl Schedule {
+    pub(crate) fn new(now: Instant) -> Self {
+        Self {
+            small: VecDeque::new(),
+            handshakes: Handshakes::default(),
+            bulk: VecDeque::new(),
+            slice: Slice::Small,
+            since: now,
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.small.is_empty() && self.handshakes.is_empty() && self.bulk.is_empty()
+    }
+
+    /// Puts a connection at the end of its class.
+    pub(crate) fn add(&mut self, id: ConnectionId, class: Class, now: Instant) {
+        match class {
+            Class::Small => self.small.push_back(id),
+            Class::Answered => self.handshakes.add_answered(id),
+            Class::Newcomer => self.handshakes.add_newcomer(id, now),
+            Class::Bulk => self.bulk.push_back(id),
+        }
+    }
+
+    /// Whether newcomers wait longer than they should.
+    pub(crate) fn is_overrun(&self, now: Instant) -> bool {
+        self.handshakes.is_overrun(now)
+    }
+
+    /// Begins a turn. Of the oldest newcomers those are forgotten that have ended.
+    pub(crate) fn begin_turn(&mut self, now: Instant, is_open: impl FnMut(ConnectionId) -> bool) {
+        self.handshakes.forget_ended(is_open);
+        (self.slice, self.since) = (Slice::Small, now);
+    }
+
+    /// The connection to be served now, which may have ended since it was added; `None` = the turn
+    /// is over.
+    pub(crate) fn next(&mut self, now: Instant) -> Option<ConnectionId> {
+        loop {
+            let used = now.saturating_duration_since(self.since);
+            let (length, next) = match self.slice {
+                Slice::Small => (SMALL_SLICE, Some(Slice::Handshakes)),
+                Slice::Handshakes => (HANDSHAKE_SLICE, Some(Slice::Bulk)),
+                Slice::Bulk => (BULK_SLICE, None),
+            };
+            let id = (used < length).then(|| self.first(now)).flatten();
+            if id.is_some() {
+                return id;
+            }
+            (self.slice, self.since) = (next?, now);
+        }
+    }
+
+    fn first(&mut self, now: Instant) -> Option<ConnectionId> {
+        match self.slice {
+            Slice::Small => self.small.pop_front(),
+            Slice::Handshakes => self.handshakes.next(now),
+            Slice::Bulk => self.bulk.pop_front(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
