@@ -23,9 +23,9 @@ pub struct Schedule {
 /// Where the next instant comes from, in transactions since the beginning.
 #[derive(Clone, Debug)]
 enum Source {
-    /// Every so many.
+    /// At regular distances.
     Constant { next: u64, step: u64 },
-    /// So many on the average.
+    /// At random distances with this mean.
     Poisson {
         reached: f64,
         mean: f64,

@@ -13,11 +13,11 @@ use wire::address::Address;
 use wire::proxy_header::{Addresses, HeaderV2, write_v1};
 
 use crate::channel::Channel;
+use crate::client_pool::ClientPool;
 use crate::connection::{Connection, dial_failure};
-use crate::crowd::Crowd;
 use crate::failure::Failure;
 use crate::plan::{Handshake, Plan, ProxyVersion};
-use crate::share::Share;
+use crate::thread_context::ThreadContext;
 use crate::tls::configurations::{Configurations, TlsFault};
 use crate::transaction::Transaction;
 
@@ -30,11 +30,15 @@ pub(crate) struct Dialler {
 }
 
 impl Dialler {
-    /// For so many clients.
+    /// For this number of clients.
     ///
     /// # Errors
     /// [`TlsFault`].
-    pub(crate) fn new(plan: &Arc<Plan>, share: &Share, clients: usize) -> Result<Self, TlsFault> {
+    pub(crate) fn new(
+        plan: &Arc<Plan>,
+        context: &ThreadContext,
+        clients: usize,
+    ) -> Result<Self, TlsFault> {
         let tls = match &plan.tls {
             Some(tls) => Some(Configurations::new(tls, clients)?),
             None => None,
@@ -43,7 +47,7 @@ impl Dialler {
             plan: Arc::clone(plan),
             tls,
             // Threads begin with different addresses.
-            source: usize::from(share.index),
+            source: usize::from(context.index),
         })
     }
 
@@ -62,18 +66,18 @@ impl Dialler {
     }
 
     /// Whether a connection's proper end may still bring the session that its client needs.
-    pub(crate) fn awaits_session(&self, crowd: &Crowd, client: u32) -> bool {
-        let needs = crowd.client(client).wants != Handshake::Full;
+    pub(crate) fn awaits_session(&self, client_pool: &ClientPool, client: u32) -> bool {
+        let needs = client_pool.client(client).wants != Handshake::Full;
         let has = |tls: &Configurations| tls.sessions.has_any(client as usize);
         needs && self.tls.as_ref().is_some_and(|tls| !has(tls))
     }
 
     /// A client's connection has failed. A TLS 1.3 session is offered once (RFC 8446, appendix
     /// C.4): if it went with the connection, the server owes no other, and the client begins anew.
-    pub(crate) fn begin_anew_if_bereft(&self, crowd: &mut Crowd, client: u32) {
+    pub(crate) fn begin_anew_if_bereft(&self, client_pool: &mut ClientPool, client: u32) {
         let has = |tls: &Configurations| tls.sessions.has_any(client as usize);
         if !self.tls.as_ref().is_some_and(has) {
-            crowd.begin_anew(client);
+            client_pool.begin_anew(client);
         }
     }
 
@@ -83,7 +87,7 @@ impl Dialler {
     /// Why there is none.
     pub(crate) fn dial(
         &mut self,
-        crowd: &Crowd,
+        client_pool: &ClientPool,
         client: u32,
         due: Instant,
     ) -> Result<(Connection, Transaction), Failure> {
@@ -91,7 +95,7 @@ impl Dialler {
         let dialled = sys::socket::connect_from(source, &self.plan.target.address);
         let (fd, is_connected) = dialled.map_err(|error| dial_failure(&error))?;
         let preface = self.preface(&fd, source);
-        let (channel, transaction) = self.channel(crowd, client, due, preface)?;
+        let (channel, transaction) = self.channel(client_pool, client, due, preface)?;
         let connection = Connection::new(fd, is_connected, channel);
         Ok((connection, transaction))
     }
@@ -126,7 +130,7 @@ impl Dialler {
     /// The bytes' way for a client's next connection, and what is expected of it.
     fn channel(
         &self,
-        crowd: &Crowd,
+        client_pool: &ClientPool,
         client: u32,
         due: Instant,
         preface: Vec<u8>,
@@ -134,12 +138,12 @@ impl Dialler {
         let Some(tls) = &self.tls else {
             return Ok((Channel::plain(preface), Transaction::plain(due)));
         };
-        let (index, wants) = (client as usize, crowd.client(client).wants);
-        if crowd.begins_session(client) {
+        let (index, wants) = (client as usize, client_pool.client(client).wants);
+        if client_pool.begins_session(client) {
             tls.sessions.forget(index);
         }
         tls.sessions.turn_to(index);
-        let resumes = wants != Handshake::Full && !crowd.begins_session(client);
+        let resumes = wants != Handshake::Full && !client_pool.begins_session(client);
         let make = |preface, reads_offer| {
             Channel::tls(tls.of(wants), tls.name.clone(), preface, reads_offer)
                 .map_err(|_| Failure::Incompatible)

@@ -19,7 +19,7 @@ pub enum Failure {
     ConnectRefused,
     /// The connection could not be made for another reason of the network's.
     ConnectFailed,
-    /// Nobody answered in time.
+    /// There was no answer in time.
     ConnectTimeout,
     /// The handshake was not over in time.
     HandshakeTimeout,
@@ -63,7 +63,7 @@ pub enum Failure {
     ReplyMalformed,
     /// The reply had this status, which is no success.
     Status(u16),
-    /// We were told to stop while it was under way.
+    /// The load was stopped while it was under way.
     Interrupted,
 }
 
@@ -146,7 +146,7 @@ pub const CATALOGUE: &[(&str, &str, &str)] = &[
     (
         "connect-refused",
         "server",
-        "Nobody listens there, or the queue is full.",
+        "No program listens there, or the queue is full.",
     ),
     (
         "connect-failed",
@@ -156,7 +156,7 @@ pub const CATALOGUE: &[(&str, &str, &str)] = &[
     (
         "connect-timeout",
         "server",
-        "Nobody answered the dial within `--timeout`.",
+        "The dial was not answered within `--timeout`.",
     ),
     (
         "handshake-timeout",
@@ -267,7 +267,7 @@ pub const CATALOGUE: &[(&str, &str, &str)] = &[
     (
         "interrupted",
         "client",
-        "The load was told to stop while the transaction was under way.",
+        "The load was stopped while the transaction was under way.",
     ),
 ];
 

@@ -4,31 +4,31 @@
 //! nothing of what it loads but the standards: no room of the data plane is named here.
 #![forbid(unsafe_code)]
 
-mod agenda;
 pub mod arrival;
 pub mod capacity;
 mod channel;
+mod client_pool;
 mod clock;
 mod connection;
-mod crowd;
 mod deadlines;
 mod dialler;
-mod doubts;
 pub mod failure;
-mod ledger;
 mod library;
 pub mod options;
 pub mod outcome;
 pub mod plan;
+mod recorder;
 mod reply;
 mod request;
 mod rest;
 pub mod run;
-mod share;
+mod scheduler;
 mod slot;
 pub mod speed;
 pub mod start_fault;
 mod tally;
+mod thread_context;
 mod tls;
 mod transaction;
+mod warnings;
 mod worker;

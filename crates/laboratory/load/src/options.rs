@@ -1,26 +1,27 @@
-//! What a load may be asked for, and what that means: one table of settings, which makes the
+//! The settings of a load, and what they mean: one table of settings, which makes the
 //! command line, the plan file, the help and the reference.
 //!
-//! [`asked::Options`] is what was typed, [`draft::Draft`] what it means without contradictions,
-//! and a [`crate::plan::Plan`] is that with an address. Reads no file and resolves no name.
+//! [`settings::Options`] is what was typed, [`unresolved_plan::UnresolvedPlan`] what it means
+//! without contradictions, and a [`crate::plan::Plan`] is that with an address. Reads no file and
+//! resolves no name.
 
 mod arriving;
-pub mod asked;
-pub mod draft;
+mod display;
 mod fault;
 pub mod limit;
 pub mod reference;
 mod request;
 mod rows;
 mod setting;
-mod show;
+pub mod settings;
 pub mod table;
 mod tls;
+pub mod unresolved_plan;
 pub mod url;
 pub mod value;
 
-pub use asked::{Files, Options};
-pub use draft::Draft;
 pub use fault::PlanFault;
 pub use limit::{Limit, Search};
+pub use settings::{Files, Options};
+pub use unresolved_plan::UnresolvedPlan;
 pub use value::ValueFault;

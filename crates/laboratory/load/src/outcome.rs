@@ -10,10 +10,10 @@ use measure::record::{
     Step, Target, Thread, Tool,
 };
 
-use crate::doubts::doubts;
 use crate::library::version;
 use crate::plan::{Arrival, Plan, Stretch};
 use crate::tally::{StepTally, Tally};
+use crate::warnings::warnings;
 
 /// What a run came to.
 #[derive(Debug)]
@@ -138,7 +138,7 @@ impl Outcome {
     #[must_use]
     pub fn record(self, plan: &Plan, frame: Frame, capacity: Option<Capacity>) -> Record {
         let cpu_ns = self.threads.iter().map(|thread| thread.cpu_ns).sum();
-        let warnings = doubts(plan, &self.tally, self.busiest, capacity.is_some());
+        let warnings = warnings(plan, &self.tally, self.busiest, capacity.is_some());
         Record {
             format: FORMAT,
             tool: Tool {

@@ -1,6 +1,6 @@
 //! What a load is to do: checked, complete, and free of contradictions.
 //!
-//! [`crate::options`] makes plans from what was asked; the engine believes them. Opens nothing.
+//! [`crate::options`] makes plans from settings; the engine believes them. Opens nothing.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -34,7 +34,7 @@ pub struct Plan {
     pub rests: bool,
     /// For how long transactions are begun, warm-up not included.
     pub duration: Duration,
-    /// At most so many transactions, warm-up not included.
+    /// At most this number of transactions, warm-up not included.
     pub count_max: Option<u64>,
     /// A transaction may take this long from when it began; then it has failed.
     pub timeout: Duration,
@@ -110,7 +110,7 @@ pub struct Tls {
     pub alpn: Vec<Vec<u8>>,
     /// The name in SNI, and the one that a certificate is checked for; `None` = no SNI.
     pub server_name: Option<String>,
-    /// The certificate that we show if we are asked.
+    /// The certificate that is sent if the server asks for one.
     pub client_certificate: Option<ClientCertificate>,
     /// How the server's certificate is judged.
     pub verification: Verification,
@@ -286,7 +286,7 @@ pub enum ConnectionEnding {
     Reset,
 }
 
-/// Who asks, and how often.
+/// The clients, and how often they make requests.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Clients {
     /// How many there are; at least one a thread. With session arrivals, how many there can be
@@ -317,7 +317,7 @@ pub enum ClientSelection {
 /// When transactions are due.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Arrival {
-    /// When one is done, the next begins: so many at once.
+    /// When one is done, the next begins: a fixed number at once.
     Closed {
         /// Transactions under way at any moment, over all threads.
         connections: u32,

@@ -31,7 +31,7 @@ impl Rest {
         over.over.expect("it is waited for")
     }
 
-    /// Waits until so many threads wait; `false` = it was over before.
+    /// Waits until `threads` threads wait; `false` = it was over before.
     pub(crate) fn wait_for(&self, threads: usize) -> bool {
         let is_missing =
             |state: &mut State| state.over.is_none() && usize::from(state.waiting) < threads;

@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 use measure::record::{Ending, Second, Thread};
 use sys::wake::Waker;
 
-use crate::ledger::Ledger;
 use crate::outcome::Outcome;
 use crate::plan::Plan;
-use crate::share::{Common, Report, Share};
+use crate::recorder::Recorder;
 use crate::start_fault::StartFault;
 use crate::tally::{SecondTally, Tally};
+use crate::thread_context::{Common, Report, ThreadContext};
 use crate::tls::configurations::warm_thread;
 use crate::worker::Worker;
 
@@ -23,14 +23,14 @@ use crate::worker::Worker;
 #[derive(Debug)]
 pub struct Run {
     plan: Arc<Plan>,
-    threads: Vec<JoinHandle<std::io::Result<Ledger>>>,
+    threads: Vec<JoinHandle<std::io::Result<Recorder>>>,
     begin: Instant,
     reports: Receiver<Report>,
     stopper: Stopper,
-    /// Seconds that not every thread has told of.
+    /// Seconds that not every thread has reported.
     parts: BTreeMap<u64, SecondTally>,
-    /// By thread, the first second that it has not told of; `None` = it has ended.
-    told: Vec<Option<u64>>,
+    /// By thread, the first second that it has not reported; `None` = it has ended.
+    reported: Vec<Option<u64>>,
     seconds: Vec<Second>,
 }
 
@@ -77,14 +77,14 @@ pub fn start(plan: Plan) -> Result<Run, StartFault> {
     let (sender, reports) = channel();
     let mut workers = Vec::new();
     for (index, waker) in (0..plan.threads.count).zip(wakers) {
-        let share = Share {
+        let context = ThreadContext {
             index,
             threads: plan.threads.count,
             waker,
             reports: sender.clone(),
             common: Arc::clone(&common),
         };
-        workers.push((share.clone(), Worker::new(&plan, share)?));
+        workers.push((context.clone(), Worker::new(&plan, context)?));
     }
     let starter = Arc::new(Starter {
         barrier: Barrier::new(workers.len() + 1),
@@ -97,7 +97,7 @@ pub fn start(plan: Plan) -> Result<Run, StartFault> {
     }
     Ok(Run {
         begin: starter.wait(),
-        told: vec![Some(0); threads.len()],
+        reported: vec![Some(0); threads.len()],
         plan,
         threads,
         reports,
@@ -137,9 +137,9 @@ fn cpu_of(plan: &Plan, index: usize) -> Option<u16> {
 fn spawn(
     index: usize,
     cpu: Option<u16>,
-    (share, worker): (Share, Worker),
+    (context, worker): (ThreadContext, Worker),
     starter: &Arc<Starter>,
-) -> Result<JoinHandle<std::io::Result<Ledger>>, StartFault> {
+) -> Result<JoinHandle<std::io::Result<Recorder>>, StartFault> {
     let starter = Arc::clone(starter);
     let thread = std::thread::Builder::new().name(format!("load-{index}"));
     let handle = thread.spawn(move || {
@@ -149,7 +149,7 @@ fn spawn(
         let ended = pinned.and_then(|_| worker.run(begin));
         if ended.is_err() {
             // The others would go on with a part of the load, and nobody would hear of this one.
-            share.abort();
+            context.abort();
         }
         ended
     })?;
@@ -183,13 +183,13 @@ impl Run {
         over.unwrap_or(self.begin + self.plan.warm_up)
     }
 
-    /// Waits for the next second that all threads have told of; `None` = the load is over.
+    /// Waits for the next second that all threads have reported; `None` = the load is over.
     pub fn next_second(&mut self) -> Option<Progress> {
         loop {
             if let Some(progress) = self.whole_second() {
                 return Some(progress);
             }
-            if self.told.iter().all(Option::is_none) {
+            if self.reported.iter().all(Option::is_none) {
                 return None;
             }
             let report = self.reports.recv().ok()?;
@@ -199,15 +199,15 @@ impl Run {
 
     fn take(&mut self, report: Report) {
         let next = report.second.as_ref().map(|(number, _)| number + 1);
-        if let Some(told) = self.told.get_mut(usize::from(report.thread)) {
-            *told = next;
+        if let Some(reported) = self.reported.get_mut(usize::from(report.thread)) {
+            *reported = next;
         }
         if let Some((number, tally)) = report.second {
             self.parts.entry(number).or_default().add(tally);
         }
         for (number, count) in report.late {
-            let told = usize::try_from(number).ok();
-            match told.and_then(|number| self.seconds.get_mut(number)) {
+            let reported = usize::try_from(number).ok();
+            match reported.and_then(|number| self.seconds.get_mut(number)) {
                 Some(second) => second.attempted += count,
                 None => self.parts.entry(number).or_default().attempted += count,
             }
@@ -216,7 +216,7 @@ impl Run {
 
     fn whole_second(&mut self) -> Option<Progress> {
         let number = *self.parts.first_key_value()?.0;
-        let is_whole = self.told.iter().flatten().all(|told| *told > number);
+        let is_whole = self.reported.iter().flatten().all(|next| *next > number);
         if !is_whole {
             return None;
         }
@@ -240,15 +240,15 @@ impl Run {
         let zero = self.zero();
         let (mut last_end, mut last_success) = (None, None);
         for (index, thread) in self.threads.into_iter().enumerate() {
-            let ledger = thread.join().expect("a panic ends the program")?;
-            last_end = last_end.max(ledger.last_end);
-            last_success = last_success.max(ledger.last_success);
+            let recorder = thread.join().expect("a panic ends the program")?;
+            last_end = last_end.max(recorder.last_end);
+            last_success = last_success.max(recorder.last_success);
             threads.push(Thread {
                 cpu: cpu_of(&self.plan, index),
-                cpu_ns: nanoseconds(ledger.cpu),
-                lag: ledger.tally.lag.clone(),
+                cpu_ns: nanoseconds(recorder.cpu),
+                lag: recorder.tally.lag.clone(),
             });
-            tally.add(ledger.tally);
+            tally.add(recorder.tally);
         }
         let until = |end: Option<Instant>| {
             end.map_or(Duration::ZERO, |end| end.saturating_duration_since(zero))

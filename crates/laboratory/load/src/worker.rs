@@ -11,19 +11,19 @@ use slab::Slab;
 use sys::epoll::{Epoll, Event, Events, Interest};
 use sys::timer::Timer;
 
-use crate::agenda::{Agenda, Due};
+use crate::client_pool::ClientPool;
 use crate::clock::Clock;
 use crate::connection::{Connection, Stage, Step};
-use crate::crowd::Crowd;
 use crate::deadlines::{Deadline, Deadlines};
 use crate::dialler::Dialler;
 use crate::failure::Failure;
-use crate::ledger::Ledger;
 use crate::plan::{ConnectionEnding, Plan};
+use crate::recorder::Recorder;
 use crate::request::Requests;
-use crate::share::Share;
+use crate::scheduler::{Due, Scheduler};
 use crate::slot::{NOBODY, Slot, interest, parts, token};
 use crate::start_fault::StartFault;
+use crate::thread_context::ThreadContext;
 use crate::transaction::{Transaction, Verdict};
 
 /// Bytes read at once: four records of the greatest size.
@@ -49,12 +49,12 @@ const WAKER: u64 = u64::MAX - 1;
 /// One thread's load.
 pub(crate) struct Worker {
     plan: Arc<Plan>,
-    share: Share,
+    context: ThreadContext,
     clock: Clock,
     requests: Option<Requests>,
     dialler: Dialler,
-    crowd: Crowd,
-    agenda: Agenda,
+    pool: ClientPool,
+    scheduler: Scheduler,
     /// Transactions that are under way.
     busy: usize,
     slots: Slab<Slot>,
@@ -66,7 +66,7 @@ pub(crate) struct Worker {
     timer: Timer,
     armed_for: Option<Instant>,
     buffer: Vec<u8>,
-    ledger: Ledger,
+    recorder: Recorder,
     /// The rest between warm-up and figures is to come.
     rests: bool,
     /// No transaction begins any more; those under way end, at the latest by their timeouts.
@@ -80,26 +80,30 @@ impl Worker {
     ///
     /// # Errors
     /// See [`StartFault`].
-    pub(crate) fn new(plan: &Arc<Plan>, share: Share) -> Result<Self, StartFault> {
-        let (index, threads) = (u32::from(share.index), u32::from(share.threads));
-        let crowd = Crowd::of_plan(plan, index, threads);
-        let dialler = Dialler::new(plan, &share, crowd.len())?;
+    pub(crate) fn new(plan: &Arc<Plan>, context: ThreadContext) -> Result<Self, StartFault> {
+        let (index, threads) = (u32::from(context.index), u32::from(context.threads));
+        let pool = ClientPool::of_plan(plan, index, threads);
+        let dialler = Dialler::new(plan, &context, pool.len())?;
         let (epoll, timer) = (Epoll::new()?, Timer::new()?);
         epoll.add(&timer, TIMER, Interest::READ | Interest::EDGE)?;
-        epoll.add(share.waker.as_fd(), WAKER, Interest::READ | Interest::EDGE)?;
-        let agenda = Agenda::new(plan, &share);
+        epoll.add(
+            context.waker.as_fd(),
+            WAKER,
+            Interest::READ | Interest::EDGE,
+        )?;
+        let scheduler = Scheduler::new(plan, &context);
         Ok(Self {
             requests: plan
                 .request
                 .as_ref()
                 .map(|request| Requests::new(plan, request)),
-            ledger: Ledger::new(plan, share.clone()),
+            recorder: Recorder::new(plan, context.clone()),
             plan: Arc::clone(plan),
-            share,
+            context,
             clock: Clock::unstarted(),
             dialler,
-            crowd,
-            agenda,
+            pool,
+            scheduler,
             busy: 0,
             slots: Slab::new(),
             serial: 0,
@@ -119,17 +123,17 @@ impl Worker {
     ///
     /// # Errors
     /// The kernel refuses to tell of events: nothing can be done without.
-    pub(crate) fn run(mut self, begin: Instant) -> std::io::Result<Ledger> {
+    pub(crate) fn run(mut self, begin: Instant) -> std::io::Result<Recorder> {
         self.clock = Clock::new(&self.plan, begin);
-        self.agenda.start(self.clock);
-        self.ledger.start(self.clock);
+        self.scheduler.start(self.clock);
+        self.recorder.start(self.clock);
         let mut events = Events::with_capacity(EVENTS_MAX);
         loop {
             let now = Instant::now();
             self.look_at_clock(now);
             self.give_up_late(now);
             self.read_on();
-            self.crowd.wake(now);
+            self.pool.wake(now);
             let next_start = self.begin_due(now);
             if self.is_ending && self.slots.is_empty() {
                 break;
@@ -140,24 +144,24 @@ impl Worker {
                 self.on_event(&event);
             }
         }
-        self.ledger.finish();
-        Ok(self.ledger)
+        self.recorder.finish();
+        Ok(self.recorder)
     }
 
     /// Seconds end, the figures begin, the last transaction has been begun.
     fn look_at_clock(&mut self, now: Instant) {
-        self.ledger.set_open(self.slots.len() as u64);
-        if self.rests && !self.share.is_stopped() {
+        self.recorder.set_open(self.slots.len() as u64);
+        if self.rests && !self.context.is_stopped() {
             if now < self.clock.zero || self.busy > 0 {
                 return;
             }
             self.rest();
         }
-        self.ledger.pass(now);
-        let is_stopped = self.share.is_stopped();
-        let has_begun_all = self.agenda.is_over(&self.crowd);
+        self.recorder.pass(now);
+        let is_stopped = self.context.is_stopped();
+        let has_begun_all = self.scheduler.is_over(&self.pool);
         let is_past_end = self.clock.is_past_end(now, has_begun_all);
-        let is_over = is_stopped || self.share.is_spent() || is_past_end;
+        let is_over = is_stopped || self.context.is_spent() || is_past_end;
         if is_over && !self.is_ending {
             self.is_ending = true;
             self.fail_unbegun(now);
@@ -171,22 +175,22 @@ impl Worker {
     /// Waits, with nothing under way, until the figures are to begin.
     fn rest(&mut self) {
         self.rests = false;
-        let zero = self.share.common.rest().wait_until_over();
+        let zero = self.context.common.rest().wait_until_over();
         self.clock = self.clock.moved_to(zero);
-        self.agenda.start(self.clock);
-        self.ledger.start(self.clock);
+        self.scheduler.start(self.clock);
+        self.recorder.start(self.clock);
     }
 
     /// Whether what is under way is to come to its end before the figures begin.
     fn is_settling(&self, now: Instant) -> bool {
-        self.rests && now >= self.clock.zero && !self.share.is_stopped()
+        self.rests && now >= self.clock.zero && !self.context.is_stopped()
     }
 
     /// What was due and has not begun has failed.
     fn fail_unbegun(&mut self, now: Instant) {
-        for due in self.agenda.take_unbegun(&mut self.crowd, now) {
-            if self.share.spend(due >= self.clock.zero) {
-                self.ledger.forgo(due, Failure::ScheduleOverrun);
+        for due in self.scheduler.take_unbegun(&mut self.pool, now) {
+            if self.context.spend(due >= self.clock.zero) {
+                self.recorder.forgo(due, Failure::ScheduleOverrun);
             }
         }
     }
@@ -197,7 +201,7 @@ impl Worker {
             return None;
         }
         for _ in 0..STARTS_MAX {
-            let due = match self.agenda.take(&mut self.crowd, self.busy, now) {
+            let due = match self.scheduler.take(&mut self.pool, self.busy, now) {
                 Ok(due) => due,
                 Err(next) => return next,
             };
@@ -210,30 +214,30 @@ impl Worker {
 
     /// Begins one; `false` = none can be begun.
     fn begin_transaction(&mut self, Due { at: due, client }: Due) -> bool {
-        let is_open_load = self.agenda.is_open();
+        let is_open_load = self.scheduler.is_open();
         let Some(client) = client else {
             // In a closed load somebody will be free.
-            if is_open_load && self.share.spend(due >= self.clock.zero) {
-                self.ledger.forgo(due, Failure::ClientsExhausted);
+            if is_open_load && self.context.spend(due >= self.clock.zero) {
+                self.recorder.forgo(due, Failure::ClientsExhausted);
             }
             return is_open_load;
         };
-        if !self.share.spend(due >= self.clock.zero) {
-            self.crowd.give_up(client);
-            self.crowd.release(client, due, None);
+        if !self.context.spend(due >= self.clock.zero) {
+            self.pool.give_up(client);
+            self.pool.release(client, due, None);
             return false;
         }
-        self.ledger.attempt(due);
+        self.recorder.attempt(due);
         if is_open_load {
-            self.ledger.lag(due, Instant::now());
+            self.recorder.lag(due, Instant::now());
         }
         self.busy += 1;
-        match self.crowd.client(client).connection {
+        match self.pool.client(client).connection {
             Some(key) => self.ask_again(key, due),
             None => {
                 if let Err(failure) = self.dial(client, due) {
-                    self.ledger.fail(due, failure);
-                    self.crowd.give_up(client);
+                    self.recorder.fail(due, failure);
+                    self.pool.give_up(client);
                     self.release(client, true);
                 }
             }
@@ -244,9 +248,9 @@ impl Worker {
     fn release(&mut self, client: u32, has_failed: bool) {
         self.busy -= 1;
         let now = Instant::now();
-        let rests = has_failed && !self.agenda.is_open();
+        let rests = has_failed && !self.scheduler.is_open();
         let until = rests.then(|| now + FAILED_REST);
-        self.crowd.release(client, now, until);
+        self.pool.release(client, now, until);
     }
 
     /// Another request on a connection that stays.
@@ -267,10 +271,10 @@ impl Worker {
         let (Some(slot), Some(requests)) = (self.slots.get_mut(key), &self.requests) else {
             return self.close_unasked(key);
         };
-        let is_last = self.crowd.is_last_of_connection(slot.client);
+        let is_last = self.pool.is_last_of_connection(slot.client);
         let bytes = requests.bytes(is_last);
         slot.connection
-            .ask(bytes, requests.to_head, &mut self.ledger.traffic)
+            .ask(bytes, requests.to_head, &mut self.recorder.traffic)
     }
 
     /// There is nothing to ask. In TLS 1.3 our side of the handshake is over before the server has
@@ -285,14 +289,14 @@ impl Worker {
 
     /// A new connection for a client.
     fn dial(&mut self, client: u32, due: Instant) -> Result<(), Failure> {
-        let (mut connection, transaction) = self.dialler.dial(&self.crowd, client, due)?;
+        let (mut connection, transaction) = self.dialler.dial(&self.pool, client, due)?;
         if let Some(requests) = self.requests.as_ref().filter(|_| transaction.sends_early) {
-            let is_last = self.crowd.is_last_of_connection(client);
+            let is_last = self.pool.is_last_of_connection(client);
             connection.ask_early(requests.bytes(is_last), requests.to_head);
         }
-        self.ledger.traffic.connections += 1;
+        self.recorder.traffic.connections += 1;
         let key = self.add(connection, client, transaction)?;
-        let traffic = &mut self.ledger.traffic;
+        let traffic = &mut self.recorder.traffic;
         let step = match self.slots.get_mut(key) {
             Some(slot) => slot.connection.start(traffic),
             None => return Ok(()),
@@ -316,7 +320,7 @@ impl Worker {
         let watched = self.epoll.add(slot.connection.socket(), token, interest);
         watched.map_err(|_| Failure::NoDescriptor)?;
         entry.insert(slot);
-        self.crowd.client_mut(client).connection = Some(key);
+        self.pool.client_mut(client).connection = Some(key);
         self.set_deadline(key);
         Ok(key)
     }
@@ -332,7 +336,7 @@ impl Worker {
 
     fn on_event(&mut self, event: &Event) {
         match event.token {
-            WAKER => return self.share.waker.drain(),
+            WAKER => return self.context.waker.drain(),
             TIMER => return,
             _ => {}
         }
@@ -342,7 +346,7 @@ impl Worker {
             return;
         };
         self.dialler.turn_to(slot.client);
-        let traffic = &mut self.ledger.traffic;
+        let traffic = &mut self.recorder.traffic;
         let step = slot.connection.on_ready(event, &mut self.buffer, traffic);
         // The next connection's would be taken for this one's.
         slot.signature = self.dialler.take_signature().or(slot.signature);
@@ -369,7 +373,7 @@ impl Worker {
                 let Some(slot) = self.slots.get_mut(key) else {
                     return;
                 };
-                let traffic = &mut self.ledger.traffic;
+                let traffic = &mut self.recorder.traffic;
                 step = slot.connection.go_on(&mut self.buffer, traffic);
             }
         }
@@ -398,7 +402,7 @@ impl Worker {
             let slot = self.slots.get_mut(key);
             if let Some(slot) = slot.filter(|slot| slot.serial == serial) {
                 self.dialler.turn_to(slot.client);
-                let traffic = &mut self.ledger.traffic;
+                let traffic = &mut self.recorder.traffic;
                 let step = slot.connection.go_on(&mut self.buffer, traffic);
                 slot.signature = self.dialler.take_signature().or(slot.signature);
                 self.follow(key, step);
@@ -414,7 +418,7 @@ impl Worker {
         if let Some(transaction) = &mut slot.transaction
             && let Some(negotiated) = transaction.opened(&slot.connection, slot.signature)
         {
-            self.ledger.shake_hands(transaction.due, negotiated);
+            self.recorder.shake_hands(transaction.due, negotiated);
         }
         self.ask(key)
     }
@@ -423,11 +427,11 @@ impl Worker {
     /// connection has anything more to do.
     fn replied(&mut self, key: usize) -> Option<Step> {
         let client = self.slots.get(key)?.client;
-        let is_last = self.requests.is_none() || self.crowd.is_last_of_connection(client);
+        let is_last = self.requests.is_none() || self.pool.is_last_of_connection(client);
         self.judge(key);
         let slot = self.slots.get_mut(key)?;
         let keeps = !is_last && slot.connection.reply().keeps_connection();
-        if keeps && !self.is_ending && !self.crowd.is_leaving(client) {
+        if keeps && !self.is_ending && !self.pool.is_leaving(client) {
             slot.holds_client = false;
             slot.deadline = None;
             self.release(client, false);
@@ -446,11 +450,11 @@ impl Worker {
         };
         let client = slot.client;
         let needs_more =
-            !self.crowd.is_leaving(client) && self.dialler.awaits_session(&self.crowd, client);
-        if self.crowd.has_users() && !needs_more {
+            !self.pool.is_leaving(client) && self.dialler.awaits_session(&self.pool, client);
+        if self.pool.has_arrivals() && !needs_more {
             slot.client = NOBODY;
             slot.holds_client = false;
-            self.crowd.disconnect(client);
+            self.pool.disconnect(client);
             self.release(client, false);
         }
     }
@@ -463,13 +467,13 @@ impl Worker {
         let Some(transaction) = slot.transaction.take() else {
             return;
         };
-        self.crowd.has_asked(slot.client);
-        self.ledger.traffic.body_bytes += slot.connection.reply().body_bytes();
+        self.pool.count_request(slot.client);
+        self.recorder.traffic.body_bytes += slot.connection.reply().body_bytes();
         match transaction.verdict(&slot.connection, self.requests.is_some()) {
-            Verdict::Success(timing) => self.ledger.succeed(transaction.due, &timing),
+            Verdict::Success(timing) => self.recorder.succeed(transaction.due, &timing),
             Verdict::Failure(failure) => {
-                self.ledger.fail(transaction.due, failure);
-                self.crowd.give_up(slot.client);
+                self.recorder.fail(transaction.due, failure);
+                self.pool.give_up(slot.client);
             }
         }
     }
@@ -484,12 +488,12 @@ impl Worker {
     fn end(&mut self, key: usize) -> Option<Step> {
         let slot = self.slots.get_mut(key)?;
         let resets = self.plan.ending == ConnectionEnding::Reset;
-        if resets && !self.dialler.awaits_session(&self.crowd, slot.client) {
-            slot.connection.reset(&mut self.ledger.traffic);
+        if resets && !self.dialler.awaits_session(&self.pool, slot.client) {
+            slot.connection.reset(&mut self.recorder.traffic);
             self.over(key);
             return None;
         }
-        let step = slot.connection.close(&mut self.ledger.traffic);
+        let step = slot.connection.close(&mut self.recorder.traffic);
         self.set_deadline(key);
         Some(step)
     }
@@ -500,10 +504,10 @@ impl Worker {
             return;
         };
         if let Some(transaction) = slot.transaction.take() {
-            self.ledger.fail(transaction.due, failure);
-            self.crowd.give_up(slot.client);
+            self.recorder.fail(transaction.due, failure);
+            self.pool.give_up(slot.client);
             self.dialler
-                .begin_anew_if_bereft(&mut self.crowd, slot.client);
+                .begin_anew_if_bereft(&mut self.pool, slot.client);
         }
     }
 
@@ -512,7 +516,7 @@ impl Worker {
             return;
         };
         if slot.client != NOBODY {
-            self.crowd.disconnect(slot.client);
+            self.pool.disconnect(slot.client);
         }
         if slot.holds_client {
             self.release(slot.client, has_failed);
@@ -590,8 +594,8 @@ impl Worker {
             false => Some(self.clock.end),
             true => self.abandons_at,
         };
-        let next_second = Some(self.ledger.next_second());
-        let soonest = [late, end, next_second, self.crowd.next_rested()]
+        let next_second = Some(self.recorder.next_second());
+        let soonest = [late, end, next_second, self.pool.next_rested()]
             .into_iter()
             .flatten()
             .min();

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use lexopt::Parser;
 use load::capacity::Finder;
-use load::options::{Draft, Options, Search, table};
+use load::options::{Options, Search, UnresolvedPlan, table};
 use load::outcome::{Frame, Outcome};
 use load::plan::{Arrival, Plan};
 use load::run::{self, Run};
@@ -146,7 +146,7 @@ fn tell_unwritable(fault: &Fault, console: Console) {
     }
 }
 
-fn resolved(draft: &Draft, console: Console) -> Result<wire::address::Address, Exit> {
+fn resolved(draft: &UnresolvedPlan, console: Console) -> Result<wire::address::Address, Exit> {
     let endpoint = draft.endpoint();
     match resolve::resolve(endpoint) {
         Ok(resolved) => {

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use load::options::reference::line_of_file;
 use load::options::table::{self, Setting, Shape};
-use load::options::{Draft, Files, Options, PlanFault, ValueFault};
+use load::options::{Files, Options, PlanFault, UnresolvedPlan, ValueFault};
 
 use super::complaint::Complaint;
 use super::given::{Given, Spot, Text};
@@ -36,10 +36,10 @@ pub(crate) fn draft(
     options: &Options,
     given: &[Given],
     allowed_cpus: &[u16],
-) -> Result<Draft, Vec<Complaint>> {
+) -> Result<UnresolvedPlan, Vec<Complaint>> {
     let named = options.files().into_iter();
     let files: Files = named.map(|(name, path)| (name, read(path))).collect();
-    let drafted = options.draft(&files, allowed_cpus);
+    let drafted = options.validate(&files, allowed_cpus);
     drafted.map_err(|faults| of_plan(&faults, given))
 }
 

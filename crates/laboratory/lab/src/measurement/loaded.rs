@@ -219,7 +219,7 @@ mod tests {
         for (name, text) in url.iter().chain(settings) {
             table::apply(&mut options, table::find(name).unwrap(), text).unwrap();
         }
-        let draft = options.draft(&Files::new(), &sys::cpu::allowed_cpus());
+        let draft = options.validate(&Files::new(), &sys::cpu::allowed_cpus());
         let mut plan = draft.unwrap().plan(Address::Ip(address)).unwrap();
         plan.rests = true;
         plan

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::asked::Options;
 use super::fault::Faults;
 use super::limit::Search;
+use super::settings::Options;
 use super::value::Ramp;
 use crate::plan::{Spacing, Stretch};
 

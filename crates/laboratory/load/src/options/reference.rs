@@ -110,7 +110,7 @@ fn scalar(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::options::asked::Options;
+    use crate::options::settings::Options;
 
     #[test]
     fn every_setting_has_its_entry() {

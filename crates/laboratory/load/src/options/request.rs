@@ -1,7 +1,7 @@
 //! What is asked for on a connection.
 
-use super::asked::{Files, Options};
 use super::fault::Faults;
+use super::settings::{Files, Options};
 use super::url::Url;
 use super::value::Times;
 use crate::plan::Request;

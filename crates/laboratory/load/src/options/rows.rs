@@ -2,12 +2,12 @@
 
 use std::path::PathBuf;
 
-use super::asked::Options;
+use super::display;
 use super::limit;
 use super::setting::Group::{Arrival, Capacity, Client, Request, Run, Target, Tls};
 use super::setting::Shape::{Commas, One, Repeated, Switch};
 use super::setting::{Setting, setting};
-use super::show;
+use super::settings::Options;
 use super::value::{self, OrNone, Read, ValueFault};
 
 /// Puts what was read where it belongs.
@@ -138,24 +138,30 @@ pub(crate) const SETTINGS: &[Setting] = &[
     setting("clients", Client, One("N"), |o, t| {
         set(&mut o.clients, value::clients(t))
     })
-    .derived("as many as --connections; 1000 in open load", show::clients)
+    .derived(
+        "as many as --connections; 1000 in open load",
+        display::clients,
+    )
     .help(
         "How many clients there are, or, with --session-arrivals, how many there can be at \
          once. Each has its own sessions and does one thing at a time, so in open load this is \
          how many transactions can be under way; one that finds no client free has failed.",
     )
     .example("10000"),
-    setting("client-selection", Client, One("round-robin|fewest"), |o, t| {
-        set(&mut o.selection, value::client_selection(t))
-    })
+    setting(
+        "client-selection",
+        Client,
+        One("round-robin|fewest"),
+        |o, t| set(&mut o.selection, value::client_selection(t)),
+    )
     .derived(
         "round-robin; fewest in open load with one kind of handshake and no --clients",
-        show::client_selection,
+        display::client_selection,
     )
     .help(
-        "Which of the free clients is next: the one that has been free the longest, so that all take \
-         part, or one that has made a request before, so that as few take part as the load needs. \
-         With round-robin, the first handshake of every client is full.",
+        "Which of the free clients is next: the one that has been free the longest, so that all \
+         take part, or one that has made a request before, so that as few take part as the load \
+         needs. With round-robin, the first handshake of every client is full.",
     )
     .example("fewest"),
     setting("think-time", Client, One("TIME"), |o, t| {
@@ -176,7 +182,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
     setting("method", Request, One("METHOD"), |o, t| {
         set(&mut o.method, value::method(t))
     })
-    .derived("GET; POST with a body", show::method)
+    .derived("GET; POST with a body", display::method)
     .help("The method of requests.")
     .example("HEAD"),
     setting("header", Request, Repeated("'NAME: VALUE'"), header)
@@ -213,27 +219,27 @@ pub(crate) const SETTINGS: &[Setting] = &[
     })
     .derived(
         "both, or what --handshake, --suites and --groups leave",
-        show::versions,
+        display::versions,
     )
     .help("The versions that are offered.")
     .example("1.3"),
     setting("suites", Tls, Commas("NAME"), |o, t| {
         add(&mut o.suites, value::suite(t))
     })
-    .derived("all of the versions offered", show::suites)
+    .derived("all of the versions offered", display::suites)
     .help("Cipher suites by their standard names, the preferred one first.")
     .example("TLS_AES_256_GCM_SHA384,TLS_AES_128_GCM_SHA256"),
     setting("groups", Tls, Commas("NAME"), |o, t| {
         add(&mut o.groups, value::group(t))
     })
-    .derived("x25519,secp256r1,secp384r1,X25519MLKEM768", show::groups)
+    .derived("x25519,secp256r1,secp384r1,X25519MLKEM768", display::groups)
     .help(
         "Key exchange groups; the first has the key share. `X25519MLKEM768`, the post-quantum \
              hybrid, is of TLS 1.3 alone; named first, it is what is used.",
     )
     .example("X25519MLKEM768,x25519"),
     setting("signatures", Tls, Commas("NAME"), signatures)
-        .derived("all", show::signatures)
+        .derived("all", display::signatures)
         .help(
             "Signature schemes by their standard names, the preferred one first; `rsa` and `ecdsa` \
              are all of their kind, so that a client without the other can be played.",
@@ -250,7 +256,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
     })
     .derived(
         "the URL's host, unless it is an IP address",
-        show::server_name,
+        display::server_name,
     )
     .help("The name in SNI, which the certificate is checked for too.")
     .example("www.example.org"),
@@ -269,7 +275,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
     setting("verify", Tls, One("off|signature|full"), |o, t| {
         set(&mut o.verify, value::verify(t))
     })
-    .derived("off; full with --ca", show::verify)
+    .derived("off; full with --ca", display::verify)
     .help(
         "How the server's certificate is judged: `off` is the cheapest for us; `signature` checks \
          that the server has the key; `full` checks names, times and --ca as well.",
@@ -298,7 +304,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
     setting("connections", Arrival, One("N"), |o, t| {
         set(&mut o.connections, value::clients(t))
     })
-    .derived("50, but at least one a thread", show::connections)
+    .derived("50, but at least one a thread", display::connections)
     .help(
         "Closed load: so many transactions are under way at any moment; when one is done, the \
          next begins. A slow server slows it down, so latencies are no measure of a busy one.",
@@ -335,7 +341,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
     setting("spacing", Arrival, One("constant|poisson"), |o, t| {
         set(&mut o.spacing, value::spacing(t))
     })
-    .derived("constant", show::spacing)
+    .derived("constant", display::spacing)
     .help(
         "How the planned instants of open load lie: evenly, or by chance as independent users \
          come.",
@@ -357,7 +363,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
     })
     .derived(
         "10s; that of the ramp or the steps; with --count, an hour",
-        show::duration,
+        display::duration,
     )
     .help("For how long transactions are begun, the warm-up not included.")
     .example("60s"),
@@ -406,14 +412,14 @@ pub(crate) const SETTINGS: &[Setting] = &[
     })
     .derived(
         "as many as there are CPUs for us; half of that if the target is this host",
-        show::threads,
+        display::threads,
     )
     .help("Threads that make the load.")
     .example("2"),
     setting("cpus", Run, One("LIST|none"), |o, t| {
         set(&mut o.cpus, value::cpus(t))
     })
-    .derived("the last of those for us", show::cpus)
+    .derived("the last of those for us", display::cpus)
     .help("The CPUs that threads are pinned to, in turn.")
     .example("0,2-3"),
     setting("seed", Run, One("N"), |o, t| {

@@ -1,6 +1,6 @@
 //! One setting: how it is typed, what holds without it, and how it is told.
 
-use super::asked::Options;
+use super::settings::Options;
 use super::value::Read;
 use crate::plan::Plan;
 

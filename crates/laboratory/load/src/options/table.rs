@@ -1,8 +1,8 @@
 //! The table of settings as a whole: finding, reading, and telling what a run went by.
 
-use super::asked::Options;
 use super::rows;
 pub use super::setting::{Group, Otherwise, Setting, Shape};
+use super::settings::Options;
 use super::value::ValueFault;
 use crate::plan::Plan;
 

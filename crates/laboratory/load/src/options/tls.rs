@@ -1,7 +1,7 @@
 //! What of TLS is offered: kinds, versions, suites, groups and signatures that fit together.
 
-use super::asked::{Files, Options};
 use super::fault::Faults;
+use super::settings::{Files, Options};
 use super::url::Url;
 use super::value::{Kinds, OrNone, Verify};
 use crate::plan::{

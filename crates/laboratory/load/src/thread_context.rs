@@ -1,4 +1,4 @@
-//! What the threads of a run share, and which part of it is whose.
+//! What the threads of a run share, and what each of them has of its own.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -11,9 +11,9 @@ use crate::plan::{Arrival, Plan};
 use crate::rest::Rest;
 use crate::tally::SecondTally;
 
-/// One thread's part.
+/// What one thread has, and what it shares with the others.
 #[derive(Clone, Debug)]
-pub(crate) struct Share {
+pub(crate) struct ThreadContext {
     /// The thread's number.
     pub(crate) index: u16,
     /// How many threads there are.
@@ -26,10 +26,10 @@ pub(crate) struct Share {
     pub(crate) common: Arc<Common>,
 }
 
-/// What a thread tells while it runs.
+/// What a thread reports while it runs.
 #[derive(Debug)]
 pub(crate) struct Report {
-    /// Whose it is.
+    /// The number of the thread.
     pub(crate) thread: u16,
     /// The second's number from the beginning of the figures, and what was counted in it; `None` =
     /// there will be none any more.
@@ -54,7 +54,7 @@ pub(crate) struct Common {
 }
 
 impl Common {
-    /// With at most so many transactions.
+    /// With at most `count_max` transactions.
     pub(crate) fn new(count_max: Option<u64>, wakers: Vec<Arc<Waker>>) -> Self {
         Self {
             stopped: AtomicBool::new(false),
@@ -88,13 +88,13 @@ impl Common {
         }
     }
 
-    /// Whether it was said so.
+    /// Whether the run was stopped.
     pub(crate) fn is_stopped(&self) -> bool {
         self.stopped.load(Relaxed)
     }
 }
 
-impl Share {
+impl ThreadContext {
     /// This thread's planned instants in open load; in a closed one, how many transactions it may
     /// have under way at once.
     pub(crate) fn arrivals(&self, plan: &Plan) -> (Option<Schedule>, usize) {
@@ -119,7 +119,7 @@ impl Share {
         }
     }
 
-    /// Whether the run was told to stop.
+    /// Whether the run was stopped.
     pub(crate) fn is_stopped(&self) -> bool {
         self.common.is_stopped()
     }

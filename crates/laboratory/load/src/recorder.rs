@@ -1,4 +1,4 @@
-//! A thread's books: which figures a transaction belongs to, and when a second is over.
+//! What a thread records: which figures a transaction belongs to, and when a second is over.
 
 use std::time::{Duration, Instant};
 
@@ -7,12 +7,12 @@ use measure::record::Traffic;
 use crate::clock::Clock;
 use crate::failure::Failure;
 use crate::plan::{Arrival, Plan};
-use crate::share::{Report, Share};
 use crate::tally::{Negotiated, SecondTally, Tally, Timing};
+use crate::thread_context::{Report, ThreadContext};
 
-/// The books of one thread.
+/// Records the transactions of one thread.
 #[derive(Debug)]
-pub(crate) struct Ledger {
+pub(crate) struct Recorder {
     /// Counted for all figures.
     pub(crate) tally: Tally,
     /// Counted by the connections themselves.
@@ -32,12 +32,12 @@ pub(crate) struct Ledger {
     at_zero: Option<(Duration, Traffic)>,
     /// Where each step ends, from the beginning of the figures.
     step_ends: Vec<Duration>,
-    share: Share,
+    context: ThreadContext,
 }
 
-impl Ledger {
-    /// Empty books of a thread.
-    pub(crate) fn new(plan: &Plan, share: Share) -> Self {
+impl Recorder {
+    /// With nothing recorded.
+    pub(crate) fn new(plan: &Plan, context: ThreadContext) -> Self {
         let step_ends = step_ends(&plan.arrival);
         Self {
             tally: Tally::new(step_ends.len()),
@@ -51,7 +51,7 @@ impl Ledger {
             late: Vec::new(),
             at_zero: None,
             step_ends,
-            share,
+            context,
         }
     }
 
@@ -93,22 +93,22 @@ impl Ledger {
 
     fn report(&mut self, second: Option<(u64, SecondTally)>) {
         let report = Report {
-            thread: self.share.index,
+            thread: self.context.index,
             second,
             late: std::mem::take(&mut self.late),
         };
         // Nobody listens any more if the run was dropped.
-        let _ = self.share.reports.send(report);
+        let _ = self.context.reports.send(report);
     }
 
     /// How many connections are open now.
     #[inline]
     pub(crate) fn set_open(&mut self, open: u64) {
         self.second.open = open;
-        self.share.set_open(open);
+        self.context.set_open(open);
     }
 
-    /// The books are closed.
+    /// Nothing more is recorded.
     pub(crate) fn finish(&mut self) {
         self.pass(Instant::now());
         let is_empty = self.second == SecondTally::default() && self.late.is_empty();
@@ -166,7 +166,7 @@ impl Ledger {
         self.fail(due, failure);
     }
 
-    /// A transaction began so long after its planned instant.
+    /// A transaction began after its planned instant.
     #[inline]
     pub(crate) fn lag(&mut self, due: Instant, begun: Instant) {
         if self.is_counted(due) {

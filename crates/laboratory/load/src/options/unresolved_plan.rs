@@ -6,9 +6,9 @@ use std::time::Duration;
 use wire::address::{Address, Endpoint};
 
 use super::arriving::{self, Arriving};
-use super::asked::{Files, Options};
 use super::fault::{Faults, PlanFault};
 use super::limit::Search;
+use super::settings::{Files, Options};
 use super::table::SETTINGS;
 use super::url::Url;
 use super::value::{Kinds, OrNone, Times};
@@ -20,7 +20,7 @@ use crate::plan::{
 
 /// A plan without contradictions, before names are resolved.
 #[derive(Clone, Debug)]
-pub struct Draft {
+pub struct UnresolvedPlan {
     url: Url,
     endpoint: Endpoint,
     sources: Vec<IpAddr>,
@@ -56,7 +56,11 @@ impl Options {
     ///
     /// # Errors
     /// Every contradiction.
-    pub fn draft(&self, files: &Files, allowed_cpus: &[u16]) -> Result<Draft, Vec<PlanFault>> {
+    pub fn validate(
+        &self,
+        files: &Files,
+        allowed_cpus: &[u16],
+    ) -> Result<UnresolvedPlan, Vec<PlanFault>> {
         let mut faults = Faults::default();
         let Some(url) = self.url.clone() else {
             faults.add(
@@ -71,12 +75,12 @@ impl Options {
         let arriving = arriving::arriving(self, &mut faults);
         check_sessions(self, &mut faults);
         check_session_arrivals(self, &mut faults);
-        check_crowd(self, &mut faults);
+        check_clients(self, &mut faults);
         check_cpus(self, allowed_cpus, &mut faults);
         let endpoint = self.connect.clone().unwrap_or_else(|| url.endpoint.clone());
         check_sources(&self.sources, &endpoint, &mut faults);
         let per_connection = self.requests_per_connection.unwrap_or(Times::Count(1));
-        faults.or(Draft {
+        faults.or(UnresolvedPlan {
             endpoint,
             url,
             sources: self.sources.clone(),
@@ -185,7 +189,7 @@ fn check_session_arrivals(options: &Options, faults: &mut Faults) {
 }
 
 /// Refuses too few clients for what is to be under way, and too few for the threads.
-fn check_crowd(options: &Options, faults: &mut Faults) {
+fn check_clients(options: &Options, faults: &mut Faults) {
     let threads = options.threads.map(u32::from);
     let too_few = |few: Option<u32>, many: Option<u32>| few < many && few.is_some();
     faults.add_if(
@@ -249,7 +253,7 @@ fn check_family(sources: &[IpAddr], target: &Address, faults: &mut Faults) {
     }
 }
 
-impl Draft {
+impl UnresolvedPlan {
     /// Whom to resolve, if it is a name.
     #[must_use]
     pub fn endpoint(&self) -> &Endpoint {
@@ -337,8 +341,8 @@ impl Draft {
             (_, Address::Ip(address)) if address.ip().to_canonical().is_loopback() => all / 2,
             _ => all,
         };
-        let crowd = self.clients.into_iter().chain(self.connections).min();
-        let most = crowd.unwrap_or(u32::MAX).min(u16::MAX.into());
+        let client_pool = self.clients.into_iter().chain(self.connections).min();
+        let most = client_pool.unwrap_or(u32::MAX).min(u16::MAX.into());
         u16::try_from(count)
             .unwrap_or(u16::MAX)
             .clamp(1, u16::try_from(most).unwrap_or(u16::MAX))
@@ -436,9 +440,9 @@ mod tests {
             .collect()
     }
 
-    fn drafted(line: &str) -> Result<Draft, Vec<PlanFault>> {
+    fn drafted(line: &str) -> Result<UnresolvedPlan, Vec<PlanFault>> {
         let options = asked(line);
-        options.draft(&files(&options), &[0, 1, 2, 3])
+        options.validate(&files(&options), &[0, 1, 2, 3])
     }
 
     fn planned(line: &str) -> Plan {
@@ -874,7 +878,10 @@ mod tests {
         names.sort_unstable();
         assert_eq!(names, ["connections", "handshake", "size", "verify"]);
         assert_eq!(
-            Options::default().draft(&Files::new(), &[0]).unwrap_err()[0].about,
+            Options::default()
+                .validate(&Files::new(), &[0])
+                .unwrap_err()[0]
+                .about,
             "url"
         );
     }
@@ -975,7 +982,7 @@ mod tests {
                 }
             }
             let options = typed(&pairs);
-            let Ok(draft) = options.draft(&files(&options), &[0, 1, 2, 3]) else {
+            let Ok(draft) = options.validate(&files(&options), &[0, 1, 2, 3]) else {
                 return Ok(());
             };
             let Ok(plan) = draft.plan(local()) else {
@@ -983,7 +990,7 @@ mod tests {
             };
             assert_sound(&plan);
             let all = typed(&table::settings(&options, &plan));
-            let again = all.draft(&files(&all), &[0, 1, 2, 3]);
+            let again = all.validate(&files(&all), &[0, 1, 2, 3]);
             let again = again.unwrap_or_else(|faults| panic!("{pairs:?}: {faults:?}"));
             prop_assert_eq!(format!("{:?}", again.plan(local()).unwrap()), format!("{plan:?}"));
         }

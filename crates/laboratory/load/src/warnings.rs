@@ -1,4 +1,4 @@
-//! Whether the figures tell of the server, or of the client and its host.
+//! Warnings that figures may show the client or its host, not the server.
 
 use std::time::Duration;
 
@@ -18,11 +18,11 @@ const LAG_MAX: Duration = Duration::from_millis(5);
 /// With fewer, the 99th percentile is one transaction.
 const TRANSACTIONS_MIN: u64 = 100;
 
-/// All that is to be doubted, with the remedy.
+/// What makes the figures doubtful, with the remedy.
 ///
 /// `busiest` is the share of the time that the busiest thread was busy. A search loads its server
 /// beyond what it can do, and means to.
-pub(crate) fn doubts(plan: &Plan, tally: &Tally, busiest: f64, is_search: bool) -> Vec<Warning> {
+pub(crate) fn warnings(plan: &Plan, tally: &Tally, busiest: f64, is_search: bool) -> Vec<Warning> {
     if let Some(warning) = fruitless(tally) {
         // All else would be about figures that there are none of.
         return vec![warning];
@@ -31,7 +31,7 @@ pub(crate) fn doubts(plan: &Plan, tally: &Tally, busiest: f64, is_search: bool) 
     warnings.extend(busy(plan, busiest));
     warnings.extend(lag(tally));
     warnings.extend(failures(tally, is_search));
-    warnings.extend(crowded(plan, tally));
+    warnings.extend(too_many_clients(plan, tally));
     warnings.extend(few(tally));
     warnings
 }
@@ -117,17 +117,17 @@ fn failures(tally: &Tally, is_search: bool) -> Vec<Warning> {
 }
 
 /// The first handshake of each client is full: with many of them it is the only one.
-fn crowded(plan: &Plan, tally: &Tally) -> Option<Warning> {
+fn too_many_clients(plan: &Plan, tally: &Tally) -> Option<Warning> {
     let resumes = |kind: &Handshake| *kind != Handshake::Full;
     let tls = plan.tls.as_ref()?;
     let transactions = tally.warm_up.attempted + tally.totals.attempted;
     let clients = u64::from(plan.clients.count);
-    // Users are new, and bring as many requests as they bring.
+    // With session arrivals every client is new.
     let all_take_part = plan.clients.selection == ClientSelection::RoundRobin
         && plan.requests_per_arrival().is_none();
-    let is_crowded =
+    let is_too_many =
         all_take_part && tls.handshakes.iter().any(resumes) && transactions < 2 * clients;
-    is_crowded.then(|| Warning {
+    is_too_many.then(|| Warning {
         seen: format!(
             "{} clients made {} transactions, and the first handshake of each client is full: few \
              or none could resume",

@@ -1,40 +1,40 @@
-//! The clients: who is free, whose session goes on, and whose connection stays.
+//! The clients of a thread: which are free, and what sessions and connections they have.
 //!
-//! In a load of users a client is a place: a user takes one that is free, and leaves it when all
-//! requests have succeeded or one has failed. Pure: it knows no socket and asks for the time.
+//! With session arrivals a client is a slot: a new client takes a free slot, and leaves it when all
+//! its requests have succeeded or one has failed. Pure: it has no socket and reads no clock.
 
 use std::collections::VecDeque;
 use std::time::Instant;
 
 use crate::plan::{ClientSelection, Clients, Handshake, Plan};
 
-/// Sessions are told apart by how far they are used, in so many grades.
+/// The number of grades by which sessions differ in how far they are used.
 const PHASES_MAX: usize = 256;
 
 /// One thread's clients.
 #[derive(Debug)]
-pub(crate) struct Crowd {
+pub(crate) struct ClientPool {
     rules: Clients,
     clients: Vec<Client>,
     /// Free clients by how far their session is used, each in the order in which they became free.
     free: Vec<VecDeque<u32>>,
-    /// The phase that is served next. Taking turns among them mixes beginnings and resumptions
+    /// The phase that is served next. Round-robin among them mixes full handshakes and resumptions
     /// evenly; one queue for all would send every client's full handshake in one wave. Without a
-    /// limit on sessions there are two at most: those who have one, those who do not.
+    /// limit on sessions there are two at most: clients with one, and clients without.
     turn: usize,
-    /// Those who think, in the order in which they will be free; of users, until their next
-    /// requests are due.
+    /// Clients that rest, in the order in which they will be free; with session arrivals, until
+    /// their next requests are due.
     resting: VecDeque<(Instant, u32)>,
-    /// Of users; `None` = clients stay for the whole load.
-    users: Option<Users>,
+    /// `None` = clients stay for the whole load.
+    arrivals: Option<Arrivals>,
 }
 
-/// How users come.
+/// How new clients arrive.
 #[derive(Debug)]
-struct Users {
-    /// Requests that each of them brings.
+struct Arrivals {
+    /// Requests that each of them makes.
     requests_each: u32,
-    /// What they want, in turn.
+    /// The kinds of handshake that they want, in turn.
     kinds: Vec<Handshake>,
     /// The number of the next one, among those of all threads.
     next: u32,
@@ -53,7 +53,7 @@ pub(crate) struct Client {
     pub(crate) connection: Option<usize>,
     /// Requests on that connection so far.
     connection_requests: u32,
-    /// Requests that a user will bring yet.
+    /// Requests that a client that arrived has yet to make.
     left: u32,
 }
 
@@ -69,7 +69,7 @@ impl Client {
     }
 }
 
-impl Crowd {
+impl ClientPool {
     /// Of a plan; see [`Self::new`].
     pub(crate) fn of_plan(plan: &Plan, first: u32, step: u32) -> Self {
         let kinds = match &plan.tls {
@@ -78,12 +78,12 @@ impl Crowd {
         };
         match plan.requests_per_arrival() {
             None => Self::new(plan.clients, kinds, first, step),
-            Some(each) => Self::of_users(plan.clients, each, kinds, first, step),
+            Some(each) => Self::with_arrivals(plan.clients, each, kinds, first, step),
         }
     }
 
-    /// The clients with the indices `first`, `first + step`, … of all; each wants the kind whose
-    /// turn it is by its index.
+    /// The clients with the indices `first`, `first + step`, … of all; the kinds of
+    /// handshake go round by index.
     fn new(rules: Clients, kinds: &[Handshake], first: u32, step: u32) -> Self {
         let clients: Vec<_> = (first..rules.count)
             .step_by(step.max(1) as usize)
@@ -96,7 +96,7 @@ impl Crowd {
         };
         let mut free = vec![VecDeque::new(); phases];
         let all = (0..clients.len() as u32).collect();
-        // Those without a session come last where the fewest are wanted.
+        // Clients without a session come last where the fewest are wanted.
         let fresh = match rules.requests_per_session {
             Some(_) => 0,
             None => phases - 1,
@@ -108,31 +108,31 @@ impl Crowd {
             free,
             turn: 0,
             resting: VecDeque::new(),
-            users: None,
+            arrivals: None,
         }
     }
 
-    /// Places for users, who bring so many requests each and want the same in turn.
-    fn of_users(
+    /// Slots for clients that arrive, each with this number of requests.
+    fn with_arrivals(
         rules: Clients,
         requests_each: u32,
         kinds: &[Handshake],
         first: u32,
         step: u32,
     ) -> Self {
-        let mut crowd = Self::new(rules, kinds, first, step);
-        crowd.users = Some(Users {
+        let mut client_pool = Self::new(rules, kinds, first, step);
+        client_pool.arrivals = Some(Arrivals {
             requests_each,
             kinds: kinds.to_vec(),
             next: first,
             step,
         });
-        crowd
+        client_pool
     }
 
-    /// Whether they are users.
-    pub(crate) fn has_users(&self) -> bool {
-        self.users.is_some()
+    /// Whether new clients arrive.
+    pub(crate) fn has_arrivals(&self) -> bool {
+        self.arrivals.is_some()
     }
 
     /// How many there are.
@@ -140,16 +140,17 @@ impl Crowd {
         self.clients.len()
     }
 
-    /// Takes a free client, if there is one; of users, one who has just come.
+    /// Takes a free client, if there is one; with session arrivals, one that has just arrived.
     pub(crate) fn take(&mut self) -> Option<u32> {
         let client = self.take_free();
-        let Some(users) = &mut self.users else {
+        let Some(arrivals) = &mut self.arrivals else {
             return client;
         };
-        // Who finds no place has come, too.
-        let user = Client::new(kind_of(&users.kinds, users.next), users.requests_each);
-        users.next = users.next.wrapping_add(users.step);
-        *self.client_mut(client?) = user;
+        // A client that finds no slot has arrived, too.
+        let kind = kind_of(&arrivals.kinds, arrivals.next);
+        let new = Client::new(kind, arrivals.requests_each);
+        arrivals.next = arrivals.next.wrapping_add(arrivals.step);
+        *self.client_mut(client?) = new;
         client
     }
 
@@ -167,12 +168,12 @@ impl Crowd {
         None
     }
 
-    /// A client has done its work and rests, until then at least. A user who has got everything,
-    /// or gives up, leaves; the next request of any other is due after the rest.
+    /// A client has finished a request and rests, until then at least. With session arrivals, one
+    /// without further requests leaves; the next request of any other is due after the rest.
     pub(crate) fn release(&mut self, client: u32, now: Instant, until: Option<Instant>) {
-        let thought = now + self.rules.think;
-        let until = until.map_or(thought, |until| until.max(thought));
-        let is_over = match self.users {
+        let rested = now + self.rules.think;
+        let until = until.map_or(rested, |until| until.max(rested));
+        let is_over = match self.arrivals {
             Some(_) => self.is_leaving(client),
             None => until <= now,
         };
@@ -185,9 +186,9 @@ impl Crowd {
         self.resting.insert(place, (until, client));
     }
 
-    /// Those who have rested are free. Users are not: they go on.
+    /// Frees the clients that have rested. With session arrivals they go on instead.
     pub(crate) fn wake(&mut self, now: Instant) {
-        if self.users.is_some() {
+        if self.arrivals.is_some() {
             return;
         }
         while let Some((until, client)) = self.resting.front().copied() {
@@ -199,39 +200,39 @@ impl Crowd {
         }
     }
 
-    /// When the next of those who rest will be free.
+    /// When the next client that rests will be free.
     pub(crate) fn next_rested(&self) -> Option<Instant> {
-        match self.users {
+        match self.arrivals {
             Some(_) => None,
             None => self.resting.front().map(|(until, _)| *until),
         }
     }
 
-    /// When the next request of those users is due who go on.
+    /// With session arrivals, when the next request of a resting client is due.
     pub(crate) fn next_to_go_on(&self) -> Option<Instant> {
-        self.users.as_ref()?;
+        self.arrivals.as_ref()?;
         self.resting.front().map(|(due, _)| *due)
     }
 
-    /// The user whose request that is.
+    /// The client whose request that is.
     pub(crate) fn go_on(&mut self) -> Option<u32> {
-        self.users.as_ref()?;
+        self.arrivals.as_ref()?;
         self.resting.pop_front().map(|(_, client)| client)
     }
 
-    /// A user whose request has failed brings no other.
+    /// With session arrivals, a client whose request has failed makes no other.
     pub(crate) fn give_up(&mut self, client: u32) {
         self.client_mut(client).left = 0;
     }
 
-    /// Whether it is a user, and one who will bring nothing any more.
+    /// Whether a client that arrived has no request left.
     pub(crate) fn is_leaving(&self, client: u32) -> bool {
-        self.users.is_some() && self.client(client).left == 0
+        self.arrivals.is_some() && self.client(client).left == 0
     }
 
     fn set_free(&mut self, client: u32) {
-        let phase = match self.users {
-            // Who comes next has no session.
+        let phase = match self.arrivals {
+            // The next client in this slot has no session.
             Some(_) => 0,
             None => self.phase(client),
         };
@@ -266,7 +267,7 @@ impl Crowd {
     /// Whether a request that begins now is the last one of its connection.
     pub(crate) fn is_last_of_connection(&self, client: u32) -> bool {
         let state = self.client(client);
-        if self.users.is_some() && state.left <= 1 {
+        if self.arrivals.is_some() && state.left <= 1 {
             return true;
         }
         let is_full = |limit: Option<u32>, used: u32| limit.is_some_and(|limit| used + 1 >= limit);
@@ -276,13 +277,13 @@ impl Crowd {
         ) || is_full(self.rules.requests_per_session, state.session_requests)
     }
 
-    /// A client has got what it asked for, or as much of it as there was.
-    pub(crate) fn has_asked(&mut self, client: u32) {
+    /// A client has got a reply, or as much of it as there was.
+    pub(crate) fn count_request(&mut self, client: u32) {
         let limit = self.rules.requests_per_session;
         let state = self.client_mut(client);
         state.connection_requests += 1;
         state.left = state.left.saturating_sub(1);
-        // It does not overflow: who asks without limit only knows that it has asked.
+        // It does not overflow: without a limit it only says whether there was a request.
         state.session_requests = match limit {
             Some(limit) if state.session_requests + 1 >= limit => 0,
             Some(_) => state.session_requests + 1,
@@ -323,16 +324,16 @@ mod tests {
         }
     }
 
-    /// Whether each of so many transactions, one after the other, begins a session.
-    fn beginnings(crowd: &mut Crowd, transactions: usize) -> Vec<bool> {
+    /// Whether each of `count` transactions, one after the other, begins a session.
+    fn beginnings(client_pool: &mut ClientPool, transactions: usize) -> Vec<bool> {
         let now = Instant::now();
         (0..transactions)
             .map(|_| {
-                let client = crowd.take().unwrap();
-                let begins = crowd.begins_session(client);
-                crowd.has_asked(client);
-                crowd.disconnect(client);
-                crowd.release(client, now, None);
+                let client = client_pool.take().unwrap();
+                let begins = client_pool.begins_session(client);
+                client_pool.count_request(client);
+                client_pool.disconnect(client);
+                client_pool.release(client, now, None);
                 begins
             })
             .collect()
@@ -340,8 +341,9 @@ mod tests {
 
     #[test]
     fn sessions_have_their_length_and_are_mixed_evenly() {
-        let mut crowd = Crowd::new(rules(100, Some(4), Some(1)), &[Handshake::Psk], 0, 1);
-        let all = beginnings(&mut crowd, 400);
+        let mut client_pool =
+            ClientPool::new(rules(100, Some(4), Some(1)), &[Handshake::Psk], 0, 1);
+        let all = beginnings(&mut client_pool, 400);
         assert_eq!(all.iter().filter(|begins| **begins).count(), 100);
         for part in all.chunks(4) {
             assert_eq!(part.iter().filter(|begins| **begins).count(), 1, "{all:?}");
@@ -350,8 +352,8 @@ mod tests {
 
     #[test]
     fn without_a_limit_each_client_begins_once() {
-        let mut crowd = Crowd::new(rules(10, None, Some(1)), &[Handshake::Psk], 0, 1);
-        let all = beginnings(&mut crowd, 100);
+        let mut client_pool = ClientPool::new(rules(10, None, Some(1)), &[Handshake::Psk], 0, 1);
+        let all = beginnings(&mut client_pool, 100);
         assert!(all[..10].iter().all(|begins| *begins));
         assert!(!all[10..].iter().any(|begins| *begins));
     }
@@ -362,8 +364,8 @@ mod tests {
             selection: ClientSelection::Fewest,
             ..rules(10, None, Some(1))
         };
-        let mut crowd = Crowd::new(rules, &[Handshake::Psk], 0, 1);
-        let all = beginnings(&mut crowd, 100);
+        let mut client_pool = ClientPool::new(rules, &[Handshake::Psk], 0, 1);
+        let all = beginnings(&mut client_pool, 100);
         assert_eq!(all.iter().filter(|begins| **begins).count(), 1);
     }
 
@@ -371,24 +373,29 @@ mod tests {
     fn clients_are_shared_among_threads_and_kinds() {
         use Handshake::{Full, Psk, Ticket};
         let kinds = [Full, Psk, Ticket];
-        let of_thread = |thread| Crowd::new(rules(7, None, Some(1)), &kinds, thread, 2);
+        let of_thread = |thread| ClientPool::new(rules(7, None, Some(1)), &kinds, thread, 2);
         let (even, odd) = (of_thread(0), of_thread(1));
         assert_eq!((even.len(), odd.len()), (4, 3));
-        let wants =
-            |crowd: &Crowd| -> Vec<_> { crowd.clients.iter().map(|client| client.wants).collect() };
+        let wants = |client_pool: &ClientPool| -> Vec<_> {
+            client_pool
+                .clients
+                .iter()
+                .map(|client| client.wants)
+                .collect()
+        };
         assert_eq!(wants(&even), [Full, Ticket, Psk, Full]);
         assert_eq!(wants(&odd), [Psk, Full, Ticket]);
     }
 
     #[test]
     fn connections_end_by_either_limit() {
-        let mut crowd = Crowd::new(rules(1, Some(4), Some(3)), &[Handshake::Psk], 0, 1);
+        let mut client_pool = ClientPool::new(rules(1, Some(4), Some(3)), &[Handshake::Psk], 0, 1);
         let mut lasts = Vec::new();
         for _ in 0..8 {
-            let last = crowd.is_last_of_connection(0);
-            crowd.has_asked(0);
+            let last = client_pool.is_last_of_connection(0);
+            client_pool.count_request(0);
             if last {
-                crowd.disconnect(0);
+                client_pool.disconnect(0);
             }
             lasts.push(last);
         }
@@ -403,40 +410,47 @@ mod tests {
             think,
             ..rules(2, None, None)
         };
-        let mut crowd = Crowd::new(rules, &[Handshake::Full], 0, 1);
+        let mut client_pool = ClientPool::new(rules, &[Handshake::Full], 0, 1);
         let now = Instant::now();
-        let (first, second) = (crowd.take().unwrap(), crowd.take().unwrap());
-        crowd.release(first, now, Some(now + 3 * think));
-        crowd.release(second, now, None);
-        crowd.wake(now);
+        let (first, second) = (client_pool.take().unwrap(), client_pool.take().unwrap());
+        client_pool.release(first, now, Some(now + 3 * think));
+        client_pool.release(second, now, None);
+        client_pool.wake(now);
         assert_eq!(
-            (crowd.take(), crowd.next_rested()),
+            (client_pool.take(), client_pool.next_rested()),
             (None, Some(now + think))
         );
-        crowd.wake(now + think);
-        assert_eq!(crowd.take(), Some(second));
-        assert_eq!(crowd.next_rested(), Some(now + 3 * think));
-        crowd.wake(now + 3 * think);
-        assert_eq!((crowd.take(), crowd.next_rested()), (Some(first), None));
+        client_pool.wake(now + think);
+        assert_eq!(client_pool.take(), Some(second));
+        assert_eq!(client_pool.next_rested(), Some(now + 3 * think));
+        client_pool.wake(now + 3 * think);
+        assert_eq!(
+            (client_pool.take(), client_pool.next_rested()),
+            (Some(first), None)
+        );
     }
 
     #[test]
     fn users_come_anew_and_leave_when_they_have_everything() {
         let rules = rules(2, Some(3), Some(1));
-        let mut crowd = Crowd::of_users(rules, 3, &[Handshake::Psk], 0, 1);
+        let mut client_pool = ClientPool::with_arrivals(rules, 3, &[Handshake::Psk], 0, 1);
         let now = Instant::now();
         for _ in 0..5 {
-            let user = crowd.take().unwrap();
+            let user = client_pool.take().unwrap();
             for request in 0..3 {
-                assert_eq!(crowd.begins_session(user), request == 0);
-                assert!(crowd.is_last_of_connection(user));
-                crowd.has_asked(user);
-                crowd.disconnect(user);
-                assert_eq!(crowd.is_leaving(user), request == 2);
-                crowd.release(user, now, None);
+                assert_eq!(client_pool.begins_session(user), request == 0);
+                assert!(client_pool.is_last_of_connection(user));
+                client_pool.count_request(user);
+                client_pool.disconnect(user);
+                assert_eq!(client_pool.is_leaving(user), request == 2);
+                client_pool.release(user, now, None);
                 let due = (request < 2).then_some(now);
-                assert_eq!(crowd.next_to_go_on(), due, "at once, where nobody thinks");
-                assert_eq!(crowd.go_on(), due.map(|_| user));
+                assert_eq!(
+                    client_pool.next_to_go_on(),
+                    due,
+                    "at once, where nobody thinks"
+                );
+                assert_eq!(client_pool.go_on(), due.map(|_| user));
             }
         }
     }
@@ -444,22 +458,22 @@ mod tests {
     #[test]
     fn users_who_fail_give_up_and_their_places_begin_sessions() {
         let rules = rules(1, Some(4), Some(1));
-        let mut crowd = Crowd::of_users(rules, 4, &[Handshake::Psk], 0, 1);
+        let mut client_pool = ClientPool::with_arrivals(rules, 4, &[Handshake::Psk], 0, 1);
         let now = Instant::now();
-        let user = crowd.take().unwrap();
-        crowd.has_asked(user);
-        crowd.release(user, now, None);
+        let user = client_pool.take().unwrap();
+        client_pool.count_request(user);
+        client_pool.release(user, now, None);
         assert_eq!(
-            crowd.take(),
+            client_pool.take(),
             None,
             "the place is taken until the user leaves"
         );
-        assert_eq!(crowd.go_on(), Some(user));
-        crowd.give_up(user);
-        crowd.release(user, now, None);
-        assert_eq!(crowd.next_to_go_on(), None);
-        let next = crowd.take().unwrap();
-        assert!(crowd.begins_session(next) && !crowd.is_leaving(next));
+        assert_eq!(client_pool.go_on(), Some(user));
+        client_pool.give_up(user);
+        client_pool.release(user, now, None);
+        assert_eq!(client_pool.next_to_go_on(), None);
+        let next = client_pool.take().unwrap();
+        assert!(client_pool.begins_session(next) && !client_pool.is_leaving(next));
     }
 
     #[test]
@@ -469,32 +483,36 @@ mod tests {
             think,
             ..rules(2, Some(2), None)
         };
-        let mut crowd = Crowd::of_users(rules, 2, &[Handshake::Psk], 0, 1);
+        let mut client_pool = ClientPool::with_arrivals(rules, 2, &[Handshake::Psk], 0, 1);
         let now = Instant::now();
-        let (first, second) = (crowd.take().unwrap(), crowd.take().unwrap());
+        let (first, second) = (client_pool.take().unwrap(), client_pool.take().unwrap());
         for (user, at) in [(first, now + think), (second, now)] {
-            crowd.has_asked(user);
-            crowd.release(user, at, None);
+            client_pool.count_request(user);
+            client_pool.release(user, at, None);
         }
-        crowd.wake(now + 9 * think);
-        assert_eq!((crowd.take(), crowd.next_rested()), (None, None));
-        assert_eq!(crowd.next_to_go_on(), Some(now + think));
-        assert_eq!(crowd.go_on(), Some(second));
-        assert_eq!(crowd.next_to_go_on(), Some(now + 2 * think));
+        client_pool.wake(now + 9 * think);
+        assert_eq!(
+            (client_pool.take(), client_pool.next_rested()),
+            (None, None)
+        );
+        assert_eq!(client_pool.next_to_go_on(), Some(now + think));
+        assert_eq!(client_pool.go_on(), Some(second));
+        assert_eq!(client_pool.next_to_go_on(), Some(now + 2 * think));
     }
 
     #[test]
     fn users_want_what_is_wanted_in_turn() {
         use Handshake::{Psk, Ticket};
         let kinds = [Ticket, Psk];
-        let mut crowd = Crowd::of_users(rules(1, Some(2), Some(1)), 2, &kinds, 0, 1);
+        let mut client_pool =
+            ClientPool::with_arrivals(rules(1, Some(2), Some(1)), 2, &kinds, 0, 1);
         let now = Instant::now();
         let mut wants = Vec::new();
         for _ in 0..4 {
-            let user = crowd.take().unwrap();
-            wants.push(crowd.client(user).wants);
-            crowd.give_up(user);
-            crowd.release(user, now, None);
+            let user = client_pool.take().unwrap();
+            wants.push(client_pool.client(user).wants);
+            client_pool.give_up(user);
+            client_pool.release(user, now, None);
         }
         assert_eq!(wants, [Ticket, Psk, Ticket, Psk]);
     }

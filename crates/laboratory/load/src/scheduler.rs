@@ -1,4 +1,4 @@
-//! What is due in a thread, and who begins it.
+//! Which transactions of a thread are due, and which client begins them.
 //!
 //! Owns the schedule of open load and the bound of closed load. Reads no clock.
 
@@ -6,13 +6,13 @@ use std::iter::Peekable;
 use std::time::Instant;
 
 use crate::arrival::Schedule;
+use crate::client_pool::ClientPool;
 use crate::clock::Clock;
-use crate::crowd::Crowd;
 use crate::plan::Plan;
-use crate::share::Share;
+use crate::thread_context::ThreadContext;
 
 /// What a thread has to begin.
-pub(crate) struct Agenda {
+pub(crate) struct Scheduler {
     /// Planned instants; `None` = closed load.
     schedule: Option<Peekable<Schedule>>,
     /// Transactions that may be under way at once in a closed load.
@@ -23,14 +23,14 @@ pub(crate) struct Agenda {
 /// A transaction that is due.
 pub(crate) struct Due {
     pub(crate) at: Instant,
-    /// Who begins it; `None` = nobody is free.
+    /// The client that begins it; `None` = none is free.
     pub(crate) client: Option<u32>,
 }
 
-impl Agenda {
-    /// Of a thread, whose clock stands.
-    pub(crate) fn new(plan: &Plan, share: &Share) -> Self {
-        let (schedule, concurrency) = share.arrivals(plan);
+impl Scheduler {
+    /// Of a thread; its clock does not run yet.
+    pub(crate) fn new(plan: &Plan, context: &ThreadContext) -> Self {
+        let (schedule, concurrency) = context.arrivals(plan);
         Self {
             schedule: schedule.map(Iterator::peekable),
             concurrency,
@@ -49,32 +49,33 @@ impl Agenda {
     }
 
     /// Whether nothing is due before the end any more.
-    pub(crate) fn is_over(&mut self, crowd: &Crowd) -> bool {
+    pub(crate) fn is_over(&mut self, client_pool: &ClientPool) -> bool {
         let schedule = self.schedule.as_mut();
-        schedule.is_none_or(|schedule| schedule.peek().is_none()) && self.goes_on(crowd).is_none()
+        schedule.is_none_or(|schedule| schedule.peek().is_none())
+            && self.goes_on(client_pool).is_none()
     }
 
-    /// When the next request of those users is due who go on, if that is before the end.
-    fn goes_on(&self, crowd: &Crowd) -> Option<Instant> {
-        let due = crowd.next_to_go_on();
+    /// With session arrivals, when the next request of a resting client is due before the end.
+    fn goes_on(&self, client_pool: &ClientPool) -> Option<Instant> {
+        let due = client_pool.next_to_go_on();
         due.filter(|due| *due < self.clock.end)
     }
 
-    /// What is due, where so many transactions are under way; or when something will be, if that
-    /// is known.
+    /// What is due, where `busy` transactions are under way; or when something will be, if that is
+    /// known.
     pub(crate) fn take(
         &mut self,
-        crowd: &mut Crowd,
+        client_pool: &mut ClientPool,
         busy: usize,
         now: Instant,
     ) -> Result<Due, Option<Instant>> {
-        let goes_on = self.goes_on(crowd);
+        let goes_on = self.goes_on(client_pool);
         let Some(schedule) = &mut self.schedule else {
             return match busy >= self.concurrency {
                 true => Err(None),
                 false => Ok(Due {
                     at: Instant::now(),
-                    client: crowd.take(),
+                    client: client_pool.take(),
                 }),
             };
         };
@@ -84,17 +85,21 @@ impl Agenda {
             return Err(Some(at));
         }
         let client = match goes_on == Some(at) {
-            true => crowd.go_on(),
+            true => client_pool.go_on(),
             false => {
                 schedule.next();
-                crowd.take()
+                client_pool.take()
             }
         };
         Ok(Due { at, client })
     }
 
     /// Takes all that was due and has not begun.
-    pub(crate) fn take_unbegun(&mut self, crowd: &mut Crowd, now: Instant) -> Vec<Instant> {
+    pub(crate) fn take_unbegun(
+        &mut self,
+        client_pool: &mut ClientPool,
+        now: Instant,
+    ) -> Vec<Instant> {
         let mut unbegun = Vec::new();
         let begin = self.clock.begin;
         if let Some(schedule) = &mut self.schedule {
@@ -102,8 +107,8 @@ impl Agenda {
                 unbegun.push(begin + due);
             }
         }
-        while let Some(due) = self.goes_on(crowd).filter(|due| *due <= now) {
-            crowd.go_on();
+        while let Some(due) = self.goes_on(client_pool).filter(|due| *due <= now) {
+            client_pool.go_on();
             unbegun.push(due);
         }
         unbegun
