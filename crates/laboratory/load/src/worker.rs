@@ -86,17 +86,12 @@ impl Worker {
         let dialler = Dialler::new(plan, &context, pool.len())?;
         let (epoll, timer) = (Epoll::new()?, Timer::new()?);
         epoll.add(&timer, TIMER, Interest::READ | Interest::EDGE)?;
-        epoll.add(
-            context.waker.as_fd(),
-            WAKER,
-            Interest::READ | Interest::EDGE,
-        )?;
+        let waker = context.waker.as_fd();
+        epoll.add(waker, WAKER, Interest::READ | Interest::EDGE)?;
         let scheduler = Scheduler::new(plan, &context);
+        let request = plan.request.as_ref();
         Ok(Self {
-            requests: plan
-                .request
-                .as_ref()
-                .map(|request| Requests::new(plan, request)),
+            requests: request.map(|request| Requests::new(plan, request)),
             recorder: Recorder::new(plan, context.clone()),
             plan: Arc::clone(plan),
             context,

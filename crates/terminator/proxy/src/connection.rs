@@ -24,12 +24,10 @@ use crate::pipes::Pipes;
 use crate::schedule::Class;
 use crate::service::Service;
 
-/// Bytes, received and sent, that bulk may move before the others have their turn: two reads of
-/// 256 KiB and their writes. One step more is the most that it moves, so that no debt is kept.
-const BULK_BYTES_PER_TURN: usize = 1 << 20;
-
-/// Bytes that anything else may move. What moves as much is bulk from then on.
-const SMALL_BYTES_PER_TURN: usize = 128 << 10;
+/// Bytes, received and sent, that a connection may move before the others have their turn: 128 KiB,
+/// and what moves as much is bulk from then on, which may move two reads of 256 KiB and their
+/// writes. One step more is the most that it moves, so that no debt is kept.
+const BYTES_PER_TURN: [usize; 2] = [128 << 10, 1 << 20];
 
 /// What a connection needs of its worker.
 pub(crate) struct Context<'a> {
@@ -132,11 +130,7 @@ impl Connection {
     /// Does all that can be done now.
     pub(crate) fn pump(&mut self, context: &mut Context<'_>) -> Turn {
         self.take_failures(context);
-        let budget = if self.is_bulk {
-            BULK_BYTES_PER_TURN
-        } else {
-            SMALL_BYTES_PER_TURN
-        };
+        let budget = BYTES_PER_TURN[usize::from(self.is_bulk)];
         let mut moved_in_turn = 0;
         loop {
             let mut moved = self.front_in(context);
@@ -150,7 +144,7 @@ impl Connection {
             moved_in_turn += moved;
             let is_done = moved == 0 && !acted;
             if is_done || moved_in_turn >= budget {
-                self.is_bulk = moved_in_turn >= SMALL_BYTES_PER_TURN;
+                self.is_bulk = moved_in_turn >= BYTES_PER_TURN[0];
                 self.end_turn(context);
                 return if is_done { Turn::Wait } else { Turn::Again };
             }

@@ -1,11 +1,12 @@
 //! Which connection a worker serves next, and for how long before it looks at the kernel again.
 //!
 //! Owns the order, and nothing of what a connection is. There are three classes, each with a slice
-//! of the turn: established connections that move little, handshakes, and bulk. A turn is over when
-//! each class has had its slice or has nothing to do, so new connections, timers and events wait for
-//! the sum of the slices and one overrun of each at most, however much the others have to do. Within
-//! the first and the last class it goes round robin; the order of handshakes is [`Handshakes`]'. A
-//! connection is bulk as long as each of its turns moves much (HAProxy: `TASK_HEAVY`, `TL_BULK`).
+//! of the turn: established connections that move little, handshakes, and bulk. A turn is over
+//! when each class has had its slice or has nothing to do, so new connections, timers and events
+//! wait for the sum of the slices and one overrun of each at most, however much the others have to
+//! do. The first and the last class are served round robin; the order of handshakes is
+//! [`Handshakes`]'. A connection is bulk as long as each of its turns moves much (HAProxy:
+//! `TASK_HEAVY`, `TL_BULK`).
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};

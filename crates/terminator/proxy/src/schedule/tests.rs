@@ -31,7 +31,7 @@ struct Waits {
     served: Duration,
 }
 
-/// A worker with connections that come back after a while, except bulk, which always has more to do.
+/// A worker with connections that come back after a while; bulk always has more to do.
 struct Simulation {
     now: Instant,
     chance: Chance,
@@ -134,7 +134,11 @@ fn of_10_000_connections_none_starves_and_the_bounds_hold() {
     assert!(small.count > 100_000 && handshakes.count > 10_000);
     assert!(small.total / small.count <= TURN_MAX);
     assert!(small.longest <= TURN_MAX * 2, "{:?}", small.longest);
-    assert!(handshakes.longest <= TURN_MAX * 20, "{:?}", handshakes.longest);
+    assert!(
+        handshakes.longest <= TURN_MAX * 20,
+        "{:?}",
+        handshakes.longest
+    );
     // Each of 1,000 downloads waits for the 999 others, of which a turn serves two at least.
     assert!(bulk.longest <= TURN_MAX * 500, "{:?}", bulk.longest);
     // What the others do not use of their slices goes to bulk.
