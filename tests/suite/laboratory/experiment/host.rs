@@ -130,7 +130,7 @@ fn slips_are_refused_before_anything_is_measured() {
         ("--speeds fast", "one of: none, quick, full"),
         ("--seconds 0", "for example: --seconds 3"),
         ("--speeds none --seconds 1", "leave one of them out"),
-        ("--jsno", "did you mean --json?"),
+        ("--jsno", "did you mean `--json`?"),
         ("eth0", "lists the flags"),
     ] {
         let finished = said(words);

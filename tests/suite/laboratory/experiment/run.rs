@@ -141,7 +141,7 @@ fn slips_are_refused_before_anything_starts() {
         ),
         (
             "./small.toml --ful",
-            ["no flag --ful", "did you mean --full?"],
+            ["no flag --ful", "did you mean `--full`?"],
         ),
         ("--resume none.jsonl", ["none.jsonl", "hint: "]),
         (
@@ -350,15 +350,15 @@ fn what_cannot_be_taken_up_says_why() {
     assert_eq!(desk.small("--repeats 1 --targets plain").code(), 0);
     let whole = desk.text();
     let (first, _) = whole.split_once('\n').unwrap();
-    let damaged = format!("{first}\n{{\"event\":\"read\"}}\n");
+    let damaged = format!("{first}\n{{\"event\":\"measured\"}}\n");
     let current = format!("\"version\":\"{}\"", env!("CARGO_PKG_VERSION"));
     for (text, said) in [
         (
-            whole.replacen("\"format\":2", "\"format\":0", 1),
+            whole.replacen("\"format\":3", "\"format\":0", 1),
             "format 0; this build reads",
         ),
-        ("{\"format\":2}\n".to_owned(), "no record of an experiment"),
-        (String::new(), "no record of an experiment"),
+        ("{\"format\":2}\n".to_owned(), "this is no record"),
+        (String::new(), "this is no record"),
         (damaged, "line 2 is damaged"),
         (
             whole.replacen(&current, "\"version\":\"0.0.1\"", 1),

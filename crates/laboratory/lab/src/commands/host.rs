@@ -85,7 +85,7 @@ pub(super) fn speeds(text: &str) -> Result<Option<Rows>, UsageError> {
         _ => Err(wrong(
             "speeds",
             text,
-            "is none of none, quick, full",
+            "is not one of: none, quick, full",
             "none",
         )),
     }
@@ -121,7 +121,7 @@ mod tests {
     #[test]
     fn slips_have_remedies() {
         let fault = |line: &str| planned(line).unwrap_err();
-        assert!(fault("--speeds fast").contains("none of none, quick, full"));
+        assert!(fault("--speeds fast").contains("not one of: none, quick, full"));
         for seconds in ["0", "-1", "nan", "61", "1e9", "x", ""] {
             let fault = fault(&format!("--seconds={seconds}"));
             assert!(fault.contains("is not 0.01 to 60 seconds"), "{fault}");

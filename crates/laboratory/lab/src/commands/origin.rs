@@ -188,7 +188,7 @@ fn of_load<T>(
         ValueFault::Name(known) => wrong(
             flag,
             text,
-            &format!("is none of {}", known.join(", ")),
+            &format!("is not one of: {}", known.join(", ")),
             known[0],
         ),
     })

@@ -100,7 +100,7 @@ fn unknown(typed: &str, known: &[&'static str]) -> (String, String) {
     let near = nearest(typed, known.iter().copied());
     match (near, known.len() <= NAMES_MAX) {
         (Some(near), true) => (
-            format!("`{shown}` is none of {all}"),
+            format!("`{shown}` is not one of: {all}"),
             format!("did you mean {near}?"),
         ),
         (None, true) => (

@@ -275,6 +275,7 @@ fn a_client_is_a_target_and_the_server_says_what_it_did() {
     assert!(number(&reading["client_cpu_ns"]) > 0);
     assert_eq!(handshakes(&reading, "full"), number(&reading["operations"]));
     let resumes = scenario.replace("kinds = [\"full\"]", "kinds = [\"full\", \"psk\"]");
+    let desk = Desk::with_nginx(OWN_CERTIFICATE);
     let (event, _) = desk.ask_with(&head, "lariat-load", &resumes);
     assert_eq!(event["kind"], "void", "{event}");
 }

@@ -165,7 +165,7 @@ fn two_platforms_are_compared() {
     assert!(desk.shown("loss.html").contains("In what they differ"));
     let figure = desk.read("figures/compared-object-sizes.svg");
     assert!(
-        figure.contains("Loss against the first, succeeded a second"),
+        figure.contains("loss of succeeded per second against the first, %"),
         "{figure}"
     );
 }
@@ -177,14 +177,17 @@ fn what_has_nothing_in_common_is_not_compared() {
     desk.put("unread.jsonl", &began);
     let told = desk.run("compare run.jsonl unread.jsonl");
     assert_eq!(told.code(), 2);
-    assert!(told.stderr.contains("no cell in common"), "{told:?}");
+    assert!(
+        told.stderr.contains("no configuration in common"),
+        "{told:?}"
+    );
     let page = include_str!("../../../../../docs/reference/record.md");
     let (_, rest) = page.split_once("```json\n").unwrap();
     desk.put("load.json", rest.split_once("```\n").unwrap().0);
     for words in ["compare run.jsonl load.json", "report load.json run.jsonl"] {
         let told = desk.run(words);
         assert_eq!(told.code(), 2, "{words}");
-        assert!(told.stderr.contains("no figure in common"), "{told:?}");
+        assert!(told.stderr.contains("no metric in common"), "{told:?}");
     }
     let told = desk.run("compare load.json load.json");
     assert_eq!(told.code(), 0, "{told:?}");
@@ -197,7 +200,7 @@ fn damage_and_age_are_told() {
     desk.put("new.jsonl", "{\"event\":\"began\",\"format\":900}\n");
     desk.put(
         "bad.jsonl",
-        &RECORD.replacen("\"event\":\"read\"", "\"event\":\"rea\"", 1),
+        &RECORD.replacen("\"event\":\"measured\"", "\"event\":\"measur\"", 1),
     );
     let told = desk.run("report new.jsonl run.jsonl bad.jsonl");
     assert_eq!(told.code(), 6, "the one that can be read is told");
