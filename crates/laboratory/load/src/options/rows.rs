@@ -304,10 +304,10 @@ pub(crate) const SETTINGS: &[Setting] = &[
     setting("connections", Arrival, One("N"), |o, t| {
         set(&mut o.connections, value::clients(t))
     })
-    .derived("50, but at least one a thread", display::connections)
+    .derived("50, but at least one per thread", display::connections)
     .help(
-        "Closed load: so many transactions are under way at any moment; when one is done, the \
-         next begins. A slow server slows it down, so latencies are no measure of a busy one.",
+        "Closed load: this number of transactions is in progress at any moment; when one ends, \
+         the next begins. A slow server slows it down, so latencies are no measure of a busy one.",
     )
     .example("200"),
     setting("rate", Arrival, One("R"), |o, t| {
@@ -315,7 +315,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
     })
     .absent("")
     .help(
-        "Open load: so many transactions a second, whatever the server does. Latency counts from \
+        "Open load: this number of transactions per second, whatever the server does. Latency counts from \
          the planned instant; what could not begin has failed.",
     )
     .example("500"),
@@ -371,7 +371,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
         set(&mut o.count, value::count(t))
     })
     .absent("as many as the duration allows")
-    .help("At most so many transactions, the warm-up not included.")
+    .help("The most transactions to make, the warm-up not included.")
     .example("100000"),
     setting("warm-up", Arrival, One("TIME"), |o, t| {
         set(&mut o.warm_up, value::duration(t))

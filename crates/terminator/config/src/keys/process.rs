@@ -19,7 +19,7 @@ pub(super) const PROCESS: &[Key] = &[
         .flag("workers")
         .help(
             "`auto` is one for every CPU that the process may use, each pinned to its own. A \
-             number is so many, pinned while there are CPUs enough. A list such as `\"0-3,6\"` is \
+             number is that many threads, pinned while there are CPUs enough. A list such as `\"0-3,6\"` is \
              one for each of these CPUs; write a single one as `\"4-4\"`.",
         )
         .example("threads = 4"),
@@ -99,11 +99,11 @@ pub(super) const PROCESS: &[Key] = &[
         .absent("any port")
         .flag("connect-ports")
         .help(
-            "The TCP ports that the worker process can connect to, at whatever address, whoever has \
-             taken it over: all servers' ports, and those that a reload may bring; `[]` is none, \
-             for Unix sockets and files. A change takes a restart, and so does a server at any \
-             other port. At most 4096 ports. It takes `sandbox = \"on\"` and Linux 6.7 with \
-             Landlock; the start warns where the kernel cannot.",
+            "The TCP ports that the worker process can connect to, at any address, even if an \
+             attacker controls it: all servers' ports, and those that a reload may bring; `[]` \
+             is none, for Unix sockets and files. A change takes a restart, and so does a \
+             server at any other port. At most 4096 ports. It takes `sandbox = \"on\"` and \
+             Linux 6.7 with Landlock; the start warns where the kernel cannot.",
         )
         .example(r#"connect-ports = [80, "8000-8010"]"#),
     key("process.drain", Kind::Duration(Duration::ZERO, DAY))
@@ -291,7 +291,7 @@ pub(super) const PROCESS: &[Key] = &[
         .absent("keys are derived and rotated")
         .flag("ticket-key")
         .help(
-            "Files with ticket keys, rotated by whoever writes them; a reload reads them again. \
+            "Files with ticket keys, rotated by the program that writes them; a reload reads them again. \
              Either files of 48 or 80 bytes as nginx has them, of which the first encrypts, or one \
              with lines of base64 as HAProxy has it, of which the last but one encrypts.",
         )

@@ -23,7 +23,7 @@ use wire::proxy_header::{self, Header, kind};
 const FIXED_BYTES: usize = 16;
 
 /// What a page says above the facts.
-const TITLE: &str = "Lariat took TLS off this connection";
+const TITLE: &str = "Lariat terminated TLS for this connection";
 
 /// Serves in a thread of its own until the process ends.
 pub(super) fn start(listener: TcpListener) -> io::Result<()> {
