@@ -8,13 +8,18 @@ use std::sync::OnceLock;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::binary;
+use crate::lariat;
 use crate::patience::until;
 use crate::program::Running;
 
 /// The program, not yet started; `LARIAT_LAB` names another one than that beside the tests.
 pub fn command() -> Command {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
-    Command::new(BINARY.get_or_init(|| binary::find("LARIAT_LAB", "lariat-lab")))
+    Command::new(BINARY.get_or_init(|| {
+        // It looks beside itself for the terminator that it puts under test.
+        lariat::command();
+        binary::find("LARIAT_LAB", "lariat-lab")
+    }))
 }
 
 /// A running `lariat-lab origin`; killed on drop.
