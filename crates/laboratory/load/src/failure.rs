@@ -151,7 +151,7 @@ pub const CATALOGUE: &[(&str, &str, &str)] = &[
     (
         "connect-failed",
         "network",
-        "The connection could not be made: no route, or an address that is none.",
+        "The connection could not be made: no route, or an invalid address.",
     ),
     (
         "connect-timeout",

@@ -31,7 +31,7 @@ fn quoted(field: &str) -> String {
     field
 }
 
-/// A field of a number; empty where there is none.
+/// A number as a field; empty without a number.
 pub(crate) fn number(value: Option<f64>) -> String {
     let value = value.filter(|value| value.is_finite());
     value.map_or_else(String::new, |value| value.to_string())

@@ -39,8 +39,8 @@ pub fn value(key: &Key, text: &str, spot: &Spot) -> Value {
 
 fn scalar(key: &Key, text: &str) -> Value {
     match (key.kind, text) {
-        (Kind::Boolean | Kind::Switch, "true" | "on" | "yes") => Value::Boolean(true),
-        (Kind::Boolean | Kind::Switch, "false" | "off" | "no") => Value::Boolean(false),
+        (Kind::Boolean, "true" | "on" | "yes") => Value::Boolean(true),
+        (Kind::Boolean, "false" | "off" | "no") => Value::Boolean(false),
         (Kind::Count(..) | Kind::Size(..) | Kind::Ports | Kind::Threads, digits) => {
             match digits.parse() {
                 Ok(number) => Value::Integer(Some(number)),
@@ -48,28 +48,6 @@ fn scalar(key: &Key, text: &str) -> Value {
             }
         }
         _ => Value::Text(text.to_owned()),
-    }
-}
-
-/// Makes of each value of a document what a flag of the same text would give.
-pub fn retype(root: &mut Node, table: &Table) {
-    let Value::Table(entries) = &mut root.value else {
-        return;
-    };
-    for entry in entries {
-        let Some(key) = table.find(&entry.key) else {
-            continue;
-        };
-        let node = &mut entry.node;
-        if let (Value::List(elements), true) = (&mut node.value, key.many) {
-            for element in elements {
-                if let Some(text) = element.value.plain_text() {
-                    element.value = scalar(key, &text);
-                }
-            }
-        } else if let Some(text) = node.value.plain_text() {
-            node.value = value(key, &text, &node.spot);
-        }
     }
 }
 

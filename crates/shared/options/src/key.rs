@@ -17,36 +17,19 @@ pub struct Key {
     pub default: Default,
     /// The flag of the same meaning, without dashes.
     pub flag: Option<&'static str>,
-    /// Its heading in help and reference.
+    /// Its heading in the help.
     pub group: &'static str,
     /// Whether a list may be written as one text with commas.
     pub commas: bool,
-    /// One of these keys has to be given as well.
-    pub needs: Option<Relation>,
-    /// None of these keys may be given as well.
-    pub excludes: &'static [Relation],
     /// One or more sentences; the first is the short help.
     pub help: &'static str,
     /// A line of TOML.
     pub example: &'static str,
 }
 
-/// Other keys that a key needs, or that it excludes.
-#[derive(Clone, Copy, Debug)]
-pub struct Relation {
-    /// Their paths.
-    pub keys: &'static [&'static str],
-    /// Why, as a sentence about the key without a full stop.
-    pub reason: &'static str,
-    /// What to do instead; empty where naming the keys says it.
-    pub hint: &'static str,
-}
-
 /// What a key holds.
 #[derive(Clone, Copy, Debug)]
 pub enum Kind {
-    /// A flag alone, or `true` and `false` in a document.
-    Switch,
     /// Further keys.
     Table,
     /// A place to listen at.
@@ -63,8 +46,6 @@ pub enum Kind {
     Boolean,
     /// A number in a range.
     Count(u64, u64),
-    /// A number of events per second, above zero.
-    Rate,
     /// A time in a range.
     Duration(Duration, Duration),
     /// A number of bytes in a range.
@@ -99,20 +80,9 @@ pub const fn key(path: &'static str, kind: Kind) -> Key {
         flag: None,
         group: "",
         commas: false,
-        needs: None,
-        excludes: &[],
         help: "",
         example: "",
     }
-}
-
-/// Why a key excludes others. Without a hint it is to leave out one of the two.
-pub const fn beside(
-    keys: &'static [&'static str],
-    reason: &'static str,
-    hint: &'static str,
-) -> Relation {
-    Relation { keys, reason, hint }
 }
 
 impl Key {
@@ -124,31 +94,9 @@ impl Key {
         self
     }
 
-    /// With a list whose flag is given again for each element.
-    pub const fn repeated(mut self) -> Self {
-        self.many = true;
-        self
-    }
-
     /// Under that heading.
     pub const fn group(mut self, title: &'static str) -> Self {
         self.group = title;
-        self
-    }
-
-    /// Of no use without one of these keys.
-    pub const fn needs(mut self, keys: &'static [&'static str], reason: &'static str) -> Self {
-        self.needs = Some(Relation {
-            keys,
-            reason,
-            hint: "",
-        });
-        self
-    }
-
-    /// Not beside any of these keys.
-    pub const fn excludes(mut self, relations: &'static [Relation]) -> Self {
-        self.excludes = relations;
         self
     }
 

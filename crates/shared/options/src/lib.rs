@@ -16,7 +16,7 @@ mod shape;
 mod table;
 
 pub use diagnostic::{Complaint, Diagnostic, Place, Problem, Report, Severity, Spot, nearest};
-pub use key::{Default, Key, Kind, beside, key};
+pub use key::{Default, Key, Kind, key};
 pub use node::{Entry, Node, Value};
 pub use section::{Section, all, text, wrong_kind};
 pub use shape::check;

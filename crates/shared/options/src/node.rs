@@ -18,8 +18,6 @@ pub enum Value {
     Text(String),
     /// `None` is a number below zero or too large for any key.
     Integer(Option<u64>),
-    /// A number with a fraction, as it was written.
-    Float(String),
     /// `true` or `false`.
     Boolean(bool),
     /// An array.
@@ -47,12 +45,7 @@ impl Node {
         Self { value, spot }
     }
 
-    /// Whether it is more than a switch that is off.
-    pub fn is_on(&self) -> bool {
-        !matches!(self.value, Value::Boolean(false))
-    }
-
-    /// The entries of a table; a value that is none has none.
+    /// The entries of a table; none of any other value.
     pub fn entries(&self) -> &[Entry] {
         match &self.value {
             Value::Table(entries) => entries,
@@ -60,7 +53,7 @@ impl Node {
         }
     }
 
-    /// The elements of a list; a value that is none has none.
+    /// The elements of a list; none of any other value.
     pub fn elements(&self) -> &[Self] {
         match &self.value {
             Value::List(elements) => elements,
@@ -75,21 +68,10 @@ impl Value {
         match self {
             Self::Text(_) => "a string",
             Self::Integer(_) => "an integer",
-            Self::Float(_) => "a float",
             Self::Boolean(_) => "a boolean",
             Self::List(_) => "a list",
             Self::Table(_) => "a table",
             Self::Other(kind) => kind,
-        }
-    }
-
-    /// A scalar as a flag would say it.
-    pub fn plain_text(&self) -> Option<String> {
-        match self {
-            Self::Text(text) | Self::Float(text) => Some(text.clone()),
-            Self::Integer(number) => number.map(|number| number.to_string()),
-            Self::Boolean(boolean) => Some(boolean.to_string()),
-            Self::List(_) | Self::Table(_) | Self::Other(_) => None,
         }
     }
 

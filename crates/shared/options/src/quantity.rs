@@ -1,4 +1,4 @@
-//! Durations, sizes, rates, ranges and CPU lists as people write them. Text to values and back.
+//! Durations, sizes, ranges and CPU lists as people write them. Text to values and back.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -22,9 +22,6 @@ const SIZE_UNITS: &[(&[&str], u64)] = &[
     (&["KiB", "k"], 1 << 10),
     (&["B", ""], 1),
 ];
-
-/// No load generator makes more per second; a greater number is a slip of the keyboard.
-const RATE_MAX: f64 = 1e7;
 
 /// No CPU number of Linux is larger: the kernel's NR_CPUS ends at 8192.
 const CPU_MAX: u16 = 8191;
@@ -53,18 +50,6 @@ pub fn size(text: &str) -> Option<u64> {
 /// The shortest text for a number of bytes.
 pub fn show_size(bytes: u64) -> String {
     show(bytes, SIZE_UNITS)
-}
-
-/// `500`, `2.5/s`, `10k`: events per second.
-pub fn rate(text: &str) -> Option<f64> {
-    let number = text.strip_suffix("/s").unwrap_or(text).trim_end();
-    scaled(number, &[(&["k"], 1000), (&[""], 1)]).filter(|rate| *rate <= RATE_MAX)
-}
-
-/// `0.1%`: a share above 0 and below 1.
-pub fn percentage(text: &str) -> Option<f64> {
-    let share = scaled(text, &[(&["%"], 1)])? / 100.0;
-    (share > 0.0 && share < 1.0).then_some(share)
 }
 
 /// A decimal number with one of these units.
@@ -144,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_rates_and_percentages() {
+    fn sizes() {
         for (text, bytes) in [
             ("64KiB", 65_536),
             ("64k", 65_536),
@@ -160,15 +145,6 @@ mod tests {
         );
         for text in ["", "k", "1.5", "64kb", "1p", "-1", "99999999999t"] {
             assert_eq!(size(text), None, "{text}");
-        }
-        assert_eq!((rate("500"), rate("2.5/s")), (Some(500.0), Some(2.5)));
-        assert_eq!(rate("10k"), Some(10_000.0));
-        for text in ["", "/s", "-1", "1m", "99999999999"] {
-            assert_eq!(rate(text), None, "{text}");
-        }
-        assert_eq!(percentage("0.1 %"), Some(0.001));
-        for text in ["5", "0%", "100%", "%", "5%%"] {
-            assert_eq!(percentage(text), None, "{text}");
         }
     }
 

@@ -14,19 +14,12 @@ const WORDS_MAX: usize = 6;
 
 impl Table {
     /// The entries of all keys as Markdown, each with what it holds, its default, flag and example.
-    /// `in_groups` puts each group under a heading of its own.
-    pub fn page(&self, in_groups: bool) -> String {
-        let (mut page, mut group) = (String::new(), "");
-        for key in self.keys {
-            if in_groups && key.group != group {
-                group = key.group;
-                _ = write!(page, "\n## {group}\n");
-            }
-            let is_section = !in_groups && key.parent().is_empty();
-            let level = if is_section { "##" } else { "###" };
-            page.push_str(&self.entry(key, level));
-        }
-        page
+    pub fn page(&self) -> String {
+        let entries = self.keys.iter().map(|key| {
+            let level = if key.parent().is_empty() { "##" } else { "###" };
+            self.entry(key, level)
+        });
+        entries.collect()
     }
 
     fn entry(&self, key: &Key, level: &str) -> String {
@@ -36,9 +29,10 @@ impl Table {
             _ = writeln!(text, "- Default: {default}");
         }
         if let Some(flag) = key.flag {
-            let again = match key.many {
-                true => " (may be given again)",
-                false => "",
+            let again = if key.many {
+                " (may be given again)"
+            } else {
+                ""
             };
             let flag = format!("--{flag} {}", self.value_name(key));
             _ = writeln!(text, "- Flag: `{}`{again}", flag.trim_end());
@@ -75,9 +69,8 @@ fn holds(key: &Key) -> String {
         Kind::Network => "network (CIDR), address or `unix`".to_owned(),
         Kind::Path => "path".to_owned(),
         Kind::Text(_) => "text".to_owned(),
-        Kind::Switch | Kind::Boolean => "`true` or `false`".to_owned(),
+        Kind::Boolean => "`true` or `false`".to_owned(),
         Kind::Count(min, max) => range("number", min.to_string(), max.to_string()),
-        Kind::Rate => "number per second".to_owned(),
         Kind::Duration(min, max) => range(
             "time",
             quantity::show_duration(min),
@@ -100,7 +93,6 @@ fn holds(key: &Key) -> String {
 
 fn default(key: &Key) -> Option<String> {
     match key.default {
-        _ if matches!(key.kind, Kind::Switch) => Some("off".to_owned()),
         Default::Required => Some("none, it must be written".to_owned()),
         Default::Absent("") => None,
         Default::Absent(meaning) => Some(meaning.to_owned()),

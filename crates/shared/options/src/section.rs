@@ -4,7 +4,6 @@
 //! all faults told, before the first `?`.
 
 use std::borrow::Cow;
-use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -153,26 +152,6 @@ impl<'a> Section<'a> {
             Value::Boolean(boolean) => Ok(*boolean),
             other => Err(wrong_kind(other, "`true` or `false`")),
         })
-    }
-
-    /// Whether a switch is on.
-    pub fn switch(&self, name: &str) -> bool {
-        self.has(name) && self.boolean(name) == Some(true)
-    }
-
-    /// A path.
-    pub fn path(&self, name: &str) -> Option<PathBuf> {
-        self.text(name).map(PathBuf::from)
-    }
-
-    /// A number of events per second.
-    pub fn rate(&self, name: &str) -> Option<f64> {
-        self.one(name, rate)
-    }
-
-    /// A list of them.
-    pub fn rates(&self, name: &str) -> Option<Vec<f64>> {
-        self.list(name, rate)
     }
 
     /// A number within the key's range.
@@ -392,17 +371,6 @@ fn parse<T: FromStr<Err: std::fmt::Display>>(value: &Value, key: &Key) -> Result
     text.parse().map_err(|error| {
         Problem::new(format!("\"{text}\" {error}")).hint(format!("for example: {}", key.example))
     })
-}
-
-fn rate(value: &Value, _: &Key) -> Result<f64, Problem> {
-    let text = value.plain_text();
-    let text = text.ok_or_else(|| wrong_kind(value, "a rate"))?;
-    quantity::rate(&text)
-        .filter(|rate| *rate > 0.0)
-        .ok_or_else(|| {
-            Problem::new(format!("`{}` is no rate above zero", text.escape_debug()))
-                .hint("write a number per second of at most 10,000,000, such as 500 or 10k")
-        })
 }
 
 fn count(value: &Value, key: &Key) -> Result<u64, Problem> {

@@ -1,17 +1,14 @@
 //! Whether a tree has the shape of its table of options: known keys, lists and tables where they
-//! belong, and keys beside those that they need. What the values mean is the reader's matter.
+//! belong. What the values mean is the reader's matter.
 
-use crate::diagnostic::{Problem, Report, Spot, nearest};
+use crate::diagnostic::{Problem, Report, nearest};
 use crate::key::{Key, Kind};
 use crate::node::{Node, Value};
 use crate::table::Table;
 
-/// Reports every unknown key, every value of the wrong shape, and every key that is beside one that
-/// it excludes or without one that it needs.
+/// Reports every unknown key and every value of the wrong shape.
 pub fn check(root: &Node, options: &Table, report: &Report<'_>) {
-    let shape = Shape { options, report };
-    shape.table(root, "");
-    shape.relations(root);
+    Shape { options, report }.table(root, "");
 }
 
 struct Shape<'a> {
@@ -93,54 +90,5 @@ impl Shape<'_> {
         let example = format!("for example: {}", key.example);
         self.report
             .error(&node.spot, key.path, problem.hint(example));
-    }
-
-    /// Checks the columns `needs` and `excludes`, of the keys at the top alone.
-    fn relations(&self, root: &Node) {
-        let find = |path: &str| root.entries().iter().find(|entry| entry.key == path);
-        let is_given = |path: &&&str| find(path).is_some_and(|entry| entry.node.is_on());
-        for key in self.options.keys {
-            let Some(entry) = find(key.path).filter(|entry| entry.node.is_on()) else {
-                continue;
-            };
-            let spot = &entry.node.spot;
-            for relation in key.excludes {
-                let Some(other) = relation.keys.iter().find(is_given) else {
-                    continue;
-                };
-                let other = self.typed(spot, other, false);
-                let message = format!("stands beside {other}: {}", relation.reason);
-                let hint = match relation.hint {
-                    "" => "leave out one of the two",
-                    hint => hint,
-                };
-                let problem = Problem::new(message).hint(hint);
-                self.report.error(spot, key.path, problem);
-            }
-            if let Some(relation) = key.needs
-                && !relation.keys.iter().any(|name| is_given(&name))
-            {
-                let others = relation
-                    .keys
-                    .iter()
-                    .map(|name| self.typed(spot, name, true));
-                let hint = others.collect::<Vec<_>>().join(" or ");
-                let problem = Problem::new(relation.reason).hint(format!("give {hint}"));
-                self.report.error(spot, key.path, problem);
-            }
-        }
-    }
-
-    /// A key as it would be typed beside what stands at that place.
-    fn typed(&self, spot: &Spot, path: &str, with_value: bool) -> String {
-        let key = self.options.find(path);
-        match (spot, key.and_then(|key| Some((key, key.flag?)))) {
-            (Spot::Flag(_), Some((key, flag))) if with_value => {
-                let flag = format!("--{flag} {}", self.options.value_name(key));
-                flag.trim_end().to_owned()
-            }
-            (Spot::Flag(_), Some((_, flag))) => format!("--{flag}"),
-            _ => format!("`{path}`"),
-        }
     }
 }

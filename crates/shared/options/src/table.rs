@@ -79,21 +79,19 @@ impl Table {
             .or_else(|| self.find(key.parent()).filter(is_short_for_key)?.flag)
     }
 
-    /// What a flag's value is called in the help; empty for a switch.
+    /// What a flag's value is called in the help.
     pub fn value_name(&self, key: &Key) -> &'static str {
         match key.kind {
             Kind::Table => {
                 let short = self.shorthand_key(key);
                 short.map_or("TABLE", |key| self.value_name(key))
             }
-            Kind::Switch => "",
             Kind::Address | Kind::Endpoint => "ADDRESS",
             Kind::Network => "NETWORK",
             Kind::Path => "PATH",
             Kind::Text(what) => what,
             Kind::Boolean => "on|off",
             Kind::Count(..) => "NUMBER",
-            Kind::Rate => "RATE",
             Kind::Duration(..) => "TIME",
             Kind::Size(..) => "SIZE",
             Kind::Choice(_) => "WORD",
@@ -110,12 +108,7 @@ impl Table {
             let earlier = &self.keys[..index];
             let table = earlier.iter().find(|one| one.path == parent);
             let has_flag = self.giving_flag(key).is_some() || matches!(key.kind, Kind::Table);
-            let has_example = !key.example.is_empty() || matches!(key.kind, Kind::Switch);
-            let relations = key.needs.iter().chain(key.excludes);
-            let mut unknown = relations.flat_map(|one| one.keys).filter(|name| {
-                let known = self.find(name);
-                known.is_none()
-            });
+            let has_example = !key.example.is_empty();
             for (is_wrong, fault) in [
                 (earlier.iter().any(|one| one.path == path), "stands twice"),
                 (!parent.is_empty() && table.is_none(), "is in no table"),
@@ -130,7 +123,6 @@ impl Table {
                     key.shorthand.is_some() && self.shorthand_key(key).is_none(),
                     "is short for a key that is not there",
                 ),
-                (unknown.next().is_some(), "is related to an unknown key"),
             ] {
                 if is_wrong {
                     faults.push(format!("{path} {fault}"));

@@ -68,7 +68,7 @@ fn number_of_threads(number: Option<u64>, allowed: &[u16]) -> Result<Vec<Option<
 
 fn forbidden(cpu: u16, allowed: &[u16]) -> Problem {
     let allowed: Vec<_> = allowed.iter().map(u16::to_string).collect();
-    Problem::new(format!("CPU {cpu} is none that this process may use"))
+    Problem::new(format!("this process may not use CPU {cpu}"))
         .hint(format!("it may use: {}", allowed.join(", ")))
 }
 

@@ -23,5 +23,5 @@ back  = { servers = [\"10.0.0.3:80\", \"unix:/run/app.sock\"], balance = \"least
 
 /// The reference of all keys, as Markdown.
 pub fn render() -> String {
-    PREFACE.to_owned() + &TABLE.page(false)
+    PREFACE.to_owned() + &TABLE.page()
 }

@@ -32,7 +32,7 @@ pub enum Received {
     Last(usize),
     /// The stream has ended.
     End,
-    /// Nothing for now.
+    /// No bytes have come since the last call; an event reports when there are some.
     Nothing,
     /// The connection is broken.
     Failed,

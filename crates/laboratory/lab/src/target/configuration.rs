@@ -211,7 +211,7 @@ pub(crate) fn files(
     target.form.files.iter().map(render).collect()
 }
 
-/// The command that starts it. Each line of an argument is one of its own, and an empty one is none.
+/// The command that starts it. Each line of an argument is an argument of its own; empty lines are left out.
 ///
 /// # Errors
 /// As [`files`].

@@ -9,7 +9,7 @@ pub(crate) fn clients(plan: &Plan) -> Option<String> {
     Some(plan.clients.count.to_string())
 }
 
-/// Where every client is new there is none to select.
+/// Empty where every client is new: there is nothing to select.
 pub(crate) fn client_selection(plan: &Plan) -> Option<String> {
     if plan.requests_per_arrival().is_some() {
         return None;

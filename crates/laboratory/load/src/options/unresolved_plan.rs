@@ -159,7 +159,7 @@ fn check_session_arrivals(options: &Options, faults: &mut Faults) {
     faults.add_if(
         options.selection.is_some(),
         "client-selection",
-        "with --session-arrivals every client is new: there is none to select from",
+        "with --session-arrivals every client is new, so there is nothing to select from",
         "leave out one of the two",
     );
     let resumes = !matches!(options.kinds, None | Some(Kinds::Only(Handshake::Full)));

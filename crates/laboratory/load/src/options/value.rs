@@ -12,7 +12,7 @@ use crate::plan::{
 /// Why a text is no value of its setting.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum ValueFault {
-    /// It is none of these names.
+    /// It is not one of these names.
     Name(Vec<&'static str>),
     /// It has not the form that is wanted: what that is, and an example.
     Form(&'static str, &'static str),

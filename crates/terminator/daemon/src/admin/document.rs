@@ -232,7 +232,7 @@ fn printable(value: Value) -> Value {
 /// Why a text is no status document.
 #[derive(Debug)]
 pub(crate) enum StatusError {
-    /// It is none at all.
+    /// It is not JSON of the form of a status document.
     Malformed(serde_json::Error),
     /// It is one of another version, or names none.
     Version(Option<u64>),

@@ -149,7 +149,7 @@ impl AdminState {
         self.facts().is_draining = true;
     }
 
-    /// So many bytes of lines about connections could not be written.
+    /// Counts bytes of lines about connections that could not be written.
     pub(crate) fn log_lost(&self, bytes: u64, why: String) {
         let mut facts = self.facts();
         facts.log_lost_bytes += bytes;

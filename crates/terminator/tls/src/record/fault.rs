@@ -11,8 +11,8 @@ pub enum RecordFault {
     /// Its type is unknown or not allowed here.
     #[error("a record has a type that is not allowed here")]
     Unexpected,
-    /// Its version is none of TLS.
-    #[error("a record has a version that is none of TLS")]
+    /// Its version is not one of TLS.
+    #[error("a record has a version that is not one of TLS")]
     Version,
     /// It is longer than TLS allows.
     #[error("a record is longer than TLS allows")]
