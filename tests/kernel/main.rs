@@ -1,6 +1,6 @@
 //! What the kernel does for `lariat`, on kernels that have TLS: a module a behaviour.
 //!
-//! It fails on others. `./run-tests` runs it in virtual machines; README.md says how.
+//! It fails on others. `./run-tests` runs it in virtual machines; CONTRIBUTING.md says how.
 #![forbid(unsafe_code)]
 #![expect(
     clippy::unwrap_used,

@@ -42,7 +42,7 @@ impl KernelCounts {
     pub fn read() -> Self {
         let text = fs::read_to_string(COUNTS);
         let text = text.unwrap_or_else(|error| {
-            panic!("{COUNTS}: {error}: this kernel has no TLS; README.md says how to run this")
+            panic!("{COUNTS}: {error}: no TLS in this kernel; CONTRIBUTING.md says how to run this")
         });
         let count = |name: &str| {
             let line = text
