@@ -234,6 +234,7 @@ impl Play {
     fn act(&mut self) {
         while let Some(action) = self.flow.poll_action() {
             match action {
+                Action::Admit => self.handle(Event::Admitted),
                 Action::Dial | Action::Redial => {
                     self.is_connected = true;
                     self.handle(Event::BackConnected);

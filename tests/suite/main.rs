@@ -58,6 +58,7 @@ mod terminator {
         mod limits;
         mod listen;
         mod relay;
+        mod sources;
         mod foreign {
             mod proxy_header_in;
             mod proxy_header_out;

@@ -38,6 +38,8 @@ pub enum Kind {
     Endpoint,
     /// A set of addresses.
     Network,
+    /// A set of addresses, or a file with one per line.
+    Networks,
     /// A file or directory.
     Path,
     /// Free text; the word says what of.

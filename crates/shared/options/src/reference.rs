@@ -67,6 +67,7 @@ fn holds(key: &Key) -> String {
         Kind::Address => "address".to_owned(),
         Kind::Endpoint => "address or host name with port".to_owned(),
         Kind::Network => "network (CIDR), address or `unix`".to_owned(),
+        Kind::Networks => "network (CIDR), address, `unix`, or file".to_owned(),
         Kind::Path => "path".to_owned(),
         Kind::Text(_) => "text".to_owned(),
         Kind::Boolean => "`true` or `false`".to_owned(),

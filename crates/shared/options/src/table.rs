@@ -88,6 +88,7 @@ impl Table {
             }
             Kind::Address | Kind::Endpoint => "ADDRESS",
             Kind::Network => "NETWORK",
+            Kind::Networks => "NETWORK|FILE",
             Kind::Path => "PATH",
             Kind::Text(what) => what,
             Kind::Boolean => "on|off",

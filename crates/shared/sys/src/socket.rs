@@ -45,6 +45,16 @@ pub enum PeerAddress {
     Unix,
 }
 
+impl PeerAddress {
+    /// The IP address; a Unix socket has none.
+    pub fn ip(self) -> Option<IpAddr> {
+        match self {
+            Self::Ip(address) => Some(address.ip()),
+            Self::Unix => None,
+        }
+    }
+}
+
 /// Opens a listening socket; what it accepts over TCP sends without delay (`TCP_NODELAY`).
 ///
 /// `[::]` and `*` take IPv4 too; on a host without IPv6 they become `0.0.0.0`, as

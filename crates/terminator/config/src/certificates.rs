@@ -219,7 +219,7 @@ fn unreadable<T>(section: &Section<'_>, name: &str, path: &Path, error: &io::Err
         io::ErrorKind::PermissionDenied => {
             "start as a user who may read it: the rights are dropped after it has been read"
         }
-        io::ErrorKind::FileTooLarge => "no certificate file is larger than 64 MiB",
+        io::ErrorKind::FileTooLarge => "no file that a configuration names may exceed 64 MiB",
         io::ErrorKind::InvalidInput => "name a regular file, or a link to one",
         _ => "check what is at that path",
     };

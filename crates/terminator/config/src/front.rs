@@ -1,7 +1,7 @@
 //! The keys of a service's front.
 
 use options::{Problem, Section, Value};
-use proxy::options::{FrontOptions, KtlsMode, KtlsOptions};
+use proxy::options::{FrontOptions, KtlsMode, KtlsOptions, SourceRules};
 use tls::options::{
     ClientMode, ClientVerification, ExpiredLists, Group, RecordLayer, ReplacedCertificates,
     ServerOptions, Suite, Suites, Tls13Sessions, UnknownName, Version,
@@ -10,6 +10,7 @@ use tls::server::EARLY_DATA_BYTES_MIN;
 
 use crate::certificates::{self, Shelf};
 use crate::host::Tls13Choice;
+use crate::networks;
 
 /// Reads `service.front`.
 pub(crate) fn read(
@@ -19,6 +20,8 @@ pub(crate) fn read(
 ) -> Option<FrontOptions> {
     let listen = front.parsed_list("listen");
     let accept_proxy = front.parsed_list("accept-proxy");
+    let allow = networks::read(front, "allow", shelf);
+    let deny = networks::read(front, "deny", shelf);
     let section = front.section("tls");
     let ktls = ktls(&section.section("ktls"));
     let tls = tls(&section, tls13, shelf);
@@ -26,6 +29,10 @@ pub(crate) fn read(
     Some(FrontOptions {
         listen: listen?,
         accept_proxy: accept_proxy?,
+        sources: SourceRules {
+            allow: allow?,
+            deny: deny?,
+        },
         ktls: ktls_fits(&section, ktls, tls.record_layer)?,
         tls,
     })

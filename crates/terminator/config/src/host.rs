@@ -4,13 +4,15 @@ use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
 use options::{Key, Problem, Section, Value, quantity};
-use proxy::options::{Limits, LogConnections, LogFormat, LogOptions, WorkerOptions};
+use proxy::options::{Limits, LogConnections, LogFormat, LogOptions, SourceLimits, WorkerOptions};
 use tls::resumption::key_file::{KeyFileFault, ListedKeys, SharedSecret};
 use tls::resumption::{KeySource, TicketOptions};
 use wire::address::Address;
+use wire::network::Network;
 use zeroize::Zeroizing;
 
 use crate::certificates::Shelf;
+use crate::networks;
 use crate::settings::{
     AdminToken, ControlOptions, LogOutput, ProcessOptions, ResumptionOptions, SandboxOptions,
 };
@@ -72,13 +74,51 @@ fn forbidden(cpu: u16, allowed: &[u16]) -> Problem {
         .hint(format!("it may use: {}", allowed.join(", ")))
 }
 
+/// This host, private networks (RFC 1918, RFC 4193) and link-local addresses.
+const NOT_PUBLIC: [&str; 8] = [
+    "127.0.0.0/8",
+    "10.0.0.0/8",
+    "172.16.0.0/12",
+    "192.168.0.0/16",
+    "169.254.0.0/16",
+    "::1",
+    "fc00::/7",
+    "fe80::/10",
+];
+
+fn not_public() -> impl Iterator<Item = Network> {
+    let parsed = NOT_PUBLIC.iter().map(|text| text.parse());
+    parsed.map(|network| network.expect("a network in CIDR notation"))
+}
+
 /// Reads `[limits]`.
-pub(crate) fn limits(section: &Section<'_>) -> Option<Limits> {
+pub(crate) fn limits(section: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<Limits> {
     let connections = section.count("connections");
     let handshakes = section.count("handshakes");
+    let per_source = per_source(&section.section("per-source"), shelf);
     Some(Limits {
         connections: connections?,
         handshakes: handshakes?,
+        per_source: per_source?,
+    })
+}
+
+fn per_source(section: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<SourceLimits> {
+    let connections = section.count("connections");
+    let handshakes = section.count("handshakes");
+    let rate = section.count("rate");
+    let ipv6_prefix = section.count("ipv6-prefix");
+    let exempt = if section.has("exempt") {
+        networks::read(section, "exempt", shelf)
+    } else {
+        Some(not_public().collect())
+    };
+    Some(SourceLimits {
+        connections: connections?,
+        handshakes: handshakes?,
+        connections_per_second: rate?,
+        ipv6_prefix_bits: ipv6_prefix?,
+        exempt: exempt?,
     })
 }
 
@@ -375,4 +415,30 @@ fn shared_secret(tickets: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<KeySour
         |fault: KeyFileFault| tickets.error("secret", Problem::new(fault.to_string()).hint(hint));
     let secret = SharedSecret::read(&path.display().to_string(), bytes);
     secret.map_err(fault).ok().map(KeySource::Shared)
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::network::NetworkSet;
+
+    use super::*;
+
+    #[test]
+    fn addresses_that_are_not_public_are_exempt() {
+        let exempt: NetworkSet = not_public().collect();
+        let is_exempt = |client: &str| exempt.contains(client.parse().ok());
+        for client in [
+            "127.0.0.1",
+            "::1",
+            "10.9.8.7",
+            "172.31.0.1",
+            "192.168.1.1",
+            "fe80::1",
+        ] {
+            assert!(is_exempt(client), "{client}");
+        }
+        for client in ["192.0.2.1", "172.32.0.1", "2001:db8::1"] {
+            assert!(!is_exempt(client), "{client}");
+        }
+    }
 }

@@ -10,6 +10,7 @@ pub mod files;
 mod front;
 mod host;
 pub mod keys;
+mod networks;
 pub mod reference;
 mod services;
 pub mod settings;
@@ -123,7 +124,7 @@ fn root_of(source: &Source, report: &Report<'_>) -> Option<Node> {
 fn settings(top: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<Settings> {
     let services = services::read(top, shelf);
     let workers = host::workers(&top.section("workers"), shelf);
-    let limits = host::limits(&top.section("limits"));
+    let limits = host::limits(&top.section("limits"), shelf);
     let log = host::log(&top.section("log"));
     let process = host::process(&top.section("process"), shelf);
     let control = host::control(top, shelf);

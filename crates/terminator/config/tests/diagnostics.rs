@@ -14,6 +14,12 @@ fn files() -> Recording {
         files.insert(name, b"PEM".to_vec());
     }
     files.insert("token", vec![b't'; 16]);
+    let list = (0..30).map(|number| format!("10.0.0.0/{}\n", 20 + number));
+    let list = format!(
+        "\u{feff}# two\n\n::1 # host\n{}so \"odd\"\n",
+        list.collect::<String>()
+    );
+    files.insert("deny.txt", list.into_bytes());
     files.insert_list("empty/", Vec::new());
     files.insert_list("certs/", vec!["certs/a.pem".into()]);
     files

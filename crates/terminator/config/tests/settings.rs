@@ -205,6 +205,11 @@ fn defaults_of_the_process() {
     assert_eq!(settings.plane.workers.fast_open, 0);
     assert_eq!(settings.plane.limits.connections, 50_000);
     assert_eq!(settings.plane.limits.handshakes, 10_000);
+    let source = settings.plane.limits.per_source;
+    let limits = [source.connections, source.handshakes];
+    assert_eq!(limits, [10_000, 1_000]);
+    let rate = source.connections_per_second;
+    assert_eq!((rate, source.ipv6_prefix_bits), (1_000, 64));
     assert_eq!(settings.plane.log.connections, LogConnections::All);
     assert_eq!(settings.plane.log.format, LogFormat::Text);
     assert_eq!(settings.plane.log.failures_per_second, 10);

@@ -4,6 +4,8 @@
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u8)]
 pub enum Action {
+    /// Decide whether the client that a PROXY header names may come in; at once.
+    Admit,
     /// Choose a server and connect to it.
     Dial,
     /// The server being dialled took too long: give it up and choose another.
@@ -25,7 +27,8 @@ pub enum Action {
     Close,
 }
 
-const ORDER: [Action; 9] = [
+const ORDER: [Action; 10] = [
+    Action::Admit,
     Action::Dial,
     Action::Redial,
     Action::Offload,

@@ -132,6 +132,10 @@ impl Flow {
             Event::FrontPassed(count) => self.front_passed(count, now, pool),
             Event::FrontRecordSent => self.front_record_sent(now, pool),
             Event::FrontFailed => self.front_failed(pool),
+            Event::Admitted => {
+                self.handshaking.iter_mut().for_each(Handshaking::admit);
+                self.advance_handshake(now, pool);
+            }
             Event::KernelAnswered(is_taken) => self.kernel_answered(is_taken, pool),
             Event::DialStarted => self.stage.restart_dial(now),
             Event::BackConnected => self.back_connected(now, pool),
@@ -409,6 +413,9 @@ impl Flow {
         self.down.append(&out, pool);
         out.clear();
         pool.scratch = out;
+        if handshaking.needs_admission() {
+            self.actions.add_once(Action::Admit);
+        }
         if !early.is_empty() && progress.is_ok() {
             let goes_on = matches!(progress, Ok(None));
             self.take_early(&early, goes_on, now, pool);
@@ -447,12 +454,8 @@ impl Flow {
 
     /// The kind of the handshake, once it is known.
     fn handshake_kind(&self) -> Option<HandshakeKind> {
-        let agreed = self.facts.agreed.as_ref()?;
-        Some(handshaking::kind_of(
-            agreed,
-            self.facts.handshake,
-            &self.settings,
-        ))
+        let (agreed, offered) = (self.facts.agreed.as_ref()?, self.facts.handshake);
+        Some(handshaking::kind_of(agreed, offered, &self.settings))
     }
 
     /// Closes the server's connection: by a reset unless it has been sent the client's whole stream

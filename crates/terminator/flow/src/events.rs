@@ -2,6 +2,7 @@
 //!
 //! | event | handshaking | dialling | relaying | closing |
 //! |---|---|---|---|---|
+//! | the client is admitted | handshake | | | |
 //! | bytes from the client | handshake; early data dials | decrypted | sent to the back | dropped |
 //! | the client's end | over | passed on once connected | passed on | over once all was sent |
 //! | the client failed | over | over | over | over |
@@ -67,6 +68,9 @@ pub enum Event {
     FrontRecordSent,
     /// The client's connection is broken.
     FrontFailed,
+    /// Answers [`Action::Admit`](crate::actions::Action::Admit): the client may come in.
+    /// [`Self::Stopped`] says that it may not.
+    Admitted,
     /// Answers [`Action::Offload`](crate::actions::Action::Offload) and
     /// [`Action::Rekey`](crate::actions::Action::Rekey): whether the kernel took the keys.
     KernelAnswered(bool),

@@ -19,6 +19,8 @@ use crate::proxy_header_out;
 pub(crate) enum Handshaking {
     /// A PROXY header has to come first.
     ProxyHeader,
+    /// The client that it names has to be admitted.
+    Admission,
     /// The ClientHello is not yet whole.
     Hello(Reader),
     /// The handshake is under way.
@@ -49,7 +51,7 @@ impl Handshaking {
             if !take_proxy_header(incoming, settings, facts)? {
                 return Ok(None);
             }
-            *self = Self::Hello(Reader::default());
+            *self = Self::Admission;
         }
         if let Self::Hello(reader) = self {
             let Some(handshake) = take_hello(reader, incoming, settings, facts, out)? else {
@@ -77,11 +79,23 @@ impl Handshaking {
         handshake.finish().map(Some).map_err(ending_of_handshake)
     }
 
+    /// Whether the client has to be admitted before anything else.
+    pub(crate) fn needs_admission(&self) -> bool {
+        matches!(self, Self::Admission)
+    }
+
+    /// Goes on with a client that was admitted.
+    pub(crate) fn admit(&mut self) {
+        if self.needs_admission() {
+            *self = Self::Hello(Reader::default());
+        }
+    }
+
     /// What early data goes with: all that is agreed on, before the handshake is over.
     pub(crate) fn agreed(&self) -> Option<Agreed> {
         match self {
             Self::Handshake(handshake) => handshake.agreed().ok(),
-            Self::ProxyHeader | Self::Hello(_) => None,
+            Self::ProxyHeader | Self::Admission | Self::Hello(_) => None,
         }
     }
 
@@ -97,7 +111,7 @@ impl Handshaking {
     pub(crate) fn sealer(&mut self) -> Option<&mut Handshake> {
         match self {
             Self::Handshake(handshake) => Some(handshake),
-            Self::ProxyHeader | Self::Hello(_) => None,
+            Self::ProxyHeader | Self::Admission | Self::Hello(_) => None,
         }
     }
 }

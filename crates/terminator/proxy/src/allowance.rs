@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use sys::wake::Waker;
 
 use crate::descriptors::Descriptors;
+use crate::sources::SourceTable;
 
 /// A newcomer takes another's place only while one in [`DISPLACEABLE_PART`] of the limit's places
 /// is held by a connection that has relayed nothing. With fewer, those are clients that are about
@@ -130,6 +131,8 @@ pub(crate) struct Allowances {
     pub(crate) handshakes: Allowance,
     /// To make a worker look whether it owes a place.
     pub(crate) wakers: Arc<[Arc<Waker>]>,
+    /// What each source has taken.
+    pub(crate) sources: Arc<SourceTable>,
     descriptors: Descriptors,
 }
 
@@ -140,6 +143,7 @@ impl Allowances {
             connections: Allowance::new(wakers.len()),
             handshakes: Allowance::new(wakers.len()),
             wakers,
+            sources: Arc::default(),
             descriptors: Descriptors::default(),
         }
     }

@@ -23,6 +23,9 @@ use crate::ktls_send::{self, Splice};
 use crate::pipes::Pipes;
 use crate::schedule::Class;
 use crate::service::Service;
+use crate::sources::{SourcePlace, Sources};
+
+mod admission;
 
 /// Bytes, received and sent, that a connection may move before the others have their turn: 128 KiB,
 /// and what moves as much is bulk from then on, which may move two reads of 256 KiB and their
@@ -35,6 +38,7 @@ pub(crate) struct Context<'a> {
     pub(crate) pool: &'a mut Pool,
     pub(crate) pipes: &'a mut Pipes,
     pub(crate) file_context: &'a Arc<FileContext>,
+    pub(crate) sources: &'a Rc<Sources>,
     pub(crate) now: Instant,
 }
 
@@ -61,10 +65,11 @@ pub(crate) struct Connection {
     pub(crate) flow: Flow,
     pub(crate) service: Rc<Service>,
     pub(crate) listener: Rc<str>,
+    /// Its source's count.
+    pub(crate) source: Option<SourcePlace>,
     pub(crate) dial: Dial,
     pub(crate) front: Socket,
     back: Option<Back>,
-    /// The token of the server's socket.
     back_token: u64,
     /// The tick of the one timer that counts.
     pub(crate) timer_tick: u64,
@@ -94,6 +99,7 @@ impl Connection {
             flow,
             service,
             listener,
+            source: None,
             dial: Dial::default(),
             front,
             back: None,
@@ -177,8 +183,8 @@ impl Connection {
     /// When it needs a turn, if nothing happens before.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let of_back = self.back.as_ref().and_then(Back::deadline);
-        let others = of_back.into_iter().chain(self.dial.retries_at());
-        self.flow.deadline().into_iter().chain(others).min()
+        let all = [self.flow.deadline(), of_back, self.dial.retries_at()];
+        all.into_iter().flatten().min()
     }
 
     /// How far it has come, as long as it has relayed nothing.
@@ -450,6 +456,7 @@ impl Connection {
         while let Some(action) = self.flow.poll_action() {
             acted = true;
             match action {
+                Action::Admit => self.admit(context),
                 Action::Dial => self.dial(context),
                 Action::Redial => {
                     self.back = None;
@@ -508,12 +515,10 @@ impl Connection {
     }
 
     fn dial_server(&mut self, context: &mut Context<'_>) {
-        let dialled = self.dial.start(
-            &self.service,
-            context.driver,
-            self.back_token,
-            self.flow.facts(),
-        );
+        let facts = self.flow.facts();
+        let dialled = self
+            .dial
+            .start(&self.service, context.driver, self.back_token, facts);
         match dialled {
             Dialled::Connected(socket) => {
                 self.dial_started(socket, context);

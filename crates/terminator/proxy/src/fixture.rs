@@ -18,7 +18,8 @@ use crate::file_threads::FileThreads;
 use crate::files::FileContext;
 use crate::options::{
     BackOptions, FrontOptions, KtlsMode, KtlsOptions, Limits, LogConnections, LogFormat,
-    LogOptions, Options, SendProxy, ServersOptions, ServiceOptions, Timeouts, WorkerOptions,
+    LogOptions, Options, SendProxy, ServersOptions, ServiceOptions, SourceRules, Timeouts,
+    WorkerOptions,
 };
 use crate::plan::Plan;
 use crate::service::Service;
@@ -102,6 +103,7 @@ fn service(authority: &Authority, server: &str) -> ServiceOptions {
         front: FrontOptions {
             listen: Vec::new(),
             accept_proxy: Vec::new(),
+            sources: SourceRules::default(),
             tls,
             ktls: KtlsOptions {
                 mode: KtlsMode::Off,

@@ -30,6 +30,7 @@ pub mod plan;
 pub mod plane;
 mod schedule;
 mod service;
+mod sources;
 mod timers;
 mod token;
 mod worker;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 pub use flow::options::{CertificateForm, ProxyTlvs, SendProxy, Timeouts};
 use wire::address::Address;
-use wire::network::Network;
+use wire::network::{Network, NetworkSet};
 
 /// The whole plane.
 #[derive(Clone, Debug, PartialEq)]
@@ -42,10 +42,21 @@ pub struct FrontOptions {
     pub listen: Vec<Address>,
     /// Connections from these networks begin with a PROXY header, v1 or v2; others' must not.
     pub accept_proxy: Vec<Network>,
+    /// Which clients may come in.
+    pub sources: SourceRules,
     /// How TLS is terminated.
     pub tls: tls::options::ServerOptions,
     /// Whether the kernel encrypts what is long.
     pub ktls: KtlsOptions,
+}
+
+/// Which clients may come in, by their address or the one that a PROXY header names.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SourceRules {
+    /// None but these; empty = all.
+    pub allow: NetworkSet,
+    /// Not these, even if they are allowed.
+    pub deny: NetworkSet,
 }
 
 /// When the kernel encrypts what is sent to clients (kernel TLS).
@@ -135,13 +146,41 @@ pub struct ServersOptions {
     pub send_proxy: SendProxy,
 }
 
-/// Limits of the whole process; each worker keeps its share.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+/// Limits of the whole process.
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Limits {
     /// Open connections.
     pub connections: u32,
     /// Handshakes under way.
     pub handshakes: u32,
+    /// What one source may take of them.
+    pub per_source: SourceLimits,
+}
+
+/// What one source may take over all workers: an IPv4 address, or an IPv6 network. 0 = no limit.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct SourceLimits {
+    /// Open connections.
+    pub connections: u32,
+    /// Handshakes under way.
+    pub handshakes: u32,
+    /// New connections per second; as many may come at once.
+    pub connections_per_second: u32,
+    /// The bits of an IPv6 address that make a source.
+    pub ipv6_prefix_bits: u8,
+    /// Sources without these limits.
+    pub exempt: NetworkSet,
+}
+
+impl SourceLimits {
+    /// No limit.
+    pub const OFF: Self = Self {
+        connections: 0,
+        handshakes: 0,
+        connections_per_second: 0,
+        ipv6_prefix_bits: 64,
+        exempt: NetworkSet::EMPTY,
+    };
 }
 
 /// The threads that carry connections.

@@ -19,7 +19,7 @@ use crate::descriptors::Descriptors;
 use crate::file_threads::Source;
 use crate::options::{
     BackOptions, FileTimeouts, KtlsMode, KtlsOptions, Limits, LogOptions, Options, ServiceOptions,
-    WorkerOptions,
+    SourceRules, WorkerOptions,
 };
 
 /// A plan that can be served. Cloning shares it.
@@ -36,6 +36,7 @@ pub struct ServicePlan {
     pub(crate) name: String,
     pub(crate) tls: Arc<Server>,
     pub(crate) accept_proxy: Vec<Network>,
+    pub(crate) sources: SourceRules,
     pub(crate) send_proxy: SendProxy,
     pub(crate) timeouts: Timeouts,
     connections_max: Option<u32>,
@@ -176,6 +177,7 @@ impl ServicePlan {
         Ok(Self {
             tls: Arc::new(server),
             accept_proxy: options.front.accept_proxy,
+            sources: options.front.sources,
             send_proxy,
             serving,
             files: None,

@@ -226,7 +226,7 @@ fn assignment(
             .into_iter()
             .map(|one| (one.service, one.address, one.fd))
             .collect(),
-        limits: plan.limits,
+        limits: plan.limits.clone(),
         log: plan.log,
     }
 }

@@ -59,10 +59,7 @@ impl Service {
 
     /// Whether a connection from there begins with a PROXY header.
     pub(crate) fn expects_proxy_header(&self, peer: PeerAddress) -> bool {
-        let ip = match peer {
-            PeerAddress::Ip(address) => Some(address.ip()),
-            PeerAddress::Unix => None,
-        };
+        let ip = peer.ip();
         self.plan
             .accept_proxy
             .iter()

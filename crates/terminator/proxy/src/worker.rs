@@ -30,10 +30,11 @@ use crate::displaceable::Displaceable;
 use crate::driver::Driver;
 use crate::files::FileContext;
 use crate::listeners::{Listener, Listeners, ReadyListeners};
-use crate::options::Limits;
+use crate::options::{Limits, SourceLimits};
 use crate::pipes::Pipes;
 use crate::schedule::{Class, Schedule};
 use crate::service::Service;
+use crate::sources::Sources;
 use crate::timers::Timers;
 use crate::token::{ConnectionId, EventSource};
 
@@ -65,6 +66,7 @@ pub(crate) struct Worker {
     /// Connections with something to work on.
     schedule: Schedule,
     limits: Limits,
+    sources: Rc<Sources>,
     allowances: Allowances,
     /// Connections that have relayed nothing yet.
     displaceable: RefCell<Displaceable>,
@@ -109,7 +111,12 @@ impl Worker {
             limits: Limits {
                 connections: 0,
                 handshakes: 0,
+                per_source: SourceLimits::OFF,
             },
+            sources: Rc::new(Sources::new(
+                Arc::clone(&allowances.sources),
+                SourceLimits::OFF,
+            )),
             allowances,
             displaceable: RefCell::default(),
             reserve: Some(reserve),
@@ -249,11 +256,15 @@ impl Worker {
             pool: &mut self.pool,
             pipes: &mut self.pipes,
             file_context: &self.file_context,
+            sources: &self.sources,
             now: self.now,
         };
         let turn = connection.pump(&mut context);
         if connection.is_counted_handshaking && !connection.flow.is_handshaking() {
             connection.is_counted_handshaking = false;
+            if let Some(source) = &mut connection.source {
+                source.end_handshake();
+            }
             self.allowances.handshakes.give();
             connection
                 .service
@@ -398,6 +409,8 @@ impl Worker {
     /// Serves an assignment in place of the one before.
     pub(crate) fn apply_plan(&mut self, assignment: Assignment) {
         self.lines.set_options(assignment.log);
+        let per_source = assignment.limits.per_source.clone();
+        self.sources = Rc::new(self.sources.with_limits(per_source));
         self.limits = assignment.limits;
         let plans = assignment.services.into_iter().zip(assignment.counters);
         self.services = plans

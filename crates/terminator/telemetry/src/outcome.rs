@@ -80,6 +80,10 @@ reasons! {
     ProxyHeaderTooLong, "client", "proxy-header-too-long", "What the server is to be told about the client, such as its certificate, does not fit into a PROXY header.";
     RecordInvalid, "client", "record-invalid", "A record did not decrypt or was larger than TLS allows.";
     RequestTimeout, "client", "request-timeout", "A request did not come whole within its limit; it was answered with 408.";
+    SourceConnectionLimit, "client", "source-connection-limit", "The client's address had reached `limits.per-source.connections`.";
+    SourceDenied, "client", "source-denied", "The client's address is in `front.deny`, or not in `front.allow`.";
+    SourceHandshakeLimit, "client", "source-handshake-limit", "The client's address had reached `limits.per-source.handshakes`.";
+    SourceRateLimit, "client", "source-rate-limit", "The client's address opened connections faster than `limits.per-source.rate`.";
     VersionTooOld, "client", "version-too-old", "The client offered only versions below the lowest that the service speaks.";
     BackendBusy, "backend", "backend-busy", "The queue of the last server tried was full until the dial took too long.";
     NoServerAvailable, "backend", "no-server-available", "No server was up, or all had been tried.";

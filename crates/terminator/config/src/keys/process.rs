@@ -69,6 +69,46 @@ pub(super) const PROCESS: &[Key] = &[
              wait longer than a second for their turn, the newest are served first.",
         )
         .example("handshakes = 2000"),
+    key("limits.per-source", Kind::Table)
+        .absent("its defaults")
+        .help(
+            "What one client address may take, over all services; where a PROXY header must come, \
+             the address in it. It keeps one host from taking the places of all others, and no \
+             browser meets the defaults.",
+        )
+        .example("per-source = { connections = 200, rate = 50 }"),
+    key("limits.per-source.connections", Kind::Count(0, 10_000_000))
+        .default("10000")
+        .flag("source-connections")
+        .help("Open connections; 0 = no limit. Further ones are reset: `source-connection-limit`.")
+        .example("connections = 200"),
+    key("limits.per-source.handshakes", Kind::Count(0, 10_000_000))
+        .default("1000")
+        .flag("source-handshakes")
+        .help("Handshakes under way; 0 = no limit. Further ones are reset: `source-handshake-limit`.")
+        .example("handshakes = 20"),
+    key("limits.per-source.rate", Kind::Count(0, 1_000_000))
+        .default("1000")
+        .flag("source-rate")
+        .help(
+            "New connections per second, of which as many may come at once; 0 = no limit. Further \
+             ones are reset: `source-rate-limit`.",
+        )
+        .example("rate = 50"),
+    key("limits.per-source.ipv6-prefix", Kind::Count(16, 128))
+        .default("64")
+        .flag("source-ipv6-prefix")
+        .help("The leading bits of an IPv6 address that are one source: sites are given a /64 or more.")
+        .example("ipv6-prefix = 56"),
+    key("limits.per-source.exempt", Kind::Networks)
+        .many()
+        .absent("this host, private networks (RFC 1918, RFC 4193) and link-local addresses")
+        .flag("source-exempt")
+        .help(
+            "Networks without these limits, or files that list them. A load balancer may bring all \
+             clients under its own address; name it here, or have it send a PROXY header.",
+        )
+        .example(r#"exempt = ["203.0.113.7", "partners.txt"]"#),
     key("process", Kind::Table)
         .absent("its defaults")
         .help("The two processes and their rights.")

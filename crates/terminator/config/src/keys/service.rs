@@ -61,6 +61,25 @@ pub(super) const SERVICE: &[Key] = &[
              anywhere else ends the connection. `unix` means every Unix socket.",
         )
         .example(r#"accept-proxy = ["10.0.0.0/8", "unix"]"#),
+    key("service.front.allow", Kind::Networks)
+        .many()
+        .absent("everybody may connect")
+        .flag("allow")
+        .help(
+            "Networks that alone may connect, or files that list them: a network per line, `#` and \
+             `;` begin a comment. Where a PROXY header must come, the client's address in it \
+             counts. Others are reset, and logged as `source-denied`.",
+        )
+        .example(r#"allow = ["10.0.0.0/8", "unix"]"#),
+    key("service.front.deny", Kind::Networks)
+        .many()
+        .absent("nobody is denied")
+        .flag("deny")
+        .help(
+            "Networks that may not connect, even if they are allowed; written as `allow`. Files are \
+             read again by a reload, and one with a broken line changes nothing.",
+        )
+        .example(r#"deny = ["192.0.2.0/24", "deny.txt"]"#),
     key("service.front.tls", Kind::Table)
         .help("How TLS is taken off.")
         .example(r#"tls = { certificates = ["certs/"], alpn = ["h2", "http/1.1"] }"#),

@@ -387,6 +387,7 @@ impl Run {
         while let Some(action) = self.flow.poll_action() {
             self.actions.push(action);
             match action {
+                Action::Admit => self.handle(Event::Admitted),
                 Action::Dial | Action::Redial => {
                     let to_flow = self.reply.iter().copied().collect();
                     self.backend = Some(Backend {

@@ -20,12 +20,13 @@ use testkit::client::Client;
 use super::*;
 use crate::commands::Mailbox;
 use crate::fixture::{Fixture, file_context};
-use crate::options::Limits;
+use crate::options::{Limits, SourceLimits};
 use crate::token::{ConnectionId, EventSource};
 
 const LIMITS: Limits = Limits {
     connections: 10,
     handshakes: 10,
+    per_source: SourceLimits::OFF,
 };
 
 /// A peer's socket, and what came out of it.
@@ -137,6 +138,7 @@ struct Run {
     pool: Pool,
     pipes: Pipes,
     file_context: Arc<FileContext>,
+    sources: Rc<Sources>,
     connection: Connection,
     now: Instant,
     client: Client,
@@ -183,6 +185,7 @@ impl Run {
             pool: Pool::new(),
             pipes: Pipes::default(),
             file_context: file_context(Mailbox::new(channel().0, Arc::new(Waker::new().unwrap()))),
+            sources: Rc::new(Sources::new(Arc::default(), SourceLimits::OFF)),
             now,
             client: fixture.choice.connect("localhost"),
             front: Peer::new(theirs),
@@ -247,6 +250,7 @@ impl Run {
             pool: &mut self.pool,
             pipes: &mut self.pipes,
             file_context: &self.file_context,
+            sources: &self.sources,
             now: self.now,
         };
         self.is_over |= self.connection.pump(&mut context) == Turn::Over;

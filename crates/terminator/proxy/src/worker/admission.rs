@@ -22,6 +22,7 @@ use crate::driver::is_out_of_descriptors;
 use crate::listeners::ReadyListeners;
 use crate::schedule::Class;
 use crate::service::Service;
+use crate::sources::SourcePlace;
 use crate::token::{ConnectionId, EventSource};
 
 /// How many are looked at for the oldest connection whose bytes do not wait for this very worker.
@@ -92,11 +93,18 @@ impl Worker {
         };
         let service = Rc::clone(&listener.service);
         let text = Rc::clone(&listener.text);
-        if let Err(reason) = self.admit(&service, &fd) {
-            self.driver.refuse(fd);
-            self.refused(place, peer, reason);
-            return Ok(());
-        }
+        let expects_header = service.expects_proxy_header(peer);
+        let admitted = self
+            .admit_source(&service, peer, expects_header)
+            .and_then(|source| self.admit(&service, &fd).map(|()| source));
+        let source = match admitted {
+            Ok(source) => source,
+            Err(reason) => {
+                self.driver.refuse(fd);
+                self.refused(place, peer, reason);
+                return Ok(());
+            }
+        };
         let id = self.connections.next_id();
         let front = match self.driver.adopt(fd, EventSource::Front(id).token()) {
             Ok(front) => front,
@@ -113,7 +121,6 @@ impl Worker {
         let route = listener.route(&front, peer);
         self.next_connection += 1 << 8;
         let facts = Facts::new(self.next_connection, route, self.now);
-        let expects_header = service.expects_proxy_header(peer);
         let flow = Flow::new(Rc::clone(&service.settings), expects_header, facts);
         service.counters.count(ServiceCounter::ConnectionsAccepted);
         service.counters.raise(ServiceGauge::ConnectionsOpen);
@@ -122,12 +129,27 @@ impl Worker {
         let mut connection =
             Connection::new(flow, service, text, front, EventSource::Back(id).token());
         connection.is_queued = true;
+        connection.source = source;
         self.connections.insert(connection);
         self.schedule.add(id, Class::Newcomer, self.now);
         self.list(id);
         // Its time runs from now on, however long it waits to be served.
         self.set_timer(id);
         Ok(())
+    }
+
+    /// Lets a client in, unless a PROXY header is to name it first.
+    fn admit_source(
+        &self,
+        service: &Service,
+        peer: PeerAddress,
+        expects_header: bool,
+    ) -> Result<Option<SourcePlace>, Reason> {
+        if expects_header {
+            return Ok(None);
+        }
+        let rules = &service.plan.sources;
+        self.sources.admit(rules, peer.ip(), self.now)
     }
 
     /// Counts a further connection, where a limit is reached in the place of another; or says why

@@ -22,6 +22,7 @@ fn fixture(connections: u32) -> Fixture {
     let limits = Limits {
         connections,
         handshakes: connections,
+        per_source: SourceLimits::OFF,
     };
     Fixture::new("unix:@nobody", limits)
 }
@@ -61,7 +62,7 @@ fn workers(fixture: &Fixture) -> Vec<(Worker, std::net::SocketAddr)> {
             counters: counters.collect(),
             services,
             listeners: vec![(0, any, listener)],
-            limits: fixture.plan.limits,
+            limits: fixture.plan.limits.clone(),
             log: fixture.plan.log,
         });
         (worker, address)

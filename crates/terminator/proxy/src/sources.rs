@@ -1,0 +1,343 @@
+//! Who may come in, by address: a service's rules, and what one source may take of the process.
+//!
+//! Owns the count of every source over all workers. IPv4 clients count by address, IPv6 clients by
+//! network, since each site has a whole one to choose addresses from (RFC 6177).
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::net::IpAddr;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use telemetry::outcome::Reason;
+
+use crate::options::{SourceLimits, SourceRules};
+
+/// Parts of the table that are locked apart: workers seldom meet in one.
+const PARTS: usize = 64;
+
+/// Sources in a part before those that hold nothing are first looked for.
+const SWEEP_MIN: usize = 64;
+
+/// The sources that hold or have just taken something.
+///
+/// It holds at most twice as many as there are open connections and as have come within the last
+/// second, and some: those that hold nothing go whenever a part has doubled.
+#[derive(Debug)]
+pub(crate) struct SourceTable {
+    parts: Box<[Mutex<Part>]>,
+    /// Keyed at random, so that nobody can choose addresses that meet in one part.
+    hasher: RandomState,
+}
+
+#[derive(Debug, Default)]
+struct Part {
+    sources: HashMap<u128, Source>,
+    sweep_at: usize,
+}
+
+/// What one source has taken.
+#[derive(Clone, Copy, Debug)]
+struct Source {
+    connections: u32,
+    handshakes: u32,
+    /// When all that came would have come at the limit's pace (GCRA, ITU-T I.371).
+    arrived_by: Instant,
+}
+
+/// The table as one worker uses it, with the limits of its plan.
+#[derive(Debug)]
+pub(crate) struct Sources {
+    table: Arc<SourceTable>,
+    limits: SourceLimits,
+}
+
+/// A connection's place in the count of its source, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct SourcePlace {
+    sources: Rc<Sources>,
+    source: u128,
+    is_handshaking: bool,
+}
+
+impl Default for SourceTable {
+    fn default() -> Self {
+        Self {
+            parts: (0..PARTS).map(|_| Mutex::default()).collect(),
+            hasher: RandomState::new(),
+        }
+    }
+}
+
+impl SourceTable {
+    /// A panic elsewhere leaves counts as good as they were.
+    fn part(&self, source: u128) -> MutexGuard<'_, Part> {
+        let part = self.hasher.hash_one(source) as usize % PARTS;
+        let part = self.parts[part].lock();
+        part.unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Part {
+    /// Counts one more connection of a source, or says which limit it has reached.
+    fn take(&mut self, source: u128, limits: &SourceLimits, now: Instant) -> Result<(), Reason> {
+        if self.sources.len() >= self.sweep_at {
+            let is_used = |one: &Source| one.connections > 0 || one.arrived_by > now;
+            self.sources.retain(|_, one| is_used(one));
+            self.sweep_at = (2 * self.sources.len()).max(SWEEP_MIN);
+            self.sources.shrink_to(self.sweep_at);
+        }
+        let source = self.sources.entry(source).or_insert(Source {
+            connections: 0,
+            handshakes: 0,
+            arrived_by: now,
+        });
+        let is_reached = |count: u32, limit: u32| limit > 0 && count >= limit;
+        if is_reached(source.connections, limits.connections) {
+            return Err(Reason::SourceConnectionLimit);
+        }
+        if is_reached(source.handshakes, limits.handshakes) {
+            return Err(Reason::SourceHandshakeLimit);
+        }
+        if limits.connections_per_second > 0 {
+            let apart = Duration::from_secs(1) / limits.connections_per_second;
+            let arrived_by = source.arrived_by.max(now) + apart;
+            if arrived_by > now + Duration::from_secs(1) {
+                return Err(Reason::SourceRateLimit);
+            }
+            source.arrived_by = arrived_by;
+        }
+        source.connections += 1;
+        source.handshakes += 1;
+        Ok(())
+    }
+}
+
+impl Sources {
+    pub(crate) fn new(table: Arc<SourceTable>, limits: SourceLimits) -> Self {
+        Self { table, limits }
+    }
+
+    /// The same table under other limits.
+    pub(crate) fn with_limits(&self, limits: SourceLimits) -> Self {
+        Self::new(Arc::clone(&self.table), limits)
+    }
+
+    /// Lets a client of a service in, and counts it where its source is limited; or says why it may
+    /// not come in. `None` is a client on a Unix socket.
+    pub(crate) fn admit(
+        self: &Rc<Self>,
+        rules: &SourceRules,
+        client: Option<IpAddr>,
+        now: Instant,
+    ) -> Result<Option<SourcePlace>, Reason> {
+        let is_allowed = rules.allow.is_empty() || rules.allow.contains(client);
+        if !is_allowed || rules.deny.contains(client) {
+            return Err(Reason::SourceDenied);
+        }
+        let is_limited = self.limits.connections > 0
+            || self.limits.handshakes > 0
+            || self.limits.connections_per_second > 0;
+        let Some(client) = client.filter(|_| is_limited && !self.limits.exempt.contains(client))
+        else {
+            return Ok(None);
+        };
+        let source = source_of(client, self.limits.ipv6_prefix_bits);
+        let mut part = self.table.part(source);
+        part.take(source, &self.limits, now)?;
+        Ok(Some(SourcePlace {
+            sources: Rc::clone(self),
+            source,
+            is_handshaking: true,
+        }))
+    }
+}
+
+impl SourcePlace {
+    /// The handshake is over.
+    pub(crate) fn end_handshake(&mut self) {
+        if std::mem::take(&mut self.is_handshaking) {
+            self.change(|source| source.handshakes -= 1);
+        }
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Source)) {
+        let mut part = self.sources.table.part(self.source);
+        let source = part.sources.get_mut(&self.source);
+        change(source.expect("a source that holds a connection stays in the table"));
+    }
+}
+
+impl Drop for SourcePlace {
+    fn drop(&mut self) {
+        self.end_handshake();
+        self.change(|source| source.connections -= 1);
+    }
+}
+
+/// What an address counts as: IPv4 in its IPv6 form, so that both have one key.
+fn source_of(client: IpAddr, ipv6_prefix_bits: u8) -> u128 {
+    match client.to_canonical() {
+        IpAddr::V4(client) => client.to_ipv6_mapped().to_bits(),
+        IpAddr::V6(client) => {
+            let tail_bits = 128 - u32::from(ipv6_prefix_bits).min(128);
+            client.to_bits() & u128::MAX.checked_shl(tail_bits).unwrap_or(0)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::network::NetworkSet;
+
+    use super::*;
+
+    const LIMITS: SourceLimits = SourceLimits {
+        connections: 3,
+        handshakes: 2,
+        connections_per_second: 0,
+        ipv6_prefix_bits: 64,
+        exempt: NetworkSet::EMPTY,
+    };
+
+    fn sources(limits: SourceLimits) -> Rc<Sources> {
+        Rc::new(Sources::new(Arc::default(), limits))
+    }
+
+    fn admit(
+        sources: &Rc<Sources>,
+        client: &str,
+        now: Instant,
+    ) -> Result<Option<SourcePlace>, Reason> {
+        let client = client.parse().unwrap();
+        sources.admit(&SourceRules::default(), Some(client), now)
+    }
+
+    #[test]
+    fn what_is_denied_or_not_allowed_stays_out() {
+        let set = |networks: &[&str]| networks.iter().map(|one| one.parse().unwrap()).collect();
+        let (sources, now) = (sources(SourceLimits::OFF), Instant::now());
+        let is_in = |allow: &[&str], deny: &[&str], client: Option<&str>| {
+            let rules = SourceRules {
+                allow: set(allow),
+                deny: set(deny),
+            };
+            let client = client.map(|client| client.parse().unwrap());
+            sources.admit(&rules, client, now).is_ok()
+        };
+        for (allow, deny, client, expected) in [
+            (&[][..], &[][..], Some("192.0.2.1"), true),
+            (&[], &["192.0.2.0/24"], Some("192.0.2.1"), false),
+            (&[], &["192.0.2.0/24"], Some("::ffff:192.0.2.1"), false),
+            (&[], &["192.0.2.0/24"], None, true),
+            (&["192.0.2.0/24"], &[], Some("192.0.2.1"), true),
+            (&["192.0.2.0/24"], &[], Some("192.0.3.1"), false),
+            (&["192.0.2.0/24"], &[], None, false),
+            (&["192.0.2.0/24", "unix"], &[], None, true),
+            (&["192.0.2.0/24"], &["192.0.2.1"], Some("192.0.2.1"), false),
+        ] {
+            assert_eq!(
+                is_in(allow, deny, client),
+                expected,
+                "{allow:?} {deny:?} {client:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn each_source_has_its_own_places_and_gets_them_back() {
+        let (sources, now) = (sources(LIMITS), Instant::now());
+        let mut first = admit(&sources, "192.0.2.1", now).unwrap().unwrap();
+        let second = admit(&sources, "::ffff:192.0.2.1", now).unwrap();
+        let refused = admit(&sources, "192.0.2.1", now).unwrap_err();
+        assert_eq!(refused, Reason::SourceHandshakeLimit);
+        assert!(admit(&sources, "192.0.2.2", now).is_ok());
+        first.end_handshake();
+        first.end_handshake();
+        let mut third = admit(&sources, "192.0.2.1", now).unwrap().unwrap();
+        third.end_handshake();
+        let refused = admit(&sources, "192.0.2.1", now).unwrap_err();
+        assert_eq!(refused, Reason::SourceConnectionLimit);
+        drop(second);
+        assert!(admit(&sources, "192.0.2.1", now).is_ok());
+    }
+
+    #[test]
+    fn an_ipv6_source_is_a_network() {
+        let (sources, now) = (sources(LIMITS), Instant::now());
+        let _held = ["2001:db8::1", "2001:db8::ffff:0:0:1"].map(|one| admit(&sources, one, now));
+        assert!(admit(&sources, "2001:db8::2", now).is_err());
+        assert!(admit(&sources, "2001:db8:0:1::2", now).is_ok());
+        let all = source_of("2001:db8::1".parse().unwrap(), 128);
+        assert_ne!(all, source_of("2001:db8::2".parse().unwrap(), 128));
+    }
+
+    /// Five at once, and one more for each fifth of a second.
+    #[test]
+    fn a_source_that_comes_too_often_is_refused_until_its_time() {
+        let limits = SourceLimits {
+            connections_per_second: 5,
+            ..SourceLimits::OFF
+        };
+        let (sources, start) = (sources(limits), Instant::now());
+        let at = |ms: u64| start + Duration::from_millis(ms);
+        let admitted = |now| admit(&sources, "192.0.2.1", now).is_ok();
+        for _ in 0..5 {
+            assert!(admitted(at(0)));
+        }
+        assert!(!admitted(at(0)) && !admitted(at(199)));
+        assert!(admitted(at(200)));
+        assert!(!admitted(at(201)));
+        let refused = admit(&sources, "192.0.2.1", at(202)).unwrap_err();
+        assert_eq!(refused, Reason::SourceRateLimit);
+        let late = (0..9).filter(|_| admitted(at(5000))).count();
+        assert_eq!(late, 5, "what was not used is not saved up");
+    }
+
+    #[test]
+    fn exempt_sources_and_unix_sockets_are_not_counted() {
+        let limits = SourceLimits {
+            connections: 1,
+            exempt: ["192.0.2.0/24".parse().unwrap()].into_iter().collect(),
+            ..SourceLimits::OFF
+        };
+        let (sources, now) = (sources(limits), Instant::now());
+        for _ in 0..3 {
+            assert!(admit(&sources, "192.0.2.1", now).unwrap().is_none());
+            let unix = sources.admit(&SourceRules::default(), None, now);
+            assert!(unix.unwrap().is_none());
+        }
+    }
+
+    #[test]
+    fn the_limits_of_another_plan_hold_for_what_was_counted_before() {
+        let (sources, now) = (sources(LIMITS), Instant::now());
+        let _held = admit(&sources, "192.0.2.1", now).unwrap();
+        let stricter = SourceLimits {
+            connections: 1,
+            ..LIMITS
+        };
+        let later = Rc::new(sources.with_limits(stricter));
+        let refused = admit(&later, "192.0.2.1", now).unwrap_err();
+        assert_eq!(refused, Reason::SourceConnectionLimit);
+    }
+
+    #[test]
+    fn a_flood_of_sources_leaves_nothing_behind() {
+        let limits = SourceLimits {
+            connections_per_second: 1,
+            ..LIMITS
+        };
+        let (sources, start) = (sources(limits), Instant::now());
+        for number in 0..200_000_u32 {
+            let now = start + Duration::from_millis(number.into());
+            let client = IpAddr::V4((number | 0x0a00_0000).into());
+            let place = sources.admit(&SourceRules::default(), Some(client), now);
+            assert!(place.unwrap().is_some());
+        }
+        let parts = sources.table.parts.iter();
+        let known: usize = parts.map(|part| part.lock().unwrap().sources.len()).sum();
+        assert!(known <= PARTS * SWEEP_MIN, "{known}");
+    }
+}

@@ -1,0 +1,173 @@
+//! Which clients may come in by their address, and how much one address may take.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+
+use suite::prelude::*;
+
+/// A connection from behind a trusted load balancer whose client is told by the header; the request
+/// behind it shows whether it was let in.
+fn through_a_balancer(address: SocketAddr, header: &str) {
+    let mut stream = TcpStream::connect(address).unwrap();
+    let bytes = format!("{header}\r\nGET / HTTP/1.1\r\n\r\n");
+    stream.write_all(bytes.as_bytes()).unwrap();
+    let _answered_or_reset = stream.read_to_end(&mut Vec::new());
+}
+
+#[test]
+fn a_denied_network_is_reset_and_named() {
+    let (site, _server, service, lariat) = serve_as(Behaviour::Echo, |service| {
+        service.front("deny = ['192.0.2.0/24', '127.0.0.0/8']")
+    });
+    assert!(Client::new(&site).try_connect(service.address).is_err());
+    lariat.wait_for_reason("source-denied", 1);
+    let line = lariat.wait_for_line(&["source-denied"]);
+    assert_eq!(
+        (&line["fault"], &line["bytes_up"]),
+        (&"client".into(), &0.into())
+    );
+}
+
+#[test]
+fn none_but_allowed_networks_come_in() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
+    let service = Service::new(&site, &server);
+    let denying = service.clone().front("allow = ['192.0.2.0/24']");
+    let lariat = Lariat::start(&denying.toml());
+    let client = Client::new(&site);
+    assert!(client.try_connect(service.address).is_err());
+    lariat.wait_for_reason("source-denied", 1);
+    let allowed = service.front("allow = ['127.0.0.1', '192.0.2.0/24']");
+    lariat.configure(&allowed.toml());
+    lariat.reload().success();
+    client.echo(allowed.address);
+}
+
+#[test]
+fn a_list_is_read_again_and_a_broken_one_changes_nothing() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
+    let list = site
+        .directory
+        .write("deny.txt", "# ours\n192.0.2.0/24 ; example\n\n");
+    let service = Service::new(&site, &server).front(&format!("deny = [{list:?}]"));
+    let lariat = Lariat::start(&service.toml());
+    let client = Client::new(&site);
+    client.echo(service.address);
+
+    site.directory
+        .write("deny.txt", "127.0.0.0/8\n127.0.0/8\n10.0.0.0/33\n");
+    let refused = lariat.reload();
+    for place in ["deny.txt:2: \"127.0.0/8\"", "deny.txt:3: \"10.0.0.0/33\""] {
+        assert!(refused.stderr.contains(place), "{refused:?}");
+    }
+    client.echo(service.address);
+
+    site.directory.write("deny.txt", "127.0.0.0/8\n");
+    lariat.reload().success();
+    assert!(client.try_connect(service.address).is_err());
+    lariat.wait_for_reason("source-denied", 1);
+}
+
+#[test]
+fn the_address_in_a_trusted_proxy_header_counts() {
+    let (_site, _server, service, lariat) = serve_as(Behaviour::Echo, |service| {
+        let trusted = "accept-proxy = ['127.0.0.0/8']";
+        service.front(&format!(
+            "{trusted}\nallow = ['2001:db8::/32', '192.0.2.1']"
+        ))
+    });
+    for (denied, header) in [
+        (1, "PROXY TCP4 192.0.2.2 198.51.100.1 1 443"),
+        (2, "PROXY TCP6 2001:db9::1 2001:db8::1 1 443"),
+        (3, "PROXY UNKNOWN"),
+    ] {
+        through_a_balancer(service.address, header);
+        lariat.wait_for_reason("source-denied", denied);
+    }
+    let line = lariat.wait_for_line(&["source-denied", "2001:db9::1"]);
+    assert_eq!(line["reason"], "source-denied", "{line}");
+    for (admitted, header) in [
+        (1, "PROXY TCP4 192.0.2.1 198.51.100.1 1 443"),
+        (2, "PROXY TCP6 2001:db8::1 2001:db8::1 1 443"),
+    ] {
+        through_a_balancer(service.address, header);
+        lariat.wait_for_reason("plain-http", admitted);
+    }
+}
+
+/// A service behind these limits of one source, of two workers, so that what one counts holds for
+/// the other.
+fn limited(limits: &str, front: &str) -> (Site, Server, Service, Lariat) {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
+    let service = Service::new(&site, &server).front(front);
+    let process = format!("[workers]\nthreads = 2\n[limits.per-source]\n{limits}\n");
+    let lariat = Lariat::start(&format!("{process}{}", service.toml()));
+    (site, server, service, lariat)
+}
+
+#[test]
+fn connections_of_one_source_are_limited_over_all_workers() {
+    let (site, _server, service, lariat) = limited("connections = 2\nexempt = []", "");
+    let client = Client::new(&site);
+    let (mut first, _second) = (client.echo(service.address), client.echo(service.address));
+    assert!(client.try_connect(service.address).is_err());
+    lariat.wait_for_reason("source-connection-limit", 1);
+    first.end();
+    first.read_to_end().unwrap();
+    lariat.wait_for_metric("lariat_connections_open", &[], 1.0);
+    client.echo(service.address);
+}
+
+#[test]
+fn silent_clients_of_one_source_keep_nobody_else_out() {
+    let limits = "handshakes = 3\nexempt = []";
+    let (site, _server, service, lariat) = limited(limits, "accept-proxy = ['127.0.0.2']");
+    let silent: Vec<_> = (0..3)
+        .map(|_| TcpStream::connect(service.address).unwrap())
+        .collect();
+    lariat.wait_for_metric("lariat_handshakes_in_progress", &[], 3.0);
+    assert!(Client::new(&site).try_connect(service.address).is_err());
+    lariat.wait_for_reason("source-handshake-limit", 1);
+    drop(silent);
+    lariat.wait_for_metric("lariat_handshakes_in_progress", &[], 0.0);
+    Client::new(&site).echo(service.address);
+}
+
+#[test]
+fn the_addresses_of_an_ipv6_network_are_one_source() {
+    let limits = "rate = 1\nexempt = []\nipv6-prefix = 56";
+    let (_site, _server, service, lariat) = limited(limits, "accept-proxy = ['127.0.0.0/8']");
+    for low in 0..100 {
+        let client = format!("PROXY TCP6 2001:db8::{low:x}:1 2001:db8::1 1 443");
+        through_a_balancer(service.address, &client);
+    }
+    // One a second at most; others' networks have a rate of their own.
+    lariat.wait_for_metric_from(
+        "lariat_connections_ended_total",
+        &[("reason", "source-rate-limit")],
+        1.0,
+    );
+    let admitted = lariat.sum(
+        "lariat_connections_ended_total",
+        &[("reason", "plain-http")],
+    );
+    for (count, high) in (1..=10).zip(1..) {
+        let client = format!("PROXY TCP6 2001:db8:{high:x}::1 2001:db8::1 1 443");
+        through_a_balancer(service.address, &client);
+        let ended = [("reason", "plain-http")];
+        lariat.wait_for_metric(
+            "lariat_connections_ended_total",
+            &ended,
+            admitted + f64::from(count),
+        );
+    }
+}
+
+/// The defaults limit no client of this host.
+#[test]
+fn this_host_is_exempt_unless_it_is_said_otherwise() {
+    let (site, _server, service, lariat) = limited("connections = 1\nrate = 1", "");
+    let client = Client::new(&site);
+    let _held: Vec<_> = (0..5).map(|_| client.echo(service.address)).collect();
+    assert_eq!(lariat.sum("lariat_connections_open", &[]), 5.0);
+}
