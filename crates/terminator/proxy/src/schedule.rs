@@ -15,15 +15,17 @@ use crate::handshakes::Handshakes;
 use crate::token::ConnectionId;
 
 /// How long connections that move little may keep the others waiting. A request of 1 KiB takes a
-/// hundredth of it.
-const SMALL_SLICE: Duration = Duration::from_micros(1000);
+/// fiftieth of it.
+const SMALL_SLICE: Duration = Duration::from_micros(500);
 
-/// How long handshakes may. One RSA-2048 signature takes a quarter of it, one RSA-4096 signature
-/// three times as long: never more than one above it.
-const HANDSHAKE_SLICE: Duration = Duration::from_micros(1000);
+/// How long handshakes may. One RSA-2048 signature takes about as long, one RSA-4096 signature four
+/// times as long: never more than one above it.
+const HANDSHAKE_SLICE: Duration = Duration::from_micros(500);
 
-/// How long bulk may. The next turn's look at the kernel costs some microseconds of it.
-const BULK_SLICE: Duration = Duration::from_micros(1000);
+/// How long bulk may: about as long as one connection takes with all that it may move in a turn. A
+/// request waits for it twice and a new connection four times, while the turn's look at the kernel
+/// costs a hundredth of it.
+const BULK_SLICE: Duration = Duration::from_micros(300);
 
 /// What a connection wants to be served for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
