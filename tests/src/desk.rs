@@ -16,7 +16,7 @@ pub const SMALL: &str = r#"
 question = "Does it run?"
 method = "One request a connection."
 operation = "requests"
-figures = ["server-cpu", "rate"]
+metrics = ["server-cpu", "rate"]
 targets = ["plain", "lariat"]
 [quick]
 repeats = 2
@@ -37,15 +37,15 @@ version = "TLSv1.3"
 [[factor]]
 name = "size"
 title = "size"
-[[factor.level]]
+[[factor.value]]
 name = "none"
 title = "nothing"
-value = 0
+number = 0
 load = { size = "0" }
-[[factor.level]]
+[[factor.value]]
 name = "some"
 title = "1 KiB"
-value = 1024
+number = 1024
 load = { size = "1k" }
 "#;
 
@@ -129,17 +129,13 @@ impl Desk {
     }
 }
 
-/// The cells and repeats of readings.
-pub fn readings(events: &[Value]) -> BTreeSet<(String, u64)> {
+/// The configurations and repeats of measurements.
+pub fn measurements(events: &[Value]) -> BTreeSet<(String, u64)> {
     let key = |event: &Value| {
-        let cell = event["configuration"]
-            .as_str()
-            .expect("a reading has a cell")
-            .to_owned();
-        (
-            cell,
-            event["repeat"].as_u64().expect("a reading has a repeat"),
-        )
+        let configuration = event["configuration"].as_str();
+        let repeat = event["repeat"].as_u64().expect("it has a repeat");
+        let configuration = configuration.expect("it has a configuration");
+        (configuration.to_owned(), repeat)
     };
     events.iter().map(key).collect()
 }

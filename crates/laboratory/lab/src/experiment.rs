@@ -1,27 +1,27 @@
-//! A run: cells in their order, each read and written down at once, whatever becomes of the others.
+//! A run: configurations are measured in their order, and each measurement is recorded at once.
 //!
-//! Owns the order of things once all is prepared; what was asked for, `commands` finds out.
+//! Owns what happens once all is prepared; `commands` reads what was asked for.
 
 pub(crate) mod journal;
 pub(crate) mod needs;
 mod order;
 pub(crate) mod placement;
-mod progress;
+pub(crate) mod progress;
 pub(crate) mod resolved;
-pub(crate) mod stop;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use measure::experiment::{self, Ended, Event, Failure, FailureKind};
+use measure::experiment::{self, Ended, Event, FailureKind};
+use measure::metric::Metric;
 
 use crate::console::Console;
 use crate::load::date::Date;
-use crate::measurement::missed::{Halt, Missed};
+use crate::measurement::failure::{Cancel, Failure};
 use crate::measurement::{Bench, Subject};
-use crate::scenario::cell::CellPlan;
-use crate::scenario::cells::Expanded;
+use crate::scenario::expansion::Expanded;
+use crate::scenario::planned::Planned;
 use crate::target::certificates::Certificates;
 use crate::target::form::Target;
 use crate::target::program::Program;
@@ -30,7 +30,7 @@ use needs::Means;
 use progress::Progress;
 use resolved::ResolvedTarget;
 
-/// A cell that failed so often in a row is given up.
+/// A configuration is given up after so many failures in a row.
 const FAILURES_MAX: u32 = 2;
 
 /// All that a run goes by.
@@ -43,22 +43,20 @@ pub(crate) struct Experiment<'a> {
     pub(crate) resolved: &'a [ResolvedTarget],
     /// What this host has for it.
     pub(crate) means: Means,
-    /// Where programs read and write.
+    /// The folder of the run: programs read and write there.
     pub(crate) folder: &'a Path,
-    /// What ends it early.
-    pub(crate) halt: &'a dyn Halt,
-    /// Who hears of it.
+    pub(crate) cancel: &'a dyn Cancel,
     pub(crate) console: Console,
-    /// Whether only faults are said.
+    /// Whether only faults are reported.
     pub(crate) is_quiet: bool,
 }
 
-/// What came of it.
+/// The result of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tally {
-    /// Cells that were read once or more often.
-    pub(crate) read: usize,
-    /// Cells that were to be read and never were, or not as often as they should.
+    /// Configurations with a measurement or more.
+    pub(crate) measured: usize,
+    /// Configurations with fewer measurements than were planned.
     pub(crate) lacking: usize,
     /// Whether it came to its end.
     pub(crate) is_complete: bool,
@@ -70,129 +68,100 @@ pub(crate) enum RunFault {
     /// The record cannot be written.
     #[error(transparent)]
     Journal(#[from] JournalFault),
-    /// What all cells share cannot be had: certificates, the origin.
+    /// Certificates or the origin, which all configurations share, are missing.
     #[error("{0}")]
     Ground(String),
 }
 
-/// What is written already, by scenario and cell.
+/// What the record holds already, by scenario and configuration.
 #[derive(Debug, Default)]
-pub(crate) struct Past {
-    done: BTreeSet<(String, String, u32)>,
-    read: BTreeMap<(String, String), u32>,
+pub(crate) struct Past(BTreeMap<(String, String), Done>);
+
+/// What it holds of a configuration.
+#[derive(Clone, Debug, Default)]
+struct Done {
+    repeats: BTreeSet<u32>,
+    measurements: u32,
     /// In a row, up to now.
-    failures: BTreeMap<(String, String), u32>,
+    failures: u32,
 }
 
 impl Past {
-    /// Of a record that is taken up.
-    pub(crate) fn of(record: &experiment::Experiment) -> Self {
-        let reads = record.measurements.iter();
-        let reads = reads.map(|it| (it.repeat, true, &it.scenario, &it.configuration));
-        let misses = record.failures.iter();
-        let misses = misses.map(|it| (it.repeat, false, &it.scenario, &it.configuration));
-        // A cell's repeats come one after the other: so it is seen what failed in a row.
-        let mut all: Vec<_> = reads.chain(misses).collect();
+    /// Of a record that is resumed. `with_failures`: what failed is not measured again.
+    pub(crate) fn of(record: &experiment::Experiment, with_failures: bool) -> Self {
+        let measured = record.measurements.iter();
+        let measured = measured.map(|it| (it.repeat, true, &it.scenario, &it.configuration));
+        let failed = record.failures.iter().filter(|_| with_failures);
+        let failed = failed.map(|it| (it.repeat, false, &it.scenario, &it.configuration));
+        // In the order of repeats, in which failures are in a row.
+        let mut all: Vec<_> = measured.chain(failed).collect();
         all.sort_by_key(|(repeat, ..)| *repeat);
         let mut past = Self::default();
-        for (repeat, is_read, scenario, cell) in all {
-            match is_read {
-                true => past.was_read(scenario, cell, repeat),
-                false => past.was_missed(scenario, cell, repeat),
-            }
+        for (repeat, is_measured, scenario, configuration) in all {
+            past.add(scenario, configuration, repeat, is_measured);
         }
         past
     }
 
-    /// Of a record that came to its end, and of which what failed is to be read again.
-    pub(crate) fn of_readings(record: &experiment::Experiment) -> Self {
-        let mut past = Self::default();
-        for reading in &record.measurements {
-            past.was_read(&reading.scenario, &reading.configuration, reading.repeat);
+    fn add(&mut self, scenario: &str, configuration: &str, repeat: u32, is_measured: bool) {
+        let key = (scenario.to_owned(), configuration.to_owned());
+        let done = self.0.entry(key).or_default();
+        done.repeats.insert(repeat);
+        if is_measured {
+            done.measurements += 1;
+            done.failures = 0;
+        } else {
+            done.failures += 1;
         }
-        past
     }
 
-    fn was_read(&mut self, scenario: &str, cell: &str, repeat: u32) {
-        let key = (scenario.to_owned(), cell.to_owned());
-        self.done.insert((key.0.clone(), key.1.clone(), repeat));
-        self.failures.remove(&key);
-        *self.read.entry(key).or_default() += 1;
-    }
-
-    fn was_missed(&mut self, scenario: &str, cell: &str, repeat: u32) {
-        let key = (scenario.to_owned(), cell.to_owned());
-        self.done.insert((key.0.clone(), key.1.clone(), repeat));
-        *self.failures.entry(key).or_default() += 1;
-    }
-
-    fn readings(&self, cell: &CellPlan) -> u32 {
-        let key = (cell.scenario.clone(), cell.cell.key.clone());
-        self.read.get(&key).copied().unwrap_or(0)
-    }
-
-    fn is_given_up(&self, cell: &CellPlan) -> bool {
-        let key = (cell.scenario.clone(), cell.cell.key.clone());
-        let failures = self.failures.get(&key);
-        failures.is_some_and(|failures| *failures >= FAILURES_MAX)
-    }
-
-    fn is_done(&self, cell: &CellPlan, repeat: u32) -> bool {
-        let key = (cell.scenario.clone(), cell.cell.key.clone(), repeat);
-        self.done.contains(&key)
+    fn done(&self, planned: &Planned) -> Done {
+        let key = (planned.scenario.clone(), planned.configuration.key.clone());
+        self.0.get(&key).cloned().unwrap_or_default()
     }
 }
 
 impl Experiment<'_> {
-    /// Reads all that is still to be read, and writes it down.
+    /// Makes and records all measurements that the record lacks.
     ///
     /// # Errors
-    /// [`RunFault`]; what was read until then is in the record.
-    pub(crate) fn run(&self, journal: &mut Journal, mut past: Past) -> Result<Tally, RunFault> {
+    /// [`RunFault`]; what was measured until then is in the record.
+    pub(crate) fn run(&self, journal: &mut Journal, past: Past) -> Result<Tally, RunFault> {
         let ground = |fault: &dyn std::fmt::Display| RunFault::Ground(fault.to_string());
         let certificates = Certificates::new(self.folder).map_err(|fault| ground(&fault))?;
         let bench = Bench::start(&certificates, self.folder, &self.plan.placement);
-        let mut bench = bench.map_err(|missed| RunFault::Ground(why(&missed).to_owned()))?;
-        let (count, time) = self.still_to_come(&past);
-        let mut progress = Progress::new(self.console, self.is_quiet, count, time);
+        let bench = bench.map_err(|failure| ground(&failure.why()))?;
+        let (count, time) = self.remaining(&past);
+        let mut running = Running {
+            run: self,
+            bench,
+            journal,
+            past,
+            progress: Progress::new(self.console, self.is_quiet, count, time),
+        };
         let mut is_complete = true;
         for (index, expanded) in self.scenarios.iter().enumerate() {
-            self.tell_lacks(expanded, journal, &mut past)?;
-            let mut reader = Reader {
-                run: self,
-                expanded,
-                bench: &mut bench,
-                journal,
-                past: &mut past,
-                progress: &mut progress,
-            };
-            if !reader.read_all(index)? {
+            running.record_unsupported(expanded)?;
+            if !running.measure_all(index, expanded)? {
                 is_complete = false;
                 break;
             }
         }
-        journal.append(&Event::Ended(Ended {
-            at: now(),
-            is_complete,
-        }))?;
+        let at = now();
+        let past = running.past;
+        journal.append(&Event::Ended(Ended { at, is_complete }))?;
         Ok(self.tally(&past, is_complete))
     }
 
-    /// Cells that a target on this host is expected to do.
-    fn wanted<'e>(&'e self, expanded: &'e Expanded) -> impl Iterator<Item = &'e CellPlan> {
-        let is_wanted = |cell: &&CellPlan| cell.cell.unsupported.is_none();
-        expanded.cells.iter().filter(is_wanted)
-    }
-
-    /// Cells that can be read here.
-    fn open<'e>(&'e self, expanded: &'e Expanded) -> impl Iterator<Item = &'e CellPlan> {
-        let is_open = |cell: &&CellPlan| {
+    /// Configurations that can be measured on this host.
+    fn open<'e>(&'e self, expanded: &'e Expanded) -> impl Iterator<Item = &'e Planned> {
+        let is_open = |planned: &&Planned| {
             let has = |name| self.program_of(name).is_some();
-            has(&cell.server)
-                && cell.client.program().is_none_or(has)
-                && self.means.lack(cell).is_none()
+            has(&planned.server)
+                && planned.client.program().is_none_or(has)
+                && self.means.lack(planned).is_none()
         };
-        self.wanted(expanded).filter(is_open)
+        expanded.supported().filter(is_open)
     }
 
     fn program_of(&self, target: &str) -> Option<(&Target, &Program)> {
@@ -200,96 +169,81 @@ impl Experiment<'_> {
         Some((&one.target, one.program.as_ref().ok()?))
     }
 
-    /// Readings and their time.
-    fn still_to_come(&self, past: &Past) -> (usize, Duration) {
-        let mut count = 0;
-        let mut time = Duration::ZERO;
-        for cell in self
-            .scenarios
-            .iter()
-            .flat_map(|expanded| self.open(expanded))
-        {
-            let left = (0..cell.repeats).filter(|repeat| !past.is_done(cell, *repeat));
-            let left = left.count();
-            count += left;
-            time += cell.estimate() * u32::try_from(left).unwrap_or(u32::MAX);
-        }
-        (count, time)
-    }
-
-    /// What this host has too little for is told once, and stands in the record.
-    fn tell_lacks(
-        &self,
-        expanded: &Expanded,
-        journal: &mut Journal,
-        past: &mut Past,
-    ) -> Result<(), RunFault> {
-        let mut told = BTreeSet::new();
-        let mut cells = self.wanted(expanded);
-        if let Some(cell) = cells.find(|cell| self.means.must_share(cell)) {
-            let (name, cpus) = (&cell.scenario, self.means.cpus);
-            let workers = cell.spec.workers;
-            self.console.warn(format_args!(
-                "{name}: servers with {workers} workers and the load share {cpus} CPUs"
-            ));
-            self.console
-                .hint("their readings say so; a host with more CPUs measures better");
-        }
-        for cell in self.wanted(expanded) {
-            let Some((why, hint)) = self.means.lack(cell) else {
-                continue;
-            };
-            if told.insert((why.clone(), hint.clone())) {
-                let name = &cell.scenario;
-                self.console
-                    .warn(format_args!("{name}: {}: {why}", cell.cell.key));
-                self.console.hint(hint);
-            }
-            if !past.is_done(cell, 0) {
-                journal.append(&miss(cell, 0, FailureKind::Unsupported, &why))?;
-                past.was_missed(&cell.scenario, &cell.cell.key, 0);
-            }
-        }
-        Ok(())
+    /// How many measurements are to be made, and how long they take.
+    fn remaining(&self, past: &Past) -> (usize, Duration) {
+        let scenarios = self.scenarios.iter();
+        let open = scenarios.flat_map(|expanded| self.open(expanded));
+        open.fold((0, Duration::ZERO), |(count, time), planned| {
+            let done = past.done(planned).repeats;
+            let left = (0..planned.repeats).filter(|repeat| !done.contains(repeat));
+            let left = left.count() as u32;
+            (count + left as usize, time + planned.estimate() * left)
+        })
     }
 
     fn tally(&self, past: &Past, is_complete: bool) -> Tally {
-        let wanted = self
-            .scenarios
-            .iter()
-            .flat_map(|expanded| self.wanted(expanded));
         let mut tally = Tally {
             is_complete,
             ..Tally::default()
         };
-        for cell in wanted {
-            let readings = past.readings(cell);
-            tally.read += usize::from(readings > 0);
-            tally.lacking += usize::from(readings < cell.repeats);
+        let scenarios = self.scenarios.iter();
+        for planned in scenarios.flat_map(Expanded::supported) {
+            let measurements = past.done(planned).measurements;
+            tally.measured += usize::from(measurements > 0);
+            tally.lacking += usize::from(measurements < planned.repeats);
         }
         tally
     }
 }
 
-/// One scenario under way.
-struct Reader<'r, 'a, 'b> {
+/// A run in progress.
+struct Running<'r, 'a, 'b> {
     run: &'r Experiment<'a>,
-    expanded: &'r Expanded,
-    bench: &'r mut Bench<'b>,
+    bench: Bench<'b>,
     journal: &'r mut Journal,
-    past: &'r mut Past,
-    progress: &'r mut Progress,
+    past: Past,
+    progress: Progress,
 }
 
-impl Reader<'_, '_, '_> {
-    /// Whether it came to its end.
-    fn read_all(&mut self, index: usize) -> Result<bool, RunFault> {
-        let (run, expanded) = (self.run, self.expanded);
-        let cells: Vec<_> = run.open(expanded).collect();
-        let names: Vec<_> = cells.iter().map(|cell| &cell.cell).collect();
+impl Running<'_, '_, '_> {
+    /// Reports and records once what this host has too little for.
+    fn record_unsupported(&mut self, expanded: &Expanded) -> Result<(), RunFault> {
+        let Experiment { console, means, .. } = *self.run;
+        let mut wanted = expanded.supported();
+        if let Some(planned) = wanted.find(|planned| means.must_share(planned)) {
+            let (name, cpus) = (&planned.scenario, means.cpus);
+            let workers = planned.spec.workers;
+            console.warn(format_args!(
+                "{name}: servers with {workers} workers and the load share {cpus} CPUs"
+            ));
+            console.hint("their measurements say so; a host with more CPUs measures better");
+        }
+        let mut reported = BTreeSet::new();
+        for planned in expanded.supported() {
+            let Some((why, hint)) = means.lack(planned) else {
+                continue;
+            };
+            if reported.insert((why.clone(), hint.clone())) {
+                let (name, key) = (&planned.scenario, &planned.configuration.key);
+                console.warn(format_args!("{name}: {key}: {why}"));
+                console.hint(hint);
+            }
+            if !self.past.done(planned).repeats.contains(&0) {
+                self.record_failure(planned, 0, FailureKind::Unsupported, &why)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether it came to the end of the scenario.
+    fn measure_all(&mut self, index: usize, expanded: &Expanded) -> Result<bool, RunFault> {
+        let run = self.run;
+        let open: Vec<_> = run.open(expanded).collect();
+        let configurations: Vec<_> = open.iter().map(|planned| &planned.configuration).collect();
+        let metrics = &expanded.scenario.metrics;
         for repeat in 0..expanded.scenario.repeats {
-            for place in order::round(&names, run.plan.seed, index, repeat) {
-                if run.halt.is_asked() || !self.read(cells[place], repeat)? {
+            for place in order::round(&configurations, run.plan.seed, index, repeat) {
+                if run.cancel.is_requested() || !self.measure(open[place], repeat, metrics)? {
                     return Ok(false);
                 }
             }
@@ -298,62 +252,69 @@ impl Reader<'_, '_, '_> {
     }
 
     /// Whether the run goes on.
-    fn read(&mut self, cell: &CellPlan, repeat: u32) -> Result<bool, RunFault> {
-        let Some((target, program)) = self.run.program_of(&cell.server) else {
+    fn measure(
+        &mut self,
+        planned: &Planned,
+        repeat: u32,
+        metrics: &[Metric],
+    ) -> Result<bool, RunFault> {
+        let Some((target, program)) = self.run.program_of(&planned.server) else {
             return Ok(true);
         };
-        let client = cell.client.program();
-        if self.past.is_done(cell, repeat) || self.past.is_given_up(cell) {
+        let done = self.past.done(planned);
+        if done.repeats.contains(&repeat) || done.failures >= FAILURES_MAX {
             return Ok(true);
         }
+        let client = planned.client.program();
         let subject = Subject {
-            cell,
+            planned,
             target,
             program,
             client: client.and_then(|name| self.run.program_of(name)),
             repeat,
         };
-        let missed = match self.bench.read(subject, self.run.halt) {
-            Ok(reading) => {
-                let metrics = &self.expanded.scenario.metrics;
-                self.progress.read(cell, metrics, &reading);
-                self.journal.append(&Event::Measured(Box::new(reading)))?;
-                self.past.was_read(&cell.scenario, &cell.cell.key, repeat);
+        let failure = match self.bench.measure(subject, self.run.cancel) {
+            Ok(measurement) => {
+                self.progress.measured(planned, metrics, &measurement);
+                self.journal
+                    .append(&Event::Measured(Box::new(measurement)))?;
+                let key = &planned.configuration.key;
+                self.past.add(&planned.scenario, key, repeat, true);
                 return Ok(true);
             }
-            Err(Missed::Interrupted) => return Ok(false),
-            // What is asked to end takes servers with it, which then fail.
-            Err(_) if self.run.halt.is_asked() => return Ok(false),
-            Err(missed) => missed,
+            // A signal ends servers too, which then fail.
+            Err(_) if self.run.cancel.is_requested() => return Ok(false),
+            Err(Failure::Cancelled) => return Ok(false),
+            Err(failure) => failure,
         };
-        self.progress.missed(cell, &missed);
-        let kind = match missed {
-            Missed::Void(_) => FailureKind::Void,
+        self.progress.failed(planned, &failure);
+        let kind = match failure {
+            Failure::Void(_) => FailureKind::Void,
             _ => FailureKind::Failed,
         };
-        self.journal
-            .append(&miss(cell, repeat, kind, why(&missed)))?;
-        self.past.was_missed(&cell.scenario, &cell.cell.key, repeat);
+        self.record_failure(planned, repeat, kind, failure.why())?;
         Ok(true)
     }
-}
 
-fn why(missed: &Missed) -> &str {
-    match missed {
-        Missed::Failed(why) | Missed::Void(why) => why,
-        Missed::Interrupted => "it was stopped",
+    fn record_failure(
+        &mut self,
+        planned: &Planned,
+        repeat: u32,
+        kind: FailureKind,
+        why: &str,
+    ) -> Result<(), RunFault> {
+        let failure = experiment::Failure {
+            scenario: planned.scenario.clone(),
+            configuration: planned.configuration.key.clone(),
+            repeat,
+            at: now(),
+            kind,
+            why: why.to_owned(),
+        };
+        self.past
+            .add(&failure.scenario, &failure.configuration, repeat, false);
+        Ok(self.journal.append(&Event::Failed(failure))?)
     }
-}
-
-fn miss(cell: &CellPlan, repeat: u32, kind: FailureKind, why: &str) -> Event {
-    Event::Failed(Failure {
-        scenario: cell.scenario.clone(),
-        configuration: cell.cell.key.clone(),
-        repeat,
-        at: now(),
-        kind,
-        why: why.to_owned(),
-    })
 }
 
 /// RFC 3339, UTC.

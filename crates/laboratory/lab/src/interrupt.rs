@@ -1,4 +1,4 @@
-//! Ctrl-C, SIGTERM and a lost terminal: the load under way ends early, and what was measured is
+//! Ctrl-C, SIGTERM and a lost terminal: the load in progress ends early, and what was measured is
 //! written all the same.
 
 use std::io;
@@ -11,8 +11,9 @@ use sys::signal::{Signal, Signals};
 
 use crate::console::Console;
 use crate::exit::Exit;
+use crate::measurement::failure::Cancel;
 
-/// Hears signals from its making on. The thread that listens ends with the program.
+/// Hears signals from its creation on. The thread that listens ends with the program.
 #[derive(Debug)]
 pub(crate) struct Interrupt {
     state: Arc<Mutex<State>>,
@@ -26,25 +27,25 @@ struct State {
 
 impl Interrupt {
     /// To be made before any other thread: one that does not block a signal would take it.
-    /// `said` tells what the first signal does.
-    pub(crate) fn new(console: Console, said: &'static str) -> io::Result<Self> {
+    /// `message` is printed at the first signal.
+    pub(crate) fn new(console: Console, message: &'static str) -> io::Result<Self> {
         let signals = Signals::new(&[Signal::Hangup, Signal::Interrupt, Signal::Terminate])?;
         let epoll = Epoll::new()?;
         epoll.add(&signals, 0, Interest::READ)?;
         let state = Arc::default();
         let heard = Arc::clone(&state);
         let listener = thread::Builder::new().name("signals".to_owned());
-        listener.spawn(move || listen(&signals, &epoll, &heard, &|| console.say(said)))?;
+        listener.spawn(move || listen(&signals, &epoll, &heard, &|| console.say(message)))?;
         Ok(Self { state })
     }
+}
 
-    /// Whether one has come.
-    pub(crate) fn is_heard(&self) -> bool {
+impl Cancel for Interrupt {
+    fn is_requested(&self) -> bool {
         locked(&self.state).heard
     }
 
-    /// The load that a signal stops from now on; at once if one has come already.
-    pub(crate) fn watch(&self, stopper: Stopper) {
+    fn watch(&self, stopper: Stopper) {
         let mut state = locked(&self.state);
         if state.heard {
             stopper.stop();

@@ -1,16 +1,16 @@
-//! Measurement: a cell is read once. The server is started, loaded, watched, judged, and ended.
+//! Measures a configuration once: the server is started, loaded, watched, judged, and ended.
 //!
-//! Owns what all cells of a run share: the origin behind the servers, and what each server was
-//! found to be capable of. Knows neither the order of cells nor the file that readings go to.
+//! Owns what all configurations of a run share: the origin behind the servers, and the capacity of
+//! each server. Knows neither the order of configurations nor the record.
 
 mod cpu_assignment;
+pub(crate) mod failure;
 mod fetched;
-mod figures;
 mod loaded;
 mod machine;
-pub(crate) mod missed;
 mod origin;
 mod requests;
+mod results;
 mod usage;
 mod verdict;
 mod warnings;
@@ -26,53 +26,52 @@ use load::plan::{Arrival, Plan, Verification};
 use measure::experiment::{Measurement, Noise, Placement, Reload};
 use measure::histogram::Histogram;
 use measure::kind::Kind;
-use measure::record::{Counts, Second, Traffic, Warning};
+use measure::record::{Second, Traffic, Warning};
 
 use crate::load::date::Date;
 use crate::process::child::{Child, first_lines};
-use crate::scenario::cell::{Call, CapacityPlan, CellPlan, Client, Loading, ProgramLoad};
+use crate::scenario::planned::{Call, CapacityPlan, Client, Loading, Planned, ProgramLoad};
 use crate::scenario::settings::{Launch, Settings};
 use crate::target::certificates::{Certificates, site_name};
 use crate::target::form::Target;
 use crate::target::program::Program;
 use crate::target::server::{Place, REQUEST_LOG, Server, own_folder};
 use cpu_assignment::CpuAssignment;
+use failure::{Cancel, Failure};
 use fetched::{Fetched, fetch};
-use loaded::{Loaded, Under};
-use missed::{Halt, Missed};
+use loaded::{Loaded, LoadedUsage};
 use origin::Origin;
 use requests::Requests;
 use usage::{Used, Watched};
 use verdict::Evidence;
 use warnings::{Capacity, of_capacity, of_client};
 
-/// Filling a session cache takes less, or the server hangs.
+/// A server that takes longer to fill its session cache hangs.
 const FILL_MAX: Duration = Duration::from_secs(3600);
 
-/// Between two looks at the memory of a server that reloads.
+/// Between two readings of the memory of a server that reloads.
 const RELOAD_PAUSE: Duration = Duration::from_millis(1);
 
-/// For so long after a reload its memory is looked at.
+/// How long its memory is read after a reload.
 const RELOAD_AFTER: Duration = Duration::from_millis(500);
 
 /// Lines of a failed reload in a message.
 const RELOAD_LINES_MAX: usize = 4;
 
-/// What all cells of a run share.
+/// What all configurations of a run share.
 pub(crate) struct Bench<'a> {
     certificates: &'a Certificates,
     folder: &'a Path,
     placement: &'a Placement,
     origin: Origin,
-    /// Transactions a second that were found, by target, spec, load and repeat.
+    /// By target, spec, load and repeat.
     capacities: BTreeMap<String, Capacity>,
 }
 
-/// What is to be read.
+/// What is to be measured.
 #[derive(Clone, Copy)]
 pub(crate) struct Subject<'a> {
-    /// The cell.
-    pub(crate) cell: &'a CellPlan,
+    pub(crate) planned: &'a Planned,
     /// The server.
     pub(crate) target: &'a Target,
     /// The program of the server.
@@ -92,7 +91,7 @@ impl<'a> Bench<'a> {
         certificates: &'a Certificates,
         folder: &'a Path,
         placement: &'a Placement,
-    ) -> Result<Self, Missed> {
+    ) -> Result<Self, Failure> {
         Ok(Self {
             origin: Origin::start(&placement.client, folder)?,
             certificates,
@@ -102,35 +101,35 @@ impl<'a> Bench<'a> {
         })
     }
 
-    /// Reads a cell once. Whatever was started for it has ended when this returns.
+    /// Measures a configuration once. Whatever was started for it has ended when this returns.
     ///
     /// # Errors
-    /// [`Missed`].
-    pub(crate) fn read(
+    /// [`Failure`].
+    pub(crate) fn measure(
         &mut self,
         subject: Subject<'_>,
-        halt: &dyn Halt,
-    ) -> Result<Measurement, Missed> {
-        let cpus = CpuAssignment::of(self.placement, subject.cell.spec.workers);
+        cancel: &dyn Cancel,
+    ) -> Result<Measurement, Failure> {
+        let cpus = CpuAssignment::of(self.placement, subject.planned.spec.workers);
         if self.origin.has_ended() || self.origin.cpus() != cpus.client {
             self.origin = Origin::start(&cpus.client, self.folder)?;
         }
-        // What we do ourselves meanwhile is not to be done on the server's CPUs.
+        // Our own work must not use the server's CPUs.
         let ours = sys::cpu::allowed_cpus();
-        sys::cpu::confine_current_thread(&cpus.client).map_err(Missed::failed)?;
-        let read = self.read_from(subject, &cpus, halt);
-        sys::cpu::confine_current_thread(&ours).map_err(Missed::failed)?;
-        read
+        sys::cpu::confine_current_thread(&cpus.client)?;
+        let measured = self.measure_on(subject, &cpus, cancel);
+        sys::cpu::confine_current_thread(&ours)?;
+        measured
     }
 
-    fn read_from(
+    fn measure_on(
         &mut self,
         subject: Subject<'_>,
         cpus: &CpuAssignment,
-        halt: &dyn Halt,
-    ) -> Result<Measurement, Missed> {
+        cancel: &dyn Cancel,
+    ) -> Result<Measurement, Failure> {
         let Subject {
-            cell,
+            planned,
             target,
             program,
             ..
@@ -140,59 +139,56 @@ impl<'a> Bench<'a> {
             folder: self.folder,
             origin: Some(self.origin.address()),
             certificates: self.certificates,
-            is_given_up: &|| halt.is_asked(),
+            is_cancelled: &|| cancel.is_requested(),
         };
         let begun = Date::of(SystemTime::now());
-        let server = Server::start(target, program, &cell.spec, &place);
-        let mut server = server.map_err(Missed::failed)?;
+        let mut server = Server::start(target, program, &planned.spec, &place)?;
         let mut session = Session {
             watched: Watched {
                 server: server.tree(),
                 origin: self.origin.tree(),
                 cpus: cpus.all(),
             },
-            known: known(cell, self.certificates)?,
+            known: known(planned, self.certificates)?,
             server: &server,
             bench: self,
             subject,
             cpus,
-            halt,
+            cancel,
         };
-        let read = match &cell.client {
+        let measured = match &planned.client {
             Client::Load(loading) => session.load(loading),
             Client::Program(load) => session.call(load),
         };
-        // One that has ended is why whatever else failed.
+        // If the server has ended, that is why the rest failed.
         if let Some(how) = server.ended() {
             let name = &target.name;
-            return Err(Missed::Failed(format!("{name} ended meanwhile: {how}")));
+            return Err(Failure::Failed(format!("{name} ended meanwhile: {how}")));
         }
         server.stop();
         Ok(Measurement {
             at: begun.to_string(),
-            ..read?
+            ..measured?
         })
     }
 }
 
 /// The certificates that the server may show, PEM.
-fn known(cell: &CellPlan, certificates: &Certificates) -> Result<Vec<u8>, Missed> {
+fn known(planned: &Planned, certificates: &Certificates) -> Result<Vec<u8>, Failure> {
     let mut pem = Vec::new();
-    if let Some(last) = cell.spec.sites.checked_sub(1) {
-        let folder = certificates
-            .sites(cell.spec.sites)
-            .map_err(Missed::failed)?;
+    if let Some(last) = planned.spec.sites.checked_sub(1) {
+        let folder = certificates.sites(planned.spec.sites)?;
         let path = folder.join(format!("{}.pem", site_name(last)));
-        return fs::read(path).map_err(Missed::failed);
+        return Ok(fs::read(path)?);
     }
-    for kind in &cell.spec.certificates {
-        let files = certificates.of(*kind).map_err(Missed::failed)?;
-        pem.extend(fs::read(&files.chain).map_err(Missed::failed)?);
+    for kind in &planned.spec.certificates {
+        let files = certificates.of(*kind)?;
+        pem.extend(fs::read(&files.chain)?);
     }
     Ok(pem)
 }
 
-/// One server that runs, for one reading.
+/// One server that runs, for one measurement.
 struct Session<'s, 'a> {
     bench: &'s mut Bench<'a>,
     subject: Subject<'s>,
@@ -200,19 +196,19 @@ struct Session<'s, 'a> {
     server: &'s Server,
     watched: Watched,
     known: Vec<u8>,
-    halt: &'s dyn Halt,
+    cancel: &'s dyn Cancel,
 }
 
 impl Session<'_, '_> {
-    /// By a load of ours.
-    fn load(&mut self, loading: &Loading) -> Result<Measurement, Missed> {
-        let cell = self.subject.cell;
+    /// Measures by a load of ours.
+    fn load(&mut self, loading: &Loading) -> Result<Measurement, Failure> {
+        let planned = self.subject.planned;
         let settings = loading.settings.clone();
         let first = match &loading.capacity {
-            None => self.plan(&settings, cell.duration)?,
+            None => self.plan(&settings, planned.duration)?,
             Some(capacity) => self.plan(&capacity.settings, capacity.duration)?,
         };
-        loaded::probe(&first, self.halt)?;
+        loaded::probe(&first, self.cancel)?;
         let start_ns = nanoseconds(self.server.age());
         self.watched.usage_at_rest()?;
         let resident_bytes_before = self.resident_bytes()?;
@@ -224,38 +220,38 @@ impl Session<'_, '_> {
         let plan = match capacity.zip(found) {
             None => first,
             Some((plan, found)) => {
-                let offered = settings.offering(plan.offered, found.per_s, cell.duration);
-                self.plan(&offered, cell.duration)?
+                let offered = settings.offering(plan.offered, found.per_s, planned.duration);
+                self.plan(&offered, planned.duration)?
             }
         };
         let loaded = match found {
             None => self.run(&plan)?,
-            // It can do it, as was found; that nothing comes of more is what is asked for.
-            Some(_) => loaded::run(&plan, &self.watched, self.halt)?,
+            // Whether anything succeeds beyond the capacity is what is measured.
+            Some(_) => loaded::run(&plan, &self.watched, self.cancel)?,
         };
         self.judge(&plan, &loaded)?;
-        let mut reading = self.reading(loaded, &plan);
-        reading.capacity_per_s = found.map(|found| found.per_s);
-        reading.warnings.extend(found.and_then(of_capacity));
-        reading.resident_bytes_before = resident_bytes_before;
-        reading.start_ns = start_ns;
-        reading.reload = self.reload()?;
-        Ok(reading)
+        let mut measurement = self.measurement(loaded, &plan);
+        measurement.capacity_per_s = found.map(|found| found.per_s);
+        measurement.warnings.extend(found.and_then(of_capacity));
+        measurement.resident_bytes_before = resident_bytes_before;
+        measurement.start_ns = start_ns;
+        measurement.reload = self.reload()?;
+        Ok(measurement)
     }
 
     fn launch(&self, duration: Duration) -> Launch {
-        let cell = self.subject.cell;
+        let planned = self.subject.planned;
         Launch {
-            is_tls: cell.is_tls,
+            is_tls: planned.is_tls,
             address: self.server.address(),
             cpus: self.cpus.client.clone(),
-            warm_up: cell.warm_up,
+            warm_up: planned.warm_up,
             duration,
         }
     }
 
-    fn plan(&self, settings: &Settings, duration: Duration) -> Result<Plan, Missed> {
-        let settings = match self.subject.cell.spec.sites.checked_sub(1) {
+    fn plan(&self, settings: &Settings, duration: Duration) -> Result<Plan, Failure> {
+        let settings = match self.subject.planned.spec.sites.checked_sub(1) {
             None => settings,
             Some(last) => &settings.clone().with("server-name", &site_name(last)),
         };
@@ -265,32 +261,37 @@ impl Session<'_, '_> {
                 let subject = one.subject.unwrap_or_default();
                 format!("{subject}: {}", one.message)
             });
-            Missed::Failed(said.collect::<Vec<_>>().join("; "))
+            Failure::Failed(said.collect::<Vec<_>>().join("; "))
         })?;
         plan.rests = true;
         if let Some(tls) = &mut plan.tls
             && tls.verification == Verification::Off
         {
-            // It costs next to nothing, and the key is a part of what a cell says.
+            // It costs next to nothing, and a configuration may be about the key.
             tls.verification = Verification::These(self.known.clone());
         }
         Ok(plan)
     }
 
-    /// Makes a load of which something succeeds.
-    fn run(&self, plan: &Plan) -> Result<Loaded, Missed> {
-        let loaded = loaded::run(plan, &self.watched, self.halt)?;
+    /// Fails if nothing succeeds.
+    fn run(&self, plan: &Plan) -> Result<Loaded, Failure> {
+        let loaded = loaded::run(plan, &self.watched, self.cancel)?;
         match loaded.record.totals.succeeded {
             0 => Err(loaded::fruitless(&loaded.record)),
             _ => Ok(loaded),
         }
     }
 
-    /// What this target can do under this load, found once for each repeat.
-    fn capacity(&mut self, capacity: &CapacityPlan, plan: &Plan) -> Result<Capacity, Missed> {
-        let Subject { cell, repeat, .. } = self.subject;
+    /// The target's capacity under this load, measured once for each repeat.
+    fn capacity(&mut self, capacity: &CapacityPlan, plan: &Plan) -> Result<Capacity, Failure> {
+        let Subject {
+            planned, repeat, ..
+        } = self.subject;
         let load = capacity.settings.given();
-        let key = format!("{repeat} {} {:?} {load:?}", cell.cell.target, cell.spec);
+        let key = format!(
+            "{repeat} {} {:?} {load:?}",
+            planned.configuration.target, planned.spec
+        );
         if let Some(found) = self.bench.capacities.get(&key) {
             return Ok(*found);
         }
@@ -305,48 +306,48 @@ impl Session<'_, '_> {
         Ok(found)
     }
 
-    fn judge(&self, plan: &Plan, loaded: &Loaded) -> Result<(), Missed> {
+    fn judge(&self, plan: &Plan, loaded: &Loaded) -> Result<(), Failure> {
         let record = &loaded.record;
         let evidence = Evidence {
             handshakes: &record.handshakes,
             seconds: &record.seconds,
             totals: record.totals,
             failures: &record.failures,
-            is_tls: self.subject.cell.is_tls,
+            is_tls: self.subject.planned.is_tls,
             is_closed: matches!(plan.arrival, Arrival::Closed { .. }),
         };
-        verdict::judge(&self.subject.cell.expect, evidence)
+        verdict::judge(&self.subject.planned.expect, evidence)
     }
 
-    fn reading(&self, loaded: Loaded, plan: &Plan) -> Measurement {
+    fn measurement(&self, loaded: Loaded, plan: &Plan) -> Measurement {
         let Loaded {
             record,
             elapsed,
             busiest,
             carried,
             used,
-            under,
+            at_load,
         } = loaded;
-        // A load that rests carries nothing over; of open load, the server did that work too.
+        // Of open load, the server also did what the warm-up left over.
         let operations = record.totals.succeeded + carried;
         let mut warnings = record.warnings.clone();
         warnings.extend(self.warning(Duration::from_nanos(record.client.cpu_ns), elapsed, used));
         Measurement {
-            offered_per_s: figures::offered_per_s(plan),
+            offered_per_s: results::offered_per_s(plan),
             operations,
             client_cpu_ns: record.client.cpu_ns,
-            response: figures::durations(&record.total_latency()),
-            handshake: figures::handshake_durations(&record),
-            seconds: figures::seconds(plan, &record),
-            read_offs: figures::read_offs(plan, &record),
-            full_handshakes: self.subject.cell.fill + figures::full_handshakes(&record),
+            response: results::durations(&record.total_latency()),
+            handshake: results::handshake_durations(&record),
+            seconds: results::seconds(plan, &record),
+            read_offs: results::read_offs(plan, &record),
+            full_handshakes: self.subject.planned.fill + results::full_handshakes(&record),
             counts: record.totals,
             failures: record.failures,
             traffic: record.traffic,
             handshakes: record.handshakes,
             steps: record.steps,
             warnings,
-            ..self.frame(elapsed, used, under, busiest)
+            ..self.common(elapsed, used, at_load, busiest)
         }
     }
 
@@ -361,37 +362,26 @@ impl Session<'_, '_> {
         found.filter(|_| !is_shared)
     }
 
-    /// What every reading has.
-    fn frame(&self, elapsed: Duration, used: Used, under: Under, client_busy: f64) -> Measurement {
-        let Subject { cell, repeat, .. } = self.subject;
+    /// What every measurement has.
+    fn common(
+        &self,
+        elapsed: Duration,
+        used: Used,
+        at_load: LoadedUsage,
+        client_busy: f64,
+    ) -> Measurement {
+        let Subject {
+            planned, repeat, ..
+        } = self.subject;
         Measurement {
-            scenario: cell.scenario.clone(),
-            configuration: cell.cell.key.clone(),
+            scenario: planned.scenario.clone(),
+            configuration: planned.configuration.key.clone(),
             repeat,
-            at: String::new(),
             elapsed_ns: nanoseconds(elapsed),
-            offered_per_s: None,
-            capacity_per_s: None,
-            counts: Counts::default(),
-            failures: BTreeMap::new(),
-            operations: 0,
             server_cpu_ns: nanoseconds(used.server),
-            client_cpu_ns: 0,
             origin_cpu_ns: nanoseconds(used.origin),
-            resident_bytes_before: 0,
-            resident_bytes_loaded: under.resident_bytes,
-            open_connections: under.open_connections,
-            start_ns: 0,
-            full_handshakes: 0,
-            client_resident_bytes_max: 0,
-            reload: None,
-            response: figures::durations(&Histogram::default()),
-            handshake: figures::durations(&Histogram::default()),
-            traffic: Traffic::default(),
-            handshakes: Vec::new(),
-            seconds: Vec::new(),
-            steps: Vec::new(),
-            read_offs: None,
+            resident_bytes_loaded: at_load.resident_bytes,
+            open_connections: at_load.open_connections,
             noise: Noise {
                 foreign: used.foreign,
                 stolen: used.stolen,
@@ -399,27 +389,29 @@ impl Session<'_, '_> {
                 client_busy: client_busy.min(1.0),
                 is_shared: self.cpus.is_shared,
             },
-            warnings: Vec::new(),
+            ..Measurement::default()
         }
     }
 
-    /// By another program.
-    fn call(&self, load: &ProgramLoad) -> Result<Measurement, Missed> {
-        let Subject { cell, client, .. } = self.subject;
+    /// Measures by another program.
+    fn call(&self, load: &ProgramLoad) -> Result<Measurement, Failure> {
+        let Subject {
+            planned, client, ..
+        } = self.subject;
         let (client, program) =
-            client.ok_or_else(|| Missed::failed("no program makes the load"))?;
-        let folder = own_folder(self.bench.folder, &client.name).map_err(Missed::failed)?;
+            client.ok_or_else(|| Failure::Failed("no program makes the load".to_owned()))?;
+        let folder = own_folder(self.bench.folder, &client.name)?;
         let call = Call {
             program: &program.path,
             folder: &folder,
             address: &self.server.address().to_string(),
-            spec: &cell.spec,
+            spec: &planned.spec,
         };
-        let values = load.values(call, &self.launch(cell.duration));
+        let values = load.values(call, &self.launch(planned.duration));
         let before = self.watched.usage_at_rest()?;
         let resident_bytes_before = self.resident_bytes()?;
         let look = || self.watched.server.resident_bytes().unwrap_or(0);
-        let fetched = fetch(client, &values, &self.cpus.client, look, self.halt)?;
+        let fetched = fetch(client, &values, &self.cpus.client, look, self.cancel)?;
         let used = self.watched.usage_at_rest()?.since(&before)?;
         let requests = self.requests()?;
         self.judge_call(&fetched, requests.as_ref(), values.connections)?;
@@ -430,34 +422,34 @@ impl Session<'_, '_> {
         })
     }
 
-    /// What the server logged, if it was asked to.
-    fn requests(&self) -> Result<Option<Requests>, Missed> {
-        let cell = self.subject.cell;
-        if !cell.spec.request_log || !cell.is_tls {
+    /// The server's log, if it was asked for one.
+    fn requests(&self) -> Result<Option<Requests>, Failure> {
+        let planned = self.subject.planned;
+        if !planned.spec.request_log || !planned.is_tls {
             return Ok(None);
         }
         let path = self.server.folder().join(REQUEST_LOG);
         let log = fs::read_to_string(&path);
-        let log = log.map_err(|fault| Missed::Failed(format!("{}: {fault}", path.display())))?;
+        let log = log.map_err(|fault| Failure::Failed(format!("{}: {fault}", path.display())))?;
         // It grows by megabytes, and the run's folder stays until its end.
         let _ = fs::remove_file(&path);
-        let requests = requests::parse(&log, &cell.spec);
-        let strange = || Missed::Failed(format!("a line of {} is strange", path.display()));
+        let requests = requests::parse(&log, &planned.spec);
+        let strange = || Failure::Failed(format!("a line of {} is malformed", path.display()));
         requests.map(Some).ok_or_else(strange)
     }
 
-    /// The whole of what was asked for must have come, and the server must have seen as much, and
-    /// what was expected. It may have seen more: what was in progress when the program ended.
+    /// The body must be complete, and the server must have logged as many requests as the program
+    /// counted, or those more that were in progress when the program ended.
     fn judge_call(
         &self,
         fetched: &Fetched,
         requests: Option<&Requests>,
         connections: u64,
-    ) -> Result<(), Missed> {
-        let cell = self.subject.cell;
+    ) -> Result<(), Failure> {
+        let planned = self.subject.planned;
         let counted = fetched.counted;
-        let void = |why| Err(Missed::Void(why));
-        if let ([wanted], 1..) = (&cell.spec.objects[..], counted.bytes)
+        let void = |why| Err(Failure::Void(why));
+        if let ([wanted], 1..) = (&planned.spec.objects[..], counted.bytes)
             && counted.bytes != *wanted
         {
             return void(format!("asked for {wanted} bytes, got {}", counted.bytes));
@@ -482,12 +474,12 @@ impl Session<'_, '_> {
         let evidence = Evidence {
             handshakes: &requests.handshakes,
             seconds: &[second],
-            totals: figures::counts(counted),
+            totals: results::counts(counted),
             failures: &BTreeMap::new(),
-            is_tls: cell.is_tls,
+            is_tls: planned.is_tls,
             is_closed: true,
         };
-        verdict::judge(&cell.expect, evidence)
+        verdict::judge(&planned.expect, evidence)
     }
 
     fn called(&self, fetched: &Fetched, used: Used) -> Measurement {
@@ -497,28 +489,28 @@ impl Session<'_, '_> {
         if counted.operations == 1 {
             response.record(elapsed);
         }
-        let under = Under {
+        let at_load = LoadedUsage {
             resident_bytes: fetched.server_bytes,
             open_connections: 0,
         };
         let client_busy = used.ended.as_secs_f64() / elapsed.as_secs_f64().max(1e-9);
         Measurement {
-            counts: figures::counts(counted),
+            counts: results::counts(counted),
             operations: counted.operations,
             client_cpu_ns: nanoseconds(used.ended),
             client_resident_bytes_max: fetched.client_bytes,
-            response: figures::durations(&response),
+            response: results::durations(&response),
             traffic: Traffic {
                 body_bytes: counted.bytes,
                 ..Traffic::default()
             },
-            ..self.frame(elapsed, used, under, client_busy)
+            ..self.common(elapsed, used, at_load, client_busy)
         }
     }
 
-    /// Full handshakes, each of which stores a session.
-    fn fill(&self, settings: &Settings) -> Result<(), Missed> {
-        let count = self.subject.cell.fill;
+    /// Fills the session cache by full handshakes, each of which stores a session.
+    fn fill(&self, settings: &Settings) -> Result<(), Failure> {
+        let count = self.subject.planned.fill;
         if count == 0 {
             return Ok(());
         }
@@ -531,21 +523,21 @@ impl Session<'_, '_> {
         let loaded = self.run(&plan)?;
         match loaded.record.totals.failed {
             0 => Ok(()),
-            failed => Err(Missed::Failed(format!(
+            failed => Err(Failure::Failed(format!(
                 "{failed} of {count} sessions failed"
             ))),
         }
     }
 
-    /// A server that reads its configuration again, and its memory meanwhile.
-    fn reload(&self) -> Result<Option<Reload>, Missed> {
+    /// Reloads the server, and reads its memory meanwhile.
+    fn reload(&self) -> Result<Option<Reload>, Failure> {
         let Subject {
-            cell,
+            planned,
             target,
             program,
             ..
         } = self.subject;
-        if !cell.reloads || target.form.reload.is_empty() {
+        if !planned.reloads || target.form.reload.is_empty() {
             return Ok(None);
         }
         let (path, folder) = (program.path.to_string_lossy(), self.server.folder());
@@ -560,13 +552,12 @@ impl Session<'_, '_> {
         let words: Vec<_> = words.collect();
         let begun = Instant::now();
         let output = folder.join("reload.output");
-        let child = Child::start(&first, &words, &self.cpus.client, folder, &output);
-        let mut child = child.map_err(Missed::failed)?;
+        let mut child = Child::start(&first, &words, &self.cpus.client, folder, &output)?;
         let mut reload = Reload::default();
         let mut over: Option<Instant> = None;
         while over.is_none_or(|over| over.elapsed() < RELOAD_AFTER) {
-            if self.halt.is_asked() {
-                return Err(Missed::Interrupted);
+            if self.cancel.is_requested() {
+                return Err(Failure::Cancelled);
             }
             reload.resident_bytes_max = reload.resident_bytes_max.max(self.resident_bytes()?);
             if over.is_none() && child.ended().is_some() {
@@ -577,15 +568,15 @@ impl Session<'_, '_> {
         }
         if child.ended().is_none_or(|how| !how.ends_with(" 0")) {
             let said = first_lines(&child.said(), RELOAD_LINES_MAX);
-            return Err(Missed::Failed(format!("the reload failed: {said}")));
+            return Err(Failure::Failed(format!("the reload failed: {said}")));
         }
         self.watched.usage_at_rest()?;
         reload.resident_bytes_after = self.resident_bytes()?;
         Ok(Some(reload))
     }
 
-    fn resident_bytes(&self) -> Result<u64, Missed> {
-        self.watched.server.resident_bytes().map_err(Missed::failed)
+    fn resident_bytes(&self) -> Result<u64, Failure> {
+        Ok(self.watched.server.resident_bytes()?)
     }
 }
 

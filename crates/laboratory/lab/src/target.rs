@@ -2,7 +2,6 @@
 
 pub(crate) mod catalogue;
 pub(crate) mod certificates;
-pub(crate) mod configuration;
 pub(crate) mod form;
 pub(crate) mod install;
 pub(crate) mod output;
@@ -10,3 +9,4 @@ pub(crate) mod program;
 pub(crate) mod root;
 pub(crate) mod server;
 pub(crate) mod server_spec;
+pub(crate) mod templates;

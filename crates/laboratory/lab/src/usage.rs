@@ -1,4 +1,4 @@
-//! What is said about arguments that mean nothing.
+//! Errors of usage, with their remedies.
 
 use std::fmt;
 
@@ -34,11 +34,16 @@ impl From<lexopt::Error> for UsageError {
 }
 
 /// Names that flags and keys of scenarios and targets had, and those that they have now.
-const RENAMED: [(&str, &str); 4] = [
+const RENAMED: [(&str, &str); 9] = [
     ("peers", "targets"),
     ("peer-folder", "target-folder"),
     ("cannot", "unsupported"),
     ("given-too", "any-build"),
+    ("figures", "metrics"),
+    ("left-out", "omitted"),
+    ("level", "value"),
+    ("loss", "error-rate"),
+    ("value", "number"),
 ];
 
 /// The new name of one that was renamed, or the nearest of the known ones, as a remedy.

@@ -85,7 +85,7 @@ impl Finder {
         }
     }
 
-    /// What came of it.
+    /// Takes the outcome of a plan.
     pub fn take(&mut self, plan: &Plan, outcome: Outcome) {
         let offered_per_s = match &plan.arrival {
             Arrival::Open { stretches, .. } => {

@@ -1,4 +1,4 @@
-//! A transaction under way: what is expected of it, and what came of it.
+//! A transaction in progress: what is expected of it, and its outcome.
 
 use std::time::{Duration, Instant};
 
@@ -101,7 +101,7 @@ impl Transaction {
         }
     }
 
-    /// What came of it, now that its work is done; `asked` if it was to bring a reply.
+    /// Its outcome, now that its work is done; `asked` if a reply was expected.
     pub(crate) fn verdict(&self, connection: &Connection, asked: bool) -> Verdict {
         if let Some(fault) = self.fault {
             return Verdict::Failure(fault);

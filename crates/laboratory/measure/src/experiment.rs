@@ -227,7 +227,7 @@ pub struct Configuration {
 }
 
 /// One run of one configuration.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Measurement {
     /// The scenario's name.

@@ -22,3 +22,4 @@ mod terminal;
 mod words;
 
 pub use document::Document;
+pub use shell::command_line;

@@ -2,6 +2,12 @@
 
 use crate::sanitize::sanitized;
 
+/// The words in one line.
+#[must_use]
+pub fn command_line(words: &[String]) -> String {
+    parts(words).join(" ")
+}
+
 /// The words as lines of at most `width` characters where words allow it, each but the last ended
 /// by a backslash, so that all of them can be pasted. A flag and its value stay together.
 pub(crate) fn command_lines(words: &[String], width: usize) -> Vec<String> {

@@ -4,11 +4,11 @@ use std::fs;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use suite::desk::{Desk, assert_said, readings};
+use suite::desk::{Desk, assert_said, measurements};
 use suite::patience::until;
 use suite::program::{Running, run};
 
-/// Starts a run of many readings and sends it a signal once the first is written.
+/// Starts a run of many measurements and sends it a signal once the first is written.
 fn stopped(desk: &Desk, signal: Signal) -> (i32, String) {
     let words = "./small.toml --speeds none --record r.jsonl --repeats 4 --seed 2";
     let mut running = Running::start(&mut desk.command(words));
@@ -40,7 +40,7 @@ fn a_run_that_was_stopped_is_taken_up() {
     let finished = desk.run("--resume r.jsonl");
     assert_eq!(finished.code(), 0, "{finished:?}");
     let read = desk.of_kind("measured");
-    assert_eq!((read.len(), readings(&read).len()), (16, 16));
+    assert_eq!((read.len(), measurements(&read).len()), (16, 16));
     assert_eq!(desk.of_kind("resumed")[0]["command"][2], "--resume");
     assert_eq!(desk.events().last().unwrap()["is_complete"], true);
     let again = desk.run("--resume r.jsonl");
@@ -62,7 +62,7 @@ fn a_run_that_was_killed_is_taken_up_and_left_nothing_running() {
     });
     let finished = run(&mut desk.command("--resume r.jsonl"));
     assert_eq!(finished.code(), 0, "{finished:?}");
-    assert_eq!(readings(&desk.of_kind("measured")).len(), 16);
+    assert_eq!(measurements(&desk.of_kind("measured")).len(), 16);
 }
 
 /// Processes beneath another, with their parents' numbers; those that have ended are not there.

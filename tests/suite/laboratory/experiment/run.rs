@@ -1,18 +1,18 @@
-//! `lariat-lab run`, end to end in miniature: what is read, what is refused, and how it is taken up
-//! again.
+//! `lariat-lab run`, end to end in miniature: what is measured, what is refused, and how a run is
+//! resumed.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::process::Command;
 
 use rustix::process::{Pid, Signal, kill_process};
-use suite::desk::{Desk, SMALL, assert_said, readings};
+use suite::desk::{Desk, SMALL, assert_said, measurements};
 use suite::lab;
 use suite::patience::until;
 use suite::program::{Running, run};
 
 #[test]
-fn every_cell_is_read_as_often_as_it_should() {
+fn every_configuration_is_measured_as_often_as_planned() {
     let desk = Desk::new();
     let finished = desk.small("");
     assert_eq!(finished.code(), 0, "{finished:?}");
@@ -30,16 +30,19 @@ fn every_cell_is_read_as_often_as_it_should() {
         (&"ended".into(), &true.into())
     );
     let read = desk.of_kind("measured");
-    assert_eq!((read.len(), readings(&read).len()), (8, 8));
-    for reading in &read {
+    assert_eq!((read.len(), measurements(&read).len()), (8, 8));
+    for measurement in &read {
         assert!(
-            reading["counts"]["succeeded"].as_u64().unwrap() > 0,
-            "{reading}"
+            measurement["counts"]["succeeded"].as_u64().unwrap() > 0,
+            "{measurement}"
         );
-        assert_eq!(reading["counts"]["failed"], 0, "{reading}");
-        assert!(reading["server_cpu_ns"].as_u64().unwrap() > 0, "{reading}");
+        assert_eq!(measurement["counts"]["failed"], 0, "{measurement}");
+        assert!(
+            measurement["server_cpu_ns"].as_u64().unwrap() > 0,
+            "{measurement}"
+        );
     }
-    // Round by round: every cell once before any is read again.
+    // Round by round: every configuration once before any is measured again.
     let rounds: Vec<_> = read
         .iter()
         .map(|event| event["repeat"].as_u64().unwrap())
@@ -55,10 +58,10 @@ fn the_order_is_decided_by_the_seed() {
         let words = format!("--targets plain --repeats 3 --seed {seed}");
         assert_eq!(desk.small(&words).code(), 0);
         let read = desk.of_kind("measured");
-        let cells = read
+        let configurations = read
             .iter()
             .map(|event| event["configuration"].as_str().unwrap().to_owned());
-        cells.collect::<Vec<_>>()
+        configurations.collect::<Vec<_>>()
     };
     let first = order("5");
     assert_eq!(first, order("5"));
@@ -67,12 +70,12 @@ fn the_order_is_decided_by_the_seed() {
 }
 
 #[test]
-fn cells_are_chosen() {
+fn configurations_are_chosen() {
     let desk = Desk::new();
     let finished = desk.small("--only size=some --only target=plain --repeats 1 --duration 100ms");
     assert_eq!(finished.code(), 0, "{finished:?}");
     assert_eq!(desk.events()[0]["mode"], "own");
-    let read = readings(&desk.of_kind("measured"));
+    let read = measurements(&desk.of_kind("measured"));
     assert_eq!(
         read,
         BTreeSet::from([("target=plain size=some".to_owned(), 0)])
@@ -133,7 +136,7 @@ fn slips_are_refused_before_anything_starts() {
         ),
         (
             "./small.toml --only size=smoe",
-            ["no level of `size` `smoe`", "mean `some`?"],
+            ["no value of `size` `smoe`", "mean `some`?"],
         ),
         (
             "./small.toml --server-cpus 4000",
@@ -202,12 +205,12 @@ fn a_file_that_is_wrong_is_told_with_its_place() {
 }
 
 #[test]
-fn too_few_cpus_and_files_leave_the_other_cells() {
-    let levels = "[[factor.level]]\nname = \"wide\"\ntitle = \"x\"\n\
+fn too_few_cpus_and_files_leave_the_other_configurations() {
+    let values = "[[factor.value]]\nname = \"wide\"\ntitle = \"x\"\n\
                   server = { workers = 4000 }\n\
-                  [[factor.level]]\nname = \"many\"\ntitle = \"x\"\n\
+                  [[factor.value]]\nname = \"many\"\ntitle = \"x\"\n\
                   load = { connections = 900 }\n";
-    let desk = Desk::with(&format!("{SMALL}{levels}"));
+    let desk = Desk::with(&format!("{SMALL}{values}"));
     let mut limited = Command::new("sh");
     limited.args(["-c", "ulimit -n 1024; exec \"$0\" \"$@\""]);
     limited.arg(lab::command().get_program());
@@ -220,7 +223,7 @@ fn too_few_cpus_and_files_leave_the_other_cells() {
             "4000 workers want a CPU each",
             "1900 open files, and the limit is 1024",
             "ulimit -n 1900",
-            "2 cells were not read",
+            "2 configurations have fewer",
         ],
     );
     assert_eq!(desk.of_kind("measured").len(), 2);
@@ -248,7 +251,7 @@ fn a_target_that_is_missing_or_crashes_leaves_the_others() {
             "hitch takes no part: there is no program /nowhere",
             "broken ended as it started (exit status: 3)",
             "no such luck",
-            "4 cells were not read",
+            "4 configurations have fewer",
         ],
     );
     assert_eq!(desk.of_kind("measured").len(), 2 * 2 * 3);
@@ -269,15 +272,15 @@ fn a_target_that_is_missing_or_crashes_leaves_the_others() {
 }
 
 #[test]
-fn when_nothing_can_be_read_the_run_has_failed() {
+fn when_nothing_can_be_measured_the_run_has_failed() {
     let desk = Desk::new();
     let finished = desk.small("--targets hitch --program hitch=/nowhere");
     assert_eq!(finished.code(), 1, "{finished:?}");
-    assert_said(&finished, &["not one cell was read"]);
+    assert_said(&finished, &["no configuration was measured"]);
 }
 
 #[test]
-fn a_void_cell_says_what_was_asked_and_what_came() {
+fn a_void_measurement_says_what_was_asked_and_what_came() {
     let desk = Desk::with(&SMALL.replacen("TLSv1.3", "TLSv1.2", 1));
     let finished = desk.small("--repeats 1 --only size=none");
     assert_eq!(finished.code(), 6, "{finished:?}");
@@ -323,7 +326,7 @@ fn what_failed_is_read_again_when_all_else_was() {
     assert_eq!(finished.code(), 0, "{finished:?}");
     assert_said(&finished, &["what failed is measured again"]);
     let read = desk.of_kind("measured");
-    assert_eq!((read.len(), readings(&read).len()), (8, 8));
+    assert_eq!((read.len(), measurements(&read).len()), (8, 8));
     let told = run(lab::command().arg("report").arg(desk.path("r.jsonl")));
     assert!(
         told.stdout

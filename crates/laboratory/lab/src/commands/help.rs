@@ -57,7 +57,7 @@ pub(super) fn program() -> String {
     let line =
         |command: &str, purpose: &str| format!("  lariat-lab {command:COMMAND_WIDTH$} {purpose}\n");
     let commands = TABLES.map(|command| line(command.name, command.purpose()));
-    let codes = Exit::ALL.map(|exit| format!("  {}  {}\n", exit as u8, exit.help()));
+    let codes = Exit::ALL.map(|(exit, help)| format!("  {}  {help}\n", exit as u8));
     format!(
         "lariat-lab: load a TLS endpoint, and show how it did\n\n{}{}{}{}\n{}\nExit codes:\n{}",
         line("load", "load it, and count what it did"),

@@ -28,9 +28,10 @@ use crate::load::flags::{self, Flags};
 use crate::load::given::{Given, merged};
 use crate::load::live::Line;
 use crate::load::{meaning, plan_file, resolve};
+use crate::measurement::failure::Cancel;
 use crate::usage::UsageError;
 
-/// Loads, and says what came of it.
+/// Makes a load, and reports its result.
 pub(super) fn run(parser: &mut Parser, console: Console) -> Result<Exit, UsageError> {
     let flags = flags::read(parser)?;
     if flags.help {

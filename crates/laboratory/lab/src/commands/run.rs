@@ -26,9 +26,10 @@ use crate::host::{self, Timing};
 use crate::interrupt::Interrupt;
 use crate::load::complaint::{self, Source};
 use crate::load::date::Date;
+use crate::measurement::failure::Cancel;
 use crate::process::scratch::Scratch;
 use crate::scenario::catalogue::{self as scenarios, Listed};
-use crate::scenario::cells::{self, Contender, Expanded};
+use crate::scenario::expansion::{self, Contender, Expanded};
 use crate::target::catalogue as targets;
 use crate::target::form::Target;
 use crate::target::program::Builds;
@@ -38,7 +39,7 @@ use crate::usage::UsageError;
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Said at the first signal.
-const ENDING: &str = "Ending; what was read is in the record.";
+const ENDING: &str = "Ending; what was measured is in the record.";
 
 /// Runs scenarios, lists them, or tells what it would do.
 pub(super) fn run(parser: &mut Parser, console: Console) -> Result<Exit, UsageError> {
@@ -137,9 +138,10 @@ fn resolve(
 ) -> Result<Vec<ResolvedTarget>, Refused> {
     let mut resolved: Vec<ResolvedTarget> = Vec::new();
     let mut others = targets;
-    let cells = || expanded.iter().flat_map(|one| &one.cells);
-    let helpers = cells().flat_map(|cell| [Some(&*cell.server), cell.client.program()]);
-    let tested = cells().map(|cell| &*cell.cell.target);
+    let configurations = || expanded.iter().flat_map(|one| &one.configurations);
+    let helpers =
+        configurations().flat_map(|planned| [Some(&*planned.server), planned.client.program()]);
+    let tested = configurations().map(|planned| &*planned.configuration.target);
     for name in tested.chain(helpers.flatten()) {
         let place = others.iter().position(|target| target.name == name);
         if let Some(place) = place {
@@ -156,7 +158,7 @@ fn resolve(
     Ok(resolved)
 }
 
-/// Cells of all scenarios. Files that are wrong are told all at once.
+/// Configurations of all scenarios. Files that are wrong are told all at once.
 fn expand(
     listed: &[Listed],
     targets: &[Target],
@@ -173,7 +175,7 @@ fn expand(
     let contenders: Vec<_> = contenders.collect();
     let mut forms = Vec::new();
     let mut is_wrong = false;
-    let mut tell = |listed: &Listed, wrong: &[complaint::Complaint]| {
+    let mut report = |listed: &Listed, wrong: &[complaint::Complaint]| {
         let (path, text) = (&listed.path, &listed.text);
         complaint::tell(wrong, Some(Source { path, text }), console);
         is_wrong = true;
@@ -181,15 +183,15 @@ fn expand(
     for one in listed {
         match one.form() {
             Ok(form) => forms.push((one, form)),
-            Err(wrong) => tell(one, &wrong),
+            Err(wrong) => report(one, &wrong),
         }
     }
     listing::check_only(&asked.only, forms.iter().map(|(_, form)| form)).map_err(Err)?;
     let mut expanded = Vec::new();
     for (one, form) in &forms {
-        match cells::expand(&one.name, form, &contenders, &asked) {
-            Ok(cells) => expanded.push(cells),
-            Err(wrong) => tell(one, &wrong),
+        match expansion::expand(&one.name, form, &contenders, &asked) {
+            Ok(configurations) => expanded.push(configurations),
+            Err(wrong) => report(one, &wrong),
         }
     }
     match is_wrong {
@@ -235,10 +237,10 @@ fn begin(mut prepared: Prepared, request: &Request, words: Vec<String>, console:
     begun.unwrap_or_else(|exit| exit)
 }
 
-/// What a run stands on: a folder, and an ear for signals.
+/// What every run needs: a folder, and a listener for signals.
 struct Ground {
     scratch: Scratch,
-    stop: Interrupt,
+    interrupt: Interrupt,
     console: Console,
 }
 
@@ -249,7 +251,7 @@ impl Ground {
             console.hint("look at the limits (`ulimit -a`)");
             Exit::Failed
         };
-        let stop = Interrupt::new(console, ENDING).map_err(failed)?;
+        let interrupt = Interrupt::new(console, ENDING).map_err(failed)?;
         let mut scratch = Scratch::new().map_err(|fault| {
             console.error(&fault);
             console.hint(fault.hint());
@@ -260,11 +262,11 @@ impl Ground {
             let path = scratch.path().display();
             console.say(format_args!("configurations and keys are kept in {path}"));
         }
-        // Without it, few connections fit; cells that want more say so.
+        // Without it, few connections fit; configurations that want more say so.
         let _ = sys::limit::raise_open_files();
         Ok(Self {
             scratch,
-            stop,
+            interrupt,
             console,
         })
     }
@@ -334,7 +336,7 @@ fn measure_speeds(prepared: &mut Prepared, request: &Request, ground: &Ground) {
     thread::spawn(move || {
         let _ = tell.send(host::report(Some(timing)));
     });
-    while !ground.stop.is_heard() {
+    while !ground.interrupt.is_requested() {
         match told.recv_timeout(PAUSE) {
             Ok(report) => {
                 prepared.host = report;
@@ -403,13 +405,10 @@ fn resume(path: &Path, request: &Request, words: Vec<String>, console: Console) 
         let moment = Event::Resumed(Moment { at: now(), command });
         let written = journal.append(&moment);
         written.map_err(|fault| refuse(&fault, console))?;
-        let past = match is_complete {
-            false => Past::of(&record),
-            true => {
-                console.say("it has come to its end; what failed is measured again");
-                Past::of_readings(&record)
-            }
-        };
+        if is_complete {
+            console.say("it has come to its end; what failed is measured again");
+        }
+        let past = Past::of(&record, !is_complete);
         carry_out(&prepared, &record.plan, journal, past, request, &ground)
     });
     resumed.unwrap_or_else(|exit| exit)
@@ -431,7 +430,7 @@ fn carry_out(
         resolved: &prepared.resolved,
         means: Means::new(&plan.placement, sys::limit::open_files()),
         folder: ground.scratch.path(),
-        halt: &ground.stop,
+        cancel: &ground.interrupt,
         console,
         is_quiet: request.quiet,
     };
@@ -471,15 +470,15 @@ fn conclude(tally: Tally, journal: &Journal, request: &Request, console: Console
         ));
     }
     match tally {
-        Tally { read: 0, .. } => {
-            console.error("not one cell was read");
+        Tally { measured: 0, .. } => {
+            console.error("no configuration was measured");
             console.hint("the reasons stand above, and in the record");
             Exit::Failed
         }
         Tally { lacking: 0, .. } => Exit::Success,
         Tally { lacking, .. } => {
             console.warn(format_args!(
-                "{lacking} cells were not read as often as they should"
+                "{lacking} configurations have fewer measurements than planned"
             ));
             console.hint("the reasons stand above, and in the record");
             Exit::Partial

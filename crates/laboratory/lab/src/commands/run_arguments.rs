@@ -14,7 +14,7 @@ use super::flags::{Arguments, Command, pair, wrong};
 use super::host::speeds;
 use crate::exit::Exit;
 use crate::experiment::placement::Seating;
-use crate::scenario::cells::Asked;
+use crate::scenario::expansion::Asked;
 use crate::usage::UsageError;
 
 pub(super) const COMMAND: Command = Command {
@@ -27,24 +27,24 @@ lariat-lab run: put servers under test side by side, and record how they did
   lariat-lab run all --full
   lariat-lab run --resume RECORD.jsonl
 
-A scenario is a question: what a cipher costs, what a second core brings. Each of its cells starts
-a server, loads it, reads what it used, and ends it; the record is written as it goes. A scenario
-that ends in .toml is a file of your own: docs/guide/lab.md describes it.
+A scenario is a question: what a cipher costs, what a second core brings. For each of its
+configurations a server is started, loaded and ended; each measurement is recorded at once. A
+scenario that ends in .toml is a file of your own: docs/guide/lab.md describes it.
 
   --list
       The scenarios that there are, and how long they take
   --dry-run
-      Print what would be done, with the command that makes the load of each cell
+      Print what would be done, with the command that makes the load of each configuration
   --quick
-      Few repeats of the main cells [default]
+      Few repeats of the main configurations [default]
   --full
-      All cells, more often
+      All configurations, more often
   --targets NAME,…
-      Who takes part, the one that the others are compared with first [default: the scenario's]
-  --only FACTOR=LEVEL,…
-      Cells at these levels alone; target is a factor too; may be given again
+      The targets, the one that the others are compared with first [default: the scenario's]
+  --only FACTOR=VALUE,…
+      Configurations of these values alone; target is a factor too; may be given again
   --repeats N
-      How often each cell is read [default: the scenario's]
+      How often each configuration is measured [default: the scenario's]
   --duration TIME
       How long each load lasts [default: the scenario's]
   --program TARGET=PATH
@@ -62,7 +62,7 @@ that ends in .toml is a file of your own: docs/guide/lab.md describes it.
   --speeds none|quick|full
       How long keys and ciphers of this host are measured first [default: quick; full with --full]
   --seed N
-      Repeats the order of cells of another run [default: by the clock; it is recorded]
+      Repeats the order of configurations of another run [default: by the clock; it is recorded]
   --record RECORD.jsonl
       Where the record is written [default: lariat-run-DATE-TIME.jsonl in the working directory]
   --resume RECORD.jsonl
@@ -74,10 +74,10 @@ that ends in .toml is a file of your own: docs/guide/lab.md describes it.
   --keep
       Keep the folder with the configurations of servers
   -q, --quiet
-      Print nothing but faults
+      Print nothing but failures
 
 Examples:
-  Which terminator costs least on one core? Under five minutes:
+  Which terminator costs least on one core? LoadedUsage five minutes:
     lariat-lab run implementations
 
   Two of them, and one cipher:
@@ -97,10 +97,10 @@ const REPEATS_MAX: u32 = 1000;
 /// How long a run may take.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) enum Mode {
-    /// Few repeats of the main cells.
+    /// Few repeats of the main configurations.
     #[default]
     Quick,
-    /// All cells.
+    /// All configurations.
     Full,
 }
 
@@ -112,7 +112,7 @@ pub(super) struct Request {
     pub(super) quiet: bool,
     pub(super) keep: bool,
     pub(super) mode: Mode,
-    /// The order of cells; `None` = chosen by the clock.
+    /// The order of configurations; `None` = chosen by the clock.
     pub(super) seed: Option<u64>,
     pub(super) repeats: Option<u32>,
     pub(super) duration: Option<Duration>,
@@ -187,11 +187,11 @@ fn parse(arguments: Arguments) -> Result<Request, UsageError> {
         Mode::Full => Rows::Full,
     };
     let mut only: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for (factor, levels) in arguments.all("only", |text| {
-        let (factor, levels) = pair("only", text, "suite=aes-128-gcm")?;
-        Ok((factor.to_owned(), names("only", levels)?))
+    for (factor, values) in arguments.all("only", |text| {
+        let (factor, values) = pair("only", text, "suite=aes-128-gcm")?;
+        Ok((factor.to_owned(), names("only", values)?))
     })? {
-        only.entry(factor).or_default().extend(levels);
+        only.entry(factor).or_default().extend(values);
     }
     Ok(Request {
         list: arguments.has("list"),

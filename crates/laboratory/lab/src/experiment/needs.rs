@@ -1,10 +1,10 @@
-//! What cells need of this host: CPUs and open files.
+//! What configurations need of this host: CPUs and open files.
 
 use std::collections::BTreeSet;
 
 use measure::experiment::Placement;
 
-use crate::scenario::cell::{CellPlan, Client};
+use crate::scenario::planned::{Client, Planned};
 use crate::scenario::settings::Settings;
 
 /// What there is.
@@ -36,9 +36,9 @@ impl Means {
         }
     }
 
-    /// Why a cell cannot be read with that, and the remedy.
-    pub(crate) fn lack(self, cell: &CellPlan) -> Option<(String, String)> {
-        let workers = usize::from(cell.spec.workers);
+    /// Why a configuration cannot be read with that, and the remedy.
+    pub(crate) fn lack(self, planned: &Planned) -> Option<(String, String)> {
+        let workers = usize::from(planned.spec.workers);
         if workers > self.cpus {
             return Some((
                 format!(
@@ -49,7 +49,7 @@ impl Means {
                     .to_owned(),
             ));
         }
-        let Client::Load(loading) = &cell.client else {
+        let Client::Load(loading) = &planned.client else {
             return None;
         };
         let files = files(&loading.settings) + FILES_SPARE;
@@ -65,8 +65,8 @@ impl Means {
     }
 
     /// Whether server and client must share CPUs.
-    pub(crate) fn must_share(self, cell: &CellPlan) -> bool {
-        usize::from(cell.spec.workers) + 1 > self.cpus
+    pub(crate) fn must_share(self, planned: &Planned) -> bool {
+        usize::from(planned.spec.workers) + 1 > self.cpus
     }
 }
 

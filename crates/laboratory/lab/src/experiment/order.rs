@@ -1,4 +1,4 @@
-//! The order in which cells are read.
+//! The order in which configurations are read.
 //!
 //! Round by round, so that what the machine does in one hour it does to all. Within a round the
 //! choices of values come in random order, and within a choice the targets do, one right after the
@@ -22,16 +22,16 @@ impl Chance {
     /// By Fisher and Yates.
     fn shuffle<T>(&mut self, list: &mut [T]) {
         for last in (1..list.len()).rev() {
-            // The bias of the remainder is below one in a million billions for any list of cells.
+            // The bias of the remainder is below one in 10¹⁵.
             let other = (self.next() % (last as u64 + 1)) as usize;
             list.swap(last, other);
         }
     }
 }
 
-/// The order of a round: places in the list of cells.
+/// The order of a round: places in the list of configurations.
 pub(crate) fn round(
-    cells: &[&Configuration],
+    configurations: &[&Configuration],
     seed: u64,
     scenario: usize,
     repeat: u32,
@@ -39,8 +39,8 @@ pub(crate) fn round(
     let own = seed ^ ((scenario as u64) << 32) ^ u64::from(repeat);
     let mut chance = Chance(own);
     let mut choices: BTreeMap<_, Vec<usize>> = BTreeMap::new();
-    for (place, cell) in cells.iter().enumerate() {
-        choices.entry(&cell.values).or_default().push(place);
+    for (place, planned) in configurations.iter().enumerate() {
+        choices.entry(&planned.values).or_default().push(place);
     }
     let mut choices: Vec<_> = choices.into_values().collect();
     chance.shuffle(&mut choices);
@@ -54,7 +54,7 @@ pub(crate) fn round(
 mod tests {
     use super::*;
 
-    fn cells() -> Vec<Configuration> {
+    fn configurations() -> Vec<Configuration> {
         let levels = ["1", "2", "3", "4"];
         let all = levels
             .iter()
@@ -70,23 +70,23 @@ mod tests {
     }
 
     #[test]
-    fn a_round_has_every_cell_once_and_targets_side_by_side() {
-        let cells = cells();
-        let all: Vec<_> = cells.iter().collect();
+    fn a_round_has_every_configuration_once_and_targets_side_by_side() {
+        let configurations = configurations();
+        let all: Vec<_> = configurations.iter().collect();
         let first = round(&all, 1, 0, 0);
         let mut sorted = first.clone();
         sorted.sort_unstable();
-        assert_eq!(sorted, (0..cells.len()).collect::<Vec<_>>());
+        assert_eq!(sorted, (0..configurations.len()).collect::<Vec<_>>());
         for three in first.chunks(3) {
-            let of = |place: usize| &cells[place].values;
+            let of = |place: usize| &configurations[place].values;
             assert!(three.iter().all(|place| of(*place) == of(three[0])));
         }
     }
 
     #[test]
     fn chance_repeats_itself_and_differs_by_round() {
-        let cells = cells();
-        let all: Vec<_> = cells.iter().collect();
+        let configurations = configurations();
+        let all: Vec<_> = configurations.iter().collect();
         assert_eq!(round(&all, 7, 1, 2), round(&all, 7, 1, 2));
         let others = [
             round(&all, 8, 1, 2),
@@ -98,8 +98,8 @@ mod tests {
 
     #[test]
     fn every_place_is_as_likely() {
-        let cells = cells();
-        let all: Vec<_> = cells.iter().collect();
+        let configurations = configurations();
+        let all: Vec<_> = configurations.iter().collect();
         let mut first = [0; 12];
         for seed in 0..1200 {
             first[round(&all, seed, 0, 0)[0]] += 1;

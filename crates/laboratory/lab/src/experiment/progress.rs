@@ -1,4 +1,4 @@
-//! What is said while a run goes on: a line a reading, and how long it will still take.
+//! What is printed during a run: a line per measurement, and how long the run will still take.
 
 use std::time::{Duration, Instant};
 
@@ -6,25 +6,25 @@ use measure::experiment::Measurement;
 use measure::metric::{Metric, Unit};
 
 use crate::console::Console;
-use crate::measurement::missed::Missed;
-use crate::scenario::cell::CellPlan;
+use crate::measurement::failure::Failure;
+use crate::scenario::planned::Planned;
 
-/// How far a run is.
+/// How far a run has come.
 #[derive(Debug)]
 pub(crate) struct Progress {
     console: Console,
     is_quiet: bool,
     total: usize,
     done: usize,
-    /// What is still to come, by the plan.
+    /// How long the rest takes, by the plan.
     left: Duration,
-    /// What has been done, by the plan, and how long that took.
+    /// How long what was done takes by the plan, and when it began.
     planned: Duration,
     begun: Instant,
 }
 
 impl Progress {
-    /// Of a run with so many readings to come, which will take so long.
+    /// Of a run with `total` measurements to make, which will take `left`.
     pub(crate) fn new(console: Console, is_quiet: bool, total: usize, left: Duration) -> Self {
         Self {
             console,
@@ -37,74 +37,72 @@ impl Progress {
         }
     }
 
-    /// A reading was made.
-    pub(crate) fn read(&mut self, cell: &CellPlan, metrics: &[Metric], reading: &Measurement) {
-        let told = metrics
-            .iter()
-            .take(2)
-            .filter_map(|metric| tell(*metric, reading));
-        let told: Vec<_> = told.collect();
-        self.step(cell);
+    pub(crate) fn measured(
+        &mut self,
+        planned: &Planned,
+        metrics: &[Metric],
+        measurement: &Measurement,
+    ) {
+        self.step(planned);
         if !self.is_quiet {
-            self.say(cell, &told.join(", "));
+            let metrics = metrics.iter().take(2);
+            let values = metrics.filter_map(|metric| value(*metric, measurement));
+            self.say(planned, &values.collect::<Vec<_>>().join(", "));
         }
     }
 
-    /// One could not be made. Said even to those who want quiet.
-    pub(crate) fn missed(&mut self, cell: &CellPlan, missed: &Missed) {
-        self.step(cell);
-        let (way, why) = match missed {
-            Missed::Failed(why) => ("failed", why.as_str()),
-            Missed::Void(why) => ("void", why.as_str()),
-            Missed::Interrupted => return,
+    /// Printed even if quiet was asked for.
+    pub(crate) fn failed(&mut self, planned: &Planned, failure: &Failure) {
+        self.step(planned);
+        let kind = match failure {
+            Failure::Void(_) => "void",
+            _ => "failed",
         };
-        self.say(cell, &format!("{way}: {why}"));
+        self.say(planned, &format!("{kind}: {}", failure.why()));
     }
 
-    fn step(&mut self, cell: &CellPlan) {
+    fn step(&mut self, planned: &Planned) {
         self.done += 1;
-        self.left = self.left.saturating_sub(cell.estimate());
-        self.planned += cell.estimate();
+        self.left = self.left.saturating_sub(planned.estimate());
+        self.planned += planned.estimate();
     }
 
-    fn say(&self, cell: &CellPlan, what: &str) {
+    fn say(&self, planned: &Planned, what: &str) {
         let width = self.total.to_string().len();
-        let key = cell.cell.key.trim_start_matches("target=");
-        let left = minutes(self.time_left());
+        let key = planned.configuration.key.trim_start_matches("target=");
+        let left = self.time_left();
         self.console.say(format_args!(
             "[{:>width$}/{}, {left}] {}: {key}: {what}",
-            self.done, self.total, cell.scenario
+            self.done, self.total, planned.scenario
         ));
     }
 
     /// By the plan, and by how much longer than planned it took so far.
-    fn time_left(&self) -> Duration {
-        match self.planned.is_zero() {
-            true => self.left,
-            false => {
-                let factor = self.begun.elapsed().as_secs_f64() / self.planned.as_secs_f64();
-                self.left.mul_f64(factor.clamp(0.1, 10.0))
-            }
+    fn time_left(&self) -> String {
+        let mut left = self.left;
+        if !self.planned.is_zero() {
+            let factor = self.begun.elapsed().as_secs_f64() / self.planned.as_secs_f64();
+            left = left.mul_f64(factor.clamp(0.1, 10.0));
+        }
+        match left.as_secs() {
+            0 => "done".to_owned(),
+            _ => format!("{} left", minutes(left)),
         }
     }
 }
 
-/// `4 s left`, `12 min left`.
-fn minutes(left: Duration) -> String {
-    match left.as_secs() {
-        0 => "done".to_owned(),
-        seconds @ 1..=90 => format!("{seconds} s left"),
-        seconds => format!("{} min left", (seconds + 30) / 60),
+/// `4 s`, `12 min`.
+pub(crate) fn minutes(time: Duration) -> String {
+    match time.as_secs() {
+        seconds @ ..=90 => format!("{seconds} s"),
+        seconds => format!("{} min", (seconds + 30) / 60),
     }
 }
 
-fn tell(metric: Metric, reading: &Measurement) -> Option<String> {
-    let value = metric.fitted(metric.of(reading)?);
-    let unit = if metric.unit() == Unit::PerSecond {
-        "/s"
-    } else {
-        ""
-    };
+fn value(metric: Metric, measurement: &Measurement) -> Option<String> {
+    let value = metric.fitted(metric.of(measurement)?);
+    let is_rate = metric.unit() == Unit::PerSecond;
+    let unit = if is_rate { "/s" } else { "" };
     Some(format!("{} {value}{unit}", metric.head()))
 }
 
@@ -113,10 +111,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn time_left_is_told_in_the_unit_that_fits() {
-        assert_eq!(minutes(Duration::from_millis(400)), "done");
-        assert_eq!(minutes(Duration::from_secs(90)), "90 s left");
-        assert_eq!(minutes(Duration::from_secs(91)), "2 min left");
-        assert_eq!(minutes(Duration::from_secs(3599)), "60 min left");
+    fn times_have_the_unit_that_fits() {
+        for (seconds, text) in [(0, "0 s"), (90, "90 s"), (91, "2 min"), (3599, "60 min")] {
+            assert_eq!(minutes(Duration::from_secs(seconds)), text);
+        }
     }
 }

@@ -1,10 +1,10 @@
-//! Which CPUs a cell's server and its clients have.
+//! Which CPUs a configuration's server and its clients have.
 
 use std::collections::BTreeSet;
 
 use measure::experiment::Placement;
 
-/// CPUs for one cell.
+/// CPUs for one configuration.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct CpuAssignment {
     /// One for each worker of the server.

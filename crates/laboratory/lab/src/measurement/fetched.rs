@@ -1,15 +1,15 @@
-//! A program other than ours that loads a server, and prints what it did.
+//! A load by another program, which prints its counts.
 
 use std::ffi::OsString;
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::missed::{Halt, Missed};
+use super::failure::{Cancel, Failure};
 use crate::process::child::{Child, first_lines};
-use crate::target::configuration::{self, ClientValues};
 use crate::target::form::Target;
 use crate::target::output::Counted;
+use crate::target::templates::{self, ClientValues};
 
 /// A load that takes longer hangs.
 const FETCH_MAX: Duration = Duration::from_secs(180);
@@ -20,7 +20,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// Lines of its own in a message.
 const LINES_MAX: usize = 4;
 
-/// What one run of a program was.
+/// The result of one run of a program.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Fetched {
     /// What it printed.
@@ -36,14 +36,14 @@ pub(crate) struct Fetched {
 /// Runs it once, in its folder.
 ///
 /// # Errors
-/// It cannot be started, fails, hangs, or does not print its numbers; or we are to end.
+/// It cannot be started, fails, hangs, or does not print its numbers; or it was cancelled.
 pub(crate) fn fetch(
     client: &Target,
     values: &ClientValues<'_>,
     cpus: &[u16],
     server_bytes: impl Fn() -> u64,
-    halt: &dyn Halt,
-) -> Result<Fetched, Missed> {
+    cancel: &dyn Cancel,
+) -> Result<Fetched, Failure> {
     let mut child = start(client, values, cpus)?;
     let begun = Instant::now();
     let mut most = (server_bytes(), 0);
@@ -51,12 +51,12 @@ pub(crate) fn fetch(
         if let Some(how) = child.ended() {
             break how.to_owned();
         }
-        if halt.is_asked() {
-            return Err(Missed::Interrupted);
+        if cancel.is_requested() {
+            return Err(Failure::Cancelled);
         }
         if begun.elapsed() > FETCH_MAX {
             let (name, seconds) = (&client.name, FETCH_MAX.as_secs());
-            return Err(Missed::Failed(format!(
+            return Err(Failure::Failed(format!(
                 "{name} has not ended after {seconds} s"
             )));
         }
@@ -74,7 +74,7 @@ pub(crate) fn fetch(
     let counted = counted.filter(|_| is_over);
     let counted = counted.ok_or_else(|| {
         let said = first_lines(&said, LINES_MAX);
-        Missed::Failed(format!("{} ended ({how}): {said}", client.name))
+        Failure::Failed(format!("{} ended ({how}): {said}", client.name))
     })?;
     Ok(Fetched {
         counted,
@@ -84,15 +84,15 @@ pub(crate) fn fetch(
     })
 }
 
-fn start(client: &Target, values: &ClientValues<'_>, cpus: &[u16]) -> Result<Child, Missed> {
+fn start(client: &Target, values: &ClientValues<'_>, cpus: &[u16]) -> Result<Child, Failure> {
     let folder: &Path = values.folder;
-    for (name, text) in configuration::files(client, values).map_err(Missed::failed)? {
-        std::fs::write(folder.join(name), text).map_err(Missed::failed)?;
+    for (name, text) in templates::files(client, values)? {
+        std::fs::write(folder.join(name), text)?;
     }
-    let words = configuration::command(client, values).map_err(Missed::failed)?;
+    let words = templates::command(client, values)?;
     let mut words = words.into_iter().map(OsString::from);
     let program = words.next().unwrap_or_default();
     let arguments: Vec<_> = words.collect();
     let output = folder.join("output");
-    Child::start(&program, &arguments, cpus, folder, &output).map_err(Missed::failed)
+    Ok(Child::start(&program, &arguments, cpus, folder, &output)?)
 }

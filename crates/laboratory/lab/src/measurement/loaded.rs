@@ -1,4 +1,4 @@
-//! A load of ours, and what server and machine did meanwhile.
+//! A load of ours, and what it used of server and machine.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
@@ -9,17 +9,16 @@ use load::plan::{Arrival, Plan};
 use load::run::{self, Run, Stopper};
 use measure::record::{Ending, Host, Record};
 
-use super::missed::{Halt, Missed};
+use super::failure::{Cancel, Failure};
 use super::usage::{Usage, Used, Watched};
 use crate::process::tree::Tree;
 
-/// Memory is looked at so long before the last transaction begins, or a tenth of the load before.
+/// Memory is read so long before the last transaction begins, or a tenth of the load before.
 const BEFORE_END_MAX: Duration = Duration::from_millis(100);
 
-/// What came of it.
+/// The result of a load.
 #[derive(Debug)]
 pub(crate) struct Loaded {
-    /// What the load tells.
     pub(crate) record: Record,
     /// How long was measured.
     pub(crate) elapsed: Duration,
@@ -30,15 +29,13 @@ pub(crate) struct Loaded {
     /// What was used from the end of the warm-up until the server was at rest.
     pub(crate) used: Used,
     /// The server near the end.
-    pub(crate) under: Under,
+    pub(crate) at_load: LoadedUsage,
 }
 
-/// A server with its connections.
+/// What a loaded server has.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Under {
-    /// Resident memory.
+pub(crate) struct LoadedUsage {
     pub(crate) resident_bytes: u64,
-    /// Connections that were open then.
     pub(crate) open_connections: u64,
 }
 
@@ -46,18 +43,18 @@ pub(crate) struct Under {
 ///
 /// # Errors
 /// It cannot begin, or was stopped, or the server cannot be read.
-pub(crate) fn run(plan: &Plan, watched: &Watched, halt: &dyn Halt) -> Result<Loaded, Missed> {
-    let run = run::start(plan.clone()).map_err(Missed::failed)?;
-    halt.watch(run.stopper());
+pub(crate) fn run(plan: &Plan, watched: &Watched, cancel: &dyn Cancel) -> Result<Loaded, Failure> {
+    let run = run::start(plan.clone())?;
+    cancel.watch(run.stopper());
     let stopper = run.stopper();
     let before = at_beginning(&run, watched);
     if before.is_err() {
         stopper.stop();
     }
-    let (outcome, under) = finish(run, plan, watched.server);
-    let outcome = outcome.map_err(Missed::failed)?;
-    if outcome.ending() == Ending::Interrupted && halt.is_asked() {
-        return Err(Missed::Interrupted);
+    let (outcome, at_load) = finish(run, plan, watched.server);
+    let outcome = outcome?;
+    if outcome.ending() == Ending::Interrupted && cancel.is_requested() {
+        return Err(Failure::Cancelled);
     }
     let after = watched.usage_at_rest();
     let after = match plan.arrival {
@@ -75,7 +72,7 @@ pub(crate) fn run(plan: &Plan, watched: &Watched, halt: &dyn Halt) -> Result<Loa
         busiest,
         carried,
         used,
-        under: under?,
+        at_load: at_load?,
     })
 }
 
@@ -83,7 +80,7 @@ pub(crate) fn run(plan: &Plan, watched: &Watched, halt: &dyn Halt) -> Result<Loa
 ///
 /// # Errors
 /// It fails.
-pub(crate) fn probe(plan: &Plan, halt: &dyn Halt) -> Result<(), Missed> {
+pub(crate) fn probe(plan: &Plan, cancel: &dyn Cancel) -> Result<(), Failure> {
     let mut plan = plan.clone();
     plan.arrival = Arrival::Closed { connections: 1 };
     plan.clients.count = 1;
@@ -92,31 +89,32 @@ pub(crate) fn probe(plan: &Plan, halt: &dyn Halt) -> Result<(), Missed> {
     plan.rests = false;
     plan.duration = plan.timeout;
     plan.count_max = Some(1);
-    let run = run::start(plan.clone()).map_err(Missed::failed)?;
-    halt.watch(run.stopper());
-    let outcome = run.finish().map_err(Missed::failed)?;
+    let run = run::start(plan.clone())?;
+    cancel.watch(run.stopper());
+    let outcome = run.finish()?;
     match outcome.totals().succeeded {
-        0 if halt.is_asked() => Err(Missed::Interrupted),
+        0 if cancel.is_requested() => Err(Failure::Cancelled),
         0 => Err(fruitless(&outcome.record(&plan, frame(), None))),
         _ => Ok(()),
     }
 }
 
-/// Why nothing succeeded.
-pub(crate) fn fruitless(record: &Record) -> Missed {
+/// The reason why nothing succeeded.
+pub(crate) fn fruitless(record: &Record) -> Failure {
     let certificate = load::failure::Failure::Certificate.name();
     if record.failures.contains_key(certificate.as_ref()) {
-        let why = "the server showed another certificate than the one that the cell is about";
-        return Missed::Void(why.to_owned());
+        let why =
+            "the server showed another certificate than the one that the configuration is about";
+        return Failure::Void(why.to_owned());
     }
-    // Of failures, the first one tells of the most frequent.
+    // The first warning of a load that failed names the most frequent failure.
     let has_failed = record.totals.failed > 0;
     let warning = record.warnings.first().filter(|_| has_failed);
     let said = warning.map(|warning| format!("{}: {}", warning.seen, warning.hint));
-    Missed::Failed(said.unwrap_or_else(|| "nothing was attempted".to_owned()))
+    Failure::Failed(said.unwrap_or_else(|| "nothing was attempted".to_owned()))
 }
 
-/// What is of no use here: the experiment's own record tells it once.
+/// Empty: the record of the experiment has all of it.
 fn frame() -> Frame {
     Frame {
         version: String::new(),
@@ -128,7 +126,7 @@ fn frame() -> Frame {
 }
 
 /// Waits for the end of the warm-up.
-fn at_beginning(run: &Run, watched: &Watched) -> Result<Usage, Missed> {
+fn at_beginning(run: &Run, watched: &Watched) -> Result<Usage, Failure> {
     if run.wait_for_rest() {
         let usage = watched.usage_at_rest();
         run.go_on();
@@ -138,12 +136,12 @@ fn at_beginning(run: &Run, watched: &Watched) -> Result<Usage, Missed> {
     watched.usage_now()
 }
 
-/// Waits for the end of the load; on its way there, looks at the server's memory.
+/// Waits for the end of the load, and reads the server's memory on the way.
 fn finish(
     run: Run,
     plan: &Plan,
     server: Tree,
-) -> (std::io::Result<Outcome>, Result<Under, Missed>) {
+) -> (std::io::Result<Outcome>, Result<LoadedUsage, Failure>) {
     let stopper = run.stopper();
     let lead = BEFORE_END_MAX.min(plan.duration / 10);
     let at = run.zero() + plan.duration - lead;
@@ -162,16 +160,16 @@ fn look_at(
     over: &Receiver<()>,
     server: Tree,
     stopper: &Stopper,
-) -> Result<Under, Missed> {
+) -> Result<LoadedUsage, Failure> {
     let waited = over.recv_timeout(at.saturating_duration_since(Instant::now()));
     let is_over = waited == Err(RecvTimeoutError::Disconnected);
-    Ok(Under {
+    Ok(LoadedUsage {
         open_connections: if is_over {
             0
         } else {
             stopper.open_connections()
         },
-        resident_bytes: server.resident_bytes().map_err(Missed::failed)?,
+        resident_bytes: server.resident_bytes()?,
     })
 }
 
@@ -264,8 +262,8 @@ mod tests {
         }
     }
 
-    impl Halt for Hand {
-        fn is_asked(&self) -> bool {
+    impl Cancel for Hand {
+        fn is_requested(&self) -> bool {
             self.asked.load(SeqCst)
         }
 
@@ -291,8 +289,8 @@ mod tests {
         let never = Hand::new(false);
         probe(&plan, &never).unwrap();
         let loaded = run(&plan, &idle.watched(), &never).unwrap();
-        assert_eq!(loaded.under.open_connections, 6);
-        assert!(loaded.under.resident_bytes > 0);
+        assert_eq!(loaded.at_load.open_connections, 6);
+        assert!(loaded.at_load.resident_bytes > 0);
         assert!(loaded.record.totals.succeeded > 0);
         assert_eq!(loaded.record.totals.failed, 0);
         assert_eq!(loaded.carried, 0);
@@ -315,7 +313,7 @@ mod tests {
     fn a_server_that_does_not_answer_is_found_first() {
         let never = Hand::new(false);
         let refusing = plan(server(b"HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n"), &[]);
-        let Missed::Failed(why) = probe(&refusing, &never).unwrap_err() else {
+        let Failure::Failed(why) = probe(&refusing, &never).unwrap_err() else {
             panic!("it is the server's failure");
         };
         assert!(
@@ -325,10 +323,10 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_to_end_is_heard() {
+    fn a_cancelled_load_ends() {
         let idle = Idle::new();
         let plan = plan(server(OK), &[("duration", "1h")]);
-        let missed = run(&plan, &idle.watched(), &Hand::new(true)).unwrap_err();
-        assert_eq!(missed, Missed::Interrupted);
+        let failure = run(&plan, &idle.watched(), &Hand::new(true)).unwrap_err();
+        assert_eq!(failure, Failure::Cancelled);
     }
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::missed::Missed;
+use super::failure::Failure;
 use crate::process::child::{Child, first_lines};
 use crate::process::tree::Tree;
 
@@ -22,7 +22,7 @@ const START_MAX: Duration = Duration::from_secs(10);
 /// Between two looks whether it serves.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// Connections that rest are kept for longer than any cell lasts.
+/// Connections that rest are kept for longer than any configuration lasts.
 const IDLE_TIMEOUT: &str = "3600s";
 
 /// Lines of its own in a message.
@@ -41,21 +41,15 @@ impl Origin {
     ///
     /// # Errors
     /// It does not serve.
-    pub(crate) fn start(cpus: &[u16], folder: &Path) -> Result<Self, Missed> {
+    pub(crate) fn start(cpus: &[u16], folder: &Path) -> Result<Self, Failure> {
         let numbers: Vec<_> = cpus.iter().map(u16::to_string).collect();
-        let words = [
-            "origin",
-            "--listen",
-            "127.0.0.1:0",
-            "--idle-timeout",
-            IDLE_TIMEOUT,
-        ];
-        let words = words.into_iter().map(OsString::from);
-        let cpus_words = [OsString::from("--cpus"), numbers.join(",").into()];
-        let words: Vec<_> = words.chain(cpus_words).collect();
+        let words = format!(
+            "origin --listen 127.0.0.1:0 --idle-timeout {IDLE_TIMEOUT} --cpus {}",
+            numbers.join(",")
+        );
+        let words: Vec<_> = words.split(' ').map(OsString::from).collect();
         let output = folder.join("origin.output");
-        let child = Child::start(OsStr::new(OWN_PROGRAM), &words, cpus, folder, &output);
-        let mut child = child.map_err(Missed::failed)?;
+        let mut child = Child::start(OsStr::new(OWN_PROGRAM), &words, cpus, folder, &output)?;
         let address = wait_until_serving(&mut child)?;
         Ok(Self {
             child,
@@ -85,7 +79,7 @@ impl Origin {
     }
 }
 
-fn wait_until_serving(child: &mut Child) -> Result<SocketAddr, Missed> {
+fn wait_until_serving(child: &mut Child) -> Result<SocketAddr, Failure> {
     let begun = Instant::now();
     loop {
         if let Some(address) = address_in(&child.said()) {
@@ -100,7 +94,7 @@ fn wait_until_serving(child: &mut Child) -> Result<SocketAddr, Missed> {
             }
         };
         let said = first_lines(&child.said(), LINES_MAX);
-        return Err(Missed::Failed(format!(
+        return Err(Failure::Failed(format!(
             "the origin behind the servers does not serve ({how}): {said}"
         )));
     }

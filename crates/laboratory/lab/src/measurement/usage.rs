@@ -1,13 +1,13 @@
-//! CPU time of all who take part, at two moments.
+//! CPU time of server, origin and client, at two moments.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use super::failure::Failure;
 use super::machine::{Machine, share};
-use super::missed::Missed;
 use crate::process::tree::{CpuReading, Tree};
 
-/// Whose CPU time is read.
+/// The processes whose CPU time is read.
 #[derive(Clone, Debug)]
 pub(crate) struct Watched {
     /// The server under test.
@@ -46,32 +46,27 @@ pub(crate) struct Used {
 }
 
 impl Watched {
-    /// When the server is at rest, which is waited for.
+    /// Waits until the server is at rest.
     ///
     /// # Errors
-    /// It does not come to rest; or the kernel tells nothing.
-    pub(crate) fn usage_at_rest(&self) -> Result<Usage, Missed> {
-        let server = self.server.cpu_at_rest().map_err(Missed::failed)?;
-        self.with_others(server)
+    /// It does not come to rest.
+    pub(crate) fn usage_at_rest(&self) -> Result<Usage, Failure> {
+        self.with_others(self.server.cpu_at_rest()?)
     }
 
-    /// Now, whatever is under way.
-    ///
-    /// # Errors
-    /// The kernel tells nothing.
-    pub(crate) fn usage_now(&self) -> Result<Usage, Missed> {
-        let server = self.server.cpu().map_err(Missed::failed)?;
-        self.with_others(server)
+    /// Now, whatever is in progress.
+    pub(crate) fn usage_now(&self) -> Result<Usage, Failure> {
+        self.with_others(self.server.cpu()?)
     }
 
-    fn with_others(&self, server: CpuReading) -> Result<Usage, Missed> {
-        let own = sys::cpu::process_time(std::process::id()).map_err(Missed::failed)?;
+    fn with_others(&self, server: CpuReading) -> Result<Usage, Failure> {
+        let own = sys::cpu::process_time(std::process::id())?;
         Ok(Usage {
             server,
-            origin: self.origin.cpu().map_err(Missed::failed)?,
+            origin: self.origin.cpu()?,
             own,
             ended: sys::cpu::ended_children_time(),
-            machine: Machine::now(&self.cpus).map_err(Missed::failed)?,
+            machine: Machine::now(&self.cpus)?,
         })
     }
 }
@@ -81,11 +76,10 @@ impl Usage {
     ///
     /// # Errors
     /// A process of the server or the origin ended in between: what it used is lost.
-    pub(crate) fn since(&self, before: &Self) -> Result<Used, Missed> {
-        let server = self.server.since(&before.server);
-        let server = server.map_err(Missed::failed)?;
+    pub(crate) fn since(&self, before: &Self) -> Result<Used, Failure> {
+        let server = self.server.since(&before.server)?;
         let origin = self.origin.since(&before.origin);
-        let origin = origin.map_err(|fault| Missed::Failed(format!("of the origin: {fault}")))?;
+        let origin = origin.map_err(|fault| Failure::Failed(format!("of the origin: {fault}")))?;
         let ended = self.ended.saturating_sub(before.ended);
         let own = self.own.saturating_sub(before.own);
         let machine = self.machine.since(before.machine);

@@ -1,4 +1,4 @@
-//! Whether a cell measured what it says.
+//! Whether what was measured is the configuration.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -6,19 +6,19 @@ use std::fmt::Write;
 use measure::kind::Kind;
 use measure::record::{Counts, Handshakes, Second};
 
-use super::missed::Missed;
+use super::failure::Failure;
 use crate::scenario::expect::{Expect, Share};
 
-/// In a closed load nothing need fail; more than this says that something is wrong.
-const CLOSED_LOSS: Share = Share {
+/// A closed load that fails more often than this measures faults.
+const CLOSED_ERROR_RATE: Share = Share {
     least: 0.0,
     most: 0.01,
 };
 
-/// More of what open load was to offer than this share never began: the load did not offer it.
+/// An open load that begins less than the rest did not offer what it says.
 const UNOFFERED_MAX: f64 = 0.02;
 
-/// By these names a load fails what it could not begin.
+/// The names of failures to begin.
 const UNOFFERED: [&str; 2] = ["clients-exhausted", "schedule-overrun"];
 
 /// What is judged.
@@ -39,23 +39,23 @@ pub(crate) struct Evidence<'a> {
     pub(crate) is_closed: bool,
 }
 
-/// Void unless everything is as expected.
+/// Checks that everything is as expected.
 ///
 /// # Errors
-/// [`Missed::Void`], with all that is not.
-pub(crate) fn judge(expect: &Expect, evidence: Evidence<'_>) -> Result<(), Missed> {
+/// [`Failure::Void`], with all that is not.
+pub(crate) fn judge(expect: &Expect, evidence: Evidence<'_>) -> Result<(), Failure> {
     let mut faults = Vec::new();
     let has_any = evidence.is_closed || !evidence.handshakes.is_empty();
     if evidence.is_tls && has_any {
         faults.extend(of_handshakes(expect, evidence));
         faults.extend(of_resumed(expect, evidence.seconds));
     }
-    faults.extend(of_loss(expect, evidence));
+    faults.extend(of_error_rate(expect, evidence));
     faults.extend(of_offer(evidence));
     if faults.is_empty() {
         Ok(())
     } else {
-        Err(Missed::Void(faults.join("; ")))
+        Err(Failure::Void(faults.join("; ")))
     }
 }
 
@@ -86,7 +86,7 @@ fn of_kinds(wanted: Option<&[Kind]>, rows: &[Handshakes], all: bool) -> Option<S
     let names: Vec<_> = wanted.iter().map(|kind| kind.name()).collect();
     let names = names.join(" and ");
     (!is_kept).then(|| {
-        let got = told(rows, |row| Some(row.kind.name().to_owned()));
+        let got = counted(rows, |row| Some(row.kind.name().to_owned()));
         format!("asked for handshakes {names}, got {got}")
     })
 }
@@ -101,11 +101,11 @@ fn of_one(
     let wanted = wanted?;
     let mut found = rows.iter().filter_map(&of).peekable();
     let is_kept = found.peek().is_some() && found.all(|got| got == *wanted);
-    (!is_kept).then(|| format!("asked for {what} {wanted}, got {}", told(rows, of)))
+    (!is_kept).then(|| format!("asked for {what} {wanted}, got {}", counted(rows, of)))
 }
 
 /// `TLS_A 1203, TLS_B 7`, the most frequent first.
-fn told(rows: &[Handshakes], of: impl Fn(&Handshakes) -> Option<String>) -> String {
+fn counted(rows: &[Handshakes], of: impl Fn(&Handshakes) -> Option<String>) -> String {
     let mut counts = BTreeMap::<String, u64>::new();
     for row in rows {
         if let Some(name) = of(row) {
@@ -138,10 +138,10 @@ fn of_resumed(expect: &Expect, seconds: &[Second]) -> Option<String> {
     })
 }
 
-fn of_loss(expect: &Expect, evidence: Evidence<'_>) -> Option<String> {
+fn of_error_rate(expect: &Expect, evidence: Evidence<'_>) -> Option<String> {
     let wanted = expect
-        .loss
-        .or_else(|| evidence.is_closed.then_some(CLOSED_LOSS))?;
+        .error_rate
+        .or_else(|| evidence.is_closed.then_some(CLOSED_ERROR_RATE))?;
     let Counts {
         attempted, failed, ..
     } = evidence.totals;
@@ -164,7 +164,7 @@ fn of_loss(expect: &Expect, evidence: Evidence<'_>) -> Option<String> {
     })
 }
 
-/// What never left the client is no loss of the server's.
+/// What never left the client is no failure of the server.
 fn of_offer(evidence: Evidence<'_>) -> Option<String> {
     let counts = UNOFFERED.iter().map(|name| evidence.failures.get(*name));
     let unoffered: u64 = counts.flatten().sum();
@@ -242,7 +242,7 @@ mod tests {
         };
         match judge(&toml::from_str(expect).unwrap(), evidence) {
             Ok(()) => String::new(),
-            Err(Missed::Void(why)) => why,
+            Err(Failure::Void(why)) => why,
             Err(other) => panic!("{other:?}"),
         }
     }
@@ -251,7 +251,7 @@ mod tests {
     fn what_is_as_it_should_be_is_not_void() {
         let all = "kinds = [\"psk\", \"full\"]\nversion = \"TLSv1.3\"\ngroup = \"x25519\"\n\
                    suite = \"TLS_AES_128_GCM_SHA256\"\nsignature = \"ecdsa_secp256r1_sha256\"\n\
-                   resumed = { least = 0.74, most = 0.76 }\nloss = { most = 0.05 }";
+                   resumed = { least = 0.74, most = 0.76 }\nerror-rate = { most = 0.05 }";
         assert_eq!(why(all, &rows(), 10, true), "");
         assert_eq!(why("", &[], 0, true), "", "nothing is expected");
     }
@@ -304,7 +304,7 @@ mod tests {
             "at most 1 % of transactions may fail, and 1.5 % did (reply-timeout 3)"
         );
         assert_eq!(why("", &rows(), 150, false), "", "overload fails");
-        let expected = why("loss = { least = 0.9 }", &rows(), 150, false);
+        let expected = why("error-rate = { least = 0.9 }", &rows(), 150, false);
         assert!(
             expected.starts_with("at least 90 % of transactions"),
             "{expected}"
@@ -330,7 +330,7 @@ mod tests {
         };
         assert_eq!(of("clients-exhausted", 20, false), Ok(()));
         assert_eq!(of("handshake-timeout", 900, false), Ok(()));
-        let Err(Missed::Void(why)) = of("schedule-overrun", 21, false) else {
+        let Err(Failure::Void(why)) = of("schedule-overrun", 21, false) else {
             panic!("the load was the limit");
         };
         assert!(why.contains("could not begin 2.1 %"), "{why}");

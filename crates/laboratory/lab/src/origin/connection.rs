@@ -1,4 +1,4 @@
-//! One client: its socket, what came of its requests, and what is still to be sent.
+//! One client: its socket, its requests, and what is still to be sent.
 //!
 //! Owns the order of things: read, answer, one write. Between two requests a connection holds no
 //! buffer; a turn uses the worker's [`Buffers`]. Deadlines and readiness are `worker`'s.
@@ -82,7 +82,7 @@ struct Output {
     totals: Totals,
 }
 
-/// The last head with what came of it. Clients of a load send the same bytes again and again, and
+/// The last head with its request. Clients of a load send the same bytes again and again, and
 /// the same bytes mean the same.
 struct Known {
     head: Vec<u8>,

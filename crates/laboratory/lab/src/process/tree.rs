@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 use sys::cpu::process_time;
 
-/// Two readings this far apart tell whether a tree still works.
+/// Two measurements this far apart tell whether a tree still works.
 const SETTLE_PAUSE: Duration = Duration::from_millis(20);
-/// A tree that used less than this between two readings has settled: timers may tick.
+/// A tree that used less than this between two measurements has settled: timers may tick.
 const SETTLED_MAX: Duration = Duration::from_micros(100);
 /// A tree that has not settled after this never will: something spins.
 const SETTLE_MAX: Duration = Duration::from_secs(20);
@@ -42,7 +42,7 @@ pub(crate) enum TreeFault {
 }
 
 impl CpuReading {
-    /// CPU time used from `before` until this reading.
+    /// CPU time used from `before` until this measurement.
     ///
     /// # Errors
     /// A process has ended in between.

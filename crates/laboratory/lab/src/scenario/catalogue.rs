@@ -69,7 +69,7 @@ pub(crate) enum CatalogueFault {
     /// A folder cannot be read.
     #[error("the scenarios in {0} cannot be listed: {1}")]
     Folder(PathBuf, io::Error),
-    /// Two have the same name, so that nobody could tell their cells apart.
+    /// Two have the same name, so that nobody could tell their configurations apart.
     #[error("two scenarios are named `{0}`")]
     Twice(String),
 }

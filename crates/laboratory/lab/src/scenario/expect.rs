@@ -1,11 +1,11 @@
-//! What must have been negotiated for a cell to have measured what it says.
+//! What must have been negotiated for a configuration to have measured what it says.
 //!
-//! Says what is expected; that a reading keeps it, `measurement` finds.
+//! Says what is expected; `measurement::verdict` checks it.
 
 use measure::kind::Kind;
 use serde::Deserialize;
 
-/// Void unless. What is not named is not asked for.
+/// A measurement of anything else is void. What is not named is not checked.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct Expect {
@@ -22,7 +22,7 @@ pub(crate) struct Expect {
     /// Resumed handshakes to all handshakes.
     pub(crate) resumed: Option<Share>,
     /// Failed transactions to attempted ones.
-    pub(crate) loss: Option<Share>,
+    pub(crate) error_rate: Option<Share>,
 }
 
 /// Bounds of a share, 0 to 1.
@@ -58,7 +58,7 @@ impl Expect {
             group: over.group.or(self.group),
             signature: over.signature.or(self.signature),
             resumed: over.resumed.or(self.resumed),
-            loss: over.loss.or(self.loss),
+            error_rate: over.error_rate.or(self.error_rate),
         }
     }
 }

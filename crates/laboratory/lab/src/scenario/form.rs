@@ -1,7 +1,6 @@
-//! What the file of a scenario says.
+//! The file of a scenario: its form, and messages about files of another form.
 //!
-//! Owns its form, and what is told of a file that has another. What it comes to with its targets,
-//! `cells` finds.
+//! Which configurations it has with its targets, `expansion` decides.
 
 use std::time::Duration;
 
@@ -19,11 +18,11 @@ use crate::load::plan_file;
 use crate::target::server_spec::ServerSpec;
 use crate::usage::did_you_mean;
 
-/// What is wrong with the form is told with this.
-const WHAT_IT_HOLDS: &str = "docs/guide/lab.md tells what the file of a scenario holds";
+/// The hint where no better one is known.
+const REFERENCE: &str = "docs/guide/lab.md describes the file of a scenario";
 
-/// A file. `S` is what its tables `server` are read as: [`ServerSpec`] to see whether they are one,
-/// tables to lay them over one another.
+/// A file. `S` is the type of its tables `server`: [`ServerSpec`] to check them, tables to lay them
+/// over one another.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(
     deny_unknown_fields,
@@ -31,30 +30,27 @@ const WHAT_IT_HOLDS: &str = "docs/guide/lab.md tells what the file of a scenario
     bound = "S: Default + Deserialize<'de>"
 )]
 pub(crate) struct File<S> {
-    /// What it asks, as a sentence.
+    /// A sentence.
     pub(crate) question: String,
-    /// What a cell does, in a few sentences.
+    /// What is done, in a few sentences.
     pub(crate) method: String,
     /// What the server's CPU time is divided by, in plural.
     pub(crate) operation: String,
-    /// What is told, the main one first.
-    pub(crate) figures: Vec<Metric>,
-    /// Who takes part, the one that others are compared with first.
+    /// The main one first.
+    pub(crate) metrics: Vec<Metric>,
+    /// The one that others are compared with first.
     pub(crate) targets: Vec<String>,
-    /// Whose tables it repeats.
+    /// Publications whose tables it repeats.
     #[serde(default)]
     pub(crate) source: Vec<Source>,
-    /// What of them is left out.
+    /// What it omits of them.
     #[serde(default)]
-    pub(crate) left_out: Vec<Omission>,
-    /// Their figures.
+    pub(crate) omitted: Vec<Omission>,
+    /// What they printed.
     #[serde(default)]
     pub(crate) published: Vec<Published>,
-    /// How often and how long, where there is little time.
     pub(crate) quick: Pace,
-    /// The same where there is enough.
     pub(crate) full: Pace,
-    /// What the server is asked to be.
     #[serde(default)]
     pub(crate) server: S,
     /// The settings of our own load; read by [`Loads`].
@@ -64,58 +60,51 @@ pub(crate) struct File<S> {
     pub(crate) client: Option<String>,
     /// The server that targets load which are clients.
     pub(crate) against: Option<String>,
-    /// How it is found out what a target is capable of.
+    /// How the capacity of a target is measured.
     pub(crate) capacity: Option<Capacity>,
-    /// What is offered, in multiples of that.
+    /// What is offered, in multiples of it.
     pub(crate) of_capacity: Option<Offered>,
-    /// Void unless.
     #[serde(default)]
     pub(crate) expect: Expect,
-    /// What is varied.
     #[serde(default = "Vec::new")]
     pub(crate) factor: Vec<Factor<S>>,
 }
 
-/// Any table, for a look of its own.
+/// A table that is read by another part.
 type Table = toml::Table;
 
-/// How it is found out what a target is capable of.
+/// The load that measures the capacity of a target.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Capacity {
-    /// How long that load lasts.
     #[serde(deserialize_with = "time")]
     pub(crate) duration: Duration,
     #[serde(default, rename = "load")]
     _load: Table,
 }
 
-/// How often and how long.
+/// How often a configuration is measured, and how long.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct Pace {
-    /// How often each cell is read.
     pub(crate) repeats: u32,
-    /// Load before the figures begin.
     #[serde(deserialize_with = "any_time")]
     pub(crate) warm_up: Duration,
-    /// Load for the figures.
+    /// Without the warm-up.
     #[serde(deserialize_with = "time")]
     pub(crate) duration: Duration,
-    /// Who takes part, where that is fewer.
+    /// Where they are fewer.
     pub(crate) targets: Option<Vec<String>>,
 }
 
-/// What is varied.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, bound = "S: Default + Deserialize<'de>")]
 pub(crate) struct Factor<S> {
-    /// In flags and keys of cells.
+    /// In flags and keys of configurations.
     pub(crate) name: String,
     /// At the head of tables.
     pub(crate) title: String,
-    /// Its values.
-    pub(crate) level: Vec<Level<S>>,
+    pub(crate) value: Vec<FactorValue<S>>,
 }
 
 /// A value of a factor. Its tables lie over those of the file, key by key.
@@ -125,37 +114,32 @@ pub(crate) struct Factor<S> {
     rename_all = "kebab-case",
     bound = "S: Default + Deserialize<'de>"
 )]
-pub(crate) struct Level<S> {
-    /// In flags and keys of cells.
+pub(crate) struct FactorValue<S> {
+    /// In flags and keys of configurations.
     pub(crate) name: String,
     /// In tables.
     pub(crate) title: String,
-    /// Where it lies on an axis.
-    pub(crate) value: Option<f64>,
-    /// What the server is asked to be here.
+    /// Its place on an axis.
+    pub(crate) number: Option<f64>,
     #[serde(default)]
     pub(crate) server: S,
     #[serde(default, rename = "load")]
     _load: Table,
-    /// The server that clients load here.
     pub(crate) against: Option<String>,
-    /// Load for the figures here, in place of the run's.
     #[serde(default, deserialize_with = "optional_time")]
     pub(crate) duration: Option<Duration>,
-    /// Full handshakes before, which fill the server's session cache.
+    /// Full handshakes before the load, which fill the server's session cache.
     #[serde(default)]
     pub(crate) fill: u64,
-    /// What is offered here.
     pub(crate) of_capacity: Option<Offered>,
-    /// Void unless, here.
     #[serde(default)]
     pub(crate) expect: Expect,
-    /// What the kernel must be able to do, by its name in `lariat-lab host`.
+    /// An ability that the kernel must have, by its name in `lariat-lab host`.
     pub(crate) needs: Option<String>,
     /// Whether quick runs have it too.
     #[serde(default = "yes")]
     pub(crate) in_quick: bool,
-    /// Who takes part here; else all of the file.
+    /// All of the file unless it is given.
     pub(crate) targets: Option<Vec<String>>,
 }
 
@@ -186,30 +170,27 @@ fn any_time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::E
     }
 }
 
-/// A file that was read.
+/// A file, with its loads read.
 #[derive(Clone, Debug)]
 pub(crate) struct Form {
-    /// What it says.
     pub(crate) file: File<Table>,
-    /// The settings of its loads.
     pub(crate) loads: Loads,
 }
 
 /// The settings of a file's loads.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Loads {
-    /// Of all cells.
     pub(crate) base: Settings,
-    /// Over them, where a capacity is found out.
+    /// Laid over them where a capacity is measured.
     pub(crate) capacity: Settings,
-    /// Over them, by factor and level, in the order of the file.
-    pub(crate) levels: Vec<Vec<Settings>>,
+    /// Laid over them, by factor and value, in the order of the file.
+    pub(crate) values: Vec<Vec<Settings>>,
 }
 
 /// Reads a file.
 ///
 /// # Errors
-/// What is wrong with its form; of contradicting settings `cells` tells.
+/// What is wrong with its form; `expansion` finds settings that contradict each other.
 pub(crate) fn parse(text: &str) -> Result<Form, Vec<Complaint>> {
     let one = |error: toml::de::Error| vec![of_toml(&error)];
     toml::from_str::<File<ServerSpec>>(text).map_err(one)?;
@@ -231,19 +212,19 @@ fn loads(root: &DeTable<'_>) -> Result<Loads, Vec<Complaint>> {
     };
     let base = read(inner(root, "load"));
     let capacity = read(inner(root, "capacity").and_then(|table| inner(table, "load")));
-    let mut levels = Vec::new();
+    let mut values = Vec::new();
     for factor in list(root, "factor") {
-        let of_level = |level| read(inner(level, "load"));
-        levels.push(list(factor, "level").map(of_level).collect());
+        let of_value = |value| read(inner(value, "load"));
+        values.push(list(factor, "value").map(of_value).collect());
     }
-    match complaints.is_empty() {
-        true => Ok(Loads {
-            base,
-            capacity,
-            levels,
-        }),
-        false => Err(complaints),
+    if !complaints.is_empty() {
+        return Err(complaints);
     }
+    Ok(Loads {
+        base,
+        capacity,
+        values,
+    })
 }
 
 fn inner<'t, 'i>(table: &'t DeTable<'i>, key: &str) -> Option<&'t DeTable<'i>> {
@@ -271,7 +252,7 @@ fn reserved(given: &crate::load::given::Given) -> Complaint {
     }
 }
 
-/// What a table cannot say of itself.
+/// Checks what serde cannot.
 fn check(file: &File<Table>) -> Result<(), Vec<Complaint>> {
     let mut wrong = Vec::new();
     let mut note = |is_so: bool, message: String| {
@@ -280,44 +261,44 @@ fn check(file: &File<Table>) -> Result<(), Vec<Complaint>> {
                 subject: None,
                 message,
                 spot: None,
-                hint: WHAT_IT_HOLDS.to_owned(),
+                hint: REFERENCE.to_owned(),
             });
         }
     };
-    note(file.figures.is_empty(), "`figures` is empty".to_owned());
+    note(file.metrics.is_empty(), "`metrics` is empty".to_owned());
     note(file.targets.is_empty(), "`targets` is empty".to_owned());
     for (mode, pace) in [("quick", &file.quick), ("full", &file.full)] {
         note(pace.repeats == 0, format!("[{mode}] repeats nothing"));
     }
-    let of_levels = file.factor.iter().flat_map(|factor| &factor.level);
-    let mut of_capacity = of_levels.map(|level| level.of_capacity);
+    let of_values = file.factor.iter().flat_map(|factor| &factor.value);
+    let mut of_capacity = of_values.map(|value| value.of_capacity);
     note(
         file.capacity.is_none()
             && (file.of_capacity.is_some() || of_capacity.any(|offered| offered.is_some())),
-        "`of-capacity` needs [capacity], which tells how that is found out".to_owned(),
+        "`of-capacity` needs [capacity], which says how the capacity is measured".to_owned(),
     );
     note(
         twice(file.factor.iter().map(|factor| factor.name.as_str())),
         "two factors have the same name".to_owned(),
     );
     for factor in &file.factor {
-        let levels = || factor.level.iter().map(|level| level.name.as_str());
+        let values = || factor.value.iter().map(|value| value.name.as_str());
         let name = &factor.name;
         let is_plain = |name: &str| {
             let fits = |letter: char| letter.is_ascii_alphanumeric() || "-._".contains(letter);
             !name.is_empty() && name.chars().all(fits)
         };
         note(
-            factor.level.is_empty(),
-            format!("factor `{name}` has no level"),
+            factor.value.is_empty(),
+            format!("factor `{name}` has no value"),
         );
         note(
-            twice(levels()),
-            format!("two levels of `{name}` have the same name"),
+            twice(values()),
+            format!("two values of `{name}` have the same name"),
         );
         note(
-            name == "target" || !is_plain(name) || !levels().all(is_plain),
-            format!("factor `{name}` or a level of it has a name that is no plain word"),
+            name == "target" || !is_plain(name) || !values().all(is_plain),
+            format!("factor `{name}` or a value of it has a name that is no plain word"),
         );
     }
     for published in &file.published {
@@ -330,10 +311,7 @@ fn check(file: &File<Table>) -> Result<(), Vec<Complaint>> {
             ),
         );
     }
-    match wrong.is_empty() {
-        true => Ok(()),
-        false => Err(wrong),
-    }
+    if wrong.is_empty() { Ok(()) } else { Err(wrong) }
 }
 
 fn twice<'n>(names: impl Iterator<Item = &'n str>) -> bool {
@@ -341,24 +319,23 @@ fn twice<'n>(names: impl Iterator<Item = &'n str>) -> bool {
     names.into_iter().any(|name| !seen.insert(name))
 }
 
-/// In our words, with the nearest of the known names.
+/// An error of serde in our words, with the nearest of the known names.
 fn of_toml(error: &toml::de::Error) -> Complaint {
-    let told = error.message().lines().collect::<Vec<_>>().join(", ");
-    let quoted: Vec<&str> = told.split('`').skip(1).step_by(2).collect();
-    let (message, hint) = match (told.split_once(" `"), quoted.split_first()) {
+    let text = error.message().lines().collect::<Vec<_>>().join(", ");
+    let quoted: Vec<&str> = text.split('`').skip(1).step_by(2).collect();
+    let (message, hint) = match (text.split_once(" `"), quoted.split_first()) {
         (Some(("unknown field", _)), Some((typed, known))) => (
             format!("there is no key `{}`", typed.escape_debug()),
             near(typed, known),
         ),
-        (Some(("unknown variant", _)), Some((typed, known))) => {
-            (format!("there is no `{}` here", typed.escape_debug()), {
-                near(typed, known)
-            })
-        }
+        (Some(("unknown variant", _)), Some((typed, known))) => (
+            format!("there is no `{}` here", typed.escape_debug()),
+            near(typed, known),
+        ),
         (Some(("missing field", _)), Some((field, _))) => {
-            (format!("`{field}` is missing"), WHAT_IT_HOLDS.to_owned())
+            (format!("`{field}` is missing"), REFERENCE.to_owned())
         }
-        _ => (told.clone(), WHAT_IT_HOLDS.to_owned()),
+        _ => (text.clone(), REFERENCE.to_owned()),
     };
     Complaint {
         subject: None,
@@ -370,7 +347,7 @@ fn of_toml(error: &toml::de::Error) -> Complaint {
 
 fn near(typed: &str, known: &[&str]) -> String {
     let otherwise = || match known {
-        [] => WHAT_IT_HOLDS.to_owned(),
+        [] => REFERENCE.to_owned(),
         known => format!("known are {}", known.join(", ")),
     };
     did_you_mean(typed, known.iter().copied(), "").unwrap_or_else(otherwise)
@@ -384,7 +361,7 @@ mod tests {
 question = \"?\"
 method = \"!\"
 operation = \"requests\"
-figures = [\"rate\"]
+metrics = [\"rate\"]
 targets = [\"lariat\"]
 [quick]
 repeats = 1
@@ -399,13 +376,13 @@ connections = 2
 [[factor]]
 name = \"size\"
 title = \"size\"
-[[factor.level]]
+[[factor.value]]
 name = \"1k\"
 title = \"1 KiB\"
 load = { size = \"1k\" }
 ";
 
-    fn told(text: &str) -> String {
+    fn faults(text: &str) -> String {
         let wrong = parse(text).expect_err("it is wrong");
         let lines = wrong
             .iter()
@@ -415,7 +392,7 @@ load = { size = \"1k\" }
 
     fn spoilt(from: &str, to: &str) -> String {
         assert!(SMALL.contains(from), "{from}");
-        told(&SMALL.replacen(from, to, 1))
+        faults(&SMALL.replacen(from, to, 1))
     }
 
     #[test]
@@ -423,13 +400,20 @@ load = { size = \"1k\" }
         let form = parse(SMALL).unwrap();
         assert_eq!(form.file.quick.duration, Duration::from_millis(300));
         assert_eq!(form.loads.base.text("connections").as_deref(), Some("2"));
-        assert_eq!(form.loads.levels[0][0].text("size").as_deref(), Some("1k"));
+        assert_eq!(form.loads.values[0][0].text("size").as_deref(), Some("1k"));
     }
 
     #[test]
     fn slips_have_remedies() {
         let near = spoilt("question", "questoin");
         assert!(near.contains("no key `questoin` (did you mean `question`?)"));
+        let old = spoilt("metrics", "figures");
+        assert!(
+            old.contains("no key `figures` (it is `metrics` now)"),
+            "{old}"
+        );
+        let old = spoilt("factor.value", "factor.level");
+        assert!(old.contains("no key `level` (it is `value` now)"), "{old}");
         let near = spoilt("\"rate\"", "\"raet\"");
         assert!(near.contains("no `raet` here (did you mean `rate`?)"));
         let near = spoilt("connections = 2", "conections = 2");
@@ -453,6 +437,6 @@ load = { size = \"1k\" }
             panic!("{:?}", ramp.file.of_capacity);
         };
         assert_eq!((ramp.from, ramp.to), (0.2, 1.5));
-        assert!(told(&with("\"much\"")).contains("a multiple, or { from = 0.2, to = 1.5 }"));
+        assert!(faults(&with("\"much\"")).contains("a multiple, or { from = 0.2, to = 1.5 }"));
     }
 }

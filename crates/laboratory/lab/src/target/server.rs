@@ -9,10 +9,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::certificates::{CertificateFault, Certificates, Files};
-use super::configuration::{self, TemplateFault, Tls, Values};
 use super::form::{Serves, Target};
 use super::program::Program;
 use super::server_spec::ServerSpec;
+use super::templates::{self, TemplateFault, Tls, Values};
 use crate::process::child::{Child, ChildFault, telling_lines};
 use crate::process::tree::Tree;
 
@@ -28,7 +28,7 @@ pub(crate) struct Place<'a> {
     /// What servers show.
     pub(crate) certificates: &'a Certificates,
     /// Whether nobody waits for it any more.
-    pub(crate) is_given_up: &'a dyn Fn() -> bool,
+    pub(crate) is_cancelled: &'a dyn Fn() -> bool,
 }
 
 /// A running server; it is ended on drop.
@@ -185,7 +185,7 @@ struct Launch<'a> {
     objects: &'a Path,
 }
 
-/// What came of it.
+/// Whether the port was free.
 enum Attempt {
     Done(Box<Result<Server, StartFault>>),
     /// It could not listen, since another did.
@@ -210,10 +210,10 @@ impl Launch<'_> {
     fn start(&self, address: SocketAddr) -> Result<Server, StartFault> {
         let folder = own_folder(self.place.folder, &self.target.name)?;
         let values = self.values(address, &folder);
-        for (name, text) in configuration::files(self.target, &values)? {
+        for (name, text) in templates::files(self.target, &values)? {
             fs::write(folder.join(name), text)?;
         }
-        let words = configuration::command(self.target, &values)?;
+        let words = templates::command(self.target, &values)?;
         let mut words = words.into_iter().map(OsString::from);
         let program = words.next().unwrap_or_default();
         let arguments: Vec<_> = words.collect();
@@ -247,7 +247,7 @@ impl Launch<'_> {
             object_bytes: &self.spec.objects,
             workers: self.spec.workers,
             cpus: self.place.cpus,
-            cpu_masks: configuration::masks(self.place.cpus),
+            cpu_masks: templates::masks(self.place.cpus),
             connections: (spare / 2).clamp(100, CONNECTIONS_MAX),
             descriptors,
             certificates: self.certificates,
@@ -269,7 +269,7 @@ impl Launch<'_> {
             if TcpStream::connect(server.address).is_ok() {
                 return Ok(());
             }
-            if begun.elapsed() > START_MAX || (self.place.is_given_up)() {
+            if begun.elapsed() > START_MAX || (self.place.is_cancelled)() {
                 return Err(StartFault::Silent {
                     name: name(),
                     seconds: begun.elapsed().as_secs(),

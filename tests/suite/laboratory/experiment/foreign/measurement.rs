@@ -9,9 +9,9 @@ use suite::program::run;
 use testkit::authority::Authority;
 use testkit::directory::Directory;
 
-/// A scenario of one cell.
+/// A scenario of one configuration.
 const HEAD: &str = "question = \"What is it?\"\nmethod = \"As told.\"\noperation = \"requests\"\n\
-                    figures = [\"server-cpu\"]\n\
+                    metrics = [\"server-cpu\"]\n\
                     [quick]\nrepeats = 1\nwarm-up = \"100ms\"\nduration = \"300ms\"\n\
                     [full]\nrepeats = 1\nwarm-up = \"100ms\"\nduration = \"300ms\"\n";
 
@@ -91,7 +91,7 @@ impl Desk {
         let mut told = events
             .filter(|event: &Value| event["event"] == "measured" || event["event"] == "failed");
         let one = told.next().unwrap_or_else(|| panic!("{finished:?}"));
-        assert_eq!(told.next(), None, "one cell, read once");
+        assert_eq!(told.next(), None, "one configuration, measured once");
         let left = fs::read_dir(self.path("tmp")).unwrap().count();
         assert_eq!(left, 0, "nothing is left behind: {finished:?}");
         (one, finished.code())
@@ -249,7 +249,7 @@ fn another_program_may_be_the_client() {
 }
 
 #[test]
-fn a_program_that_gets_too_little_makes_the_cell_void() {
+fn a_program_that_gets_too_little_makes_the_measurement_void() {
     let desk = Desk::with_nginx(OWN_CERTIFICATE);
     let head = format!("client = \"curl\"\n{HEAD}");
     let (event, _) = desk.ask_with(&head, "subject", "[server]\nobjects = [65536]\n");
@@ -299,7 +299,7 @@ fn a_session_cache_is_filled_before_the_load() {
     let scenario = "[server]\nversions = [\"1.2\"]\nsession-cache = 1000\n\
                     [load]\nconnections = 2\nno-request = true\nhandshake = \"session-id\"\n\
                     [[factor]]\nname = \"sessions\"\ntitle = \"sessions\"\n\
-                    [[factor.level]]\nname = \"200\"\ntitle = \"200\"\nfill = 200\n";
+                    [[factor.value]]\nname = \"200\"\ntitle = \"200\"\nfill = 200\n";
     let (reading, _) = desk.ask_with(&head, "lariat", scenario);
     assert_eq!(reading["event"], "measured", "{reading}");
     assert_eq!(

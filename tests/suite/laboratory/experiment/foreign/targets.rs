@@ -18,91 +18,91 @@ use testkit::directory::Directory;
 /// names end with `.none`, of which no session must be resumed. Levels whose names are alike up to
 /// the point have one wish, which is fulfilled if all of them tell so.
 const SHAPES: &str = r#"
-[[factor.level]]
+[[factor.value]]
 name = "tls-1-2"
 title = "TLS 1.2"
 server = { versions = ["1.2"], certificates = ["rsa2048"], suites = ["TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384"], groups = ["secp256r1"] }
 expect = { version = "TLSv1.2", suite = "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384", group = "secp256r1" }
 
-[[factor.level]]
+[[factor.value]]
 name = "tls-1-3"
 title = "TLS 1.3"
 server = { versions = ["1.3"], certificates = ["p384"], suites = ["TLS_CHACHA20_POLY1305_SHA256"], groups = ["secp384r1"] }
 expect = { version = "TLSv1.3", suite = "TLS_CHACHA20_POLY1305_SHA256", group = "secp384r1" }
 
-[[factor.level]]
+[[factor.value]]
 name = "ed25519"
 title = "Ed25519"
 server = { certificates = ["ed25519"] }
 expect = { signature = "ed25519" }
 
-[[factor.level]]
+[[factor.value]]
 name = "hybrid"
 title = "X25519MLKEM768"
 server = { versions = ["1.3"], groups = ["X25519MLKEM768"] }
 expect = { group = "X25519MLKEM768" }
 
-[[factor.level]]
+[[factor.value]]
 name = "pair.rsa"
 title = "a pair: RSA"
 server = { certificates = ["rsa2048", "p256"] }
 load = { signatures = "rsa" }
 
-[[factor.level]]
+[[factor.value]]
 name = "pair.ecdsa"
 title = "a pair: ECDSA"
 server = { certificates = ["rsa2048", "p256"] }
 load = { signatures = "ecdsa" }
 
-[[factor.level]]
+[[factor.value]]
 name = "all-kinds"
 title = "every resumption"
 load = { handshake = "mixed", tls = "both" }
 expect = { kinds = ["full", "session-id", "ticket", "psk"] }
 
-[[factor.level]]
+[[factor.value]]
 name = "session-ids-alone.none"
 title = "session ids: no tickets"
 server = { versions = ["1.2"], tickets = false }
 load = { tls = "1.2", handshake = "ticket" }
-expect = { resumed = { most = 0.0 }, loss = { most = 1.0 } }
+expect = { resumed = { most = 0.0 }, error-rate = { most = 1.0 } }
 
-[[factor.level]]
+[[factor.value]]
 name = "session-ids-alone.some"
 title = "session ids"
 server = { versions = ["1.2"], tickets = false }
 load = { tls = "1.2", handshake = "session-id" }
 expect = { kinds = ["full", "session-id"] }
 
-[[factor.level]]
+[[factor.value]]
 name = "session-ids-alone-1-3.none"
 title = "no tickets in TLS 1.3"
 server = { versions = ["1.3"], tickets = false }
 load = { tls = "1.3", handshake = "psk" }
-expect = { resumed = { most = 0.0 }, loss = { most = 1.0 } }
+expect = { resumed = { most = 0.0 }, error-rate = { most = 1.0 } }
 
-[[factor.level]]
+[[factor.value]]
 name = "tickets-alone.none"
 title = "tickets: no session ids"
 server = { versions = ["1.2"], session-ids = false }
 load = { tls = "1.2", handshake = "session-id" }
-expect = { resumed = { most = 0.0 }, loss = { most = 1.0 } }
+expect = { resumed = { most = 0.0 }, error-rate = { most = 1.0 } }
 
-[[factor.level]]
+[[factor.value]]
 name = "tickets-alone.some"
 title = "tickets"
 server = { versions = ["1.2"], session-ids = false }
 load = { tls = "1.2", handshake = "ticket" }
 expect = { kinds = ["full", "ticket"] }
 
-[[factor.level]]
+[[factor.value]]
 name = "no-resumption.none"
 title = "no resumption"
 server = { session-ids = false, tickets = false }
 load = { handshake = "any", tls = "both" }
-expect = { resumed = { most = 0.0 }, loss = { most = 1.0 } }
+expect = { resumed = { most = 0.0 }, error-rate = { most = 1.0 } }
 
-[[factor.level]]
+[[factor.value]]
 name = "two-workers"
 title = "two workers"
 server = { workers = 2 }
@@ -114,7 +114,7 @@ const HEAD: &str = r#"
 question = "Is every target what it is asked to be?"
 method = "A few connections, one request each."
 operation = "requests"
-figures = ["rate"]
+metrics = ["rate"]
 targets = ["lariat"]
 
 [quick]
@@ -133,7 +133,7 @@ size = "1KiB"
 timeout = "30s"
 
 [expect]
-loss = { most = 0.0 }
+error-rate = { most = 0.0 }
 
 [[factor]]
 name = "shape"
@@ -204,8 +204,8 @@ impl Shapes {
         let lines = || fs::read_to_string(&record).map_or(0, |text| text.lines().count());
         let mut seen = 0;
         let status = loop {
-            // Patience is for a cell; there are many.
-            let step = until("the next cell", || match running.ended() {
+            // Patience is for a configuration; there are many.
+            let step = until("the next configuration", || match running.ended() {
                 Some(status) => Some(Err(status)),
                 None => Some(lines()).filter(|&now| now > seen).map(Ok),
             });
@@ -219,10 +219,10 @@ impl Shapes {
         let mut deeds = BTreeMap::new();
         for line in record.lines().skip(1) {
             let event: Value = serde_json::from_str(line).unwrap();
-            let Some(cell) = event["configuration"].as_str() else {
+            let Some(key) = event["configuration"].as_str() else {
                 continue;
             };
-            let (target, shape) = cell.split_once(" shape=").unwrap();
+            let (target, shape) = key.split_once(" shape=").unwrap();
             let target = target.strip_prefix("target=").unwrap().to_owned();
             let deed = deeds.entry((target, wish_of(shape)));
             let (is_done, about) = deed.or_insert((true, String::new()));

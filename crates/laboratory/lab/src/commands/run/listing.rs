@@ -1,4 +1,4 @@
-//! What there is to run, what a run would do, and whether that is still the same.
+//! Which scenarios there are, what a run would do, and whether a resumed run is still the same.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -7,8 +7,9 @@ use std::time::Duration;
 use measure::experiment::{Placement, Plan, Target};
 use measure::host::HostReport;
 
+use crate::experiment::progress::minutes;
 use crate::experiment::resolved::ResolvedTarget;
-use crate::scenario::cells::Expanded;
+use crate::scenario::expansion::Expanded;
 use crate::scenario::form::Form;
 use crate::usage::{UsageError, unknown};
 
@@ -37,30 +38,17 @@ pub(super) fn list(quick: &[Expanded], full: &[Expanded]) -> String {
 }
 
 fn extent(expanded: &Expanded) -> String {
-    let cells = expanded.cells.iter();
-    let cells = cells.filter(|plan| plan.cell.unsupported.is_none()).count();
-    let repeats = expanded.scenario.repeats;
-    format!(
-        "{cells} cells, {repeats} times, {}",
-        minutes(time(expanded))
-    )
+    let (count, repeats) = (expanded.supported().count(), expanded.scenario.repeats);
+    let time = minutes(time(expanded));
+    format!("{count} configurations, {repeats} times, {time}")
 }
 
-/// Of all repeats of all cells that can be done.
 fn time(expanded: &Expanded) -> Duration {
-    let cells = expanded.cells.iter();
-    let cells = cells.filter(|plan| plan.cell.unsupported.is_none());
-    cells.map(|plan| plan.estimate() * plan.repeats).sum()
+    let supported = expanded.supported();
+    supported.map(|it| it.estimate() * it.repeats).sum()
 }
 
-fn minutes(time: Duration) -> String {
-    match time.as_secs() {
-        seconds @ ..=90 => format!("{seconds} s"),
-        seconds => format!("{} min", (seconds + 30) / 60),
-    }
-}
-
-/// What a run would do: its cells with the command that makes the same load.
+/// What a run would do: its configurations with the command that makes the same load.
 pub(super) fn plan(
     expanded: &[Expanded],
     resolved: &[ResolvedTarget],
@@ -81,17 +69,17 @@ pub(super) fn plan(
             scenario.question,
             extent(one)
         );
-        for plan in &one.cells {
-            let target = resolved
-                .iter()
-                .find(|one| one.target.name == plan.cell.target);
+        for planned in &one.configurations {
+            let configuration = &planned.configuration;
+            let mut resolved = resolved.iter();
+            let target = resolved.find(|one| one.target.name == configuration.target);
             let missing = target.and_then(|one| one.program.as_ref().err());
-            let what = match (&plan.cell.unsupported, missing) {
+            let what = match (&configuration.unsupported, missing) {
                 (Some(why), _) => format!("unsupported: {why}"),
                 (None, Some(missing)) => format!("takes no part: {missing}"),
-                (None, None) => shell(&plan.cell.command),
+                (None, None) => report::command_line(&configuration.command),
             };
-            let key = plan.cell.key.trim_start_matches("target=");
+            let key = configuration.key.trim_start_matches("target=");
             let _ = writeln!(text, "  {key}\n    {what}");
         }
     }
@@ -103,34 +91,23 @@ fn numbers(cpus: &[u16]) -> String {
     cpus.join(",")
 }
 
-/// Words as a shell would take them.
-fn shell(words: &[String]) -> String {
-    let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./:,=%@+".contains(letter);
-    let quoted = words.iter().map(|word| match word.chars().all(plain) {
-        true => word.clone(),
-        false => format!("'{}'", word.replace('\'', "'\\''").escape_debug()),
-    });
-    quoted.collect::<Vec<_>>().join(" ")
-}
-
-/// Every factor and level of `--only` must be one of some scenario.
+/// Every factor and value of `--only` must be one of some scenario.
 pub(super) fn check_only<'f>(
     only: &BTreeMap<String, Vec<String>>,
     forms: impl Iterator<Item = &'f Form> + Clone,
 ) -> Result<(), UsageError> {
     let factors = || forms.clone().flat_map(|form| &form.file.factor);
-    for (name, levels) in only.iter().filter(|(name, _)| *name != "target") {
+    for (name, values) in only.iter().filter(|(name, _)| *name != "target") {
         let mut known: Vec<_> = factors().map(|factor| factor.name.as_str()).collect();
         known.push("target");
         if !known.contains(&name.as_str()) {
             return Err(unknown("factor", name, known));
         }
         let of_factor = factors().filter(|factor| factor.name == *name);
-        let known = of_factor.flat_map(|factor| &factor.level);
-        let known: Vec<_> = known.map(|level| level.name.as_str()).collect();
-        let stranger = levels.iter().find(|level| !known.contains(&level.as_str()));
-        if let Some(level) = stranger {
-            return Err(unknown(&format!("level of `{name}`"), level, known));
+        let known = of_factor.flat_map(|factor| &factor.value);
+        let known: Vec<_> = known.map(|value| value.name.as_str()).collect();
+        if let Some(value) = values.iter().find(|value| !known.contains(&value.as_str())) {
+            return Err(unknown(&format!("value of `{name}`"), value, known));
         }
     }
     Ok(())
@@ -148,9 +125,9 @@ pub(super) fn changed(
         let old = &plan.tool.version;
         return Some(format!("lariat-lab {old} began it, and this is {version}"));
     }
-    let facts = |report: &HostReport| (report.host.cpu.clone(), report.host.kernel.clone());
-    if facts(&plan.host) != facts(host) {
-        let (cpu, kernel) = facts(&plan.host);
+    let (then, now) = (&plan.host.host, &host.host);
+    let (cpu, kernel) = (&then.cpu, &then.kernel);
+    if (cpu, kernel) != (&now.cpu, &now.kernel) {
         return Some(format!("it was begun on another host ({cpu}, {kernel})"));
     }
     if let Some(target) = plan.targets.iter().find(|target| !targets.contains(target)) {
@@ -165,24 +142,10 @@ pub(super) fn changed(
         now.configurations != then.configurations || now.repeats != then.repeats
     });
     if let Some((now, _)) = differs {
-        return Some(format!("scenario {} has other cells now", now.name));
+        return Some(format!(
+            "scenario {} has other configurations now",
+            now.name
+        ));
     }
     (expanded.len() != plan.scenarios.len()).then(|| "it had other scenarios".to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn words_are_quoted_for_a_shell() {
-        let words = ["curl", "-w", "%{speed} x", "it's"].map(str::to_owned);
-        assert_eq!(shell(&words), "curl -w '%{speed} x' 'it\\'\\\\\\'\\'s'");
-    }
-
-    #[test]
-    fn times_are_for_people() {
-        assert_eq!(minutes(Duration::from_secs(89)), "89 s");
-        assert_eq!(minutes(Duration::from_secs(170)), "3 min");
-    }
 }

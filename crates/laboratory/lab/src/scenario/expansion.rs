@@ -1,4 +1,4 @@
-//! From a scenario and its targets to cells.
+//! From a scenario and its targets to configurations.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -9,14 +9,14 @@ use load::options::value;
 use measure::experiment::{self, Configuration, Factor, Value};
 use measure::metric::Metric;
 
-use super::cell::{Call, CapacityPlan, CellPlan, Client, Loading, ProgramLoad};
 use super::expect::Expect;
 use super::form::{self, Form, Pace};
+use super::planned::{Call, CapacityPlan, Client, Loading, Planned, ProgramLoad};
 use super::settings::{Launch, Offered, Settings};
 use crate::load::complaint::Complaint;
-use crate::target::configuration;
 use crate::target::form::{Role, Scheme, Target};
 use crate::target::server_spec::ServerSpec;
+use crate::target::templates;
 use crate::usage::did_you_mean;
 
 /// A target that may take part.
@@ -39,25 +39,33 @@ pub(crate) struct Asked {
     pub(crate) repeats: Option<u32>,
     /// In place of the scenario's.
     pub(crate) duration: Option<Duration>,
-    /// Cells at these levels alone, by factor; `target` is a factor too.
+    /// Configurations at these values alone, by factor; `target` is a factor too.
     pub(crate) only: BTreeMap<String, Vec<String>>,
     /// What this host's kernel is known to be unable to do, and why.
     pub(crate) lacks: BTreeMap<String, String>,
 }
 
-/// A scenario and its cells, in the order of its tables.
+/// A scenario and its configurations, in the order of its tables.
 #[derive(Clone, Debug)]
 pub(crate) struct Expanded {
     /// As the record tells it.
     pub(crate) scenario: experiment::Scenario,
     /// What is to be measured, and what cannot be.
-    pub(crate) cells: Vec<CellPlan>,
+    pub(crate) configurations: Vec<Planned>,
+}
+
+impl Expanded {
+    /// Configurations that their targets support.
+    pub(crate) fn supported(&self) -> impl Iterator<Item = &Planned> {
+        let all = self.configurations.iter();
+        all.filter(|planned| planned.configuration.unsupported.is_none())
+    }
 }
 
 /// What a scenario comes to with these targets.
 ///
 /// # Errors
-/// Names of targets that are unknown, and settings of a cell that contradict each other.
+/// Names of targets that are unknown, and settings of a configuration that contradict each other.
 pub(crate) fn expand(
     name: &str,
     form: &Form,
@@ -76,17 +84,17 @@ pub(crate) fn expand(
     };
     check_targets(form, contenders)?;
     let choices = expansion.choices();
-    let mut cells = Vec::new();
+    let mut configurations = Vec::new();
     for target in expansion.targets() {
         for choice in &choices {
             if expansion.has(target, choice) {
-                cells.push(expansion.cell(expansion.contender(target)?, choice)?);
+                configurations.push(expansion.planned(expansion.contender(target)?, choice)?);
             }
         }
     }
     Ok(Expanded {
-        scenario: expansion.scenario(&cells),
-        cells,
+        scenario: expansion.scenario(&configurations),
+        configurations,
     })
 }
 
@@ -94,13 +102,13 @@ pub(crate) fn expand(
 fn check_targets(form: &Form, contenders: &[Contender<'_>]) -> Result<(), Vec<Complaint>> {
     let known = || contenders.iter().map(|one| one.target.name.as_str());
     let file = &form.file;
-    let levels = file.factor.iter().flat_map(|factor| &factor.level);
-    let of_levels = levels.flat_map(|level| level.targets.iter().flatten());
+    let values = file.factor.iter().flat_map(|factor| &factor.value);
+    let of_values = values.flat_map(|value| value.targets.iter().flatten());
     let of_paces = [&file.quick, &file.full].map(|pace| pace.targets.iter().flatten());
-    let levels = file.factor.iter().flat_map(|factor| &factor.level);
-    let of_levels = of_levels.chain(levels.filter_map(|level| level.against.as_ref()));
+    let values = file.factor.iter().flat_map(|factor| &factor.value);
+    let of_values = of_values.chain(values.filter_map(|value| value.against.as_ref()));
     let roles = file.client.iter().chain(&file.against);
-    let named = file.targets.iter().chain(of_levels).chain(roles);
+    let named = file.targets.iter().chain(of_values).chain(roles);
     let unknown = named
         .chain(of_paces.into_iter().flatten())
         .filter(|name| known().all(|target| target != *name));
@@ -121,7 +129,7 @@ fn no_target<'n>(name: &str, known: impl Iterator<Item = &'n str> + Clone) -> Co
     }
 }
 
-/// A level of each factor, by their places in the file.
+/// A value of each factor, by their places in the file.
 type Choice = Vec<usize>;
 
 struct Expansion<'f> {
@@ -142,11 +150,11 @@ impl<'f> Expansion<'f> {
     fn choices(&self) -> Vec<Choice> {
         let mut choices = vec![Choice::new()];
         for factor in &self.form.file.factor {
-            let levels = 0..factor.level.len();
-            let kept = levels.filter(|index| self.is_wanted(&factor.name, &factor.level[*index]));
+            let values = 0..factor.value.len();
+            let kept = values.filter(|index| self.is_wanted(&factor.name, &factor.value[*index]));
             let kept: Vec<_> = kept.collect();
             let longer = choices.iter().flat_map(|choice| {
-                let with = |level: &usize| [choice.as_slice(), &[*level]].concat();
+                let with = |value: &usize| [choice.as_slice(), &[*value]].concat();
                 kept.iter().map(with)
             });
             choices = longer.collect();
@@ -154,28 +162,28 @@ impl<'f> Expansion<'f> {
         choices
     }
 
-    fn is_wanted(&self, factor: &str, level: &form::Level<toml::Table>) -> bool {
-        let in_mode = level.in_quick || !self.asked.is_quick;
+    fn is_wanted(&self, factor: &str, value: &form::FactorValue<toml::Table>) -> bool {
+        let in_mode = value.in_quick || !self.asked.is_quick;
         match self.asked.only.get(factor) {
-            Some(only) => only.contains(&level.name),
+            Some(only) => only.contains(&value.name),
             None => in_mode,
         }
     }
 
-    fn levels(
+    fn values(
         &self,
         choice: &'f [usize],
     ) -> impl Iterator<
         Item = (
             &'f form::Factor<toml::Table>,
-            &'f form::Level<toml::Table>,
+            &'f form::FactorValue<toml::Table>,
             &'f Settings,
         ),
     > {
-        let factors = self.form.file.factor.iter().zip(&self.form.loads.levels);
+        let factors = self.form.file.factor.iter().zip(&self.form.loads.values);
         factors
             .zip(choice)
-            .map(|((factor, loads), level)| (factor, &factor.level[*level], &loads[*level]))
+            .map(|((factor, loads), value)| (factor, &factor.value[*value], &loads[*value]))
     }
 
     /// Whether the target takes part there.
@@ -183,8 +191,8 @@ impl<'f> Expansion<'f> {
         let only = self.asked.only.get("target");
         let is_asked = only.is_none_or(|only| only.iter().any(|name| name == target));
         is_asked
-            && self.levels(choice).all(|(_, level, _)| {
-                let targets = level.targets.as_ref();
+            && self.values(choice).all(|(_, value, _)| {
+                let targets = value.targets.as_ref();
                 targets.is_none_or(|targets| targets.iter().any(|name| name == target))
             })
     }
@@ -203,8 +211,8 @@ impl<'f> Expansion<'f> {
         choice: &'f [usize],
     ) -> Result<(&'f Contender<'f>, Option<&'f Contender<'f>>), Vec<Complaint>> {
         let file = &self.form.file;
-        let of_levels = self.levels(choice);
-        let against = of_levels.filter_map(|(_, level, _)| level.against.as_ref());
+        let of_values = self.values(choice);
+        let against = of_values.filter_map(|(_, value, _)| value.against.as_ref());
         let against = against.last().or(file.against.as_ref());
         let sides = match (target.target.form.role, against) {
             (Role::Client, Some(server)) => (self.contender(server)?, Some(target)),
@@ -226,11 +234,11 @@ impl<'f> Expansion<'f> {
         }
     }
 
-    fn cell(
+    fn planned(
         &self,
         contender: &'f Contender<'f>,
         choice: &'f [usize],
-    ) -> Result<CellPlan, Vec<Complaint>> {
+    ) -> Result<Planned, Vec<Complaint>> {
         let target = contender.target;
         let (server, program) = self.sides(contender, choice)?;
         let is_tls = server.target.form.scheme == Scheme::Https;
@@ -244,18 +252,18 @@ impl<'f> Expansion<'f> {
         let cannot = self.cannot(server, choice, &spec);
         let of_client = program.and_then(|one| one.target.unsupported(&spec, one.is_given));
         let cannot = cannot.or_else(|| of_client.map(ToOwned::to_owned));
-        let mut levels = BTreeMap::new();
+        let mut values = BTreeMap::new();
         let mut key = format!("target={}", target.name);
-        for (factor, level, _) in self.levels(choice) {
-            levels.insert(factor.name.clone(), level.name.clone());
-            key += &format!(" {}={}", factor.name, level.name);
+        for (factor, value, _) in self.values(choice) {
+            values.insert(factor.name.clone(), value.name.clone());
+            key += &format!(" {}={}", factor.name, value.name);
         }
-        Ok(CellPlan {
+        Ok(Planned {
             scenario: self.name.to_owned(),
-            cell: Configuration {
+            configuration: Configuration {
                 key,
                 target: target.name.clone(),
-                values: levels,
+                values,
                 command: match (&client, program) {
                     (Client::Program(load), Some(program)) => {
                         program_command(program.target, load, &spec, &launch)?
@@ -272,15 +280,15 @@ impl<'f> Expansion<'f> {
             repeats: self.asked.repeats.unwrap_or(self.pace.repeats),
             warm_up: self.pace.warm_up,
             duration: launch.duration,
-            fill: self.levels(choice).map(|(_, level, _)| level.fill).sum(),
-            reloads: self.form.file.figures.iter().any(is_of_reload),
+            fill: self.values(choice).map(|(_, value, _)| value.fill).sum(),
+            reloads: self.form.file.metrics.iter().any(is_of_reload),
         })
     }
 
     /// A server in the place of the one that will be: it decides nothing about a plan.
     fn launch(&self, is_tls: bool, choice: &'f [usize]) -> Launch {
-        let of_levels = self.levels(choice);
-        let of_levels = of_levels.filter_map(|(_, level, _)| level.duration).last();
+        let of_values = self.values(choice);
+        let of_values = of_values.filter_map(|(_, value, _)| value.duration).last();
         Launch {
             is_tls,
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, 443)),
@@ -289,7 +297,7 @@ impl<'f> Expansion<'f> {
             duration: self
                 .asked
                 .duration
-                .or(of_levels)
+                .or(of_values)
                 .unwrap_or(self.pace.duration),
         }
     }
@@ -297,7 +305,7 @@ impl<'f> Expansion<'f> {
     fn client(&self, choice: &'f [usize], program: Option<&Contender<'_>>) -> Client {
         let loads = &self.form.loads;
         let over = |base: Settings| {
-            self.levels(choice)
+            self.values(choice)
                 .fold(base, |base, (_, _, load)| base.overlaid(load))
         };
         if let Some(program) = program {
@@ -306,9 +314,9 @@ impl<'f> Expansion<'f> {
                 settings: over(loads.base.clone()),
             });
         }
-        let of_levels = self.levels(choice);
-        let offered = of_levels
-            .filter_map(|(_, level, _)| level.of_capacity)
+        let of_values = self.values(choice);
+        let offered = of_values
+            .filter_map(|(_, value, _)| value.of_capacity)
             .last();
         let offered = offered.or(self.form.file.of_capacity);
         Client::Load(Loading {
@@ -327,8 +335,8 @@ impl<'f> Expansion<'f> {
     /// asked for.
     fn spec(&self, choice: &'f [usize], client: &Client) -> ServerSpec {
         let mut table = self.form.file.server.clone();
-        for (_, level, _) in self.levels(choice) {
-            table.extend(level.server.clone());
+        for (_, value, _) in self.values(choice) {
+            table.extend(value.server.clone());
         }
         let mut spec: ServerSpec = table.try_into().expect("each part was read as a spec");
         let (Client::Load(Loading { settings, .. })
@@ -349,8 +357,8 @@ impl<'f> Expansion<'f> {
     ) -> Option<String> {
         let lacks = &self.asked.lacks;
         let mut needs = self
-            .levels(choice)
-            .filter_map(|(_, level, _)| level.needs.as_ref());
+            .values(choice)
+            .filter_map(|(_, value, _)| value.needs.as_ref());
         let host = needs.find_map(|need| Some(format!("no {need} here: {}", lacks.get(need)?)));
         let target = contender.target.unsupported(spec, contender.is_given);
         host.or_else(|| target.map(ToOwned::to_owned))
@@ -358,52 +366,57 @@ impl<'f> Expansion<'f> {
 
     fn expect(&self, choice: &'f [usize]) -> Expect {
         let base = self.form.file.expect.clone();
-        let over = |base: Expect, level: &form::Level<_>| base.overlaid(level.expect.clone());
-        self.levels(choice)
-            .fold(base, |base, (_, level, _)| over(base, level))
+        let over = |base: Expect, value: &form::FactorValue<_>| base.overlaid(value.expect.clone());
+        self.values(choice)
+            .fold(base, |base, (_, value, _)| over(base, value))
     }
 
-    fn scenario(&self, cells: &[CellPlan]) -> experiment::Scenario {
+    fn scenario(&self, configurations: &[Planned]) -> experiment::Scenario {
         let file = &self.form.file;
-        let is_there = |factor: &str, level: &str| {
-            let mut levels = cells.iter().filter_map(|plan| plan.cell.values.get(factor));
-            levels.any(|name| name == level)
+        let is_there = |factor: &str, value: &str| {
+            let mut values = configurations
+                .iter()
+                .filter_map(|planned| planned.configuration.values.get(factor));
+            values.any(|name| name == value)
         };
-        let levels = |factor: &form::Factor<toml::Table>| {
-            let there = factor.level.iter();
-            let there = there.filter(|level| is_there(&factor.name, &level.name));
-            there.map(level).collect()
+        let values = |factor: &form::Factor<toml::Table>| {
+            let there = factor.value.iter();
+            let there = there.filter(|value| is_there(&factor.name, &value.name));
+            there.map(value).collect()
         };
         let factors = file.factor.iter().map(|factor| Factor {
             name: factor.name.clone(),
             title: factor.title.clone(),
-            values: levels(factor),
+            values: values(factor),
         });
         experiment::Scenario {
             name: self.name.to_owned(),
             question: file.question.trim().to_owned(),
             method: file.method.trim().to_owned(),
             sources: file.source.clone(),
-            omitted: file.left_out.clone(),
+            omitted: file.omitted.clone(),
             factors: factors.collect(),
-            metrics: file.figures.clone(),
+            metrics: file.metrics.clone(),
             operation: file.operation.clone(),
             published: file.published.clone(),
             repeats: self.asked.repeats.unwrap_or(self.pace.repeats),
-            configurations: cells.iter().map(|plan| plan.cell.clone()).collect(),
+            configurations: configurations
+                .iter()
+                .map(|planned| planned.configuration.clone())
+                .collect(),
         }
     }
 }
 
-fn level(level: &form::Level<toml::Table>) -> Value {
+fn value(value: &form::FactorValue<toml::Table>) -> Value {
     Value {
-        name: level.name.clone(),
-        title: level.title.clone(),
-        number: level.value,
+        name: value.name.clone(),
+        title: value.title.clone(),
+        number: value.number,
     }
 }
 
-/// The plans that a cell's load will come to must be ones.
+/// The plans that a configuration's load will come to must be ones.
 fn check_loading(loading: &Loading, launch: &Launch) -> Result<(), Vec<Complaint>> {
     let settings = loading.settings.clone();
     let Some(capacity) = &loading.capacity else {
@@ -455,7 +468,7 @@ fn program_command(
         address: "ADDRESS",
         spec,
     };
-    let words = configuration::command(target, &load.values(call, launch));
+    let words = templates::command(target, &load.values(call, launch));
     words.map_err(|fault| {
         vec![Complaint {
             subject: None,

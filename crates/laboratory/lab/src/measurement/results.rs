@@ -1,4 +1,4 @@
-//! Figures of a load in the forms that a reading has.
+//! Figures of a load in the forms that a measurement has.
 
 use load::plan::{Arrival, Plan, Stretch};
 use measure::capacity::{Point, ReadOffs};

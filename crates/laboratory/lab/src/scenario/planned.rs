@@ -1,4 +1,4 @@
-//! A cell, ready to be measured.
+//! A configuration, ready to be measured.
 
 use std::path::Path;
 use std::time::Duration;
@@ -8,16 +8,16 @@ use measure::experiment::Configuration;
 
 use super::expect::Expect;
 use super::settings::{Launch, Offered, Settings};
-use crate::target::configuration::{ClientValues, Tls};
 use crate::target::server_spec::ServerSpec;
+use crate::target::templates::{ClientValues, Tls};
 
-/// A target under one choice of levels, with all that is needed to measure it.
+/// A target under one choice of values, with all that is needed to measure it.
 #[derive(Clone, Debug)]
-pub(crate) struct CellPlan {
+pub(crate) struct Planned {
     /// The scenario's name.
     pub(crate) scenario: String,
-    /// As the record tells it: key, target, levels, and why it is not tried, if it is not.
-    pub(crate) cell: Configuration,
+    /// As the record tells it: key, target, values, and why it is not tried, if it is not.
+    pub(crate) configuration: Configuration,
     /// The server: the target, or what clients under test load.
     pub(crate) server: String,
     /// What the server is asked to be.
@@ -40,14 +40,14 @@ pub(crate) struct CellPlan {
     pub(crate) reloads: bool,
 }
 
-/// What a reading takes beside its load: the server's start and end, a probe, a rest.
+/// What a measurement takes beside its load: the server's start and end, a probe, a rest.
 const OVERHEAD: Duration = Duration::from_millis(700);
 
 /// A full handshake that fills a session cache, about.
 const FILL_US: u64 = 300;
 
-impl CellPlan {
-    /// How long one reading takes, about.
+impl Planned {
+    /// How long one measurement takes, about.
     pub(crate) fn estimate(&self) -> Duration {
         let load = match &self.client {
             Client::Load(Loading { capacity: None, .. }) => self.duration,
