@@ -265,6 +265,13 @@ pub fn read(fd: impl AsFd, buffer: &mut [u8]) -> io::Result<usize> {
     Ok(bytes)
 }
 
+/// Reads what is there, so that the next call reads it again.
+#[inline]
+pub fn peek(fd: impl AsFd, buffer: &mut [u8]) -> io::Result<usize> {
+    let (bytes, _) = recv(fd, buffer, RecvFlags::PEEK)?;
+    Ok(bytes)
+}
+
 /// Reads what is there into several buffers in turn.
 #[inline]
 pub fn read_vectored(fd: impl AsFd, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {

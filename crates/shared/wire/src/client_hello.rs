@@ -216,6 +216,13 @@ impl<'a> ClientHello<'a> {
         })
     }
 
+    /// Whether a session is offered. The session id of a client with TLS 1.3 does not tell.
+    pub fn offers_session(&self) -> bool {
+        let has_ticket = self.session_ticket().is_some_and(|bytes| !bytes.is_empty());
+        let has_id = !self.session_id().is_empty() && self.highest_version < TLS_1_3;
+        has_ticket || has_id || self.psk_identities().next().is_some()
+    }
+
     /// Whether data before the handshake's end (0-RTT) is announced.
     pub fn offers_early_data(&self) -> bool {
         self.extensions.early_data

@@ -200,6 +200,13 @@ impl Socket {
         self.readable = true;
     }
 
+    /// What has come, up to so much; it is still to be received.
+    pub(crate) fn peek<'a>(&self, room: &'a mut [u8]) -> &'a [u8] {
+        // A failure comes to light when the bytes are received.
+        let count = socket::peek(&self.fd, room).unwrap_or(0);
+        room.get(..count).unwrap_or_default()
+    }
+
     /// Receives into one piece.
     pub(crate) fn receive(&mut self, room: &mut [u8]) -> Received {
         let result = socket::read(&self.fd, room);

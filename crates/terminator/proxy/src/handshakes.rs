@@ -2,32 +2,74 @@
 //!
 //! Owns the order, and nothing of what a handshake is. Those that were answered once go first, in
 //! the order in which they came back: what is left of them is cheap, and a signature that was made
-//! for nobody is the dearest loss. Newcomers are served in their order as long as that keeps their
-//! wait bounded. When it does not, more come than can be served, and the order of arrival would
-//! serve only those who are about to give up: every client would wait for its own time limit, and
-//! none get through. Then the newest is served first, so that as many clients are served as the
-//! CPU can sign for, and at once ("adaptive LIFO": B. Maurer, Fail at Scale, ACM Queue 13(8),
-//! 2015).
+//! for nobody is the dearest loss. Of newcomers, those who offer a session go first: to resume it
+//! takes a tenth of a signature's time, and what was spent on its beginning is lost if the client
+//! is not served. They leave the others a share, since what is offered need not resume.
+//!
+//! Newcomers of either kind are served in their order as long as that keeps their wait bounded.
+//! When it does not, more come than can be served, and the order of arrival would serve only those
+//! who are about to give up: every client would wait for its own time limit, and none get through.
+//! Then the newest is served first, so that as many clients are served as the CPU can sign for,
+//! and at once ("adaptive LIFO": B. Maurer, Fail at Scale, ACM Queue 13(8), 2015).
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+use wire::client_hello::{self, Peek};
+use wire::proxy_header;
+
 use crate::token::ConnectionId;
 
 /// How long a newcomer may wait before the newest go first. Shorter than clients wait for an
-/// answer, longer than what a burst of a few hundred of the dearest signatures takes.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// answer, longer than what a burst of a few hundred of the dearest signatures takes. At its
+/// capacity a worker's mean response stays below it; with a fifth of it, bursts at capacity would
+/// leave behind one in a hundred.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// From this number of newcomers on the order among them is worth a look at their hellos.
+const CROWD: usize = 8;
+
+/// A hello with a key share of ML-KEM and a ticket is shorter, behind a PROXY header as well.
+pub(crate) const HELLO_BYTES: usize = 4 << 10;
+
+/// Time that newcomers with a session may use for each unit that the others use, while both wait.
+const RESUMING_SHARE: u32 = 7;
+
+/// What they may use at once at the most.
+const CREDIT_MAX: Duration = Duration::from_millis(50);
 
 /// Handshakes with something to work on.
 #[derive(Default)]
 pub(crate) struct Handshakes {
     answered: VecDeque<ConnectionId>,
-    newcomers: VecDeque<(ConnectionId, Instant)>,
+    resuming: Queue,
+    newcomers: Queue,
+    /// Time that those who resume may use before a newcomer without a session goes.
+    credit: Duration,
+    /// Whether the newcomer being served offers a session, and since when it is served.
+    serving: Option<(bool, Instant)>,
 }
+
+/// Whether a client's first bytes are a hello that offers a session.
+pub(crate) fn offer_session(mut bytes: &[u8]) -> bool {
+    if let Ok(Some(header)) = proxy_header::read(bytes) {
+        bytes = bytes.get(header.wire_bytes..).unwrap_or_default();
+    }
+    matches!(client_hello::read(bytes), Ok(Peek::Hello(hello)) if hello.offers_session())
+}
+
+/// Newcomers, and since when they wait.
+#[derive(Default)]
+struct Queue(VecDeque<(ConnectionId, Instant)>);
 
 impl Handshakes {
     pub(crate) fn is_empty(&self) -> bool {
-        self.answered.is_empty() && self.newcomers.is_empty()
+        self.answered.is_empty() && self.resuming.0.is_empty() && self.newcomers.0.is_empty()
+    }
+
+    /// Whether so many newcomers wait that it matters who goes first.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.resuming.0.len() + self.newcomers.0.len() >= CROWD
     }
 
     /// One that was answered, and has come back.
@@ -35,94 +77,77 @@ impl Handshakes {
         self.answered.push_back(id);
     }
 
+    /// One that has got nothing yet, and offers a session.
+    pub(crate) fn add_resuming(&mut self, id: ConnectionId, now: Instant) {
+        self.resuming.0.push_back((id, now));
+    }
+
     /// One that has got nothing yet.
     pub(crate) fn add_newcomer(&mut self, id: ConnectionId, now: Instant) {
-        self.newcomers.push_back((id, now));
+        self.newcomers.0.push_back((id, now));
     }
 
     /// The one to be served now. It may have ended since it was added.
     pub(crate) fn next(&mut self, now: Instant) -> Option<ConnectionId> {
+        self.charge(now);
         if let Some(id) = self.answered.pop_front() {
             return Some(id);
         }
-        let next = if self.is_overrun(now) {
-            self.newcomers.pop_back()
-        } else {
-            self.newcomers.pop_front()
+        let has_credit = !self.credit.is_zero() || self.newcomers.0.is_empty();
+        let resumes = has_credit && !self.resuming.0.is_empty();
+        let queue = match resumes {
+            true => &mut self.resuming,
+            false => &mut self.newcomers,
         };
-        next.map(|(id, _)| id)
+        let id = queue.next(now)?;
+        self.serving = Some((resumes, now));
+        Some(id)
+    }
+
+    /// Notes that whoever was served last is not any more.
+    pub(crate) fn charge(&mut self, now: Instant) {
+        let Some((resumes, since)) = self.serving.take() else {
+            return;
+        };
+        let used = now.saturating_duration_since(since);
+        self.credit = match resumes {
+            true => self.credit.saturating_sub(used),
+            false => (self.credit + used * RESUMING_SHARE).min(CREDIT_MAX),
+        };
     }
 
     /// Whether newcomers wait longer than they should.
     pub(crate) fn is_overrun(&self, now: Instant) -> bool {
-        let oldest = self.newcomers.front();
-        oldest.is_some_and(|(_, since)| now.saturating_duration_since(*since) > PATIENCE)
+        self.resuming.is_overrun(now) || self.newcomers.is_overrun(now)
     }
 
     /// Forgets the oldest ones that have ended: nobody waits there any more.
     pub(crate) fn forget_ended(&mut self, mut is_open: impl FnMut(ConnectionId) -> bool) {
-        while let Some((id, _)) = self.newcomers.front() {
-            if is_open(*id) {
-                return;
-            }
-            self.newcomers.pop_front();
+        self.resuming.forget_ended(&mut is_open);
+        self.newcomers.forget_ended(is_open);
+    }
+}
+
+impl Queue {
+    fn next(&mut self, now: Instant) -> Option<ConnectionId> {
+        let next = match self.is_overrun(now) {
+            true => self.0.pop_back(),
+            false => self.0.pop_front(),
+        };
+        next.map(|(id, _)| id)
+    }
+
+    fn is_overrun(&self, now: Instant) -> bool {
+        let oldest = self.0.front();
+        oldest.is_some_and(|(_, since)| now.saturating_duration_since(*since) > PATIENCE)
+    }
+
+    fn forget_ended(&mut self, mut is_open: impl FnMut(ConnectionId) -> bool) {
+        while self.0.front().is_some_and(|(id, _)| !is_open(*id)) {
+            self.0.pop_front();
         }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn id(number: u64) -> ConnectionId {
-        ConnectionId::of(number)
-    }
-
-    fn drained(queue: &mut Handshakes, now: Instant) -> Vec<u64> {
-        std::iter::from_fn(|| queue.next(now).map(ConnectionId::bits)).collect()
-    }
-
-    fn with_newcomers(numbers: &[u64], since: Instant) -> Handshakes {
-        let mut queue = Handshakes::default();
-        for number in numbers {
-            queue.add_newcomer(id(*number), since);
-        }
-        queue
-    }
-
-    #[test]
-    fn those_that_were_answered_go_first_and_newcomers_in_order() {
-        let now = Instant::now();
-        let mut queue = with_newcomers(&[1, 2], now);
-        queue.add_answered(id(3));
-        queue.add_answered(id(4));
-        assert!(!queue.is_empty());
-        assert_eq!(drained(&mut queue, now + PATIENCE), [3, 4, 1, 2]);
-        assert!(queue.is_empty());
-    }
-
-    #[test]
-    fn the_newest_go_first_once_the_oldest_has_waited_too_long() {
-        let now = Instant::now();
-        let late = now + PATIENCE + Duration::from_millis(1);
-        let mut queue = with_newcomers(&[1, 2, 3], now);
-        assert!(!queue.is_overrun(now) && queue.is_overrun(late));
-        queue.add_answered(id(9));
-        assert_eq!(queue.next(late), Some(id(9)));
-        assert_eq!(queue.next(late), Some(id(3)));
-        queue.add_newcomer(id(4), late);
-        assert_eq!(drained(&mut queue, late), [4, 2, 1]);
-    }
-
-    #[test]
-    fn the_dead_do_not_make_the_living_impatient() {
-        let now = Instant::now();
-        let mut queue = with_newcomers(&[1, 2], now);
-        let late = now + PATIENCE * 2;
-        queue.add_newcomer(id(3), late);
-        queue.add_newcomer(id(4), late);
-        queue.forget_ended(|one| one.bits() > 2);
-        assert!(!queue.is_overrun(late));
-        assert_eq!(drained(&mut queue, late), [3, 4]);
-    }
-}
+mod tests;

@@ -34,6 +34,8 @@ pub(crate) enum Class {
     Small,
     /// A handshake that was answered once: what is left of it is cheap.
     Answered,
+    /// A handshake that has got nothing yet, of a client that offers a session.
+    Resuming,
     /// A handshake that has got nothing yet.
     Newcomer,
     /// Established, and its last turn moved much.
@@ -78,9 +80,15 @@ impl Schedule {
         match class {
             Class::Small => self.small.push_back(id),
             Class::Answered => self.handshakes.add_answered(id),
+            Class::Resuming => self.handshakes.add_resuming(id, now),
             Class::Newcomer => self.handshakes.add_newcomer(id, now),
             Class::Bulk => self.bulk.push_back(id),
         }
+    }
+
+    /// Whether so many newcomers wait that it matters who goes first.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.handshakes.is_crowded()
     }
 
     /// Whether newcomers wait longer than they should.
@@ -97,6 +105,7 @@ impl Schedule {
     /// The connection to be served now, which may have ended since it was added; `None` = the turn
     /// is over.
     pub(crate) fn next(&mut self, now: Instant) -> Option<ConnectionId> {
+        self.handshakes.charge(now);
         loop {
             let used = now.saturating_duration_since(self.since);
             let (length, next) = match self.slice {

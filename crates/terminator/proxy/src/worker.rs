@@ -29,6 +29,7 @@ use crate::counts::count_handshake;
 use crate::displaceable::Displaceable;
 use crate::driver::Driver;
 use crate::files::FileContext;
+use crate::handshakes::{HELLO_BYTES, offer_session};
 use crate::listeners::{Listener, Listeners, ReadyListeners};
 use crate::options::{Limits, SourceLimits};
 use crate::pipes::Pipes;
@@ -228,7 +229,14 @@ impl Worker {
             && !connection.is_queued
         {
             connection.is_queued = true;
-            self.schedule.add(id, connection.class(), self.now);
+            let mut class = connection.class();
+            if class == Class::Newcomer
+                && self.schedule.is_crowded()
+                && offer_session(connection.front.peek(&mut [0; HELLO_BYTES]))
+            {
+                class = Class::Resuming;
+            }
+            self.schedule.add(id, class, self.now);
         }
     }
 

@@ -105,6 +105,17 @@ fn each_way_to_resume() {
         [208]
     );
     assert_eq!(by_psk.flags, (false, true));
+    let offers = |name: &&str| hello(bytes(name)).offers_session();
+    assert!(
+        ["openssl-session-id", "openssl-ticket", "openssl-psk"]
+            .iter()
+            .all(offers)
+    );
+    assert!(
+        !["openssl-default", "openssl-tls12", "rustls-tls12"]
+            .iter()
+            .any(offers)
+    );
 }
 
 #[test]

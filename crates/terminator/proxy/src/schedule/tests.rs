@@ -110,7 +110,9 @@ impl Simulation {
     fn serve(&mut self, number: u64) {
         let (waits, cost) = match Self::class(number) {
             Class::Small => (&mut self.small, SMALL_COST),
-            Class::Answered | Class::Newcomer => (&mut self.handshakes, HANDSHAKE_COST),
+            Class::Answered | Class::Resuming | Class::Newcomer => {
+                (&mut self.handshakes, HANDSHAKE_COST)
+            }
             Class::Bulk => (&mut self.bulk, BULK_COST),
         };
         let wait = self.now - self.since[number as usize];

@@ -20,7 +20,6 @@ use crate::connection::{Connection, Listed};
 use crate::displaceable::Stage;
 use crate::driver::is_out_of_descriptors;
 use crate::listeners::ReadyListeners;
-use crate::schedule::Class;
 use crate::service::Service;
 use crate::sources::SourcePlace;
 use crate::token::{ConnectionId, EventSource};
@@ -128,10 +127,12 @@ impl Worker {
         self.counters.raise(WorkerGauge::ConnectionsOpen);
         let mut connection =
             Connection::new(flow, service, text, front, EventSource::Back(id).token());
-        connection.is_queued = true;
         connection.source = source;
         self.connections.insert(connection);
-        self.schedule.add(id, Class::Newcomer, self.now);
+        // In a crowd its event tells when its hello has come, and what it offers.
+        if !self.schedule.is_crowded() {
+            self.queue(id);
+        }
         self.list(id);
         // Its time runs from now on, however long it waits to be served.
         self.set_timer(id);
