@@ -177,10 +177,16 @@ impl Control {
             .log
             .take()
             .ok_or(io::ErrorKind::InvalidData)?;
-        let (log, lines) = Log::start(target, log_reporter(&channel, &admin))?;
+        let log = Log::start(target, log_reporter(&channel, &admin))?;
+        log.flush_in_panics();
         serve_admin_sockets(&mut built, &admin)?;
         let listeners = std::mem::take(&mut built.listeners);
-        let plane = Plane::start(built.plan.clone(), listeners, registry, lines)?;
+        let plane = Plane::start(
+            built.plan.clone(),
+            listeners,
+            registry,
+            Arc::clone(log.queue()),
+        )?;
         let mut control = Self {
             channel,
             plane,
@@ -318,7 +324,6 @@ impl Control {
         let (plane, log) = (self.plane, self.log);
         let finish = move || {
             let ended = plane.join();
-            // The workers' senders are gone: the last lines are being written.
             log.finish(LOG_FLUSH_TIME_MAX);
             ended
         };

@@ -4,7 +4,6 @@
 //! `telemetry::line`'s, and who writes them to a file is the caller's.
 
 use std::sync::Arc;
-use std::sync::mpsc::{SyncSender, TrySendError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use flow::facts::{Ending, Facts};
@@ -15,6 +14,7 @@ use telemetry::line::{ClientAddress, ConnectionLine, LineLimiter, SuppressedLine
 use telemetry::outcome::{EncryptedBy, Reason, Version};
 
 use crate::connection::Connection;
+use crate::line_queue::LineQueue;
 use crate::listeners::Listener;
 use crate::options::{LogConnections, LogFormat, LogOptions};
 use crate::service::Service;
@@ -23,9 +23,6 @@ use crate::service::Service;
 /// which it has nothing else to do.
 const BATCH_BYTES: usize = 16 << 10;
 
-/// What is kept for a writer that does not keep up.
-const KEPT_BYTES_MAX: usize = 256 << 10;
-
 /// One worker's lines.
 pub(crate) struct ConnectionLog {
     options: LogOptions,
@@ -33,7 +30,7 @@ pub(crate) struct ConnectionLog {
     limiter: LineLimiter,
     summary_due: Option<Instant>,
     batch: Vec<u8>,
-    writer: SyncSender<Vec<u8>>,
+    queue: Arc<LineQueue>,
     counters: Arc<WorkerCounters>,
 }
 
@@ -41,7 +38,7 @@ impl ConnectionLog {
     pub(crate) fn new(
         options: LogOptions,
         worker: usize,
-        writer: SyncSender<Vec<u8>>,
+        queue: Arc<LineQueue>,
         counters: Arc<WorkerCounters>,
     ) -> Self {
         Self {
@@ -50,7 +47,7 @@ impl ConnectionLog {
             limiter: LineLimiter::new(options.failures_per_second),
             summary_due: None,
             batch: Vec::new(),
-            writer,
+            queue,
             counters,
         }
     }
@@ -219,21 +216,14 @@ impl ConnectionLog {
         });
     }
 
-    /// Hands over what has been written. A writer that does not keep up loses lines rather than
-    /// holding up connections: what it does not take stays here for a while, then it is dropped
-    /// and counted.
+    /// Hands over what has been written. What finds no place is counted.
     pub(crate) fn flush(&mut self) {
         if self.batch.is_empty() {
             return;
         }
-        let batch = std::mem::take(&mut self.batch);
-        if let Err(TrySendError::Full(mut batch)) = self.writer.try_send(batch) {
-            if batch.len() > KEPT_BYTES_MAX {
-                let lost = batch.len() as u64;
-                self.counters.add(WorkerCounter::LogBytesLost, lost);
-                batch.clear();
-            }
-            self.batch = batch;
+        let lost = self.queue.append(&mut self.batch) as u64;
+        if lost > 0 {
+            self.counters.add(WorkerCounter::LogBytesLost, lost);
         }
     }
 }

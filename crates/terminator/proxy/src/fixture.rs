@@ -2,7 +2,6 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
 use backend::options::{Balance, PassiveOptions, ServerOptions as BackendServer};
@@ -74,8 +73,8 @@ impl Fixture {
 
     /// ConnectionLog that nobody reads.
     pub(crate) fn lines(&self, worker: usize) -> ConnectionLog {
-        let (writer, _) = sync_channel(1);
-        ConnectionLog::new(self.plan.log, worker, writer, self.registry.worker(worker))
+        let (queue, counters) = (Arc::default(), self.registry.worker(worker));
+        ConnectionLog::new(self.plan.log, worker, queue, counters)
     }
 }
 

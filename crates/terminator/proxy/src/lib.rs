@@ -22,6 +22,7 @@ mod files;
 mod fixture;
 mod handshakes;
 mod ktls_send;
+pub mod line_queue;
 mod listeners;
 pub mod options;
 mod pieces;

@@ -6,7 +6,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::sync::mpsc::{SyncSender, channel};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -20,6 +20,7 @@ use crate::commands::{Assignment, Command, Mailbox};
 use crate::connection_log::ConnectionLog;
 use crate::file_threads::FileThreads;
 use crate::files::FileContext;
+use crate::line_queue::LineQueue;
 use crate::plan::Plan;
 use crate::worker::Worker;
 
@@ -48,12 +49,12 @@ struct Handle {
 
 impl Plane {
     /// Starts as many workers as the plan wants; `listeners` holds one list for each. What is to
-    /// be written about connections goes to `lines` in batches of whole lines.
+    /// be written about connections goes to `lines`.
     pub fn start(
         plan: Plan,
         listeners: Vec<Vec<BoundListener>>,
         registry: Arc<Registry>,
-        lines: SyncSender<Vec<u8>>,
+        lines: Arc<LineQueue>,
     ) -> io::Result<Self> {
         let count = plan.worker_count();
         assert_eq!(listeners.len(), count, "each worker has its listeners");
@@ -69,7 +70,8 @@ impl Plane {
         for (index, ((waker, cpu), listeners)) in its.enumerate() {
             let (commands, received) = channel();
             let counters = registry.worker(index);
-            let lines = ConnectionLog::new(plan.log, index, lines.clone(), Arc::clone(&counters));
+            let lines =
+                ConnectionLog::new(plan.log, index, Arc::clone(&lines), Arc::clone(&counters));
             let assignment = assignment(&plan, index, listeners, &registry);
             let mailbox = Mailbox::new(commands, Arc::clone(&waker));
             let file_context = Arc::new(FileContext::new(file_threads.clone(), mailbox.clone()));

@@ -5,16 +5,18 @@
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
-use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
+use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Batches of lines under way, of some 16 KiB each; workers drop and count what comes on top.
-const BATCHES_MAX: usize = 256;
+use proxy::line_queue::LineQueue;
 
 /// From one message about a failing log to the next one.
 const MESSAGE_INTERVAL: Duration = Duration::from_secs(60);
+
+/// How long a panic waits for the last lines to be written.
+const PANIC_FLUSH_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// A write that takes longer has a reader that does not read.
 const STALL_TIME: Duration = Duration::from_secs(10);
@@ -32,19 +34,19 @@ pub(super) enum LogNews {
 
 /// The writer's other end.
 pub(super) struct Log {
+    queue: Arc<LineQueue>,
     target: Arc<Mutex<Arc<File>>>,
     ended: Receiver<()>,
     stall: Arc<Mutex<Stall>>,
 }
 
 impl Log {
-    /// Starts to write to that descriptor what comes in by the sender. `report` is called from the
-    /// thread.
+    /// Starts to write to that descriptor what is queued. `report` is called from the thread.
     pub(super) fn start(
         fd: OwnedFd,
         report: impl FnMut(LogNews) + Send + 'static,
-    ) -> io::Result<(Self, SyncSender<Vec<u8>>)> {
-        let (sender, batches) = sync_channel::<Vec<u8>>(BATCHES_MAX);
+    ) -> io::Result<Self> {
+        let queue = Arc::new(LineQueue::default());
         let target = Arc::new(Mutex::new(Arc::new(File::from(fd))));
         let stall = Arc::new(Mutex::new(Stall::default()));
         let mut writer = Writer {
@@ -55,17 +57,32 @@ impl Log {
             report,
         };
         let (end, ended) = channel();
+        let lines = Arc::clone(&queue);
         let work = move || {
-            batches.iter().for_each(|batch| writer.write(&batch));
+            std::iter::from_fn(|| lines.take()).for_each(|batch| writer.write(&batch));
             drop(end);
         };
         thread::Builder::new().name("log".to_owned()).spawn(work)?;
-        let log = Self {
+        Ok(Self {
+            queue,
             target,
             ended,
             stall,
-        };
-        Ok((log, sender))
+        })
+    }
+
+    /// Where lines wait for the thread.
+    pub(super) fn queue(&self) -> &Arc<LineQueue> {
+        &self.queue
+    }
+
+    /// Has a panic, which ends the process, wait until the lines of others are written.
+    pub(super) fn flush_in_panics(&self) {
+        let (queue, before) = (Arc::clone(&self.queue), std::panic::take_hook());
+        std::panic::set_hook(Box::new(move |panic| {
+            before(panic);
+            queue.flush(PANIC_FLUSH_TIME_MAX);
+        }));
     }
 
     /// Writes there from the next batch on.
@@ -87,8 +104,9 @@ impl Log {
     }
 
     /// Waits until all is written, or for so long: a target that blocks may do so for ever. To be
-    /// called when every sender is gone.
+    /// called when no line follows.
     pub(super) fn finish(self, time_max: Duration) {
+        self.queue.close();
         // Nothing is ever sent: it ends with the thread.
         let _ = self.ended.recv_timeout(time_max);
     }
@@ -254,15 +272,14 @@ mod tests {
     fn lines_go_where_the_target_is() {
         let (mut first, first_end) = io::pipe().unwrap();
         let (mut second, second_end) = io::pipe().unwrap();
-        let (log, sender) = Log::start(first_end.into(), |news| panic!("{news:?}")).unwrap();
-        sender.send(b"one\n".to_vec()).unwrap();
+        let log = Log::start(first_end.into(), |news| panic!("{news:?}")).unwrap();
+        log.queue().append(&mut b"one\n".to_vec());
         let mut line = [0; 4];
         first.read_exact(&mut line).unwrap();
         assert_eq!(&line, b"one\n");
 
         log.set_target(second_end.into());
-        sender.send(b"two\n".to_vec()).unwrap();
-        drop(sender);
+        log.queue().append(&mut b"two\n".to_vec());
         log.finish(PATIENCE);
         let mut rest = String::new();
         second.read_to_string(&mut rest).unwrap();
@@ -276,9 +293,8 @@ mod tests {
         let (reports, news) = channel();
         let report = move |news| reports.send(news).unwrap();
         let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
-        let (log, sender) = Log::start(full.into(), report).unwrap();
-        sender.send(b"lost\n".to_vec()).unwrap();
-        sender.send(b"as well\n".to_vec()).unwrap();
+        let log = Log::start(full.into(), report).unwrap();
+        log.queue().append(&mut b"lost\n".to_vec());
         let next = || news.recv_timeout(PATIENCE).unwrap();
         let lost = |news, expected| match news {
             LogNews::Lost { bytes, why } => {
@@ -289,11 +305,11 @@ mod tests {
         };
         lost(next(), 5);
         assert!(matches!(next(), LogNews::Message(text) if text.contains("; 5 bytes")));
+        log.queue().append(&mut b"as well\n".to_vec());
         lost(next(), 8);
         let (mut reader, end) = io::pipe().unwrap();
         log.set_target(end.into());
-        sender.send(b"kept\n".to_vec()).unwrap();
-        drop(sender);
+        log.queue().append(&mut b"kept\n".to_vec());
         assert_eq!(next(), LogNews::Recovered);
         assert!(matches!(next(), LogNews::Message(text) if text.contains("; 8 more bytes")));
         log.finish(PATIENCE);
@@ -325,9 +341,8 @@ mod tests {
     #[test]
     fn a_target_that_blocks_holds_nobody() {
         let (_reader, end) = io::pipe().unwrap();
-        let (log, sender) = Log::start(end.into(), drop).unwrap();
-        sender.send(vec![b'x'; 1 << 20]).unwrap();
-        drop(sender);
+        let log = Log::start(end.into(), drop).unwrap();
+        log.queue().append(&mut vec![b'x'; 1 << 20]);
         log.finish(Duration::from_millis(1));
     }
 
@@ -336,8 +351,8 @@ mod tests {
         let (mut reader, end) = io::pipe().unwrap();
         let (reports, news) = channel();
         let report = move |news| reports.send(news).unwrap();
-        let (log, sender) = Log::start(end.into(), report).unwrap();
-        sender.send(vec![b'x'; 1 << 20]).unwrap();
+        let log = Log::start(end.into(), report).unwrap();
+        log.queue().append(&mut vec![b'x'; 1 << 20]);
         let (begin, mut notes) = (Instant::now(), Vec::new());
         let said = loop {
             let later = Instant::now() + STALL_TIME;
@@ -357,7 +372,6 @@ mod tests {
         assert_eq!(next(), LogNews::Recovered);
         assert!(matches!(next(), LogNews::Message(text) if text.contains("written again")));
         assert_eq!(log.stalled(later, |why| notes.push(why)), None);
-        drop(sender);
         log.finish(PATIENCE);
     }
 
