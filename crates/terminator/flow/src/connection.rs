@@ -9,6 +9,7 @@ use std::time::Instant;
 
 use telemetry::outcome::{EarlyData, HandshakeKind, Reason};
 use tls::handshake::Established;
+use tls::options::Version;
 use tls::traffic::{RecordSealer, Traffic};
 use wire::alert;
 
@@ -22,8 +23,9 @@ use crate::options::Settings;
 use crate::proxy_header_out;
 use crate::record_sizing::PAUSE;
 use crate::relay::{DecryptFault, Down, StreamEnd, Up};
-use crate::stage::{Postponed, Stage, first_to_end};
+use crate::stage::{Postponed, Stage};
 
+mod ending;
 mod ktls_handover;
 
 /// The most bytes that a client may send after an alert.
@@ -107,7 +109,9 @@ impl Flow {
     pub fn deadline(&self) -> Option<Instant> {
         let (timeouts, last_byte) = (&self.settings.timeouts, self.last_byte);
         let of_stage = self.stage.deadline(timeouts, last_byte, self.down.is_ended);
-        of_stage.into_iter().chain(self.handshake_deadline()).min()
+        let others = self.handshake_deadline().into_iter();
+        let others = others.chain(self.down.held_until);
+        of_stage.into_iter().chain(others).min()
     }
 
     fn handshake_deadline(&self) -> Option<Instant> {
@@ -153,6 +157,7 @@ impl Flow {
     }
 
     fn time_out(&mut self, now: Instant, pool: &mut Pool) {
+        self.down.held_until.take_if(|until| *until <= now);
         if self.deadline().is_none_or(|deadline| deadline > now) {
             return;
         }
@@ -410,6 +415,7 @@ impl Flow {
         let mut early = Vec::new();
         let (settings, facts) = (&self.settings, &mut self.facts);
         let progress = handshaking.advance(incoming, settings, facts, &mut out, &mut early);
+        let is_first = self.down.is_sent();
         self.down.append(&out, pool);
         out.clear();
         pool.scratch = out;
@@ -422,7 +428,12 @@ impl Flow {
         }
         match progress {
             Ok(None) => pool.give_if_empty(&mut self.up.records),
-            Ok(Some(established)) => self.establish(established, now, pool),
+            Ok(Some(established)) => {
+                self.establish(established, now, pool);
+                if is_first && self.expects_answer() {
+                    self.down.hold(now);
+                }
+            }
             Err(ending) => self.close_gracefully(ending, now, pool),
         }
     }
@@ -456,15 +467,6 @@ impl Flow {
     fn handshake_kind(&self) -> Option<HandshakeKind> {
         let (agreed, offered) = (self.facts.agreed.as_ref()?, self.facts.handshake);
         Some(handshaking::kind_of(agreed, offered, &self.settings))
-    }
-
-    /// Closes the server's connection: by a reset unless it has been sent the client's whole stream
-    /// with its end, since a stream that was cut, also after early data, must not look finished.
-    fn drop_back(&mut self) {
-        if self.up.end.is_none() || !self.is_up_sent() {
-            self.actions.add(Action::ResetBack);
-        }
-        self.actions.add(Action::CloseBack);
     }
 
     /// Whether all that has come for the server has been sent to it.
@@ -559,41 +561,11 @@ impl Flow {
         }
     }
 
-    fn note_ending(&mut self) {
-        if self.ending.is_none() {
-            self.ending = first_to_end(self.up.end, self.down.is_ended).map(Ending::new);
-        }
-    }
-
-    /// Ends after the last bytes to the client.
-    fn close_gracefully(&mut self, ending: Ending, now: Instant, pool: &mut Pool) {
-        self.ending = Some(ending);
-        self.drop_back();
-        self.handshaking = None;
-        self.up.clear(pool);
-        self.proxy_header = Vec::new();
-        self.actions.cancel_dials();
-        self.stage = Stage::closing(now);
-        self.advance(pool);
-    }
-
-    /// Ends at once.
-    fn stop(&mut self, ending: Ending, pool: &mut Pool) {
-        self.ending = Some(ending);
-        self.finish(pool);
-    }
-
-    fn finish(&mut self, pool: &mut Pool) {
-        if !matches!(self.stage, Stage::Closing { .. }) {
-            self.drop_back();
-        }
-        self.up.clear(pool);
-        self.down.clear(pool);
-        self.ktls.records.clear();
-        self.traffic = None;
-        self.handshaking = None;
-        self.stage = Stage::Over;
-        self.actions.cancel_dials();
-        self.actions.add(Action::Close);
+    /// Whether the handshake's last bytes, tickets, may go with the answer to a request that came
+    /// with its end. In TLS 1.2 the client waits for them.
+    fn expects_answer(&self) -> bool {
+        let agreed = self.facts.agreed.as_ref();
+        let is_tls13 = agreed.is_some_and(|agreed| agreed.version == Version::Tls13);
+        is_tls13 && self.up.plain.is_some() && !self.down.is_ended
     }
 }

@@ -4,11 +4,20 @@
 //! read before has been sent, so a slow reader on one side holds back the writer on the other
 //! (back-pressure), and a direction never holds more than one buffer of each kind.
 
-use tls::record::{KeyExhausted, Layout, PLAINTEXT_BYTES_MAX};
+use std::time::{Duration, Instant};
+
+use tls::record::{KeyExhausted, Layout, OVERHEAD_BYTES_MAX, PLAINTEXT_BYTES_MAX};
 use tls::traffic::{Incoming, RecordSealer, Traffic, TrafficFault};
 
 use crate::buffer::{Buffer, Pool, RECORDS_LARGE, Size};
-use crate::record_sizing::RecordSizing;
+use crate::record_sizing::{RecordSizing, SHORT_OVERHEAD_BYTES_MAX};
+
+/// How long tickets wait for an answer to be sent with. It saves a packet of their own, and a
+/// client that opens more connections meanwhile does not resume.
+const HOLD_MAX: Duration = Duration::from_millis(50);
+
+/// What one read may take when it is encrypted.
+const RECORD_ROOM: usize = PLAINTEXT_BYTES_MAX + OVERHEAD_BYTES_MAX + SHORT_OVERHEAD_BYTES_MAX;
 
 /// How a side's stream of bytes ended.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -55,6 +64,8 @@ pub(crate) struct Up {
 pub(crate) struct Down {
     /// Records not yet sent; before the handshake is over, its messages.
     pub(crate) records: Option<Buffer>,
+    /// They wait for others to be sent with, no longer than this.
+    pub(crate) held_until: Option<Instant>,
     pub(crate) is_ended: bool,
     is_bulk: bool,
     sizing: RecordSizing,
@@ -220,12 +231,7 @@ impl Down {
         layout: Layout,
         pool: &mut Pool,
     ) -> Option<impl Iterator<Item = &'a mut [u8]> + use<'a>> {
-        if self.is_ended
-            || self
-                .records
-                .as_ref()
-                .is_some_and(|records| !records.is_empty())
-        {
+        if self.is_ended || !self.pending().is_empty() {
             return None;
         }
         let is_bulk = self.is_bulk;
@@ -257,6 +263,7 @@ impl Down {
         let count_max = if records.is_large() { RECORDS_LARGE } else { 1 };
         // Once a read no longer fills one record, small buffers do.
         self.is_bulk = count >= PLAINTEXT_BYTES_MAX;
+        self.held_until = None;
         assert!(
             count <= count_max * PLAINTEXT_BYTES_MAX,
             "no more came than there was room"
@@ -272,10 +279,25 @@ impl Down {
     /// Appends bytes that are ready to be sent: a handshake's, an alert's.
     pub(crate) fn append(&mut self, bytes: &[u8], pool: &mut Pool) {
         if !bytes.is_empty() {
+            self.release();
             self.records
                 .get_or_insert_with(|| pool.take(Size::Small))
                 .append(bytes);
         }
+    }
+
+    /// Keeps what waits for a moment, to be sent with what follows, if a full record finds room
+    /// behind it.
+    pub(crate) fn hold(&mut self, now: Instant) {
+        let has_room = |records: &mut Buffer| records.space().len() >= RECORD_ROOM;
+        if !self.is_sent() && self.records.as_mut().is_some_and(has_room) {
+            self.held_until = Some(now + HOLD_MAX);
+        }
+    }
+
+    /// Has be sent what was held.
+    pub(crate) fn release(&mut self) {
+        self.held_until = None;
     }
 
     /// Appends a record of ours behind what waits to be sent, if it can be records.
@@ -292,9 +314,15 @@ impl Down {
         pool.scratch = out;
     }
 
-    /// What waits to be sent.
+    /// What is to be sent now.
     pub(crate) fn pending(&self) -> &[u8] {
-        self.records.as_ref().map_or(&[], |records| records.data())
+        let records = self.records.as_ref().filter(|_| self.held_until.is_none());
+        records.map_or(&[], |records| records.data())
+    }
+
+    /// Whether nothing waits, held or not.
+    pub(crate) fn is_sent(&self) -> bool {
+        self.records.as_ref().is_none_or(Buffer::is_empty)
     }
 
     /// Notes that `count` bytes went to the client.
@@ -308,6 +336,7 @@ impl Down {
 
     /// Lets go of everything.
     pub(crate) fn clear(&mut self, pool: &mut Pool) {
+        self.release();
         pool.give_all(&mut self.records);
     }
 }

@@ -331,9 +331,9 @@ impl Connection {
         if pending.is_empty() {
             return self.record_out(context);
         }
-        // A response's head shares its record with the file behind it.
-        let has_more =
-            self.flow.is_offloaded() && self.back.as_mut().is_some_and(Back::has_cached_range);
+        // A head shares its record with the file behind it, close_notify its packet with FIN.
+        let has_more = self.flow.is_last()
+            || self.flow.is_offloaded() && self.back.as_mut().is_some_and(Back::has_cached_range);
         let sent = if has_more {
             self.front.send_more(pending)
         } else {

@@ -68,6 +68,14 @@ impl Flow {
         self.advance(pool);
     }
 
+    /// Whether nothing but the end of TCP follows what waits to be sent to the client.
+    pub fn is_last(&self) -> bool {
+        matches!(self.stage, Stage::Relaying)
+            && self.down.is_ended
+            && self.up.end.is_none()
+            && self.ktls.records.is_empty()
+    }
+
     /// Whether bytes of the back may be given to the kernel past our buffers now, in the order of
     /// the stream.
     pub fn can_pass(&self) -> bool {
@@ -76,7 +84,7 @@ impl Flow {
             && !self.ktls.holds_back()
             && !self.down.is_ended
             && self.postponed.is_none()
-            && self.down.pending().is_empty()
+            && self.down.is_sent()
     }
 
     pub(super) fn front_passed(&mut self, count: usize, now: Instant, pool: &mut Pool) {
@@ -92,7 +100,7 @@ impl Flow {
 
     /// What waits to be sent as a record of its own, with its type, once nothing else does.
     pub fn front_record(&self) -> Option<&ControlRecord> {
-        let is_first = self.down.pending().is_empty();
+        let is_first = self.down.is_sent();
         self.ktls.records.front().filter(|_| is_first)
     }
 
@@ -131,11 +139,14 @@ impl Flow {
 
     /// Asks as soon as nothing that we encrypted waits: the kernel goes on behind it.
     pub(super) fn ask_kernel(&mut self) {
-        if self.ktls.is_wanted()
-            && self.handshaking.is_none()
+        if !self.ktls.is_wanted() {
+            return;
+        }
+        self.down.release();
+        if self.handshaking.is_none()
             && matches!(self.stage, Stage::Relaying)
             && !self.down.is_ended
-            && self.down.pending().is_empty()
+            && self.down.is_sent()
         {
             self.ktls.asked();
             self.actions.add(Action::Offload);
@@ -144,7 +155,7 @@ impl Flow {
 
     /// Whether all that is for the client has been sent.
     pub(super) fn is_front_done(&self) -> bool {
-        self.down.pending().is_empty() && self.ktls.records.is_empty()
+        self.down.is_sent() && self.ktls.records.is_empty()
     }
 
     /// TLS 1.2 has no key update: the stream ends here, and not as if it were whole.

@@ -381,7 +381,8 @@ fn a_request_whose_end_was_not_sent_on_is_reset_and_one_that_was_is_not() {
         run.until("quiet", |run| run.to_flow.is_empty());
         run.client.send(&[1; 1000]);
         run.client.close();
-        let wire = run.client.take_wire();
+        run.to_flow.extend(run.client.take_wire());
+        let wire: Vec<u8> = run.to_flow.drain(..).collect();
         let room = run.flow.front_room(&mut run.pool).unwrap();
         room[..wire.len()].copy_from_slice(&wire);
         run.flow.handle(
@@ -523,5 +524,34 @@ fn records_fit_a_segment_at_the_start_and_after_a_pause() {
         // Bulk is read into another buffer, of many records at once.
         run.now += Duration::from_secs(1);
         assert_eq!(records_of(&mut run, 262_144)[..10], [SEGMENT_BYTES; 10]);
+    }
+}
+
+#[test]
+fn tickets_go_with_the_answer_to_a_request_that_came_with_finished_but_soon() {
+    let stage = Stage::new(SendProxy::Off);
+    let choice = stage.choice(true, &[]);
+    for (seed, is_answered) in (0..20).zip([true, false].into_iter().cycle()) {
+        let mut run = Run::new(&stage, &choice, seed, b"reply".to_vec());
+        run.until("the server's flight", |run| run.client.is_established());
+        run.client.send(b"request");
+        run.to_flow.extend(run.client.take_wire());
+        let wire: Vec<u8> = run.to_flow.drain(..).collect();
+        let room = run.flow.front_room(&mut run.pool).unwrap();
+        room[..wire.len()].copy_from_slice(&wire);
+        run.handle(Event::FrontReceived(Received::Bytes(wire.len())));
+        assert!(!run.flow.is_handshaking() && run.flow.front_pending().is_empty());
+        if is_answered {
+            run.until("the answer", |run| !run.flow.front_pending().is_empty());
+            assert!(run.flow.facts().bytes_down > 0 && !run.flow.is_last());
+            run.backend.as_mut().unwrap().is_ended = true;
+            run.until("the server's end", |run| run.flow.is_last());
+            run.until("reply", |run| run.client_got == b"reply");
+            run.finish();
+        } else {
+            run.now = run.flow.deadline().unwrap();
+            run.handle(Event::Timeout);
+            assert!(!run.flow.is_over() && !run.flow.front_pending().is_empty());
+        }
     }
 }

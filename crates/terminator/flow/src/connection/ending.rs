@@ -1,0 +1,59 @@
+//! How a connection ends: after its last bytes to the client, or at once.
+
+use std::time::Instant;
+
+use super::Flow;
+use crate::actions::Action;
+use crate::buffer::Pool;
+use crate::facts::Ending;
+use crate::stage::{Stage, first_to_end};
+
+impl Flow {
+    pub(super) fn note_ending(&mut self) {
+        if self.ending.is_none() {
+            self.ending = first_to_end(self.up.end, self.down.is_ended).map(Ending::new);
+        }
+    }
+
+    /// Ends after the last bytes to the client.
+    pub(super) fn close_gracefully(&mut self, ending: Ending, now: Instant, pool: &mut Pool) {
+        self.ending = Some(ending);
+        self.drop_back();
+        self.down.release();
+        self.handshaking = None;
+        self.up.clear(pool);
+        self.proxy_header = Vec::new();
+        self.actions.cancel_dials();
+        self.stage = Stage::closing(now);
+        self.advance(pool);
+    }
+
+    /// Ends at once.
+    pub(super) fn stop(&mut self, ending: Ending, pool: &mut Pool) {
+        self.ending = Some(ending);
+        self.finish(pool);
+    }
+
+    pub(super) fn finish(&mut self, pool: &mut Pool) {
+        if !matches!(self.stage, Stage::Closing { .. }) {
+            self.drop_back();
+        }
+        self.up.clear(pool);
+        self.down.clear(pool);
+        self.ktls.records.clear();
+        self.traffic = None;
+        self.handshaking = None;
+        self.stage = Stage::Over;
+        self.actions.cancel_dials();
+        self.actions.add(Action::Close);
+    }
+
+    /// Closes the server's connection: by a reset unless it has been sent the client's whole stream
+    /// with its end, since a stream that was cut, also after early data, must not look finished.
+    pub(super) fn drop_back(&mut self) {
+        if self.up.end.is_none() || !self.is_up_sent() {
+            self.actions.add(Action::ResetBack);
+        }
+        self.actions.add(Action::CloseBack);
+    }
+}
