@@ -192,7 +192,8 @@ impl<'a> Supervisor<'a> {
             forbid_system_calls()?;
         }
         let mut listeners = Listeners::new(reading::remove);
-        listeners.open(&summary.listen, summary.workers, &summary.listen_options)?;
+        let workers = summary.workers.cpus.len();
+        listeners.open(&summary.listen, workers, &summary.listen_options)?;
         let admin_sockets = AdminSockets::open(summary, read.log)?;
         let sandbox = summary.process.sandbox;
         let fences = Fences {
@@ -209,7 +210,7 @@ impl<'a> Supervisor<'a> {
             names: Names::new(fences, events.sender()),
             fences,
             reach: served.summary.reach(),
-            workers: served.summary.workers,
+            workers: served.summary.workers.cpus.len(),
             served,
             generation: 1,
             pending: None,

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use config::{ControlOptions, ProcessOptions, Settings};
+use proxy::options::WorkerOptions;
 use sys::socket::ListenOptions;
 use wire::address::{Address, Endpoint, UnixName};
 
@@ -30,8 +31,7 @@ pub(super) struct ConfigSummary {
     pub(super) listen_options: ListenOptions,
     /// What services of files serve.
     pub(super) folders: Vec<Served>,
-    /// How many threads will carry connections.
-    pub(super) workers: usize,
+    pub(super) workers: WorkerOptions,
     /// All servers, each with its service's name.
     servers: Vec<(String, Endpoint)>,
     /// The names that servers have.
@@ -88,7 +88,7 @@ impl ConfigSummary {
                 unix_mode: Some(SERVICE_MODE),
             },
             folders: folders.collect(),
-            workers: workers.cpus.len(),
+            workers: workers.clone(),
             names: names.collect(),
             servers,
             process: settings.process,
@@ -143,7 +143,11 @@ impl ConfigSummary {
             )
         };
         let changes = [
-            ("[workers] threads", self.workers != new.workers),
+            ("[workers] threads", self.workers.cpus != new.workers.cpus),
+            (
+                "[workers] file-threads",
+                self.workers.file_threads != new.workers.file_threads,
+            ),
             ("[process] user and group", user(self) != user(new)),
             (
                 "[process] sandbox",
@@ -178,20 +182,44 @@ mod tests {
         params.self_signed(&key).unwrap().pem() + &key.serialize_pem()
     }
 
+    fn summary(listen: &str, flag: (&str, &str)) -> ConfigSummary {
+        let mut files = Recording::default();
+        files.insert("/site.pem", certificate().into_bytes());
+        let flags = [
+            ("listen", listen),
+            ("certificate", "/site.pem"),
+            ("backend", "127.0.0.1:9"),
+            flag,
+        ];
+        let flags = flags.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let loaded = config::load(&Source::Flags(flags.to_vec()), &mut files).unwrap();
+        ConfigSummary::of(loaded.settings, None)
+    }
+
+    #[test]
+    fn what_only_a_restart_changes_is_named() {
+        for (flag, [before, after], named) in [
+            ("file-threads", ["2", "3"], vec!["[workers] file-threads"]),
+            ("sandbox", ["on", "off"], vec!["[process] sandbox"]),
+            (
+                "admin",
+                ["127.0.0.1:1", "127.0.0.1:2"],
+                vec!["[admin] listen"],
+            ),
+            ("drain-timeout", ["1s", "2s"], vec![]),
+        ] {
+            let [before, after] =
+                [before, after].map(|value| summary("127.0.0.1:0", (flag, value)));
+            assert_eq!(before.fixed_parts_changed(&after), named, "{flag}");
+        }
+    }
+
     #[test]
     fn every_user_may_connect_to_a_service() {
         let name = format!("lariat-prepared-{}", std::process::id());
         let socket = std::env::temp_dir().join(name);
-        let mut files = Recording::default();
-        files.insert("/site.pem", certificate().into_bytes());
-        let flags = [
-            ("listen", format!("unix:{}", socket.display())),
-            ("certificate", "/site.pem".to_owned()),
-            ("backend", "127.0.0.1:9".to_owned()),
-        ];
-        let flags = flags.map(|(name, value)| (name.to_owned(), value));
-        let loaded = config::load(&Source::Flags(flags.to_vec()), &mut files).unwrap();
-        let summary = ConfigSummary::of(loaded.settings, None);
+        let listen = format!("unix:{}", socket.display());
+        let summary = summary(&listen, ("name", "web"));
         let mut listeners = Listeners::new(drop);
         let opened = listeners.open(&summary.listen, 1, &summary.listen_options);
         let mode = std::fs::metadata(&socket).map(|meta| meta.permissions().mode());
