@@ -15,7 +15,7 @@ use crate::kind::Kind;
 pub const FORMAT: u32 = 2;
 
 /// A run.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Record {
     /// [`FORMAT`] of the program that wrote it.
@@ -63,7 +63,7 @@ pub struct Record {
 }
 
 /// The program that measured.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Tool {
     /// `lariat-lab`.
@@ -85,7 +85,7 @@ pub struct Setting {
 }
 
 /// What was planned, warm-up not included where it is not named.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Plan {
     /// When transactions are due.
@@ -150,7 +150,7 @@ pub struct Host {
 }
 
 /// What was loaded.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Target {
     /// As it was given.
@@ -160,10 +160,11 @@ pub struct Target {
 }
 
 /// How a run came to its end.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Ending {
     /// It did what was planned.
+    #[default]
     Completed,
     /// A signal ended it early; it holds what was done.
     Interrupted,
@@ -345,10 +346,15 @@ struct Head {
     format: u32,
 }
 
+impl Default for Arrival {
+    fn default() -> Self {
+        Self::Closed(0)
+    }
+}
+
 impl Plan {
     /// The rate of an open load that only rises or falls, `time_s` after its beginning; `None` of
     /// any other.
-    #[must_use]
     pub fn ramp_per_s(&self, time_s: f64) -> Option<f64> {
         let Arrival::Open(rates) = &self.arrival else {
             return None;
@@ -374,20 +380,17 @@ impl Record {
     }
 
     /// The document.
-    #[must_use]
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).expect("maps with names as keys, and no NaN is an error")
     }
 
     /// Handshakes of a kind.
-    #[must_use]
     pub fn handshakes_of(&self, kind: Kind) -> u64 {
         let of_kind = self.handshakes.iter().filter(|row| row.kind == kind);
         of_kind.map(|row| row.count).sum()
     }
 
     /// All response times, of every kind.
-    #[must_use]
     pub fn total_latency(&self) -> Histogram {
         let mut sum = Histogram::default();
         for latencies in self.latencies.values() {
@@ -410,14 +413,7 @@ mod tests {
         };
         let plan = |arrival| Plan {
             arrival,
-            clients: 1,
-            requests_per_arrival: None,
-            duration_ns: 0,
-            count_max: None,
-            warm_up_ns: 0,
-            timeout_ns: 0,
-            threads: 1,
-            seed: 0,
+            ..Plan::default()
         };
         let ramp = plan(Arrival::Open(vec![rate(100.0, 2100.0)]));
         assert_eq!(ramp.ramp_per_s(0.0), Some(100.0));
