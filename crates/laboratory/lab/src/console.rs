@@ -19,7 +19,6 @@ impl Console {
         }
     }
 
-    /// Whether lines may have colours.
     pub(crate) fn colour(self) -> bool {
         self.colour
     }

@@ -72,13 +72,10 @@ pub(crate) struct Bench<'a> {
 #[derive(Clone, Copy)]
 pub(crate) struct Subject<'a> {
     pub(crate) planned: &'a Planned,
-    /// The server.
     pub(crate) target: &'a Target,
-    /// The program of the server.
     pub(crate) program: &'a Program,
     /// What makes the load in place of us, and its program.
     pub(crate) client: Option<(&'a Target, &'a Program)>,
-    /// From 0.
     pub(crate) repeat: u32,
 }
 
@@ -102,9 +99,6 @@ impl<'a> Bench<'a> {
     }
 
     /// Measures a configuration once. Whatever was started for it has ended when this returns.
-    ///
-    /// # Errors
-    /// [`Failure`].
     pub(crate) fn measure(
         &mut self,
         subject: Subject<'_>,

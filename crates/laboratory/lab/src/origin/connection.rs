@@ -52,16 +52,13 @@ pub(super) enum Next {
 /// What a worker did.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Totals {
-    /// Connections that were accepted.
     pub(crate) connections: u64,
     /// Replies, refusals among them.
     pub(crate) replies: u64,
-    /// Bytes that were written.
     pub(crate) sent_bytes: u64,
 }
 
 impl Totals {
-    /// Adds another worker's.
     pub(crate) fn add(&mut self, other: &Self) {
         self.connections += other.connections;
         self.replies += other.replies;
@@ -92,7 +89,6 @@ struct Known {
     download: Option<Download>,
 }
 
-/// A client's connection.
 pub(super) struct Connection {
     socket: OwnedFd,
     stage: Stage,
@@ -133,7 +129,6 @@ enum Sent {
 }
 
 impl Buffers {
-    /// An empty one.
     pub(super) fn new() -> Self {
         Self {
             input: vec![0; INPUT_BYTES].into(),
@@ -403,7 +398,6 @@ impl Connection {
         }
     }
 
-    /// Sends what is due.
     fn send(&mut self, output: &mut Output, now: Instant) -> io::Result<Sent> {
         if output.out.is_empty() && self.download.is_none() {
             return Ok(Sent::All);

@@ -22,7 +22,6 @@ use crate::usage::did_you_mean;
 /// A target that may take part.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Contender<'p> {
-    /// Which.
     pub(crate) target: &'p Target,
     /// Whether the user gave another build than the packaged one.
     pub(crate) is_given: bool,

@@ -14,21 +14,16 @@ use crate::target::templates::{ClientValues, Tls};
 /// A target under one choice of values, with all that is needed to measure it.
 #[derive(Clone, Debug)]
 pub(crate) struct Planned {
-    /// The scenario's name.
     pub(crate) scenario: String,
     /// As the record tells it: key, target, values, and why it is not tried, if it is not.
     pub(crate) configuration: Configuration,
     /// The server: the target, or what clients under test load.
     pub(crate) server: String,
-    /// What the server is asked to be.
     pub(crate) spec: ServerSpec,
     /// Whether the server speaks TLS; where it does not, nothing is expected of handshakes.
     pub(crate) is_tls: bool,
-    /// What loads it.
     pub(crate) client: Client,
-    /// Void unless.
     pub(crate) expect: Expect,
-    /// How often it is read.
     pub(crate) repeats: u32,
     /// Load before the figures begin.
     pub(crate) warm_up: Duration,
@@ -62,7 +57,6 @@ impl Planned {
     }
 }
 
-/// What loads a server.
 #[derive(Clone, Debug)]
 pub(crate) enum Client {
     /// Ours, in this process.
@@ -81,7 +75,6 @@ impl Client {
     }
 }
 
-/// A load of ours.
 #[derive(Clone, Debug)]
 pub(crate) struct Loading {
     /// Its settings, without those that the runner gives.
@@ -95,13 +88,11 @@ pub(crate) struct Loading {
 pub(crate) struct CapacityPlan {
     /// The closed load that finds out what it is capable of, in this run.
     pub(crate) settings: Settings,
-    /// For how long.
     pub(crate) duration: Duration,
     /// What is offered then.
     pub(crate) offered: Offered,
 }
 
-/// A load that another program makes.
 #[derive(Clone, Debug)]
 pub(crate) struct ProgramLoad {
     /// The program: a target with the role of a client.
@@ -110,16 +101,12 @@ pub(crate) struct ProgramLoad {
     pub(crate) settings: Settings,
 }
 
-/// Where a program is called.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Call<'a> {
-    /// The program's file.
     pub(crate) program: &'a Path,
-    /// Its own folder.
     pub(crate) folder: &'a Path,
     /// The server's address and port.
     pub(crate) address: &'a str,
-    /// What the server was asked to be.
     pub(crate) spec: &'a ServerSpec,
 }
 

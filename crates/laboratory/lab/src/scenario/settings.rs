@@ -46,13 +46,10 @@ pub(crate) enum Offered {
     Ramp(Ramp),
 }
 
-/// Two multiples.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Ramp {
-    /// At the beginning.
     pub(crate) from: f64,
-    /// At the end.
     pub(crate) to: f64,
 }
 
@@ -61,7 +58,6 @@ pub(crate) struct Ramp {
 pub(crate) struct Launch {
     /// Whether TLS is spoken; else settings about TLS are left out.
     pub(crate) is_tls: bool,
-    /// Where the server listens.
     pub(crate) address: SocketAddr,
     /// A thread of the load on each.
     pub(crate) cpus: Vec<u16>,
@@ -75,7 +71,6 @@ pub(crate) struct Launch {
 pub(crate) const SERVER_NAME: &str = "localhost";
 
 impl Settings {
-    /// Of what was typed.
     pub(crate) fn new(given: Vec<Given>) -> Self {
         Self(given)
     }
