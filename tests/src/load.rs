@@ -228,20 +228,24 @@ impl Record {
         values.remove(0)
     }
 
-    /// The value of a setting.
-    pub fn setting(&self, name: &str) -> String {
-        let all = self.list("/settings").iter();
-        let setting = all.clone().find(|setting| setting["name"] == name);
-        text_of(&setting.unwrap_or_else(|| panic!("no setting {name}"))["value"])
+    /// The flags of the command that repeats the run, after its URL. A switch is `true`.
+    pub fn flags(&self) -> Vec<(String, String)> {
+        let words = self.list("/command").iter().skip(3).map(text_of);
+        let mut flags: Vec<(String, String)> = Vec::new();
+        for word in words {
+            match (word.strip_prefix("--"), flags.last_mut()) {
+                (Some(flag), _) => flags.push((flag.to_owned(), "true".to_owned())),
+                (None, Some((_, value))) => *value = word,
+                (None, None) => panic!("{word} is of no flag"),
+            }
+        }
+        flags
     }
 
-    /// All settings but those that two runs cannot share.
-    pub fn settings_without(&self, names: &[&str]) -> Vec<(String, String)> {
-        let all = self.list("/settings").iter();
-        let pairs = all.map(|one| (text_of(&one["name"]), text_of(&one["value"])));
-        pairs
-            .filter(|(name, _)| !names.contains(&name.as_str()))
-            .collect()
+    /// The value of one of them.
+    pub fn flag(&self, name: &str) -> String {
+        let found = self.flags().into_iter().find(|(flag, _)| flag == name);
+        found.unwrap_or_else(|| panic!("no --{name}")).1
     }
 
     /// What stands at a JSON pointer (RFC 6901).

@@ -91,13 +91,13 @@ fn compressed_records_are_read_as_they_are() {
 #[test]
 fn what_cannot_be_read_is_named_and_the_others_go_on() {
     let cut = &example()[..example().len() / 2];
-    let newer = example().replacen("\"format\":2", "\"format\":900", 1);
+    let newer = example().replacen("\"format\":3", "\"format\":900", 1);
     let files = [
         ("good.json", example()),
         ("cut.json", cut),
         ("newer.json", &newer),
         ("page.json", "<html>\u{1b}[31m"),
-        ("odd.json", "{\"format\":2,\"\\u001b[31m\":1}"),
+        ("odd.json", "{\"format\":3,\"\\u001b[31m\":1}"),
     ];
     let desk = Desk::with(&files);
     let told = desk.report("missing.json cut.json newer.json page.json odd.json . good.json");
@@ -107,7 +107,7 @@ fn what_cannot_be_read_is_named_and_the_others_go_on() {
     for wanted in [
         "error: cannot read `missing.json`: No such file",
         "error: cannot read `cut.json`: ",
-        "error: cannot read `newer.json`: a record of format 900; this build reads format 2",
+        "error: cannot read `newer.json`: a record of format 900; this build reads format 3",
         "hint: a newer lariat-lab wrote it",
         "error: cannot read `page.json`: this is no record",
         "error: cannot read `odd.json`: a damaged record",

@@ -3,6 +3,9 @@
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 
+use options::Complaint;
+use options::diagnostic::File;
+
 use crate::exit::Exit;
 
 /// Says things, with colours if the reader likes them.
@@ -19,6 +22,7 @@ impl Console {
         }
     }
 
+    /// Whether lines may have colours.
     pub(crate) fn colour(self) -> bool {
         self.colour
     }
@@ -36,6 +40,14 @@ impl Console {
     /// The remedy for what was said before.
     pub(crate) fn hint(self, text: impl Display) {
         self.labelled("hint", "1;36", &text.to_string());
+    }
+
+    /// What is wrong with a file, each with its place and remedy, and an empty line between two.
+    pub(crate) fn tell(self, complaints: Vec<Complaint>, file: Option<File<'_>>) {
+        let rendered = complaints
+            .into_iter()
+            .map(|one| one.at(file).render(self.colour));
+        self.say(rendered.collect::<Vec<_>>().join("\n\n"));
     }
 
     /// A line as it is. If nobody reads it any more, that is their choice.

@@ -58,13 +58,17 @@ pub(crate) struct Tally {
     pub(crate) measured: usize,
     /// Configurations with fewer measurements than were planned.
     pub(crate) lacking: usize,
+    /// Whether it came to its end.
     pub(crate) is_complete: bool,
 }
 
+/// Why a run cannot go on.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RunFault {
+    /// The record cannot be written.
     #[error(transparent)]
     Journal(#[from] JournalFault),
+    /// Certificates or the origin, which all configurations share, are missing.
     #[error("{0}")]
     Ground(String),
 }

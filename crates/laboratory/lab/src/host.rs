@@ -32,6 +32,7 @@ pub(crate) struct Timing {
 }
 
 impl Timing {
+    /// The usual time for these rows.
     pub(crate) fn of(rows: Rows) -> Self {
         let each = match rows {
             Rows::Quick => Duration::from_millis(200),

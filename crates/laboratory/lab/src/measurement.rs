@@ -72,10 +72,13 @@ pub(crate) struct Bench<'a> {
 #[derive(Clone, Copy)]
 pub(crate) struct Subject<'a> {
     pub(crate) planned: &'a Planned,
+    /// The server.
     pub(crate) target: &'a Target,
+    /// The program of the server.
     pub(crate) program: &'a Program,
     /// What makes the load in place of us, and its program.
     pub(crate) client: Option<(&'a Target, &'a Program)>,
+    /// From 0.
     pub(crate) repeat: u32,
 }
 
@@ -99,6 +102,9 @@ impl<'a> Bench<'a> {
     }
 
     /// Measures a configuration once. Whatever was started for it has ended when this returns.
+    ///
+    /// # Errors
+    /// [`Failure`].
     pub(crate) fn measure(
         &mut self,
         subject: Subject<'_>,
@@ -253,7 +259,7 @@ impl Session<'_, '_> {
         let mut plan = plan.map_err(|complaints| {
             let said = complaints.into_iter().map(|one| {
                 let subject = one.subject.unwrap_or_default();
-                format!("{subject}: {}", one.message)
+                format!("{subject}: {}", one.problem.message)
             });
             Failure::Failed(said.collect::<Vec<_>>().join("; "))
         })?;
@@ -281,7 +287,7 @@ impl Session<'_, '_> {
         let Subject {
             planned, repeat, ..
         } = self.subject;
-        let load = capacity.settings.given();
+        let load = capacity.settings.words();
         let key = format!(
             "{repeat} {} {:?} {load:?}",
             planned.configuration.target, planned.spec

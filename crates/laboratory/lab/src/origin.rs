@@ -48,14 +48,23 @@ pub(crate) struct Options {
 /// Why it does not serve, or no longer.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Fault {
+    /// An address cannot be listened at.
     #[error("cannot listen at {address}: {error}")]
-    Listen { address: Address, error: io::Error },
+    Listen {
+        /// Which.
+        address: Address,
+        /// Why.
+        error: io::Error,
+    },
+    /// A thread cannot be pinned.
     #[error("cannot run on CPU {cpu}: {error}")]
     Cpu {
         /// To which CPU.
         cpu: u16,
+        /// Why.
         error: io::Error,
     },
+    /// The kernel refused something that it never refuses while it is well.
     #[error("the kernel refused: {0}")]
     Kernel(#[from] io::Error),
 }

@@ -30,6 +30,7 @@ pub(crate) struct Named<T> {
     pub(crate) records: Vec<T>,
 }
 
+/// All that could be read.
 #[derive(Debug)]
 pub(crate) enum Records {
     /// What `load` writes.
@@ -81,6 +82,7 @@ pub(crate) fn open_all(paths: &[PathBuf], console: Console) -> Records {
 }
 
 impl Records {
+    /// How many there are.
     pub(crate) fn len(&self) -> usize {
         match self {
             Self::Loads(named) => named.records.len(),
@@ -90,6 +92,7 @@ impl Records {
     }
 }
 
+/// A record of either kind.
 #[derive(Debug)]
 enum Opened {
     Load(Box<Record>),
@@ -144,6 +147,7 @@ fn free_name(path: &Path, names: &mut BTreeSet<String>) -> String {
     name
 }
 
+/// Why a file gave no record.
 #[derive(Debug, thiserror::Error)]
 enum ReadFault {
     #[error("{0}")]
@@ -152,6 +156,7 @@ enum ReadFault {
     Large,
     #[error("it is no text")]
     Binary,
+    /// Beside the format that this build reads.
     #[error("{0}")]
     Record(RecordFault, u32),
 }
@@ -235,11 +240,11 @@ mod tests {
             Unread { path, fault }.to_string()
         };
         assert!(fault("GIF89a").contains("cannot read `x\u{fffd}.json`: this is no record"));
-        assert!(fault("{\"format\":2}").contains("a damaged record"));
-        assert!(fault("{\"format\":2}").contains("hint: it was cut off"));
+        assert!(fault("{\"format\":3}").contains("a damaged record"));
+        assert!(fault("{\"format\":3}").contains("hint: it was cut off"));
         assert!(fault("{\"format\":900}").contains("a newer lariat-lab wrote it"));
         assert!(fault("{\"format\":0}").contains("an older lariat-lab wrote it"));
-        assert!(!fault("{\"format\":2,\"a\u{7f}\\u001b\":1}").contains('\u{1b}'));
+        assert!(!fault("{\"format\":3,\"a\u{7f}\\u001b\":1}").contains('\u{1b}'));
     }
 
     #[test]

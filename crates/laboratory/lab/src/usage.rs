@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use options::diagnostic::nearest;
+use options::{Problem, nearest};
 
 /// Why arguments say nothing, and what would.
 #[derive(Debug)]
@@ -24,6 +24,12 @@ impl UsageError {
 impl fmt::Display for UsageError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}\nhint: {}", self.message, self.hint)
+    }
+}
+
+impl From<Problem> for UsageError {
+    fn from(problem: Problem) -> Self {
+        Self::new(problem.message, problem.hint.unwrap_or_default())
     }
 }
 

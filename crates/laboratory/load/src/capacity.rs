@@ -112,6 +112,7 @@ impl Finder {
         let bounds = Bounds::of(&points, &self.search.limit);
         let capacity = Capacity {
             limit: self.search.limit,
+            precision: self.search.precision,
             found_per_s: bounds.kept.map(|point| point.succeeded_per_s),
             broken_at_per_s: bounds.broken.map(|point| point.offered_per_s),
             read_offs: ReadOffs::of(&points),

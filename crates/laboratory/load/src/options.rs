@@ -1,27 +1,57 @@
-//! The settings of a load, and what they mean: one table of settings, which makes the
-//! command line, the plan file, the help and the reference.
+//! The options of a load, and what they mean: one table, which makes the command line, the plan
+//! file, the help and the reference.
 //!
-//! [`settings::Options`] is what was typed, [`unresolved_plan::UnresolvedPlan`] what it means
-//! without contradictions, and a [`crate::plan::Plan`] is that with an address. Reads no file and
-//! resolves no name.
+//! [`asked::Options`] is what was asked for, [`unresolved_plan::UnresolvedPlan`] what it means
+//! without contradictions, and a [`crate::plan::Plan`] is that with an address. Resolves no name.
+
+use options::{Node, Report, Section};
 
 mod arriving;
-mod display;
-mod fault;
+mod asked;
+mod files;
 pub mod limit;
 pub mod reference;
 mod request;
-mod rows;
-mod setting;
-pub mod settings;
-pub mod table;
+pub mod rows;
 mod tls;
 pub mod unresolved_plan;
 pub mod url;
 pub mod value;
 
-pub use fault::PlanFault;
+pub use asked::Options;
+pub use files::Files;
 pub use limit::{Limit, Search};
-pub use settings::{Files, Options};
+pub use rows::TABLE;
 pub use unresolved_plan::UnresolvedPlan;
-pub use value::ValueFault;
+
+/// What was asked for, and the plan that it comes to. `allowed_cpus` are those that this program
+/// may run on. `None` = something is wrong, and all of it has been reported.
+pub fn read(
+    root: &Node,
+    files: Files<'_>,
+    allowed_cpus: &[u16],
+    report: &Report<'_>,
+) -> Option<(Options, UnresolvedPlan)> {
+    options::check(root, &TABLE, report);
+    let misshapen = report.errors();
+    let top = Section::top(&TABLE, root, report);
+    let options = Options::read(&top)?;
+    // Contradictions of values that were not read would be none.
+    if report.errors() > misshapen {
+        return None;
+    }
+    let plan = options.unresolved(files, allowed_cpus, &top);
+    (report.errors() == 0).then_some((options, plan))
+}
+
+/// The arguments of `lariat-lab` that ask for the same, without a plan file.
+#[must_use]
+pub fn command(root: &Node) -> Vec<String> {
+    let mut words = options::flags::words(root, &TABLE);
+    if let Some(first) = words.first_mut() {
+        // The URL stands without its flag.
+        debug_assert_eq!(first, "--url");
+        "load".clone_into(first);
+    }
+    words
+}

@@ -6,12 +6,12 @@ use std::time::Duration;
 use measure::capacity::Point;
 use measure::kind::Kind;
 use measure::record::{
-    self, Capacity, Client, Counts, Ending, FORMAT, Host, PlannedRate, Record, Second, Setting,
-    Step, Target, Thread, Tool,
+    self, Capacity, Client, Counts, Ending, FORMAT, Host, PlannedRate, Record, Second, Step,
+    Target, Thread, Tool,
 };
 
 use crate::library::version;
-use crate::plan::{Arrival, Plan, Stretch};
+use crate::plan::{Arrival, Plan, Stretch, Tls, Verification, Verify};
 use crate::tally::{StepTally, Tally};
 use crate::warnings::warnings;
 
@@ -37,8 +37,6 @@ pub struct Frame {
     pub version: String,
     /// The command line.
     pub command: Vec<String>,
-    /// Every setting.
-    pub settings: Vec<Setting>,
     /// When it began: RFC 3339, UTC.
     pub started: String,
     /// What it ran on.
@@ -148,7 +146,6 @@ impl Outcome {
             },
             command: frame.command,
             plan: plan_of_record(plan),
-            settings: frame.settings,
             started: frame.started,
             host: frame.host,
             target: Target {
@@ -193,16 +190,59 @@ fn plan_of_record(plan: &Plan) -> record::Plan {
             record::Arrival::Open(stretches.iter().map(rate).collect())
         }
     };
+    let clients = plan.clients;
     record::Plan {
+        sources: plan.sources.clone(),
+        proxy_header: plan.proxy_header,
+        tls: plan.tls.as_ref().map(tls_of_record),
+        request: plan.request.as_ref().map(|request| record::Request {
+            method: request.method.clone(),
+            path: request.path.clone(),
+            headers: request.headers.clone(),
+            body_bytes: request.body.len() as u64,
+        }),
+        ending: plan.ending,
         arrival,
-        clients: plan.clients.count,
+        spacing: match plan.arrival {
+            Arrival::Closed { .. } => None,
+            Arrival::Open { spacing, .. } => Some(spacing),
+        },
+        clients: clients.count,
+        client_selection: clients.selection,
+        requests_per_session: clients.requests_per_session,
+        requests_per_connection: clients.requests_per_connection,
+        think_time_ns: nanoseconds(clients.think),
         requests_per_arrival: plan.requests_per_arrival(),
         duration_ns: nanoseconds(plan.duration),
         count_max: plan.count_max,
         warm_up_ns: nanoseconds(plan.warm_up),
         timeout_ns: nanoseconds(plan.timeout),
         threads: plan.threads.count,
+        cpus: plan.threads.cpus.clone(),
         seed: plan.seed,
+    }
+}
+
+fn tls_of_record(tls: &Tls) -> record::Tls {
+    let text = |protocol: &Vec<u8>| String::from_utf8_lossy(protocol).into_owned();
+    record::Tls {
+        versions: tls.versions,
+        handshakes: tls.handshakes.clone(),
+        suites: tls.suites.clone(),
+        groups: tls.groups.clone(),
+        signatures: tls.signatures.clone(),
+        alpn: tls.alpn.iter().map(text).collect(),
+        server_name: tls.server_name.clone(),
+        client_certificate: tls.client_certificate.is_some(),
+        verify: match tls.verification {
+            // No flag asks for certificates byte by byte.
+            Verification::Off | Verification::These(_) => Verify::Off,
+            Verification::Signature => Verify::Signature,
+            Verification::Authority(_) => Verify::Full,
+        },
+        tickets: tls.tickets,
+        session_ids: tls.session_ids,
+        early_data: tls.early_data,
     }
 }
 

@@ -5,6 +5,10 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+pub use measure::choice::{
+    ClientSelection, ConnectionEnding, Group, Handshake, ProxyVersion, Signature, Spacing, Suite,
+    Verify, Versions,
+};
 use wire::address::Address;
 
 /// A whole load.
@@ -84,15 +88,6 @@ pub struct Target {
     pub authority: String,
 }
 
-/// A version of the PROXY protocol.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum ProxyVersion {
-    /// Text.
-    V1,
-    /// Binary.
-    V2,
-}
-
 /// How TLS is spoken.
 #[derive(Clone, Debug)]
 pub struct Tls {
@@ -120,126 +115,6 @@ pub struct Tls {
     pub session_ids: bool,
     /// Whether the request of a connection that resumes by PSK goes as early data.
     pub early_data: bool,
-}
-
-/// Versions that are offered.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Versions {
-    /// TLS 1.2 alone.
-    Tls12,
-    /// TLS 1.3 alone.
-    Tls13,
-    /// Both: the server chooses.
-    Both,
-}
-
-/// The kind of handshake that a client wants of every connection but the first of a session.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub enum Handshake {
-    /// Full; nothing is offered.
-    Full,
-    /// Resumed by session id; only TLS 1.2 is offered, and no ticket.
-    SessionId,
-    /// Resumed by ticket; only TLS 1.2 is offered.
-    Ticket,
-    /// Resumed by PSK; only TLS 1.3 is offered.
-    Psk,
-    /// Resumed by whatever the server gave, as browsers do.
-    Any,
-}
-
-macro_rules! named {
-    ($(#[$doc:meta])* $name:ident { $($(#[$value_doc:meta])* $value:ident = $text:literal,)+ }) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-        pub enum $name { $($(#[$value_doc])* $value,)+ }
-
-        impl $name {
-            /// All of them, in the order of preference.
-            pub const ALL: &[Self] = &[$(Self::$value,)+];
-
-            /// The standard name.
-            #[must_use]
-            pub fn name(self) -> &'static str {
-                match self { $(Self::$value => $text,)+ }
-            }
-        }
-    };
-}
-
-named! {
-    /// A cipher suite. In today's browsers' order: AES-128 first.
-    Suite {
-        /// TLS 1.3.
-        Aes128Gcm13 = "TLS_AES_128_GCM_SHA256",
-        /// TLS 1.3.
-        Aes256Gcm13 = "TLS_AES_256_GCM_SHA384",
-        /// TLS 1.3.
-        ChaCha20Poly130513 = "TLS_CHACHA20_POLY1305_SHA256",
-        /// TLS 1.2.
-        EcdsaAes128Gcm = "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",
-        /// TLS 1.2.
-        RsaAes128Gcm = "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
-        /// TLS 1.2.
-        EcdsaAes256Gcm = "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384",
-        /// TLS 1.2.
-        RsaAes256Gcm = "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384",
-        /// TLS 1.2.
-        EcdsaChaCha20Poly1305 = "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256",
-        /// TLS 1.2.
-        RsaChaCha20Poly1305 = "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256",
-    }
-}
-
-impl Suite {
-    /// Whether it is one of TLS 1.3; all others are of TLS 1.2.
-    #[must_use]
-    pub fn is_tls13(self) -> bool {
-        matches!(
-            self,
-            Self::Aes128Gcm13 | Self::Aes256Gcm13 | Self::ChaCha20Poly130513
-        )
-    }
-}
-
-named! {
-    /// A group for the key exchange. The hybrid comes after X25519 by default: it costs more.
-    Group {
-        /// RFC 7748.
-        X25519 = "x25519",
-        /// NIST P-256.
-        Secp256r1 = "secp256r1",
-        /// NIST P-384.
-        Secp384r1 = "secp384r1",
-        /// The post-quantum hybrid of X25519 and ML-KEM-768; TLS 1.3 only.
-        X25519MlKem768 = "X25519MLKEM768",
-    }
-}
-
-named! {
-    /// A signature scheme (RFC 8446, section 4.2.3).
-    Signature {
-        /// ECDSA with P-256.
-        EcdsaP256 = "ecdsa_secp256r1_sha256",
-        /// ECDSA with P-384.
-        EcdsaP384 = "ecdsa_secp384r1_sha384",
-        /// ECDSA with P-521.
-        EcdsaP521 = "ecdsa_secp521r1_sha512",
-        /// Ed25519.
-        Ed25519 = "ed25519",
-        /// RSA-PSS with SHA-256.
-        RsaPss256 = "rsa_pss_rsae_sha256",
-        /// RSA-PSS with SHA-384.
-        RsaPss384 = "rsa_pss_rsae_sha384",
-        /// RSA-PSS with SHA-512.
-        RsaPss512 = "rsa_pss_rsae_sha512",
-        /// RSA PKCS#1 v1.5 with SHA-256; in TLS 1.3 for certificates only.
-        RsaPkcs256 = "rsa_pkcs1_sha256",
-        /// RSA PKCS#1 v1.5 with SHA-384; in TLS 1.3 for certificates only.
-        RsaPkcs384 = "rsa_pkcs1_sha384",
-        /// RSA PKCS#1 v1.5 with SHA-512; in TLS 1.3 for certificates only.
-        RsaPkcs512 = "rsa_pkcs1_sha512",
-    }
 }
 
 /// A certificate of ours with its key.
@@ -277,15 +152,6 @@ pub struct Request {
     pub body: Vec<u8>,
 }
 
-/// How a connection ends that has done its work.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum ConnectionEnding {
-    /// close_notify and FIN, then it reads until the server's FIN.
-    Close,
-    /// RST at once. A connection that is to bring a session still ends properly.
-    Reset,
-}
-
 /// The clients, and how often they make requests.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Clients {
@@ -301,17 +167,6 @@ pub struct Clients {
     pub think: Duration,
     /// Which of those that are free is next.
     pub selection: ClientSelection,
-}
-
-/// Which of the free clients is next.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum ClientSelection {
-    /// The one that has been free the longest: all take part.
-    RoundRobin,
-    /// One that has made a request before, and so has a session or a connection, if there is one:
-    /// as few take part as the load needs, and what share of handshakes is resumed, or of
-    /// connections kept, does not depend on how many there are.
-    Fewest,
 }
 
 /// When transactions are due.
@@ -346,15 +201,6 @@ pub struct Stretch {
     pub from_per_s: f64,
     /// Transactions a second at its end.
     pub to_per_s: f64,
-}
-
-/// How planned instants lie at a given rate.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Spacing {
-    /// Evenly.
-    Constant,
-    /// By chance, as independent users come (a Poisson process).
-    Poisson,
 }
 
 /// Threads.

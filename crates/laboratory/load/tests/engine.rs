@@ -89,7 +89,6 @@ fn record(plan: &Plan, outcome: Outcome) -> Record {
     let frame = Frame {
         version: String::new(),
         command: Vec::new(),
-        settings: Vec::new(),
         started: String::new(),
         host: Host::default(),
     };

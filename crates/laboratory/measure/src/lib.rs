@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod capacity;
+pub mod choice;
 pub mod effect;
 pub mod experiment;
 pub mod histogram;

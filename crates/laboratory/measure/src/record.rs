@@ -4,18 +4,23 @@
 //! describes each field.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
 use crate::capacity::{Limit, Point, ReadOffs};
+use crate::choice::{
+    ClientSelection, ConnectionEnding, Group, Handshake, ProxyVersion, Signature, Spacing, Suite,
+    Verify, Versions,
+};
 use crate::histogram::Histogram;
 use crate::kind::Kind;
 
 /// The form that this build writes. It rises when a field changes its meaning or goes.
-pub const FORMAT: u32 = 2;
+pub const FORMAT: u32 = 3;
 
 /// A run.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Record {
     /// [`FORMAT`] of the program that wrote it.
@@ -26,8 +31,6 @@ pub struct Record {
     pub command: Vec<String>,
     /// What was planned.
     pub plan: Plan,
-    /// Every setting, given or by default, in the order of the reference: for people.
-    pub settings: Vec<Setting>,
     /// When the load began, as RFC 3339 in UTC.
     pub started: String,
     /// What the load ran on.
@@ -63,7 +66,7 @@ pub struct Record {
 }
 
 /// The program that measured.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Tool {
     /// `lariat-lab`.
@@ -74,24 +77,34 @@ pub struct Tool {
     pub tls: String,
 }
 
-/// A flag of the command line and its value, as people write it.
+/// What was planned, warm-up not included where it is not named.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct Setting {
-    /// Without the dashes.
-    pub name: String,
-    /// As on a command line.
-    pub value: String,
-}
-
-/// What was planned, warm-up not included where it is not named.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
-#[serde(deny_unknown_fields)]
 pub struct Plan {
+    /// Our own addresses, taken in turn; none where the kernel chose.
+    pub sources: Vec<IpAddr>,
+    /// The version of the PROXY header that was sent first.
+    pub proxy_header: Option<ProxyVersion>,
+    /// How TLS was spoken, if it was.
+    pub tls: Option<Tls>,
+    /// What was asked; `None` = nothing, the handshake was all.
+    pub request: Option<Request>,
+    /// How connections ended.
+    pub ending: ConnectionEnding,
     /// When transactions are due.
     pub arrival: Arrival,
+    /// How the instants of open load lie.
+    pub spacing: Option<Spacing>,
     /// Clients with sessions of their own.
     pub clients: u32,
+    /// Which of those that are free is next.
+    pub client_selection: ClientSelection,
+    /// Requests with one session; `None` = as long as the server resumes it.
+    pub requests_per_session: Option<u32>,
+    /// Requests on one connection; `None` = as many as the server allows.
+    pub requests_per_connection: Option<u32>,
+    /// How long a client rests between two transactions.
+    pub think_time_ns: u64,
     /// Requests of each user who arrives with a session of its own to begin; `None` where requests
     /// arrive by themselves.
     pub requests_per_arrival: Option<u32>,
@@ -105,8 +118,54 @@ pub struct Plan {
     pub timeout_ns: u64,
     /// Threads that make the load.
     pub threads: u16,
+    /// The CPUs that they are pinned to, in turn; none = they are not.
+    pub cpus: Vec<u16>,
     /// Decides what is random.
     pub seed: u64,
+}
+
+/// How TLS was spoken. Lists are in the order of preference.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tls {
+    /// The versions that were offered where the kind of handshake does not say it.
+    pub versions: Versions,
+    /// What clients wanted, in turn.
+    pub handshakes: Vec<Handshake>,
+    /// Suites that were offered.
+    pub suites: Vec<Suite>,
+    /// Groups that were offered; the first had the key share.
+    pub groups: Vec<Group>,
+    /// Signature schemes that were offered.
+    pub signatures: Vec<Signature>,
+    /// Application protocols that were offered.
+    pub alpn: Vec<String>,
+    /// The name in SNI, and the one that the certificate was checked for.
+    pub server_name: Option<String>,
+    /// Whether a certificate was shown if the server asked.
+    pub client_certificate: bool,
+    /// How the server's certificate was judged.
+    pub verify: Verify,
+    /// Whether TLS 1.2 tickets were asked for and used.
+    pub tickets: bool,
+    /// Whether TLS 1.2 session ids were kept and offered.
+    pub session_ids: bool,
+    /// Whether the first request of a connection that resumed by PSK went as early data.
+    pub early_data: bool,
+}
+
+/// What was asked.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Request {
+    /// `GET` or another.
+    pub method: String,
+    /// With the query.
+    pub path: String,
+    /// Names and values of further headers.
+    pub headers: Vec<(String, String)>,
+    /// Of the body.
+    pub body_bytes: u64,
 }
 
 /// When transactions are due.
@@ -150,7 +209,7 @@ pub struct Host {
 }
 
 /// What was loaded.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Target {
     /// As it was given.
@@ -160,11 +219,10 @@ pub struct Target {
 }
 
 /// How a run came to its end.
-#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Ending {
     /// It did what was planned.
-    #[default]
     Completed,
     /// A signal ended it early; it holds what was done.
     Interrupted,
@@ -281,6 +339,8 @@ pub struct Step {
 pub struct Capacity {
     /// The limit.
     pub limit: Limit,
+    /// The search ended when the rates that kept and broke it were as close as this share.
+    pub precision: f64,
     /// The successes per second at the greatest offered rate that kept it, if any did.
     pub found_per_s: Option<f64>,
     /// The least offered rate above it that broke it, if any did.
@@ -346,17 +406,12 @@ struct Head {
     format: u32,
 }
 
-impl Default for Arrival {
-    fn default() -> Self {
-        Self::Closed(0)
-    }
-}
-
-impl Plan {
+impl Arrival {
     /// The rate of an open load that only rises or falls, `time_s` after its beginning; `None` of
     /// any other.
+    #[must_use]
     pub fn ramp_per_s(&self, time_s: f64) -> Option<f64> {
-        let Arrival::Open(rates) = &self.arrival else {
+        let Self::Open(rates) = self else {
             return None;
         };
         let rate = rates.first().filter(|it| it.from_per_s != it.to_per_s)?;
@@ -380,17 +435,20 @@ impl Record {
     }
 
     /// The document.
+    #[must_use]
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).expect("maps with names as keys, and no NaN is an error")
     }
 
     /// Handshakes of a kind.
+    #[must_use]
     pub fn handshakes_of(&self, kind: Kind) -> u64 {
         let of_kind = self.handshakes.iter().filter(|row| row.kind == kind);
         of_kind.map(|row| row.count).sum()
     }
 
     /// All response times, of every kind.
+    #[must_use]
     pub fn total_latency(&self) -> Histogram {
         let mut sum = Histogram::default();
         for latencies in self.latencies.values() {
@@ -411,17 +469,13 @@ mod tests {
             to_per_s,
             length_ns: 60_000_000_000,
         };
-        let plan = |arrival| Plan {
-            arrival,
-            ..Plan::default()
-        };
-        let ramp = plan(Arrival::Open(vec![rate(100.0, 2100.0)]));
+        let ramp = Arrival::Open(vec![rate(100.0, 2100.0)]);
         assert_eq!(ramp.ramp_per_s(0.0), Some(100.0));
         assert_eq!(ramp.ramp_per_s(30.0), Some(1100.0));
         assert_eq!(ramp.ramp_per_s(90.0), Some(2100.0));
-        let steady = plan(Arrival::Open(vec![rate(5.0, 5.0)]));
+        let steady = Arrival::Open(vec![rate(5.0, 5.0)]);
         assert_eq!(steady.ramp_per_s(1.0), None);
-        assert_eq!(plan(Arrival::Closed(2)).ramp_per_s(1.0), None);
+        assert_eq!(Arrival::Closed(2).ramp_per_s(1.0), None);
     }
 
     #[test]
@@ -433,6 +487,6 @@ mod tests {
             fault(r#"{"format":7,"x":1}"#),
             RecordFault::Format(7)
         ));
-        assert!(matches!(fault(r#"{"format":2}"#), RecordFault::Damaged(_)));
+        assert!(matches!(fault(r#"{"format":3}"#), RecordFault::Damaged(_)));
     }
 }

@@ -3,6 +3,7 @@
 mod capacity;
 pub(crate) mod charts;
 mod names;
+mod plan;
 mod reading;
 mod tables;
 pub(crate) mod time_series;
@@ -24,6 +25,7 @@ use reading::{
 use tables::{failed_share, shown, title};
 
 /// The report of these runs; each has the name that its files begin with.
+#[must_use]
 pub fn document(records: &[(&str, &Record)]) -> Document {
     let runs: Vec<&Record> = records.iter().map(|(_, record)| *record).collect();
     let mut document = Document {
@@ -410,8 +412,8 @@ fn how(record: &Record) -> Vec<Block> {
     ];
     facts.retain(|fact| !fact.text.is_empty());
     let mut settings = Table::new("Every setting, given or by default", ["<", "<"]);
-    for setting in &record.settings {
-        settings.row([&setting.name, &setting.value].map(Into::into));
+    for (name, value) in plan::rows(&record.plan) {
+        settings.row([name.into(), value.into()]);
     }
     let settings = section(
         Kind::Details,

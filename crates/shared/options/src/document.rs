@@ -48,7 +48,7 @@ fn converted(value: &DeValue<'_>) -> Value {
                 .collect(),
         ),
         DeValue::Table(table) => entries(table),
-        DeValue::Float(_) => Value::Other("a float"),
+        DeValue::Float(number) => Value::Float(number.as_str().to_owned()),
         DeValue::Datetime(_) => Value::Other("a date"),
     }
 }

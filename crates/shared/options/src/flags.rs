@@ -37,10 +37,93 @@ pub fn value(key: &Key, text: &str, spot: &Spot) -> Value {
     one
 }
 
+/// A document in which any value may stand as a flag would say it, numbers in quotes and lists
+/// with commas: each as its key takes it.
+pub fn retyped(mut root: Node, table: &Table) -> Node {
+    let Value::Table(entries) = &mut root.value else {
+        return root;
+    };
+    for entry in entries {
+        let (Some(key), node) = (table.find(&entry.key), &mut entry.node) else {
+            continue;
+        };
+        match &mut node.value {
+            Value::List(elements) if key.many => {
+                for one in elements {
+                    if let Some(text) = one.value.text() {
+                        one.value = scalar(key, &text);
+                    }
+                }
+            }
+            other => {
+                if let Some(text) = other.text() {
+                    *other = value(key, &text, &node.spot);
+                }
+            }
+        }
+    }
+    root
+}
+
+/// The words of a command line that say the same, in the order of the table.
+pub fn words(root: &Node, table: &Table) -> Vec<String> {
+    let mut words = Vec::new();
+    for key in table.keys {
+        let (Some(node), Some(flag)) = (root.get(key.path), key.flag) else {
+            continue;
+        };
+        let texts = match (node.texts(), key.commas) {
+            (texts, true) => vec![texts.join(",")],
+            (texts, false) => texts,
+        };
+        for text in texts {
+            words.push(format!("--{flag}"));
+            match (key.kind, text.as_str()) {
+                (Kind::Switch, "true") => {}
+                (Kind::Switch, "false") => _ = words.pop(),
+                (Kind::Boolean, "true") => words.push("on".to_owned()),
+                (Kind::Boolean, "false") => words.push("off".to_owned()),
+                _ => words.push(text),
+            }
+        }
+    }
+    words
+}
+
+/// What `over` says, and what `base` says that it does not replace.
+///
+/// Beside its namesake, a key replaces what it excludes or is excluded by, what its row names, and
+/// what without those has no effect.
+pub fn overlaid(base: &Node, over: &Node, table: &Table) -> Node {
+    let replaces = |new: &Entry, old: &str| {
+        let (new_key, old_key) = (table.find(&new.key), table.find(old));
+        let excludes = |one: Option<&Key>, name| {
+            one.is_some_and(|one| one.excludes.0.contains(&name) || one.replaces.contains(&name))
+        };
+        let is_on = !matches!(new.node.value, Value::Boolean(false));
+        let is_excluded = old_key.is_some_and(|key| key.excludes.0.contains(&new.key.as_str()));
+        new.key == old || is_on && (excludes(new_key, old) || is_excluded)
+    };
+    let is_replaced = |old: &str| over.entries().iter().any(|new| replaces(new, old));
+    let stays = |old: &&Entry| !is_replaced(&old.key);
+    let stay: Vec<&Entry> = base.entries().iter().filter(stays).collect();
+    let is_served = |old: &&Entry| {
+        let requires = table.find(&old.key).map_or(&[][..], |key| key.requires);
+        let is_there =
+            |name: &&str| over.get(name).is_some() || stay.iter().any(|entry| entry.key == **name);
+        // What had no effect before, and could have some still, is told, not dropped.
+        let had_none = requires.iter().all(|name| base.get(name).is_none());
+        let can_have = requires.is_empty() || requires.iter().any(|name| !is_replaced(name));
+        requires.iter().any(is_there) || had_none && can_have
+    };
+    let entries = stay.iter().copied().filter(is_served).chain(over.entries());
+    Node::new(Value::Table(entries.cloned().collect()), Spot::Nowhere)
+}
+
 fn scalar(key: &Key, text: &str) -> Value {
     match (key.kind, text) {
-        (Kind::Boolean, "true" | "on" | "yes") => Value::Boolean(true),
-        (Kind::Boolean, "false" | "off" | "no") => Value::Boolean(false),
+        (Kind::Boolean | Kind::Switch, "true" | "on" | "yes") => Value::Boolean(true),
+        (Kind::Boolean | Kind::Switch, "false" | "off" | "no") => Value::Boolean(false),
         (Kind::Count(..) | Kind::Size(..) | Kind::Ports | Kind::Threads, digits) => {
             match digits.parse() {
                 Ok(number) => Value::Integer(Some(number)),
@@ -127,4 +210,122 @@ fn open<'n>(node: &'n mut Node, key: &Key, spot: &Spot) -> &'n mut Node {
         }]);
     }
     node
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::key::key;
+    use crate::{check, document};
+
+    const TABLE: Table = Table {
+        keys: &[
+            key("rate", Kind::Text("R"))
+                .flag("rate")
+                .absent("")
+                .excludes(&["steps"], "one way"),
+            key("steps", Kind::Text("R"))
+                .flag("steps")
+                .absent("")
+                .many(),
+            key("ramp", Kind::Text("R"))
+                .flag("ramp")
+                .absent("")
+                .replaces(&["time"]),
+            key("time", Kind::Count(1, 9)).flag("time").absent(""),
+            key("spacing", Kind::Text("WORD"))
+                .flag("spacing")
+                .absent("")
+                .requires(&["rate", "ramp"]),
+            key("header", Kind::Text("TEXT"))
+                .flag("header")
+                .absent("")
+                .repeated(),
+            key("quiet", Kind::Switch)
+                .flag("quiet")
+                .absent("")
+                .excludes(&["time"], "so"),
+        ],
+        renamed: &[],
+        later: &[],
+        help: "",
+    };
+
+    fn of_file(text: &str, report: &Report<'_>) -> Node {
+        retyped(document::parse(text, report).unwrap(), &TABLE)
+    }
+
+    /// What a document and flags say together, as flags.
+    fn together(text: &str, flags: &[(&str, &str)]) -> String {
+        let report = Report::new(None);
+        let over = parse(flags.iter().copied(), &TABLE, &report);
+        words(&overlaid(&of_file(text, &report), &over, &TABLE), &TABLE).join(" ")
+    }
+
+    #[test]
+    fn a_document_says_what_flags_say() {
+        let text = "rate = 2.5\nsteps = [500, 1_000]\ntime = \"7\"\nquiet = true\n\
+                    header = [\"A: b, c\", 4]\nramp = \"1:2\"\n";
+        let told = "--rate 2.5 --steps 500,1000 --ramp 1:2 --time 7 --header A: b, c --header 4 \
+                    --quiet";
+        assert_eq!(together(text, &[]), told);
+        assert_eq!(
+            together("steps = \"1, 2\"\nquiet = false", &[]),
+            "--steps 1,2"
+        );
+    }
+
+    #[test]
+    fn flags_replace_what_they_contradict() {
+        let file = "rate = 5\ntime = 3\nspacing = \"even\"\n";
+        for (text, flag, told) in [
+            (file, ("rate", "6"), "--rate 6 --time 3 --spacing even"),
+            (file, ("steps", "1"), "--steps 1 --time 3"),
+            ("steps = 1\n", ("rate", "6"), "--rate 6"),
+            (file, ("ramp", "1:2"), "--rate 5 --ramp 1:2 --spacing even"),
+            (file, ("quiet", "true"), "--rate 5 --spacing even --quiet"),
+            (file, ("quiet", "false"), "--rate 5 --time 3 --spacing even"),
+            (
+                "spacing = \"even\"\n",
+                ("steps", "1"),
+                "--steps 1 --spacing even",
+            ),
+            // It had no effect before, which is told.
+            (
+                "spacing = \"even\"\n",
+                ("time", "1"),
+                "--time 1 --spacing even",
+            ),
+        ] {
+            assert_eq!(together(text, &[flag]), told, "{text} and {flag:?}");
+        }
+    }
+
+    #[test]
+    fn keys_that_cannot_stand_together_are_told() {
+        let text = "rate = 1\nsteps = [2]\nquiet = true\ntime = 1\n";
+        for (text, told) in [
+            (
+                text,
+                "rate: cannot stand beside `steps`: one way; quiet: cannot stand beside `time`: so; ",
+            ),
+            (
+                "spacing = \"even\"\n",
+                "spacing: has no effect without `rate` or `ramp`; ",
+            ),
+            ("quiet = false\ntime = 1\nspacing = \"a\"\nramp = 1\n", ""),
+        ] {
+            let report = Report::new(None);
+            check(&of_file(text, &report), &TABLE, &report);
+            let complaints = report.into_complaints().into_iter();
+            let line = |one: crate::Complaint| {
+                format!(
+                    "{}: {}; ",
+                    one.subject.unwrap_or_default(),
+                    one.problem.message
+                )
+            };
+            assert_eq!(complaints.map(line).collect::<String>(), told);
+        }
+    }
 }

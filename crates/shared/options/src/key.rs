@@ -21,6 +21,12 @@ pub struct Key {
     pub group: &'static str,
     /// Whether a list may be written as one text with commas.
     pub commas: bool,
+    /// Keys of the same table, without any of which it has no effect.
+    pub requires: &'static [&'static str],
+    /// Keys of the same table that cannot stand beside it, and why. One of a pair says it.
+    pub excludes: (&'static [&'static str], &'static str),
+    /// What a flag of this key replaces in a document, beside its namesake and what it excludes.
+    pub replaces: &'static [&'static str],
     /// One or more sentences; the first is the short help.
     pub help: &'static str,
     /// A line of TOML.
@@ -52,6 +58,8 @@ pub enum Kind {
     Duration(Duration, Duration),
     /// A number of bytes in a range.
     Size(u64, u64),
+    /// `true` or `false`; its flag alone means `true`.
+    Switch,
     /// One of these.
     Choice(&'static [&'static str]),
     /// A TCP port, or a range of them.
@@ -82,6 +90,9 @@ pub const fn key(path: &'static str, kind: Kind) -> Key {
         flag: None,
         group: "",
         commas: false,
+        requires: &[],
+        excludes: (&[], ""),
+        replaces: &[],
         help: "",
         example: "",
     }
@@ -93,6 +104,12 @@ impl Key {
     pub const fn many(mut self) -> Self {
         self.many = true;
         self.commas = !matches!(self.kind, Kind::Path | Kind::Address | Kind::Table);
+        self
+    }
+
+    /// With a list of its kind, an element a flag: they may hold commas.
+    pub const fn repeated(mut self) -> Self {
+        self.many = true;
         self
     }
 
@@ -123,6 +140,24 @@ impl Key {
     /// With that flag.
     pub const fn flag(mut self, name: &'static str) -> Self {
         self.flag = Some(name);
+        self
+    }
+
+    /// Without effect unless one of these stands beside it.
+    pub const fn requires(mut self, keys: &'static [&'static str]) -> Self {
+        self.requires = keys;
+        self
+    }
+
+    /// Never beside these, for that reason.
+    pub const fn excludes(mut self, keys: &'static [&'static str], why: &'static str) -> Self {
+        self.excludes = (keys, why);
+        self
+    }
+
+    /// Its flag replaces these in a document.
+    pub const fn replaces(mut self, keys: &'static [&'static str]) -> Self {
+        self.replaces = keys;
         self
     }
 

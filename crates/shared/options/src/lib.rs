@@ -19,5 +19,5 @@ pub use diagnostic::{Complaint, Diagnostic, Place, Problem, Report, Severity, Sp
 pub use key::{Default, Key, Kind, key};
 pub use node::{Entry, Node, Value};
 pub use section::{Section, all, text, wrong_kind};
-pub use shape::check;
+pub use shape::{check, check_keys};
 pub use table::{Renamed, Table};

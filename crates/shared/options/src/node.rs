@@ -18,6 +18,8 @@ pub enum Value {
     Text(String),
     /// `None` is a number below zero or too large for any key.
     Integer(Option<u64>),
+    /// A number with a fraction, as it was written.
+    Float(String),
     /// `true` or `false`.
     Boolean(bool),
     /// An array.
@@ -53,6 +55,20 @@ impl Node {
         }
     }
 
+    /// The value of that key of a table.
+    pub fn get(&self, key: &str) -> Option<&Self> {
+        let entry = self.entries().iter().find(|entry| entry.key == key);
+        entry.map(|entry| &entry.node)
+    }
+
+    /// The texts of a value or of a list, as flags would say them.
+    pub fn texts(&self) -> Vec<String> {
+        match &self.value {
+            Value::List(elements) => elements.iter().filter_map(|one| one.value.text()).collect(),
+            scalar => scalar.text().into_iter().collect(),
+        }
+    }
+
     /// The elements of a list; none of any other value.
     pub fn elements(&self) -> &[Self] {
         match &self.value {
@@ -68,10 +84,21 @@ impl Value {
         match self {
             Self::Text(_) => "a string",
             Self::Integer(_) => "an integer",
+            Self::Float(_) => "a float",
             Self::Boolean(_) => "a boolean",
             Self::List(_) => "a list",
             Self::Table(_) => "a table",
             Self::Other(kind) => kind,
+        }
+    }
+
+    /// A value as a flag would say it; `None` of lists, tables and numbers of no key.
+    pub fn text(&self) -> Option<String> {
+        match self {
+            Self::Text(text) | Self::Float(text) => Some(text.clone()),
+            Self::Integer(number) => number.map(|number| number.to_string()),
+            Self::Boolean(boolean) => Some(boolean.to_string()),
+            Self::List(_) | Self::Table(_) | Self::Other(_) => None,
         }
     }
 

@@ -57,7 +57,10 @@ fn scaled(text: &str, units: &[(&[&str], u64)]) -> Option<f64> {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.');
     let (number, unit) = text.split_at(end.unwrap_or(text.len()));
     let unit = unit.trim_start();
-    let (_, factor) = units.iter().find(|(names, _)| names.contains(&unit))?;
+    let (_, factor) = units.iter().find(|(names, _)| {
+        let mut names = names.iter();
+        names.any(|name| name.eq_ignore_ascii_case(unit))
+    })?;
     Some(number.parse::<f64>().ok()? * *factor as f64)
 }
 

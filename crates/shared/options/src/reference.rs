@@ -22,6 +22,19 @@ impl Table {
         entries.collect()
     }
 
+    /// The same beneath the headings of their groups.
+    pub fn page_by_group(&self) -> String {
+        let (mut text, mut group) = (String::new(), "");
+        for key in self.keys {
+            if key.group != group {
+                group = key.group;
+                _ = writeln!(text, "\n## {group}");
+            }
+            text.push_str(&self.entry(key, "###"));
+        }
+        text
+    }
+
     fn entry(&self, key: &Key, level: &str) -> String {
         let mut text = format!("\n{level} `{}`\n\n{}\n\n", key.path, key.help);
         _ = writeln!(text, "- Holds: {}", holds(key));
@@ -70,7 +83,7 @@ fn holds(key: &Key) -> String {
         Kind::Networks => "network (CIDR), address, `unix`, or file".to_owned(),
         Kind::Path => "path".to_owned(),
         Kind::Text(_) => "text".to_owned(),
-        Kind::Boolean => "`true` or `false`".to_owned(),
+        Kind::Boolean | Kind::Switch => "`true` or `false`".to_owned(),
         Kind::Count(min, max) => range("number", min.to_string(), max.to_string()),
         Kind::Duration(min, max) => range(
             "time",

@@ -100,6 +100,24 @@ impl<'a> Section<'a> {
         self.report.error(&self.spot_of(key), key.path, problem);
     }
 
+    /// Reports an error about a key of this table, with its remedy.
+    pub fn refuse(&self, name: &str, message: impl Into<String>, hint: impl Into<String>) {
+        self.error(name, Problem::new(message).hint(hint));
+    }
+
+    /// The same if it is so.
+    pub fn refuse_if(
+        &self,
+        is_so: bool,
+        name: &str,
+        message: impl Into<String>,
+        hint: impl Into<String>,
+    ) {
+        if is_so {
+            self.refuse(name, message, hint);
+        }
+    }
+
     /// Reports a warning about a key of this table, where the key was written.
     pub fn warn(&self, name: &str, problem: Problem) {
         let key = self.key(name);
@@ -109,6 +127,33 @@ impl<'a> Section<'a> {
     /// One value that is text and parses.
     pub fn parsed<T: FromStr<Err: std::fmt::Display>>(&self, name: &str) -> Option<T> {
         self.one(name, parse)
+    }
+
+    /// One text, read by a function whose problems get the key's example where they have no hint.
+    pub fn read_as<T>(&self, name: &str, read: impl Fn(&str) -> Result<T, Problem>) -> Option<T> {
+        self.one(name, |value, key| read_text(value, key, &read))
+    }
+
+    /// A list of such texts.
+    pub fn read_all_as<T>(
+        &self,
+        name: &str,
+        read: impl Fn(&str) -> Result<T, Problem>,
+    ) -> Option<Vec<T>> {
+        self.list(name, |value, key| read_text(value, key, &read))
+    }
+
+    /// A key that may be left out: what `read` makes of it, if it was written.
+    #[allow(clippy::option_option, reason = "left out and reported are two things")]
+    pub fn if_written<T>(
+        &self,
+        name: &str,
+        read: impl FnOnce(&Self, &str) -> Option<T>,
+    ) -> Option<Option<T>> {
+        match self.has(name) {
+            true => read(self, name).map(Some),
+            false => Some(None),
+        }
     }
 
     /// A list of values that are text and parse.
@@ -124,10 +169,7 @@ impl<'a> Section<'a> {
     /// Free text that may be left out.
     #[allow(clippy::option_option, reason = "left out and reported are two things")]
     pub fn text_if_written(&self, name: &str) -> Option<Option<String>> {
-        if !self.has(name) {
-            return Some(None);
-        }
-        self.text(name).map(Some)
+        self.if_written(name, Self::text)
     }
 
     /// Free text or its default, or `None` without a report.
@@ -369,7 +411,19 @@ pub fn text(value: &Value) -> Result<&str, Problem> {
 fn parse<T: FromStr<Err: std::fmt::Display>>(value: &Value, key: &Key) -> Result<T, Problem> {
     let text = text(value)?;
     text.parse().map_err(|error| {
-        Problem::new(format!("\"{text}\" {error}")).hint(format!("for example: {}", key.example))
+        Problem::new(format!("\"{}\" {error}", text.escape_debug()))
+            .hint(format!("for example: {}", key.example))
+    })
+}
+
+fn read_text<T>(
+    value: &Value,
+    key: &Key,
+    read: impl Fn(&str) -> Result<T, Problem>,
+) -> Result<T, Problem> {
+    read(text(value)?).map_err(|problem| match problem.hint {
+        None => problem.hint(format!("for example: {}", key.example)),
+        Some(_) => problem,
     })
 }
 
@@ -377,8 +431,13 @@ fn count(value: &Value, key: &Key) -> Result<u64, Problem> {
     let Kind::Count(min, max) = key.kind else {
         unreachable!("{} is a count", key.path);
     };
-    let Value::Integer(number) = value else {
-        return Err(wrong_kind(value, "an integer"));
+    let number = match value {
+        Value::Integer(number) => number,
+        Value::Text(text) if text.parse::<u64>().is_err() => {
+            let problem = Problem::new(format!("\"{}\" is no whole number", text.escape_debug()));
+            return Err(problem.hint(format!("for example: {}", key.example)));
+        }
+        other => return Err(wrong_kind(other, "an integer")),
     };
     number
         .filter(|number| (min..=max).contains(number))
@@ -390,10 +449,14 @@ fn duration(value: &Value, key: &Key) -> Result<Duration, Problem> {
         unreachable!("{} is a duration", key.path);
     };
     let hint = "write a number with us, ms, s, m, h or d, such as \"250ms\" or \"10s\"";
-    if let Value::Integer(_) = value {
-        return Err(Problem::new("has no unit").hint(hint));
-    }
-    let text = text(value)?;
+    let is_number = |text: &str| text.parse::<f64>().is_ok();
+    let text = match value {
+        Value::Integer(_) => return Err(Problem::new("has no unit").hint(hint)),
+        Value::Text(text) if is_number(text) => {
+            return Err(Problem::new(format!("\"{text}\" has no unit")).hint(hint));
+        }
+        other => text(other)?,
+    };
     let duration = quantity::duration(text)
         .ok_or_else(|| Problem::new(format!("\"{text}\" is no duration")).hint(hint))?;
     if (min..=max).contains(&duration) {

@@ -1,14 +1,25 @@
 //! Whether a tree has the shape of its table of options: known keys, lists and tables where they
 //! belong. What the values mean is the reader's matter.
 
-use crate::diagnostic::{Problem, Report, nearest};
+use crate::diagnostic::{Problem, Report, Spot, nearest};
 use crate::key::{Key, Kind};
-use crate::node::{Node, Value};
+use crate::node::{Entry, Node, Value};
 use crate::table::Table;
 
-/// Reports every unknown key and every value of the wrong shape.
+/// Reports every unknown key, every value of the wrong shape, and keys that cannot stand together.
 pub fn check(root: &Node, options: &Table, report: &Report<'_>) {
+    check_keys(root, options, report);
+    Shape { options, report }.relations(root, "");
+}
+
+/// The same without keys that cannot stand together: the tree is a part that another completes.
+pub fn check_keys(root: &Node, options: &Table, report: &Report<'_>) {
     Shape { options, report }.table(root, "");
+}
+
+/// A switch that is off says nothing.
+fn is_on(entry: &Entry) -> bool {
+    !matches!(entry.node.value, Value::Boolean(false))
 }
 
 struct Shape<'a> {
@@ -30,6 +41,47 @@ impl Shape<'_> {
                     self.report.error_here(&entry.key_spot, problem);
                 }
             }
+        }
+    }
+
+    /// Of a table and of those in it.
+    fn relations(&self, node: &Node, path: &str) {
+        for entry in node.entries().iter().filter(|entry| is_on(entry)) {
+            let mut beside = self.options.children(path);
+            if let Some(key) = beside.find(|key| key.name() == entry.key) {
+                self.relation(key, entry, node);
+                self.relations(&entry.node, key.path);
+                let elements = entry.node.elements().iter();
+                elements.for_each(|element| self.relations(element, key.path));
+            }
+        }
+    }
+
+    /// Reports a key without effect, and one that cannot stand beside another.
+    fn relation(&self, key: &'static Key, entry: &Entry, table: &Node) {
+        let is_there = |name: &&&str| {
+            let mut entries = table.entries().iter();
+            entries.any(|other| other.key == **name && is_on(other))
+        };
+        let shown = |name: &str| match entry.node.spot {
+            Spot::Flag(_) => format!("--{name}"),
+            _ => format!("`{name}`"),
+        };
+        let note = |problem| self.report.error(&entry.node.spot, key.path, problem);
+        if !key.requires.is_empty() && !key.requires.iter().any(|name| is_there(&name)) {
+            let wanted: Vec<_> = key.requires.iter().map(|name| shown(name)).collect();
+            let wanted = wanted.join(" or ");
+            note(
+                Problem::new(format!("has no effect without {wanted}"))
+                    .hint("add that, or leave this out"),
+            );
+        }
+        let (excluded, why) = key.excludes;
+        if let Some(other) = excluded.iter().find(is_there) {
+            note(
+                Problem::new(format!("cannot stand beside {}: {why}", shown(other)))
+                    .hint("leave out one of the two"),
+            );
         }
     }
 

@@ -14,9 +14,6 @@ pub struct Table {
     pub later: &'static [&'static str],
     /// The command that lists the flags.
     pub help: &'static str,
-    /// Whether a document may write any value as a flag does: numbers in quotes, lists with
-    /// commas.
-    pub typed_as_flags: bool,
 }
 
 /// A key of a former version.
@@ -92,6 +89,7 @@ impl Table {
             Kind::Path => "PATH",
             Kind::Text(what) => what,
             Kind::Boolean => "on|off",
+            Kind::Switch => "",
             Kind::Count(..) => "NUMBER",
             Kind::Duration(..) => "TIME",
             Kind::Size(..) => "SIZE",
@@ -108,6 +106,10 @@ impl Table {
             let (path, parent) = (key.path, key.parent());
             let earlier = &self.keys[..index];
             let table = earlier.iter().find(|one| one.path == parent);
+            let (excluded, _) = key.excludes;
+            let is_sibling = |name: &str| self.children(parent).any(|one| one.name() == name);
+            let mut related = [key.requires, excluded, key.replaces].concat();
+            related.retain(|name| !is_sibling(name));
             let has_flag = self.giving_flag(key).is_some() || matches!(key.kind, Kind::Table);
             let has_example = !key.example.is_empty();
             for (is_wrong, fault) in [
@@ -120,6 +122,7 @@ impl Table {
                 (!has_flag, "has no flag"),
                 (!key.help.ends_with('.'), "has no sentence of help"),
                 (!has_example, "has no example"),
+                (!related.is_empty(), "speaks of a key that is not beside it"),
                 (
                     key.shorthand.is_some() && self.shorthand_key(key).is_none(),
                     "is short for a key that is not there",

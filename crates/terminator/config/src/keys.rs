@@ -23,7 +23,6 @@ pub static TABLE: Table = Table {
         "service.front.starttls",
     ],
     help: "lariat help serve",
-    typed_as_flags: false,
 };
 
 const RENAMED: &[Renamed] = &[

@@ -10,5 +10,6 @@ pub mod outcome;
 pub mod printable;
 pub mod registry;
 pub mod snapshot;
+pub mod timestamp;
 
 pub use registry::Registry;

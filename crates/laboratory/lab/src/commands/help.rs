@@ -1,6 +1,6 @@
 //! The texts of `lariat-lab help`.
 
-use load::options::table::{self, Group, Otherwise, Setting, Shape};
+use load::options::TABLE;
 
 use super::flags::Command;
 use super::run_arguments as run;
@@ -80,78 +80,9 @@ pub(super) fn command(name: &str) -> Option<String> {
 
 /// All flags of a load, by what they are about.
 pub(super) fn load() -> String {
-    let mut text = LOAD.to_owned();
-    for group in Group::ALL {
-        text.push_str(&format!("\n{}:\n", group.title()));
-        for setting in table::of(group) {
-            text.push_str(&row(&flag(setting), &about(setting)));
-        }
-        if group == Group::Run {
-            text.push_str(&row(
-                "--plan FILE.toml",
-                "A file that says what flags would say",
-            ));
-        }
-    }
-    text + LOAD_EXAMPLES
-}
-
-fn flag(setting: &Setting) -> String {
-    match (setting.name, setting.shape) {
-        ("url", _) => "URL".to_owned(),
-        (name, Shape::Switch) => format!("--{name}"),
-        (name, Shape::Commas(word)) => format!("--{name} {word},…"),
-        (name, Shape::One(word) | Shape::Repeated(word)) => format!("--{name} {word}"),
-    }
-}
-
-/// The first sentence, and the default.
-fn about(setting: &Setting) -> String {
-    let first = setting.short_help().replace('`', "");
-    let again = match setting.shape {
-        Shape::Repeated(_) => "; may be given again",
-        _ => "",
-    };
-    match setting.otherwise {
-        Otherwise::Absent("") => format!("{first}{again}"),
-        Otherwise::Absent(words) | Otherwise::Text(words) | Otherwise::Derived(words, _) => {
-            format!("{first}{again} [default:{GLUE}{words}]")
-        }
-    }
-}
-
-/// The columns of a terminal.
-const COLUMNS: usize = 80;
-
-/// Where explanations begin.
-const INDENT: usize = 26;
-
-/// Stands for a space that no line ends at.
-const GLUE: char = '\u{a0}';
-
-/// A flag, and beside it what it does; below it if it is long.
-fn row(flag: &str, about: &str) -> String {
-    let head = format!("  {flag}");
-    let width = head.chars().count();
-    let (mut text, mut line) = if width + 2 > INDENT {
-        (format!("{head}\n"), " ".repeat(INDENT))
-    } else {
-        (String::new(), format!("{head:<INDENT$}"))
-    };
-    let mut is_empty = true;
-    for word in about.split(' ').filter(|word| !word.is_empty()) {
-        if !is_empty && line.chars().count() + 1 + word.chars().count() > COLUMNS {
-            text.push_str(&format!("{line}\n"));
-            line = " ".repeat(INDENT);
-            is_empty = true;
-        }
-        if !is_empty {
-            line.push(' ');
-        }
-        line.push_str(word);
-        is_empty = false;
-    }
-    (text + &line + "\n").replace(GLUE, " ")
+    let flags = TABLE.flags().replacen("  --url URL\n", "  URL\n", 1);
+    let plan = "  --plan FILE.toml\n      A file that says what flags would say\n";
+    format!("{LOAD}{flags}{plan}{LOAD_EXAMPLES}")
 }
 
 #[cfg(test)]
@@ -161,27 +92,10 @@ mod tests {
     #[test]
     fn every_flag_of_a_load_is_told() {
         let text = load();
-        for setting in table::SETTINGS
-            .iter()
-            .filter(|setting| setting.name != "url")
-        {
-            let flag = format!("\n  --{}", setting.name);
+        for key in TABLE.keys.iter().filter(|key| key.path != "url") {
+            let flag = format!("\n  --{}", key.path);
             assert!(text.contains(&flag), "{flag}");
         }
         assert!(text.lines().all(|line| line.chars().count() <= 100));
-    }
-
-    #[test]
-    fn explanations_stand_beside_short_flags_and_below_long_ones() {
-        let words = "one two ".repeat(12);
-        let beside = row("--a B", &words);
-        assert!(
-            beside.starts_with("  --a B                   one two"),
-            "{beside}"
-        );
-        assert!(beside.lines().all(|line| line.chars().count() <= COLUMNS));
-        let below = row("--requests-per-session N|unlimited", "x");
-        let expected = format!("  --requests-per-session N|unlimited\n{:26}x\n", "");
-        assert_eq!(below, expected);
     }
 }

@@ -3,31 +3,32 @@
 //! Owns the order of things: everything that can be wrong is told before the first packet.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use lexopt::Parser;
 use load::capacity::Finder;
-use load::options::{Options, Search, UnresolvedPlan, table};
+use load::options::{Search, TABLE, UnresolvedPlan};
 use load::outcome::{Frame, Outcome};
 use load::plan::{Arrival, Plan};
 use load::run::{self, Run};
 use load::start_fault::StartFault;
 use measure::quantity::{Count, Nanoseconds};
-use measure::record::{Capacity, Record, Second, Setting};
+use measure::record::{Capacity, Record, Second};
+use options::flags::overlaid;
+use options::{Report, Section};
 
 use super::help;
 use crate::console::{Console, print, stdout_colour};
 use crate::exit::Exit;
 use crate::host;
 use crate::interrupt::Interrupt;
-use crate::load::complaint::{Complaint, Source, tell};
 use crate::load::date::Date;
 use crate::load::destination::{Destination, Fault};
+use crate::load::files::{self, PlanFile};
 use crate::load::flags::{self, Flags};
-use crate::load::given::{Given, merged};
 use crate::load::live::Line;
-use crate::load::{meaning, plan_file, resolve};
+use crate::load::resolve;
 use crate::measurement::failure::Cancel;
 use crate::usage::UsageError;
 
@@ -52,7 +53,8 @@ const ENDING: &str = "Ending early; once more ends at once, without a record.";
 
 /// What lies ready before the first packet.
 struct Prepared {
-    options: Options,
+    command: Vec<String>,
+    quiet: bool,
     plan: Plan,
     search: Option<Search>,
     /// How long it will take, if that is known.
@@ -63,69 +65,53 @@ struct Prepared {
 
 /// Everything that can be wrong. What was, has been told; the exit is what it comes to.
 fn prepare(flags: Flags, console: Console) -> Result<Prepared, Exit> {
-    let file = flags
-        .plan
-        .as_deref()
-        .map(|path| read_plan(path, console))
-        .transpose()?;
-    let source = file.as_ref().map(|file| Source {
-        path: &file.path,
-        text: &file.text,
-    });
-    let refuse = |complaints: Vec<Complaint>| {
-        tell(&complaints, source, console);
+    let file = flags.plan.as_deref().map(PlanFile::open).transpose();
+    let file = file.map_err(|reason| {
+        console.error(format_args!("the plan cannot be had: {reason}"));
+        console.hint("--plan names a TOML file; `lariat-lab load --help` tells what it holds");
+        Exit::Usage
+    })?;
+    let place = file.as_ref().map(|file| (&*file.path, &*file.text));
+    let refuse = |report: Report<'_>| {
+        console.tell(report.into_complaints(), place);
         Exit::Usage
     };
-    let (from_file, malformed) = file.as_ref().map(PlanFile::given).unwrap_or_default();
-    let given = merged(from_file, flags.given);
-    let options = meaning::options(&given, malformed).map_err(refuse)?;
-    let draft = meaning::draft(&options, &given, &sys::cpu::allowed_cpus()).map_err(refuse)?;
+    let report = Report::new(place);
+    let given = flags
+        .given
+        .iter()
+        .map(|(name, text)| (*name, text.as_str()));
+    let mut root = options::flags::parse(given, &TABLE, &report);
+    if let Some(file) = &file {
+        match file.root(&report) {
+            Some(base) => root = overlaid(&base, &root, &TABLE),
+            None => return Err(refuse(report)),
+        }
+    }
+    let read = load::options::read(&root, &files::read, &sys::cpu::allowed_cpus(), &report);
+    let Some((options, draft)) = read else {
+        return Err(refuse(report));
+    };
     let started = Date::of(SystemTime::now());
-    let destination = Destination::open(options.record(), started).map_err(|fault| {
+    let destination = Destination::open(options.record.as_ref(), started).map_err(|fault| {
         tell_unwritable(&fault, console);
         Exit::Usage
     })?;
     let (search, planned) = (draft.search(), draft.planned());
     let address = resolved(&draft, console)?;
-    let plan = draft.plan(address);
-    let plan = plan.map_err(|faults| refuse(meaning::of_plan(&faults, &given)))?;
+    let plan = draft.plan(address).map_err(|problem| {
+        Section::top(&TABLE, &root, &report).error("source", problem);
+        refuse(report)
+    })?;
     Ok(Prepared {
-        options,
+        command: [vec!["lariat-lab".to_owned()], load::options::command(&root)].concat(),
+        quiet: options.quiet,
         plan,
         search,
         planned,
         started,
         destination,
     })
-}
-
-/// A plan file.
-struct PlanFile {
-    /// As it was given.
-    path: String,
-    text: String,
-}
-
-impl PlanFile {
-    fn given(&self) -> (Vec<Given>, Vec<Complaint>) {
-        let (mut given, malformed) = plan_file::parse(&self.text);
-        meaning::rebase(&mut given, Path::new(&self.path));
-        (given, malformed)
-    }
-}
-
-fn read_plan(path: &Path, console: Console) -> Result<PlanFile, Exit> {
-    let shown = path.display().to_string();
-    let text = meaning::read(path)
-        .and_then(|bytes| String::from_utf8(bytes).map_err(|_| format!("{shown} is no text")));
-    match text {
-        Ok(text) => Ok(PlanFile { path: shown, text }),
-        Err(reason) => {
-            console.error(format_args!("the plan cannot be had: {reason}"));
-            console.hint("--plan names a TOML file; `lariat-lab load --help` tells what it holds");
-            Err(Exit::Usage)
-        }
-    }
 }
 
 fn tell_unwritable(fault: &Fault, console: Console) {
@@ -177,7 +163,7 @@ fn carry_out(prepared: Prepared, console: Console) -> Result<Exit, Exit> {
     let _ = sys::limit::raise_open_files();
     let watch = Watch {
         line: Line::to_stderr(console.colour()),
-        quiet: prepared.options.is_quiet(),
+        quiet: prepared.quiet,
         interrupt,
         console,
     };
@@ -194,18 +180,9 @@ fn carry_out(prepared: Prepared, console: Console) -> Result<Exit, Exit> {
 }
 
 fn frame(prepared: &Prepared) -> Frame {
-    let settings = table::settings(&prepared.options, &prepared.plan).into_iter();
-    let mut command = vec!["lariat-lab".to_owned()];
-    command.extend(table::command(&prepared.options));
     Frame {
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        command,
-        settings: settings
-            .map(|(name, value)| Setting {
-                name: name.to_owned(),
-                value,
-            })
-            .collect(),
+        command: prepared.command.clone(),
         started: prepared.started.to_string(),
         host: host::facts(),
     }

@@ -5,9 +5,8 @@ use std::io::{self, ErrorKind};
 use std::sync::Once;
 use std::time::Duration;
 
-use load::options::ValueFault;
-use load::options::value::{self, OrNone};
 use measure::quantity::{Bytes, Count};
+use options::quantity;
 use sys::cpu::allowed_cpus;
 use wire::address::{Address, UnixName};
 
@@ -125,13 +124,8 @@ fn options(arguments: &Arguments) -> Result<Options, UsageError> {
     if listen.is_empty() {
         listen.push(LISTEN_DEFAULT.parse().expect("our own constant"));
     }
-    let cpus = arguments.one("cpus", |text| of_load("cpus", text, value::cpus))?;
-    let cpus = match cpus {
-        Some(OrNone::This(cpus)) => cpus,
-        _ => Vec::new(),
-    };
-    let threads = arguments.one("threads", |text| of_load("threads", text, value::threads))?;
-    let idle = |text: &str| of_load("idle-timeout", text, value::some_time);
+    let cpus = arguments.one("cpus", cpus)?.unwrap_or_default();
+    let threads = arguments.one("threads", threads)?;
     let allowed = allowed_cpus();
     if let Some(cpu) = cpus.iter().find(|cpu| !allowed.contains(cpu)) {
         let message = format!("--cpus: this process may not use CPU {cpu}");
@@ -171,26 +165,34 @@ fn unix(path: &OsStr) -> Result<Address, UsageError> {
     Ok(Address::Unix(UnixName::Path(path.into())))
 }
 
-/// The value of a flag whose grammar is that of `lariat-lab load`.
-fn of_load<T>(
-    flag: &str,
-    text: &str,
-    read: fn(&str) -> Result<T, ValueFault>,
-) -> Result<T, UsageError> {
-    read(text).map_err(|fault| match fault {
-        ValueFault::Form(wanted, example) => {
-            wrong(flag, text, &format!("is not {wanted}"), example)
-        }
-        ValueFault::Refused(why, hint) => {
-            let typed = text.escape_debug();
-            UsageError::new(format!("--{flag}: `{typed}` {why}"), hint)
-        }
-        ValueFault::Name(known) => wrong(
-            flag,
+fn cpus(text: &str) -> Result<Vec<u16>, UsageError> {
+    match (text, quantity::cpu_list(text)) {
+        ("none", _) => Ok(Vec::new()),
+        (_, Some(cpus)) => Ok(cpus),
+        _ => Err(wrong(
+            "cpus",
             text,
-            &format!("is not one of: {}", known.join(", ")),
-            known[0],
-        ),
+            "is not CPU numbers and ranges, or `none`",
+            "0,2-3",
+        )),
+    }
+}
+
+fn threads(text: &str) -> Result<u16, UsageError> {
+    let number = text.parse().ok();
+    let number = number.filter(|number| (1..=THREADS_MAX).contains(number));
+    number.ok_or_else(|| wrong("threads", text, "is no number from 1 to 1024", "2"))
+}
+
+fn idle(text: &str) -> Result<Duration, UsageError> {
+    let time = quantity::duration(text).filter(|time| !time.is_zero());
+    time.ok_or_else(|| {
+        wrong(
+            "idle-timeout",
+            text,
+            "is no time with its unit above 0",
+            "10s",
+        )
     })
 }
 
@@ -236,7 +238,7 @@ mod tests {
         assert!(fault("--listen 8000").contains("has no port"));
         assert!(fault("--threads 0").contains("--threads: `0` "));
         assert!(fault("--cpus 3-1").contains("--cpus: `3-1` is not CPU numbers"));
-        assert!(fault("--idle-timeout 60").contains("a time with its unit"));
+        assert!(fault("--idle-timeout 60").contains("no time with its unit"));
         assert!(fault("--idle-timeout 0s").contains("is no time"));
         assert!(fault("--cpus 1023").contains("may not use CPU 1023"));
     }

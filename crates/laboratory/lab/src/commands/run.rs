@@ -13,6 +13,7 @@ use lexopt::Parser;
 use measure::experiment::{self, Event, FailureKind, Moment, Placement};
 use measure::host::HostReport;
 use measure::record::Tool;
+use options::Complaint;
 
 use super::run_arguments::{self as arguments, Mode, Request};
 use super::targets::{check_name, programs, with_root};
@@ -24,7 +25,6 @@ use crate::experiment::resolved::ResolvedTarget;
 use crate::experiment::{Experiment, Past, Tally, now, placement};
 use crate::host::{self, Timing};
 use crate::interrupt::Interrupt;
-use crate::load::complaint::{self, Source};
 use crate::load::date::Date;
 use crate::measurement::failure::Cancel;
 use crate::process::scratch::Scratch;
@@ -175,15 +175,14 @@ fn expand(
     let contenders: Vec<_> = contenders.collect();
     let mut forms = Vec::new();
     let mut is_wrong = false;
-    let mut report = |listed: &Listed, wrong: &[complaint::Complaint]| {
-        let (path, text) = (&listed.path, &listed.text);
-        complaint::tell(wrong, Some(Source { path, text }), console);
+    let mut report = |listed: &Listed, wrong: Vec<Complaint>| {
+        console.tell(wrong, Some((&listed.path, &listed.text)));
         is_wrong = true;
     };
     for one in listed {
         match one.form() {
             Ok(form) => forms.push((one, form)),
-            Err(wrong) => report(one, &wrong),
+            Err(wrong) => report(one, wrong),
         }
     }
     listing::check_only(&asked.only, forms.iter().map(|(_, form)| form)).map_err(Err)?;
@@ -191,7 +190,7 @@ fn expand(
     for (one, form) in &forms {
         match expansion::expand(&one.name, form, &contenders, &asked) {
             Ok(configurations) => expanded.push(configurations),
-            Err(wrong) => report(one, &wrong),
+            Err(wrong) => report(one, wrong),
         }
     }
     match is_wrong {

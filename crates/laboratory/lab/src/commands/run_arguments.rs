@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use lexopt::Parser;
-use load::options::value::{self, OrNone};
 use load::speed::Rows;
 use measure::host::HostReport;
+use options::quantity;
 
 use super::flags::{Arguments, Command, pair, wrong};
 use super::host::speeds;
@@ -209,7 +209,7 @@ fn parse(arguments: Arguments) -> Result<Request, UsageError> {
             repeats.ok_or_else(|| wrong("repeats", text, "is no number from 1 to 1000", "7"))
         })?,
         duration: arguments.one("duration", |text| {
-            let time = value::some_time(text).ok();
+            let time = quantity::duration(text).filter(|time| !time.is_zero());
             time.ok_or_else(|| wrong("duration", text, "is not a time", "2s"))
         })?,
         targets: arguments.one("targets", |text| names("targets", text))?,
@@ -261,10 +261,8 @@ fn names(flag: &str, text: &str) -> Result<Vec<String>, UsageError> {
 }
 
 fn cpus(flag: &str, text: &str) -> Result<Vec<u16>, UsageError> {
-    match value::cpus(text) {
-        Ok(OrNone::This(cpus)) => Ok(cpus),
-        _ => Err(wrong(flag, text, "is no list of CPUs", "0,2-3")),
-    }
+    let cpus = quantity::cpu_list(text);
+    cpus.ok_or_else(|| wrong(flag, text, "is no list of CPUs", "0,2-3"))
 }
 
 #[cfg(test)]

@@ -52,6 +52,7 @@ Examples:
 ",
 };
 
+/// A target and what was found of it.
 struct Row<'p> {
     target: &'p Target,
     found: Result<(Program, Vec<String>), Missing>,

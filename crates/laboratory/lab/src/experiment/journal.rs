@@ -16,23 +16,42 @@ pub(crate) struct Journal {
     path: PathBuf,
 }
 
+/// Why there is no record to write.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum JournalFault {
+    /// Something is there already.
     #[error("{} is there already", .0.display())]
     Taken(PathBuf),
+    /// There is nothing to take up.
     #[error("there is no record {}", .0.display())]
     Absent(PathBuf),
+    /// Another run has it open.
     #[error("another run writes to {}", .0.display())]
     Busy(PathBuf),
+    /// The host refuses.
     #[error("{}: {error}", path.display())]
-    Refused { path: PathBuf, error: io::Error },
+    Refused {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// It is no record of an experiment, or one of another form.
     #[error("{}: {fault}", path.display())]
-    Unreadable { path: PathBuf, fault: RecordFault },
+    Unreadable {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        fault: RecordFault,
+    },
 }
 
 impl Journal {
     /// A new one: there, or, if nobody chose a place, in the working directory under a name that
     /// nothing else has.
+    ///
+    /// # Errors
+    /// [`JournalFault`].
     pub(crate) fn create(path: Option<&Path>, now: Date) -> Result<Self, JournalFault> {
         if let Some(path) = path {
             return Self::create_at(path.to_owned());
@@ -64,6 +83,9 @@ impl Journal {
 
     /// One that was begun: what it holds, and it itself, ready to go on. A line that was under way
     /// is taken away.
+    ///
+    /// # Errors
+    /// [`JournalFault`].
     pub(crate) fn resume(path: &Path) -> Result<(Experiment, Self), JournalFault> {
         let refused = |error: io::Error| match error.kind() {
             io::ErrorKind::NotFound => JournalFault::Absent(path.to_owned()),
@@ -109,6 +131,7 @@ impl Journal {
         })
     }
 
+    /// Where it is.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -123,6 +146,7 @@ fn locked(file: File, path: PathBuf) -> Result<Journal, JournalFault> {
 }
 
 impl JournalFault {
+    /// The remedy.
     pub(crate) fn hint(&self) -> String {
         match self {
             Self::Taken(path) => format!(

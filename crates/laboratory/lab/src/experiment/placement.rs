@@ -9,6 +9,7 @@ use measure::host::Core;
 /// What the user asked for; `None` = the rest, or half.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seating {
+    /// For servers.
     pub(crate) server: Option<Vec<u16>>,
     /// For the load and the origin.
     pub(crate) client: Option<Vec<u16>>,
@@ -20,6 +21,9 @@ pub(crate) struct Seating {
 pub(crate) struct Denied(pub(crate) u16);
 
 /// Places everybody. `cores` are the CPUs that we may use; where there is only one, all share it.
+///
+/// # Errors
+/// [`Denied`].
 pub(crate) fn place(seating: &Seating, cores: &[Core]) -> Result<Placement, Denied> {
     let asked = [&seating.server, &seating.client];
     let mut asked = asked.into_iter().flatten().flatten();

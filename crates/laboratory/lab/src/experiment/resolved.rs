@@ -10,7 +10,9 @@ use crate::target::program::{self, Builds, Missing, Program};
 /// A target, and its program on this host.
 #[derive(Debug)]
 pub(crate) struct ResolvedTarget {
+    /// What it says of itself.
     pub(crate) target: Target,
+    /// Its program; or why it takes no part.
     pub(crate) program: Result<Program, Missing>,
     /// What the program says about its version; looked at by [`ResolvedTarget::probe`].
     version: Vec<String>,

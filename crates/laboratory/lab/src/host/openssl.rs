@@ -23,6 +23,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// Beyond the seconds of its rows: making keys, and a CPU that others want, too.
 const PATIENCE: u32 = 4;
 
+/// Why there are no rows of it.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum OpensslFault {
     #[error("there is no program `openssl`")]
@@ -34,6 +35,9 @@ pub(super) enum OpensslFault {
 }
 
 /// Rows of `openssl speed`, each for so many seconds, on that CPU.
+///
+/// # Errors
+/// [`OpensslFault`].
 pub(super) fn measure(rows: Rows, seconds: u32, cpu: u16) -> Result<Vec<Speed>, OpensslFault> {
     let program = located().ok_or(OpensslFault::Missing)?;
     let run = |words: &[&str], rows: u32| {

@@ -13,6 +13,7 @@ pub(crate) fn told(path: impl AsRef<Path>) -> Option<String> {
     Some(read(path)).filter(|text| !text.is_empty())
 }
 
+/// A file's number.
 pub(crate) fn number(path: impl AsRef<Path>) -> Option<u64> {
     read(path).trim().parse().ok()
 }

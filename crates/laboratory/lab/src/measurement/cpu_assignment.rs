@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use measure::experiment::Placement;
 
+/// CPUs for one configuration.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct CpuAssignment {
     /// One for each worker of the server.
@@ -36,6 +37,7 @@ impl CpuAssignment {
         }
     }
 
+    /// All of them, each once.
     pub(crate) fn all(&self) -> BTreeSet<u16> {
         self.server.iter().chain(&self.client).copied().collect()
     }

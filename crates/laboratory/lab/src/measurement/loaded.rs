@@ -119,7 +119,6 @@ fn frame() -> Frame {
     Frame {
         version: String::new(),
         command: Vec::new(),
-        settings: Vec::new(),
         started: String::new(),
         host: Host::default(),
     }
@@ -180,7 +179,8 @@ mod tests {
     use std::process::{Child, Command, Stdio};
     use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
-    use load::options::{Files, Options, table};
+    use load::options::TABLE;
+    use options::Report;
     use wire::address::Address;
 
     use super::*;
@@ -212,13 +212,16 @@ mod tests {
     const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
 
     fn plan(address: SocketAddr, settings: &[(&str, &str)]) -> Plan {
-        let mut options = Options::default();
-        let url = [("url", "http://lab.test/")];
-        for (name, text) in url.iter().chain(settings) {
-            table::apply(&mut options, table::find(name).unwrap(), text).unwrap();
-        }
-        let draft = options.validate(&Files::new(), &sys::cpu::allowed_cpus());
-        let mut plan = draft.unwrap().plan(Address::Ip(address)).unwrap();
+        let given = [("url", "http://lab.test/")]
+            .iter()
+            .chain(settings)
+            .copied();
+        let report = Report::new(None);
+        let root = options::flags::parse(given, &TABLE, &report);
+        let cpus = sys::cpu::allowed_cpus();
+        let read = load::options::read(&root, &|_| unreachable!("no file"), &cpus, &report);
+        let (_, draft) = read.unwrap();
+        let mut plan = draft.plan(Address::Ip(address)).unwrap();
         plan.rests = true;
         plan
     }

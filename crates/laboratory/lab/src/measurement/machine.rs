@@ -23,6 +23,9 @@ pub(crate) struct Machine {
 
 impl Machine {
     /// Of these CPUs, until now.
+    ///
+    /// # Errors
+    /// There is no `/proc`.
     pub(crate) fn now(cpus: &BTreeSet<u16>) -> io::Result<Self> {
         Ok(Self::parse(&fs::read_to_string("/proc/stat")?, cpus))
     }

@@ -58,14 +58,17 @@ impl Origin {
         })
     }
 
+    /// Where it listens.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
+    /// Where it runs.
     pub(crate) fn cpus(&self) -> &[u16] {
         &self.cpus
     }
 
+    /// Its processes.
     pub(crate) fn tree(&self) -> Tree {
         self.child.tree()
     }

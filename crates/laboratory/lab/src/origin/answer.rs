@@ -14,10 +14,13 @@ use super::query::{Content, QueryFault};
 /// A reply.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Answer {
+    /// Its status.
     pub(super) code: u16,
+    /// How its body ends.
     pub(super) framing: Framing,
     /// Its body; with [`Framing::Absent`], the one that it would have.
     pub(super) content: Content,
+    /// How long it is withheld.
     pub(super) delay: Duration,
     /// What it says about the connection.
     pub(super) persistence: Persistence,
@@ -158,6 +161,7 @@ impl Persistence {
 }
 
 impl Content {
+    /// Its length.
     fn bytes(self) -> u64 {
         match self {
             Self::Pattern(bytes) => bytes,

@@ -52,13 +52,16 @@ pub(super) enum Next {
 /// What a worker did.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Totals {
+    /// Connections that were accepted.
     pub(crate) connections: u64,
     /// Replies, refusals among them.
     pub(crate) replies: u64,
+    /// Bytes that were written.
     pub(crate) sent_bytes: u64,
 }
 
 impl Totals {
+    /// Adds another worker's.
     pub(crate) fn add(&mut self, other: &Self) {
         self.connections += other.connections;
         self.replies += other.replies;
@@ -89,6 +92,7 @@ struct Known {
     download: Option<Download>,
 }
 
+/// A client's connection.
 pub(super) struct Connection {
     socket: OwnedFd,
     stage: Stage,
@@ -129,6 +133,7 @@ enum Sent {
 }
 
 impl Buffers {
+    /// An empty one.
     pub(super) fn new() -> Self {
         Self {
             input: vec![0; INPUT_BYTES].into(),
@@ -398,6 +403,7 @@ impl Connection {
         }
     }
 
+    /// Sends what is due.
     fn send(&mut self, output: &mut Output, now: Instant) -> io::Result<Sent> {
         if output.out.is_empty() && self.download.is_none() {
             return Ok(Sent::All);

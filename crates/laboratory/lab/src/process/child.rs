@@ -34,19 +34,36 @@ pub(crate) struct Child {
     end: Option<String>,
 }
 
+/// Why a program does not run.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ChildFault {
+    /// A file or process of our own cannot be made.
     #[error("{0}")]
     Ours(#[from] io::Error),
+    /// The kernel does not start it.
     #[error("{program} cannot be started: {why}")]
-    Refused { program: String, why: String },
+    Refused {
+        /// What was to be started.
+        program: String,
+        /// The kernel's word for it.
+        why: String,
+    },
+    /// It was to end by itself, and did not.
     #[error("{program} has not ended after {seconds} s")]
-    Endless { program: String, seconds: u64 },
+    Endless {
+        /// What was started.
+        program: String,
+        /// How long we waited.
+        seconds: u64,
+    },
 }
 
 impl Child {
     /// Starts a program on these CPUs (all that we have, if there are none) in a folder, and lets
     /// it write to a file.
+    ///
+    /// # Errors
+    /// [`ChildFault::Ours`], [`ChildFault::Refused`].
     pub(crate) fn start(
         program: &OsStr,
         arguments: &[OsString],

@@ -4,15 +4,24 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::{env, fs, io, process};
 
+/// Why there is no folder.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ScratchFault {
+    /// Configurations of servers could not name files in it.
     #[error("`{}` has a blank or another character that servers' configurations give a meaning", .0.display())]
     Unnameable(PathBuf),
+    /// It cannot be made there.
     #[error("there is no room of our own in {}: {error}", parent.display())]
-    Refused { parent: PathBuf, error: io::Error },
+    Refused {
+        /// Where.
+        parent: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
 }
 
 impl ScratchFault {
+    /// The remedy.
     pub(crate) fn hint(&self) -> &'static str {
         match self {
             Self::Unnameable(_) => {
@@ -39,6 +48,9 @@ pub(crate) struct Scratch {
 impl Scratch {
     /// A new one in `$TMPDIR`, or `/tmp`. Others may pass through it, as servers do that become
     /// another user, and not look into it.
+    ///
+    /// # Errors
+    /// [`ScratchFault`].
     pub(crate) fn new() -> Result<Self, ScratchFault> {
         let parent = env::temp_dir();
         // Programs find their files from folders of their own.
@@ -68,6 +80,7 @@ impl Scratch {
         Err(io::ErrorKind::AlreadyExists.into())
     }
 
+    /// Where it is.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }

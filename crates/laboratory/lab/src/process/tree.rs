@@ -27,13 +27,16 @@ pub(crate) struct Tree {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct CpuReading(BTreeMap<u32, Duration>);
 
+/// Why CPU time cannot be told.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TreeFault {
     /// What a process used is lost with it, so the sum would be too small.
     #[error("process {0} of the server ended while it was measured")]
     Lost(u32),
+    /// It works although nothing is asked of it.
     #[error("process {0} does not come to rest")]
     Restless(u32),
+    /// `/proc` cannot be read.
     #[error("the kernel does not tell what processes there are: {0}")]
     Kernel(#[from] io::Error),
 }
@@ -63,6 +66,9 @@ impl Tree {
     }
 
     /// The root, if it lives, and its descendants that live now.
+    ///
+    /// # Errors
+    /// There is no `/proc`.
     pub(crate) fn members(self) -> io::Result<Vec<u32>> {
         let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
         let mut members = Vec::new();
@@ -85,6 +91,9 @@ impl Tree {
     }
 
     /// CPU time of every member.
+    ///
+    /// # Errors
+    /// There is no `/proc`.
     pub(crate) fn cpu(self) -> io::Result<CpuReading> {
         let members = self.members()?.into_iter();
         // A member may end between the list and the look at it.
@@ -115,11 +124,17 @@ impl Tree {
 
     /// Resident memory of all members, in bytes. A page that several share counts once in all,
     /// where the kernel lets us see it (`Pss`), else once for each.
+    ///
+    /// # Errors
+    /// There is no `/proc`.
     pub(crate) fn resident_bytes(self) -> io::Result<u64> {
         Ok(self.members()?.into_iter().map(resident).sum())
     }
 
     /// Every thread of every member.
+    ///
+    /// # Errors
+    /// There is no `/proc`.
     pub(crate) fn threads(self) -> io::Result<Vec<u32>> {
         let members = self.members()?.into_iter();
         let tasks = members.filter_map(|id| fs::read_dir(format!("/proc/{id}/task")).ok());

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use super::form::{self, Form};
-use crate::load::complaint::Complaint;
-use crate::load::meaning;
+use crate::load::files;
+use options::Complaint;
 use options::diagnostic::nearest;
 
 macro_rules! embedded {
@@ -41,22 +41,35 @@ const SCENARIOS: [(&str, &str); 20] = embedded! {
 /// All of them, on the command line.
 pub(crate) const ALL: &str = "all";
 
+/// A scenario's file.
 #[derive(Clone, Debug)]
 pub(crate) struct Listed {
+    /// In flags and records.
     pub(crate) name: String,
     /// As messages name the file.
     pub(crate) path: String,
+    /// Its text.
     pub(crate) text: String,
 }
 
+/// Why there is no such scenario.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CatalogueFault {
+    /// None has that name.
     #[error("there is no scenario `{name}`")]
-    Unknown { name: String, near: Option<String> },
+    Unknown {
+        /// As it was typed.
+        name: String,
+        /// The nearest that there is.
+        near: Option<String>,
+    },
+    /// Its file cannot be read.
     #[error("{0}")]
     Unreadable(String),
+    /// A folder cannot be read.
     #[error("the scenarios in {0} cannot be listed: {1}")]
     Folder(PathBuf, io::Error),
+    /// Two have the same name, so that nobody could tell their configurations apart.
     #[error("two scenarios are named `{0}`")]
     Twice(String),
 }
@@ -103,7 +116,7 @@ fn ours((name, text): &(&str, &str)) -> Listed {
 }
 
 fn of_file(path: &Path) -> Result<Listed, CatalogueFault> {
-    let bytes = meaning::read(path).map_err(CatalogueFault::Unreadable)?;
+    let bytes = files::read(path).map_err(CatalogueFault::Unreadable)?;
     let shown = path.display().to_string();
     let no_text = |_| CatalogueFault::Unreadable(format!("{shown} is no text"));
     let text = String::from_utf8(bytes).map_err(no_text)?;
@@ -116,6 +129,9 @@ fn of_file(path: &Path) -> Result<Listed, CatalogueFault> {
 }
 
 /// Those that were asked for, by name, by path (what has a `/` or ends in `.toml`), or `all`.
+///
+/// # Errors
+/// [`CatalogueFault`].
 pub(crate) fn choose(
     asked: &[String],
     folder: Option<&Path>,
@@ -152,6 +168,7 @@ fn named(name: &str, known: &[Listed]) -> Result<Listed, CatalogueFault> {
 }
 
 impl CatalogueFault {
+    /// The remedy.
     pub(crate) fn hint(&self) -> String {
         match self {
             Self::Unknown {

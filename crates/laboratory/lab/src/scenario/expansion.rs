@@ -5,15 +5,14 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::time::Duration;
 
-use load::options::value;
 use measure::experiment::{self, Configuration, Factor, Value};
 use measure::metric::Metric;
+use options::{Complaint, Problem, Spot, quantity};
 
 use super::expect::Expect;
 use super::form::{self, Form, Pace};
 use super::planned::{Call, CapacityPlan, Client, Loading, Planned, ProgramLoad};
 use super::settings::{Launch, Offered, Settings};
-use crate::load::complaint::Complaint;
 use crate::target::form::{Role, Scheme, Target};
 use crate::target::server_spec::ServerSpec;
 use crate::target::templates;
@@ -22,6 +21,7 @@ use crate::usage::did_you_mean;
 /// A target that may take part.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Contender<'p> {
+    /// Which.
     pub(crate) target: &'p Target,
     /// Whether the user gave another build than the packaged one.
     pub(crate) is_given: bool,
@@ -120,12 +120,9 @@ fn check_targets(form: &Form, contenders: &[Contender<'_>]) -> Result<(), Vec<Co
 
 fn no_target<'n>(name: &str, known: impl Iterator<Item = &'n str> + Clone) -> Complaint {
     let listed = || "`lariat-lab targets` lists them".to_owned();
-    Complaint {
-        subject: None,
-        message: format!("there is no target `{}`", name.escape_debug()),
-        spot: None,
-        hint: did_you_mean(name, known, "").unwrap_or_else(listed),
-    }
+    let problem = Problem::new(format!("there is no target `{}`", name.escape_debug()));
+    let hint = did_you_mean(name, known, "").unwrap_or_else(listed);
+    Complaint::error(Spot::Nowhere, problem.hint(hint))
 }
 
 /// A value of each factor, by their places in the file.
@@ -342,7 +339,7 @@ impl<'f> Expansion<'f> {
         | Client::Program(ProgramLoad { settings, .. })) = client;
         if spec.objects.is_empty() {
             let size = settings.text("size");
-            let size = size.and_then(|text| value::size(&text).ok());
+            let size = size.and_then(|text| quantity::size(&text));
             spec.objects.extend(size);
         }
         spec
@@ -432,12 +429,8 @@ fn wrong_role(target: &Target, key: &str) -> Complaint {
         Role::Client => ("client", "names the server that it loads"),
         Role::Server => ("server", "names the program that loads it"),
     };
-    Complaint {
-        subject: None,
-        message: format!("`{name}` is a {role} and cannot stand here"),
-        spot: None,
-        hint: format!("`{key}` {hint}"),
-    }
+    let problem = Problem::new(format!("`{name}` is a {role} and cannot stand here"));
+    Complaint::error(Spot::Nowhere, problem.hint(format!("`{key}` {hint}")))
 }
 
 fn is_of_reload(metric: &Metric) -> bool {
@@ -469,12 +462,9 @@ fn program_command(
     };
     let words = templates::command(target, &load.values(call, launch));
     words.map_err(|fault| {
-        vec![Complaint {
-            subject: None,
-            message: fault.to_string(),
-            spot: None,
-            hint: "targets/README.md lists what a template may use".to_owned(),
-        }]
+        let hint = "targets/README.md lists what a template may use";
+        let problem = Problem::new(fault.to_string()).hint(hint);
+        vec![Complaint::error(Spot::Nowhere, problem)]
     })
 }
 

@@ -4,17 +4,15 @@
 
 use std::time::Duration;
 
-use load::options::value::some_time;
+use load::options::TABLE;
 use measure::experiment::{Omission, Published, Source};
 use measure::metric::Metric;
+use options::{Complaint, Node, Problem, Report, Spot, document, flags, quantity};
 use serde::{Deserialize, Deserializer};
 use toml::de::{DeTable, DeValue};
 
 use super::expect::Expect;
 use super::settings::{Offered, RESERVED, Settings};
-use crate::load::complaint::Complaint;
-use crate::load::given::Spot;
-use crate::load::plan_file;
 use crate::target::server_spec::ServerSpec;
 use crate::usage::did_you_mean;
 
@@ -156,7 +154,8 @@ fn optional_time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Du
 }
 
 fn of_text<E: serde::de::Error>(text: &str) -> Result<Duration, E> {
-    some_time(text).map_err(|_| {
+    let time = quantity::duration(text).filter(|time| !time.is_zero());
+    time.ok_or_else(|| {
         let typed = text.escape_debug();
         E::custom(format!("`{typed}` is not a time, as in 500ms or 2s"))
     })
@@ -203,12 +202,20 @@ pub(crate) fn parse(text: &str) -> Result<Form, Vec<Complaint>> {
 
 /// All tables `load`, whose form the file's own has shown to be right.
 fn loads(root: &DeTable<'_>) -> Result<Loads, Vec<Complaint>> {
-    let mut complaints = Vec::new();
-    let mut read = |table: Option<&DeTable<'_>>| {
-        let (given, wrong) = table.map(plan_file::entries).unwrap_or_default();
-        complaints.extend(wrong);
-        complaints.extend(given.iter().filter(|one| is_reserved(one)).map(reserved));
-        Settings::new(given)
+    let report = Report::new(None);
+    let read = |table: Option<&DeTable<'_>>| {
+        let Some(table) = table else {
+            return Settings::default();
+        };
+        let root = Node::new(document::entries(table), Spot::Nowhere);
+        let root = flags::retyped(root, &TABLE);
+        options::check_keys(&root, &TABLE, &report);
+        let entries = root.entries().iter();
+        for entry in entries.filter(|entry| RESERVED.contains(&&*entry.key)) {
+            let problem = Problem::new("is not a scenario's to set").hint(RESERVED_HINT);
+            report.error(&entry.node.spot, &entry.key, problem);
+        }
+        Settings::new(root)
     };
     let base = read(inner(root, "load"));
     let capacity = read(inner(root, "capacity").and_then(|table| inner(table, "load")));
@@ -217,8 +224,8 @@ fn loads(root: &DeTable<'_>) -> Result<Loads, Vec<Complaint>> {
         let of_value = |value| read(inner(value, "load"));
         values.push(list(factor, "value").map(of_value).collect());
     }
-    if !complaints.is_empty() {
-        return Err(complaints);
+    if report.errors() > 0 {
+        return Err(report.into_complaints());
     }
     Ok(Loads {
         base,
@@ -237,32 +244,16 @@ fn list<'t, 'i>(table: &'t DeTable<'i>, key: &str) -> impl Iterator<Item = &'t D
     array.filter_map(|one| one.get_ref().as_table())
 }
 
-fn is_reserved(given: &crate::load::given::Given) -> bool {
-    RESERVED.contains(&given.setting.name)
-}
-
-fn reserved(given: &crate::load::given::Given) -> Complaint {
-    Complaint {
-        subject: Some(given.setting.name.to_owned()),
-        message: "is not a scenario's to set".to_owned(),
-        spot: Some(given.spot.clone()),
-        hint: "[quick] and [full] give times; whom to load, and from which CPUs, follows from the \
-               run"
-        .to_owned(),
-    }
-}
+const RESERVED_HINT: &str =
+    "[quick] and [full] give times; whom to load, and from which CPUs, follows from the run";
 
 /// Checks what serde cannot.
 fn check(file: &File<Table>) -> Result<(), Vec<Complaint>> {
     let mut wrong = Vec::new();
     let mut note = |is_so: bool, message: String| {
         if is_so {
-            wrong.push(Complaint {
-                subject: None,
-                message,
-                spot: None,
-                hint: REFERENCE.to_owned(),
-            });
+            let problem = Problem::new(message).hint(REFERENCE);
+            wrong.push(Complaint::error(Spot::Nowhere, problem));
         }
     };
     note(file.metrics.is_empty(), "`metrics` is empty".to_owned());
@@ -337,12 +328,8 @@ fn of_toml(error: &toml::de::Error) -> Complaint {
         }
         _ => (text.clone(), REFERENCE.to_owned()),
     };
-    Complaint {
-        subject: None,
-        message,
-        spot: error.span().map(Spot::File),
-        hint,
-    }
+    let spot = error.span().map_or(Spot::Nowhere, Spot::File);
+    Complaint::error(spot, Problem::new(message).hint(hint))
 }
 
 fn near(typed: &str, known: &[&str]) -> String {
@@ -384,9 +371,8 @@ load = { size = \"1k\" }
 
     fn faults(text: &str) -> String {
         let wrong = parse(text).expect_err("it is wrong");
-        let lines = wrong
-            .iter()
-            .map(|one| format!("{} ({})", one.message, one.hint));
+        let told = |Problem { message, hint }| format!("{message} ({})", hint.unwrap_or_default());
+        let lines = wrong.into_iter().map(|one| told(one.problem));
         lines.collect::<Vec<_>>().join("; ")
     }
 
@@ -417,7 +403,9 @@ load = { size = \"1k\" }
         let near = spoilt("\"rate\"", "\"raet\"");
         assert!(near.contains("no `raet` here (did you mean `rate`?)"));
         let near = spoilt("connections = 2", "conections = 2");
-        assert!(near.contains("no setting `conections` (did you mean `connections`?)"));
+        assert!(near.contains(
+            "unknown key `conections` at the top of the file (did you mean `connections`?)"
+        ));
         assert!(spoilt("size = \"1k\"", "duration = \"1s\"").contains("not a scenario's"));
         assert!(spoilt("targets = [\"lariat\"]\n", "").contains("`targets` is missing"));
         assert!(spoilt("300ms", "300").contains("`300` is not a time"));

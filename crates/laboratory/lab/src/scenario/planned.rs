@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::time::Duration;
 
-use load::options::value;
 use measure::experiment::Configuration;
+use options::quantity;
 
 use super::expect::Expect;
 use super::settings::{Launch, Offered, Settings};
@@ -14,16 +14,21 @@ use crate::target::templates::{ClientValues, Tls};
 /// A target under one choice of values, with all that is needed to measure it.
 #[derive(Clone, Debug)]
 pub(crate) struct Planned {
+    /// The scenario's name.
     pub(crate) scenario: String,
     /// As the record tells it: key, target, values, and why it is not tried, if it is not.
     pub(crate) configuration: Configuration,
     /// The server: the target, or what clients under test load.
     pub(crate) server: String,
+    /// What the server is asked to be.
     pub(crate) spec: ServerSpec,
     /// Whether the server speaks TLS; where it does not, nothing is expected of handshakes.
     pub(crate) is_tls: bool,
+    /// What loads it.
     pub(crate) client: Client,
+    /// Void unless.
     pub(crate) expect: Expect,
+    /// How often it is read.
     pub(crate) repeats: u32,
     /// Load before the figures begin.
     pub(crate) warm_up: Duration,
@@ -57,6 +62,7 @@ impl Planned {
     }
 }
 
+/// What loads a server.
 #[derive(Clone, Debug)]
 pub(crate) enum Client {
     /// Ours, in this process.
@@ -75,6 +81,7 @@ impl Client {
     }
 }
 
+/// A load of ours.
 #[derive(Clone, Debug)]
 pub(crate) struct Loading {
     /// Its settings, without those that the runner gives.
@@ -88,11 +95,13 @@ pub(crate) struct Loading {
 pub(crate) struct CapacityPlan {
     /// The closed load that finds out what it is capable of, in this run.
     pub(crate) settings: Settings,
+    /// For how long.
     pub(crate) duration: Duration,
     /// What is offered then.
     pub(crate) offered: Offered,
 }
 
+/// A load that another program makes.
 #[derive(Clone, Debug)]
 pub(crate) struct ProgramLoad {
     /// The program: a target with the role of a client.
@@ -101,12 +110,16 @@ pub(crate) struct ProgramLoad {
     pub(crate) settings: Settings,
 }
 
+/// Where a program is called.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Call<'a> {
+    /// The program's file.
     pub(crate) program: &'a Path,
+    /// Its own folder.
     pub(crate) folder: &'a Path,
     /// The server's address and port.
     pub(crate) address: &'a str,
+    /// What the server was asked to be.
     pub(crate) spec: &'a ServerSpec,
 }
 
@@ -114,7 +127,7 @@ impl ProgramLoad {
     /// What the templates of the program may use.
     pub(crate) fn values<'a>(&self, call: Call<'a>, launch: &Launch) -> ClientValues<'a> {
         let text = |name| self.settings.text(name);
-        let size = text("size").and_then(|text| value::size(&text).ok());
+        let size = text("size").and_then(|text| quantity::size(&text));
         let path = size.map_or_else(|| "/".to_owned(), |size| format!("/?size={size}"));
         let scheme = if launch.is_tls { "https" } else { "http" };
         // Its own counts would leave a warm-up out, and the server's would not.
@@ -122,7 +135,7 @@ impl ProgramLoad {
             warm_up: Duration::ZERO,
             ..launch.clone()
         };
-        let flags = self.settings.clone().without("size").command(&at_once);
+        let flags = self.settings.without("size").command(&at_once);
         ClientValues {
             program: call.program,
             folder: call.folder,

@@ -6,13 +6,14 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use load::options::table;
+use load::options::TABLE;
+use load::options::rows::is_of_tls;
 use load::plan::Plan;
+use options::flags::{overlaid, parse, words};
+use options::{Complaint, Entry, Node, Report, Spot, Value};
 use serde::Deserialize;
 
-use crate::load::complaint::Complaint;
-use crate::load::given::{Given, Spot, Text, merged, split};
-use crate::load::meaning;
+use crate::load::files;
 
 /// Settings that the runner gives.
 pub(crate) const RESERVED: [&str; 11] = [
@@ -29,9 +30,15 @@ pub(crate) const RESERVED: [&str; 11] = [
     "count",
 ];
 
-/// What a scenario says of its load. Each setting stands once.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Settings(Vec<Given>);
+/// What a scenario says of its load.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings(Node);
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self(Node::new(Value::Table(Vec::new()), Spot::Nowhere))
+    }
+}
 
 /// What is offered, in multiples of what the target is capable of.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
@@ -46,10 +53,13 @@ pub(crate) enum Offered {
     Ramp(Ramp),
 }
 
+/// Two multiples.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Ramp {
+    /// At the beginning.
     pub(crate) from: f64,
+    /// At the end.
     pub(crate) to: f64,
 }
 
@@ -58,6 +68,7 @@ pub(crate) struct Ramp {
 pub(crate) struct Launch {
     /// Whether TLS is spoken; else settings about TLS are left out.
     pub(crate) is_tls: bool,
+    /// Where the server listens.
     pub(crate) address: SocketAddr,
     /// A thread of the load on each.
     pub(crate) cpus: Vec<u16>,
@@ -71,37 +82,31 @@ pub(crate) struct Launch {
 pub(crate) const SERVER_NAME: &str = "localhost";
 
 impl Settings {
-    pub(crate) fn new(given: Vec<Given>) -> Self {
-        Self(given)
+    /// Of what was typed.
+    pub(crate) fn new(root: Node) -> Self {
+        Self(root)
     }
 
-    /// This, and what `over` says in its place; see [`merged`].
+    /// This, and what `over` says in its place; see [`overlaid`].
     pub(crate) fn overlaid(&self, over: &Self) -> Self {
-        Self(merged(self.0.clone(), over.0.clone()))
+        Self(overlaid(&self.0, &over.0, &TABLE))
+    }
+
+    /// Those settings alone.
+    fn only(&self, is_kept: impl Fn(&Entry) -> bool) -> Self {
+        let entries = self.0.entries().iter();
+        let kept = entries.filter(|entry| is_kept(entry)).cloned().collect();
+        Self(Node::new(Value::Table(kept), Spot::Nowhere))
     }
 
     /// Without what was said of a setting.
-    pub(crate) fn without(mut self, name: &str) -> Self {
-        self.0.retain(|given| given.setting.name != name);
-        self
+    pub(crate) fn without(&self, name: &str) -> Self {
+        self.only(|entry| entry.key != name)
     }
 
     /// With this in place of what the setting was.
-    pub(crate) fn with(self, name: &str, text: &str) -> Self {
-        let setting = table::find(name).expect("the runner knows the settings");
-        let spot = Spot::Flag;
-        let given = Given {
-            setting,
-            texts: match setting.shape {
-                table::Shape::Commas(_) => split(text, &spot),
-                _ => vec![Text {
-                    text: text.to_owned(),
-                    spot: spot.clone(),
-                }],
-            },
-            spot,
-        };
-        Self(merged(self.0, vec![given]))
+    pub(crate) fn with(&self, name: &str, text: &str) -> Self {
+        self.overlaid(&Self(parse([(name, text)], &TABLE, &Report::new(None))))
     }
 
     /// Open load, at multiples of a rate that the target was found capable of.
@@ -118,14 +123,12 @@ impl Settings {
 
     /// What was typed for a setting, as one text.
     pub(crate) fn text(&self, name: &str) -> Option<String> {
-        let given = self.0.iter().find(|given| given.setting.name == name)?;
-        let texts: Vec<_> = given.texts.iter().map(|text| text.text.as_str()).collect();
-        Some(texts.join(","))
+        Some(self.0.get(name)?.texts().join(","))
     }
 
-    /// All that were typed.
-    pub(crate) fn given(&self) -> &[Given] {
-        &self.0
+    /// All that were typed, as the flags of a command line.
+    pub(crate) fn words(&self) -> Vec<String> {
+        words(&self.0, &TABLE)
     }
 
     /// The plan of a load of that launch.
@@ -133,39 +136,33 @@ impl Settings {
     /// # Errors
     /// All that contradicts, in words; what came from a scenario was checked when it was read.
     pub(crate) fn plan(&self, launch: &Launch) -> Result<Plan, Vec<Complaint>> {
-        let whole = self.at(launch).0;
-        let options = meaning::options(&whole, Vec::new())?;
-        let draft = meaning::draft(&options, &whole, &launch.cpus)?;
-        let address = wire::address::Address::Ip(launch.address);
-        draft
-            .plan(address)
-            .map_err(|faults| meaning::of_plan(&faults, &whole))
+        let report = Report::new(None);
+        let root = self.at(launch).0;
+        match load::options::read(&root, &files::read, &launch.cpus, &report) {
+            None => Err(report.into_complaints()),
+            Some((_, draft)) => draft
+                .plan(wire::address::Address::Ip(launch.address))
+                .map_err(|problem| vec![Complaint::error(Spot::Nowhere, problem)]),
+        }
     }
 
     /// The command line that loads a server like that, with ADDRESS where it listens.
     pub(crate) fn command(&self, launch: &Launch) -> Vec<String> {
-        let whole = self.at(launch).0;
-        let mut options = load::options::Options::default();
-        for given in whole.iter().filter(|given| !is_place(given)) {
-            for text in &given.texts {
-                let applied = table::apply(&mut options, given.setting, &text.text);
-                debug_assert!(applied.is_ok(), "checked when the scenario was read");
-            }
-        }
+        // What only the runner's own host and moment decide stays out.
+        let places = ["url", "connect", "threads", "cpus"];
+        let whole = self.at(launch).only(|entry| !places.contains(&&*entry.key));
         let scheme = if launch.is_tls { "https" } else { "http" };
-        let mut command = vec!["lariat-lab".to_owned()];
-        command.extend(table::command(&options));
         let url = format!("{scheme}://{SERVER_NAME}/");
-        command.splice(2..2, [url, "--connect".to_owned(), "ADDRESS".to_owned()]);
-        command
+        let place = ["lariat-lab", "load", &url, "--connect", "ADDRESS"].map(str::to_owned);
+        place.into_iter().chain(whole.words()).collect()
     }
 
     fn at(&self, launch: &Launch) -> Self {
         let scheme = if launch.is_tls { "https" } else { "http" };
         let cpus: Vec<_> = launch.cpus.iter().map(u16::to_string).collect();
-        let kept = self.0.iter();
-        let kept = kept.filter(|given| launch.is_tls || !given.setting.of_tls);
-        let whole = Self(kept.cloned().collect())
+        let is_of_tls = |entry: &Entry| TABLE.find(&entry.key).is_some_and(is_of_tls);
+        let whole = self
+            .only(|entry| launch.is_tls || !is_of_tls(entry))
             .with("url", &format!("{scheme}://{SERVER_NAME}/"))
             .with("connect", &launch.address.to_string())
             .with("warm-up", &typed(launch.warm_up))
@@ -176,11 +173,6 @@ impl Settings {
             None => whole.with("duration", &typed(launch.duration)),
         }
     }
-}
-
-/// What only the runner's own host and moment decide.
-fn is_place(given: &Given) -> bool {
-    ["url", "connect", "threads", "cpus"].contains(&given.setting.name)
 }
 
 /// A time as the table reads it.

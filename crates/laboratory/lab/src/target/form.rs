@@ -15,6 +15,7 @@ use super::server_spec::ServerSpec;
 pub(crate) struct Target {
     /// The name of its folder; in flags and tables.
     pub(crate) name: String,
+    /// What it says of itself.
     pub(crate) form: Form,
     /// Its templates by the names of the files that they become.
     pub(crate) templates: BTreeMap<String, String>,
@@ -26,6 +27,7 @@ pub(crate) struct Target {
 pub(crate) struct Form {
     /// What it is, in a line.
     pub(crate) title: String,
+    /// The program's file name.
     pub(crate) program: String,
     /// Debian's packages that bring it; none for programs of ours.
     #[serde(default)]
@@ -35,6 +37,7 @@ pub(crate) struct Form {
     /// Further files that the packaged program needs, for example modules.
     #[serde(default)]
     pub(crate) needs: Vec<String>,
+    /// What it does in a run.
     #[serde(default)]
     pub(crate) role: Role,
     /// Who answers requests to a server.
@@ -59,6 +62,7 @@ pub(crate) struct Form {
     /// Names of the configuration files that are made of the templates of these names.
     #[serde(default)]
     pub(crate) files: Vec<String>,
+    /// What it does not support.
     #[serde(default)]
     pub(crate) unsupported: Vec<Unsupported>,
 }
@@ -74,6 +78,7 @@ pub(crate) enum Role {
     Client,
 }
 
+/// Who answers requests.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Serves {
@@ -84,15 +89,19 @@ pub(crate) enum Serves {
     Itself,
 }
 
+/// What clients speak.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Scheme {
+    /// Plain HTTP.
     Http,
+    /// HTTP over TLS.
     #[default]
     Https,
 }
 
 impl Scheme {
+    /// As in a URL.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Http => "http",
@@ -101,11 +110,13 @@ impl Scheme {
     }
 }
 
+/// Something that a target does not support.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct Unsupported {
     /// Server specs that it does not support: those of which all of these hold.
     pub(crate) when: BTreeMap<String, Condition>,
+    /// Why, for people.
     pub(crate) why: String,
     /// Whether it holds for every build, not of the packaged one alone.
     #[serde(default)]
@@ -122,26 +133,36 @@ pub(crate) enum Condition {
     Is(Value),
 }
 
+/// A lower bound.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Least {
     least: i64,
 }
 
+/// What is wrong with a target's files.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FormFault {
+    /// `target.toml` is not what it should be; the message tells line and key.
     #[error("{0}")]
     Malformed(Box<toml::de::Error>),
+    /// A condition names no field of a spec.
     #[error("`{0}` in `when` is nothing that a server is asked for; there are {known}",
         known = spec_fields().join(", "))]
     UnknownField(String),
+    /// A file is named that no template makes.
     #[error("there is no template for `{0}` beside target.toml")]
     NoTemplate(String),
+    /// Nothing would be started.
     #[error("`start` is empty")]
     NoStart,
 }
 
 impl Target {
+    /// Reads a target.
+    ///
+    /// # Errors
+    /// [`FormFault`].
     pub(crate) fn parse(
         name: &str,
         text: &str,

@@ -16,6 +16,7 @@ use super::templates::{self, TemplateFault, Tls, Values};
 use crate::process::child::{Child, ChildFault, telling_lines};
 use crate::process::tree::Tree;
 
+/// Where a server is to run.
 #[derive(Clone, Copy)]
 pub(crate) struct Place<'a> {
     /// Its CPUs, which nobody else should use.
@@ -24,6 +25,7 @@ pub(crate) struct Place<'a> {
     pub(crate) folder: &'a Path,
     /// The plain HTTP server behind those that do not serve themselves.
     pub(crate) origin: Option<SocketAddr>,
+    /// What servers show.
     pub(crate) certificates: &'a Certificates,
     /// Whether nobody waits for it any more.
     pub(crate) is_cancelled: &'a dyn Fn() -> bool,
@@ -38,29 +40,42 @@ pub(crate) struct Server {
     child: Child,
 }
 
+/// Why a server does not run.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StartFault {
+    /// It ended by itself.
     #[error("{name} ended as it started ({how}){}", quoted(said))]
     Ended {
+        /// The target's name.
         name: String,
         /// For example `exit status: 1`.
         how: String,
+        /// What it wrote, as far as it tells why.
         said: String,
     },
+    /// It takes no connections.
     #[error("{name} took no connection within {seconds} s{}", quoted(said))]
     Silent {
+        /// The target's name.
         name: String,
+        /// How long we tried.
         seconds: u64,
+        /// What it wrote, as far as it tells why.
         said: String,
     },
+    /// It needs a server behind it, and was given none.
     #[error("{0} relays, and there is no origin behind it")]
     NoOrigin(String),
+    /// A template is wrong.
     #[error(transparent)]
     Template(#[from] TemplateFault),
+    /// There is nothing that it could show.
     #[error(transparent)]
     Certificate(#[from] CertificateFault),
+    /// It cannot be started.
     #[error(transparent)]
     Child(#[from] ChildFault),
+    /// A file of our own cannot be made.
     #[error("{0}")]
     Ours(#[from] io::Error),
 }
@@ -82,6 +97,9 @@ const CONNECTIONS_MAX: u64 = 200_000;
 
 impl Server {
     /// Starts a target and waits until it takes connections.
+    ///
+    /// # Errors
+    /// [`StartFault`].
     pub(crate) fn start(
         target: &Target,
         program: &Program,
@@ -123,10 +141,12 @@ impl Server {
         }
     }
 
+    /// Where it listens.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
+    /// Its own folder.
     pub(crate) fn folder(&self) -> &Path {
         &self.folder
     }
@@ -136,6 +156,7 @@ impl Server {
         self.begun.elapsed()
     }
 
+    /// All its processes.
     pub(crate) fn tree(&self) -> Tree {
         self.child.tree()
     }
@@ -153,6 +174,7 @@ impl Server {
     }
 }
 
+/// A server about to start.
 struct Launch<'a> {
     target: &'a Target,
     program: &'a Program,

@@ -14,6 +14,7 @@ pub(crate) struct ServerSpec {
     pub(crate) workers: u16,
     /// The certificates to be served, one of each kind.
     pub(crate) certificates: Vec<KeyKind>,
+    /// Versions of TLS that are spoken.
     pub(crate) versions: Vec<Version>,
     /// Cipher suites by their standard names, the preferred first; empty: the target's own choice.
     pub(crate) suites: Vec<String>,
@@ -57,14 +58,21 @@ impl Default for ServerSpec {
     }
 }
 
+/// The key of a certificate.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum KeyKind {
+    /// RSA, 2048 bits.
     Rsa2048,
+    /// RSA, 3072 bits.
     Rsa3072,
+    /// RSA, 4096 bits.
     Rsa4096,
+    /// ECDSA on P-256.
     P256,
+    /// ECDSA on P-384.
     P384,
+    /// Ed25519.
     Ed25519,
 }
 
@@ -81,10 +89,13 @@ impl fmt::Display for KeyKind {
     }
 }
 
+/// A version of TLS.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 pub(crate) enum Version {
+    /// RFC 5246.
     #[serde(rename = "1.2")]
     Tls12,
+    /// RFC 8446.
     #[serde(rename = "1.3")]
     Tls13,
 }

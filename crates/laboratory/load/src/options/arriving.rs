@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use super::fault::Faults;
+use options::Section;
+
+use super::asked::Options;
 use super::limit::Search;
-use super::settings::Options;
 use super::value::Ramp;
 use crate::plan::{Spacing, Stretch};
 
@@ -33,14 +34,13 @@ const STEP_DURATION_MIN: Duration = Duration::from_secs(1);
 const PRECISION_DEFAULT: f64 = 0.05;
 
 /// How load arrives, with every contradiction noted.
-pub(crate) fn arriving(options: &Options, faults: &mut Faults) -> Arriving {
-    check_ways(options, faults);
-    check_companions(options, faults);
+pub(crate) fn arriving(options: &Options, top: &Section<'_>) -> Arriving {
+    check(options, top);
     let duration = options.duration.unwrap_or(match options.count {
         Some(_) => COUNTED_DURATION_MAX,
         None => DURATION_DEFAULT,
     });
-    let spacing = options.spacing.unwrap_or(Spacing::Constant);
+    let spacing = options.spacing;
     let session_arrivals = options.session_arrivals;
     let of = |stretches: Vec<Stretch>| Arriving {
         duration: stretches.iter().map(|stretch| stretch.length).sum(),
@@ -58,7 +58,7 @@ pub(crate) fn arriving(options: &Options, faults: &mut Faults) -> Arriving {
         };
     }
     if let Some(ramp) = options.ramp {
-        return of(ramp_stretches(ramp, options.duration, faults));
+        return of(ramp_stretches(ramp, options.duration, top));
     }
     if !options.steps_per_s.is_empty() {
         let steps = options.steps_per_s.iter();
@@ -93,9 +93,9 @@ fn search(options: &Options, step: Duration) -> Search {
     }
 }
 
-fn ramp_stretches(ramp: Ramp, duration: Option<Duration>, faults: &mut Faults) -> Vec<Stretch> {
+fn ramp_stretches(ramp: Ramp, duration: Option<Duration>, top: &Section<'_>) -> Vec<Stretch> {
     let rest = duration.map(|duration| duration.checked_sub(ramp.time));
-    faults.add_if(
+    top.refuse_if(
         rest == Some(None),
         "duration",
         "ends before the ramp does",
@@ -112,98 +112,18 @@ fn ramp_stretches(ramp: Ramp, duration: Option<Duration>, faults: &mut Faults) -
     stretches
 }
 
-/// Refuses two ways at once.
-fn check_ways(options: &Options, faults: &mut Faults) {
-    let open = [
-        ("find-capacity", options.find_capacity),
-        ("ramp", options.ramp.is_some()),
-        ("steps", !options.steps_per_s.is_empty()),
-        // The first rate of a search, where there is one.
-        (
-            "rate",
-            options.rate_per_s.is_some() && !options.find_capacity,
-        ),
-    ];
-    let mut ways = open
-        .iter()
-        .filter(|(_, given)| *given)
-        .map(|(name, _)| *name);
-    let Some(way) = ways.next() else {
-        return;
-    };
-    for other in ways {
-        faults.add(
-            other,
-            format!("stands beside --{way}, and load arrives in one way"),
-            "leave out one of the two",
-        );
-    }
-    faults.add_if(
-        options.connections.is_some(),
-        "connections",
-        format!("is of closed load, and --{way} is open load"),
-        "--clients N bounds how many transactions can be under way",
-    );
-}
-
-/// Refuses what has nothing to say in the way that load arrives.
-fn check_companions(options: &Options, faults: &mut Faults) {
-    let (has_steps, search) = (!options.steps_per_s.is_empty(), options.find_capacity);
-    let is_open = options.rate_per_s.is_some() || options.ramp.is_some() || has_steps || search;
-    faults.add_if(
-        options.spacing.is_some() && !is_open,
-        "spacing",
-        "is of open load, and this load is closed",
-        "--rate R makes it open",
-    );
-    faults.add_if(
-        options.session_arrivals && !is_open,
-        "session-arrivals",
-        "needs planned instants, and this load is closed",
-        "--rate R makes it open",
-    );
-    faults.add_if(
-        options.step_duration.is_some() && !has_steps && !search,
-        "step-duration",
-        "there are no steps",
-        "--steps R,R,R or --find-capacity",
-    );
-    faults.add_if(
-        search
-            && options
-                .step_duration
-                .is_some_and(|time| time < STEP_DURATION_MIN),
+/// Refuses what the way in which load arrives has no place for, beyond what the table excludes.
+fn check(options: &Options, top: &Section<'_>) {
+    let is_short = |time: Duration| time < STEP_DURATION_MIN;
+    top.refuse_if(
+        options.find_capacity && options.step_duration.is_some_and(is_short),
         "step-duration",
         "is too short to tell a rate by",
         "a second or more",
     );
-    for (name, is_given) in [
-        ("limit", options.limit.is_some()),
-        ("precision", options.precision.is_some()),
-    ] {
-        faults.add_if(
-            is_given && !search,
-            name,
-            "is of a search, and nothing is searched",
-            "--find-capacity",
-        );
-    }
-    faults.add_if(
-        options.duration.is_some() && (has_steps || search),
-        "duration",
-        "follows from the steps",
-        "--step-duration says how long each of them lasts",
-    );
-    faults.add_if(
-        options.count.is_some() && search,
-        "count",
-        "a search tries each rate for a time",
-        "--step-duration says for how long",
-    );
     let from_nothing = options.ramp.is_some_and(|ramp| ramp.from_per_s == 0.0);
-    let warms = options.warm_up.is_some_and(|time| !time.is_zero());
-    faults.add_if(
-        from_nothing && warms,
+    top.refuse_if(
+        from_nothing && !options.warm_up.is_zero(),
         "warm-up",
         "runs at the first rate, and the ramp begins with none",
         "a ramp from 1 or more, or no --warm-up",

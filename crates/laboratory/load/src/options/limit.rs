@@ -4,7 +4,7 @@ use std::time::Duration;
 
 pub use measure::capacity::Limit;
 
-use super::value::{self, ValueFault};
+use super::value::{self, Read, not};
 
 /// A search for the greatest rate that keeps a limit.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -19,10 +19,8 @@ pub struct Search {
     pub step: Duration,
 }
 
-const EXAMPLE: &str = "mean<100ms,error-rate<0.1%";
-
 /// Bounds, separated by commas.
-pub(super) fn parse(text: &str) -> Result<Limit, ValueFault> {
+pub(super) fn parse(text: &str) -> Read<Limit> {
     let mut limit = Limit {
         mean_below_ns: None,
         ..Limit::default()
@@ -33,8 +31,9 @@ pub(super) fn parse(text: &str) -> Result<Limit, ValueFault> {
     };
     let mut error_rate_named = false;
     for part in text.split(',') {
-        let form = ValueFault::Form("bounds of mean, error-rate, p50, p99 and the like", EXAMPLE);
-        let (name, bound) = part.split_once('<').ok_or(form)?;
+        let Some((name, bound)) = part.split_once('<') else {
+            return not(text, "bounds of mean, error-rate, p50, p99 and the like");
+        };
         let (name, bound) = (name.trim(), bound.trim());
         let named_before = match name {
             "mean" => limit.mean_below_ns.replace(time_ns(bound)?).is_some(),
@@ -48,21 +47,17 @@ pub(super) fn parse(text: &str) -> Result<Limit, ValueFault> {
             }
         };
         if named_before {
-            let why = format!("bounds {name} after it was bounded, or a second percentile");
-            return Err(ValueFault::Refused(
-                why,
-                "name each once, and one percentile",
-            ));
+            return not(text, "one bound each, and of one percentile");
         }
     }
     Ok(limit)
 }
 
 /// `p99.9` as a share.
-fn quantile(name: &str) -> Result<f64, ValueFault> {
-    let names = || ValueFault::Name(vec!["mean", "error-rate", "p50", "p90", "p99", "p99.9"]);
-    let digits = name.strip_prefix('p').ok_or_else(names)?;
-    value::percentage(&format!("{digits}%")).map_err(|_| names())
+fn quantile(name: &str) -> Read<f64> {
+    let digits = name.strip_prefix('p').unwrap_or_default();
+    let wanted = "one of: mean, error-rate, p50, p90, p99, p99.9";
+    value::percentage(&format!("{digits}%")).or_else(|_| not(name, wanted))
 }
 
 #[cfg(test)]
@@ -75,7 +70,7 @@ mod tests {
 
     #[test]
     fn limits_read_and_show() {
-        assert_eq!(read(EXAMPLE), Limit::default());
+        assert_eq!(read("mean<100ms,error-rate<0.1%"), Limit::default());
         assert_eq!(
             Limit::default().to_string(),
             "mean < 100 ms, error rate < 0.1 %"

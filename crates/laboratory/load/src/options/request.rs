@@ -1,7 +1,9 @@
 //! What is asked for on a connection.
 
-use super::fault::Faults;
-use super::settings::{Files, Options};
+use options::Section;
+
+use super::asked::Options;
+use super::files::{Files, content};
 use super::url::Url;
 use super::value::Times;
 use crate::plan::Request;
@@ -10,50 +12,31 @@ use crate::plan::Request;
 pub(crate) fn request(
     options: &Options,
     url: &Url,
-    files: &Files,
-    faults: &mut Faults,
+    files: Files<'_>,
+    top: &Section<'_>,
 ) -> Option<Request> {
     if options.no_request {
-        refuse_all(options, url, faults);
+        check_absence(options, url, top);
         return None;
     }
-    let body = body(options, files, faults);
+    let body = body(options, files, top);
     Some(Request {
-        method: method(options, !body.is_empty(), faults),
-        path: path(options, url, faults),
+        method: method(options, !body.is_empty(), top),
+        path: path(options, url, top),
         headers: options.headers.clone(),
         body,
     })
 }
 
-/// Settings that say something about requests.
-const OF_REQUESTS: [&str; 5] = ["method", "header", "body", "body-file", "size"];
-
-fn refuse_all(options: &Options, url: &Url, faults: &mut Faults) {
-    for name in OF_REQUESTS
-        .into_iter()
-        .filter(|name| options.is_given(name))
-    {
-        faults.add(
-            name,
-            "--no-request asks for nothing",
-            "leave out one of the two",
-        );
-    }
-    let once = [None, Some(Times::Count(1))].contains(&options.requests_per_connection);
-    faults.add_if(
-        !once,
+/// What only requests need is excluded by the table.
+fn check_absence(options: &Options, url: &Url, top: &Section<'_>) {
+    top.refuse_if(
+        options.requests_per_connection != Times::Count(1),
         "requests-per-connection",
         "--no-request has no requests to make on a connection",
         "leave out one of the two",
     );
-    faults.add_if(
-        options.early_data,
-        "early-data",
-        "--no-request has no request to send early",
-        "leave out one of the two",
-    );
-    faults.add_if(
+    top.refuse_if(
         !url.tls,
         "no-request",
         "http:// without a request does nothing at all",
@@ -64,26 +47,14 @@ fn refuse_all(options: &Options, url: &Url, faults: &mut Faults) {
 /// Servers accept 16 KiB of early data as a rule, and the head needs its room.
 const EARLY_BODY_BYTES_MAX: usize = 15 << 10;
 
-fn body(options: &Options, files: &Files, faults: &mut Faults) -> Vec<u8> {
-    faults.add_if(
-        options.body.is_some() && options.body_file.is_some(),
-        "body-file",
-        "stands beside --body",
-        "a request has one body",
-    );
-    let from_file = match files.get("body-file") {
-        Some(Ok(bytes)) => bytes.clone(),
-        Some(Err(why)) => {
-            faults.add("body-file", why.clone(), "a file that we may read");
-            Vec::new()
-        }
-        None => Vec::new(),
+fn body(options: &Options, files: Files<'_>, top: &Section<'_>) -> Vec<u8> {
+    let of_file = |path| content("body-file", path, files, top);
+    let body = match (&options.body, &options.body_file) {
+        (Some(text), _) => text.clone().into_bytes(),
+        (None, Some(path)) => of_file(path).unwrap_or_default(),
+        (None, None) => Vec::new(),
     };
-    let body = match &options.body {
-        Some(text) => text.clone().into_bytes(),
-        None => from_file,
-    };
-    faults.add_if(
+    top.refuse_if(
         options.early_data && body.len() > EARLY_BODY_BYTES_MAX,
         "early-data",
         format!(
@@ -98,10 +69,10 @@ fn body(options: &Options, files: &Files, faults: &mut Faults) -> Vec<u8> {
 /// What must not have a body (RFC 9110, section 9.3), though some send one.
 const WITHOUT_BODY: [&str; 3] = ["GET", "HEAD", "TRACE"];
 
-fn method(options: &Options, has_body: bool, faults: &mut Faults) -> String {
+fn method(options: &Options, has_body: bool, top: &Section<'_>) -> String {
     let default = if has_body { "POST" } else { "GET" };
     let method = options.method.as_deref().unwrap_or(default);
-    faults.add_if(
+    top.refuse_if(
         has_body && WITHOUT_BODY.contains(&method),
         "method",
         format!("{method} has no body"),
@@ -110,11 +81,11 @@ fn method(options: &Options, has_body: bool, faults: &mut Faults) -> String {
     method.to_owned()
 }
 
-fn path(options: &Options, url: &Url, faults: &mut Faults) -> String {
+fn path(options: &Options, url: &Url, top: &Section<'_>) -> String {
     let Some(size) = options.size else {
         return url.path.clone();
     };
-    faults.add_if(
+    top.refuse_if(
         url.path != "/",
         "size",
         format!("stands beside a path in the URL, {}", url.path),

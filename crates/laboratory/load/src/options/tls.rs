@@ -1,57 +1,66 @@
 //! What of TLS is offered: kinds, versions, suites, groups and signatures that fit together.
 
-use super::fault::Faults;
-use super::settings::{Files, Options};
+use options::Section;
+
+use super::asked::Options;
+use super::files::{Files, content};
+use super::rows::{TABLE, is_of_tls};
 use super::url::Url;
-use super::value::{Kinds, OrNone, Verify};
+use super::value::{Kinds, OrNone};
 use crate::plan::{
-    ClientCertificate, Group, Handshake, Signature, Suite, Tls, Verification, Versions,
+    ClientCertificate, Group, Handshake, Signature, Suite, Tls, Verification, Verify, Versions,
 };
 
-/// What is offered, with every contradiction noted.
-pub(crate) fn offer(options: &Options, url: &Url, files: &Files, faults: &mut Faults) -> Tls {
+/// What is offered, with every contradiction reported.
+pub(crate) fn offer(options: &Options, url: &Url, files: Files<'_>, top: &Section<'_>) -> Tls {
     let fitting = versions(options);
     let versions = fitting.unwrap_or(Versions::Both);
-    let handshakes = handshakes(options, versions, faults);
+    let handshakes = handshakes(options, versions, top);
     let reach = Reach::of(&handshakes, versions);
-    check_resumption(options, reach, faults);
-    let early_data = early_data(options, &handshakes, reach, faults);
-    let mut unheard = Faults::default();
-    let of_lists = match fitting {
-        Some(_) => &mut *faults,
-        None => {
-            refuse_lists(options, faults);
-            &mut unheard
-        }
-    };
-    let signatures = signatures(options, reach, of_lists);
-    let suites = suites(options, reach, &signatures, of_lists);
-    let groups = groups(options, reach, of_lists);
-    let verification = verification(options, files, faults);
+    check_resumption(options, &handshakes, reach, top);
+    let signatures = or_fitting(&options.signatures, Signature::ALL, |_| true);
+    match fitting {
+        Some(_) => check_lists(options, reach, &signatures, top),
+        // What each of the lists lacks would only confuse.
+        None => refuse_lists(options, top),
+    }
+    let verification = verification(options, files, top);
     let checked = matches!(verification, Verification::Authority(_));
     Tls {
         versions,
         handshakes,
-        suites,
-        groups,
+        suites: or_fitting(&options.suites, Suite::ALL, |suite| {
+            reach.has(suite) && can_be_signed(suite, &signatures)
+        }),
+        groups: or_fitting(&options.groups, Group::ALL, |group| {
+            reach.tls13 || !is_tls13_alone(group)
+        }),
         signatures,
-        alpn: alpn(options, faults),
-        server_name: server_name(options, url, checked, faults),
-        client_certificate: client_certificate(options, files, faults),
+        alpn: alpn(options, top),
+        server_name: server_name(options, url, checked, top),
+        client_certificate: client_certificate(options, files, top),
         verification,
-        tickets: options.tickets.unwrap_or(true),
-        session_ids: options.session_ids.unwrap_or(true),
-        early_data,
+        tickets: options.tickets,
+        session_ids: options.session_ids,
+        early_data: options.early_data,
     }
 }
 
-/// One word for lists that leave no version; what each of them lacks would only confuse.
-fn refuse_lists(options: &Options, faults: &mut Faults) {
+/// What was listed; else all that fits.
+fn or_fitting<T: Copy>(listed: &[T], all: &[T], fits: impl Fn(T) -> bool) -> Vec<T> {
+    match listed.is_empty() {
+        true => all.iter().copied().filter(|one| fits(*one)).collect(),
+        false => listed.to_vec(),
+    }
+}
+
+/// One word for lists that leave no version.
+fn refuse_lists(options: &Options, top: &Section<'_>) {
     let about = match options.suites.is_empty() {
         true => "groups",
         false => "suites",
     };
-    faults.add(
+    top.refuse(
         about,
         "suites, groups and signatures together fit no version of TLS",
         "name some of one version in all of these lists",
@@ -59,10 +68,11 @@ fn refuse_lists(options: &Options, faults: &mut Faults) {
 }
 
 /// Refuses what only TLS has a place for.
-pub(crate) fn refuse(options: &Options, of_tls: &[&'static str], faults: &mut Faults) {
-    for name in of_tls.iter().filter(|name| options.is_given(name)) {
-        faults.add(
-            name,
+pub(crate) fn refuse(top: &Section<'_>) {
+    let of_tls = TABLE.keys.iter().filter(|key| is_of_tls(key));
+    for key in of_tls.filter(|key| top.has(key.path)) {
+        top.refuse(
+            key.path,
             "http:// speaks no TLS",
             "write https://, or leave it out",
         );
@@ -131,10 +141,8 @@ fn versions(options: &Options) -> Option<Versions> {
     };
     let left = of_lists.versions()?;
     Some(match (options.kinds, left) {
-        (Some(Kinds::Only(Handshake::SessionId | Handshake::Ticket)), Versions::Both) => {
-            Versions::Tls12
-        }
-        (Some(Kinds::Only(Handshake::Psk)), Versions::Both) => Versions::Tls13,
+        (Kinds::Only(Handshake::SessionId | Handshake::Ticket), Versions::Both) => Versions::Tls12,
+        (Kinds::Only(Handshake::Psk), Versions::Both) => Versions::Tls13,
         _ => left,
     })
 }
@@ -156,138 +164,108 @@ fn signs_in_tls13(signature: Signature) -> bool {
     )
 }
 
-fn handshakes(options: &Options, versions: Versions, faults: &mut Faults) -> Vec<Handshake> {
+const LEAVE_ONE: &str = "--tickets on, --session-ids on or --tls 1.3";
+
+fn handshakes(options: &Options, versions: Versions, top: &Section<'_>) -> Vec<Handshake> {
     let reach = Reach::of_versions(versions);
-    match options.kinds.unwrap_or(Kinds::Only(Handshake::Full)) {
+    match options.kinds {
         Kinds::Only(kind) => {
-            check_kind(options, kind, reach, faults);
+            check_kind(options, kind, reach, top);
             vec![kind]
         }
         Kinds::Mixed => {
             let mut kinds = vec![Handshake::Full];
             let may = [
-                (
-                    reach.tls12 && options.session_ids != Some(false),
-                    Handshake::SessionId,
-                ),
-                (
-                    reach.tls12 && options.tickets != Some(false),
-                    Handshake::Ticket,
-                ),
+                (reach.tls12 && options.session_ids, Handshake::SessionId),
+                (reach.tls12 && options.tickets, Handshake::Ticket),
                 (reach.tls13, Handshake::Psk),
             ];
             kinds.extend(may.iter().filter(|(may, _)| *may).map(|(_, kind)| kind));
-            faults.add_if(
+            top.refuse_if(
                 kinds.len() == 1,
                 "handshake",
                 "no kind of resumption is left to mix with full handshakes",
-                "--tickets on, --session-ids on or --tls 1.3",
+                LEAVE_ONE,
             );
             kinds
         }
     }
 }
 
-fn check_kind(options: &Options, kind: Handshake, reach: Reach, faults: &mut Faults) {
+fn check_kind(options: &Options, kind: Handshake, reach: Reach, top: &Section<'_>) {
+    const TLS12: &str = "--tls 1.2; or --handshake psk, which is TLS 1.3's resumption";
+    const TLS13: &str =
+        "--tls 1.3; or --handshake ticket or session-id, which are TLS 1.2's resumptions";
     let cause = match options.versions {
         Some(_) => "which --tls does not offer",
         None => "which the lists of --suites, --groups and --signatures do not allow",
     };
-    match kind {
-        Handshake::Full => {}
-        Handshake::Any => faults.add_if(
-            !reach.tls13 && options.tickets == Some(false) && options.session_ids == Some(false),
-            "handshake",
-            "any kind may be resumed, but --tickets and --session-ids leave none",
-            "--tickets on, --session-ids on or --tls 1.3",
-        ),
-        Handshake::SessionId => {
-            faults.add_if(
-                !reach.tls12,
-                "handshake",
-                format!("resumption by session id is of TLS 1.2, {cause}"),
-                "--tls 1.2; or --handshake psk, which is TLS 1.3's resumption",
-            );
-            faults.add_if(
-                options.session_ids == Some(false),
-                "session-ids",
-                "off leaves nothing to resume by --handshake session-id",
-                "--session-ids on, or another --handshake",
-            );
+    let none = !reach.tls13 && !options.tickets && !options.session_ids;
+    let (is_offered, resumption, hint) = match kind {
+        Handshake::Full => return,
+        Handshake::Any => {
+            let why = "any kind may be resumed, but --tickets and --session-ids leave none";
+            return top.refuse_if(none, "handshake", why, LEAVE_ONE);
         }
-        Handshake::Ticket => {
-            faults.add_if(
-                !reach.tls12,
-                "handshake",
-                format!("resumption by ticket is of TLS 1.2, {cause}"),
-                "--tls 1.2; or --handshake psk, which is TLS 1.3's resumption",
-            );
-            faults.add_if(
-                options.tickets == Some(false),
-                "tickets",
-                "off leaves nothing to resume by --handshake ticket",
-                "--tickets on, or another --handshake",
-            );
-        }
-        Handshake::Psk => faults.add_if(
-            !reach.tls13,
-            "handshake",
-            format!("resumption by PSK is of TLS 1.3, {cause}"),
-            "--tls 1.3; or --handshake ticket or session-id, which are TLS 1.2's resumptions",
-        ),
-    }
+        Handshake::SessionId => (reach.tls12, "session id is of TLS 1.2", TLS12),
+        Handshake::Ticket => (reach.tls12, "ticket is of TLS 1.2", TLS12),
+        Handshake::Psk => (reach.tls13, "PSK is of TLS 1.3", TLS13),
+    };
+    let why = format!("resumption by {resumption}, {cause}");
+    top.refuse_if(!is_offered, "handshake", why, hint);
 }
 
-/// Settings about TLS 1.2 that would lull where only TLS 1.3 is offered.
-fn check_resumption(options: &Options, reach: Reach, faults: &mut Faults) {
-    for (name, value) in [
-        ("tickets", options.tickets),
-        ("session-ids", options.session_ids),
+/// Settings that would lull, or leave nothing to resume.
+fn check_resumption(options: &Options, kinds: &[Handshake], reach: Reach, top: &Section<'_>) {
+    for (name, is_on, kind) in [
+        ("tickets", options.tickets, Handshake::Ticket),
+        ("session-ids", options.session_ids, Handshake::SessionId),
     ] {
-        faults.add_if(
-            value == Some(false) && !reach.tls12,
+        let is_needed = kinds == [kind];
+        let remedy = format!("--{name} on, or another --handshake");
+        let why = format!(
+            "off leaves nothing to resume by --handshake {}",
+            kind.name()
+        );
+        top.refuse_if(!is_on && is_needed, name, why, remedy);
+        top.refuse_if(
+            !is_on && !is_needed && !reach.tls12,
             name,
             "is about TLS 1.2, which is not offered; TLS 1.3 resumes by PSK alone",
             "--handshake full resumes nothing",
         );
     }
+    let by_psk = |kind: &Handshake| match kind {
+        Handshake::Psk => true,
+        Handshake::Any => reach.tls13,
+        _ => false,
+    };
+    top.refuse_if(
+        options.early_data && !kinds.iter().any(by_psk),
+        "early-data",
+        "only a connection that resumes by PSK can send it (RFC 8446, section 2.3)",
+        "--handshake psk",
+    );
 }
 
-fn signatures(options: &Options, reach: Reach, faults: &mut Faults) -> Vec<Signature> {
-    if options.signatures.is_empty() {
-        return Signature::ALL.to_vec();
-    }
-    faults.add_if(
-        reach.tls13 && !allow(&options.signatures, signs_in_tls13),
+/// Lists whose elements have no use, or that lack what a version needs.
+fn check_lists(options: &Options, reach: Reach, signatures: &[Signature], top: &Section<'_>) {
+    top.refuse_if(
+        reach.tls13 && !allow(signatures, signs_in_tls13),
         "signatures",
         "no scheme is of TLS 1.3: PKCS#1 v1.5 signs no handshake there (RFC 8446, section 4.2.3)",
         "add rsa_pss_rsae_sha256, or offer --tls 1.2 alone",
     );
-    options.signatures.clone()
-}
-
-fn suites(
-    options: &Options,
-    reach: Reach,
-    signatures: &[Signature],
-    faults: &mut Faults,
-) -> Vec<Suite> {
-    if options.suites.is_empty() {
-        let all = Suite::ALL.iter().copied();
-        return all
-            .filter(|suite| reach.has(*suite) && can_be_signed(*suite, signatures))
-            .collect();
-    }
     for suite in &options.suites {
         let name = suite.name();
         let version = if suite.is_tls13() { "1.3" } else { "1.2" };
-        faults.add_if(
+        top.refuse_if(
             !reach.has(*suite),
             "suites",
             format!("{name} is of TLS {version}, which is not offered"),
             format!("leave it out, or offer --tls {version}"),
         );
-        faults.add_if(
+        top.refuse_if(
             !can_be_signed(*suite, signatures),
             "suites",
             format!("{name} needs a signature of its kind, and --signatures has none"),
@@ -295,14 +273,25 @@ fn suites(
         );
     }
     for (is_reached, tls13, version) in [(reach.tls12, false, "1.2"), (reach.tls13, true, "1.3")] {
-        faults.add_if(
+        top.refuse_if(
             is_reached && !allow(&options.suites, |suite| suite.is_tls13() == tls13),
             "suites",
             format!("TLS {version} is offered, but no suite of it"),
             format!("add one, or do not offer TLS {version}"),
         );
     }
-    options.suites.clone()
+    let hybrid = options.groups.iter().find(|group| is_tls13_alone(**group));
+    if let Some(hybrid) = hybrid.filter(|_| !reach.tls13) {
+        let why = format!("{} is of TLS 1.3, which is not offered", hybrid.name());
+        top.refuse("groups", why, "leave it out, or offer --tls 1.3");
+    } else {
+        top.refuse_if(
+            reach.tls12 && !allow(&options.groups, |group| !is_tls13_alone(group)),
+            "groups",
+            "TLS 1.2 is offered, but no group of it",
+            "add x25519, or offer --tls 1.3 alone",
+        );
+    }
 }
 
 /// TLS 1.2's suites name the kind of the server's key; TLS 1.3's do not.
@@ -317,33 +306,8 @@ fn can_be_signed(suite: Suite, signatures: &[Signature]) -> bool {
     }
 }
 
-fn groups(options: &Options, reach: Reach, faults: &mut Faults) -> Vec<Group> {
-    if options.groups.is_empty() {
-        let all = Group::ALL.iter().copied();
-        return all
-            .filter(|group| reach.tls13 || !is_tls13_alone(*group))
-            .collect();
-    }
-    let hybrid = options.groups.iter().find(|group| is_tls13_alone(**group));
-    if let Some(hybrid) = hybrid.filter(|_| !reach.tls13) {
-        faults.add(
-            "groups",
-            format!("{} is of TLS 1.3, which is not offered", hybrid.name()),
-            "leave it out, or offer --tls 1.3",
-        );
-    } else {
-        faults.add_if(
-            reach.tls12 && !allow(&options.groups, |group| !is_tls13_alone(group)),
-            "groups",
-            "TLS 1.2 is offered, but no group of it",
-            "add x25519, or offer --tls 1.3 alone",
-        );
-    }
-    options.groups.clone()
-}
-
-fn alpn(options: &Options, faults: &mut Faults) -> Vec<Vec<u8>> {
-    faults.add_if(
+fn alpn(options: &Options, top: &Section<'_>) -> Vec<Vec<u8>> {
+    top.refuse_if(
         !options.no_request && options.alpn.iter().any(|protocol| protocol == b"h2"),
         "alpn",
         "h2 would be agreed on, and requests are HTTP/1.1",
@@ -353,12 +317,12 @@ fn alpn(options: &Options, faults: &mut Faults) -> Vec<Vec<u8>> {
 }
 
 /// What is sent, and what a certificate is checked for: an address is checked, but never sent.
-fn server_name(options: &Options, url: &Url, checked: bool, faults: &mut Faults) -> Option<String> {
+fn server_name(options: &Options, url: &Url, checked: bool, top: &Section<'_>) -> Option<String> {
     let address = || url.host_address().filter(|_| checked);
     match &options.server_name {
         Some(OrNone::This(name)) => Some(name.clone()),
         Some(OrNone::Nothing) if checked && address().is_none() => {
-            faults.add(
+            top.refuse(
                 "server-name",
                 "none leaves no name that the certificate could be checked for",
                 "a name, or --verify signature",
@@ -380,39 +344,29 @@ const ENCRYPTED_KEY: &[u8] = b"-----BEGIN ENCRYPTED PRIVATE KEY-----";
 
 fn client_certificate(
     options: &Options,
-    files: &Files,
-    faults: &mut Faults,
+    files: Files<'_>,
+    top: &Section<'_>,
 ) -> Option<ClientCertificate> {
-    faults.add_if(
-        options.client_key.is_some() && options.client_certificate.is_none(),
-        "client-key",
-        "is a key without a certificate",
-        "--client-certificate PATH names it",
-    );
-    options.client_certificate.as_ref()?;
-    let chain_pem = content("client-certificate", files, faults)?;
-    let key_name = match options.client_key {
-        Some(_) => "client-key",
-        None => "client-certificate",
+    let chain = options.client_certificate.as_ref()?;
+    let chain_pem = content("client-certificate", chain, files, top)?;
+    let (key_name, key_pem) = match &options.client_key {
+        Some(key) => ("client-key", content("client-key", key, files, top)?),
+        None => ("client-certificate", chain_pem.clone()),
     };
-    let key_pem = match options.client_key {
-        Some(_) => content("client-key", files, faults)?,
-        None => chain_pem.clone(),
-    };
-    faults.add_if(
+    top.refuse_if(
         !holds(&chain_pem, CERTIFICATE),
         "client-certificate",
         "the file holds no certificate as PEM",
         "a PEM file with the chain, leaf first",
     );
     if holds(&key_pem, ENCRYPTED_KEY) {
-        faults.add(
+        top.refuse(
             key_name,
             "the key is encrypted",
             "`openssl pkey` writes it without",
         );
     } else if !holds(&key_pem, PRIVATE_KEY) {
-        faults.add(
+        top.refuse(
             key_name,
             "the file holds no private key as PEM",
             "--client-key PATH names it",
@@ -421,15 +375,15 @@ fn client_certificate(
     Some(ClientCertificate { chain_pem, key_pem })
 }
 
-fn verification(options: &Options, files: &Files, faults: &mut Faults) -> Verification {
-    let default = match options.ca {
-        Some(_) => Verify::Full,
-        None => Verify::Off,
+fn verification(options: &Options, files: Files<'_>, top: &Section<'_>) -> Verification {
+    let wrong = |why: &str, hint: &str| {
+        top.refuse("verify", why, hint);
+        Verification::Off
     };
-    match (options.verify.unwrap_or(default), &options.ca) {
-        (Verify::Full, Some(_)) => {
-            let ca_pem = content("ca", files, faults);
-            faults.add_if(
+    match (options.verify, &options.ca) {
+        (Some(Verify::Full) | None, Some(ca)) => {
+            let ca_pem = content("ca", ca, files, top);
+            top.refuse_if(
                 ca_pem.as_ref().is_some_and(|pem| !holds(pem, CERTIFICATE)),
                 "ca",
                 "the file holds no certificate as PEM",
@@ -437,56 +391,19 @@ fn verification(options: &Options, files: &Files, faults: &mut Faults) -> Verifi
             );
             Verification::Authority(ca_pem.unwrap_or_default())
         }
-        (Verify::Full, None) => {
-            faults.add(
-                "verify",
-                "full needs to know who issues certificates",
-                "--ca PATH names their certificates",
-            );
-            Verification::Off
-        }
-        (Verify::Off | Verify::Signature, Some(_)) => {
-            faults.add(
-                "verify",
-                "--ca stands beside a verification that does not look at it",
-                "--verify full, or no --ca",
-            );
-            Verification::Off
-        }
-        (Verify::Off, None) => Verification::Off,
-        (Verify::Signature, None) => Verification::Signature,
-    }
-}
-
-/// What a named file holds; that it cannot be read is noted.
-fn content(name: &'static str, files: &Files, faults: &mut Faults) -> Option<Vec<u8>> {
-    match files.get(name)? {
-        Ok(bytes) => Some(bytes.clone()),
-        Err(why) => {
-            faults.add(name, why.clone(), "a file that we may read");
-            None
-        }
+        (Some(Verify::Full), None) => wrong(
+            "full needs to know who issues certificates",
+            "--ca PATH names their certificates",
+        ),
+        (Some(Verify::Off | Verify::Signature), Some(_)) => wrong(
+            "--ca stands beside a verification that does not look at it",
+            "--verify full, or no --ca",
+        ),
+        (Some(Verify::Signature), None) => Verification::Signature,
+        (Some(Verify::Off) | None, None) => Verification::Off,
     }
 }
 
 fn holds(bytes: &[u8], wanted: &[u8]) -> bool {
     bytes.windows(wanted.len()).any(|window| window == wanted)
-}
-
-fn early_data(
-    options: &Options,
-    handshakes: &[Handshake],
-    reach: Reach,
-    faults: &mut Faults,
-) -> bool {
-    let resumes_by_psk = handshakes
-        .iter()
-        .any(|kind| *kind == Handshake::Psk || *kind == Handshake::Any && reach.tls13);
-    faults.add_if(
-        options.early_data && !resumes_by_psk,
-        "early-data",
-        "only a connection that resumes by PSK can send it (RFC 8446, section 2.3)",
-        "--handshake psk",
-    );
-    options.early_data
 }

@@ -3,9 +3,10 @@
 use std::net::IpAddr;
 use std::str::FromStr;
 
+use options::Problem;
 use wire::address::{Address, Endpoint};
 
-use super::value::ValueFault;
+use super::value::{Read, not};
 
 /// What to ask for, and whom.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -45,9 +46,9 @@ impl Url {
 const EXAMPLE: &str = "for example: https://127.0.0.1:8443/1k";
 
 impl FromStr for Url {
-    type Err = ValueFault;
+    type Err = Problem;
 
-    fn from_str(text: &str) -> Result<Self, ValueFault> {
+    fn from_str(text: &str) -> Read<Self> {
         let (tls, rest) = scheme(text)?;
         let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
         let (authority, path) = rest.split_at(end);
@@ -73,10 +74,9 @@ impl FromStr for Url {
     }
 }
 
-fn scheme(text: &str) -> Result<(bool, &str), ValueFault> {
+fn scheme(text: &str) -> Read<(bool, &str)> {
     let Some((scheme, rest)) = text.split_once("://") else {
-        let form = "a URL that begins with https:// or http://";
-        return Err(ValueFault::Form(form, "https://127.0.0.1:8443/1k"));
+        return not(text, "a URL that begins with https:// or http://");
     };
     match scheme.to_ascii_lowercase().as_str() {
         "https" => Ok((true, rest)),
@@ -85,7 +85,7 @@ fn scheme(text: &str) -> Result<(bool, &str), ValueFault> {
     }
 }
 
-fn endpoint(authority: &str, tls: bool) -> Result<Endpoint, ValueFault> {
+fn endpoint(authority: &str, tls: bool) -> Read<Endpoint> {
     let bare = authority.is_empty() || authority.ends_with(':') || authority.starts_with('*');
     if bare || authority.starts_with("unix") && authority.contains(':') {
         return refused("has no host", EXAMPLE);
@@ -118,12 +118,12 @@ fn endpoint(authority: &str, tls: bool) -> Result<Endpoint, ValueFault> {
     }
 }
 
-fn no_port() -> Result<Endpoint, ValueFault> {
+fn no_port() -> Read<Endpoint> {
     refused("has port 0, which nobody listens at", EXAMPLE)
 }
 
 /// What stands in the request line: visible ASCII, so that no line can be added to it.
-fn checked_path(path: &str) -> Result<String, ValueFault> {
+fn checked_path(path: &str) -> Read<String> {
     if !path.bytes().all(|byte| byte.is_ascii_graphic()) {
         return refused(
             "has a space, a control character or one beyond ASCII in its path",
@@ -136,8 +136,8 @@ fn checked_path(path: &str) -> Result<String, ValueFault> {
     })
 }
 
-fn refused<T>(why: &str, hint: &'static str) -> Result<T, ValueFault> {
-    Err(ValueFault::Refused(why.to_owned(), hint))
+fn refused<T>(why: &str, hint: &str) -> Read<T> {
+    Err(Problem::new(why).hint(hint))
 }
 
 #[cfg(test)]

@@ -40,7 +40,7 @@ fn point(record: &Record, seconds: &[Second]) -> Option<Point> {
     let ended = succeeded + sum(|second| second.failed);
     let time_ns = |second: &Second| second.mean_ns as f64 * second.succeeded as f64;
     let share = |part: f64, whole: f64| if whole > 0.0 { part / whole } else { 0.0 };
-    let planned = |second: &Second| record.plan.ramp_per_s(second.at_s as f64 + 0.5);
+    let planned = |second: &Second| record.plan.arrival.ramp_per_s(second.at_s as f64 + 0.5);
     Some(Point {
         offered_per_s: seconds.iter().map(planned).sum::<Option<f64>>()? / length_s,
         succeeded_per_s: succeeded / length_s,

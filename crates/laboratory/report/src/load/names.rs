@@ -5,18 +5,15 @@ use std::collections::BTreeSet;
 use measure::record::Record;
 
 /// What a run was made with: names and values.
-pub(crate) type Conditions<'r> = Vec<(&'r str, &'r str)>;
+pub(crate) type Conditions = Vec<(String, String)>;
 
-/// Names of settings that say nothing about what was measured.
+/// Names of flags that say nothing about what was measured.
 const BESIDE: [&str; 3] = ["record", "quiet", "seed"];
 
-/// Of a record: its settings, and where and by what it was made. Equal ones are repetitions.
-pub(crate) fn conditions(record: &Record) -> Conditions<'_> {
-    let settings = record.settings.iter();
-    let settings = settings.map(|it| (it.name.as_str(), it.value.as_str()));
-    let mut all: Vec<_> = settings
-        .filter(|(name, _)| !BESIDE.contains(name))
-        .collect();
+/// Of a record: what was given, and where and by what it was made. Equal ones are repetitions.
+pub(crate) fn conditions(record: &Record) -> Conditions {
+    let mut all = given(record);
+    all.retain(|(name, _)| !BESIDE.contains(&name.as_str()));
     let places = [
         ("url", record.target.url.as_str()),
         ("at", &record.target.address),
@@ -24,29 +21,42 @@ pub(crate) fn conditions(record: &Record) -> Conditions<'_> {
         ("kernel", &record.host.kernel),
         ("by", &record.tool.version),
     ];
-    for (name, value) in places {
-        if value_of(&all, name).is_none() {
-            all.push((name, value));
-        }
-    }
+    all.extend(places.map(|(name, value)| (name.to_owned(), value.to_owned())));
     all
 }
 
-fn value_of<'r>(conditions: &Conditions<'r>, name: &str) -> Option<&'r str> {
+/// The flags of the command that repeats it, whose values may stand in the next word.
+fn given(record: &Record) -> Conditions {
+    let mut flags: Conditions = Vec::new();
+    for word in &record.command {
+        match (word.strip_prefix("--"), flags.last_mut()) {
+            (Some(flag), _) => {
+                let (name, value) = flag.split_once('=').unwrap_or((flag, ""));
+                flags.push((name.to_owned(), value.to_owned()));
+            }
+            (None, Some((_, value))) => value.push_str(word),
+            // The program, the command and the URL.
+            (None, None) => {}
+        }
+    }
+    flags
+}
+
+fn value_of<'c>(conditions: &'c Conditions, name: &str) -> Option<&'c str> {
     let found = conditions.iter().find(|(other, _)| *other == name);
-    found.map(|(_, value)| *value)
+    found.map(|(_, value)| value.as_str())
 }
 
 /// For each record in what it differs from the others; its URL if it differs in nothing.
 pub(crate) fn names(records: &[&Record]) -> Vec<String> {
-    let all: Vec<Conditions<'_>> = records.iter().map(|record| conditions(record)).collect();
+    let all: Vec<Conditions> = records.iter().map(|record| conditions(record)).collect();
     let mut keys: Vec<&str> = Vec::new();
     for (key, _) in all.iter().flatten() {
         let values: BTreeSet<_> = all
             .iter()
             .map(|conditions| value_of(conditions, key))
             .collect();
-        if values.len() > 1 && !keys.contains(key) {
+        if values.len() > 1 && !keys.contains(&key.as_str()) {
             keys.push(key);
         }
     }
@@ -56,21 +66,14 @@ pub(crate) fn names(records: &[&Record]) -> Vec<String> {
         .collect()
 }
 
-/// By what was given for this record, since defaults follow from that; if nothing was, by all.
-fn name(record: &Record, conditions: &Conditions<'_>, keys: &[&str]) -> String {
-    // The URL has no flag, but is always given.
-    let is_setting =
-        |key: &str| key != "url" && record.settings.iter().any(|setting| setting.name == key);
-    let is_shown = |key: &&str| !is_setting(key) || is_given(record, key);
-    let mut shown: Vec<&str> = keys.iter().copied().filter(is_shown).collect();
-    if shown.is_empty() {
-        shown = keys.to_vec();
-    }
+fn name(record: &Record, conditions: &Conditions, keys: &[&str]) -> String {
+    let mut shown = keys.to_vec();
     if shown.contains(&"url") {
         shown.retain(|key| *key != "at");
     }
     let part = |key: &str| match (key, value_of(conditions, key)?) {
         ("url", value) => Some(value.to_owned()),
+        (_, "") => Some(key.to_owned()),
         (_, value) => Some(format!("{key} {value}")),
     };
     let parts: Vec<String> = shown.into_iter().filter_map(part).collect();
@@ -79,15 +82,4 @@ fn name(record: &Record, conditions: &Conditions<'_>, keys: &[&str]) -> String {
     } else {
         parts.join(", ")
     }
-}
-
-/// Whether a flag of the command line gives it, or a plan may.
-fn is_given(record: &Record, key: &str) -> bool {
-    let flags = [format!("--{key}"), "--plan".to_owned()];
-    let mut words = record.command.iter();
-    words.any(|word| {
-        flags
-            .iter()
-            .any(|flag| word.split('=').next() == Some(flag))
-    })
 }

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test binary takes the records that it needs")]
 
+mod plan;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -9,8 +11,8 @@ use measure::capacity::{Limit, Point, ReadOffs};
 use measure::histogram::Histogram;
 use measure::kind::Kind;
 use measure::record::{
-    Arrival, Capacity, Client, Counts, Ending, Handshakes, Host, Latencies, Plan, PlannedRate,
-    Record, Second, Setting, Step, Target, Thread, Tool, Traffic, Warning,
+    Arrival, Capacity, Client, Counts, Ending, Handshakes, Host, Latencies, PlannedRate, Record,
+    Second, Step, Target, Thread, Tool, Traffic, Warning,
 };
 use report::Document;
 
@@ -35,15 +37,7 @@ pub(crate) fn empty() -> Record {
             tls: "rustls 0.23.46".to_owned(),
         },
         command: words("lariat-lab load https://127.0.0.1:8443/1k"),
-        plan: Plan {
-            arrival: Arrival::Closed(32),
-            clients: 32,
-            duration_ns: 10_000_000_000,
-            timeout_ns: 10_000_000_000,
-            threads: 1,
-            ..Plan::default()
-        },
-        settings: vec![setting("url", "https://127.0.0.1:8443/1k")],
+        plan: plan::plan(),
         started: "2026-11-21T23:20:11Z".to_owned(),
         host: Host {
             cpu: "AMD EPYC 7B13".to_owned(),
@@ -58,7 +52,18 @@ pub(crate) fn empty() -> Record {
             address: "127.0.0.1:8443".to_owned(),
         },
         ending: Ending::Interrupted,
-        ..Record::default()
+        elapsed_ns: 0,
+        warm_up: Counts::default(),
+        totals: Counts::default(),
+        failures: BTreeMap::new(),
+        handshakes: Vec::new(),
+        traffic: Traffic::default(),
+        latencies: BTreeMap::new(),
+        seconds: Vec::new(),
+        steps: Vec::new(),
+        capacity: None,
+        client: Client::default(),
+        warnings: Vec::new(),
     }
 }
 
@@ -129,7 +134,12 @@ pub(crate) fn tiny() -> Record {
 /// One second, one client, no spread to speak of.
 pub(crate) fn one_second() -> Record {
     let mut run = Run::new(7, "full");
-    run.second(400, 0, 2.5, 2.0);
+    run.second(Load {
+        attempted: 400,
+        failed: 0,
+        mean_ms: 2.5,
+        skew: 2.0,
+    });
     run.finish(&[(Kind::Full, 1.0)])
 }
 
@@ -139,7 +149,12 @@ pub(crate) fn keep_alive() -> Record {
     for _ in 0..30 {
         let attempted = run.noisy(21_400.0, 0.02) as u64;
         let mean_ms = run.noisy(0.43, 0.04);
-        run.second(attempted, 0, mean_ms, 3.0);
+        run.second(Load {
+            attempted,
+            failed: 0,
+            mean_ms,
+            skew: 3.0,
+        });
     }
     run.set("requests-per-connection", "100");
     run.finish(&[(Kind::Kept, 0.99), (Kind::Full, 0.01)])
@@ -151,12 +166,12 @@ pub(crate) fn resumed(kind: Kind, seed: u64) -> Record {
     for _ in 0..20 {
         let attempted = run.noisy(2000.0, 0.015) as u64;
         let mean_ms = run.noisy(1.9, 0.08);
-        run.second(
+        run.second(Load {
             attempted,
-            u64::from(attempted.is_multiple_of(7)),
+            failed: u64::from(attempted.is_multiple_of(7)),
             mean_ms,
-            4.0,
-        );
+            skew: 4.0,
+        });
     }
     run.set("requests-per-session", "4");
     run.finish(&[(Kind::Full, 0.25), (kind, 0.75)])
@@ -172,7 +187,12 @@ pub(crate) fn ramp() -> Record {
         let attempted = run.noisy(offered, 0.01) as u64;
         let lost = run.noisy((over * 1.6).min(0.8), 0.2);
         let mean_ms = run.noisy(4.0 + 60.0 * near.powi(24) + 3000.0 * over.min(0.4), 0.25);
-        run.second(attempted, (attempted as f64 * lost) as u64, mean_ms, 3.0);
+        run.second(Load {
+            attempted,
+            failed: (attempted as f64 * lost) as u64,
+            mean_ms,
+            skew: 3.0,
+        });
     }
     run.set("requests-per-session", "4");
     run.set("ramp", "10:1200:2m");
@@ -187,6 +207,7 @@ pub(crate) fn ramp() -> Record {
     let read_offs = ReadOffs::of(&points);
     record.capacity = Some(Capacity {
         limit: Limit::default(),
+        precision: 0.05,
         found_per_s: read_offs.few_errors_per_s,
         broken_at_per_s: Some(845.0),
         read_offs,
@@ -241,7 +262,12 @@ pub(crate) fn failing() -> Record {
         let is_down = (15..22).contains(&second);
         let attempted = run.noisy(500.0, 0.02) as u64;
         let mean_ms = run.noisy(6.0, 0.2);
-        run.second(attempted, if is_down { attempted } else { 0 }, mean_ms, 3.0);
+        run.second(Load {
+            attempted,
+            failed: if is_down { attempted } else { 0 },
+            mean_ms,
+            skew: 3.0,
+        });
     }
     let mut record = run.finish(&[(Kind::Full, 0.1), (Kind::Psk, 0.9)]);
     record.failures = split(
@@ -257,12 +283,12 @@ pub(crate) fn long(seconds: u32) -> Record {
     for second in 0..seconds {
         let attempted = run.noisy(1000.0, 0.05) as u64;
         let mean_ms = run.noisy(3.0, 0.1);
-        run.second(
+        run.second(Load {
             attempted,
-            if second == seconds / 2 { 777 } else { 0 },
+            failed: if second == seconds / 2 { 777 } else { 0 },
             mean_ms,
-            2.0,
-        );
+            skew: 2.0,
+        });
     }
     run.finish(&[(Kind::Full, 1.0)])
 }
@@ -271,22 +297,19 @@ pub(crate) fn long(seconds: u32) -> Record {
 pub(crate) fn hostile() -> Record {
     let evil = "\"><script>alert('x')</script>&amp;\u{1b}[31m\u{202e}";
     let mut record = failing();
-    let (host, tool) = (&mut record.host, &mut record.tool);
-    for text in [
-        &mut record.target.address,
-        &mut record.started,
-        &mut host.cpu,
-        &mut host.kernel,
-        &mut tool.name,
-        &mut tool.version,
-        &mut tool.tls,
-    ] {
-        evil.clone_into(text);
-    }
-    host.hypervisor = Some(evil.to_owned());
     record.target.url = format!("https://host/{evil}");
+    record.target.address = evil.to_owned();
     record.command.push(evil.to_owned());
-    record.settings.push(setting(evil, evil));
+    let request = record.plan.request.as_mut().expect("it asks");
+    request.path = evil.to_owned();
+    request.headers = vec![(evil.to_owned(), evil.to_owned())];
+    record.started = evil.to_owned();
+    record.host.cpu = evil.to_owned();
+    record.host.kernel = evil.to_owned();
+    record.host.hypervisor = Some(evil.to_owned());
+    record.tool.name = evil.to_owned();
+    record.tool.version = evil.to_owned();
+    record.tool.tls = evil.to_owned();
     record.failures.insert(evil.to_owned(), 3);
     for row in &mut record.handshakes {
         row.version = evil.to_owned();
@@ -301,6 +324,7 @@ pub(crate) fn hostile() -> Record {
             quantile_below_ns: Some((0.99, 5_000_000)),
             ..Limit::default()
         },
+        precision: 0.05,
         found_per_s: Some(1.0),
         broken_at_per_s: None,
         read_offs: ReadOffs::default(),
@@ -312,12 +336,22 @@ pub(crate) fn hostile() -> Record {
     record
 }
 
+/// What a second brings.
+struct Load {
+    attempted: u64,
+    failed: u64,
+    mean_ms: f64,
+    /// How many times the mean the slowest take.
+    skew: f64,
+}
+
 /// A run in the making.
 struct Run {
     chance: u64,
     seconds: Vec<Second>,
     total: Histogram,
-    settings: Vec<Setting>,
+    /// Flags and their values.
+    flags: Vec<[String; 2]>,
 }
 
 impl Run {
@@ -326,15 +360,12 @@ impl Run {
             chance: seed,
             seconds: Vec::new(),
             total: Histogram::default(),
-            settings: vec![
-                setting("url", "https://127.0.0.1:8443/1k"),
-                setting("handshake", handshake),
-            ],
+            flags: vec![["--handshake".to_owned(), handshake.to_owned()]],
         }
     }
 
     fn set(&mut self, name: &str, value: &str) {
-        self.settings.push(setting(name, value));
+        self.flags.push([format!("--{name}"), value.to_owned()]);
     }
 
     /// From 0 to 1 (splitmix64).
@@ -352,27 +383,27 @@ impl Run {
         (value * (1.0 + noise * sum * 1.7)).max(0.0)
     }
 
-    /// The slowest take `skew` times the mean.
-    fn second(&mut self, attempted: u64, failed: u64, mean_ms: f64, skew: f64) {
-        let succeeded = attempted.saturating_sub(failed);
+    fn second(&mut self, load: Load) {
+        let succeeded = load.attempted.saturating_sub(load.failed);
         let mut of_second = Histogram::default();
         for _ in 0..succeeded.min(200) {
             // Exponential above a minimum, as a queue's waiting times are.
-            let waited = -(1.0 - self.share()).ln() * (skew / 6.0);
-            let ms = mean_ms * (1.0 - skew / 6.0 + waited);
+            let waited = -(1.0 - self.share()).ln() * (load.skew / 6.0);
+            let ms = load.mean_ms * (1.0 - load.skew / 6.0 + waited);
             of_second.record(Duration::from_secs_f64(ms.max(0.02) / 1e3));
         }
         self.seconds.push(Second {
             at_s: self.seconds.len() as u64,
-            attempted,
+            attempted: load.attempted,
             succeeded,
-            failed,
+            failed: load.failed,
+            resumed: 0,
+            full: 0,
             mean_ns: of_second.mean_ns() as u64,
             median_ns: of_second.quantile_ns(0.5),
             p99_ns: of_second.quantile_ns(0.99),
             max_ns: of_second.max_ns(),
             open: 50,
-            ..Second::default()
         });
         self.total.add(&of_second);
     }
@@ -395,18 +426,12 @@ impl Run {
         }
         let elapsed_ns = self.seconds.len() as u64 * 1_000_000_000;
         let mut record = empty();
-        for setting in &self.settings[1..] {
-            record.command.push(format!("--{}", setting.name));
-            record.command.push(setting.value.clone());
-        }
+        record.command.extend(self.flags.into_iter().flatten());
         // Each run has a record of its own.
         let seed = self.chance % 1000;
         record
             .command
             .extend(["--record".to_owned(), format!("{seed}.json")]);
-        self.settings
-            .push(setting("record", &format!("{seed}.json")));
-        record.settings = self.settings;
         record.ending = Ending::Completed;
         record.elapsed_ns = elapsed_ns;
         record.totals = totals;
@@ -544,13 +569,6 @@ fn split(count: u64, reasons: &[&str]) -> BTreeMap<String, u64> {
         }
     }
     failures
-}
-
-fn setting(name: &str, value: &str) -> Setting {
-    Setting {
-        name: name.to_owned(),
-        value: value.to_owned(),
-    }
 }
 
 fn words(text: &str) -> Vec<String> {

@@ -100,7 +100,7 @@ fn users_bring_a_session_each_and_those_who_fail_give_up() {
     let record = loaded.record();
     assert_eq!(record.totals(), [40, 40, 0], "{:?}", record.failures());
     assert_eq!(record.kinds(), [10, 0, 30, 0]);
-    assert_eq!(record.setting("session-arrivals"), "true");
+    assert_eq!(record.flag("session-arrivals"), "true");
     let log = nginx.end();
     let of = |state| {
         let lines = log.iter();
