@@ -379,6 +379,7 @@ impl Session<'_, '_> {
             repeat,
             elapsed_ns: nanoseconds(elapsed),
             server_cpu_ns: nanoseconds(used.server),
+            server_switches: Some(used.server_switches),
             origin_cpu_ns: nanoseconds(used.origin),
             resident_bytes_loaded: at_load.resident_bytes,
             open_connections: at_load.open_connections,

@@ -255,6 +255,9 @@ pub struct Measurement {
     pub operations: u64,
     /// CPU time of all processes of the server, from the end of the warm-up until they rest.
     pub server_cpu_ns: u64,
+    /// How often their threads went to sleep in that time; none in older records.
+    #[serde(default)]
+    pub server_switches: Option<u64>,
     /// CPU time of what made the load.
     pub client_cpu_ns: u64,
     /// CPU time of the origin behind the server; 0 where there is none.
@@ -507,6 +510,7 @@ impl From<&Measurement> for Results {
             response_ns: (response.count > 0)
                 .then_some((response.mean_ns as f64, response.p99_ns as f64)),
             server_cpu_ns: Some(it.server_cpu_ns),
+            server_switches: it.server_switches,
             capacity_per_s: it.capacity_per_s,
             connection_bytes: Some((more, it.open_connections)),
             read_offs: it.read_offs,

@@ -24,6 +24,8 @@ pub enum Metric {
     Peak,
     /// CPU time of the server per operation, in nanoseconds.
     ServerCpu,
+    /// How often threads of the server went to sleep, per operation.
+    ServerSwitches,
     /// Operations per second: what succeeded.
     Rate,
     /// Bytes of bodies per second.
@@ -63,6 +65,8 @@ pub enum Metric {
 /// In which values are shown.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Unit {
+    /// Events.
+    Count,
     /// Events per second.
     PerSecond,
     /// Of nanoseconds: shown in microseconds.
@@ -91,6 +95,7 @@ pub struct Results {
     /// Mean and 99th percentile of the response time, if anything succeeded.
     pub(crate) response_ns: Option<(f64, f64)>,
     pub(crate) server_cpu_ns: Option<u64>,
+    pub(crate) server_switches: Option<u64>,
     pub(crate) capacity_per_s: Option<f64>,
     /// Resident memory that the load added to the server, and the connections that were open.
     pub(crate) connection_bytes: Option<(u64, u64)>,
@@ -150,7 +155,7 @@ struct Row {
 const LESS: bool = true;
 const MORE: bool = false;
 
-const TABLE: [Row; 22] = {
+const TABLE: [Row; 23] = {
     use Metric::*;
     use Unit::*;
     [
@@ -188,6 +193,13 @@ const TABLE: [Row; 22] = {
             unit: Microseconds,
             is_less_better: LESS,
             of: |it| ratio(it.server_cpu_ns? as f64, it.operations as f64),
+        },
+        Row {
+            metric: ServerSwitches,
+            names: ["server-switches", "switches per {}", "switches"],
+            unit: Count,
+            is_less_better: LESS,
+            of: |it| ratio(it.server_switches? as f64, it.operations as f64),
         },
         Row {
             metric: Rate,
@@ -399,7 +411,7 @@ impl Metric {
     #[must_use]
     pub fn scaled(self, value: f64) -> f64 {
         match self.unit() {
-            Unit::PerSecond | Unit::Bytes => value,
+            Unit::Count | Unit::PerSecond | Unit::Bytes => value,
             Unit::Microseconds => value / 1e3,
             Unit::Milliseconds => value / 1e6,
             Unit::MebibytesPerSecond => value / f64::from(1 << 20),
@@ -427,7 +439,7 @@ impl Metric {
     #[must_use]
     pub fn amount(self, value: f64) -> String {
         let unit = self.unit().name();
-        let gap = if unit == "/s" { "" } else { " " };
+        let gap = if matches!(unit, "" | "/s") { "" } else { " " };
         format!("{}{gap}{unit}", self.number(value))
     }
 
@@ -439,7 +451,7 @@ impl Metric {
             Unit::PerSecond if (value - value.round()).abs() < 0.005 => {
                 Count(value.round()).to_string()
             }
-            Unit::PerSecond => Count(value).to_string(),
+            Unit::Count | Unit::PerSecond => Count(value).to_string(),
             Unit::Microseconds | Unit::Milliseconds => Nanoseconds(value).to_string(),
             Unit::MebibytesPerSecond => format!("{}/s", Bytes(value as u64)),
             Unit::Bytes | Unit::Kibibytes | Unit::Mebibytes => Bytes(value as u64).to_string(),
@@ -453,6 +465,7 @@ impl Unit {
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
+            Self::Count => "",
             Self::PerSecond => "/s",
             Self::Microseconds => "µs",
             Self::Milliseconds => "ms",

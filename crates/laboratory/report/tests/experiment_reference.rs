@@ -49,6 +49,7 @@ fn every_event_way_and_figure_is_described() {
     ];
     let figures = [
         "server-cpu",
+        "server-switches",
         "rate",
         "bandwidth",
         "server-cpu-per-gib",

@@ -22,6 +22,8 @@ pub(crate) struct Watched {
 #[derive(Clone, Debug)]
 pub(crate) struct Usage {
     server: CpuReading,
+    /// How often threads of the server went to sleep.
+    server_switches: u64,
     origin: CpuReading,
     /// This process, which makes the load.
     own: Duration,
@@ -35,6 +37,8 @@ pub(crate) struct Usage {
 pub(crate) struct Used {
     /// Of the server.
     pub(crate) server: Duration,
+    /// How often threads of it went to sleep.
+    pub(crate) server_switches: u64,
     /// Of what is behind it.
     pub(crate) origin: Duration,
     /// Of programs that came and went.
@@ -63,6 +67,7 @@ impl Watched {
         let own = sys::cpu::process_time(std::process::id())?;
         Ok(Usage {
             server,
+            server_switches: self.server.switches()?,
             origin: self.origin.cpu()?,
             own,
             ended: sys::cpu::ended_children_time(),
@@ -85,6 +90,7 @@ impl Usage {
         let machine = self.machine.since(before.machine);
         Ok(Used {
             server,
+            server_switches: self.server_switches.saturating_sub(before.server_switches),
             origin,
             ended,
             foreign: machine.foreign(server + origin + own + ended),

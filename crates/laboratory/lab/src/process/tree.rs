@@ -143,15 +143,28 @@ impl Tree {
             .filter_map(|name| name.to_str()?.parse().ok())
             .collect())
     }
+
+    /// How often its threads that live now have gone to sleep.
+    ///
+    /// # Errors
+    /// There is no `/proc`.
+    pub(crate) fn switches(self) -> io::Result<u64> {
+        let threads = self.threads()?.into_iter();
+        let counts = threads.filter_map(|id| {
+            let status = fs::read_to_string(format!("/proc/{id}/status")).ok()?;
+            field(&status, "voluntary_ctxt_switches:")
+        });
+        Ok(counts.sum())
+    }
 }
 
 fn resident(id: u32) -> u64 {
     // A member may have ended meanwhile; then it holds nothing.
-    let field = |file: &str, name: &str| {
+    let kib = |file: &str, name: &str| {
         let text = fs::read_to_string(format!("/proc/{id}/{file}")).ok()?;
-        field_kib(&text, name)
+        field(&text, name)
     };
-    let kib = field("smaps_rollup", "Pss:").or_else(|| field("status", "VmRSS:"));
+    let kib = kib("smaps_rollup", "Pss:").or_else(|| kib("status", "VmRSS:"));
     kib.unwrap_or(0) * 1024
 }
 
@@ -169,7 +182,7 @@ fn parent_in(stat: &str) -> Option<u32> {
     (!matches!(state, "Z" | "X")).then_some(parent)
 }
 
-fn field_kib(status: &str, name: &str) -> Option<u64> {
+fn field(status: &str, name: &str) -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix(name))?;
     line.split_whitespace().next()?.parse().ok()
 }
@@ -188,10 +201,11 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_found_in_a_status() {
-        let status = "Name:\tx\nVmRSS:\t     512 kB\nThreads:\t1\n";
-        assert_eq!(field_kib(status, "VmRSS:"), Some(512));
-        assert_eq!(field_kib(status, "VmHWM:"), None);
+    fn numbers_are_found_in_a_status() {
+        let status = "Name:\tx\nVmRSS:\t     512 kB\nvoluntary_ctxt_switches:\t7\n";
+        assert_eq!(field(status, "VmRSS:"), Some(512));
+        assert_eq!(field(status, "voluntary_ctxt_switches:"), Some(7));
+        assert_eq!(field(status, "VmHWM:"), None);
     }
 
     #[test]

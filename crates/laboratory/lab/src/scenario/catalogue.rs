@@ -15,9 +15,10 @@ macro_rules! embedded {
 }
 
 /// Ours, in the order of reports.
-const SCENARIOS: [(&str, &str); 20] = embedded! {
+const SCENARIOS: [(&str, &str); 21] = embedded! {
     "implementations",
     "terminate",
+    "part-load",
     "cores",
     "ciphers",
     "keys",
