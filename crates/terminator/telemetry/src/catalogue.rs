@@ -182,7 +182,7 @@ macro_rules! catalogue {
             #[inline]
             fn slot(self) -> usize {
                 const BEFORE: usize = slots(&[$($before::FAMILIES),*]);
-                BEFORE + self as usize * $type::FAMILIES[0].row_slots()
+                BEFORE + self as usize * const { $type::FAMILIES[0].row_slots() }
             }
         }
     )*};

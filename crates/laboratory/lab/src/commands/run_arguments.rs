@@ -77,7 +77,7 @@ scenario that ends in .toml is a file of your own: docs/guide/lab.md describes i
       Print nothing but failures
 
 Examples:
-  Which terminator costs least on one core? LoadedUsage five minutes:
+  Which terminator costs least on one core? Under five minutes:
     lariat-lab run implementations
 
   Two of them, and one cipher:
