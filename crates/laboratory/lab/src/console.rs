@@ -1,4 +1,4 @@
-//! What is said to a person, on the standard error; the standard output is for data.
+//! Messages for people, on the standard error; the standard output is for data.
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
@@ -8,7 +8,7 @@ use options::diagnostic::File;
 
 use crate::exit::Exit;
 
-/// Says things, with colours if the reader likes them.
+/// Prints messages, with colours if they are wanted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Console {
     colour: bool,
@@ -22,7 +22,6 @@ impl Console {
         }
     }
 
-    /// Whether lines may have colours.
     pub(crate) fn colour(self) -> bool {
         self.colour
     }
@@ -32,12 +31,18 @@ impl Console {
         self.labelled("error", "1;31", &text.to_string());
     }
 
+    /// Something went wrong, and its remedy.
+    pub(crate) fn fail(self, text: impl Display, hint: impl Display) {
+        self.error(text);
+        self.hint(hint);
+    }
+
     /// Something deserves a second look.
     pub(crate) fn warn(self, text: impl Display) {
         self.labelled("warning", "1;33", &text.to_string());
     }
 
-    /// The remedy for what was said before.
+    /// The remedy for the message before.
     pub(crate) fn hint(self, text: impl Display) {
         self.labelled("hint", "1;36", &text.to_string());
     }
@@ -50,7 +55,7 @@ impl Console {
         self.say(rendered.collect::<Vec<_>>().join("\n\n"));
     }
 
-    /// A line as it is. If nobody reads it any more, that is their choice.
+    /// A line as it is. A closed standard error is no failure.
     pub(crate) fn say(self, text: impl Display) {
         let _ = writeln!(io::stderr(), "{text}");
     }
@@ -86,8 +91,7 @@ pub(crate) fn stdout_colour() -> bool {
     io::stdout().is_terminal() && colours_wanted()
 }
 
-/// Writes data to the standard output, and says what that comes to. If nobody reads it any more,
-/// that is their choice; if there is no room for it, that is a failure.
+/// Writes data to the standard output. That it is closed is no failure, a full disk is one.
 pub(crate) fn print(text: impl Display) -> Exit {
     let mut output = io::stdout();
     match write!(output, "{text}").and_then(|()| output.flush()) {

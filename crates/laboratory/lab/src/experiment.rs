@@ -30,7 +30,7 @@ use needs::Means;
 use progress::Progress;
 use resolved::ResolvedTarget;
 
-/// A configuration is given up after so many failures in a row.
+/// A configuration is given up after this number of failures in a row.
 const FAILURES_MAX: u32 = 2;
 
 /// All that a run goes by.
@@ -58,17 +58,13 @@ pub(crate) struct Tally {
     pub(crate) measured: usize,
     /// Configurations with fewer measurements than were planned.
     pub(crate) lacking: usize,
-    /// Whether it came to its end.
     pub(crate) is_complete: bool,
 }
 
-/// Why a run cannot go on.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RunFault {
-    /// The record cannot be written.
     #[error(transparent)]
     Journal(#[from] JournalFault),
-    /// Certificates or the origin, which all configurations share, are missing.
     #[error("{0}")]
     Ground(String),
 }

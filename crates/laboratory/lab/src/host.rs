@@ -1,7 +1,7 @@
 //! What a load runs on, as far as figures depend on it.
 //!
-//! Reads the kernel's own texts and tries what it can do; what cannot be read is told as unknown
-//! rather than failing a run.
+//! Reads the kernel's own texts and tries what it can do; what cannot be read is unknown and fails
+//! no run.
 
 mod abilities;
 mod cores;
@@ -32,7 +32,6 @@ pub(crate) struct Timing {
 }
 
 impl Timing {
-    /// The usual time for these rows.
     pub(crate) fn of(rows: Rows) -> Self {
         let each = match rows {
             Rows::Quick => Duration::from_millis(200),
@@ -151,7 +150,7 @@ fn memory_bytes(meminfo: &str) -> u64 {
 /// What the CPU, Xen's own file or the firmware admit to.
 ///
 /// Firmware names its maker on bare metal too, so it is believed only beside the CPU's flag.
-/// The clock that it offers tells its make where no firmware does.
+/// The clock that it offers names its make where no firmware does.
 fn hypervisor(cpuinfo: &str, xen: &str, vendor: &str, clocks: &str) -> Option<String> {
     let named = |text: &str| Some(text.trim().to_owned()).filter(|name| !name.is_empty());
     if let Some(name) = named(xen) {

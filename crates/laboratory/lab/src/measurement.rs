@@ -72,13 +72,10 @@ pub(crate) struct Bench<'a> {
 #[derive(Clone, Copy)]
 pub(crate) struct Subject<'a> {
     pub(crate) planned: &'a Planned,
-    /// The server.
     pub(crate) target: &'a Target,
-    /// The program of the server.
     pub(crate) program: &'a Program,
     /// What makes the load in place of us, and its program.
     pub(crate) client: Option<(&'a Target, &'a Program)>,
-    /// From 0.
     pub(crate) repeat: u32,
 }
 
@@ -102,9 +99,6 @@ impl<'a> Bench<'a> {
     }
 
     /// Measures a configuration once. Whatever was started for it has ended when this returns.
-    ///
-    /// # Errors
-    /// [`Failure`].
     pub(crate) fn measure(
         &mut self,
         subject: Subject<'_>,
@@ -568,7 +562,7 @@ impl Session<'_, '_> {
             thread::sleep(RELOAD_PAUSE);
         }
         if child.ended().is_none_or(|how| !how.ends_with(" 0")) {
-            let said = first_lines(&child.said(), RELOAD_LINES_MAX);
+            let said = first_lines(&child.output(), RELOAD_LINES_MAX);
             return Err(Failure::Failed(format!("the reload failed: {said}")));
         }
         self.watched.usage_at_rest()?;

@@ -30,7 +30,7 @@ use worker::Worker;
 
 pub(crate) use connection::Totals;
 
-/// What it is started with.
+/// Its options.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
     /// Where it listens. Never empty.
@@ -41,30 +41,20 @@ pub(crate) struct Options {
     pub(crate) cpus: Vec<u16>,
     /// Clients that ask for nothing, or take nothing, are given up after this.
     pub(crate) idle_timeout: Duration,
-    /// Told when the kernel gives no more sockets.
+    /// Called when the kernel gives no more sockets.
     pub(crate) warn: fn(&io::Error),
 }
 
-/// Why it does not serve, or no longer.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Fault {
-    /// An address cannot be listened at.
     #[error("cannot listen at {address}: {error}")]
-    Listen {
-        /// Which.
-        address: Address,
-        /// Why.
-        error: io::Error,
-    },
-    /// A thread cannot be pinned.
+    Listen { address: Address, error: io::Error },
     #[error("cannot run on CPU {cpu}: {error}")]
     Cpu {
         /// To which CPU.
         cpu: u16,
-        /// Why.
         error: io::Error,
     },
-    /// The kernel refused something that it never refuses while it is well.
     #[error("the kernel refused: {0}")]
     Kernel(#[from] io::Error),
 }
@@ -94,7 +84,7 @@ impl Origin {
     pub(crate) fn open(options: Options) -> Result<Self, Fault> {
         // Before the first thread, so that none takes them.
         let signals = Signals::new(&[Signal::Interrupt, Signal::Terminate])?;
-        // What cannot be raised is said when it is reached.
+        // If it cannot be raised, `warn` is called when it is reached.
         let _ = limit::raise_open_files();
         let mut origin = Self {
             listeners: vec![Vec::new(); options.threads.into()],

@@ -71,7 +71,6 @@ pub(crate) fn write_files(
     Ok(())
 }
 
-/// Writes a page.
 pub(crate) fn write_page(page: &Path, html: &str, console: Console) -> Result<(), WriteFault> {
     write(page, html)?;
     let size = Bytes(html.len() as u64);

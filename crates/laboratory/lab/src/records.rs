@@ -1,4 +1,4 @@
-//! Records from files: of loads and of experiments, told apart by what is in them.
+//! Records from files: of loads and of experiments, distinguished by their contents.
 //!
 //! What records are is the crate `measure`'s; here are files, names and faults.
 
@@ -30,7 +30,6 @@ pub(crate) struct Named<T> {
     pub(crate) records: Vec<T>,
 }
 
-/// All that could be read.
 #[derive(Debug)]
 pub(crate) enum Records {
     /// What `load` writes.
@@ -61,7 +60,7 @@ impl<T> Named<T> {
     }
 }
 
-/// Those that can be read, in their order; the others are told.
+/// Those that can be read, in their order; the others are reported.
 pub(crate) fn open_all(paths: &[PathBuf], console: Console) -> Records {
     let mut names = BTreeSet::new();
     let (mut loads, mut experiments) = (Named::new(), Named::new());
@@ -82,7 +81,6 @@ pub(crate) fn open_all(paths: &[PathBuf], console: Console) -> Records {
 }
 
 impl Records {
-    /// How many there are.
     pub(crate) fn len(&self) -> usize {
         match self {
             Self::Loads(named) => named.records.len(),
@@ -92,7 +90,6 @@ impl Records {
     }
 }
 
-/// A record of either kind.
 #[derive(Debug)]
 enum Opened {
     Load(Box<Record>),
@@ -147,7 +144,6 @@ fn free_name(path: &Path, names: &mut BTreeSet<String>) -> String {
     name
 }
 
-/// Why a file gave no record.
 #[derive(Debug, thiserror::Error)]
 enum ReadFault {
     #[error("{0}")]
@@ -156,7 +152,6 @@ enum ReadFault {
     Large,
     #[error("it is no text")]
     Binary,
-    /// Beside the format that this build reads.
     #[error("{0}")]
     Record(RecordFault, u32),
 }

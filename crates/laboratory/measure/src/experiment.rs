@@ -57,7 +57,7 @@ pub struct Ended {
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Plan {
-    /// [`FORMAT`] of who wrote it.
+    /// [`FORMAT`] of the program that wrote it.
     pub format: u32,
     /// What measured.
     pub tool: Tool,
@@ -132,7 +132,7 @@ pub struct Scenario {
     pub question: String,
     /// What is done, in a few sentences.
     pub method: String,
-    /// The publications whose tables it repeats.
+    /// The publications with the tables that it repeats.
     pub sources: Vec<Source>,
     /// What of the source is left out, and why.
     pub omitted: Vec<Omission>,
@@ -296,7 +296,7 @@ pub struct Measurement {
     pub read_offs: Option<ReadOffs>,
     /// What else happened on the machine meanwhile.
     pub noise: Noise,
-    /// Why the metrics may tell of the client instead of the server.
+    /// Why the metrics may be those of the client instead of the server.
     pub warnings: Vec<Warning>,
 }
 
@@ -312,7 +312,7 @@ pub struct Reload {
     pub resident_bytes_after: u64,
 }
 
-/// What is told of many durations, in nanoseconds. All are 0 where there are none.
+/// The summary of many durations, in nanoseconds. All are 0 where there are none.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Durations {

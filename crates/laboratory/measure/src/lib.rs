@@ -2,7 +2,7 @@
 //! experiment.
 //!
 //! Owns the form of records, so that a figure can be made from one years later. Pure: it reads no
-//! clock, file or host; who measures fills it in.
+//! clock, file or host; its users fill it in.
 #![forbid(unsafe_code)]
 
 pub mod capacity;

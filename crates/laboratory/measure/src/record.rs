@@ -47,7 +47,7 @@ pub struct Record {
     pub totals: Counts,
     /// Failed ones by reason (`docs/reference/failures.md`).
     pub failures: BTreeMap<String, u64>,
-    /// Handshakes that the client finished, of the warm-up too, by what came of them.
+    /// Handshakes that the client finished, of the warm-up too, by outcome.
     pub handshakes: Vec<Handshakes>,
     /// Bytes on the wire and bodies.
     pub traffic: Traffic,

@@ -92,7 +92,7 @@ pub(crate) struct Item {
     /// The anchor that the head leads to; none if empty.
     pub(crate) link: String,
     pub(crate) head: String,
-    /// Names with what is said of each.
+    /// Names with their texts.
     pub(crate) parts: Vec<(String, String)>,
 }
 
@@ -208,7 +208,7 @@ impl Fact {
 }
 
 impl Warning {
-    /// About nothing else than where it stands.
+    /// About the section that it is in.
     pub(crate) fn new(text: impl Into<String>) -> Self {
         Self {
             about: String::new(),

@@ -424,7 +424,7 @@ fn how(record: &Record) -> Vec<Block> {
     blocks.into_iter().chain(settings).collect()
 }
 
-/// What a load of users means: what a user who gave up had yet to request is in no count.
+/// What session arrivals mean: requests of a user that gave up are not counted.
 fn users(record: &Record) -> String {
     let Some(each) = record.plan.requests_per_arrival else {
         return String::new();

@@ -8,9 +8,10 @@ use measure::experiment::Experiment;
 use report::Document;
 
 use super::flags::{Arguments, Command};
-use crate::console::{Console, print, stdout_colour};
+use super::report::write_all;
+use crate::console::Console;
 use crate::exit::Exit;
-use crate::pages::{WriteFault, check_page, write_files, write_page};
+use crate::pages::check_page;
 use crate::records::{Records, open_all};
 use crate::usage::UsageError;
 
@@ -38,9 +39,6 @@ Example:
 ",
 };
 
-/// Characters in a line of tables.
-const WIDTH: usize = 80;
-
 /// Makes what was asked for.
 pub(super) fn run(arguments: &Arguments, console: Console) -> Result<Exit, UsageError> {
     let paths = records_of(arguments)?;
@@ -48,7 +46,9 @@ pub(super) fn run(arguments: &Arguments, console: Console) -> Result<Exit, Usage
     if records.len() < 2 {
         return Ok(Exit::Usage);
     }
-    if let Err(fault) = write_all(arguments, &compared(&records)?, console) {
+    // Of the figures of loads, the one that compares them.
+    let written = write_all(arguments, &compared(&records)?, "compar", console);
+    if let Err(fault) = written {
         console.error(fault);
         return Ok(Exit::Failed);
     }
@@ -95,23 +95,6 @@ fn experiments(records: &[(&str, &Experiment)]) -> Result<Document, UsageError> 
         ));
     }
     Ok(report::experiment::compared(a, b))
-}
-
-fn write_all(arguments: &Arguments, report: &Document, console: Console) -> Result<(), WriteFault> {
-    let (page, svg) = (arguments.path("output"), arguments.path("svg"));
-    if let Some(directory) = &svg {
-        let mut figures = report.figures();
-        // Of loads, the one that compares them.
-        figures.retain(|(name, _)| name.starts_with("compar"));
-        write_files(directory, "svg", &figures, console)?;
-    }
-    if let Some(path) = &page {
-        write_page(path, &report.html(), console)?;
-    }
-    if page.is_none() && svg.is_none() {
-        print(report.text(WIDTH, stdout_colour()));
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use super::run_arguments as run;
 use super::{compare, host, origin, report, targets};
 use crate::exit::Exit;
 
-/// All commands but `load`, whose flags are the table of its settings.
+/// All commands but `load`: its flags are the table of its settings.
 pub(super) const TABLES: [&Command; 6] = [
     &origin::COMMAND,
     &targets::COMMAND,

@@ -1,4 +1,4 @@
-//! `lariat-lab host`: its arguments, and what is said while it measures.
+//! `lariat-lab host`: its arguments and messages.
 
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ docs/guide/host.md explains how to read it.
 /// Characters in a line of text.
 const WIDTH: usize = 80;
 
-/// A minute for each row is more than enough to tell.
+/// A minute for each row is more than enough.
 const SECONDS_MAX: f64 = 60.0;
 /// Less is no measurement.
 const SECONDS_MIN: f64 = 0.01;

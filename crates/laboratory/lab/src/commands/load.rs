@@ -1,6 +1,6 @@
 //! `lariat-lab load`: from the command line to the record.
 //!
-//! Owns the order of things: everything that can be wrong is told before the first packet.
+//! Owns the order of things: everything that can be wrong is reported before the first packet.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -48,7 +48,7 @@ pub(super) fn run(parser: &mut Parser, console: Console) -> Result<Exit, UsageEr
     Ok(ended.unwrap_or_else(|exit| exit))
 }
 
-/// Said at the first signal.
+/// Printed at the first signal.
 const ENDING: &str = "Ending early; once more ends at once, without a record.";
 
 /// What lies ready before the first packet.
@@ -63,7 +63,7 @@ struct Prepared {
     destination: Destination,
 }
 
-/// Everything that can be wrong. What was, has been told; the exit is what it comes to.
+/// Checks everything that can be wrong, and reports it.
 fn prepare(flags: Flags, console: Console) -> Result<Prepared, Exit> {
     let file = flags.plan.as_deref().map(PlanFile::open).transpose();
     let file = file.map_err(|reason| {
@@ -117,18 +117,17 @@ fn prepare(flags: Flags, console: Console) -> Result<Prepared, Exit> {
 fn tell_unwritable(fault: &Fault, console: Console) {
     match fault {
         Fault::Foreign(path) => {
-            console.error(format_args!(
-                "{} is there, and is no record of a load",
-                path.display()
-            ));
-            console.hint("--record names another file, or none");
+            console.fail(
+                format_args!("{} is there, and is no record of a load", path.display()),
+                "--record names another file, or none",
+            );
         }
         Fault::Refused(path, error) => {
             let path = path.display();
-            console.error(format_args!(
-                "the record cannot be written to {path}: {error}"
-            ));
-            console.hint("--record names a file in a folder that we may write to, or none");
+            console.fail(
+                format_args!("the record cannot be written to {path}: {error}"),
+                "--record names a file in a folder that we may write to, or none",
+            );
         }
     }
 }
@@ -145,8 +144,10 @@ fn resolved(draft: &UnresolvedPlan, console: Console) -> Result<wire::address::A
             Ok(resolved.address)
         }
         Err(reason) => {
-            console.error(format_args!("{endpoint} cannot be resolved: {reason}"));
-            console.hint("--connect ADDRESS:PORT goes there without asking for the name");
+            console.fail(
+                format_args!("{endpoint} cannot be resolved: {reason}"),
+                "--connect ADDRESS:PORT goes there without asking for the name",
+            );
             Err(Exit::Address)
         }
     }
@@ -154,12 +155,14 @@ fn resolved(draft: &UnresolvedPlan, console: Console) -> Result<wire::address::A
 
 fn carry_out(prepared: Prepared, console: Console) -> Result<Exit, Exit> {
     let failed = |error: std::io::Error| {
-        console.error(format_args!("the kernel refused: {error}"));
-        console.hint("look at the limits of this process (`ulimit -a`)");
+        console.fail(
+            format_args!("the kernel refused: {error}"),
+            "look at the limits of this process (`ulimit -a`)",
+        );
         Exit::Failed
     };
     let interrupt = Interrupt::new(console, ENDING).map_err(failed)?;
-    // Without it, few clients fit; that they do not is told as a failure of its own.
+    // Without it, few clients fit; the others fail with a reason of their own.
     let _ = sys::limit::raise_open_files();
     let watch = Watch {
         line: Line::to_stderr(console.colour()),
@@ -280,10 +283,10 @@ impl Watch {
             self.console.say(line);
         }
         run.finish().map_err(|error| {
-            self.console
-                .error(format_args!("a thread of the load ended early: {error}"));
-            self.console
-                .hint("--cpus none, if it is about a CPU; else `ulimit -a`");
+            self.console.fail(
+                format_args!("a thread of the load ended early: {error}"),
+                "--cpus none, if it is about a CPU; else `ulimit -a`",
+            );
             Exit::Failed
         })
     }

@@ -1,4 +1,4 @@
-//! `lariat-lab origin`: its arguments, and what is said while it serves.
+//! `lariat-lab origin`: its arguments and messages.
 
 use std::ffi::OsStr;
 use std::io::{self, ErrorKind};
@@ -42,7 +42,6 @@ lariat-lab origin: serve objects of any size, as plain HTTP
 ",
 };
 
-/// Where it listens unless it is told.
 const LISTEN_DEFAULT: &str = "127.0.0.1:8000";
 
 /// Idle connections are closed after this unless it is set.
@@ -56,8 +55,7 @@ pub(super) fn run(arguments: &Arguments, console: Console) -> Result<Exit, Usage
     let served = serve(options(arguments)?, arguments.has("quiet"), console);
     Ok(served.map_or_else(
         |fault| {
-            console.error(&fault);
-            console.hint(remedy(&fault));
+            console.fail(&fault, remedy(&fault));
             match fault {
                 Fault::Listen { .. } => Exit::Address,
                 Fault::Cpu { .. } => Exit::Usage,
@@ -106,7 +104,7 @@ fn remedy(fault: &Fault) -> &'static str {
     }
 }
 
-/// Told by the first worker that can accept nobody.
+/// Called by the first worker that can accept no connection.
 fn warn(error: &io::Error) {
     static SAID: Once = Once::new();
     SAID.call_once(|| {

@@ -57,7 +57,12 @@ pub(super) fn run(arguments: &Arguments, console: Console) -> Result<Exit, Usage
     if records.len() == 0 {
         return Ok(Exit::Usage);
     }
-    if let Err(fault) = write_all(arguments, &records, console) {
+    let report = match &records {
+        Records::Loads(named) => report::load::document(&named.list()),
+        Records::Experiments(named) => report::experiment::document(&named.list()),
+        Records::Mixed(..) => Document::default(),
+    };
+    if let Err(fault) = write_all(arguments, &report, "", console) {
         console.error(fault);
         return Ok(Exit::Failed);
     }
@@ -92,14 +97,17 @@ fn of_one_kind(records: Records) -> Result<Records, UsageError> {
     }
 }
 
-fn write_all(arguments: &Arguments, records: &Records, console: Console) -> Result<(), WriteFault> {
-    let report = match records {
-        Records::Loads(named) => report::load::document(&named.list()),
-        Records::Experiments(named) => report::experiment::document(&named.list()),
-        Records::Mixed(..) => Document::default(),
-    };
+/// Writes or prints a report: of its figures those with names that begin so.
+pub(super) fn write_all(
+    arguments: &Arguments,
+    report: &Document,
+    figures: &str,
+    console: Console,
+) -> Result<(), WriteFault> {
     if let Some(directory) = arguments.path("svg") {
-        write_files(&directory, "svg", &report.figures(), console)?;
+        let mut all = report.figures();
+        all.retain(|(name, _)| name.starts_with(figures));
+        write_files(&directory, "svg", &all, console)?;
     }
     if let Some(directory) = arguments.path("csv") {
         write_files(&directory, "csv", &report.sheets(), console)?;

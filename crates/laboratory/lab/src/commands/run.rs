@@ -1,6 +1,6 @@
 //! `lariat-lab run`: from the names of scenarios to a record of them.
 //!
-//! Owns the order of things: everything that can be wrong is told before the first server starts.
+//! Owns the order of things: all that can be wrong is reported before the first server starts.
 
 mod listing;
 
@@ -35,13 +35,13 @@ use crate::target::form::Target;
 use crate::target::program::Builds;
 use crate::usage::UsageError;
 
-/// Between two looks whether a signal has come.
+/// Between two checks for a signal.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Said at the first signal.
+/// Printed at the first signal.
 const ENDING: &str = "Ending; what was measured is in the record.";
 
-/// Runs scenarios, lists them, or tells what it would do.
+/// Runs scenarios, lists them, or prints what it would do.
 pub(super) fn run(parser: &mut Parser, console: Console) -> Result<Exit, UsageError> {
     let (request, words) = match arguments::read(parser)? {
         Ok(read) => read,
@@ -78,7 +78,7 @@ struct Prepared {
     host: HostReport,
 }
 
-/// Told already, or still to be told.
+/// Reported already, or still to be reported.
 type Refused = Result<Exit, UsageError>;
 
 /// Everything that can be wrong about what was asked.
@@ -108,8 +108,8 @@ fn prepare(request: &Request, console: Console) -> Result<Prepared, Refused> {
 fn targets(request: &Request, console: Console) -> Result<Vec<Target>, Refused> {
     let folder = request.arguments.path("target-folder");
     let targets = targets::load_all(folder.as_deref()).map_err(|fault| {
-        console.error(fault);
-        console.hint(
+        console.fail(
+            fault,
             "--target-folder names a folder with a folder for each target, as targets/ is one",
         );
         Ok(Exit::Usage)
@@ -158,7 +158,7 @@ fn resolve(
     Ok(resolved)
 }
 
-/// Configurations of all scenarios. Files that are wrong are told all at once.
+/// Configurations of all scenarios. Faults of all files are reported at once.
 fn expand(
     listed: &[Listed],
     targets: &[Target],
@@ -246,14 +246,15 @@ struct Ground {
 impl Ground {
     fn new(request: &Request, console: Console) -> Result<Self, Exit> {
         let failed = |error: std::io::Error| {
-            console.error(format_args!("the host refuses: {error}"));
-            console.hint("look at the limits (`ulimit -a`)");
+            console.fail(
+                format_args!("the host refuses: {error}"),
+                "look at the limits (`ulimit -a`)",
+            );
             Exit::Failed
         };
         let interrupt = Interrupt::new(console, ENDING).map_err(failed)?;
         let mut scratch = Scratch::new().map_err(|fault| {
-            console.error(&fault);
-            console.hint(fault.hint());
+            console.fail(&fault, fault.hint());
             Exit::Failed
         })?;
         if request.keep {
@@ -272,8 +273,7 @@ impl Ground {
 }
 
 fn refuse(fault: &JournalFault, console: Console) -> Exit {
-    console.error(fault);
-    console.hint(fault.hint());
+    console.fail(fault, fault.hint());
     match fault {
         JournalFault::Refused { .. } => Exit::Failed,
         _ => Exit::Usage,
@@ -308,7 +308,7 @@ fn plan(
         seed,
         host: prepared.host.clone(),
         placement: prepared.placement.clone(),
-        targets: told(prepared, ground.scratch.path()),
+        targets: recorded(prepared, ground.scratch.path()),
         scenarios: prepared
             .expanded
             .iter()
@@ -330,13 +330,13 @@ fn measure_speeds(prepared: &mut Prepared, request: &Request, ground: &Ground) {
             "measuring keys and ciphers for {seconds} s (--speeds none leaves that out)"
         ));
     }
-    let (tell, told) = channel();
-    // Nobody waits for it to end when a signal has come: it ends with the program.
+    let (sender, reports) = channel();
+    // After a signal it ends with the program.
     thread::spawn(move || {
-        let _ = tell.send(host::report(Some(timing)));
+        let _ = sender.send(host::report(Some(timing)));
     });
     while !ground.interrupt.is_requested() {
-        match told.recv_timeout(PAUSE) {
+        match reports.recv_timeout(PAUSE) {
             Ok(report) => {
                 prepared.host = report;
                 return;
@@ -347,7 +347,7 @@ fn measure_speeds(prepared: &mut Prepared, request: &Request, ground: &Ground) {
     }
 }
 
-/// Where nobody chose: another order in each run, as a number that can be request.
+/// Without `--seed`: another order in each run, as a number for `--seed`.
 fn seed_of(date: Date) -> u64 {
     let digits = date.compact();
     let digits = digits.chars().filter(char::is_ascii_digit);
@@ -355,12 +355,12 @@ fn seed_of(date: Date) -> u64 {
 }
 
 /// The targets that take part, in the order of the tables; the versions of those that are there.
-fn told(prepared: &mut Prepared, folder: &Path) -> Vec<experiment::Target> {
-    let told = prepared.resolved.iter_mut().map(|one| {
+fn recorded(prepared: &mut Prepared, folder: &Path) -> Vec<experiment::Target> {
+    let targets = prepared.resolved.iter_mut().map(|one| {
         one.probe(folder);
-        one.told()
+        one.recorded()
     });
-    told.collect()
+    targets.collect()
 }
 
 /// A run that was stopped, from where it stopped.
@@ -379,12 +379,14 @@ fn resume(path: &Path, request: &Request, words: Vec<String>, console: Console) 
                 Exit::Usage
             })
         })?;
-        let targets = told(&mut prepared, ground.scratch.path());
+        let targets = recorded(&mut prepared, ground.scratch.path());
         if let Some(change) =
             listing::changed(&record.plan, &prepared.expanded, &targets, &prepared.host)
         {
-            console.error(format_args!("{}: {change}", path.display()));
-            console.hint("what was read before and after could not be compared: begin anew");
+            console.fail(
+                format_args!("{}: {change}", path.display()),
+                "what was read before and after could not be compared: begin anew",
+            );
             return Err(Exit::Usage);
         }
         let is_complete = record.ended.as_ref().is_some_and(|ended| ended.is_complete);
@@ -422,7 +424,7 @@ fn carry_out(
     ground: &Ground,
 ) -> Result<Exit, Exit> {
     let console = ground.console;
-    tell_missing(plan, &prepared.resolved, console);
+    report_missing(plan, &prepared.resolved, console);
     let run = Experiment {
         plan,
         scenarios: &prepared.expanded,
@@ -434,18 +436,20 @@ fn carry_out(
         is_quiet: request.quiet,
     };
     let tally = run.run(&mut journal, past).map_err(|fault| {
-        console.error(&fault);
-        console.hint(format_args!(
-            "--resume {} takes it up when that is mended",
-            journal.path().display()
-        ));
+        console.fail(
+            &fault,
+            format_args!(
+                "--resume {} takes it up when that is mended",
+                journal.path().display()
+            ),
+        );
         Exit::Failed
     })?;
     Ok(conclude(tally, &journal, request, console))
 }
 
 /// Targets that take no part, and the remedy.
-fn tell_missing(plan: &experiment::Plan, resolved: &[ResolvedTarget], console: Console) {
+fn report_missing(plan: &experiment::Plan, resolved: &[ResolvedTarget], console: Console) {
     for target in &plan.targets {
         let one = resolved.iter().find(|one| one.target.name == target.name);
         if let Some(Err(missing)) = one.map(|one| &one.program) {
@@ -470,8 +474,10 @@ fn conclude(tally: Tally, journal: &Journal, request: &Request, console: Console
     }
     match tally {
         Tally { measured: 0, .. } => {
-            console.error("no configuration was measured");
-            console.hint("the reasons stand above, and in the record");
+            console.fail(
+                "no configuration was measured",
+                "the reasons stand above, and in the record",
+            );
             Exit::Failed
         }
         Tally { lacking: 0, .. } => Exit::Success,

@@ -52,7 +52,6 @@ Examples:
 ",
 };
 
-/// A target and what was found of it.
 struct Row<'p> {
     target: &'p Target,
     found: Result<(Program, Vec<String>), Missing>,
@@ -63,7 +62,7 @@ struct Row<'p> {
 pub(super) fn run(arguments: &Arguments, console: Console) -> Result<Exit, UsageError> {
     let all = match catalogue::load_all(arguments.path("target-folder").as_deref()) {
         Ok(targets) => targets,
-        Err(fault) => return Ok(tell_fault(&fault, console)),
+        Err(fault) => return Ok(report_fault(&fault, console)),
     };
     let installs = arguments.has("install");
     let builds = Builds {
@@ -190,16 +189,16 @@ fn make_root(
         &arguments.all("apt-option", text)?,
     );
     if let Err(fault) = &made {
-        console.error(fault);
-        console.hint(fault.hint());
+        console.fail(fault, fault.hint());
     }
     Ok(made.is_ok())
 }
 
-fn tell_fault(fault: &CatalogueFault, console: Console) -> Exit {
-    console.error(fault);
-    console
-        .hint("--target-folder names a folder with a folder for each target, as targets/ is one");
+fn report_fault(fault: &CatalogueFault, console: Console) -> Exit {
+    console.fail(
+        fault,
+        "--target-folder names a folder with a folder for each target, as targets/ is one",
+    );
     Exit::Usage
 }
 
@@ -284,7 +283,7 @@ fn tables_of_roots(targets: &[&Target], builds: &Builds) -> String {
     text
 }
 
-/// What it says; or why it says nothing, which is told in its place.
+/// Its version, or why it prints none.
 fn versions(target: &Target, program: &Program) -> Vec<String> {
     let scratch = match Scratch::new() {
         Ok(scratch) => scratch,

@@ -1,4 +1,4 @@
-//! The record of a run as a file that grows: a line is there whole, or the next takes its place.
+//! The record of a run as a file that grows by whole lines.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};
@@ -16,42 +16,22 @@ pub(crate) struct Journal {
     path: PathBuf,
 }
 
-/// Why there is no record to write.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum JournalFault {
-    /// Something is there already.
     #[error("{} is there already", .0.display())]
     Taken(PathBuf),
-    /// There is nothing to take up.
     #[error("there is no record {}", .0.display())]
     Absent(PathBuf),
-    /// Another run has it open.
     #[error("another run writes to {}", .0.display())]
     Busy(PathBuf),
-    /// The host refuses.
     #[error("{}: {error}", path.display())]
-    Refused {
-        /// Which file.
-        path: PathBuf,
-        /// Why.
-        error: io::Error,
-    },
-    /// It is no record of an experiment, or one of another form.
+    Refused { path: PathBuf, error: io::Error },
     #[error("{}: {fault}", path.display())]
-    Unreadable {
-        /// Which file.
-        path: PathBuf,
-        /// Why.
-        fault: RecordFault,
-    },
+    Unreadable { path: PathBuf, fault: RecordFault },
 }
 
 impl Journal {
-    /// A new one: there, or, if nobody chose a place, in the working directory under a name that
-    /// nothing else has.
-    ///
-    /// # Errors
-    /// [`JournalFault`].
+    /// Creates one: there, or, if no path was given, in the working directory under a free name.
     pub(crate) fn create(path: Option<&Path>, now: Date) -> Result<Self, JournalFault> {
         if let Some(path) = path {
             return Self::create_at(path.to_owned());
@@ -81,11 +61,7 @@ impl Journal {
         }
     }
 
-    /// One that was begun: what it holds, and it itself, ready to go on. A line that was under way
-    /// is taken away.
-    ///
-    /// # Errors
-    /// [`JournalFault`].
+    /// Opens one to go on with it, and returns what it holds. An unfinished line is removed.
     pub(crate) fn resume(path: &Path) -> Result<(Experiment, Self), JournalFault> {
         let refused = |error: io::Error| match error.kind() {
             io::ErrorKind::NotFound => JournalFault::Absent(path.to_owned()),
@@ -107,8 +83,7 @@ impl Journal {
         Ok((experiment, journal))
     }
 
-    /// Adds a line. If that fails half-way, the half is taken away again, and the file if there is
-    /// nothing else in it.
+    /// Adds a line. If that fails half-way, the half is removed, and the file if it is empty then.
     ///
     /// # Errors
     /// [`JournalFault::Refused`]: a full disk, for one.
@@ -131,7 +106,6 @@ impl Journal {
         })
     }
 
-    /// Where it is.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -146,7 +120,6 @@ fn locked(file: File, path: PathBuf) -> Result<Journal, JournalFault> {
 }
 
 impl JournalFault {
-    /// The remedy.
     pub(crate) fn hint(&self) -> String {
         match self {
             Self::Taken(path) => format!(

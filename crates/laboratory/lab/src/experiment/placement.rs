@@ -9,7 +9,6 @@ use measure::host::Core;
 /// What the user asked for; `None` = the rest, or half.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seating {
-    /// For servers.
     pub(crate) server: Option<Vec<u16>>,
     /// For the load and the origin.
     pub(crate) client: Option<Vec<u16>>,
@@ -21,9 +20,6 @@ pub(crate) struct Seating {
 pub(crate) struct Denied(pub(crate) u16);
 
 /// Places everybody. `cores` are the CPUs that we may use; where there is only one, all share it.
-///
-/// # Errors
-/// [`Denied`].
 pub(crate) fn place(seating: &Seating, cores: &[Core]) -> Result<Placement, Denied> {
     let asked = [&seating.server, &seating.client];
     let mut asked = asked.into_iter().flatten().flatten();
@@ -41,20 +37,13 @@ pub(crate) fn place(seating: &Seating, cores: &[Core]) -> Result<Placement, Deni
             left
         }
     };
-    Ok(match (&seating.server, &seating.client) {
-        (None, None) => Placement { server, client },
-        (Some(server), None) => Placement {
-            client: rest(server),
-            server: server.clone(),
-        },
-        (None, Some(client)) => Placement {
-            server: rest(client),
-            client: client.clone(),
-        },
-        (Some(server), Some(client)) => Placement {
-            server: server.clone(),
-            client: client.clone(),
-        },
+    let chosen = |own: &Option<Vec<u16>>, other: &Option<Vec<u16>>, half: Vec<u16>| {
+        let rest = || other.as_ref().map_or(half, |taken| rest(taken));
+        own.clone().unwrap_or_else(rest)
+    };
+    Ok(Placement {
+        server: chosen(&seating.server, &seating.client, server),
+        client: chosen(&seating.client, &seating.server, client),
     })
 }
 

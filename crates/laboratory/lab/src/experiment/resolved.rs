@@ -1,4 +1,4 @@
-//! The targets of a run: where their programs are, and what they say about themselves.
+//! The targets of a run: their programs and versions.
 
 use std::path::Path;
 
@@ -10,9 +10,7 @@ use crate::target::program::{self, Builds, Missing, Program};
 /// A target, and its program on this host.
 #[derive(Debug)]
 pub(crate) struct ResolvedTarget {
-    /// What it says of itself.
     pub(crate) target: Target,
-    /// Its program; or why it takes no part.
     pub(crate) program: Result<Program, Missing>,
     /// What the program says about its version; looked at by [`ResolvedTarget::probe`].
     version: Vec<String>,
@@ -36,8 +34,8 @@ impl ResolvedTarget {
         }
     }
 
-    /// As the record tells it.
-    pub(crate) fn told(&self) -> experiment::Target {
+    /// As the record has it.
+    pub(crate) fn recorded(&self) -> experiment::Target {
         let program = self.program.as_ref().ok();
         experiment::Target {
             name: self.target.name.clone(),

@@ -168,7 +168,7 @@ mod tests {
         let abilities = all();
         assert_eq!(abilities.first().unwrap().name, KTLS);
         assert_eq!(abilities.last().unwrap().name, URING);
-        // Its ciphers are told of only where there is kernel TLS, which always has AES-128-GCM.
+        // Its ciphers are listed only where there is kernel TLS, which always has AES-128-GCM.
         let (tls, next) = (&abilities[0], &abilities[1]);
         assert_eq!(next.name == "kTLS AES-128-GCM", tls.is_there);
         assert!(next.is_there || next.name == URING, "{next:?}");

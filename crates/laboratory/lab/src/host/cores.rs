@@ -13,7 +13,7 @@ pub(super) fn map(cpus: &[u16]) -> Vec<Core> {
     cpus.iter().map(|cpu| core(*cpu)).collect()
 }
 
-/// What is not told is taken to be the CPU's own, or the first.
+/// What is unknown is taken to be the CPU's own, or the first.
 fn core(cpu: u16) -> Core {
     let folder = Path::new(CPUS).join(format!("cpu{cpu}"));
     let topology = folder.join("topology");

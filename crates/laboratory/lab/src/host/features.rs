@@ -4,81 +4,45 @@ use measure::host::Feature;
 
 use super::text::value;
 
-/// A feature by the name that people know, the kernel's flags that must all be there, and its use.
-type Row = (&'static str, &'static [&'static str], &'static str);
+/// By the name that people know: the kernel's flags, all of which must be there, and the use.
+const X86: &str = "\
+AES-NI | aes | AES-GCM: the cipher
+PCLMUL | pclmulqdq | AES-GCM: the tag
+VAES | vaes | AES-GCM, several blocks at once
+VPCLMULQDQ | vpclmulqdq | AES-GCM, several blocks of the tag at once
+AVX2 | avx2 | ChaCha20-Poly1305; where there is VAES, AES-GCM
+AVX-512 | avx512f avx512bw avx512vl | AES-GCM and ChaCha20-Poly1305 in the widest registers
+AVX-512 IFMA | avx512ifma | RSA signatures (2048 to 4096 bits), Poly1305
+BMI2 and ADX | bmi2 adx | long products: X25519, P-256, P-384, RSA
+SHA-NI | sha_ni | SHA-256: key schedule and transcript of *_SHA256 suites, signatures
+SHA-512 | sha512 | SHA-384: key schedule and transcript of *_SHA384 suites";
 
-const X86: [Row; 10] = [
-    ("AES-NI", &["aes"], "AES-GCM: the cipher"),
-    ("PCLMUL", &["pclmulqdq"], "AES-GCM: the tag"),
-    ("VAES", &["vaes"], "AES-GCM, several blocks at once"),
-    (
-        "VPCLMULQDQ",
-        &["vpclmulqdq"],
-        "AES-GCM, several blocks of the tag at once",
-    ),
-    (
-        "AVX2",
-        &["avx2"],
-        "ChaCha20-Poly1305; where there is VAES, AES-GCM",
-    ),
-    (
-        "AVX-512",
-        &["avx512f", "avx512bw", "avx512vl"],
-        "AES-GCM and ChaCha20-Poly1305 in the widest registers",
-    ),
-    (
-        "AVX-512 IFMA",
-        &["avx512ifma"],
-        "RSA signatures (2048 to 4096 bits), Poly1305",
-    ),
-    (
-        "BMI2 and ADX",
-        &["bmi2", "adx"],
-        "long products: X25519, P-256, P-384, RSA",
-    ),
-    (
-        "SHA-NI",
-        &["sha_ni"],
-        "SHA-256: key schedule and transcript of *_SHA256 suites, signatures",
-    ),
-    (
-        "SHA-512",
-        &["sha512"],
-        "SHA-384: key schedule and transcript of *_SHA384 suites",
-    ),
-];
+const ARM: &str = "\
+NEON | asimd | ChaCha20-Poly1305, P-256
+AES | aes | AES-GCM: the cipher
+PMULL | pmull | AES-GCM: the tag
+SHA2 | sha2 | SHA-256: key schedule and transcript of *_SHA256 suites, signatures
+SHA512 | sha512 | SHA-384: key schedule and transcript of *_SHA384 suites
+SHA3 | sha3 | AES-GCM: three-way exclusive or";
 
-const ARM: [Row; 6] = [
-    ("NEON", &["asimd"], "ChaCha20-Poly1305, P-256"),
-    ("AES", &["aes"], "AES-GCM: the cipher"),
-    ("PMULL", &["pmull"], "AES-GCM: the tag"),
-    (
-        "SHA2",
-        &["sha2"],
-        "SHA-256: key schedule and transcript of *_SHA256 suites, signatures",
-    ),
-    (
-        "SHA512",
-        &["sha512"],
-        "SHA-384: key schedule and transcript of *_SHA384 suites",
-    ),
-    ("SHA3", &["sha3"], "AES-GCM: three-way exclusive or"),
-];
-
-/// What `/proc/cpuinfo` tells of its first CPU; nothing of CPUs of other makes.
+/// Of the first CPU in `/proc/cpuinfo`; none of CPUs of other makes.
 pub(super) fn of(cpuinfo: &str) -> Vec<Feature> {
-    let x86 = value(cpuinfo, "flags").map(|flags| (flags, &X86[..]));
-    let arm = || value(cpuinfo, "Features").map(|flags| (flags, &ARM[..]));
+    let x86 = value(cpuinfo, "flags").map(|flags| (flags, X86));
+    let arm = || value(cpuinfo, "Features").map(|flags| (flags, ARM));
     let Some((flags, table)) = x86.or_else(arm) else {
         return Vec::new();
     };
-    let has = |flag: &&str| flags.split_whitespace().any(|word| word == *flag);
-    let feature = |(name, needed, use_for): &Row| Feature {
-        name: (*name).to_owned(),
-        is_there: needed.iter().all(has),
-        use_for: (*use_for).to_owned(),
+    let has = |flag: &str| flags.split_whitespace().any(|word| word == flag);
+    let feature = |row: &str| {
+        let mut fields = row.splitn(3, " | ").map(str::to_owned);
+        let mut next = || fields.next().unwrap_or_default();
+        Feature {
+            name: next(),
+            is_there: next().split(' ').all(has),
+            use_for: next(),
+        }
     };
-    table.iter().map(feature).collect()
+    table.lines().map(feature).collect()
 }
 
 #[cfg(test)]
@@ -103,7 +67,7 @@ mod tests {
     #[test]
     fn each_make_has_its_own() {
         assert_eq!(there("Features\t: fp asimd aes pmull\n").len(), 3);
-        assert_eq!(of("Features : fp\n").len(), ARM.len());
+        assert_eq!(of("Features : fp\n").len(), ARM.lines().count());
         assert!(of("isa : rv64imafdc\n").is_empty());
     }
 }

@@ -4,7 +4,7 @@ use measure::host::Fact;
 use measure::quantity::{Bytes, Count};
 use sys::limit::{Limit, descriptors, locked_memory};
 
-use super::text::{number, told};
+use super::text::{non_empty, number};
 
 /// Descriptors for some ten thousand connections, which are two at a terminator and one at us.
 const OPEN_FILES_MIN: u64 = 65_536;
@@ -22,8 +22,8 @@ pub(super) fn all() -> Vec<Fact> {
     let kernel = [
         at_least("net.core.somaxconn", SOMAXCONN_MIN),
         at_least("net.ipv4.tcp_max_syn_backlog", SYN_BACKLOG_MIN),
-        told(path(PORTS)).map(|range| ports(&range)),
-        told(path(REUSE)).map(|value| reuse(&value)),
+        non_empty(path(PORTS)).map(|range| ports(&range)),
+        non_empty(path(REUSE)).map(|value| reuse(&value)),
         number(path(CONNTRACK)).map(|max| {
             let count = number(path("net.netfilter.nf_conntrack_count"));
             conntrack(max, count.unwrap_or(0))

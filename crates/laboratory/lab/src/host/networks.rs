@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use measure::host::Fact;
 
-use super::text::{names, number, read, told};
+use super::text::{names, non_empty, number, read};
 
 const CARDS: &str = "/sys/class/net";
 
@@ -27,7 +27,7 @@ struct Card {
     megabits_per_s: Option<u64>,
     receive_queues: usize,
     send_queues: usize,
-    /// CPUs that its interrupts go to; none if that is not told.
+    /// CPUs that its interrupts go to; none if that is unknown.
     interrupted: BTreeSet<u32>,
     /// Whether the kernel spreads what one queue receives over other CPUs (RPS).
     is_spread: bool,
@@ -51,7 +51,7 @@ fn card(name: &str) -> Option<Card> {
     Some(Card {
         name: name.to_owned(),
         driver: driver.file_name()?.to_string_lossy().into_owned(),
-        state: told(folder.join("operstate")).unwrap_or_else(|| "unknown".to_owned()),
+        state: non_empty(folder.join("operstate")).unwrap_or_else(|| "unknown".to_owned()),
         megabits_per_s: number(folder.join("speed")),
         receive_queues: of("rx-"),
         send_queues: of("tx-"),
@@ -73,8 +73,8 @@ fn interrupted(device: &Path) -> BTreeSet<u32> {
 
 fn cpus_of(interrupt: &str) -> Vec<u32> {
     let folder = PathBuf::from("/proc/irq").join(interrupt);
-    let effective = told(folder.join("effective_affinity_list"));
-    let list = effective.or_else(|| told(folder.join("smp_affinity_list")));
+    let effective = non_empty(folder.join("effective_affinity_list"));
+    let list = effective.or_else(|| non_empty(folder.join("smp_affinity_list")));
     list.map_or_else(Vec::new, |list| members(&list))
 }
 

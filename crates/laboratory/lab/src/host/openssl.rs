@@ -17,13 +17,12 @@ use crate::process::child::{Child, first_lines};
 
 const PROGRAM: &str = "openssl";
 
-/// Between two looks at whether it has ended.
+/// Between two checks whether it has ended.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Beyond the seconds of its rows: making keys, and a CPU that others want, too.
 const PATIENCE: u32 = 4;
 
-/// Why there are no rows of it.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum OpensslFault {
     #[error("there is no program `openssl`")]
@@ -34,10 +33,7 @@ pub(super) enum OpensslFault {
     Foreign(String),
 }
 
-/// Rows of `openssl speed`, each for so many seconds, on that CPU.
-///
-/// # Errors
-/// [`OpensslFault`].
+/// Rows of `openssl speed`, each for `seconds`, on that CPU.
 pub(super) fn measure(rows: Rows, seconds: u32, cpu: u16) -> Result<Vec<Speed>, OpensslFault> {
     let program = located().ok_or(OpensslFault::Missing)?;
     let run = |words: &[&str], rows: u32| {
@@ -114,7 +110,7 @@ fn located() -> Option<PathBuf> {
     files.into_iter().find(|file| file.is_file())
 }
 
-/// What it said, on both of its outputs.
+/// Its output and errors.
 fn run(
     program: &Path,
     words: &[&str],
@@ -139,10 +135,10 @@ fn run(
         }
         thread::sleep(PAUSE);
     }
-    Ok(child.said())
+    Ok(child.output())
 }
 
-/// A file that nobody finds, however we end.
+/// A file without a name, which goes however we end.
 fn nameless() -> io::Result<File> {
     let path = env::temp_dir().join(format!("lariat-lab-{}-openssl", process::id()));
     let file = File::create_new(&path)?;

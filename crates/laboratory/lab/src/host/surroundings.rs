@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 
 use measure::host::Fact;
 
-use super::text::{names, number, read, told};
+use super::text::{names, non_empty, number, read};
 
 /// All that can be read.
 pub(super) fn all() -> Vec<Fact> {
     let mut facts = vec![container(), quota()];
-    facts.extend(told(CLOCK).map(|name| clock(&name)));
+    facts.extend(non_empty(CLOCK).map(|name| clock(&name)));
     facts.push(governor(&governors()));
     facts.extend(turbo());
     facts.extend(threads());
@@ -23,7 +23,7 @@ pub(super) fn mitigations() -> Vec<Fact> {
     const FOLDER: &str = "/sys/devices/system/cpu/vulnerabilities";
     let faults = names(FOLDER).into_iter();
     faults
-        .filter_map(|name| Some(plain(&name, told(Path::new(FOLDER).join(&name))?)))
+        .filter_map(|name| Some(plain(&name, non_empty(Path::new(FOLDER).join(&name))?)))
         .collect()
 }
 
@@ -63,7 +63,7 @@ fn governors() -> Vec<String> {
     let folder = Path::new("/sys/devices/system/cpu/cpufreq");
     let domains = names(folder).into_iter();
     let mut governors: Vec<_> = domains
-        .filter_map(|domain| told(folder.join(domain).join("scaling_governor")))
+        .filter_map(|domain| non_empty(folder.join(domain).join("scaling_governor")))
         .collect();
     governors.sort();
     governors.dedup();
@@ -103,7 +103,7 @@ fn turbo_fact(is_on: bool, command: &str) -> Fact {
 }
 
 fn threads() -> Option<Fact> {
-    let control = told("/sys/devices/system/cpu/smt/control")?;
+    let control = non_empty("/sys/devices/system/cpu/smt/control")?;
     let is_active = number("/sys/devices/system/cpu/smt/active") == Some(1);
     let value = match (is_active, control.as_str()) {
         (true, _) => "on: CPUs of one core share its units".to_owned(),
@@ -115,7 +115,7 @@ fn threads() -> Option<Fact> {
 
 fn congestion() -> Option<Fact> {
     let name = "net.ipv4.tcp_congestion_control";
-    told("/proc/sys/net/ipv4/tcp_congestion_control").map(|value| plain(name, value))
+    non_empty("/proc/sys/net/ipv4/tcp_congestion_control").map(|value| plain(name, value))
 }
 
 /// What gives itself away.
@@ -168,7 +168,7 @@ fn quotas_above(root: &str, path: &str) -> Vec<u64> {
         .ancestors()
         .take_while(|folder| folder.starts_with(root));
     let quotas = folders.filter_map(|folder| {
-        let unified = told(folder.join("cpu.max"));
+        let unified = non_empty(folder.join("cpu.max"));
         unified.as_deref().and_then(quota_of).or_else(|| {
             let (quota, period) = ("cpu.cfs_quota_us", "cpu.cfs_period_us");
             let (quota, period) = (read(folder.join(quota)), read(folder.join(period)));

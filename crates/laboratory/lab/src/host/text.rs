@@ -9,11 +9,10 @@ pub(crate) fn read(path: impl AsRef<Path>) -> String {
 }
 
 /// A file's text; none if there is no such file for us, or nothing in it.
-pub(crate) fn told(path: impl AsRef<Path>) -> Option<String> {
+pub(crate) fn non_empty(path: impl AsRef<Path>) -> Option<String> {
     Some(read(path)).filter(|text| !text.is_empty())
 }
 
-/// A file's number.
 pub(crate) fn number(path: impl AsRef<Path>) -> Option<u64> {
     read(path).trim().parse().ok()
 }
@@ -63,7 +62,7 @@ mod tests {
     #[test]
     fn what_is_not_there_is_empty() {
         assert_eq!(read("/proc/no such file"), "");
-        assert_eq!(told("/proc/no such file"), None);
+        assert_eq!(non_empty("/proc/no such file"), None);
         assert_eq!(number("/proc/self/comm"), None);
         assert!(names("/proc/no such folder").is_empty());
         assert!(names("/proc/self").contains(&"status".to_owned()));

@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 
 use measure::experiment::Placement;
 
-/// CPUs for one configuration.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct CpuAssignment {
     /// One for each worker of the server.
@@ -16,7 +15,7 @@ pub(crate) struct CpuAssignment {
 }
 
 impl CpuAssignment {
-    /// For so many workers. A server that needs more CPUs than were set aside takes some of the
+    /// For `workers` workers. A server that needs more CPUs than were set aside takes some of the
     /// client's; where that leaves the client none, the load spreads over all of them, lest one
     /// worker have a neighbour and the others none.
     pub(crate) fn of(placement: &Placement, workers: u16) -> Self {
@@ -37,7 +36,6 @@ impl CpuAssignment {
         }
     }
 
-    /// All of them, each once.
     pub(crate) fn all(&self) -> BTreeSet<u16> {
         self.server.iter().chain(&self.client).copied().collect()
     }

@@ -14,7 +14,7 @@ use crate::target::templates::{self, ClientValues};
 /// A load that takes longer hangs.
 const FETCH_MAX: Duration = Duration::from_secs(180);
 
-/// Between two looks whether it has ended.
+/// Between two checks whether it has ended.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Lines of its own in a message.
@@ -65,7 +65,7 @@ pub(crate) fn fetch(
         thread::sleep(PAUSE);
     };
     let took = begun.elapsed();
-    let said = child.said();
+    let said = child.output();
     let is_over = how.ends_with(" 0");
     let output = &client.form.output;
     let written = output.file().map(|name| values.folder.join(name));

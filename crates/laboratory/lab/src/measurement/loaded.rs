@@ -13,7 +13,7 @@ use super::failure::{Cancel, Failure};
 use super::usage::{Usage, Used, Watched};
 use crate::process::tree::Tree;
 
-/// Memory is read so long before the last transaction begins, or a tenth of the load before.
+/// How long before the end of the load memory is read; at most a tenth of the load.
 const BEFORE_END_MAX: Duration = Duration::from_millis(100);
 
 /// The result of a load.
@@ -59,7 +59,7 @@ pub(crate) fn run(plan: &Plan, watched: &Watched, cancel: &dyn Cancel) -> Result
     let after = watched.usage_at_rest();
     let after = match plan.arrival {
         Arrival::Closed { .. } => after?,
-        // One that was overwhelmed works long after, for those who have gone.
+        // An overwhelmed server works long after, for clients that have gone.
         Arrival::Open { .. } => after.or_else(|_| watched.usage_now())?,
     };
     let used = after.since(&before?)?;

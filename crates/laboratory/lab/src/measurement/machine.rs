@@ -23,9 +23,6 @@ pub(crate) struct Machine {
 
 impl Machine {
     /// Of these CPUs, until now.
-    ///
-    /// # Errors
-    /// There is no `/proc`.
     pub(crate) fn now(cpus: &BTreeSet<u16>) -> io::Result<Self> {
         Ok(Self::parse(&fs::read_to_string("/proc/stat")?, cpus))
     }
@@ -66,7 +63,7 @@ impl Machine {
         }
     }
 
-    /// The share of all time that went to others than those who used `ours`, 0 to 1.
+    /// The share of all time that was used beyond `ours`, 0 to 1.
     pub(crate) fn foreign(self, ours: Duration) -> f64 {
         share(self.busy.saturating_sub(ours), self.all)
     }

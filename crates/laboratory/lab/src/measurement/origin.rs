@@ -13,13 +13,13 @@ use crate::process::tree::Tree;
 /// The file that we are, even if it has been replaced since we started.
 const OWN_PROGRAM: &str = "/proc/self/exe";
 
-/// What it says when it serves.
+/// What it prints when it serves.
 const LISTENING: &str = "listening on http://";
 
 /// Longer than any start of it.
 const START_MAX: Duration = Duration::from_secs(10);
 
-/// Between two looks whether it serves.
+/// Between two checks whether it serves.
 const PAUSE: Duration = Duration::from_millis(2);
 
 /// Connections that rest are kept for longer than any configuration lasts.
@@ -58,17 +58,14 @@ impl Origin {
         })
     }
 
-    /// Where it listens.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Where it runs.
     pub(crate) fn cpus(&self) -> &[u16] {
         &self.cpus
     }
 
-    /// Its processes.
     pub(crate) fn tree(&self) -> Tree {
         self.child.tree()
     }
@@ -82,7 +79,7 @@ impl Origin {
 fn wait_until_serving(child: &mut Child) -> Result<SocketAddr, Failure> {
     let begun = Instant::now();
     loop {
-        if let Some(address) = address_in(&child.said()) {
+        if let Some(address) = address_in(&child.output()) {
             return Ok(address);
         }
         let how = match child.ended() {
@@ -93,7 +90,7 @@ fn wait_until_serving(child: &mut Child) -> Result<SocketAddr, Failure> {
                 continue;
             }
         };
-        let said = first_lines(&child.said(), LINES_MAX);
+        let said = first_lines(&child.output(), LINES_MAX);
         return Err(Failure::Failed(format!(
             "the origin behind the servers does not serve ({how}): {said}"
         )));

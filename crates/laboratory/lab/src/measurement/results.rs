@@ -1,4 +1,4 @@
-//! Figures of a load in the forms that a measurement has.
+//! From the record of a load to the fields of a measurement.
 
 use load::plan::{Arrival, Plan, Stretch};
 use measure::capacity::{Point, ReadOffs};
@@ -9,7 +9,7 @@ use measure::record::{Counts, Record, Second};
 
 use crate::target::output::Counted;
 
-/// What is told of many durations.
+/// The summary of a histogram.
 pub(crate) fn durations(of: &Histogram) -> Durations {
     Durations {
         count: of.count(),

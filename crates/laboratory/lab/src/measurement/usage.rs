@@ -100,7 +100,7 @@ impl Usage {
 }
 
 impl Used {
-    /// The share of a time that so many CPUs of the server were working for it, 0 to 1.
+    /// The share of a time that `cpus` CPUs of the server worked for it, 0 to 1.
     pub(crate) fn server_busy(&self, elapsed: Duration, cpus: usize) -> f64 {
         share(
             self.server,

@@ -1,4 +1,4 @@
-//! Whether a rate tells of the server, or of those who share the other CPUs.
+//! Whether the server or the client limited a rate.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::machine::share;
 /// CPUs that work for this share of the time have nothing left.
 const BUSY_MIN: f64 = 0.9;
 
-/// What a server was found to be capable of.
+/// The measured capacity of a server.
 #[derive(Clone, Copy)]
 pub(crate) struct Capacity {
     /// Transactions that succeeded a second.
@@ -18,7 +18,7 @@ pub(crate) struct Capacity {
     pub(crate) server_busy: f64,
 }
 
-/// What a server can do is found out by a load that leaves it no rest.
+/// A load that leaves the server idle does not measure its capacity.
 pub(crate) fn of_capacity(found: Capacity) -> Option<Warning> {
     (found.server_busy < BUSY_MIN).then(|| Warning {
         seen: format!(

@@ -1,4 +1,4 @@
-//! What is replied to a request: status, head and body.
+//! The reply to a request: status, head and body.
 //!
 //! Pure. A reply says no more than it must; above all no `Date`, which would make no two alike
 //! (RFC 9110, section 6.6.1 wants one of servers whose replies are kept).
@@ -14,13 +14,10 @@ use super::query::{Content, QueryFault};
 /// A reply.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Answer {
-    /// Its status.
     pub(super) code: u16,
-    /// How its body ends.
     pub(super) framing: Framing,
     /// Its body; with [`Framing::Absent`], the one that it would have.
     pub(super) content: Content,
-    /// How long it is withheld.
     pub(super) delay: Duration,
     /// What it says about the connection.
     pub(super) persistence: Persistence,
@@ -41,12 +38,12 @@ pub(super) enum Framing {
     Forbidden,
 }
 
-/// What becomes of the connection.
+/// Whether the connection goes on.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Persistence {
     /// It goes on, as is usual.
     Keep,
-    /// It goes on, as HTTP/1.0 wants to be told.
+    /// It goes on, which HTTP/1.0 says in a field.
     KeepSaid,
     /// It ends.
     Close,
@@ -161,7 +158,6 @@ impl Persistence {
 }
 
 impl Content {
-    /// Its length.
     fn bytes(self) -> u64 {
         match self {
             Self::Pattern(bytes) => bytes,

@@ -30,7 +30,7 @@ const COPIED_BYTES_MAX: u64 = 4096;
 /// Reads and writes of one connection before others have their turn.
 const ROUNDS_MAX: usize = 16;
 
-/// After a refusal, so long is read on, so that the client hears it: closing with unread input
+/// How long input is read after a refusal, so that the client gets it: closing with unread input
 /// would reset the connection (RFC 9112, section 9.6).
 const LINGER: Duration = Duration::from_secs(2);
 
@@ -52,16 +52,13 @@ pub(super) enum Next {
 /// What a worker did.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Totals {
-    /// Connections that were accepted.
     pub(crate) connections: u64,
     /// Replies, refusals among them.
     pub(crate) replies: u64,
-    /// Bytes that were written.
     pub(crate) sent_bytes: u64,
 }
 
 impl Totals {
-    /// Adds another worker's.
     pub(crate) fn add(&mut self, other: &Self) {
         self.connections += other.connections;
         self.replies += other.replies;
@@ -92,7 +89,6 @@ struct Known {
     download: Option<Download>,
 }
 
-/// A client's connection.
 pub(super) struct Connection {
     socket: OwnedFd,
     stage: Stage,
@@ -120,9 +116,9 @@ enum Stage {
     Upload(Upload, Answer),
     /// A reply is withheld.
     Delay(Instant, Answer),
-    /// No more requests; what is due is sent. `linger` = there is input that nobody wants.
+    /// No more requests; what is due is sent. `linger` = there is input to discard.
     Last { linger: bool },
-    /// All was sent; what comes is not looked at.
+    /// All was sent; input is discarded.
     Linger,
 }
 
@@ -133,7 +129,6 @@ enum Sent {
 }
 
 impl Buffers {
-    /// An empty one.
     pub(super) fn new() -> Self {
         Self {
             input: vec![0; INPUT_BYTES].into(),
@@ -175,7 +170,7 @@ impl Connection {
         self.end_seen |= end;
     }
 
-    /// Whether it is time to give the client up.
+    /// Whether the client is closed as idle.
     pub(super) fn is_overdue(&self, now: Instant, idle_timeout: Duration) -> bool {
         let patience = match self.stage {
             Stage::Delay(..) => return false,
@@ -228,7 +223,7 @@ impl Connection {
         }
     }
 
-    /// Whether there is nothing to do but to wait for an instant that was told.
+    /// Whether a withheld reply is all that is left.
     fn is_withheld(&self, now: Instant) -> bool {
         let all_sent = self.unsent.is_empty() && self.download.is_none();
         all_sent && matches!(self.stage, Stage::Delay(until, _) if now < until)
@@ -403,7 +398,6 @@ impl Connection {
         }
     }
 
-    /// Sends what is due.
     fn send(&mut self, output: &mut Output, now: Instant) -> io::Result<Sent> {
         if output.out.is_empty() && self.download.is_none() {
             return Ok(Sent::All);
@@ -439,7 +433,7 @@ impl Connection {
         (socket::write_vectored(&self.socket, slices), offered)
     }
 
-    /// Takes so many bytes off what is due.
+    /// Removes sent bytes from what is due.
     #[inline]
     fn note_sent(&mut self, written: usize, output: &mut Output, now: Instant) {
         if written > 0 {

@@ -30,7 +30,7 @@ const fn pattern() -> [u8; CHUNK_BYTES as usize + PERIOD] {
     bytes
 }
 
-/// Up to so many bytes of a body from an offset on; at least one if one is wanted.
+/// Up to `bytes` bytes of a body from an offset on; at least one unless `bytes` is 0.
 #[inline]
 pub(super) fn bytes_at(offset: u64, wanted: u64) -> &'static [u8] {
     let rest = &PATTERN[(offset % PERIOD as u64) as usize..];
@@ -40,7 +40,7 @@ pub(super) fn bytes_at(offset: u64, wanted: u64) -> &'static [u8] {
 /// A body of which some is still to be sent, with its framing.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Download {
-    /// Where it stands, framing included.
+    /// Its position, framing included.
     sent_bytes: u64,
     form: Form,
 }
@@ -79,12 +79,12 @@ impl Download {
         }
     }
 
-    /// Notes that so many bytes are on their way.
+    /// Counts bytes as sent.
     pub(super) fn advance(&mut self, bytes: u64) {
         self.sent_bytes += bytes;
     }
 
-    /// Whether all of it is.
+    /// Whether all of it was sent.
     pub(super) fn is_done(&self) -> bool {
         self.piece_at(self.sent_bytes).is_empty()
     }

@@ -12,9 +12,7 @@ pub(super) const HEAD_BYTES_MAX: usize = 16 * 1024;
 /// A request without its content.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Request {
-    /// What is to be done with the path.
     pub(super) method: Method,
-    /// What is asked for.
     pub(super) query: Result<Query, QueryFault>,
     /// Where its content ends.
     pub(super) content: ContentEnd,
@@ -33,7 +31,6 @@ pub(super) enum Method {
     Whole,
     /// HEAD: the reply has none.
     Head,
-    /// Not supported.
     Other,
 }
 

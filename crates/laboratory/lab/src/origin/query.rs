@@ -7,15 +7,10 @@ use std::time::Duration;
 /// The reply that is wanted.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Query {
-    /// What its body is.
     pub(super) content: Content,
-    /// How long it is withheld.
     pub(super) delay: Duration,
-    /// Whether the connection ends after it.
     pub(super) close: bool,
-    /// Whether its body comes in chunks.
     pub(super) chunked: bool,
-    /// Its status.
     pub(super) code: u16,
 }
 
@@ -31,7 +26,6 @@ pub(super) enum Content {
 /// Why a path asks for nothing that there is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum QueryFault {
-    /// There is no such path.
     Unknown,
     /// `size` is no size.
     Size,

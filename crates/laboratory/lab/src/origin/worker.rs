@@ -1,4 +1,4 @@
-//! A thread's loop: who is ready, whose time has come, who is given up.
+//! A thread's event loop: readiness, timers, idle clients.
 //!
 //! Owns its listeners' connections. What one of them does is `connection`'s.
 
@@ -23,7 +23,7 @@ const EVENTS: usize = 256;
 /// Connections that are accepted before others have their turn.
 const ACCEPTS_MAX: usize = 64;
 
-/// When the kernel gives no more sockets, nobody is accepted for so long: some may close.
+/// How long no connection is accepted after the kernel gave no socket: some may close.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// The token of the waker.
@@ -53,11 +53,11 @@ pub(super) struct Worker {
     again: Vec<u64>,
     /// Accepted in this round. They are looked at last: by then most have sent their request.
     arrivals: Vec<OwnedFd>,
-    /// When withheld replies are due, and whose they are.
+    /// When withheld replies are due, with tokens of connections.
     delays: BinaryHeap<Reverse<(Instant, u64)>>,
-    /// When the idle are looked for next.
+    /// When idle clients are looked for next.
     sweep_at: Instant,
-    /// Until when nobody is accepted.
+    /// No connection is accepted until then.
     paused_until: Option<Instant>,
     buffers: Buffers,
     now: Instant,
@@ -71,7 +71,7 @@ struct Slot {
 }
 
 impl Worker {
-    /// Watches the listeners. `warn` is told once if the kernel gives no more sockets.
+    /// Watches the listeners. `warn` is called once if the kernel gives no more sockets.
     pub(super) fn new(options: Options, warn: fn(&io::Error)) -> io::Result<Self> {
         let epoll = Epoll::new()?;
         epoll.add(&*options.end, WAKER, Interest::READ)?;

@@ -16,9 +16,9 @@ use sys::signal;
 use super::guard;
 use super::tree::Tree;
 
-/// Between two looks at a program that is to end by itself.
+/// Between two checks whether a program has ended by itself.
 const PAUSE: Duration = Duration::from_millis(2);
-/// Of what it wrote, so much is read: enough for any complaint.
+/// How much is read of its output: enough for any message.
 const SAID_BYTES_MAX: u64 = 1 << 20;
 
 /// A running program; it ends when this is dropped.
@@ -34,36 +34,19 @@ pub(crate) struct Child {
     end: Option<String>,
 }
 
-/// Why a program does not run.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ChildFault {
-    /// A file or process of our own cannot be made.
     #[error("{0}")]
     Ours(#[from] io::Error),
-    /// The kernel does not start it.
     #[error("{program} cannot be started: {why}")]
-    Refused {
-        /// What was to be started.
-        program: String,
-        /// The kernel's word for it.
-        why: String,
-    },
-    /// It was to end by itself, and did not.
+    Refused { program: String, why: String },
     #[error("{program} has not ended after {seconds} s")]
-    Endless {
-        /// What was started.
-        program: String,
-        /// How long we waited.
-        seconds: u64,
-    },
+    Endless { program: String, seconds: u64 },
 }
 
 impl Child {
     /// Starts a program on these CPUs (all that we have, if there are none) in a folder, and lets
     /// it write to a file.
-    ///
-    /// # Errors
-    /// [`ChildFault::Ours`], [`ChildFault::Refused`].
     pub(crate) fn start(
         program: &OsStr,
         arguments: &[OsString],
@@ -108,7 +91,7 @@ impl Child {
         })
     }
 
-    /// Runs a program to its end and returns what it said, on both of its outputs.
+    /// Runs a program to its end and returns its output and errors.
     ///
     /// # Errors
     /// Those of [`Self::start`], and [`ChildFault::Endless`].
@@ -129,7 +112,7 @@ impl Child {
             }
             thread::sleep(PAUSE);
         }
-        Ok(child.said())
+        Ok(child.output())
     }
 
     /// Its process and all that descend from it.
@@ -151,7 +134,7 @@ impl Child {
     }
 
     /// A guard that was killed has ended nothing: whatever is left of its group goes. Its number is
-    /// the group's, and nobody else's as long as anything is left of that.
+    /// the group's as long as anything is left of that.
     fn clear_up(&mut self) {
         let status = self.guard.wait();
         let was_killed = status.map_or(true, |status: ExitStatus| status.code().is_none());
@@ -162,7 +145,7 @@ impl Child {
     }
 
     /// What it wrote so far, on both of its outputs.
-    pub(crate) fn said(&self) -> String {
+    pub(crate) fn output(&self) -> String {
         let mut bytes = Vec::new();
         if let Ok(file) = File::open(&self.output) {
             let _ = file.take(SAID_BYTES_MAX).read_to_end(&mut bytes);
@@ -185,7 +168,7 @@ impl Drop for Child {
     }
 }
 
-/// The first lines of what a program said, for a message.
+/// The first lines of a program's output, for a message.
 pub(crate) fn first_lines(said: &str, lines_max: usize) -> String {
     let lines = said.lines().map(str::trim_end);
     let lines: Vec<_> = lines.filter(|line| !line.is_empty()).collect();
@@ -196,9 +179,9 @@ pub(crate) fn first_lines(said: &str, lines_max: usize) -> String {
     text
 }
 
-/// The few lines of what a program said that tell what went wrong: those with such a word, else
-/// the last ones.
-pub(crate) fn telling_lines(said: &str) -> String {
+/// The few lines of a program's output that explain a failure: those with such a word, else the
+/// last ones.
+pub(crate) fn fault_lines(said: &str) -> String {
     let lines = || said.lines().map(str::trim).filter(|line| !line.is_empty());
     let tells = |line: &&str| {
         let line = line.to_ascii_lowercase();
@@ -212,10 +195,10 @@ pub(crate) fn telling_lines(said: &str) -> String {
     chosen.join("\n")
 }
 
-/// Of what a program said, so many lines are told.
+/// How many lines of a program's output a message has.
 const LINES_MAX: usize = 6;
 
-/// In lines that tell what went wrong, in small letters.
+/// In lines that explain a failure, in small letters.
 const FAULT_WORDS: [&str; 9] = [
     "alert", "cannot", "denied", "emerg", "error", "fail", "fatal", "invalid", "unable",
 ];
@@ -227,9 +210,9 @@ mod tests {
     #[test]
     fn lines_that_tell_are_told() {
         let banner = "stunnel 5.68\n[!] Invalid curves list\n\nbye\n";
-        assert_eq!(telling_lines(banner), "[!] Invalid curves list");
+        assert_eq!(fault_lines(banner), "[!] Invalid curves list");
         let silent: String = (0..9).map(|line| format!("{line}\n")).collect();
-        assert_eq!(telling_lines(&silent), "3\n4\n5\n6\n7\n8");
-        assert_eq!(telling_lines(""), "");
+        assert_eq!(fault_lines(&silent), "3\n4\n5\n6\n7\n8");
+        assert_eq!(fault_lines(""), "");
     }
 }

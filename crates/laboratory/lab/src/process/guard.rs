@@ -4,8 +4,8 @@
 //! we have ended, in whatever way, the guard ends the program and all that descends from it: also
 //! workers that lost their own parent, since they become its children. It does nothing else.
 //!
-//! One that is killed takes the program with it by the kernel's doing, and whoever started it ends
-//! what else is left of its group of processes ([`super::child`]).
+//! One that is killed takes the program with it by the kernel's doing, and the process that
+//! started it ends what else is left of its group of processes ([`super::child`]).
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Read, Write};
@@ -33,12 +33,12 @@ pub(crate) const ENDED: &str = "ended ";
 const ASKED_MAX: Duration = Duration::from_secs(3);
 /// What was killed is gone after this, or never will be.
 const KILLED_MAX: Duration = Duration::from_secs(5);
-/// Between two looks at what is left.
+/// Between two checks of what is left.
 const PAUSE: Duration = Duration::from_millis(2);
 
 /// What a guard waits for.
 enum Event {
-    /// The pipe to whoever started us is closed.
+    /// The pipe to the process that started us is closed.
     Released,
     Ended(ExitStatus),
 }
@@ -131,7 +131,7 @@ fn kill_all() {
     }
 }
 
-/// To whoever started us; if they are gone, nobody needs to know.
+/// To the process that started us, if it is still there.
 fn say(what: &str, detail: impl std::fmt::Display) {
     let mut output = io::stdout();
     let _ = writeln!(output, "{what}{detail}").and_then(|()| output.flush());

@@ -4,24 +4,15 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::{env, fs, io, process};
 
-/// Why there is no folder.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ScratchFault {
-    /// Configurations of servers could not name files in it.
     #[error("`{}` has a blank or another character that servers' configurations give a meaning", .0.display())]
     Unnameable(PathBuf),
-    /// It cannot be made there.
     #[error("there is no room of our own in {}: {error}", parent.display())]
-    Refused {
-        /// Where.
-        parent: PathBuf,
-        /// Why.
-        error: io::Error,
-    },
+    Refused { parent: PathBuf, error: io::Error },
 }
 
 impl ScratchFault {
-    /// The remedy.
     pub(crate) fn hint(&self) -> &'static str {
         match self {
             Self::Unnameable(_) => {
@@ -32,7 +23,7 @@ impl ScratchFault {
     }
 }
 
-/// Whether a path stands for itself in the configuration of any server, without quotes.
+/// Whether a path needs no quotes in the configuration of any server.
 fn is_plain(path: &Path) -> bool {
     let is_plain = |one: char| one.is_alphanumeric() || "/._-+@:=,%".contains(one);
     path.to_str().is_some_and(|path| path.chars().all(is_plain))
@@ -48,9 +39,6 @@ pub(crate) struct Scratch {
 impl Scratch {
     /// A new one in `$TMPDIR`, or `/tmp`. Others may pass through it, as servers do that become
     /// another user, and not look into it.
-    ///
-    /// # Errors
-    /// [`ScratchFault`].
     pub(crate) fn new() -> Result<Self, ScratchFault> {
         let parent = env::temp_dir();
         // Programs find their files from folders of their own.
@@ -80,7 +68,6 @@ impl Scratch {
         Err(io::ErrorKind::AlreadyExists.into())
     }
 
-    /// Where it is.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }

@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 use sys::cpu::process_time;
 
-/// Two measurements this far apart tell whether a tree still works.
+/// Between two readings of CPU time, which show whether a tree still works.
 const SETTLE_PAUSE: Duration = Duration::from_millis(20);
-/// A tree that used less than this between two measurements has settled: timers may tick.
+/// A tree that used less than this between two readings has settled: timers may tick.
 const SETTLED_MAX: Duration = Duration::from_micros(100);
 /// A tree that has not settled after this never will: something spins.
 const SETTLE_MAX: Duration = Duration::from_secs(20);
@@ -27,22 +27,19 @@ pub(crate) struct Tree {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct CpuReading(BTreeMap<u32, Duration>);
 
-/// Why CPU time cannot be told.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TreeFault {
     /// What a process used is lost with it, so the sum would be too small.
     #[error("process {0} of the server ended while it was measured")]
     Lost(u32),
-    /// It works although nothing is asked of it.
     #[error("process {0} does not come to rest")]
     Restless(u32),
-    /// `/proc` cannot be read.
     #[error("the kernel does not tell what processes there are: {0}")]
     Kernel(#[from] io::Error),
 }
 
 impl CpuReading {
-    /// CPU time used from `before` until this measurement.
+    /// CPU time used since `before`.
     ///
     /// # Errors
     /// A process has ended in between.
@@ -66,9 +63,6 @@ impl Tree {
     }
 
     /// The root, if it lives, and its descendants that live now.
-    ///
-    /// # Errors
-    /// There is no `/proc`.
     pub(crate) fn members(self) -> io::Result<Vec<u32>> {
         let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
         let mut members = Vec::new();
@@ -91,9 +85,6 @@ impl Tree {
     }
 
     /// CPU time of every member.
-    ///
-    /// # Errors
-    /// There is no `/proc`.
     pub(crate) fn cpu(self) -> io::Result<CpuReading> {
         let members = self.members()?.into_iter();
         // A member may end between the list and the look at it.
@@ -124,17 +115,11 @@ impl Tree {
 
     /// Resident memory of all members, in bytes. A page that several share counts once in all,
     /// where the kernel lets us see it (`Pss`), else once for each.
-    ///
-    /// # Errors
-    /// There is no `/proc`.
     pub(crate) fn resident_bytes(self) -> io::Result<u64> {
         Ok(self.members()?.into_iter().map(resident).sum())
     }
 
     /// Every thread of every member.
-    ///
-    /// # Errors
-    /// There is no `/proc`.
     pub(crate) fn threads(self) -> io::Result<Vec<u32>> {
         let members = self.members()?.into_iter();
         let tasks = members.filter_map(|id| fs::read_dir(format!("/proc/{id}/task")).ok());
@@ -145,9 +130,6 @@ impl Tree {
     }
 
     /// How often its threads that live now have gone to sleep.
-    ///
-    /// # Errors
-    /// There is no `/proc`.
     pub(crate) fn switches(self) -> io::Result<u64> {
         let threads = self.threads()?.into_iter();
         let counts = threads.filter_map(|id| {

@@ -42,35 +42,22 @@ const SCENARIOS: [(&str, &str); 21] = embedded! {
 /// All of them, on the command line.
 pub(crate) const ALL: &str = "all";
 
-/// A scenario's file.
 #[derive(Clone, Debug)]
 pub(crate) struct Listed {
-    /// In flags and records.
     pub(crate) name: String,
     /// As messages name the file.
     pub(crate) path: String,
-    /// Its text.
     pub(crate) text: String,
 }
 
-/// Why there is no such scenario.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CatalogueFault {
-    /// None has that name.
     #[error("there is no scenario `{name}`")]
-    Unknown {
-        /// As it was typed.
-        name: String,
-        /// The nearest that there is.
-        near: Option<String>,
-    },
-    /// Its file cannot be read.
+    Unknown { name: String, near: Option<String> },
     #[error("{0}")]
     Unreadable(String),
-    /// A folder cannot be read.
     #[error("the scenarios in {0} cannot be listed: {1}")]
     Folder(PathBuf, io::Error),
-    /// Two have the same name, so that nobody could tell their configurations apart.
     #[error("two scenarios are named `{0}`")]
     Twice(String),
 }
@@ -130,9 +117,6 @@ fn of_file(path: &Path) -> Result<Listed, CatalogueFault> {
 }
 
 /// Those that were asked for, by name, by path (what has a `/` or ends in `.toml`), or `all`.
-///
-/// # Errors
-/// [`CatalogueFault`].
 pub(crate) fn choose(
     asked: &[String],
     folder: Option<&Path>,
@@ -169,7 +153,6 @@ fn named(name: &str, known: &[Listed]) -> Result<Listed, CatalogueFault> {
 }
 
 impl CatalogueFault {
-    /// The remedy.
     pub(crate) fn hint(&self) -> String {
         match self {
             Self::Unknown {

@@ -21,7 +21,6 @@ use crate::usage::did_you_mean;
 /// A target that may take part.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Contender<'p> {
-    /// Which.
     pub(crate) target: &'p Target,
     /// Whether the user gave another build than the packaged one.
     pub(crate) is_given: bool,
@@ -32,22 +31,20 @@ pub(crate) struct Contender<'p> {
 pub(crate) struct Asked {
     /// Fewer repeats, shorter times.
     pub(crate) is_quick: bool,
-    /// Who takes part, in place of those that the scenario names.
+    /// In place of those that the scenario names.
     pub(crate) targets: Option<Vec<String>>,
-    /// In place of the scenario's.
     pub(crate) repeats: Option<u32>,
-    /// In place of the scenario's.
     pub(crate) duration: Option<Duration>,
     /// Configurations at these values alone, by factor; `target` is a factor too.
     pub(crate) only: BTreeMap<String, Vec<String>>,
-    /// What this host's kernel is known to be unable to do, and why.
+    /// Abilities that this host's kernel lacks, and why.
     pub(crate) lacks: BTreeMap<String, String>,
 }
 
 /// A scenario and its configurations, in the order of its tables.
 #[derive(Clone, Debug)]
 pub(crate) struct Expanded {
-    /// As the record tells it.
+    /// As the record has it.
     pub(crate) scenario: experiment::Scenario,
     /// What is to be measured, and what cannot be.
     pub(crate) configurations: Vec<Planned>,
@@ -61,7 +58,7 @@ impl Expanded {
     }
 }
 
-/// What a scenario comes to with these targets.
+/// The configurations of a scenario with these targets.
 ///
 /// # Errors
 /// Names of targets that are unknown, and settings of a configuration that contradict each other.
@@ -281,7 +278,7 @@ impl<'f> Expansion<'f> {
         })
     }
 
-    /// A server in the place of the one that will be: it decides nothing about a plan.
+    /// With an address in place of the server's, which decides nothing about a plan.
     fn launch(&self, is_tls: bool, choice: &'f [usize]) -> Launch {
         let of_values = self.values(choice);
         let of_values = of_values.filter_map(|(_, value, _)| value.duration).last();
@@ -412,7 +409,7 @@ fn value(value: &form::FactorValue<toml::Table>) -> Value {
     }
 }
 
-/// The plans that a configuration's load will come to must be ones.
+/// The settings of a configuration's load must make a plan.
 fn check_loading(loading: &Loading, launch: &Launch) -> Result<(), Vec<Complaint>> {
     let settings = loading.settings.clone();
     let Some(capacity) = &loading.capacity else {

@@ -19,9 +19,7 @@ pub(crate) struct Expect {
     pub(crate) group: Option<String>,
     /// The scheme of the server's signature in every handshake that had one.
     pub(crate) signature: Option<String>,
-    /// Resumed handshakes to all handshakes.
     pub(crate) resumed: Option<Share>,
-    /// Failed transactions to attempted ones.
     pub(crate) error_rate: Option<Share>,
 }
 
@@ -29,10 +27,8 @@ pub(crate) struct Expect {
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Share {
-    /// At least this.
     #[serde(default)]
     pub(crate) least: f64,
-    /// At most this.
     #[serde(default = "whole")]
     pub(crate) most: f64,
 }

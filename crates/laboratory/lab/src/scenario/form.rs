@@ -200,7 +200,7 @@ pub(crate) fn parse(text: &str) -> Result<Form, Vec<Complaint>> {
     Ok(Form { file, loads })
 }
 
-/// All tables `load`, whose form the file's own has shown to be right.
+/// All tables `load` of a file of the right form.
 fn loads(root: &DeTable<'_>) -> Result<Loads, Vec<Complaint>> {
     let report = Report::new(None);
     let read = |table: Option<&DeTable<'_>>| {
@@ -211,7 +211,7 @@ fn loads(root: &DeTable<'_>) -> Result<Loads, Vec<Complaint>> {
         let root = flags::retyped(root, &TABLE);
         options::check_keys(&root, &TABLE, &report);
         let entries = root.entries().iter();
-        for entry in entries.filter(|entry| RESERVED.contains(&&*entry.key)) {
+        for entry in entries.filter(|entry| RESERVED.split(' ').any(|name| name == entry.key)) {
             let problem = Problem::new("is not a scenario's to set").hint(RESERVED_HINT);
             report.error(&entry.node.spot, &entry.key, problem);
         }

@@ -14,25 +14,19 @@ use crate::target::templates::{ClientValues, Tls};
 /// A target under one choice of values, with all that is needed to measure it.
 #[derive(Clone, Debug)]
 pub(crate) struct Planned {
-    /// The scenario's name.
     pub(crate) scenario: String,
-    /// As the record tells it: key, target, values, and why it is not tried, if it is not.
+    /// As the record has it.
     pub(crate) configuration: Configuration,
     /// The server: the target, or what clients under test load.
     pub(crate) server: String,
-    /// What the server is asked to be.
     pub(crate) spec: ServerSpec,
     /// Whether the server speaks TLS; where it does not, nothing is expected of handshakes.
     pub(crate) is_tls: bool,
-    /// What loads it.
     pub(crate) client: Client,
-    /// Void unless.
     pub(crate) expect: Expect,
-    /// How often it is read.
     pub(crate) repeats: u32,
-    /// Load before the figures begin.
     pub(crate) warm_up: Duration,
-    /// Load for the figures.
+    /// Without the warm-up.
     pub(crate) duration: Duration,
     /// Full handshakes before, which fill the server's session cache.
     pub(crate) fill: u64,
@@ -62,7 +56,6 @@ impl Planned {
     }
 }
 
-/// What loads a server.
 #[derive(Clone, Debug)]
 pub(crate) enum Client {
     /// Ours, in this process.
@@ -81,45 +74,38 @@ impl Client {
     }
 }
 
-/// A load of ours.
 #[derive(Clone, Debug)]
 pub(crate) struct Loading {
     /// Its settings, without those that the runner gives.
     pub(crate) settings: Settings,
-    /// Open load at a multiple of what the target is capable of, if it is that.
+    /// Of open load at a multiple of the target's capacity.
     pub(crate) capacity: Option<CapacityPlan>,
 }
 
-/// Load that is a multiple of what the target is capable of.
+/// Load that is a multiple of the target's capacity.
 #[derive(Clone, Debug)]
 pub(crate) struct CapacityPlan {
-    /// The closed load that finds out what it is capable of, in this run.
+    /// The closed load that measures the capacity.
     pub(crate) settings: Settings,
-    /// For how long.
     pub(crate) duration: Duration,
     /// What is offered then.
     pub(crate) offered: Offered,
 }
 
-/// A load that another program makes.
 #[derive(Clone, Debug)]
 pub(crate) struct ProgramLoad {
     /// The program: a target with the role of a client.
     pub(crate) client: String,
-    /// What it is to do, as settings of our own load.
+    /// As settings of our own load.
     pub(crate) settings: Settings,
 }
 
-/// Where a program is called.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Call<'a> {
-    /// The program's file.
     pub(crate) program: &'a Path,
-    /// Its own folder.
     pub(crate) folder: &'a Path,
     /// The server's address and port.
     pub(crate) address: &'a str,
-    /// What the server was asked to be.
     pub(crate) spec: &'a ServerSpec,
 }
 
@@ -153,5 +139,5 @@ impl ProgramLoad {
     }
 }
 
-/// `lariat-lab load URL --connect ADDRESS`: what stands before the flags of a load.
+/// `lariat-lab load URL --connect ADDRESS`: the words before the flags of a load.
 const PLACE_WORDS: usize = 5;

@@ -16,19 +16,8 @@ use serde::Deserialize;
 use crate::load::files;
 
 /// Settings that the runner gives.
-pub(crate) const RESERVED: [&str; 11] = [
-    "url",
-    "connect",
-    "source",
-    "duration",
-    "warm-up",
-    "threads",
-    "cpus",
-    "record",
-    "quiet",
-    "find-capacity",
-    "count",
-];
+pub(crate) const RESERVED: &str =
+    "url connect source duration warm-up threads cpus record quiet find-capacity count";
 
 /// What a scenario says of its load.
 #[derive(Clone, Debug)]
@@ -53,13 +42,10 @@ pub(crate) enum Offered {
     Ramp(Ramp),
 }
 
-/// Two multiples.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Ramp {
-    /// At the beginning.
     pub(crate) from: f64,
-    /// At the end.
     pub(crate) to: f64,
 }
 
@@ -68,7 +54,6 @@ pub(crate) struct Ramp {
 pub(crate) struct Launch {
     /// Whether TLS is spoken; else settings about TLS are left out.
     pub(crate) is_tls: bool,
-    /// Where the server listens.
     pub(crate) address: SocketAddr,
     /// A thread of the load on each.
     pub(crate) cpus: Vec<u16>,
@@ -82,7 +67,6 @@ pub(crate) struct Launch {
 pub(crate) const SERVER_NAME: &str = "localhost";
 
 impl Settings {
-    /// Of what was typed.
     pub(crate) fn new(root: Node) -> Self {
         Self(root)
     }
@@ -99,7 +83,7 @@ impl Settings {
         Self(Node::new(Value::Table(kept), Spot::Nowhere))
     }
 
-    /// Without what was said of a setting.
+    /// Without a setting.
     pub(crate) fn without(&self, name: &str) -> Self {
         self.only(|entry| entry.key != name)
     }

@@ -49,32 +49,16 @@ const TARGETS: [Embedded; 18] = embedded! {
     "curl": ;
 };
 
-/// Why a folder of targets cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CatalogueFault {
-    /// A file or folder cannot be read.
     #[error("{} cannot be read: {error}", path.display())]
-    Unreadable {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        error: io::Error,
-    },
-    /// A target's file is wrong.
+    Unreadable { path: PathBuf, error: io::Error },
     #[error("{}: {fault}", path.display())]
-    Wrong {
-        /// Which.
-        path: PathBuf,
-        /// What about it.
-        fault: FormFault,
-    },
+    Wrong { path: PathBuf, fault: FormFault },
 }
 
 /// All targets, each once, ours first. Those of the folder come last, and one that has the name of
-/// an embedded one stands in its place.
-///
-/// # Errors
-/// [`CatalogueFault`].
+/// an embedded one replaces it.
 pub(crate) fn load_all(folder: Option<&Path>) -> Result<Vec<Target>, CatalogueFault> {
     let mut targets = embedded_targets();
     for own in folder.map(read_folder).transpose()?.unwrap_or_default() {

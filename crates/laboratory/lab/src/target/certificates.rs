@@ -20,7 +20,6 @@ use serde::Serialize;
 
 use super::server_spec::KeyKind;
 
-/// All certificates of a run.
 pub(crate) struct Certificates {
     folder: PathBuf,
     elliptic: Issuer<'static, KeyPair>,
@@ -34,9 +33,7 @@ pub(crate) struct Certificates {
 /// A certificate's files, all PEM.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Files {
-    /// The kind of its key.
     pub(crate) kind: KeyKind,
-    /// The certificate alone, without its authority.
     pub(crate) chain: PathBuf,
     /// Its key, PKCS #8.
     pub(crate) key: PathBuf,
@@ -44,25 +41,18 @@ pub(crate) struct Files {
     pub(crate) both: PathBuf,
 }
 
-/// Why there is no certificate.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CertificateFault {
-    /// The library refuses.
     #[error("a certificate cannot be made: {0}")]
     Library(#[from] rcgen::Error),
-    /// It cannot be written as text.
     #[error("a key cannot be written: {0}")]
     Pem(pem_rfc7468::Error),
-    /// It cannot be written.
     #[error("a certificate cannot be written: {0}")]
     File(#[from] io::Error),
 }
 
 impl Certificates {
     /// Makes the authorities, in a folder that exists.
-    ///
-    /// # Errors
-    /// [`CertificateFault`].
     pub(crate) fn new(folder: &Path) -> Result<Self, CertificateFault> {
         let (elliptic, elliptic_pem) = authority("ECDSA", KeyPair::generate()?)?;
         let key = KeyPair::generate_rsa_for(&PKCS_RSA_SHA256, RsaKeySize::_2048)?;
@@ -77,11 +67,8 @@ impl Certificates {
         })
     }
 
-    /// A folder with so many certificates, each with a P-256 key and a name of its own
+    /// A folder with `count` certificates, each with a P-256 key and a name of its own
     /// ([`site_name`]): a PEM file for each, with its authority's certificate and its key.
-    ///
-    /// # Errors
-    /// [`CertificateFault`].
     pub(crate) fn sites(&self, count: u32) -> Result<PathBuf, CertificateFault> {
         if let Some(folder) = self.sites.borrow().get(&count) {
             return Ok(folder.clone());
@@ -100,10 +87,6 @@ impl Certificates {
         Ok(folder)
     }
 
-    /// The certificate of a kind.
-    ///
-    /// # Errors
-    /// [`CertificateFault`].
     pub(crate) fn of(&self, kind: KeyKind) -> Result<Files, CertificateFault> {
         if let Some(files) = self.made.borrow().get(&kind) {
             return Ok(files.clone());
@@ -191,11 +174,11 @@ fn secret_pem(key: &KeyPair) -> Result<String, CertificateFault> {
     text.map_err(CertificateFault::Pem)
 }
 
-/// What stands before the 32 bytes of an Ed25519 key: its algorithm, 1.3.101.112, and the heads of
+/// The bytes before the 32 of an Ed25519 key: its algorithm, 1.3.101.112, and the heads of
 /// the two octet strings that it lies in (RFC 8410, section 7).
 const ED25519_SEED: &[u8] = &[0x30, 5, 6, 3, 0x2b, 0x65, 0x70, 4, 34, 4, 32];
 
-/// Only for the user who runs us; servers that become another one read keys before that.
+/// Readable for our own user alone; servers read keys before they change theirs.
 fn write_secret(path: &Path, text: &str) -> io::Result<()> {
     let mut options = OpenOptions::new();
     let mut file = options

@@ -15,7 +15,6 @@ use super::server_spec::ServerSpec;
 pub(crate) struct Target {
     /// The name of its folder; in flags and tables.
     pub(crate) name: String,
-    /// What it says of itself.
     pub(crate) form: Form,
     /// Its templates by the names of the files that they become.
     pub(crate) templates: BTreeMap<String, String>,
@@ -27,17 +26,15 @@ pub(crate) struct Target {
 pub(crate) struct Form {
     /// What it is, in a line.
     pub(crate) title: String,
-    /// The program's file name.
     pub(crate) program: String,
     /// Debian's packages that bring it; none for programs of ours.
     #[serde(default)]
     pub(crate) packages: Vec<String>,
-    /// The suite in whose root it runs; without one, `--suite` decides.
+    /// The Debian suite in the root of which it runs; `--suite` decides without one.
     pub(crate) root: Option<String>,
     /// Further files that the packaged program needs, for example modules.
     #[serde(default)]
     pub(crate) needs: Vec<String>,
-    /// What it does in a run.
     #[serde(default)]
     pub(crate) role: Role,
     /// Who answers requests to a server.
@@ -46,9 +43,9 @@ pub(crate) struct Form {
     /// What a server's clients speak.
     #[serde(default)]
     pub(crate) scheme: Scheme,
-    /// Commands that tell its version, as templates.
+    /// Commands that print its version, as templates.
     pub(crate) version: Vec<Vec<String>>,
-    /// How the lines begin that are taken of what they tell; none: the first line of each.
+    /// Beginnings of the lines to keep; none: the first line of each.
     #[serde(default)]
     pub(crate) version_lines: Vec<String>,
     /// The command that starts it in the foreground, as templates.
@@ -62,7 +59,6 @@ pub(crate) struct Form {
     /// Names of the configuration files that are made of the templates of these names.
     #[serde(default)]
     pub(crate) files: Vec<String>,
-    /// What it does not support.
     #[serde(default)]
     pub(crate) unsupported: Vec<Unsupported>,
 }
@@ -78,7 +74,6 @@ pub(crate) enum Role {
     Client,
 }
 
-/// Who answers requests.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Serves {
@@ -89,19 +84,15 @@ pub(crate) enum Serves {
     Itself,
 }
 
-/// What clients speak.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Scheme {
-    /// Plain HTTP.
     Http,
-    /// HTTP over TLS.
     #[default]
     Https,
 }
 
 impl Scheme {
-    /// As in a URL.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Http => "http",
@@ -110,13 +101,11 @@ impl Scheme {
     }
 }
 
-/// Something that a target does not support.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct Unsupported {
     /// Server specs that it does not support: those of which all of these hold.
     pub(crate) when: BTreeMap<String, Condition>,
-    /// Why, for people.
     pub(crate) why: String,
     /// Whether it holds for every build, not of the packaged one alone.
     #[serde(default)]
@@ -127,42 +116,32 @@ pub(crate) struct Unsupported {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum Condition {
-    /// It is at least so much; of a list, it is at least so long.
+    /// A lower bound; of a list, for its length.
     Least(Least),
-    /// It is that; a list holds that, or all of these.
+    /// A value; a list has it, or has all of these.
     Is(Value),
 }
 
-/// A lower bound.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Least {
     least: i64,
 }
 
-/// What is wrong with a target's files.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FormFault {
-    /// `target.toml` is not what it should be; the message tells line and key.
     #[error("{0}")]
     Malformed(Box<toml::de::Error>),
-    /// A condition names no field of a spec.
     #[error("`{0}` in `when` is nothing that a server is asked for; there are {known}",
         known = spec_fields().join(", "))]
     UnknownField(String),
-    /// A file is named that no template makes.
     #[error("there is no template for `{0}` beside target.toml")]
     NoTemplate(String),
-    /// Nothing would be started.
     #[error("`start` is empty")]
     NoStart,
 }
 
 impl Target {
-    /// Reads a target.
-    ///
-    /// # Errors
-    /// [`FormFault`].
     pub(crate) fn parse(
         name: &str,
         text: &str,

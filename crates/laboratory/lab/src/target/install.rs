@@ -6,13 +6,10 @@ use std::ffi::OsString;
 use std::io;
 use std::process::{Command, ExitStatus, Stdio};
 
-/// Why packages were not installed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum InstallFault {
-    /// There is no such command.
     #[error("{0} cannot be run: {1}")]
     NoCommand(String, io::Error),
-    /// It said no; what it said went to the standard error.
     #[error("the command failed ({0})")]
     Failed(ExitStatus),
 }
@@ -33,18 +30,12 @@ apt-get -o Dpkg::Use-Pty=0 -qq install -y --no-install-recommends "$@"
 "#;
 
 /// Installs packages by apt-get, through sudo where we are not root.
-///
-/// # Errors
-/// [`InstallFault`].
 pub(crate) fn install(packages: &[String]) -> Result<(), InstallFault> {
     let packages: Vec<_> = packages.iter().map(OsString::from).collect();
     as_root(SCRIPT, &packages)
 }
 
 /// Runs a shell script with these arguments, through sudo where we are not root.
-///
-/// # Errors
-/// [`InstallFault`].
 pub(crate) fn as_root(script: &str, arguments: &[OsString]) -> Result<(), InstallFault> {
     let shell = ["sudo", "sh", "-c", script, "lariat-lab"];
     let shell = &shell[usize::from(sys::process::is_root())..];

@@ -10,11 +10,8 @@ use serde::Deserialize;
 pub(crate) struct Output {
     /// Operations that succeeded; it does one if it does not print how many.
     operations: Option<Number>,
-    /// Operations that failed.
     failed: Option<Number>,
-    /// Bytes of bodies.
     bytes: Option<Number>,
-    /// Seconds that it took.
     seconds: Option<Number>,
     /// What it prints only if something failed.
     faults: Vec<String>,
@@ -32,14 +29,11 @@ enum Number {
     Before(String),
 }
 
-/// What a load generator counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Counted {
     /// Operations that succeeded.
     pub(crate) operations: u64,
-    /// Operations that failed.
     pub(crate) failed: u64,
-    /// Bytes of bodies.
     pub(crate) bytes: u64,
     /// How long it took by its own clock, if it prints that.
     pub(crate) took: Option<Duration>,

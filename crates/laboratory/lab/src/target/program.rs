@@ -1,4 +1,4 @@
-//! The program of a target on this host: where it is, whose it is, and what it says about itself.
+//! The program of a target on this host: its file, its origin, and its version.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -10,18 +10,15 @@ use super::form::Target;
 use super::root::{self, Root};
 use crate::process::child::{Child, ChildFault};
 
-/// A program that was found.
 #[derive(Clone, Debug)]
 pub(crate) struct Program {
     /// Its file; where it runs in a root, as it is named inside.
     pub(crate) path: PathBuf,
     /// Where it runs, if that is not this host's own system.
     pub(crate) root: Option<Root>,
-    /// Whose build it is.
     pub(crate) from: Source,
 }
 
-/// The builds that the user chose.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Builds {
     /// Programs of targets by name.
@@ -33,10 +30,6 @@ pub(crate) struct Builds {
 }
 
 impl Builds {
-    /// The program of a target.
-    ///
-    /// # Errors
-    /// [`Missing`].
     pub(crate) fn find(&self, target: &Target) -> Result<Program, Missing> {
         let named = target.form.root.as_ref().map(|name| {
             let absent = |_| Missing::Root(name.clone(), self.roots.clone());
@@ -55,12 +48,10 @@ impl Builds {
     }
 }
 
-/// Whose build a program is.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Source {
     /// Of a package, with its version.
     Package(String),
-    /// The user named it.
     Given,
     /// It lies beside us, built together with us.
     Ours,
@@ -73,7 +64,6 @@ pub(crate) enum Source {
 pub(crate) enum Missing {
     /// It, or a file that it needs, is not installed.
     Package {
-        /// The file that it needs.
         file: Option<String>,
         /// Packages that bring it; none for programs of ours.
         packages: Vec<String>,
@@ -95,9 +85,6 @@ const LINES_MAX: usize = 4;
 const SERVER_FOLDERS: [&str; 2] = ["/usr/sbin", "/usr/local/sbin"];
 
 /// The program of a target: the one that the user gave, or the one in the root, or on this host.
-///
-/// # Errors
-/// [`Missing`].
 fn find(target: &Target, given: Option<&Path>, root: Option<&Root>) -> Result<Program, Missing> {
     if let Some(path) = given {
         let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
@@ -175,7 +162,7 @@ fn dpkg(root: Option<&Root>, arguments: &[&OsStr]) -> Option<String> {
     output.status.success().then_some(text)
 }
 
-/// What a program says about its version and its TLS library, a few lines.
+/// What a program prints about its version and its TLS library, a few lines.
 ///
 /// # Errors
 /// A probe cannot be started, or hangs.
@@ -204,7 +191,7 @@ pub(crate) fn version_lines(
     Ok(lines)
 }
 
-/// The lines that begin as they should; the first one if nothing is said about that.
+/// The lines that begin so; the first one without beginnings.
 fn chosen(said: &str, beginnings: &[String]) -> Vec<String> {
     let lines = said.lines().map(str::trim).filter(|line| !line.is_empty());
     let single_spaced = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -278,7 +265,6 @@ impl fmt::Display for Missing {
 }
 
 impl Missing {
-    /// The remedy.
     pub(crate) fn hint(&self) -> String {
         let installs = |root: Option<&String>| {
             let suite = root.map_or_else(String::new, |root| format!(" --suite {root}"));

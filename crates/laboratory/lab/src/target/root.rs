@@ -1,7 +1,7 @@
 //! Roots: folders with the packages of another Debian suite, in which targets of it are run.
 //!
 //! Owns how a root is made (mmdebstrap) and how a program is run in it (chroot). Nothing in a root
-//! runs unless somebody asks for it by name.
+//! runs unless it is named.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -9,37 +9,29 @@ use std::{env, fs, io};
 
 use super::install::{InstallFault, as_root, install};
 
-/// A folder that a program is run in.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Root {
     /// The suite, or the folder's name.
     pub(crate) name: String,
-    /// The folder.
     pub(crate) path: PathBuf,
 }
 
-/// Why there is no root.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RootFault {
-    /// It was not made yet.
     #[error("there is no root `{0}` in {1}")]
     Absent(String, PathBuf),
-    /// No suite has such a name.
     #[error("`{0}` is no name of a suite")]
     Name(String),
     /// Neither `XDG_CACHE_HOME` nor `HOME` is set.
     #[error("there is no folder for roots")]
     NoFolder,
-    /// The folder cannot be used.
     #[error("{0}: {1}")]
     Folder(PathBuf, io::Error),
-    /// mmdebstrap, or a package of it, failed.
     #[error("the root was not made: {0}")]
     Install(#[from] InstallFault),
 }
 
 impl RootFault {
-    /// The remedy.
     pub(crate) fn hint(&self) -> String {
         match self {
             Self::Absent(suite, _) => {
@@ -58,9 +50,6 @@ impl RootFault {
 }
 
 /// The folder of all roots.
-///
-/// # Errors
-/// [`RootFault::NoFolder`].
 pub(crate) fn folder(chosen: Option<PathBuf>) -> Result<PathBuf, RootFault> {
     let set = |name| env::var_os(name).filter(|value| !value.is_empty());
     let cache = || {
@@ -85,9 +74,6 @@ pub(crate) fn list(folder: &Path) -> Vec<Root> {
 }
 
 /// The root of a suite.
-///
-/// # Errors
-/// [`RootFault::Name`], [`RootFault::Absent`].
 pub(crate) fn of_suite(suite: &str, folder: &Path) -> Result<Root, RootFault> {
     let path = place(suite, folder)?;
     if !path.join("usr").is_dir() {
@@ -106,9 +92,6 @@ fn place(suite: &str, folder: &Path) -> Result<PathBuf, RootFault> {
 }
 
 /// The root in a folder that the user names.
-///
-/// # Errors
-/// [`RootFault::Folder`].
 pub(crate) fn at(path: &Path) -> Result<Root, RootFault> {
     let refused = |error| RootFault::Folder(path.to_owned(), error);
     let path = fs::canonicalize(path).map_err(refused)?;
@@ -135,9 +118,6 @@ mv "$folder/.$suite.new" "$folder/$suite"
 "#;
 
 /// Makes the root of a suite, in place of one that is there, with these packages in it.
-///
-/// # Errors
-/// [`RootFault`].
 pub(crate) fn make(
     suite: &str,
     folder: &Path,

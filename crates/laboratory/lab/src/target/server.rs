@@ -13,21 +13,19 @@ use super::form::{Serves, Target};
 use super::program::Program;
 use super::server_spec::ServerSpec;
 use super::templates::{self, TemplateFault, Tls, Values};
-use crate::process::child::{Child, ChildFault, telling_lines};
+use crate::process::child::{Child, ChildFault, fault_lines};
 use crate::process::tree::Tree;
 
-/// Where a server is to run.
 #[derive(Clone, Copy)]
 pub(crate) struct Place<'a> {
-    /// Its CPUs, which nobody else should use.
+    /// Its CPUs, which nothing else should use.
     pub(crate) cpus: &'a [u16],
     /// An existing folder of the whole run; the server makes its own in it.
     pub(crate) folder: &'a Path,
     /// The plain HTTP server behind those that do not serve themselves.
     pub(crate) origin: Option<SocketAddr>,
-    /// What servers show.
     pub(crate) certificates: &'a Certificates,
-    /// Whether nobody waits for it any more.
+    /// Whether the start was cancelled.
     pub(crate) is_cancelled: &'a dyn Fn() -> bool,
 }
 
@@ -40,51 +38,38 @@ pub(crate) struct Server {
     child: Child,
 }
 
-/// Why a server does not run.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StartFault {
-    /// It ended by itself.
     #[error("{name} ended as it started ({how}){}", quoted(said))]
     Ended {
-        /// The target's name.
         name: String,
         /// For example `exit status: 1`.
         how: String,
-        /// What it wrote, as far as it tells why.
         said: String,
     },
-    /// It takes no connections.
     #[error("{name} took no connection within {seconds} s{}", quoted(said))]
     Silent {
-        /// The target's name.
         name: String,
-        /// How long we tried.
         seconds: u64,
-        /// What it wrote, as far as it tells why.
         said: String,
     },
-    /// It needs a server behind it, and was given none.
     #[error("{0} relays, and there is no origin behind it")]
     NoOrigin(String),
-    /// A template is wrong.
     #[error(transparent)]
     Template(#[from] TemplateFault),
-    /// There is nothing that it could show.
     #[error(transparent)]
     Certificate(#[from] CertificateFault),
-    /// It cannot be started.
     #[error(transparent)]
     Child(#[from] ChildFault),
-    /// A file of our own cannot be made.
     #[error("{0}")]
     Ours(#[from] io::Error),
 }
 
 /// Longer than any start: thousands of keys are checked then, on a CPU that may be slow.
 const START_MAX: Duration = Duration::from_secs(60);
-/// Between two looks whether it listens.
+/// Between two checks whether it listens.
 const PAUSE: Duration = Duration::from_millis(2);
-/// Somebody may take a free port before the server does; more often than this is no chance.
+/// Another program may take a free port first, but not more often than this.
 const ATTEMPTS_MAX: usize = 5;
 
 /// The log of requests in a server's own folder.
@@ -97,9 +82,6 @@ const CONNECTIONS_MAX: u64 = 200_000;
 
 impl Server {
     /// Starts a target and waits until it takes connections.
-    ///
-    /// # Errors
-    /// [`StartFault`].
     pub(crate) fn start(
         target: &Target,
         program: &Program,
@@ -129,24 +111,23 @@ impl Server {
             certificate_folder: certificate_folder.as_deref(),
             objects: &objects,
         };
-        for _ in 1..ATTEMPTS_MAX {
-            match launch.attempt() {
-                Attempt::PortTaken => {}
-                Attempt::Done(server) => return *server,
+        let mut attempts = 1;
+        loop {
+            let address = free_address()?;
+            let started = launch.start(address);
+            let has_ended = matches!(started, Err(StartFault::Ended { .. }));
+            let is_taken = has_ended && TcpListener::bind(address).is_err();
+            if !is_taken || attempts == ATTEMPTS_MAX {
+                return started;
             }
-        }
-        match launch.attempt() {
-            Attempt::Done(server) => *server,
-            Attempt::PortTaken => Err(io::Error::from(io::ErrorKind::AddrInUse).into()),
+            attempts += 1;
         }
     }
 
-    /// Where it listens.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Its own folder.
     pub(crate) fn folder(&self) -> &Path {
         &self.folder
     }
@@ -156,7 +137,6 @@ impl Server {
         self.begun.elapsed()
     }
 
-    /// All its processes.
     pub(crate) fn tree(&self) -> Tree {
         self.child.tree()
     }
@@ -164,7 +144,7 @@ impl Server {
     /// How it ended, if it did, with its own words.
     pub(crate) fn ended(&mut self) -> Option<String> {
         let how = self.child.ended()?.to_owned();
-        let said = telling_lines(&self.child.said());
+        let said = fault_lines(&self.child.output());
         Some(format!("{how}{}", quoted(&said)))
     }
 
@@ -174,7 +154,6 @@ impl Server {
     }
 }
 
-/// A server about to start.
 struct Launch<'a> {
     target: &'a Target,
     program: &'a Program,
@@ -185,28 +164,7 @@ struct Launch<'a> {
     objects: &'a Path,
 }
 
-/// Whether the port was free.
-enum Attempt {
-    Done(Box<Result<Server, StartFault>>),
-    /// It could not listen, since another did.
-    PortTaken,
-}
-
 impl Launch<'_> {
-    fn attempt(&self) -> Attempt {
-        let address = match free_address() {
-            Ok(address) => address,
-            Err(error) => return Attempt::Done(Box::new(Err(error.into()))),
-        };
-        let started = self.start(address);
-        match &started {
-            Err(StartFault::Ended { .. }) if TcpListener::bind(address).is_err() => {
-                Attempt::PortTaken
-            }
-            _ => Attempt::Done(Box::new(started)),
-        }
-    }
-
     fn start(&self, address: SocketAddr) -> Result<Server, StartFault> {
         let folder = own_folder(self.place.folder, &self.target.name)?;
         let values = self.values(address, &folder);
@@ -262,7 +220,7 @@ impl Launch<'_> {
         loop {
             let name = || self.target.name.clone();
             if let Some(how) = server.child.ended().map(str::to_owned) {
-                let said = telling_lines(&server.child.said());
+                let said = fault_lines(&server.child.output());
                 let name = name();
                 return Err(StartFault::Ended { name, how, said });
             }
@@ -273,7 +231,7 @@ impl Launch<'_> {
                 return Err(StartFault::Silent {
                     name: name(),
                     seconds: begun.elapsed().as_secs(),
-                    said: telling_lines(&server.child.said()),
+                    said: fault_lines(&server.child.output()),
                 });
             }
             thread::sleep(PAUSE);
@@ -300,7 +258,7 @@ fn bring_back_strays(tree: Tree, cpus: &[u16]) -> io::Result<()> {
     Ok(())
 }
 
-/// An address on loopback that nobody listens at.
+/// A free address on loopback.
 fn free_address() -> io::Result<SocketAddr> {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()
 }
@@ -338,7 +296,6 @@ fn objects(run: &Path, sizes: &[u64]) -> io::Result<PathBuf> {
     Ok(folder)
 }
 
-/// Of which files are made.
 static BLOCK: [u8; 1 << 16] = [b'x'; 1 << 16];
 
 fn quoted(said: &str) -> String {

@@ -14,7 +14,6 @@ pub(crate) struct ServerSpec {
     pub(crate) workers: u16,
     /// The certificates to be served, one of each kind.
     pub(crate) certificates: Vec<KeyKind>,
-    /// Versions of TLS that are spoken.
     pub(crate) versions: Vec<Version>,
     /// Cipher suites by their standard names, the preferred first; empty: the target's own choice.
     pub(crate) suites: Vec<String>,
@@ -24,15 +23,15 @@ pub(crate) struct ServerSpec {
     pub(crate) session_ids: bool,
     /// Whether sessions may be resumed by ticket (TLS 1.2) and by PSK (TLS 1.3).
     pub(crate) tickets: bool,
-    /// Whether the kernel is asked to seal what is sent.
+    /// Whether the kernel is asked to encrypt what is sent.
     pub(crate) ktls: bool,
     /// Whether what resumes in TLS 1.3 lies in the server's cache (stateful tickets), not with clients.
     pub(crate) stateful_tickets: bool,
     /// Sessions that the cache must hold; 0: some 100,000, as far as that can be set.
     pub(crate) session_cache: u64,
-    /// In place of `certificates`: so many, each with a key and a name of its own.
+    /// In place of `certificates`: their number, each with a key and a name of its own.
     pub(crate) sites: u32,
-    /// Whether it logs each request, for a look at what its clients did.
+    /// Whether it logs each request, to check its clients.
     pub(crate) request_log: bool,
     /// Sizes in bytes of the objects that will be asked for, for servers that answer from files.
     pub(crate) objects: Vec<u64>,
@@ -58,21 +57,14 @@ impl Default for ServerSpec {
     }
 }
 
-/// The key of a certificate.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum KeyKind {
-    /// RSA, 2048 bits.
     Rsa2048,
-    /// RSA, 3072 bits.
     Rsa3072,
-    /// RSA, 4096 bits.
     Rsa4096,
-    /// ECDSA on P-256.
     P256,
-    /// ECDSA on P-384.
     P384,
-    /// Ed25519.
     Ed25519,
 }
 
@@ -89,13 +81,10 @@ impl fmt::Display for KeyKind {
     }
 }
 
-/// A version of TLS.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 pub(crate) enum Version {
-    /// RFC 5246.
     #[serde(rename = "1.2")]
     Tls12,
-    /// RFC 8446.
     #[serde(rename = "1.3")]
     Tls13,
 }

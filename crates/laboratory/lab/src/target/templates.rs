@@ -12,10 +12,9 @@ use super::certificates::Files;
 use super::form::Target;
 use super::server_spec::{ServerSpec, Version};
 
-/// What a template may use. `targets/README.md` tells each.
+/// What a template may use; `targets/README.md` describes each.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Values<'a> {
-    /// The program's file.
     pub(crate) program: &'a Path,
     /// Whether the user gave it, instead of a package.
     pub(crate) is_given: bool,
@@ -23,7 +22,6 @@ pub(crate) struct Values<'a> {
     pub(crate) is_root: bool,
     /// An existing folder of its own, its working directory.
     pub(crate) folder: &'a Path,
-    /// Where it is to listen.
     pub(crate) listen: Endpoint,
     /// The plain HTTP server behind it; none for those that serve themselves.
     pub(crate) origin: Option<Endpoint>,
@@ -41,17 +39,14 @@ pub(crate) struct Values<'a> {
     pub(crate) connections: u64,
     /// How many files it may have open.
     pub(crate) descriptors: u64,
-    /// What it shows.
     pub(crate) certificates: &'a [Files],
     /// In their place: a folder with a PEM file for each of many names.
     pub(crate) certificate_folder: Option<&'a Path>,
     /// Whether it logs each request into `requests.log` in its folder.
     pub(crate) request_log: bool,
-    /// What it speaks.
     pub(crate) tls: Tls<'a>,
 }
 
-/// An address.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Endpoint {
     address: SocketAddr,
@@ -64,13 +59,11 @@ pub(crate) struct Endpoint {
 pub(crate) struct Tls<'a> {
     /// `1.2`, `1.3`, in ascending order.
     versions: Vec<&'static str>,
-    /// Suites by their standard names.
     suites: &'a [String],
     /// Those of TLS 1.2, by OpenSSL's names.
     openssl_ciphers: Vec<String>,
     /// Those of TLS 1.3, by OpenSSL's names, which are the standard ones.
     openssl_ciphersuites: Vec<&'a str>,
-    /// Groups by their standard names.
     groups: &'a [String],
     /// Groups by OpenSSL's names.
     openssl_groups: Vec<&'a str>,
@@ -84,17 +77,14 @@ pub(crate) struct Tls<'a> {
 /// What the template of a client may use.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct ClientValues<'a> {
-    /// The program's file.
     pub(crate) program: &'a Path,
     /// An existing folder of its own, its working directory.
     pub(crate) folder: &'a Path,
-    /// What it fetches.
     pub(crate) url: String,
     /// The path and query of that.
     pub(crate) path: String,
     /// The server's address and port.
     pub(crate) address: &'a str,
-    /// Whether TLS is spoken.
     pub(crate) is_tls: bool,
     /// For how long, in whole seconds.
     pub(crate) seconds: u64,
@@ -106,11 +96,9 @@ pub(crate) struct ClientValues<'a> {
     pub(crate) is_kept: bool,
     /// The flags of `lariat-lab load` for the same, but URL and CPUs.
     pub(crate) load_flags: Vec<String>,
-    /// What the server was asked to speak.
     pub(crate) tls: Tls<'a>,
 }
 
-/// Why a target's template is no configuration.
 #[derive(Debug, thiserror::Error)]
 #[error("the template `{name}` of {target} is wrong: {error:#}")]
 pub(crate) struct TemplateFault {

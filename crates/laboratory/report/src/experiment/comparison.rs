@@ -16,7 +16,7 @@ pub(crate) struct Comparison {
     pub(crate) verdict: Verdict,
 }
 
-/// What a comparison says about the one whose metric stands first.
+/// What a comparison says about its first metric.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) enum Verdict {
     /// By all that the interval holds.
@@ -166,7 +166,7 @@ impl Verdict {
         matches!(self, Self::Better | Self::NoDifference | Self::Worse)
     }
 
-    /// In front of a comparison, for those who see no colours.
+    /// In front of a comparison, since colours alone do not suffice.
     fn sign(self) -> &'static str {
         match self {
             Self::Better => "▲ ",

@@ -81,7 +81,7 @@ impl Axis {
 
     /// An axis for values above 0: by logarithms if they lie far apart.
     pub(crate) fn amounts(title: &str, unit: Unit, values: impl Iterator<Item = f64>) -> Self {
-        /// Values that differ more than so many times are not seen side by side on a linear axis.
+        /// Values that differ by more than this ratio are not seen side by side on a linear axis.
         const RATIO_MAX: f64 = 20.0;
         const TICKS: usize = 5;
         let positive = values.filter(|value| value.is_finite() && *value > 0.0);
@@ -100,7 +100,7 @@ impl Axis {
         }
     }
 
-    /// Its ticks with their names, where there is room for about so many.
+    /// Its ticks with their names, where there is room for about `about` of them.
     pub(crate) fn named_ticks(&self, about: usize) -> Vec<(f64, String)> {
         if !self.names.is_empty() {
             let names = self.names.iter().enumerate();

@@ -10,7 +10,7 @@ use super::shapes::{pixels, text};
 pub(crate) struct Bars {
     /// What they show, in a few words.
     pub(crate) title: String,
-    /// What can be seen, for those who cannot.
+    /// In words, for screen readers.
     pub(crate) description: String,
     /// Above all panels; none where it is empty.
     pub(crate) head: String,
@@ -104,7 +104,7 @@ struct Edges {
 
 impl Edges {
     fn of(bars: &Bars, width: f64) -> Self {
-        /// Names may take so much of a panel, so that something is left for bars.
+        /// Names take no more of a panel, so that something is left for bars.
         const NAME_SHARE_MAX: f64 = 0.42;
         const BAR_MIN: f64 = 40.0;
         let all = || bars.panels.iter().flat_map(|panel| &panel.bars);

@@ -7,7 +7,7 @@ use super::axis::Axis;
 pub(crate) struct Chart {
     /// What it shows, in a few words.
     pub(crate) title: String,
-    /// What can be seen in it, for those who cannot.
+    /// In words, for screen readers.
     pub(crate) description: String,
     /// The axis below all panels.
     pub(crate) x: Axis,

@@ -58,7 +58,7 @@ impl Scale {
             .then(|| share.clamp(0.0, 1.0))
     }
 
-    /// Round values in its range, about so many.
+    /// Round values in its range, about `about` of them.
     pub(crate) fn ticks(&self, about: usize) -> Vec<f64> {
         match self.spacing {
             Spacing::Linear => multiples(nice_step(self.to - self.from, about), self.from, self.to),
