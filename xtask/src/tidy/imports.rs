@@ -92,7 +92,7 @@ mod tests {
         assert_eq!(broken("load", &["session"], &[]), 1, "the tested");
         assert_eq!(broken("flow", &["measure"], &[]), 1, "the laboratory");
         assert_eq!(broken("report", &["rustls"], &[]), 1, "the TLS library");
-        assert_eq!(broken("telemetry", &["wire"], &[]), 1, "sideways");
+        assert_eq!(broken("telemetry", &["options"], &[]), 1, "sideways");
         assert_eq!(broken("flow", &["rustls"], &[]), 1, "the TLS library");
         assert_eq!(broken("proxy", &["config"], &[]), 2, "text, and upwards");
         assert_eq!(broken("backend", &["tokio"], &[]), 1, "async");

@@ -5,6 +5,7 @@ pub mod address;
 pub mod alert;
 pub mod client_hello;
 mod cursor;
+pub mod date;
 pub mod http;
 pub mod network;
 pub mod proxy_header;

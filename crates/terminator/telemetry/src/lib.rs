@@ -10,6 +10,5 @@ pub mod outcome;
 pub mod printable;
 pub mod registry;
 pub mod snapshot;
-pub mod timestamp;
 
 pub use registry::Registry;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::outcome::{EarlyData, EncryptedBy, HandshakeKind, Reason, ResumptionMiss, Version};
 use crate::printable;
-use crate::timestamp::put_time;
+use wire::date::put_time;
 
 /// What is shown of one value; a longer one is cut and ends in `...`. Names and alerts are shorter;
 /// the bound is for what clients may send.

@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use telemetry::timestamp::civil_from_days;
+use wire::date::civil_from_days;
 
 /// Bytes with a binary prefix: `0 B`, `1.5 KiB`.
 pub(super) struct Bytes(pub(super) f64);
