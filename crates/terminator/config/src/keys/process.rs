@@ -18,17 +18,18 @@ pub(super) const PROCESS: &[Key] = &[
         .default("auto")
         .flag("workers")
         .help(
-            "`auto` is one for every CPU that the process may use, each pinned to its own. A \
-             number is that many threads, pinned while there are CPUs enough. A list such as `\"0-3,6\"` is \
-             one for each of these CPUs; write a single one as `\"4-4\"`.",
+            "`auto` starts one for every CPU that the process may use, pinned to it. A \
+             number starts that many, pinned while there are enough CPUs. A list such as \
+             `\"0-3,6\"` starts one for each of these CPUs; write a single CPU as \
+             `\"4-4\"`.",
         )
         .example("threads = 4"),
     key("workers.backlog", Kind::Count(1, 65_535))
         .default("4096")
         .flag("backlog")
         .help(
-            "The kernel's queue of connections not yet accepted, for each listener and worker. The \
-             kernel cuts it at `net.core.somaxconn`.",
+            "The length of the kernel's queue of connections not yet accepted, for each \
+             listener and worker. The kernel limits it to `net.core.somaxconn`.",
         )
         .example("backlog = 1024"),
     key("workers.fast-open", Kind::Count(0, 65_535))
@@ -40,10 +41,10 @@ pub(super) const PROCESS: &[Key] = &[
         .default("4")
         .flag("file-threads")
         .help(
-            "Threads that find and read files that are not in memory, so that no worker waits for \
-             a disk; of all workers together, started when there is work. Four keep one disk busy; \
-             many disks and file systems of other hosts want more. A thread whose file system \
-             hangs is replaced.",
+            "Threads that find and read files that are not in memory, so that no worker \
+             waits for a disk; shared by all workers, and started when needed. Four keep \
+             one disk busy; many disks or network file systems need more. A thread whose \
+             file system hangs is replaced.",
         )
         .example("file-threads = 16"),
     key("limits", Kind::Table)
@@ -54,9 +55,9 @@ pub(super) const PROCESS: &[Key] = &[
         .default("50000")
         .flag("connections")
         .help(
-            "Open connections. Each takes two file descriptors, so the process's limit of these \
-             (`ulimit -Hn`) should be more than twice as many; while none is left, clients \
-             wait in the kernel's queue.",
+            "Open connections. Each takes two file descriptors, so the process's limit of \
+             these (`ulimit -Hn`) should be more than twice as high; without a \
+             descriptor, clients wait in the kernel's queue.",
         )
         .example("connections = 200000"),
     key("limits.handshakes", Kind::Count(1, 10_000_000))
@@ -116,7 +117,7 @@ pub(super) const PROCESS: &[Key] = &[
     key("process.user", Kind::Text("USER"))
         .absent("`nobody` if started as root, else unchanged")
         .flag("user")
-        .help("Whom the worker process becomes. It needs root at start.")
+        .help("The user that the worker process changes to. This needs root at start.")
         .example(r#"user = "lariat""#),
     key("process.group", Kind::Text("GROUP"))
         .absent("the user's own")
@@ -130,39 +131,42 @@ pub(super) const PROCESS: &[Key] = &[
     .default("on")
     .flag("sandbox")
     .help(
-        "What is taken from the worker process before it sees a byte: `files` is the opening of any \
-         file (Landlock), `system-calls` all calls that it does not need (seccomp), `on` is both.",
-    )
+            "What is denied to the worker process before it receives a byte: `files` \
+             denies opening any file (Landlock), `system-calls` all calls that it does \
+             not need (seccomp), `on` both.",
+        )
     .example(r#"sandbox = "files""#),
     key("process.connect-ports", Kind::Ports)
         .many()
         .absent("any port")
         .flag("connect-ports")
         .help(
-            "The TCP ports that the worker process can connect to, at any address, even if an \
-             attacker controls it: all servers' ports, and those that a reload may bring; `[]` \
-             is none, for Unix sockets and files. A change takes a restart, and so does a \
-             server at any other port. At most 4096 ports. It takes `sandbox = \"on\"` and \
-             Linux 6.7 with Landlock; the start warns where the kernel cannot.",
+            "The TCP ports that the worker process can connect to, at any address, even \
+             if an attacker controls it: those of all servers, and those that a reload \
+             may bring. `[]` allows none, for Unix sockets and files. A change takes a \
+             restart, and so does a server at any other port. At most 4096 ports. It \
+             needs `sandbox = \"on\"` and Linux 6.7 with Landlock; the start warns if the \
+             kernel cannot do it.",
         )
         .example(r#"connect-ports = [80, "8000-8010"]"#),
     key("process.drain", Kind::Duration(Duration::ZERO, DAY))
         .default("60s")
         .flag("drain-timeout")
         .help(
-            "How long connections may finish after a drain began (`lariat drain`, SIGTERM). Less \
-             than what service managers wait before they kill.",
+            "How long open connections may finish after a drain began (`lariat drain`, \
+             SIGTERM). Set it shorter than the time after which the service manager \
+             kills.",
         )
         .example(r#"drain = "5m""#),
     key("process.pid-file", Kind::Path)
         .absent("none is written")
         .flag("pid-file")
-        .help("Where the supervisor writes its process id.")
+        .help("A file to which the supervisor writes its process id.")
         .example(r#"pid-file = "/run/lariat/lariat.pid""#),
     key("log", Kind::Table)
         .absent("its defaults")
         .shorthand("output")
-        .help("The lines about connections.")
+        .help("Log lines about connections.")
         .example(r#"log = { format = "json", connections = "failed" }"#),
     key("log.output", Kind::Text("PATH"))
         .default("stdout")
@@ -177,27 +181,28 @@ pub(super) const PROCESS: &[Key] = &[
     key("log.format", Kind::Choice(&["text", "json"]))
         .default("text")
         .flag("log-format")
-        .help("`key=value` pairs, or one JSON object a line.")
+        .help("`key=value` pairs, or one JSON object per line.")
         .example(r#"format = "json""#),
     key("log.failures-per-second", Kind::Count(0, 1_000_000))
         .default("10")
         .flag("log-failures")
         .help(
-            "Lines a second and worker for each reason of failure. More are counted, and the count \
-             is written: a flood must not fill the disk.",
+            "Lines per second and worker for each reason of failure. Further ones are \
+             counted, and the count is logged, so that a flood does not fill the disk.",
         )
         .example("failures-per-second = 100"),
     key("admin", Kind::Table)
         .absent("its defaults")
-        .help("The doors for those who watch.")
+        .help("The status page, the metrics and the status socket.")
         .example(r#"admin = { listen = "127.0.0.1:9090" }"#),
     key("admin.listen", Kind::Address)
         .absent("off")
         .flag("admin")
         .help(
-            "Where the status page and `/metrics` are served over plain HTTP. Names of services \
-             and servers can be read there: an address that is not loopback takes `token` or \
-             `insecure`. A request must be for an IP address, `localhost` or one of `hosts`.",
+            "The address of the status page and `/metrics`, over plain HTTP. They show \
+             the names of services and servers, so an address that is not loopback needs \
+             `token` or `insecure`. A request must be for an IP address, `localhost` or \
+             one of `hosts`.",
         )
         .example(r#"listen = "127.0.0.1:9090""#),
     key("admin.hosts", Kind::Text("HOST"))
@@ -205,23 +210,24 @@ pub(super) const PROCESS: &[Key] = &[
         .absent("none")
         .flag("admin-hosts")
         .help(
-            "Further names of hosts that requests may be for (`Host`). Requests for others are \
-             refused, so that no web page can read the status through a visitor's browser.",
+            "Further host names that requests may be for (`Host`). Requests for others \
+             are refused, so that no web page can read the status through a visitor's \
+             browser.",
         )
         .example(r#"hosts = ["lariat.internal"]"#),
     key("admin.token", Kind::Path)
         .absent("none is asked for")
         .flag("admin-token")
         .help(
-            "A file with a token of 16 visible ASCII characters or more, which every request must \
-             give: as a bearer token (`Authorization: Bearer TOKEN`), or, in a browser, as the \
-             password of the user `lariat`. It crosses the network as it is.",
+            "A file with a token of 16 or more visible ASCII characters, which every \
+             request must carry: as a bearer token (`Authorization: Bearer TOKEN`) or, in \
+             a browser, as the password of the user `lariat`. It is sent unencrypted.",
         )
         .example(r#"token = "/etc/lariat/admin.token""#),
     key("admin.insecure", Kind::Boolean)
         .default("false")
         .flag("admin-insecure")
-        .help("Whether `listen` may be an address that other hosts reach, without a token.")
+        .help("Whether `listen` may be an address that other hosts can reach, without a token.")
         .example("insecure = true"),
     key("admin.status-socket", Kind::Path)
         .absent(
@@ -237,13 +243,16 @@ pub(super) const PROCESS: &[Key] = &[
         .example(r#"status-socket = "/run/lariat/status.sock""#),
     key("resumption", Kind::Table)
         .absent("its defaults")
-        .help("Sessions, which all services share; each service resumes only its own.")
+        .help(
+            "Sessions. All services share the cache and the keys; each resumes only its \
+             own sessions.",
+        )
         .example(r#"resumption = { tickets = { rotate = "1h", keep = 24 } }"#),
     key("resumption.session-cache", Kind::Table)
         .absent("its defaults")
         .help(
-            "Sessions that lie here: of TLS 1.2 for clients without tickets, and of TLS 1.3 where \
-             `tls13` says so. A reload that changes its limits begins with an empty one.",
+            "The session cache: sessions of TLS 1.2 for clients without tickets, and of \
+             TLS 1.3 according to `tls13`. A reload that changes its limits empties it.",
         )
         .example(r#"session-cache = { entries = 100000, lifetime = "1h" }"#),
     key(
@@ -268,7 +277,10 @@ pub(super) const PROCESS: &[Key] = &[
     )
     .default("1h")
     .flag("session-lifetime")
-    .help("How long a session there may be resumed. RFC 5246 advises at most 24 hours.")
+    .help(
+            "How long a session in the cache may be resumed. RFC 5246 advises at most 24 \
+             hours.",
+        )
     .example(r#"lifetime = "10m""#),
     key(
         "resumption.tls13",
@@ -277,10 +289,11 @@ pub(super) const PROCESS: &[Key] = &[
     .default("auto")
     .flag("tls13-sessions")
     .help(
-        "Where sessions of TLS 1.3 lie. `tickets` with the clients: nothing is stored, and every \
-         host with the same keys resumes them. `cache` in the session cache: each resumes once, on \
-         this host. `auto` is tickets, but the cache for services with `early-data`.",
-    )
+            "Where sessions of TLS 1.3 are kept. `tickets`: with the clients; nothing is \
+             stored, and every host with the same keys resumes them. `cache`: in the \
+             session cache; each resumes once, on this host. `auto` is `tickets`, and \
+             `cache` for services with `early-data`.",
+        )
     .example(r#"tls13 = "cache""#),
     key("resumption.tickets", Kind::Table)
         .absent("its defaults")
@@ -292,7 +305,10 @@ pub(super) const PROCESS: &[Key] = &[
     )
     .default("12h")
     .flag("ticket-rotate")
-    .help("How long one key encrypts. Who steals a key reads what was resumed with it.")
+    .help(
+            "How long one key encrypts. With a stolen key, what was resumed with it can \
+             be read.",
+        )
     .example(r#"rotate = "1h""#),
     key("resumption.tickets.keep", Kind::Count(1, 100))
         .default("4")
@@ -306,24 +322,25 @@ pub(super) const PROCESS: &[Key] = &[
     .absent("`keep` times `rotate`, at most 7 days")
     .flag("ticket-lifetime")
     .help(
-        "How long a ticket may be resumed. It never outlives its key, nor 7 days (RFC 8446, \
-         4.6.1).",
-    )
+            "How long a ticket may be resumed: at most as long as its key is kept, and at \
+             most 7 days (RFC 8446, 4.6.1).",
+        )
     .example(r#"lifetime = "1h""#),
     key("resumption.tickets.count", Kind::Count(0, 4))
         .default("1")
         .flag("ticket-count")
         .help(
-            "Tickets after a TLS 1.3 handshake, each good for one connection. A client that asks \
-             for a number gets that, at most 4 (RFC 9149); with 0 none gets any.",
+            "Tickets after a TLS 1.3 handshake, each for one connection. A client that \
+             asks for a number gets it, at most 4 (RFC 9149); with 0 no client gets any.",
         )
         .example("count = 2"),
     key("resumption.tickets.secret", Kind::Path)
         .absent("a random one, made when the supervisor starts")
         .flag("ticket-secret")
         .help(
-            "A file with at least 32 random bytes that keys are derived from. Hosts with the same \
-             file resume each other's sessions, and a restart of the supervisor loses none.",
+            "A file with at least 32 random bytes from which keys are derived. Hosts with \
+             the same file resume each other's sessions, and a restart of the supervisor \
+             loses none.",
         )
         .example(r#"secret = "/etc/lariat/tickets.secret""#),
     key("resumption.tickets.keys", Kind::Path)
@@ -331,9 +348,10 @@ pub(super) const PROCESS: &[Key] = &[
         .absent("keys are derived and rotated")
         .flag("ticket-key")
         .help(
-            "Files with ticket keys, rotated by the program that writes them; a reload reads them again. \
-             Either files of 48 or 80 bytes as nginx has them, of which the first encrypts, or one \
-             with lines of base64 as HAProxy has it, of which the last but one encrypts.",
+            "Files with ticket keys, rotated by the program that writes them; a reload \
+             reads them again. Either files of 48 or 80 bytes in nginx's format, of which \
+             the first encrypts, or one file with lines of base64 in HAProxy's format, of \
+             which the last but one encrypts.",
         )
         .example(r#"keys = ["/etc/lariat/tickets.keys"]"#),
 ];

@@ -29,14 +29,17 @@ const SUITES: &[&str] = &[
 pub(super) const SERVICE: &[Key] = &[
     key("service", Kind::Table)
         .many()
-        .help("A front, a back, and what holds for a connection between them. There may be many.")
+        .help(
+            "A front, a back, and limits for the connections between them. A file may \
+             have many services.",
+        )
         .example("[[service]]"),
     key("service.name", Kind::Text("NAME"))
         .default("main")
         .flag("name")
         .help(
-            "The name in logs, metrics and the status. Letters, digits, `.`, `_` and `-`, at most \
-             64; unique, so every service needs one as soon as there are two.",
+            "The name in logs, metrics and the status: at most 64 letters, digits, `.`, \
+             `_` and `-`. It must be unique, so with several services each needs one.",
         )
         .example(r#"name = "web""#),
     key("service.front", Kind::Table)
@@ -46,10 +49,11 @@ pub(super) const SERVICE: &[Key] = &[
         .many()
         .flag("listen")
         .help(
-            "Addresses to listen at. An IP address with a port (`*:443` and `[::]:443` are all of \
-             IPv6 and IPv4), `unix:/path` or `unix:@name` for the abstract namespace. Port 0 lets \
-             the kernel choose; the status says what it chose. A socket at a path has mode 0666: \
-             its directory says who may connect.",
+            "Addresses to listen at. Each is an IP address with a port (`*:443` and \
+             `[::]:443` listen on all of IPv6 and IPv4), `unix:/path`, or `unix:@name` in \
+             the abstract namespace. With port 0 the kernel chooses a port, which the \
+             status shows. A socket at a path has mode 0666: the permissions of its \
+             directory limit who may connect.",
         )
         .example(r#"listen = ["[::]:443", "unix:/run/lariat/web.sock"]"#),
     key("service.front.accept-proxy", Kind::Network)
@@ -57,8 +61,9 @@ pub(super) const SERVICE: &[Key] = &[
         .absent("nobody sends a PROXY header")
         .flag("accept-proxy")
         .help(
-            "Networks whose connections begin with a PROXY header, version 1 or 2. A header from \
-             anywhere else ends the connection. `unix` means every Unix socket.",
+            "Networks whose connections must begin with a PROXY header, version 1 or 2. A \
+             header from any other address ends the connection. `unix` means every Unix \
+             socket.",
         )
         .example(r#"accept-proxy = ["10.0.0.0/8", "unix"]"#),
     key("service.front.allow", Kind::Networks)
@@ -81,18 +86,19 @@ pub(super) const SERVICE: &[Key] = &[
         )
         .example(r#"deny = ["192.0.2.0/24", "deny.txt"]"#),
     key("service.front.tls", Kind::Table)
-        .help("How TLS is taken off.")
+        .help("How TLS is terminated.")
         .example(r#"tls = { certificates = ["certs/"], alpn = ["h2", "http/1.1"] }"#),
     key("service.front.tls.certificates", Kind::Table)
         .many()
         .shorthand("chain")
         .flag("certificate")
         .help(
-            "Certificates with their keys. Each is a PEM file that holds both, a table that names \
-             them apart, or a directory: every `x.pem` in it, every `x.crt` with `x.key`, and \
-             certbot's `fullchain.pem` with `privkey.pem`. A file `x.ocsp` beside it (DER) is \
-             stapled. The server name chooses; for one name, ECDSA goes to clients that can and \
-             RSA to the others. The first is the default for unknown names.",
+            "Certificates with their keys. Each is a PEM file that holds both, a table \
+             that names them separately, or a directory, of which every `x.pem`, every \
+             `x.crt` with `x.key`, and certbot's `fullchain.pem` with `privkey.pem` is \
+             loaded. A file `x.ocsp` beside one (DER) is stapled. The certificate is \
+             chosen by server name; of two for one name, clients that can verify ECDSA \
+             get that one, and others RSA. The first is the default for unknown names.",
         )
         .example(r#"certificates = ["certs/", { chain = "a.crt", key = "a.key" }]"#),
     key("service.front.tls.certificates.chain", Kind::Path)
@@ -113,23 +119,24 @@ pub(super) const SERVICE: &[Key] = &[
         .absent("no protocol is negotiated; `http/1.1` for files")
         .flag("alpn")
         .help(
-            "Application protocols (RFC 7301), the preferred one first. The servers behind must \
-             speak what is named here. A client that offers only others is refused.",
+            "Application protocols (RFC 7301), the preferred one first. The servers must \
+             support all of them. A client that offers only others is refused.",
         )
         .example(r#"alpn = ["h2", "http/1.1"]"#),
     key("service.front.tls.versions", Kind::Choice(&["1.2", "1.3"]))
         .many()
         .default("1.2,1.3")
         .flag("versions")
-        .help("Versions of TLS that are spoken. Older ones never are.")
+        .help("Enabled versions of TLS. Older versions are not supported.")
         .example(r#"versions = ["1.3"]"#),
     key("service.front.tls.suites", Kind::Choice(SUITES))
         .many()
         .default("auto")
         .flag("suites")
         .help(
-            "Cipher suites by their standard names, the preferred one first. `auto` is all that \
-             are safe, ordered by what they cost on this CPU, measured at start.",
+            "Cipher suites by their standard names, the preferred one first. `auto` \
+             enables all that are secure, ordered by their cost on this CPU, which is \
+             measured at start.",
         )
         .example(r#"suites = ["TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384"]"#),
     key(
@@ -140,9 +147,9 @@ pub(super) const SERVICE: &[Key] = &[
     .default("X25519MLKEM768,x25519,secp256r1,secp384r1")
     .flag("groups")
     .help(
-        "Key exchange groups, the preferred one first. A client that already sent a share for one \
-         of them is served with it, so that no extra round trip is made.",
-    )
+            "Key exchange groups, the preferred one first. If a client has sent a share \
+             for one of them, that one is used, which saves a round trip.",
+        )
     .example(r#"groups = ["x25519", "secp256r1"]"#),
     key(
         "service.front.tls.unknown-name",
@@ -151,13 +158,14 @@ pub(super) const SERVICE: &[Key] = &[
     .default("default")
     .flag("unknown-name")
     .help(
-        "What a client gets that names no host, or one that no certificate has: the first \
-             certificate, or the alert `unrecognized_name`.",
-    )
+            "What to answer if a client sends no server name, or one that no certificate \
+             has: the first certificate (`default`), or the alert `unrecognized_name` \
+             (`refuse`).",
+        )
     .example(r#"unknown-name = "refuse""#),
     key("service.front.tls.client-certificates", Kind::Table)
         .absent("none are asked for")
-        .help("Whether and how clients show certificates.")
+        .help("Whether and how clients are authenticated by certificates.")
         .example(r#"client-certificates = { mode = "required", ca = ["clients.pem"] }"#),
     key(
         "service.front.tls.client-certificates.mode",
@@ -165,9 +173,9 @@ pub(super) const SERVICE: &[Key] = &[
     )
     .flag("client-certificates")
     .help(
-        "Whether a certificate is asked for. `optional` serves a client that shows none; one that \
-         shows a bad one is refused in either mode.",
-    )
+            "Whether clients are asked for a certificate. `optional` serves clients \
+             without one. A certificate that does not verify is refused in either mode.",
+        )
     .example(r#"mode = "required""#),
     key("service.front.tls.client-certificates.ca", Kind::Path)
         .many()
@@ -180,9 +188,10 @@ pub(super) const SERVICE: &[Key] = &[
         .absent("revocation is not looked at")
         .flag("client-crl")
         .help(
-            "PEM files with certificate revocation lists of those authorities. Nothing in a \
-             client's chain may be on a list. The issuer of its own certificate must have a list; \
-             authorities above it need none. Of one issuer's lists the newest counts.",
+            "PEM files with revocation lists of those authorities. No certificate of a \
+             client's chain may be on a list. The issuer of the client's own certificate \
+             must have a list; authorities above it need none. Of an issuer's lists the \
+             newest counts.",
         )
         .example(r#"crl = ["clients.crl"]"#),
     key(
@@ -192,10 +201,11 @@ pub(super) const SERVICE: &[Key] = &[
     .default("refuse")
     .flag("client-crl-expired")
     .help(
-        "What a revocation list past its nextUpdate means. `refuse` refuses clients in whose chain \
-         its issuer stands, as OpenSSL, HAProxy and nginx do: what was revoked since is unknown. \
-         `accept` goes by the old list. Both are reported, and the end of a list beforehand.",
-    )
+            "What to do if a revocation list is past its nextUpdate. `refuse` refuses \
+             clients with its issuer in their chain, as OpenSSL, HAProxy and nginx do, \
+             because later revocations are unknown. `accept` uses the old list. Both \
+             warn, also before the list expires.",
+        )
     .example(r#"crl-expired = "accept""#),
     key("service.front.tls.resumption", Kind::Boolean)
         .default("true")
@@ -209,21 +219,23 @@ pub(super) const SERVICE: &[Key] = &[
     .absent("none is taken")
     .flag("early-data")
     .help(
-        "Early data taken from a client that resumes TLS 1.3 (0-RTT, RFC 8446, 2.3), in bytes; less \
-             than a full record (16,640 bytes) counts as one. \
-             The service then keeps its sessions of TLS 1.3 in the session cache, where each \
-             resumes once, so that nothing is taken twice. Servers must know: `send-proxy` with \
-             version 2 tells them, in TLV 0xe1, how many bytes from the first may be early data \
-             (four bytes, big-endian); or `early-data-safe` says that they need not be told.",
-    )
+            "How much early data a client that resumes TLS 1.3 may send (0-RTT, RFC 8446, \
+             2.3), in bytes; less than a full record (16,640 bytes) counts as one. The \
+             service then keeps its TLS 1.3 sessions in the session cache, where each \
+             resumes once, so that no early data is accepted twice. Servers must know \
+             which data came early: `send-proxy` with version 2 sends them TLV 0xe1, the \
+             number of bytes from the start that may be early data (four bytes, \
+             big-endian). Otherwise `early-data-safe` must say that they need not know.",
+        )
     .example(r#"early-data = "16KiB""#),
     key("service.front.tls.revoked", Kind::Path)
         .many()
         .absent("no certificate is known to be revoked")
         .flag("revoked-certificate")
         .help(
-            "PEM files with certificates of this service that were revoked, or whose key was lost. \
-             Sessions made under them are not resumed: their clients get a full handshake.",
+            "PEM files with certificates of this service that were revoked, or whose key \
+             was lost. Sessions made under them are not resumed; their clients make a \
+             full handshake.",
         )
         .example(r#"revoked = ["site-until-may.pem"]"#),
     key(
@@ -233,9 +245,10 @@ pub(super) const SERVICE: &[Key] = &[
     .default("resume")
     .flag("replaced-certificates")
     .help(
-        "What becomes of sessions made under a certificate that is no longer among \
-         `certificates`. `refuse` gives each client a full handshake after a renewal.",
-    )
+            "Whether sessions made under a certificate that is no longer among \
+             `certificates` are resumed. `refuse` costs each client a full handshake \
+             after a renewal.",
+        )
     .example(r#"replaced-certificates = "refuse""#),
     key(
         "service.front.tls.record-layer",
@@ -244,14 +257,15 @@ pub(super) const SERVICE: &[Key] = &[
     .default("in-place")
     .flag("record-layer")
     .help(
-        "What seals and opens after the handshake: our code, in the buffers that bytes are received \
-         into and sent from, or the TLS library, at a copy more for every byte.",
-    )
+            "What encrypts and decrypts after the handshake: our own code, in place \
+             (`in-place`), or the TLS library, with one more copy of every byte \
+             (`library`).",
+        )
     .example(r#"record-layer = "library""#),
     key("service.front.tls.ktls", Kind::Table)
         .absent("`auto`")
         .shorthand("mode")
-        .help("Whether the kernel seals what is long (kernel TLS).")
+        .help("Whether the kernel encrypts long transfers (kernel TLS).")
         .example(r#"ktls = { mode = "auto", min-size = "1MiB" }"#),
     key(
         "service.front.tls.ktls.mode",
@@ -260,36 +274,37 @@ pub(super) const SERVICE: &[Key] = &[
     .default("auto")
     .flag("ktls")
     .help(
-        "`auto` hands the sending half of a connection to the kernel as soon as it carries a long \
-         response, where the kernel can. `require` does not start on a host whose kernel cannot \
-         for every version and suite that the service may agree on. Without it the same bytes are \
-         encrypted in user space.",
-    )
+            "`auto` hands the sending half of a connection to the kernel when it carries \
+             a long response and the kernel supports that; otherwise the same bytes are \
+             encrypted in user space. `require` refuses to start unless the kernel \
+             supports every version and suite that the service may negotiate.",
+        )
     .example(r#"mode = "require""#),
     key("service.front.tls.ktls.min-size", Kind::Size(1, 1 << 40))
         .default("128KiB")
         .flag("ktls-min-size")
         .help(
-            "The shortest response of files that the kernel seals. A connection to servers is \
-             handed over after a longer stretch without a pause.",
+            "The shortest response of static files that the kernel encrypts. A connection \
+             to a server is handed over after eight times as much has come without a \
+             pause.",
         )
         .example(r#"min-size = "1MiB""#),
     key("service.back", Kind::Table)
-        .help("What stands behind: servers that we connect to, or files of this host.")
+        .help("Servers to relay to, or static files of this host.")
         .example(r#"back = { servers = ["127.0.0.1:80"] }"#),
     key("service.back.files", Kind::Table)
         .absent("what is served comes from `servers`")
         .shorthand("root")
         .help(
-            "Files beneath a folder, by HTTP/1.1 (GET and HEAD), in place of servers. The folder is \
-             opened at start; a reload cannot change it.",
+            "A folder whose files are served by HTTP/1.1 (GET and HEAD), instead of \
+             servers. It is opened at start; a reload cannot change it.",
         )
         .example(r#"files = "/data""#),
     key("service.back.files.root", Kind::Path)
         .flag("files")
         .help(
-            "The folder. Nothing outside of it is read: no path and no symbolic link leads out. \
-             The files in it must be readable for the user of the worker process.",
+            "The folder. Nothing outside of it is served: no path and no symbolic link \
+             leads out. The user of the worker process must be able to read the files.",
         )
         .example(r#"root = "/data""#),
     key("service.back.files.index", Kind::Text("NAME"))
@@ -297,14 +312,14 @@ pub(super) const SERVICE: &[Key] = &[
         .absent("`index.html`")
         .flag("index")
         .help(
-            "Files that answer for the folder they are in, the preferred one first; an empty list \
-             means none.",
+            "Files that are served for the folder they are in, the preferred one first; \
+             an empty list means none.",
         )
         .example(r#"index = ["index.html", "index.txt"]"#),
     key("service.back.files.listing", Kind::Boolean)
         .default("false")
         .flag("listing")
-        .help("Whether a folder without an index is answered with a list of what is in it.")
+        .help("Whether a folder without an index file is answered by a list of its files.")
         .example("listing = true"),
     key("service.back.files.hidden", Kind::Boolean)
         .default("false")
@@ -327,14 +342,17 @@ pub(super) const SERVICE: &[Key] = &[
         .example(r#"servers = ["10.0.0.3:80", { address = "unix:/run/app.sock", backup = true }]"#),
     key("service.back.servers.address", Kind::Endpoint)
         .help(
-            "An IP address or host name with a port, `unix:/path`, or `unix:@name` in the abstract \
-             namespace. Names are resolved again as they change.",
+            "An IP address or host name with a port, `unix:/path`, or `unix:@name` in the \
+             abstract namespace. Names are looked up every 10 seconds.",
         )
         .example(r#"address = "app.internal:8080""#),
     key("service.back.servers.weight", Kind::Count(1, 256))
         .default("1")
         .flag("weight")
-        .help("Its share against the others'. The flag follows its `--backend`.")
+        .help(
+            "The server's share of connections, relative to the others'. The flag follows \
+             its `--backend`.",
+        )
         .example("weight = 3"),
     key("service.back.servers.backup", Kind::Boolean)
         .default("false")
@@ -348,14 +366,14 @@ pub(super) const SERVICE: &[Key] = &[
     .default("round-robin")
     .flag("balance")
     .help(
-        "How a server is chosen: in turn, by fewest open connections, or by the client's address \
-         (consistent hash), each by weight.",
-    )
+            "How a server is chosen: in turn, by the fewest open connections, or by the \
+             client's address (consistent hash); all by weight.",
+        )
     .example(r#"balance = "least-connections""#),
     key("service.back.check", Kind::Table)
         .absent("servers are judged by their dials alone")
         .shorthand("kind")
-        .help("Active checks of every server.")
+        .help("Active health checks of every server.")
         .example(r#"check = { kind = "http", path = "/health" }"#),
     key(
         "service.back.check.kind",
@@ -363,9 +381,10 @@ pub(super) const SERVICE: &[Key] = &[
     )
     .flag("check")
     .help(
-        "What is asked: that the connection is accepted, that a TLS handshake finishes, or \
-             that `GET` is answered with a status from 200 to 399.",
-    )
+            "What passes: a connection that is accepted (`tcp`), a TLS handshake that \
+             finishes (`tls`), or a `GET` answered with a status from 200 to 399 \
+             (`http`).",
+        )
     .example(r#"kind = "tcp""#),
     key("service.back.check.path", Kind::Text("PATH"))
         .default("/")
@@ -383,7 +402,7 @@ pub(super) const SERVICE: &[Key] = &[
     )
     .default("2s")
     .flag("check-interval")
-    .help("From one check's start to the next one's.")
+    .help("Time from the start of one check to the start of the next.")
     .example(r#"interval = "5s""#),
     key(
         "service.back.check.timeout",
@@ -396,21 +415,21 @@ pub(super) const SERVICE: &[Key] = &[
     key("service.back.check.fall", Kind::Count(1, 100))
         .default("3")
         .flag("check-fall")
-        .help("Failures in a row that take a server out.")
+        .help("Failed checks in a row after which a server is down.")
         .example("fall = 2"),
     key("service.back.check.rise", Kind::Count(1, 100))
         .default("2")
         .flag("check-rise")
-        .help("Successes in a row that bring it back.")
+        .help("Passed checks in a row after which it is up again.")
         .example("rise = 3"),
     key("service.back.passive", Kind::Table)
         .absent("its defaults")
-        .help("When failed dials take a server out.")
+        .help("When failed dials eject a server.")
         .example(r#"passive = { failures = 5, ejection-time = "30s" }"#),
     key("service.back.passive.failures", Kind::Count(0, 1000))
         .default("3")
         .flag("passive-failures")
-        .help("Failed dials in a row that take a server out; 0 = never.")
+        .help("Failed dials in a row that eject a server; 0 = never.")
         .example("failures = 5"),
     key(
         "service.back.passive.ejection-time",
@@ -418,12 +437,12 @@ pub(super) const SERVICE: &[Key] = &[
     )
     .default("10s")
     .flag("passive-ejection-time")
-    .help("How long it stays out before one connection tries it again.")
+    .help("How long the server is ejected before one connection tries it again.")
     .example(r#"ejection-time = "30s""#),
     key("service.back.send-proxy", Kind::Table)
         .absent("no header is sent")
         .shorthand("version")
-        .help("The PROXY header that a server gets before the first byte.")
+        .help("The PROXY header that a server gets before the first byte of a connection.")
         .example(r#"send-proxy = { version = "v2", crc32c = true }"#),
     key(
         "service.back.send-proxy.version",
@@ -431,9 +450,9 @@ pub(super) const SERVICE: &[Key] = &[
     )
     .flag("send-proxy")
     .help(
-        "`v1` is text, `v2` binary with the TLVs below. `pass` hands on the client's own header \
-         byte for byte, and needs `front.accept-proxy`.",
-    )
+            "`v1` is text, `v2` binary with the TLVs below. `pass` forwards the client's \
+             own header byte for byte, and needs `front.accept-proxy`.",
+        )
     .example(r#"version = "v2""#),
     key("service.back.send-proxy.alpn", Kind::Boolean)
         .default("true")
@@ -478,8 +497,9 @@ pub(super) const SERVICE: &[Key] = &[
         .default("false")
         .flag("early-data-safe")
         .help(
-            "Whether servers take early data without being told that it is. It may then be a \
-             request that is made twice: only for servers to which that is all the same.",
+            "Whether servers get early data without being told which data is early. A \
+             request in it may be a replay, so this is only for servers whose requests \
+             may all be repeated.",
         )
         .example("early-data-safe = true"),
     key("service.timeouts", Kind::Table)
@@ -493,9 +513,10 @@ pub(super) const SERVICE: &[Key] = &[
     .default("10s")
     .flag("handshake-timeout")
     .help(
-        "From accept to the end of the handshake, with any PROXY header before it. Long enough \
-             for a lost packet on a slow path, short enough that silent clients do not pile up.",
-    )
+            "Time from accept to the end of the handshake, including any PROXY header. \
+             Long enough for a lost packet on a slow path, short enough that silent \
+             clients do not accumulate.",
+        )
     .example(r#"handshake = "5s""#),
     key(
         "service.timeouts.dial",
@@ -503,7 +524,10 @@ pub(super) const SERVICE: &[Key] = &[
     )
     .default("3s")
     .flag("dial-timeout")
-    .help("One dial of one server; then the next one is tried. Two lost SYNs fit in.")
+    .help(
+            "Time for one dial of one server; then the next server is tried. Long enough \
+             for two lost SYNs.",
+        )
     .example(r#"dial = "1s""#),
     key(
         "service.timeouts.idle",
@@ -512,10 +536,10 @@ pub(super) const SERVICE: &[Key] = &[
     .default("5m")
     .flag("idle-timeout")
     .help(
-        "No byte either way. It frees what vanished clients leave behind, and is longer than \
-             what HTTP servers keep alive by themselves. Databases and other protocols with long \
-             silences want hours.",
-    )
+            "Time without a byte in either direction. It removes connections of clients \
+             that vanished, and is longer than HTTP servers' own keep-alive timeouts. \
+             Databases and other protocols with long silences need hours.",
+        )
     .example(r#"idle = "8h""#),
     key(
         "service.timeouts.request",
@@ -524,10 +548,11 @@ pub(super) const SERVICE: &[Key] = &[
     .default("10s")
     .flag("request-timeout")
     .help(
-        "From the first byte of a request to its last, where files are served; then the answer \
-             is 408. It is HAProxy's `timeout http-request`. Long enough for a few lost packets, \
-             short enough that heads sent a byte at a time do not pile up.",
-    )
+            "Time from the first byte of a request for static files to its last; then it \
+             is answered with 408. HAProxy calls it `timeout http-request`. Long enough \
+             for a few lost packets, short enough that heads sent a byte at a time do not \
+             accumulate.",
+        )
     .example(r#"request = "5s""#),
     key(
         "service.timeouts.file",
@@ -536,10 +561,10 @@ pub(super) const SERVICE: &[Key] = &[
     .default("30s")
     .flag("file-timeout")
     .help(
-        "What the file system may take to find, list or read something that is not in memory, \
-             where files are served; then the answer is 503, or breaks off. A disk that starts to \
-             turn takes up to twenty seconds.",
-    )
+            "Time that the file system may take to find, list or read something that is \
+             not in memory; then the request is answered with 503, or its response is \
+             cut. A disk that has to spin up takes up to twenty seconds.",
+        )
     .example(r#"file = "5s""#),
     key("service.limits", Kind::Table)
         .absent("only the limits of the process")
