@@ -51,7 +51,6 @@ impl Default for Limit {
 
 impl Limit {
     /// Whether a rate keeps it. `point.quantile_ns` is of [`Self::quantile`].
-    #[must_use]
     pub fn is_kept_by(&self, point: &Point) -> bool {
         let is_below = |ns: f64, bound: Option<u64>| bound.is_none_or(|bound| ns < bound as f64);
         point.succeeded_per_s > 0.0
@@ -62,13 +61,11 @@ impl Limit {
 
     /// The share of responses that a point's `quantile_ns` is of: the limit's, or the 99th
     /// percentile.
-    #[must_use]
     pub fn quantile(&self) -> f64 {
         self.quantile_below_ns.map_or(0.99, |(share, _)| share)
     }
 
     /// The name of that percentile: `p99.9`.
-    #[must_use]
     pub fn quantile_name(&self) -> String {
         format!("p{}", percent(self.quantile()))
     }
@@ -109,7 +106,6 @@ pub struct ReadOffs {
 impl ReadOffs {
     /// Of points in the order of their rates. A limit ends at the first point that breaks it: a
     /// later one that happens to keep it again does not count.
-    #[must_use]
     pub fn of(points: &[Point]) -> Self {
         // Where nothing succeeds there is no response time to keep a limit.
         let below = |point: &&Point, ns: f64| point.succeeded_per_s > 0.0 && point.mean_ns < ns;

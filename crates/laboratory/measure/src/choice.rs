@@ -19,7 +19,6 @@ macro_rules! named {
             pub const NAMED: &[(&str, Self)] = &[$(($text, Self::$value),)+];
 
             /// Its word; of TLS, the standard name.
-            #[must_use]
             pub fn name(self) -> &'static str {
                 match self { $(Self::$value => $text,)+ }
             }

@@ -55,7 +55,6 @@ impl Scale {
     }
 
     /// The value of equals.
-    #[must_use]
     pub fn neutral(self) -> f64 {
         self.leave(0.0)
     }
@@ -63,7 +62,6 @@ impl Scale {
 
 impl Effect {
     /// Of pairs, one per round. `None` without pairs, or if a figure has no ratio and one is asked.
-    #[must_use]
     pub fn of_pairs(pairs: &[(f64, f64)], scale: Scale) -> Option<Self> {
         let change =
             |(above, below): &(f64, f64)| Some(scale.enter(*above)? - scale.enter(*below)?);
@@ -86,7 +84,6 @@ impl Effect {
 
     /// Of samples without pairs, such as those of two runs, by their pooled deviation. `None`
     /// without samples, or if one has no ratio and one is asked.
-    #[must_use]
     pub fn of_samples(above: &[f64], below: &[f64], scale: Scale) -> Option<Self> {
         let entered = |samples: &[f64]| {
             let samples: Option<Vec<f64>> = samples.iter().map(|it| scale.enter(*it)).collect();
@@ -131,7 +128,6 @@ impl Effect {
     }
 
     /// Whether the two differ: the interval leaves out the value of equals.
-    #[must_use]
     pub fn is_proven(&self) -> bool {
         let neutral = self.scale.neutral();
         self.interval
@@ -139,7 +135,6 @@ impl Effect {
     }
 
     /// Whether the first is less than the second.
-    #[must_use]
     pub fn is_less(&self) -> bool {
         self.value < self.scale.neutral()
     }

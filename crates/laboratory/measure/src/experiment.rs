@@ -54,7 +54,7 @@ pub struct Ended {
 }
 
 /// All that was planned.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Plan {
     /// [`FORMAT`] of the program that wrote it.
@@ -90,7 +90,7 @@ pub struct Placement {
 }
 
 /// A program under test.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Target {
     /// The name of its folder; in tables and flags.
@@ -123,7 +123,7 @@ fn https() -> String {
 }
 
 /// A scenario.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scenario {
     /// The name of its file; in flags.
@@ -411,7 +411,6 @@ enum FirstEvent {
 
 impl Event {
     /// The line, without its end.
-    #[must_use]
     pub fn to_line(&self) -> String {
         serde_json::to_string(self).expect("maps with names as keys, and no NaN is an error")
     }
@@ -533,19 +532,9 @@ mod tests {
     fn plan() -> Event {
         Event::Began(Box::new(Plan {
             format: FORMAT,
-            tool: Tool {
-                name: "lariat-lab".to_owned(),
-                version: "1".to_owned(),
-                tls: String::new(),
-            },
             command: vec!["lariat-lab".to_owned(), "run".to_owned()],
             started: "2026-01-02T03:04:05Z".to_owned(),
-            mode: "quick".to_owned(),
-            seed: 1,
-            host: HostReport::default(),
-            placement: Placement::default(),
-            targets: Vec::new(),
-            scenarios: Vec::new(),
+            ..Plan::default()
         }))
     }
 

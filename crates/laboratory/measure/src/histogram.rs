@@ -53,43 +53,36 @@ impl Histogram {
     }
 
     /// How many were counted.
-    #[must_use]
     pub fn count(&self) -> u64 {
         self.0.len()
     }
 
     /// Whether nothing was counted.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// The arithmetic mean, in nanoseconds; 0 of nothing.
-    #[must_use]
     pub fn mean_ns(&self) -> f64 {
         self.0.mean()
     }
 
     /// The standard deviation, in nanoseconds; 0 of nothing.
-    #[must_use]
     pub fn deviation_ns(&self) -> f64 {
         self.0.stdev()
     }
 
     /// The least, in nanoseconds; 0 of nothing.
-    #[must_use]
     pub fn min_ns(&self) -> u64 {
         self.0.min()
     }
 
     /// The greatest, in nanoseconds; 0 of nothing.
-    #[must_use]
     pub fn max_ns(&self) -> u64 {
         self.0.max()
     }
 
     /// The duration that `share` (0 to 1) of all do not exceed, in nanoseconds; 0 of nothing.
-    #[must_use]
     pub fn quantile_ns(&self, share: f64) -> u64 {
         self.0.value_at_quantile(share)
     }

@@ -9,7 +9,6 @@ use crate::student::CONFIDENCE;
 
 /// For each chance that equals differ so much (0 to 1), whether the difference is established
 /// among all of them: the chance that one or more are wrong is 5 % at most.
-#[must_use]
 pub fn established(chances: &[f64]) -> Vec<bool> {
     let limit = 1.0 - CONFIDENCE;
     let adjusted = adjusted(chances).into_iter();

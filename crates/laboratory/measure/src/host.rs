@@ -100,7 +100,6 @@ pub struct Speed {
 
 impl HostReport {
     /// One JSON document.
-    #[must_use]
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).expect("names are strings, and no number is an error")
     }

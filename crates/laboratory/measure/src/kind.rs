@@ -32,7 +32,6 @@ impl Kind {
     ];
 
     /// The name in records, flags and tables.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Full => "full",
@@ -45,13 +44,11 @@ impl Kind {
     }
 
     /// Whether a session was resumed.
-    #[must_use]
     pub fn is_resumption(self) -> bool {
         matches!(self, Self::SessionId | Self::Ticket | Self::Psk)
     }
 
     /// Whether there was a handshake.
-    #[must_use]
     pub fn is_handshake(self) -> bool {
         !matches!(self, Self::Kept | Self::Plain)
     }

@@ -8,60 +8,6 @@ use crate::capacity::ReadOffs;
 use crate::quantity::{Bytes, Count, Nanoseconds};
 use crate::record::{Counts, Record, Second};
 
-/// What is measured.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Metric {
-    /// The greatest rate of success with a mean response time under 100 ms.
-    #[serde(rename = "under-100-ms")]
-    Under100Ms,
-    /// The same under 500 ms.
-    #[serde(rename = "under-500-ms")]
-    Under500Ms,
-    /// The greatest with fewer than one error in 10,000.
-    FewErrors,
-    /// The greatest, whatever it took.
-    Peak,
-    /// CPU time of the server per operation, in nanoseconds.
-    ServerCpu,
-    /// How often threads of the server went to sleep, per operation.
-    ServerSwitches,
-    /// Operations per second: what succeeded.
-    Rate,
-    /// Bytes of bodies per second.
-    Bandwidth,
-    /// CPU time of the server per GiB of bodies, in nanoseconds.
-    ServerCpuPerGib,
-    /// Mean response time, in nanoseconds.
-    MeanResponse,
-    /// Its 99th percentile, in nanoseconds.
-    P99Response,
-    /// Failed transactions to attempted ones, 0 to 1.
-    ErrorRate,
-    /// Operations per second to what the server was measured to be capable of, 0 to 1.
-    Goodput,
-    /// Resident memory of the server per open connection, in bytes.
-    ConnectionMemory,
-    /// Transactions that were due, per second.
-    AttemptedRate,
-    /// Transactions that failed, per second.
-    FailedRate,
-    /// CPU time of the client per operation, in nanoseconds.
-    ClientCpu,
-    /// Resident memory of the client at its most, in bytes.
-    ClientMemory,
-    /// From the start of the server's process to the first reply, in nanoseconds.
-    StartTime,
-    /// Resident memory of the server before the load, in bytes.
-    StartMemory,
-    /// Resident memory of the server per session that it stored, in bytes.
-    SessionMemory,
-    /// How long a reload of the configuration takes, in nanoseconds.
-    ReloadTime,
-    /// Resident memory of the server at its most while it reloads, in bytes.
-    ReloadMemory,
-}
-
 /// In which values are shown.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Unit {
@@ -141,11 +87,7 @@ fn measured(value: Option<u64>) -> Option<f64> {
     value.filter(|value| *value > 0).map(|value| value as f64)
 }
 
-/// A row of the table.
 struct Row {
-    metric: Metric,
-    /// In records and ids; for people, where `{}` is the operation in singular; at the head of a
-    /// narrow column.
     names: [&'static str; 3],
     unit: Unit,
     is_less_better: bool,
@@ -155,201 +97,112 @@ struct Row {
 const LESS: bool = true;
 const MORE: bool = false;
 
-const TABLE: [Row; 23] = {
-    use Metric::*;
-    use Unit::*;
-    [
-        Row {
-            metric: Under100Ms,
-            names: ["under-100-ms", "TPS, mean under 100 ms", "under 100 ms"],
-            unit: PerSecond,
-            is_less_better: MORE,
-            of: |it| it.read_offs?.under_100_ms_per_s,
-        },
-        Row {
-            metric: Under500Ms,
-            names: ["under-500-ms", "TPS, mean under 500 ms", "under 500 ms"],
-            unit: PerSecond,
-            is_less_better: MORE,
-            of: |it| it.read_offs?.under_500_ms_per_s,
-        },
-        Row {
-            metric: FewErrors,
-            names: ["few-errors", "TPS, errors under 0.01 %", "few errors"],
-            unit: PerSecond,
-            is_less_better: MORE,
-            of: |it| it.read_offs?.few_errors_per_s,
-        },
-        Row {
-            metric: Peak,
-            names: ["peak", "TPS at the peak", "peak"],
-            unit: PerSecond,
-            is_less_better: MORE,
-            of: |it| it.read_offs?.peak_per_s,
-        },
-        Row {
-            metric: ServerCpu,
-            names: ["server-cpu", "server CPU per {}", "CPU"],
-            unit: Microseconds,
-            is_less_better: LESS,
-            of: |it| ratio(it.server_cpu_ns? as f64, it.operations as f64),
-        },
-        Row {
-            metric: ServerSwitches,
-            names: ["server-switches", "switches per {}", "switches"],
-            unit: Count,
-            is_less_better: LESS,
-            of: |it| ratio(it.server_switches? as f64, it.operations as f64),
-        },
-        Row {
-            metric: Rate,
-            names: ["rate", "succeeded per second", "rate"],
-            unit: PerSecond,
-            is_less_better: MORE,
-            of: |it| it.per_second(it.operations),
-        },
-        Row {
-            metric: Bandwidth,
-            names: ["bandwidth", "bandwidth", "bandwidth"],
-            unit: MebibytesPerSecond,
-            is_less_better: MORE,
-            of: |it| it.per_second(it.body_bytes),
-        },
-        Row {
-            metric: ServerCpuPerGib,
-            names: ["server-cpu-per-gib", "server CPU per GiB", "CPU"],
-            unit: Milliseconds,
-            is_less_better: LESS,
-            of: |it| ratio(it.server_cpu_ns? as f64, it.body_bytes as f64 / GIB),
-        },
-        Row {
-            metric: MeanResponse,
-            names: ["mean-response", "mean response", "mean"],
-            unit: Milliseconds,
-            is_less_better: LESS,
-            of: |it| Some(it.response_ns?.0),
-        },
-        Row {
-            metric: P99Response,
-            names: ["p99-response", "p99 response", "p99"],
-            unit: Milliseconds,
-            is_less_better: LESS,
-            of: |it| Some(it.response_ns?.1),
-        },
-        Row {
-            metric: ErrorRate,
-            names: ["error-rate", "error rate", "errors"],
-            unit: Percent,
-            is_less_better: LESS,
-            of: |it| ratio(it.counts.failed as f64, it.counts.attempted as f64),
-        },
-        Row {
-            metric: Goodput,
-            names: ["goodput", "goodput of capacity", "goodput"],
-            unit: Percent,
-            is_less_better: MORE,
-            of: |it| ratio(it.per_second(it.operations)?, it.capacity_per_s?),
-        },
-        Row {
-            metric: ConnectionMemory,
-            names: ["connection-memory", "memory per connection", "memory"],
-            unit: Kibibytes,
-            is_less_better: LESS,
-            of: |it| {
-                it.connection_bytes
-                    .and_then(|(more, open)| ratio(more as f64, open as f64))
-            },
-        },
-        Row {
-            metric: AttemptedRate,
-            names: ["attempted-rate", "attempted per second", "attempted"],
-            unit: PerSecond,
-            is_less_better: MORE,
-            of: |it| it.per_second(it.counts.attempted),
-        },
-        Row {
-            metric: FailedRate,
-            names: ["failed-rate", "failed per second", "failed"],
-            unit: PerSecond,
-            is_less_better: LESS,
-            of: |it| it.per_second(it.counts.failed),
-        },
-        Row {
-            metric: ClientCpu,
-            names: ["client-cpu", "client CPU per {}", "CPU"],
-            unit: Microseconds,
-            is_less_better: LESS,
-            of: |it| ratio(it.client_cpu_ns? as f64, it.operations as f64),
-        },
-        Row {
-            metric: ClientMemory,
-            names: ["client-memory", "client memory at its most", "memory"],
-            unit: Mebibytes,
-            is_less_better: LESS,
-            of: |it| measured(it.client_bytes),
-        },
-        Row {
-            metric: StartTime,
-            names: ["start-time", "start to first reply", "start"],
-            unit: Milliseconds,
-            is_less_better: LESS,
-            of: |it| measured(it.start_ns),
-        },
-        Row {
-            metric: StartMemory,
-            names: ["start-memory", "memory after the start", "memory"],
-            unit: Mebibytes,
-            is_less_better: LESS,
-            of: |it| measured(it.start_bytes),
-        },
-        Row {
-            metric: SessionMemory,
-            names: ["session-memory", "memory per session", "memory"],
-            unit: Bytes,
-            is_less_better: LESS,
-            of: |it| {
-                it.session_bytes
-                    .and_then(|(more, count)| ratio(more as f64, count as f64))
-            },
-        },
-        Row {
-            metric: ReloadTime,
-            names: ["reload-time", "time of a reload", "reload"],
-            unit: Milliseconds,
-            is_less_better: LESS,
-            of: |it| Some(it.reload?.0 as f64),
-        },
-        Row {
-            metric: ReloadMemory,
-            names: [
-                "reload-memory",
-                "memory in a reload at its most",
-                "reload memory",
-            ],
-            unit: Mebibytes,
-            is_less_better: LESS,
-            of: |it| Some(it.reload?.1 as f64),
-        },
-    ]
-};
+/// Makes the metrics and their table: name in records and ids; name for people, where `{}` is the
+/// operation in singular; head of a narrow column; unit; which direction is better; value.
+macro_rules! metrics {
+    ($($(#[$doc:meta])+ $metric:ident: [$id:literal, $title:literal, $head:literal],
+        $unit:ident, $better:ident, $of:expr;)+) => {
+        /// What is measured.
+        #[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
+        pub enum Metric {
+            $($(#[$doc])+ #[serde(rename = $id)] $metric,)+
+        }
+
+        /// In the order of [`Metric`].
+        const TABLE: &[Row] = &[$(Row {
+            names: [$id, $title, $head],
+            unit: Unit::$unit,
+            is_less_better: $better,
+            of: $of,
+        },)+];
+    };
+}
+
+metrics! {
+    /// The greatest rate of success with a mean response time under 100 ms.
+    Under100Ms: ["under-100-ms", "TPS, mean under 100 ms", "under 100 ms"], PerSecond, MORE,
+        |it| it.read_offs?.under_100_ms_per_s;
+    /// The same under 500 ms.
+    Under500Ms: ["under-500-ms", "TPS, mean under 500 ms", "under 500 ms"], PerSecond, MORE,
+        |it| it.read_offs?.under_500_ms_per_s;
+    /// The greatest with fewer than one error in 10,000.
+    FewErrors: ["few-errors", "TPS, errors under 0.01 %", "few errors"], PerSecond, MORE,
+        |it| it.read_offs?.few_errors_per_s;
+    /// The greatest, whatever it took.
+    Peak: ["peak", "TPS at the peak", "peak"], PerSecond, MORE,
+        |it| it.read_offs?.peak_per_s;
+    /// CPU time of the server per operation, in nanoseconds.
+    ServerCpu: ["server-cpu", "server CPU per {}", "CPU"], Microseconds, LESS,
+        |it| ratio(it.server_cpu_ns? as f64, it.operations as f64);
+    /// How often threads of the server went to sleep, per operation.
+    ServerSwitches: ["server-switches", "switches per {}", "switches"], Count, LESS,
+        |it| ratio(it.server_switches? as f64, it.operations as f64);
+    /// Operations per second: what succeeded.
+    Rate: ["rate", "succeeded per second", "rate"], PerSecond, MORE,
+        |it| it.per_second(it.operations);
+    /// Bytes of bodies per second.
+    Bandwidth: ["bandwidth", "bandwidth", "bandwidth"], MebibytesPerSecond, MORE,
+        |it| it.per_second(it.body_bytes);
+    /// CPU time of the server per GiB of bodies, in nanoseconds.
+    ServerCpuPerGib: ["server-cpu-per-gib", "server CPU per GiB", "CPU"], Milliseconds, LESS,
+        |it| ratio(it.server_cpu_ns? as f64, it.body_bytes as f64 / GIB);
+    /// Mean response time, in nanoseconds.
+    MeanResponse: ["mean-response", "mean response", "mean"], Milliseconds, LESS,
+        |it| Some(it.response_ns?.0);
+    /// Its 99th percentile, in nanoseconds.
+    P99Response: ["p99-response", "p99 response", "p99"], Milliseconds, LESS,
+        |it| Some(it.response_ns?.1);
+    /// Failed transactions to attempted ones, 0 to 1.
+    ErrorRate: ["error-rate", "error rate", "errors"], Percent, LESS,
+        |it| ratio(it.counts.failed as f64, it.counts.attempted as f64);
+    /// Operations per second to what the server was measured to be capable of, 0 to 1.
+    Goodput: ["goodput", "goodput of capacity", "goodput"], Percent, MORE,
+        |it| ratio(it.per_second(it.operations)?, it.capacity_per_s?);
+    /// Resident memory of the server per open connection, in bytes.
+    ConnectionMemory: ["connection-memory", "memory per connection", "memory"], Kibibytes, LESS,
+        |it| it.connection_bytes.and_then(|(more, open)| ratio(more as f64, open as f64));
+    /// Transactions that were due, per second.
+    AttemptedRate: ["attempted-rate", "attempted per second", "attempted"], PerSecond, MORE,
+        |it| it.per_second(it.counts.attempted);
+    /// Transactions that failed, per second.
+    FailedRate: ["failed-rate", "failed per second", "failed"], PerSecond, LESS,
+        |it| it.per_second(it.counts.failed);
+    /// CPU time of the client per operation, in nanoseconds.
+    ClientCpu: ["client-cpu", "client CPU per {}", "CPU"], Microseconds, LESS,
+        |it| ratio(it.client_cpu_ns? as f64, it.operations as f64);
+    /// Resident memory of the client at its most, in bytes.
+    ClientMemory: ["client-memory", "client memory at its most", "memory"], Mebibytes, LESS,
+        |it| measured(it.client_bytes);
+    /// From the start of the server's process to the first reply, in nanoseconds.
+    StartTime: ["start-time", "start to first reply", "start"], Milliseconds, LESS,
+        |it| measured(it.start_ns);
+    /// Resident memory of the server before the load, in bytes.
+    StartMemory: ["start-memory", "memory after the start", "memory"], Mebibytes, LESS,
+        |it| measured(it.start_bytes);
+    /// Resident memory of the server per session that it stored, in bytes.
+    SessionMemory: ["session-memory", "memory per session", "memory"], Bytes, LESS,
+        |it| it.session_bytes.and_then(|(more, count)| ratio(more as f64, count as f64));
+    /// How long a reload of the configuration takes, in nanoseconds.
+    ReloadTime: ["reload-time", "time of a reload", "reload"], Milliseconds, LESS,
+        |it| Some(it.reload?.0 as f64);
+    /// Resident memory of the server at its most while it reloads, in bytes.
+    ReloadMemory: ["reload-memory", "memory in a reload at its most", "reload memory"],
+        Mebibytes, LESS, |it| Some(it.reload?.1 as f64);
+}
 
 const GIB: f64 = (1_u64 << 30) as f64;
 
 impl Metric {
     fn row(self) -> &'static Row {
-        let mut rows = TABLE.iter();
-        rows.find(|row| row.metric == self)
-            .expect("each metric has a row")
+        &TABLE[self as usize]
     }
 
     /// Of a run or measurement, in the unit of the record; `None` where it has no such result.
-    #[must_use]
     pub fn of(self, results: impl Into<Results>) -> Option<f64> {
         (self.row().of)(&results.into()).filter(|value| value.is_finite())
     }
 
     /// Of one second of a run; `None` where a second has no such result.
-    #[must_use]
     pub fn of_second(self, second: &Second) -> Option<f64> {
         let time = |ns: u64| (second.succeeded > 0).then_some(ns as f64);
         match self {
@@ -363,52 +216,44 @@ impl Metric {
     }
 
     /// In records, names of files, ids and sheets.
-    #[must_use]
     pub fn id(self) -> &'static str {
         self.row().names[0]
     }
 
     /// For people, without its unit. `operation` is the scenario's, in plural.
-    #[must_use]
     pub fn title(self, operation: &str) -> String {
         let one = operation.strip_suffix('s').unwrap_or(operation);
         self.row().names[1].replace("{}", one)
     }
 
     /// At the head of a narrow column, without its unit.
-    #[must_use]
     pub fn head(self) -> &'static str {
         self.row().names[2]
     }
 
     /// In which it is shown.
-    #[must_use]
     pub fn unit(self) -> Unit {
         self.row().unit
     }
 
     /// Whether a smaller value is the better one.
-    #[must_use]
     pub fn is_less_better(self) -> bool {
         self.row().is_less_better
     }
 
     /// Whether it is a share of a whole, whose differences are percentage points.
-    #[must_use]
     pub fn is_share(self) -> bool {
         self.unit() == Unit::Percent
     }
 
     /// Whether it says something of the server only if the server was what limited a closed load:
     /// rates, and response times, which are connections by rate.
-    #[must_use]
     pub fn depends_on_load(self) -> bool {
         use Metric::{Bandwidth, MeanResponse, P99Response, Rate};
         matches!(self, Rate | Bandwidth | MeanResponse | P99Response)
     }
 
     /// A value of the record in the unit in which it is shown.
-    #[must_use]
     pub fn scaled(self, value: f64) -> f64 {
         match self.unit() {
             Unit::Count | Unit::PerSecond | Unit::Bytes => value,
@@ -422,7 +267,6 @@ impl Metric {
     }
 
     /// A value of the record with three digits, without its unit.
-    #[must_use]
     pub fn number(self, value: f64) -> String {
         let scaled = self.scaled(value);
         // More digits of whole things than were measured would be shown.
@@ -436,7 +280,6 @@ impl Metric {
     }
 
     /// The same with its unit.
-    #[must_use]
     pub fn amount(self, value: f64) -> String {
         let unit = self.unit().name();
         let gap = if matches!(unit, "" | "/s") { "" } else { " " };
@@ -445,7 +288,6 @@ impl Metric {
 
     /// A value with the unit that fits its size, as `8.05 ms`: for one value alone. Rates stand
     /// without a unit.
-    #[must_use]
     pub fn fitted(self, value: f64) -> String {
         match self.unit() {
             Unit::PerSecond if (value - value.round()).abs() < 0.005 => {
@@ -462,7 +304,6 @@ impl Metric {
 
 impl Unit {
     /// As it stands behind a value.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Count => "",
@@ -478,7 +319,6 @@ impl Unit {
     }
 
     /// That of differences.
-    #[must_use]
     pub fn of_differences(self) -> &'static str {
         match self {
             Self::Percent => "points",
@@ -490,14 +330,6 @@ impl Unit {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn every_metric_has_the_id_of_its_record() {
-        for row in &TABLE {
-            let id = serde_json::to_string(&row.metric).unwrap();
-            assert_eq!(id, format!("\"{}\"", row.metric.id()));
-        }
-    }
 
     #[test]
     fn values_are_shown_in_fixed_units() {

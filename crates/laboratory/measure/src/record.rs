@@ -66,7 +66,7 @@ pub struct Record {
 }
 
 /// The program that measured.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Tool {
     /// `lariat-lab`.
@@ -209,7 +209,7 @@ pub struct Host {
 }
 
 /// What was loaded.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Target {
     /// As it was given.
@@ -219,10 +219,11 @@ pub struct Target {
 }
 
 /// How a run came to its end.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Ending {
     /// It did what was planned.
+    #[default]
     Completed,
     /// A signal ended it early; it holds what was done.
     Interrupted,
@@ -409,7 +410,6 @@ struct Head {
 impl Arrival {
     /// The rate of an open load that only rises or falls, `time_s` after its beginning; `None` of
     /// any other.
-    #[must_use]
     pub fn ramp_per_s(&self, time_s: f64) -> Option<f64> {
         let Self::Open(rates) = self else {
             return None;
@@ -435,20 +435,17 @@ impl Record {
     }
 
     /// The document.
-    #[must_use]
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).expect("maps with names as keys, and no NaN is an error")
     }
 
     /// Handshakes of a kind.
-    #[must_use]
     pub fn handshakes_of(&self, kind: Kind) -> u64 {
         let of_kind = self.handshakes.iter().filter(|row| row.kind == kind);
         of_kind.map(|row| row.count).sum()
     }
 
     /// All response times, of every kind.
-    #[must_use]
     pub fn total_latency(&self) -> Histogram {
         let mut sum = Histogram::default();
         for latencies in self.latencies.values() {

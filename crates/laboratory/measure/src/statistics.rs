@@ -19,7 +19,6 @@ pub struct Spread {
 
 impl Spread {
     /// The spread of samples; `None` if there are none. Samples must be numbers, not NaN.
-    #[must_use]
     pub fn of(samples: &[f64]) -> Option<Self> {
         let mut sorted = samples.to_vec();
         sorted.sort_by(f64::total_cmp);

@@ -7,7 +7,6 @@ pub const CONFIDENCE: f64 = 0.95;
 
 /// The number of deviations to either side of the mean that hold the share `confidence` (above 0,
 /// below 1) of a t distribution with `freedom` degrees; infinite where there are none.
-#[must_use]
 pub fn quantile(confidence: f64, freedom: usize) -> f64 {
     /// Halvings; more do not change a double.
     const HALVINGS: usize = 200;
@@ -54,7 +53,6 @@ fn within(t: f64, freedom: usize) -> f64 {
 
 /// How likely equals lie so far apart by chance, to either side, where the interval at
 /// [`CONFIDENCE`] reaches `error` to either side: 0 to 1.
-#[must_use]
 pub(crate) fn chance(difference: f64, error: f64, freedom: usize) -> f64 {
     if error > 0.0 {
         let deviations = difference.abs() / error * quantile(CONFIDENCE, freedom);

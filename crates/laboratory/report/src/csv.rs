@@ -4,7 +4,6 @@ use crate::document::Document;
 
 impl Document {
     /// All sheets as files: name without ending, and CSV.
-    #[must_use]
     pub fn sheets(&self) -> Vec<(String, String)> {
         let sheets = self.sheets.iter().map(|sheet| {
             let rows = sheet.rows.iter().map(|row| line(row));

@@ -329,7 +329,6 @@ impl<T: ToString> From<T> for Cell {
 
 impl Document {
     /// All figures as files: name without ending, and SVG.
-    #[must_use]
     pub fn figures(&self) -> Vec<(String, String)> {
         let files = self.files.iter();
         files

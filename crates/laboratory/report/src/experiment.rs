@@ -24,7 +24,6 @@ use study::{Study, studies};
 const WIDTH: usize = 80;
 
 /// The report of these experiments; each has the name that its files begin with.
-#[must_use]
 pub fn document(experiments: &[(&str, &Experiment)]) -> Document {
     let numbered = experiments.iter().zip(1..);
     let all: Vec<Vec<Study<'_>>> = numbered

@@ -9,7 +9,6 @@ use measure::record::Host;
 use crate::document::{Block, Cell, Document, Fact, Kind, NONE, Table, section};
 
 /// The report as a document of its own.
-#[must_use]
 pub fn document(report: &HostReport) -> Document {
     Document {
         title: report.host.cpu.clone(),

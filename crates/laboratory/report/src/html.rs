@@ -14,7 +14,6 @@ const SHEET: &str = include_str!("style/page.css");
 
 impl Document {
     /// The report as a page.
-    #[must_use]
     pub fn html(&self) -> String {
         let meta =
             |name: &str, content: &str| element("meta").with("name", name).with("content", content);

@@ -25,7 +25,6 @@ use reading::{
 use tables::{failed_share, shown, title};
 
 /// The report of these runs; each has the name that its files begin with.
-#[must_use]
 pub fn document(records: &[(&str, &Record)]) -> Document {
     let runs: Vec<&Record> = records.iter().map(|(_, record)| *record).collect();
     let mut document = Document {

@@ -3,7 +3,6 @@
 use crate::sanitize::sanitized;
 
 /// The words in one line.
-#[must_use]
 pub fn command_line(words: &[String]) -> String {
     parts(words).join(" ")
 }

@@ -15,7 +15,6 @@ const HINT: &str = "hint";
 
 impl Document {
     /// The report as text for a screen `width` characters wide.
-    #[must_use]
     pub fn text(&self, width: usize, colour: bool) -> String {
         let look = Look { width, colour };
         let parts = self.blocks.iter().map(|block| look.block("", block));

@@ -30,6 +30,16 @@ fn compare(name: &str, text: &str) {
     assert_eq!(text, kept(&format!("text/{name}.txt"), text), "{name}");
 }
 
+#[track_caller]
+fn has(text: &str, words: &str) {
+    assert!(text.contains(words), "{words}: {text}");
+}
+
+#[track_caller]
+fn begins(text: &str, words: &str) {
+    assert!(text.starts_with(words), "{words}: {text}");
+}
+
 fn of(experiment: &Experiment) -> Document {
     document(&[("run", experiment)])
 }
@@ -43,10 +53,7 @@ fn a_stored_record_is_shown() {
 fn a_record_that_was_joined_to_itself_counts_once() {
     let joined = Experiment::parse(&experiments::STORED.repeat(2)).unwrap();
     let shown = shown(&joined);
-    assert!(
-        shown.contains("143 of 150 measurements, 7 failed; 143"),
-        "{shown}"
-    );
+    has(&shown, "143 of 150 measurements, 7 failed; 143");
     let once = Experiment {
         duplicates: 0,
         ..joined
@@ -57,18 +64,15 @@ fn a_record_that_was_joined_to_itself_counts_once() {
 #[test]
 fn a_run_that_was_stopped_at_once_is_shown() {
     let text = of(&experiments::unmeasured()).text(80, false);
-    assert!(text.starts_with("Nothing can be compared"), "{text}");
-    assert!(text.contains("0 of 150 measurements"), "{text}");
-    assert!(text.contains("not complete: it was stopped"), "{text}");
+    begins(&text, "Nothing can be compared");
+    has(&text, "0 of 150 measurements");
+    has(&text, "not complete: it was stopped");
 }
 
 #[test]
 fn one_round_proves_nothing() {
     let text = of(&experiments::one_round()).text(80, false);
-    assert!(
-        text.starts_with("Nothing is ranked: every comparison (27) has"),
-        "{text}"
-    );
+    begins(&text, "Nothing is ranked: every comparison (27) has");
     assert!(text.contains("? 2.3") && !text.contains("▲ 0.9"), "{text}");
 }
 
@@ -80,10 +84,7 @@ fn two_rounds_establish_no_equality() {
         .measurements
         .retain(|measurement| measurement.repeat < 2);
     let text = of(&experiment).text(80, false);
-    assert!(
-        text.starts_with("Nothing is ranked: every comparison (27)"),
-        "{text}"
-    );
+    begins(&text, "Nothing is ranked: every comparison (27)");
     assert!(!text.contains("≈ 1."), "{text}");
     assert!(!text.contains("No significant difference"), "{text}");
 }
@@ -120,10 +121,10 @@ fn no_errors_against_some_are_shown_in_points() {
     experiment.plan.scenarios[0].metrics = vec![Metric::ErrorRate];
     let text = shown(&experiment);
     let all = "in 0 there is no significant difference; in 7 targets are worse";
-    assert!(text.contains(all), "{text}");
+    has(&text, all);
     let cell = "AES-128-GCM: 40.1 % against 0 % (+40 to +40 points)";
-    assert!(text.contains(cell), "{text}");
-    assert!(text.contains("▽ +40 points (+40 to +40)"), "{text}");
+    has(&text, cell);
+    has(&text, "▽ +40 points (+40 to +40)");
 }
 
 #[test]
@@ -132,15 +133,15 @@ fn rates_of_idle_servers_are_not_counted() {
         measurement.noise.server_busy = 0.84
     });
     let text = shown(&idle);
-    assert!(
-        text.starts_with("Nothing is ranked: every comparison (4) is of a metric"),
-        "{text}"
+    begins(
+        &text,
+        "Nothing is ranked: every comparison (4) is of a metric",
     );
-    assert!(text.contains("○ 1.12×"), "{text}");
-    assert!(text.contains("○ closed loads in which"), "{text}");
+    has(&text, "○ 1.12×");
+    has(&text, "○ closed loads in which");
     // CPU time is the server's own.
     let cpu = "Further metrics: better connections, server CPU per request";
-    assert!(text.contains(cpu), "{text}");
+    has(&text, cpu);
     let busy = only("connections", |measurement| {
         measurement.noise.server_busy = 0.86
     });
@@ -157,10 +158,7 @@ fn rates_of_shared_cpus_are_no_gain() {
         measurement.noise.is_shared = measurement.configuration.contains("resumption=off");
     });
     let text = shown(&shared);
-    assert!(
-        text.starts_with("Targets are better than lariat in 2 of 2"),
-        "{text}"
-    );
+    begins(&text, "Targets are better than lariat in 2 of 2");
     assert!(!text.contains("as a multiple of that at on"), "{text}");
     let apart = only("connections", |_| {});
     assert!(shown(&apart).contains("as a multiple of that at on"));
@@ -175,21 +173,15 @@ fn rounds_with_other_work_are_omitted() {
         }
     });
     let text = shown(&noisy);
-    assert!(
-        text.contains("Not judged, with fewer than 3 rounds: 3"),
-        "{text}"
+    has(&text, "Not judged, with fewer than 3 rounds: 3");
+    has(
+        &text,
+        "3 of 30 measurements are omitted from all comparisons",
     );
-    assert!(
-        text.contains("3 of 30 measurements are omitted from all comparisons"),
-        "{text}"
-    );
-    assert!(text.contains("? 0.90×"), "{text}");
+    has(&text, "? 0.90×");
     let all = only("ciphers", |measurement| measurement.noise.foreign = 0.21);
     let text = shown(&all);
-    assert!(
-        text.starts_with("Nothing is ranked: every comparison (7) has fewer"),
-        "{text}"
-    );
+    begins(&text, "Nothing is ranked: every comparison (7) has fewer");
 }
 
 /// A target that answers by itself does less than one that relays.
@@ -201,15 +193,12 @@ fn targets_that_relay_nothing_are_not_ranked() {
         target.serves = "itself".to_owned();
     }
     let text = shown(&experiment);
-    assert!(
-        text.contains("haproxy-tcp answers itself, and relays nothing"),
-        "{text}"
-    );
+    has(&text, "haproxy-tcp answers itself, and relays nothing");
     assert!(
         !text.contains("▲") || text.find('▲') > text.find("signs"),
         "{text}"
     );
-    assert!(text.contains("0.90× (0.88 to 0.92)"), "{text}");
+    has(&text, "0.90× (0.88 to 0.92)");
 }
 
 /// As its source printed it: kB of 1000 bytes a second, though it is not the main metric.
@@ -219,7 +208,7 @@ fn a_large_file_has_its_speed_in_the_source_s_form() {
     experiment.plan.scenarios[0].metrics = vec![Metric::ServerCpuPerGib, Metric::Bandwidth];
     let heads = "N min max median mean stddev";
     let text = shown(&experiment);
-    assert!(text.contains("Bandwidth, kB/s, as ministat(1)"), "{text}");
+    has(&text, "Bandwidth, kB/s, as ministat(1)");
     assert!(text.contains(heads) && text.contains("1246859"), "{text}");
     let page = of(&experiment).html();
     assert!(page.contains("Bandwidth, kB/s, as ministat(1)") && page.contains("1246859"));
@@ -236,7 +225,7 @@ fn two_runs_are_compared() {
 fn a_run_compared_with_itself_has_not_changed() {
     let a = whole();
     let text = compared(("a", &a), ("a", &a)).text(80, false);
-    assert!(text.contains("B is better in 0 and worse in 0"), "{text}");
+    has(&text, "B is better in 0 and worse in 0");
     let unmeasured = experiments::unmeasured();
     assert_eq!(configurations_in_common(&a, &unmeasured), 0);
     let other = experiments::elsewhere();
@@ -275,17 +264,12 @@ fn every_page_is_whole_and_needs_nothing_else() {
 #[test]
 fn terminals_get_no_control_characters() {
     let hostile = experiments::hostile();
-    let is_order = |c: char| c.is_control() && c != '\n';
-    let text = of(&hostile).text(80, false);
-    assert!(
-        !text.contains(is_order) && !text.contains('\u{202e}'),
-        "{text}"
-    );
-    let text = compared(("a\u{1b}", &hostile), ("b", &hostile)).text(80, false);
-    assert!(
-        !text.contains(is_order) && !text.contains('\u{202e}'),
-        "{text}"
-    );
+    let is_order = |c: char| (c.is_control() && c != '\n') || c == '\u{202e}';
+    let both = compared(("a\u{1b}", &hostile), ("b", &hostile));
+    for document in [of(&hostile), both] {
+        let text = document.text(80, false);
+        assert!(!text.contains(is_order), "{text}");
+    }
 }
 
 fn value(page: &str, id: &str) -> f64 {

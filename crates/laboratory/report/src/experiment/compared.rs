@@ -30,13 +30,11 @@ struct Pair<'e> {
 }
 
 /// How many configurations were measured in both: of none there is nothing to compare.
-#[must_use]
 pub fn configurations_in_common(a: &Experiment, b: &Experiment) -> usize {
     pairs(a, b).iter().map(|pair| pair.changes().count()).sum()
 }
 
 /// The report of the second against the first, each with its name.
-#[must_use]
 pub fn compared(a: (&str, &Experiment), b: (&str, &Experiment)) -> Document {
     let pairs = pairs(a.1, b.1);
     let named = |letter: &str, (name, experiment): (&str, &Experiment)| {

@@ -273,53 +273,24 @@ impl Ranking {
             head: format!("{scenario}: {what}"),
             ..Item::default()
         });
+        let list = |verdict, weight, title: &str| {
+            let items = self.items(verdict, weight);
+            (verdict, title.to_owned(), items)
+        };
+        let lacking = format!("What {first} has no measurement of");
+        let worse = format!("Where a target is worse: its metric to that of {first}");
+        let same = "Further metrics: no significant difference";
         let lists = [
-            (
-                Better,
-                "Where a target is better".to_owned(),
-                self.items(Better, Main),
-            ),
-            (
-                Better,
-                "Better by its own interval alone".to_owned(),
-                self.items(Better, Alone),
-            ),
-            (
-                Better,
-                format!("What {first} has no measurement of"),
-                lacks.collect(),
-            ),
-            (
-                NoDifference,
-                "No significant difference".to_owned(),
-                self.items(NoDifference, Main),
-            ),
-            (
-                Worse,
-                format!("Where a target is worse: its metric to that of {first}"),
-                self.items(Worse, Main),
-            ),
-            (
-                Worse,
-                "Worse by its own interval alone".to_owned(),
-                self.items(Worse, Alone),
-            ),
+            list(Better, Main, "Where a target is better"),
+            list(Better, Alone, "Better by its own interval alone"),
+            (Better, lacking, lacks.collect()),
+            list(NoDifference, Main, "No significant difference"),
+            list(Worse, Main, &worse),
+            list(Worse, Alone, "Worse by its own interval alone"),
             (NoDifference, "Not counted".to_owned(), self.not_counted()),
-            (
-                Better,
-                "Further metrics: better".to_owned(),
-                self.items(Better, Further),
-            ),
-            (
-                NoDifference,
-                "Further metrics: no significant difference".to_owned(),
-                self.items(NoDifference, Further),
-            ),
-            (
-                Worse,
-                "Further metrics: worse".to_owned(),
-                self.items(Worse, Further),
-            ),
+            list(Better, Further, "Further metrics: better"),
+            list(NoDifference, Further, same),
+            list(Worse, Further, "Further metrics: worse"),
         ];
         let lists = lists.into_iter().filter(|(_, _, items)| !items.is_empty());
         let lists = lists.map(|(verdict, title, items)| {

@@ -11,24 +11,11 @@ use crate::csv::number;
 use crate::document::Sheet;
 use crate::words::joined;
 
-const NAMES: [&str; 4] = ["scenario", "configuration", "target", "values"];
+const NAMES: &str = "scenario configuration target values";
 
 /// A row per metric of a configuration.
 pub(crate) fn configurations(studies: &[Study<'_>]) -> Sheet {
-    let heads = [
-        "metric",
-        "count",
-        "min",
-        "median",
-        "mean",
-        "max",
-        "deviation",
-        "ratio",
-        "ratio_from",
-        "ratio_to",
-        "verdict",
-        "gap",
-    ];
+    let heads = "metric count min median mean max deviation ratio ratio_from ratio_to verdict gap";
     let rows = studies.iter().flat_map(|study| {
         let entries = study.entries().flat_map(|(combination, entry)| {
             let metrics = study.metrics.iter();
@@ -38,7 +25,7 @@ pub(crate) fn configurations(studies: &[Study<'_>]) -> Sheet {
     });
     Sheet {
         name: "configurations".to_owned(),
-        heads: NAMES.into_iter().chain(heads).collect(),
+        heads: NAMES.split(' ').chain(heads.split(' ')).collect(),
         rows: rows.collect(),
     }
 }
@@ -127,8 +114,8 @@ pub(crate) fn measurements(studies: &[Study<'_>]) -> Sheet {
             }
         }
     }
-    let heads = ["repeat", "at", "metric", "value"];
-    let heads = NAMES.into_iter().chain(heads);
+    let heads = "repeat at metric value".split(' ');
+    let heads = NAMES.split(' ').chain(heads);
     Sheet {
         name: "measurements".to_owned(),
         heads: heads.chain(COUNTS.map(|(name, _)| name)).collect(),

@@ -393,18 +393,14 @@ mod tests {
     fn target(name: &str, program: &str, serves: &str) -> Target {
         Target {
             name: name.to_owned(),
-            title: String::new(),
             program: program.to_owned(),
-            version: Vec::new(),
-            from: String::new(),
-            missing: None,
             serves: serves.to_owned(),
-            scheme: "https".to_owned(),
+            ..Target::default()
         }
     }
 
     #[test]
-    fn a_peer_is_compared_with_the_first_program_at_the_same_work() {
+    fn a_target_is_compared_with_the_first_program_at_the_same_work() {
         let targets = [
             target("lariat", "lariat", "origin"),
             target("hitch", "hitch", "origin"),

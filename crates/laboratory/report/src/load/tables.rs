@@ -97,22 +97,8 @@ pub(crate) fn latencies(record: &Record) -> Table {
 
 /// The same as a sheet.
 pub(crate) fn latency_sheet(record: &Record) -> Sheet {
-    let heads = [
-        "kind",
-        "part",
-        "count",
-        "mean_ns",
-        "deviation_ns",
-        "min_ns",
-        "p10_ns",
-        "p50_ns",
-        "p75_ns",
-        "p90_ns",
-        "p99_ns",
-        "p99.9_ns",
-        "p99.99_ns",
-        "max_ns",
-    ];
+    let heads = "kind part count mean_ns deviation_ns min_ns p10_ns p50_ns p75_ns p90_ns p99_ns \
+                 p99.9_ns p99.99_ns max_ns";
     let mut rows = Vec::new();
     each_part(record, |kind, part, histogram| {
         let mut numbers = vec![
@@ -144,10 +130,11 @@ fn each_part(record: &Record, mut of: impl FnMut(&'static str, &super::reading::
     }
 }
 
-fn sheet<const N: usize>(name: &str, heads: [&'static str; N], rows: Vec<Vec<String>>) -> Sheet {
+/// The heads stand between blanks.
+fn sheet(name: &str, heads: &'static str, rows: Vec<Vec<String>>) -> Sheet {
     Sheet {
         name: name.to_owned(),
-        heads: heads.to_vec(),
+        heads: heads.split(' ').collect(),
         rows,
     }
 }
@@ -283,15 +270,8 @@ pub(crate) fn steps(record: &Record) -> Table {
         .map(|it| it.limit)
         .unwrap_or_default();
     let quantile = limit.quantile_name();
-    let heads = [
-        "from",
-        "length",
-        "offered/s",
-        "succeeded/s",
-        "failed",
-        "mean",
-        &quantile,
-    ];
+    let heads = "from length offered/s succeeded/s failed mean".split(' ');
+    let heads = heads.chain([quantile.as_str()]);
     let mut table = Table::new("Steps, as they were made", heads);
     if record.steps.len() < 2 && record.capacity.is_none() {
         return table;
@@ -314,18 +294,8 @@ pub(crate) fn steps(record: &Record) -> Table {
 
 /// The same as a sheet.
 pub(crate) fn step_sheet(record: &Record) -> Sheet {
-    let heads = [
-        "from_s",
-        "length_s",
-        "offered_per_s",
-        "succeeded_per_s",
-        "attempted",
-        "succeeded",
-        "failed",
-        "error_rate",
-        "mean_ns",
-        "quantile_ns",
-    ];
+    let heads = "from_s length_s offered_per_s succeeded_per_s attempted succeeded failed \
+                 error_rate mean_ns quantile_ns";
     let row = |step: &Step| {
         let (counts, point) = (step.counts, step.point);
         let time = |ns: f64| (counts.succeeded > 0).then_some(ns);
@@ -357,7 +327,7 @@ pub(crate) fn capacity(record: &Record) -> Table {
         _ => "Greatest rates of success, read off the steps",
     };
     let mut table = Table::new(caption, ["<", ""]);
-    let mut line = |name: &str, id: String, rate: Option<Reached>| {
+    let mut line = |name: &str, id: &str, rate: Option<Reached>| {
         let cell = match rate {
             Some(rate) => Cell::from(rate).id(id, rate.per_s),
             None => Cell::from("nothing kept it"),
@@ -369,45 +339,23 @@ pub(crate) fn capacity(record: &Record) -> Table {
         let is_open = broken.is_none();
         let reached = |per_s, is_open| Reached { per_s, is_open };
         let found = capacity.found_per_s.map(|per_s| reached(per_s, is_open));
-        line(
-            &capacity.limit.to_string(),
-            "capacity-per-s".to_owned(),
-            found,
-        );
+        line(&capacity.limit.to_string(), "capacity-per-s", found);
         if let Some(broken) = broken {
             let broken = Some(reached(broken, false));
-            line(
-                "… broken when offered",
-                "broken-at-per-s".to_owned(),
-                broken,
-            );
+            line("… broken when offered", "broken-at-per-s", broken);
         }
     }
-    for read_off in read_offs(record) {
-        line(
-            read_off.name,
-            read_off.metric.id().to_owned(),
-            read_off.rate,
-        );
+    for it in read_offs(record) {
+        line(it.name, it.metric.id(), it.rate);
     }
     table
 }
 
 /// A row per record.
 pub(crate) fn side_by_side(records: &[&Record]) -> Table {
-    let heads = [
-        "run",
-        "succeeded/s",
-        "min",
-        "max",
-        "mean",
-        "p99",
-        "failed",
-        "resumed",
-        "CPU each",
-    ];
+    let heads = "run succeeded/s min max mean p99 failed resumed".split(' ');
     let caption = "Runs side by side; min and max are of their seconds";
-    let mut table = Table::new(caption, heads);
+    let mut table = Table::new(caption, heads.chain(["CPU each"]));
     for (index, record) in records.iter().enumerate() {
         let metric = |metric: Metric| shown(metric, metric.of(*record));
         let rates = spread(record, Metric::Rate);

@@ -134,12 +134,7 @@ pub(crate) fn tiny() -> Record {
 /// One second, one client, no spread to speak of.
 pub(crate) fn one_second() -> Record {
     let mut run = Run::new(7, "full");
-    run.second(Load {
-        attempted: 400,
-        failed: 0,
-        mean_ms: 2.5,
-        skew: 2.0,
-    });
+    run.second(400, 0, 2.5, 2.0);
     run.finish(&[(Kind::Full, 1.0)])
 }
 
@@ -149,12 +144,7 @@ pub(crate) fn keep_alive() -> Record {
     for _ in 0..30 {
         let attempted = run.noisy(21_400.0, 0.02) as u64;
         let mean_ms = run.noisy(0.43, 0.04);
-        run.second(Load {
-            attempted,
-            failed: 0,
-            mean_ms,
-            skew: 3.0,
-        });
+        run.second(attempted, 0, mean_ms, 3.0);
     }
     run.set("requests-per-connection", "100");
     run.finish(&[(Kind::Kept, 0.99), (Kind::Full, 0.01)])
@@ -166,12 +156,12 @@ pub(crate) fn resumed(kind: Kind, seed: u64) -> Record {
     for _ in 0..20 {
         let attempted = run.noisy(2000.0, 0.015) as u64;
         let mean_ms = run.noisy(1.9, 0.08);
-        run.second(Load {
+        run.second(
             attempted,
-            failed: u64::from(attempted.is_multiple_of(7)),
+            u64::from(attempted.is_multiple_of(7)),
             mean_ms,
-            skew: 4.0,
-        });
+            4.0,
+        );
     }
     run.set("requests-per-session", "4");
     run.finish(&[(Kind::Full, 0.25), (kind, 0.75)])
@@ -187,12 +177,7 @@ pub(crate) fn ramp() -> Record {
         let attempted = run.noisy(offered, 0.01) as u64;
         let lost = run.noisy((over * 1.6).min(0.8), 0.2);
         let mean_ms = run.noisy(4.0 + 60.0 * near.powi(24) + 3000.0 * over.min(0.4), 0.25);
-        run.second(Load {
-            attempted,
-            failed: (attempted as f64 * lost) as u64,
-            mean_ms,
-            skew: 3.0,
-        });
+        run.second(attempted, (attempted as f64 * lost) as u64, mean_ms, 3.0);
     }
     run.set("requests-per-session", "4");
     run.set("ramp", "10:1200:2m");
@@ -262,12 +247,7 @@ pub(crate) fn failing() -> Record {
         let is_down = (15..22).contains(&second);
         let attempted = run.noisy(500.0, 0.02) as u64;
         let mean_ms = run.noisy(6.0, 0.2);
-        run.second(Load {
-            attempted,
-            failed: if is_down { attempted } else { 0 },
-            mean_ms,
-            skew: 3.0,
-        });
+        run.second(attempted, if is_down { attempted } else { 0 }, mean_ms, 3.0);
     }
     let mut record = run.finish(&[(Kind::Full, 0.1), (Kind::Psk, 0.9)]);
     record.failures = split(
@@ -283,12 +263,12 @@ pub(crate) fn long(seconds: u32) -> Record {
     for second in 0..seconds {
         let attempted = run.noisy(1000.0, 0.05) as u64;
         let mean_ms = run.noisy(3.0, 0.1);
-        run.second(Load {
+        run.second(
             attempted,
-            failed: if second == seconds / 2 { 777 } else { 0 },
+            if second == seconds / 2 { 777 } else { 0 },
             mean_ms,
-            skew: 2.0,
-        });
+            2.0,
+        );
     }
     run.finish(&[(Kind::Full, 1.0)])
 }
@@ -297,19 +277,24 @@ pub(crate) fn long(seconds: u32) -> Record {
 pub(crate) fn hostile() -> Record {
     let evil = "\"><script>alert('x')</script>&amp;\u{1b}[31m\u{202e}";
     let mut record = failing();
+    let (host, tool) = (&mut record.host, &mut record.tool);
+    for text in [
+        &mut record.target.address,
+        &mut record.started,
+        &mut host.cpu,
+        &mut host.kernel,
+        &mut tool.name,
+        &mut tool.version,
+        &mut tool.tls,
+    ] {
+        evil.clone_into(text);
+    }
+    host.hypervisor = Some(evil.to_owned());
     record.target.url = format!("https://host/{evil}");
-    record.target.address = evil.to_owned();
     record.command.push(evil.to_owned());
     let request = record.plan.request.as_mut().expect("it asks");
     request.path = evil.to_owned();
     request.headers = vec![(evil.to_owned(), evil.to_owned())];
-    record.started = evil.to_owned();
-    record.host.cpu = evil.to_owned();
-    record.host.kernel = evil.to_owned();
-    record.host.hypervisor = Some(evil.to_owned());
-    record.tool.name = evil.to_owned();
-    record.tool.version = evil.to_owned();
-    record.tool.tls = evil.to_owned();
     record.failures.insert(evil.to_owned(), 3);
     for row in &mut record.handshakes {
         row.version = evil.to_owned();
@@ -334,15 +319,6 @@ pub(crate) fn hostile() -> Record {
         hint: evil.to_owned(),
     }];
     record
-}
-
-/// What a second brings.
-struct Load {
-    attempted: u64,
-    failed: u64,
-    mean_ms: f64,
-    /// How many times the mean the slowest take.
-    skew: f64,
 }
 
 /// A run in the making.
@@ -383,27 +359,27 @@ impl Run {
         (value * (1.0 + noise * sum * 1.7)).max(0.0)
     }
 
-    fn second(&mut self, load: Load) {
-        let succeeded = load.attempted.saturating_sub(load.failed);
+    /// The slowest take `skew` times the mean.
+    fn second(&mut self, attempted: u64, failed: u64, mean_ms: f64, skew: f64) {
+        let succeeded = attempted.saturating_sub(failed);
         let mut of_second = Histogram::default();
         for _ in 0..succeeded.min(200) {
             // Exponential above a minimum, as a queue's waiting times are.
-            let waited = -(1.0 - self.share()).ln() * (load.skew / 6.0);
-            let ms = load.mean_ms * (1.0 - load.skew / 6.0 + waited);
+            let waited = -(1.0 - self.share()).ln() * (skew / 6.0);
+            let ms = mean_ms * (1.0 - skew / 6.0 + waited);
             of_second.record(Duration::from_secs_f64(ms.max(0.02) / 1e3));
         }
         self.seconds.push(Second {
             at_s: self.seconds.len() as u64,
-            attempted: load.attempted,
+            attempted,
             succeeded,
-            failed: load.failed,
-            resumed: 0,
-            full: 0,
+            failed,
             mean_ns: of_second.mean_ns() as u64,
             median_ns: of_second.quantile_ns(0.5),
             p99_ns: of_second.quantile_ns(0.99),
             max_ns: of_second.max_ns(),
             open: 50,
+            ..Second::default()
         });
         self.total.add(&of_second);
     }
