@@ -1,7 +1,7 @@
 //! Measures a configuration once: the server is started, loaded, watched, judged, and ended.
 //!
-//! Owns what all configurations of a run share: the origin behind the servers, and the capacity of
-//! each server. Knows neither the order of configurations nor the record.
+//! Owns what all configurations of a run share: the origin behind the servers. Knows neither the
+//! order of configurations nor the record.
 
 mod cpu_assignment;
 pub(crate) mod failure;
@@ -30,7 +30,7 @@ use measure::record::{Second, Traffic, Warning};
 
 use crate::load::date::Date;
 use crate::process::child::{Child, first_lines};
-use crate::scenario::planned::{Call, CapacityPlan, Client, Loading, Planned, ProgramLoad};
+use crate::scenario::planned::{Call, Client, Loading, Planned, ProgramLoad};
 use crate::scenario::settings::{Launch, Settings};
 use crate::target::certificates::{Certificates, site_name};
 use crate::target::form::Target;
@@ -64,8 +64,6 @@ pub(crate) struct Bench<'a> {
     folder: &'a Path,
     placement: &'a Placement,
     origin: Origin,
-    /// By target, spec, load and repeat.
-    capacities: BTreeMap<String, Capacity>,
 }
 
 /// What is to be measured.
@@ -94,7 +92,6 @@ impl<'a> Bench<'a> {
             certificates,
             folder,
             placement,
-            capacities: BTreeMap::new(),
         })
     }
 
@@ -117,7 +114,7 @@ impl<'a> Bench<'a> {
     }
 
     fn measure_on(
-        &mut self,
+        &self,
         subject: Subject<'_>,
         cpus: &CpuAssignment,
         cancel: &dyn Cancel,
@@ -137,7 +134,7 @@ impl<'a> Bench<'a> {
         };
         let begun = Date::of(SystemTime::now());
         let mut server = Server::start(target, program, &planned.spec, &place)?;
-        let mut session = Session {
+        let session = Session {
             watched: Watched {
                 server: server.tree(),
                 origin: self.origin.tree(),
@@ -184,7 +181,7 @@ fn known(planned: &Planned, certificates: &Certificates) -> Result<Vec<u8>, Fail
 
 /// One server that runs, for one measurement.
 struct Session<'s, 'a> {
-    bench: &'s mut Bench<'a>,
+    bench: &'s Bench<'a>,
     subject: Subject<'s>,
     cpus: &'s CpuAssignment,
     server: &'s Server,
@@ -195,7 +192,7 @@ struct Session<'s, 'a> {
 
 impl Session<'_, '_> {
     /// Measures by a load of ours.
-    fn load(&mut self, loading: &Loading) -> Result<Measurement, Failure> {
+    fn load(&self, loading: &Loading) -> Result<Measurement, Failure> {
         let planned = self.subject.planned;
         let settings = loading.settings.clone();
         let first = match &loading.capacity {
@@ -208,9 +205,7 @@ impl Session<'_, '_> {
         let resident_bytes_before = self.resident_bytes()?;
         self.fill(&settings)?;
         let capacity = loading.capacity.as_ref();
-        let found = capacity
-            .map(|plan| self.capacity(plan, &first))
-            .transpose()?;
+        let found = capacity.map(|_| self.capacity(&first)).transpose()?;
         let plan = match capacity.zip(found) {
             None => first,
             Some((plan, found)) => {
@@ -224,8 +219,10 @@ impl Session<'_, '_> {
             Some(_) => loaded::run(&plan, &self.watched, self.cancel)?,
         };
         self.judge(&plan, &loaded)?;
+        let goodput_per_s = loaded.ended_in_time as f64 / planned.duration.as_secs_f64();
         let mut measurement = self.measurement(loaded, &plan);
         measurement.capacity_per_s = found.map(|found| found.per_s);
+        measurement.goodput_per_s = found.map(|_| goodput_per_s);
         measurement.warnings.extend(found.and_then(of_capacity));
         measurement.resident_bytes_before = resident_bytes_before;
         measurement.start_ns = start_ns;
@@ -276,28 +273,16 @@ impl Session<'_, '_> {
         }
     }
 
-    /// The target's capacity under this load, measured once for each repeat.
-    fn capacity(&mut self, capacity: &CapacityPlan, plan: &Plan) -> Result<Capacity, Failure> {
-        let Subject {
-            planned, repeat, ..
-        } = self.subject;
-        let load = capacity.settings.words();
-        let key = format!(
-            "{repeat} {} {:?} {load:?}",
-            planned.configuration.target, planned.spec
-        );
-        if let Some(found) = self.bench.capacities.get(&key) {
-            return Ok(*found);
-        }
+    /// The target's capacity under this load. It is measured right before each load that is a
+    /// multiple of it: a host's CPUs are not as fast in one minute as in the next.
+    fn capacity(&self, plan: &Plan) -> Result<Capacity, Failure> {
         let loaded = self.run(plan)?;
         let seconds = loaded.elapsed.as_secs_f64();
         let cpus = self.cpus.server.len();
-        let found = Capacity {
+        Ok(Capacity {
             per_s: loaded.record.totals.succeeded as f64 / seconds.max(1e-9),
             server_busy: loaded.used.server_busy(loaded.elapsed, cpus),
-        };
-        self.bench.capacities.insert(key, found);
-        Ok(found)
+        })
     }
 
     fn judge(&self, plan: &Plan, loaded: &Loaded) -> Result<(), Failure> {
@@ -321,6 +306,7 @@ impl Session<'_, '_> {
             carried,
             used,
             at_load,
+            ..
         } = loaded;
         // Of open load, the server also did what the warm-up left over.
         let operations = record.totals.succeeded + carried;

@@ -63,6 +63,14 @@ impl Outcome {
         self.tally.carried
     }
 
+    /// Transactions that succeeded from the end of the warm-up until nothing was begun any more,
+    /// whenever they were begun themselves.
+    #[must_use]
+    pub fn ended_in_time(&self) -> u64 {
+        let ended = self.tally.steps.iter().map(|step| step.ended);
+        ended.sum::<u64>() + self.tally.carried
+    }
+
     /// From the beginning of the figures until the last success, which may come when nothing is
     /// begun any more. Zero of none.
     #[must_use]

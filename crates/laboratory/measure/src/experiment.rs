@@ -245,6 +245,9 @@ pub struct Measurement {
     pub offered_per_s: Option<f64>,
     /// What the server was found to be capable of a second, where the load is a multiple of it.
     pub capacity_per_s: Option<f64>,
+    /// What succeeded a second of that load, until nothing was begun any more.
+    #[serde(default)]
+    pub goodput_per_s: Option<f64>,
     /// Transactions.
     pub counts: Counts,
     /// Failed ones by reason.
@@ -511,6 +514,7 @@ impl From<&Measurement> for Results {
             server_cpu_ns: Some(it.server_cpu_ns),
             server_switches: it.server_switches,
             capacity_per_s: it.capacity_per_s,
+            goodput_per_s: it.goodput_per_s,
             connection_bytes: Some((more, it.open_connections)),
             read_offs: it.read_offs,
             client_cpu_ns: Some(it.client_cpu_ns),

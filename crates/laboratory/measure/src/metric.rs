@@ -43,6 +43,7 @@ pub struct Results {
     pub(crate) server_cpu_ns: Option<u64>,
     pub(crate) server_switches: Option<u64>,
     pub(crate) capacity_per_s: Option<f64>,
+    pub(crate) goodput_per_s: Option<f64>,
     /// Resident memory that the load added to the server, and the connections that were open.
     pub(crate) connection_bytes: Option<(u64, u64)>,
     pub(crate) read_offs: Option<ReadOffs>,
@@ -157,7 +158,7 @@ metrics! {
         |it| ratio(it.counts.failed as f64, it.counts.attempted as f64);
     /// Operations per second to what the server was measured to be capable of, 0 to 1.
     Goodput: ["goodput", "goodput of capacity", "goodput"], Percent, MORE,
-        |it| ratio(it.per_second(it.operations)?, it.capacity_per_s?);
+        |it| ratio(it.goodput_per_s?, it.capacity_per_s?);
     /// Resident memory of the server per open connection, in bytes.
     ConnectionMemory: ["connection-memory", "memory per connection", "memory"], Kibibytes, LESS,
         |it| it.connection_bytes.and_then(|(more, open)| ratio(more as f64, open as f64));

@@ -26,6 +26,8 @@ pub(crate) struct Loaded {
     pub(crate) busiest: f64,
     /// Transactions of the warm-up that succeeded when it was over.
     pub(crate) carried: u64,
+    /// Transactions that succeeded from then until nothing was begun any more.
+    pub(crate) ended_in_time: u64,
     /// What was used from the end of the warm-up until the server was at rest.
     pub(crate) used: Used,
     /// The server near the end.
@@ -64,6 +66,7 @@ pub(crate) fn run(plan: &Plan, watched: &Watched, cancel: &dyn Cancel) -> Result
     };
     let used = after.since(&before?)?;
     let (busiest, carried) = (outcome.busiest(), outcome.carried());
+    let ended_in_time = outcome.ended_in_time();
     // What was begun in time and ended later was worked at until then.
     let elapsed = plan.duration.max(outcome.until_last_success());
     Ok(Loaded {
@@ -71,6 +74,7 @@ pub(crate) fn run(plan: &Plan, watched: &Watched, cancel: &dyn Cancel) -> Result
         record: outcome.record(plan, frame(), None),
         busiest,
         carried,
+        ended_in_time,
         used,
         at_load: at_load?,
     })

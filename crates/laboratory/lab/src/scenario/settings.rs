@@ -110,11 +110,6 @@ impl Settings {
         Some(self.0.get(name)?.texts().join(","))
     }
 
-    /// All that were typed, as the flags of a command line.
-    pub(crate) fn words(&self) -> Vec<String> {
-        words(&self.0, &TABLE)
-    }
-
     /// The plan of a load of that launch.
     ///
     /// # Errors
@@ -138,7 +133,7 @@ impl Settings {
         let scheme = if launch.is_tls { "https" } else { "http" };
         let url = format!("{scheme}://{SERVER_NAME}/");
         let place = ["lariat-lab", "load", &url, "--connect", "ADDRESS"].map(str::to_owned);
-        place.into_iter().chain(whole.words()).collect()
+        place.into_iter().chain(words(&whole.0, &TABLE)).collect()
     }
 
     fn at(&self, launch: &Launch) -> Self {
