@@ -8,6 +8,13 @@ macro_rules! named {
         #[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, PartialEq, Serialize)]
         pub enum $name { $($(#[$value_doc])* #[serde(rename = $text)] $value,)+ }
 
+        /// The first of them.
+        impl Default for $name {
+            fn default() -> Self {
+                Self::ALL[0]
+            }
+        }
+
         impl $name {
             /// All of them, in the order of preference.
             pub const ALL: &[Self] = &[$(Self::$value,)+];

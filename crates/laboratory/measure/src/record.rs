@@ -20,7 +20,7 @@ use crate::kind::Kind;
 pub const FORMAT: u32 = 3;
 
 /// A run.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Record {
     /// [`FORMAT`] of the program that wrote it.
@@ -78,7 +78,7 @@ pub struct Tool {
 }
 
 /// What was planned, warm-up not included where it is not named.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Plan {
     /// Our own addresses, taken in turn; none where the kernel chose.
@@ -405,6 +405,12 @@ pub enum RecordFault {
 #[derive(Deserialize)]
 struct Head {
     format: u32,
+}
+
+impl Default for Arrival {
+    fn default() -> Self {
+        Self::Closed(0)
+    }
 }
 
 impl Arrival {

@@ -2,17 +2,16 @@
 
 #![allow(dead_code, reason = "each test binary takes the records that it needs")]
 
-mod plan;
-
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use measure::capacity::{Limit, Point, ReadOffs};
+use measure::choice::{Group, Handshake, Signature, Suite, Verify, Versions};
 use measure::histogram::Histogram;
 use measure::kind::Kind;
 use measure::record::{
-    Arrival, Capacity, Client, Counts, Ending, Handshakes, Host, Latencies, PlannedRate, Record,
-    Second, Step, Target, Thread, Tool, Traffic, Warning,
+    Arrival, Capacity, Client, Counts, Ending, Handshakes, Host, Latencies, Plan, PlannedRate,
+    Record, Request, Second, Step, Target, Thread, Tls, Tool, Traffic, Warning,
 };
 use report::Document;
 
@@ -37,7 +36,22 @@ pub(crate) fn empty() -> Record {
             tls: "rustls 0.23.46".to_owned(),
         },
         command: words("lariat-lab load https://127.0.0.1:8443/1k"),
-        plan: plan::plan(),
+        plan: Plan {
+            tls: Some(offered()),
+            request: Some(Request {
+                method: "GET".to_owned(),
+                path: "/1k".to_owned(),
+                headers: Vec::new(),
+                body_bytes: 0,
+            }),
+            arrival: Arrival::Closed(32),
+            clients: 32,
+            requests_per_connection: Some(1),
+            duration_ns: 10_000_000_000,
+            timeout_ns: 10_000_000_000,
+            threads: 1,
+            ..Plan::default()
+        },
         started: "2026-11-21T23:20:11Z".to_owned(),
         host: Host {
             cpu: "AMD EPYC 7B13".to_owned(),
@@ -52,18 +66,7 @@ pub(crate) fn empty() -> Record {
             address: "127.0.0.1:8443".to_owned(),
         },
         ending: Ending::Interrupted,
-        elapsed_ns: 0,
-        warm_up: Counts::default(),
-        totals: Counts::default(),
-        failures: BTreeMap::new(),
-        handshakes: Vec::new(),
-        traffic: Traffic::default(),
-        latencies: BTreeMap::new(),
-        seconds: Vec::new(),
-        steps: Vec::new(),
-        capacity: None,
-        client: Client::default(),
-        warnings: Vec::new(),
+        ..Record::default()
     }
 }
 
@@ -271,6 +274,23 @@ pub(crate) fn long(seconds: u32) -> Record {
         );
     }
     run.finish(&[(Kind::Full, 1.0)])
+}
+
+fn offered() -> Tls {
+    Tls {
+        versions: Versions::Both,
+        handshakes: vec![Handshake::Full],
+        suites: vec![Suite::Aes128Gcm13],
+        groups: vec![Group::X25519],
+        signatures: vec![Signature::EcdsaP256],
+        alpn: Vec::new(),
+        server_name: None,
+        client_certificate: false,
+        verify: Verify::Off,
+        tickets: true,
+        session_ids: true,
+        early_data: false,
+    }
 }
 
 /// Every string of it wants to be a script, a colour or a second cell.
