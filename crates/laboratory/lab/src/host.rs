@@ -20,7 +20,7 @@ use measure::host::{Fact, HostReport, Speed};
 use measure::record::Host;
 use sys::cpu::{allowed_cpus, pin_current_thread};
 
-use text::{read, value};
+use text::{read, value, with_remedy};
 
 /// How long keys and ciphers are measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -100,11 +100,8 @@ fn unmeasured(fault: &openssl::OpensslFault) -> Fact {
         }
         openssl::OpensslFault::Foreign(_) => None,
     };
-    Fact {
-        name: "system's OpenSSL".to_owned(),
-        value: format!("not measured: {fault}"),
-        remedy: remedy.map(str::to_owned),
-    }
+    let value = format!("not measured: {fault}");
+    with_remedy("system's OpenSSL", value, remedy.map(str::to_owned))
 }
 
 /// The facts of this host, now.

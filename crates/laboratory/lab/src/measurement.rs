@@ -350,9 +350,7 @@ impl Session<'_, '_> {
         at_load: LoadedUsage,
         client_busy: f64,
     ) -> Measurement {
-        let Subject {
-            planned, repeat, ..
-        } = self.subject;
+        let (planned, repeat) = (self.subject.planned, self.subject.repeat);
         Measurement {
             scenario: planned.scenario.clone(),
             configuration: planned.configuration.key.clone(),
@@ -376,11 +374,9 @@ impl Session<'_, '_> {
 
     /// Measures by another program.
     fn call(&self, load: &ProgramLoad) -> Result<Measurement, Failure> {
-        let Subject {
-            planned, client, ..
-        } = self.subject;
-        let (client, program) =
-            client.ok_or_else(|| Failure::Failed("no program makes the load".to_owned()))?;
+        let planned = self.subject.planned;
+        let missing = || Failure::Failed("no program makes the load".to_owned());
+        let (client, program) = self.subject.client.ok_or_else(missing)?;
         let folder = own_folder(self.bench.folder, &client.name)?;
         let call = Call {
             program: &program.path,

@@ -98,14 +98,16 @@ enum Opened {
 
 fn open(path: &Path) -> Result<Opened, ReadFault> {
     let mut bytes = Vec::new();
-    let source: Box<dyn Read> = match path.as_os_str() == "-" {
-        true => Box::new(io::stdin()),
-        false => Box::new(File::open(path)?),
+    let source: Box<dyn Read> = if path.as_os_str() == "-" {
+        Box::new(io::stdin())
+    } else {
+        Box::new(File::open(path)?)
     };
     let mut source = BufReader::new(source);
-    let source: Box<dyn Read> = match source.fill_buf()?.starts_with(&GZIP) {
-        true => Box::new(MultiGzDecoder::new(source)),
-        false => Box::new(source),
+    let source: Box<dyn Read> = if source.fill_buf()?.starts_with(&GZIP) {
+        Box::new(MultiGzDecoder::new(source))
+    } else {
+        Box::new(source)
     };
     source.take(RECORD_BYTES_MAX + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > RECORD_BYTES_MAX {
@@ -182,9 +184,10 @@ impl ReadFault {
 }
 
 fn age(format: u32, ours: u32) -> &'static str {
-    match format > ours {
-        true => "a newer lariat-lab wrote it: use that one, or a later one",
-        false => "an older lariat-lab wrote it: use that one, or measure again with this one",
+    if format > ours {
+        "a newer lariat-lab wrote it: use that one, or a later one"
+    } else {
+        "an older lariat-lab wrote it: use that one, or measure again with this one"
     }
 }
 

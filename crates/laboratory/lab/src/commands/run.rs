@@ -193,9 +193,10 @@ fn expand(
             Err(wrong) => report(one, wrong),
         }
     }
-    match is_wrong {
-        true => Err(Ok(Exit::Usage)),
-        false => Ok(expanded),
+    if is_wrong {
+        Err(Ok(Exit::Usage))
+    } else {
+        Ok(expanded)
     }
 }
 

@@ -4,7 +4,7 @@ use measure::host::Fact;
 use measure::quantity::{Bytes, Count};
 use sys::limit::{Limit, descriptors, locked_memory};
 
-use super::text::{non_empty, number};
+use super::text::{fact, non_empty, number, with_remedy};
 
 /// Descriptors for some ten thousand connections, which are two at a terminator and one at us.
 const OPEN_FILES_MIN: u64 = 65_536;
@@ -47,14 +47,6 @@ fn path(setting: &str) -> String {
     format!("/proc/sys/{}", setting.replace('.', "/"))
 }
 
-fn fact(name: &str, value: String, remedy: Option<String>) -> Fact {
-    Fact {
-        name: name.to_owned(),
-        value,
-        remedy,
-    }
-}
-
 fn count(limit: Option<u64>) -> String {
     limit.map_or_else(
         || "unlimited".to_owned(),
@@ -77,7 +69,7 @@ fn open_files(limit: Limit, ceiling: Option<u64>) -> Fact {
              LimitNOFILE= of systemd, or /etc/security/limits.conf"
         )
     });
-    fact("open files", value, remedy)
+    with_remedy("open files", value, remedy)
 }
 
 fn locked(limit: Limit) -> Fact {
@@ -85,13 +77,13 @@ fn locked(limit: Limit) -> Fact {
         limit.map_or_else(|| "unlimited".to_owned(), |limit| Bytes(limit).to_string())
     };
     let value = format!("{} soft, {} hard", bytes(limit.soft), bytes(limit.hard));
-    fact("locked memory", value, None)
+    fact("locked memory", value)
 }
 
 fn at_least(setting: &str, least: u64) -> Option<Fact> {
     let value = number(path(setting))?;
     let remedy = (value < least).then(|| format!("`sysctl -w {setting}={least}`"));
-    Some(fact(setting, count(Some(value)), remedy))
+    Some(with_remedy(setting, count(Some(value)), remedy))
 }
 
 /// First and last, with white space between: `32768 60999`.
@@ -100,14 +92,14 @@ fn ports(range: &str) -> Fact {
         .split_whitespace()
         .filter_map(|end| end.parse::<u64>().ok());
     let (Some(first), Some(last)) = (ends.next(), ends.next()) else {
-        return fact(PORTS, range.to_owned(), None);
+        return fact(PORTS, range.to_owned());
     };
     let ports = (last + 1).saturating_sub(first);
     let value = format!("{first} to {last}: {}", count(Some(ports)));
     let remedy = (ports < PORTS_MIN).then(|| {
         format!("few ports to connect from to one address: `sysctl -w {PORTS}=\"32768 60999\"`")
     });
-    fact(PORTS, value, remedy)
+    with_remedy(PORTS, value, remedy)
 }
 
 fn reuse(value: &str) -> Fact {
@@ -120,7 +112,7 @@ fn reuse(value: &str) -> Fact {
     let remedy = (value == "0").then(|| {
         format!("many short connections to one address run out of ports: `sysctl -w {REUSE}=1`")
     });
-    fact(REUSE, meaning.to_owned(), remedy)
+    with_remedy(REUSE, meaning.to_owned(), remedy)
 }
 
 fn conntrack(max: u64, used: u64) -> Fact {
@@ -131,7 +123,7 @@ fn conntrack(max: u64, used: u64) -> Fact {
              `sysctl -w {CONNTRACK}={CONNTRACK_MIN}`, or take the firewall off their way"
         )
     });
-    fact(CONNTRACK, value, remedy)
+    with_remedy(CONNTRACK, value, remedy)
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use measure::host::Fact;
 
-use super::text::{names, non_empty, number, read};
+use super::text::{fact, names, non_empty, number, read, with_remedy};
 
 /// All that can be read.
 pub(super) fn all() -> Vec<Fact> {
@@ -23,23 +23,8 @@ pub(super) fn mitigations() -> Vec<Fact> {
     const FOLDER: &str = "/sys/devices/system/cpu/vulnerabilities";
     let faults = names(FOLDER).into_iter();
     faults
-        .filter_map(|name| Some(plain(&name, non_empty(Path::new(FOLDER).join(&name))?)))
+        .filter_map(|name| Some(fact(&name, non_empty(Path::new(FOLDER).join(&name))?)))
         .collect()
-}
-
-fn plain(name: &str, value: impl Into<String>) -> Fact {
-    Fact {
-        name: name.to_owned(),
-        value: value.into(),
-        remedy: None,
-    }
-}
-
-fn with_remedy(name: &str, value: impl Into<String>, remedy: Option<String>) -> Fact {
-    Fact {
-        remedy,
-        ..plain(name, value)
-    }
 }
 
 const CLOCK: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
@@ -72,7 +57,7 @@ fn governors() -> Vec<String> {
 
 fn governor(governors: &[String]) -> Fact {
     if governors.is_empty() {
-        return plain(
+        return fact(
             "frequency governor",
             "not told; the hypervisor decides, if there is one",
         );
@@ -110,12 +95,12 @@ fn threads() -> Option<Fact> {
         (false, "notsupported" | "notimplemented") => "none".to_owned(),
         (false, control) => control.to_owned(),
     };
-    Some(plain("threads of a core", value))
+    Some(fact("threads of a core", value))
 }
 
 fn congestion() -> Option<Fact> {
     let name = "net.ipv4.tcp_congestion_control";
-    non_empty("/proc/sys/net/ipv4/tcp_congestion_control").map(|value| plain(name, value))
+    non_empty("/proc/sys/net/ipv4/tcp_congestion_control").map(|value| fact(name, value))
 }
 
 /// What gives itself away.
@@ -135,7 +120,7 @@ fn container() -> Fact {
     } else {
         format!("marks of {}", seen.join(", "))
     };
-    plain("container", value)
+    fact("container", value)
 }
 
 /// The least CPU time that a group of ours, or one above it, may use; in thousandths of a CPU.
@@ -187,7 +172,7 @@ fn quota_of(text: &str) -> Option<u64> {
 
 fn quota_fact(thousandths: Option<u64>) -> Fact {
     let Some(thousandths) = thousandths else {
-        return plain("CPU quota", "none");
+        return fact("CPU quota", "none");
     };
     let value = format!("{} CPUs", thousandths as f64 / 1000.0);
     let remedy = "who used it up stands still until its next period, which no figure should tell \

@@ -3,6 +3,21 @@
 use std::fs;
 use std::path::Path;
 
+use measure::host::Fact;
+
+/// A fact without a remedy.
+pub(crate) fn fact(name: &str, value: impl Into<String>) -> Fact {
+    with_remedy(name, value, None)
+}
+
+pub(crate) fn with_remedy(name: &str, value: impl Into<String>, remedy: Option<String>) -> Fact {
+    Fact {
+        name: name.to_owned(),
+        value: value.into(),
+        remedy,
+    }
+}
+
 /// A file's text without its last line end; nothing if there is none for us.
 pub(crate) fn read(path: impl AsRef<Path>) -> String {
     fs::read_to_string(path).map_or_else(|_| String::new(), |text| text.trim_end().to_owned())

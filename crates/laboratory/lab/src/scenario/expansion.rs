@@ -73,9 +73,10 @@ pub(crate) fn expand(
         form,
         asked,
         contenders,
-        pace: match asked.is_quick {
-            true => &form.file.quick,
-            false => &form.file.full,
+        pace: if asked.is_quick {
+            &form.file.quick
+        } else {
+            &form.file.full
         },
     };
     check_targets(form, contenders)?;
@@ -109,9 +110,10 @@ fn check_targets(form: &Form, contenders: &[Contender<'_>]) -> Result<(), Vec<Co
         .chain(of_paces.into_iter().flatten())
         .filter(|name| known().all(|target| target != *name));
     let complaints: Vec<_> = unknown.map(|name| no_target(name, known())).collect();
-    match complaints.is_empty() {
-        true => Ok(()),
-        false => Err(complaints),
+    if complaints.is_empty() {
+        Ok(())
+    } else {
+        Err(complaints)
     }
 }
 

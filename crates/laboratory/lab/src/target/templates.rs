@@ -175,10 +175,7 @@ fn openssl_group(standard: &str) -> &str {
 pub(crate) fn masks(cpus: &[u16]) -> Vec<String> {
     let length = cpus.iter().max().map_or(1, |&last| usize::from(last) + 1);
     let mask = |cpu: &u16| {
-        let bit = |place: usize| match place == usize::from(*cpu) {
-            true => '1',
-            false => '0',
-        };
+        let bit = |place: usize| if place == usize::from(*cpu) { '1' } else { '0' };
         (0..length).rev().map(bit).collect()
     };
     cpus.iter().map(mask).collect()

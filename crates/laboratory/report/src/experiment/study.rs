@@ -263,9 +263,10 @@ impl<'e> Combination<'e> {
         let pairs = self.values.iter().zip(self.factors).take(count);
         let titles = pairs.map(|(value, factor)| {
             let is_bare = !value.title.contains(char::is_alphabetic);
-            match is_bare {
-                true => format!("{} {}", factor.title, value.title),
-                false => value.title.clone(),
+            if is_bare {
+                format!("{} {}", factor.title, value.title)
+            } else {
+                value.title.clone()
             }
         });
         titles.collect::<Vec<_>>().join(", ")

@@ -124,9 +124,10 @@ fn idle_servers(study: &Study<'_>) -> Option<String> {
 
 fn named(target: &str, combinations: &[String]) -> String {
     let titles = joined(combinations, ", ");
-    match titles.is_empty() {
-        true => target.to_owned(),
-        false => format!("{target} ({titles})"),
+    if titles.is_empty() {
+        target.to_owned()
+    } else {
+        format!("{target} ({titles})")
     }
 }
 

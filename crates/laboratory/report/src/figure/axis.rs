@@ -142,9 +142,10 @@ fn duration(ns: f64) -> String {
 /// Without the zeros after the point.
 fn short(text: &str) -> String {
     let (number, unit) = text.split_once(' ').unwrap_or((text, ""));
-    let number = match number.contains('.') {
-        true => number.trim_end_matches('0').trim_end_matches('.'),
-        false => number,
+    let number = if number.contains('.') {
+        number.trim_end_matches('0').trim_end_matches('.')
+    } else {
+        number
     };
     format!("{number} {unit}").trim_end().to_owned()
 }

@@ -79,9 +79,10 @@ fn place(panel: &Panel, top: f64, size: Size) -> Place {
     let all: f64 = entries.iter().flatten().map(|width| width + APART).sum();
     let after_title = text_width(&panel.y.title) + APART;
     // Beside the title if all have room there, else below it.
-    let (mut x, mut baseline) = match after_title + all - APART <= size.width {
-        true => (after_title, title),
-        false => (0.0, title + LINE),
+    let (mut x, mut baseline) = if after_title + all - APART <= size.width {
+        (after_title, title)
+    } else {
+        (0.0, title + LINE)
     };
     let mut legend = Vec::new();
     for entry in entries {

@@ -84,9 +84,10 @@ impl Draw<'_> {
             return group;
         };
         let (left, right) = (self.layout.left, self.layout.right);
-        let baseline = match y - LINE > self.place.top {
-            true => y - 5.0,
-            false => y + LINE - 4.0,
+        let baseline = if y - LINE > self.place.top {
+            y - 5.0
+        } else {
+            y + LINE - 4.0
         };
         group.child(line("edge", (left, y), (right, y))).child(text(
             "tick",

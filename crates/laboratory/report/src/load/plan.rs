@@ -84,9 +84,10 @@ fn of_tls(tls: &Tls) -> Vec<(&'static str, String)> {
 fn rate(rate: &PlannedRate) -> String {
     let (from, to) = (Count(rate.from_per_s), Count(rate.to_per_s));
     let time = Nanoseconds(rate.length_ns as f64);
-    match rate.from_per_s == rate.to_per_s {
-        true => format!("{from}/s for {time}"),
-        false => format!("{from}/s to {to}/s in {time}"),
+    if rate.from_per_s == rate.to_per_s {
+        format!("{from}/s for {time}")
+    } else {
+        format!("{from}/s to {to}/s in {time}")
     }
 }
 

@@ -414,9 +414,10 @@ impl Run {
         for second in &mut self.seconds {
             for (kind, share) in kinds.iter().filter(|(kind, _)| kind.is_handshake()) {
                 let count = (second.succeeded as f64 * share).round() as u64;
-                match kind.is_resumption() {
-                    true => second.resumed += count,
-                    false => second.full += count,
+                if kind.is_resumption() {
+                    second.resumed += count
+                } else {
+                    second.full += count
                 }
             }
         }
@@ -476,9 +477,10 @@ fn cost(kind: Kind) -> f64 {
 }
 
 fn latencies((kind, share): (Kind, f64), total: &Histogram, factor: f64) -> (Kind, Latencies) {
-    let handshake = match kind.is_handshake() {
-        true => scaled(total, factor * 0.6, share),
-        false => Histogram::default(),
+    let handshake = if kind.is_handshake() {
+        scaled(total, factor * 0.6, share)
+    } else {
+        Histogram::default()
     };
     let latencies = Latencies {
         handshake,
@@ -490,9 +492,10 @@ fn latencies((kind, share): (Kind, f64), total: &Histogram, factor: f64) -> (Kin
 
 fn handshakes((kind, share): (Kind, f64), totals: Counts) -> Option<Handshakes> {
     let is_13 = matches!(kind, Kind::Full | Kind::Psk);
-    let (version, suite) = match is_13 {
-        true => ("TLSv1.3", "TLS_AES_128_GCM_SHA256"),
-        false => ("TLSv1.2", "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"),
+    let (version, suite) = if is_13 {
+        ("TLSv1.3", "TLS_AES_128_GCM_SHA256")
+    } else {
+        ("TLSv1.2", "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256")
     };
     kind.is_handshake().then(|| Handshakes {
         kind,
@@ -555,9 +558,10 @@ fn split(count: u64, reasons: &[&str]) -> BTreeMap<String, u64> {
     let mut left = count;
     let mut failures = BTreeMap::new();
     for (index, reason) in reasons.iter().enumerate() {
-        let part = match index + 1 == reasons.len() {
-            true => left,
-            false => left * 3 / 4,
+        let part = if index + 1 == reasons.len() {
+            left
+        } else {
+            left * 3 / 4
         };
         left -= part;
         if part > 0 {
