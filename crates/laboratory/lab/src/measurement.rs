@@ -3,6 +3,7 @@
 //! Owns what all configurations of a run share: the origin behind the servers. Knows neither the
 //! order of configurations nor the record.
 
+mod background;
 mod cpu_assignment;
 pub(crate) mod failure;
 mod fetched;
@@ -36,6 +37,7 @@ use crate::target::certificates::{Certificates, site_name};
 use crate::target::form::Target;
 use crate::target::program::Program;
 use crate::target::server::{Place, REQUEST_LOG, Server, own_folder};
+use background::Background;
 use cpu_assignment::CpuAssignment;
 use failure::{Cancel, Failure};
 use fetched::{Fetched, fetch};
@@ -57,6 +59,9 @@ const RELOAD_AFTER: Duration = Duration::from_millis(500);
 
 /// Lines of a failed reload in a message.
 const RELOAD_LINES_MAX: usize = 4;
+
+/// A load in the background is ended when the measured one is over.
+const BACKGROUND_MAX: Duration = Duration::from_secs(3600);
 
 /// What all configurations of a run share.
 pub(crate) struct Bench<'a> {
@@ -134,11 +139,12 @@ impl<'a> Bench<'a> {
         };
         let begun = Date::of(SystemTime::now());
         let mut server = Server::start(target, program, &planned.spec, &place)?;
-        let session = Session {
+        let mut session = Session {
             watched: Watched {
                 server: server.tree(),
                 origin: self.origin.tree(),
                 cpus: cpus.all(),
+                background: None,
             },
             known: known(planned, self.certificates)?,
             server: &server,
@@ -192,7 +198,7 @@ struct Session<'s, 'a> {
 
 impl Session<'_, '_> {
     /// Measures by a load of ours.
-    fn load(&self, loading: &Loading) -> Result<Measurement, Failure> {
+    fn load(&mut self, loading: &Loading) -> Result<Measurement, Failure> {
         let planned = self.subject.planned;
         let settings = loading.settings.clone();
         let first = match &loading.capacity {
@@ -213,11 +219,17 @@ impl Session<'_, '_> {
                 self.plan(&offered, planned.duration)?
             }
         };
+        let background = loading.background.as_ref();
+        let start = |it| Background::start(self.plan(it, BACKGROUND_MAX)?, self.cancel);
+        let background = background.map(start).transpose()?;
+        self.watched.background = background.as_ref().map(Background::stopper);
         let loaded = match found {
             None => self.run(&plan)?,
             // Whether anything succeeds beyond the capacity is what is measured.
             Some(_) => loaded::run(&plan, &self.watched, self.cancel)?,
         };
+        drop(background);
+        self.watched.background = None;
         self.judge(&plan, &loaded)?;
         let goodput_per_s = loaded.ended_in_time as f64 / planned.duration.as_secs_f64();
         let mut measurement = self.measurement(loaded, &plan);
@@ -361,6 +373,7 @@ impl Session<'_, '_> {
             origin_cpu_ns: nanoseconds(used.origin),
             resident_bytes_loaded: at_load.resident_bytes,
             open_connections: at_load.open_connections,
+            background: used.background,
             noise: Noise {
                 foreign: used.foreign,
                 stolen: used.stolen,

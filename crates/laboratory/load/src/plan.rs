@@ -36,6 +36,9 @@ pub struct Plan {
     /// what it begins after that has the server for itself from the first to the last. Open load
     /// has instants of its own and never rests.
     pub rests: bool,
+    /// Whether its threads let others have the CPU first: it stands in the background of a load
+    /// that is measured.
+    pub is_background: bool,
     /// For how long transactions are begun, warm-up not included.
     pub duration: Duration,
     /// At most this number of transactions, warm-up not included.

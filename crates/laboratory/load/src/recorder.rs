@@ -105,7 +105,7 @@ impl Recorder {
     #[inline]
     pub(crate) fn set_open(&mut self, open: u64) {
         self.second.open = open;
-        self.context.set_open(open);
+        self.context.show(open, self.traffic.received_bytes);
     }
 
     /// Nothing more is recorded.

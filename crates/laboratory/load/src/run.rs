@@ -60,6 +60,12 @@ impl Stopper {
     pub fn open_connections(&self) -> u64 {
         self.common.open()
     }
+
+    /// Bytes that have come since the beginning, as far as the load has noticed.
+    #[must_use]
+    pub fn received_bytes(&self) -> u64 {
+        self.common.received_bytes()
+    }
 }
 
 /// Begins a load.
@@ -93,7 +99,7 @@ pub fn start(plan: Plan) -> Result<Run, StartFault> {
     let mut threads = Vec::new();
     for (index, worker) in workers.into_iter().enumerate() {
         let cpu = cpu_of(&plan, index);
-        threads.push(spawn(index, cpu, worker, &starter)?);
+        threads.push(spawn(index, (cpu, plan.is_background), worker, &starter)?);
     }
     Ok(Run {
         begin: starter.wait(),
@@ -136,7 +142,7 @@ fn cpu_of(plan: &Plan, index: usize) -> Option<u16> {
 
 fn spawn(
     index: usize,
-    cpu: Option<u16>,
+    (cpu, is_background): (Option<u16>, bool),
     (context, worker): (ThreadContext, Worker),
     starter: &Arc<Starter>,
 ) -> Result<JoinHandle<std::io::Result<Recorder>>, StartFault> {
@@ -144,9 +150,11 @@ fn spawn(
     let thread = std::thread::Builder::new().name(format!("load-{index}"));
     let handle = thread.spawn(move || {
         let pinned = cpu.map(sys::cpu::pin_current_thread).transpose();
+        let gives_way = is_background.then(sys::cpu::give_way_on_current_thread);
+        let placed = pinned.and_then(|_| gives_way.transpose());
         warm_thread();
         let begin = starter.wait();
-        let ended = pinned.and_then(|_| worker.run(begin));
+        let ended = placed.and_then(|_| worker.run(begin));
         if ended.is_err() {
             // The others would go on with a part of the load, and nobody would hear of this one.
             context.abort();

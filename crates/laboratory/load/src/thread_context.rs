@@ -51,6 +51,8 @@ pub(crate) struct Common {
     rest: Rest,
     /// Open connections, by thread, as of its last look at the clock.
     open: Vec<AtomicU64>,
+    /// Bytes received, likewise.
+    received_bytes: Vec<AtomicU64>,
 }
 
 impl Common {
@@ -60,6 +62,7 @@ impl Common {
             stopped: AtomicBool::new(false),
             left: count_max.map(AtomicU64::new),
             open: wakers.iter().map(|_| AtomicU64::new(0)).collect(),
+            received_bytes: wakers.iter().map(|_| AtomicU64::new(0)).collect(),
             wakers,
             rest: Rest::default(),
         }
@@ -80,6 +83,12 @@ impl Common {
     /// Connections that are open now.
     pub(crate) fn open(&self) -> u64 {
         self.open.iter().map(|open| open.load(Relaxed)).sum()
+    }
+
+    /// Bytes received so far.
+    pub(crate) fn received_bytes(&self) -> u64 {
+        let bytes = self.received_bytes.iter();
+        bytes.map(|bytes| bytes.load(Relaxed)).sum()
     }
 
     fn wake_all(&self) {
@@ -111,12 +120,12 @@ impl ThreadContext {
         (None, (connections / threads + rest) as usize)
     }
 
-    /// How many connections of this thread are open now.
+    /// How many connections of this thread are open now, and what has come on all of them.
     #[inline]
-    pub(crate) fn set_open(&self, count: u64) {
-        if let Some(open) = self.common.open.get(usize::from(self.index)) {
-            open.store(count, Relaxed);
-        }
+    pub(crate) fn show(&self, open: u64, received_bytes: u64) {
+        let index = usize::from(self.index);
+        self.common.open[index].store(open, Relaxed);
+        self.common.received_bytes[index].store(received_bytes, Relaxed);
     }
 
     /// Whether the run was stopped.

@@ -56,6 +56,7 @@ fn plan(address: &str, handshake: Handshake, count: u64) -> Plan {
         arrival: Arrival::Closed { connections: 4 },
         warm_up: Duration::ZERO,
         rests: false,
+        is_background: false,
         duration: Duration::from_secs(60),
         count_max: Some(count),
         timeout: Duration::from_secs(30),

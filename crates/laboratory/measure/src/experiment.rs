@@ -12,7 +12,9 @@ use serde::{Deserialize, Serialize};
 use crate::capacity::ReadOffs;
 use crate::host::HostReport;
 use crate::metric::{Metric, Results};
-use crate::record::{Counts, Handshakes, RecordFault, Second, Step, Tool, Traffic, Warning};
+use crate::record::{
+    Background, Counts, Handshakes, RecordFault, Second, Step, Tool, Traffic, Warning,
+};
 
 /// The form that this build writes. It rises when a field changes its meaning or goes.
 pub const FORMAT: u32 = 3;
@@ -283,6 +285,9 @@ pub struct Measurement {
     /// What a reload of the configuration took, where one was asked for.
     #[serde(default)]
     pub reload: Option<Reload>,
+    /// What the load in the background came to meanwhile, where there was one.
+    #[serde(default)]
+    pub background: Option<Background>,
     /// Response times of those that succeeded.
     pub response: Durations,
     /// Handshakes of those that had one.
@@ -509,8 +514,13 @@ impl From<&Measurement> for Results {
             operations: it.operations,
             counts: it.counts,
             body_bytes: it.traffic.body_bytes,
-            response_ns: (response.count > 0)
-                .then_some((response.mean_ns as f64, response.p99_ns as f64)),
+            response_ns: (response.count > 0).then_some([
+                response.mean_ns as f64,
+                response.p50_ns as f64,
+                response.p99_ns as f64,
+                response.p999_ns as f64,
+            ]),
+            background: it.background,
             server_cpu_ns: Some(it.server_cpu_ns),
             server_switches: it.server_switches,
             capacity_per_s: it.capacity_per_s,

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::capacity::ReadOffs;
 use crate::quantity::{Bytes, Count, Nanoseconds};
-use crate::record::{Counts, Record, Second};
+use crate::record::{Background, Counts, Record, Second};
 
 /// In which values are shown.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -38,8 +38,9 @@ pub struct Results {
     pub(crate) operations: u64,
     pub(crate) counts: Counts,
     pub(crate) body_bytes: u64,
-    /// Mean and 99th percentile of the response time, if anything succeeded.
-    pub(crate) response_ns: Option<(f64, f64)>,
+    /// Mean, median, 99th and 99.9th percentile of the response time, if anything succeeded.
+    pub(crate) response_ns: Option<[f64; 4]>,
+    pub(crate) background: Option<Background>,
     pub(crate) server_cpu_ns: Option<u64>,
     pub(crate) server_switches: Option<u64>,
     pub(crate) capacity_per_s: Option<f64>,
@@ -65,8 +66,10 @@ impl From<&Record> for Results {
             operations: record.totals.succeeded,
             counts: record.totals,
             body_bytes: record.traffic.body_bytes,
-            response_ns: (!total.is_empty())
-                .then(|| (total.mean_ns(), total.quantile_ns(0.99) as f64)),
+            response_ns: (!total.is_empty()).then(|| {
+                let of = |share| total.quantile_ns(share) as f64;
+                [total.mean_ns(), of(0.5), of(0.99), of(0.999)]
+            }),
             read_offs: record.capacity.as_ref().map(|capacity| capacity.read_offs),
             ..Self::default()
         }
@@ -149,10 +152,23 @@ metrics! {
         |it| ratio(it.server_cpu_ns? as f64, it.body_bytes as f64 / GIB);
     /// Mean response time, in nanoseconds.
     MeanResponse: ["mean-response", "mean response", "mean"], Milliseconds, LESS,
-        |it| Some(it.response_ns?.0);
+        |it| Some(it.response_ns?[0]);
+    /// Its median, in nanoseconds.
+    P50Response: ["p50-response", "median response", "p50"], Milliseconds, LESS,
+        |it| Some(it.response_ns?[1]);
     /// Its 99th percentile, in nanoseconds.
     P99Response: ["p99-response", "p99 response", "p99"], Milliseconds, LESS,
-        |it| Some(it.response_ns?.1);
+        |it| Some(it.response_ns?[2]);
+    /// Its 99.9th percentile, in nanoseconds.
+    P999Response: ["p99.9-response", "p99.9 response", "p99.9"], Milliseconds, LESS,
+        |it| Some(it.response_ns?[3]);
+    /// Bytes per second that clients in the background received.
+    BackgroundBandwidth: ["background-bandwidth", "bandwidth in the background", "background"],
+        MebibytesPerSecond, MORE,
+        |it| ratio(it.background?.received_bytes as f64, it.background?.elapsed_ns as f64 / 1e9);
+    /// CPU time of the server to the time measured; of two CPUs in full use, 2.
+    ServerBusy: ["server-busy", "server CPUs in use", "CPU"], Percent, LESS,
+        |it| ratio(it.server_cpu_ns? as f64, it.elapsed_ns as f64);
     /// Failed transactions to attempted ones, 0 to 1.
     ErrorRate: ["error-rate", "error rate", "errors"], Percent, LESS,
         |it| ratio(it.counts.failed as f64, it.counts.attempted as f64);

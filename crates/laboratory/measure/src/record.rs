@@ -320,6 +320,16 @@ pub struct Second {
     pub open: u64,
 }
 
+/// What a load in the background came to.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Background {
+    /// What its clients received, encrypted.
+    pub received_bytes: u64,
+    /// In this time.
+    pub elapsed_ns: u64,
+}
+
 /// A part of the plan with one rate.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]

@@ -91,6 +91,13 @@ pub fn pin_current_thread(cpu: u16) -> io::Result<()> {
     confine_current_thread(&[cpu])
 }
 
+/// Lets others have the CPU before the calling thread (nice 19).
+pub fn give_way_on_current_thread() -> io::Result<()> {
+    // On Linux it is the thread's, not the process's.
+    rustix::process::nice(19)?;
+    Ok(())
+}
+
 /// CPU time that children of this process used which have ended and were awaited, with that of
 /// theirs.
 pub fn ended_children_time() -> Duration {

@@ -370,6 +370,7 @@ mod tests {
             arrival: Arrival::Closed { connections: 50 },
             warm_up: Duration::ZERO,
             rests: false,
+            is_background: false,
             duration: Duration::from_secs(10),
             count_max: None,
             timeout: Duration::from_secs(5),

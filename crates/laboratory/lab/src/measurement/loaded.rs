@@ -187,6 +187,7 @@ mod tests {
     use options::Report;
     use wire::address::Address;
 
+    use super::super::background::Background;
     use super::*;
 
     /// A server of plain HTTP in this process; its threads end with it.
@@ -245,6 +246,7 @@ mod tests {
                 server: tree,
                 origin: tree,
                 cpus: sys::cpu::allowed_cpus().into_iter().collect(),
+                background: None,
             }
         }
     }
@@ -305,6 +307,26 @@ mod tests {
             loaded.record.traffic.connections, 0,
             "all were opened in the warm-up"
         );
+    }
+
+    #[test]
+    fn a_load_in_the_background_is_counted_beside_it() {
+        let idle = Idle::new();
+        let never = Hand::new(false);
+        let settings = [("rate", "200"), ("duration", "300ms"), ("warm-up", "100ms")];
+        let address = server(OK);
+        let background = Background::start(plan(address, &[("duration", "1h")]), &never).unwrap();
+        let watched = Watched {
+            background: Some(background.stopper()),
+            ..idle.watched()
+        };
+        let loaded = run(&plan(address, &settings), &watched, &never).unwrap();
+        drop(background);
+        assert_eq!(loaded.record.totals.attempted, 60, "its own alone");
+        let found = loaded.used.background.unwrap();
+        assert!(found.received_bytes > 0 && found.elapsed_ns > 0);
+        let loaded = run(&plan(address, &settings), &idle.watched(), &never).unwrap();
+        assert_eq!(loaded.used.background, None);
     }
 
     #[test]

@@ -1,7 +1,10 @@
 //! CPU time of server, origin and client, at two moments.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+use load::run::Stopper;
+use measure::record::Background;
 
 use super::failure::Failure;
 use super::machine::{Machine, share};
@@ -16,6 +19,8 @@ pub(crate) struct Watched {
     pub(crate) origin: Tree,
     /// The CPUs that they and the client run on.
     pub(crate) cpus: BTreeSet<u16>,
+    /// The load in the background, beside which the server never rests.
+    pub(crate) background: Option<Stopper>,
 }
 
 /// CPU time at a moment.
@@ -30,6 +35,9 @@ pub(crate) struct Usage {
     /// Processes of ours that have ended.
     ended: Duration,
     machine: Machine,
+    /// Bytes received in the background.
+    background: Option<u64>,
+    at: Instant,
 }
 
 /// CPU time between two moments.
@@ -47,15 +55,20 @@ pub(crate) struct Used {
     pub(crate) foreign: f64,
     /// The share that the hypervisor gave away, 0 to 1.
     pub(crate) stolen: f64,
+    /// What came in the background.
+    pub(crate) background: Option<Background>,
 }
 
 impl Watched {
-    /// Waits until the server is at rest.
+    /// Waits until the server is at rest; but beside a load in the background it never is.
     ///
     /// # Errors
     /// It does not come to rest.
     pub(crate) fn usage_at_rest(&self) -> Result<Usage, Failure> {
-        self.with_others(self.server.cpu_at_rest()?)
+        match &self.background {
+            None => self.with_others(self.server.cpu_at_rest()?),
+            Some(_) => self.usage_now(),
+        }
     }
 
     /// Now, whatever is in progress.
@@ -72,6 +85,8 @@ impl Watched {
             own,
             ended: sys::cpu::ended_children_time(),
             machine: Machine::now(&self.cpus)?,
+            background: self.background.as_ref().map(Stopper::received_bytes),
+            at: Instant::now(),
         })
     }
 }
@@ -95,6 +110,13 @@ impl Usage {
             ended,
             foreign: machine.foreign(server + origin + own + ended),
             stolen: machine.stolen(),
+            background: self
+                .background
+                .zip(before.background)
+                .map(|(now, then)| Background {
+                    received_bytes: now - then,
+                    elapsed_ns: self.at.saturating_duration_since(before.at).as_nanos() as u64,
+                }),
         })
     }
 }

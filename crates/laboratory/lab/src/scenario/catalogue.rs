@@ -15,7 +15,7 @@ macro_rules! embedded {
 }
 
 /// Ours, in the order of reports.
-const SCENARIOS: [(&str, &str); 21] = embedded! {
+const SCENARIOS: [(&str, &str); 22] = embedded! {
     "implementations",
     "terminate",
     "part-load",
@@ -29,6 +29,7 @@ const SCENARIOS: [(&str, &str); 21] = embedded! {
     "connections",
     "ramp",
     "overload",
+    "mixed",
     "big-file",
     "dual-certificate",
     "idle",

@@ -314,7 +314,12 @@ impl<'f> Expansion<'f> {
             .filter_map(|(_, value, _)| value.of_capacity)
             .last();
         let offered = offered.or(self.form.file.of_capacity);
+        let of_values = loads.background_values.iter().zip(choice);
+        let background = of_values.fold(loads.background.clone(), |base, (values, value)| {
+            base.overlaid(&values[*value])
+        });
         Client::Load(Loading {
+            background: (!background.is_empty()).then_some(background),
             settings: over(loads.base.clone()),
             capacity: offered
                 .zip(self.form.file.capacity.as_ref())
@@ -334,12 +339,14 @@ impl<'f> Expansion<'f> {
             table.extend(value.server.clone());
         }
         let mut spec: ServerSpec = table.try_into().expect("each part was read as a spec");
-        let (Client::Load(Loading { settings, .. })
-        | Client::Program(ProgramLoad { settings, .. })) = client;
+        let (settings, background) = match client {
+            Client::Load(loading) => (&loading.settings, loading.background.as_ref()),
+            Client::Program(load) => (&load.settings, None),
+        };
         if spec.objects.is_empty() {
-            let size = settings.text("size");
-            let size = size.and_then(|text| quantity::size(&text));
-            spec.objects.extend(size);
+            let loads = [Some(settings), background].into_iter().flatten();
+            let sizes = loads.filter_map(|load| quantity::size(&load.text("size")?));
+            spec.objects.extend(sizes);
         }
         spec
     }
@@ -414,6 +421,9 @@ fn value(value: &form::FactorValue<toml::Table>) -> Value {
 /// The settings of a configuration's load must make a plan.
 fn check_loading(loading: &Loading, launch: &Launch) -> Result<(), Vec<Complaint>> {
     let settings = loading.settings.clone();
+    if let Some(background) = &loading.background {
+        background.plan(launch)?;
+    }
     let Some(capacity) = &loading.capacity else {
         return settings.plan(launch).map(|_| ());
     };

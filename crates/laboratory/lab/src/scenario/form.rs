@@ -54,6 +54,9 @@ pub(crate) struct File<S> {
     /// The settings of our own load; read by [`Loads`].
     #[serde(default, rename = "load")]
     _load: Table,
+    /// The settings of a load in the background; read by [`Loads`].
+    #[serde(default, rename = "background")]
+    _background: Table,
     /// The target that makes the load in place of ours.
     pub(crate) client: Option<String>,
     /// The server that targets load which are clients.
@@ -123,6 +126,8 @@ pub(crate) struct FactorValue<S> {
     pub(crate) server: S,
     #[serde(default, rename = "load")]
     _load: Table,
+    #[serde(default, rename = "background")]
+    _background: Table,
     pub(crate) against: Option<String>,
     #[serde(default, deserialize_with = "optional_time")]
     pub(crate) duration: Option<Duration>,
@@ -184,6 +189,10 @@ pub(crate) struct Loads {
     pub(crate) capacity: Settings,
     /// Laid over them, by factor and value, in the order of the file.
     pub(crate) values: Vec<Vec<Settings>>,
+    /// Of the load in the background; empty where there is none.
+    pub(crate) background: Settings,
+    /// Laid over them, likewise.
+    pub(crate) background_values: Vec<Vec<Settings>>,
 }
 
 /// Reads a file.
@@ -219,11 +228,17 @@ fn loads(root: &DeTable<'_>) -> Result<Loads, Vec<Complaint>> {
     };
     let base = read(inner(root, "load"));
     let capacity = read(inner(root, "capacity").and_then(|table| inner(table, "load")));
-    let mut values = Vec::new();
-    for factor in list(root, "factor") {
-        let of_value = |value| read(inner(value, "load"));
-        values.push(list(factor, "value").map(of_value).collect());
-    }
+    let background = read(inner(root, "background"));
+    let by_value = |key: &str| {
+        let mut all = Vec::new();
+        for factor in list(root, "factor") {
+            let of_value = |value| read(inner(value, key));
+            all.push(list(factor, "value").map(of_value).collect());
+        }
+        all
+    };
+    let values = by_value("load");
+    let background_values = by_value("background");
     if report.errors() > 0 {
         return Err(report.into_complaints());
     }
@@ -231,6 +246,8 @@ fn loads(root: &DeTable<'_>) -> Result<Loads, Vec<Complaint>> {
         base,
         capacity,
         values,
+        background,
+        background_values,
     })
 }
 
@@ -387,6 +404,18 @@ load = { size = \"1k\" }
         assert_eq!(form.file.quick.duration, Duration::from_millis(300));
         assert_eq!(form.loads.base.text("connections").as_deref(), Some("2"));
         assert_eq!(form.loads.values[0][0].text("size").as_deref(), Some("1k"));
+    }
+
+    #[test]
+    fn a_load_in_the_background_has_values_too() {
+        let text = SMALL.replace("[[factor]]", "[background]\nconnections = 3\n[[factor]]");
+        let text = text.replace("load = {", "background = { size = \"1m\" }\nload = {");
+        let loads = parse(&text).unwrap().loads;
+        assert_eq!(loads.background.text("connections").as_deref(), Some("3"));
+        let values = &loads.background_values[0];
+        assert_eq!(values[0].text("size").as_deref(), Some("1m"));
+        let place = faults(&text.replace("connections = 3", "cpus = \"1\""));
+        assert!(place.contains("not a scenario's"), "{place}");
     }
 
     #[test]

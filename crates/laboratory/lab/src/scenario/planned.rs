@@ -80,6 +80,8 @@ pub(crate) struct Loading {
     pub(crate) settings: Settings,
     /// Of open load at a multiple of the target's capacity.
     pub(crate) capacity: Option<CapacityPlan>,
+    /// The settings of a load that goes on meanwhile.
+    pub(crate) background: Option<Settings>,
 }
 
 /// Load that is a multiple of the target's capacity.

@@ -67,6 +67,11 @@ pub(crate) struct Launch {
 pub(crate) const SERVER_NAME: &str = "localhost";
 
 impl Settings {
+    /// Whether nothing was said.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.entries().is_empty()
+    }
+
     pub(crate) fn new(root: Node) -> Self {
         Self(root)
     }

@@ -278,6 +278,7 @@ impl UnresolvedPlan {
             },
             warm_up: self.warm_up,
             rests: false,
+            is_background: false,
             duration: self.arriving.duration,
             count_max: self.count_max,
             timeout: self.timeout,
