@@ -172,7 +172,12 @@ impl Flow {
         let Some(traffic) = &mut self.traffic else {
             return;
         };
-        if !traffic.is_control_due() || self.down.is_ended || !may_send {
+        if !traffic.is_control_due() || self.down.is_ended {
+            return;
+        }
+        // Nothing may be sealed before it, so nothing is waited for.
+        self.down.release();
+        if !may_send {
             return;
         }
         if !self.ktls.is_kernel() {
