@@ -163,6 +163,12 @@ impl Connection {
         }
     }
 
+    /// Whether a body is being sent piece by piece.
+    #[inline]
+    pub(super) fn is_downloading(&self) -> bool {
+        self.download.is_some()
+    }
+
     /// Notes that there is something to read; `end` = the client's end is behind it.
     #[inline]
     pub(super) fn note_readable(&mut self, end: bool) {

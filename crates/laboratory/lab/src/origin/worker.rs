@@ -3,7 +3,7 @@
 //! Owns its listeners' connections. What one of them does is `connection`'s.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, VecDeque};
 use std::io::{self, ErrorKind};
 use std::mem;
 use std::os::fd::OwnedFd;
@@ -25,6 +25,10 @@ const ACCEPTS_MAX: usize = 64;
 
 /// How long no connection is accepted after the kernel gave no socket: some may close.
 const PAUSE: Duration = Duration::from_millis(100);
+
+/// How long those with more to do, downloads among them, keep new requests waiting. Sockets of one
+/// host take megabytes at once, and a hundred downloads would fill a tenth of a second.
+const TURN: Duration = Duration::from_millis(1);
 
 /// The token of the waker.
 const WAKER: u64 = u64::MAX;
@@ -49,8 +53,8 @@ pub(super) struct Worker {
     slots: Slab<Slot>,
     /// Counts connections, so that what was meant for one does not reach its successor.
     generation: u32,
-    /// Tokens of connections that have more to do.
-    again: Vec<u64>,
+    /// Tokens of connections that have more to do, each once.
+    again: VecDeque<u64>,
     /// Accepted in this round. They are looked at last: by then most have sent their request.
     arrivals: Vec<OwnedFd>,
     /// When withheld replies are due, with tokens of connections.
@@ -67,6 +71,8 @@ pub(super) struct Worker {
 struct Slot {
     generation: u32,
     waits_for_room: bool,
+    /// It is among those that have more to do.
+    is_queued: bool,
     connection: Connection,
 }
 
@@ -82,7 +88,7 @@ impl Worker {
             options,
             slots: Slab::new(),
             generation: 0,
-            again: Vec::new(),
+            again: VecDeque::new(),
             arrivals: Vec::with_capacity(ACCEPTS_MAX),
             delays: BinaryHeap::new(),
             paused_until: None,
@@ -176,6 +182,7 @@ impl Worker {
         let slot = Slot {
             generation: self.generation,
             waits_for_room: next == Next::WaitForRoom,
+            is_queued: false,
             connection,
         };
         let interest = slot.interest();
@@ -222,7 +229,19 @@ impl Worker {
         if event.readable || event.read_closed {
             slot.connection.note_readable(event.read_closed);
         }
-        self.advance(event.token);
+        if slot.connection.is_downloading() {
+            self.queue(event.token);
+        } else {
+            self.advance(event.token);
+        }
+    }
+
+    fn queue(&mut self, token: u64) {
+        if let Some(slot) = slot(&mut self.slots, token)
+            && !mem::replace(&mut slot.is_queued, true)
+        {
+            self.again.push_back(token);
+        }
     }
 
     #[inline]
@@ -239,7 +258,7 @@ impl Worker {
             Next::Wait => {}
             Next::WaitForRoom => self.watch_room(token),
             Next::Wake(at) => self.delays.push(Reverse((at, token))),
-            Next::Again => self.again.push(token),
+            Next::Again => self.queue(token),
             Next::Close => drop(self.slots.remove(key_of(token))),
         }
     }
@@ -268,8 +287,16 @@ impl Worker {
     }
 
     fn go_on(&mut self) {
-        for token in mem::take(&mut self.again) {
-            self.advance(token);
+        let mut now = self.now;
+        let until = now + TURN;
+        while now < until
+            && let Some(token) = self.again.pop_front()
+        {
+            if let Some(slot) = slot(&mut self.slots, token) {
+                slot.is_queued = false;
+                self.advance(token);
+            }
+            now = Instant::now();
         }
     }
 
