@@ -473,7 +473,7 @@ fn faults_in_flags_name_the_flag() {
     for part in [
         "error: --listen: \"nowhere\" has no port",
         "error: --certificate: cannot read gone.pem",
-        "error: --backlog: is a string, but an integer is wanted",
+        "error: --backlog: \"many\" is no whole number",
         "error: --weight: is out of range: 1 to 256",
         "error: --backend is missing\nhint: give --backend ADDRESS",
     ] {
