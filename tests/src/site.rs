@@ -11,7 +11,7 @@ use testkit::leaf::Leaf;
 pub struct Site {
     /// Everything lies in it.
     pub directory: Directory,
-    /// Whom the clients trust.
+    /// What the clients trust.
     pub authority: Authority,
 }
 

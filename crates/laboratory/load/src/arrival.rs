@@ -1,7 +1,7 @@
 //! When transactions are due in open load: planned instants, known before the first packet.
 //!
 //! Owns the arithmetic of rates that change and of chance; reads no clock. A transaction's latency
-//! counts from its planned instant, so that a server that stalls cannot hide those whom it kept
+//! counts from its planned instant, so that a server that stalls cannot hide those that it kept
 //! waiting ("coordinated omission").
 
 use std::time::Duration;

@@ -14,7 +14,7 @@ use wire::address::Address;
 /// A whole load.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Whom to ask, and for what.
+    /// The server, and what to ask it for.
     pub target: Target,
     /// Our own addresses, taken in turn; none = the kernel chooses.
     pub sources: Vec<IpAddr>,
@@ -80,7 +80,7 @@ impl Plan {
     }
 }
 
-/// Whom to ask.
+/// The server.
 #[derive(Clone, Debug)]
 pub struct Target {
     /// As it was given.

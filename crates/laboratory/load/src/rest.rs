@@ -1,7 +1,7 @@
 //! The rest between the warm-up and the figures of a closed load.
 //!
-//! Threads that have nothing under way wait here until the caller lets them go on; so whoever
-//! reads what the server used reads it between two transactions, not amid them.
+//! Threads that have nothing under way wait here until the caller lets them go on; so the caller
+//! reads what the server used between two transactions, not amid them.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;

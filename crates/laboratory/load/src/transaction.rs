@@ -56,10 +56,7 @@ impl Transaction {
     /// On a connection that stands, with or without TLS.
     pub(crate) fn kept(due: Instant, has_tls: bool) -> Self {
         Self {
-            kind: match has_tls {
-                true => Kind::Kept,
-                false => Kind::Plain,
-            },
+            kind: if has_tls { Kind::Kept } else { Kind::Plain },
             ..Self::new(due, false, false, false)
         }
     }

@@ -153,7 +153,7 @@ pub struct Entry {
 
 impl Root {
     /// Opens the folder. `Unsupported` = this kernel has no openat2(2): it is older than 5.6, or
-    /// whoever confines this process does not know the call.
+    /// the sandbox around this process does not know the call.
     pub fn open(path: &Path) -> io::Result<Self> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = Self::from(openat(CWD, path, flags, Mode::empty())?);
@@ -359,7 +359,7 @@ impl File {
         match self.storage {
             Storage::Memory => self.read(pieces, offset),
             Storage::Disk => match preadv2(&self.fd, pieces, offset, ReadWriteFlags::NOWAIT) {
-                // Whoever confines this process may not know the call.
+                // The sandbox around this process may not know the call.
                 Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::PERM) => {
                     Err(io::ErrorKind::Unsupported.into())
                 }

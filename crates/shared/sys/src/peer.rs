@@ -1,6 +1,6 @@
 //! The process at the other end of a Unix stream socket: whose it is, signals to it, its end.
 //!
-//! Everything is asked of the kernel: what a peer says of itself proves nothing. Whom to trust is
+//! Everything is asked of the kernel: what a peer says of itself proves nothing. Which to trust is
 //! the caller's to decide.
 
 use std::io;
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn the_listener_is_named_whoever_asks() {
+    fn the_listener_is_named_to_every_user() {
         let name = format!("lariat-peer-{}.socket", std::process::id());
         let path = std::env::temp_dir().join(name);
         let listener = UnixListener::bind(&path).unwrap();

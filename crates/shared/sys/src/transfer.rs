@@ -52,7 +52,7 @@ impl Pipe {
     }
 
     /// Gives up to `count` of its bytes to a stream; `has_more` = others follow at once, so that
-    /// segments and records are filled. A stream that is gone is `EPIPE`; whoever calls this must
+    /// segments and records are filled. A stream that is gone is `EPIPE`; the caller must
     /// ignore `SIGPIPE`, as programs in Rust do.
     #[inline]
     pub fn drain(&self, stream: impl AsFd, count: usize, has_more: bool) -> io::Result<usize> {

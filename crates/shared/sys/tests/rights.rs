@@ -170,7 +170,7 @@ fn files_beneath_a_root_are_read() {
     let unconfined = at_once(&root);
     let read = move || {
         read_beneath(&root);
-        // Judged once more by whoever gets the descriptor.
+        // Checked once more by the process that gets the descriptor.
         let root = Root::from(root.as_fd().try_clone_to_owned().unwrap());
         assert_eq!(at_once(&root), unconfined);
     };
@@ -463,7 +463,7 @@ fn capabilities() -> Vec<String> {
     sets.map(str::to_owned).collect()
 }
 
-/// As an ordinary user to whom a service manager gave one.
+/// As an ordinary user that was given one by a service manager.
 fn no_capability_is_left() {
     use rustix::thread::{
         CapabilitySet, CapabilitySets, configure_capability_in_ambient_set, set_capabilities,

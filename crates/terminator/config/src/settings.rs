@@ -27,7 +27,7 @@ pub struct Settings {
 /// The processes and their rights.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ProcessOptions {
-    /// Whom the worker process becomes; `None` leaves the choice to the daemon.
+    /// The user that the worker process becomes; `None` leaves the choice to the daemon.
     pub user: Option<String>,
     /// Its group; `None` is the user's own.
     pub group: Option<String>,
@@ -65,7 +65,7 @@ pub struct ControlOptions {
     pub log: LogOutput,
 }
 
-/// A secret that whoever asks the admin address must give.
+/// A secret that every client of the admin address must give.
 #[derive(Clone, Eq, PartialEq)]
 pub struct AdminToken(Zeroizing<String>);
 

@@ -576,7 +576,7 @@ proptest! {
         let text = ALIKE[1].1;
         let (from, cut) = (from.min(cut), from.max(cut));
         let changed = format!("{}{with}{}", &text[..from], &text[cut..]);
-        // Whoever is refused is told why.
+        // Each refusal says why.
         if let Err(diagnostics) = config::load(&file(&changed), &mut files()) {
             prop_assert!(diagnostics.iter().any(|one| one.severity == Severity::Error));
         }

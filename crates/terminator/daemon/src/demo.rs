@@ -23,7 +23,7 @@ use stage::Stage;
 /// What the demo can be told.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DemoOptions {
-    /// Where TLS is taken off.
+    /// Where TLS is terminated.
     pub(crate) listen: SocketAddr,
     /// Where the status page is; `None` = the usual port, or another if that is taken.
     pub(crate) admin: Option<SocketAddr>,

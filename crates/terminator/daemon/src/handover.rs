@@ -125,7 +125,7 @@ fn shortened(sentence: String) -> String {
 /// What is to be given up.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct Fences {
-    /// Whom to become; `None` = stay who we are.
+    /// The user to become; `None` = stay who we are.
     pub(crate) become_user: Option<User>,
     /// The file system.
     pub(crate) files: bool,
@@ -264,7 +264,7 @@ pub(crate) enum Role {
     Log,
     /// Memory of stored sessions, as the worker process before left it.
     Sessions,
-    /// Whoever connects gets the status document.
+    /// Each client gets the status document.
     StatusSocket,
     /// The status page and the metrics are served on it.
     AdminListener,

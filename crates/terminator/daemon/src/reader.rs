@@ -73,7 +73,7 @@ pub(crate) enum Reply {
 /// What a configuration comes to on this host.
 #[derive(Debug, Deserialize, Serialize)]
 pub(crate) struct Found {
-    /// Whom the worker process is to become; `None` = who we are.
+    /// The user that the worker process becomes; `None` = our own.
     pub(crate) become_user: Option<User>,
     /// What the kernel does of TLS; `None` = nobody wants to know.
     pub(crate) kernel_tls: Option<KernelTls>,
@@ -175,7 +175,7 @@ fn read(channel: &Channel, config: &ConfigSource) -> Result<Read, Refusal> {
     let settings = &loaded.settings;
     for directory in directories(settings) {
         announce(channel, format!("looking at {}", directory.display()));
-        // What is wrong there is said by whoever needs it.
+        // What is wrong there is reported where it is needed.
         let _ = std::fs::metadata(directory);
     }
     preflight::check(&source, settings).map_err(Refusal::Config)?;

@@ -1,4 +1,4 @@
-//! Whom the worker process is to become.
+//! The user that the worker process becomes.
 
 use std::io;
 
@@ -7,7 +7,7 @@ use sys::process::{self, Identity};
 
 use crate::handover::User;
 
-/// Whom root's worker process becomes when nobody says; a user of every system.
+/// The user that root's worker process becomes by default; every system has it.
 const USER_DEFAULT: &str = "nobody";
 
 /// That user's number, should a system (a bare container) not know the name.
@@ -16,7 +16,7 @@ const NOBODY: Identity = Identity {
     group: 65534,
 };
 
-/// Whom the worker process is to become; `None` = it stays who we are, since only root can choose.
+/// The user that the worker process becomes; `None` = our own, since only root can choose.
 ///
 /// An error is a sentence with its hint.
 pub(crate) fn choose(options: &ProcessOptions) -> Result<Option<User>, String> {

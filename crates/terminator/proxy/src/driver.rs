@@ -200,7 +200,7 @@ impl Socket {
         self.readable = true;
     }
 
-    /// What has come, up to so much; it is still to be received.
+    /// What has come, up to the length of `room`; it is still to be received.
     pub(crate) fn peek<'a>(&self, room: &'a mut [u8]) -> &'a [u8] {
         // A failure comes to light when the bytes are received.
         let count = socket::peek(&self.fd, room).unwrap_or(0);

@@ -27,7 +27,7 @@ pub struct ServiceOptions {
     pub name: String,
     /// Who connects to us.
     pub front: FrontOptions,
-    /// Whom we connect to.
+    /// What we connect to.
     pub back: BackOptions,
     /// How long each part of a connection may take.
     pub timeouts: Timeouts,

@@ -86,7 +86,7 @@ impl Schedule {
         }
     }
 
-    /// Whether so many newcomers wait that it matters who goes first.
+    /// Whether enough newcomers wait for their order to matter.
     pub(crate) fn is_crowded(&self) -> bool {
         self.handshakes.is_crowded()
     }

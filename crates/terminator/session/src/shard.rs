@@ -273,7 +273,7 @@ impl Shard {
         }
     }
 
-    /// The hand spares, once, whoever was found since it came by (CLOCK, Corbató 1968).
+    /// The hand spares, once, each entry that was found since it came by (CLOCK, Corbató 1968).
     fn least_proven(&mut self) -> Option<Slot> {
         for _ in 0..SPARED_PER_EVICTION {
             let slot = self.proven.first()?;

@@ -41,7 +41,7 @@ pub struct MemoryStore {
     shards: Box<[Mutex<Shard>]>,
 }
 
-/// Where one shard's entries lie. Whoever only wants them fetched needs no lock.
+/// Where one shard's entries lie. Fetching them into the cache takes no lock.
 #[derive(Clone, Debug)]
 struct Ground {
     blocks: Blocks,

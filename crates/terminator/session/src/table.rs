@@ -34,12 +34,12 @@ const TAG_SHIFT: u32 = 34;
 pub(crate) struct Place(usize);
 
 /// The places of one shard's entries. They are changed under the shard's lock, and may be read
-/// without it by whoever can do with what was.
+/// without it by a reader that can do with what was.
 #[derive(Clone, Debug)]
 pub(crate) struct Table {
     words: Words,
     lines: usize,
-    /// Odd, and drawn anew at each start: whoever wrote the memory before does not know which of
+    /// Odd, and drawn anew at each start: what wrote the memory before does not know which of
     /// its hashes fall into one line now (multiply-shift, Dietzfelbinger et al. 1997).
     mixer: u64,
 }

@@ -20,7 +20,7 @@ use sys::cpu::thread_time;
 use sys::shared::{self, SharedMemory};
 use sys::words;
 
-/// Words, whoever made them.
+/// Words of any kind of error.
 type Words = Arc<dyn AsRef<[AtomicU64]> + Send + Sync>;
 
 const SIZES: [u32; 4] = [1_000, 10_000, 100_000, 1_000_000];

@@ -78,7 +78,7 @@ pub enum KeySource {
     Own,
     /// Derived from a secret that other hosts have too.
     Shared(SharedSecret),
-    /// Listed, and rotated by whoever lists them.
+    /// Listed, and rotated by the author of the list.
     Listed(ListedKeys),
 }
 

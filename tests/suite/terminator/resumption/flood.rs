@@ -32,7 +32,7 @@ fn a_flood_of_new_sessions_washes_itself_out() {
         regulars.iter().filter(visit).count()
     };
     assert_eq!(resumed(), 0);
-    // Whoever comes back once is a regular client.
+    // A client that comes back once is a regular client.
     assert_eq!(resumed(), REGULARS);
 
     let flood = Load::of(service.address)

@@ -153,7 +153,7 @@ fn a_reload_changes_the_limits_of_the_cache() {
     assert_eq!(kinds(), [HandshakeKind::Full; 2]);
     lariat.wait_for_metric("lariat_session_cache_entries", &[], 1.0);
     assert_eq!(clients[1].visit(service.address), HandshakeKind::Resumed);
-    // Whoever comes after a crash finds what the reload has made.
+    // A client that comes after a crash finds what the reload has made.
     lariat.kill_worker_process();
     assert_eq!(clients[1].visit(service.address), HandshakeKind::Resumed);
 }

@@ -262,7 +262,7 @@ fn list<'t, 'i>(table: &'t DeTable<'i>, key: &str) -> impl Iterator<Item = &'t D
 }
 
 const RESERVED_HINT: &str =
-    "[quick] and [full] give times; whom to load, and from which CPUs, follows from the run";
+    "[quick] and [full] give times; the server and the CPUs of the load follow from the run";
 
 /// Checks what serde cannot.
 fn check(file: &File<Table>) -> Result<(), Vec<Complaint>> {

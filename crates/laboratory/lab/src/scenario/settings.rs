@@ -1,6 +1,6 @@
 //! The settings of a load, as a scenario gives them, and the plan that they come to.
 //!
-//! The settings are those of `lariat-lab load`. Whom to load, on which CPUs and for how long is
+//! The settings are those of `lariat-lab load`. The server, the CPUs and the duration are
 //! the runner's to say: [`Launch`].
 
 use std::net::SocketAddr;

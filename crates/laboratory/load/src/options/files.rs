@@ -1,4 +1,4 @@
-//! Files that options name; whoever reads options reads these for them.
+//! Files that options name; the caller of the reader opens them.
 
 use std::path::Path;
 

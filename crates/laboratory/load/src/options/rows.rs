@@ -34,7 +34,7 @@ pub fn is_of_tls(key: &Key) -> bool {
     key.group == TLS || ["handshake", "requests-per-session"].contains(&key.path)
 }
 
-const TARGET: &str = "Whom to load";
+const TARGET: &str = "Server";
 const CLIENT: &str = "What a client does";
 const REQUEST: &str = "What it asks for";
 const TLS: &str = "How it speaks TLS";
@@ -79,7 +79,7 @@ const KEYS: &[Key] = &[
         .flag("url")
         .group(TARGET)
         .help(
-            "What to ask for, and whom. `https://` speaks TLS and `http://` does not; the port \
+            "The server, and what to ask it for. `https://` speaks TLS and `http://` does not; the port \
              is 443 or 80 unless it is written; IPv6 addresses stand in brackets. On the \
              command line it stands alone, without its flag.",
         )

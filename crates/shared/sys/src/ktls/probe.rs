@@ -254,7 +254,7 @@ fn own_config() -> Option<String> {
     if !Path::new(file).exists() {
         return None;
     }
-    // By its full name: whoever asks may be root.
+    // By its full name: the caller may be root.
     let output = Command::new("/bin/gzip")
         .args(["-dc", file])
         .env_clear()

@@ -81,19 +81,25 @@ pub(super) const PROCESS: &[Key] = &[
     key("limits.per-source.connections", Kind::Count(0, 10_000_000))
         .default("10000")
         .flag("source-connections")
-        .help("Open connections; 0 = no limit. Further ones are reset: `source-connection-limit`.")
+        .help(
+            "Open connections of one client address; 0 = no limit. Further ones are reset: \
+             `source-connection-limit`.",
+        )
         .example("connections = 200"),
     key("limits.per-source.handshakes", Kind::Count(0, 10_000_000))
         .default("1000")
         .flag("source-handshakes")
-        .help("Handshakes under way; 0 = no limit. Further ones are reset: `source-handshake-limit`.")
+        .help(
+            "Handshakes in progress of one client address; 0 = no limit. Further ones are reset: \
+             `source-handshake-limit`.",
+        )
         .example("handshakes = 20"),
     key("limits.per-source.rate", Kind::Count(0, 1_000_000))
         .default("1000")
         .flag("source-rate")
         .help(
-            "New connections per second, of which as many may come at once; 0 = no limit. Further \
-             ones are reset: `source-rate-limit`.",
+            "New connections per second of one client address, of which as many may come at once; \
+             0 = no limit. Further ones are reset: `source-rate-limit`.",
         )
         .example("rate = 50"),
     key("limits.per-source.ipv6-prefix", Kind::Count(16, 128))
@@ -106,7 +112,7 @@ pub(super) const PROCESS: &[Key] = &[
         .absent("this host, private networks (RFC 1918, RFC 4193) and link-local addresses")
         .flag("source-exempt")
         .help(
-            "Networks without these limits, or files that list them. A load balancer may bring all \
+            "Networks without limits of one client address, or files that list them. A load balancer may bring all \
              clients under its own address; name it here, or have it send a PROXY header.",
         )
         .example(r#"exempt = ["203.0.113.7", "partners.txt"]"#),

@@ -179,7 +179,7 @@ pub(super) const SERVICE: &[Key] = &[
     .example(r#"mode = "required""#),
     key("service.front.tls.client-certificates.ca", Kind::Path)
         .many()
-        .absent("only where the mode is none")
+        .absent("only with mode none")
         .flag("client-ca")
         .help("PEM files with the authorities that may have issued clients' certificates.")
         .example(r#"ca = ["clients-ca.pem"]"#),

@@ -1,4 +1,4 @@
-//! The status socket: whoever connects gets the status document and the end of the stream.
+//! The status socket: each client gets the status document and the end of the stream.
 //!
 //! It never reads, so nothing that is sent to it can do harm.
 
@@ -38,7 +38,7 @@ pub(crate) async fn serve_status(listener: UnixListener, state: Arc<AdminState>)
     }
 }
 
-/// Whoever leaves before the end loses the rest; that is no fault of ours.
+/// A client that leaves before the end loses the rest; that is no fault of ours.
 async fn tell(mut stream: UnixStream, state: &AdminState) {
     let document = state.document().to_json();
     let told = async {
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_connects_is_told_and_not_heard() {
+    fn a_client_gets_the_document_and_is_not_read() {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build();

@@ -53,7 +53,7 @@ pub(super) enum ControlError {
     /// Whatever answers there may be another user's.
     #[error(transparent)]
     Foreign(#[from] ForeignDirectory),
-    /// Whoever listens there is no supervisor.
+    /// The process that listens there is no supervisor.
     #[error(
         "the status socket {} belongs to process {pid} of user {user}, which {why}; it was sent \
          no signal",
@@ -162,7 +162,7 @@ fn ask_within(path: &Path, time: Duration) -> Result<Answer, ControlError> {
 }
 
 /// Reads until the end of the stream, at most `DOCUMENT_BYTES_MAX`, and no longer than `until`:
-/// whoever sends a byte now and then must not hold us either.
+/// one that sends a byte now and then must not hold us either.
 fn read_all(mut stream: &UnixStream, until: Instant) -> io::Result<Vec<u8>> {
     let (mut bytes, mut room) = (Vec::new(), vec![0; READ_BYTES]);
     while bytes.len() <= DOCUMENT_BYTES_MAX {

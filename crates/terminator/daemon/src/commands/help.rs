@@ -29,7 +29,7 @@ directory, starts a small server, terminates TLS in front of it, and prints the 
 prove it and the address of the status page. Ctrl-C stops it and removes the directory.
 
   --listen ADDRESS
-      Where TLS is taken off [default: 127.0.0.1:8443]; port 0 takes a free one
+      Where TLS is terminated [default: 127.0.0.1:8443]; port 0 takes a free one
   --admin ADDRESS
       Where the status page is [default: 127.0.0.1:8444, or a free port if that is taken]
 ";

@@ -55,7 +55,7 @@ fn reloaded(path: &Path, console: Console) -> Result<Option<StatusDocument>, Con
     Ok(None)
 }
 
-/// Whoever drains hears no call to reload.
+/// A supervisor that drains takes no reload.
 fn unless_draining(document: &StatusDocument) -> Result<(), ControlError> {
     match document.process.state {
         RunState::Serving => Ok(()),

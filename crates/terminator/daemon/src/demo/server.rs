@@ -56,7 +56,7 @@ async fn serve(mut stream: TcpStream, peer: SocketAddr) {
         let response = answer(&request, &facts);
         async { Ok::<_, Infallible>(response) }
     });
-    // Whoever leaves early misses the rest.
+    // A client that leaves early misses the rest.
     let _ = http1::Builder::new()
         .serve_connection(TokioIo::new(stream), service)
         .await;

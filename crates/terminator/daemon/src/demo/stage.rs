@@ -34,7 +34,7 @@ impl Stage {
 
 impl Drop for Stage {
     fn drop(&mut self) {
-        // What cannot be removed is left to whoever cleans the temporary files.
+        // What cannot be removed is left to the cleaner of temporary files.
         let _ = fs::remove_dir_all(&self.directory);
     }
 }

@@ -25,7 +25,7 @@ const LISTEN: ListenOptions = ListenOptions {
     unix_mode: None,
 };
 
-/// Whoever may connect sees the status; user and group of the supervisor may.
+/// Those who may connect see the status: user and group of the supervisor.
 const STATUS_MODE: u32 = 0o660;
 
 /// The open admin_sockets. The files among them are removed when this is dropped.

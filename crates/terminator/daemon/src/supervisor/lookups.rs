@@ -34,11 +34,11 @@ pub(super) enum Resolution {
 pub(super) enum Over {
     /// Look these up.
     LookUp(Vec<Name>),
-    /// Nobody has answered for these: whoever was asked is stuck.
+    /// There is no answer for these: the resolver hangs.
     Stuck(Vec<Resolution>),
 }
 
-/// An answer to no question: whoever gives it is not what we started.
+/// An answer to no question: what gives it is not what we started.
 #[derive(Debug, Eq, PartialEq)]
 pub(super) struct Nonsense;
 
@@ -100,7 +100,7 @@ impl Lookups {
         Over::Stuck(failed)
     }
 
-    /// Whoever was asked is gone; the names are to be looked up after this pause.
+    /// The resolver is gone; the names are to be looked up after this pause.
     pub(super) fn start_again(&mut self, now: Instant, pause: Duration) {
         self.asked.clear();
         self.due = (!self.wanted.is_empty()).then(|| now + pause);

@@ -8,7 +8,7 @@ use super::failure::Failure;
 use crate::resolve::Name;
 use crate::stderr;
 
-/// Nobody waits for whoever reads this.
+/// Nothing waits for the reader of this.
 pub(super) fn say(text: impl Display) {
     stderr::write_line(format_args!("lariat: {text}"));
 }

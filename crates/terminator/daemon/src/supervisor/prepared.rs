@@ -15,7 +15,7 @@ use crate::handover::{Reach, Secret};
 use crate::kernel::KernelTls;
 use crate::resolve::Name;
 
-/// Whoever reaches a service's Unix socket may connect, as to a port; its directory keeps others
+/// All who reach a service's Unix socket may connect, as to a port; its directory keeps others
 /// out.
 const SERVICE_MODE: u32 = 0o666;
 

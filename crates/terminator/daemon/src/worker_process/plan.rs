@@ -119,7 +119,7 @@ fn resumption_options(settings: &Settings, secret: [u8; 32]) -> ResumptionOption
     }
 }
 
-/// Gives each descriptor to whom it is for. The supervisor made the roles from the same settings.
+/// Gives each descriptor to its part. The supervisor made the roles from the same settings.
 fn sort(
     settings: &Settings,
     serve: &Serve,

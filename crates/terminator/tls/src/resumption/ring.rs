@@ -2,9 +2,9 @@
 //!
 //! Keys come from a secret or from a list. From a secret every key is a function of the secret and
 //! the time: hosts with the same secret agree on their keys without speaking to each other, a
-//! restart loses none, and rotation needs no rotating. What this costs is stated plainly: whoever
-//! learns the secret can compute past keys too, so forward secrecy of resumed TLS 1.2 sessions
-//! lasts as long as the secret is secret. A list is rotated by whoever writes it, and what it no
+//! restart loses none, and rotation needs no rotating. What this costs is stated plainly: all who
+//! learn the secret can compute past keys too, so forward secrecy of resumed TLS 1.2 sessions
+//! lasts as long as the secret is secret. A list is rotated by its author, and what it no
 //! longer holds is gone.
 //!
 //! No key of the ring encrypts itself: a key that is listed for years, or that many hosts have,

@@ -80,7 +80,7 @@ fn with_lists_an_issuer_without_one_is_refused() {
     assert_eq!(error, CertificateError::UnknownRevocationStatus);
 }
 
-/// Root, intermediate and client, with lists of whom the caller wants.
+/// Root, intermediate and client, with the lists that the caller wants.
 struct Chain {
     root: Authority,
     between: Authority,
