@@ -52,9 +52,10 @@ impl Drop for Hitch {
 
 fn text(address: SocketAddr, certificate: &Path, server: SocketAddr) -> String {
     // It does not serve with root's rights.
-    let user = match geteuid().is_root() {
-        true => "user = \"nobody\"",
-        false => "",
+    let user = if geteuid().is_root() {
+        "user = \"nobody\""
+    } else {
+        ""
     };
     format!(
         "frontend = {{ host = \"{}\" port = \"{}\" pem-file = {certificate:?} }}

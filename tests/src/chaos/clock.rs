@@ -95,9 +95,10 @@ impl Clock {
         clock.set(0);
         let host = run(Command::new("date").arg("+%s")).success();
         let second = |text: &str| text.trim().parse::<i64>().unwrap_or(0);
-        match second(&shown.stdout) - second(&host) > 86_400 * 399 {
-            true => Ok(clock),
-            false => Err(shown.stderr.trim().to_owned()),
+        if second(&shown.stdout) - second(&host) > 86_400 * 399 {
+            Ok(clock)
+        } else {
+            Err(shown.stderr.trim().to_owned())
         }
     }
 

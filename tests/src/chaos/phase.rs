@@ -120,9 +120,10 @@ fn steps(rig: &mut Rig, phase: &Phase) {
         pause(step.at.saturating_sub(begun.elapsed()));
         let verb = if step.is_end { "end" } else { "begin" };
         rig.journal.step(&format!("{verb} {:?}", step.fault));
-        match step.is_end {
-            false => faults.begin(rig, step.fault),
-            true => faults.end(rig, step.fault),
+        if step.is_end {
+            faults.end(rig, step.fault)
+        } else {
+            faults.begin(rig, step.fault)
         }
     }
     pause(phase.length.saturating_sub(begun.elapsed()));
@@ -132,9 +133,10 @@ fn steps(rig: &mut Rig, phase: &Phase) {
 fn load(rig: &Rig, phase: &Phase, flags: &str) -> Loading {
     let load = Load::alone(rig.services.web.address).args("--connections 3 --think-time 5ms");
     let load = load.args(flags);
-    match phase.is_calm {
-        true => load.args(&format!("--count {CALM_COUNT}")),
-        false => load.args(&format!("--duration {}ms", phase.length.as_millis())),
+    if phase.is_calm {
+        load.args(&format!("--count {CALM_COUNT}"))
+    } else {
+        load.args(&format!("--duration {}ms", phase.length.as_millis()))
     }
     .start()
 }

@@ -235,9 +235,10 @@ impl Visit {
     /// Whether bytes may flow; waits while it is stalled.
     fn look(&self) -> Result<(), Broken> {
         let goes_on = self.shared.wait_until(|mood| mood != Mood::Stall);
-        match goes_on && *self.shared.mood() != Mood::Dead {
-            true => Ok(()),
-            false => Err(Broken),
+        if goes_on && *self.shared.mood() != Mood::Dead {
+            Ok(())
+        } else {
+            Err(Broken)
         }
     }
 

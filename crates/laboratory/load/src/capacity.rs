@@ -76,12 +76,13 @@ impl Finder {
     fn clients(&self, rate_per_s: f64) -> Clients {
         let clients = self.plan.clients;
         let has_session_arrivals = self.plan.requests_per_arrival().is_some();
-        match clients.selection == ClientSelection::Fewest || has_session_arrivals {
-            false => clients,
-            true => Clients {
+        if clients.selection == ClientSelection::Fewest || has_session_arrivals {
+            Clients {
                 count: clients.count.max(rate_per_s as u32),
                 ..clients
-            },
+            }
+        } else {
+            clients
         }
     }
 

@@ -96,9 +96,10 @@ impl Connection {
         Self {
             fd,
             channel,
-            stage: match is_connected {
-                true => Stage::Handshake,
-                false => Stage::Dialling,
+            stage: if is_connected {
+                Stage::Handshake
+            } else {
+                Stage::Dialling
             },
             reply: Reply::new(false),
             may_read: false,
@@ -133,9 +134,10 @@ impl Connection {
         }
         self.marks.hello = Some(Instant::now());
         self.flush(traffic);
-        match self.channel.is_open() {
-            true => self.opened(),
-            false => Step::Waiting,
+        if self.channel.is_open() {
+            self.opened()
+        } else {
+            Step::Waiting
         }
     }
 
@@ -163,9 +165,10 @@ impl Connection {
         if self.early_data_accepted() == Some(true) {
             self.is_early = false;
             self.flush(traffic);
-            return match self.reply.is_whole() {
-                true => self.replied(),
-                false => Step::Waiting,
+            return if self.reply.is_whole() {
+                self.replied()
+            } else {
+                Step::Waiting
             };
         }
         self.is_early = false;

@@ -211,9 +211,10 @@ impl Recorder {
     #[inline]
     pub(crate) fn shake_hands(&mut self, due: Instant, negotiated: Negotiated) {
         if self.is_counted(due) {
-            match negotiated.kind.is_resumption() {
-                true => self.second.resumed += 1,
-                false => self.second.full += 1,
+            if negotiated.kind.is_resumption() {
+                self.second.resumed += 1
+            } else {
+                self.second.full += 1
             }
         }
         self.tally.shake_hands(negotiated);
@@ -233,10 +234,7 @@ fn step_ends(arrival: &Arrival) -> Vec<Duration> {
     let is_even = stretches
         .iter()
         .all(|stretch| stretch.from_per_s == stretch.to_per_s);
-    match is_even {
-        true => ends.collect(),
-        false => Vec::new(),
-    }
+    if is_even { ends.collect() } else { Vec::new() }
 }
 
 fn since(now: Traffic, before: Traffic) -> Traffic {

@@ -19,9 +19,10 @@ impl Requests {
         let one_each = plan.clients.requests_per_connection == Some(1);
         let closes = bytes(plan, request, true);
         Self {
-            stays: match one_each {
-                true => Vec::new(),
-                false => bytes(plan, request, false),
+            stays: if one_each {
+                Vec::new()
+            } else {
+                bytes(plan, request, false)
             },
             closes,
             to_head: request.method == "HEAD",
@@ -31,10 +32,7 @@ impl Requests {
     /// For the last request of a connection, or for one that others follow.
     #[inline]
     pub(crate) fn bytes(&self, is_last: bool) -> &[u8] {
-        match is_last {
-            true => &self.closes,
-            false => &self.stays,
-        }
+        if is_last { &self.closes } else { &self.stays }
     }
 }
 

@@ -264,9 +264,10 @@ impl Run {
         let (worked, succeeded) = (until(last_end), until(last_success));
         let is_stopped = self.stopper.common.is_stopped();
         Ok(Outcome {
-            ending: match is_stopped {
-                true => Ending::Interrupted,
-                false => Ending::Completed,
+            ending: if is_stopped {
+                Ending::Interrupted
+            } else {
+                Ending::Completed
             },
             busiest: busiest(&threads, worked),
             until_last_success: succeeded,
@@ -282,9 +283,10 @@ impl Run {
 /// A load for a time lasts so long: rates are not to depend on how long its last transaction took.
 /// One for a count, or one that was stopped, lasts until the last transaction ended.
 fn elapsed(plan: &Plan, worked: Duration, is_stopped: bool) -> Duration {
-    match plan.count_max.is_none() && !is_stopped {
-        true => plan.duration,
-        false => worked,
+    if plan.count_max.is_none() && !is_stopped {
+        plan.duration
+    } else {
+        worked
     }
 }
 

@@ -71,12 +71,13 @@ impl Scheduler {
     ) -> Result<Due, Option<Instant>> {
         let goes_on = self.goes_on(client_pool);
         let Some(schedule) = &mut self.schedule else {
-            return match busy >= self.concurrency {
-                true => Err(None),
-                false => Ok(Due {
+            return if busy >= self.concurrency {
+                Err(None)
+            } else {
+                Ok(Due {
                     at: Instant::now(),
                     client: client_pool.take(),
-                }),
+                })
             };
         };
         let planned = schedule.peek().map(|due| self.clock.begin + *due);
@@ -84,12 +85,11 @@ impl Scheduler {
         if at > now {
             return Err(Some(at));
         }
-        let client = match goes_on == Some(at) {
-            true => client_pool.go_on(),
-            false => {
-                schedule.next();
-                client_pool.take()
-            }
+        let client = if goes_on == Some(at) {
+            client_pool.go_on()
+        } else {
+            schedule.next();
+            client_pool.take()
         };
         Ok(Due { at, client })
     }

@@ -56,9 +56,10 @@ impl Slot {
 
 /// What is to be heard of a socket: that it can be read, and, if asked for, that it has room.
 pub(crate) fn interest(watches_room: bool) -> Interest {
-    match watches_room {
-        true => Interest::READ | Interest::WRITE | Interest::EDGE,
-        false => Interest::READ | Interest::EDGE,
+    if watches_room {
+        Interest::READ | Interest::WRITE | Interest::EDGE
+    } else {
+        Interest::READ | Interest::EDGE
     }
 }
 

@@ -585,9 +585,10 @@ impl Worker {
             let until = if self.busy == 0 { Some(now) } else { late };
             return Ok(until.map(|at| at.saturating_duration_since(now)));
         }
-        let end = match self.is_ending {
-            false => Some(self.clock.end),
-            true => self.abandons_at,
+        let end = if self.is_ending {
+            self.abandons_at
+        } else {
+            Some(self.clock.end)
         };
         let next_second = Some(self.recorder.next_second());
         let soonest = [late, end, next_second, self.pool.next_rested()]

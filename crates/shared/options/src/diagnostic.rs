@@ -263,9 +263,10 @@ const CUT: &str = "... ";
 impl Excerpt {
     fn cut(line: &str, before: usize, marked: usize) -> Self {
         let characters = line.chars().count();
-        let skipped = match characters <= EXCERPT_CHARACTERS_MAX || before < CONTEXT_CHARACTERS {
-            true => 0,
-            false => before - CONTEXT_CHARACTERS,
+        let skipped = if characters <= EXCERPT_CHARACTERS_MAX || before < CONTEXT_CHARACTERS {
+            0
+        } else {
+            before - CONTEXT_CHARACTERS
         };
         let mut shown: String = line
             .chars()

@@ -99,9 +99,10 @@ fn holds(key: &Key) -> String {
         Some(short) => format!("{one}, or a value that means its `{short}`"),
         None => one,
     };
-    match key.many {
-        true => format!("list of: {one}"),
-        false => one,
+    if key.many {
+        format!("list of: {one}")
+    } else {
+        one
     }
 }
 

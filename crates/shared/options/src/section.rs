@@ -150,9 +150,10 @@ impl<'a> Section<'a> {
         name: &str,
         read: impl FnOnce(&Self, &str) -> Option<T>,
     ) -> Option<Option<T>> {
-        match self.has(name) {
-            true => read(self, name).map(Some),
-            false => Some(None),
+        if self.has(name) {
+            read(self, name).map(Some)
+        } else {
+            Some(None)
         }
     }
 

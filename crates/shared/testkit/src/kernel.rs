@@ -58,9 +58,10 @@ impl KernelSealer {
         } else {
             let sequence = self.sequence.to_be_bytes();
             let aad = [&sequence[..], &header(kind, content.len())].concat();
-            let explicit = match self.is_chacha {
-                true => Vec::new(),
-                false => self.iv[SALT_BYTES..].to_vec(),
+            let explicit = if self.is_chacha {
+                Vec::new()
+            } else {
+                self.iv[SALT_BYTES..].to_vec()
             };
             let body = [explicit, self.encrypt(&aad, content)].concat();
             [&header(kind, body.len())[..], &body].concat()

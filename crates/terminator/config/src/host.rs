@@ -155,9 +155,10 @@ pub(crate) fn process(section: &Section<'_>, shelf: &Shelf<'_>) -> Option<Proces
             ("off", sandbox(false, false)),
         ],
     );
-    let connect_ports = match section.has("connect-ports") {
-        true => connect_ports(section).map(Some),
-        false => Some(None),
+    let connect_ports = if section.has("connect-ports") {
+        connect_ports(section).map(Some)
+    } else {
+        Some(None)
     };
     let drain = section.duration("drain");
     let user = section.text_if_written("user");
@@ -165,9 +166,10 @@ pub(crate) fn process(section: &Section<'_>, shelf: &Shelf<'_>) -> Option<Proces
     let pid_file = section.text_if_written("pid-file");
     let (sandbox, connect_ports) = (sandbox?, connect_ports?);
     if connect_ports.is_some() && !(sandbox.files && sandbox.system_calls) {
-        let problem = match sandbox.files {
-            true => "can be passed by: `sandbox` leaves the worker process all system calls",
-            false => "has no effect: `sandbox` leaves the worker process without Landlock",
+        let problem = if sandbox.files {
+            "can be passed by: `sandbox` leaves the worker process all system calls"
+        } else {
+            "has no effect: `sandbox` leaves the worker process without Landlock"
         };
         let hint = "write sandbox = \"on\"";
         section.warn("connect-ports", Problem::new(problem).hint(hint));
@@ -223,14 +225,16 @@ const fn sandbox(files: bool, system_calls: bool) -> SandboxOptions {
 pub(crate) fn control(top: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<ControlOptions> {
     let admin = top.section("admin");
     let status_socket = admin.text_if_written("status-socket");
-    let listen = match admin.has("listen") {
-        true => admin.one("listen", admin_address).map(Some),
-        false => Some(None),
+    let listen = if admin.has("listen") {
+        admin.one("listen", admin_address).map(Some)
+    } else {
+        Some(None)
     };
     let hosts = admin.list("hosts", host_name);
-    let token = match admin.has("token") {
-        true => admin_token(&admin, shelf).map(Some),
-        false => Some(None),
+    let token = if admin.has("token") {
+        admin_token(&admin, shelf).map(Some)
+    } else {
+        Some(None)
     };
     let (listen, hosts, token) = (listen?, hosts?, token?);
     if listen.is_none() {
@@ -393,7 +397,7 @@ fn ticket_keys(tickets: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<KeySource
         files.push((path.display().to_string(), bytes));
     }
     let taken = |(place, mut bytes): (String, Zeroizing<Vec<u8>>)| {
-        // Whoever takes them zeroes them.
+        // The caller zeroes them.
         (place, std::mem::take(&mut *bytes))
     };
     let keys = ListedKeys::read(files.into_iter().map(taken).collect());

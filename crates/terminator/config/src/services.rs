@@ -43,9 +43,10 @@ fn service(
     let back = back::read(&section.section("back"), &times, &shelf.base);
     let timeouts = timeouts(&times);
     let limits = section.section("limits");
-    let connections_max = match limits.has("connections") {
-        true => limits.count("connections").map(Some),
-        false => Some(None),
+    let connections_max = if limits.has("connections") {
+        limits.count("connections").map(Some)
+    } else {
+        Some(None)
     };
     let (mut front, back) = (front?, back?);
     if matches!(back, BackOptions::Files(_)) {

@@ -2,7 +2,7 @@
 //!
 //! Owns the order, and nothing of what a handshake is. Those that were answered once go first, in
 //! the order in which they came back: what is left of them is cheap, and a signature that was made
-//! for nobody is the dearest loss. Of newcomers, those who offer a session go first: to resume it
+//! for nobody is the dearest loss. Of newcomers, those that offer a session go first: to resume it
 //! takes a tenth of a signature's time, and what was spent on its beginning is lost if the client
 //! is not served. They leave the others a share, since what is offered need not resume.
 //!
@@ -67,7 +67,7 @@ impl Handshakes {
         self.answered.is_empty() && self.resuming.0.is_empty() && self.newcomers.0.is_empty()
     }
 
-    /// Whether so many newcomers wait that it matters who goes first.
+    /// Whether enough newcomers wait for their order to matter.
     pub(crate) fn is_crowded(&self) -> bool {
         self.resuming.0.len() + self.newcomers.0.len() >= CROWD
     }
@@ -95,24 +95,26 @@ impl Handshakes {
         }
         let has_credit = !self.credit.is_zero() || self.newcomers.0.is_empty();
         let resumes = has_credit && !self.resuming.0.is_empty();
-        let queue = match resumes {
-            true => &mut self.resuming,
-            false => &mut self.newcomers,
+        let queue = if resumes {
+            &mut self.resuming
+        } else {
+            &mut self.newcomers
         };
         let id = queue.next(now)?;
         self.serving = Some((resumes, now));
         Some(id)
     }
 
-    /// Notes that whoever was served last is not any more.
+    /// Ends the time of the newcomer that was served last.
     pub(crate) fn charge(&mut self, now: Instant) {
         let Some((resumes, since)) = self.serving.take() else {
             return;
         };
         let used = now.saturating_duration_since(since);
-        self.credit = match resumes {
-            true => self.credit.saturating_sub(used),
-            false => (self.credit + used * RESUMING_SHARE).min(CREDIT_MAX),
+        self.credit = if resumes {
+            self.credit.saturating_sub(used)
+        } else {
+            (self.credit + used * RESUMING_SHARE).min(CREDIT_MAX)
         };
     }
 
@@ -130,9 +132,10 @@ impl Handshakes {
 
 impl Queue {
     fn next(&mut self, now: Instant) -> Option<ConnectionId> {
-        let next = match self.is_overrun(now) {
-            true => self.0.pop_back(),
-            false => self.0.pop_front(),
+        let next = if self.is_overrun(now) {
+            self.0.pop_back()
+        } else {
+            self.0.pop_front()
         };
         next.map(|(id, _)| id)
     }

@@ -42,9 +42,10 @@ pub fn lines(text: &str) -> Printable<'_> {
 impl fmt::Display for Printable<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for c in self.text.chars() {
-            match is_control(c) && !self.kept.contains(&c) {
-                true => escape(f, c)?,
-                false => f.write_char(c)?,
+            if is_control(c) && !self.kept.contains(&c) {
+                escape(f, c)?
+            } else {
+                f.write_char(c)?
             }
         }
         Ok(())

@@ -31,9 +31,10 @@ fn refusals(lariat: &Lariat) -> f64 {
 /// Each of `connections` was long: the kernel took all of them, or none.
 fn assert_counted(lariat: &Lariat, connections: f64) {
     let taken = lariat.sum("lariat_ktls_connections_total", &[]);
-    let expected = match kernel_has_tls() {
-        true => (connections, 0.0),
-        false => (0.0, connections),
+    let expected = if kernel_has_tls() {
+        (connections, 0.0)
+    } else {
+        (0.0, connections)
     };
     assert_eq!((taken, refusals(lariat)), expected);
 }
@@ -51,9 +52,10 @@ fn a_long_file_is_the_same_from_user_space() {
         }
     }
     assert_counted(&lariat, 2.0);
-    let path = match kernel_has_tls() {
-        true => "sendfile",
-        false => "user-space",
+    let path = if kernel_has_tls() {
+        "sendfile"
+    } else {
+        "user-space"
     };
     assert!(sent(&lariat, path) >= 4.0 * LARGE as f64);
 }

@@ -54,19 +54,20 @@ fn every_suite_brings_bytes_down_and_up_intact() {
     for (down, into) in downs.iter().zip(&ups) {
         for suite in TLS13.iter().chain(&TLS12) {
             let is_tls13 = TLS13.contains(suite);
-            let (version, ciphers) = match is_tls13 {
-                true => (["--tlsv1.3", "--tls-max", "1.3"], "--tls13-ciphers"),
-                false => (["--tlsv1.2", "--tls-max", "1.2"], "--ciphers"),
+            let (version, ciphers) = if is_tls13 {
+                (["--tlsv1.3", "--tls-max", "1.3"], "--tls13-ciphers")
+            } else {
+                (["--tlsv1.2", "--tls-max", "1.2"], "--ciphers")
             };
             let curl = curl_tls(&site, down.address).args(&version);
             let output = [ciphers, suite, "--output", got.to_str().unwrap()];
             curl.args(&output).run().success();
             assert!(fs::read(&got).unwrap() == body, "{suite}");
 
-            let options = match is_tls13 {
-                // Records of 700 bytes, padded to 1000.
-                true => "-tls1_3 -max_send_frag 700 -record_padding 1000 -ciphersuites",
-                false => "-tls1_2 -max_send_frag 700 -cipher",
+            let options = if is_tls13 {
+                "-tls1_3 -max_send_frag 700 -record_padding 1000 -ciphersuites"
+            } else {
+                "-tls1_2 -max_send_frag 700 -cipher"
             };
             let options: Vec<&str> = options.split(' ').chain([*suite]).collect();
             let mut openssl = s_client_sending(&site, into.address, &options, &sent);

@@ -307,12 +307,11 @@ fn hand_over(record: &Record, destination: Destination, console: Console) -> Res
     let written = destination.write(&record.to_json());
     let report = report::load::document(&[("", record)]);
     let summary = |colour| report.text(SUMMARY_WIDTH, colour);
-    let told = match takes_output {
-        true => {
-            console.say(summary(console.colour()));
-            Exit::Success
-        }
-        false => print(summary(stdout_colour())),
+    let told = if takes_output {
+        console.say(summary(console.colour()));
+        Exit::Success
+    } else {
+        print(summary(stdout_colour()))
     };
     match written {
         Ok(path) => tell_written(path, console),

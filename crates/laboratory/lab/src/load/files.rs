@@ -52,9 +52,10 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>, String> {
     let file = fs::File::open(path).map_err(unreadable)?;
     let mut bytes = Vec::new();
     let taken = file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes);
-    match taken.map_err(unreadable)? as u64 > FILE_BYTES_MAX {
-        true => Err(format!("{shown} is larger than 64 MiB")),
-        false => Ok(bytes),
+    if taken.map_err(unreadable)? as u64 > FILE_BYTES_MAX {
+        Err(format!("{shown} is larger than 64 MiB"))
+    } else {
+        Ok(bytes)
     }
 }
 

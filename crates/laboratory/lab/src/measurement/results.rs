@@ -74,13 +74,12 @@ pub(crate) fn read_offs(plan: &Plan, record: &Record) -> Option<ReadOffs> {
     if !changes(stretches) {
         return None;
     }
-    let points: Vec<_> = match record.steps.is_empty() {
-        false => record.steps.iter().map(|step| step.point).collect(),
-        true => {
-            let whole = record.seconds.iter();
-            let whole = whole.take_while(|second| second.at_s < plan.duration.as_secs());
-            whole.map(point).collect()
-        }
+    let points: Vec<_> = if record.steps.is_empty() {
+        let whole = record.seconds.iter();
+        let whole = whole.take_while(|second| second.at_s < plan.duration.as_secs());
+        whole.map(point).collect()
+    } else {
+        record.steps.iter().map(|step| step.point).collect()
     };
     Some(ReadOffs::of(&points))
 }

@@ -124,9 +124,10 @@ impl Optional<'_, '_> {
 fn unique<T: PartialEq>(mut list: Vec<T>) -> Vec<T> {
     let mut place = 0;
     while place < list.len() {
-        match list[..place].contains(&list[place]) {
-            true => drop(list.remove(place)),
-            false => place += 1,
+        if list[..place].contains(&list[place]) {
+            drop(list.remove(place))
+        } else {
+            place += 1
         }
     }
     list
@@ -138,12 +139,13 @@ impl Options {
         let written = Optional(top);
         let signatures = written.choices("signatures", &value::signatures());
         Some(Self {
-            record: written
-                .path("record")
-                .map(|path| match path == Path::new("none") {
-                    true => OrNone::Nothing,
-                    false => OrNone::This(path),
-                }),
+            record: written.path("record").map(|path| {
+                if path == Path::new("none") {
+                    OrNone::Nothing
+                } else {
+                    OrNone::This(path)
+                }
+            }),
             quiet: written.switch("quiet"),
             connect: written.text("connect", value::endpoint),
             sources: written.texts("source", value::source),

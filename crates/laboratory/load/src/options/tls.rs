@@ -48,17 +48,19 @@ pub(crate) fn offer(options: &Options, url: &Url, files: Files<'_>, top: &Sectio
 
 /// What was listed; else all that fits.
 fn or_fitting<T: Copy>(listed: &[T], all: &[T], fits: impl Fn(T) -> bool) -> Vec<T> {
-    match listed.is_empty() {
-        true => all.iter().copied().filter(|one| fits(*one)).collect(),
-        false => listed.to_vec(),
+    if listed.is_empty() {
+        all.iter().copied().filter(|one| fits(*one)).collect()
+    } else {
+        listed.to_vec()
     }
 }
 
 /// One word for lists that leave no version.
 fn refuse_lists(options: &Options, top: &Section<'_>) {
-    let about = match options.suites.is_empty() {
-        true => "groups",
-        false => "suites",
+    let about = if options.suites.is_empty() {
+        "groups"
+    } else {
+        "suites"
     };
     top.refuse(
         about,
@@ -120,9 +122,10 @@ impl Reach {
     }
 
     fn has(self, suite: Suite) -> bool {
-        match suite.is_tls13() {
-            true => self.tls13,
-            false => self.tls12,
+        if suite.is_tls13() {
+            self.tls13
+        } else {
+            self.tls12
         }
     }
 }

@@ -137,12 +137,13 @@ fn check_session_arrivals(options: &Options, top: &Section<'_>) {
         return;
     }
     let resumes = options.kinds != Kinds::Only(Handshake::Full);
-    let (about, times) = match resumes {
-        true => ("requests-per-session", options.requests_per_session),
-        false => (
+    let (about, times) = if resumes {
+        ("requests-per-session", options.requests_per_session)
+    } else {
+        (
             "requests-per-connection",
             Some(options.requests_per_connection),
-        ),
+        )
     };
     let bound = times.and_then(Times::bound);
     top.refuse_if(
@@ -216,7 +217,7 @@ fn check_family(sources: &[IpAddr], target: &Address) -> Result<(), Problem> {
 }
 
 impl UnresolvedPlan {
-    /// Whom to resolve, if it is a name.
+    /// The name to resolve, if it is one.
     #[must_use]
     pub fn endpoint(&self) -> &Endpoint {
         &self.endpoint

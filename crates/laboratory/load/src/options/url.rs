@@ -8,7 +8,7 @@ use wire::address::{Address, Endpoint};
 
 use super::value::{Read, not};
 
-/// What to ask for, and whom.
+/// What to ask for, and which server.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Url {
     /// As it was typed.
@@ -130,9 +130,10 @@ fn checked_path(path: &str) -> Read<String> {
             "write %20 for a space, others likewise",
         );
     }
-    Ok(match path.starts_with('/') {
-        true => path.to_owned(),
-        false => format!("/{path}"),
+    Ok(if path.starts_with('/') {
+        path.to_owned()
+    } else {
+        format!("/{path}")
     })
 }
 

@@ -234,11 +234,12 @@ fn verifier(
 fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsFault> {
     let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
     let all = all.map_err(|error| TlsFault::Authority(error.to_string()))?;
-    match all.is_empty() {
-        true => Err(TlsFault::Authority(
+    if all.is_empty() {
+        Err(TlsFault::Authority(
             "there is no certificate in it".to_owned(),
-        )),
-        false => Ok(all),
+        ))
+    } else {
+        Ok(all)
     }
 }
 

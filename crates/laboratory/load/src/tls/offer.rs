@@ -23,8 +23,9 @@ pub(crate) fn offered(hello: &[u8]) -> Handshake {
         return Handshake::Ticket;
     }
     // In TLS 1.3 the session id means nothing, but is sent (RFC 8446, appendix D.4).
-    match hello.highest_version() < 0x0304 && !hello.session_id().is_empty() {
-        true => Handshake::SessionId,
-        false => Handshake::Full,
+    if hello.highest_version() < 0x0304 && !hello.session_id().is_empty() {
+        Handshake::SessionId
+    } else {
+        Handshake::Full
     }
 }

@@ -55,9 +55,10 @@ impl Verifier {
     /// 4.4.3).
     fn take(&self, scheme: SignatureScheme) -> Result<(), Error> {
         self.last.note(scheme);
-        match self.offered.contains(&scheme) {
-            true => Ok(()),
-            false => Err(PeerMisbehaved::SignedHandshakeWithUnadvertisedSigScheme.into()),
+        if self.offered.contains(&scheme) {
+            Ok(())
+        } else {
+            Err(PeerMisbehaved::SignedHandshakeWithUnadvertisedSigScheme.into())
         }
     }
 }

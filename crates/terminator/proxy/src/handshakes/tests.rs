@@ -173,9 +173,10 @@ impl Simulation {
             let (resumes, left) = entry.remove();
             let id = id(self.connections.len() as u64);
             self.connections.push((since, resumes, left));
-            match resumes && self.handshakes.is_crowded() {
-                true => self.handshakes.add_resuming(id, self.now),
-                false => self.handshakes.add_newcomer(id, self.now),
+            if resumes && self.handshakes.is_crowded() {
+                self.handshakes.add_resuming(id, self.now)
+            } else {
+                self.handshakes.add_newcomer(id, self.now)
             }
             self.now += ACCEPT_COST;
         }

@@ -55,9 +55,10 @@ fn row(address: SocketAddr, scheme: &str) {
         for row in record.list("/handshakes") {
             // Who resumes signs nothing.
             let signature = row["signature"].as_str();
-            let is_as_wanted = match row["kind"] == "full" {
-                true => signature.is_some_and(|name| name.starts_with(scheme)),
-                false => signature.is_none(),
+            let is_as_wanted = if row["kind"] == "full" {
+                signature.is_some_and(|name| name.starts_with(scheme))
+            } else {
+                signature.is_none()
             };
             assert!(is_as_wanted, "{handshake} {version}: {row}");
         }
