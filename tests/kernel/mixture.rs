@@ -29,9 +29,10 @@ struct Visit {
 
 impl Visit {
     fn new(bench: &Bench, is_tls13: bool) -> Self {
-        let client = match is_tls13 {
-            true => Client::new(&bench.site),
-            false => Client::tls12(&bench.site),
+        let client = if is_tls13 {
+            Client::new(&bench.site)
+        } else {
+            Client::tls12(&bench.site)
         };
         Self {
             connection: client.connect(bench.service.address),
