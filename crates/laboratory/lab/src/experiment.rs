@@ -155,6 +155,7 @@ impl Experiment<'_> {
             let has = |name| self.program_of(name).is_some();
             has(&planned.server)
                 && planned.client.program().is_none_or(has)
+                && planned.origin.as_deref().is_none_or(has)
                 && self.means.lack(planned).is_none()
         };
         expanded.supported().filter(is_open)
@@ -267,6 +268,10 @@ impl Running<'_, '_, '_> {
             target,
             program,
             client: client.and_then(|name| self.run.program_of(name)),
+            origin: planned
+                .origin
+                .as_deref()
+                .and_then(|name| self.run.program_of(name)),
             repeat,
         };
         let failure = match self.bench.measure(subject, self.run.cancel) {

@@ -18,7 +18,6 @@ mod warnings;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fs;
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
@@ -36,7 +35,7 @@ use crate::scenario::settings::{Launch, Settings};
 use crate::target::certificates::{Certificates, site_name};
 use crate::target::form::Target;
 use crate::target::program::Program;
-use crate::target::server::{Place, REQUEST_LOG, Server, own_folder};
+use crate::target::server::{Place, Server, own_folder};
 use background::Background;
 use cpu_assignment::CpuAssignment;
 use failure::{Cancel, Failure};
@@ -79,6 +78,8 @@ pub(crate) struct Subject<'a> {
     pub(crate) program: &'a Program,
     /// What makes the load in place of us, and its program.
     pub(crate) client: Option<(&'a Target, &'a Program)>,
+    /// What is behind the server in place of the test server, and its program.
+    pub(crate) origin: Option<(&'a Target, &'a Program)>,
     pub(crate) repeat: u32,
 }
 
@@ -137,17 +138,35 @@ impl<'a> Bench<'a> {
             certificates: self.certificates,
             is_cancelled: &|| cancel.is_requested(),
         };
+        let origin = match subject.origin {
+            None => None,
+            Some((target, program)) => {
+                let place = Place {
+                    cpus: &cpus.client,
+                    ..place
+                };
+                let spec = origin::spec(&planned.spec, cpus.client.len());
+                Some(Server::start(target, program, &spec, &place)?)
+            }
+        };
+        let place = Place {
+            origin: origin.as_ref().map(Server::address).or(place.origin),
+            ..place
+        };
         let begun = Date::of(SystemTime::now());
         let mut server = Server::start(target, program, &planned.spec, &place)?;
         let mut session = Session {
             watched: Watched {
                 server: server.tree(),
-                origin: self.origin.tree(),
+                origin: origin
+                    .as_ref()
+                    .map_or_else(|| self.origin.tree(), Server::tree),
                 cpus: cpus.all(),
                 background: None,
             },
-            known: known(planned, self.certificates)?,
+            known: self.certificates.shown(&planned.spec)?,
             server: &server,
+            origin: origin.as_ref(),
             bench: self,
             subject,
             cpus,
@@ -163,26 +182,12 @@ impl<'a> Bench<'a> {
             return Err(Failure::Failed(format!("{name} ended meanwhile: {how}")));
         }
         server.stop();
+        origin.into_iter().for_each(Server::stop);
         Ok(Measurement {
             at: begun.to_string(),
             ..measured?
         })
     }
-}
-
-/// The certificates that the server may show, PEM.
-fn known(planned: &Planned, certificates: &Certificates) -> Result<Vec<u8>, Failure> {
-    let mut pem = Vec::new();
-    if let Some(last) = planned.spec.sites.checked_sub(1) {
-        let folder = certificates.sites(planned.spec.sites)?;
-        let path = folder.join(format!("{}.pem", site_name(last)));
-        return Ok(fs::read(path)?);
-    }
-    for kind in &planned.spec.certificates {
-        let files = certificates.of(*kind)?;
-        pem.extend(fs::read(&files.chain)?);
-    }
-    Ok(pem)
 }
 
 /// One server that runs, for one measurement.
@@ -191,6 +196,8 @@ struct Session<'s, 'a> {
     subject: Subject<'s>,
     cpus: &'s CpuAssignment,
     server: &'s Server,
+    /// The target behind it, if it is not the test server.
+    origin: Option<&'s Server>,
     watched: Watched,
     known: Vec<u8>,
     cancel: &'s dyn Cancel,
@@ -231,6 +238,7 @@ impl Session<'_, '_> {
         drop(background);
         self.watched.background = None;
         self.judge(&plan, &loaded)?;
+        self.judge_origin()?;
         let goodput_per_s = loaded.ended_in_time as f64 / planned.duration.as_secs_f64();
         let mut measurement = self.measurement(loaded, &plan);
         measurement.capacity_per_s = found.map(|found| found.per_s);
@@ -308,6 +316,17 @@ impl Session<'_, '_> {
             is_closed: matches!(plan.arrival, Arrival::Closed { .. }),
         };
         verdict::judge(&self.subject.planned.expect, evidence)
+    }
+
+    /// How the connections to an origin that speaks TLS must have begun.
+    fn judge_origin(&self) -> Result<(), Failure> {
+        match (self.origin, self.subject.planned.expect.origin_resumed) {
+            (Some(origin), Some(wanted)) => {
+                let requests = requests::read(origin.folder(), &self.subject.planned.spec)?;
+                verdict::judge_origin(wanted, &requests.handshakes)
+            }
+            _ => Ok(()),
+        }
     }
 
     fn measurement(&self, loaded: Loaded, plan: &Plan) -> Measurement {
@@ -418,14 +437,7 @@ impl Session<'_, '_> {
         if !planned.spec.request_log || !planned.is_tls {
             return Ok(None);
         }
-        let path = self.server.folder().join(REQUEST_LOG);
-        let log = fs::read_to_string(&path);
-        let log = log.map_err(|fault| Failure::Failed(format!("{}: {fault}", path.display())))?;
-        // It grows by megabytes, and the run's folder stays until its end.
-        let _ = fs::remove_file(&path);
-        let requests = requests::parse(&log, &planned.spec);
-        let strange = || Failure::Failed(format!("a line of {} is malformed", path.display()));
-        requests.map(Some).ok_or_else(strange)
+        requests::read(self.server.folder(), &planned.spec).map(Some)
     }
 
     /// The body must be complete, and the server must have logged as many requests as the program

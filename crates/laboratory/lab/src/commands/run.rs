@@ -139,8 +139,10 @@ fn resolve(
     let mut resolved: Vec<ResolvedTarget> = Vec::new();
     let mut others = targets;
     let configurations = || expanded.iter().flat_map(|one| &one.configurations);
-    let helpers =
-        configurations().flat_map(|planned| [Some(&*planned.server), planned.client.program()]);
+    let helpers = configurations().flat_map(|planned| {
+        let origin = planned.origin.as_deref();
+        [Some(&*planned.server), planned.client.program(), origin]
+    });
     let tested = configurations().map(|planned| &*planned.configuration.target);
     for name in tested.chain(helpers.flatten()) {
         let place = others.iter().position(|target| target.name == name);

@@ -214,7 +214,8 @@ fn chosen<'p>(all: &'p [Target], words: &[String]) -> Result<Vec<&'p Target>, Us
         match scenario.and_then(|scenario| scenario.form().ok()) {
             Some(form) => {
                 let file = form.file;
-                let helpers = file.client.into_iter().chain(file.against);
+                let helpers = [file.client, file.against, file.tls_origin];
+                let helpers = helpers.into_iter().flatten();
                 wanted.extend(file.targets.into_iter().chain(helpers));
             }
             None if names.clone().any(|name| name == word) => wanted.push(word.clone()),

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use super::failure::Failure;
 use crate::process::child::{Child, first_lines};
 use crate::process::tree::Tree;
+use crate::target::server_spec::{KeyKind, ServerSpec};
 
 /// The file that we are, even if it has been replaced since we started.
 const OWN_PROGRAM: &str = "/proc/self/exe";
@@ -73,6 +74,20 @@ impl Origin {
     /// Whether it has ended by itself.
     pub(crate) fn has_ended(&mut self) -> bool {
         self.child.ended().is_some()
+    }
+}
+
+/// In its place, the server behind one that speaks TLS to it. It logs requests, which say how its
+/// connections began.
+pub(crate) fn spec(of: &ServerSpec, cpus: usize) -> ServerSpec {
+    ServerSpec {
+        workers: u16::try_from(cpus).unwrap_or(u16::MAX),
+        certificates: vec![KeyKind::P256],
+        versions: of.versions.clone(),
+        groups: of.groups.clone(),
+        objects: of.objects.clone(),
+        request_log: true,
+        ..ServerSpec::default()
     }
 }
 

@@ -1,10 +1,15 @@
 //! What a server logged of the requests of a program that loads it (`requests.log`).
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::fs;
+use std::path::Path;
 
 use measure::kind::Kind;
 use measure::record::Handshakes;
 
+use super::failure::Failure;
+use crate::target::server::REQUEST_LOG;
 use crate::target::server_spec::ServerSpec;
 
 /// All requests of a log.
@@ -16,10 +21,23 @@ pub(crate) struct Requests {
     pub(crate) handshakes: Vec<Handshakes>,
 }
 
+/// The requests that the server of this folder logged since it started, or since they were read.
+///
+/// # Errors
+/// There is no log, or it is malformed.
+pub(crate) fn read(folder: &Path, spec: &ServerSpec) -> Result<Requests, Failure> {
+    let path = folder.join(REQUEST_LOG);
+    let failed = |why: &dyn Display| Failure::Failed(format!("{}: {why}", path.display()));
+    let log = fs::read_to_string(&path).map_err(|fault| failed(&fault))?;
+    // It grows by megabytes, and the run's folder stays until its end.
+    let _ = fs::remove_file(&path);
+    parse(&log, spec).ok_or_else(|| failed(&"a line is malformed"))
+}
+
 /// Reads a log of nginx: `$ssl_protocol $ssl_cipher $ssl_curve $ssl_session_reused $status
 /// $connection_requests` in each line, `-` for what is empty. By what a resumed session was
 /// resumed the log does not say, but the server was asked for.
-pub(crate) fn parse(log: &str, spec: &ServerSpec) -> Option<Requests> {
+fn parse(log: &str, spec: &ServerSpec) -> Option<Requests> {
     let mut requests = Requests::default();
     let mut counts = BTreeMap::<(&str, &str, &str, bool), u64>::new();
     for line in log.lines() {

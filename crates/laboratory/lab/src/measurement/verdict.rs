@@ -125,14 +125,30 @@ fn counted(rows: &[Handshakes], of: impl Fn(&Handshakes) -> Option<String>) -> S
     }
 }
 
+/// Checks how connections to the origin began; those of the warm-up count too.
+///
+/// # Errors
+/// [`Failure::Void`], with the share that resumed.
+pub(crate) fn judge_origin(wanted: Share, rows: &[Handshakes]) -> Result<(), Failure> {
+    let full = rows.iter().filter(|row| row.kind == Kind::Full);
+    let full: u64 = full.map(|row| row.count).sum();
+    let resumed = rows.iter().map(|row| row.count).sum::<u64>() - full;
+    let fault = of_share("handshakes with the origin", wanted, resumed, full);
+    fault.map_or(Ok(()), |fault| Err(Failure::Void(fault)))
+}
+
 /// Of the figures alone: in the warm-up every session begins.
 fn of_resumed(expect: &Expect, seconds: &[Second]) -> Option<String> {
     let wanted = expect.resumed?;
     let resumed: u64 = seconds.iter().map(|second| second.resumed).sum();
     let full: u64 = seconds.iter().map(|second| second.full).sum();
+    of_share("handshakes", wanted, resumed, full)
+}
+
+fn of_share(what: &str, wanted: Share, resumed: u64, full: u64) -> Option<String> {
     let share = share(resumed, resumed + full);
     (!wanted.holds(share)).then(|| {
-        let mut text = format!("asked for {} handshakes resumed, got ", bounds(wanted));
+        let mut text = format!("asked for {} {what} resumed, got ", bounds(wanted));
         let _ = write!(text, "{} ({resumed} of {})", percent(share), resumed + full);
         text
     })

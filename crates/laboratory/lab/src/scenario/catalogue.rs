@@ -15,10 +15,12 @@ macro_rules! embedded {
 }
 
 /// Ours, in the order of reports.
-const SCENARIOS: [(&str, &str); 22] = embedded! {
+const SCENARIOS: [(&str, &str); 24] = embedded! {
     "implementations",
     "terminate",
     "part-load",
+    "both-ends",
+    "passthrough",
     "cores",
     "ciphers",
     "keys",

@@ -13,8 +13,8 @@ use super::expect::Expect;
 use super::form::{self, Form, Pace};
 use super::planned::{Call, CapacityPlan, Client, Loading, Planned, ProgramLoad};
 use super::settings::{Launch, Offered, Settings};
-use crate::target::form::{Role, Scheme, Target};
-use crate::target::server_spec::ServerSpec;
+use crate::target::form::{Role, Scheme, Serves, Target};
+use crate::target::server_spec::{Front, ServerSpec};
 use crate::target::templates;
 use crate::usage::did_you_mean;
 
@@ -104,7 +104,11 @@ fn check_targets(form: &Form, contenders: &[Contender<'_>]) -> Result<(), Vec<Co
     let of_paces = [&file.quick, &file.full].map(|pace| pace.targets.iter().flatten());
     let values = file.factor.iter().flat_map(|factor| &factor.value);
     let of_values = of_values.chain(values.filter_map(|value| value.against.as_ref()));
-    let roles = file.client.iter().chain(&file.against);
+    let roles = file
+        .client
+        .iter()
+        .chain(&file.against)
+        .chain(&file.tls_origin);
     let named = file.targets.iter().chain(of_values).chain(roles);
     let unknown = named
         .chain(of_paces.into_iter().flatten())
@@ -236,17 +240,18 @@ impl<'f> Expansion<'f> {
     ) -> Result<Planned, Vec<Complaint>> {
         let target = contender.target;
         let (server, program) = self.sides(contender, choice)?;
-        let is_tls = server.target.form.scheme == Scheme::Https;
         let client = self.client(choice, program);
+        let mut spec = self.spec(choice, &client);
+        spec.request_log |= target.form.role == Role::Client;
+        let is_tls = server.target.form.scheme == Scheme::Https && spec.front != Front::Plain;
+        let origin = self.origin(&spec)?;
         let launch = self.launch(is_tls, choice);
         if let Client::Load(loading) = &client {
             check_loading(loading, &launch)?;
         }
-        let mut spec = self.spec(choice, &client);
-        spec.request_log |= target.form.role == Role::Client;
         let cannot = self.cannot(server, choice, &spec);
         let of_client = program.and_then(|one| one.target.unsupported(&spec, one.is_given));
-        let cannot = cannot.or_else(|| of_client.map(ToOwned::to_owned));
+        let cannot = cannot.or(of_client);
         let mut values = BTreeMap::new();
         let mut key = format!("target={}", target.name);
         for (factor, value, _) in self.values(choice) {
@@ -268,6 +273,7 @@ impl<'f> Expansion<'f> {
                 unsupported: cannot,
             },
             server: server.target.name.clone(),
+            origin,
             spec,
             is_tls,
             client,
@@ -278,6 +284,25 @@ impl<'f> Expansion<'f> {
             fill: self.values(choice).map(|(_, value, _)| value.fill).sum(),
             reloads: self.form.file.metrics.iter().any(is_of_reload),
         })
+    }
+
+    /// The target that answers behind a server in place of the test server, which has no TLS.
+    fn origin(&self, spec: &ServerSpec) -> Result<Option<String>, Vec<Complaint>> {
+        if !spec.needs_tls_origin() {
+            return Ok(None);
+        }
+        let name = self.form.file.tls_origin.as_ref();
+        let origin = name.map(|name| self.contender(name)).transpose()?;
+        match origin.map(|one| (&one.target.form, &one.target.name)) {
+            Some((form, name)) if form.serves == Serves::Itself && form.scheme == Scheme::Https => {
+                Ok(Some(name.clone()))
+            }
+            _ => {
+                let problem = Problem::new("`tls-origin` names no server that answers by TLS");
+                let hint = "add tls-origin = \"nginx-files\"";
+                Err(vec![Complaint::error(Spot::Nowhere, problem.hint(hint))])
+            }
+        }
     }
 
     /// With an address in place of the server's, which decides nothing about a plan.
@@ -363,7 +388,7 @@ impl<'f> Expansion<'f> {
             .filter_map(|(_, value, _)| value.needs.as_ref());
         let host = needs.find_map(|need| Some(format!("no {need} here: {}", lacks.get(need)?)));
         let target = contender.target.unsupported(spec, contender.is_given);
-        host.or_else(|| target.map(ToOwned::to_owned))
+        host.or(target)
     }
 
     fn expect(&self, choice: &'f [usize]) -> Expect {

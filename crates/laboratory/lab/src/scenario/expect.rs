@@ -20,6 +20,8 @@ pub(crate) struct Expect {
     /// The scheme of the server's signature in every handshake that had one.
     pub(crate) signature: Option<String>,
     pub(crate) resumed: Option<Share>,
+    /// Of the connections to an origin that speaks TLS.
+    pub(crate) origin_resumed: Option<Share>,
     pub(crate) error_rate: Option<Share>,
 }
 
@@ -54,6 +56,7 @@ impl Expect {
             group: over.group.or(self.group),
             signature: over.signature.or(self.signature),
             resumed: over.resumed.or(self.resumed),
+            origin_resumed: over.origin_resumed.or(self.origin_resumed),
             error_rate: over.error_rate.or(self.error_rate),
         }
     }

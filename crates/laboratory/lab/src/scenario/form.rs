@@ -61,6 +61,8 @@ pub(crate) struct File<S> {
     pub(crate) client: Option<String>,
     /// The server that targets load which are clients.
     pub(crate) against: Option<String>,
+    /// The target behind servers that speak TLS to what is behind them, or do not terminate it.
+    pub(crate) tls_origin: Option<String>,
     /// How the capacity of a target is measured.
     pub(crate) capacity: Option<Capacity>,
     /// What is offered, in multiples of it.

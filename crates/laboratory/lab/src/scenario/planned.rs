@@ -19,6 +19,8 @@ pub(crate) struct Planned {
     pub(crate) configuration: Configuration,
     /// The server: the target, or what clients under test load.
     pub(crate) server: String,
+    /// The target behind it; `None`: the laboratory's own test server.
+    pub(crate) origin: Option<String>,
     pub(crate) spec: ServerSpec,
     /// Whether the server speaks TLS; where it does not, nothing is expected of handshakes.
     pub(crate) is_tls: bool,

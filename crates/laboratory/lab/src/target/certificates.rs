@@ -18,7 +18,7 @@ use rcgen::{
 };
 use serde::Serialize;
 
-use super::server_spec::KeyKind;
+use super::server_spec::{KeyKind, ServerSpec};
 
 pub(crate) struct Certificates {
     folder: PathBuf,
@@ -65,6 +65,26 @@ impl Certificates {
             made: RefCell::default(),
             sites: RefCell::default(),
         })
+    }
+
+    /// The certificate of the authority of ECDSA certificates: a PEM file.
+    pub(crate) fn authority(&self) -> Result<PathBuf, CertificateFault> {
+        let path = self.folder.join("authority.crt");
+        fs::write(&path, &self.elliptic_pem)?;
+        Ok(path)
+    }
+
+    /// The certificates that a server of this spec may show, PEM.
+    pub(crate) fn shown(&self, spec: &ServerSpec) -> Result<Vec<u8>, CertificateFault> {
+        if let Some(last) = spec.sites.checked_sub(1) {
+            let folder = self.sites(spec.sites)?;
+            return Ok(fs::read(folder.join(format!("{}.pem", site_name(last))))?);
+        }
+        let mut pem = Vec::new();
+        for kind in &spec.certificates {
+            pem.extend(fs::read(self.of(*kind)?.chain)?);
+        }
+        Ok(pem)
     }
 
     /// A folder with `count` certificates, each with a P-256 key and a name of its own

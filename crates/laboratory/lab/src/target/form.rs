@@ -8,7 +8,7 @@ use serde::Deserialize;
 use toml::Value;
 
 use super::output::Output;
-use super::server_spec::ServerSpec;
+use super::server_spec::{Front, ServerSpec};
 
 /// A program that can be put under test.
 #[derive(Clone, Debug)]
@@ -43,6 +43,12 @@ pub(crate) struct Form {
     /// What a server's clients speak.
     #[serde(default)]
     pub(crate) scheme: Scheme,
+    /// What its templates can make its clients speak.
+    #[serde(default = "tls_alone")]
+    pub(crate) fronts: Vec<Front>,
+    /// Whether its templates can make it speak TLS to the origin.
+    #[serde(default)]
+    pub(crate) back_tls: bool,
     /// Commands that print its version, as templates.
     pub(crate) version: Vec<Vec<String>>,
     /// Beginnings of the lines to keep; none: the first line of each.
@@ -61,6 +67,10 @@ pub(crate) struct Form {
     pub(crate) files: Vec<String>,
     #[serde(default)]
     pub(crate) unsupported: Vec<Unsupported>,
+}
+
+fn tls_alone() -> Vec<Front> {
+    vec![Front::Tls]
 }
 
 /// What a program does in a run.
@@ -173,14 +183,21 @@ impl Target {
 
     /// Why it cannot be what is asked, if it cannot. `is_given`: the user gave another build than
     /// the packaged one.
-    pub(crate) fn unsupported(&self, spec: &ServerSpec, is_given: bool) -> Option<&str> {
+    pub(crate) fn unsupported(&self, spec: &ServerSpec, is_given: bool) -> Option<String> {
+        if self.form.role == Role::Server && !self.form.fronts.contains(&spec.front) {
+            return Some(format!("its templates have no front of {}", spec.front));
+        }
+        if self.form.role == Role::Server && spec.back_tls && !self.form.back_tls {
+            return Some("its templates have no TLS to the origin".to_owned());
+        }
         let fields = fields_of(spec);
         let holds = |entry: &&Unsupported| {
             let mut conditions = entry.when.iter();
             (entry.any_build || !is_given)
                 && conditions.all(|(field, condition)| condition.holds(&fields[field.as_str()]))
         };
-        Some(self.form.unsupported.iter().find(holds)?.why.trim())
+        let entry = self.form.unsupported.iter().find(holds)?;
+        Some(entry.why.trim().to_owned())
     }
 }
 
@@ -233,30 +250,27 @@ mod tests {
         )
         .unwrap();
         let plain = ServerSpec::default();
-        assert_eq!(target.unsupported(&plain, false), None);
+        let why = |spec: &ServerSpec, is_given| target.unsupported(spec, is_given);
+        assert_eq!(why(&plain, false), None);
         let two = ServerSpec {
             workers: 2,
             ..plain.clone()
         };
-        assert_eq!(target.unsupported(&two, false), None, "both must hold");
+        assert_eq!(why(&two, false), None, "both must hold");
         let two = ServerSpec {
             tickets: false,
             ..two
         };
-        assert_eq!(target.unsupported(&two, false), Some("two"));
-        assert_eq!(
-            target.unsupported(&two, true),
-            None,
-            "another build may do it"
-        );
+        assert_eq!(why(&two, false), Some("two".to_owned()));
+        assert_eq!(why(&two, true), None, "another build may do it");
         let mut many = plain.clone();
         many.certificates = vec![KeyKind::Rsa2048, KeyKind::P256];
-        assert_eq!(target.unsupported(&many, false), Some("pair"));
+        assert_eq!(why(&many, false), Some("pair".to_owned()));
         many.certificates = vec![KeyKind::Rsa2048, KeyKind::Rsa3072, KeyKind::Ed25519];
-        assert_eq!(target.unsupported(&many, false), Some("three"));
+        assert_eq!(why(&many, false), Some("three".to_owned()));
         let mut hybrid = plain;
         hybrid.groups = vec!["x25519".into(), "X25519MLKEM768".into()];
-        assert_eq!(target.unsupported(&hybrid, true), Some("pq"));
+        assert_eq!(why(&hybrid, true), Some("pq".to_owned()));
     }
 
     #[test]

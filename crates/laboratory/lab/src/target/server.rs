@@ -109,6 +109,7 @@ impl Server {
             place,
             certificates: &certificates,
             certificate_folder: certificate_folder.as_deref(),
+            authority: &place.certificates.authority()?,
             objects: &objects,
         };
         let mut attempts = 1;
@@ -161,6 +162,7 @@ struct Launch<'a> {
     place: &'a Place<'a>,
     certificates: &'a [Files],
     certificate_folder: Option<&'a Path>,
+    authority: &'a Path,
     objects: &'a Path,
 }
 
@@ -201,6 +203,9 @@ impl Launch<'_> {
             folder,
             listen: address.into(),
             origin: self.place.origin.map(Into::into),
+            front: self.spec.front,
+            back_tls: self.spec.back_tls,
+            authority: self.authority,
             objects: self.objects,
             object_bytes: &self.spec.objects,
             workers: self.spec.workers,

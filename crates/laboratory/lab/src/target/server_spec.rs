@@ -12,6 +12,10 @@ use serde::{Deserialize, Serialize};
 pub(crate) struct ServerSpec {
     /// Threads or processes that take connections, each on a CPU of its own.
     pub(crate) workers: u16,
+    /// What its clients speak to it.
+    pub(crate) front: Front,
+    /// Whether it speaks TLS to the origin behind it, and verifies it.
+    pub(crate) back_tls: bool,
     /// The certificates to be served, one of each kind.
     pub(crate) certificates: Vec<KeyKind>,
     pub(crate) versions: Vec<Version>,
@@ -41,6 +45,8 @@ impl Default for ServerSpec {
     fn default() -> Self {
         Self {
             workers: 1,
+            front: Front::Tls,
+            back_tls: false,
             certificates: vec![KeyKind::P256],
             versions: vec![Version::Tls12, Version::Tls13],
             suites: Vec::new(),
@@ -54,6 +60,34 @@ impl Default for ServerSpec {
             request_log: false,
             objects: Vec::new(),
         }
+    }
+}
+
+impl ServerSpec {
+    /// Whether the origin behind it must speak TLS: to it, or through it to the clients.
+    pub(crate) fn needs_tls_origin(&self) -> bool {
+        self.back_tls || self.front == Front::Passthrough
+    }
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Front {
+    /// It terminates TLS.
+    Tls,
+    /// No TLS.
+    Plain,
+    /// TLS that it does not terminate: it reads the server name and relays.
+    Passthrough,
+}
+
+impl fmt::Display for Front {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::Tls => "TLS",
+            Self::Plain => "no TLS",
+            Self::Passthrough => "TLS that it does not terminate",
+        })
     }
 }
 

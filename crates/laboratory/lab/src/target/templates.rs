@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::certificates::Files;
 use super::form::Target;
-use super::server_spec::{ServerSpec, Version};
+use super::server_spec::{Front, ServerSpec, Version};
 
 /// What a template may use; `targets/README.md` describes each.
 #[derive(Clone, Debug, Serialize)]
@@ -25,6 +25,12 @@ pub(crate) struct Values<'a> {
     pub(crate) listen: Endpoint,
     /// The plain HTTP server behind it; none for those that serve themselves.
     pub(crate) origin: Option<Endpoint>,
+    /// What clients speak: `tls`, `plain` or `passthrough`.
+    pub(crate) front: Front,
+    /// Whether the origin speaks TLS, which its certificate is verified for.
+    pub(crate) back_tls: bool,
+    /// The certificate of the authority that issued the origin's, PEM.
+    pub(crate) authority: &'a Path,
     /// A folder with a file for each size of object, named by the number of its bytes.
     pub(crate) objects: &'a Path,
     /// Those sizes.
