@@ -8,7 +8,7 @@ use std::time::Duration;
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, CustomExtension, DnType,
     ExtendedKeyUsagePurpose, IsCa, Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose,
-    RevokedCertParams, SerialNumber, date_time_ymd,
+    RevokedCertParams, SanType, SerialNumber, date_time_ymd,
 };
 
 use crate::directory::Directory;
@@ -79,11 +79,13 @@ impl Authority {
     }
 
     /// Begins a leaf whose common name is the first of `names` and whose alternative names are all
-    /// of them, DNS names (with wildcards) or IP addresses.
+    /// of them: DNS names (with wildcards), IP addresses, URIs or mail addresses.
     pub fn leaf(&self, names: &[&str]) -> LeafRequest<'_> {
         LeafRequest {
             authority: self,
+            common_name: names.first().unwrap_or(&"nameless").to_string(),
             names: names.iter().map(|name| (*name).to_owned()).collect(),
+            unit: None,
             key: Key::EcdsaP256,
             usage: ExtendedKeyUsagePurpose::ServerAuth,
             must_staple: false,
@@ -93,9 +95,7 @@ impl Authority {
 
     /// A client's certificate with this common name.
     pub fn client(&self, common_name: &str) -> Leaf {
-        let mut request = self.leaf(&[common_name]);
-        request.usage = ExtendedKeyUsagePurpose::ClientAuth;
-        request.issue()
+        self.leaf(&[common_name]).for_client().issue()
     }
 
     /// A PEM list that revokes these leaves.
@@ -189,7 +189,19 @@ fn authority_params(name: &str) -> (CertificateParams, u64) {
 }
 
 fn params(common_name: &str, names: &[String]) -> (CertificateParams, u64) {
-    let mut params = CertificateParams::new(names).expect("test names are valid");
+    let is_host = |name: &&String| !name.contains(['@', '/']);
+    let (hosts, others): (Vec<_>, Vec<_>) = names.iter().partition(is_host);
+    let hosts: Vec<String> = hosts.into_iter().cloned().collect();
+    let mut params = CertificateParams::new(hosts).expect("test names are valid");
+    for name in others {
+        let text = name.as_str().try_into().expect("test names are ASCII");
+        let kind = if name.contains("://") {
+            SanType::URI(text)
+        } else {
+            SanType::Rfc822Name(text)
+        };
+        params.subject_alt_names.push(kind);
+    }
     params.distinguished_name = rcgen::DistinguishedName::new();
     params
         .distinguished_name
@@ -206,7 +218,9 @@ fn params(common_name: &str, names: &[String]) -> (CertificateParams, u64) {
 #[must_use]
 pub struct LeafRequest<'a> {
     authority: &'a Authority,
+    common_name: String,
     names: Vec<String>,
+    unit: Option<String>,
     key: Key,
     usage: ExtendedKeyUsagePurpose,
     must_staple: bool,
@@ -217,6 +231,24 @@ impl LeafRequest<'_> {
     /// With this kind of key instead of ECDSA on P-256.
     pub fn key(mut self, key: Key) -> Self {
         self.key = key;
+        self
+    }
+
+    /// For a client, not a server.
+    pub fn for_client(mut self) -> Self {
+        self.usage = ExtendedKeyUsagePurpose::ClientAuth;
+        self
+    }
+
+    /// With this common name, whatever its alternative names.
+    pub fn common_name(mut self, common_name: &str) -> Self {
+        common_name.clone_into(&mut self.common_name);
+        self
+    }
+
+    /// With this organizational unit.
+    pub fn unit(mut self, unit: &str) -> Self {
+        self.unit = Some(unit.to_owned());
         self
     }
 
@@ -240,8 +272,12 @@ impl LeafRequest<'_> {
     /// Signs it.
     pub fn issue(self) -> Leaf {
         let key = self.key.generate();
-        let common_name = self.names.first().map_or("nameless", String::as_str);
-        let (mut params, serial) = params(common_name, &self.names);
+        let (mut params, serial) = params(&self.common_name, &self.names);
+        if let Some(unit) = self.unit {
+            params
+                .distinguished_name
+                .push(DnType::OrganizationalUnitName, unit);
+        }
         params.use_authority_key_identifier_extension = true;
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![self.usage];
