@@ -104,3 +104,12 @@ pub fn key_hash(site: &Site, certificate: &str) -> String {
     openssl(&["dgst", "-sha256", "-binary", "-out", &hash, &der]);
     openssl(&["base64", "-in", &hash]).trim().to_owned()
 }
+
+/// The SHA-256 fingerprint of the certificate in a file, as it is printed: with colons.
+pub fn fingerprint(path: &Path) -> String {
+    let mut openssl = Command::new("openssl");
+    let print = ["x509", "-noout", "-fingerprint", "-sha256", "-in"];
+    let printed = run(openssl.args(print).arg(path)).success();
+    let (_, digits) = printed.trim().split_once('=').expect("NAME=DIGITS");
+    digits.to_owned()
+}

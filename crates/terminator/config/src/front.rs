@@ -1,7 +1,8 @@
 //! The keys of a service's front.
 
-use options::{Problem, Section, Value};
+use options::{Problem, Section, Value, all};
 use proxy::options::{FrontOptions, KtlsMode, KtlsOptions, SourceRules};
+use tls::identity::AllowedIdentity;
 use tls::options::{
     ClientMode, ClientVerification, ExpiredLists, Group, RecordLayer, ReplacedCertificates,
     ServerOptions, Suite, Suites, Tls13Sessions, UnknownName, Version,
@@ -276,11 +277,13 @@ fn client(tls: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<ClientVerification
             ("accept", ExpiredLists::Accept),
         ],
     );
+    let allow = allow(&section);
     let client = ClientVerification {
         mode: mode?,
         authorities: authorities?,
         crls: crls?,
         expired_lists: expired_lists?,
+        allow: allow?,
     };
     if client.mode != ClientMode::None && client.authorities.is_empty() {
         let problem = Problem::new("asks for certificates, but no `ca` says who may issue them");
@@ -294,9 +297,33 @@ fn client(tls: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<ClientVerification
             problem.hint("write mode = \"required\" or \"optional\""),
         );
     }
+    if client.mode == ClientMode::None && section.has("allow") {
+        let problem = "lists who may enter, but mode = \"none\" asks for no certificate";
+        section.refuse("allow", problem, "write mode = \"required\"");
+        return None;
+    }
     if client.crls.is_empty() && section.has("crl-expired") {
         let problem = Problem::new("has no effect: there is no `crl`");
         section.warn("crl-expired", problem.hint("add crl = [\"clients.crl\"]"));
     }
     Some(client)
+}
+
+/// The identities that may enter. A list that was written and allows nothing was meant otherwise.
+fn allow(client: &Section<'_>) -> Option<Vec<AllowedIdentity>> {
+    let Some(section) = client.section_if_written("allow") else {
+        return Some(Vec::new());
+    };
+    let read = AllowedIdentity::KINDS.map(|(kind, read)| {
+        section.read_all_as(kind, |text| {
+            read(text).map_err(|fault| Problem::new(format!("\"{text}\" {fault}")))
+        })
+    });
+    let allowed: Vec<_> = all(read.into_iter())?.into_iter().flatten().collect();
+    if allowed.is_empty() {
+        let hint = "list an identity, or take it out to allow every certificate that verifies";
+        client.refuse("allow", "lists no identity", hint);
+        return None;
+    }
+    Some(allowed)
 }

@@ -3,17 +3,23 @@
 //! Everything that knows keys is made from it: the check for unknown ones, the reader's defaults
 //! and ranges, the flags of `lariat serve`, its help, and the reference.
 
+mod clients;
+mod limits;
 mod process;
 mod service;
 
 use options::{Key, Renamed, Table};
 
+use clients::CLIENTS;
+use limits::LIMITS;
 use process::PROCESS;
-use service::SERVICE;
+use service::{BACK, FRONT, SESSIONS};
+
+const PARTS: &[&[Key]] = &[FRONT, CLIENTS, SESSIONS, BACK, LIMITS, PROCESS];
 
 /// The keys of a configuration, in the order of the reference.
 pub static TABLE: Table = Table {
-    keys: &joined::<{ SERVICE.len() + PROCESS.len() }>(SERVICE, PROCESS),
+    keys: &joined::<{ count() }>(),
     renamed: RENAMED,
     later: &[
         "cluster",
@@ -53,17 +59,26 @@ const RENAMED: &[Renamed] = &[
     },
 ];
 
-const fn joined<const COUNT: usize>(first: &[Key], second: &[Key]) -> [Key; COUNT] {
-    let mut all = [first[0]; COUNT];
-    let mut place = 0;
+const fn count() -> usize {
+    let (mut part, mut count) = (0, 0);
+    while part < PARTS.len() {
+        count += PARTS[part].len();
+        part += 1;
+    }
+    count
+}
+
+const fn joined<const COUNT: usize>() -> [Key; COUNT] {
+    let mut all = [PARTS[0][0]; COUNT];
+    let (mut part, mut row, mut place) = (0, 0, 0);
     while place < COUNT {
-        let key = if place < first.len() {
-            first[place]
-        } else {
-            second[place - first.len()]
-        };
+        if row == PARTS[part].len() {
+            (part, row) = (part + 1, 0);
+            continue;
+        }
+        let key = PARTS[part][row];
         all[place] = key.group(heading(key.path.as_bytes()));
-        place += 1;
+        (row, place) = (row + 1, place + 1);
     }
     all
 }

@@ -387,7 +387,7 @@ const ALIKE: &[(&str, &str)] = &[
          --backup true --send-proxy v2 --send-proxy-crc32c true --check http --check-path /x \
          --idle-timeout 1h --workers 4 --connections 9 --log-format json --session-bytes 1MiB \
          --client-certificates required --client-ca ca.pem --client-crl ca.crl --versions 1.3 \
-         --connect-ports 80,8000-8010 --connect-ports 443",
+         --connect-ports 80,8000-8010 --connect-ports 443 --client-allow-cn a,b",
         r#"
 workers = 4
 process.connect-ports = [80, "8000-8010", 443]
@@ -403,7 +403,7 @@ listen = ["[::]:443", "unix:@a"]
 certificates = [{ chain = "site.crt", key = "site.key" }, "site.pem"]
 alpn = ["h2", "http/1.1"]
 versions = ["1.3"]
-client-certificates = { mode = "required", ca = ["ca.pem"], crl = ["ca.crl"] }
+client-certificates = { mode = "required", ca = ["ca.pem"], crl = ["ca.crl"], allow.cn = ["a,b"] }
 [service.back]
 servers = [{ address = "a:80", weight = 3 }, { address = "b:80", backup = true }]
 send-proxy = { version = "v2", crc32c = true }

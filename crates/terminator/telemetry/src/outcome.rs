@@ -58,6 +58,7 @@ reasons! {
     Drained, "none", "drained", "The drain deadline passed while the connection was open.";
     ClientAlert, "client", "client-alert", "The client sent a fatal alert; the log names it.";
     ClientCertificateMissing, "client", "client-certificate-missing", "A client certificate is required and none was sent.";
+    ClientCertificateNotAllowed, "client", "client-certificate-not-allowed", "The client's certificate verifies, but has no identity that `client-certificates.allow` lists; the log says which it has.";
     ClientCertificateRefused, "client", "client-certificate-refused", "The client's certificate did not verify (issuer, expiry, usage, unknown revocation status); the log says why and names it.";
     ClientCertificateRevoked, "client", "client-certificate-revoked", "The client's certificate, or one above it, is on a revocation list; the log names it.";
     ClientDisconnected, "client", "client-disconnected", "The client closed before the handshake had finished.";

@@ -8,6 +8,7 @@ mod early;
 mod fingerprint;
 pub mod handshake;
 mod hkdf;
+pub mod identity;
 pub mod names;
 pub mod options;
 pub mod policy;

@@ -3,6 +3,8 @@
 pub use sys::ktls::{Cipher, Version};
 use zeroize::Zeroize;
 
+use crate::identity::AllowedIdentity;
+
 /// The TLS of a service's front.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ServerOptions {
@@ -274,6 +276,8 @@ pub struct ClientVerification {
     pub crls: Vec<PemSource>,
     /// What a list past its nextUpdate means.
     pub expired_lists: ExpiredLists,
+    /// Identities, one of which a certificate must have; empty = any certificate that verifies.
+    pub allow: Vec<AllowedIdentity>,
 }
 
 /// What a revocation list past its nextUpdate means for clients whose issuer's it is.

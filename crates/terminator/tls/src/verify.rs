@@ -1,4 +1,5 @@
-//! Client certificates: who may have issued them, which are revoked, and what a refusal meant.
+//! Client certificates: who may have issued them, which are revoked, which may enter, and what a
+//! refusal meant.
 //!
 //! Revocation (RFC 5280 section 6.3) is looked at for the whole chain as soon as the service has
 //! any list. For the client's own certificate it fails closed: one whose issuer has no list is
@@ -32,6 +33,7 @@ pub use fault::{FileFault, ListConcern, VerifyConcern, VerifyFault};
 
 use crate::certificate::pem_fault;
 use crate::context;
+use crate::identity::{AllowedIdentity, with_identities};
 use crate::options::{ClientMode, ClientVerification, ExpiredLists, PemSource};
 use lists::{RevocationList, RevocationLists};
 
@@ -48,6 +50,8 @@ pub(crate) struct ClientVerifier {
     root_subjects: Vec<DistinguishedName>,
     is_mandatory: bool,
     lists: RevocationLists,
+    /// Empty = every client whose chain verifies.
+    allowed: Vec<AllowedIdentity>,
     algorithms: WebPkiSupportedAlgorithms,
 }
 
@@ -63,6 +67,7 @@ pub(crate) fn verifier(options: &ClientVerification) -> Result<Verifier, VerifyF
         roots,
         is_mandatory: options.mode == ClientMode::Required,
         lists: RevocationLists::new(read_lists(&options.crls)?, options.expired_lists),
+        allowed: options.allow.clone(),
         algorithms: provider.signature_verification_algorithms,
     })))
 }
@@ -131,6 +136,11 @@ impl ClientVerifier {
         // Two calls may find two paths, and the leaf's status is the same in both: its issuer's
         // name and key are.
         self.verify_path(&leaf, others, now, RevocationCheckDepth::EndEntity)
+    }
+
+    /// Whether a client with this certificate may enter, once its chain has been verified.
+    pub(crate) fn allows(&self, leaf: &CertificateDer<'_>) -> bool {
+        self.allowed.is_empty() || with_identities(leaf, |its| its.are_among(&self.allowed))
     }
 
     /// Whether there is a path on which nothing is on a list. Of the leaf alone it must be known.
@@ -229,14 +239,20 @@ impl ClientCertVerifier for ClientVerifier {
         others: &[CertificateDer<'_>],
         now: UnixTime,
     ) -> Result<ClientCertVerified, rustls::Error> {
-        match self.verify(leaf, others, now) {
-            Ok(()) => Ok(ClientCertVerified::assertion()),
+        let (refusal, error) = match self.verify(leaf, others, now) {
+            Ok(()) if self.allows(leaf) => return Ok(ClientCertVerified::assertion()),
+            Ok(()) => (
+                with_identities(leaf, |its| format!("`allow` lists none of {its}")),
+                // Answered with access_denied (RFC 8446 section 6.2).
+                CertificateError::ApplicationVerificationFailure.into(),
+            ),
             Err(error) => {
                 let refusal = self.describe(&error, leaf, others, now);
-                context::with(|context| context.refusal = Some(refusal));
-                Err(library_error(error))
+                (refusal, library_error(error))
             }
-        }
+        };
+        context::with(|context| context.refusal = Some(refusal));
+        Err(error)
     }
 
     fn verify_tls12_signature(

@@ -1,9 +1,11 @@
 //! Client certificates: required or optional, verified against a bundle and revocation lists.
 
+use suite::openssl::fingerprint;
 use suite::prelude::*;
 
 struct Club {
     site: Site,
+    authority: Authority,
     service: Service,
     member: Leaf,
     revoked: Leaf,
@@ -24,6 +26,7 @@ fn club(mode: &str) -> Club {
     ));
     Club {
         site,
+        authority,
         service,
         member,
         revoked,
@@ -151,4 +154,142 @@ fn a_list_past_its_next_update_refuses_unless_it_is_accepted() {
     assert!(is_served(&client, &lenient));
     let said = other.stderr();
     assert!(said.contains("past its nextUpdate"), "{said}");
+}
+
+/// What `openssl s_client` says that shows this certificate, until the service has ended.
+fn shown(site: &Site, service: &Service, leaf: &Leaf, more: &[&str]) -> String {
+    let certificate = site.directory.write("shown.pem", leaf.pem());
+    let path = certificate.to_str().expect("the test's own path");
+    let arguments = [&["-cert", path, "-key", path, "-ign_eof"], more].concat();
+    let finished = s_client(site, service.address, &arguments);
+    finished.stdout + &finished.stderr
+}
+
+#[test]
+fn a_certificate_enters_by_any_identity_that_is_listed_and_by_no_other() {
+    let (site, server) = (
+        Site::new(),
+        Server::start(Behaviour::Speak("welcome".into())),
+    );
+    let root = Authority::root("club");
+    let exact = root.client("by fingerprint");
+    let print = site.directory.write("exact.pem", exact.certificate_pem());
+    let print = fingerprint(&print);
+    let service = chained(
+        &site,
+        &server,
+        &root,
+        &[root.revocation_list(&[])],
+        &format!(
+            "allow = {{ dns = ['*.web.example'], uri = ['spiffe://td/web/*'], \
+             email = ['ann@example.org'], cn = ['ops, night'], ou = ['Desk'], \
+             fingerprint = ['{print}'] }}"
+        ),
+    );
+    let lariat = Lariat::start(&service.toml());
+    let issue = |names: &[&str]| root.leaf(names).for_client().issue();
+    let desk = root.leaf(&["x"]).unit("Desk").for_client().issue();
+    let evil = [
+        "spiffe://td/web/../ops",
+        "a.b.web.example",
+        "Ann@example.org",
+    ];
+    let mallory = root
+        .leaf(&evil)
+        .common_name("ops, night\", x")
+        .for_client()
+        .issue();
+    let mut refused = 0;
+    for version in ["-tls1_2", "-tls1_3"] {
+        let is_served = |leaf: &Leaf| {
+            let said = shown(&site, &service, leaf, &[version]);
+            assert_ne!(
+                said.contains("welcome"),
+                said.contains("access denied"),
+                "{said}"
+            );
+            said.contains("welcome")
+        };
+        for names in [
+            &["a.web.example"][..],
+            &["x", "spiffe://td/web/a/1"],
+            &["y", "ann@Example.org"],
+        ] {
+            assert!(is_served(&issue(names)), "{names:?}");
+        }
+        assert!(is_served(&root.client("ops, night")));
+        assert!(is_served(&desk) && is_served(&exact));
+        for leaf in [&issue(&["web.example"]), &mallory] {
+            assert!(!is_served(leaf));
+            refused += 1;
+            lariat.wait_for_reason("client-certificate-not-allowed", refused);
+        }
+    }
+    let line = lariat.wait_for_line(&["client-certificate-not-allowed", "spiffe"]);
+    let detail = line["detail"].as_str().unwrap_or_default();
+    assert!(detail.contains("uri \"spiffe://td/web/../ops\""), "{line}");
+    assert_eq!(line["fault"], "client", "{line}");
+}
+
+#[test]
+fn where_certificates_are_optional_one_that_is_shown_must_be_allowed() {
+    let club = club("optional");
+    let allow = "mode = 'optional', allow = { cn = ['member'] }";
+    let lariat = Lariat::start(&club.service.toml().replace("mode = 'optional'", allow));
+    let served = |client: Client| is_served(&client, &club.service);
+    assert!(served(Client::showing(&club.site, &club.member)));
+    assert!(served(Client::new(&club.site)));
+    let other = club.authority.client("other");
+    assert!(!served(Client::showing(&club.site, &other)));
+    lariat.wait_for_reason("client-certificate-not-allowed", 1);
+}
+
+#[test]
+fn a_session_made_before_a_reload_that_allows_fewer_does_not_enter() {
+    let (site, server) = (
+        Site::new(),
+        Server::start(Behaviour::Speak("welcome".into())),
+    );
+    let root = Authority::root("club");
+    let lists = [root.revocation_list(&[])];
+    let service = chained(
+        &site,
+        &server,
+        &root,
+        &lists,
+        "allow = { cn = ['ann', 'bob'] }",
+    );
+    let lariat = Lariat::start(&service.toml());
+    let clients = ["ann", "bob"].map(|name| (name, root.client(name)));
+    // By id and by ticket of TLS 1.2, and by PSK.
+    let ways: [&[&str]; 3] = [&["-tls1_2", "-no_ticket"], &["-tls1_2"], &["-tls1_3"]];
+    let visit = |way: usize, (name, leaf): &(&str, Leaf), option: &str| {
+        let session = site.path(&format!("{name}.{way}")).display().to_string();
+        shown(
+            &site,
+            &service,
+            leaf,
+            &[ways[way], &[option, &session]].concat(),
+        )
+    };
+    for way in 0..ways.len() {
+        for client in &clients {
+            assert!(visit(way, client, "-sess_out").contains("welcome"));
+            assert!(visit(way, client, "-sess_in").contains("Reused, TLS"));
+        }
+    }
+    lariat.configure(&service.toml().replace(", 'bob'", ""));
+    lariat.reload().success();
+    for (way, refused) in (0..ways.len()).zip(1..) {
+        let [ann, bob] = &clients;
+        assert!(visit(way, ann, "-sess_in").contains("Reused, TLS"));
+        let said = visit(way, bob, "-sess_in");
+        assert!(
+            said.contains("access denied") && !said.contains("welcome"),
+            "{said}"
+        );
+        lariat.wait_for_reason("client-certificate-not-allowed", refused);
+        let labels = [("reason", "client-certificate")];
+        lariat.wait_for_metric("lariat_resumption_misses_total", &labels, refused.into());
+    }
 }

@@ -9,7 +9,6 @@ const EARLY_DATA_BYTES_MAX: u64 = tls::server::EARLY_DATA_BYTES_MAX as u64;
 
 const HOUR: Duration = Duration::from_secs(3600);
 const DAY: Duration = Duration::from_secs(86_400);
-const YEAR: Duration = Duration::from_secs(365 * 86_400);
 
 /// Every cipher suite by its standard name.
 const SUITES: &[&str] = &[
@@ -25,8 +24,8 @@ const SUITES: &[&str] = &[
     "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256",
 ];
 
-/// The keys of `service`.
-pub(super) const SERVICE: &[Key] = &[
+/// The keys of `service` and `service.front`, down to `front.tls`.
+pub(super) const FRONT: &[Key] = &[
     key("service", Kind::Table)
         .many()
         .help(
@@ -163,50 +162,10 @@ pub(super) const SERVICE: &[Key] = &[
              (`refuse`).",
         )
     .example(r#"unknown-name = "refuse""#),
-    key("service.front.tls.client-certificates", Kind::Table)
-        .absent("none are asked for")
-        .help("Whether and how clients are authenticated by certificates.")
-        .example(r#"client-certificates = { mode = "required", ca = ["clients.pem"] }"#),
-    key(
-        "service.front.tls.client-certificates.mode",
-        Kind::Choice(&["none", "optional", "required"]),
-    )
-    .flag("client-certificates")
-    .help(
-            "Whether clients are asked for a certificate. `optional` serves clients \
-             without one. A certificate that does not verify is refused in either mode.",
-        )
-    .example(r#"mode = "required""#),
-    key("service.front.tls.client-certificates.ca", Kind::Path)
-        .many()
-        .absent("only with mode none")
-        .flag("client-ca")
-        .help("PEM files with the authorities that may have issued clients' certificates.")
-        .example(r#"ca = ["clients-ca.pem"]"#),
-    key("service.front.tls.client-certificates.crl", Kind::Path)
-        .many()
-        .absent("revocation is not looked at")
-        .flag("client-crl")
-        .help(
-            "PEM files with revocation lists of those authorities. No certificate of a \
-             client's chain may be on a list. The issuer of the client's own certificate \
-             must have a list; authorities above it need none. Of an issuer's lists the \
-             newest counts.",
-        )
-        .example(r#"crl = ["clients.crl"]"#),
-    key(
-        "service.front.tls.client-certificates.crl-expired",
-        Kind::Choice(&["refuse", "accept"]),
-    )
-    .default("refuse")
-    .flag("client-crl-expired")
-    .help(
-            "What to do if a revocation list is past its nextUpdate. `refuse` refuses \
-             clients with its issuer in their chain, as OpenSSL, HAProxy and nginx do, \
-             because later revocations are unknown. `accept` uses the old list. Both \
-             warn, also before the list expires.",
-        )
-    .example(r#"crl-expired = "accept""#),
+];
+
+/// The keys of `service.front.tls` about sessions and records.
+pub(super) const SESSIONS: &[Key] = &[
     key("service.front.tls.resumption", Kind::Boolean)
         .default("true")
         .flag("resumption")
@@ -219,14 +178,14 @@ pub(super) const SERVICE: &[Key] = &[
     .absent("none is taken")
     .flag("early-data")
     .help(
-            "How much early data a client that resumes TLS 1.3 may send (0-RTT, RFC 8446, \
+        "How much early data a client that resumes TLS 1.3 may send (0-RTT, RFC 8446, \
              2.3), in bytes; less than a full record (16,640 bytes) counts as one. The \
              service then keeps its TLS 1.3 sessions in the session cache, where each \
              resumes once, so that no early data is accepted twice. Servers must know \
              which data came early: `send-proxy` with version 2 sends them TLV 0xe1, the \
              number of bytes from the start that may be early data (four bytes, \
              big-endian). Otherwise `early-data-safe` must say that they need not know.",
-        )
+    )
     .example(r#"early-data = "16KiB""#),
     key("service.front.tls.revoked", Kind::Path)
         .many()
@@ -245,10 +204,10 @@ pub(super) const SERVICE: &[Key] = &[
     .default("resume")
     .flag("replaced-certificates")
     .help(
-            "Whether sessions made under a certificate that is no longer among \
+        "Whether sessions made under a certificate that is no longer among \
              `certificates` are resumed. `refuse` costs each client a full handshake \
              after a renewal.",
-        )
+    )
     .example(r#"replaced-certificates = "refuse""#),
     key(
         "service.front.tls.record-layer",
@@ -257,10 +216,10 @@ pub(super) const SERVICE: &[Key] = &[
     .default("in-place")
     .flag("record-layer")
     .help(
-            "What encrypts and decrypts after the handshake: our own code, in place \
+        "What encrypts and decrypts after the handshake: our own code, in place \
              (`in-place`), or the TLS library, with one more copy of every byte \
              (`library`).",
-        )
+    )
     .example(r#"record-layer = "library""#),
     key("service.front.tls.ktls", Kind::Table)
         .absent("`auto`")
@@ -274,11 +233,11 @@ pub(super) const SERVICE: &[Key] = &[
     .default("auto")
     .flag("ktls")
     .help(
-            "`auto` hands the sending half of a connection to the kernel when it carries \
+        "`auto` hands the sending half of a connection to the kernel when it carries \
              a long response and the kernel supports that; otherwise the same bytes are \
              encrypted in user space. `require` refuses to start unless the kernel \
              supports every version and suite that the service may negotiate.",
-        )
+    )
     .example(r#"mode = "require""#),
     key("service.front.tls.ktls.min-size", Kind::Size(1, 1 << 40))
         .default("128KiB")
@@ -289,6 +248,10 @@ pub(super) const SERVICE: &[Key] = &[
              pause.",
         )
         .example(r#"min-size = "1MiB""#),
+];
+
+/// The keys of `service.back`.
+pub(super) const BACK: &[Key] = &[
     key("service.back", Kind::Table)
         .help("Servers to relay to, or static files of this host.")
         .example(r#"back = { servers = ["127.0.0.1:80"] }"#),
@@ -329,9 +292,7 @@ pub(super) const SERVICE: &[Key] = &[
     key("service.back.files.precompressed", Kind::Boolean)
         .default("true")
         .flag("precompressed")
-        .help(
-            "Whether `x.br` or `x.gz` beside `x` is sent in its place to clients that accept it.",
-        )
+        .help("Whether `x.br` or `x.gz` beside `x` is sent in its place to clients that accept it.")
         .example("precompressed = false"),
     key("service.back.servers", Kind::Table)
         .many()
@@ -366,9 +327,9 @@ pub(super) const SERVICE: &[Key] = &[
     .default("round-robin")
     .flag("balance")
     .help(
-            "How a server is chosen: in turn, by the fewest open connections, or by the \
+        "How a server is chosen: in turn, by the fewest open connections, or by the \
              client's address (consistent hash); all by weight.",
-        )
+    )
     .example(r#"balance = "least-connections""#),
     key("service.back.check", Kind::Table)
         .absent("servers are judged by their dials alone")
@@ -381,10 +342,10 @@ pub(super) const SERVICE: &[Key] = &[
     )
     .flag("check")
     .help(
-            "What passes: a connection that is accepted (`tcp`), a TLS handshake that \
+        "What passes: a connection that is accepted (`tcp`), a TLS handshake that \
              finishes (`tls`), or a `GET` answered with a status from 200 to 399 \
              (`http`).",
-        )
+    )
     .example(r#"kind = "tcp""#),
     key("service.back.check.path", Kind::Text("PATH"))
         .default("/")
@@ -450,9 +411,9 @@ pub(super) const SERVICE: &[Key] = &[
     )
     .flag("send-proxy")
     .help(
-            "`v1` is text, `v2` binary with the TLVs below. `pass` forwards the client's \
+        "`v1` is text, `v2` binary with the TLVs below. `pass` forwards the client's \
              own header byte for byte, and needs `front.accept-proxy`.",
-        )
+    )
     .example(r#"version = "v2""#),
     key("service.back.send-proxy.alpn", Kind::Boolean)
         .default("true")
@@ -502,77 +463,4 @@ pub(super) const SERVICE: &[Key] = &[
              may all be repeated.",
         )
         .example("early-data-safe = true"),
-    key("service.timeouts", Kind::Table)
-        .absent("their defaults")
-        .help("How long each part of a connection may take.")
-        .example(r#"timeouts = { handshake = "5s", idle = "1h" }"#),
-    key(
-        "service.timeouts.handshake",
-        Kind::Duration(Duration::from_millis(10), HOUR),
-    )
-    .default("10s")
-    .flag("handshake-timeout")
-    .help(
-            "Time from accept to the end of the handshake, including any PROXY header. \
-             Long enough for a lost packet on a slow path, short enough that silent \
-             clients do not accumulate.",
-        )
-    .example(r#"handshake = "5s""#),
-    key(
-        "service.timeouts.dial",
-        Kind::Duration(Duration::from_millis(10), HOUR),
-    )
-    .default("3s")
-    .flag("dial-timeout")
-    .help(
-            "Time for one dial of one server; then the next server is tried. Long enough \
-             for two lost SYNs.",
-        )
-    .example(r#"dial = "1s""#),
-    key(
-        "service.timeouts.idle",
-        Kind::Duration(Duration::from_millis(10), YEAR),
-    )
-    .default("5m")
-    .flag("idle-timeout")
-    .help(
-            "Time without a byte in either direction. It removes connections of clients \
-             that vanished, and is longer than HTTP servers' own keep-alive timeouts. \
-             Databases and other protocols with long silences need hours.",
-        )
-    .example(r#"idle = "8h""#),
-    key(
-        "service.timeouts.request",
-        Kind::Duration(Duration::from_millis(10), HOUR),
-    )
-    .default("10s")
-    .flag("request-timeout")
-    .help(
-            "Time from the first byte of a request for static files to its last; then it \
-             is answered with 408. HAProxy calls it `timeout http-request`. Long enough \
-             for a few lost packets, short enough that heads sent a byte at a time do not \
-             accumulate.",
-        )
-    .example(r#"request = "5s""#),
-    key(
-        "service.timeouts.file",
-        Kind::Duration(Duration::from_millis(10), HOUR),
-    )
-    .default("30s")
-    .flag("file-timeout")
-    .help(
-            "Time that the file system may take to find, list or read something that is \
-             not in memory; then the request is answered with 503, or its response is \
-             cut. A disk that has to spin up takes up to twenty seconds.",
-        )
-    .example(r#"file = "5s""#),
-    key("service.limits", Kind::Table)
-        .absent("only the limits of the process")
-        .help("Limits of one service.")
-        .example("limits = { connections = 1000 }"),
-    key("service.limits.connections", Kind::Count(1, 10_000_000))
-        .absent("only the limit of the process")
-        .flag("service-connections")
-        .help("Open connections of this service over all workers; more are closed at once.")
-        .example("connections = 1000"),
 ];

@@ -19,8 +19,8 @@ use testkit::client::{Client, ClientChoice};
 use testkit::kernel::{Handed, KernelSealer};
 use tls::options::Cipher;
 use tls::options::{
-    CertificateSource, ClientMode, ClientVerification, ExpiredLists, Group, PemSource,
-    ServerOptions, Tls13Sessions, UnknownName, Version,
+    CertificateSource, ClientMode, ClientVerification, Group, PemSource, ServerOptions,
+    Tls13Sessions, UnknownName, Version,
 };
 use tls::policy::SuiteOrder;
 use tls::record::PLAINTEXT_BYTES_MAX;
@@ -91,8 +91,7 @@ impl Stage {
         let client = ClientVerification {
             mode: ClientMode::Required,
             authorities: vec![authority],
-            crls: Vec::new(),
-            expired_lists: ExpiredLists::default(),
+            ..ClientVerification::default()
         };
         self.changed(|options| options.client = client)
     }

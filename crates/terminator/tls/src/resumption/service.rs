@@ -77,8 +77,8 @@ impl ServiceSessions {
     }
 
     /// A session that was found, if its client is welcome now: its server certificate may have been
-    /// revoked since, and the one that the client showed may have expired, been revoked, or come
-    /// from an authority that is trusted no more.
+    /// revoked since, and the one that the client showed may have expired, been revoked, come from
+    /// an authority that is trusted no more, or be allowed no more.
     fn welcome(&self, session: &[u8], provenance: Provenance) -> Result<Vec<u8>, ResumptionMiss> {
         self.policy.judge(session, provenance)?;
         context::with(|context| context.resumed = Some(provenance));
@@ -173,7 +173,7 @@ impl ResumptionPolicy {
             (None, shown) => shown.is_none(),
             (Some(verifier), None) => !verifier.client_auth_mandatory(),
             (Some(verifier), Some((leaf, others))) => {
-                verifier.verify(leaf, others, self.clock.now()).is_ok()
+                verifier.allows(leaf) && verifier.verify(leaf, others, self.clock.now()).is_ok()
             }
         };
         is_welcome

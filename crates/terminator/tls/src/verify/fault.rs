@@ -87,6 +87,9 @@ pub(crate) fn refusal_of(error: &Error) -> Option<Reason> {
             CertificateError::ExpiredRevocationList
             | CertificateError::ExpiredRevocationListContext { .. },
         ) => Reason::CrlExpired,
+        Error::InvalidCertificate(CertificateError::ApplicationVerificationFailure) => {
+            Reason::ClientCertificateNotAllowed
+        }
         Error::InvalidCertificate(_) | Error::InvalidCertRevocationList(_) => {
             Reason::ClientCertificateRefused
         }

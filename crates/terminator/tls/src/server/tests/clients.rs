@@ -3,6 +3,7 @@
 use rustls::CertificateError;
 
 use super::*;
+use crate::identity::AllowedIdentity;
 use crate::options::ExpiredLists;
 use crate::verify::{FileFault, ListConcern, VerifyFault};
 
@@ -65,6 +66,23 @@ fn a_revoked_client_is_refused() {
     assert!(accepted(&required, &showing(alice)));
     let error = refused(&required, showing(mallory));
     assert_eq!(error, CertificateError::Revoked);
+}
+
+#[test]
+fn only_a_listed_identity_enters_and_only_below_the_authority() {
+    let bob = AllowedIdentity::CommonName("bob".into());
+    for mode in [ClientMode::Required, ClientMode::Optional] {
+        let mut options = verifying(mode);
+        options.client.allow = vec![bob.clone()];
+        assert!(accepted(&options, &showing(root().client("bob"))));
+        let error = refused(&options, showing(root().client("alice")));
+        assert_eq!(error, CertificateError::ApplicationVerificationFailure);
+        let stranger = Authority::root("another").client("bob");
+        let error = refused(&options, showing(stranger));
+        assert_eq!(error, CertificateError::UnknownIssuer);
+        let is_served_bare = accepted(&options, &client("a.example"));
+        assert_eq!(is_served_bare, mode == ClientMode::Optional);
+    }
 }
 
 #[test]

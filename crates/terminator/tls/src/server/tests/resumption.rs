@@ -3,6 +3,7 @@
 use rustls::client::{Resumption as ClientResumption, Tls12Resumption};
 
 use super::*;
+use crate::identity::AllowedIdentity;
 
 fn resuming(client: &Client, by: Tls12Resumption) -> Arc<ClientConfig> {
     witnessed(client, by).0
@@ -148,6 +149,24 @@ fn a_client_that_was_revoked_since_is_verified_in_full_and_refused() {
         assert_eq!(error, rustls::Error::InvalidCertificate(revoked));
     }
     for kind in kinds_after(&alice, &before, &after) {
+        assert_eq!(kind.unwrap(), HandshakeKind::Resumed);
+    }
+}
+
+#[test]
+fn a_client_that_is_allowed_no_more_does_not_resume() {
+    let allowing = |name: &str| {
+        let mut options = verifying(ClientMode::Optional);
+        options.client.allow = vec![AllowedIdentity::CommonName(name.to_owned())];
+        options
+    };
+    let (alice, before) = (root().client("alice"), verifying(ClientMode::Optional));
+    for kind in kinds_after(&alice, &before, &allowing("bob")) {
+        let error = kind.expect_err("not allowed").server();
+        let denied = rustls::CertificateError::ApplicationVerificationFailure;
+        assert_eq!(error, rustls::Error::InvalidCertificate(denied));
+    }
+    for kind in kinds_after(&alice, &before, &allowing("alice")) {
         assert_eq!(kind.unwrap(), HandshakeKind::Resumed);
     }
 }

@@ -1,0 +1,85 @@
+//! The rows about what a service's connections may take.
+
+use std::time::Duration;
+
+use options::{Key, Kind, key};
+
+const HOUR: Duration = Duration::from_secs(3600);
+const YEAR: Duration = Duration::from_secs(365 * 86_400);
+
+/// The keys of `service.timeouts` and `service.limits`.
+pub(super) const LIMITS: &[Key] = &[
+    key("service.timeouts", Kind::Table)
+        .absent("their defaults")
+        .help("How long each part of a connection may take.")
+        .example(r#"timeouts = { handshake = "5s", idle = "1h" }"#),
+    key(
+        "service.timeouts.handshake",
+        Kind::Duration(Duration::from_millis(10), HOUR),
+    )
+    .default("10s")
+    .flag("handshake-timeout")
+    .help(
+        "Time from accept to the end of the handshake, including any PROXY header. \
+             Long enough for a lost packet on a slow path, short enough that silent \
+             clients do not accumulate.",
+    )
+    .example(r#"handshake = "5s""#),
+    key(
+        "service.timeouts.dial",
+        Kind::Duration(Duration::from_millis(10), HOUR),
+    )
+    .default("3s")
+    .flag("dial-timeout")
+    .help(
+        "Time for one dial of one server; then the next server is tried. Long enough \
+             for two lost SYNs.",
+    )
+    .example(r#"dial = "1s""#),
+    key(
+        "service.timeouts.idle",
+        Kind::Duration(Duration::from_millis(10), YEAR),
+    )
+    .default("5m")
+    .flag("idle-timeout")
+    .help(
+        "Time without a byte in either direction. It removes connections of clients \
+             that vanished, and is longer than HTTP servers' own keep-alive timeouts. \
+             Databases and other protocols with long silences need hours.",
+    )
+    .example(r#"idle = "8h""#),
+    key(
+        "service.timeouts.request",
+        Kind::Duration(Duration::from_millis(10), HOUR),
+    )
+    .default("10s")
+    .flag("request-timeout")
+    .help(
+        "Time from the first byte of a request for static files to its last; then it \
+             is answered with 408. HAProxy calls it `timeout http-request`. Long enough \
+             for a few lost packets, short enough that heads sent a byte at a time do not \
+             accumulate.",
+    )
+    .example(r#"request = "5s""#),
+    key(
+        "service.timeouts.file",
+        Kind::Duration(Duration::from_millis(10), HOUR),
+    )
+    .default("30s")
+    .flag("file-timeout")
+    .help(
+        "Time that the file system may take to find, list or read something that is \
+             not in memory; then the request is answered with 503, or its response is \
+             cut. A disk that has to spin up takes up to twenty seconds.",
+    )
+    .example(r#"file = "5s""#),
+    key("service.limits", Kind::Table)
+        .absent("only the limits of the process")
+        .help("Limits of one service.")
+        .example("limits = { connections = 1000 }"),
+    key("service.limits.connections", Kind::Count(1, 10_000_000))
+        .absent("only the limit of the process")
+        .flag("service-connections")
+        .help("Open connections of this service over all workers; more are closed at once.")
+        .example("connections = 1000"),
+];

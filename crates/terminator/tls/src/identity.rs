@@ -1,0 +1,409 @@
+//! Which identities of a client's certificate may enter: what an operator lists, and what a
+//! certificate has.
+//!
+//! Owns no trust: the chain has been verified before. Identities are compared byte by byte as the
+//! authority wrote them, but host names without regard to case (RFC 4343). One that is not valid
+//! text is none.
+
+use std::fmt::{self, Display, Formatter};
+
+use aws_lc_rs::digest;
+use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
+
+/// Length of a SHA-256 fingerprint, in bytes.
+const FINGERPRINT_BYTES: usize = 32;
+
+/// Identities that a log line names, and the most characters of each: the client wrote them.
+const NAMED_MAX: usize = 8;
+const NAMED_CHARS_MAX: usize = 100;
+
+/// One identity that may enter.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum AllowedIdentity {
+    /// A DNS name among the alternative names, in lower case; `*.` stands for one label, as in
+    /// certificates (RFC 9525 section 6.3).
+    Dns(String),
+    /// A URI among the alternative names, such as a SPIFFE ID; `/*` at its end stands for one or
+    /// more segments.
+    Uri(String),
+    /// A mailbox among the alternative names (RFC 5280 section 4.2.1.6).
+    Email(String),
+    /// A common name of the subject.
+    CommonName(String),
+    /// An organizational unit of the subject.
+    OrganizationalUnit(String),
+    /// The SHA-256 of the whole certificate (DER).
+    Fingerprint([u8; FINGERPRINT_BYTES]),
+}
+
+/// Why a text is no identity.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum IdentityFault {
+    /// Of no kind.
+    #[error("is empty")]
+    Empty,
+    /// No DNS name, with or without a wildcard.
+    #[error("is no DNS name; `*.` may stand at its start only, for one label")]
+    Dns,
+    /// No URI.
+    #[error("is no URI; it begins with a scheme, and `/*` may stand at its end only")]
+    Uri,
+    /// No mailbox.
+    #[error("is no mail address; patterns are not possible")]
+    Email,
+    /// No fingerprint.
+    #[error("is no SHA-256 fingerprint, which has 64 hexadecimal digits, with or without colons")]
+    Fingerprint,
+}
+
+/// Reads what an operator wrote as an identity of one kind.
+pub type ReadIdentity = fn(&str) -> Result<AllowedIdentity, IdentityFault>;
+
+impl AllowedIdentity {
+    /// How an identity is read, by the name of its kind.
+    pub const KINDS: [(&'static str, ReadIdentity); 6] = [
+        ("dns", Self::dns),
+        ("uri", Self::uri),
+        ("email", Self::email),
+        ("cn", |text| Ok(Self::CommonName(some(text)?))),
+        ("ou", |text| Ok(Self::OrganizationalUnit(some(text)?))),
+        ("fingerprint", Self::fingerprint),
+    ];
+
+    fn dns(text: &str) -> Result<Self, IdentityFault> {
+        let name = some(text)?.to_ascii_lowercase();
+        let host = name.strip_prefix("*.").unwrap_or(&name);
+        let is_label = |label: &str| {
+            let is_allowed = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
+            (1..=63).contains(&label.len()) && label.chars().all(is_allowed)
+        };
+        if host.split('.').all(is_label) {
+            Ok(Self::Dns(name))
+        } else {
+            Err(IdentityFault::Dns)
+        }
+    }
+
+    fn uri(text: &str) -> Result<Self, IdentityFault> {
+        let uri = some(text)?;
+        let (scheme, rest) = uri.split_once(':').ok_or(IdentityFault::Uri)?;
+        let is_scheme = scheme.starts_with(|c: char| c.is_ascii_alphabetic())
+            && scheme
+                .chars()
+                .all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c));
+        // A wildcard needs a host before it: `spiffe://*` would be every trust domain.
+        let fixed = rest.strip_suffix("/*").unwrap_or(rest);
+        let has_place = !fixed.trim_start_matches('/').is_empty();
+        let is_text = fixed.chars().all(|c| c.is_ascii_graphic() && c != '*');
+        if is_scheme && has_place && is_text {
+            Ok(Self::Uri(uri))
+        } else {
+            Err(IdentityFault::Uri)
+        }
+    }
+
+    fn email(text: &str) -> Result<Self, IdentityFault> {
+        let mailbox = some(text)?;
+        let parts = mailbox.rsplit_once('@').ok_or(IdentityFault::Email)?;
+        let is_whole = !parts.0.is_empty() && !parts.1.is_empty();
+        if is_whole && mailbox.chars().all(|c| c.is_ascii_graphic() && c != '*') {
+            Ok(Self::Email(mailbox))
+        } else {
+            Err(IdentityFault::Email)
+        }
+    }
+
+    fn fingerprint(text: &str) -> Result<Self, IdentityFault> {
+        let digits = some(text)?.replace(':', "");
+        let byte = |pair: &[u8]| {
+            let digits = str::from_utf8(pair)
+                .ok()
+                .filter(|pair| !pair.contains('+'))?;
+            u8::from_str_radix(digits, 16).ok()
+        };
+        let bytes: Option<Vec<u8>> = digits.as_bytes().chunks(2).map(byte).collect();
+        let bytes = bytes.and_then(|bytes| bytes.try_into().ok());
+        bytes
+            .filter(|_| digits.len() == 2 * FINGERPRINT_BYTES)
+            .map(Self::Fingerprint)
+            .ok_or(IdentityFault::Fingerprint)
+    }
+}
+
+fn some(text: &str) -> Result<String, IdentityFault> {
+    (!text.is_empty())
+        .then(|| text.to_owned())
+        .ok_or(IdentityFault::Empty)
+}
+
+/// The identities of one certificate.
+pub(crate) struct Identities<'a> {
+    fingerprint: [u8; FINGERPRINT_BYTES],
+    /// By the name of their kind.
+    texts: Vec<(&'static str, &'a str)>,
+}
+
+/// The identities of a certificate (DER); works with them while it is read.
+pub(crate) fn with_identities<T>(der: &[u8], work: impl FnOnce(&Identities<'_>) -> T) -> T {
+    let read = X509Certificate::from_der(der).map(|(_, read)| read).ok();
+    let texts = read.iter().flat_map(texts).collect();
+    let mut fingerprint = [0; FINGERPRINT_BYTES];
+    fingerprint.copy_from_slice(digest::digest(&digest::SHA256, der).as_ref());
+    work(&Identities { fingerprint, texts })
+}
+
+fn texts<'a>(read: &'a X509Certificate<'_>) -> impl Iterator<Item = (&'static str, &'a str)> {
+    let subject = read.subject();
+    let common_names = subject.iter_common_name().map(|one| ("cn", one.as_str()));
+    let units = subject
+        .iter_organizational_unit()
+        .map(|one| ("ou", one.as_str()));
+    let of_subject = common_names.chain(units);
+    // An extension that is there twice or does not parse has no names.
+    let alternative = read.subject_alternative_name().ok().flatten();
+    let names = alternative
+        .into_iter()
+        .flat_map(|one| &one.value.general_names);
+    let alternative = names.filter_map(|name| match name {
+        GeneralName::DNSName(name) => Some(("dns", *name)),
+        GeneralName::URI(uri) => Some(("uri", *uri)),
+        GeneralName::RFC822Name(mailbox) => Some(("email", *mailbox)),
+        _ => None,
+    });
+    alternative.chain(of_subject.filter_map(|(kind, text)| Some((kind, text.ok()?))))
+}
+
+impl Identities<'_> {
+    /// Whether one of these is among them.
+    pub(crate) fn are_among(&self, allowed: &[AllowedIdentity]) -> bool {
+        allowed.iter().any(|one| self.have(one))
+    }
+
+    fn have(&self, allowed: &AllowedIdentity) -> bool {
+        let any = |kind, is_it: &dyn Fn(&str) -> bool| {
+            let mut texts = self.texts.iter();
+            texts.any(|(of_kind, text)| *of_kind == kind && is_it(text))
+        };
+        match allowed {
+            AllowedIdentity::Dns(name) => any("dns", &|shown| is_same_host(name, shown)),
+            AllowedIdentity::Uri(uri) => any("uri", &|shown| is_same_uri(uri, shown)),
+            AllowedIdentity::Email(mailbox) => {
+                any("email", &|shown| is_same_mailbox(mailbox, shown))
+            }
+            AllowedIdentity::CommonName(name) => any("cn", &|shown| name == shown),
+            AllowedIdentity::OrganizationalUnit(name) => any("ou", &|shown| name == shown),
+            AllowedIdentity::Fingerprint(bytes) => *bytes == self.fingerprint,
+        }
+    }
+}
+
+/// Whether a name is meant: a certificate for `*.example` is no host of that domain, and enters
+/// only where the same pattern is listed.
+fn is_same_host(listed: &str, shown: &str) -> bool {
+    match (listed.strip_prefix("*."), shown.split_once('.')) {
+        (Some(parent), Some((label, domain))) => {
+            !label.is_empty() && parent.eq_ignore_ascii_case(domain)
+        }
+        (Some(_), None) => false,
+        (None, _) => listed.eq_ignore_ascii_case(shown),
+    }
+}
+
+/// Whether a URI is meant. Behind a wildcard no segment may lead elsewhere (RFC 3986 section
+/// 5.2.4).
+fn is_same_uri(listed: &str, shown: &str) -> bool {
+    let Some(parent) = listed.strip_suffix("/*") else {
+        return listed == shown;
+    };
+    let below = shown
+        .strip_prefix(parent)
+        .and_then(|rest| rest.strip_prefix('/'));
+    below.is_some_and(|below| {
+        let is_plain = |segment| !["", ".", ".."].contains(&segment);
+        below.split('/').all(is_plain) && !below.contains(['%', '?', '#', '\\'])
+    })
+}
+
+/// Whether a mailbox is meant: only its host is without case (RFC 5280 section 7.5).
+fn is_same_mailbox(listed: &str, shown: &str) -> bool {
+    match (listed.rsplit_once('@'), shown.rsplit_once('@')) {
+        (Some((name, host)), Some((shown_name, shown_host))) => {
+            name == shown_name && host.eq_ignore_ascii_case(shown_host)
+        }
+        _ => false,
+    }
+}
+
+/// For the log. The texts are quoted and escaped, since the client's authority wrote them.
+impl Display for Identities<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str("fingerprint ")?;
+        for byte in self.fingerprint {
+            write!(f, "{byte:02x}")?;
+        }
+        for (kind, text) in self.texts.iter().take(NAMED_MAX) {
+            let short: String = text.chars().take(NAMED_CHARS_MAX).collect();
+            write!(f, ", {kind} {short:?}")?;
+        }
+        match self.texts.len().checked_sub(NAMED_MAX) {
+            Some(more @ 1..) => write!(f, " and {more} more"),
+            Some(0) | None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use testkit::authority::Authority;
+
+    use super::*;
+
+    fn read(kind: &str, text: &str) -> Result<AllowedIdentity, IdentityFault> {
+        let found = AllowedIdentity::KINDS
+            .iter()
+            .find(|(name, _)| *name == kind);
+        found.expect("a kind").1(text)
+    }
+
+    #[test]
+    fn what_is_no_identity_of_its_kind_is_refused() {
+        for (kind, texts) in [
+            (
+                "dns",
+                &["", "*", "*.", "a*.b", "*.*.b", "a..b", "a b", "https://a"][..],
+            ),
+            (
+                "uri",
+                &[
+                    "",
+                    "web",
+                    "spiffe://*",
+                    "spiffe://",
+                    "spiffe://a/*/b",
+                    "a://b c",
+                    "1a://b",
+                ],
+            ),
+            ("email", &["", "a", "@b", "a@", "*@b"]),
+            ("cn", &[""]),
+            ("ou", &[""]),
+            ("fingerprint", &["", "ab", "+1"]),
+        ] {
+            for text in texts {
+                assert!(read(kind, text).is_err(), "{kind} {text:?}");
+            }
+        }
+        for wrong in [
+            &"ab".repeat(31)[..],
+            &"ab".repeat(33),
+            &"+1".repeat(32),
+            &"gg".repeat(32),
+        ] {
+            assert_eq!(read("fingerprint", wrong), Err(IdentityFault::Fingerprint));
+        }
+        let colons = vec!["Ab"; 32].join(":");
+        assert_eq!(
+            read("fingerprint", &colons),
+            Ok(AllowedIdentity::Fingerprint([0xab; 32]))
+        );
+    }
+
+    /// Whether a certificate with these names (the first is its CN) may enter by one rule.
+    fn enters(names: &[&str], kind: &str, listed: &str) -> bool {
+        let root = Authority::root("root");
+        let leaf = root.leaf(names).unit("ops, night").issue();
+        let allowed = [read(kind, listed).expect("an identity")];
+        with_identities(leaf.certificate_der(), |shown| shown.are_among(&allowed))
+    }
+
+    #[test]
+    fn names_are_compared_by_the_rules_of_their_kind() {
+        let names = &[
+            "Web-1.A.example",
+            "spiffe://td/ns/web/1",
+            "Ann@Mail.example",
+        ];
+        for (kind, listed) in [
+            ("dns", "web-1.a.Example"),
+            ("dns", "*.a.example"),
+            ("uri", "spiffe://td/ns/web/1"),
+            ("uri", "spiffe://td/ns/web/*"),
+            ("uri", "spiffe://td/*"),
+            ("email", "Ann@mail.EXAMPLE"),
+            ("cn", "Web-1.A.example"),
+            ("ou", "ops, night"),
+        ] {
+            assert!(enters(names, kind, listed), "{kind} {listed}");
+        }
+        for (kind, listed) in [
+            ("dns", "*.example"),
+            ("dns", "a.example"),
+            ("dns", "*.web-1.a.example"),
+            ("uri", "spiffe://td/ns/we/*"),
+            ("uri", "spiffe://td/ns/web"),
+            ("uri", "spiffe://td/ns/web/1/*"),
+            ("uri", "SPIFFE://td/ns/web/1"),
+            ("email", "ann@mail.example"),
+            ("cn", "web-1.a.example"),
+            ("cn", "Ann@Mail.example"),
+            ("ou", "ops"),
+        ] {
+            assert!(!enters(names, kind, listed), "{kind} {listed}");
+        }
+    }
+
+    #[test]
+    fn no_name_enters_as_another() {
+        for (shown, kind, listed) in [
+            ("spiffe://td/web/../admin", "uri", "spiffe://td/web/*"),
+            ("spiffe://td/web/", "uri", "spiffe://td/web/*"),
+            ("spiffe://td/web/%2e%2e/admin", "uri", "spiffe://td/web/*"),
+            ("spiffe://td/web/1?as=admin", "uri", "spiffe://td/web/*"),
+            ("spiffe://td.evil/x", "uri", "spiffe://td/*"),
+            ("*.a.example", "dns", "b.a.example"),
+            ("a.example.evil", "dns", "a.example"),
+            ("x@y@mail.example", "email", "y@mail.example"),
+        ] {
+            assert!(!enters(&["cn", shown], kind, listed), "{shown} as {listed}");
+        }
+        assert!(enters(&["cn", "*.a.example"], "dns", "*.a.example"));
+    }
+
+    #[test]
+    fn a_fingerprint_is_of_the_whole_certificate() {
+        let root = Authority::root("root");
+        let (one, other) = (root.client("a"), root.client("a"));
+        let digest = digest::digest(&digest::SHA256, one.certificate_der());
+        let allowed = [AllowedIdentity::Fingerprint(
+            digest.as_ref().try_into().unwrap(),
+        )];
+        let among = |shown: &Identities<'_>| shown.are_among(&allowed);
+        assert!(with_identities(one.certificate_der(), among));
+        assert!(!with_identities(other.certificate_der(), among));
+        assert!(!with_identities(b"no certificate", among));
+    }
+
+    #[test]
+    fn the_log_names_few_and_escapes_all() {
+        let many: Vec<String> = (0..12).map(|n| format!("n{n}.example")).collect();
+        let names: Vec<&str> = ["a\", cn \"b\n"]
+            .into_iter()
+            .chain(many.iter().map(|n| &n[..]))
+            .collect();
+        let leaf = Authority::root("root")
+            .leaf(&names[1..])
+            .common_name(names[0])
+            .issue();
+        let said = with_identities(leaf.certificate_der(), |its| its.to_string());
+        assert!(
+            said.contains(", dns \"n0.example\"") && said.ends_with(" and 5 more"),
+            "{said}"
+        );
+        let leaf = Authority::root("root")
+            .leaf(&[])
+            .common_name(names[0])
+            .issue();
+        let said = with_identities(leaf.certificate_der(), |its| its.to_string());
+        assert!(said.ends_with(r#", cn "a\", cn \"b\n""#), "{said}");
+    }
+}
