@@ -103,6 +103,33 @@ impl Process {
         pidfd_send_signal(&self.fd, to_rustix(signal)).map_err(|error| gone(error.into()))
     }
 
+    /// Sends it [`Signal::Order`] with a number. `Unsupported` = it does not read orders, and would
+    /// end of one; `WouldBlock` = too many wait to be read; `NotFound` = it has ended.
+    pub fn order(&self, value: u64) -> io::Result<()> {
+        let number = to_rustix(Signal::Order).as_raw();
+        let blocked = u64::from_str_radix(self.status("SigBlk:")?.trim(), 16);
+        if blocked.map_err(io::Error::other)? & (1 << (number - 1)) == 0 {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        let info = QueuedSignal {
+            number,
+            error: 0,
+            code: libc::SI_QUEUE,
+            padding: 0,
+            sender: 0,
+            user: 0,
+            value,
+            rest: [0; 12],
+        };
+        let call = libc::SYS_pidfd_send_signal;
+        // SAFETY: the descriptor is a process's, and `info` is a whole siginfo_t.
+        let sent = unsafe { libc::syscall(call, self.fd.as_raw_fd(), number, &raw const info, 0) };
+        if sent == 0 {
+            return Ok(());
+        }
+        Err(gone(io::Error::last_os_error()))
+    }
+
     /// Waits so long for its end, whether or not its parent has asked how it ended.
     pub fn has_ended_within(&self, time: Duration) -> io::Result<bool> {
         let limit = Timespec::try_from(time).map_err(io::Error::other)?;
@@ -113,6 +140,21 @@ impl Process {
         }
     }
 }
+
+/// A siginfo_t that comes with a number (sigqueue(3)), on systems of 64 bits.
+#[repr(C)]
+struct QueuedSignal {
+    number: libc::c_int,
+    error: libc::c_int,
+    code: libc::c_int,
+    padding: libc::c_int,
+    sender: libc::pid_t,
+    user: u32,
+    value: u64,
+    rest: [u64; 12],
+}
+
+const _: () = assert!(size_of::<QueuedSignal>() == size_of::<libc::siginfo_t>());
 
 fn gone(error: io::Error) -> io::Error {
     match error.raw_os_error() {
@@ -189,11 +231,16 @@ mod tests {
         let process = Process::of(child.id()).unwrap();
         assert_eq!(process.name().unwrap(), "cat");
         assert!(!process.has_ended_within(Duration::ZERO).unwrap());
+        // It would end of it.
+        let order = process.order(1).unwrap_err();
+        assert_eq!(order.kind(), io::ErrorKind::Unsupported);
         process.signal(Signal::Terminate).unwrap();
         // Nobody has awaited it yet.
         assert!(process.has_ended_within(Duration::from_secs(60)).unwrap());
         assert_eq!(process.name().unwrap_err().kind(), io::ErrorKind::NotFound);
         child.wait().unwrap();
+        let late = process.order(1).unwrap_err();
+        assert_eq!(late.kind(), io::ErrorKind::NotFound);
         let late = process.signal(Signal::Terminate).unwrap_err();
         assert_eq!(late.kind(), io::ErrorKind::NotFound);
         assert_eq!(Process::of(0).unwrap_err().kind(), io::ErrorKind::NotFound);

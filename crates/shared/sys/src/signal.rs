@@ -4,7 +4,7 @@
 //! programs that `Command` starts.
 
 use std::io;
-use std::mem::MaybeUninit;
+use std::mem::{MaybeUninit, offset_of};
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use rustix::process::{Pid, kill_process, kill_process_group};
@@ -20,6 +20,8 @@ pub enum Signal {
     Hangup,
     /// SIGINT, as from Ctrl-C.
     Interrupt,
+    /// SIGRTMIN, with a number that says what is ordered; each one sent is read.
+    Order,
     /// SIGPIPE.
     Pipe,
     /// SIGTERM.
@@ -29,10 +31,11 @@ pub enum Signal {
 }
 
 impl Signal {
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 7] = [
         Self::Child,
         Self::Hangup,
         Self::Interrupt,
+        Self::Order,
         Self::Pipe,
         Self::Terminate,
         Self::User1,
@@ -69,15 +72,18 @@ impl Signals {
         Ok(Self { fd })
     }
 
-    /// The next pending signal, if there is one. Several of one kind count as one.
-    pub fn next(&self) -> Option<Signal> {
+    /// The next pending signal, if there is one, with the number that was sent with it, or 0.
+    /// Several of one kind count as one, but for [`Signal::Order`].
+    pub fn next(&self) -> Option<(Signal, u64)> {
         let mut info = [0u8; size_of::<libc::signalfd_siginfo>()];
         let length = rustix::io::read(&self.fd, &mut info).ok()?;
         if length < info.len() {
             return None;
         }
         // signalfd_siginfo begins with ssi_signo, a u32.
-        Signal::from_number(u32::from_ne_bytes(*info.first_chunk()?))
+        let signal = Signal::from_number(u32::from_ne_bytes(*info.first_chunk()?))?;
+        let value = info.get(offset_of!(libc::signalfd_siginfo, ssi_ptr)..)?;
+        Some((signal, u64::from_ne_bytes(*value.first_chunk()?)))
     }
 }
 
@@ -134,6 +140,8 @@ pub(crate) fn to_rustix(signal: Signal) -> rustix::process::Signal {
         Signal::Child => Kernel::CHILD,
         Signal::Hangup => Kernel::HUP,
         Signal::Interrupt => Kernel::INT,
+        // SAFETY: the C library names it, so it is a signal, and none that it keeps for itself.
+        Signal::Order => unsafe { Kernel::from_raw_unchecked(libc::SIGRTMIN()) },
         Signal::Pipe => Kernel::PIPE,
         Signal::Terminate => Kernel::TERM,
         Signal::User1 => Kernel::USR1,
@@ -176,9 +184,30 @@ mod tests {
                 unsafe { libc::pthread_kill(libc::pthread_self(), signal) };
             }
             poll(&mut [PollFd::new(&signals, PollFlags::IN)], None).unwrap();
-            assert_eq!(signals.next(), Some(Signal::User1));
+            assert_eq!(signals.next(), Some((Signal::User1, 0)));
             assert_eq!(signals.next(), None);
             unblock_all().unwrap();
+        });
+        test.join().unwrap();
+    }
+
+    #[test]
+    fn every_order_is_read_with_its_number() {
+        let test = std::thread::spawn(|| {
+            let signals = Signals::new(&[Signal::Order]).unwrap();
+            for value in [7, u64::MAX, 7] {
+                let value = libc::sigval {
+                    sival_ptr: value as *mut libc::c_void,
+                };
+                // SAFETY: the signal goes to this thread, which blocks it.
+                let sent = unsafe {
+                    libc::pthread_sigqueue(libc::pthread_self(), libc::SIGRTMIN(), value)
+                };
+                assert_eq!(sent, 0);
+            }
+            let read = std::iter::from_fn(|| signals.next());
+            let read: Vec<_> = read.map(|(_, value)| value).collect();
+            assert_eq!(read, [7, u64::MAX, 7]);
         });
         test.join().unwrap();
     }
