@@ -22,7 +22,7 @@ pub fn key_of(client: Option<IpAddr>) -> u64 {
 }
 
 /// FNV-1a, then a finalizer, because FNV alone leaves its high bits poor on short inputs.
-pub(crate) fn hash(bytes: &[u8]) -> u64 {
+pub fn hash(bytes: &[u8]) -> u64 {
     let step = |state: u64, byte: &u8| (state ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
     mix(bytes.iter().fold(0xcbf2_9ce4_8422_2325, step))
 }

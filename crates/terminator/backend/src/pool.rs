@@ -146,6 +146,17 @@ impl Pool {
         self.with(server, |server| server.set_checked(up));
     }
 
+    /// An operator disables a server, which then gets no new connection, or enables it again.
+    pub fn set_disabled(&mut self, server: usize, disabled: bool) {
+        self.with(server, |server| server.set_disabled(disabled));
+    }
+
+    /// How many servers an operator has disabled, and how many there are.
+    pub fn disabled(&self) -> (usize, usize) {
+        let disabled = self.servers.iter().filter(|one| one.is_disabled());
+        (disabled.count(), self.servers.len())
+    }
+
     /// A name has these addresses now; none makes the server unusable. Does nothing to a server
     /// that has no name.
     pub fn set_addresses(&mut self, server: usize, addresses: Vec<SocketAddr>) {
@@ -313,6 +324,30 @@ mod tests {
         let options = options(Balance::RoundRobin, "unix:a unix:b unix:c");
         let first = |worker| picks(&mut Pool::new(&options, worker), Instant::now(), 1)[0];
         assert_eq!([first(0), first(1), first(2), first(3)], [0, 1, 2, 0]);
+    }
+
+    #[test]
+    fn a_disabled_server_is_not_picked_whatever_else_is_known() {
+        let mut pool = pool(Balance::RoundRobin, "unix:a unix:b");
+        let now = Instant::now();
+        pool.set_disabled(0, true);
+        assert_eq!(picks(&mut pool, now, 2), [1, 1]);
+        assert_eq!(
+            (health(&pool, 0), pool.disabled()),
+            (Health::Disabled, (1, 2))
+        );
+        pool.set_checked(0, true);
+        pool.dial_succeeded(0);
+        fail(&mut pool, 1, 3, now);
+        assert_eq!(
+            picks(&mut pool, now, 1),
+            [1],
+            "an ejected one is better than none"
+        );
+        pool.set_disabled(1, true);
+        assert_eq!(pick(&mut pool, now, 0, Tried::new()), None);
+        pool.set_disabled(0, false);
+        assert_eq!(picks(&mut pool, now, 2), [0, 0]);
     }
 
     #[test]

@@ -30,6 +30,8 @@ pub struct ServerState {
 /// Whether a server is used, and why not.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Health {
+    /// An operator has disabled it: it gets no new connection.
+    Disabled,
     /// Its active check failed: it is never used.
     CheckedDown,
     /// Its dials failed: it is used if no other can be, and for a trial after each pause.
@@ -64,6 +66,7 @@ pub(crate) struct Server {
     pub(crate) turn: i64,
     backup: bool,
     is_name: bool,
+    disabled: bool,
     checked_up: bool,
     failures: u32,
     /// Ejected, and when the next trial is due.
@@ -89,6 +92,7 @@ impl Server {
             turn: 0,
             backup: options.backup,
             is_name: matches!(options.endpoint, Endpoint::Name { .. }),
+            disabled: false,
             checked_up: true,
             failures: 0,
             trial_at: None,
@@ -109,6 +113,7 @@ impl Server {
 
     pub(crate) fn state(&self) -> ServerState {
         let health = match self {
+            _ if self.disabled => Health::Disabled,
             _ if !self.checked_up => Health::CheckedDown,
             _ if self.addresses.is_empty() => Health::Unresolved,
             _ if self.trial_at.is_some() => Health::Ejected,
@@ -125,7 +130,7 @@ impl Server {
     /// Where a connection puts this server; `None` if it cannot be used.
     pub(crate) fn standing(&self, index: usize, now: Instant, tried: &Tried) -> Option<Standing> {
         let dials = tried.dials_of(index);
-        if !self.checked_up || dials >= self.addresses.len() {
+        if self.disabled || !self.checked_up || dials >= self.addresses.len() {
             return None;
         }
         let again = if dials > 0 { Standing::AGAIN } else { 0 };
@@ -180,6 +185,14 @@ impl Server {
             self.dial_succeeded();
         }
         self.checked_up = up;
+    }
+
+    pub(crate) fn set_disabled(&mut self, disabled: bool) {
+        self.disabled = disabled;
+    }
+
+    pub(crate) fn is_disabled(&self) -> bool {
+        self.disabled
     }
 
     pub(crate) fn set_addresses(&mut self, addresses: Vec<SocketAddr>) {

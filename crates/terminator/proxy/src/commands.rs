@@ -49,22 +49,27 @@ pub(crate) struct Reply {
 pub(crate) enum Command {
     /// Serve this from now on; connections that are open stay with what they began with.
     Replace(Box<Assignment>, Sender<()>),
-    /// A server's state has been found out.
-    SetServerUp {
+    /// Something is known of a server.
+    Server {
         service: Arc<str>,
         server: usize,
-        up: bool,
-    },
-    /// A server's name resolves to these.
-    SetAddresses {
-        service: Arc<str>,
-        server: usize,
-        addresses: Arc<[SocketAddr]>,
+        news: ServerNews,
     },
     /// Accept no more, and end when the last connection has, or at the deadline.
     Drain(Instant),
     /// A connection of files goes on.
     Replied(Box<Reply>),
+}
+
+/// What is known of a server.
+#[derive(Clone)]
+pub(crate) enum ServerNews {
+    /// Its name resolves to these.
+    Addresses(Arc<[SocketAddr]>),
+    /// Active checks have found it up or down.
+    Checked(bool),
+    /// An operator has disabled or enabled it.
+    Disabled(bool),
 }
 
 /// What a worker serves.

@@ -126,7 +126,7 @@ impl Dial {
                 tried: self.passed_over,
             };
             let Some(picked) = service.pool.borrow_mut().pick(&request) else {
-                return self.exhausted(now);
+                return self.exhausted(service, now);
             };
             self.dials += 1;
             if self.last_failure.is_some() {
@@ -161,10 +161,10 @@ impl Dial {
     }
 
     /// There is no other server: those that were busy may not be any more in a moment.
-    fn exhausted(&mut self, now: Instant) -> Dialled {
+    fn exhausted(&mut self, service: &Service, now: Instant) -> Dialled {
         let Some(pause) = &mut self.pause else {
-            let none = || Ending::new(Reason::NoServerAvailable);
-            return Dialled::Exhausted(self.last_failure.take().unwrap_or_else(none));
+            let last = self.last_failure.take();
+            return Dialled::Exhausted(last.unwrap_or_else(|| none_available(service)));
         };
         pause.until = Some(now + pause.length);
         pause.length = (pause.length * 2).min(PAUSE_MAX);
@@ -290,6 +290,17 @@ impl Dial {
                 .counters
                 .server(server)
                 .add(ServerCounter::BytesDown, down);
+        }
+    }
+}
+
+/// None was up; servers that an operator disabled are named as the cause that can be undone.
+fn none_available(service: &Service) -> Ending {
+    match service.pool.borrow().disabled() {
+        (0, _) => Ending::new(Reason::NoServerAvailable),
+        (disabled, all) => {
+            let detail = format!("{disabled} of {all} servers are disabled by `lariat server`");
+            Ending::with(Reason::NoServerAvailable, detail)
         }
     }
 }

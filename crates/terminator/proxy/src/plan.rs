@@ -54,6 +54,8 @@ pub struct ServicePlan {
     pub(crate) server_names: Vec<String>,
     /// What is known of servers' addresses before the first connection: server and addresses.
     pub(crate) addresses: Vec<(usize, Vec<SocketAddr>)>,
+    /// Servers that an operator had disabled before the first connection.
+    pub(crate) disabled: Vec<usize>,
 }
 
 /// The files of a service whose folder is open.
@@ -99,13 +101,24 @@ impl Plan {
     /// Sets what a server's name resolves to, so that the first connection finds it. To be called
     /// before the plan is shared; afterwards [`crate::plane::Plane::set_addresses`] tells.
     pub fn set_addresses(&mut self, service: &str, server: usize, addresses: Vec<SocketAddr>) {
-        let services = Arc::get_mut(&mut self.services).into_iter().flatten();
-        for plan in services
-            .filter_map(Arc::get_mut)
-            .filter(|plan| plan.name == service)
-        {
+        for plan in self.named(service) {
             plan.addresses.push((server, addresses.clone()));
         }
+    }
+
+    /// Disables a server before the first connection; afterwards
+    /// [`crate::plane::Plane::set_disabled`] tells.
+    pub fn disable(&mut self, service: &str, server: usize) {
+        for plan in self.named(service) {
+            plan.disabled.push(server);
+        }
+    }
+
+    /// The services of that name, while the plan is not shared.
+    fn named(&mut self, service: &str) -> impl Iterator<Item = &mut ServicePlan> {
+        let services = Arc::get_mut(&mut self.services).into_iter().flatten();
+        let plans = services.filter_map(Arc::get_mut);
+        plans.filter(move |plan| plan.name == service)
     }
 
     /// Gives a service of files its folder: its number in the options. To be called before the plan
@@ -194,6 +207,7 @@ impl ServicePlan {
                 .collect(),
             pool,
             addresses: Vec::new(),
+            disabled: Vec::new(),
             name: options.name,
         })
     }

@@ -16,7 +16,7 @@ use telemetry::registry::Registry;
 use wire::address::Address;
 
 use crate::allowance::Allowances;
-use crate::commands::{Assignment, Command, Mailbox};
+use crate::commands::{Assignment, Command, Mailbox, ServerNews};
 use crate::connection_log::ConnectionLog;
 use crate::file_threads::FileThreads;
 use crate::files::FileContext;
@@ -156,21 +156,25 @@ impl Plane {
 
     /// Tells what an active check has found out.
     pub fn set_server_up(&self, service: &str, server: usize, up: bool) {
-        let service: Arc<str> = service.into();
-        self.send_all(|| Command::SetServerUp {
-            service: Arc::clone(&service),
-            server,
-            up,
-        });
+        self.send_news(service, server, &ServerNews::Checked(up));
     }
 
     /// Tells what a server's name resolves to.
     pub fn set_addresses(&self, service: &str, server: usize, addresses: Vec<SocketAddr>) {
-        let (service, addresses): (Arc<str>, Arc<[_]>) = (service.into(), addresses.into());
-        self.send_all(|| Command::SetAddresses {
+        self.send_news(service, server, &ServerNews::Addresses(addresses.into()));
+    }
+
+    /// Tells whether an operator has disabled a server.
+    pub fn set_disabled(&self, service: &str, server: usize, disabled: bool) {
+        self.send_news(service, server, &ServerNews::Disabled(disabled));
+    }
+
+    fn send_news(&self, service: &str, server: usize, news: &ServerNews) {
+        let service: Arc<str> = service.into();
+        self.send_all(|| Command::Server {
             service: Arc::clone(&service),
             server,
-            addresses: Arc::clone(&addresses),
+            news: news.clone(),
         });
     }
 

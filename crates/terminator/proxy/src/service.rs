@@ -1,7 +1,6 @@
 //! A service as one worker sees it: the plan's part, the worker's own balance and counters.
 
 use std::cell::RefCell;
-use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -12,6 +11,7 @@ use sys::socket::PeerAddress;
 use telemetry::counters::ServiceCounters;
 use wire::network::Network;
 
+use crate::commands::ServerNews;
 use crate::displaceable::Displaceable;
 use crate::plan::ServicePlan;
 
@@ -43,6 +43,9 @@ impl Service {
         for (server, addresses) in &plan.addresses {
             pool.set_addresses(*server, addresses.clone());
         }
+        for server in &plan.disabled {
+            pool.set_disabled(*server, true);
+        }
         if let Some(before) = before {
             pool.inherit(&before.pool.borrow());
         }
@@ -71,16 +74,14 @@ impl Service {
         self.settings.send_proxy != SendProxy::Off
     }
 
-    /// Notes the result of an active check.
-    pub(crate) fn set_checked(&self, server: usize, up: bool) {
-        self.pool.borrow_mut().set_checked(server, up);
-        self.tell_state(server);
-    }
-
-    /// Notes what a server's name resolves to.
-    pub(crate) fn set_addresses(&self, server: usize, addresses: &[SocketAddr]) {
+    /// Notes what is known of a server.
+    pub(crate) fn note(&self, server: usize, news: &ServerNews) {
         let mut pool = self.pool.borrow_mut();
-        pool.set_addresses(server, addresses.to_vec());
+        match news {
+            ServerNews::Addresses(addresses) => pool.set_addresses(server, addresses.to_vec()),
+            ServerNews::Checked(up) => pool.set_checked(server, *up),
+            ServerNews::Disabled(disabled) => pool.set_disabled(server, *disabled),
+        }
         drop(pool);
         self.tell_state(server);
     }

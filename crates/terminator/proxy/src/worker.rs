@@ -373,21 +373,13 @@ impl Worker {
                     // The caller may have given up waiting; the plan is served all the same.
                     let _ = answer.send(());
                 }
-                Command::SetServerUp {
+                Command::Server {
                     service,
                     server,
-                    up,
+                    news,
                 } => {
                     let service = self.service(&service).into_iter();
-                    service.for_each(|one| one.set_checked(server, up));
-                }
-                Command::SetAddresses {
-                    service,
-                    server,
-                    addresses,
-                } => {
-                    let service = self.service(&service).into_iter();
-                    service.for_each(|one| one.set_addresses(server, &addresses));
+                    service.for_each(|one| one.note(server, &news));
                 }
                 Command::Drain(deadline) => self.drain(deadline),
                 Command::Replied(reply) => self.replied(*reply),

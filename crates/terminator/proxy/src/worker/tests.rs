@@ -7,7 +7,7 @@ use std::sync::mpsc::channel;
 use sys::socket::{ListenOptions, PeerAddress, listen, local_address};
 
 use super::*;
-use crate::commands::Mailbox;
+use crate::commands::{Mailbox, ServerNews};
 use crate::fixture::{Fixture, TIMEOUTS, file_context};
 
 const LISTEN: ListenOptions = ListenOptions {
@@ -132,10 +132,10 @@ fn commands_without_end_leave_the_others_their_turn() {
     let (sender, commands) = channel();
     worker.commands = commands;
     for _ in 0..COMMANDS_PER_TURN + 1 {
-        let command = Command::SetServerUp {
+        let command = Command::Server {
             service: "none".into(),
             server: 0,
-            up: true,
+            news: ServerNews::Checked(true),
         };
         sender.send(command).unwrap();
     }
