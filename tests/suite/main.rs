@@ -98,6 +98,7 @@ mod terminator {
     mod servers {
         mod balance;
         mod failover;
+        mod maintenance;
         mod names;
         mod resolver;
         mod unix;

@@ -13,7 +13,9 @@ mod state;
 mod text;
 
 pub(crate) use access::Access;
-pub(crate) use document::{RightsStatus, RunState, StatusDocument, StatusError};
+#[cfg(test)]
+pub(crate) use document::ServiceStatus;
+pub(crate) use document::{RightsStatus, RunState, ServerStatus, StatusDocument, StatusError};
 pub(crate) use http::serve_http;
 pub(crate) use socket::serve_status;
 pub(crate) use state::{AdminState, ServiceFacts, StartFacts};

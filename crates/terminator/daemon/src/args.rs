@@ -9,6 +9,7 @@ use lexopt::{Arg, Parser, ValueExt};
 
 use crate::demo::DemoOptions;
 use crate::handover::WORKER_ARGUMENT;
+use crate::maintenance::{Change, ServerName};
 use crate::reader::{ConfigSource, READER_ARGUMENT};
 use crate::resolve::RESOLVER_ARGUMENT;
 
@@ -42,6 +43,15 @@ pub(crate) enum Command {
         /// Where it answers.
         socket: Option<PathBuf>,
     },
+    /// Take a server of the running one out of use, or back in.
+    Server {
+        /// Where it answers.
+        socket: Option<PathBuf>,
+        /// Which of both.
+        change: Change,
+        /// Which server.
+        name: ServerName,
+    },
     /// Be the worker process of a supervisor.
     WorkerProcess,
     /// Be a supervisor's reader of files.
@@ -65,18 +75,21 @@ pub(crate) enum Topic {
     Reload,
     /// `lariat serve`.
     Serve,
+    /// `lariat server`.
+    Server,
     /// `lariat status`.
     Status,
 }
 
 impl Topic {
-    const NAMES: [(&str, Self); 6] = [
+    const NAMES: [(&str, Self); 7] = [
         ("demo", Self::Demo),
         ("serve", Self::Serve),
         ("check", Self::Check),
         ("status", Self::Status),
         ("reload", Self::Reload),
         ("drain", Self::Drain),
+        ("server", Self::Server),
     ];
 
     fn named(name: &str) -> Option<Self> {
@@ -152,6 +165,7 @@ fn command(name: &str, parser: &mut Parser) -> Result<Command, UsageError> {
         }),
         Topic::Reload => running(parser, topic, |socket, _| Command::Reload { socket }),
         Topic::Drain => running(parser, topic, |socket, _| Command::Drain { socket }),
+        Topic::Server => server(parser),
         Topic::Program => Ok(Command::Help(Topic::Program)),
     }
 }
@@ -276,6 +290,54 @@ fn running(
     Ok(make(socket, json))
 }
 
+/// What the hint of every mistake in `lariat server` shows.
+const SERVER_EXAMPLE: &str = "for example: lariat server disable web/10.0.0.3:80";
+
+fn server(parser: &mut Parser) -> Result<Command, UsageError> {
+    let (mut socket, mut change, mut name) = (None, None, None);
+    while let Some(argument) = parser.next()? {
+        match argument {
+            Arg::Short('h') | Arg::Long("help") => return Ok(Command::Help(Topic::Server)),
+            Arg::Long("status-socket") => socket = Some(parser.value()?.into()),
+            Arg::Value(word) if change.is_none() => change = Some(server_change(&word.string()?)?),
+            Arg::Value(text) if name.is_none() => name = Some(server_name(&text.string()?)?),
+            other => return Err(other.unexpected().into()),
+        }
+    }
+    match (change, name) {
+        (Some(change), Some(name)) => Ok(Command::Server {
+            socket,
+            change,
+            name,
+        }),
+        (None, _) => Err(UsageError::new(
+            "`lariat server` says neither disable nor enable",
+            SERVER_EXAMPLE,
+        )),
+        (Some(_), None) => Err(UsageError::new("no server is named", SERVER_EXAMPLE)),
+    }
+}
+
+fn server_change(word: &str) -> Result<Change, UsageError> {
+    Change::named(word).ok_or_else(|| {
+        let message = format!("`lariat server` has no `{}`", word.escape_debug());
+        match config::nearest(word, [Change::Disable, Change::Enable].map(Change::word)) {
+            Some(near) => UsageError::new(message, format!("did you mean `lariat server {near}`?")),
+            None => UsageError::new(message, SERVER_EXAMPLE),
+        }
+    })
+}
+
+fn server_name(text: &str) -> Result<ServerName, UsageError> {
+    ServerName::parse(text).ok_or_else(|| {
+        let message = format!(
+            "\"{}\" is no server: it is named SERVICE/ADDRESS",
+            text.escape_debug()
+        );
+        UsageError::new(message, SERVER_EXAMPLE)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -312,13 +374,25 @@ mod tests {
     #[test]
     fn slips_have_remedies() {
         let error = |line: &str| parsed(line).unwrap_err();
-        assert!(error("sever").contains("did you mean `lariat serve`?"));
+        assert!(error("srve").contains("did you mean `lariat serve`?"));
         assert!(error("serve --lisen x").contains("did you mean --listen?"));
         assert!(error("serve --passive-pause 5s").contains("it is now --passive-ejection-time"));
         assert!(error("serve").contains("hint: "));
         assert!(error("serve a.toml --workers 2").contains("`workers.threads`"));
         assert!(error("serve a.toml b.toml").contains("second file"));
         assert!(error("demo --listen here").contains("127.0.0.1"));
+        for (line, remedy) in [
+            ("server", "neither disable nor enable"),
+            (
+                "server disble web/a:1",
+                "did you mean `lariat server disable`?",
+            ),
+            ("server disable", "no server is named"),
+            ("server enable web", "SERVICE/ADDRESS"),
+            ("server enable web/a:1 web/b:1", "web/b:1"),
+        ] {
+            assert!(error(line).contains(remedy), "{line}: {}", error(line));
+        }
         assert!(error("reload --json").contains("--json"));
     }
 

@@ -9,6 +9,7 @@ mod drain;
 mod help;
 mod reload;
 mod serve;
+mod server;
 mod status;
 
 use std::process::ExitCode;
@@ -35,6 +36,11 @@ pub(crate) fn run(command: Command, console: Console) -> ExitCode {
         Command::Status { socket, json } => status::run(socket, json, console),
         Command::Reload { socket } => reload::run(socket, console),
         Command::Drain { socket } => drain::run(socket, console),
+        Command::Server {
+            socket,
+            change,
+            name,
+        } => server::run(socket, change, &name, console),
         Command::WorkerProcess => return crate::worker_process::run(),
         Command::Reader => return crate::reader::run(),
         Command::Resolver => return crate::resolve::run(),

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use wire::address::{Address, Endpoint, UnixName};
 
 use crate::kernel::KernelTls;
+use crate::maintenance::ServerName;
 
 /// The program's first argument when it is to be the worker process.
 pub(crate) const WORKER_ARGUMENT: &str = "--worker-process";
@@ -35,6 +36,8 @@ pub(crate) enum Order {
     Replace(Serve),
     /// A name has these addresses now.
     Resolved(Resolved),
+    /// An operator has disabled these servers and no others.
+    Disabled(BTreeSet<ServerName>),
     /// How reloads went.
     Reloads(Reloads),
     /// The lines about connections go to the descriptor that comes with this.
@@ -234,6 +237,8 @@ pub(crate) struct Serve {
     pub(crate) roles: Vec<Role>,
     /// The addresses of the names that its servers have, as far as known.
     pub(crate) resolved: Vec<Resolved>,
+    /// Servers that an operator has disabled.
+    pub(crate) disabled: BTreeSet<ServerName>,
     /// What the kernel does of TLS; `None` = no service wants it.
     pub(crate) kernel_tls: Option<KernelTls>,
 }

@@ -13,6 +13,7 @@ mod exit;
 mod handover;
 mod health;
 mod kernel;
+mod maintenance;
 mod preflight;
 mod reader;
 mod resolve;

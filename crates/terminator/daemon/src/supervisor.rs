@@ -19,6 +19,7 @@ mod prepared;
 mod reading;
 mod reload;
 mod roots;
+mod servers;
 mod sessions;
 
 use std::collections::BTreeSet;
@@ -35,6 +36,7 @@ use crate::handover::{
     ANSWER_BYTES_MAX, Answer, Fence, Fences, Order, Reach, Reloads, Rights, Role, SUPERVISOR_NAME,
     Serve, Start, WORKER_ARGUMENT, WORKER_NAME,
 };
+use crate::maintenance::ServerName;
 use crate::reader::{ConfigSource, Task};
 use crate::resolve::{Name, Reply};
 use crate::stderr;
@@ -154,6 +156,8 @@ struct Supervisor<'a> {
     roots: Roots,
     admin_sockets: AdminSockets,
     names: Names,
+    /// Servers that an operator has disabled.
+    disabled: BTreeSet<ServerName>,
     fences: Fences,
     /// Where worker processes can connect to.
     reach: Reach,
@@ -208,6 +212,7 @@ impl<'a> Supervisor<'a> {
             roots: Roots::new(read.folders),
             admin_sockets,
             names: Names::new(fences, events.sender()),
+            disabled: BTreeSet::new(),
             fences,
             reach: served.summary.reach(),
             workers: served.summary.workers.cpus.len(),
@@ -242,6 +247,10 @@ impl<'a> Supervisor<'a> {
                 .map_err(Failure::host("wait for events"))?;
             let next = match news {
                 Some(Event::Signal(signal)) => self.signalled(signal)?,
+                Some(Event::Ordered(number)) => {
+                    self.ordered(number);
+                    Next::Continue
+                }
                 Some(Event::Heard(number, heard)) => self.heard(number, heard)?,
                 Some(Event::Resolver(number, heard)) => {
                     self.resolver_said(number, heard);
@@ -262,7 +271,7 @@ impl<'a> Supervisor<'a> {
             Signal::Hangup => self.reload(),
             Signal::User1 => Ok(self.reopen_log()),
             Signal::Interrupt | Signal::Terminate => self.stop(),
-            Signal::Child | Signal::Pipe => Ok(Next::Continue),
+            Signal::Child | Signal::Order | Signal::Pipe => Ok(Next::Continue),
         }
     }
 
@@ -338,6 +347,7 @@ impl<'a> Supervisor<'a> {
             session_key: self.sessions.key(),
             roles,
             resolved: self.names.known(&summary.names),
+            disabled: self.disabled.clone(),
             kernel_tls: summary.kernel_tls.clone(),
         });
         let sent = self

@@ -10,6 +10,7 @@ pub(crate) mod rights;
 mod sessions;
 mod validity;
 
+use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitCode;
@@ -29,6 +30,7 @@ use crate::handover::{
     Answer, Bundle, Order, Resolved, Rights, Serve, SessionKey, Start, WORKER_NAME, encode,
 };
 use crate::health::{self, Checks, HealthReport};
+use crate::maintenance::ServerName;
 use crate::stderr;
 
 use log::{Log, LogNews};
@@ -138,6 +140,8 @@ struct Control {
     log: Log,
     checks: Checks,
     servers: Servers,
+    /// Servers that an operator has disabled.
+    disabled: BTreeSet<ServerName>,
     validity: ValidityWatch,
     /// When something of it may have changed.
     look_at: Instant,
@@ -197,6 +201,7 @@ impl Control {
             log,
             checks,
             servers: Servers::default(),
+            disabled: BTreeSet::new(),
             validity: ValidityWatch::new(&built.plan, unix_seconds()),
             look_at: Instant::now(),
         };
@@ -210,6 +215,7 @@ impl Control {
                 self.replace(serve, bundle, received.fds).await?;
             }
             (Order::Resolved(resolved), _) => self.resolved(&resolved),
+            (Order::Disabled(names), _) => self.set_disabled(names),
             (Order::Reloads(reloads), _) => self.admin.reloaded(reloads),
             (Order::Log, _) => {
                 received
@@ -255,6 +261,8 @@ impl Control {
             .resolved
             .iter()
             .for_each(|resolved| self.resolved(resolved));
+        self.disabled.clone_from(&serve.disabled);
+        self.admin.servers_disabled(serve.disabled.clone());
         let kernel_tls = serve.kernel_tls.clone();
         self.admin
             .plan_served(serve.generation, built.services, kernel_tls);
@@ -301,6 +309,19 @@ impl Control {
                 .set_addresses(service, server, addresses.to_vec());
             self.checks.set_addresses(service, server, addresses);
         }
+    }
+
+    /// Disables these servers, and enables all others.
+    fn set_disabled(&mut self, names: BTreeSet<ServerName>) {
+        for (service, server, name) in self.servers.all() {
+            let disabled = names.contains(&name);
+            if disabled != self.disabled.contains(&name) {
+                self.plane.set_disabled(service, server, disabled);
+            }
+        }
+        self.disabled.clone_from(&names);
+        // Who reads of it may rely on it: the workers have been told.
+        self.admin.servers_disabled(names);
     }
 
     fn checked(&self, report: &HealthReport) {

@@ -92,9 +92,10 @@ fn assert_harmless(answer: &Finished) {
 fn a_forged_document_gets_no_process_signalled() {
     let (site, mut bystander) = (Site::new(), Bystander::start());
     let document = forged(&site, bystander.0.id());
-    let (path, socket) = serve(&site, document, 2);
-    for command in ["drain", "reload"] {
-        let answer = ask(&[command], &path);
+    let (path, socket) = serve(&site, document, 3);
+    for command in ["drain", "reload", "server disable web/a:1"] {
+        let words: Vec<_> = command.split(' ').collect();
+        let answer = ask(&words, &path);
         assert_eq!(answer.code(), 4, "{answer:?}");
         let owner = format!("belongs to process {}", std::process::id());
         assert!(answer.stderr.contains(&owner), "{answer:?}");

@@ -6,7 +6,9 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use telemetry::catalogue::{Breakdown, Process, Server, ServerCounter, Service, Worker};
+use telemetry::catalogue::{
+    Breakdown, Process, Server, ServerCounter, ServerGauge, Service, Worker,
+};
 use telemetry::printable::{line, lines};
 use telemetry::snapshot::Counts;
 
@@ -145,7 +147,9 @@ pub(crate) struct KtlsStatus {
 pub(crate) struct ServerStatus {
     pub(crate) name: String,
     pub(crate) state: ServerState,
-    /// What the check saw that took it out; `None` if it is up.
+    /// Whether an operator has disabled it; then it is down.
+    pub(crate) disabled: bool,
+    /// Why it is not up, as far as known; `None` if it is.
     pub(crate) note: Option<String>,
     #[serde(with = "metrics")]
     pub(crate) metrics: Counts<Server>,
@@ -288,6 +292,11 @@ impl ServiceStatus {
 }
 
 impl ServerStatus {
+    /// Connections to it that are open.
+    pub(crate) fn open(&self) -> u64 {
+        self.metrics.get(ServerGauge::ConnectionsOpen)
+    }
+
     /// Dials that failed, of all kinds.
     pub(crate) fn dials_failed(&self) -> u64 {
         let kinds = [

@@ -2,7 +2,7 @@
 //!
 //! Owns the translation of these into the status document and the exposition.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -20,6 +20,7 @@ use tls::validity::Ends;
 
 use crate::handover::Reloads;
 use crate::kernel::KernelTls;
+use crate::maintenance::ServerName;
 
 use super::access::{Access, Denied};
 use super::document::{
@@ -82,6 +83,8 @@ struct Facts {
     resumption: Option<Arc<Resumption>>,
     /// Why servers are down that checks took out, by service and server.
     notes: BTreeMap<(String, String), String>,
+    /// Servers that an operator has disabled.
+    disabled: BTreeSet<ServerName>,
 }
 
 impl AdminState {
@@ -142,6 +145,11 @@ impl AdminState {
     /// What the supervisor says of reloads.
     pub(crate) fn reloaded(&self, reload: Reloads) {
         self.facts().reload = reload;
+    }
+
+    /// Which servers an operator has disabled from now on.
+    pub(crate) fn servers_disabled(&self, names: BTreeSet<ServerName>) {
+        self.facts().disabled = names;
     }
 
     /// No connection is accepted any more.
@@ -255,6 +263,18 @@ impl AdminState {
             services.push(service);
         }
         services.append(&mut counted.services);
+        for service in &mut services {
+            for server in &mut service.servers {
+                let name = ServerName {
+                    service: service.name.clone(),
+                    server: server.name.clone(),
+                };
+                let disabled = facts.disabled.contains(&name);
+                server
+                    .counts
+                    .set(ServerGauge::Disabled, u64::from(disabled));
+            }
+        }
         Snapshot {
             services,
             ..counted
@@ -420,16 +440,21 @@ fn ktls(options: KtlsOptions) -> KtlsStatus {
     }
 }
 
-fn server(counted: ServerSnapshot, note: Option<String>, workers: u64) -> ServerStatus {
+fn server(counted: ServerSnapshot, checked: Option<String>, workers: u64) -> ServerStatus {
     let state = match counted.counts.get(ServerGauge::WorkersUp) {
         0 => ServerState::Down,
         up if up < workers => ServerState::Partly,
         _ => ServerState::Up,
     };
-    let note = note.or_else(|| unchecked(state, counted.counts.get(ServerCounter::Dials)));
+    let disabled = counted.counts.get(ServerGauge::Disabled) > 0;
+    let note = disabled.then(|| "an operator has disabled it".to_owned());
+    let note = note
+        .or(checked)
+        .or_else(|| unchecked(state, counted.counts.get(ServerCounter::Dials)));
     ServerStatus {
         name: counted.name,
         state,
+        disabled,
         note: note.filter(|_| state != ServerState::Up),
         metrics: counted.counts,
     }

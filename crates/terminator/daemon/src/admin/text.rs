@@ -391,6 +391,7 @@ fn servers(servers: &[ServerStatus]) -> String {
     ]);
     for server in servers {
         let state = match server.state {
+            _ if server.disabled => "disabled",
             ServerState::Up => "up",
             ServerState::Partly => "partly up",
             ServerState::Down => "DOWN",

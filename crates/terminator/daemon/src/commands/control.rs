@@ -71,6 +71,14 @@ pub(super) enum ControlError {
     /// The supervisor may not be told anything by us.
     #[error("cannot signal the supervisor (pid {pid}): {error}")]
     Forbidden { pid: u32, error: io::Error },
+    /// The supervisor reads no orders: it would end of the signal.
+    #[error("the running lariat (pid {pid}) is of a version that takes no orders about servers")]
+    Older { pid: u32 },
+    /// There is no such server.
+    #[error("no service has the server {name}{}", near.as_ref().map(|near| format!(
+        "; did you mean {near}?"
+    )).unwrap_or_default())]
+    NoServer { name: String, near: Option<String> },
     /// The supervisor has ended.
     #[error("the supervisor (pid {pid}) has ended")]
     Ended { pid: u32 },
@@ -102,6 +110,8 @@ impl ControlError {
             Self::Unseen { .. } => "run this command in the container that it runs in",
             Self::Forbidden { .. } => "do it as root, or as the user who started it",
             Self::Ended { .. } => "its own log says why",
+            Self::Older { .. } => "restart it with this version",
+            Self::NoServer { .. } => "`lariat status` lists the servers of each service",
             Self::Draining { .. } => {
                 "it ends when its connections have; start another one, which reads the new one"
             }
@@ -122,7 +132,11 @@ impl ControlError {
             | Self::Strange { .. }
             | Self::TooLong { .. }
             | Self::NoSupervisor { .. } => Exit::NotRunning,
-            Self::Unseen { .. } | Self::Forbidden { .. } | Self::Ended { .. } => Exit::Failed,
+            Self::Unseen { .. }
+            | Self::Forbidden { .. }
+            | Self::Older { .. }
+            | Self::Ended { .. } => Exit::Failed,
+            Self::NoServer { .. } => Exit::Usage,
             Self::Draining { .. } => Exit::Refused,
         }
     }
@@ -284,16 +298,27 @@ impl Supervisor {
 
     pub(super) fn signal(&self, signal: Signal) -> Result<(), ControlError> {
         let pid = self.pid();
-        self.0.signal(signal).map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => ControlError::Ended { pid },
-            _ => ControlError::Forbidden { pid, error },
-        })
+        self.0.signal(signal).map_err(|error| untold(pid, error))
+    }
+
+    /// Sends an order about a server.
+    pub(super) fn order(&self, number: u64) -> Result<(), ControlError> {
+        let pid = self.pid();
+        self.0.order(number).map_err(|error| untold(pid, error))
     }
 
     /// Waits so long for its end, even if nobody has asked how it ended.
     pub(super) fn has_ended_within(&self, time: Duration) -> bool {
         // What cannot be waited for is not there.
         self.0.has_ended_within(time).unwrap_or(true)
+    }
+}
+
+fn untold(pid: u32, error: io::Error) -> ControlError {
+    match error.kind() {
+        io::ErrorKind::NotFound => ControlError::Ended { pid },
+        io::ErrorKind::Unsupported => ControlError::Older { pid },
+        _ => ControlError::Forbidden { pid, error },
     }
 }
 

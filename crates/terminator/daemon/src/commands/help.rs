@@ -13,6 +13,7 @@ lariat: terminates TLS in front of any TCP service, on all cores
   lariat status            what the running one does [--json]
   lariat reload            make it read its configuration again
   lariat drain             accept no more, let connections finish, end
+  lariat server            take a server out of use for maintenance, or back in
   lariat help COMMAND      more about one of these
   lariat version
 
@@ -84,6 +85,19 @@ It accepts no more connections and lets those there are finish, for as long as `
 allows. Waits until it has ended.
 ";
 
+const SERVER: &str = "\
+lariat server: take a server of the running one out of use, or back in
+
+  lariat server disable SERVICE/ADDRESS [--status-socket PATH]
+  lariat server enable SERVICE/ADDRESS [--status-socket PATH]
+
+A disabled server gets no new connections; open ones go on. It stays disabled when the
+configuration is read again and when the worker process dies, until it is enabled, leaves the
+configuration, or lariat is restarted. `lariat status` lists the servers of each service.
+
+For example: lariat server disable web/10.0.0.3:80
+";
+
 const SOCKET: &str = "
 The status socket is /run/lariat/status.sock for root, else in $XDG_RUNTIME_DIR/lariat/.
 ";
@@ -98,6 +112,7 @@ pub(super) fn text(topic: Topic) -> String {
         Topic::Status => format!("{STATUS}{SOCKET}"),
         Topic::Reload => format!("{RELOAD}{SOCKET}"),
         Topic::Drain => format!("{DRAIN}{SOCKET}"),
+        Topic::Server => format!("{SERVER}{SOCKET}"),
     }
 }
 

@@ -56,7 +56,7 @@ fn reloaded(path: &Path, console: Console) -> Result<Option<StatusDocument>, Con
 }
 
 /// A supervisor that drains takes no reload.
-fn unless_draining(document: &StatusDocument) -> Result<(), ControlError> {
+pub(super) fn unless_draining(document: &StatusDocument) -> Result<(), ControlError> {
     match document.process.state {
         RunState::Serving => Ok(()),
         RunState::Draining => Err(ControlError::Draining {

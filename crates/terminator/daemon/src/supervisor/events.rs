@@ -19,6 +19,8 @@ use crate::resolve::Reply;
 /// Something that happened.
 pub(super) enum Event {
     Signal(Signal),
+    /// An operator's order about a server, as its number.
+    Ordered(u64),
     /// What the worker process with that number said.
     Heard(u64, Heard<Answer>),
     /// What the resolver with that number said.
@@ -61,9 +63,10 @@ impl EventSender {
 const QUEUE_MAX: usize = 64;
 
 /// That a worker process has ended is heard on its channel, after its last words.
-const SIGNALS: [Signal; 4] = [
+const SIGNALS: [Signal; 5] = [
     Signal::Hangup,
     Signal::Interrupt,
+    Signal::Order,
     Signal::Terminate,
     Signal::User1,
 ];
@@ -140,8 +143,11 @@ impl EventQueue {
     }
 
     fn collect(&mut self) {
-        while let Some(signal) = self.signals.next() {
-            self.waiting.push_back(Event::Signal(signal));
+        while let Some((signal, number)) = self.signals.next() {
+            self.waiting.push_back(match signal {
+                Signal::Order => Event::Ordered(number),
+                signal => Event::Signal(signal),
+            });
         }
         // Before the queue: one that comes in between wakes us again.
         self.sender.waker.drain();

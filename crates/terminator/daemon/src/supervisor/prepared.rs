@@ -13,6 +13,7 @@ use super::listeners::Wanted;
 use super::roots::Served;
 use crate::handover::{Reach, Secret};
 use crate::kernel::KernelTls;
+use crate::maintenance::ServerName;
 use crate::resolve::Name;
 
 /// All who reach a service's Unix socket may connect, as to a port; its directory keeps others
@@ -100,6 +101,14 @@ impl ConfigSummary {
             },
             kernel_tls,
         }
+    }
+
+    /// The names of all servers.
+    pub(super) fn server_names(&self) -> impl Iterator<Item = ServerName> {
+        self.servers.iter().map(|(service, server)| ServerName {
+            service: service.clone(),
+            server: server.to_string(),
+        })
     }
 
     /// Where a worker process that is started for it can connect to.

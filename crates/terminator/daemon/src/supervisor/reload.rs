@@ -101,6 +101,7 @@ impl Supervisor<'_> {
         self.sessions.accept();
         self.admin_sockets.accept_log();
         self.served = new;
+        self.forget_servers();
         self.generation += 1;
         self.due = None;
         self.listeners.keep(&self.served.summary.listen);

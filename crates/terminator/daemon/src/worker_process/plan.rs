@@ -16,6 +16,7 @@ use wire::address::{Address, Endpoint};
 use crate::admin::{Access, ServiceFacts};
 use crate::handover::{Bundle, Resolved, Role, Serve};
 use crate::health::CheckedService;
+use crate::maintenance::ServerName;
 
 use super::sessions::Sessions;
 use super::validity::{ValidityWatch, unix_seconds};
@@ -88,6 +89,11 @@ pub(super) fn build(
     for resolved in &serve.resolved {
         for (service, server, addresses) in servers.named(resolved) {
             plan.set_addresses(service, server, addresses.to_vec());
+        }
+    }
+    for (service, server, name) in servers.all() {
+        if serve.disabled.contains(&name) {
+            plan.disable(service, server);
         }
     }
     for (service, root) in std::mem::take(&mut descriptors.roots) {
@@ -215,6 +221,20 @@ impl Servers {
     /// What logs and labels call a server.
     pub(super) fn label(&self, service: &str, server: usize) -> Option<String> {
         Some(self.endpoints.get(service)?.get(server)?.to_string())
+    }
+
+    /// All of them: service, place and name.
+    pub(super) fn all(&self) -> impl Iterator<Item = (&str, usize, ServerName)> {
+        self.endpoints.iter().flat_map(|(service, endpoints)| {
+            let each = endpoints.iter().enumerate();
+            each.map(move |(server, endpoint)| {
+                let name = ServerName {
+                    service: service.clone(),
+                    server: endpoint.to_string(),
+                };
+                (service.as_str(), server, name)
+            })
+        })
     }
 
     /// The services and places of the servers that have this name.

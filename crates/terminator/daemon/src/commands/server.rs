@@ -1,0 +1,136 @@
+//! `lariat server disable` and `enable`: takes a server of the running one out of use, or back in.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use super::control::{self, ControlError};
+use super::reload::unless_draining;
+use crate::admin::{ServerStatus, StatusDocument};
+use crate::console::{Console, print};
+use crate::exit::Exit;
+use crate::maintenance::{Change, ServerName};
+
+/// The order crosses two processes that answer within milliseconds, unless a plan of many
+/// certificates is being built.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(30);
+
+/// From one look at the status to the next.
+const PAUSE: Duration = Duration::from_millis(25);
+
+pub(super) fn run(
+    socket: Option<PathBuf>,
+    change: Change,
+    name: &ServerName,
+    console: Console,
+) -> Exit {
+    match changed(&control::socket(socket), change, name, console) {
+        Ok(Some(open)) => {
+            let outcome = match change {
+                Change::Disable => format!("disabled: {open} connections to it are open"),
+                Change::Enable => "enabled".to_owned(),
+            };
+            print(format_args!("{name} is {outcome}\n"));
+            Exit::Success
+        }
+        Ok(None) => {
+            console.error(format_args!("the order about {name} has had no effect yet"));
+            console.hint("its standard error says why, and `lariat status` what it does");
+            Exit::Failed
+        }
+        Err(error) => error.tell(console),
+    }
+}
+
+/// Connections open to the server when it is as ordered; `None` if it does not come to that.
+fn changed(
+    path: &Path,
+    change: Change,
+    name: &ServerName,
+    console: Console,
+) -> Result<Option<u64>, ControlError> {
+    let answer = control::ask(path)?;
+    answer.name_other_owner(console);
+    let (document, supervisor) = (answer.document()?, answer.supervisor()?);
+    unless_draining(&document)?;
+    find(&document, name)?;
+    supervisor.order(name.order(change))?;
+    let begin = Instant::now();
+    while begin.elapsed() < ANSWER_TIME_MAX {
+        // The worker process may be being started again, and answers in a moment.
+        if let Ok(now) = control::ask(path).and_then(|answer| answer.document()) {
+            unless_draining(&now)?;
+            let server = find(&now, name)?;
+            if server.disabled == (change == Change::Disable) {
+                return Ok(Some(server.open()));
+            }
+        }
+        if supervisor.has_ended_within(PAUSE) {
+            let pid = supervisor.pid();
+            return Err(ControlError::Ended { pid });
+        }
+    }
+    Ok(None)
+}
+
+/// The server in a document, or which one may have been meant.
+fn find<'d>(
+    document: &'d StatusDocument,
+    name: &ServerName,
+) -> Result<&'d ServerStatus, ControlError> {
+    let services = document.services.iter();
+    let of_service = services.clone().filter(|one| one.name == name.service);
+    let mut servers = of_service.flat_map(|one| &one.servers);
+    if let Some(server) = servers.find(|one| one.name == name.server) {
+        return Ok(server);
+    }
+    let names = services.flat_map(|service| {
+        let named = |server: &ServerStatus| format!("{}/{}", service.name, server.name);
+        service.servers.iter().map(named)
+    });
+    let names: Vec<String> = names.collect();
+    let near = config::nearest(&name.to_string(), names.iter().map(String::as_str));
+    Err(ControlError::NoServer {
+        name: name.to_string(),
+        near: near.map(str::to_owned),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::admin::ServiceStatus;
+
+    #[test]
+    fn an_unknown_server_has_a_neighbour() {
+        let server = |name: &str| ServerStatus {
+            name: name.to_owned(),
+            ..ServerStatus::default()
+        };
+        let service = |name: &str, servers: &[&str]| ServiceStatus {
+            name: name.to_owned(),
+            servers: servers.iter().map(|name| server(name)).collect(),
+            ..ServiceStatus::default()
+        };
+        let services = [
+            service("web", &["10.0.0.3:80", "10.0.0.4:80"]),
+            service("app", &["unix:/run/app.sock"]),
+        ];
+        let text = r#"{"version":2,"time_ms":0,"process":{"program":"","state":"serving","pid":2,
+            "supervisor_pid":1,"start_ms":0,"supervisor_start_ms":0,"metrics":{}},
+            "workers":[],"services":[],"bounds_us":[]}"#;
+        let mut document = StatusDocument::from_json(text.as_bytes()).unwrap();
+        document.services = services.to_vec();
+        let found = |text: &str| {
+            let name = ServerName::parse(text).unwrap();
+            let found = find(&document, &name).map(|server| server.name.clone());
+            found.map_err(|error| error.to_string())
+        };
+        assert_eq!(found("web/10.0.0.4:80").unwrap(), "10.0.0.4:80");
+        let near = found("wep/10.0.0.3:80").unwrap_err();
+        assert!(near.contains("did you mean web/10.0.0.3:80?"), "{near}");
+        let near = found("app/unix:/run/ap.sock").unwrap_err();
+        assert!(near.contains("app/unix:/run/app.sock"), "{near}");
+        let far = found("other/203.0.113.9:7").unwrap_err();
+        assert!(!far.contains("did you mean"), "{far}");
+    }
+}

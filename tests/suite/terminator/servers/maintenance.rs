@@ -1,0 +1,151 @@
+//! A server that an operator disables gets no new connections, until it is enabled.
+
+use suite::prelude::*;
+
+/// Two servers that echo, and a service that spreads connections over them in turn.
+struct Rig {
+    site: Site,
+    servers: [Server; 2],
+    service: Service,
+    lariat: Lariat,
+}
+
+impl Rig {
+    fn start() -> Self {
+        let site = Site::new();
+        let servers = [(); 2].map(|()| Server::start(Behaviour::Echo));
+        let addresses = [servers[0].address(), servers[1].address()];
+        let service = Service::new(&site, &servers[0]).servers(&format!("{addresses:?}"));
+        let lariat = Lariat::start(&service.toml());
+        Self {
+            site,
+            servers,
+            service,
+            lariat,
+        }
+    }
+
+    fn change(&self, word: &str, server: usize) -> Finished {
+        let name = format!("web/{}", self.servers[server].address());
+        self.lariat.ask_with("server", &[word, &name])
+    }
+
+    /// Enough connections that each server has some by any worker, if it gets any.
+    fn connect(&self) -> Vec<Connection> {
+        let client = Client::new(&self.site);
+        (0..8).map(|_| client.echo(self.service.address)).collect()
+    }
+
+    /// How many connections each of the servers got meanwhile.
+    fn gained(&self, work: impl FnOnce(&Self)) -> [usize; 2] {
+        let counts = || [0, 1].map(|server: usize| self.servers[server].connections().len());
+        let before = counts();
+        work(self);
+        let after = counts();
+        [after[0] - before[0], after[1] - before[1]]
+    }
+
+    fn status_of(&self, server: usize) -> serde_json::Value {
+        self.lariat.status()["services"][0]["servers"][server].clone()
+    }
+}
+
+#[test]
+fn a_disabled_server_gets_no_new_connections_and_keeps_the_open_ones() {
+    let rig = Rig::start();
+    let mut open = rig.connect();
+    let disabled = rig.change("disable", 0);
+    disabled.assert_stdout(" is disabled: ");
+    disabled.success();
+    assert_eq!(rig.gained(|rig| drop(rig.connect())), [0, 8]);
+    for connection in &mut open {
+        connection.send(b"on");
+        assert_eq!(connection.receive(2), b"on");
+    }
+    let first = rig.status_of(0);
+    assert_eq!(
+        (&first["disabled"], &first["state"]),
+        (&true.into(), &"down".into())
+    );
+    assert_eq!(rig.status_of(1)["disabled"], false);
+    let address = [("server", rig.servers[0].address())];
+    rig.lariat
+        .wait_for_metric("lariat_server_disabled", &address, 1.0);
+    rig.lariat.ask("status").assert_stdout("disabled  ");
+
+    // Again is no mistake.
+    rig.change("disable", 0).success();
+    rig.change("enable", 0).assert_stdout(" is enabled");
+    assert!(rig.gained(|rig| drop(rig.connect()))[0] > 0);
+    rig.lariat
+        .wait_for_metric("lariat_server_disabled", &address, 0.0);
+    assert_has(
+        rig.lariat.stderr(),
+        "is disabled: it gets no new connection",
+    );
+}
+
+#[test]
+fn it_stays_disabled_over_reloads_and_the_death_of_the_worker_process() {
+    let rig = Rig::start();
+    rig.change("disable", 0).success();
+    rig.lariat.reload().success();
+    assert_eq!(rig.gained(|rig| drop(rig.connect())), [0, 8]);
+    rig.lariat.kill_worker_process();
+    rig.lariat
+        .wait_for_metric("lariat_worker_process_restarts_total", &[], 1.0);
+    assert_eq!(rig.gained(|rig| drop(rig.connect())), [0, 8]);
+    assert_eq!(rig.status_of(0)["disabled"], true);
+
+    // Once it has left the configuration it is a new server.
+    let alone = format!("[{:?}]", rig.servers[1].address());
+    rig.lariat
+        .configure(&rig.service.clone().servers(&alone).toml());
+    rig.lariat.reload().success();
+    rig.lariat.configure(&rig.service.toml());
+    rig.lariat.reload().success();
+    assert!(rig.gained(|rig| drop(rig.connect()))[0] > 0);
+}
+
+#[test]
+fn with_all_disabled_the_log_says_so() {
+    let rig = Rig::start();
+    rig.change("disable", 0).success();
+    rig.change("disable", 1).success();
+    let mut refused = Client::new(&rig.site).connect(rig.service.address);
+    let _ended_either_way = refused.read_to_end();
+    rig.lariat
+        .wait_for_line(&["no-server-available", "2 of 2 servers are disabled"]);
+}
+
+#[test]
+fn an_order_about_no_server_does_nothing() {
+    let rig = Rig::start();
+    let pid = rig.lariat.supervisor();
+    // SIGRTMIN of the C library.
+    let kill = format!("kill -34 {}", pid.as_raw_nonzero());
+    run(std::process::Command::new("sh").args(["-c", &kill])).success();
+    until("the order to be read", || {
+        let said = rig.lariat.stderr();
+        said.contains("about a server that the served plan does not have")
+            .then_some(())
+    });
+    assert!(!rig.gained(|rig| drop(rig.connect())).contains(&0));
+}
+
+#[test]
+fn a_server_that_there_is_not_is_an_error_that_names_the_nearest() {
+    let rig = Rig::start();
+    let address = rig.servers[0].address();
+    let near = rig
+        .lariat
+        .ask_with("server", &["disable", &format!("wep/{address}")]);
+    near.assert_stderr(&format!("did you mean web/{address}?"));
+    assert_eq!(near.code(), 2);
+    let other = rig
+        .lariat
+        .ask_with("server", &["enable", "other/unix:/nowhere"]);
+    other.assert_stderr("no service has the server other/unix:/nowhere");
+    assert_eq!(other.code(), 2);
+    assert_eq!(rig.status_of(0)["disabled"], false);
+}
