@@ -15,7 +15,7 @@ use flow::buffer::Pool;
 use flow::connection::Flow;
 use flow::events::{Event, Received};
 use flow::facts::{Facts, Route};
-use flow::options::{SendProxy, Settings, Timeouts};
+use flow::options::{Front, SendProxy, Settings, Timeouts};
 use libfuzzer_sys::fuzz_target;
 use testkit::authority::Authority;
 use testkit::client::{Client, ClientChoice};
@@ -347,7 +347,7 @@ fn settings(record_layer: RecordLayer, pem: &str) -> Rc<Settings> {
     };
     let built = Server::build(&options, "web", &resumption, &SuiteOrder::default());
     Rc::new(Settings {
-        tls: Arc::new(built.expect("a server").0),
+        front: Front::Terminate(Arc::new(built.expect("a server").0)),
         send_proxy: SendProxy::Off,
         timeouts: Timeouts {
             handshake: Duration::from_secs(10),

@@ -20,6 +20,8 @@ pub struct Service {
     behind: String,
     more: String,
     front: String,
+    /// What is done with clients' TLS, if it is not terminated.
+    mode: Option<String>,
     tls: String,
     back: String,
 }
@@ -53,6 +55,7 @@ impl Service {
             behind: behind.to_owned(),
             more: String::new(),
             front: String::new(),
+            mode: None,
             tls: String::new(),
             back: String::new(),
         }
@@ -95,6 +98,12 @@ impl Service {
         self
     }
 
+    /// With `front.tls` as one word: `passthrough` or `off`.
+    pub fn mode(mut self, word: &str) -> Self {
+        self.mode = Some(word.to_owned());
+        self
+    }
+
     /// With more keys of `front`.
     pub fn front(mut self, keys: &str) -> Self {
         add(&mut self.front, keys);
@@ -122,14 +131,18 @@ impl Service {
             behind,
             more,
             front,
+            mode,
             tls,
             back,
             ..
         } = self;
+        let tls = match mode {
+            Some(word) => format!("tls = {word:?}\n"),
+            None => format!("[service.front.tls]\ncertificates = {certificates}\n{tls}"),
+        };
         format!(
             "[[service]]\nname = {name:?}\n{more}\
-             [service.front]\nlisten = {listen}\n{front}\
-             [service.front.tls]\ncertificates = {certificates}\n{tls}\
+             [service.front]\nlisten = {listen}\n{front}{tls}\
              [service.back]\n{behind}\n{back}"
         )
     }

@@ -53,6 +53,7 @@ mod terminator {
         mod reload;
     }
     mod connections {
+        mod as_is;
         mod bad_input;
         mod half_close;
         mod limits;
@@ -60,6 +61,7 @@ mod terminator {
         mod relay;
         mod sources;
         mod foreign {
+            mod passthrough;
             mod proxy_header_in;
             mod proxy_header_out;
         }

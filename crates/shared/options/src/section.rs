@@ -89,6 +89,17 @@ impl<'a> Section<'a> {
         self.lacks(&[self.key(first), self.key(second)]);
     }
 
+    /// Whether it was written in a file, not by flags.
+    pub fn is_in_file(&self) -> bool {
+        self.report.is_file()
+    }
+
+    /// The keys of this table that were written.
+    pub fn written_keys(&self) -> impl Iterator<Item = &'static Key> {
+        let keys = self.table.children(self.path);
+        keys.filter(|key| self.written(key).is_some())
+    }
+
     /// Whether somebody wrote that key.
     pub fn has(&self, name: &str) -> bool {
         self.written(self.key(name)).is_some()

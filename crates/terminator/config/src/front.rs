@@ -1,7 +1,7 @@
 //! The keys of a service's front.
 
 use options::{Problem, Section, Value, all};
-use proxy::options::{FrontOptions, KtlsMode, KtlsOptions, SourceRules};
+use proxy::options::{FrontOptions, FrontTls, KtlsMode, KtlsOptions, SourceRules};
 use tls::identity::AllowedIdentity;
 use tls::options::{
     ClientMode, ClientVerification, ExpiredLists, Group, RecordLayer, ReplacedCertificates,
@@ -23,10 +23,7 @@ pub(crate) fn read(
     let accept_proxy = front.parsed_list("accept-proxy");
     let allow = networks::read(front, "allow", shelf);
     let deny = networks::read(front, "deny", shelf);
-    let section = front.section("tls");
-    let ktls = ktls(&section.section("ktls"));
-    let tls = tls(&section, tls13, shelf);
-    let (tls, ktls) = (tls?, ktls?);
+    let (tls, ktls) = tls_options(front, tls13, shelf)?;
     Some(FrontOptions {
         listen: listen?,
         accept_proxy: accept_proxy?,
@@ -34,9 +31,65 @@ pub(crate) fn read(
             allow: allow?,
             deny: deny?,
         },
-        ktls: ktls_fits(&section, ktls, tls.record_layer)?,
+        ktls,
         tls,
     })
+}
+
+/// What is done with a client's TLS, as the words of `tls.mode`.
+#[derive(Clone, Copy)]
+enum Mode {
+    Terminate,
+    Passthrough,
+    Off,
+}
+
+fn tls_options(
+    front: &Section<'_>,
+    tls13: Tls13Choice,
+    shelf: &mut Shelf<'_>,
+) -> Option<(FrontTls, KtlsOptions)> {
+    const NO_KTLS: KtlsOptions = KtlsOptions {
+        mode: KtlsMode::Off,
+        from: 0,
+    };
+    let section = front.section("tls");
+    let mode = section.choice(
+        "mode",
+        &[
+            ("terminate", Mode::Terminate),
+            ("passthrough", Mode::Passthrough),
+            ("off", Mode::Off),
+        ],
+    );
+    // Flags say it in so many words: a certificate that was forgotten must not open a port.
+    let mode = if front.is_in_file() && !front.has("tls") {
+        Mode::Off
+    } else {
+        mode?
+    };
+    let as_it_comes = match mode {
+        Mode::Terminate => {
+            let ktls = ktls(&section.section("ktls"));
+            let tls = tls(&section, tls13, shelf);
+            let (tls, ktls) = (tls?, ktls?);
+            let ktls = ktls_fits(&section, ktls, tls.record_layer)?;
+            return Some((FrontTls::Terminate(Box::new(tls)), ktls));
+        }
+        Mode::Passthrough => FrontTls::Passthrough,
+        Mode::Off => FrontTls::Plain,
+    };
+    let mut is_alone = true;
+    for key in section.written_keys().filter(|key| key.name() != "mode") {
+        let message = "stands beside a `mode` that terminates no TLS";
+        section.refuse(
+            key.name(),
+            message,
+            "take it out, or write mode = \"terminate\"",
+        );
+        is_alone = false;
+    }
+    is_alone.then_some((as_it_comes, NO_KTLS))
 }
 
 fn ktls(ktls: &Section<'_>) -> Option<KtlsOptions> {

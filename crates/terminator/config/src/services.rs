@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use options::{Problem, Section};
 use proxy::options::{
-    BackOptions, CertificateForm, FrontOptions, SendProxy, ServiceOptions, Timeouts,
+    BackOptions, CertificateForm, FrontOptions, FrontTls, SendProxy, ServiceOptions, Timeouts,
 };
 use tls::options::{ClientMode, Tls13Sessions};
 use wire::address::Address;
@@ -94,11 +94,20 @@ const HTTP: &str = "http/1.1";
 
 /// Offers the protocol that files are served by, and no other.
 fn speaks_to_files(tls: &Section<'_>, front: &mut FrontOptions) -> Option<()> {
+    let terminated = match &mut front.tls {
+        FrontTls::Terminate(terminated) => terminated,
+        FrontTls::Plain => return Some(()),
+        FrontTls::Passthrough => {
+            let message = "keeps TLS closed, so that no request for a file can be read";
+            tls.refuse("mode", message, "give the service `certificates`");
+            return None;
+        }
+    };
     if !tls.has("alpn") {
-        front.tls.alpn = vec![HTTP.into()];
+        terminated.alpn = vec![HTTP.into()];
         return Some(());
     }
-    let Some(other) = front.tls.alpn.iter().find(|name| *name != HTTP.as_bytes()) else {
+    let Some(other) = terminated.alpn.iter().find(|name| *name != HTTP.as_bytes()) else {
         return Some(());
     };
     let other = String::from_utf8_lossy(other);
@@ -131,9 +140,11 @@ fn sides_fit(section: &Section<'_>, service: &ServiceOptions) -> Option<()> {
         back.error("send-proxy", problem.hint(hint));
         return None;
     }
+    something_is_encrypted(&front, service);
     early_data_is_told(section, service)?;
+    let terminated = service.front.terminated();
     if asks_for_client_certificate(service.back.send_proxy()).is_some()
-        && service.front.tls.client.mode == ClientMode::None
+        && terminated.is_none_or(|tls| tls.client.mode == ClientMode::None)
     {
         let problem = Problem::new("is to hold the client's certificate, but none is asked for");
         back.warn(
@@ -144,6 +155,16 @@ fn sides_fit(section: &Section<'_>, service: &ServiceOptions) -> Option<()> {
     Some(())
 }
 
+/// A service of plaintext is meant to be one.
+fn something_is_encrypted(front: &Section<'_>, service: &ServiceOptions) {
+    if service.front.tls != FrontTls::Plain || front.has("tls") {
+        return;
+    }
+    let problem = Problem::new("is missing, so that nothing is encrypted");
+    let hint = "give it `certificates`, or write tls = \"off\" if that is meant";
+    front.warn("tls", problem.hint(hint));
+}
+
 /// Servers that get early data know it, or it is all the same to them.
 fn early_data_is_told(section: &Section<'_>, service: &ServiceOptions) -> Option<()> {
     if matches!(service.back, BackOptions::Files(_)) {
@@ -152,9 +173,9 @@ fn early_data_is_told(section: &Section<'_>, service: &ServiceOptions) -> Option
     }
     let back = section.section("back");
     let early_data_safe = back.boolean("early-data-safe")?;
-    let Tls13Sessions::Cache {
+    let Some(Tls13Sessions::Cache {
         early_data_bytes_max: 1..,
-    } = service.front.tls.tls13_sessions
+    }) = service.front.terminated().map(|tls| tls.tls13_sessions)
     else {
         if early_data_safe {
             let problem = Problem::new("has no effect: no early data is taken");

@@ -11,8 +11,8 @@ use proxy::options::{
     CertificateForm, KtlsMode, LogConnections, LogFormat, SendProxy, ServiceOptions,
 };
 use tls::options::{
-    ClientMode, ExpiredLists, Group, RecordLayer, Suite, Suites, Tls13Sessions, UnknownName,
-    Version,
+    ClientMode, ExpiredLists, Group, RecordLayer, ServerOptions, Suite, Suites, Tls13Sessions,
+    UnknownName, Version,
 };
 use tls::resumption::KeySource;
 
@@ -59,6 +59,10 @@ fn service(text: &str) -> ServiceOptions {
     settings(text).plane.services.remove(0)
 }
 
+fn tls_of(service: &ServiceOptions) -> &ServerOptions {
+    service.front.terminated().unwrap()
+}
+
 /// The minimal service with more keys in its tables.
 fn with(front: &str, tls: &str, back: &str) -> ServiceOptions {
     service(&format!(
@@ -76,7 +80,7 @@ fn defaults_of_a_service() {
     assert_eq!(service.timeouts.dial, Duration::from_secs(3));
     assert_eq!(service.timeouts.idle, Duration::from_secs(300));
     assert!(service.front.accept_proxy.is_empty());
-    let tls = service.front.tls;
+    let tls = service.front.terminated().unwrap();
     assert_eq!(
         (tls.version_min, tls.version_max),
         (Version::Tls12, Version::Tls13)
@@ -107,7 +111,7 @@ fn sessions_of_tls13_lie_where_it_is_said() {
              front = {{ listen = ['[::]:443'], tls = {{ certificates = ['site.pem'] {tls} }} }}\n\
              back = {{ servers = ['127.0.0.1:80'], send-proxy = 'v2' }}\n"
         );
-        service(&text).front.tls.tls13_sessions
+        tls_of(&service(&text)).tls13_sessions
     };
     assert_eq!(sessions("auto", ""), Tls13Sessions::Tickets);
     assert_eq!(sessions("tickets", ""), Tls13Sessions::Tickets);
@@ -117,12 +121,12 @@ fn sessions_of_tls13_lie_where_it_is_said() {
     assert_eq!(sessions("auto", ", early-data = '64KiB'"), cache(65_536));
     assert_eq!(sessions("cache", ", early-data = 100"), cache(16_640));
     let replayable = with("", "early-data = 100", "early-data-safe = true");
-    assert_eq!(replayable.front.tls.tls13_sessions, cache(16_640));
+    assert_eq!(tls_of(&replayable).tls13_sessions, cache(16_640));
 }
 
 #[test]
 fn former_certificates_resume_unless_it_is_said_otherwise() {
-    let replaced = |tls| with("", tls, "").front.tls.replaced;
+    let replaced = |tls| tls_of(&with("", tls, "")).replaced.clone();
     let by_default = replaced("");
     assert!(by_default.resume && by_default.revoked.is_empty());
     let written = replaced("revoked = ['ca.pem']\nreplaced-certificates = 'refuse'");
@@ -144,8 +148,8 @@ fn defaults_of_files() {
     let files = service.back.files().unwrap();
     assert_eq!(files.folder, PathBuf::from("data"));
     assert_eq!(files.serving, static_files::options::Options::default());
-    assert_eq!(service.front.tls.alpn, [b"http/1.1"]);
-    assert!(of_files("alpn = []", "").front.tls.alpn.is_empty());
+    assert_eq!(tls_of(&service).alpn, [b"http/1.1"]);
+    assert!(tls_of(&of_files("alpn = []", "")).alpn.is_empty());
     assert_eq!(files.timeouts.request, Duration::from_secs(10));
     assert_eq!(files.timeouts.file, Duration::from_secs(30));
     let files = of_files("", "index = []").back.files().cloned().unwrap();
@@ -154,17 +158,12 @@ fn defaults_of_files() {
 
 #[test]
 fn early_data_for_files_may_be_replayed() {
-    let sessions = of_files("early-data = '32KiB'", "")
-        .front
-        .tls
-        .tls13_sessions;
+    let sessions = tls_of(&of_files("early-data = '32KiB'", "")).tls13_sessions;
     let early_data_bytes_max = 32 << 10;
-    assert_eq!(
-        sessions,
-        Tls13Sessions::Cache {
-            early_data_bytes_max
-        }
-    );
+    let cache = Tls13Sessions::Cache {
+        early_data_bytes_max,
+    };
+    assert_eq!(sessions, cache);
 }
 
 #[test]
@@ -184,7 +183,11 @@ fn a_folder_begins_at_the_file() {
 fn who_seals() {
     let sealed = |tls: &str| {
         let front = with("", tls, "").front;
-        (front.ktls.mode, front.ktls.from, front.tls.record_layer)
+        (
+            front.ktls.mode,
+            front.ktls.from,
+            front.terminated().unwrap().record_layer,
+        )
     };
     let from = 128 << 10;
     assert_eq!(sealed(""), (KtlsMode::Auto, from, RecordLayer::InPlace));
@@ -300,7 +303,7 @@ fn a_header_has_fields_and_a_short_form() {
 #[test]
 fn policy_by_names() {
     let suites = "suites = ['TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256']\nversions = ['1.2']";
-    let tls = with("", suites, "").front.tls;
+    let tls = tls_of(&with("", suites, "")).clone();
     assert_eq!(
         tls.suites,
         Suites::Listed(vec![Suite::EcdheRsaAes128GcmSha256])
@@ -309,9 +312,8 @@ fn policy_by_names() {
         (tls.version_min, tls.version_max),
         (Version::Tls12, Version::Tls12)
     );
-    let tls = with("", "groups = ['secp384r1', 'x25519']\nalpn = ['h2']", "")
-        .front
-        .tls;
+    let tls = with("", "groups = ['secp384r1', 'x25519']\nalpn = ['h2']", "");
+    let tls = tls_of(&tls);
     assert_eq!(tls.groups, [Group::Secp384r1, Group::X25519]);
     assert_eq!(tls.alpn, [b"h2".to_vec()]);
 }
@@ -320,7 +322,7 @@ fn policy_by_names() {
 fn certificates_together_and_apart() {
     let certificates = |value: &str| {
         let text = MINIMAL.replace("\"site.pem\"", value);
-        service(&text).front.tls.certificates.remove(0)
+        tls_of(&service(&text)).certificates[0].clone()
     };
     let together = certificates("\"site.pem\"");
     assert_eq!(
@@ -344,7 +346,7 @@ fn relative_paths_begin_at_the_file() {
         text: MINIMAL.into(),
     };
     let settings = config::load(&source, &mut files).unwrap().settings;
-    let certificate = &settings.plane.services[0].front.tls.certificates[0];
+    let certificate = &tls_of(&settings.plane.services[0]).certificates[0];
     assert_eq!(certificate.place, "/etc/lariat/site.pem");
 }
 
@@ -418,12 +420,8 @@ check = { kind = "http", path = "/x" }
 [service.front]
 listen = ["[::]:443"]
 tls = { certificates = ["site.pem"], ktls = { mode = "require", min-size = "1MiB" } }
-[service.back.files]
-root = "data"
-index = ["a.html", "b.html"]
-listing = true
-hidden = true
-precompressed = false
+[service.back]
+files = { root = "data", index = ["a.html", "b.html"], listing = true, hidden = true, precompressed = false }
 "#,
     ),
     (
@@ -516,7 +514,11 @@ fn expired_lists_refuse_unless_they_are_accepted() {
     ] {
         let mut settings = load(&flags(&format!("{line}{more}"))).settings;
         let front = settings.plane.services.remove(0).front;
-        assert_eq!(front.tls.client.expired_lists, expected, "{more}");
+        assert_eq!(
+            front.terminated().unwrap().client.expired_lists,
+            expected,
+            "{more}"
+        );
     }
 }
 

@@ -201,14 +201,8 @@ mod tests {
         };
         let loaded = config::load(&source, &mut files).unwrap();
         assert_eq!(loaded.warnings, []);
-        assert_eq!(
-            loaded.settings.plane.services[0]
-                .front
-                .tls
-                .certificates
-                .len(),
-            2
-        );
+        let terminated = loaded.settings.plane.services[0].front.terminated();
+        assert_eq!(terminated.unwrap().certificates.len(), 2);
     }
 
     #[test]

@@ -116,7 +116,9 @@ impl fmt::Display for KernelTls {
 }
 
 fn may_agree_on(service: &ServiceOptions, pair: (Version, Cipher)) -> bool {
-    let tls = &service.front.tls;
+    let Some(tls) = service.front.terminated() else {
+        return false;
+    };
     let suites = match &tls.suites {
         Suites::Auto => Suite::ALL,
         Suites::Listed(listed) => listed,

@@ -6,6 +6,8 @@
 pub enum Action {
     /// Decide whether the client that a PROXY header names may come in; at once.
     Admit,
+    /// Choose the service that the client's hello asks for; at once.
+    Route,
     /// Choose a server and connect to it.
     Dial,
     /// The server being dialled took too long: give it up and choose another.
@@ -23,12 +25,15 @@ pub enum Action {
     ResetBack,
     /// Close the server's connection.
     CloseBack,
+    /// When the client's connection is closed, close it by a reset.
+    ResetFront,
     /// Close what is still open.
     Close,
 }
 
-const ORDER: [Action; 10] = [
+const ORDER: [Action; 12] = [
     Action::Admit,
+    Action::Route,
     Action::Dial,
     Action::Redial,
     Action::Offload,
@@ -37,6 +42,7 @@ const ORDER: [Action; 10] = [
     Action::ShutdownFront,
     Action::ResetBack,
     Action::CloseBack,
+    Action::ResetFront,
     Action::Close,
 ];
 

@@ -17,14 +17,15 @@ use crate::actions::{Action, Actions};
 use crate::buffer::{Buffer, Pool};
 use crate::events::{Event, Received};
 use crate::facts::{Ending, Facts};
-use crate::handshaking::{self, Handshaking};
+use crate::handshaking::{self, Handshaking, Progress};
 use crate::ktls_state::KtlsState;
-use crate::options::Settings;
+use crate::options::{Front, Settings};
 use crate::proxy_header_out;
 use crate::record_sizing::PAUSE;
-use crate::relay::{DecryptFault, Down, StreamEnd, Up};
+use crate::relay::{AS_IS, DecryptFault, Down, StreamEnd, Up};
 use crate::stage::{Postponed, Stage};
 
+mod as_is;
 mod ending;
 mod ktls_handover;
 
@@ -49,6 +50,8 @@ pub struct Flow {
     actions: Actions,
     /// The client's TCP stream has ended: nothing more will come.
     is_front_ended: bool,
+    /// The client's bytes go to the server as they came: no TLS of ours is on its side.
+    is_as_is: bool,
     last_byte: Instant,
 }
 
@@ -56,7 +59,8 @@ impl Flow {
     /// A connection that has just been accepted.
     pub fn new(settings: Rc<Settings>, expects_proxy_header: bool, facts: Facts) -> Self {
         let last_byte = facts.accepted;
-        Self {
+        let is_plain = matches!(settings.front, Front::Plain);
+        let mut flow = Self {
             settings,
             stage: Stage::Handshaking,
             handshaking: Some(Handshaking::new(expects_proxy_header)),
@@ -70,8 +74,13 @@ impl Flow {
             ending: None,
             actions: Actions::default(),
             is_front_ended: false,
+            is_as_is: false,
             last_byte,
+        };
+        if is_plain && !expects_proxy_header {
+            flow.begin_as_is(last_byte);
         }
+        flow
     }
 
     /// What is known so far.
@@ -138,8 +147,9 @@ impl Flow {
             Event::FrontFailed => self.front_failed(pool),
             Event::Admitted => {
                 self.handshaking.iter_mut().for_each(Handshaking::admit);
-                self.advance_handshake(now, pool);
+                self.admitted(now, pool);
             }
+            Event::Routed(settings) => self.routed(settings, now, pool),
             Event::KernelAnswered(is_taken) => self.kernel_answered(is_taken, pool),
             Event::DialStarted => self.stage.restart_dial(now),
             Event::BackConnected => self.back_connected(now, pool),
@@ -231,7 +241,8 @@ impl Flow {
         }
         match self.stage {
             Stage::Dialling { .. } | Stage::Relaying => {
-                self.up.end.get_or_insert(StreamEnd::Fin);
+                let end = self.stream_end();
+                self.up.end.get_or_insert(end);
                 pool.give_all(&mut self.up.records);
                 self.advance(pool);
             }
@@ -308,6 +319,7 @@ impl Flow {
         }
         let layout = match &self.traffic {
             Some(traffic) => traffic.layout(),
+            None if self.is_as_is => AS_IS,
             None => self.handshaking.as_ref()?.layout()?,
         };
         self.down.room(layout, pool)
@@ -329,6 +341,10 @@ impl Flow {
         self.note_pause(now);
         let handshake = self.handshaking.as_mut().and_then(Handshaking::sealer);
         let encrypted = match (&mut self.traffic, handshake) {
+            _ if self.is_as_is => {
+                self.down.received_as_is(count);
+                Ok(())
+            }
             (Some(traffic), _) => self.down.received(count, &mut **traffic),
             (None, Some(handshake)) => self.down.received(count, handshake),
             (None, None) => return,
@@ -421,14 +437,17 @@ impl Flow {
         pool.scratch = out;
         if handshaking.needs_admission() {
             self.actions.add_once(Action::Admit);
+        } else if handshaking.needs_route() {
+            self.actions.add_once(Action::Route);
         }
         if !early.is_empty() && progress.is_ok() {
-            let goes_on = matches!(progress, Ok(None));
+            let goes_on = matches!(progress, Ok(Progress::Waiting));
             self.take_early(&early, goes_on, now, pool);
         }
         match progress {
-            Ok(None) => pool.give_if_empty(&mut self.up.records),
-            Ok(Some(established)) => {
+            Ok(Progress::Waiting) => pool.give_if_empty(&mut self.up.records),
+            Ok(Progress::Passthrough) => self.relay_as_is(now, pool),
+            Ok(Progress::Established(established)) => {
                 self.establish(established, now, pool);
                 if is_first && self.expects_answer() {
                     self.down.hold(now);
@@ -501,7 +520,7 @@ impl Flow {
 
     fn decrypt_records(&mut self, now: Instant, pool: &mut Pool) {
         let Some(traffic) = &mut self.traffic else {
-            return;
+            return self.pass_as_is(pool);
         };
         match self.up.decrypt(traffic, pool) {
             Ok(decrypted) => {
@@ -529,7 +548,7 @@ impl Flow {
         match self.stage {
             Stage::Relaying | Stage::Dialling { .. } => self.advance_relay(pool),
             Stage::Closing { .. } if self.is_front_done() => {
-                if self.is_front_ended {
+                if self.is_front_ended || self.is_cut() {
                     self.finish(pool);
                 } else {
                     self.actions.add(Action::ShutdownFront);

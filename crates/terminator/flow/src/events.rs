@@ -2,7 +2,7 @@
 //!
 //! | event | handshaking | dialling | relaying | closing |
 //! |---|---|---|---|---|
-//! | the client is admitted | handshake | | | |
+//! | the client is admitted, its service chosen | handshake | | | |
 //! | bytes from the client | handshake; early data dials | decrypted | sent to the back | dropped |
 //! | the client's end | over | passed on once connected | passed on | over once all was sent |
 //! | the client failed | over | over | over | over |
@@ -18,11 +18,15 @@
 //! An empty cell is without effect, and so is every event once the connection is over. The
 //! handshake's end leads to dialling, a fault of the client's bytes to closing, and the end of both
 //! directions to over. With early data, dialling and relaying begin before the handshake is over:
-//! then the end or failure of the back is passed on after the handshake.
+//! then the end or failure of the back is passed on after the handshake. Without TLS of ours on the
+//! client's side there is no alert and no close_notify: what is not whole ends by a reset.
+
+use std::rc::Rc;
 
 use telemetry::outcome::Reason;
 
 use crate::facts::Ending;
+use crate::options::Settings;
 
 /// What came of receiving.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -71,6 +75,10 @@ pub enum Event {
     /// Answers [`Action::Admit`](crate::actions::Action::Admit): the client may come in.
     /// [`Self::Stopped`] says that it may not.
     Admitted,
+    /// Answers [`Action::Route`](crate::actions::Action::Route): the settings of the service that
+    /// the hello asks for; `None` = no service has the name. [`Self::Stopped`] says that the client
+    /// may not use it.
+    Routed(Option<Rc<Settings>>),
     /// Answers [`Action::Offload`](crate::actions::Action::Offload) and
     /// [`Action::Rekey`](crate::actions::Action::Rekey): whether the kernel took the keys.
     KernelAnswered(bool),

@@ -39,6 +39,9 @@ pub struct Facts {
     pub proxy_header: Option<Box<[u8]>>,
     /// The name that the client asked for.
     pub server_name: Option<Box<str>>,
+    /// The only protocol (RFC 7301) that the client offers, where its TLS stays closed: what the
+    /// server will choose is known if there is no other.
+    pub only_protocol: Option<Box<[u8]>>,
     /// The server certificate's algorithms, if the PROXY header shows them.
     pub certificate: Option<CertificateAlgorithms>,
     /// What the handshake agreed on.
@@ -76,6 +79,7 @@ impl Facts {
             route,
             proxy_header: None,
             server_name: None,
+            only_protocol: None,
             certificate: None,
             agreed: None,
             handshake: None,

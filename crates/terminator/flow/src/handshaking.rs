@@ -12,7 +12,7 @@ use wire::proxy_header::{self, Likeness, ProxyFault};
 
 use crate::buffer::Buffer;
 use crate::facts::{CertificateAlgorithms, Ending, Facts};
-use crate::options::{SendProxy, Settings};
+use crate::options::{Front, SendProxy, Settings};
 use crate::proxy_header_out;
 
 /// How far the handshaking got.
@@ -23,8 +23,20 @@ pub(crate) enum Handshaking {
     Admission,
     /// The ClientHello is not yet whole.
     Hello(Reader),
+    /// The service that the hello asks for has to be chosen.
+    Routing,
     /// The handshake is under way.
     Handshake(Box<Handshake>),
+}
+
+/// What has come of it so far.
+pub(crate) enum Progress {
+    /// More is needed.
+    Waiting,
+    /// The hello is whole, and the client's TLS stays closed.
+    Passthrough,
+    /// The handshake is over.
+    Established(Established),
 }
 
 impl Handshaking {
@@ -38,7 +50,7 @@ impl Handshaking {
     }
 
     /// Works through what came in. What has to go out, alerts included, is appended to `out`, and
-    /// early data to `early`. `None` = more bytes are needed.
+    /// early data to `early`.
     pub(crate) fn advance(
         &mut self,
         incoming: &mut Buffer,
@@ -46,21 +58,23 @@ impl Handshaking {
         facts: &mut Facts,
         out: &mut Vec<u8>,
         early: &mut Vec<u8>,
-    ) -> Result<Option<Established>, Ending> {
+    ) -> Result<Progress, Ending> {
         if matches!(self, Self::ProxyHeader) {
             if !take_proxy_header(incoming, settings, facts)? {
-                return Ok(None);
+                return Ok(Progress::Waiting);
             }
             *self = Self::Admission;
         }
         if let Self::Hello(reader) = self {
-            let Some(handshake) = take_hello(reader, incoming, settings, facts, out)? else {
-                return Ok(None);
-            };
-            *self = Self::Handshake(handshake);
+            match take_hello(reader, incoming, settings, facts, out)? {
+                Hello::Incomplete => return Ok(Progress::Waiting),
+                Hello::ToBeRouted => *self = Self::Routing,
+                Hello::Passthrough => return Ok(Progress::Passthrough),
+                Hello::Begun(handshake) => *self = Self::Handshake(handshake),
+            }
         }
         let Self::Handshake(handshake) = self else {
-            return Ok(None);
+            return Ok(Progress::Waiting);
         };
         let step = handshake.advance(incoming.data_mut(), out);
         facts.resumption_miss = handshake.miss();
@@ -71,12 +85,13 @@ impl Handshaking {
         handshake.take_early_data(early);
         incoming.consume(step.consumed);
         if !step.done {
-            return Ok(None);
+            return Ok(Progress::Waiting);
         }
         let Self::Handshake(handshake) = std::mem::replace(self, Self::ProxyHeader) else {
-            return Ok(None);
+            return Ok(Progress::Waiting);
         };
-        handshake.finish().map(Some).map_err(ending_of_handshake)
+        let established = handshake.finish().map_err(ending_of_handshake)?;
+        Ok(Progress::Established(established))
     }
 
     /// Whether the client has to be admitted before anything else.
@@ -91,11 +106,23 @@ impl Handshaking {
         }
     }
 
+    /// Goes on with the service that was chosen.
+    pub(crate) fn routed(&mut self) {
+        if self.needs_route() {
+            *self = Self::Hello(Reader::default());
+        }
+    }
+
+    /// Whether the service has to be chosen before anything else.
+    pub(crate) fn needs_route(&self) -> bool {
+        matches!(self, Self::Routing)
+    }
+
     /// What early data goes with: all that is agreed on, before the handshake is over.
     pub(crate) fn agreed(&self) -> Option<Agreed> {
         match self {
             Self::Handshake(handshake) => handshake.agreed().ok(),
-            Self::ProxyHeader | Self::Admission | Self::Hello(_) => None,
+            _ => None,
         }
     }
 
@@ -111,7 +138,7 @@ impl Handshaking {
     pub(crate) fn sealer(&mut self) -> Option<&mut Handshake> {
         match self {
             Self::Handshake(handshake) => Some(handshake),
-            Self::ProxyHeader | Self::Admission | Self::Hello(_) => None,
+            _ => None,
         }
     }
 }
@@ -140,26 +167,45 @@ fn take_proxy_header(
     Ok(true)
 }
 
-/// Begins the handshake if the hello is whole.
+/// What a hello leads to.
+enum Hello {
+    Incomplete,
+    ToBeRouted,
+    Passthrough,
+    Begun(Box<Handshake>),
+}
+
+/// Begins the handshake if the hello is whole and the client's TLS is ours to terminate.
 fn take_hello(
     reader: &mut Reader,
     incoming: &Buffer,
     settings: &Settings,
     facts: &mut Facts,
     out: &mut Vec<u8>,
-) -> Result<Option<Box<Handshake>>, Ending> {
-    if settings.send_proxy == SendProxy::Pass && facts.proxy_header.is_none() {
+) -> Result<Hello, Ending> {
+    let is_shared = matches!(settings.front, Front::Shared);
+    if !is_shared && settings.send_proxy == SendProxy::Pass && facts.proxy_header.is_none() {
         return Err(proxy_header_out::missing_header());
     }
     let hello = match reader.read(incoming.data()) {
-        Ok(Peek::Incomplete) => return Ok(None),
+        Ok(Peek::Incomplete) => return Ok(Hello::Incomplete),
         Ok(Peek::Hello(hello)) => hello,
         Err(fault) => return Err(ending_of_hello(&fault, incoming.data(), out)),
     };
     facts.server_name = hello
         .server_name()
         .map(|name| name.to_ascii_lowercase().into());
-    let config = settings.tls.select(&hello).map_err(|refusal| {
+    let server = match &settings.front {
+        Front::Terminate(server) => server,
+        Front::Shared => return Ok(Hello::ToBeRouted),
+        Front::Passthrough | Front::Plain => {
+            let mut protocols = hello.alpn_protocols();
+            facts.only_protocol = protocols.next().map(Into::into);
+            facts.only_protocol.take_if(|_| protocols.next().is_some());
+            return Ok(Hello::Passthrough);
+        }
+    };
+    let config = server.select(&hello).map_err(|refusal| {
         out.extend_from_slice(&client_hello::alert_record(refusal.alert));
         let (reason, detail) = (refusal.reason, refusal.detail);
         detail.map_or_else(
@@ -168,8 +214,7 @@ fn take_hello(
         )
     })?;
     if matches!(&settings.send_proxy, SendProxy::V2(tlvs) if tlvs.ssl) {
-        facts.certificate = settings
-            .tls
+        facts.certificate = server
             .certificate_for(&hello)
             .map(|one| CertificateAlgorithms {
                 signature: one.signature_algorithm.clone(),
@@ -180,7 +225,7 @@ fn take_hello(
     facts.early_data = hello.offers_early_data().then_some(EarlyData::Refused);
     let handshake =
         Handshake::new(config, hello.offers_early_data()).map_err(ending_of_handshake)?;
-    Ok(Some(Box::new(handshake)))
+    Ok(Hello::Begun(Box::new(handshake)))
 }
 
 /// By which means a session of TLS 1.2 would be resumed, if it is.
@@ -203,7 +248,7 @@ pub(crate) fn kind_of(
 ) -> HandshakeKind {
     match (agreed.resumed, agreed.version) {
         (false, _) => HandshakeKind::Full,
-        (true, Version::Tls13) => match settings.tls.tls13_sessions() {
+        (true, Version::Tls13) => match settings.tls13_sessions() {
             Tls13Sessions::Tickets => HandshakeKind::Psk,
             Tls13Sessions::Cache { .. } => HandshakeKind::PskCache,
         },
@@ -214,7 +259,7 @@ pub(crate) fn kind_of(
 
 /// The most early data that a client of the service may send, in bytes.
 pub(crate) fn early_bytes_max(settings: &Settings) -> u32 {
-    match settings.tls.tls13_sessions() {
+    match settings.tls13_sessions() {
         Tls13Sessions::Tickets => 0,
         Tls13Sessions::Cache {
             early_data_bytes_max,

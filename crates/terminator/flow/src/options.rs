@@ -3,20 +3,43 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tls::options::{Cipher, Version};
+use tls::options::{Cipher, Tls13Sessions, Version};
 use tls::server::Server;
 
 /// What all connections of a service share.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Settings {
-    /// How TLS is terminated.
-    pub tls: Arc<Server>,
+    /// What is done with a client's TLS.
+    pub front: Front,
     /// The PROXY header that servers get.
     pub send_proxy: SendProxy,
     /// How long each part may take.
     pub timeouts: Timeouts,
     /// Whether the kernel may encrypt what is long; `None` = never.
     pub offload: Option<Offload>,
+}
+
+/// What is done with a client's TLS.
+#[derive(Clone, Debug)]
+pub enum Front {
+    /// It is terminated.
+    Terminate(Arc<Server>),
+    /// It stays closed: the server gets the client's records as they came.
+    Passthrough,
+    /// There is none: what the client sends goes to the server from the first byte on.
+    Plain,
+    /// The hello decides which of several services it is for. The limits are those of all of them.
+    Shared,
+}
+
+impl Settings {
+    /// Where sessions of TLS 1.3 lie.
+    pub(crate) fn tls13_sessions(&self) -> Tls13Sessions {
+        match &self.front {
+            Front::Terminate(server) => server.tls13_sessions(),
+            Front::Passthrough | Front::Plain | Front::Shared => Tls13Sessions::Tickets,
+        }
+    }
 }
 
 /// What the kernel can encrypt, and from which length on it is asked to.

@@ -60,8 +60,8 @@ fn write_v2(tlvs: &ProxyTlvs, facts: &Facts, out: &mut Vec<u8>) -> Result<(), He
     let header = HeaderV2 {
         addresses: addresses(facts.route),
         alpn: agreed
-            .filter(|_| tlvs.alpn)
-            .and_then(|agreed| agreed.alpn.as_deref()),
+            .map_or(facts.only_protocol.as_deref(), |one| one.alpn.as_deref())
+            .filter(|_| tlvs.alpn),
         authority: facts.server_name.as_deref().filter(|_| tlvs.authority),
         unique_id: tlvs.unique_id.then_some(id.as_bytes()),
         tls: agreed

@@ -19,6 +19,9 @@ const HOLD_MAX: Duration = Duration::from_millis(50);
 /// What one read may take when it is encrypted.
 const RECORD_ROOM: usize = PLAINTEXT_BYTES_MAX + OVERHEAD_BYTES_MAX + SHORT_OVERHEAD_BYTES_MAX;
 
+/// Nothing is put around bytes that are relayed as they come.
+pub(crate) const AS_IS: Layout = Layout { head: 0, tail: 0 };
+
 /// How a side's stream of bytes ended.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum StreamEnd {
@@ -26,6 +29,8 @@ pub(crate) enum StreamEnd {
     CloseNotify,
     /// With TCP's FIN alone.
     Fin,
+    /// With TCP's FIN, where no TLS of ours could say more.
+    Plain,
 }
 
 /// What came of the records that were decrypted.
@@ -116,6 +121,16 @@ impl Up {
             .expect("bytes were received into this buffer");
         records.fill(count);
         self.is_bulk = records.space().is_empty();
+    }
+
+    /// Takes what has come as it is: there is no TLS of ours around it. Returns the bytes.
+    pub(crate) fn pass(&mut self) -> usize {
+        let Some(records) = self.records.take() else {
+            return 0;
+        };
+        let count = records.data().len();
+        self.plain = Some(records);
+        count
     }
 
     /// Opens the whole records that are there.
@@ -274,6 +289,19 @@ impl Down {
             records.fill(record_bytes);
         }
         Ok(())
+    }
+
+    /// Takes `count` bytes that were received into the room as they are.
+    pub(crate) fn received_as_is(&mut self, count: usize) {
+        let records = self.records.as_mut();
+        let records = records.expect("bytes were received into this buffer");
+        records.fill(count);
+        self.is_bulk = count >= PLAINTEXT_BYTES_MAX;
+    }
+
+    /// Whether the last read was of at least a full record.
+    pub(crate) fn is_bulk(&self) -> bool {
+        self.is_bulk
     }
 
     /// Appends bytes that are ready to be sent: a handshake's, an alert's.

@@ -42,7 +42,7 @@ pub(crate) enum Postponed {
 /// The side that ended its stream first has ended the connection.
 pub(crate) fn first_to_end(up: Option<StreamEnd>, is_down_ended: bool) -> Option<Reason> {
     match (up, is_down_ended) {
-        (Some(StreamEnd::CloseNotify), _) => Some(Reason::ClientClosed),
+        (Some(StreamEnd::CloseNotify | StreamEnd::Plain), _) => Some(Reason::ClientClosed),
         (Some(StreamEnd::Fin), _) => Some(Reason::ClientTruncated),
         (None, true) => Some(Reason::BackendClosed),
         (None, false) => None,

@@ -5,6 +5,7 @@
 
 use tls::options::RecordLayer;
 
+mod as_is;
 mod conformance;
 mod early_data;
 mod relayed;

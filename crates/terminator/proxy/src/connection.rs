@@ -26,6 +26,7 @@ use crate::service::Service;
 use crate::sources::{SourcePlace, Sources};
 
 mod admission;
+mod counting;
 
 /// Bytes, received and sent, that a connection may move before the others have their turn: 128 KiB,
 /// and what moves as much is bulk from then on, which may move two reads of 256 KiB and their
@@ -189,13 +190,12 @@ impl Connection {
 
     /// How far it has come, as long as it has relayed nothing.
     pub(crate) fn stage(&self) -> Option<Stage> {
-        let facts = self.flow.facts();
         if !self.flow.is_answered() {
             Some(Stage::Silent)
         } else if self.flow.is_handshaking() {
             Some(Stage::Answered)
         } else {
-            (facts.bytes_up == 0 && facts.bytes_down == 0).then_some(Stage::Unused)
+            self.flow.is_unused().then_some(Stage::Unused)
         }
     }
 
@@ -425,11 +425,6 @@ impl Connection {
         moved
     }
 
-    fn count_passed(&mut self, count: usize, way: ServiceCounter) {
-        self.passed += count as u64;
-        self.service.counters.add(way, count as u64);
-    }
-
     fn back_out(&mut self, context: &mut Context<'_>) -> usize {
         let Some(back) = self.back.as_mut().filter(|back| back.is_writable()) else {
             return 0;
@@ -457,6 +452,7 @@ impl Connection {
             acted = true;
             match action {
                 Action::Admit => self.admit(context),
+                Action::Route => self.handle(Event::Routed(None), context),
                 Action::Dial => self.dial(context),
                 Action::Redial => {
                     self.back = None;
@@ -479,6 +475,7 @@ impl Connection {
                 Action::ShutdownFront => self.front.end(),
                 Action::ResetBack => self.with_back(|back| back.reset_on_close()),
                 Action::CloseBack => self.close_back(context),
+                Action::ResetFront => self.front.reset_on_close(),
                 Action::Close => {
                     self.count_bytes();
                     self.close_back(context);
@@ -573,28 +570,6 @@ impl Connection {
         if let Some(back) = &mut self.back {
             back.watch_writes(context.driver);
         }
-    }
-
-    /// Adds to the counters what has been relayed since the last call.
-    fn count_bytes(&mut self) {
-        let facts = self.flow.facts();
-        let up = facts.bytes_up - self.counted_up;
-        let down = facts.bytes_down - self.counted_down;
-        if up == 0 && down == 0 {
-            return;
-        }
-        self.counted_up = facts.bytes_up;
-        self.counted_down = facts.bytes_down;
-        self.service.counters.add(ServiceCounter::BytesUp, up);
-        self.service.counters.add(ServiceCounter::BytesDown, down);
-        let through_us = down - std::mem::take(&mut self.passed);
-        let path = if facts.offloaded {
-            ServiceCounter::SentToKernel
-        } else {
-            ServiceCounter::SentByUserSpace
-        };
-        self.service.counters.add(path, through_us);
-        self.dial.count_bytes(&self.service, up, down);
     }
 }
 

@@ -16,7 +16,7 @@ use crate::connection_log::ConnectionLog;
 use crate::file_threads::FileThreads;
 use crate::files::FileContext;
 use crate::options::{
-    BackOptions, FrontOptions, KtlsMode, KtlsOptions, Limits, LogConnections, LogFormat,
+    BackOptions, FrontOptions, FrontTls, KtlsMode, KtlsOptions, Limits, LogConnections, LogFormat,
     LogOptions, Options, SendProxy, ServersOptions, ServiceOptions, SourceRules, Timeouts,
     WorkerOptions,
 };
@@ -103,7 +103,7 @@ fn service(authority: &Authority, server: &str) -> ServiceOptions {
             listen: Vec::new(),
             accept_proxy: Vec::new(),
             sources: SourceRules::default(),
-            tls,
+            tls: FrontTls::Terminate(Box::new(tls)),
             ktls: KtlsOptions {
                 mode: KtlsMode::Off,
                 from: u64::MAX,

@@ -44,10 +44,31 @@ pub struct FrontOptions {
     pub accept_proxy: Vec<Network>,
     /// Which clients may come in.
     pub sources: SourceRules,
-    /// How TLS is terminated.
-    pub tls: tls::options::ServerOptions,
+    /// What is done with clients' TLS.
+    pub tls: FrontTls,
     /// Whether the kernel encrypts what is long.
     pub ktls: KtlsOptions,
+}
+
+/// What is done with clients' TLS.
+#[derive(Clone, Debug, PartialEq)]
+pub enum FrontTls {
+    /// It is terminated.
+    Terminate(Box<tls::options::ServerOptions>),
+    /// It stays closed: servers get the clients' records as they came.
+    Passthrough,
+    /// Clients speak none.
+    Plain,
+}
+
+impl FrontOptions {
+    /// How TLS is terminated, if it is.
+    pub fn terminated(&self) -> Option<&tls::options::ServerOptions> {
+        match &self.tls {
+            FrontTls::Terminate(options) => Some(options),
+            FrontTls::Passthrough | FrontTls::Plain => None,
+        }
+    }
 }
 
 /// Which clients may come in, by their address or the one that a PROXY header names.

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use backend::options::{Balance, PassiveOptions};
-use flow::options::{Offload, SendProxy, Timeouts};
+use flow::options::{Front, Offload, SendProxy, Timeouts};
 use sys::beneath::Root;
 use tls::options::Cipher;
 use tls::options::Version;
@@ -18,8 +18,8 @@ use crate::allowance::Allowance;
 use crate::descriptors::Descriptors;
 use crate::file_threads::Source;
 use crate::options::{
-    BackOptions, FileTimeouts, KtlsMode, KtlsOptions, Limits, LogOptions, Options, ServiceOptions,
-    SourceRules, WorkerOptions,
+    BackOptions, FileTimeouts, FrontTls, KtlsMode, KtlsOptions, Limits, LogOptions, Options,
+    ServiceOptions, SourceRules, WorkerOptions,
 };
 
 /// A plan that can be served. Cloning shares it.
@@ -34,7 +34,7 @@ pub struct Plan {
 /// One service of a plan.
 pub struct ServicePlan {
     pub(crate) name: String,
-    pub(crate) tls: Arc<Server>,
+    pub(crate) front: Front,
     pub(crate) accept_proxy: Vec<Network>,
     pub(crate) sources: SourceRules,
     pub(crate) send_proxy: SendProxy,
@@ -177,9 +177,15 @@ impl ServicePlan {
         resumption: &Arc<Resumption>,
         warnings: &mut Vec<Warning>,
     ) -> Result<Self, BuildError> {
-        let (server, concerns) =
-            Server::build(&options.front.tls, &options.name, resumption, suite_order())?;
-        warnings.extend(concerns);
+        let front = match &options.front.tls {
+            FrontTls::Terminate(tls) => {
+                let built = Server::build(tls, &options.name, resumption, suite_order())?;
+                warnings.extend(built.1);
+                Front::Terminate(Arc::new(built.0))
+            }
+            FrontTls::Passthrough => Front::Passthrough,
+            FrontTls::Plain => Front::Plain,
+        };
         let (pool, send_proxy, serving) = match options.back {
             BackOptions::Servers(servers) => (servers.pool, servers.send_proxy, None),
             BackOptions::Files(files) => {
@@ -188,7 +194,7 @@ impl ServicePlan {
             }
         };
         Ok(Self {
-            tls: Arc::new(server),
+            front,
             accept_proxy: options.front.accept_proxy,
             sources: options.front.sources,
             send_proxy,
@@ -227,9 +233,12 @@ impl ServicePlan {
         &self.name
     }
 
-    /// Its TLS.
-    pub fn tls(&self) -> &Server {
-        &self.tls
+    /// Its TLS, if it terminates any.
+    pub fn tls(&self) -> Option<&Server> {
+        match &self.front {
+            Front::Terminate(server) => Some(server),
+            Front::Passthrough | Front::Plain | Front::Shared => None,
+        }
     }
 
     /// Its servers' names, as in logs and labels.

@@ -34,7 +34,7 @@ impl Service {
         before: Option<&Self>,
     ) -> Self {
         let settings = Settings {
-            tls: Arc::clone(&plan.tls),
+            front: plan.front.clone(),
             send_proxy: plan.send_proxy.clone(),
             timeouts: plan.timeouts,
             offload: plan.offload.clone(),

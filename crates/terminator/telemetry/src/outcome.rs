@@ -52,7 +52,7 @@ macro_rules! reasons {
 }
 
 reasons! {
-    ClientClosed, "none", "client-closed", "The client ended its stream with close_notify, and the backend finished after it.";
+    ClientClosed, "none", "client-closed", "The client ended its stream, with close_notify where TLS is terminated, and the backend finished after it.";
     BackendClosed, "none", "backend-closed", "The backend ended its stream, and the client finished after it.";
     FilesFinished, "none", "files-finished", "The last response of a service of static files was sent, and the client finished after it.";
     Drained, "none", "drained", "The drain deadline passed while the connection was open.";
@@ -69,8 +69,8 @@ reasons! {
     HelloTooLarge, "client", "hello-too-large", "The ClientHello was larger than its limit.";
     InappropriateFallback, "client", "inappropriate-fallback", "The client tried again with an older version of TLS than both speak (TLS_FALLBACK_SCSV, RFC 7507): its first attempt may have been disturbed on the way.";
     IdleTimeout, "none", "idle-timeout", "No byte went either way for the idle limit.";
-    NameMissing, "client", "name-missing", "The client sent no server name and the service refuses such clients.";
-    NameUnknown, "client", "name-unknown", "No certificate matches the server name and the service refuses unknown names.";
+    NameMissing, "client", "name-missing", "The client sent no server name, and the service, or all at the address, refuse such clients.";
+    NameUnknown, "client", "name-unknown", "The service refuses names that no certificate has, or no service at the address has the name.";
     NoCommonParameters, "client", "no-common-parameters", "Client and service share no version, suite, group, signature scheme or protocol.";
     NotTls, "client", "not-tls", "The first bytes were not TLS.";
     PlainHttp, "client", "plain-http", "The client spoke plaintext HTTP to a TLS address.";

@@ -85,8 +85,23 @@ pub(super) const FRONT: &[Key] = &[
         )
         .example(r#"deny = ["192.0.2.0/24", "deny.txt"]"#),
     key("service.front.tls", Kind::Table)
-        .help("How TLS is terminated.")
+        .absent("clients speak no TLS, which is warned of unless `off` is written")
+        .shorthand("mode")
+        .help("What is done with clients' TLS.")
         .example(r#"tls = { certificates = ["certs/"], alpn = ["h2", "http/1.1"] }"#),
+    key(
+        "service.front.tls.mode",
+        Kind::Choice(&["terminate", "passthrough", "off"]),
+    )
+    .default("terminate")
+    .flag("tls")
+    .help(
+        "`terminate` decrypts clients' TLS and needs certificates. `passthrough` keeps it closed: \
+         only the ClientHello is read, and a server of the back terminates TLS. With `off` clients \
+         speak plain TCP: a server is connected as soon as a client is, and all bytes are relayed \
+         as they come.",
+    )
+    .example(r#"mode = "passthrough""#),
     key("service.front.tls.certificates", Kind::Table)
         .many()
         .shorthand("chain")

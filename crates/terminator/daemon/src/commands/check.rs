@@ -108,7 +108,10 @@ fn summary(loaded: &Loaded) -> String {
             "addresses",
         ),
         counted(
-            sum(|service| service.front.tls.certificates.len()),
+            sum(|service| {
+                let tls = service.front.terminated();
+                tls.map_or(0, |tls| tls.certificates.len())
+            }),
             "certificate",
             "certificates",
         ),

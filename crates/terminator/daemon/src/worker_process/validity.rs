@@ -33,21 +33,23 @@ impl ValidityWatch {
     pub(super) fn look(&mut self, now: i64) -> Vec<String> {
         let since = Some(std::mem::replace(&mut self.since, now));
         let services = self.services.iter();
+        let terminating = services.filter_map(|one| Some((one.name(), one.tls()?)));
         let warnings =
-            services.flat_map(|one| one.tls().warnings(one.name(), Moment { since, now }));
+            terminating.flat_map(|(name, tls)| tls.warnings(name, Moment { since, now }));
         warnings.map(|warning| warning.to_string()).collect()
     }
 
     /// When what each service goes by ends.
     pub(super) fn expiries(&self, now: i64) -> impl Iterator<Item = (&str, Expiries)> {
         let services = self.services.iter();
-        services.map(move |one| (one.name(), one.tls().expiries(now)))
+        services.filter_map(move |one| Some((one.name(), one.tls()?.expiries(now))))
     }
 
     /// How long nothing changes, unless the clock is set.
     pub(super) fn pause(&self, now: i64) -> Duration {
         let services = self.services.iter();
-        let next = services.filter_map(|one| one.tls().next_change(now)).min();
+        let terminating = services.filter_map(|one| one.tls());
+        let next = terminating.filter_map(|tls| tls.next_change(now)).min();
         let left = next.and_then(|next| u64::try_from(next.saturating_sub(now)).ok());
         left.map_or(PAUSE_MAX, |left| Duration::from_secs(left).min(PAUSE_MAX))
     }

@@ -38,6 +38,9 @@ impl Flow {
         if !matches!(self.stage, Stage::Closing { .. }) {
             self.drop_back();
         }
+        if self.is_cut() {
+            self.actions.add(Action::ResetFront);
+        }
         self.up.clear(pool);
         self.down.clear(pool);
         self.ktls.records.clear();

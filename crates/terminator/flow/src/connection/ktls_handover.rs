@@ -80,7 +80,7 @@ impl Flow {
     /// the stream.
     pub fn can_pass(&self) -> bool {
         matches!(self.stage, Stage::Relaying)
-            && self.is_offloaded()
+            && (self.is_offloaded() || self.is_as_is && self.down.is_bulk())
             && !self.ktls.holds_back()
             && !self.down.is_ended
             && self.postponed.is_none()

@@ -244,7 +244,7 @@ fn early_data_under_a_foreign_servers_ticket_is_skipped() {
 fn messages_in_small_records_are_distinguished_from_early_data() {
     let stage = stage();
     let early = vec![7; 1000];
-    let cache = stage.settings.tls.tls13_sessions();
+    let cache = stage.options.tls13_sessions;
     for (sessions, is_taken) in [(cache, true), (Tls13Sessions::Tickets, false)] {
         let choice = returning(&stage).in_small_records();
         let mut run = begin(&stage.reloaded(sessions), &choice, 7, &early, b"reply");
@@ -349,7 +349,7 @@ fn flights_with_early_data_altered_anyhow_never_panic() {
         let here = match chance.below(3) {
             0 => stage.reloaded(Tls13Sessions::Tickets),
             1 => stage.retrying(),
-            _ => stage.reloaded(stage.settings.tls.tls13_sessions()),
+            _ => stage.reloaded(stage.options.tls13_sessions),
         };
         let choice = returning(&stage);
         let is_small = chance.one_in(2);

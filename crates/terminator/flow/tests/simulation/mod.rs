@@ -11,7 +11,7 @@ use flow::buffer::Pool;
 use flow::connection::Flow;
 use flow::events::{Event, Received};
 use flow::facts::{Facts, Route};
-use flow::options::{Offload, SendProxy, Settings, Timeouts};
+use flow::options::{Front, Offload, SendProxy, Settings, Timeouts};
 use telemetry::outcome::Reason;
 use testkit::authority::Authority;
 use testkit::chance::Chance;
@@ -38,7 +38,7 @@ pub(crate) const TIMEOUTS: Timeouts = Timeouts {
 pub(crate) struct Stage {
     pub(crate) settings: Rc<Settings>,
     pub(crate) authority: Rc<Authority>,
-    options: ServerOptions,
+    pub(crate) options: ServerOptions,
     resumption: Arc<Resumption>,
 }
 
@@ -108,7 +108,8 @@ impl Stage {
         other
     }
 
-    fn changed(&self, change: impl FnOnce(&mut ServerOptions)) -> Self {
+    /// After a reload by which something else is so.
+    pub(crate) fn changed(&self, change: impl FnOnce(&mut ServerOptions)) -> Self {
         let mut other = self.clone();
         change(&mut other.options);
         let send_proxy = self.settings.send_proxy.clone();
@@ -134,7 +135,7 @@ fn settings(
     let (server, warnings) = built.unwrap();
     assert!(warnings.is_empty(), "{warnings:?}");
     Rc::new(Settings {
-        tls: Arc::new(server),
+        front: Front::Terminate(Arc::new(server)),
         send_proxy,
         timeouts: TIMEOUTS,
         offload: crate::KERNEL.then(|| Offload {
@@ -171,6 +172,8 @@ pub(crate) struct Run {
     pub(crate) backend: Option<Backend>,
     pub(crate) reply: Vec<u8>,
     pub(crate) actions: Vec<Action>,
+    /// The service that a hello is for, where several share the address.
+    pub(crate) routed_to: Option<Rc<Settings>>,
     /// Seals what is sent to the client, once it was asked and took it.
     pub(crate) kernel: Option<KernelSealer>,
 }
@@ -213,6 +216,7 @@ impl Run {
             backend: None,
             reply,
             actions: Vec::new(),
+            routed_to: None,
             kernel: None,
         }
     }
@@ -387,6 +391,10 @@ impl Run {
             self.actions.push(action);
             match action {
                 Action::Admit => self.handle(Event::Admitted),
+                Action::Route => {
+                    assert!(self.flow.hello().is_some(), "there is a hello to decide by");
+                    self.handle(Event::Routed(self.routed_to.clone()));
+                }
                 Action::Dial | Action::Redial => {
                     let to_flow = self.reply.iter().copied().collect();
                     self.backend = Some(Backend {
@@ -407,7 +415,7 @@ impl Run {
                     assert!(self.kernel.is_some(), "there are keys");
                     self.handle(Event::KernelAnswered(true));
                 }
-                Action::ResetBack | Action::Close => {}
+                Action::ResetBack | Action::ResetFront | Action::Close => {}
             }
         }
     }

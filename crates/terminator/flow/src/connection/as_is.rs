@@ -1,0 +1,106 @@
+//! Connections whose bytes are relayed as they come: plain TCP, and TLS that stays closed.
+//!
+//! Owns also what a hello has to say before: which of several services it is for.
+
+use std::rc::Rc;
+use std::time::Instant;
+
+use telemetry::outcome::Reason;
+use wire::alert;
+use wire::client_hello::{self, ClientHello, Peek};
+
+use super::Flow;
+use crate::buffer::Pool;
+use crate::facts::Ending;
+use crate::handshaking::Handshaking;
+use crate::options::{Front, SendProxy, Settings};
+use crate::relay::StreamEnd;
+use crate::stage::Stage;
+
+impl Flow {
+    /// The client's hello, from the time that [`Action::Route`](crate::actions::Action::Route) asks
+    /// which service it is for, until that is answered.
+    pub fn hello(&self) -> Option<ClientHello<'_>> {
+        let is_asked = self.handshaking.as_ref()?.needs_route();
+        let bytes = self.up.records.as_ref().filter(|_| is_asked)?.data();
+        match client_hello::read(bytes) {
+            Ok(Peek::Hello(hello)) => Some(hello),
+            Ok(Peek::Incomplete) | Err(_) => None,
+        }
+    }
+
+    /// Goes on with the service that was chosen, if there is one.
+    pub(super) fn routed(&mut self, settings: Option<Rc<Settings>>, now: Instant, pool: &mut Pool) {
+        if !self
+            .handshaking
+            .as_ref()
+            .is_some_and(Handshaking::needs_route)
+        {
+            return;
+        }
+        let Some(settings) = settings else {
+            let name = &self.facts.server_name;
+            let reason = name
+                .as_ref()
+                .map_or(Reason::NameMissing, |_| Reason::NameUnknown);
+            let alert = client_hello::alert_record(alert::UNRECOGNIZED_NAME);
+            self.down.append(&alert, pool);
+            return self.close_gracefully(Ending::new(reason), now, pool);
+        };
+        if settings.send_proxy != SendProxy::Pass {
+            self.facts.proxy_header = None;
+        }
+        self.settings = settings;
+        self.handshaking.iter_mut().for_each(Handshaking::routed);
+        self.advance_handshake(now, pool);
+    }
+
+    /// Goes on with a client that was admitted.
+    pub(super) fn admitted(&mut self, now: Instant, pool: &mut Pool) {
+        if matches!(self.settings.front, Front::Plain) {
+            self.relay_as_is(now, pool);
+        } else {
+            self.advance_handshake(now, pool);
+        }
+    }
+
+    /// How the client's stream ends that had no close_notify.
+    pub(super) fn stream_end(&self) -> StreamEnd {
+        if self.is_as_is {
+            StreamEnd::Plain
+        } else {
+            StreamEnd::Fin
+        }
+    }
+
+    /// The same with what has come already.
+    pub(super) fn relay_as_is(&mut self, now: Instant, pool: &mut Pool) {
+        self.begin_as_is(now);
+        self.pass_as_is(pool);
+    }
+
+    /// Has the client's bytes go to a server as they come.
+    pub(super) fn begin_as_is(&mut self, now: Instant) {
+        self.handshaking = None;
+        self.is_as_is = true;
+        self.begin_dial(now);
+    }
+
+    /// Passes on what has come.
+    pub(super) fn pass_as_is(&mut self, pool: &mut Pool) {
+        self.facts.bytes_up += self.up.pass() as u64;
+        pool.give_if_empty(&mut self.up.plain);
+        self.advance(pool);
+    }
+
+    /// Whether it has served nobody yet: nothing was relayed, or a hello that no server answered.
+    pub fn is_unused(&self) -> bool {
+        let is_passthrough = matches!(self.settings.front, Front::Passthrough);
+        self.facts.bytes_down == 0 && (self.facts.bytes_up == 0 || is_passthrough)
+    }
+
+    /// Whether the client must not take what it got for the whole, and only a reset says so.
+    pub(super) fn is_cut(&self) -> bool {
+        self.is_as_is && !self.down.is_ended && !matches!(self.stage, Stage::Over)
+    }
+}

@@ -1,0 +1,155 @@
+//! Bytes that are relayed as they come: plain TCP, and TLS that stays closed.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+
+use suite::prelude::*;
+use suite::proxy_header::ProxyHeader;
+
+fn serve_plain(behaviour: Behaviour, front: &str) -> (Server, SocketAddr, Lariat) {
+    let (site, server) = (Site::new(), Server::start(behaviour));
+    let service = Service::new(&site, &server).mode("off").front(front);
+    let lariat = Lariat::start(&service.toml());
+    (server, service.address, lariat)
+}
+
+fn connect(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream
+}
+
+#[test]
+fn plain_tcp_is_relayed_both_ways_and_logged_without_tls() {
+    let (_server, address, lariat) = serve_plain(Behaviour::Echo, "");
+    let mut stream = connect(address);
+    let bytes: Vec<u8> = (0..3_000_000u32).map(|number| number as u8).collect();
+    let mut writer = stream.try_clone().unwrap();
+    let expected = bytes.clone();
+    let sending = std::thread::spawn(move || {
+        writer.write_all(&bytes).unwrap();
+        writer.shutdown(Shutdown::Write).unwrap();
+    });
+    let mut got = Vec::new();
+    stream.read_to_end(&mut got).unwrap();
+    sending.join().unwrap();
+    assert!(got == expected, "{} bytes", got.len());
+    let line = lariat.wait_for_line(&["client-closed"]);
+    assert_eq!(line["bytes_up"], 3_000_000);
+    assert_eq!(line["bytes_down"], 3_000_000);
+    for field in ["version", "suite", "handshake", "sni"] {
+        assert!(line[field].is_null(), "{line}");
+    }
+}
+
+#[test]
+fn a_plain_server_may_speak_before_its_client() {
+    let (_server, address, lariat) = serve_plain(Behaviour::Greet(b"220 ready".to_vec()), "");
+    let mut stream = connect(address);
+    let mut greeting = [0; 9];
+    stream.read_exact(&mut greeting).unwrap();
+    assert_eq!(&greeting, b"220 ready");
+    drop(stream);
+    lariat.wait_for_metric("lariat_connections_open", &[], 0.0);
+    lariat.wait_for_metric("lariat_handshakes_in_progress", &[], 0.0);
+}
+
+#[test]
+fn bulk_of_a_plain_server_goes_past_our_buffers() {
+    static BODY: [u8; 8 << 20] = [b'b'; 8 << 20];
+    let (_server, address, lariat) = serve_plain(Behaviour::Speak(BODY.to_vec()), "");
+    let mut got = Vec::new();
+    connect(address).read_to_end(&mut got).unwrap();
+    assert!(got == BODY, "{} bytes", got.len());
+    let labels = [("path", "splice")];
+    lariat.wait_for_reason("backend-closed", 1);
+    let spliced = lariat.sum("lariat_sent_bytes_total", &labels);
+    assert!(spliced > 0.0, "none was spliced");
+}
+
+#[test]
+fn a_reset_of_either_side_is_a_reset_for_the_other() {
+    let (_server, address, lariat) = serve_plain(Behaviour::Reset, "");
+    let mut stream = connect(address);
+    stream.write_all(b"x").unwrap();
+    let end = stream.read(&mut [0]).unwrap_err();
+    assert_eq!(end.kind(), std::io::ErrorKind::ConnectionReset);
+    lariat.wait_for_reason("backend-reset", 1);
+}
+
+#[test]
+fn a_plain_client_behind_a_proxy_header_is_admitted_first() {
+    let front = "accept-proxy = ['127.0.0.0/8']\ndeny = ['192.0.2.0/24']";
+    let (server, address, lariat) = serve_plain(Behaviour::Echo, front);
+    let mut stream = connect(address);
+    stream
+        .write_all(b"PROXY TCP4 198.51.100.7 198.51.100.8 1 2\r\nhello")
+        .unwrap();
+    let mut echo = [0; 5];
+    stream.read_exact(&mut echo).unwrap();
+    assert_eq!(&echo, b"hello");
+    drop(stream);
+    let mut denied = connect(address);
+    denied
+        .write_all(b"PROXY TCP4 192.0.2.7 198.51.100.8 1 2\r\nhello")
+        .unwrap();
+    denied.read(&mut [0]).unwrap_err();
+    lariat.wait_for_reason("source-denied", 1);
+    assert_eq!(server.connections().len(), 1);
+    lariat.wait_for_line(&["198.51.100.7", "client-closed"]);
+}
+
+#[test]
+fn a_passthrough_server_that_is_down_is_a_reset_with_its_reason() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
+    let nobody = free_address();
+    let service = Service::new(&site, &server)
+        .mode("passthrough")
+        .servers(&format!("['{nobody}']"));
+    let lariat = Lariat::start(&service.toml());
+    let error = Client::new(&site).try_connect(service.address).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset, "{error}");
+    let line = lariat.wait_for_line(&["backend-refused"]);
+    assert_eq!(line["sni"], "localhost");
+    assert!(line["suite"].is_null(), "{line}");
+}
+
+#[test]
+fn a_passthrough_server_gets_the_name_and_the_hello_as_it_came() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Swallow));
+    let service = Service::new(&site, &server)
+        .mode("passthrough")
+        .back("send-proxy = 'v2'");
+    let _lariat = Lariat::start(&service.toml());
+    let mut stream = connect(service.address);
+    let hello = hello("localhost");
+    // Every byte in a segment of its own, as far as the kernel lets it be.
+    stream.set_nodelay(true).unwrap();
+    for byte in &hello {
+        stream.write_all(&[*byte]).unwrap();
+    }
+    stream.shutdown(Shutdown::Write).unwrap();
+    let seen = server.wait_for_end(1);
+    let header = ProxyHeader::read(&seen.bytes).unwrap();
+    assert_eq!(header.rest, hello);
+    assert_eq!(header.tlv(0x02), Some(&b"localhost"[..]));
+    assert_eq!(header.tlv(0x20), None, "nothing is known of its TLS");
+}
+
+/// A hello of TLS 1.2 by hand.
+fn hello(name: &str) -> Vec<u8> {
+    let vector = |bytes: &[u8]| [&(bytes.len() as u16).to_be_bytes()[..], bytes].concat();
+    let entry = [&[0][..], &vector(name.as_bytes())].concat();
+    let server_name = [&[0, 0][..], &vector(&vector(&entry))].concat();
+    let body = [
+        &[3, 3][..],
+        &[7; 32],
+        &[0],
+        &vector(&[0xc0, 0x2f]),
+        &[1, 0],
+        &vector(&server_name),
+    ]
+    .concat();
+    let message = [&[1, 0][..], &vector(&body)].concat();
+    [&[22, 3, 1][..], &vector(&message)].concat()
+}
