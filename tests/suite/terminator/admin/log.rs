@@ -3,6 +3,8 @@
 use std::io::Write;
 use std::net::TcpStream;
 
+use rustix::process::Signal;
+use suite::client::Client;
 use suite::configuration::Service;
 use suite::curl::curl_tls;
 use suite::lariat::Lariat;
@@ -66,4 +68,24 @@ fn a_flood_of_failures_is_counted_not_printed() {
     assert!(suppressed > 0.0, "{suppressed}");
     let printed = lariat.log().matches("\"plain-http\"").count();
     assert!(printed > 0 && printed < 500, "{printed}");
+}
+
+/// Workers hand lines over in batches; those of the last moment are written before the end.
+#[test]
+fn no_line_is_lost_by_a_stop() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
+    let service = Service::new(&site, &server);
+    let mut lariat = Lariat::start(&service.toml());
+    let client = Client::new(&site);
+    let count = 40;
+    for _ in 0..count {
+        let mut connection = client.connect(service.address);
+        connection.send(b"a");
+        assert_eq!(connection.receive(1), b"a");
+        connection.end();
+        assert_eq!(connection.read_to_end().unwrap(), b"");
+    }
+    lariat.signal(Signal::TERM);
+    assert_eq!(lariat.wait().code(), Some(0));
+    assert_eq!(lariat.log().matches("\"client-closed\"").count(), count);
 }
