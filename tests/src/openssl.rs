@@ -6,6 +6,8 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{ChildStdin, Command, Stdio};
 
+use testkit::server::free_address;
+
 use crate::patience::until;
 use crate::program::{Finished, Running, run};
 use crate::site::Site;
@@ -75,6 +77,57 @@ impl Talk {
             stdout: self.running.stdout(),
             stderr: self.running.stderr(),
         }
+    }
+}
+
+/// A running `openssl s_server`: by default it echoes lines reversed, and says of each connection
+/// what was agreed.
+#[derive(Debug)]
+pub struct SServer {
+    /// Where it listens.
+    pub address: SocketAddr,
+    running: Running,
+}
+
+impl SServer {
+    /// Starts it with the site's file of this name, chain and key.
+    pub fn start(site: &Site, certificate: &str, arguments: &[&str]) -> Self {
+        Self::start_at(free_address(), site, certificate, arguments)
+    }
+
+    /// The same at an address.
+    pub fn start_at(
+        address: SocketAddr,
+        site: &Site,
+        certificate: &str,
+        arguments: &[&str],
+    ) -> Self {
+        let path = site.path(certificate);
+        let mut command = Command::new("openssl");
+        command
+            .args(["s_server", "-accept", &address.to_string(), "-cert"])
+            .arg(&path)
+            .arg("-cert_chain")
+            .arg(&path)
+            .args(arguments);
+        let mut running = Running::start_with(&mut command, Stdio::piped());
+        until("openssl to listen", || {
+            running.assert_running();
+            running.stdout().contains("ACCEPT").then_some(())
+        });
+        Self { address, running }
+    }
+
+    /// What it has said so far, on both outputs.
+    pub fn said(&self) -> String {
+        self.running.stdout() + &self.running.stderr()
+    }
+
+    /// Waits until it has said this.
+    pub fn wait_for(&self, words: &str) {
+        until(&format!("{words:?} of openssl"), || {
+            self.said().contains(words).then_some(())
+        });
     }
 }
 

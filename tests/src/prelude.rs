@@ -10,7 +10,7 @@ pub use crate::configuration::Service;
 pub use crate::curl::{curl, curl_tls, curl_tls_for};
 pub use crate::fixture::{serve, serve_as};
 pub use crate::lariat::Lariat;
-pub use crate::openssl::s_client;
+pub use crate::openssl::{SServer, s_client};
 pub use crate::patience::{PATIENCE, now_seconds, until};
 pub use crate::program::{Finished, Running, assert_has, run};
 pub use crate::site::Site;

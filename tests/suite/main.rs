@@ -103,6 +103,7 @@ mod terminator {
         mod maintenance;
         mod names;
         mod resolver;
+        mod tls;
         mod unix;
     }
     mod tls {

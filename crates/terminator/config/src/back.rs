@@ -9,24 +9,32 @@ use proxy::options::{
 };
 use wire::address::Endpoint;
 
+use crate::back_tls;
+use crate::certificates::Shelf;
+
 /// A connection remembers the servers it tried; this many fit.
 const SERVERS_MAX: usize = 1024;
 
 /// What only servers can be told.
-const KEYS_OF_SERVERS: [&str; 5] = [
+const KEYS_OF_SERVERS: [&str; 6] = [
     "balance",
     "check",
     "passive",
     "send-proxy",
     "early-data-safe",
+    "tls",
 ];
 
 /// What only files can be told, in `service.timeouts`.
 const TIMEOUTS_OF_FILES: [&str; 2] = ["request", "file"];
 
-/// Reads `service.back`, and what of `service.timeouts` is for files; relative folders begin at
-/// `base`.
-pub(crate) fn read(back: &Section<'_>, times: &Section<'_>, base: &Path) -> Option<BackOptions> {
+/// Reads `service.back`, and what of `service.timeouts` is for files; relative paths begin at
+/// the shelf's base.
+pub(crate) fn read(
+    back: &Section<'_>,
+    times: &Section<'_>,
+    shelf: &mut Shelf<'_>,
+) -> Option<BackOptions> {
     if !back.has("files") {
         for name in TIMEOUTS_OF_FILES.iter().filter(|name| times.has(name)) {
             let problem = Problem::new("has no effect: there are servers, and no files");
@@ -35,7 +43,7 @@ pub(crate) fn read(back: &Section<'_>, times: &Section<'_>, base: &Path) -> Opti
     }
     match (back.has("servers"), back.section_if_written("files")) {
         (false, Some(section)) => {
-            let files = files(&section, times, base);
+            let files = files(&section, times, &shelf.base);
             for name in KEYS_OF_SERVERS.iter().filter(|name| back.has(name)) {
                 let problem = Problem::new("has no effect: there are files, and no servers");
                 back.warn(name, problem.hint("take it out"));
@@ -48,7 +56,7 @@ pub(crate) fn read(back: &Section<'_>, times: &Section<'_>, base: &Path) -> Opti
             back.error("files", problem.hint(hint));
             None
         }
-        (true, None) => servers_options(back).map(BackOptions::Servers),
+        (true, None) => servers_options(back, shelf).map(BackOptions::Servers),
         (false, None) => {
             back.neither("servers", "files");
             None
@@ -96,7 +104,7 @@ fn is_file_name(name: &str) -> bool {
     !matches!(name, "." | "..") && !name.contains(['/', '\0'])
 }
 
-fn servers_options(back: &Section<'_>) -> Option<ServersOptions> {
+fn servers_options(back: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<ServersOptions> {
     let servers = servers(back);
     let balance = back.choice(
         "balance",
@@ -115,9 +123,12 @@ fn servers_options(back: &Section<'_>) -> Option<ServersOptions> {
         Some(section) => send_proxy(&section),
         None => Some(SendProxy::Off),
     };
+    let servers = servers?;
+    let tls = back_tls::read(back, &servers, shelf);
     Some(ServersOptions {
+        tls: tls?,
         pool: Options {
-            servers: servers?,
+            servers,
             balance: balance?,
             passive: passive?,
             check: check?,

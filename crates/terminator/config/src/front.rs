@@ -140,18 +140,9 @@ fn ktls_fits(tls: &Section<'_>, ktls: KtlsOptions, layer: RecordLayer) -> Option
 fn tls(tls: &Section<'_>, tls13: Tls13Choice, shelf: &mut Shelf<'_>) -> Option<ServerOptions> {
     let certificates = certificates::certificates(tls, shelf);
     let alpn = alpn(tls);
-    let versions = tls.choices(
-        "versions",
-        &[("1.2", Version::Tls12), ("1.3", Version::Tls13)],
-    );
+    let versions = versions(tls);
     let suites = suites(tls);
-    let groups = tls.choices(
-        "groups",
-        &Group::ALL
-            .iter()
-            .map(|g| (g.name(), *g))
-            .collect::<Vec<_>>(),
-    );
+    let groups = groups(tls);
     let unknown_name = tls.choice(
         "unknown-name",
         &[
@@ -247,7 +238,17 @@ fn replaced_certificates(tls: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<Rep
     })
 }
 
-fn alpn(tls: &Section<'_>) -> Option<Vec<Vec<u8>>> {
+pub(crate) fn versions(tls: &Section<'_>) -> Option<Vec<Version>> {
+    let meanings = [("1.2", Version::Tls12), ("1.3", Version::Tls13)];
+    tls.choices("versions", &meanings)
+}
+
+pub(crate) fn groups(tls: &Section<'_>) -> Option<Vec<Group>> {
+    let meanings: Vec<_> = Group::ALL.iter().map(|g| (g.name(), *g)).collect();
+    tls.choices("groups", &meanings)
+}
+
+pub(crate) fn alpn(tls: &Section<'_>) -> Option<Vec<Vec<u8>>> {
     tls.list("alpn", |value, _| match value {
         Value::Text(name) if (1..=255).contains(&name.len()) => Ok(name.clone().into_bytes()),
         Value::Text(_) => Err(Problem::new("holds a name that has not 1 to 255 bytes")),
@@ -265,7 +266,7 @@ enum Wanted {
     One(Suite),
 }
 
-fn suites(tls: &Section<'_>) -> Option<Suites> {
+pub(crate) fn suites(tls: &Section<'_>) -> Option<Suites> {
     let mut meanings = vec![("auto", Wanted::Auto)];
     meanings.extend(
         Suite::ALL
@@ -295,7 +296,7 @@ fn suites(tls: &Section<'_>) -> Option<Suites> {
 }
 
 /// Every version that is spoken needs a suite.
-fn suites_fit(tls: &Section<'_>, versions: &[Version], suites: &Suites) {
+pub(crate) fn suites_fit(tls: &Section<'_>, versions: &[Version], suites: &Suites) {
     let Suites::Listed(suites) = suites else {
         return;
     };

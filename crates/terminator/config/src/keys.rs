@@ -3,6 +3,7 @@
 //! Everything that knows keys is made from it: the check for unknown ones, the reader's defaults
 //! and ranges, the flags of `lariat serve`, its help, and the reference.
 
+mod back_tls;
 mod clients;
 mod limits;
 mod process;
@@ -10,12 +11,13 @@ mod service;
 
 use options::{Key, Renamed, Table};
 
+use back_tls::BACK_TLS;
 use clients::CLIENTS;
 use limits::LIMITS;
 use process::PROCESS;
 use service::{BACK, FRONT, SESSIONS};
 
-const PARTS: &[&[Key]] = &[FRONT, CLIENTS, SESSIONS, BACK, LIMITS, PROCESS];
+const PARTS: &[&[Key]] = &[FRONT, CLIENTS, SESSIONS, BACK, BACK_TLS, LIMITS, PROCESS];
 
 /// The keys of a configuration, in the order of the reference.
 pub static TABLE: Table = Table {
@@ -24,7 +26,6 @@ pub static TABLE: Table = Table {
     later: &[
         "cluster",
         "service.back.starttls",
-        "service.back.tls",
         "service.front.peek",
         "service.front.starttls",
     ],
@@ -88,6 +89,8 @@ const fn heading(path: &[u8]) -> &'static str {
         "TLS"
     } else if begins(path, b"service.front.") {
         "Front"
+    } else if begins(path, b"service.back.tls.") {
+        "TLS to servers"
     } else if begins(path, b"service.back.") {
         "Back"
     } else if begins(path, b"service.") {
@@ -121,13 +124,15 @@ mod tests {
     #[test]
     fn suites_and_groups_are_those_of_tls() {
         use tls::options::{Group, Suite};
-        let words = |path| match TABLE.find(path).map(|key| key.kind) {
+        let words = |path: &str| match TABLE.find(path).map(|key| key.kind) {
             Some(Kind::Choice(words)) => words,
             other => panic!("{path} is a choice: {other:?}"),
         };
         let suites: Vec<_> = Suite::ALL.iter().map(|suite| suite.name()).collect();
-        assert_eq!(words("service.front.tls.suites")[1..], suites);
         let groups: Vec<_> = Group::ALL.iter().map(|group| group.name()).collect();
-        assert_eq!(words("service.front.tls.groups"), groups);
+        for side in ["front", "back"] {
+            assert_eq!(words(&format!("service.{side}.tls.suites"))[1..], suites);
+            assert_eq!(words(&format!("service.{side}.tls.groups")), groups);
+        }
     }
 }

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod back;
+mod back_tls;
 mod certificates;
 pub mod files;
 mod front;

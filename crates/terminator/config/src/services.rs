@@ -40,7 +40,7 @@ fn service(
     let name = name(section);
     let front = front::read(&section.section("front"), tls13, shelf);
     let times = section.section("timeouts");
-    let back = back::read(&section.section("back"), &times, &shelf.base);
+    let back = back::read(&section.section("back"), &times, shelf);
     let timeouts = timeouts(&times);
     let limits = section.section("limits");
     let connections_max = if limits.has("connections") {
@@ -132,6 +132,19 @@ fn sides_fit(section: &Section<'_>, service: &ServiceOptions) -> Option<()> {
             "accept-proxy",
             problem.hint("name the networks of the proxies before us"),
         );
+    }
+    let has_back_tls = service
+        .back
+        .servers()
+        .is_some_and(|servers| servers.tls.is_some());
+    if has_back_tls && service.front.tls == FrontTls::Passthrough {
+        let message = "would put TLS around the clients' own, which the front keeps closed";
+        back.refuse(
+            "tls",
+            message,
+            "take it out, or give the front `certificates`",
+        );
+        return None;
     }
     if *service.back.send_proxy() == SendProxy::Pass && accept_proxy.is_empty() {
         let problem =

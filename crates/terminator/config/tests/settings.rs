@@ -24,14 +24,7 @@ back = { servers = ["127.0.0.1:80"] }
 
 fn files() -> Recording {
     let mut files = Recording::default();
-    for name in [
-        "site.pem",
-        "site.crt",
-        "site.key",
-        "site.ocsp",
-        "ca.pem",
-        "ca.crl",
-    ] {
+    for name in "site.pem site.crt site.key site.ocsp ca.pem ca.crl".split(' ') {
         files.insert(name, name.as_bytes().to_vec());
     }
     files
@@ -492,6 +485,7 @@ fn every_default_is_valid_when_written_out() {
             "service.front.tls.client-certificates" => {
                 format!("{minimal} --client-certificates required --client-ca ca.pem")
             }
+            "service.back.tls" => format!("{minimal} --backend-ca ca.pem"),
             "service.back.send-proxy" => format!("{minimal} --send-proxy v2"),
             "service.back.files" => minimal.replace("--backend 127.0.0.1:80", "--files /data"),
             _ => minimal.to_owned(),

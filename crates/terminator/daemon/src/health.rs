@@ -48,7 +48,9 @@ pub(crate) struct CheckedService {
 impl CheckedService {
     /// `None` if the service asks for no checks.
     pub(crate) fn of(service: &ServiceOptions) -> Option<Self> {
-        let ServersOptions { pool, send_proxy } = service.back.servers()?;
+        let ServersOptions {
+            pool, send_proxy, ..
+        } = service.back.servers()?;
         let servers = pool.servers.iter().map(|server| server.endpoint.clone());
         Some(Self {
             name: service.name.clone(),

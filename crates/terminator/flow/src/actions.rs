@@ -10,8 +10,12 @@ pub enum Action {
     Route,
     /// Choose a server and connect to it.
     Dial,
-    /// The server being dialled took too long: give it up and choose another.
+    /// The server being dialled took too long, or its TLS failed
+    /// ([`take_back_fault`](crate::connection::Flow::take_back_fault)): give it up and choose
+    /// another.
     Redial,
+    /// Take note that the server's TLS handshake is over.
+    NoteBackReady,
     /// Hand the sealing of what is sent to the client to the kernel, or say that it does not take
     /// it; at once.
     Offload,
@@ -31,11 +35,12 @@ pub enum Action {
     Close,
 }
 
-const ORDER: [Action; 12] = [
+const ORDER: [Action; 13] = [
     Action::Admit,
     Action::Route,
     Action::Dial,
     Action::Redial,
+    Action::NoteBackReady,
     Action::Offload,
     Action::Rekey,
     Action::ShutdownBack,

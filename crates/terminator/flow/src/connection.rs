@@ -10,11 +10,12 @@ use std::time::Instant;
 use telemetry::outcome::{EarlyData, HandshakeKind, Reason};
 use tls::handshake::Established;
 use tls::options::Version;
-use tls::traffic::{RecordSealer, Traffic};
+use tls::traffic::Traffic;
 use wire::alert;
 
 use crate::actions::{Action, Actions};
-use crate::buffer::{Buffer, Pool};
+use crate::back_tls::BackTls;
+use crate::buffer::Pool;
 use crate::events::{Event, Received};
 use crate::facts::{Ending, Facts};
 use crate::handshaking::{self, Handshaking, Progress};
@@ -22,10 +23,11 @@ use crate::ktls_state::KtlsState;
 use crate::options::{Front, Settings};
 use crate::proxy_header_out;
 use crate::record_sizing::PAUSE;
-use crate::relay::{AS_IS, DecryptFault, Down, StreamEnd, Up};
+use crate::relay::{DecryptFault, Down, StreamEnd, Up};
 use crate::stage::{Postponed, Stage};
 
 mod as_is;
+mod back_tls;
 mod ending;
 mod ktls_handover;
 
@@ -45,6 +47,10 @@ pub struct Flow {
     ktls: KtlsState,
     /// What of the PROXY header the server has not been sent; it goes before the client's bytes.
     proxy_header: Vec<u8>,
+    /// Where the service speaks TLS to its servers: nothing else is sent to them.
+    back_tls: Option<Box<BackTls>>,
+    /// Why the server that was connected is given up.
+    back_fault: Option<Ending>,
     facts: Facts,
     ending: Option<Ending>,
     actions: Actions,
@@ -70,6 +76,8 @@ impl Flow {
             down: Down::default(),
             ktls: KtlsState::default(),
             proxy_header: Vec::new(),
+            back_tls: None,
+            back_fault: None,
             facts,
             ending: None,
             actions: Actions::default(),
@@ -152,6 +160,7 @@ impl Flow {
             Event::Routed(settings) => self.routed(settings, now, pool),
             Event::KernelAnswered(is_taken) => self.kernel_answered(is_taken, pool),
             Event::DialStarted => self.stage.restart_dial(now),
+            Event::ServerChosen(server) => self.facts.server = Some(server),
             Event::BackConnected => self.back_connected(now, pool),
             Event::DialFailed(ending) => self.dial_failed(ending, now, pool),
             Event::BackExpected(bytes) => self.expect_bytes(bytes),
@@ -178,6 +187,9 @@ impl Flow {
             Stage::Dialling { .. } => {
                 self.stage = Stage::Dialling { since: now };
                 self.actions.add(Action::Redial);
+                if self.is_back_handshaking() {
+                    self.give_server_up(Ending::new(Reason::ServerTlsTimeout));
+                }
             }
             // No close_notify: the server may have had more to send.
             Stage::Relaying => self.close_gracefully(Ending::new(Reason::IdleTimeout), now, pool),
@@ -280,16 +292,19 @@ impl Flow {
         if !matches!(self.stage, Stage::Dialling { .. }) {
             return;
         }
-        self.facts.connected = Some(now);
-        self.last_byte = now;
-        match proxy_header_out::header(&self.settings.send_proxy, &self.facts) {
-            Ok(header) => {
+        let settings = Rc::clone(&self.settings);
+        let header = proxy_header_out::header(&settings.send_proxy, &self.facts);
+        match (header, &settings.back_tls) {
+            (Ok(header), Some(tls)) => self.begin_back_handshake(tls, header, now, pool),
+            (Ok(header), None) => {
+                self.facts.connected = Some(now);
+                self.last_byte = now;
                 self.proxy_header = header;
                 self.stage = Stage::Relaying;
                 self.advance(pool);
             }
             // A server that waits for the header would take the client's first bytes for it.
-            Err(ending) => self.dial_failed(ending, now, pool),
+            (Err(ending), _) => self.dial_failed(ending, now, pool),
         }
     }
 
@@ -305,27 +320,10 @@ impl Flow {
         self.close_gracefully(ending, now, pool);
     }
 
-    /// Where to receive from the server: pieces to be filled in order by one vectored read;
-    /// `None` = not now.
-    pub fn back_room<'a>(
-        &'a mut self,
-        pool: &mut Pool,
-    ) -> Option<impl Iterator<Item = &'a mut [u8]> + use<'a>> {
-        let Stage::Relaying = self.stage else {
-            return None;
-        };
-        if self.postponed.is_some() || self.ktls.holds_back() {
-            return None;
-        }
-        let layout = match &self.traffic {
-            Some(traffic) => traffic.layout(),
-            None if self.is_as_is => AS_IS,
-            None => self.handshaking.as_ref()?.layout()?,
-        };
-        self.down.room(layout, pool)
-    }
-
     fn back_received(&mut self, received: Received, now: Instant, pool: &mut Pool) {
+        if self.back_tls.is_some() {
+            return self.back_tls_received(received, now, pool);
+        }
         match received.bytes() {
             0 => pool.give_if_empty(&mut self.down.records),
             count => self.back_filled(count, now, pool),
@@ -333,7 +331,7 @@ impl Flow {
         if received.is_end() {
             self.back_ended(pool);
         } else if received == Received::Failed {
-            self.back_failed(now, pool);
+            self.back_failed(Ending::new(Reason::BackendReset), now, pool);
         }
     }
 
@@ -365,7 +363,12 @@ impl Flow {
             self.postponed.get_or_insert(Postponed::BackEnd);
             return;
         }
-        self.send_close_notify(pool);
+        if self.is_back_truncated() {
+            let ending = Ending::new(Reason::ServerTruncated);
+            self.ending.get_or_insert(ending);
+        } else {
+            self.send_close_notify(pool);
+        }
         self.down.is_ended = true;
         self.note_ending();
         self.advance(pool);
@@ -375,19 +378,19 @@ impl Flow {
         if matches!(self.stage, Stage::Relaying) {
             self.up.refuse(self.handshaking.is_some(), pool);
             self.proxy_header = Vec::new();
+            self.back_tls.iter_mut().for_each(|tls| tls.refuse(pool));
             self.advance(pool);
         }
     }
 
     /// The client must not take what it got for the whole: it is sent what there is, and then the
     /// end of TCP without close_notify.
-    fn back_failed(&mut self, now: Instant, pool: &mut Pool) {
+    fn back_failed(&mut self, ending: Ending, now: Instant, pool: &mut Pool) {
         let Stage::Relaying = self.stage else { return };
         if self.down.is_ended || self.postponed.is_some() {
             // Its stream was complete.
             return self.back_refused(pool);
         }
-        let ending = Ending::new(Reason::BackendReset);
         if self.handshaking.is_some() {
             // A handshake that breaks makes the client try again what the server may have done.
             self.postponed = Some(Postponed::BackFailure(ending));
@@ -398,6 +401,10 @@ impl Flow {
 
     fn back_sent(&mut self, count: usize, now: Instant, pool: &mut Pool) {
         self.last_byte = now;
+        if let Some(tls) = &mut self.back_tls {
+            tls.sent(count, pool);
+            return self.advance(pool);
+        }
         let of_header = count.min(self.proxy_header.len());
         if of_header > 0 {
             self.proxy_header.drain(..of_header);
@@ -409,17 +416,6 @@ impl Flow {
             self.up.sent(count - of_header, pool);
         }
         self.advance(pool);
-    }
-
-    /// What waits to be sent to the server: two pieces, in order.
-    pub fn back_pending(&self) -> [&[u8]; 2] {
-        let Stage::Relaying = self.stage else {
-            return [&[], &[]];
-        };
-        [
-            &self.proxy_header,
-            self.up.plain.as_ref().map_or(&[], Buffer::data),
-        ]
     }
 
     fn advance_handshake(&mut self, now: Instant, pool: &mut Pool) {
@@ -490,7 +486,9 @@ impl Flow {
 
     /// Whether all that has come for the server has been sent to it.
     fn is_up_sent(&self) -> bool {
-        self.proxy_header.is_empty() && self.up.plain.is_none()
+        let tls = self.back_tls.as_ref();
+        let is_sealed = self.proxy_header.is_empty() && self.up.plain.is_none();
+        is_sealed && tls.is_none_or(|tls| tls.is_sent(self.up.end))
     }
 
     fn establish(&mut self, established: Established, now: Instant, pool: &mut Pool) {
@@ -562,6 +560,7 @@ impl Flow {
         self.send_control(pool);
         self.note_ending();
         self.ask_kernel();
+        self.pump_back_tls(pool);
         let Stage::Relaying = self.stage else { return };
         let down_is_sent = self.is_front_done();
         let up_is_done = self.up.is_refused || self.up.end.is_some() && self.is_up_sent();

@@ -84,6 +84,8 @@ pub enum Event {
     KernelAnswered(bool),
     /// Another server is being dialled.
     DialStarted,
+    /// The server that is being dialled, by its index in the options.
+    ServerChosen(usize),
     /// A server is connected, or files are open.
     BackConnected,
     /// No server can serve the connection: none could be connected, for the reason that the last

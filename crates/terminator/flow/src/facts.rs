@@ -58,7 +58,11 @@ pub struct Facts {
     pub first_byte: Option<Instant>,
     /// When the handshake was over.
     pub established: Option<Instant>,
-    /// When a server was connected.
+    /// The server that was dialled last, by its index in the options.
+    pub server: Option<usize>,
+    /// What the handshake with the server agreed on.
+    pub back_agreed: Option<Agreed>,
+    /// When a server was connected, and its TLS handshake over.
     pub connected: Option<Instant>,
     /// Application bytes from the client to the server.
     pub bytes_up: u64,
@@ -88,6 +92,8 @@ impl Facts {
             early_bytes_max: None,
             first_byte: None,
             established: None,
+            server: None,
+            back_agreed: None,
             connected: None,
             bytes_up: 0,
             bytes_down: 0,

@@ -134,6 +134,11 @@ impl Handshaking {
         }
     }
 
+    /// The same, only where it can be encrypted now.
+    pub(crate) fn early_sealer(&mut self) -> Option<&mut Handshake> {
+        self.layout().and_then(|_| self.sealer())
+    }
+
     /// What encrypts it.
     pub(crate) fn sealer(&mut self) -> Option<&mut Handshake> {
         match self {

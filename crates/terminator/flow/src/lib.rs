@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod actions;
+mod back_tls;
 pub mod buffer;
 pub mod connection;
 pub mod events;

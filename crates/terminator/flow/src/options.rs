@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tls::client::Client;
 use tls::options::{Cipher, Tls13Sessions, Version};
 use tls::server::Server;
 
@@ -13,6 +14,8 @@ pub struct Settings {
     pub front: Front,
     /// The PROXY header that servers get.
     pub send_proxy: SendProxy,
+    /// How TLS is originated towards servers; `None` = they get plaintext.
+    pub back_tls: Option<ServerTls>,
     /// How long each part may take.
     pub timeouts: Timeouts,
     /// Whether the kernel may encrypt what is long; `None` = never.
@@ -40,6 +43,15 @@ impl Settings {
             Front::Passthrough | Front::Plain | Front::Shared => Tls13Sessions::Tickets,
         }
     }
+}
+
+/// TLS towards the servers of a service.
+#[derive(Clone, Debug)]
+pub struct ServerTls {
+    /// What servers are offered and have to prove.
+    pub client: Arc<Client>,
+    /// Whether the PROXY header goes inside of TLS; else before it.
+    pub header_inside: bool,
 }
 
 /// What the kernel can encrypt, and from which length on it is asked to.
@@ -118,7 +130,7 @@ pub enum CertificateForm {
 pub struct Timeouts {
     /// From accept to the handshake's end, with any PROXY header before it.
     pub handshake: Duration,
-    /// One dial of one server.
+    /// One dial of one server, with its TLS handshake.
     pub dial: Duration,
     /// No byte either way.
     pub idle: Duration,

@@ -51,6 +51,40 @@ pub(crate) enum DecryptFault {
     Alert(u8),
 }
 
+/// Why nothing more can be relayed from a server's records to the client's.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum RelayFault {
+    /// The server sent a record or message that is not allowed.
+    Server(TrafficFault),
+    /// The key that the client's records are sealed with may not be used any more.
+    Client(KeyExhausted),
+}
+
+impl From<TrafficFault> for RelayFault {
+    fn from(fault: TrafficFault) -> Self {
+        Self::Server(fault)
+    }
+}
+
+impl From<KeyExhausted> for RelayFault {
+    fn from(exhausted: KeyExhausted) -> Self {
+        Self::Client(exhausted)
+    }
+}
+
+/// What "seals" the bytes of a client that speaks no TLS.
+pub(crate) struct Plain;
+
+impl RecordSealer for Plain {
+    fn layout(&self) -> Layout {
+        AS_IS
+    }
+
+    fn seal(&mut self, _: &mut [u8]) -> Result<(), KeyExhausted> {
+        Ok(())
+    }
+}
+
 /// From the client to the server.
 #[derive(Debug, Default)]
 pub(crate) struct Up {
@@ -93,16 +127,7 @@ impl Up {
     /// Where to receive the handshake: a message of it may be longer than one record, and the large
     /// buffer bounds it.
     pub(crate) fn handshake_room(&mut self, pool: &mut Pool) -> &mut [u8] {
-        let incoming = self.records.get_or_insert_with(|| pool.take(Size::Small));
-        if incoming.space().is_empty() {
-            incoming.compact();
-        }
-        if incoming.space().is_empty() && !incoming.is_large() {
-            let mut larger = pool.take(Size::Large);
-            larger.append(incoming.data());
-            pool.give(std::mem::replace(incoming, larger));
-        }
-        incoming.space()
+        room_for_message(&mut self.records, pool)
     }
 
     /// Where to receive what nobody reads.
@@ -202,24 +227,13 @@ impl Up {
         }
     }
 
-    /// Keeps a record that is not yet whole, in a larger buffer if the client sends in bulk.
+    /// Keeps a record that is not yet whole.
     fn keep_rest(&mut self, pool: &mut Pool) {
         if self.end.is_some() {
             // Nothing after close_notify counts (RFC 8446 section 6.1).
             pool.give_all(&mut self.records);
         }
-        pool.give_if_empty(&mut self.records);
-        let Some(rest) = &mut self.records else {
-            return;
-        };
-        // A connection that has paused must not keep a large buffer for half a record.
-        if self.is_bulk != rest.is_large() {
-            let mut fitting = pool.take_for(self.is_bulk);
-            fitting.append(rest.data());
-            pool.give(std::mem::replace(rest, fitting));
-        } else {
-            rest.compact();
-        }
+        keep_rest(&mut self.records, self.is_bulk, pool);
     }
 
     /// Notes that `count` bytes went to the server.
@@ -236,6 +250,52 @@ impl Up {
         pool.give_all(&mut self.records);
         pool.give_all(&mut self.plain);
     }
+}
+
+/// Where to receive a handshake: a message of it may be longer than one record, and the large
+/// buffer bounds it.
+pub(crate) fn room_for_message<'a>(slot: &'a mut Option<Buffer>, pool: &mut Pool) -> &'a mut [u8] {
+    let incoming = slot.get_or_insert_with(|| pool.take(Size::Small));
+    if incoming.space().is_empty() {
+        incoming.compact();
+    }
+    if incoming.space().is_empty() && !incoming.is_large() {
+        let mut larger = pool.take(Size::Large);
+        larger.append(incoming.data());
+        pool.give(std::mem::replace(incoming, larger));
+    }
+    incoming.space()
+}
+
+/// Keeps a record that is not yet whole, in a larger buffer if bytes come in bulk.
+pub(crate) fn keep_rest(slot: &mut Option<Buffer>, is_bulk: bool, pool: &mut Pool) {
+    pool.give_if_empty(slot);
+    let Some(rest) = slot else {
+        return;
+    };
+    // A connection that has paused must not keep a large buffer for half a record.
+    if is_bulk != rest.is_large() {
+        let mut fitting = pool.take_for(is_bulk);
+        fitting.append(rest.data());
+        pool.give(std::mem::replace(rest, fitting));
+    } else {
+        rest.compact();
+    }
+}
+
+fn seal_laid_out(
+    records: &mut Buffer,
+    sizing: &mut RecordSizing,
+    count: usize,
+    layout: Layout,
+    seal: &mut impl RecordSealer,
+) -> Result<(), KeyExhausted> {
+    for plain_bytes in sizing.lay_out(records.space(), count, layout) {
+        let record_bytes = layout.head + plain_bytes + layout.tail;
+        seal.seal(&mut records.space()[..record_bytes])?;
+        records.fill(record_bytes);
+    }
+    Ok(())
 }
 
 impl Down {
@@ -283,12 +343,48 @@ impl Down {
             count <= count_max * PLAINTEXT_BYTES_MAX,
             "no more came than there was room"
         );
-        for plain_bytes in self.sizing.lay_out(records.space(), count, layout) {
-            let record_bytes = layout.head + plain_bytes + layout.tail;
-            seal.seal(&mut records.space()[..record_bytes])?;
-            records.fill(record_bytes);
+        seal_laid_out(records, &mut self.sizing, count, layout, seal)
+    }
+
+    /// Opens the whole records of a server that are there and find room, and seals what they carry
+    /// where it lies; the bytes of it, and the first thing in them that is no data.
+    pub(crate) fn relay(
+        &mut self,
+        incoming: &mut Buffer,
+        opener: &mut Traffic,
+        seal: &mut impl RecordSealer,
+        pool: &mut Pool,
+    ) -> Result<(usize, Option<Incoming>), RelayFault> {
+        let layout = seal.layout();
+        let mut data_bytes = 0;
+        if !self.pending().is_empty() {
+            return Ok((0, None));
         }
-        Ok(())
+        while let Some(bytes) = opener.record_bytes(incoming.data())? {
+            let Some(record) = incoming.data().get(..bytes) else {
+                break;
+            };
+            let is_bulk = incoming.is_large();
+            let records = self.records.get_or_insert_with(|| pool.take_for(is_bulk));
+            // What is opened is no longer than its record.
+            if records.space().len() < RECORD_ROOM.max(layout.head + bytes) {
+                self.held_until = None;
+                break;
+            }
+            let opened = opener.open(record, &mut records.space()[layout.head..])?;
+            incoming.consume(bytes);
+            match opened {
+                Incoming::Data(count) => {
+                    data_bytes += count;
+                    seal_laid_out(records, &mut self.sizing, count, layout, seal)?;
+                }
+                Incoming::Control => {}
+                other => return Ok((data_bytes, Some(other))),
+            }
+        }
+        self.held_until.take_if(|_| data_bytes > 0);
+        pool.give_if_empty(&mut self.records);
+        Ok((data_bytes, None))
     }
 
     /// Takes `count` bytes that were received into the room as they are.

@@ -15,7 +15,7 @@ use telemetry::catalogue::ServiceCounter;
 use telemetry::outcome::Reason;
 
 use crate::back::{self, Back};
-use crate::dial::{Dial, Dialled};
+use crate::dial::Dial;
 use crate::displaceable::{Key, Stage};
 use crate::driver::{Driver, FileSent, Socket};
 use crate::files::{FileBack, FileContext};
@@ -27,6 +27,7 @@ use crate::sources::{SourcePlace, Sources};
 
 mod admission;
 mod counting;
+mod dialling;
 
 /// Bytes, received and sent, that a connection may move before the others have their turn: 128 KiB,
 /// and what moves as much is bulk from then on, which may move two reads of 256 KiB and their
@@ -455,12 +456,13 @@ impl Connection {
                 Action::Route => self.handle(Event::Routed(None), context),
                 Action::Dial => self.dial(context),
                 Action::Redial => {
-                    self.back = None;
-                    match self.dial.timed_out(&self.service, context.now) {
+                    let failed = self.give_server_up(context);
+                    match failed {
                         None => self.dial(context),
-                        Some(busy) => self.handle(Event::DialFailed(busy), context),
+                        Some(ending) => self.handle(Event::DialFailed(ending), context),
                     }
                 }
+                Action::NoteBackReady => self.dial.succeeded(&self.service, context.now),
                 Action::Offload => {
                     // What was sent before went another way.
                     self.count_bytes();
@@ -495,72 +497,6 @@ impl Connection {
         self.splice.release(context.pipes);
         self.back = None;
         self.dial.closed(&self.service);
-    }
-
-    /// Files need no dial.
-    fn dial(&mut self, context: &mut Context<'_>) {
-        match &self.service.plan.files {
-            Some(files) => {
-                let counters = &self.service.counters;
-                let files = FileBack::new(files, counters, context.file_context, self.back_token);
-                self.back = Some(Back::Files(Box::new(files)));
-                let now = Instant::now();
-                self.flow.handle(Event::BackConnected, now, context.pool);
-            }
-            None => self.dial_server(context),
-        }
-    }
-
-    fn dial_server(&mut self, context: &mut Context<'_>) {
-        let facts = self.flow.facts();
-        let dialled = self
-            .dial
-            .start(&self.service, context.driver, self.back_token, facts);
-        match dialled {
-            Dialled::Connected(socket) => {
-                self.dial_started(socket, context);
-                self.connected(context);
-            }
-            Dialled::UnderWay(socket) => self.dial_started(socket, context),
-            Dialled::Later => {}
-            Dialled::Exhausted(ending) => self.handle(Event::DialFailed(ending), context),
-        }
-    }
-
-    fn dial_started(&mut self, socket: Socket, context: &mut Context<'_>) {
-        self.back = Some(Back::Server(socket));
-        let started = self.dial.started();
-        self.flow.handle(Event::DialStarted, started, context.pool);
-    }
-
-    /// Dials once more if the servers were only busy, and it is time; returns whether it did.
-    fn dial_again(&mut self, context: &mut Context<'_>) -> bool {
-        let is_due = self.dial.retries_at().is_some_and(|at| at <= context.now);
-        if is_due {
-            self.dial_server(context);
-        }
-        is_due
-    }
-
-    /// The server being dialled has answered.
-    fn dial_answered(&mut self, error: Option<std::io::Error>, context: &mut Context<'_>) {
-        match error {
-            None => self.connected(context),
-            Some(error) => {
-                self.back = None;
-                match self.dial.failed(&self.service, &error, context.now) {
-                    Ok(()) => self.dial(context),
-                    Err(ending) => self.handle(Event::DialFailed(ending), context),
-                }
-            }
-        }
-    }
-
-    fn connected(&mut self, context: &mut Context<'_>) {
-        // The turn's own instant may lie before the dial began.
-        let now = Instant::now();
-        self.dial.succeeded(&self.service, now);
-        self.flow.handle(Event::BackConnected, now, context.pool);
     }
 
     fn watch_writes(&mut self, context: &Context<'_>) {

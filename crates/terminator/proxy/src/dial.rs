@@ -172,7 +172,14 @@ impl Dial {
         Dialled::Later
     }
 
-    /// The server is connected.
+    /// The server has accepted the connection; its TLS handshake may follow.
+    pub(crate) fn connected(&mut self) {
+        if let Some(attempt) = &mut self.attempt {
+            attempt.is_answered = true;
+        }
+    }
+
+    /// The server is connected, and what follows is the client's.
     pub(crate) fn succeeded(&mut self, service: &Service, now: Instant) {
         let Some(attempt) = &mut self.attempt else {
             return;
@@ -210,6 +217,30 @@ impl Dial {
         }
     }
 
+    /// The server was connected, and its TLS failed. Where the client's name decides what servers
+    /// have to prove (`is_of_client`), that says nothing about them.
+    ///
+    /// # Errors
+    /// How the connection ends, if no other server would do better.
+    pub(crate) fn tls_failed(
+        &mut self,
+        service: &Service,
+        ending: Ending,
+        is_of_client: bool,
+        now: Instant,
+    ) -> Result<(), Ending> {
+        let blame = match ending.reason {
+            _ if is_of_client => Blame::Host,
+            Reason::NoCommonParameters | Reason::CrlExpired | Reason::Internal => Blame::Host,
+            _ => Blame::Server,
+        };
+        self.gave_up(service, blame, ending.clone(), now);
+        if blame == Blame::Host {
+            return Err(ending);
+        }
+        Ok(())
+    }
+
     /// The dial took too long. If it was the wait for a busy server, that is how it ends.
     pub(crate) fn timed_out(&mut self, service: &Service, now: Instant) -> Option<Ending> {
         if self.retries_at().is_some() {
@@ -235,7 +266,8 @@ impl Dial {
             Reason::BackendRefused => ServerCounter::DialsRefused,
             Reason::BackendTimeout => ServerCounter::DialsTimedOut,
             Reason::DescriptorLimit | Reason::HostResources => ServerCounter::DialsHost,
-            _ => ServerCounter::DialsUnreachable,
+            Reason::BackendUnreachable => ServerCounter::DialsUnreachable,
+            _ => ServerCounter::DialsTls,
         };
         service.counters.server(server).count(counter);
         service

@@ -112,6 +112,7 @@ fn service(authority: &Authority, server: &str) -> ServiceOptions {
         back: BackOptions::Servers(ServersOptions {
             pool,
             send_proxy: SendProxy::Off,
+            tls: None,
         }),
         timeouts: TIMEOUTS,
         connections_max: None,

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub use flow::options::{CertificateForm, ProxyTlvs, SendProxy, Timeouts};
-use wire::address::Address;
+use wire::address::{Address, Endpoint};
 use wire::network::{Network, NetworkSet};
 
 /// The whole plane.
@@ -165,6 +165,30 @@ pub struct ServersOptions {
     pub pool: backend::options::Options,
     /// What we tell a server about the client, before the first byte.
     pub send_proxy: SendProxy,
+    /// How TLS is originated towards them; `None` = they get plaintext.
+    pub tls: Option<Box<BackTlsOptions>>,
+}
+
+/// TLS towards servers.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BackTlsOptions {
+    /// What servers are offered and have to prove.
+    pub client: tls::options::ClientOptions,
+    /// Whether the PROXY header goes inside of TLS; else before it.
+    pub header_inside: bool,
+}
+
+impl ServersOptions {
+    /// The hosts of the servers' addresses, by which their certificates are judged; `None` is a
+    /// Unix socket.
+    pub fn hosts(&self) -> Vec<Option<String>> {
+        let host = |server: &backend::options::ServerOptions| match &server.endpoint {
+            Endpoint::Address(Address::Ip(address)) => Some(address.ip().to_string()),
+            Endpoint::Address(Address::Unix(_)) => None,
+            Endpoint::Name { host, .. } => Some(host.clone()),
+        };
+        self.pool.servers.iter().map(host).collect()
+    }
 }
 
 /// Limits of the whole process.

@@ -5,8 +5,9 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use backend::options::{Balance, PassiveOptions};
-use flow::options::{Front, Offload, SendProxy, Timeouts};
+use flow::options::{Front, Offload, SendProxy, ServerTls, Timeouts};
 use sys::beneath::Root;
+use tls::client::Client;
 use tls::options::Cipher;
 use tls::options::Version;
 use tls::policy::SuiteOrder;
@@ -19,7 +20,7 @@ use crate::descriptors::Descriptors;
 use crate::file_threads::Source;
 use crate::options::{
     BackOptions, FileTimeouts, FrontTls, KtlsMode, KtlsOptions, Limits, LogOptions, Options,
-    ServiceOptions, SourceRules, WorkerOptions,
+    ServersOptions, ServiceOptions, SourceRules, WorkerOptions,
 };
 
 /// A plan that can be served. Cloning shares it.
@@ -38,6 +39,7 @@ pub struct ServicePlan {
     pub(crate) accept_proxy: Vec<Network>,
     pub(crate) sources: SourceRules,
     pub(crate) send_proxy: SendProxy,
+    pub(crate) back_tls: Option<ServerTls>,
     pub(crate) timeouts: Timeouts,
     connections_max: Option<u32>,
     workers: usize,
@@ -186,6 +188,10 @@ impl ServicePlan {
             FrontTls::Passthrough => Front::Passthrough,
             FrontTls::Plain => Front::Plain,
         };
+        let back_tls = match options.back.servers() {
+            Some(servers) => back_tls(&options.name, servers, warnings)?,
+            None => None,
+        };
         let (pool, send_proxy, serving) = match options.back {
             BackOptions::Servers(servers) => (servers.pool, servers.send_proxy, None),
             BackOptions::Files(files) => {
@@ -198,6 +204,7 @@ impl ServicePlan {
             accept_proxy: options.front.accept_proxy,
             sources: options.front.sources,
             send_proxy,
+            back_tls,
             serving,
             files: None,
             ktls: options.front.ktls,
@@ -241,10 +248,32 @@ impl ServicePlan {
         }
     }
 
+    /// The TLS towards its servers; `None` = they get plaintext.
+    pub fn back_tls(&self) -> Option<&Client> {
+        self.back_tls.as_ref().map(|tls| &*tls.client)
+    }
+
     /// Its servers' names, as in logs and labels.
     pub fn server_names(&self) -> &[String] {
         &self.server_names
     }
+}
+
+fn back_tls(
+    service: &str,
+    servers: &ServersOptions,
+    warnings: &mut Vec<Warning>,
+) -> Result<Option<ServerTls>, BuildError> {
+    let Some(options) = &servers.tls else {
+        return Ok(None);
+    };
+    let hosts = servers.hosts();
+    let (client, concerns) = Client::build(&options.client, service, &hosts, suite_order())?;
+    warnings.extend(concerns);
+    Ok(Some(ServerTls {
+        client: Arc::new(client),
+        header_inside: options.header_inside,
+    }))
 }
 
 fn offload_of(options: KtlsOptions, taken: &[(Version, Cipher)], rekeys: bool) -> Option<Offload> {

@@ -36,6 +36,7 @@ impl Service {
         let settings = Settings {
             front: plan.front.clone(),
             send_proxy: plan.send_proxy.clone(),
+            back_tls: plan.back_tls.clone(),
             timeouts: plan.timeouts,
             offload: plan.offload.clone(),
         };

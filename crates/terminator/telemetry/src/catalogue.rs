@@ -248,7 +248,8 @@ catalogue! {
                 DialsTimedOut = "timeout",
                 DialsBusy = "busy",
                 DialsHost = "host",
-                DialsUnreachable = "unreachable"
+                DialsUnreachable = "unreachable",
+                DialsTls = "tls"
             }
         Counter Count "lariat_server_changes_total" [to] "Changes of a server's state that active checks decided." { WentDown = "down", WentUp = "up" }
         Counter Bytes "lariat_server_bytes_total" [direction] "Bytes exchanged with the server."

@@ -54,6 +54,7 @@ macro_rules! reasons {
 reasons! {
     ClientClosed, "none", "client-closed", "The client ended its stream, with close_notify where TLS is terminated, and the backend finished after it.";
     BackendClosed, "none", "backend-closed", "The backend ended its stream, and the client finished after it.";
+    ServerTruncated, "none", "server-truncated", "The server closed TCP without close_notify, so the client got none either; some servers do.";
     FilesFinished, "none", "files-finished", "The last response of a service of static files was sent, and the client finished after it.";
     Drained, "none", "drained", "The drain deadline passed while the connection was open.";
     ClientAlert, "client", "client-alert", "The client sent a fatal alert; the log names it.";
@@ -92,10 +93,16 @@ reasons! {
     BackendReset, "backend", "backend-reset", "The server reset the connection.";
     BackendTimeout, "backend", "backend-timeout", "The last server tried did not answer the dial in time.";
     BackendUnreachable, "backend", "backend-unreachable", "The last server tried could not be reached (no route, no such socket).";
+    ServerCertificateExpired, "backend", "server-certificate-expired", "The certificate of the last server tried is out of its validity.";
+    ServerCertificateName, "backend", "server-certificate-name", "The certificate of the last server tried is for other names than `back.tls.name`; the log shows them.";
+    ServerCertificateRevoked, "backend", "server-certificate-revoked", "The certificate of the last server tried, or one above it, is on a revocation list; the log names it.";
+    ServerCertificateUntrusted, "backend", "server-certificate-untrusted", "The certificate of the last server tried did not verify (issuer, usage, pin, unknown revocation status); the log says why and names it.";
+    ServerTlsFailed, "backend", "server-tls-failed", "The TLS of a server failed: no TLS, an alert, nothing in common, a broken record; the log says which.";
+    ServerTlsTimeout, "backend", "server-tls-timeout", "The last server tried accepted the connection and did not finish the TLS handshake in time.";
     FileFailed, "backend", "file-failed", "A file became shorter while it was sent, or could not be read to its end.";
     FileTimeout, "backend", "file-timeout", "The file system did not give the rest of a file within its limit.";
     ConnectionLimit, "host", "connection-limit", "The limit of open connections was reached.";
-    CrlExpired, "host", "crl-expired", "The revocation list of an issuer in the client's chain is past its nextUpdate, and `crl-expired` is `refuse`.";
+    CrlExpired, "host", "crl-expired", "The revocation list of an issuer in the client's or the server's chain is past its nextUpdate, and `crl-expired` is `refuse`.";
     DescriptorLimit, "host", "descriptor-limit", "The process had no file descriptor left.";
     Displaced, "host", "displaced", "A limit was reached, and a newcomer took the place of this connection, which had relayed nothing.";
     HandshakeLimit, "host", "handshake-limit", "The limit of handshakes in progress was reached.";

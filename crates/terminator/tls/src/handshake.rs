@@ -17,7 +17,8 @@ use telemetry::outcome::{Reason, ResumptionMiss};
 use wire::alert;
 
 pub use agreed::Agreed;
-use agreed::{agreed_by, suite_of};
+pub(crate) use agreed::agreed_by;
+use agreed::suite_of;
 pub use fault::HandshakeFault;
 use fault::LibraryAlert;
 
@@ -30,7 +31,7 @@ use crate::record::{
 };
 use crate::secrets::{Secret, SendingKeys};
 use crate::traffic::Traffic;
-use crate::traffic::in_place::InPlace;
+use crate::traffic::in_place::{InPlace, NextSecrets};
 use crate::traffic::library::{Library, append_encoded};
 
 /// The most bytes of a handshake that wait for more: those of the longest message that the library
@@ -195,7 +196,8 @@ impl Handshake {
         let sealer = Sealer::new(agreed.version, sequence, &keys).ok_or_else(unknown)?;
         let (sequence, opening_keys) = &secrets.rx;
         let opener = Opener::new(agreed.version, *sequence, opening_keys).ok_or_else(unknown)?;
-        let layer = InPlace::new(agreed.version, sealer, Some(keys), opener, Box::new(next));
+        let next = NextSecrets::Server(Box::new(next));
+        let layer = InPlace::new(agreed.version, sealer, Some(keys), opener, next);
         let traffic = Box::new(Traffic::InPlace(layer));
         Ok(Established { traffic, agreed })
     }
@@ -533,8 +535,8 @@ fn unexpected(detail: String) -> HandshakeFault {
     HandshakeFault::violation(alert::UNEXPECTED_MESSAGE, detail)
 }
 
-/// A client must not make us hold any number of bytes by records of a byte each.
-fn check_waiting(waiting_bytes: usize) -> Result<(), HandshakeFault> {
+/// A peer must not make us hold any number of bytes by records of a byte each.
+pub(crate) fn check_waiting(waiting_bytes: usize) -> Result<(), HandshakeFault> {
     if waiting_bytes > WAITING_BYTES_MAX - RECORD_BYTES_MAX {
         let detail = "a handshake message in too many records";
         return Err(HandshakeFault::violation(alert::DECODE_ERROR, detail));
@@ -544,7 +546,7 @@ fn check_waiting(waiting_bytes: usize) -> Result<(), HandshakeFault> {
 
 /// Whether a record of ours is an alert: by its type, or in TLS 1.3, which hides the type, by its
 /// length, which no other message has.
-fn is_alert(record: &[u8]) -> bool {
+pub(crate) fn is_alert(record: &[u8]) -> bool {
     const HIDDEN_ALERT_BYTES: usize = HEADER_BYTES + 2 + 1 + 16;
     match record.first() {
         Some(&ALERT) => true,
@@ -565,6 +567,6 @@ fn collect(
     Ok(())
 }
 
-fn not_encoded(error: EncodeError) -> HandshakeFault {
+pub(crate) fn not_encoded(error: EncodeError) -> HandshakeFault {
     HandshakeFault::internal(error.to_string())
 }

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 pub mod certificate;
+pub mod client;
 mod context;
 mod early;
 mod fingerprint;

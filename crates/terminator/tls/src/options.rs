@@ -54,6 +54,64 @@ impl ServerOptions {
     }
 }
 
+/// The TLS of a service's back: we are the client of its servers.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClientOptions {
+    /// How servers' certificates are verified; `None` = not at all.
+    pub verification: Option<ServerVerification>,
+    /// SHA-256 of the public keys (SubjectPublicKeyInfo, DER) that servers may have; empty = any.
+    pub pins: Vec<[u8; 32]>,
+    /// Which name a server's certificate must have.
+    pub name: ExpectedName,
+    /// What servers are shown that ask for a certificate.
+    pub certificate: Option<CertificateSource>,
+    /// The lowest version spoken.
+    pub version_min: Version,
+    /// The highest version spoken.
+    pub version_max: Version,
+    /// Which suites, in which order.
+    pub suites: Suites,
+    /// Which groups, in the order of our preference.
+    pub groups: Vec<Group>,
+    /// Application protocols (RFC 7301) that are offered.
+    pub alpn: OfferedAlpn,
+    /// Whether sessions are resumed.
+    pub resumption: bool,
+}
+
+/// Which authorities a server's chain may lead to, and what is revoked.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ServerVerification {
+    /// Bundles of authorities.
+    pub authorities: Vec<PemSource>,
+    /// Whether they are this host's own: what cannot be used of them is passed over.
+    pub are_of_host: bool,
+    /// Certificate revocation lists.
+    pub crls: Vec<PemSource>,
+    /// What a list past its nextUpdate means.
+    pub expired_lists: ExpiredLists,
+}
+
+/// Which name a server's certificate must have, and which SNI it is sent.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum ExpectedName {
+    /// The host of the server's address.
+    OfServer,
+    /// This DNS name or IP address.
+    Fixed(String),
+    /// The name that the client asked for; without one, the host of the server's address.
+    OfClient,
+}
+
+/// Which application protocols servers are offered.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum OfferedAlpn {
+    /// The one that was negotiated with the client, if any.
+    OfClient,
+    /// These; empty = none.
+    Fixed(Vec<Vec<u8>>),
+}
+
 /// What seals and opens records after the handshake.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum RecordLayer {

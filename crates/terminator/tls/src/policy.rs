@@ -5,6 +5,8 @@
 
 mod cost;
 
+use std::ops::RangeInclusive;
+
 use rustls::SupportedCipherSuite;
 use rustls::crypto::{CryptoProvider, SupportedKxGroup, aws_lc_rs};
 
@@ -62,20 +64,30 @@ impl Policy {
         order: &SuiteOrder,
     ) -> Result<(Self, Vec<PolicyConcern>), PolicyFault> {
         let range = options.version_min..=options.version_max;
+        Self::of(range, &options.suites, &options.groups, order)
+    }
+
+    /// The same from its parts.
+    pub(crate) fn of(
+        range: RangeInclusive<Version>,
+        suites: &Suites,
+        groups: &[Group],
+        order: &SuiteOrder,
+    ) -> Result<(Self, Vec<PolicyConcern>), PolicyFault> {
         let mut versions = vec![Version::Tls13, Version::Tls12];
         versions.retain(|version| range.contains(version));
         if versions.is_empty() {
             return Err(PolicyFault::VersionsReversed);
         }
-        let listed = match &options.suites {
+        let listed = match suites {
             Suites::Auto => order.suites(),
             Suites::Listed(listed) => listed,
         };
         let mut policy = Self {
             versions,
             suites: without_repeats(listed),
-            groups: without_repeats(&options.groups),
-            follows_chacha: options.suites == Suites::Auto,
+            groups: without_repeats(groups),
+            follows_chacha: *suites == Suites::Auto,
         };
         let concerns = policy.drop_what_cannot_be();
         policy
@@ -113,6 +125,15 @@ impl Policy {
 
     /// The library's parts for connections that use this group.
     pub(crate) fn provider(&self, group: Group, chacha_first: bool) -> CryptoProvider {
+        self.provider_of(&[group], chacha_first)
+    }
+
+    /// The library's parts for connections that we open: all groups.
+    pub(crate) fn client_provider(&self) -> CryptoProvider {
+        self.provider_of(&self.groups, false)
+    }
+
+    fn provider_of(&self, groups: &[Group], chacha_first: bool) -> CryptoProvider {
         let mut suites = self.suites.clone();
         if chacha_first {
             // A stable sort: the order is otherwise kept.
@@ -120,7 +141,7 @@ impl Policy {
         }
         CryptoProvider {
             cipher_suites: suites.into_iter().filter_map(library_suite).collect(),
-            kx_groups: library_group(group).into_iter().collect(),
+            kx_groups: groups.iter().copied().filter_map(library_group).collect(),
             ..aws_lc_rs::default_provider()
         }
     }

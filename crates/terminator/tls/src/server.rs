@@ -530,7 +530,7 @@ fn speaks(hello: &ClientHello<'_>, version: Version) -> bool {
     listed.any(|code| code == version.code())
 }
 
-fn library_version(version: Version) -> &'static rustls::SupportedProtocolVersion {
+pub(crate) fn library_version(version: Version) -> &'static rustls::SupportedProtocolVersion {
     match version {
         Version::Tls12 => &rustls::version::TLS12,
         Version::Tls13 => &rustls::version::TLS13,

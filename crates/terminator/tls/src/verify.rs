@@ -1,8 +1,8 @@
-//! Client certificates: who may have issued them, which are revoked, which may enter, and what a
-//! refusal meant.
+//! Certificates of clients and of servers: who may have issued them, which are revoked, which
+//! clients may enter, and what a refusal meant.
 //!
 //! Revocation (RFC 5280 section 6.3) is looked at for the whole chain as soon as the service has
-//! any list. For the client's own certificate it fails closed: one whose issuer has no list is
+//! any list. For the peer's own certificate it fails closed: one whose issuer has no list is
 //! refused. A certificate between it and the authority is refused if it is on a list, and passes
 //! if its issuer has none: lists of roots are rare, and an operator who has only the issuing CA's
 //! would lock out everybody. What the lists say is judged at the time of each handshake, and of
@@ -10,11 +10,14 @@
 
 mod fault;
 mod lists;
+pub(crate) mod server;
 
 use std::sync::Arc;
 
 use rustls::client::danger::HandshakeSignatureValid;
-use rustls::crypto::{WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature};
+use rustls::crypto::{
+    WebPkiSupportedAlgorithms, aws_lc_rs, verify_tls12_signature, verify_tls13_signature,
+};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{
     CertRevocationListError, CertificateError, DigitallySignedStruct, DistinguishedName,
@@ -46,13 +49,21 @@ pub(crate) type Verifier = Option<Arc<ClientVerifier>>;
 /// Verifies clients' chains as one service wants it.
 #[derive(Debug)]
 pub(crate) struct ClientVerifier {
-    roots: RootCertStore,
+    chains: ChainVerifier,
     root_subjects: Vec<DistinguishedName>,
     is_mandatory: bool,
-    lists: RevocationLists,
     /// Empty = every client whose chain verifies.
     allowed: Vec<AllowedIdentity>,
+}
+
+/// Whether a chain leads to an authority, and nothing in it is revoked.
+#[derive(Debug)]
+struct ChainVerifier {
+    roots: RootCertStore,
+    lists: RevocationLists,
     algorithms: WebPkiSupportedAlgorithms,
+    /// Of the first certificate: that of a client or of a server.
+    usage: fn() -> KeyUsage,
 }
 
 /// Builds the verifier, or says why it cannot be.
@@ -61,14 +72,16 @@ pub(crate) fn verifier(options: &ClientVerification) -> Result<Verifier, VerifyF
         return Ok(None);
     }
     let roots = read_authorities(&options.authorities)?;
-    let provider = rustls::crypto::aws_lc_rs::default_provider();
     Ok(Some(Arc::new(ClientVerifier {
         root_subjects: roots.subjects(),
-        roots,
+        chains: ChainVerifier {
+            roots,
+            lists: RevocationLists::new(read_lists(&options.crls)?, options.expired_lists),
+            algorithms: aws_lc_rs::default_provider().signature_verification_algorithms,
+            usage: KeyUsage::client_auth,
+        },
         is_mandatory: options.mode == ClientMode::Required,
-        lists: RevocationLists::new(read_lists(&options.crls)?, options.expired_lists),
         allowed: options.allow.clone(),
-        algorithms: provider.signature_verification_algorithms,
     })))
 }
 
@@ -83,6 +96,20 @@ fn read_authorities(sources: &[PemSource]) -> Result<RootCertStore, VerifyFault>
     }
     if roots.is_empty() {
         Err(VerifyFault::NoAuthority)
+    } else {
+        Ok(roots)
+    }
+}
+
+/// The same of this host's own bundles, in which there may be some that cannot be used.
+fn read_authorities_of_host(sources: &[PemSource]) -> Result<RootCertStore, VerifyFault> {
+    let mut roots = RootCertStore::empty();
+    for source in sources {
+        let certificates: Vec<CertificateDer<'_>> = read_pem(source, FileFault::NoCertificate)?;
+        roots.add_parsable_certificates(certificates);
+    }
+    if roots.is_empty() {
+        Err(VerifyFault::NoHostAuthority)
     } else {
         Ok(roots)
     }
@@ -117,12 +144,28 @@ fn fault_in(source: &PemSource, fault: FileFault) -> VerifyFault {
 impl ClientVerifier {
     /// The service's revocation lists.
     pub(crate) fn lists(&self) -> &RevocationLists {
-        &self.lists
+        &self.chains.lists
     }
 
     /// Whether this client is welcome at `now`: its chain leads to an authority, and nothing in it
     /// is out of its validity or revoked.
     pub(crate) fn verify(
+        &self,
+        leaf: &CertificateDer<'_>,
+        others: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<(), webpki::Error> {
+        self.chains.verify(leaf, others, now)
+    }
+
+    /// Whether a client with this certificate may enter, once its chain has been verified.
+    pub(crate) fn allows(&self, leaf: &CertificateDer<'_>) -> bool {
+        self.allowed.is_empty() || with_identities(leaf, |its| its.are_among(&self.allowed))
+    }
+}
+
+impl ChainVerifier {
+    fn verify(
         &self,
         leaf: &CertificateDer<'_>,
         others: &[CertificateDer<'_>],
@@ -136,11 +179,6 @@ impl ClientVerifier {
         // Two calls may find two paths, and the leaf's status is the same in both: its issuer's
         // name and key are.
         self.verify_path(&leaf, others, now, RevocationCheckDepth::EndEntity)
-    }
-
-    /// Whether a client with this certificate may enter, once its chain has been verified.
-    pub(crate) fn allows(&self, leaf: &CertificateDer<'_>) -> bool {
-        self.allowed.is_empty() || with_identities(leaf, |its| its.are_among(&self.allowed))
     }
 
     /// Whether there is a path on which nothing is on a list. Of the leaf alone it must be known.
@@ -168,7 +206,7 @@ impl ClientVerifier {
                 .with_expiration_policy(expired)
                 .build()
         });
-        let usage = KeyUsage::client_auth();
+        let usage = (self.usage)();
         let (algorithms, roots) = (self.algorithms.all, &self.roots.roots);
         leaf.verify_for_usage(algorithms, roots, others, now, usage, options, None)
             .map(drop)
@@ -247,7 +285,7 @@ impl ClientCertVerifier for ClientVerifier {
                 CertificateError::ApplicationVerificationFailure.into(),
             ),
             Err(error) => {
-                let refusal = self.describe(&error, leaf, others, now);
+                let refusal = self.chains.describe(&error, leaf, others, now);
                 (refusal, library_error(error))
             }
         };
@@ -261,7 +299,7 @@ impl ClientCertVerifier for ClientVerifier {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls12_signature(message, certificate, signature, &self.algorithms)
+        verify_tls12_signature(message, certificate, signature, &self.chains.algorithms)
     }
 
     fn verify_tls13_signature(
@@ -270,11 +308,11 @@ impl ClientCertVerifier for ClientVerifier {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature(message, certificate, signature, &self.algorithms)
+        verify_tls13_signature(message, certificate, signature, &self.chains.algorithms)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.algorithms.supported_schemes()
+        self.chains.algorithms.supported_schemes()
     }
 }
 
@@ -298,6 +336,10 @@ fn library_error(error: webpki::Error) -> rustls::Error {
             CertificateError::ExpiredRevocationListContext { time, next_update }
         }
         Error::InvalidSignatureForPublicKey => CertificateError::BadSignature,
+        Error::CertNotValidForName(context) => CertificateError::NotValidForNameContext {
+            expected: context.expected,
+            presented: context.presented,
+        },
         Error::RequiredEkuNotFoundContext(_) => CertificateError::InvalidPurpose,
         Error::IssuerNotCrlSigner => {
             return CertRevocationListError::IssuerInvalidForCrl.into();

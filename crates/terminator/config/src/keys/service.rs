@@ -11,7 +11,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 const DAY: Duration = Duration::from_secs(86_400);
 
 /// Every cipher suite by its standard name.
-const SUITES: &[&str] = &[
+pub(super) const SUITES: &[&str] = &[
     "auto",
     "TLS_AES_128_GCM_SHA256",
     "TLS_AES_256_GCM_SHA384",
@@ -458,6 +458,14 @@ pub(super) const BACK: &[Key] = &[
         .flag("send-proxy-unique-id")
         .help("The connection's id as in our log (PP2_TYPE_UNIQUE_ID).")
         .example("unique-id = true"),
+    key("service.back.send-proxy.inside-tls", Kind::Boolean)
+        .default("false")
+        .flag("send-proxy-inside-tls")
+        .help(
+            "With `back.tls`: whether the header is the first thing inside of TLS, where nobody on \
+             the way reads or changes it. Most servers want it before TLS.",
+        )
+        .example("inside-tls = true"),
     key(
         "service.back.send-proxy.client-certificate",
         Kind::Choice(&["off", "der", "pem"]),

@@ -23,6 +23,7 @@ impl Flow {
         self.handshaking = None;
         self.up.clear(pool);
         self.proxy_header = Vec::new();
+        drop(self.take_back_fault(pool));
         self.actions.cancel_dials();
         self.stage = Stage::closing(now);
         self.advance(pool);
@@ -43,6 +44,7 @@ impl Flow {
         }
         self.up.clear(pool);
         self.down.clear(pool);
+        drop(self.take_back_fault(pool));
         self.ktls.records.clear();
         self.traffic = None;
         self.handshaking = None;

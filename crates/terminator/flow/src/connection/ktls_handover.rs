@@ -84,6 +84,7 @@ impl Flow {
             && !self.ktls.holds_back()
             && !self.down.is_ended
             && self.postponed.is_none()
+            && self.back_tls.is_none()
             && self.down.is_sent()
     }
 

@@ -137,6 +137,7 @@ fn settings(
     Rc::new(Settings {
         front: Front::Terminate(Arc::new(server)),
         send_proxy,
+        back_tls: None,
         timeouts: TIMEOUTS,
         offload: crate::KERNEL.then(|| Offload {
             from: 100,
@@ -415,6 +416,7 @@ impl Run {
                     assert!(self.kernel.is_some(), "there are keys");
                     self.handle(Event::KernelAnswered(true));
                 }
+                Action::NoteBackReady => {}
                 Action::ResetBack | Action::ResetFront | Action::Close => {}
             }
         }

@@ -1,6 +1,6 @@
 //! What a handshake has agreed on, as far as the TLS library knows.
 
-use rustls::server::UnbufferedServerConnection;
+use rustls::CommonState;
 
 use crate::handshake::fault::HandshakeFault;
 use crate::options::{Group, Suite, Version};
@@ -16,20 +16,20 @@ pub struct Agreed {
     pub group: Option<Group>,
     /// Whether a session was resumed.
     pub resumed: bool,
-    /// Whether the client had to be asked for another key share.
+    /// Whether another key share had to be asked for.
     pub retried: bool,
     /// The application protocol (RFC 7301).
     pub alpn: Option<Box<[u8]>>,
-    /// The client's certificate, DER.
+    /// The peer's certificate, DER.
     pub client_certificate: Option<Box<[u8]>>,
 }
 
-pub(super) fn suite_of(connection: &UnbufferedServerConnection) -> Option<Suite> {
+pub(super) fn suite_of(connection: &CommonState) -> Option<Suite> {
     let suite = connection.negotiated_cipher_suite()?;
     Suite::from_code(u16::from(suite.suite()))
 }
 
-pub(super) fn agreed_by(connection: &UnbufferedServerConnection) -> Result<Agreed, HandshakeFault> {
+pub(crate) fn agreed_by(connection: &CommonState) -> Result<Agreed, HandshakeFault> {
     use rustls::HandshakeKind::{FullWithHelloRetryRequest, Resumed};
     use rustls::ProtocolVersion;
 

@@ -20,7 +20,7 @@ pub struct HandshakeFault {
     pub reason: Reason,
     /// What happened, in words.
     pub detail: String,
-    /// The fatal alert that the client is sent, by its number; `None` = none is due, or the
+    /// The fatal alert that the peer is sent, by its number; `None` = none is due, or the
     /// library has sent one that we cannot read.
     pub alert: Option<u8>,
 }
@@ -52,11 +52,11 @@ impl HandshakeFault {
     }
 
     /// A fault of ours.
-    pub(super) fn internal(detail: impl Into<String>) -> Self {
+    pub(crate) fn internal(detail: impl Into<String>) -> Self {
         Self::new(Reason::Internal, detail, Some(alert::INTERNAL_ERROR))
     }
 
-    pub(super) fn new(reason: Reason, detail: impl Into<String>, alert: Option<u8>) -> Self {
+    pub(crate) fn new(reason: Reason, detail: impl Into<String>, alert: Option<u8>) -> Self {
         Self {
             reason,
             detail: detail.into(),

@@ -36,6 +36,9 @@ pub enum BuildFault {
     /// A file with revoked certificates cannot be read: which, and what is wrong with it.
     #[error("{0}: {1}; `revoked` wants the certificates as PEM, without their keys")]
     Revoked(String, String),
+    /// The name that a server's certificate is to have is none.
+    #[error("\"{0}\" is no name that a server's certificate can have; write `back.tls.name`")]
+    ServerName(String),
     /// The library's own words.
     #[error("the TLS library refuses these settings: {0}; please report it")]
     Library(#[from] rustls::Error),
@@ -81,6 +84,17 @@ pub enum Concern {
     /// The verification of clients.
     #[error(transparent)]
     Verify(#[from] VerifyConcern),
+    /// A list that servers are held against.
+    #[error("{}", .0.towards_servers())]
+    ServerList(VerifyConcern),
+    /// The certificate that servers are shown.
+    #[error("{place}: {concern}; servers are shown it all the same")]
+    OwnCertificate {
+        /// Where it came from.
+        place: String,
+        /// What it is about it.
+        concern: CertificateConcern,
+    },
 }
 
 /// What clients get that refuse the certificate.
@@ -165,7 +179,7 @@ impl Refusal {
 }
 
 impl Warning {
-    pub(super) fn of_all(service: &str, concerns: Vec<Concern>) -> Vec<Self> {
+    pub(crate) fn of_all(service: &str, concerns: Vec<Concern>) -> Vec<Self> {
         let warning = |concern| Self {
             service: service.to_owned(),
             concern,

@@ -4,9 +4,10 @@
 //! to be is `handshake`'s. Holds no buffers. Its sealing can be handed to the kernel, for good:
 //! then it counts what the kernel seals, and says which records the kernel is to be given.
 
-use rustls::ConnectionTrafficSecrets;
+use rustls::client::ClientConnectionData;
 use rustls::kernel::KernelConnection;
 use rustls::server::ServerConnectionData;
+use rustls::{ConnectionTrafficSecrets, Error};
 use wire::alert;
 
 use crate::options::Version;
@@ -14,7 +15,7 @@ use crate::record::{
     Allowance, ContentType, KeyExhausted, Layout, Opener, RecordSealer, Sealer, parts_of,
 };
 use crate::traffic::kernel::{self, ALERT_LEVEL_WARNING, ControlRecord, Keys};
-use crate::traffic::message::{Incoming, KeyUpdateReader, TrafficFault};
+use crate::traffic::message::{Incoming, KeyUpdateReader, TicketReader, TrafficFault};
 
 /// Records in a row that carry no data before the peer is taken for hostile, as in BoringSSL
 /// (`kMaxEmptyRecords`, `kMaxKeyUpdates`).
@@ -35,7 +36,7 @@ pub struct InPlace {
     sending_keys: Option<ConnectionTrafficSecrets>,
     opener: Opener,
     /// Makes the keys that follow a KeyUpdate. `None` in TLS 1.2, which has none.
-    secrets: Option<Box<KernelConnection<ServerConnectionData>>>,
+    secrets: Option<NextSecrets>,
     version: Version,
     incoming_update: KeyUpdateReader,
     key_update_due: bool,
@@ -43,6 +44,47 @@ pub struct InPlace {
     has_refused: bool,
     empty_records: u8,
     warnings: u8,
+}
+
+/// What makes the keys that follow a KeyUpdate, by the side that we are.
+pub(crate) enum NextSecrets {
+    /// The server, towards clients.
+    Server(Box<KernelConnection<ServerConnectionData>>),
+    /// The client, towards servers: it gets tickets as well.
+    Client(Box<(KernelConnection<ClientConnectionData>, TicketReader)>),
+}
+
+impl NextSecrets {
+    fn of_sending(&mut self) -> Result<(u64, ConnectionTrafficSecrets), Error> {
+        match self {
+            Self::Server(connection) => connection.update_tx_secret(),
+            Self::Client(both) => both.0.update_tx_secret(),
+        }
+    }
+
+    fn of_receiving(&mut self) -> Result<(u64, ConnectionTrafficSecrets), Error> {
+        match self {
+            Self::Server(connection) => connection.update_rx_secret(),
+            Self::Client(both) => both.0.update_rx_secret(),
+        }
+    }
+
+    /// Takes the tickets at the front of a record, and returns what follows them.
+    fn take_tickets<'c>(&mut self, content: &'c [u8]) -> Result<&'c [u8], TrafficFault> {
+        match self {
+            Self::Server(_) => Ok(content),
+            Self::Client(both) => {
+                let (connection, reader) = &mut **both;
+                reader.take(content, |ticket| {
+                    connection.handle_new_session_ticket(ticket).is_ok()
+                })
+            }
+        }
+    }
+
+    fn is_waiting(&self) -> bool {
+        matches!(self, Self::Client(both) if both.1.is_waiting())
+    }
 }
 
 /// Who seals.
@@ -81,7 +123,7 @@ impl InPlace {
         sealer: Sealer,
         sending_keys: Option<ConnectionTrafficSecrets>,
         opener: Opener,
-        secrets: Box<KernelConnection<ServerConnectionData>>,
+        secrets: NextSecrets,
     ) -> Self {
         let secrets = (version == Version::Tls13).then_some(secrets);
         Self {
@@ -114,7 +156,9 @@ impl InPlace {
             .opener
             .open(record, plain)
             .map_err(TrafficFault::Record)?;
-        if self.incoming_update.is_waiting() && kind != ContentType::Handshake {
+        let has_ticket = self.secrets.as_ref().is_some_and(NextSecrets::is_waiting);
+        let is_waiting = has_ticket || self.incoming_update.is_waiting();
+        if is_waiting && kind != ContentType::Handshake {
             // Nothing comes between a message's fragments (RFC 8446 section 5.1).
             return Err(TrafficFault::Message(alert::UNEXPECTED_MESSAGE));
         }
@@ -173,10 +217,19 @@ impl InPlace {
                 _ => Err(unexpected),
             };
         };
-        let Some(wants_reply) = self.incoming_update.take(content)? else {
+        let is_update = self.incoming_update.is_waiting();
+        let rest = if is_update {
+            content
+        } else {
+            secrets.take_tickets(content)?
+        };
+        if rest.is_empty() && !content.is_empty() {
+            return Ok(Incoming::Control);
+        }
+        let Some(wants_reply) = self.incoming_update.take(rest)? else {
             return Ok(Incoming::Control);
         };
-        let (_, next) = secrets.update_rx_secret().map_err(|_| unexpected)?;
+        let (_, next) = secrets.of_receiving().map_err(|_| unexpected)?;
         self.opener = Opener::new(self.version, 0, &next).ok_or(unexpected)?;
         self.key_update_due |= wants_reply;
         Ok(Incoming::Control)
@@ -215,7 +268,7 @@ impl InPlace {
 
     fn next_sealing(&mut self) -> Result<ConnectionTrafficSecrets, KeyExhausted> {
         let secrets = self.secrets.as_mut().ok_or(KeyExhausted)?;
-        let (_, next) = secrets.update_tx_secret().map_err(|_| KeyExhausted)?;
+        let (_, next) = secrets.of_sending().map_err(|_| KeyExhausted)?;
         Ok(next)
     }
 

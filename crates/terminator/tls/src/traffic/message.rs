@@ -101,6 +101,65 @@ impl KeyUpdateReader {
     }
 }
 
+/// The tickets that a server sends after the handshake in TLS 1.3 (RFC 8446 section 4.6.1). They
+/// may come in fragments, and several in a record.
+#[derive(Debug, Default)]
+pub(crate) struct TicketReader {
+    message: Vec<u8>,
+}
+
+/// The longest message with a ticket that is waited for, in bytes: that of a server that keeps a
+/// client's chain in it has a few thousand.
+const TICKET_MESSAGE_BYTES_MAX: usize = 32 << 10;
+
+impl TicketReader {
+    /// Whether a part of a message has come, and not the rest.
+    pub(crate) fn is_waiting(&self) -> bool {
+        !self.message.is_empty()
+    }
+
+    /// Takes the tickets at the front of a record's content, and returns what follows them. `each`
+    /// gets a message without its header, and says whether it is one.
+    pub(crate) fn take<'c>(
+        &mut self,
+        mut content: &'c [u8],
+        mut each: impl FnMut(&[u8]) -> bool,
+    ) -> Result<&'c [u8], TrafficFault> {
+        const NEW_SESSION_TICKET: u8 = 4;
+        const HEADER_BYTES: usize = 4;
+        while let Some(kind) = self.message.first().or_else(|| content.first()) {
+            if *kind != NEW_SESSION_TICKET {
+                break;
+            }
+            let wanted = match self.message.first_chunk::<HEADER_BYTES>() {
+                None => HEADER_BYTES,
+                Some(&[_, high, middle, low]) => {
+                    HEADER_BYTES + u32::from_be_bytes([0, high, middle, low]) as usize
+                }
+            };
+            let is_empty = self.message.len() == wanted;
+            if is_empty || wanted > TICKET_MESSAGE_BYTES_MAX {
+                return Err(TrafficFault::Message(alert::DECODE_ERROR));
+            }
+            let missing = (wanted - self.message.len()).min(content.len());
+            let (part, rest) = content.split_at(missing);
+            self.message.extend_from_slice(part);
+            content = rest;
+            if wanted == HEADER_BYTES && self.message.len() == wanted {
+                continue;
+            }
+            if self.message.len() < wanted {
+                break;
+            }
+            if !each(&self.message[HEADER_BYTES..]) {
+                return Err(TrafficFault::Message(alert::DECODE_ERROR));
+            }
+            self.message = Vec::new();
+        }
+        Ok(content)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -139,5 +198,42 @@ mod tests {
             let fault = KeyUpdateReader::default().take(content).unwrap_err();
             assert_eq!(fault.alert(), wanted, "{content:?}");
         }
+    }
+
+    #[test]
+    fn tickets_are_read_at_any_split_and_together() {
+        let two = [4, 0, 0, 3, 1, 2, 3, 4, 0, 0, 1, 9];
+        for split in 0..=two.len() {
+            let (mut reader, mut seen) = (TicketReader::default(), Vec::new());
+            let mut take = |part: &[u8]| {
+                let rest = reader.take(part, |ticket| {
+                    seen.push(ticket.to_vec());
+                    true
+                });
+                assert_eq!(rest, Ok(&[][..]));
+                reader.is_waiting()
+            };
+            take(&two[..split]);
+            assert!(!take(&two[split..]), "{split}");
+            assert_eq!(seen, [vec![1, 2, 3], vec![9]], "{split}");
+        }
+    }
+
+    #[test]
+    fn what_follows_tickets_is_left_and_bad_ones_are_refused() {
+        let mut reader = TicketReader::default();
+        let rest = reader.take(&[4, 0, 0, 1, 7, 24, 0, 0, 1, 0], |_| true);
+        assert_eq!(rest, Ok(&[24, 0, 0, 1, 0][..]));
+        assert_eq!(reader.take(&[24, 0], |_| false), Ok(&[24, 0][..]));
+        let refused = Err(TrafficFault::Message(alert::DECODE_ERROR));
+        assert_eq!(reader.take(&[4, 0, 0, 1, 7], |_| false), refused);
+        let mut reader = TicketReader::default();
+        assert_eq!(reader.take(&[4, 1, 0, 0, 7], |_| true), refused);
+        let mut reader = TicketReader::default();
+        assert_eq!(
+            reader.take(&[4, 0, 0, 0], |_| true),
+            refused,
+            "an empty one"
+        );
     }
 }

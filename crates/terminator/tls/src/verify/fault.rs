@@ -14,6 +14,12 @@ pub enum VerifyFault {
          issues them"
     )]
     NoAuthority,
+    /// Servers are to be verified by the host's authorities, and it has none.
+    #[error(
+        "this host's bundle of authorities holds none that can be used; name those of the servers \
+         in `ca`"
+    )]
+    NoHostAuthority,
     /// A file, and what is wrong with it.
     #[error("{0}: {1}")]
     File(String, FileFault),
@@ -57,6 +63,14 @@ pub struct VerifyConcern {
     pub issuer: String,
     /// What it is.
     pub concern: ListConcern,
+}
+
+impl VerifyConcern {
+    /// The same of a list that servers are held against.
+    pub(crate) fn towards_servers(&self) -> String {
+        let text = self.to_string();
+        text.replace("clients with certificates", "servers with certificates")
+    }
 }
 
 /// Reads as the end of a sentence.

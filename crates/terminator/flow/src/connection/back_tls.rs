@@ -1,0 +1,235 @@
+//! A connection's TLS towards its server: what the handshake, records and ends of it lead to.
+//!
+//! Owns also where the server's bytes are received, and from where they are sent, with TLS or
+//! without. The handshake is a part of the dial, and has its limit: a server that fails in it is
+//! given up for another one as if it had not been reached, since nothing of the client's was sent.
+
+use std::time::Instant;
+
+use telemetry::outcome::Reason;
+use tls::client::OnBehalfOf;
+use tls::handshake::HandshakeFault;
+use tls::record::{KeyExhausted, RecordSealer};
+use wire::alert;
+
+use super::Flow;
+use crate::actions::Action;
+use crate::back_tls::{BackFault, BackTls};
+use crate::buffer::{Buffer, Pool};
+use crate::events::Received;
+use crate::facts::Ending;
+use crate::handshaking::Handshaking;
+use crate::options::ServerTls;
+use crate::relay::{AS_IS, Plain, RelayFault, StreamEnd};
+use crate::stage::Stage;
+
+impl Flow {
+    /// Where to receive from the server: pieces to be filled in order by one vectored read;
+    /// `None` = not now.
+    pub fn back_room<'a>(
+        &'a mut self,
+        pool: &mut Pool,
+    ) -> Option<impl Iterator<Item = &'a mut [u8]> + use<'a>> {
+        let is_handshaking = self.is_back_handshaking();
+        let layout = match (&self.stage, &self.traffic) {
+            (Stage::Dialling { .. }, _) if is_handshaking => None,
+            (Stage::Relaying, _) if self.postponed.is_some() || self.ktls.holds_back() => {
+                return None;
+            }
+            (Stage::Relaying, Some(traffic)) => Some(traffic.layout()),
+            (Stage::Relaying, None) if self.is_as_is => Some(AS_IS),
+            (Stage::Relaying, None) => Some(self.handshaking.as_ref()?.layout()?),
+            _ => return None,
+        };
+        let is_free = !self.down.is_ended && self.down.pending().is_empty();
+        let (piece, pieces) = match &mut self.back_tls {
+            Some(tls) if is_handshaking || is_free => (Some(tls.room(pool)), None),
+            Some(_) => return None,
+            None => (None, Some(self.down.room(layout?, pool)?)),
+        };
+        Some(piece.into_iter().chain(pieces.into_iter().flatten()))
+    }
+
+    /// What waits to be sent to the server: two pieces, in order.
+    pub fn back_pending(&self) -> [&[u8]; 2] {
+        if self.settings.back_tls.is_some() {
+            return [self.back_tls.as_ref().map_or(&[], |tls| tls.pending()), &[]];
+        }
+        let Stage::Relaying = self.stage else {
+            return [&[], &[]];
+        };
+        [
+            &self.proxy_header,
+            self.up.plain.as_ref().map_or(&[], Buffer::data),
+        ]
+    }
+
+    /// Begins the handshake with the server that has just been connected.
+    pub(super) fn begin_back_handshake(
+        &mut self,
+        settings: &ServerTls,
+        header: Vec<u8>,
+        now: Instant,
+        pool: &mut Pool,
+    ) {
+        let facts = &self.facts;
+        let client = OnBehalfOf {
+            name: facts.server_name.as_deref(),
+            alpn: facts.agreed.as_ref().and_then(|one| one.alpn.as_deref()),
+        };
+        let server = facts.server.unwrap_or_default();
+        match settings.client.connect(server, client, now) {
+            Ok(handshake) => {
+                let (before, within) = if settings.header_inside {
+                    (Vec::new(), header)
+                } else {
+                    (header, Vec::new())
+                };
+                self.proxy_header = within;
+                self.back_tls = Some(Box::new(BackTls::new(handshake, &before, pool)));
+                self.advance_back_handshake(now, pool);
+            }
+            Err(fault) => self.fail_back_handshake(&fault),
+        }
+    }
+
+    fn advance_back_handshake(&mut self, now: Instant, pool: &mut Pool) {
+        let Some(tls) = &mut self.back_tls else {
+            return;
+        };
+        match tls.advance(pool) {
+            Ok(None) => {}
+            Ok(Some(agreed)) => {
+                self.facts.back_agreed = Some(agreed);
+                self.facts.connected = Some(now);
+                self.last_byte = now;
+                self.stage = Stage::Relaying;
+                self.actions.add(Action::NoteBackReady);
+                self.advance(pool);
+            }
+            Err(fault) => self.fail_back_handshake(&fault),
+        }
+    }
+
+    fn fail_back_handshake(&mut self, fault: &HandshakeFault) {
+        self.give_server_up(Ending::with(fault.reason, fault.detail.as_str()));
+    }
+
+    /// Has another server tried.
+    pub(super) fn give_server_up(&mut self, ending: Ending) {
+        if let (Some(settings), Some(server)) = (&self.settings.back_tls, self.facts.server)
+            && !settings.client.follows_client()
+        {
+            // A session with it may be at fault.
+            settings.client.forget_sessions(server);
+        }
+        self.back_fault = Some(ending);
+        self.actions.add(Action::Redial);
+    }
+
+    /// Ends the TLS with a server that [`Action::Redial`] gives up: why, if it was connected.
+    pub fn take_back_fault(&mut self, pool: &mut Pool) -> Option<Ending> {
+        if let Some(mut tls) = self.back_tls.take() {
+            tls.clear(pool);
+        }
+        self.back_fault.take()
+    }
+
+    /// Whether the handshake with a server goes on.
+    pub(super) fn is_back_handshaking(&self) -> bool {
+        self.back_tls
+            .as_ref()
+            .is_some_and(|tls| tls.is_handshaking())
+    }
+
+    pub(super) fn back_tls_received(&mut self, received: Received, now: Instant, pool: &mut Pool) {
+        let count = received.bytes();
+        if let Some(tls) = self.back_tls.as_mut().filter(|_| count > 0) {
+            tls.received(count);
+            if tls.is_handshaking() {
+                self.advance_back_handshake(now, pool);
+            } else {
+                self.note_pause(now);
+                self.last_byte = now;
+                self.pump_back_tls(pool);
+            }
+        }
+        let is_over = received.is_end() || received == Received::Failed;
+        if is_over && self.is_back_handshaking() {
+            let detail = "the server closed the connection in the handshake";
+            return self.give_server_up(Ending::with(Reason::ServerTlsFailed, detail));
+        }
+        if received == Received::Failed {
+            return self.back_failed(Ending::new(Reason::BackendReset), now, pool);
+        }
+        if let Some(tls) = self.back_tls.as_mut().filter(|_| received.is_end()) {
+            tls.finish();
+            self.pump_back_tls(pool);
+        }
+    }
+
+    /// Moves what can be moved now, in both directions.
+    pub(super) fn pump_back_tls(&mut self, pool: &mut Pool) {
+        let (Stage::Relaying, Some(tls)) = (&self.stage, &mut self.back_tls) else {
+            return;
+        };
+        if !self.up.is_refused {
+            let end = self.up.end;
+            let (header, plain) = (&mut self.proxy_header, &mut self.up.plain);
+            if tls.seal(header, plain, end, pool) == Err(KeyExhausted) {
+                return self.stop_exhausted(self.last_byte, pool);
+            }
+        }
+        if self.postponed.is_some() || self.ktls.holds_back() || self.down.is_ended {
+            return;
+        }
+        let handshake = self
+            .handshaking
+            .as_mut()
+            .and_then(Handshaking::early_sealer);
+        let relayed = match (&mut self.traffic, handshake) {
+            (Some(traffic), _) => tls.relay(&mut self.down, &mut **traffic, pool),
+            (None, Some(handshake)) => tls.relay(&mut self.down, handshake, pool),
+            (None, None) if self.is_as_is => tls.relay(&mut self.down, &mut Plain, pool),
+            (None, None) => return,
+        };
+        let end = tls.end;
+        match relayed {
+            Ok(count) => {
+                self.facts.bytes_down += count as u64;
+                self.note_run(count);
+                match end {
+                    // Without TLS only a reset tells the client that something may be missing.
+                    Some(StreamEnd::Fin) if self.is_as_is => {
+                        let ending = Ending::new(Reason::ServerTruncated);
+                        self.back_failed(ending, self.last_byte, pool);
+                    }
+                    Some(_) => self.back_ended(pool),
+                    None => {}
+                }
+            }
+            Err(BackFault::Relay(RelayFault::Client(KeyExhausted))) => {
+                self.stop_exhausted(self.last_byte, pool);
+            }
+            Err(BackFault::Relay(RelayFault::Server(fault))) => {
+                let detail = format!("from the server: {fault}");
+                self.break_back(detail, pool);
+            }
+            Err(BackFault::Alert(alert)) => {
+                let detail = format!("the server sent alert {}", alert::label(alert));
+                self.break_back(detail, pool);
+            }
+        }
+    }
+
+    fn break_back(&mut self, detail: String, pool: &mut Pool) {
+        let ending = Ending::with(Reason::ServerTlsFailed, detail);
+        self.back_failed(ending, self.last_byte, pool);
+    }
+
+    /// Whether the server's stream ended without close_notify, so that the client gets none.
+    pub(super) fn is_back_truncated(&self) -> bool {
+        let end = self.back_tls.as_ref().and_then(|tls| tls.end);
+        end == Some(StreamEnd::Fin)
+    }
+}

@@ -1,0 +1,267 @@
+//! The TLS of one service's back: we are the client of its servers.
+//!
+//! Owns what a server is offered and what it has to prove, and the sessions that are resumed with
+//! it. How a handshake is driven is `client::handshake`'s.
+
+mod handshake;
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use base64ct::{Base64, Encoding};
+use rustls::ClientConfig;
+use rustls::client::Resumption;
+use rustls_pki_types::ServerName;
+
+pub use handshake::ClientHandshake;
+
+use crate::certificate::Certificate;
+use crate::handshake::HandshakeFault;
+use crate::options::{ClientOptions, ExpectedName, OfferedAlpn};
+use crate::policy::{Policy, SuiteOrder};
+use crate::server::{BuildError, BuildFault, Concern, Warning, library_version};
+use crate::validity::{Clock, Moment, seconds};
+use crate::verify::server::ServerVerifier;
+
+/// How long sessions with a server may go back to one handshake with its certificate: a server
+/// renews them with each connection, and what was verified then may be revoked or expired.
+const FULL_HANDSHAKE_EVERY: Duration = Duration::from_secs(3600);
+
+/// Sessions that are kept of one server: as many tickets of TLS 1.3 as connections may begin
+/// before new ones have come.
+const SESSIONS_PER_NAME: usize = 8;
+
+/// Names of one server whose sessions are kept, where clients choose the name.
+const NAMES_PER_SERVER: usize = 64;
+
+/// The TLS of one service's back.
+#[derive(Debug)]
+pub struct Client {
+    config: ClientConfig,
+    verifier: Arc<ServerVerifier>,
+    own: Option<Certificate>,
+    servers: Box<[Server]>,
+    options: Options,
+}
+
+/// What of the options is used for each connection.
+#[derive(Debug)]
+struct Options {
+    name: ExpectedName,
+    alpn: OfferedAlpn,
+    resumption: bool,
+    is_verified: bool,
+}
+
+/// One server.
+#[derive(Debug)]
+struct Server {
+    name: ServerName<'static>,
+    /// With the sessions that were made since that instant.
+    current: Mutex<Option<(Instant, Arc<ClientConfig>)>>,
+}
+
+/// What is known of the client that a connection is for.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OnBehalfOf<'a> {
+    /// The name that it asked for.
+    pub name: Option<&'a str>,
+    /// The protocol that was negotiated with it.
+    pub alpn: Option<&'a [u8]>,
+}
+
+/// The SHA-256 of a public key, as curl writes it: `sha256//` and Base64.
+pub fn parse_pin(text: &str) -> Option<[u8; 32]> {
+    let encoded = text.strip_prefix("sha256//")?;
+    Base64::decode_vec(encoded).ok()?.try_into().ok()
+}
+
+impl Client {
+    /// Builds it, for servers at these hosts: `None` is a Unix socket, which has no name.
+    ///
+    /// # Errors
+    /// What of the options cannot be used.
+    pub fn build(
+        options: &ClientOptions,
+        service: &str,
+        hosts: &[Option<String>],
+        order: &SuiteOrder,
+    ) -> Result<(Self, Vec<Warning>), BuildError> {
+        let mut concerns = Vec::new();
+        Self::assemble(options, hosts, order, &mut concerns)
+            .map(|client| (client, Warning::of_all(service, concerns)))
+            .map_err(|fault| BuildError {
+                service: service.to_owned(),
+                fault,
+            })
+    }
+
+    fn assemble(
+        options: &ClientOptions,
+        hosts: &[Option<String>],
+        order: &SuiteOrder,
+        concerns: &mut Vec<Concern>,
+    ) -> Result<Self, BuildFault> {
+        let range = options.version_min..=options.version_max;
+        let (policy, found) = Policy::of(range, &options.suites, &options.groups, order)?;
+        concerns.extend(found.into_iter().map(Concern::Policy));
+        let verifier = ServerVerifier::new(options.verification.as_ref(), &options.pins)?;
+        let verifier = Arc::new(verifier);
+        let own = options.certificate.as_ref().map(Certificate::load);
+        let own = own.transpose()?.map(|(certificate, _)| certificate);
+        let client = Self {
+            config: configuration(&policy, &verifier, own.as_ref())?,
+            verifier,
+            own,
+            servers: hosts
+                .iter()
+                .map(|host| Server::new(host.as_deref(), &options.name))
+                .collect::<Result<_, _>>()?,
+            options: Options {
+                name: options.name.clone(),
+                alpn: options.alpn.clone(),
+                resumption: options.resumption,
+                is_verified: options.verification.is_some(),
+            },
+        };
+        let now = seconds(Clock::default().now());
+        concerns.extend(client.concerns(Moment { since: None, now }));
+        Ok(client)
+    }
+
+    /// Begins a handshake with a server, by its number among the hosts.
+    ///
+    /// # Errors
+    /// The library's.
+    pub fn connect(
+        &self,
+        server: usize,
+        client: OnBehalfOf<'_>,
+        now: Instant,
+    ) -> Result<ClientHandshake, HandshakeFault> {
+        let unknown = || HandshakeFault::internal("an unknown server");
+        let server = self.servers.get(server).ok_or_else(unknown)?;
+        let named = client.name.filter(|_| self.follows_client());
+        let named = named.and_then(|name| ServerName::try_from(name.to_owned()).ok());
+        let name = named.unwrap_or_else(|| server.name.clone());
+        let alpn = match &self.options.alpn {
+            OfferedAlpn::OfClient => client.alpn.map(<[u8]>::to_vec).into_iter().collect(),
+            OfferedAlpn::Fixed(names) => names.clone(),
+        };
+        ClientHandshake::new(server.config(self, now), name, alpn)
+    }
+
+    /// Drops the sessions of a server: the next handshake with it is a full one.
+    pub fn forget_sessions(&self, server: usize) {
+        if let Some(server) = self.servers.get(server) {
+            *server.lock() = None;
+        }
+    }
+
+    /// Whether the name that a client asks for decides what a server has to prove. Then its
+    /// failures say nothing about the server.
+    pub fn follows_client(&self) -> bool {
+        self.options.name == ExpectedName::OfClient
+    }
+
+    /// Whether servers' certificates are verified.
+    pub fn is_verified(&self) -> bool {
+        self.options.is_verified
+    }
+
+    /// What an operator of the service of this name should know because of the time.
+    pub fn warnings(&self, service: &str, moment: Moment) -> Vec<Warning> {
+        Warning::of_all(service, self.concerns(moment).collect())
+    }
+
+    /// The next second after `now` (Unix seconds) at which there may be other warnings.
+    pub fn next_change(&self, now: i64) -> Option<i64> {
+        let lists = self.verifier.lists().map(|lists| lists.next_change(now));
+        let own = self.own.as_ref().map(|own| own.next_change(now));
+        lists.into_iter().chain(own).flatten().min()
+    }
+
+    fn concerns(&self, moment: Moment) -> impl Iterator<Item = Concern> {
+        let lists = self.verifier.lists().into_iter();
+        let lists = lists.flat_map(move |lists| lists.concerns(moment));
+        let own = self.own.iter().flat_map(move |own| {
+            own.concerns(moment).map(|concern| Concern::OwnCertificate {
+                place: own.place.to_string(),
+                concern,
+            })
+        });
+        lists.map(Concern::ServerList).chain(own)
+    }
+}
+
+impl Server {
+    fn new(host: Option<&str>, expected: &ExpectedName) -> Result<Self, BuildFault> {
+        const NAMELESS: &str = "127.0.0.1";
+        let name = match expected {
+            ExpectedName::Fixed(name) => name,
+            ExpectedName::OfServer | ExpectedName::OfClient => host.unwrap_or(NAMELESS),
+        };
+        let fault = |_| BuildFault::ServerName(name.to_owned());
+        Ok(Self {
+            name: ServerName::try_from(name.to_owned()).map_err(fault)?,
+            current: Mutex::new(None),
+        })
+    }
+
+    /// The configuration with the server's sessions. They are those of this configuration alone: of
+    /// the same verification, certificate and policy.
+    fn config(&self, client: &Client, now: Instant) -> Arc<ClientConfig> {
+        let mut current = self.lock();
+        if let Some((since, config)) = &*current
+            && now.saturating_duration_since(*since) < FULL_HANDSHAKE_EVERY
+        {
+            return Arc::clone(config);
+        }
+        let mut config = client.config.clone();
+        if client.options.resumption {
+            let names = if client.follows_client() {
+                NAMES_PER_SERVER
+            } else {
+                1
+            };
+            config.resumption = Resumption::in_memory_sessions(SESSIONS_PER_NAME * names);
+        }
+        let config = Arc::new(config);
+        *current = Some((now, Arc::clone(&config)));
+        config
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<(Instant, Arc<ClientConfig>)>> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn configuration(
+    policy: &Policy,
+    verifier: &Arc<ServerVerifier>,
+    own: Option<&Certificate>,
+) -> Result<ClientConfig, BuildFault> {
+    let versions: Vec<_> = policy
+        .versions()
+        .iter()
+        .copied()
+        .map(library_version)
+        .collect();
+    let builder = ClientConfig::builder_with_provider(Arc::new(policy.client_provider()))
+        .with_protocol_versions(&versions)?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::clone(verifier) as _);
+    let mut config = match own {
+        Some(own) => builder.with_client_cert_resolver(Arc::new(
+            rustls::sign::SingleCertAndKey::from(Arc::clone(&own.key)),
+        )),
+        None => builder.with_no_client_auth(),
+    };
+    config.resumption = Resumption::disabled();
+    config.enable_secret_extraction = true;
+    config.enable_early_data = false;
+    Ok(config)
+}
+
+#[cfg(test)]
+mod tests;

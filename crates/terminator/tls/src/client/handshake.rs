@@ -1,0 +1,200 @@
+//! The client's side of a handshake, driven as the server's is: a record at a time.
+//!
+//! Owns what of it went wrong on the server's side.
+
+use std::sync::Arc;
+
+use rustls::client::UnbufferedClientConnection;
+use rustls::unbuffered::{ConnectionState, UnbufferedStatus};
+use rustls::{CertificateError, ClientConfig, Error, ProtocolVersion};
+use rustls_pki_types::ServerName;
+use telemetry::outcome::Reason;
+use wire::alert;
+
+use crate::context::{self, HandshakeContext};
+use crate::handshake::{
+    Established, HandshakeFault, Step, agreed_by, check_waiting, is_alert, not_encoded,
+};
+use crate::options::Version;
+use crate::record::{Opener, Sealer, expansion_bytes_max, record_bytes};
+use crate::traffic::in_place::{InPlace, NextSecrets};
+use crate::traffic::library::append_encoded;
+use crate::traffic::{TicketReader, Traffic};
+
+/// The client's side of a handshake. Sans-IO: it is fed bytes and gives bytes, and never waits.
+pub struct ClientHandshake {
+    connection: UnbufferedClientConnection,
+    /// Bytes at the front of the input that the library has been shown and has not let go of.
+    held: usize,
+}
+
+impl ClientHandshake {
+    pub(super) fn new(
+        config: Arc<ClientConfig>,
+        name: ServerName<'static>,
+        alpn: Vec<Vec<u8>>,
+    ) -> Result<Self, HandshakeFault> {
+        let connection = UnbufferedClientConnection::new_with_alpn(config, name, alpn);
+        Ok(Self {
+            connection: connection.map_err(|error| HandshakeFault::internal(error.to_string()))?,
+            held: 0,
+        })
+    }
+
+    /// Takes what came in and appends what has to go out, also when it fails (an alert). The first
+    /// call needs no input.
+    ///
+    /// Only whole records are looked at. Bytes that were not consumed are to be offered again with
+    /// more behind them. After `done`, what was not consumed belongs to [`Traffic`].
+    pub fn advance(
+        &mut self,
+        incoming: &mut [u8],
+        outgoing: &mut Vec<u8>,
+    ) -> Result<Step, HandshakeFault> {
+        let entered = context::enter(HandshakeContext::default());
+        let step = self.drive(incoming, outgoing);
+        drop(entered);
+        step
+    }
+
+    /// Ends a handshake that is done.
+    pub fn finish(self) -> Result<Established, HandshakeFault> {
+        let mut agreed = agreed_by(&self.connection)?;
+        agreed.client_certificate = None;
+        let unknown = || HandshakeFault::internal("unknown suite");
+        let (secrets, next) = self
+            .connection
+            .dangerous_into_kernel_connection()
+            .map_err(|error| HandshakeFault::internal(error.to_string()))?;
+        let (sequence, keys) = &secrets.tx;
+        let sealer = Sealer::new(agreed.version, *sequence, keys).ok_or_else(unknown)?;
+        let (sequence, keys) = &secrets.rx;
+        let opener = Opener::new(agreed.version, *sequence, keys).ok_or_else(unknown)?;
+        let next = NextSecrets::Client(Box::new((next, TicketReader::default())));
+        let layer = InPlace::new(agreed.version, sealer, None, opener, next);
+        let traffic = Box::new(Traffic::InPlace(layer));
+        Ok(Established { traffic, agreed })
+    }
+
+    fn drive(
+        &mut self,
+        incoming: &mut [u8],
+        outgoing: &mut Vec<u8>,
+    ) -> Result<Step, HandshakeFault> {
+        let mut consumed = 0;
+        // The library sees one record more only when it asks: what follows the last record of the
+        // handshake is ours.
+        let mut shown = self.held;
+        loop {
+            let window = incoming.get_mut(consumed..shown).unwrap_or_default();
+            let UnbufferedStatus { discard, state, .. } =
+                self.connection.process_tls_records(window);
+            consumed += discard;
+            match state {
+                Ok(ConnectionState::EncodeTlsData(mut data)) => {
+                    append_encoded(&mut data, outgoing).map_err(not_encoded)?;
+                }
+                Ok(ConnectionState::TransmitTlsData(transmit)) => transmit.done(),
+                Ok(ConnectionState::BlockedHandshake | ConnectionState::WriteTraffic(_)) => {
+                    let done = !self.connection.is_handshaking();
+                    shown = shown.max(consumed);
+                    let rest = incoming.get(shown..).unwrap_or_default();
+                    let next = if done { None } else { self.next_record(rest)? };
+                    let Some(record_bytes) = next else {
+                        self.held = shown - consumed;
+                        check_waiting(incoming.len() - consumed)?;
+                        return Ok(Step { consumed, done });
+                    };
+                    shown += record_bytes;
+                }
+                Ok(ConnectionState::PeerClosed | ConnectionState::Closed) => {
+                    return Err(failed("the server sent close_notify in the handshake"));
+                }
+                Ok(_) => return Err(failed("the server sent data in the handshake")),
+                Err(error) => {
+                    let rest = incoming.get_mut(consumed..shown).unwrap_or_default();
+                    self.collect_alert(rest, outgoing);
+                    return Err(fault_of(&error));
+                }
+            }
+        }
+    }
+
+    /// How long the record is that `bytes` begin with, if all of it is there.
+    fn next_record(&self, bytes: &[u8]) -> Result<Option<usize>, HandshakeFault> {
+        let is_tls13 = self.connection.protocol_version() == Some(ProtocolVersion::TLSv1_3);
+        let version = if is_tls13 {
+            Version::Tls13
+        } else {
+            Version::Tls12
+        };
+        let length = record_bytes(bytes, expansion_bytes_max(version));
+        let is_first = self.connection.protocol_version().is_none();
+        let length = length.map_err(|fault| {
+            if is_first {
+                failed("the server does not speak TLS: its first bytes are no record")
+            } else {
+                failed(format!("the server's side of the handshake: {fault}"))
+            }
+        })?;
+        Ok(length.filter(|length| *length <= bytes.len()))
+    }
+
+    /// Appends the alert that the library has for its error; see the server's side.
+    fn collect_alert(&mut self, mut rest: &mut [u8], outgoing: &mut Vec<u8>) {
+        loop {
+            let UnbufferedStatus { discard, state, .. } = self.connection.process_tls_records(rest);
+            match state {
+                Ok(ConnectionState::EncodeTlsData(mut data)) => {
+                    let start = outgoing.len();
+                    let encoded = append_encoded(&mut data, outgoing);
+                    if encoded.is_err() || is_alert(&outgoing[start..]) {
+                        return;
+                    }
+                }
+                Ok(ConnectionState::TransmitTlsData(transmit)) => transmit.done(),
+                _ => return,
+            }
+            rest = rest.get_mut(discard..).unwrap_or_default();
+        }
+    }
+}
+
+fn failed(detail: impl Into<String>) -> HandshakeFault {
+    HandshakeFault::new(Reason::ServerTlsFailed, detail, None)
+}
+
+/// What the library's error says about the server.
+fn fault_of(error: &Error) -> HandshakeFault {
+    let Error::InvalidCertificate(fault) = error else {
+        return match error {
+            Error::AlertReceived(description) => {
+                let label = alert::label((*description).into());
+                failed(format!("the server sent alert {label}"))
+            }
+            Error::InvalidCertRevocationList(_) => {
+                refused(Reason::ServerCertificateUntrusted, error)
+            }
+            error => failed(format!("the handshake with the server failed: {error}")),
+        };
+    };
+    let reason = match fault {
+        CertificateError::Expired
+        | CertificateError::ExpiredContext { .. }
+        | CertificateError::NotValidYet
+        | CertificateError::NotValidYetContext { .. } => Reason::ServerCertificateExpired,
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+            Reason::ServerCertificateName
+        }
+        CertificateError::Revoked => Reason::ServerCertificateRevoked,
+        CertificateError::ExpiredRevocationList
+        | CertificateError::ExpiredRevocationListContext { .. } => Reason::CrlExpired,
+        _ => Reason::ServerCertificateUntrusted,
+    };
+    refused(reason, error)
+}
+
+fn refused(reason: Reason, error: &Error) -> HandshakeFault {
+    let detail = context::with(|context| context.refusal.take());
+    HandshakeFault::new(reason, detail.unwrap_or_else(|| error.to_string()), None)
+}

@@ -1,0 +1,256 @@
+//! [`Client`] against the library's own server, in memory.
+
+use std::io::{Read, Write};
+
+use rustls::{ServerConfig, ServerConnection, SupportedProtocolVersion, version};
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use telemetry::outcome::Reason;
+use testkit::authority::Authority;
+use testkit::leaf::Leaf;
+
+use super::*;
+use crate::handshake::Established;
+use crate::options::{Group, PemSource, ServerVerification, Suites, Version};
+use crate::traffic::{Incoming, RecordSealer, Traffic};
+
+fn options(root: &Authority) -> ClientOptions {
+    ClientOptions {
+        verification: Some(ServerVerification {
+            authorities: vec![PemSource {
+                place: "ca.pem".to_owned(),
+                pem: root.pem().into(),
+            }],
+            ..ServerVerification::default()
+        }),
+        pins: Vec::new(),
+        name: ExpectedName::OfServer,
+        certificate: None,
+        version_min: Version::Tls12,
+        version_max: Version::Tls13,
+        suites: Suites::Auto,
+        groups: Group::ALL.to_vec(),
+        alpn: OfferedAlpn::OfClient,
+        resumption: true,
+    }
+}
+
+fn client(options: &ClientOptions) -> Client {
+    let hosts = [Some("app.example".to_owned())];
+    let built = Client::build(options, "web", &hosts, &SuiteOrder::default());
+    built.expect("options that can be used").0
+}
+
+fn server(leaf: &Leaf, versions: &[&'static SupportedProtocolVersion]) -> Arc<ServerConfig> {
+    let chain = vec![CertificateDer::from(leaf.certificate_der().to_vec())];
+    let key = PrivateKeyDer::from_pem_slice(leaf.key_pem().as_bytes()).expect("a key");
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_protocol_versions(versions)
+        .expect("versions")
+        .with_no_client_auth()
+        .with_single_cert(chain, key);
+    let mut config = config.expect("a certificate with its key");
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Arc::new(config)
+}
+
+fn now() -> Instant {
+    #[allow(clippy::disallowed_methods, reason = "tests are their own clock")]
+    Instant::now()
+}
+
+/// A connection, and the server's bytes that came behind its handshake.
+struct Connected {
+    established: Established,
+    server: ServerConnection,
+    rest: Vec<u8>,
+}
+
+fn deliver(mut bytes: &[u8], server: &mut ServerConnection) {
+    while !bytes.is_empty() && server.read_tls(&mut bytes).is_ok() {
+        let _refused = server.process_new_packets();
+    }
+}
+
+/// Makes a handshake with the server's bytes cut into pieces of so many.
+fn connect(
+    client: &Client,
+    config: &Arc<ServerConfig>,
+    step: usize,
+) -> Result<Connected, HandshakeFault> {
+    let behalf = OnBehalfOf {
+        name: Some("other.example"),
+        alpn: Some(b"http/1.1"),
+    };
+    let mut handshake = client.connect(0, behalf, now())?;
+    let mut server = ServerConnection::new(Arc::clone(config)).expect("a server");
+    let (mut incoming, mut coming) = (Vec::new(), Vec::new());
+    loop {
+        let mut outgoing = Vec::new();
+        let advanced = handshake.advance(&mut incoming, &mut outgoing);
+        deliver(&outgoing, &mut server);
+        let advanced = advanced?;
+        incoming.drain(..advanced.consumed);
+        server.write_tls(&mut coming).expect("memory");
+        if advanced.done {
+            incoming.append(&mut coming);
+            let established = handshake.finish()?;
+            return Ok(Connected {
+                established,
+                server,
+                rest: incoming,
+            });
+        }
+        let taken = step.min(coming.len());
+        assert!(taken > 0, "nothing more comes");
+        incoming.extend(coming.drain(..taken));
+    }
+}
+
+impl Connected {
+    /// Opens all that has come; the data in it.
+    fn open(&mut self) -> Vec<u8> {
+        let (mut data, mut plain) = (Vec::new(), vec![0; 20_000]);
+        let traffic: &mut Traffic = &mut self.established.traffic;
+        while let Some(bytes) = traffic.record_bytes(&self.rest).expect("a record") {
+            let record: Vec<u8> = self.rest.drain(..bytes).collect();
+            if let Incoming::Data(count) = traffic.open(&record, &mut plain).expect("opened") {
+                data.extend_from_slice(&plain[..count]);
+            }
+        }
+        data
+    }
+
+    /// Data goes there and back.
+    fn exchange(&mut self) {
+        self.server.writer().write_all(b"greeting").expect("memory");
+        self.server.write_tls(&mut self.rest).expect("memory");
+        assert_eq!(self.open(), b"greeting");
+        let traffic = &mut self.established.traffic;
+        let layout = traffic.layout();
+        let mut record = vec![0; layout.head];
+        record.extend_from_slice(b"answer");
+        record.resize(record.len() + layout.tail, 0);
+        traffic.seal(&mut record).expect("sealed");
+        deliver(&record, &mut self.server);
+        let mut heard = [0; 6];
+        self.server.reader().read_exact(&mut heard).expect("data");
+        assert_eq!(&heard, b"answer");
+    }
+}
+
+#[test]
+fn handshakes_are_made_however_the_bytes_are_cut_and_resumed() {
+    let root = Authority::root("root");
+    let leaf = root.leaf(&["app.example"]).issue();
+    for (versions, wanted) in [
+        ([&version::TLS12], Version::Tls12),
+        ([&version::TLS13], Version::Tls13),
+    ] {
+        let (client, server) = (client(&options(&root)), server(&leaf, &versions));
+        for (number, step) in [1, 2, 5, 6, 100, 20_000].into_iter().enumerate() {
+            let mut connected = connect(&client, &server, step).expect("a handshake");
+            connected.exchange();
+            let agreed = &connected.established.agreed;
+            assert_eq!(
+                (agreed.version, agreed.resumed),
+                (wanted, number > 0),
+                "{step}"
+            );
+            assert_eq!(agreed.alpn.as_deref(), Some(&b"http/1.1"[..]));
+            assert_eq!(connected.server.server_name(), Some("app.example"));
+        }
+        client.forget_sessions(0);
+        let again = connect(&client, &server, 20_000).expect("a handshake");
+        assert!(!again.established.agreed.resumed);
+    }
+}
+
+#[test]
+fn an_hour_after_the_first_handshake_comes_a_full_one() {
+    let root = Authority::root("root");
+    let client = client(&options(&root));
+    let start = now();
+    let config = |after| client.servers[0].config(&client, start + after);
+    let first = config(Duration::ZERO);
+    let almost = FULL_HANDSHAKE_EVERY - Duration::from_secs(1);
+    assert!(Arc::ptr_eq(&first, &config(almost)));
+    assert!(!Arc::ptr_eq(&first, &config(FULL_HANDSHAKE_EVERY)));
+}
+
+#[test]
+fn each_refusal_has_its_reason_and_sends_an_alert() {
+    let (root, stranger) = (Authority::root("root"), Authority::root("stranger"));
+    let mut pinned = options(&root);
+    pinned.pins = vec![[7; 32]];
+    let mut follows = options(&root);
+    follows.name = ExpectedName::OfClient;
+    let good = || root.leaf(&["app.example"]).issue();
+    let usual = || options(&root);
+    for (leaf, options, reason) in [
+        (
+            root.leaf(&["app.example"]).expired().issue(),
+            usual(),
+            Reason::ServerCertificateExpired,
+        ),
+        (
+            root.leaf(&["b.example"]).issue(),
+            usual(),
+            Reason::ServerCertificateName,
+        ),
+        (
+            stranger.leaf(&["app.example"]).issue(),
+            usual(),
+            Reason::ServerCertificateUntrusted,
+        ),
+        (
+            root.client("app.example"),
+            usual(),
+            Reason::ServerCertificateUntrusted,
+        ),
+        (good(), pinned, Reason::ServerCertificateUntrusted),
+        (good(), follows, Reason::ServerCertificateName),
+    ] {
+        for versions in [[&version::TLS12], [&version::TLS13]] {
+            let refused = connect(&client(&options), &server(&leaf, &versions), 20_000);
+            let fault = refused.map(|_| ()).expect_err("a refusal");
+            assert_eq!(fault.reason, reason, "{fault}");
+        }
+    }
+}
+
+#[test]
+fn what_is_no_tls_is_said_and_nothing_panics() {
+    let root = Authority::root("root");
+    let client = client(&options(&root));
+    for bytes in [
+        &b"HTTP/1.1 400 Bad Request\r\n\r\n"[..],
+        b"220 mail.example ESMTP\r\n",
+        &[21, 3, 3, 0, 2, 2, 40],
+        &[22, 3, 3, 0xff, 0xff],
+        &[22, 3, 3, 0, 4, 0, 0, 0, 0],
+        &[23, 3, 3, 0, 1, 0],
+        &[0; 64],
+    ] {
+        let mut handshake = client
+            .connect(0, OnBehalfOf::default(), now())
+            .expect("begun");
+        let mut incoming = bytes.to_vec();
+        let fault = handshake.advance(&mut incoming, &mut Vec::new());
+        let fault = fault.expect_err("no handshake");
+        assert_eq!(fault.reason, Reason::ServerTlsFailed, "{fault}");
+    }
+}
+
+#[test]
+fn pins_are_written_as_curl_writes_them() {
+    let pin = "sha256//47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=";
+    assert_eq!(
+        parse_pin(pin).map(|pin| pin[..3].to_vec()),
+        Some(vec![0xe3, 0xb0, 0xc4])
+    );
+    for bad in ["", "sha256//", "sha256//AAAA", &pin[8..], &pin[..51]] {
+        assert_eq!(parse_pin(bad), None, "{bad}");
+    }
+}

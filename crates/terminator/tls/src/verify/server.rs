@@ -1,0 +1,177 @@
+//! Certificates of servers that we connect to: verified, pinned, or neither.
+
+use ::aws_lc_rs::digest::{SHA256, digest};
+use base64ct::{Base64, Encoding};
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{
+    WebPkiSupportedAlgorithms, aws_lc_rs, verify_tls12_signature, verify_tls13_signature,
+};
+use rustls::{CertificateError, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
+use webpki::{EndEntityCert, KeyUsage};
+
+use super::{ChainVerifier, RevocationLists, VerifyFault, library_error, names_of, read_lists};
+use super::{read_authorities, read_authorities_of_host};
+use crate::context;
+use crate::options::ServerVerification;
+
+/// Names of a certificate that a log line shows: the server writes them.
+const NAMES_SHOWN_MAX: usize = 5;
+
+/// Judges servers as one service wants it.
+#[derive(Debug)]
+pub(crate) struct ServerVerifier {
+    chains: Option<ChainVerifier>,
+    pins: Vec<[u8; 32]>,
+    algorithms: WebPkiSupportedAlgorithms,
+}
+
+impl ServerVerifier {
+    /// Reads authorities and lists; without a `verification` only the pins count.
+    pub(crate) fn new(
+        verification: Option<&ServerVerification>,
+        pins: &[[u8; 32]],
+    ) -> Result<Self, VerifyFault> {
+        let algorithms = aws_lc_rs::default_provider().signature_verification_algorithms;
+        let chains = verification.map(|options| chains_of(options, algorithms));
+        Ok(Self {
+            chains: chains.transpose()?,
+            pins: pins.to_vec(),
+            algorithms,
+        })
+    }
+
+    /// The revocation lists that servers are held against.
+    pub(crate) fn lists(&self) -> Option<&RevocationLists> {
+        self.chains.as_ref().map(|chains| &chains.lists)
+    }
+
+    fn judge(
+        &self,
+        leaf: &CertificateDer<'_>,
+        others: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        now: UnixTime,
+    ) -> Result<(), (Error, String)> {
+        if let Some(chains) = &self.chains {
+            chains.verify(leaf, others, now).map_err(|error| {
+                let detail = chains.describe(&error, leaf, others, now);
+                (library_error(error), detail)
+            })?;
+        }
+        let read = || EndEntityCert::try_from(leaf);
+        let damaged = |error: webpki::Error| (library_error(error), names_of(leaf));
+        if self.chains.is_some() {
+            let named = read().and_then(|one| one.verify_is_valid_for_subject_name(name));
+            named.map_err(|error| {
+                let detail = name_detail(&error, name);
+                (library_error(error), detail)
+            })?;
+        }
+        if self.pins.is_empty() {
+            return Ok(());
+        }
+        let key = read().map_err(damaged)?.subject_public_key_info();
+        let hash = digest(&SHA256, &key);
+        if self.pins.iter().any(|pin| hash.as_ref() == pin) {
+            return Ok(());
+        }
+        let shown = Base64::encode_string(hash.as_ref());
+        let detail = format!(
+            "its key, sha256//{shown}, is none of `pins`: {}",
+            names_of(leaf)
+        );
+        Err((
+            CertificateError::ApplicationVerificationFailure.into(),
+            detail,
+        ))
+    }
+
+    /// Nothing says who the server is, so that nothing has to be proved.
+    fn accepts_all(&self) -> bool {
+        self.chains.is_none() && self.pins.is_empty()
+    }
+}
+
+fn chains_of(
+    options: &ServerVerification,
+    algorithms: WebPkiSupportedAlgorithms,
+) -> Result<ChainVerifier, VerifyFault> {
+    let roots: RootCertStore = if options.are_of_host {
+        read_authorities_of_host(&options.authorities)?
+    } else {
+        read_authorities(&options.authorities)?
+    };
+    Ok(ChainVerifier {
+        roots,
+        lists: RevocationLists::new(read_lists(&options.crls)?, options.expired_lists),
+        algorithms,
+        usage: KeyUsage::server_auth,
+    })
+}
+
+/// The wanted name, and those that the certificate has instead.
+fn name_detail(error: &webpki::Error, name: &ServerName<'_>) -> String {
+    let wanted = name.to_str();
+    let webpki::Error::CertNotValidForName(context) = error else {
+        return format!("{error}: wanted \"{wanted}\"");
+    };
+    let presented = &context.presented;
+    if presented.is_empty() {
+        return format!("it has no name (subjectAltName); wanted \"{wanted}\"");
+    }
+    let shown: Vec<_> = presented.iter().take(NAMES_SHOWN_MAX).cloned().collect();
+    let more = if presented.len() > shown.len() {
+        ", …"
+    } else {
+        ""
+    };
+    format!("it is for {}{more}; wanted \"{wanted}\"", shown.join(", "))
+}
+
+impl ServerCertVerifier for ServerVerifier {
+    fn verify_server_cert(
+        &self,
+        leaf: &CertificateDer<'_>,
+        others: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        _staple: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        match self.judge(leaf, others, name, now) {
+            Ok(()) => Ok(ServerCertVerified::assertion()),
+            Err((error, detail)) => {
+                context::with(|context| context.refusal = Some(detail));
+                Err(error)
+            }
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        if self.accepts_all() {
+            return Ok(HandshakeSignatureValid::assertion());
+        }
+        verify_tls12_signature(message, certificate, signature, &self.algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        if self.accepts_all() {
+            return Ok(HandshakeSignatureValid::assertion());
+        }
+        verify_tls13_signature(message, certificate, signature, &self.algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.algorithms.supported_schemes()
+    }
+}
