@@ -102,6 +102,7 @@ mod terminator {
         mod failover;
         mod maintenance;
         mod names;
+        mod queue;
         mod resolver;
         mod tls;
         mod unix;

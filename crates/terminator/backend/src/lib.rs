@@ -7,6 +7,7 @@
 pub mod affinity;
 pub mod check;
 pub mod options;
+pub mod places;
 pub mod pool;
 pub mod server;
 pub mod tried;

@@ -22,6 +22,8 @@ pub struct Options {
     pub passive: PassiveOptions,
     /// Active checks, if any.
     pub check: Option<CheckOptions>,
+    /// Where connections wait while all servers that suit them have as many as they take.
+    pub queue: QueueOptions,
 }
 
 /// One server.
@@ -33,6 +35,18 @@ pub struct ServerOptions {
     pub weight: u16,
     /// Used only while no ordinary server is up.
     pub backup: bool,
+    /// Connections that it takes at once, over all workers, those being dialled among them; `None`
+    /// = any number. At least 1.
+    pub connections_max: Option<u32>,
+}
+
+/// The queue of connections for places at servers.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct QueueOptions {
+    /// How many wait at the most; 0 = none waits.
+    pub length: usize,
+    /// How long each waits at the most.
+    pub timeout: Duration,
 }
 
 /// How a server is chosen among those that are up.

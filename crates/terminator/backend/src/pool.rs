@@ -10,6 +10,7 @@ use wire::address::Address;
 
 use crate::affinity;
 use crate::options::{Balance, Options, PassiveOptions, SERVERS_MAX, WEIGHT_MAX};
+use crate::places::Limit;
 use crate::server::{Server, ServerState, Standing};
 use crate::tried::{Place, Tried};
 
@@ -42,6 +43,19 @@ pub struct Picked {
     pub address: Address,
     /// What to insert into [`Tried`] should the dial fail.
     pub place: Place,
+    /// How many connections it takes, if there is a limit.
+    pub limit: Option<Limit>,
+}
+
+/// What there is for a connection that wants a server.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Choice {
+    /// This server.
+    Picked(Picked),
+    /// Servers, all of which have as many connections as they take.
+    Full(Vec<Limit>),
+    /// No server.
+    Nothing,
 }
 
 impl Pool {
@@ -88,19 +102,37 @@ impl Pool {
         }
     }
 
-    /// Chooses a server and one of its addresses; `None` if none can be used or all were tried.
+    /// Chooses a server and one of its addresses, none that was tried.
     ///
-    /// Ordinary servers come first, then backup servers, then ejected ones; among equals the
-    /// balance decides. Looks at each server two or three times and allocates nothing (but see
-    /// [`Picked::address`]).
-    pub fn pick(&mut self, request: &Pick) -> Option<Picked> {
-        let Pick { now, key, tried } = request;
-        if tried.is_full() {
-            return None;
-        }
+    /// Ordinary servers come first, then backup servers, then ejected ones; among equals that have
+    /// room the balance decides. If all of the best have no room, a worse one is not taken in their
+    /// place. Looks at each server two or three times and allocates nothing (but see
+    /// [`Picked::address`] and [`Choice::Full`]).
+    pub fn pick(&mut self, request: &Pick, has_room: impl Fn(Limit) -> bool) -> Choice {
+        let Pick { now, tried, .. } = request;
         let standing = |index: usize, server: &Server| server.standing(index, *now, tried);
-        let best = best_standing(&self.servers, standing)?;
-        let eligible = |index: usize, server: &Server| standing(index, server) == Some(best);
+        let best = best_standing(&self.servers, standing).filter(|_| !tried.is_full());
+        let Some(best) = best else {
+            return Choice::Nothing;
+        };
+        let suits = |index: usize, server: &Server| standing(index, server) == Some(best);
+        let eligible = |index: usize, server: &Server| {
+            suits(index, server) && server.limit.is_none_or(&has_room)
+        };
+        if let Some(picked) = self.pick_eligible(request, eligible) {
+            return Choice::Picked(picked);
+        }
+        let servers = self.servers.iter().enumerate();
+        let full = servers.filter(|(index, server)| suits(*index, server));
+        Choice::Full(full.filter_map(|(_, server)| server.limit).collect())
+    }
+
+    fn pick_eligible(
+        &mut self,
+        request: &Pick,
+        eligible: impl Fn(usize, &Server) -> bool,
+    ) -> Option<Picked> {
+        let Pick { now, key, tried } = request;
         let server = match self.balance {
             Balance::LeastConnections => least_connections(&mut self.servers, eligible),
             Balance::RoundRobin => next_in_turn(&mut self.servers, eligible),
@@ -112,6 +144,7 @@ impl Pool {
             server,
             address,
             place,
+            limit: chosen.limit,
         })
     }
 
@@ -253,25 +286,27 @@ fn nearest(
 mod tests {
     use super::*;
     use crate::affinity::key_of;
-    use crate::options::ServerOptions;
+    use crate::options::{QueueOptions, ServerOptions};
     use crate::server::Health;
     use proptest::prelude::*;
     use std::time::Duration;
 
     const EJECTION_TIME: Duration = Duration::from_secs(10);
 
-    /// Servers as `name*weight`, with `+` before a backup.
+    /// Servers as `name*weight<limit`, with `+` before a backup.
     fn pool(balance: Balance, servers: &str) -> Pool {
         Pool::new(&options(balance, servers), 0)
     }
 
     fn options(balance: Balance, servers: &str) -> Options {
         let server = |text: &str| {
+            let (text, limit) = text.split_once('<').unwrap_or((text, ""));
             let (endpoint, weight) = text.split_once('*').unwrap_or((text, "1"));
             ServerOptions {
                 endpoint: endpoint.trim_start_matches('+').parse().unwrap(),
                 weight: weight.parse().unwrap(),
                 backup: endpoint.starts_with('+'),
+                connections_max: limit.parse().ok(),
             }
         };
         let passive = PassiveOptions {
@@ -284,6 +319,10 @@ mod tests {
             balance,
             passive,
             check: None,
+            queue: QueueOptions {
+                length: 0,
+                timeout: Duration::ZERO,
+            },
         }
     }
 
@@ -296,8 +335,14 @@ mod tests {
     }
 
     fn pick(pool: &mut Pool, now: Instant, key: u64, tried: Tried) -> Option<usize> {
-        pool.pick(&Pick { now, key, tried })
-            .map(|picked| picked.server)
+        picked(pool.pick(&Pick { now, key, tried }, |_| true)).map(|picked| picked.server)
+    }
+
+    fn picked(choice: Choice) -> Option<Picked> {
+        match choice {
+            Choice::Picked(picked) => Some(picked),
+            Choice::Full(_) | Choice::Nothing => None,
+        }
     }
 
     fn picks(pool: &mut Pool, now: Instant, count: usize) -> Vec<usize> {
@@ -324,6 +369,39 @@ mod tests {
         let options = options(Balance::RoundRobin, "unix:a unix:b unix:c");
         let first = |worker| picks(&mut Pool::new(&options, worker), Instant::now(), 1)[0];
         assert_eq!([first(0), first(1), first(2), first(3)], [0, 1, 2, 0]);
+    }
+
+    #[test]
+    fn a_server_without_room_is_passed_over_but_not_for_a_worse_one() {
+        let servers = "unix:a<1 unix:b<2 +unix:spare";
+        for balance in [
+            Balance::RoundRobin,
+            Balance::LeastConnections,
+            Balance::Source,
+        ] {
+            let mut pool = pool(balance, servers);
+            let now = Instant::now();
+            let tried = Tried::new();
+            let mut with_room = |room: &[u32]| {
+                pool.pick(&Pick { now, key: 7, tried }, |limit| {
+                    room.contains(&limit.most)
+                })
+            };
+            let Choice::Picked(only) = with_room(&[2]) else {
+                panic!("one has room");
+            };
+            assert_eq!((only.server, only.limit.unwrap().most), (1, 2));
+            let Choice::Full(limits) = with_room(&[]) else {
+                panic!("the backup is not for want of room");
+            };
+            assert_eq!(
+                limits.iter().map(|limit| limit.most).collect::<Vec<_>>(),
+                [1, 2]
+            );
+            pool.set_checked(0, false);
+            pool.set_checked(1, false);
+            assert_eq!(pick(&mut pool, now, 7, tried), Some(2));
+        }
     }
 
     #[test]
@@ -408,7 +486,8 @@ mod tests {
             .map(|text| text.parse().unwrap())
             .into();
         pool.set_addresses(0, addresses.clone());
-        let next = |pool: &mut Pool, tried| pool.pick(&Pick { now, key: 0, tried });
+        let next =
+            |pool: &mut Pool, tried| picked(pool.pick(&Pick { now, key: 0, tried }, |_| true));
         for address in addresses.iter().chain(&addresses) {
             let picked = next(&mut pool, Tried::new()).unwrap();
             assert_eq!(picked.address, Address::Ip(*address));
@@ -437,7 +516,7 @@ mod tests {
         let address = |last: u8| SocketAddr::from(([192, 0, 2, last], 80));
         pool.set_addresses(0, (0..20).map(address).collect());
         let (now, mut tried, mut order) = (Instant::now(), Tried::new(), Vec::new());
-        while let Some(picked) = pool.pick(&Pick { now, key: 0, tried }) {
+        while let Some(picked) = picked(pool.pick(&Pick { now, key: 0, tried }, |_| true)) {
             tried.insert(picked.place);
             order.push(picked.server);
         }
@@ -609,7 +688,7 @@ mod tests {
                         let mut tried = Tried::new();
                         let usable = up.iter().filter(|up| **up).count();
                         for dial in 0..=dials {
-                            let picked = pool.pick(&Pick { now, key, tried });
+                            let picked = picked(pool.pick(&Pick { now, key, tried }, |_| true));
                             prop_assert_eq!(picked.is_some(), dial < usable);
                             let Some(picked) = picked else { break };
                             prop_assert!(up[picked.server] && !tried.has_server(picked.server));

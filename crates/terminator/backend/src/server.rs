@@ -9,6 +9,7 @@ use wire::address::{Address, Endpoint};
 
 use crate::affinity;
 use crate::options::{PassiveOptions, ServerOptions};
+use crate::places::Limit;
 use crate::tried::{Place, Tried};
 
 /// Addresses of one name that are used; a name server may answer with thousands.
@@ -61,6 +62,7 @@ pub(crate) struct Server {
     /// Its identity in the consistent hash and across reloads.
     pub(crate) seed: u64,
     pub(crate) weight: u16,
+    pub(crate) limit: Option<Limit>,
     pub(crate) open: u32,
     /// The running balance of smooth weighted round-robin.
     pub(crate) turn: i64,
@@ -85,8 +87,11 @@ impl Server {
             Endpoint::Name { .. } => Vec::new(),
         };
         let name = options.endpoint.to_string();
+        let seed = affinity::mix(affinity::hash(name.as_bytes()).wrapping_add(twin));
+        let limited = |most| Limit { server: seed, most };
         Self {
-            seed: affinity::mix(affinity::hash(name.as_bytes()).wrapping_add(twin)),
+            seed,
+            limit: options.connections_max.map(limited),
             weight: options.weight,
             open: 0,
             turn: 0,

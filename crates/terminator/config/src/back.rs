@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
-use backend::options::{Balance, CheckKind, CheckOptions, Options, PassiveOptions, ServerOptions};
+use backend::options::{
+    Balance, CheckKind, CheckOptions, Options, PassiveOptions, QueueOptions, ServerOptions,
+};
 use options::{Problem, Section, all};
 use proxy::options::{
     BackOptions, CertificateForm, FileTimeouts, FilesOptions, ProxyTlvs, SendProxy, ServersOptions,
@@ -16,8 +18,9 @@ use crate::certificates::Shelf;
 const SERVERS_MAX: usize = 1024;
 
 /// What only servers can be told.
-const KEYS_OF_SERVERS: [&str; 6] = [
+const KEYS_OF_SERVERS: [&str; 7] = [
     "balance",
+    "queue",
     "check",
     "passive",
     "send-proxy",
@@ -115,6 +118,7 @@ fn servers_options(back: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<ServersO
         ],
     );
     let passive = passive(&back.section("passive"));
+    let queue = queue(back, servers.as_deref().unwrap_or_default());
     let check = match back.section_if_written("check") {
         Some(section) => check(&section).map(Some),
         None => Some(None),
@@ -132,6 +136,7 @@ fn servers_options(back: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<ServersO
             balance: balance?,
             passive: passive?,
             check: check?,
+            queue: queue?,
         },
         send_proxy: send_proxy?,
     })
@@ -162,6 +167,11 @@ fn server(section: &Section<'_>) -> Option<ServerOptions> {
     let endpoint = section.parsed("address");
     let weight = section.count("weight");
     let backup = section.boolean("backup");
+    let connections_max = if section.has("max-connections") {
+        section.count("max-connections").map(Some)
+    } else {
+        Some(None)
+    };
     let endpoint: Endpoint = endpoint?;
     if endpoint.tcp_port() == Some(0) {
         section.error(
@@ -174,6 +184,7 @@ fn server(section: &Section<'_>) -> Option<ServerOptions> {
         endpoint,
         weight: weight?,
         backup: backup?,
+        connections_max: connections_max?,
     })
 }
 
@@ -191,6 +202,24 @@ fn repeated(sections: &[Section<'_>], servers: &[ServerOptions]) {
             );
         }
     }
+}
+
+fn queue(back: &Section<'_>, servers: &[ServerOptions]) -> Option<QueueOptions> {
+    let queue = back.section("queue");
+    let length = queue.count("length");
+    let timeout = queue.duration("timeout");
+    if back.has("queue")
+        && servers
+            .iter()
+            .all(|server| server.connections_max.is_none())
+    {
+        let problem = Problem::new("has no effect: no server has `max-connections`");
+        back.warn("queue", problem.hint("take it out"));
+    }
+    Some(QueueOptions {
+        length: length?,
+        timeout: timeout?,
+    })
 }
 
 fn passive(passive: &Section<'_>) -> Option<PassiveOptions> {

@@ -21,6 +21,7 @@ use crate::driver::{Driver, FileSent, Socket};
 use crate::files::{FileBack, FileContext};
 use crate::ktls_send::{self, Splice};
 use crate::pipes::Pipes;
+use crate::places::Calls;
 use crate::schedule::Class;
 use crate::service::Service;
 use crate::sources::{SourcePlace, Sources};
@@ -41,6 +42,7 @@ pub(crate) struct Context<'a> {
     pub(crate) pipes: &'a mut Pipes,
     pub(crate) file_context: &'a Arc<FileContext>,
     pub(crate) sources: &'a Rc<Sources>,
+    pub(crate) calls: &'a Calls,
     pub(crate) now: Instant,
 }
 

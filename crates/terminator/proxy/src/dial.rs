@@ -7,14 +7,15 @@ use std::io::{self, ErrorKind};
 use std::time::{Duration, Instant};
 
 use backend::affinity::key_of;
-use backend::pool::{Pick, Picked};
+use backend::pool::{Choice, Pick, Picked};
 use backend::tried::Tried;
 use flow::facts::{Ending, Facts};
-use telemetry::catalogue::{Histogram, ServerCounter, ServerGauge, ServiceCounter};
+use telemetry::catalogue::{Histogram, ServerCounter, ServerGauge, ServiceCounter, ServiceGauge};
 use telemetry::outcome::Reason;
 use wire::address::Address;
 
 use crate::driver::{Driver, Socket};
+use crate::places::{Caller, Calls, Chosen, Place, Waiting};
 use crate::service::Service;
 
 /// How long to wait at first before busy servers are dialled again; each time twice as long, up to
@@ -30,6 +31,9 @@ pub(crate) struct Dial {
     /// Those tried, and those that are only busy: these are dialled again after a pause.
     passed_over: Tried,
     pause: Option<Pause>,
+    /// In the queue of servers that are full.
+    waiting: Option<Waiting>,
+    is_called: bool,
     attempt: Option<Attempt>,
     last_failure: Option<Ending>,
     last_server: Option<usize>,
@@ -47,6 +51,8 @@ struct Pause {
 /// The dial under way, or the one that succeeded.
 struct Attempt {
     picked: Picked,
+    /// At a server with a limit.
+    place: Option<Place>,
     started: Instant,
     is_answered: bool,
     is_released: bool,
@@ -58,7 +64,7 @@ pub(crate) enum Dialled {
     Connected(Socket),
     /// An event will tell.
     UnderWay(Socket),
-    /// All that are left are busy: [`Dial::retries_at`] says when to start again.
+    /// All that are left are busy or full: [`Dial::retries_at`] says when to start again.
     Later,
     /// No server is left to try.
     Exhausted(Ending),
@@ -101,9 +107,20 @@ impl Dial {
         self.dials.saturating_sub(1)
     }
 
-    /// When busy servers are to be dialled again.
+    /// When servers that are busy or full are to be dialled again.
     pub(crate) fn retries_at(&self) -> Option<Instant> {
-        self.pause?.until
+        let waiting = self.waiting.as_ref().map(|one| one.look_at);
+        waiting.or_else(|| self.pause?.until)
+    }
+
+    /// Whether it is time to dial again, or a place at a server is reserved for the connection.
+    pub(crate) fn is_due(&self, now: Instant) -> bool {
+        self.is_called || self.retries_at().is_some_and(|at| at <= now)
+    }
+
+    /// A place at a server is reserved for the connection.
+    pub(crate) fn call(&mut self) {
+        self.is_called = self.waiting.is_some();
     }
 
     /// Chooses and dials until one does not fail at once.
@@ -111,10 +128,12 @@ impl Dial {
         &mut self,
         service: &Service,
         driver: &Driver,
+        calls: &Calls,
         token: u64,
         facts: &Facts,
     ) -> Dialled {
         let key = key_of(facts.route.source.map(|source| source.ip()));
+        self.is_called = false;
         if let Some(pause) = &mut self.pause {
             pause.until = None;
         }
@@ -125,29 +144,23 @@ impl Dial {
                 key,
                 tried: self.passed_over,
             };
-            let Some(picked) = service.pool.borrow_mut().pick(&request) else {
-                return self.exhausted(service, now);
+            let (picked, place) = match self.choose(service, &request, calls, token) {
+                Chosen::Picked(picked, place) => (picked, place),
+                Chosen::Waits => return self.wait(service, now),
+                Chosen::QueueFull(servers) => {
+                    return Dialled::Exhausted(queue_full(service, servers));
+                }
+                Chosen::Nothing => {
+                    self.leave_queue(service);
+                    return self.exhausted(service, now);
+                }
             };
-            self.dials += 1;
-            if self.last_failure.is_some() {
-                service.counters.count(ServiceCounter::DialRetries);
+            if let Some(waiting) = self.leave_queue(service) {
+                let waited = now.saturating_duration_since(waiting.since);
+                service.counters.observe(Histogram::QueueWait, waited);
             }
-            service
-                .counters
-                .server(picked.server)
-                .count(ServerCounter::Dials);
-            service.pool.borrow_mut().opened(picked.server);
-            service
-                .counters
-                .server(picked.server)
-                .raise(ServerGauge::ConnectionsOpen);
             let connecting = driver.connect(&picked.address, token);
-            self.attempt = Some(Attempt {
-                picked,
-                started: now,
-                is_answered: false,
-                is_released: false,
-            });
+            self.attempt(service, picked, place, now);
             match connecting {
                 Ok((socket, true)) => return Dialled::Connected(socket),
                 Ok((socket, false)) => return Dialled::UnderWay(socket),
@@ -158,6 +171,65 @@ impl Dial {
                 }
             }
         }
+    }
+
+    fn choose(&mut self, service: &Service, request: &Pick, calls: &Calls, token: u64) -> Chosen {
+        let mut pool = service.pool.borrow_mut();
+        if !service.plan.is_limited {
+            return match pool.pick(request, |_| true) {
+                Choice::Picked(picked) => Chosen::Picked(picked, None),
+                Choice::Full(_) | Choice::Nothing => Chosen::Nothing,
+            };
+        }
+        let caller = Caller {
+            calls: calls.clone(),
+            token,
+        };
+        let was_waiting = self.waiting.is_some();
+        let queue = &service.plan.pool.queue;
+        let places = service.plan.places();
+        let chosen = places.choose(&mut pool, request, &mut self.waiting, queue, caller);
+        if self.waiting.is_some() && !was_waiting {
+            service.counters.raise(ServiceGauge::Queued);
+        }
+        chosen
+    }
+
+    fn attempt(&mut self, service: &Service, picked: Picked, place: Option<Place>, now: Instant) {
+        self.dials += 1;
+        if self.last_failure.is_some() {
+            service.counters.count(ServiceCounter::DialRetries);
+        }
+        let counters = service.counters.server(picked.server);
+        counters.count(ServerCounter::Dials);
+        counters.raise(ServerGauge::ConnectionsOpen);
+        service.pool.borrow_mut().opened(picked.server);
+        self.attempt = Some(Attempt {
+            picked,
+            place,
+            started: now,
+            is_answered: false,
+            is_released: false,
+        });
+    }
+
+    /// All servers have as many connections as they take: in the queue, as long as that may last.
+    fn wait(&mut self, service: &Service, now: Instant) -> Dialled {
+        if self.waiting.as_ref().is_some_and(|one| one.until > now) {
+            return Dialled::Later;
+        }
+        self.leave_queue(service);
+        let waited = service.plan.pool.queue.timeout;
+        let detail = format!("no server had room within {waited:?} (`back.queue.timeout`)");
+        Dialled::Exhausted(Ending::with(Reason::ServerQueueTimeout, detail))
+    }
+
+    fn leave_queue(&mut self, service: &Service) -> Option<Waiting> {
+        let waiting = self.waiting.take();
+        if waiting.is_some() {
+            service.counters.lower(ServiceGauge::Queued);
+        }
+        waiting
     }
 
     /// There is no other server: those that were busy may not be any more in a moment.
@@ -243,6 +315,10 @@ impl Dial {
 
     /// The dial took too long. If it was the wait for a busy server, that is how it ends.
     pub(crate) fn timed_out(&mut self, service: &Service, now: Instant) -> Option<Ending> {
+        if self.waiting.is_some() {
+            // The queue has a limit of its own.
+            return None;
+        }
         if self.retries_at().is_some() {
             self.pause = None;
             return self.last_failure.take();
@@ -299,9 +375,11 @@ impl Dial {
     /// The server's connection is closed.
     pub(crate) fn closed(&mut self, service: &Service) {
         self.pause = None;
+        self.leave_queue(service);
         if let Some(attempt) = &mut self.attempt
             && !std::mem::replace(&mut attempt.is_released, true)
         {
+            attempt.place = None;
             service.pool.borrow_mut().closed(attempt.picked.server);
             service
                 .counters
@@ -335,6 +413,16 @@ fn none_available(service: &Service) -> Ending {
             Ending::with(Reason::NoServerAvailable, detail)
         }
     }
+}
+
+/// All servers have as many connections as they take, and as many wait as may.
+fn queue_full(service: &Service, servers: usize) -> Ending {
+    let length = service.plan.pool.queue.length;
+    let detail = format!(
+        "all {servers} servers have `max-connections`, and {length} connections wait \
+         (`back.queue.length`)"
+    );
+    Ending::with(Reason::ServerQueueFull, detail)
 }
 
 /// Numbers of Linux's errors that have no kind of their own.

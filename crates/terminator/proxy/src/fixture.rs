@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use backend::options::{Balance, PassiveOptions, ServerOptions as BackendServer};
+use backend::options::{Balance, PassiveOptions, QueueOptions, ServerOptions as BackendServer};
 use telemetry::registry::Registry;
 use testkit::authority::Authority;
 use testkit::client::ClientChoice;
@@ -89,6 +89,7 @@ fn service(authority: &Authority, server: &str) -> ServiceOptions {
             endpoint: server.parse().expect("an address"),
             weight: 1,
             backup: false,
+            connections_max: None,
         }],
         balance: Balance::RoundRobin,
         passive: PassiveOptions {
@@ -96,6 +97,10 @@ fn service(authority: &Authority, server: &str) -> ServiceOptions {
             ejection_time: Duration::from_secs(10),
         },
         check: None,
+        queue: QueueOptions {
+            length: 0,
+            timeout: Duration::ZERO,
+        },
     };
     ServiceOptions {
         name: "test".to_owned(),

@@ -27,6 +27,7 @@ mod listeners;
 pub mod options;
 mod pieces;
 mod pipes;
+mod places;
 pub mod plan;
 pub mod plane;
 mod schedule;

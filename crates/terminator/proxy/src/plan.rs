@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use backend::options::{Balance, PassiveOptions};
+use backend::options::{Balance, PassiveOptions, QueueOptions};
 use flow::options::{Front, Offload, SendProxy, ServerTls, Timeouts};
 use sys::beneath::Root;
 use tls::client::Client;
@@ -22,6 +22,7 @@ use crate::options::{
     BackOptions, FileTimeouts, FrontTls, KtlsMode, KtlsOptions, Limits, LogOptions, Options,
     ServersOptions, ServiceOptions, SourceRules, WorkerOptions,
 };
+use crate::places::SharedPlaces;
 
 /// A plan that can be served. Cloning shares it.
 #[derive(Clone)]
@@ -46,6 +47,10 @@ pub struct ServicePlan {
     /// Open connections over all workers and, after a reload, over the plans of this name.
     open: OnceLock<Allowance>,
     pub(crate) pool: backend::options::Options,
+    /// Whether a server has a limit of connections.
+    pub(crate) is_limited: bool,
+    /// The places of servers with a limit, as `open` is shared.
+    places: OnceLock<Arc<SharedPlaces>>,
     /// In their place, files, and how they are served.
     serving: Option<(Arc<static_files::options::Options>, FileTimeouts)>,
     pub(crate) files: Option<Arc<Files>>,
@@ -157,6 +162,7 @@ impl Plan {
             if let Some(same) = others.find(|other| other.name == service.name) {
                 // Set already only if this very plan has been served before.
                 let _ = service.open.set(same.open().clone());
+                let _ = service.places.set(Arc::clone(same.places()));
             }
         }
     }
@@ -218,6 +224,8 @@ impl ServicePlan {
                 .iter()
                 .map(|one| one.endpoint.to_string())
                 .collect(),
+            is_limited: pool.servers.iter().any(|one| one.connections_max.is_some()),
+            places: OnceLock::new(),
             pool,
             addresses: Vec::new(),
             disabled: Vec::new(),
@@ -233,6 +241,11 @@ impl ServicePlan {
     /// How many connections there are.
     pub(crate) fn open(&self) -> &Allowance {
         self.open.get_or_init(|| Allowance::new(self.workers))
+    }
+
+    /// The places of servers with a limit.
+    pub(crate) fn places(&self) -> &Arc<SharedPlaces> {
+        self.places.get_or_init(Arc::default)
     }
 
     /// Its name.
@@ -295,6 +308,10 @@ fn no_servers() -> backend::options::Options {
             ejection_time: Duration::ZERO,
         },
         check: None,
+        queue: QueueOptions {
+            length: 0,
+            timeout: Duration::ZERO,
+        },
     }
 }
 

@@ -33,6 +33,7 @@ use crate::handshakes::{HELLO_BYTES, offer_session};
 use crate::listeners::{Listener, Listeners, ReadyListeners};
 use crate::options::{Limits, SourceLimits};
 use crate::pipes::Pipes;
+use crate::places::Calls;
 use crate::schedule::{Class, Schedule};
 use crate::service::Service;
 use crate::sources::Sources;
@@ -55,6 +56,9 @@ pub(crate) struct Worker {
     driver: Driver,
     waker: Arc<Waker>,
     commands: Receiver<Command>,
+    /// Connections that have a place at a server reserved, and the way here for them.
+    called: Receiver<u64>,
+    calls: Calls,
     file_context: Arc<FileContext>,
     counters: Arc<WorkerCounters>,
     lines: ConnectionLog,
@@ -94,11 +98,14 @@ impl Worker {
         driver.watch_waker(&waker, EventSource::Waker.token())?;
         let reserve = waker.as_fd().try_clone_to_owned()?;
         let now = Instant::now();
+        let (calls, called) = Calls::new(&waker);
         Ok(Self {
             index,
             driver,
             waker,
             commands,
+            called,
+            calls,
             file_context,
             counters,
             lines,
@@ -186,6 +193,7 @@ impl Worker {
         if is_called {
             self.waker.drain();
             self.handle_commands();
+            self.handle_calls();
             self.pay_back();
         }
         self.accept_from(&ready);
@@ -265,6 +273,7 @@ impl Worker {
             pipes: &mut self.pipes,
             file_context: &self.file_context,
             sources: &self.sources,
+            calls: &self.calls,
             now: self.now,
         };
         let turn = connection.pump(&mut context);
@@ -399,6 +408,23 @@ impl Worker {
             None => return self.file_context.let_go(reply),
         }
         self.queue(id);
+    }
+
+    /// Has connections take the places at servers that are reserved for them. If one has ended, its
+    /// place has gone to another.
+    fn handle_calls(&mut self) {
+        for _ in 0..COMMANDS_PER_TURN {
+            let Ok(token) = self.called.try_recv() else {
+                return;
+            };
+            if let EventSource::Back(id) = EventSource::of(token)
+                && let Some(connection) = self.connections.find(id)
+            {
+                connection.dial.call();
+                self.queue(id);
+            }
+        }
+        self.waker.wake();
     }
 
     fn service(&self, name: &str) -> Option<&Service> {

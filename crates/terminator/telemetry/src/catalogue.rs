@@ -214,6 +214,7 @@ catalogue! {
     ServiceGauge of Service after (ServiceCounter) {
         Gauge Count "lariat_connections_open" "Client connections open." { ConnectionsOpen }
         Gauge Count "lariat_handshakes_in_progress" "Handshakes begun and not finished." { HandshakesInProgress }
+        Gauge Count "lariat_queue_connections" "Connections that wait for a place at a server with `max-connections`." { Queued }
         Gauge Count "lariat_file_tasks_waiting" "Connections that wait for a file thread, or for what it does." { FileTasksWaiting }
         Gauge Count "lariat_ktls_connections_open" "Client connections open that the kernel encrypts for." { Offloaded }
         Gauge Count "lariat_certificates" "Certificates loaded." { Certificates }
@@ -235,6 +236,7 @@ catalogue! {
                 HandshakePskCache = "psk-cache"
             }
         Histogram Microseconds "lariat_dial_duration_seconds" "One dial of one server that succeeded." { Dial }
+        Histogram Microseconds "lariat_queue_wait_duration_seconds" "The wait for a place at a server with `max-connections`, of connections that got one." { QueueWait }
         Histogram Microseconds "lariat_file_task_duration_seconds" "From giving work to the file threads to the answer." { FileTask }
         Histogram Microseconds "lariat_connection_duration_seconds" "From accept to the connection's end." { Connection }
     }

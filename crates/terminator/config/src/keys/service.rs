@@ -336,6 +336,46 @@ pub(super) const BACK: &[Key] = &[
         .help("Used only while no other server is up. The flag follows its `--backend`.")
         .example("backup = true"),
     key(
+        "service.back.servers.max-connections",
+        Kind::Count(1, 10_000_000),
+    )
+    .absent("no limit")
+    .flag("server-max-connections")
+    .help(
+        "Connections that the server gets at once, over all workers of this process; dials \
+             in progress count, health checks do not. Further connections go to other servers, \
+             or wait in `service.back.queue`. HAProxy calls it `maxconn`. The flag follows its \
+             `--backend`.",
+    )
+    .example("max-connections = 100"),
+    key("service.back.queue", Kind::Table)
+        .absent("its defaults")
+        .help(
+            "Where connections wait, in the order in which they came, while all servers that \
+             may serve them have `max-connections`.",
+        )
+        .example(r#"queue = { length = 100, timeout = "2s" }"#),
+    key("service.back.queue.length", Kind::Count(0, 100_000))
+        .default("1000")
+        .flag("queue-length")
+        .help(
+            "Connections that wait at once, over all workers of this process; further ones end \
+             for `server-queue-full`. 0 = none waits. Each that waits holds its handshake's state \
+             and what its client has sent.",
+        )
+        .example("length = 100"),
+    key(
+        "service.back.queue.timeout",
+        Kind::Duration(Duration::from_millis(10), HOUR),
+    )
+    .default("5s")
+    .flag("queue-timeout")
+    .help(
+        "Time that a connection waits; then it ends for `server-queue-timeout`. HAProxy calls \
+             it `timeout queue`. Few clients wait for longer, and a longer queue makes all late.",
+    )
+    .example(r#"timeout = "2s""#),
+    key(
         "service.back.balance",
         Kind::Choice(&["round-robin", "least-connections", "source"]),
     )

@@ -238,7 +238,14 @@ fn connections(service: &ServiceStatus, before: Option<Before<'_>>) -> String {
     let rate = before.map(|b| b.rate(accepted(service), accepted));
     let open = Count(service.metrics.get(ServiceGauge::ConnectionsOpen));
     let accepted = Count(accepted(service));
-    format!("{open} open, {accepted} accepted{}", per_second(rate))
+    let waiting = match service.metrics.get(ServiceGauge::Queued) {
+        0 => String::new(),
+        waiting => format!(", {} wait for a server", Count(waiting)),
+    };
+    format!(
+        "{open} open, {accepted} accepted{}{waiting}",
+        per_second(rate)
+    )
 }
 
 fn handshakes(service: &ServiceStatus, before: Option<Before<'_>>) -> String {

@@ -50,9 +50,13 @@ impl Connection {
 
     fn dial_server(&mut self, context: &mut Context<'_>) {
         let facts = self.flow.facts();
-        let dialled = self
-            .dial
-            .start(&self.service, context.driver, self.back_token, facts);
+        let dialled = self.dial.start(
+            &self.service,
+            context.driver,
+            context.calls,
+            self.back_token,
+            facts,
+        );
         match dialled {
             Dialled::Connected(socket) => {
                 self.dial_started(socket, context);
@@ -74,9 +78,10 @@ impl Connection {
         }
     }
 
-    /// Dials once more if the servers were only busy, and it is time; returns whether it did.
+    /// Dials once more if the servers were only busy or full, and it is time or its turn has come;
+    /// returns whether it did.
     pub(super) fn dial_again(&mut self, context: &mut Context<'_>) -> bool {
-        let is_due = self.dial.retries_at().is_some_and(|at| at <= context.now);
+        let is_due = self.dial.is_due(context.now);
         if is_due {
             self.dial_server(context);
         }

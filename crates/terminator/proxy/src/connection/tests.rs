@@ -139,6 +139,7 @@ struct Run {
     pipes: Pipes,
     file_context: Arc<FileContext>,
     sources: Rc<Sources>,
+    calls: Calls,
     connection: Connection,
     now: Instant,
     client: Client,
@@ -185,6 +186,7 @@ impl Run {
             pool: Pool::new(),
             pipes: Pipes::default(),
             file_context: file_context(Mailbox::new(channel().0, Arc::new(Waker::new().unwrap()))),
+            calls: Calls::new(&Arc::new(Waker::new().unwrap())).0,
             sources: Rc::new(Sources::new(Arc::default(), SourceLimits::OFF)),
             now,
             client: fixture.choice.connect("localhost"),
@@ -251,6 +253,7 @@ impl Run {
             pipes: &mut self.pipes,
             file_context: &self.file_context,
             sources: &self.sources,
+            calls: &self.calls,
             now: self.now,
         };
         self.is_over |= self.connection.pump(&mut context) == Turn::Over;

@@ -1,0 +1,329 @@
+//! Places at servers that take a limited number of connections, and the queue for them.
+//!
+//! Owns the counts of all workers together and the order of turns; the caller locks it, wakes the
+//! connections whose turn has come, and keeps the time.
+//!
+//! A place that is given back goes to the first in the queue that the server suits, in the same
+//! step: it is never free meanwhile. So no newcomer can overtake, and no wake-up can be
+//! lost: a connection that is late to look finds its place reserved.
+
+use std::collections::BTreeMap;
+
+/// A server with a limit, the same in all plans.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Limit {
+    pub(crate) server: u64,
+    /// Connections that it takes, those being dialled among them; at least 1.
+    pub(crate) most: u32,
+}
+
+/// When a connection joined the queue: the lower, the earlier.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub struct Turn(u64);
+
+impl Turn {
+    /// That of a newcomer, after all others.
+    pub const NEWCOMER: Self = Self(u64::MAX);
+}
+
+/// The places of one service's servers. `O` is how the owner of a turn is woken.
+#[derive(Debug)]
+pub struct Places<O> {
+    /// By server; those with none are left out.
+    taken: BTreeMap<u64, u32>,
+    queue: BTreeMap<Turn, Waiter<O>>,
+    next: u64,
+}
+
+#[derive(Debug)]
+struct Waiter<O> {
+    owner: O,
+    /// The servers that suit it.
+    suits: Vec<Limit>,
+    /// The server that has a place reserved for it.
+    reserved: Option<Limit>,
+}
+
+impl<O> Default for Places<O> {
+    fn default() -> Self {
+        Self {
+            taken: BTreeMap::new(),
+            queue: BTreeMap::new(),
+            next: 0,
+        }
+    }
+}
+
+impl<O: Clone> Places<O> {
+    /// Whether the connection with this turn may take a place now: there is one, and no earlier
+    /// connection waits for it.
+    pub fn has_room(&self, limit: Limit, turn: Turn) -> bool {
+        let mut earlier = self.queue.range(..turn).map(|(_, waiter)| waiter);
+        self.is_below(limit)
+            && !earlier.any(|one| one.reserved.is_none() && one.suits.contains(&limit))
+    }
+
+    /// Takes a place; [`Self::give`] returns it.
+    pub fn take(&mut self, limit: Limit) {
+        *self.taken.entry(limit.server).or_default() += 1;
+    }
+
+    /// Gives a place back. It goes to the first in the queue that the server suits, which is
+    /// returned, to be woken.
+    #[must_use = "the one that has got a place does not know it"]
+    pub fn give(&mut self, limit: Limit) -> Option<O> {
+        if let Some(taken) = self.taken.get_mut(&limit.server) {
+            *taken -= 1;
+            if *taken == 0 {
+                self.taken.remove(&limit.server);
+            }
+        }
+        let taken = self.taken.get(&limit.server).copied().unwrap_or(0);
+        // Each by the limit that its plan says.
+        let suits = |one: &&Limit| one.server == limit.server && taken < one.most;
+        let mut waiting = self.queue.values_mut().filter(|one| one.reserved.is_none());
+        let suited = |one: &Waiter<O>| one.suits.iter().find(suits).copied();
+        let (limit, waiter) = waiting.find_map(|one| Some((suited(one)?, one)))?;
+        waiter.reserved = Some(limit);
+        let owner = waiter.owner.clone();
+        self.take(limit);
+        Some(owner)
+    }
+
+    /// Joins the queue, at its end, unless as many are in it as may.
+    pub fn join(&mut self, owner: O, suits: Vec<Limit>, length_max: usize) -> Option<Turn> {
+        if self.queue.len() >= length_max {
+            return None;
+        }
+        let turn = Turn(self.next);
+        self.next += 1;
+        let waiter = Waiter {
+            owner,
+            suits,
+            reserved: None,
+        };
+        self.queue.insert(turn, waiter);
+        Some(turn)
+    }
+
+    /// Notes the servers that suit a waiting connection now. It has looked and found no room.
+    pub fn stay(&mut self, turn: Turn, suits: Vec<Limit>) {
+        if let Some(waiter) = self.queue.get_mut(&turn) {
+            waiter.suits = suits;
+        }
+    }
+
+    /// Takes the place that is reserved for this turn, which stays in the queue. A connection that
+    /// gives the place back must [`Self::stay`] before, with the servers that still suit it.
+    pub fn claim(&mut self, turn: Turn) -> Option<Limit> {
+        self.queue.get_mut(&turn)?.reserved.take()
+    }
+
+    /// Leaves the queue. A place that was reserved goes to another, which is returned, to be woken.
+    #[must_use = "the one that has got a place does not know it"]
+    pub fn leave(&mut self, turn: Turn) -> Option<O> {
+        let reserved = self.queue.remove(&turn)?.reserved?;
+        self.give(reserved)
+    }
+
+    fn is_below(&self, limit: Limit) -> bool {
+        self.taken.get(&limit.server).copied().unwrap_or(0) < limit.most
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const MOST: [u32; 3] = [1, 2, 3];
+
+    fn limit(server: usize) -> Limit {
+        Limit {
+            server: server as u64,
+            most: MOST[server],
+        }
+    }
+
+    fn limits(mask: u8) -> Vec<Limit> {
+        let servers = (0..MOST.len()).filter(|server| mask & 1 << server != 0);
+        servers.map(limit).collect()
+    }
+
+    #[test]
+    fn a_place_goes_to_the_first_that_it_suits_and_no_newcomer_overtakes() {
+        let mut places = Places::default();
+        places.take(limit(0));
+        let first = places.join("only the second", limits(0b010), 9).unwrap();
+        let second = places.join("the first", limits(0b001), 9).unwrap();
+        assert!(!places.has_room(limit(0), Turn::NEWCOMER));
+        assert!(
+            !places.has_room(limit(1), Turn::NEWCOMER),
+            "the first in the queue waits for it"
+        );
+        assert!(places.has_room(limit(1), first));
+        assert!(
+            places.has_room(limit(2), Turn::NEWCOMER),
+            "nobody waits for it"
+        );
+        assert_eq!(places.give(limit(0)), Some("the first"));
+        assert!(!places.has_room(limit(0), Turn::NEWCOMER), "it is reserved");
+        assert_eq!(places.claim(second), Some(limit(0)));
+        assert_eq!(places.leave(second), None);
+        assert_eq!(places.give(limit(0)), None);
+        assert!(places.has_room(limit(0), Turn::NEWCOMER));
+    }
+
+    #[test]
+    fn the_queue_is_no_longer_than_it_may_be() {
+        let mut places = Places::default();
+        assert_eq!(places.join(0, limits(0b001), 0), None);
+        let first = places.join(0, limits(0b001), 1).unwrap();
+        assert_eq!(places.join(1, limits(0b001), 1), None);
+        assert_eq!(places.leave(first), None);
+        assert!(places.join(1, limits(0b001), 1).is_some());
+    }
+
+    /// One thing that a connection does.
+    #[derive(Clone, Debug)]
+    enum Event {
+        /// It comes; these servers suit it.
+        Come(u8),
+        /// One of those that are served ends.
+        End(usize),
+        /// One of those that wait looks; the servers that suit it now are these.
+        Look(usize, u8),
+        /// One of those that wait gives up.
+        GiveUp(usize),
+    }
+
+    fn events() -> impl Strategy<Value = Vec<Event>> {
+        let event = prop_oneof![
+            (1u8..8).prop_map(Event::Come),
+            (0usize..8).prop_map(Event::End),
+            (0usize..8, 1u8..8).prop_map(|(which, mask)| Event::Look(which, mask)),
+            (0usize..8).prop_map(Event::GiveUp),
+        ];
+        prop::collection::vec(event, 0..300)
+    }
+
+    /// Connections of all workers, which call as `proxy`'s do. Each has its turn's number.
+    #[derive(Default)]
+    struct Model {
+        places: Places<u64>,
+        served: Vec<Limit>,
+        waiting: Vec<Turn>,
+        called: std::collections::BTreeSet<u64>,
+    }
+
+    impl Model {
+        fn give(&mut self, limit: Limit) {
+            let mut queue = self.places.queue.iter();
+            let suits = |one: &Waiter<u64>| one.reserved.is_none() && one.suits.contains(&limit);
+            let first = queue.find(|(_, one)| suits(one)).map(|(turn, _)| turn.0);
+            let given = self.places.give(limit);
+            assert_eq!(given, first, "first come, first served");
+            self.called.extend(given);
+        }
+
+        fn come(&mut self, mask: u8) {
+            let room = |one: &Limit| self.places.has_room(*one, Turn::NEWCOMER);
+            if let Some(limit) = limits(mask).into_iter().find(room) {
+                self.places.take(limit);
+                self.served.push(limit);
+            } else {
+                let owner = self.places.next;
+                let turn = self.places.join(owner, limits(mask), 6);
+                self.waiting.extend(turn);
+            }
+        }
+
+        fn look(&mut self, which: usize, mask: u8) {
+            let turn = self.waiting[which];
+            let suits = limits(mask);
+            if let Some(reserved) = self.places.claim(turn) {
+                if suits.contains(&reserved) {
+                    self.served.push(reserved);
+                    return self.leave(which);
+                }
+                self.places.stay(turn, Vec::new());
+                self.give(reserved);
+            }
+            match suits.iter().find(|one| self.places.has_room(**one, turn)) {
+                Some(limit) => {
+                    self.places.take(*limit);
+                    self.served.push(*limit);
+                    self.leave(which);
+                }
+                None => self.places.stay(turn, suits),
+            }
+        }
+
+        fn leave(&mut self, which: usize) {
+            let turn = self.waiting.remove(which);
+            let called = self.places.leave(turn);
+            self.called.extend(called);
+        }
+
+        fn check(&self) {
+            for (server, most) in MOST.iter().enumerate() {
+                let limit = limit(server);
+                let reserved = self
+                    .places
+                    .queue
+                    .values()
+                    .filter(|one| one.reserved == Some(limit));
+                let served = self.served.iter().filter(|one| **one == limit);
+                let taken = self.places.taken.get(&limit.server).copied().unwrap_or(0);
+                assert_eq!(taken as usize, served.count() + reserved.count());
+                assert!(taken <= *most);
+                let mut queue = self.places.queue.values();
+                let is_wanted =
+                    queue.any(|one| one.reserved.is_none() && one.suits.contains(&limit));
+                assert!(
+                    !is_wanted || taken == *most,
+                    "nobody waits beside a free place"
+                );
+            }
+            for (turn, waiter) in &self.places.queue {
+                let is_called = self.called.contains(&turn.0);
+                assert!(waiter.reserved.is_none() || is_called, "it was woken");
+            }
+        }
+    }
+
+    proptest! {
+        /// Whatever comes in whatever order: no server gets more than it takes, places go in turn,
+        /// nobody waits beside a free one, who has got one was woken, and none is lost in the end.
+        #[test]
+        fn places_are_neither_exceeded_nor_lost(events in events()) {
+            let mut model = Model::default();
+            for event in events {
+                let waiting = model.waiting.len().max(1);
+                match event {
+                    Event::Come(mask) => model.come(mask),
+                    Event::End(which) if !model.served.is_empty() => {
+                        let which = which % model.served.len();
+                        let limit = model.served.remove(which);
+                        model.give(limit);
+                    }
+                    Event::Look(which, mask) if !model.waiting.is_empty() => {
+                        model.look(which % waiting, mask);
+                    }
+                    Event::GiveUp(which) if !model.waiting.is_empty() => {
+                        model.leave(which % waiting);
+                    }
+                    _ => {}
+                }
+                model.check();
+            }
+            while !model.waiting.is_empty() {
+                model.leave(0);
+            }
+            while let Some(limit) = model.served.pop() {
+                model.give(limit);
+            }
+            prop_assert!(model.places.taken.is_empty() && model.places.queue.is_empty());
+        }
+    }
+}

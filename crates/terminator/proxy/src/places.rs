@@ -1,0 +1,280 @@
+//! Places at servers with a limit, shared by all workers, and what of them a connection holds.
+//!
+//! Owns the lock, which is held for one choice, and the wake-ups across workers. The
+//! order of turns is `backend::places`'s. Both a place and a turn go back when they are dropped.
+
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use backend::options::QueueOptions;
+use backend::places::{Limit, Places, Turn};
+use backend::pool::{Choice, Pick, Picked, Pool};
+
+use sys::wake::Waker;
+
+/// How often a waiting connection looks whether another server suits it by now: one that came back
+/// up, say. Places that are given back need no look.
+const LOOK_INTERVAL: Duration = Duration::from_millis(250);
+
+/// The places of one service, over all workers and, after a reload, over the plans of its name.
+#[derive(Default)]
+pub(crate) struct SharedPlaces(Mutex<Places<Caller>>);
+
+/// A connection that can be woken.
+#[derive(Clone)]
+pub(crate) struct Caller {
+    pub(crate) calls: Calls,
+    /// What its worker knows it by.
+    pub(crate) token: u64,
+}
+
+/// The way to a worker, for connections that have a place reserved.
+#[derive(Clone)]
+pub(crate) struct Calls {
+    tokens: Sender<u64>,
+    waker: Arc<Waker>,
+}
+
+impl Calls {
+    /// The way to the worker that is woken by that and reads the other end.
+    pub(crate) fn new(waker: &Arc<Waker>) -> (Self, Receiver<u64>) {
+        let (tokens, called) = channel();
+        let waker = Arc::clone(waker);
+        (Self { tokens, waker }, called)
+    }
+}
+
+/// A place at a server.
+pub(crate) struct Place {
+    places: Arc<SharedPlaces>,
+    limit: Limit,
+}
+
+/// A turn in the queue.
+pub(crate) struct Waiting {
+    places: Arc<SharedPlaces>,
+    turn: Turn,
+    pub(crate) since: Instant,
+    pub(crate) until: Instant,
+    /// When to look again.
+    pub(crate) look_at: Instant,
+}
+
+/// What there is for a connection.
+pub(crate) enum Chosen {
+    /// This server.
+    Picked(Picked, Option<Place>),
+    /// A place in the queue.
+    Waits,
+    /// Not even that: all of so many servers have as many connections as they take.
+    QueueFull(usize),
+    /// No server.
+    Nothing,
+}
+
+impl SharedPlaces {
+    /// Chooses a server that has room, or else joins the queue or stays in it: in one step, so
+    /// that no place given back meanwhile is missed.
+    pub(crate) fn choose(
+        self: &Arc<Self>,
+        pool: &mut Pool,
+        request: &Pick,
+        waiting: &mut Option<Waiting>,
+        queue: &QueueOptions,
+        caller: Caller,
+    ) -> Chosen {
+        let mut places = self.lock();
+        let turn = waiting.as_ref().map(|one| one.turn);
+        let mut woken = None;
+        if let Some((turn, reserved)) = turn.and_then(|turn| Some((turn, places.claim(turn)?))) {
+            match pool.pick(request, |limit| limit == reserved) {
+                Choice::Picked(picked) if picked.limit == Some(reserved) => {
+                    drop(places);
+                    return Chosen::Picked(picked, Some(self.place(reserved)));
+                }
+                // It went down meanwhile.
+                _ => {
+                    places.stay(turn, Vec::new());
+                    woken = places.give(reserved);
+                }
+            }
+        }
+        let from = turn.unwrap_or(Turn::NEWCOMER);
+        let chosen = match pool.pick(request, |limit| places.has_room(limit, from)) {
+            Choice::Picked(picked) => {
+                let place = picked.limit.map(|limit| {
+                    places.take(limit);
+                    self.place(limit)
+                });
+                Chosen::Picked(picked, place)
+            }
+            Choice::Full(limits) => match turn {
+                Some(turn) => {
+                    places.stay(turn, limits);
+                    Chosen::Waits
+                }
+                None => {
+                    let servers = limits.len();
+                    let turn = places.join(caller, limits, queue.length);
+                    *waiting = turn.map(|turn| self.waiting(turn, request.now, queue.timeout));
+                    waiting
+                        .as_ref()
+                        .map_or(Chosen::QueueFull(servers), |_| Chosen::Waits)
+                }
+            },
+            Choice::Nothing => Chosen::Nothing,
+        };
+        drop(places);
+        wake(woken);
+        if let Some(waiting) = waiting {
+            waiting.look_at = waiting.until.min(request.now + LOOK_INTERVAL);
+        }
+        chosen
+    }
+
+    fn place(self: &Arc<Self>, limit: Limit) -> Place {
+        let places = Arc::clone(self);
+        Place { places, limit }
+    }
+
+    fn waiting(self: &Arc<Self>, turn: Turn, now: Instant, timeout: Duration) -> Waiting {
+        Waiting {
+            places: Arc::clone(self),
+            turn,
+            since: now,
+            until: now + timeout,
+            look_at: now,
+        }
+    }
+
+    /// A panic ends the whole process.
+    fn lock(&self) -> MutexGuard<'_, Places<Caller>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn wake(caller: Option<Caller>) {
+    // A worker that has ended has no connections.
+    if let Some(Caller { calls, token }) = caller
+        && calls.tokens.send(token).is_ok()
+    {
+        calls.waker.wake();
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let woken = self.places.lock().give(self.limit);
+        wake(woken);
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        let woken = self.places.lock().leave(self.turn);
+        wake(woken);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use backend::options::{Balance, Options, PassiveOptions, ServerOptions};
+    use backend::tried::Tried;
+
+    const QUEUE: QueueOptions = QueueOptions {
+        length: 9,
+        timeout: Duration::from_secs(60),
+    };
+
+    /// A worker with a pool of one server, which takes one connection.
+    struct Worker {
+        pool: Pool,
+        calls: Calls,
+        called: Receiver<u64>,
+    }
+
+    impl Worker {
+        fn new(number: usize) -> Self {
+            let server = ServerOptions {
+                endpoint: "127.0.0.1:9".parse().unwrap(),
+                weight: 1,
+                backup: false,
+                connections_max: Some(1),
+            };
+            let options = Options {
+                servers: vec![server],
+                balance: Balance::RoundRobin,
+                passive: PassiveOptions {
+                    failures: 0,
+                    ejection_time: Duration::ZERO,
+                },
+                check: None,
+                queue: QUEUE,
+            };
+            let (calls, called) = Calls::new(&Arc::new(Waker::new().unwrap()));
+            Self {
+                pool: Pool::new(&options, number),
+                calls,
+                called,
+            }
+        }
+
+        fn choose(
+            &mut self,
+            places: &Arc<SharedPlaces>,
+            waiting: &mut Option<Waiting>,
+            token: u64,
+        ) -> Chosen {
+            let request = Pick {
+                now: Instant::now(),
+                key: 0,
+                tried: Tried::new(),
+            };
+            let caller = Caller {
+                calls: self.calls.clone(),
+                token,
+            };
+            places.choose(&mut self.pool, &request, waiting, &QUEUE, caller)
+        }
+
+        fn called(&self) -> Vec<u64> {
+            self.called.try_iter().collect()
+        }
+    }
+
+    #[test]
+    fn a_place_that_is_dropped_wakes_the_next_worker_and_so_does_a_turn() {
+        let places = Arc::new(SharedPlaces::default());
+        let [mut one, mut other] = [0, 1].map(Worker::new);
+        let Chosen::Picked(_, held) = one.choose(&places, &mut None, 1) else {
+            panic!("there is room");
+        };
+        let (mut first, mut second) = (None, None);
+        assert!(matches!(
+            other.choose(&places, &mut first, 2),
+            Chosen::Waits
+        ));
+        assert!(matches!(one.choose(&places, &mut second, 3), Chosen::Waits));
+        drop(held);
+        assert_eq!((one.called(), other.called()), (vec![], vec![2]));
+        assert!(
+            matches!(one.choose(&places, &mut second, 3), Chosen::Waits),
+            "it is reserved for another"
+        );
+        // It ends before it has looked.
+        drop(first);
+        assert_eq!((one.called(), other.called()), (vec![3], vec![]));
+        one.pool.set_disabled(0, true);
+        let none = one.choose(&places, &mut second, 3);
+        assert!(matches!(none, Chosen::Nothing), "it went down meanwhile");
+        drop(second);
+        let Chosen::Picked(_, Some(held)) = other.choose(&places, &mut None, 4) else {
+            panic!("all have given back what they had");
+        };
+        drop(held);
+        assert_eq!((one.called(), other.called()), (vec![], vec![]));
+    }
+}
