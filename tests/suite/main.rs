@@ -56,6 +56,7 @@ mod terminator {
         mod as_is;
         mod bad_input;
         mod half_close;
+        mod lifetimes;
         mod limits;
         mod listen;
         mod relay;

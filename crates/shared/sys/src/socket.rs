@@ -35,6 +35,22 @@ pub struct ListenOptions {
     pub unix_mode: Option<u32>,
 }
 
+/// How the kernel finds out that the peer of a TCP connection is gone.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Liveness {
+    /// How long nothing comes before it probes (`SO_KEEPALIVE`, `TCP_KEEPIDLE`), in whole seconds;
+    /// `None` = it does not. A peer that answers none of four probes, one each quarter of that time
+    /// and no more often than each second, is gone.
+    pub keepalive: Option<Duration>,
+    /// How long what was sent may wait to be acknowledged, or for a window (`TCP_USER_TIMEOUT`, RFC
+    /// 5482); `None` = as long as the kernel retransmits (`net.ipv4.tcp_retries2`), about 15
+    /// minutes.
+    pub unacknowledged: Option<Duration>,
+}
+
+/// Probes without an answer after which a peer is gone.
+const PROBES_MAX: u32 = 4;
+
 /// Who is at the other end, or which end is ours.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum PeerAddress {
@@ -165,6 +181,33 @@ pub(crate) fn set_option(
     let answer = unsafe { libc::setsockopt(fd, level, name, value.as_ptr().cast(), bytes) };
     let done = checked(answer).map(drop);
     done.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+}
+
+/// Sets how the kernel finds out that the peer is gone; what a listener accepts inherits it. Other
+/// sockets than TCP's have no such options: `Unsupported`, and nothing is set.
+pub fn set_liveness(fd: impl AsFd, liveness: &Liveness) -> io::Result<()> {
+    let fd = fd.as_fd();
+    let timeout_ms = liveness.unacknowledged.map_or(0, |time| time.as_millis());
+    sockopt::set_tcp_user_timeout(fd, u32::try_from(timeout_ms).unwrap_or(u32::MAX))?;
+    if let Some(idle) = liveness.keepalive {
+        let second = Duration::from_secs(1);
+        sockopt::set_tcp_keepidle(fd, idle.max(second))?;
+        sockopt::set_tcp_keepintvl(fd, (idle / PROBES_MAX).max(second))?;
+        sockopt::set_tcp_keepcnt(fd, PROBES_MAX)?;
+    }
+    Ok(sockopt::set_socket_keepalive(
+        fd,
+        liveness.keepalive.is_some(),
+    )?)
+}
+
+/// Bytes that were sent and that the peer has not acknowledged (`SIOCOUTQ`).
+pub fn unacknowledged_bytes(fd: impl AsFd) -> io::Result<u64> {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: the kernel writes one `int` at the address, which outlives the call.
+    let answer = unsafe { libc::ioctl(fd.as_fd().as_raw_fd(), libc::TIOCOUTQ, &mut bytes) };
+    checked(answer)?;
+    Ok(u64::try_from(bytes).unwrap_or(0))
 }
 
 fn stream_socket(family: AddressFamily) -> Result<OwnedFd, Errno> {
@@ -397,6 +440,40 @@ mod tests {
         assert_eq!(write(&server, b"bye").unwrap(), 3);
         wait(&client, PollFlags::IN);
         assert_eq!(read(&client, &mut tail).unwrap(), 3);
+    }
+
+    #[test]
+    fn what_a_listener_accepts_notices_a_lost_peer_as_it_does() {
+        let listener = listen(&"127.0.0.1:0".parse().unwrap(), &PLAIN).unwrap();
+        let (minute, quarter) = (Duration::from_secs(60), Duration::from_secs(15));
+        let liveness = Liveness {
+            keepalive: Some(minute),
+            unacknowledged: Some(Duration::from_millis(2500)),
+        };
+        set_liveness(&listener, &liveness).unwrap();
+        let (_client, _) = connect(&address_of(&listener)).unwrap();
+        let (server, _) = accept_one(&listener);
+        assert!(sockopt::socket_keepalive(&server).unwrap());
+        assert_eq!(sockopt::tcp_keepidle(&server).unwrap(), minute);
+        assert_eq!(sockopt::tcp_keepintvl(&server).unwrap(), quarter);
+        assert_eq!(sockopt::tcp_keepcnt(&server).unwrap(), PROBES_MAX);
+        assert_eq!(sockopt::tcp_user_timeout(&server).unwrap(), 2500);
+        set_liveness(&server, &Liveness::default()).unwrap();
+        assert!(!sockopt::socket_keepalive(&server).unwrap());
+        assert_eq!(sockopt::tcp_user_timeout(&server).unwrap(), 0);
+    }
+
+    #[test]
+    fn what_the_peer_has_not_taken_is_counted_once_it_takes_no_more() {
+        let (client, server) = pair_over("127.0.0.1:0");
+        assert_eq!(unacknowledged_bytes(&client).unwrap(), 0);
+        let (bytes, mut sent) = (vec![0; 1 << 20], 0);
+        while let Ok(count) = write(&client, &bytes) {
+            sent += count;
+        }
+        let waiting = unacknowledged_bytes(&client).unwrap() as usize;
+        assert!(0 < waiting && waiting < sent, "{waiting} of {sent}");
+        drop(server);
     }
 
     #[test]

@@ -7,18 +7,21 @@ use backend::options::{
 };
 use options::{Problem, Section, all};
 use proxy::options::{
-    BackOptions, CertificateForm, FileTimeouts, FilesOptions, ProxyTlvs, SendProxy, ServersOptions,
+    BackOptions, CertificateForm, FileTimeouts, FilesOptions, ProxyTlvs, RateMin, SendProxy,
+    ServersOptions,
 };
 use wire::address::Endpoint;
 
 use crate::back_tls;
 use crate::certificates::Shelf;
+use crate::front::liveness;
 
 /// A connection remembers the servers it tried; this many fit.
 const SERVERS_MAX: usize = 1024;
 
 /// What only servers can be told.
-const KEYS_OF_SERVERS: [&str; 7] = [
+const KEYS_OF_SERVERS: [&str; 8] = [
+    "keepalive",
     "balance",
     "queue",
     "check",
@@ -59,7 +62,7 @@ pub(crate) fn read(
             back.error("files", problem.hint(hint));
             None
         }
-        (true, None) => servers_options(back, shelf).map(BackOptions::Servers),
+        (true, None) => servers_options(back, times, shelf).map(BackOptions::Servers),
         (false, None) => {
             back.neither("servers", "files");
             None
@@ -75,6 +78,18 @@ fn files(files: &Section<'_>, times: &Section<'_>, base: &Path) -> Option<FilesO
     let precompressed = files.boolean("precompressed");
     let request = times.duration("request");
     let file = times.duration("file");
+    let bytes_per_second = files.if_written("min-rate", Section::size);
+    let window = files.duration("min-rate-window");
+    if files.has("min-rate-window") && !files.has("min-rate") {
+        let problem = Problem::new("has no effect: there is no `min-rate`");
+        files.warn("min-rate-window", problem.hint("add min-rate = \"1KiB\""));
+    }
+    let rate_min = bytes_per_second.zip(window).map(|(bytes, window)| {
+        bytes.map(|bytes| RateMin {
+            bytes_per_second: bytes as u64,
+            window,
+        })
+    });
     Some(FilesOptions {
         folder: base.join(root?),
         serving: static_files::options::Options {
@@ -86,6 +101,7 @@ fn files(files: &Section<'_>, times: &Section<'_>, base: &Path) -> Option<FilesO
         timeouts: FileTimeouts {
             request: request?,
             file: file?,
+            rate_min: rate_min?,
         },
     })
 }
@@ -107,7 +123,11 @@ fn is_file_name(name: &str) -> bool {
     !matches!(name, "." | "..") && !name.contains(['/', '\0'])
 }
 
-fn servers_options(back: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<ServersOptions> {
+fn servers_options(
+    back: &Section<'_>,
+    times: &Section<'_>,
+    shelf: &mut Shelf<'_>,
+) -> Option<ServersOptions> {
     let servers = servers(back);
     let balance = back.choice(
         "balance",
@@ -123,6 +143,7 @@ fn servers_options(back: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<ServersO
         Some(section) => check(&section).map(Some),
         None => Some(None),
     };
+    let liveness = liveness(back, times);
     let send_proxy = match back.section_if_written("send-proxy") {
         Some(section) => send_proxy(&section),
         None => Some(SendProxy::Off),
@@ -138,6 +159,7 @@ fn servers_options(back: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<ServersO
             check: check?,
             queue: queue?,
         },
+        liveness: liveness?,
         send_proxy: send_proxy?,
     })
 }

@@ -1,7 +1,7 @@
 //! The keys of a service's front.
 
 use options::{Problem, Section, Value, all};
-use proxy::options::{FrontOptions, FrontTls, KtlsMode, KtlsOptions, SourceRules};
+use proxy::options::{FrontOptions, FrontTls, KtlsMode, KtlsOptions, Liveness, SourceRules};
 use tls::identity::AllowedIdentity;
 use tls::options::{
     ClientMode, ClientVerification, ExpiredLists, Group, RecordLayer, ReplacedCertificates,
@@ -16,6 +16,7 @@ use crate::networks;
 /// Reads `service.front`.
 pub(crate) fn read(
     front: &Section<'_>,
+    times: &Section<'_>,
     tls13: Tls13Choice,
     shelf: &mut Shelf<'_>,
 ) -> Option<FrontOptions> {
@@ -23,6 +24,7 @@ pub(crate) fn read(
     let accept_proxy = front.parsed_list("accept-proxy");
     let allow = networks::read(front, "allow", shelf);
     let deny = networks::read(front, "deny", shelf);
+    let liveness = liveness(front, times);
     let (tls, ktls) = tls_options(front, tls13, shelf)?;
     Some(FrontOptions {
         listen: listen?,
@@ -31,6 +33,7 @@ pub(crate) fn read(
             allow: allow?,
             deny: deny?,
         },
+        liveness: liveness?,
         ktls,
         tls,
     })
@@ -90,6 +93,16 @@ fn tls_options(
         is_alone = false;
     }
     is_alone.then_some((as_it_comes, NO_KTLS))
+}
+
+/// How the peer of one side that is gone is noticed.
+pub(crate) fn liveness(side: &Section<'_>, times: &Section<'_>) -> Option<Liveness> {
+    let keepalive = side.duration("keepalive");
+    let unacknowledged = times.if_written("unacknowledged", Section::duration);
+    Some(Liveness {
+        keepalive: Some(keepalive?).filter(|idle| !idle.is_zero()),
+        unacknowledged: unacknowledged?,
+    })
 }
 
 fn ktls(ktls: &Section<'_>) -> Option<KtlsOptions> {

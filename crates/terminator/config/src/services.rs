@@ -38,8 +38,8 @@ fn service(
     shelf: &mut Shelf<'_>,
 ) -> Option<ServiceOptions> {
     let name = name(section);
-    let front = front::read(&section.section("front"), tls13, shelf);
     let times = section.section("timeouts");
+    let front = front::read(&section.section("front"), &times, tls13, shelf);
     let back = back::read(&section.section("back"), &times, shelf);
     let timeouts = timeouts(&times);
     let limits = section.section("limits");
@@ -82,10 +82,12 @@ fn timeouts(section: &Section<'_>) -> Option<Timeouts> {
     let handshake = section.duration("handshake");
     let dial = section.duration("dial");
     let idle = section.duration("idle");
+    let lifetime = section.if_written("lifetime", Section::duration);
     Some(Timeouts {
         handshake: handshake?,
         dial: dial?,
         idle: idle?,
+        lifetime: lifetime?,
     })
 }
 

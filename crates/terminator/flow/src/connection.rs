@@ -127,6 +127,7 @@ impl Flow {
         let (timeouts, last_byte) = (&self.settings.timeouts, self.last_byte);
         let of_stage = self.stage.deadline(timeouts, last_byte, self.down.is_ended);
         let others = self.handshake_deadline().into_iter();
+        let others = others.chain(self.lifetime_end());
         let others = others.chain(self.down.held_until);
         of_stage.into_iter().chain(others).min()
     }
@@ -182,6 +183,9 @@ impl Flow {
         }
         if self.handshake_deadline().is_some_and(|end| end <= now) {
             return self.stop(Ending::new(Reason::HandshakeTimeout), pool);
+        }
+        if self.lifetime_end().is_some_and(|end| end <= now) {
+            return self.end_lifetime(now, pool);
         }
         match self.stage {
             Stage::Dialling { .. } => {

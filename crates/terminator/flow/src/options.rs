@@ -134,4 +134,6 @@ pub struct Timeouts {
     pub dial: Duration,
     /// No byte either way.
     pub idle: Duration,
+    /// From accept to the end of the connection; `None` = as long as both sides want.
+    pub lifetime: Option<Duration>,
 }

@@ -24,11 +24,13 @@ use crate::pipes::Pipes;
 use crate::places::Calls;
 use crate::schedule::Class;
 use crate::service::Service;
+use crate::slow_client::SlowClient;
 use crate::sources::{SourcePlace, Sources};
 
 mod admission;
 mod counting;
 mod dialling;
+mod lost;
 
 /// Bytes, received and sent, that a connection may move before the others have their turn: 128 KiB,
 /// and what moves as much is bulk from then on, which may move two reads of 256 KiB and their
@@ -85,6 +87,7 @@ pub(crate) struct Connection {
     /// It is listed among those that have relayed nothing.
     pub(crate) listed: Option<Listed>,
     splice: Splice,
+    slow_client: SlowClient,
     counted_up: u64,
     counted_down: u64,
     /// Of what is not yet counted, the bytes that went past our buffers.
@@ -114,6 +117,7 @@ impl Connection {
             is_counted_handshaking: true,
             listed: None,
             splice: Splice::default(),
+            slow_client: SlowClient::default(),
             counted_up: 0,
             counted_down: 0,
             passed: 0,
@@ -182,12 +186,14 @@ impl Connection {
         if let Some(files) = self.files() {
             files.note_request(has_more, context.now);
         }
+        self.watch_client(context.now);
     }
 
     /// When it needs a turn, if nothing happens before.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let of_back = self.back.as_ref().and_then(Back::deadline);
-        let all = [self.flow.deadline(), of_back, self.dial.retries_at()];
+        let (of_dial, of_client) = (self.dial.retries_at(), self.slow_client.deadline());
+        let all = [self.flow.deadline(), of_back, of_dial, of_client];
         all.into_iter().flatten().min()
     }
 
@@ -207,32 +213,17 @@ impl Connection {
         if let Some(back) = &mut self.back {
             back.time_out(now);
         }
+        if self.is_too_slow(now) {
+            // The kernel would go on offering what it holds.
+            self.front.reset_on_close();
+            let event = Event::Stopped(Reason::ClientTooSlow);
+            return self.flow.handle(event, now, pool);
+        }
         self.flow.handle(Event::Timeout, now, pool);
     }
 
     fn handle(&mut self, event: Event, context: &mut Context<'_>) {
         self.flow.handle(event, context.now, context.pool);
-    }
-
-    /// A client that has reset its connection costs no more cryptography and no dial.
-    fn take_failures(&mut self, context: &mut Context<'_>) {
-        if self.front.has_failed() {
-            self.front.take_error();
-            self.handle(Event::FrontFailed, context);
-        }
-        let Some(back) = self.back.as_mut().filter(|_| !self.flow.is_over()) else {
-            return;
-        };
-        let has_failed = back.has_failed();
-        if self.dial.is_under_way() {
-            if has_failed || back.is_writable() {
-                let error = has_failed.then(|| back.take_error()).flatten();
-                self.dial_answered(error, context);
-            }
-        } else if has_failed {
-            back.break_off();
-            self.handle(Event::BackRefused, context);
-        }
     }
 
     fn front_in(&mut self, context: &mut Context<'_>) -> usize {

@@ -159,7 +159,7 @@ impl Dial {
                 let waited = now.saturating_duration_since(waiting.since);
                 service.counters.observe(Histogram::QueueWait, waited);
             }
-            let connecting = driver.connect(&picked.address, token);
+            let connecting = driver.connect(&picked.address, &service.plan.liveness, token);
             self.attempt(service, picked, place, now);
             match connecting {
                 Ok((socket, true)) => return Dialled::Connected(socket),

@@ -12,10 +12,12 @@ use std::time::Duration;
 use flow::events::Received;
 use sys::epoll::{Epoll, Event, Events, Interest};
 use sys::ktls::{self, Half, Keys};
-use sys::socket::{self, PeerAddress};
+use sys::socket::{self, Liveness, PeerAddress};
 use sys::transfer::{self, Pipe};
 use sys::wake::Waker;
 use wire::address::Address;
+
+use crate::slow_client::Progress;
 
 /// Events taken from the kernel at once. More would let the first ones of a batch wait long for
 /// the last ones to be worked through; fewer would cost system calls.
@@ -42,6 +44,8 @@ pub(crate) struct Socket {
     /// It has failed, and what had come before is being received.
     is_broken: bool,
     watches_writes: bool,
+    /// Bytes that the kernel has taken, as they were given to it.
+    sent: u64,
 }
 
 /// What came of sending a range of a file.
@@ -119,8 +123,16 @@ impl Driver {
     }
 
     /// Begins to connect; returns whether that is already done.
-    pub(crate) fn connect(&self, address: &Address, token: u64) -> io::Result<(Socket, bool)> {
+    pub(crate) fn connect(
+        &self,
+        address: &Address,
+        liveness: &Liveness,
+        token: u64,
+    ) -> io::Result<(Socket, bool)> {
         let (fd, connected) = socket::connect(address)?;
+        if let Address::Ip(_) = address {
+            socket::set_liveness(&fd, liveness)?;
+        }
         let reads = Interest::READ | Interest::EDGE;
         let interest = if connected {
             reads
@@ -161,6 +173,7 @@ impl Socket {
             failed: false,
             is_broken: false,
             watches_writes: false,
+            sent: 0,
         }
     }
 
@@ -271,6 +284,7 @@ impl Socket {
         match result {
             Ok(count) => {
                 self.writable = count == size;
+                self.sent += count as u64;
                 Some(count)
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
@@ -294,7 +308,10 @@ impl Socket {
             Ok(0) => FileSent::NoFile,
             // Less than it was asked for says nothing: the file may have become shorter, and then
             // no event would tell of room that there was all the time. The next call knows.
-            Ok(sent) => FileSent::Bytes(sent),
+            Ok(sent) => {
+                self.sent += sent as u64;
+                FileSent::Bytes(sent)
+            }
             Err(error) => match error.kind() {
                 ErrorKind::WouldBlock => {
                     self.writable = false;
@@ -358,6 +375,16 @@ impl Socket {
         let _ = socket::reset_on_close(&self.fd);
     }
 
+    /// What was sent, and what the peer has of it. Records that the kernel makes are counted
+    /// without their headers in the one and with them in the other: a percent.
+    pub(crate) fn progress(&self) -> Progress {
+        let waiting = socket::unacknowledged_bytes(&self.fd).unwrap_or(0);
+        Progress {
+            sent: self.sent,
+            acknowledged: self.sent.saturating_sub(waiting),
+        }
+    }
+
     /// The address that this end has.
     pub(crate) fn local_address(&self) -> Option<PeerAddress> {
         socket::local_address(&self.fd).ok()
@@ -372,7 +399,14 @@ fn is_of_socket(error: &io::Error) -> bool {
             | ErrorKind::ConnectionReset
             | ErrorKind::ConnectionAborted
             | ErrorKind::NotConnected
-            | ErrorKind::TimedOut
+    ) || is_unreachable(error)
+}
+
+/// Whether TCP has given the peer up, or there is no way to it any more.
+pub(crate) fn is_unreachable(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::TimedOut
             | ErrorKind::HostUnreachable
             | ErrorKind::NetworkUnreachable
             | ErrorKind::NetworkDown
@@ -404,7 +438,9 @@ mod tests {
             panic!("a TCP listener has an IP address");
         };
         driver.listen(&listener, 9, false).unwrap();
-        let (socket, _) = driver.connect(&Address::Ip(address), 1).unwrap();
+        let (socket, _) = driver
+            .connect(&Address::Ip(address), &Liveness::default(), 1)
+            .unwrap();
         let (other, _) = loop {
             driver.wait(None, &mut Vec::new()).unwrap();
             if let Ok(accepted) = driver.accept(&listener) {

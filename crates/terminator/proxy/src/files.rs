@@ -617,6 +617,7 @@ mod tests {
             timeouts: FileTimeouts {
                 request: 10 * SECOND,
                 file: 20 * SECOND,
+                rate_min: None,
             },
             descriptors: Descriptors::default(),
             source: Arc::default(),

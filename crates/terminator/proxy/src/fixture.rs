@@ -16,9 +16,9 @@ use crate::connection_log::ConnectionLog;
 use crate::file_threads::FileThreads;
 use crate::files::FileContext;
 use crate::options::{
-    BackOptions, FrontOptions, FrontTls, KtlsMode, KtlsOptions, Limits, LogConnections, LogFormat,
-    LogOptions, Options, SendProxy, ServersOptions, ServiceOptions, SourceRules, Timeouts,
-    WorkerOptions,
+    BackOptions, FrontOptions, FrontTls, KtlsMode, KtlsOptions, Limits, Liveness, LogConnections,
+    LogFormat, LogOptions, Options, SendProxy, ServersOptions, ServiceOptions, SourceRules,
+    Timeouts, WorkerOptions,
 };
 use crate::plan::Plan;
 use crate::service::Service;
@@ -27,6 +27,7 @@ pub(crate) const TIMEOUTS: Timeouts = Timeouts {
     handshake: Duration::from_secs(10),
     dial: Duration::from_secs(3),
     idle: Duration::from_secs(60),
+    lifetime: None,
 };
 
 /// A plan of one service for two workers, and who may connect to it.
@@ -108,6 +109,7 @@ fn service(authority: &Authority, server: &str) -> ServiceOptions {
             listen: Vec::new(),
             accept_proxy: Vec::new(),
             sources: SourceRules::default(),
+            liveness: Liveness::default(),
             tls: FrontTls::Terminate(Box::new(tls)),
             ktls: KtlsOptions {
                 mode: KtlsMode::Off,
@@ -116,6 +118,7 @@ fn service(authority: &Authority, server: &str) -> ServiceOptions {
         },
         back: BackOptions::Servers(ServersOptions {
             pool,
+            liveness: Liveness::default(),
             send_proxy: SendProxy::Off,
             tls: None,
         }),

@@ -32,6 +32,7 @@ pub mod plan;
 pub mod plane;
 mod schedule;
 mod service;
+mod slow_client;
 mod sources;
 mod timers;
 mod token;

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub use flow::options::{CertificateForm, ProxyTlvs, SendProxy, Timeouts};
+pub use sys::socket::Liveness;
 use wire::address::{Address, Endpoint};
 use wire::network::{Network, NetworkSet};
 
@@ -44,6 +45,8 @@ pub struct FrontOptions {
     pub accept_proxy: Vec<Network>,
     /// Which clients may come in.
     pub sources: SourceRules,
+    /// How a client that is gone is noticed.
+    pub liveness: Liveness,
     /// What is done with clients' TLS.
     pub tls: FrontTls,
     /// Whether the kernel encrypts what is long.
@@ -156,6 +159,17 @@ pub struct FileTimeouts {
     pub request: Duration,
     /// What the file system takes for one thing that is not in memory: a look-up, a list, a read.
     pub file: Duration,
+    /// How fast a client must take responses; `None` = as it likes.
+    pub rate_min: Option<RateMin>,
+}
+
+/// How fast a client must take what it is sent, on an average.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct RateMin {
+    /// Bytes that it acknowledges per second.
+    pub bytes_per_second: u64,
+    /// The time over which they are counted.
+    pub window: Duration,
 }
 
 /// The servers that we connect to.
@@ -163,6 +177,8 @@ pub struct FileTimeouts {
 pub struct ServersOptions {
     /// The servers and the choice among them.
     pub pool: backend::options::Options,
+    /// How a server that is gone is noticed.
+    pub liveness: Liveness,
     /// What we tell a server about the client, before the first byte.
     pub send_proxy: SendProxy,
     /// How TLS is originated towards them; `None` = they get plaintext.

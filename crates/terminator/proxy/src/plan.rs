@@ -19,8 +19,8 @@ use crate::allowance::Allowance;
 use crate::descriptors::Descriptors;
 use crate::file_threads::Source;
 use crate::options::{
-    BackOptions, FileTimeouts, FrontTls, KtlsMode, KtlsOptions, Limits, LogOptions, Options,
-    ServersOptions, ServiceOptions, SourceRules, WorkerOptions,
+    BackOptions, FileTimeouts, FrontTls, KtlsMode, KtlsOptions, Limits, Liveness, LogOptions,
+    Options, ServersOptions, ServiceOptions, SourceRules, WorkerOptions,
 };
 use crate::places::SharedPlaces;
 
@@ -41,6 +41,8 @@ pub struct ServicePlan {
     pub(crate) sources: SourceRules,
     pub(crate) send_proxy: SendProxy,
     pub(crate) back_tls: Option<ServerTls>,
+    /// Of connections to servers.
+    pub(crate) liveness: Liveness,
     pub(crate) timeouts: Timeouts,
     connections_max: Option<u32>,
     workers: usize,
@@ -185,6 +187,7 @@ impl ServicePlan {
         resumption: &Arc<Resumption>,
         warnings: &mut Vec<Warning>,
     ) -> Result<Self, BuildError> {
+        let liveness = options.back.servers().map(|servers| servers.liveness);
         let front = match &options.front.tls {
             FrontTls::Terminate(tls) => {
                 let built = Server::build(tls, &options.name, resumption, suite_order())?;
@@ -211,6 +214,7 @@ impl ServicePlan {
             sources: options.front.sources,
             send_proxy,
             back_tls,
+            liveness: liveness.unwrap_or_default(),
             serving,
             files: None,
             ktls: options.front.ktls,

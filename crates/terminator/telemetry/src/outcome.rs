@@ -64,12 +64,15 @@ reasons! {
     ClientCertificateRevoked, "client", "client-certificate-revoked", "The client's certificate, or one above it, is on a revocation list; the log names it.";
     ClientDisconnected, "client", "client-disconnected", "The client closed before the handshake had finished.";
     ClientReset, "client", "client-reset", "The client reset the connection.";
+    ClientTooSlow, "client", "client-too-slow", "The client took a response of static files more slowly than `back.files.min-rate`.";
+    ClientUnreachable, "client", "client-unreachable", "The client stopped answering: TCP gave it up (`front.keepalive`, `timeouts.unacknowledged`), or the way to it is gone.";
     ClientTruncated, "none", "client-truncated", "The client closed TCP without close_notify; many ordinary clients do.";
     HandshakeTimeout, "client", "handshake-timeout", "The handshake, with any PROXY header before it, took longer than its limit.";
     HelloMalformed, "client", "hello-malformed", "What began as a TLS handshake was no valid ClientHello.";
     HelloTooLarge, "client", "hello-too-large", "The ClientHello was larger than its limit.";
     InappropriateFallback, "client", "inappropriate-fallback", "The client tried again with an older version of TLS than both speak (TLS_FALLBACK_SCSV, RFC 7507): its first attempt may have been disturbed on the way.";
     IdleTimeout, "none", "idle-timeout", "No byte went either way for the idle limit.";
+    LifetimeReached, "none", "lifetime-reached", "The connection had lasted `timeouts.lifetime`.";
     NameMissing, "client", "name-missing", "The client sent no server name, and the service, or all at the address, refuse such clients.";
     NameUnknown, "client", "name-unknown", "The service refuses names that no certificate has, or no service at the address has the name.";
     NoCommonParameters, "client", "no-common-parameters", "Client and service share no version, suite, group, signature scheme or protocol.";
@@ -90,7 +93,7 @@ reasons! {
     BackendBusy, "backend", "backend-busy", "The queue of the last server tried was full until the dial took too long.";
     NoServerAvailable, "backend", "no-server-available", "No server was up, or all had been tried.";
     BackendRefused, "backend", "backend-refused", "The last server tried refused the connection.";
-    BackendReset, "backend", "backend-reset", "The server reset the connection.";
+    BackendReset, "backend", "backend-reset", "The server reset the connection, or TCP gave it up (`back.keepalive`, `timeouts.unacknowledged`).";
     BackendTimeout, "backend", "backend-timeout", "The last server tried did not answer the dial in time.";
     BackendUnreachable, "backend", "backend-unreachable", "The last server tried could not be reached (no route, no such socket).";
     ServerCertificateExpired, "backend", "server-certificate-expired", "The certificate of the last server tried is out of its validity.";

@@ -23,3 +23,27 @@ fn a_request_that_does_not_end_is_answered_408() {
     drop(connection);
     lariat.wait_for_reason("request-timeout", 1);
 }
+
+#[test]
+fn a_client_that_takes_a_response_too_slowly_is_reset_and_a_quick_one_is_not() {
+    let (site, folder) = (Site::new(), Directory::new());
+    let long = 64 << 20;
+    folder.write("long.bin", vec![7; long]);
+    let keys = "min-rate = '1MiB', min-rate-window = '1s'";
+    for ktls in ["off", "auto"] {
+        let service = Service::files(&site, folder.path()).serving(keys);
+        let service = service.tls(&format!("ktls = '{ktls}'"));
+        let lariat = Lariat::start(&service.toml());
+        let mut slow = Client::new(&site).connect(service.address);
+        slow.ask("long.bin");
+        let mut quick = Client::new(&site).connect(service.address);
+        assert_eq!(quick.fetch("long.bin").len(), long);
+        lariat.wait_for_reason("client-too-slow", 1);
+        let mut cut = Vec::new();
+        slow.read_to_cut(&mut cut);
+        assert!(cut.len() < long);
+        // It waits for nothing now, and may.
+        assert_eq!(quick.fetch("long.bin").len(), long);
+        lariat.wait_for_metric("lariat_connections_open", &[], 1.0);
+    }
+}

@@ -5,6 +5,7 @@ use std::time::Duration;
 use options::{Key, Kind, key};
 
 const HOUR: Duration = Duration::from_secs(3600);
+const DAY: Duration = Duration::from_secs(86_400);
 const YEAR: Duration = Duration::from_secs(365 * 86_400);
 
 /// The keys of `service.timeouts` and `service.limits`.
@@ -48,6 +49,31 @@ pub(super) const LIMITS: &[Key] = &[
              Databases and other protocols with long silences need hours.",
     )
     .example(r#"idle = "8h""#),
+    key(
+        "service.timeouts.lifetime",
+        Kind::Duration(Duration::from_secs(1), YEAR),
+    )
+    .absent("as long as client and server want")
+    .flag("lifetime")
+    .help(
+        "Time from accept to the end of the connection, whatever it does; it is logged as \
+             `lifetime-reached`. The client gets close_notify, unless it waits for a part of \
+             an answer. With it, no connection outlives a revocation, or a change of \
+             servers, by more.",
+    )
+    .example(r#"lifetime = "1h""#),
+    key(
+        "service.timeouts.unacknowledged",
+        Kind::Duration(Duration::from_secs(1), DAY),
+    )
+    .absent("the kernel's: about 15 minutes (net.ipv4.tcp_retries2)")
+    .flag("unacknowledged-timeout")
+    .help(
+        "Time for which a client or a server may leave bytes unacknowledged, or take none \
+             that wait for it; then TCP gives it up (TCP_USER_TIMEOUT, RFC 5482; HAProxy: \
+             `tcp-ut`). A client that pauses a download for longer is dropped as well.",
+    )
+    .example(r#"unacknowledged = "30s""#),
     key(
         "service.timeouts.request",
         Kind::Duration(Duration::from_millis(10), HOUR),

@@ -8,6 +8,8 @@ use options::{Key, Kind, key};
 const EARLY_DATA_BYTES_MAX: u64 = tls::server::EARLY_DATA_BYTES_MAX as u64;
 
 const HOUR: Duration = Duration::from_secs(3600);
+/// The most that the kernel takes is 32,767 s.
+const KEEPALIVE_MAX: Duration = Duration::from_secs(9 * 3600);
 const DAY: Duration = Duration::from_secs(86_400);
 
 /// Every cipher suite by its standard name.
@@ -84,6 +86,19 @@ pub(super) const FRONT: &[Key] = &[
              read again by a reload, and one with a broken line changes nothing.",
         )
         .example(r#"deny = ["192.0.2.0/24", "deny.txt"]"#),
+    key(
+        "service.front.keepalive",
+        Kind::Duration(Duration::ZERO, KEEPALIVE_MAX),
+    )
+    .default("2m")
+    .flag("keepalive")
+    .help(
+            "Time without a byte after which the kernel asks whether the client is still there \
+             (TCP keepalive), in whole seconds; 0 turns that off. One that answers none of \
+             four probes in as much time again is dropped and logged as \
+             `client-unreachable`. Two minutes keep the entries of most NATs alive.",
+        )
+    .example(r#"keepalive = "30s""#),
     key("service.front.tls", Kind::Table)
         .absent("clients speak no TLS, which is warned of unless `off` is written")
         .shorthand("mode")
@@ -309,6 +324,24 @@ pub(super) const BACK: &[Key] = &[
         .flag("precompressed")
         .help("Whether `x.br` or `x.gz` beside `x` is sent in its place to clients that accept it.")
         .example("precompressed = false"),
+    key("service.back.files.min-rate", Kind::Size(1, 1 << 40))
+        .absent("a client may take as long as `timeouts.idle` lets it")
+        .flag("min-rate")
+        .help(
+            "Bytes per second that a client must acknowledge of what is on its way to it, on an \
+             average over `min-rate-window`; a slower one is reset and logged as \
+             `client-too-slow`. What fits into the kernel's buffer counts no client as slow. \
+             A paused download is slow.",
+        )
+        .example(r#"min-rate = "1KiB""#),
+    key(
+        "service.back.files.min-rate-window",
+        Kind::Duration(Duration::from_secs(1), HOUR),
+    )
+    .default("30s")
+    .flag("min-rate-window")
+    .help("The time over which `min-rate` is averaged. Long enough for a lost link to come back.")
+    .example(r#"min-rate-window = "1m""#),
     key("service.back.servers", Kind::Table)
         .many()
         .absent("what is served comes from `files`")
@@ -455,6 +488,17 @@ pub(super) const BACK: &[Key] = &[
     .flag("passive-ejection-time")
     .help("How long the server is ejected before one connection tries it again.")
     .example(r#"ejection-time = "30s""#),
+    key(
+        "service.back.keepalive",
+        Kind::Duration(Duration::ZERO, KEEPALIVE_MAX),
+    )
+    .default("2m")
+    .flag("backend-keepalive")
+    .help(
+        "The same for servers: time without a byte after which the kernel asks whether the \
+             server is still there; 0 turns that off.",
+    )
+    .example(r#"keepalive = "30s""#),
     key("service.back.send-proxy", Kind::Table)
         .absent("no header is sent")
         .shorthand("version")

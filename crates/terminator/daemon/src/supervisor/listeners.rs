@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 
-use sys::socket::{self, ListenOptions, PeerAddress};
+use sys::socket::{self, ListenOptions, Liveness, PeerAddress};
 use wire::address::{Address, UnixName};
 
 use super::failure::ListenFailure;
@@ -21,6 +21,8 @@ pub(super) struct Wanted {
     pub(super) service_index: u32,
     /// The address's place in the service's list.
     pub(super) address_index: u32,
+    /// How a client that is gone is noticed.
+    pub(super) liveness: Liveness,
 }
 
 /// An address, and how many equal ones stand before it: port 0 may be wanted twice.
@@ -59,17 +61,22 @@ impl Listeners {
                 address: wanted.address.clone(),
                 error,
             };
-            opened.insert(
-                key,
-                open_each(&wanted.address, workers, options).map_err(failed)?,
-            );
+            let fds = open_each(&wanted.address, workers, options).map_err(failed)?;
+            set(&fds, wanted);
+            opened.insert(key, fds);
         }
         self.open.append(&mut opened);
         Ok(())
     }
 
-    /// Closes all that are not wanted.
+    /// Closes all that are not wanted. Those that are get what an earlier plan has set otherwise.
     pub(super) fn keep(&mut self, wanted: &[Wanted]) {
+        for (key, one) in keyed(wanted) {
+            self.open
+                .get(&key)
+                .into_iter()
+                .for_each(|fds| set(fds, one));
+        }
         let keys: Vec<_> = keyed(wanted).map(|(key, _)| key).collect();
         let open = std::mem::take(&mut self.open).into_iter();
         let (kept, closed): (BTreeMap<_, _>, BTreeMap<_, _>) =
@@ -121,6 +128,16 @@ fn keyed(wanted: &[Wanted]) -> impl Iterator<Item = (Key, &Wanted)> {
         let equal = before.filter(|other| other.address == one.address).count();
         ((one.address.clone(), equal), one)
     })
+}
+
+/// Sets what connections inherit from the sockets of an address.
+fn set(fds: &[OwnedFd], wanted: &Wanted) {
+    if let Address::Ip(_) = wanted.address {
+        for fd in fds {
+            // The kernel takes all that a configuration can say, and no socket is lost otherwise.
+            let _ = socket::set_liveness(fd, &wanted.liveness);
+        }
+    }
 }
 
 /// One socket a worker. The kernel spreads TCP connections over those of one address; for a Unix
@@ -178,6 +195,7 @@ mod tests {
             service: format!("s{service_index}"),
             service_index,
             address_index: 0,
+            liveness: Liveness::default(),
         }
     }
 

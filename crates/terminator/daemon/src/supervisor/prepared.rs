@@ -57,6 +57,7 @@ impl ConfigSummary {
                     service: service.name.clone(),
                     service_index,
                     address_index,
+                    liveness: service.front.liveness,
                 })
         });
         let folders = services().filter_map(|(service_index, service)| {

@@ -2,6 +2,8 @@
 
 use std::time::Instant;
 
+use telemetry::outcome::Reason;
+
 use super::Flow;
 use crate::actions::Action;
 use crate::buffer::Pool;
@@ -27,6 +29,25 @@ impl Flow {
         self.actions.cancel_dials();
         self.stage = Stage::closing(now);
         self.advance(pool);
+    }
+
+    /// When it has lasted its lifetime; the handshake and the close have limits of their own.
+    pub(super) fn lifetime_end(&self) -> Option<Instant> {
+        let is_open = matches!(self.stage, Stage::Dialling { .. } | Stage::Relaying);
+        let limit = self.settings.timeouts.lifetime;
+        limit
+            .filter(|_| is_open && self.handshaking.is_none())
+            .map(|limit| self.facts.accepted + limit)
+    }
+
+    /// Ends a connection that has lasted its lifetime. Amid an answer there is no close_notify:
+    /// what was cut must not look whole.
+    pub(super) fn end_lifetime(&mut self, now: Instant, pool: &mut Pool) {
+        if self.is_front_done() && !self.down.is_ended {
+            self.send_close_notify(pool);
+            self.down.is_ended = true;
+        }
+        self.close_gracefully(Ending::new(Reason::LifetimeReached), now, pool);
     }
 
     /// Ends at once.

@@ -1,5 +1,7 @@
 //! The state machine against a real TLS client and a backend in memory, by seed.
 
+mod lifetime;
+
 use std::time::Duration;
 
 use flow::actions::Action;

@@ -31,6 +31,7 @@ pub(crate) const TIMEOUTS: Timeouts = Timeouts {
     handshake: Duration::from_secs(10),
     dial: Duration::from_secs(3),
     idle: Duration::from_secs(60),
+    lifetime: None,
 };
 
 /// What all runs share; making keys is slow.
@@ -99,6 +100,13 @@ impl Stage {
     /// After a reload by which this protocol is spoken.
     pub(crate) fn speaking(&self, protocol: &[u8]) -> Self {
         self.changed(|options| options.alpn = vec![protocol.to_vec()])
+    }
+
+    /// Whose connections last no longer than this.
+    pub(crate) fn lasting(&self, lifetime: Duration) -> Self {
+        let mut other = self.clone();
+        Rc::make_mut(&mut other.settings).timeouts.lifetime = Some(lifetime);
+        other
     }
 
     /// With another kernel, or none.

@@ -1,0 +1,97 @@
+//! How long a connection lasts, and how a peer that is gone is noticed.
+
+use std::fs;
+
+use suite::prelude::*;
+
+/// Seconds until the kernel asks whether the peer of an established connection is still there, by
+/// the ports of its ends; `None` = it does not ask.
+fn next_probe(is_it: impl Fn(u16, u16) -> bool) -> Option<u64> {
+    let hexadecimal = |text: &str| u64::from_str_radix(text, 16).expect("the kernel wrote it");
+    let port = |end: &str| end.rsplit(':').next().map(hexadecimal).unwrap_or_default() as u16;
+    let table = fs::read_to_string("/proc/net/tcp").expect("there is IPv4");
+    let mut rows = table.lines().filter_map(|line| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let is_it = fields.get(3) == Some(&"01") && is_it(port(fields[1]), port(fields[2]));
+        is_it.then(|| fields[5].to_owned())
+    });
+    let timer = rows.next().expect("the connection stands");
+    let (kind, ticks) = timer.split_once(':').expect("KIND:TICKS");
+    (kind == "02").then(|| hexadecimal(ticks) / 100)
+}
+
+/// Waits until the kernel asks after about so many seconds, or never.
+fn wait_for_probe(seconds: Option<u64>, is_it: impl Fn(u16, u16) -> bool) {
+    until(&format!("a probe after {seconds:?} s"), || {
+        let next = next_probe(&is_it);
+        let fits = match (seconds, next) {
+            (Some(wanted), Some(next)) => (wanted - wanted / 4..=wanted).contains(&next),
+            (wanted, next) => wanted == next,
+        };
+        fits.then_some(())
+    });
+}
+
+#[test]
+fn both_sides_are_probed_after_the_times_that_are_set_and_a_reload_changes_them() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
+    let keys = "keepalive = '1000s'";
+    let service = Service::new(&site, &server)
+        .front(keys)
+        .back("keepalive = '2000s'");
+    let lariat = Lariat::start(&service.toml());
+    let server_port: u16 = server
+        .address()
+        .rsplit(':')
+        .next()
+        .unwrap()
+        .parse()
+        .unwrap();
+    let is_front = |own: u16, _: u16| own == service.address.port();
+    let is_back = |_: u16, other: u16| other == server_port;
+
+    let first = Client::new(&site).echo(service.address);
+    wait_for_probe(Some(1000), is_front);
+    wait_for_probe(Some(2000), is_back);
+    drop(first);
+    lariat.wait_for_metric("lariat_connections_open", &[], 0.0);
+    for (front, seconds) in [("keepalive = '0s'", None), ("", Some(120))] {
+        lariat.configure(&service.toml().replace(keys, front));
+        lariat.reload().success();
+        let next = Client::new(&site).echo(service.address);
+        wait_for_probe(seconds, is_front);
+        drop(next);
+        lariat.wait_for_metric("lariat_connections_open", &[], 0.0);
+    }
+}
+
+#[test]
+fn a_connection_ends_with_its_lifetime_and_a_further_one_begins_its_own() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
+    let service = Service::new(&site, &server).more("timeouts = { lifetime = '1s' }");
+    let lariat = Lariat::start(&service.toml());
+    for (client, ended) in Client::of_each_version(&site).iter().zip(1..) {
+        let mut connection = client.echo(service.address);
+        assert_eq!(connection.read_to_end().expect("close_notify"), b"");
+        drop(connection);
+        lariat.wait_for_reason("lifetime-reached", ended);
+    }
+    let line = lariat.wait_for_line(&["lifetime-reached"]);
+    assert_eq!(line["fault"], "none", "{line}");
+}
+
+#[test]
+fn a_client_that_takes_nothing_for_too_long_is_given_up() {
+    let (site, server) = (
+        Site::new(),
+        Server::start(Behaviour::Speak(vec![7; 32 << 20])),
+    );
+    let service = Service::new(&site, &server).more("timeouts = { unacknowledged = '1s' }");
+    let lariat = Lariat::start(&service.toml());
+    let connection = Client::new(&site).connect(service.address);
+    lariat.wait_for_reason("client-unreachable", 1);
+    drop(connection);
+    let mut other = Client::new(&site).connect(service.address);
+    let got = other.read_to_end().expect("all of it");
+    assert_eq!(got.len(), 32 << 20);
+}
