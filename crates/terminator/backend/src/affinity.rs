@@ -38,8 +38,7 @@ pub(crate) fn mix(mut bits: u64) -> u64 {
 ///
 /// An exponential variate of rate `weight`: the smallest of several such is each one's with a
 /// probability that is its share of the weights. So the nearest server is the client's.
-pub(crate) fn distance_below(limit: f64, key: u64, seed: u64, weight: u16) -> Option<f64> {
-    let weight = f64::from(weight);
+pub(crate) fn distance_below(limit: f64, key: u64, seed: u64, weight: f64) -> Option<f64> {
     // 52 bits and a half, so that neither 0 nor 1 can come out.
     let fraction = ((mix(key ^ seed) >> 12) as f64 + 0.5) / (1u64 << 52) as f64;
     // -ln x is never below 1 - x: this spares most logarithms when there are many servers.

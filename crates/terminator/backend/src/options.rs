@@ -22,6 +22,8 @@ pub struct Options {
     pub passive: PassiveOptions,
     /// Active checks, if any.
     pub check: Option<CheckOptions>,
+    /// How long a server that came back up has less than its whole share; zero = it has it at once.
+    pub slow_start: Duration,
     /// Where connections wait while all servers that suit them have as many as they take.
     pub queue: QueueOptions,
 }

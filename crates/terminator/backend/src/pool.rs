@@ -4,14 +4,14 @@
 //! is shared or locked; what the control side learns is sent to each of them.
 
 use std::net::SocketAddr;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use wire::address::Address;
 
 use crate::affinity;
 use crate::options::{Balance, Options, PassiveOptions, SERVERS_MAX, WEIGHT_MAX};
 use crate::places::Limit;
-use crate::server::{Server, ServerState, Standing};
+use crate::server::{SHARE_WHOLE, Server, ServerState, Standing};
 use crate::tried::{Place, Tried};
 
 /// The servers of one service.
@@ -20,6 +20,9 @@ pub struct Pool {
     balance: Balance,
     passive: PassiveOptions,
     is_checked: bool,
+    slow_start: Duration,
+    /// Whether some may have less than their whole share.
+    is_slow: bool,
     servers: Vec<Server>,
 }
 
@@ -85,6 +88,8 @@ impl Pool {
             balance: options.balance,
             passive: options.passive,
             is_checked: options.check.is_some(),
+            slow_start: options.slow_start,
+            is_slow: false,
             servers,
         }
     }
@@ -100,6 +105,7 @@ impl Pool {
                 server.inherit(other, self.is_checked && before.is_checked);
             }
         }
+        self.is_slow = before.is_slow;
     }
 
     /// Chooses a server and one of its addresses, none that was tried.
@@ -110,6 +116,7 @@ impl Pool {
     /// [`Picked::address`] and [`Choice::Full`]).
     pub fn pick(&mut self, request: &Pick, has_room: impl Fn(Limit) -> bool) -> Choice {
         let Pick { now, tried, .. } = request;
+        self.grow_shares(*now);
         let standing = |index: usize, server: &Server| server.standing(index, *now, tried);
         let best = best_standing(&self.servers, standing).filter(|_| !tried.is_full());
         let Some(best) = best else {
@@ -164,8 +171,8 @@ impl Pool {
     }
 
     /// A server accepted: its failures are forgotten, its ejection ends.
-    pub fn dial_succeeded(&mut self, server: usize) {
-        self.with(server, Server::dial_succeeded);
+    pub fn dial_succeeded(&mut self, server: usize, now: Instant) {
+        self.with(server, |server| server.dial_succeeded(now));
     }
 
     /// A server refused, could not be reached or took too long.
@@ -175,13 +182,18 @@ impl Pool {
     }
 
     /// An active check has changed its mind about a server.
-    pub fn set_checked(&mut self, server: usize, up: bool) {
-        self.with(server, |server| server.set_checked(up));
+    pub fn set_checked(&mut self, server: usize, up: bool, now: Instant) {
+        self.with(server, |server| server.set_checked(up, now));
     }
 
     /// An operator disables a server, which then gets no new connection, or enables it again.
-    pub fn set_disabled(&mut self, server: usize, disabled: bool) {
-        self.with(server, |server| server.set_disabled(disabled));
+    pub fn set_disabled(&mut self, server: usize, disabled: bool, now: Instant) {
+        self.with(server, |server| server.set_disabled(disabled, now));
+    }
+
+    /// When a server that came back up has its whole share; `None` if it has.
+    pub fn slow_start_end(&self, server: usize) -> Option<Instant> {
+        self.servers.get(server)?.slow_start_end(self.slow_start)
     }
 
     /// How many servers an operator has disabled, and how many there are.
@@ -200,6 +212,15 @@ impl Pool {
     fn with(&mut self, server: usize, change: impl FnOnce(&mut Server)) {
         if let Some(server) = self.servers.get_mut(server) {
             change(server);
+            self.is_slow |= server.slow_start_end(self.slow_start).is_some();
+        }
+    }
+
+    fn grow_shares(&mut self, now: Instant) {
+        if self.is_slow {
+            let grown = self.servers.iter_mut();
+            let grown = grown.map(|server| server.grow_share(now, self.slow_start));
+            self.is_slow = grown.fold(false, |is_slow, is_whole| is_slow | !is_whole);
         }
     }
 }
@@ -226,8 +247,8 @@ fn next_in_turn(
         if !eligible(index, server) {
             continue;
         }
-        gained += i64::from(server.weight);
-        server.turn += i64::from(server.weight);
+        gained += i64::from(server.share);
+        server.turn += i64::from(server.share);
         if richest.is_none_or(|(_, turn)| server.turn > turn) {
             richest = Some((index, server.turn));
         }
@@ -245,17 +266,17 @@ fn least_connections(
     servers: &mut [Server],
     eligible: impl Fn(usize, &Server) -> bool,
 ) -> Option<usize> {
-    // open / weight, compared without the division.
-    let load = |server: &Server, weight: u16| u64::from(server.open) * u64::from(weight);
+    // open / share, compared without the division.
+    let load = |server: &Server, share: u32| u64::from(server.open) * u64::from(share);
     let mut least: Option<&Server> = None;
     for (index, server) in servers.iter().enumerate() {
-        let is_less = |than: &Server| load(server, than.weight) < load(than, server.weight);
+        let is_less = |than: &Server| load(server, than.share) < load(than, server.share);
         if eligible(index, server) && least.is_none_or(is_less) {
             least = Some(server);
         }
     }
-    let (open, weight) = least.map(|server| (server.open, server.weight))?;
-    let ties = |server: &Server| load(server, weight) == u64::from(open) * u64::from(server.weight);
+    let (open, share) = least.map(|server| (server.open, server.share))?;
+    let ties = |server: &Server| load(server, share) == u64::from(open) * u64::from(server.share);
     next_in_turn(servers, |index, server| {
         eligible(index, server) && ties(server)
     })
@@ -273,7 +294,10 @@ fn nearest(
         if !eligible(index, server) {
             continue;
         }
-        let (seed, weight) = (server.seed, server.weight);
+        let (seed, weight) = (
+            server.seed,
+            f64::from(server.share) / f64::from(SHARE_WHOLE),
+        );
         if let Some(distance) = affinity::distance_below(limit, key, seed, weight) {
             (nearest, limit) = (Some(index), distance);
         }
@@ -289,7 +313,6 @@ mod tests {
     use crate::options::{QueueOptions, ServerOptions};
     use crate::server::Health;
     use proptest::prelude::*;
-    use std::time::Duration;
 
     const EJECTION_TIME: Duration = Duration::from_secs(10);
 
@@ -319,6 +342,7 @@ mod tests {
             balance,
             passive,
             check: None,
+            slow_start: Duration::ZERO,
             queue: QueueOptions {
                 length: 0,
                 timeout: Duration::ZERO,
@@ -371,6 +395,84 @@ mod tests {
         assert_eq!([first(0), first(1), first(2), first(3)], [0, 1, 2, 0]);
     }
 
+    /// How many of a hundred connections each of two servers gets at a time after `begin`.
+    fn shares(pool: &mut Pool, begin: Instant, after: Duration) -> [usize; 2] {
+        let now = begin + after;
+        let picked: Vec<_> = (0..100u64)
+            .map(|client| pick(pool, now, affinity::mix(client), Tried::new()).unwrap())
+            .collect();
+        [0, 1].map(|server| picked.iter().filter(|one| **one == server).count())
+    }
+
+    #[test]
+    fn the_share_of_a_server_that_came_back_grows_to_the_whole() {
+        const TIME: Duration = Duration::from_secs(100);
+        let now = Instant::now();
+        type Way = fn(&mut Pool, Instant);
+        let ways: [Way; 3] = [
+            |pool, now| {
+                pool.set_checked(0, false, now);
+                pool.set_checked(0, true, now);
+            },
+            |pool, now| {
+                pool.set_disabled(0, true, now);
+                pool.set_disabled(0, false, now);
+            },
+            |pool, now| {
+                fail(pool, 0, 3, now);
+                pool.dial_succeeded(0, now);
+            },
+        ];
+        for come_back in ways {
+            let mut options = options(Balance::RoundRobin, "unix:a*3 unix:b*3");
+            options.slow_start = TIME;
+            let mut pool = Pool::new(&options, 0);
+            assert_eq!(
+                shares(&mut pool, now, Duration::ZERO),
+                [50, 50],
+                "up from the start"
+            );
+            come_back(&mut pool, now);
+            assert_eq!(pool.slow_start_end(0), Some(now + TIME));
+            // 0.1 of 1.1, 0.55 of 1.55, 0.91 of 1.91.
+            for (percent, expected) in [(0, 9), (50, 35), (90, 48), (100, 50)] {
+                let mut pool = pool.clone();
+                let [first, _] = shares(&mut pool, now, TIME * percent / 100);
+                assert!(first.abs_diff(expected) <= 1, "{first} at {percent} %");
+                let mut after = Pool::new(&options, 0);
+                after.inherit(&pool);
+                let [same, _] = shares(&mut after, now, TIME * percent / 100);
+                assert!(
+                    same.abs_diff(expected) <= 1,
+                    "{same} at {percent} % over a reload"
+                );
+            }
+            shares(&mut pool, now, TIME);
+            assert_eq!(pool.slow_start_end(0), None);
+        }
+    }
+
+    #[test]
+    fn a_slow_start_holds_for_each_balance() {
+        const TIME: Duration = Duration::from_secs(100);
+        let now = Instant::now();
+        for balance in [Balance::LeastConnections, Balance::Source] {
+            let mut options = options(balance, "unix:a unix:b");
+            options.slow_start = TIME;
+            let mut pool = Pool::new(&options, 0);
+            pool.set_checked(0, false, now);
+            pool.set_checked(0, true, now);
+            let mut first = 0;
+            for client in 0..1000u64 {
+                let key = affinity::mix(client);
+                let picked = pick(&mut pool, now, key, Tried::new()).unwrap();
+                pool.opened(picked);
+                first += usize::from(picked == 0);
+            }
+            assert!((60..130).contains(&first), "{first} of 1000 by {balance:?}");
+        }
+    }
+
     #[test]
     fn a_server_without_room_is_passed_over_but_not_for_a_worse_one() {
         let servers = "unix:a<1 unix:b<2 +unix:spare";
@@ -398,8 +500,8 @@ mod tests {
                 limits.iter().map(|limit| limit.most).collect::<Vec<_>>(),
                 [1, 2]
             );
-            pool.set_checked(0, false);
-            pool.set_checked(1, false);
+            pool.set_checked(0, false, now);
+            pool.set_checked(1, false, now);
             assert_eq!(pick(&mut pool, now, 7, tried), Some(2));
         }
     }
@@ -408,23 +510,23 @@ mod tests {
     fn a_disabled_server_is_not_picked_whatever_else_is_known() {
         let mut pool = pool(Balance::RoundRobin, "unix:a unix:b");
         let now = Instant::now();
-        pool.set_disabled(0, true);
+        pool.set_disabled(0, true, now);
         assert_eq!(picks(&mut pool, now, 2), [1, 1]);
         assert_eq!(
             (health(&pool, 0), pool.disabled()),
             (Health::Disabled, (1, 2))
         );
-        pool.set_checked(0, true);
-        pool.dial_succeeded(0);
+        pool.set_checked(0, true, now);
+        pool.dial_succeeded(0, now);
         fail(&mut pool, 1, 3, now);
         assert_eq!(
             picks(&mut pool, now, 1),
             [1],
             "an ejected one is better than none"
         );
-        pool.set_disabled(1, true);
+        pool.set_disabled(1, true, now);
         assert_eq!(pick(&mut pool, now, 0, Tried::new()), None);
-        pool.set_disabled(0, false);
+        pool.set_disabled(0, false, now);
         assert_eq!(picks(&mut pool, now, 2), [0, 0]);
     }
 
@@ -433,10 +535,10 @@ mod tests {
         let mut pool = pool(Balance::RoundRobin, "+unix:spare unix:a unix:b");
         let now = Instant::now();
         assert_eq!(picks(&mut pool, now, 2), [1, 2]);
-        pool.set_checked(1, false);
+        pool.set_checked(1, false, now);
         fail(&mut pool, 2, 3, now);
         assert_eq!(picks(&mut pool, now, 2), [0, 0]);
-        pool.set_checked(1, true);
+        pool.set_checked(1, true, now);
         assert_eq!(picks(&mut pool, now, 2), [1, 1]);
     }
 
@@ -445,7 +547,7 @@ mod tests {
         let mut pool = pool(Balance::RoundRobin, "unix:a unix:b");
         let start = Instant::now();
         fail(&mut pool, 0, 2, start);
-        pool.dial_succeeded(0);
+        pool.dial_succeeded(0, Instant::now());
         fail(&mut pool, 0, 2, start);
         assert_eq!(health(&pool, 0), Health::Up);
         fail(&mut pool, 0, 1, start);
@@ -460,7 +562,7 @@ mod tests {
         pool.dial_failed(0, start + EJECTION_TIME);
         assert_eq!(trials(&mut pool, start + EJECTION_TIME), 0);
         assert_eq!(trials(&mut pool, start + 2 * EJECTION_TIME), 1);
-        pool.dial_succeeded(0);
+        pool.dial_succeeded(0, Instant::now());
         assert_eq!(trials(&mut pool, start + 2 * EJECTION_TIME), 5);
     }
 
@@ -469,7 +571,7 @@ mod tests {
         let mut pool = pool(Balance::RoundRobin, "unix:a unix:b unix:c");
         let now = Instant::now();
         (0..3).for_each(|server| fail(&mut pool, server, 3, now));
-        pool.set_checked(1, false);
+        pool.set_checked(1, false, now);
         assert_eq!(health(&pool, 1), Health::CheckedDown);
         let mut picked = picks(&mut pool, now, 4);
         picked.sort_unstable();
@@ -529,7 +631,7 @@ mod tests {
         let mut before = pool(Balance::RoundRobin, "unix:gone unix:bad app.example:80");
         fail(&mut before, 1, 3, now);
         before.set_addresses(2, vec![SocketAddr::from(([192, 0, 2, 1], 80))]);
-        before.set_checked(0, false);
+        before.set_checked(0, false, now);
         let mut after = pool(
             Balance::RoundRobin,
             "app.example:80 unix:new unix:bad unix:gone",
@@ -548,7 +650,7 @@ mod tests {
         let mut pool = pool(Balance::RoundRobin, "unix:a");
         pool.closed(0);
         pool.opened(9);
-        pool.set_checked(9, false);
+        pool.set_checked(9, false, Instant::now());
         pool.set_addresses(0, Vec::new());
         assert_eq!(pool.state(9), None);
         assert_eq!(picks(&mut pool, Instant::now(), 1), [0]);
@@ -632,7 +734,7 @@ mod tests {
                 keys.iter().map(|key| pick(pool, now, *key, Tried::new())).collect()
             };
             let before = all(&mut pool);
-            pool.set_checked(lost, false);
+            pool.set_checked(lost, false, now);
             for (old, new) in before.iter().zip(all(&mut pool)) {
                 if *old == Some(lost) {
                     prop_assert_ne!(new, Some(lost));
@@ -640,7 +742,7 @@ mod tests {
                     prop_assert_eq!(*old, new);
                 }
             }
-            pool.set_checked(lost, true);
+            pool.set_checked(lost, true, now);
             prop_assert_eq!(before, all(&mut pool));
         }
 
@@ -680,10 +782,10 @@ mod tests {
                     Event::Fail(server) => pool.dial_failed(server, now),
                     Event::Pass(seconds) => now += Duration::from_secs(seconds),
                     Event::SetChecked(server, is_up) => {
-                        pool.set_checked(server, is_up);
+                        pool.set_checked(server, is_up, now);
                         if let Some(up) = up.get_mut(server) { *up = is_up }
                     }
-                    Event::Succeed(server) => pool.dial_succeeded(server),
+                    Event::Succeed(server) => pool.dial_succeeded(server, now),
                     Event::Pick(key, dials) => {
                         let mut tried = Tried::new();
                         let usable = up.iter().filter(|up| **up).count();

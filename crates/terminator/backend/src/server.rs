@@ -15,6 +15,13 @@ use crate::tried::{Place, Tried};
 /// Addresses of one name that are used; a name server may answer with thousands.
 pub const ADDRESSES_MAX: usize = 64;
 
+/// What a weight of 1 is as a share. A power of two, so that shares divided by it are exact.
+pub(crate) const SHARE_WHOLE: u32 = 1024;
+
+/// The part of its share that a server has when it has just come back up: enough to warm it, and
+/// little enough that what it does slowly at first is done seldom.
+const SHARE_FIRST: u32 = SHARE_WHOLE / 10;
+
 /// What can be said about a server.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct ServerState {
@@ -61,7 +68,11 @@ impl Standing {
 pub(crate) struct Server {
     /// Its identity in the consistent hash and across reloads.
     pub(crate) seed: u64,
-    pub(crate) weight: u16,
+    weight: u16,
+    /// Its share of the connections now: its weight, or less during its slow start.
+    pub(crate) share: u32,
+    /// When it came back up; `None` = its share is whole.
+    back_since: Option<Instant>,
     pub(crate) limit: Option<Limit>,
     pub(crate) open: u32,
     /// The running balance of smooth weighted round-robin.
@@ -93,6 +104,8 @@ impl Server {
             seed,
             limit: options.connections_max.map(limited),
             weight: options.weight,
+            share: u32::from(options.weight) * SHARE_WHOLE,
+            back_since: None,
             open: 0,
             turn: 0,
             backup: options.backup,
@@ -111,6 +124,7 @@ impl Server {
         self.checked_up = before.checked_up || !is_checked;
         self.failures = before.failures;
         self.trial_at = before.trial_at;
+        self.back_since = before.back_since;
         if self.is_name {
             self.addresses.clone_from(&before.addresses);
         }
@@ -172,9 +186,11 @@ impl Server {
         Some((place, address))
     }
 
-    pub(crate) fn dial_succeeded(&mut self) {
+    pub(crate) fn dial_succeeded(&mut self, now: Instant) {
         self.failures = 0;
-        self.trial_at = None;
+        if self.trial_at.take().is_some() {
+            self.back_since = Some(now);
+        }
     }
 
     pub(crate) fn dial_failed(&mut self, now: Instant, passive: &PassiveOptions) {
@@ -185,15 +201,39 @@ impl Server {
     }
 
     /// A check that succeeds again outweighs the dials that failed before it.
-    pub(crate) fn set_checked(&mut self, up: bool) {
+    pub(crate) fn set_checked(&mut self, up: bool, now: Instant) {
         if up && !self.checked_up {
-            self.dial_succeeded();
+            self.dial_succeeded(now);
+            self.back_since = Some(now);
         }
         self.checked_up = up;
     }
 
-    pub(crate) fn set_disabled(&mut self, disabled: bool) {
+    pub(crate) fn set_disabled(&mut self, disabled: bool, now: Instant) {
+        if self.disabled && !disabled {
+            self.back_since = Some(now);
+        }
         self.disabled = disabled;
+    }
+
+    /// When its slow start ends; `None` = it is in none.
+    pub(crate) fn slow_start_end(&self, slow_start: Duration) -> Option<Instant> {
+        self.back_since.map(|since| since + slow_start)
+    }
+
+    /// Its share grows linearly from [`SHARE_FIRST`] to the whole. Whether it is whole.
+    pub(crate) fn grow_share(&mut self, now: Instant, slow_start: Duration) -> bool {
+        let since = |since| now.saturating_duration_since(since);
+        let grown = self.back_since.map(since).filter(|time| *time < slow_start);
+        let part = grown.map_or(SHARE_WHOLE, |time| {
+            let growth = u128::from(SHARE_WHOLE - SHARE_FIRST) * time.as_nanos();
+            SHARE_FIRST + (growth / slow_start.as_nanos()) as u32
+        });
+        self.share = u32::from(self.weight) * part;
+        if grown.is_none() {
+            self.back_since = None;
+        }
+        grown.is_none()
     }
 
     pub(crate) fn is_disabled(&self) -> bool {

@@ -20,9 +20,10 @@ use crate::front::liveness;
 const SERVERS_MAX: usize = 1024;
 
 /// What only servers can be told.
-const KEYS_OF_SERVERS: [&str; 8] = [
+const KEYS_OF_SERVERS: &[&str] = &[
     "keepalive",
     "balance",
+    "slow-start",
     "queue",
     "check",
     "passive",
@@ -138,6 +139,7 @@ fn servers_options(
         ],
     );
     let passive = passive(&back.section("passive"));
+    let slow_start = back.duration("slow-start");
     let queue = queue(back, servers.as_deref().unwrap_or_default());
     let check = match back.section_if_written("check") {
         Some(section) => check(&section).map(Some),
@@ -157,6 +159,7 @@ fn servers_options(
             balance: balance?,
             passive: passive?,
             check: check?,
+            slow_start: slow_start?,
             queue: queue?,
         },
         liveness: liveness?,

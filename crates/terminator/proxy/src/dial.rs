@@ -260,7 +260,7 @@ impl Dial {
         service
             .pool
             .borrow_mut()
-            .dial_succeeded(attempt.picked.server);
+            .dial_succeeded(attempt.picked.server, now);
         service.tell_state(attempt.picked.server);
         let took = now.saturating_duration_since(attempt.started);
         service.counters.observe(Histogram::Dial, took);

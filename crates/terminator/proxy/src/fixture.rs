@@ -98,6 +98,7 @@ fn service(authority: &Authority, server: &str) -> ServiceOptions {
             ejection_time: Duration::from_secs(10),
         },
         check: None,
+        slow_start: Duration::ZERO,
         queue: QueueOptions {
             length: 0,
             timeout: Duration::ZERO,

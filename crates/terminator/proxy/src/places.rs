@@ -212,6 +212,7 @@ mod tests {
                     ejection_time: Duration::ZERO,
                 },
                 check: None,
+                slow_start: Duration::ZERO,
                 queue: QUEUE,
             };
             let (calls, called) = Calls::new(&Arc::new(Waker::new().unwrap()));
@@ -267,7 +268,7 @@ mod tests {
         // It ends before it has looked.
         drop(first);
         assert_eq!((one.called(), other.called()), (vec![3], vec![]));
-        one.pool.set_disabled(0, true);
+        one.pool.set_disabled(0, true, Instant::now());
         let none = one.choose(&places, &mut second, 3);
         assert!(matches!(none, Chosen::Nothing), "it went down meanwhile");
         drop(second);

@@ -312,6 +312,7 @@ fn no_servers() -> backend::options::Options {
             ejection_time: Duration::ZERO,
         },
         check: None,
+        slow_start: Duration::ZERO,
         queue: QueueOptions {
             length: 0,
             timeout: Duration::ZERO,

@@ -3,11 +3,13 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use backend::pool::Pool;
 use backend::server::Health;
 use flow::options::{SendProxy, Settings};
 use sys::socket::PeerAddress;
+use telemetry::catalogue::ServerGauge;
 use telemetry::counters::ServiceCounters;
 use wire::network::Network;
 
@@ -45,7 +47,7 @@ impl Service {
             pool.set_addresses(*server, addresses.clone());
         }
         for server in &plan.disabled {
-            pool.set_disabled(*server, true);
+            pool.set_disabled(*server, true, Instant::now());
         }
         if let Some(before) = before {
             pool.inherit(&before.pool.borrow());
@@ -77,20 +79,29 @@ impl Service {
 
     /// Notes what is known of a server.
     pub(crate) fn note(&self, server: usize, news: &ServerNews) {
+        let now = Instant::now();
         let mut pool = self.pool.borrow_mut();
         match news {
             ServerNews::Addresses(addresses) => pool.set_addresses(server, addresses.to_vec()),
-            ServerNews::Checked(up) => pool.set_checked(server, *up),
-            ServerNews::Disabled(disabled) => pool.set_disabled(server, *disabled),
+            ServerNews::Checked(up) => pool.set_checked(server, *up, now),
+            ServerNews::Disabled(disabled) => pool.set_disabled(server, *disabled, now),
         }
         drop(pool);
         self.tell_state(server);
     }
 
-    /// Tells the metrics whether this worker would send a connection to a server.
+    /// Tells the metrics whether this worker would send a connection to a server, and when a slow
+    /// start of it ends.
     pub(crate) fn tell_state(&self, server: usize) {
-        let state = self.pool.borrow().state(server);
+        let pool = self.pool.borrow();
+        let state = pool.state(server);
         let is_up = state.is_some_and(|state| state.health == Health::Up);
-        self.counters.server(server).set_up(is_up);
+        let counters = self.counters.server(server);
+        counters.set_up(is_up);
+        if let Some(end) = pool.slow_start_end(server) {
+            let end = SystemTime::now() + end.saturating_duration_since(Instant::now());
+            let since_epoch = end.duration_since(UNIX_EPOCH).unwrap_or_default();
+            counters.set(ServerGauge::SlowStartEnd, since_epoch.as_secs());
+        }
     }
 }

@@ -263,6 +263,7 @@ catalogue! {
         Gauge Count "lariat_server_connections_open" "Connections open to the server." { ConnectionsOpen }
         Gauge Count "lariat_server_workers_up" "Workers that would send a connection to the server." { WorkersUp }
         Gauge Count "lariat_server_up" "1 if any worker would send a connection to the server, else 0." { Up }
+        Gauge Seconds "lariat_server_slow_start_end_timestamp_seconds" "When the server has its whole share after `back.slow-start`, in seconds since the epoch; 0 if it never came back up." { SlowStartEnd }
         Gauge Count "lariat_server_disabled" "1 if an operator has disabled the server (`lariat server disable`), else 0." { Disabled }
     }
 

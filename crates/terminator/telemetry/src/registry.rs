@@ -123,6 +123,9 @@ impl Registry {
         let workers_up = workers.map(|one| one.get(ServerGauge::WorkersUp)).sum();
         counts.set(ServerGauge::WorkersUp, workers_up);
         counts.set(ServerGauge::Up, u64::from(workers_up > 0));
+        let cells = server.cells.iter();
+        let slow_start_end = cells.map(|one| one.get(ServerGauge::SlowStartEnd)).max();
+        counts.set(ServerGauge::SlowStartEnd, slow_start_end.unwrap_or(0));
         ServerSnapshot {
             name: server.name.clone(),
             counts,

@@ -12,11 +12,18 @@ struct Rig {
 
 impl Rig {
     fn start() -> Self {
+        Self::start_with("", "")
+    }
+
+    /// The same with these keys of `back`, and these tables before the service.
+    fn start_with(back: &str, tables: &str) -> Self {
         let site = Site::new();
         let servers = [(); 2].map(|()| Server::start(Behaviour::Echo));
         let addresses = [servers[0].address(), servers[1].address()];
-        let service = Service::new(&site, &servers[0]).servers(&format!("{addresses:?}"));
-        let lariat = Lariat::start(&service.toml());
+        let service = Service::new(&site, &servers[0])
+            .servers(&format!("{addresses:?}"))
+            .back(back);
+        let lariat = Lariat::start(&format!("{tables}{}", service.toml()));
         Self {
             site,
             servers,
@@ -148,4 +155,21 @@ fn a_server_that_there_is_not_is_an_error_that_names_the_nearest() {
     other.assert_stderr("no service has the server other/unix:/nowhere");
     assert_eq!(other.code(), 2);
     assert_eq!(rig.status_of(0)["disabled"], false);
+}
+
+#[test]
+fn an_enabled_server_starts_slowly_if_asked_to() {
+    let rig = Rig::start_with("slow-start = '1h'", "[workers]\nthreads = 1\n");
+    let gained = rig.gained(|rig| drop(rig.connect()));
+    assert_eq!(gained, [4, 4], "all are warm at the start");
+    rig.change("disable", 0).success();
+    rig.change("enable", 0).success();
+    rig.lariat
+        .ask("status")
+        .assert_stdout("slow start: it has its whole share in");
+    let [first, second] = rig.gained(|rig| drop((rig.connect(), rig.connect())));
+    assert!(
+        first < 4 && second > 12,
+        "{first} and {second}, a tenth against the whole"
+    );
 }

@@ -381,6 +381,18 @@ pub(super) const BACK: &[Key] = &[
              `--backend`.",
     )
     .example("max-connections = 100"),
+    key(
+        "service.back.slow-start",
+        Kind::Duration(Duration::ZERO, DAY),
+    )
+    .default("0s")
+    .flag("slow-start")
+    .help(
+        "How long a server that came back up, by checks, by dials or by `lariat server enable`, \
+             has less than its share: it begins with a tenth and grows to the whole. HAProxy calls \
+             it `slowstart`. 0s = it has its whole share at once.",
+    )
+    .example(r#"slow-start = "30s""#),
     key("service.back.queue", Kind::Table)
         .absent("its defaults")
         .help(

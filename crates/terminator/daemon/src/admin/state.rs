@@ -441,6 +441,7 @@ fn ktls(options: KtlsOptions) -> KtlsStatus {
 }
 
 fn server(counted: ServerSnapshot, checked: Option<String>, workers: u64) -> ServerStatus {
+    let slow_start = slow_start(counted.counts.get(ServerGauge::SlowStartEnd));
     let state = match counted.counts.get(ServerGauge::WorkersUp) {
         0 => ServerState::Down,
         up if up < workers => ServerState::Partly,
@@ -455,7 +456,7 @@ fn server(counted: ServerSnapshot, checked: Option<String>, workers: u64) -> Ser
         name: counted.name,
         state,
         disabled,
-        note: note.filter(|_| state != ServerState::Up),
+        note: note.filter(|_| state != ServerState::Up).or(slow_start),
         metrics: counted.counts,
     }
 }
@@ -470,6 +471,12 @@ fn unchecked(state: ServerState, dials: u64) -> Option<String> {
             Some("its last dials failed; it is tried again".to_owned())
         }
     }
+}
+
+/// What a server's slow start means now, by its end in seconds since the epoch.
+fn slow_start(end: u64) -> Option<String> {
+    let left = end.saturating_sub(milliseconds(SystemTime::now()) / 1000);
+    (left > 0).then(|| format!("slow start: it has its whole share in {left} s"))
 }
 
 /// An end before the epoch is over as well.
