@@ -24,6 +24,7 @@ const KEYS_OF_SERVERS: &[&str] = &[
     "keepalive",
     "balance",
     "slow-start",
+    "resolve",
     "queue",
     "check",
     "passive",
@@ -139,6 +140,7 @@ fn servers_options(
         ],
     );
     let passive = passive(&back.section("passive"));
+    let resolve = back.duration("resolve");
     let slow_start = back.duration("slow-start");
     let queue = queue(back, servers.as_deref().unwrap_or_default());
     let check = match back.section_if_written("check") {
@@ -163,6 +165,7 @@ fn servers_options(
             queue: queue?,
         },
         liveness: liveness?,
+        resolve: resolve?,
         send_proxy: send_proxy?,
     })
 }

@@ -22,7 +22,7 @@ mod roots;
 mod servers;
 mod sessions;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -528,7 +528,7 @@ impl<'a> Supervisor<'a> {
     // Names.
 
     /// Wants these names, and waits a little for those that are new.
-    fn resolve(&mut self, names: BTreeSet<Name>) -> Result<(), Failure> {
+    fn resolve(&mut self, names: BTreeMap<Name, Duration>) -> Result<(), Failure> {
         self.names.want(names.clone());
         let until = Instant::now() + RESOLVE_TIME_MAX;
         while !self.names.have_heard_of(&names) {

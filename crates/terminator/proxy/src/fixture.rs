@@ -120,6 +120,7 @@ fn service(authority: &Authority, server: &str) -> ServiceOptions {
         back: BackOptions::Servers(ServersOptions {
             pool,
             liveness: Liveness::default(),
+            resolve: Duration::from_secs(10),
             send_proxy: SendProxy::Off,
             tls: None,
         }),

@@ -179,6 +179,8 @@ pub struct ServersOptions {
     pub pool: backend::options::Options,
     /// How a server that is gone is noticed.
     pub liveness: Liveness,
+    /// From an answer about a server's name to the next look-up of it.
+    pub resolve: Duration,
     /// What we tell a server about the client, before the first byte.
     pub send_proxy: SendProxy,
     /// How TLS is originated towards them; `None` = they get plaintext.

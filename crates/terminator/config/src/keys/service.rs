@@ -352,7 +352,7 @@ pub(super) const BACK: &[Key] = &[
     key("service.back.servers.address", Kind::Endpoint)
         .help(
             "An IP address or host name with a port, `unix:/path`, or `unix:@name` in the \
-             abstract namespace. Names are looked up every 10 seconds.",
+             abstract namespace. Names are looked up as often as `service.back.resolve` says.",
         )
         .example(r#"address = "app.internal:8080""#),
     key("service.back.servers.weight", Kind::Count(1, 256))
@@ -381,6 +381,19 @@ pub(super) const BACK: &[Key] = &[
              `--backend`.",
     )
     .example("max-connections = 100"),
+    key(
+        "service.back.resolve",
+        Kind::Duration(Duration::from_secs(1), DAY),
+    )
+    .default("10s")
+    .flag("resolve")
+    .help(
+        "How often names of servers are looked up again, counted from the last answer, whatever \
+             the records' TTL. A name that several services have is looked up as often as any of \
+             them says. At the default a change is noticed soon, and one query in ten seconds is \
+             nothing to a name server.",
+    )
+    .example(r#"resolve = "1m""#),
     key(
         "service.back.slow-start",
         Kind::Duration(Duration::ZERO, DAY),

@@ -3,6 +3,7 @@
 //!
 //! Owns the schedule and the account, as a pure state; the process that looks up is `names`'s.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -11,10 +12,6 @@ use telemetry::printable;
 
 use crate::handover::Resolved;
 use crate::resolve::{ADDRESSES_MAX, Name};
-
-/// From one round's end to the next one's start. Short against the lives of most records, and a
-/// query every ten seconds is nothing to a name server.
-const INTERVAL: Duration = Duration::from_secs(10);
 
 /// How long an answer may take. The C library asks three name servers twice, for 5 s each, and does
 /// so for each search domain; after a minute it is stuck.
@@ -45,65 +42,70 @@ pub(super) struct Nonsense;
 /// What is known about names, and what has been asked.
 #[derive(Debug, Default)]
 pub(super) struct Lookups {
-    wanted: BTreeSet<Name>,
+    /// Each with the time from an answer to the next question.
+    wanted: BTreeMap<Name, Duration>,
     known: BTreeMap<Name, Vec<SocketAddr>>,
     /// What was last said of those that could not be resolved.
     failures: BTreeMap<Name, String>,
     /// Those that have been looked up at least once, were it in vain.
     heard_of: BTreeSet<Name>,
-    asked: BTreeSet<Name>,
-    /// Of the answers if some are awaited, else of the next round.
-    due: Option<Instant>,
+    /// Each with the time until which its answer may take.
+    asked: BTreeMap<Name, Instant>,
+    /// Those that are wanted and not asked for: when they will be.
+    next: BTreeMap<Name, Instant>,
 }
 
 impl Lookups {
-    /// Wants these from now on; returns those to look up at once, which are new.
-    pub(super) fn want(&mut self, names: BTreeSet<Name>, now: Instant) -> Vec<Name> {
-        let new: Vec<Name> = names.difference(&self.wanted).cloned().collect();
-        self.known.retain(|name, _| names.contains(name));
-        self.failures.retain(|name, _| names.contains(name));
-        self.heard_of.retain(|name| names.contains(name));
-        self.wanted = names;
-        if self.wanted.is_empty() {
-            self.due = None;
+    /// Wants these from now on, each after so long again; returns those to look up at once, which
+    /// are new.
+    pub(super) fn want(&mut self, names: BTreeMap<Name, Duration>, now: Instant) -> Vec<Name> {
+        let is_new = |name: &&Name| !self.wanted.contains_key(*name);
+        let new: Vec<Name> = names.keys().filter(is_new).cloned().collect();
+        self.known.retain(|name, _| names.contains_key(name));
+        self.failures.retain(|name, _| names.contains_key(name));
+        self.heard_of.retain(|name| names.contains_key(name));
+        self.next.retain(|name, _| names.contains_key(name));
+        for (name, at) in &mut self.next {
+            let interval = names.get(name).copied().unwrap_or_default();
+            *at = (*at).min(now + interval);
         }
+        self.wanted = names;
         self.ask(new, now)
     }
 
-    /// Those that are wanted.
-    pub(super) fn wanted(&self) -> &BTreeSet<Name> {
+    /// Those that are wanted, each with its interval.
+    pub(super) fn wanted(&self) -> &BTreeMap<Name, Duration> {
         &self.wanted
     }
 
     /// Whether each of these has been looked up.
-    pub(super) fn have_heard_of(&self, names: &BTreeSet<Name>) -> bool {
-        names.is_subset(&self.heard_of)
+    pub(super) fn have_heard_of(&self, names: &BTreeMap<Name, Duration>) -> bool {
+        names.keys().all(|name| self.heard_of.contains(name))
     }
 
     /// When [`Lookups::over`] is due.
     pub(super) fn due(&self) -> Option<Instant> {
-        self.due
+        self.asked.values().chain(self.next.values()).min().copied()
     }
 
     /// The time is over.
     pub(super) fn over(&mut self, now: Instant) -> Over {
-        if self.asked.is_empty() {
-            let wanted = self.wanted.iter().cloned().collect();
-            return Over::LookUp(self.ask(wanted, now));
+        if self.asked.values().all(|until| *until > now) {
+            let due = self.next.iter().filter(|(_, at)| **at <= now);
+            let due = due.map(|(name, _)| name.clone()).collect();
+            return Over::LookUp(self.ask(due, now));
         }
         let why = format!("no answer within {} s", ANSWER_TIME_MAX.as_secs());
-        let asked = std::mem::take(&mut self.asked).into_iter();
-        let failed: Vec<_> = asked
-            .filter_map(|name| self.failed(name, why.clone()))
-            .collect();
-        self.due = None;
-        Over::Stuck(failed)
+        let asked = std::mem::take(&mut self.asked).into_keys();
+        let failed = asked.filter_map(|name| self.failed(name, why.clone()));
+        Over::Stuck(failed.collect())
     }
 
     /// The resolver is gone; the names are to be looked up after this pause.
     pub(super) fn start_again(&mut self, now: Instant, pause: Duration) {
         self.asked.clear();
-        self.due = (!self.wanted.is_empty()).then(|| now + pause);
+        let all = self.wanted.keys().cloned();
+        self.next = all.map(|name| (name, now + pause)).collect();
     }
 
     /// The answer for a name. What is news in it.
@@ -119,16 +121,14 @@ impl Lookups {
         let is_well_formed = |addresses: &Vec<SocketAddr>| {
             addresses.len() <= ADDRESSES_MAX && addresses.iter().all(|at| at.port() == name.port)
         };
-        if !self.asked.remove(&name) || !result.as_ref().ok().is_none_or(is_well_formed) {
+        if self.asked.remove(&name).is_none() || !result.as_ref().ok().is_none_or(is_well_formed) {
             return Err(Nonsense);
         }
-        if self.asked.is_empty() {
-            self.due = (!self.wanted.is_empty()).then(|| now + INTERVAL);
-        }
         // What was on its way when the name was dropped.
-        if !self.wanted.contains(&name) {
+        let Some(interval) = self.wanted.get(&name) else {
             return Ok(None);
-        }
+        };
+        self.next.insert(name.clone(), now + *interval);
         Ok(match result {
             Ok(addresses) if addresses.is_empty() => {
                 self.failed(name, "it has no addresses".to_owned())
@@ -139,8 +139,9 @@ impl Lookups {
     }
 
     /// All that is known about these.
-    pub(super) fn known(&self, names: &BTreeSet<Name>) -> Vec<Resolved> {
-        let known = self.known.iter().filter(|(name, _)| names.contains(name));
+    pub(super) fn known(&self, names: &BTreeMap<Name, Duration>) -> Vec<Resolved> {
+        let known = self.known.iter();
+        let known = known.filter(|(name, _)| names.contains_key(name));
         known
             .map(|(name, addresses)| resolved(name, addresses))
             .collect()
@@ -148,12 +149,14 @@ impl Lookups {
 
     /// Those of the names that nobody has been asked for yet.
     fn ask(&mut self, names: Vec<Name>, now: Instant) -> Vec<Name> {
-        let new: Vec<_> = names
-            .into_iter()
-            .filter(|name| self.asked.insert(name.clone()))
-            .collect();
-        if !new.is_empty() {
-            self.due = Some(now + ANSWER_TIME_MAX);
+        let mut new = Vec::new();
+        for name in names {
+            self.next.remove(&name);
+            let asked = self.asked.entry(name.clone());
+            if let Entry::Vacant(place) = asked {
+                place.insert(now + ANSWER_TIME_MAX);
+                new.push(name);
+            }
         }
         new
     }
@@ -195,8 +198,10 @@ mod tests {
         }
     }
 
-    fn names(hosts: &[&str]) -> BTreeSet<Name> {
-        hosts.iter().map(|host| name(host)).collect()
+    const INTERVAL: Duration = Duration::from_secs(10);
+
+    fn names(hosts: &[&str]) -> BTreeMap<Name, Duration> {
+        hosts.iter().map(|host| (name(host), INTERVAL)).collect()
     }
 
     fn addresses(last: &[u8]) -> Vec<SocketAddr> {
@@ -241,6 +246,46 @@ mod tests {
     }
 
     #[test]
+    fn each_name_has_its_interval_and_one_that_hangs_holds_up_no_other() {
+        let (mut lookups, begin) = (Lookups::default(), Instant::now());
+        let after = |seconds| begin + Duration::from_secs(seconds);
+        let mut wanted = names(&["dead", "slow"]);
+        wanted.insert(name("fast"), Duration::from_secs(3));
+        lookups.want(wanted, begin);
+        for host in ["fast", "slow"] {
+            let answer = lookups.answered(name(host), Ok(addresses(&[1])), begin);
+            assert_eq!(answer, Ok(news(host, &[1])));
+        }
+        let mut asked = Vec::new();
+        while let Some(due) = lookups.due().filter(|due| *due < after(60)) {
+            let Over::LookUp(names) = lookups.over(due) else {
+                panic!("none has taken too long yet");
+            };
+            for name in names {
+                asked.push((name.host.clone(), (due - begin).as_secs()));
+                lookups.answered(name, Ok(addresses(&[1])), due).unwrap();
+            }
+        }
+        let times = |host| {
+            asked
+                .iter()
+                .filter(move |(one, _)| one == host)
+                .map(|(_, at)| *at)
+        };
+        assert!(times("fast").eq((3..60).step_by(3)));
+        assert!(times("slow").eq((10..60).step_by(10)));
+        assert_eq!(times("dead").count(), 0);
+        assert!(matches!(lookups.over(after(60)), Over::Stuck(_)));
+        // A shorter interval holds at once.
+        lookups.start_again(begin, Duration::from_secs(90));
+        lookups.want(
+            BTreeMap::from([(name("slow"), Duration::from_secs(1))]),
+            begin,
+        );
+        assert_eq!(lookups.due(), Some(after(1)));
+    }
+
+    #[test]
     fn a_reload_asks_for_new_names_at_once_and_forgets_the_others() {
         let (mut lookups, now) = (Lookups::default(), Instant::now());
         lookups.want(names(&["a", "b"]), now);
@@ -255,7 +300,7 @@ mod tests {
             lookups.answered(name("c"), Ok(addresses(&[3])), now),
             Ok(news("c", &[3]))
         );
-        assert_eq!(lookups.want(BTreeSet::new(), now), []);
+        assert_eq!(lookups.want(BTreeMap::new(), now), []);
         assert_eq!(lookups.due(), None);
     }
 
@@ -266,8 +311,8 @@ mod tests {
         lookups
             .answered(name("a"), Ok(addresses(&[1])), now)
             .unwrap();
-        let due = lookups.due().unwrap();
-        assert_eq!(due, now + ANSWER_TIME_MAX);
+        assert_eq!(lookups.due(), Some(now + INTERVAL), "the other goes on");
+        let due = now + ANSWER_TIME_MAX;
         let stuck = failed("b", "no answer within 60 s").into_iter().collect();
         assert_eq!(lookups.over(due), Over::Stuck(stuck));
         lookups.start_again(due, Duration::from_secs(1));

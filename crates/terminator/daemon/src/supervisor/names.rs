@@ -3,7 +3,7 @@
 //! Owns its life: it is started, killed when it is stuck or talks nonsense, and started again,
 //! later and later. What is asked when is `lookups`'s.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use telemetry::printable;
@@ -50,8 +50,8 @@ impl Names {
         }
     }
 
-    /// Resolves these from now on.
-    pub(super) fn want(&mut self, names: BTreeSet<Name>) {
+    /// Resolves these from now on, each after so long again.
+    pub(super) fn want(&mut self, names: BTreeMap<Name, Duration>) {
         let new = self.lookups.want(names, Instant::now());
         if self.lookups.wanted().is_empty() {
             self.process = None;
@@ -61,17 +61,17 @@ impl Names {
     }
 
     /// Those that are resolved.
-    pub(super) fn wanted(&self) -> &BTreeSet<Name> {
+    pub(super) fn wanted(&self) -> &BTreeMap<Name, Duration> {
         self.lookups.wanted()
     }
 
     /// Whether each of these has been looked up.
-    pub(super) fn have_heard_of(&self, names: &BTreeSet<Name>) -> bool {
+    pub(super) fn have_heard_of(&self, names: &BTreeMap<Name, Duration>) -> bool {
         self.lookups.have_heard_of(names)
     }
 
     /// All that is known about these.
-    pub(super) fn known(&self, names: &BTreeSet<Name>) -> Vec<Resolved> {
+    pub(super) fn known(&self, names: &BTreeMap<Name, Duration>) -> Vec<Resolved> {
         self.lookups.known(names)
     }
 

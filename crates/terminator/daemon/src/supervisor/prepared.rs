@@ -1,10 +1,11 @@
 //! A configuration, read and understood: what the supervisor itself must know of it, and the
 //! bundle for the worker process.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
+use std::time::Duration;
 
 use config::{ControlOptions, ProcessOptions, Settings};
-use proxy::options::WorkerOptions;
+use proxy::options::{ServiceOptions, WorkerOptions};
 use sys::socket::ListenOptions;
 use wire::address::{Address, Endpoint, UnixName};
 
@@ -35,8 +36,8 @@ pub(super) struct ConfigSummary {
     pub(super) workers: WorkerOptions,
     /// All servers, each with its service's name.
     servers: Vec<(String, Endpoint)>,
-    /// The names that servers have.
-    pub(super) names: BTreeSet<Name>,
+    /// The names that servers have, each with the time after which it is looked up again.
+    pub(super) names: BTreeMap<Name, Duration>,
     pub(super) process: ProcessOptions,
     pub(super) control: ControlOptions,
     /// The limits of the session cache.
@@ -74,13 +75,6 @@ impl ConfigSummary {
             each.map(|server| (service.name.clone(), server.endpoint.clone()))
         });
         let servers: Vec<_> = servers.collect();
-        let names = servers.iter().filter_map(|(_, server)| match server {
-            Endpoint::Name { host, port } => Some(Name {
-                host: host.clone(),
-                port: *port,
-            }),
-            Endpoint::Address(_) => None,
-        });
         Self {
             listen: listen.collect(),
             listen_options: ListenOptions {
@@ -91,7 +85,7 @@ impl ConfigSummary {
             },
             folders: folders.collect(),
             workers: workers.clone(),
-            names: names.collect(),
+            names: names(&settings.plane.services),
             servers,
             process: settings.process,
             control: settings.control,
@@ -176,6 +170,23 @@ impl ConfigSummary {
         let changed = changes.into_iter().filter(|(_, changed)| *changed);
         changed.map(|(part, _)| part).collect()
     }
+}
+
+/// The names of all servers. One that several services have is looked up as often as any of them
+/// wants.
+fn names(services: &[ServiceOptions]) -> BTreeMap<Name, Duration> {
+    let mut names = BTreeMap::new();
+    for servers in services.iter().filter_map(|service| service.back.servers()) {
+        for server in &servers.pool.servers {
+            let Endpoint::Name { host, port } = &server.endpoint else {
+                continue;
+            };
+            let (host, port) = (host.clone(), *port);
+            let interval = names.entry(Name { host, port }).or_insert(servers.resolve);
+            *interval = servers.resolve.min(*interval);
+        }
+    }
+    names
 }
 
 #[cfg(test)]

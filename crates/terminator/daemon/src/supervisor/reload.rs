@@ -79,12 +79,8 @@ impl Supervisor<'_> {
         self.listeners
             .open(&new.summary.listen, workers, &new.summary.listen_options)?;
         self.admin_sockets.propose_log(&new.summary, read.log)?;
-        let both = self
-            .names
-            .wanted()
-            .union(&new.summary.names)
-            .cloned()
-            .collect();
+        let mut both = self.names.wanted().clone();
+        both.extend(new.summary.names.clone());
         self.sessions.propose(new.summary.session_limits)?;
         self.pending = Some(new);
         self.resolve(both)
