@@ -27,6 +27,8 @@ pub(crate) struct Dialler {
     tls: Option<Configurations>,
     /// The last of our addresses that was used.
     source: usize,
+    /// By client, the place of its address among the server's.
+    places: Vec<usize>,
 }
 
 impl Dialler {
@@ -48,6 +50,7 @@ impl Dialler {
             tls,
             // Threads begin with different addresses.
             source: usize::from(context.index),
+            places: (0..clients).collect(),
         })
     }
 
@@ -92,9 +95,10 @@ impl Dialler {
         due: Instant,
     ) -> Result<(Connection, Transaction), Failure> {
         let source = self.next_source();
-        let dialled = sys::socket::connect_from(source, &self.plan.target.address);
+        let address = self.next_address(client);
+        let dialled = sys::socket::connect_from(source, &address);
         let (fd, is_connected) = dialled.map_err(|error| dial_failure(&error))?;
-        let preface = self.preface(&fd, source);
+        let preface = self.preface(&fd, source, &address);
         let (channel, transaction) = self.channel(client_pool, client, due, preface)?;
         let connection = Connection::new(fd, is_connected, channel);
         Ok((connection, transaction))
@@ -106,12 +110,21 @@ impl Dialler {
         sources.get(self.source % sources.len().max(1)).copied()
     }
 
-    fn preface(&self, fd: &impl AsFd, source: Option<IpAddr>) -> Vec<u8> {
+    /// Where this connection of a client goes.
+    fn next_address(&mut self, client: u32) -> Address {
+        let target = &self.plan.target;
+        let place = &mut self.places[client as usize];
+        let address = target.addresses[*place % target.addresses.len()].clone();
+        *place += usize::from(target.moves_sessions);
+        address
+    }
+
+    fn preface(&self, fd: &impl AsFd, source: Option<IpAddr>, target: &Address) -> Vec<u8> {
         let mut bytes = Vec::new();
         let Some(version) = self.plan.proxy_header else {
             return bytes;
         };
-        let addresses = ends(fd, source, &self.plan.target.address);
+        let addresses = ends(fd, source, target);
         match version {
             ProxyVersion::V1 => write_v1(&addresses, &mut bytes),
             ProxyVersion::V2 => {

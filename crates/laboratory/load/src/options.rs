@@ -48,6 +48,10 @@ pub fn read(
 #[must_use]
 pub fn command(root: &Node) -> Vec<String> {
     let mut words = options::flags::words(root, &TABLE);
+    if let Some(place) = words.iter().position(|word| word == "--start-at") {
+        // Its time has passed when it is repeated.
+        words.drain(place..place + 2);
+    }
     if let Some(first) = words.first_mut() {
         // The URL stands without its flag.
         debug_assert_eq!(first, "--url");

@@ -158,7 +158,7 @@ impl Outcome {
             host: frame.host,
             target: Target {
                 url: plan.target.url.clone(),
-                address: plan.target.address.to_string(),
+                address: plan.target.places(),
             },
             ending: self.ending,
             elapsed_ns: nanoseconds(self.elapsed),
@@ -202,6 +202,7 @@ fn plan_of_record(plan: &Plan) -> record::Plan {
     record::Plan {
         sources: plan.sources.clone(),
         proxy_header: plan.proxy_header,
+        move_sessions: plan.target.moves_sessions,
         tls: plan.tls.as_ref().map(tls_of_record),
         request: plan.request.as_ref().map(|request| record::Request {
             method: request.method.clone(),

@@ -85,10 +85,21 @@ impl Plan {
 pub struct Target {
     /// As it was given.
     pub url: String,
-    /// Where connections go.
-    pub address: Address,
+    /// Where connections go; at least one. Clients have them in turn.
+    pub addresses: Vec<Address>,
+    /// Whether each new connection of a client goes to the next address, with its session.
+    pub moves_sessions: bool,
     /// The `Host` header.
     pub authority: String,
+}
+
+impl Target {
+    /// All addresses, as flags name them.
+    #[must_use]
+    pub fn places(&self) -> String {
+        let places: Vec<_> = self.addresses.iter().map(Address::to_string).collect();
+        places.join(",")
+    }
 }
 
 /// How TLS is spoken.

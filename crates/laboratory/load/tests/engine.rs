@@ -13,14 +13,14 @@ use measure::kind::Kind;
 use measure::record::{Ending, Host, Record, Second};
 use server::{Cache, Server};
 use testkit::server::Behaviour;
-use wire::address::Address;
 
 /// A closed load of so many transactions by four clients, everything offered.
 fn plan(address: &str, handshake: Handshake, count: u64) -> Plan {
     Plan {
         target: Target {
             url: "https://localhost/1k".to_owned(),
-            address: address.parse::<Address>().expect("an address"),
+            addresses: vec![address.parse().expect("an address")],
+            moves_sessions: false,
             authority: "localhost".to_owned(),
         },
         sources: Vec::new(),
@@ -65,6 +65,35 @@ fn plan(address: &str, handshake: Handshake, count: u64) -> Plan {
             cpus: Vec::new(),
         },
         seed: 1,
+    }
+}
+
+/// A session is offered to the server that did not give it, and each of two servers knows its own
+/// sessions alone.
+#[test]
+fn sessions_move_from_one_server_to_the_other() {
+    let (server, other) = (Server::start(Cache::All), Server::start(Cache::All));
+    for (handshake, versions) in [
+        (Handshake::SessionId, Versions::Tls12),
+        (Handshake::Any, Versions::Tls13),
+    ] {
+        let mut plan = alone(plan(server.address(), handshake, 20));
+        plan.target.addresses.push(other.address().parse().unwrap());
+        tls(&mut plan).versions = versions;
+        let before = (server.counts(), other.counts());
+        let stays = run(&plan);
+        assert_eq!(
+            stays.handshakes_of(Kind::Full),
+            1,
+            "one client, one address"
+        );
+        assert_eq!((other.counts() - before.1).full, 0);
+        plan.target.moves_sessions = true;
+        let moves = run(&plan);
+        let resumed: u64 = kinds(&moves)[1..].iter().sum();
+        assert_eq!(resumed, 0, "{handshake:?}");
+        assert!((other.counts() - before.1).full > 1, "both are asked");
+        assert!(moves.plan.move_sessions && moves.target.address.contains(','));
     }
 }
 
@@ -235,7 +264,7 @@ fn early_data_is_taken_or_missed() {
         .filter(|row| row.early_data_accepted == Some(true));
     assert_eq!(early.map(|row| row.count).sum::<u64>(), 16);
     let refusing = Server::start(Cache::All);
-    plan.target.address = refusing.address().parse().unwrap();
+    plan.target.addresses[0] = refusing.address().parse().unwrap();
     let record = run(&plan);
     assert_eq!(record.totals.succeeded, 4);
     assert_eq!(record.failures["early-data-rejected"], 16);

@@ -13,6 +13,7 @@ pub mod histogram;
 pub mod holm;
 pub mod host;
 pub mod kind;
+pub mod merge;
 pub mod metric;
 pub mod quantity;
 pub mod record;

@@ -85,6 +85,9 @@ pub struct Plan {
     pub sources: Vec<IpAddr>,
     /// The version of the PROXY header that was sent first.
     pub proxy_header: Option<ProxyVersion>,
+    /// Whether each new connection of a client went to the next address, with its session.
+    #[serde(default)]
+    pub move_sessions: bool,
     /// How TLS was spoken, if it was.
     pub tls: Option<Tls>,
     /// What was asked; `None` = nothing, the handshake was all.

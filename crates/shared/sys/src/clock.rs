@@ -27,6 +27,15 @@ pub(crate) fn read(clock: libc::clockid_t) -> io::Result<Duration> {
     ))
 }
 
+/// Whether the kernel says that its clock is kept by another one, as NTP does (adjtimex(2)).
+pub fn is_synchronized() -> bool {
+    // SAFETY: all zeroes are a `timex` that changes nothing.
+    let mut state: libc::timex = unsafe { std::mem::zeroed() };
+    // SAFETY: `state` is ours, and lives during the call.
+    let answer = unsafe { libc::adjtimex(&raw mut state) };
+    answer >= 0 && answer != libc::TIME_ERROR
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -7,7 +7,7 @@
 mod answer;
 pub mod beneath;
 pub mod channel;
-mod clock;
+pub mod clock;
 pub mod cpu;
 pub mod epoll;
 pub mod file;

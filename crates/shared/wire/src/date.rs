@@ -45,6 +45,33 @@ pub fn civil_from_days(days: u64) -> (u64, u64, u64) {
     (year, month, day)
 }
 
+/// Seconds since the epoch of an RFC 3339 time in UTC, without a fraction: the form that
+/// `2026-11-23T01:30:00Z` has.
+pub fn seconds_of(text: &str) -> Option<u64> {
+    let (date, time) = text.strip_suffix('Z')?.split_once('T')?;
+    let [year, month, day] = numbers(date, '-', [4, 2, 2])?;
+    let [hour, minute, second] = numbers(time, ':', [2, 2, 2])?;
+    if !(1970..=9999).contains(&year) || hour > 23 || minute > 59 || second > 59 {
+        return None;
+    }
+    // At most a year's days are gone through from the first of them.
+    let leaps = |year: u64| year / 4 - year / 100 + year / 400;
+    let first = (year - 1970) * 365 + leaps(year - 1) - leaps(1969);
+    let day = (first..first + 366).find(|it| civil_from_days(*it) == (year, month, day))?;
+    Some(day * 86_400 + hour * 3600 + minute * 60 + second)
+}
+
+fn numbers(text: &str, sign: char, widths: [usize; 3]) -> Option<[u64; 3]> {
+    let mut parts = text.split(sign);
+    let mut numbers = [0; 3];
+    for (number, width) in numbers.iter_mut().zip(widths) {
+        let part = parts.next().filter(|part| part.len() == width)?;
+        let is_number = part.bytes().all(|digit| digit.is_ascii_digit());
+        *number = part.parse().ok().filter(|_| is_number)?;
+    }
+    parts.next().is_none().then_some(numbers)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -70,6 +97,32 @@ mod tests {
             let turn = d == 1 && (m == yesterday.1 + 1 || (m == 1 && y == yesterday.0 + 1));
             assert!(next || turn, "{yesterday:?} {:?}", (y, m, d));
             yesterday = (y, m, d);
+        }
+    }
+
+    #[test]
+    fn a_time_is_read_as_it_is_written() {
+        assert_eq!(seconds_of("1970-01-01T00:00:00Z"), Some(0));
+        assert_eq!(seconds_of("2000-02-29T12:34:56Z"), Some(951_827_696));
+        for day in (0..60_000).step_by(61) {
+            let mut out = Vec::new();
+            put_time(&mut out, (day * 86_400 + 86_399) * 1_000_000);
+            let text = String::from_utf8(out).unwrap().replace(".000000", "");
+            assert_eq!(seconds_of(&text), Some(day * 86_400 + 86_399), "{text}");
+        }
+        for wrong in [
+            "",
+            "2026-11-23",
+            "2026-02-29T00:00:00Z",
+            "2026-13-01T00:00:00Z",
+            "2026-11-23T24:00:00Z",
+            "2026-11-23T00:00:00",
+            "2026-11-23T00:00:00+01:00",
+            "+026-11-23T00:00:00Z",
+            "1969-12-31T23:59:59Z",
+            "2026-11-23-01T00:00:00Z",
+        ] {
+            assert_eq!(seconds_of(wrong), None, "{wrong}");
         }
     }
 

@@ -1,6 +1,7 @@
 //! Where the record of a load goes, and that it is whole.
 
 use std::fs;
+use std::process::Command;
 
 use suite::lab::{Origin, command};
 use suite::load::Record;
@@ -79,4 +80,53 @@ fn without_a_record_there_is_no_file() {
     let answer = run(load.args(["--timeout", "30s"]));
     assert_eq!(answer.code(), 0, "{answer:?}");
     assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
+}
+
+/// The moment `seconds` from now, as `--start-at` takes it.
+fn moment(seconds: u64) -> String {
+    let answer = Command::new("date")
+        .args(["--utc", "+%Y-%m-%dT%H:%M:%SZ", "--date"])
+        .arg(format!("{seconds} seconds"))
+        .output()
+        .unwrap();
+    String::from_utf8(answer.stdout).unwrap().trim().to_owned()
+}
+
+#[test]
+fn loads_of_several_hosts_make_one_record() {
+    let (origin, directory) = (Origin::start(), Directory::new());
+    let at = moment(3);
+    let load = |record: &str, words: &str| {
+        let mut load = command();
+        load.current_dir(directory.path())
+            .args(["load", &origin.url("/1k"), "--record", record])
+            .args(["--threads", "1", "--cpus", "none", "--timeout", "30s"])
+            .args(words.split(' '));
+        load
+    };
+    let start = |name| Running::start(&mut load(name, &format!("--count 20 --start-at {at}")));
+    for mut load in ["a.json", "b.json"].map(start) {
+        assert_eq!(load.wait().code(), Some(0), "{}", load.stderr());
+        assert!(load.stderr().contains(&format!("Waiting until {at}.")));
+    }
+    let merge = |parts: [&str; 2]| {
+        let mut report = command();
+        report.current_dir(directory.path()).arg("report");
+        run(report.args(parts).args(["--merge", "sum.json"]))
+    };
+    let answer = merge(["a.json", "b.json"]);
+    assert_eq!(answer.code(), 0, "{answer:?}");
+    assert!(answer.stdout.contains("2 hosts: "), "{answer:?}");
+    let text = fs::read_to_string(directory.join("sum.json")).unwrap();
+    assert_eq!(Record::read(&text).totals(), [40, 40, 0]);
+    assert!(text.contains(&at) && !text.contains("\"--start-at\""));
+
+    // One that began by itself, and one that was to begin in the past.
+    assert_eq!(run(&mut load("c.json", "--count 20")).code(), 0);
+    let answer = merge(["a.json", "c.json"]);
+    assert_eq!(answer.code(), 2, "{answer:?}");
+    assert!(answer.stderr.contains("one load began at"), "{answer:?}");
+    let answer = run(&mut load("d.json", &format!("--count 1 --start-at {at}")));
+    assert_eq!(answer.code(), 2, "{answer:?}");
+    assert!(answer.stderr.contains("--start-at: "), "{answer:?}");
 }

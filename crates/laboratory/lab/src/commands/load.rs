@@ -4,7 +4,8 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::time::{Duration, SystemTime};
+use std::thread;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use lexopt::Parser;
 use load::capacity::Finder;
@@ -14,9 +15,10 @@ use load::plan::{Arrival, Plan};
 use load::run::{self, Run};
 use load::start_fault::StartFault;
 use measure::quantity::{Count, Nanoseconds};
-use measure::record::{Capacity, Record, Second};
+use measure::record::{Capacity, Record, Second, Warning};
 use options::flags::overlaid;
-use options::{Report, Section};
+use options::{Problem, Report, Section};
+use wire::address::{Address, Endpoint};
 
 use super::help;
 use crate::console::{Console, print, stdout_colour};
@@ -51,6 +53,12 @@ pub(super) fn run(parser: &mut Parser, console: Console) -> Result<Exit, UsageEr
 /// Printed at the first signal.
 const ENDING: &str = "Ending early; once more ends at once, without a record.";
 
+/// The latest beginning, from now: a day. A later one is a slip of the time zone or the date.
+const START_AHEAD_MAX: Duration = Duration::from_secs(86_400);
+
+/// Between two looks whether a signal has come.
+const WAIT_STEP: Duration = Duration::from_millis(50);
+
 /// What lies ready before the first packet.
 struct Prepared {
     command: Vec<String>,
@@ -59,6 +67,7 @@ struct Prepared {
     search: Option<Search>,
     /// How long it will take, if that is known.
     planned: Option<Duration>,
+    start_at: Option<SystemTime>,
     started: Date,
     destination: Destination,
 }
@@ -92,14 +101,30 @@ fn prepare(flags: Flags, console: Console) -> Result<Prepared, Exit> {
     let Some((options, draft)) = read else {
         return Err(refuse(report));
     };
-    let started = Date::of(SystemTime::now());
+    let now = SystemTime::now();
+    let start_at = options
+        .start_at_s
+        .map(|at| UNIX_EPOCH + Duration::from_secs(at));
+    if let Some(at) = start_at {
+        let ahead = at.duration_since(now).ok();
+        if ahead.is_none_or(|ahead| ahead > START_AHEAD_MAX) {
+            let (at, now) = (Date::of(at), Date::of(now));
+            let problem = Problem::new(format!("{at} is not within the day that follows {now}"));
+            Section::top(&TABLE, &root, &report).error(
+                "start-at",
+                problem.hint("a time in UTC that is yet to come"),
+            );
+            return Err(refuse(report));
+        }
+    }
+    let started = Date::of(start_at.unwrap_or(now));
     let destination = Destination::open(options.record.as_ref(), started).map_err(|fault| {
-        tell_unwritable(&fault, console);
+        tell_unwritable(&fault, "record", console);
         Exit::Usage
     })?;
     let (search, planned) = (draft.search(), draft.planned());
-    let address = resolved(&draft, console)?;
-    let plan = draft.plan(address).map_err(|problem| {
+    let addresses = resolved(&draft, console)?;
+    let plan = draft.plan(addresses).map_err(|problem| {
         Section::top(&TABLE, &root, &report).error("source", problem);
         refuse(report)
     })?;
@@ -109,32 +134,34 @@ fn prepare(flags: Flags, console: Console) -> Result<Prepared, Exit> {
         plan,
         search,
         planned,
+        start_at,
         started,
         destination,
     })
 }
 
-fn tell_unwritable(fault: &Fault, console: Console) {
+/// `flag` is the one that names the file.
+pub(super) fn tell_unwritable(fault: &Fault, flag: &str, console: Console) {
     match fault {
         Fault::Foreign(path) => {
             console.fail(
                 format_args!("{} is there, and is no record of a load", path.display()),
-                "--record names another file, or none",
+                format_args!("--{flag} names another file"),
             );
         }
         Fault::Refused(path, error) => {
             let path = path.display();
             console.fail(
                 format_args!("the record cannot be written to {path}: {error}"),
-                "--record names a file in a folder that we may write to, or none",
+                format_args!("--{flag} names a file in a folder that we may write to"),
             );
         }
     }
 }
 
-fn resolved(draft: &UnresolvedPlan, console: Console) -> Result<wire::address::Address, Exit> {
-    let endpoint = draft.endpoint();
-    match resolve::resolve(endpoint) {
+/// The addresses of all endpoints.
+fn resolved(draft: &UnresolvedPlan, console: Console) -> Result<Vec<Address>, Exit> {
+    let one = |endpoint: &Endpoint| match resolve::resolve(endpoint) {
         Ok(resolved) => {
             if let Some(other) = resolved.others.first() {
                 let (address, count) = (&resolved.address, resolved.others.len());
@@ -150,7 +177,8 @@ fn resolved(draft: &UnresolvedPlan, console: Console) -> Result<wire::address::A
             );
             Err(Exit::Address)
         }
-    }
+    };
+    draft.endpoints().iter().map(one).collect()
 }
 
 fn carry_out(prepared: Prepared, console: Console) -> Result<Exit, Exit> {
@@ -171,6 +199,9 @@ fn carry_out(prepared: Prepared, console: Console) -> Result<Exit, Exit> {
         console,
     };
     let frame = frame(&prepared);
+    if let Some(at) = prepared.start_at {
+        watch.wait_until(at)?;
+    }
     let (outcome, capacity) = match prepared.search {
         None => (watch.one(&prepared.plan, prepared.planned)?, None),
         Some(search) => {
@@ -178,7 +209,13 @@ fn carry_out(prepared: Prepared, console: Console) -> Result<Exit, Exit> {
             (outcome, Some(capacity))
         }
     };
-    let record = outcome.record(&prepared.plan, frame, capacity);
+    let mut record = outcome.record(&prepared.plan, frame, capacity);
+    if prepared.start_at.is_some() && !sys::clock::is_synchronized() {
+        record.warnings.push(Warning {
+            seen: "the clock of this host is not synchronized with others".to_owned(),
+            hint: "hosts that begin at one time by --start-at need NTP".to_owned(),
+        });
+    }
     hand_over(&record, prepared.destination, console)
 }
 
@@ -200,6 +237,21 @@ struct Watch {
 }
 
 impl Watch {
+    /// Waits for the moment of the beginning; a signal ends that.
+    fn wait_until(&self, at: SystemTime) -> Result<(), Exit> {
+        if !self.quiet {
+            let at = Date::of(at);
+            self.console.say(format_args!("Waiting until {at}."));
+        }
+        while let Ok(left) = at.duration_since(SystemTime::now()) {
+            if self.interrupt.is_requested() {
+                return Err(Exit::Failed);
+            }
+            thread::sleep(left.min(WAIT_STEP));
+        }
+        Ok(())
+    }
+
     fn one(&self, plan: &Plan, planned: Option<Duration>) -> Result<Outcome, Exit> {
         if !self.quiet {
             self.console.say(self.line.header(plan));
@@ -316,7 +368,7 @@ fn hand_over(record: &Record, destination: Destination, console: Console) -> Res
     match written {
         Ok(path) => tell_written(path, console),
         Err(fault) => {
-            tell_unwritable(&fault, console);
+            tell_unwritable(&fault, "record", console);
             return Err(Exit::Failed);
         }
     }

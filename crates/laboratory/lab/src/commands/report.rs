@@ -2,15 +2,22 @@
 //!
 //! What they look like is the crate `report`'s; here are the arguments.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
+use load::options::value::OrNone;
+use measure::merge::merged;
+use measure::record::Record;
 use report::Document;
 
 use super::flags::{Arguments, Command};
+use super::load::tell_unwritable;
 use crate::console::{Console, print, stdout_colour};
 use crate::exit::Exit;
+use crate::load::date::Date;
+use crate::load::destination::Destination;
 use crate::pages::{WriteFault, check_page, write_files, write_page};
-use crate::records::{Records, open_all};
+use crate::records::{Named, Records, open_all};
 use crate::usage::UsageError;
 
 pub(super) const COMMAND: Command = Command {
@@ -31,6 +38,9 @@ record may be compressed by gzip.
   --svg DIR
       Write each figure as an SVG file: of loads named after their record, of one experiment after
       scenario and figure, as in implementations-server-cpu.svg
+  --merge SUM.json
+      Make one record of loads that several hosts began together (`lariat-lab load --start-at`),
+      write it there, and report it alone
   --csv DIR
       Write the data as CSV files, named after their record: of loads seconds, latencies and steps;
       of experiments configurations and measurements
@@ -38,6 +48,9 @@ record may be compressed by gzip.
 Examples:
   Four kinds of handshake side by side:
     lariat-lab report full.json session-id.json ticket.json psk.json -o handshakes.html
+
+  One load of three hosts:
+    lariat-lab report a.json b.json c.json --merge sum.json
 
   All that a run of experiments found:
     lariat-lab report run.jsonl -o run.html
@@ -57,6 +70,22 @@ pub(super) fn run(arguments: &Arguments, console: Console) -> Result<Exit, Usage
     if records.len() == 0 {
         return Ok(Exit::Usage);
     }
+    let records = match (records, arguments.path("merge")) {
+        (records, None) => records,
+        (Records::Experiments(_) | Records::Mixed(..), Some(_)) => {
+            return Err(UsageError::new(
+                "--merge is of loads, and these records are of experiments",
+                "leave it out: experiments are reported side by side",
+            ));
+        }
+        (Records::Loads(named), Some(_)) if named.records.len() < paths.len() => {
+            return Ok(Exit::Partial);
+        }
+        (Records::Loads(named), Some(path)) => match merge(&named, &path, console)? {
+            Ok(sum) => Records::Loads(sum),
+            Err(exit) => return Ok(exit),
+        },
+    };
     let report = match &records {
         Records::Loads(named) => report::load::document(&named.list()),
         Records::Experiments(named) => report::experiment::document(&named.list()),
@@ -66,11 +95,36 @@ pub(super) fn run(arguments: &Arguments, console: Console) -> Result<Exit, Usage
         console.error(fault);
         return Ok(Exit::Failed);
     }
-    Ok(if records.len() == paths.len() {
+    Ok(if records.len() == paths.len() || arguments.has("merge") {
         Exit::Success
     } else {
         Exit::Partial
     })
+}
+
+/// The sum of records, which is written; or how the program ends.
+fn merge(
+    named: &Named<Record>,
+    path: &Path,
+    console: Console,
+) -> Result<Result<Named<Record>, Exit>, UsageError> {
+    let parts: Vec<_> = named.records.iter().collect();
+    let sum = merged(&parts).map_err(|fault| {
+        let hint = "begin the same load on all hosts with --start-at, and name all their records";
+        UsageError::new(format!("these records are not of one load: {fault}"), hint)
+    })?;
+    let target = OrNone::This(path.to_owned());
+    let now = Date::of(SystemTime::now());
+    let written =
+        Destination::open(Some(&target), now).and_then(|place| place.write(&sum.to_json()));
+    if let Err(fault) = written {
+        tell_unwritable(&fault, "merge", console);
+        return Ok(Err(Exit::Failed));
+    }
+    Ok(Ok(Named {
+        names: vec!["sum".to_owned()],
+        records: vec![sum],
+    }))
 }
 
 /// Refuses what cannot be meant, before anything is read.
@@ -115,7 +169,7 @@ pub(super) fn write_all(
     if let Some(path) = arguments.path("output") {
         write_page(&path, &report.html(), console)?;
     }
-    if arguments.names().next().is_none() {
+    if arguments.names().all(|name| name == "merge") {
         print(report.text(WIDTH, stdout_colour()));
     }
     Ok(())

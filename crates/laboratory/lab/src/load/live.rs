@@ -185,7 +185,7 @@ fn sentence(plan: &Plan) -> String {
     format!(
         "Loading {} ({}) for {}: {}.",
         plan.target.url,
-        plan.target.address,
+        plan.target.places(),
         length(plan),
         parts.join(", ")
     )
@@ -347,7 +347,8 @@ mod tests {
         Plan {
             target: Target {
                 url: "http://127.0.0.1:8000/1k".to_owned(),
-                address: "127.0.0.1:8000".parse().unwrap(),
+                addresses: vec!["127.0.0.1:8000".parse().unwrap()],
+                moves_sessions: false,
                 authority: "127.0.0.1:8000".to_owned(),
             },
             sources: Vec::new(),

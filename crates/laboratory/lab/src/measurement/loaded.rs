@@ -226,7 +226,7 @@ mod tests {
         let cpus = sys::cpu::allowed_cpus();
         let read = load::options::read(&root, &|_| unreachable!("no file"), &cpus, &report);
         let (_, draft) = read.unwrap();
-        let mut plan = draft.plan(Address::Ip(address)).unwrap();
+        let mut plan = draft.plan(vec![Address::Ip(address)]).unwrap();
         plan.rests = true;
         plan
     }

@@ -16,8 +16,8 @@ use serde::Deserialize;
 use crate::load::files;
 
 /// Settings that the runner gives.
-pub(crate) const RESERVED: &str =
-    "url connect source duration warm-up threads cpus record quiet find-capacity count";
+pub(crate) const RESERVED: &str = "url connect source duration warm-up threads cpus record quiet find-capacity count \
+                        start-at move-sessions";
 
 /// What a scenario says of its load.
 #[derive(Clone, Debug)]
@@ -125,7 +125,7 @@ impl Settings {
         match load::options::read(&root, &files::read, &launch.cpus, &report) {
             None => Err(report.into_complaints()),
             Some((_, draft)) => draft
-                .plan(wire::address::Address::Ip(launch.address))
+                .plan(vec![wire::address::Address::Ip(launch.address)])
                 .map_err(|problem| vec![Complaint::error(Spot::Nowhere, problem)]),
         }
     }

@@ -22,8 +22,11 @@ pub struct Options {
     pub record: Option<OrNone<PathBuf>>,
     /// Whether nothing is to be said while it runs.
     pub quiet: bool,
+    /// When it is to begin, in seconds since 1970; `None` = at once.
+    pub start_at_s: Option<u64>,
     pub(crate) url: Url,
-    pub(crate) connect: Option<Endpoint>,
+    pub(crate) connect: Vec<Endpoint>,
+    pub(crate) move_sessions: bool,
     pub(crate) sources: Vec<IpAddr>,
     pub(crate) send_proxy: Option<ProxyVersion>,
     pub(crate) kinds: Kinds,
@@ -147,7 +150,9 @@ impl Options {
                 }
             }),
             quiet: written.switch("quiet"),
-            connect: written.text("connect", value::endpoint),
+            start_at_s: written.text("start-at", value::moment),
+            connect: written.texts("connect", value::endpoint),
+            move_sessions: written.switch("move-sessions"),
             sources: written.texts("source", value::source),
             send_proxy: written.choice("send-proxy", ProxyVersion::NAMED),
             kinds: top.choice("handshake", KINDS).unwrap_or(Kinds::Mixed),

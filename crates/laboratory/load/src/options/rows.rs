@@ -85,12 +85,21 @@ const KEYS: &[Key] = &[
         )
         .example(r#"url = "https://127.0.0.1:8443/1k""#),
     row(TARGET, "connect", Kind::Endpoint)
+        .many()
         .absent("the URL's host and port")
         .help(
             "Where connections go, if not to the URL's host: `HOST:PORT` or `unix:PATH`. The \
-             `Host` header and the server name remain those of the URL.",
+             `Host` header and the server name remain those of the URL. Of several addresses, \
+             each client has one, in turn.",
         )
-        .example(r#"connect = "unix:/run/app.sock""#),
+        .example(r#"connect = ["10.0.0.3:443", "10.0.0.4:443"]"#),
+    row(TARGET, "move-sessions", Kind::Switch)
+        .help(
+            "Each new connection of a client goes to the next address of --connect, so that a \
+             session is offered to another server than the one that gave it. With --handshake \
+             any, the share of resumed handshakes is that of sessions which other servers accept.",
+        )
+        .example("move-sessions = true"),
     row(TARGET, "source", Kind::Text("ADDRESS"))
         .many()
         .absent("the kernel chooses")
@@ -356,6 +365,14 @@ const KEYS: &[Key] = &[
         .absent("5%")
         .help("The search ends when what kept the limit and what broke it are so close.")
         .example(r#"precision = "2%""#),
+    row(RUN, "start-at", Kind::Text("TIME"))
+        .absent("at once")
+        .help(
+            "When the load begins, as RFC 3339 in UTC, a day from now at the latest. Several hosts \
+             whose clocks agree begin together; `lariat-lab report --merge` makes one run of their \
+             records.",
+        )
+        .example(r#"start-at = "2026-12-01T09:30:00Z""#),
     row(RUN, "threads", Kind::Count(1, 1024))
         .absent("as many as there are CPUs for us; half of that if the target is this host")
         .help("Threads that make the load.")

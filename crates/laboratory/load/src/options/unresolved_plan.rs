@@ -22,7 +22,9 @@ use crate::plan::{
 #[derive(Clone, Debug)]
 pub struct UnresolvedPlan {
     url: Url,
-    endpoint: Endpoint,
+    /// At least one.
+    endpoints: Vec<Endpoint>,
+    moves_sessions: bool,
     sources: Vec<IpAddr>,
     proxy_header: Option<ProxyVersion>,
     tls: Option<Tls>,
@@ -65,14 +67,21 @@ impl Options {
         check_session_arrivals(self, top);
         check_clients(self, top);
         check_cpus(self, allowed_cpus, top);
-        let endpoint = self.connect.clone().unwrap_or_else(|| url.endpoint.clone());
-        if let Endpoint::Address(address) = &endpoint
-            && let Err(problem) = check_family(&self.sources, address)
-        {
+        check_move(self, top);
+        let mut endpoints = self.connect.clone();
+        if endpoints.is_empty() {
+            endpoints.push(url.endpoint.clone());
+        }
+        let known = endpoints.iter().filter_map(|endpoint| match endpoint {
+            Endpoint::Address(address) => Some(address),
+            Endpoint::Name { .. } => None,
+        });
+        if let Err(problem) = check_families(&self.sources, known) {
             top.error("source", problem);
         }
         UnresolvedPlan {
-            endpoint,
+            endpoints,
+            moves_sessions: self.move_sessions,
             sources: self.sources.clone(),
             proxy_header: self.send_proxy,
             tls,
@@ -199,6 +208,33 @@ fn check_cpus(options: &Options, allowed: &[u16], top: &Section<'_>) {
     );
 }
 
+/// Refuses a move without another server, or without sessions.
+fn check_move(options: &Options, top: &Section<'_>) {
+    if !options.move_sessions {
+        return;
+    }
+    top.refuse_if(
+        options.connect.len() < 2,
+        "move-sessions",
+        "there is one address: a session has no other server to go to",
+        "two addresses or more for --connect",
+    );
+    top.refuse_if(
+        options.kinds == Kinds::Only(Handshake::Full),
+        "move-sessions",
+        "full handshakes resume no session",
+        "--handshake any, session-id, ticket, psk or mixed",
+    );
+}
+
+fn check_families<'a>(
+    sources: &[IpAddr],
+    targets: impl IntoIterator<Item = &'a Address>,
+) -> Result<(), Problem> {
+    let mut targets = targets.into_iter();
+    targets.try_for_each(|target| check_family(sources, target))
+}
+
 fn check_family(sources: &[IpAddr], target: &Address) -> Result<(), Problem> {
     let Address::Ip(target) = target else {
         let wrong = Problem::new("a Unix socket is reached from no address").hint("leave it out");
@@ -217,10 +253,10 @@ fn check_family(sources: &[IpAddr], target: &Address) -> Result<(), Problem> {
 }
 
 impl UnresolvedPlan {
-    /// The name to resolve, if it is one.
+    /// Where connections go; names are to be resolved.
     #[must_use]
-    pub fn endpoint(&self) -> &Endpoint {
-        &self.endpoint
+    pub fn endpoints(&self) -> &[Endpoint] {
+        &self.endpoints
     }
 
     /// The search for capacity, if one was asked for. The plan is then that of the first rate.
@@ -241,20 +277,21 @@ impl UnresolvedPlan {
         (timed && self.arriving.search.is_none()).then_some(self.arriving.duration)
     }
 
-    /// The whole plan.
+    /// The whole plan, with the addresses of [`Self::endpoints`].
     ///
     /// # Errors
-    /// The option `source` names addresses that cannot reach this one.
-    pub fn plan(self, address: Address) -> Result<Plan, Problem> {
-        check_family(&self.sources, &address)?;
-        let threads = self.thread_count(&address);
+    /// The option `source` names addresses that cannot reach these.
+    pub fn plan(self, addresses: Vec<Address>) -> Result<Plan, Problem> {
+        check_families(&self.sources, &addresses)?;
+        let threads = self.thread_count(&addresses);
         let connections = self.connection_count(threads);
         let clients = self.client_count(threads, connections);
         let selection = self.selection();
         Ok(Plan {
             target: Target {
                 url: self.url.text,
-                address,
+                addresses,
+                moves_sessions: self.moves_sessions,
                 authority: self.url.authority,
             },
             sources: self.sources,
@@ -292,15 +329,18 @@ impl UnresolvedPlan {
     }
 
     /// A target on this host needs CPUs of its own.
-    fn thread_count(&self, target: &Address) -> u16 {
+    fn thread_count(&self, targets: &[Address]) -> u16 {
         if let Some(threads) = self.threads {
             return threads;
         }
         let all = self.allowed_cpus.len();
-        let count = match (&self.cpus, target) {
-            (Some(OrNone::This(cpus)), _) => cpus.len(),
-            (_, Address::Unix(_)) => all / 2,
-            (_, Address::Ip(address)) if address.ip().to_canonical().is_loopback() => all / 2,
+        let is_here = |target: &Address| match target {
+            Address::Unix(_) => true,
+            Address::Ip(address) => address.ip().to_canonical().is_loopback(),
+        };
+        let count = match &self.cpus {
+            Some(OrNone::This(cpus)) => cpus.len(),
+            _ if targets.iter().any(is_here) => all / 2,
             _ => all,
         };
         let client_pool = self.clients.into_iter().chain(self.connections).min();
@@ -415,7 +455,7 @@ mod tests {
 
     fn planned(line: &str) -> Plan {
         let (_, draft) = drafted(line).unwrap_or_else(|faults| panic!("{line}: {faults:?}"));
-        draft.plan(local()).unwrap()
+        draft.plan(vec![local()]).unwrap()
     }
 
     fn local() -> Address {
@@ -490,6 +530,10 @@ mod tests {
         clients: --clients 2 --connections 3
         cpus: --cpus 2-9
         source: --source ::1
+        move-sessions: --move-sessions --connect 127.0.0.1:1 --handshake any
+        move-sessions: --move-sessions --connect 127.0.0.1:1,127.0.0.1:2
+        move-sessions: --move-sessions --handshake any
+        start-at: --start-at 2026-11-23
         source: --connect unix:/run/a --source 127.0.0.2
         connections handshake size verify: --handshake psk --tls 1.2 --size 1k --rate 5 \
             --connections 2 --verify full
@@ -709,12 +753,12 @@ mod tests {
             assert_eq!(planned(line).arrival, Arrival::Closed { connections });
         }
         let far = Address::Ip(SocketAddr::from(([192, 0, 2, 1], 443)));
-        let plan = drafted("https://host/").unwrap().1.plan(far).unwrap();
+        let plan = drafted("https://host/").unwrap().1.plan(vec![far]).unwrap();
         assert_eq!((plan.threads.count, plan.threads.cpus.len()), (4, 4));
         let named = drafted("https://localhost/ --source ::1").unwrap().1;
         assert!(
             named
-                .plan(local())
+                .plan(vec![local()])
                 .unwrap_err()
                 .message
                 .contains("cannot reach")
@@ -805,14 +849,14 @@ mod tests {
             let Ok((root, draft)) = read(&typed) else {
                 return Ok(());
             };
-            let Ok(plan) = draft.plan(local()) else {
+            let Ok(plan) = draft.plan(vec![local()]) else {
                 return Ok(());
             };
             assert_sound(&plan);
             let repeated = command(&root);
             let again: Vec<_> = repeated[1..].iter().map(String::as_str).collect();
             let again = read(&again).unwrap_or_else(|faults| panic!("{words:?}: {faults:?}"));
-            let again = again.1.plan(local()).unwrap();
+            let again = again.1.plan(vec![local()]).unwrap();
             prop_assert_eq!(format!("{again:?}"), format!("{plan:?}"));
         }
     }

@@ -164,6 +164,12 @@ pub(crate) fn source(text: &str) -> Read<std::net::IpAddr> {
     text.parse().or_else(|_| not(text, "an IP address"))
 }
 
+/// A moment, in seconds since 1970.
+pub(crate) fn moment(text: &str) -> Read<u64> {
+    let moment = wire::date::seconds_of(text);
+    moment.map_or_else(|| not(text, "a time as in 2026-12-01T09:30:00Z"), Ok)
+}
+
 /// Signature schemes by their words: one, or all of a kind of key.
 pub(crate) fn signatures() -> Vec<(&'static str, Vec<Signature>)> {
     let of = |kind: &'static str| {

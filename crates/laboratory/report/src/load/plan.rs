@@ -8,6 +8,7 @@ pub(crate) fn rows(plan: &Plan) -> Vec<(&'static str, String)> {
     let mut rows = vec![
         ("source", list(&plan.sources, ToString::to_string)),
         ("send-proxy", shown(plan.proxy_header.map(|it| it.name()))),
+        ("move-sessions", shown(plan.move_sessions.then_some("on"))),
     ];
     rows.extend(plan.tls.iter().flat_map(of_tls));
     match &plan.request {

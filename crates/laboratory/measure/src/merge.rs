@@ -1,0 +1,314 @@
+//! One record of loads that several hosts made together.
+
+use std::collections::BTreeSet;
+
+use crate::record::{Arrival, Counts, Ending, Plan, Record, Second, Step};
+
+/// Why records are not parts of one load.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum MergeFault {
+    /// One record is no sum.
+    #[error("there is only one record")]
+    Alone,
+    /// They did not begin together.
+    #[error("one load began at {0}, another at {1}")]
+    Apart(String, String),
+    /// Not the same was done.
+    #[error("the loads differ in `{0}`")]
+    Different(&'static str),
+    /// Each host would have searched by itself.
+    #[error("a search for capacity is not made by several hosts together")]
+    Search,
+}
+
+/// Adds records up, in which hosts, their addresses, threads, seeds, and how much load each of them
+/// made may differ, and nothing else. Histograms are added. Of percentiles by second and by step,
+/// which records have no histograms for, the greatest is taken: it is not too small.
+///
+/// # Errors
+/// [`MergeFault`].
+pub fn merged(records: &[&Record]) -> Result<Record, MergeFault> {
+    let Some((first, others @ [_, ..])) = records.split_first() else {
+        return Err(MergeFault::Alone);
+    };
+    let mut sum = (*first).clone();
+    for other in others {
+        check(first, other)?;
+        add(&mut sum, other);
+    }
+    let cpus: BTreeSet<_> = records.iter().map(|one| one.host.cpu.clone()).collect();
+    let cpus: Vec<_> = cpus.into_iter().collect();
+    sum.host.cpu = format!("{} hosts: {}", records.len(), cpus.join("; "));
+    Ok(sum)
+}
+
+fn check(one: &Record, other: &Record) -> Result<(), MergeFault> {
+    if one.started != other.started {
+        let began = [one, other].map(|record| record.started.clone());
+        let [one, other] = began;
+        return Err(MergeFault::Apart(one, other));
+    }
+    if one.capacity.is_some() || other.capacity.is_some() {
+        return Err(MergeFault::Search);
+    }
+    if one.tool != other.tool {
+        return Err(MergeFault::Different("tool"));
+    }
+    if one.target.url != other.target.url {
+        return Err(MergeFault::Different("url"));
+    }
+    let (mut plan, others) = (one.plan.clone(), other.plan.clone());
+    if !lengths(&plan.arrival).eq(lengths(&others.arrival)) {
+        return Err(MergeFault::Different("arrival"));
+    }
+    // What may differ.
+    let own = others.clone();
+    plan = Plan {
+        sources: own.sources,
+        arrival: own.arrival,
+        clients: own.clients,
+        count_max: own.count_max,
+        threads: own.threads,
+        cpus: own.cpus,
+        seed: own.seed,
+        ..plan
+    };
+    if plan != others {
+        return Err(MergeFault::Different("plan"));
+    }
+    Ok(())
+}
+
+/// Of each stretch of the plan, in nanoseconds; of a closed load there is none.
+fn lengths(arrival: &Arrival) -> impl Iterator<Item = u64> + '_ {
+    let rates = match arrival {
+        Arrival::Closed(_) => &[],
+        Arrival::Open(rates) => &rates[..],
+    };
+    rates.iter().map(|rate| rate.length_ns)
+}
+
+fn add(sum: &mut Record, other: &Record) {
+    add_plan(&mut sum.plan, &other.plan);
+    let places: BTreeSet<_> = [&sum.target.address, &other.target.address]
+        .into_iter()
+        .flat_map(|places| places.split(','))
+        .map(str::to_owned)
+        .collect();
+    sum.target.address = places.into_iter().collect::<Vec<_>>().join(",");
+    sum.host.cpus += other.host.cpus;
+    sum.host.memory_bytes += other.host.memory_bytes;
+    sum.host.load_average = sum.host.load_average.max(other.host.load_average);
+    if other.ending != Ending::Completed {
+        sum.ending = other.ending;
+    }
+    sum.elapsed_ns = sum.elapsed_ns.max(other.elapsed_ns);
+    add_counts(&mut sum.warm_up, other.warm_up);
+    add_counts(&mut sum.totals, other.totals);
+    for (reason, count) in &other.failures {
+        *sum.failures.entry(reason.clone()).or_default() += count;
+    }
+    for row in &other.handshakes {
+        let same = |known: &&mut crate::record::Handshakes| {
+            let count = known.count;
+            let mut alike = row.clone();
+            alike.count = count;
+            **known == alike
+        };
+        match sum.handshakes.iter_mut().find(same) {
+            Some(known) => known.count += row.count,
+            None => sum.handshakes.push(row.clone()),
+        }
+    }
+    sum.traffic.connections += other.traffic.connections;
+    sum.traffic.received_bytes += other.traffic.received_bytes;
+    sum.traffic.sent_bytes += other.traffic.sent_bytes;
+    sum.traffic.body_bytes += other.traffic.body_bytes;
+    for (kind, latencies) in &other.latencies {
+        let known = sum.latencies.entry(*kind).or_default();
+        known.handshake.add(&latencies.handshake);
+        known.first_byte.add(&latencies.first_byte);
+        known.total.add(&latencies.total);
+    }
+    add_seconds(&mut sum.seconds, &other.seconds);
+    for (step, more) in sum.steps.iter_mut().zip(&other.steps) {
+        add_step(step, more);
+    }
+    sum.client.cpu_ns += other.client.cpu_ns;
+    sum.client.resident_bytes_max += other.client.resident_bytes_max;
+    sum.client.threads.extend(other.client.threads.clone());
+    for warning in &other.warnings {
+        if !sum.warnings.contains(warning) {
+            sum.warnings.push(warning.clone());
+        }
+    }
+}
+
+fn add_plan(sum: &mut Plan, other: &Plan) {
+    sum.sources.extend(&other.sources);
+    match (&mut sum.arrival, &other.arrival) {
+        (Arrival::Closed(sum), Arrival::Closed(more)) => *sum += more,
+        (Arrival::Open(sum), Arrival::Open(more)) => {
+            for (rate, more) in sum.iter_mut().zip(more) {
+                rate.from_per_s += more.from_per_s;
+                rate.to_per_s += more.to_per_s;
+            }
+        }
+        _ => {}
+    }
+    sum.clients += other.clients;
+    sum.count_max = sum.count_max.zip(other.count_max).map(|(a, b)| a + b);
+    sum.threads += other.threads;
+    sum.cpus = Vec::new();
+}
+
+fn add_counts(sum: &mut Counts, more: Counts) {
+    sum.attempted += more.attempted;
+    sum.succeeded += more.succeeded;
+    sum.failed += more.failed;
+}
+
+/// The mean of two groups by their sizes.
+fn mean(one: (f64, u64), other: (f64, u64)) -> f64 {
+    let count = (one.1 + other.1) as f64;
+    (one.0 * one.1 as f64 + other.0 * other.1 as f64) / count.max(1.0)
+}
+
+fn add_seconds(sum: &mut Vec<Second>, others: &[Second]) {
+    for other in others {
+        let Some(second) = sum.iter_mut().find(|second| second.at_s == other.at_s) else {
+            sum.push(*other);
+            continue;
+        };
+        let one = (second.mean_ns as f64, second.succeeded);
+        second.mean_ns = mean(one, (other.mean_ns as f64, other.succeeded)) as u64;
+        second.attempted += other.attempted;
+        second.succeeded += other.succeeded;
+        second.failed += other.failed;
+        second.resumed += other.resumed;
+        second.full += other.full;
+        second.open += other.open;
+        second.median_ns = second.median_ns.max(other.median_ns);
+        second.p99_ns = second.p99_ns.max(other.p99_ns);
+        second.max_ns = second.max_ns.max(other.max_ns);
+    }
+    sum.sort_by_key(|second| second.at_s);
+}
+
+fn add_step(step: &mut Step, more: &Step) {
+    let (point, other) = (&mut step.point, more.point);
+    let one = (point.mean_ns, step.counts.succeeded);
+    point.mean_ns = mean(one, (other.mean_ns, more.counts.succeeded));
+    point.offered_per_s += other.offered_per_s;
+    point.succeeded_per_s += other.succeeded_per_s;
+    point.quantile_ns = point.quantile_ns.max(other.quantile_ns);
+    add_counts(&mut step.counts, more.counts);
+    point.error_rate = step.counts.failed as f64 / step.counts.attempted.max(1) as f64;
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::histogram::Histogram;
+    use crate::kind::Kind;
+    use crate::record::{Handshakes, Latencies, PlannedRate};
+
+    /// A load of `count` transactions that each took so long.
+    fn record(count: u64, each: Duration) -> Record {
+        let mut total = Histogram::default();
+        (0..count).for_each(|_| total.record(each));
+        let counts = Counts {
+            attempted: count,
+            succeeded: count,
+            failed: 0,
+        };
+        let latencies = Latencies {
+            total,
+            ..Latencies::default()
+        };
+        let rate = PlannedRate {
+            from_per_s: count as f64,
+            to_per_s: count as f64,
+            length_ns: 1_000_000_000,
+        };
+        let mean_ns = each.as_nanos() as u64;
+        Record {
+            started: "2026-11-23T01:30:00Z".to_owned(),
+            plan: Plan {
+                arrival: Arrival::Open(vec![rate]),
+                clients: 5,
+                seed: count,
+                ..Plan::default()
+            },
+            totals: counts,
+            latencies: [(Kind::Full, latencies)].into(),
+            failures: [("timeout".to_owned(), count)].into(),
+            handshakes: vec![Handshakes {
+                kind: Kind::Full,
+                version: "TLSv1.3".to_owned(),
+                suite: String::new(),
+                group: None,
+                signature: None,
+                alpn: None,
+                retried: false,
+                early_data_accepted: None,
+                count,
+            }],
+            seconds: vec![Second {
+                at_s: 0,
+                attempted: count,
+                succeeded: count,
+                mean_ns,
+                p99_ns: mean_ns,
+                ..Second::default()
+            }],
+            ..Record::default()
+        }
+    }
+
+    #[test]
+    fn parts_of_a_load_make_the_whole() {
+        let ms = Duration::from_millis;
+        let (one, mut other) = (record(10, ms(10)), record(30, ms(50)));
+        other.seconds.push(Second {
+            at_s: 1,
+            failed: 2,
+            ..Second::default()
+        });
+        let sum = merged(&[&one, &other]).unwrap();
+        assert_eq!((sum.totals.attempted, sum.plan.clients), (40, 10));
+        assert_eq!((sum.failures["timeout"], sum.handshakes[0].count), (40, 40));
+        assert_eq!(sum.handshakes.len(), 1);
+        let latency = sum.total_latency();
+        assert_eq!((latency.count(), sum.seconds.len()), (40, 2));
+        // A quarter took 10 ms.
+        let near = |ns: u64, ms: u64| ns.abs_diff(ms * 1_000_000) < ms * 2000;
+        assert!(near(latency.quantile_ns(0.2), 10) && near(latency.quantile_ns(0.3), 50));
+        assert_eq!(sum.seconds[0].mean_ns, 40_000_000);
+        assert_eq!(sum.seconds[0].p99_ns, 50_000_000);
+        let Arrival::Open(rates) = &sum.plan.arrival else {
+            panic!("it was open");
+        };
+        assert_eq!(rates[0].from_per_s, 40.0);
+        assert!(sum.host.cpu.starts_with("2 hosts"));
+    }
+
+    #[test]
+    fn other_loads_are_refused() {
+        let one = record(10, Duration::from_millis(1));
+        let fault = |change: fn(&mut Record)| {
+            let mut other = one.clone();
+            change(&mut other);
+            merged(&[&one, &other]).unwrap_err().to_string()
+        };
+        assert_eq!(merged(&[&one]), Err(MergeFault::Alone));
+        let apart = fault(|it| it.started = "2026-11-23T01:30:02Z".to_owned());
+        assert!(apart.contains("01:30:00Z") && apart.contains("01:30:02Z"));
+        assert!(fault(|it| it.target.url.push('x')).contains("`url`"));
+        assert!(fault(|it| it.tool.version.push('x')).contains("`tool`"));
+        assert!(fault(|it| it.plan.warm_up_ns = 7).contains("`plan`"));
+        assert!(fault(|it| it.plan.arrival = Arrival::Closed(1)).contains("`arrival`"));
+    }
+}
