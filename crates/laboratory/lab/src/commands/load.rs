@@ -26,7 +26,7 @@ use crate::exit::Exit;
 use crate::host;
 use crate::interrupt::Interrupt;
 use crate::load::date::Date;
-use crate::load::destination::{Destination, Fault};
+use crate::load::destination::Destination;
 use crate::load::files::{self, PlanFile};
 use crate::load::flags::{self, Flags};
 use crate::load::live::Line;
@@ -119,7 +119,7 @@ fn prepare(flags: Flags, console: Console) -> Result<Prepared, Exit> {
     }
     let started = Date::of(start_at.unwrap_or(now));
     let destination = Destination::open(options.record.as_ref(), started).map_err(|fault| {
-        tell_unwritable(&fault, "record", console);
+        fault.report("record", console);
         Exit::Usage
     })?;
     let (search, planned) = (draft.search(), draft.planned());
@@ -138,25 +138,6 @@ fn prepare(flags: Flags, console: Console) -> Result<Prepared, Exit> {
         started,
         destination,
     })
-}
-
-/// `flag` is the one that names the file.
-pub(super) fn tell_unwritable(fault: &Fault, flag: &str, console: Console) {
-    match fault {
-        Fault::Foreign(path) => {
-            console.fail(
-                format_args!("{} is there, and is no record of a load", path.display()),
-                format_args!("--{flag} names another file"),
-            );
-        }
-        Fault::Refused(path, error) => {
-            let path = path.display();
-            console.fail(
-                format_args!("the record cannot be written to {path}: {error}"),
-                format_args!("--{flag} names a file in a folder that we may write to"),
-            );
-        }
-    }
 }
 
 /// The addresses of all endpoints.
@@ -368,7 +349,7 @@ fn hand_over(record: &Record, destination: Destination, console: Console) -> Res
     match written {
         Ok(path) => tell_written(path, console),
         Err(fault) => {
-            tell_unwritable(&fault, "record", console);
+            fault.report("record", console);
             return Err(Exit::Failed);
         }
     }

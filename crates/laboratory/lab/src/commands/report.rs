@@ -11,7 +11,6 @@ use measure::record::Record;
 use report::Document;
 
 use super::flags::{Arguments, Command};
-use super::load::tell_unwritable;
 use crate::console::{Console, print, stdout_colour};
 use crate::exit::Exit;
 use crate::load::date::Date;
@@ -118,7 +117,7 @@ fn merge(
     let written =
         Destination::open(Some(&target), now).and_then(|place| place.write(&sum.to_json()));
     if let Err(fault) = written {
-        tell_unwritable(&fault, "merge", console);
+        fault.report("merge", console);
         return Ok(Err(Exit::Failed));
     }
     Ok(Ok(Named {

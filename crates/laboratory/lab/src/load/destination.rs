@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use load::options::value::OrNone;
 
 use super::date::Date;
+use crate::console::Console;
 
 /// Where a record goes.
 #[derive(Debug)]
@@ -38,6 +39,27 @@ pub(crate) enum Fault {
     Foreign(PathBuf),
     /// The host refuses.
     Refused(PathBuf, io::Error),
+}
+
+impl Fault {
+    /// Reports it; `flag` is the one that names the file.
+    pub(crate) fn report(&self, flag: &str, console: Console) {
+        match self {
+            Self::Foreign(path) => {
+                console.fail(
+                    format_args!("{} is there, and is no record of a load", path.display()),
+                    format_args!("--{flag} names another file"),
+                );
+            }
+            Self::Refused(path, error) => {
+                let path = path.display();
+                console.fail(
+                    format_args!("the record cannot be written to {path}: {error}"),
+                    format_args!("--{flag} names a file in a folder that we may write to"),
+                );
+            }
+        }
+    }
 }
 
 impl Destination {

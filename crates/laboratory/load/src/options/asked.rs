@@ -1,7 +1,7 @@
 //! What was asked for, option by option: typed, but not held against each other.
 
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use options::Section;
@@ -142,12 +142,9 @@ impl Options {
         let written = Optional(top);
         let signatures = written.choices("signatures", &value::signatures());
         Some(Self {
-            record: written.path("record").map(|path| {
-                if path == Path::new("none") {
-                    OrNone::Nothing
-                } else {
-                    OrNone::This(path)
-                }
+            record: written.path("record").map(|path| match path.to_str() {
+                Some("none") => OrNone::Nothing,
+                _ => OrNone::This(path),
             }),
             quiet: written.switch("quiet"),
             start_at_s: written.text("start-at", value::moment),
