@@ -60,6 +60,7 @@ mod terminator {
         mod limits;
         mod listen;
         mod relay;
+        mod routing;
         mod sources;
         mod foreign {
             mod passthrough;

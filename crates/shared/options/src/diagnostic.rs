@@ -159,6 +159,14 @@ impl<'a> Report<'a> {
         self.file.is_some()
     }
 
+    /// A place in the file as a diagnostic begins with it: path and line.
+    pub fn place_of(&self, spot: &Spot) -> Option<String> {
+        match place(spot, self.file) {
+            Place::File { path, line, .. } if line > 0 => Some(format!("{path}:{line}")),
+            Place::File { .. } | Place::Flag(_) | Place::Nowhere => None,
+        }
+    }
+
     /// Notes an error about a key.
     pub fn error(&self, spot: &Spot, key: &str, problem: Problem) {
         self.note(Severity::Error, spot, Some(key), problem);

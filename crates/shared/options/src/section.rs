@@ -89,6 +89,11 @@ impl<'a> Section<'a> {
         self.lacks(&[self.key(first), self.key(second)]);
     }
 
+    /// Where in a file it begins, as diagnostics name places; `None` = it was given by flags.
+    pub fn place(&self) -> Option<String> {
+        self.report.place_of(&self.around.spot)
+    }
+
     /// Whether it was written in a file, not by flags.
     pub fn is_in_file(&self) -> bool {
         self.report.is_file()

@@ -16,6 +16,13 @@ pub enum Address {
     Unix(UnixName),
 }
 
+impl Address {
+    /// Whether the kernel chooses its port, so that each time it is another one.
+    pub fn is_ephemeral(&self) -> bool {
+        matches!(self, Self::Ip(address) if address.port() == 0)
+    }
+}
+
 /// The name of a Unix socket.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum UnixName {

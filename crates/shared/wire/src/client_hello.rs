@@ -17,6 +17,7 @@ pub use records::HELLO_BYTES_MAX;
 
 use crate::cursor::Cursor;
 use extensions::Extensions;
+use host_name::HostName;
 use span::Span;
 use std::borrow::Cow;
 
@@ -62,6 +63,15 @@ impl Reader {
 /// The [`HelloFault`], as early as the bytes show it.
 pub fn read(bytes: &[u8]) -> Result<Peek<'_>, HelloFault> {
     Reader::default().read(bytes)
+}
+
+/// A text as the host name that a hello may ask for (RFC 6066 section 3), without a closing dot;
+/// `None` if no hello may.
+pub fn host_name(text: &str) -> Option<&str> {
+    match host_name::judge(text.as_bytes()) {
+        HostName::Valid(length) => text.get(..length),
+        HostName::Address | HostName::Invalid => None,
+    }
 }
 
 /// A ClientHello whose every field that can be asked for has been checked for form.

@@ -57,7 +57,7 @@ pub(crate) fn read(
     });
     let certificate = tls.if_written("certificate", |tls, _| certificate(tls, shelf));
     let name = tls.if_written("name", Section::text);
-    let alpn = tls.if_written("alpn", |tls, _| front::alpn(tls));
+    let alpn = tls.if_written("alpn", |tls, _| front::alpn(tls, "alpn"));
     let versions = front::versions(&tls);
     let suites = front::suites(&tls);
     let groups = front::groups(&tls);

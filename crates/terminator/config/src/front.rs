@@ -21,6 +21,8 @@ pub(crate) fn read(
     shelf: &mut Shelf<'_>,
 ) -> Option<FrontOptions> {
     let listen = front.parsed_list("listen");
+    let names = front.parsed_list("names");
+    let protocols = alpn(front, "protocols");
     let accept_proxy = front.parsed_list("accept-proxy");
     let allow = networks::read(front, "allow", shelf);
     let deny = networks::read(front, "deny", shelf);
@@ -28,6 +30,8 @@ pub(crate) fn read(
     let (tls, ktls) = tls_options(front, tls13, shelf)?;
     Some(FrontOptions {
         listen: listen?,
+        names: names?,
+        protocols: protocols?,
         accept_proxy: accept_proxy?,
         sources: SourceRules {
             allow: allow?,
@@ -152,7 +156,7 @@ fn ktls_fits(tls: &Section<'_>, ktls: KtlsOptions, layer: RecordLayer) -> Option
 
 fn tls(tls: &Section<'_>, tls13: Tls13Choice, shelf: &mut Shelf<'_>) -> Option<ServerOptions> {
     let certificates = certificates::certificates(tls, shelf);
-    let alpn = alpn(tls);
+    let alpn = alpn(tls, "alpn");
     let versions = versions(tls);
     let suites = suites(tls);
     let groups = groups(tls);
@@ -261,8 +265,9 @@ pub(crate) fn groups(tls: &Section<'_>) -> Option<Vec<Group>> {
     tls.choices("groups", &meanings)
 }
 
-pub(crate) fn alpn(tls: &Section<'_>) -> Option<Vec<Vec<u8>>> {
-    tls.list("alpn", |value, _| match value {
+/// Protocols by their names (RFC 7301).
+pub(crate) fn alpn(section: &Section<'_>, name: &str) -> Option<Vec<Vec<u8>>> {
+    section.list(name, |value, _| match value {
         Value::Text(name) if (1..=255).contains(&name.len()) => Ok(name.clone().into_bytes()),
         Value::Text(_) => Err(Problem::new("holds a name that has not 1 to 255 bytes")),
         other => Err(Problem::new(format!(

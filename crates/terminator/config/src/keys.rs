@@ -5,6 +5,7 @@
 
 mod back_tls;
 mod clients;
+mod front;
 mod limits;
 mod process;
 mod service;
@@ -13,11 +14,14 @@ use options::{Key, Renamed, Table};
 
 use back_tls::BACK_TLS;
 use clients::CLIENTS;
+use front::FRONT;
 use limits::LIMITS;
 use process::PROCESS;
-use service::{BACK, FRONT, SESSIONS};
+use service::{BACK, SESSIONS, TLS};
 
-const PARTS: &[&[Key]] = &[FRONT, CLIENTS, SESSIONS, BACK, BACK_TLS, LIMITS, PROCESS];
+const PARTS: &[&[Key]] = &[
+    FRONT, TLS, CLIENTS, SESSIONS, BACK, BACK_TLS, LIMITS, PROCESS,
+];
 
 /// The keys of a configuration, in the order of the reference.
 pub static TABLE: Table = Table {

@@ -6,6 +6,7 @@ use options::{Problem, Section};
 use proxy::options::{
     BackOptions, CertificateForm, FrontOptions, FrontTls, SendProxy, ServiceOptions, Timeouts,
 };
+use proxy::routes::{Overlap, RouteTable};
 use tls::options::{ClientMode, Tls13Sessions};
 use wire::address::Address;
 use wire::network::Network;
@@ -26,7 +27,7 @@ pub(crate) fn read(top: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<Vec<Servi
         .map(|section| service(section, tls13.unwrap_or(Tls13Choice::Auto), shelf))
         .collect();
     names_differ(&sections);
-    addresses_differ(&sections, &read);
+    addresses_are_shared_well(&sections, &read);
     tls13?;
     let services: Vec<_> = read.into_iter().collect::<Option<_>>()?;
     (!services.is_empty()).then_some(services)
@@ -172,7 +173,8 @@ fn sides_fit(section: &Section<'_>, service: &ServiceOptions) -> Option<()> {
 
 /// A service of plaintext is meant to be one.
 fn something_is_encrypted(front: &Section<'_>, service: &ServiceOptions) {
-    if service.front.tls != FrontTls::Plain || front.has("tls") {
+    let has_back_tls = service.back.servers().is_some_and(|one| one.tls.is_some());
+    if service.front.tls != FrontTls::Plain || front.has("tls") || has_back_tls {
         return;
     }
     let problem = Problem::new("is missing, so that nothing is encrypted");
@@ -238,29 +240,136 @@ fn names_differ(sections: &[Section<'_>]) {
     }
 }
 
-fn addresses_differ(sections: &[Section<'_>], services: &[Option<ServiceOptions>]) {
-    let mut seen: HashMap<&Address, &str> = HashMap::new();
+/// Overlaps that are reported for an address: beyond these a list helps nobody.
+const OVERLAPS_MAX: usize = 20;
+
+/// Services that share an address can be told apart by a hello, and each gets every client that it
+/// is for.
+fn addresses_are_shared_well(sections: &[Section<'_>], services: &[Option<ServiceOptions>]) {
+    let mut at: HashMap<&Address, Vec<Sharer<'_>>> = HashMap::new();
+    let mut order = Vec::new();
     for (section, service) in sections.iter().zip(services) {
         let Some(service) = service else {
             continue;
         };
-        for address in service
-            .front
-            .listen
-            .iter()
-            .filter(|address| !is_ephemeral(address))
-        {
-            if let Some(other) = seen.insert(address, &service.name) {
-                let problem =
-                    Problem::new(format!("{address} is already listened at by `{other}`"));
-                let hint = "one service per address; certificates are chosen by name within it";
-                section.section("front").error("listen", problem.hint(hint));
+        let section = section.section("front");
+        chooses_by_hello(&section, service);
+        for address in &service.front.listen {
+            if address.is_ephemeral() {
+                continue;
             }
+            let sharers = at.entry(address).or_default();
+            if sharers
+                .last()
+                .is_some_and(|one| std::ptr::eq(one.service, service))
+            {
+                section.refuse(
+                    "listen",
+                    format!("{address} stands there twice"),
+                    "take one out",
+                );
+                continue;
+            }
+            if sharers.is_empty() {
+                order.push(address);
+            }
+            sharers.push(Sharer { section, service });
+        }
+    }
+    for address in order {
+        let sharers = &at[address];
+        share(address, sharers);
+        let wishes = sharers.iter().map(|one| one.service.front.wish());
+        let overlaps = RouteTable::build(wishes).err().into_iter().flatten();
+        for overlap in overlaps.take(OVERLAPS_MAX) {
+            report_overlap(address, sharers, &overlap);
         }
     }
 }
 
-/// The kernel gives each of them another port.
-fn is_ephemeral(address: &Address) -> bool {
-    matches!(address, Address::Ip(address) if address.port() == 0)
+/// A service at an address.
+struct Sharer<'a> {
+    section: Section<'a>,
+    service: &'a ServiceOptions,
+}
+
+impl Sharer<'_> {
+    /// Its name, and where it stands.
+    fn named(&self) -> String {
+        let name = &self.service.name;
+        match self.section.place() {
+            Some(place) => format!("`{name}` ({place})"),
+            None => format!("`{name}`"),
+        }
+    }
+}
+
+/// Without TLS there is no hello to choose by.
+fn chooses_by_hello(front: &Section<'_>, service: &ServiceOptions) {
+    if service.front.tls != FrontTls::Plain {
+        return;
+    }
+    for key in ["names", "protocols"]
+        .into_iter()
+        .filter(|key| front.has(key))
+    {
+        let message = "is chosen by a ClientHello, and clients of this service speak no TLS";
+        front.refuse(key, message, "take it out, or give the service `tls`");
+    }
+}
+
+/// What comes before the hello must be the same for all.
+fn share(address: &Address, sharers: &[Sharer<'_>]) {
+    let Some((first, others)) = sharers.split_first() else {
+        return;
+    };
+    let plain = |one: &Sharer<'_>| one.service.front.tls == FrontTls::Plain;
+    for other in others {
+        if plain(first) || plain(other) {
+            let message = format!("{address} is already listened at by {}", first.named());
+            let hint = "only services with TLS can share an address: their clients' hellos differ";
+            other.section.refuse("listen", message, hint);
+            continue;
+        }
+        let (one, two) = (&first.service.front, &other.service.front);
+        for (key, are_same) in [
+            ("accept-proxy", one.accept_proxy == two.accept_proxy),
+            ("keepalive", one.liveness == two.liveness),
+        ] {
+            let first = first.named();
+            let message = format!("differs from that of {first}, which shares {address}");
+            let hint = "it holds before a hello tells services apart: write the same at both";
+            other.section.refuse_if(!are_same, key, message, hint);
+        }
+    }
+}
+
+fn report_overlap(address: &Address, sharers: &[Sharer<'_>], overlap: &Overlap) {
+    let (first, second) = (&sharers[overlap.first], &sharers[overlap.second]);
+    if [first, second]
+        .map(|one| &one.service.front.tls)
+        .contains(&&FrontTls::Plain)
+    {
+        // It has been reported that they cannot share an address at all.
+        return;
+    }
+    let protocol = overlap.protocol.as_deref().map(String::from_utf8_lossy);
+    let offering = protocol.map_or(String::new(), |protocol| {
+        format!(" that offer \"{protocol}\"")
+    });
+    let clients = match &overlap.name {
+        Some(name) => format!("clients of \"{name}\"{offering}"),
+        None => format!("clients of any name{offering}"),
+    };
+    let first = first.named();
+    let (key, hint) = match (&overlap.name, &overlap.protocol) {
+        (None, None) => (
+            "listen",
+            "give one of them `names`: the other gets all that are left",
+        ),
+        (Some(_), None) => ("names", "write the name at one of them"),
+        (_, Some(_)) => ("protocols", "write the protocol at one of them"),
+    };
+    let message = format!("{clients} at {address} are already for {first}");
+    second.section.refuse(key, message, hint);
 }

@@ -12,7 +12,7 @@ use wire::address::Address;
 
 use crate::file_work::Answer;
 use crate::options::{Limits, LogOptions};
-use crate::plan::{Files, ServicePlan};
+use crate::plan::{Files, ServicePlan, Shared};
 
 /// The way to a worker, from any thread.
 #[derive(Clone)]
@@ -76,8 +76,9 @@ pub(crate) enum ServerNews {
 pub(crate) struct Assignment {
     pub(crate) services: Vec<Arc<ServicePlan>>,
     pub(crate) counters: Vec<Arc<ServiceCounters>>,
-    /// Each for the service of that place.
-    pub(crate) listeners: Vec<(usize, Address, OwnedFd)>,
+    pub(crate) shared: Vec<Arc<Shared>>,
+    /// Each for the services of those places.
+    pub(crate) listeners: Vec<(Vec<usize>, Address, OwnedFd)>,
     pub(crate) limits: Limits,
     pub(crate) log: LogOptions,
 }

@@ -23,7 +23,7 @@ use crate::ktls_send::{self, Splice};
 use crate::pipes::Pipes;
 use crate::places::Calls;
 use crate::schedule::Class;
-use crate::service::Service;
+use crate::service::{Service, SharedServices};
 use crate::slow_client::SlowClient;
 use crate::sources::{SourcePlace, Sources};
 
@@ -70,6 +70,10 @@ pub(crate) struct Listed {
 pub(crate) struct Connection {
     pub(crate) flow: Flow,
     pub(crate) service: Rc<Service>,
+    /// Of which one is to be chosen, until it is; `service` stands for them all until then.
+    pub(crate) shared: Option<Rc<SharedServices>>,
+    /// The hello is there to choose by.
+    pub(crate) is_to_be_routed: bool,
     pub(crate) listener: Rc<str>,
     /// Its source's count.
     pub(crate) source: Option<SourcePlace>,
@@ -105,6 +109,8 @@ impl Connection {
         Self {
             flow,
             service,
+            shared: None,
+            is_to_be_routed: false,
             listener,
             source: None,
             dial: Dial::default(),
@@ -446,7 +452,7 @@ impl Connection {
             acted = true;
             match action {
                 Action::Admit => self.admit(context),
-                Action::Route => self.handle(Event::Routed(None), context),
+                Action::Route => self.is_to_be_routed = true,
                 Action::Dial => self.dial(context),
                 Action::Redial => {
                     let failed = self.give_server_up(context);

@@ -108,6 +108,8 @@ fn service(authority: &Authority, server: &str) -> ServiceOptions {
         name: "test".to_owned(),
         front: FrontOptions {
             listen: Vec::new(),
+            names: Vec::new(),
+            protocols: Vec::new(),
             accept_proxy: Vec::new(),
             sources: SourceRules::default(),
             liveness: Liveness::default(),

@@ -30,6 +30,7 @@ mod pipes;
 mod places;
 pub mod plan;
 pub mod plane;
+pub mod routes;
 mod schedule;
 mod service;
 mod slow_client;

@@ -11,7 +11,7 @@ use sys::socket::PeerAddress;
 use wire::address::Address;
 
 use crate::driver::{Driver, Socket};
-use crate::service::Service;
+use crate::service::{Service, SharedServices};
 use crate::token::EventSource;
 
 /// Connections accepted from one listener in a turn.
@@ -28,7 +28,10 @@ const READY_MAX: usize = 64;
 /// A listening socket and whose it is.
 pub(crate) struct Listener {
     pub(crate) fd: OwnedFd,
+    /// The service; where several share the address, what stands for them until one is chosen.
     pub(crate) service: Rc<Service>,
+    /// Those that share it.
+    pub(crate) shared: Option<Rc<SharedServices>>,
     pub(crate) text: Rc<str>,
     address: Address,
     /// Connections to take at the next call.
@@ -57,11 +60,17 @@ impl ReadyListeners {
 }
 
 impl Listener {
-    pub(crate) fn new(fd: OwnedFd, service: Rc<Service>, address: Address) -> Self {
+    pub(crate) fn new(
+        fd: OwnedFd,
+        service: Rc<Service>,
+        shared: Option<Rc<SharedServices>>,
+        address: Address,
+    ) -> Self {
         let text = address.to_string().into();
         Self {
             fd,
             service,
+            shared,
             text,
             address,
             batch: 1,

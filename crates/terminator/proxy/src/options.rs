@@ -1,5 +1,7 @@
 //! The options of the data plane: plain values, no text to parse, no files to open.
 
+use std::collections::HashMap;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -7,6 +9,8 @@ pub use flow::options::{CertificateForm, ProxyTlvs, SendProxy, Timeouts};
 pub use sys::socket::Liveness;
 use wire::address::{Address, Endpoint};
 use wire::network::{Network, NetworkSet};
+
+use crate::routes::{NamePattern, Wish};
 
 /// The whole plane.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,8 +43,13 @@ pub struct ServiceOptions {
 /// The side that clients connect to.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FrontOptions {
-    /// At least one.
+    /// At least one; other services may listen there too.
     pub listen: Vec<Address>,
+    /// Which clients are meant by the server name that they ask for; empty = all whose name no
+    /// other service at the address has.
+    pub names: Vec<NamePattern>,
+    /// Which of them by the protocols (RFC 7301) that they offer; empty = all.
+    pub protocols: Vec<Vec<u8>>,
     /// Connections from these networks begin with a PROXY header, v1 or v2; others' must not.
     pub accept_proxy: Vec<Network>,
     /// Which clients may come in.
@@ -64,7 +73,32 @@ pub enum FrontTls {
     Plain,
 }
 
+impl Options {
+    /// The services at each address, in their order, but for addresses whose port the kernel
+    /// chooses: each of those has one service.
+    pub fn sharers(&self) -> HashMap<&Address, Vec<usize>> {
+        let mut sharers: HashMap<_, Vec<usize>> = HashMap::new();
+        for (place, service) in self.services.iter().enumerate() {
+            let fixed = service
+                .front
+                .listen
+                .iter()
+                .filter(|one| !one.is_ephemeral());
+            fixed.for_each(|address| sharers.entry(address).or_default().push(place));
+        }
+        sharers
+    }
+}
+
 impl FrontOptions {
+    /// Which clients it is for, at an address that others may share.
+    pub fn wish(&self) -> Wish<'_> {
+        Wish {
+            names: &self.names,
+            protocols: &self.protocols,
+        }
+    }
+
     /// How TLS is terminated, if it is.
     pub fn terminated(&self) -> Option<&tls::options::ServerOptions> {
         match &self.tls {
@@ -81,6 +115,14 @@ pub struct SourceRules {
     pub allow: NetworkSet,
     /// Not these, even if they are allowed.
     pub deny: NetworkSet,
+}
+
+impl SourceRules {
+    /// Whether a client from there may not come in; `None` is a client on a Unix socket.
+    pub fn denies(&self, client: Option<IpAddr>) -> bool {
+        let is_allowed = self.allow.is_empty() || self.allow.contains(client);
+        !is_allowed || self.deny.contains(client)
+    }
 }
 
 /// When the kernel encrypts what is sent to clients (kernel TLS).

@@ -13,6 +13,7 @@ use tls::options::Version;
 use tls::policy::SuiteOrder;
 use tls::resumption::Resumption;
 use tls::server::{BuildError, Server, Warning};
+use wire::address::Address;
 use wire::network::Network;
 
 use crate::allowance::Allowance;
@@ -23,11 +24,13 @@ use crate::options::{
     Options, ServersOptions, ServiceOptions, SourceRules, WorkerOptions,
 };
 use crate::places::SharedPlaces;
+use crate::routes::{Overlap, RouteTable};
 
 /// A plan that can be served. Cloning shares it.
 #[derive(Clone)]
 pub struct Plan {
     pub(crate) services: Arc<[Arc<ServicePlan>]>,
+    pub(crate) shared: Arc<[Arc<Shared>]>,
     pub(crate) workers: WorkerOptions,
     pub(crate) limits: Limits,
     pub(crate) log: LogOptions,
@@ -76,10 +79,29 @@ pub(crate) struct Files {
     pub(crate) source: Arc<Source>,
 }
 
-/// Why no plan could be built: one service's fault.
+/// Services that share addresses, or one that is not for all clients at its own.
+pub(crate) struct Shared {
+    /// Their places in the plan.
+    pub(crate) places: Vec<usize>,
+    /// What holds for a connection until its hello has chosen one of them.
+    pub(crate) entry: Arc<ServicePlan>,
+    /// The place of the one by whose name such a connection is counted: the default, else the
+    /// first.
+    pub(crate) counted_as: usize,
+    /// Of the numbers of `places`.
+    pub(crate) table: RouteTable,
+}
+
+/// Why no plan could be built.
 #[derive(Debug, thiserror::Error)]
-#[error(transparent)]
-pub struct PlanError(BuildError);
+pub enum PlanError {
+    /// One service's TLS.
+    #[error(transparent)]
+    Tls(#[from] BuildError),
+    /// Two services are for the same clients at one address.
+    #[error("services `{0}` and `{1}` are for the same clients")]
+    Overlap(String, String),
+}
 
 impl Plan {
     /// Builds all services; the first that cannot be built refuses the whole.
@@ -88,6 +110,7 @@ impl Plan {
         resumption: &Arc<Resumption>,
     ) -> Result<(Self, Vec<Warning>), PlanError> {
         let mut warnings = Vec::new();
+        let tables = route_tables(&options)?;
         let Options {
             services,
             workers,
@@ -97,9 +120,12 @@ impl Plan {
         let count = workers.cpus.len();
         let build =
             |service| ServicePlan::build(service, count, resumption, &mut warnings).map(Arc::new);
-        let services: Result<_, _> = services.into_iter().map(build).collect();
+        let services: Arc<[_]> = services.into_iter().map(build).collect::<Result<_, _>>()?;
+        let shared = tables.into_iter();
+        let shared = shared.map(|(places, table)| Arc::new(Shared::new(places, table, &services)));
         let plan = Self {
-            services: services.map_err(PlanError)?,
+            shared: shared.collect(),
+            services,
             workers,
             limits,
             log,
@@ -180,7 +206,83 @@ impl Plan {
     }
 }
 
+/// The tables of all that share addresses, with their services' places.
+fn route_tables(options: &Options) -> Result<Vec<(Vec<usize>, RouteTable)>, PlanError> {
+    let services = &options.services;
+    let mut lists: Vec<_> = options.sharers().into_values().collect();
+    let is_ephemeral =
+        |service: &ServiceOptions| service.front.listen.iter().any(Address::is_ephemeral);
+    let alone = services.iter().enumerate();
+    let alone = alone.filter(|(_, one)| is_ephemeral(one));
+    lists.extend(alone.map(|(place, _)| vec![place]));
+    lists.sort_unstable();
+    lists.dedup();
+    let is_default = |place: &usize| services[*place].front.wish().is_default();
+    lists.retain(|list| list.len() > 1 || !list.iter().all(is_default));
+    let table = |list: Vec<usize>| {
+        let wishes = list.iter().map(|place| services[*place].front.wish());
+        let name = |number: usize| services[list[number]].name.clone();
+        let table = RouteTable::build(wishes).map_err(|overlaps| {
+            let Overlap { first, second, .. } = overlaps[0];
+            PlanError::Overlap(name(first), name(second))
+        })?;
+        Ok((list, table))
+    };
+    lists.into_iter().map(table).collect()
+}
+
+impl Shared {
+    fn new(places: Vec<usize>, table: RouteTable, services: &[Arc<ServicePlan>]) -> Self {
+        let all: Vec<_> = places.iter().map(|place| &*services[*place]).collect();
+        let default = table.default_service().unwrap_or(0);
+        Self {
+            entry: Arc::new(ServicePlan::entry(all[default], &all)),
+            counted_as: places[default],
+            places,
+            table,
+        }
+    }
+}
+
 impl ServicePlan {
+    /// What holds before one of these services is chosen: a time that suits them all, and rules
+    /// about sources only if they are the same for all.
+    fn entry(counted_as: &Self, all: &[&Self]) -> Self {
+        let are_same = all.iter().all(|one| one.sources == counted_as.sources);
+        let sources = Some(&counted_as.sources).filter(|_| are_same);
+        let handshake = all.iter().map(|one| one.timeouts.handshake).max();
+        let mut headers = all.iter().map(|one| &one.send_proxy);
+        // It decides whether a header that comes is kept, and the destination asked for.
+        let passed = headers.clone().find(|one| **one == SendProxy::Pass);
+        let header = passed.or_else(|| headers.find(|one| **one != SendProxy::Off));
+        Self {
+            name: counted_as.name.clone(),
+            front: Front::Shared,
+            accept_proxy: counted_as.accept_proxy.clone(),
+            sources: sources.cloned().unwrap_or_default(),
+            send_proxy: header.cloned().unwrap_or(SendProxy::Off),
+            timeouts: Timeouts {
+                handshake: handshake.unwrap_or(counted_as.timeouts.handshake),
+                ..counted_as.timeouts
+            },
+            connections_max: None,
+            workers: counted_as.workers,
+            open: OnceLock::new(),
+            pool: no_servers(),
+            serving: None,
+            files: None,
+            ktls: counted_as.ktls,
+            offload: None,
+            back_tls: None,
+            liveness: Liveness::default(),
+            is_limited: false,
+            places: OnceLock::new(),
+            server_names: Vec::new(),
+            addresses: Vec::new(),
+            disabled: Vec::new(),
+        }
+    }
+
     fn build(
         options: ServiceOptions,
         workers: usize,

@@ -24,11 +24,11 @@ use crate::line_queue::LineQueue;
 use crate::plan::Plan;
 use crate::worker::Worker;
 
-/// A listening socket and its service.
+/// A listening socket and its services.
 #[derive(Debug)]
 pub struct BoundListener {
-    /// The service, by its index in the options.
-    pub service: usize,
+    /// The services, by their indices in the options, in their order; at least one.
+    pub services: Vec<usize>,
     /// The address as configured.
     pub address: Address,
     /// The socket.
@@ -227,10 +227,11 @@ fn assignment(
         .collect();
     Assignment {
         services: plan.services.to_vec(),
+        shared: plan.shared.to_vec(),
         counters,
         listeners: listeners
             .into_iter()
-            .map(|one| (one.service, one.address, one.fd))
+            .map(|one| (one.services, one.address, one.fd))
             .collect(),
         limits: plan.limits.clone(),
         log: plan.log,

@@ -7,6 +7,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use backend::pool::Pool;
 use backend::server::Health;
+use flow::connection::Flow;
 use flow::options::{SendProxy, Settings};
 use sys::socket::PeerAddress;
 use telemetry::catalogue::ServerGauge;
@@ -15,7 +16,32 @@ use wire::network::Network;
 
 use crate::commands::ServerNews;
 use crate::displaceable::Displaceable;
-use crate::plan::ServicePlan;
+use crate::plan::{ServicePlan, Shared};
+
+/// Services that share addresses, on one worker.
+pub(crate) struct SharedServices {
+    plan: Arc<Shared>,
+    services: Vec<Rc<Service>>,
+}
+
+impl SharedServices {
+    /// Of all the worker's services.
+    pub(crate) fn new(plan: Arc<Shared>, all: &[Rc<Service>]) -> Self {
+        let services = plan.places.iter().map(|place| Rc::clone(&all[*place]));
+        Self {
+            services: services.collect(),
+            plan,
+        }
+    }
+
+    /// The service that a connection's hello is for.
+    pub(crate) fn choose(&self, flow: &Flow) -> Option<Rc<Service>> {
+        let hello = flow.hello()?;
+        let name = flow.facts().server_name.as_deref();
+        let number = self.plan.table.choose(name, hello.alpn_protocols())?;
+        self.services.get(number).cloned()
+    }
+}
 
 /// One service on one worker. Connections hold it, so one that a reload has replaced lives until
 /// its last connection ends.

@@ -132,8 +132,7 @@ impl Sources {
         client: Option<IpAddr>,
         now: Instant,
     ) -> Result<Option<SourcePlace>, Reason> {
-        let is_allowed = rules.allow.is_empty() || rules.allow.contains(client);
-        if !is_allowed || rules.deny.contains(client) {
+        if rules.denies(client) {
             return Err(Reason::SourceDenied);
         }
         let is_limited = self.limits.connections > 0

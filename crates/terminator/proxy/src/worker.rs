@@ -35,7 +35,7 @@ use crate::options::{Limits, SourceLimits};
 use crate::pipes::Pipes;
 use crate::places::Calls;
 use crate::schedule::{Class, Schedule};
-use crate::service::Service;
+use crate::service::{Service, SharedServices};
 use crate::sources::Sources;
 use crate::timers::Timers;
 use crate::token::{ConnectionId, EventSource};
@@ -289,6 +289,9 @@ impl Worker {
                 .lower(ServiceGauge::HandshakesInProgress);
             count_handshake(connection);
         }
+        if connection.is_to_be_routed {
+            return self.route(id);
+        }
         self.list(id);
         match turn {
             Turn::Wait => self.set_timer(id),
@@ -356,6 +359,9 @@ impl Worker {
             service.counters.lower(ServiceGauge::Offloaded);
         }
         self.counters.lower(WorkerGauge::ConnectionsOpen);
+        if connection.shared.is_some() {
+            service.counters.count(ServiceCounter::ConnectionsAccepted);
+        }
         let accepted = connection.flow.facts().accepted;
         let open_for = self.now.saturating_duration_since(accepted);
         service.counters.observe(Histogram::Connection, open_for);
@@ -447,13 +453,21 @@ impl Worker {
             })
             .collect();
         self.empty_queues();
-        let listeners = assignment
-            .listeners
-            .into_iter()
-            .map(|(service, address, fd)| {
-                Listener::new(fd, Rc::clone(&self.services[service]), address)
-            });
-        let listeners = listeners.collect();
+        let shared = assignment.shared.into_iter().map(|plan| {
+            let counters = Arc::clone(&self.services[plan.counted_as].counters);
+            let entry = Service::new(Arc::clone(&plan.entry), self.index, counters, None);
+            let services = SharedServices::new(Arc::clone(&plan), &self.services);
+            (plan, Rc::new(entry), Rc::new(services))
+        });
+        let shared: Vec<_> = shared.collect();
+        let listener = |(places, address, fd): (Vec<usize>, _, _)| {
+            let (service, all) = match shared.iter().find(|(plan, ..)| plan.places == places) {
+                Some((_, entry, all)) => (entry, Some(Rc::clone(all))),
+                None => (&self.services[places[0]], None),
+            };
+            Listener::new(fd, Rc::clone(service), all, address)
+        };
+        let listeners = assignment.listeners.into_iter().map(listener).collect();
         if !self.listeners.replace(listeners, &self.driver, self.now) {
             self.counters.count(WorkerCounter::AcceptErrors);
         }

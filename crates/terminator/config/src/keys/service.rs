@@ -9,7 +9,7 @@ const EARLY_DATA_BYTES_MAX: u64 = tls::server::EARLY_DATA_BYTES_MAX as u64;
 
 const HOUR: Duration = Duration::from_secs(3600);
 /// The most that the kernel takes is 32,767 s.
-const KEEPALIVE_MAX: Duration = Duration::from_secs(9 * 3600);
+pub(super) const KEEPALIVE_MAX: Duration = Duration::from_secs(9 * 3600);
 const DAY: Duration = Duration::from_secs(86_400);
 
 /// Every cipher suite by its standard name.
@@ -26,79 +26,8 @@ pub(super) const SUITES: &[&str] = &[
     "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256",
 ];
 
-/// The keys of `service` and `service.front`, down to `front.tls`.
-pub(super) const FRONT: &[Key] = &[
-    key("service", Kind::Table)
-        .many()
-        .help(
-            "A front, a back, and limits for the connections between them. A file may \
-             have many services.",
-        )
-        .example("[[service]]"),
-    key("service.name", Kind::Text("NAME"))
-        .default("main")
-        .flag("name")
-        .help(
-            "The name in logs, metrics and the status: at most 64 letters, digits, `.`, \
-             `_` and `-`. It must be unique, so with several services each needs one.",
-        )
-        .example(r#"name = "web""#),
-    key("service.front", Kind::Table)
-        .help("The side that clients connect to.")
-        .example(r#"front = { listen = ["[::]:443"], tls = { certificates = ["site.pem"] } }"#),
-    key("service.front.listen", Kind::Address)
-        .many()
-        .flag("listen")
-        .help(
-            "Addresses to listen at. Each is an IP address with a port (`*:443` and \
-             `[::]:443` listen on all of IPv6 and IPv4), `unix:/path`, or `unix:@name` in \
-             the abstract namespace. With port 0 the kernel chooses a port, which the \
-             status shows. A socket at a path has mode 0666: the permissions of its \
-             directory limit who may connect.",
-        )
-        .example(r#"listen = ["[::]:443", "unix:/run/lariat/web.sock"]"#),
-    key("service.front.accept-proxy", Kind::Network)
-        .many()
-        .absent("nobody sends a PROXY header")
-        .flag("accept-proxy")
-        .help(
-            "Networks whose connections must begin with a PROXY header, version 1 or 2. A \
-             header from any other address ends the connection. `unix` means every Unix \
-             socket.",
-        )
-        .example(r#"accept-proxy = ["10.0.0.0/8", "unix"]"#),
-    key("service.front.allow", Kind::Networks)
-        .many()
-        .absent("everybody may connect")
-        .flag("allow")
-        .help(
-            "Networks that alone may connect, or files that list them: a network per line, `#` and \
-             `;` begin a comment. Where a PROXY header must come, the client's address in it \
-             counts. Others are reset, and logged as `source-denied`.",
-        )
-        .example(r#"allow = ["10.0.0.0/8", "unix"]"#),
-    key("service.front.deny", Kind::Networks)
-        .many()
-        .absent("nobody is denied")
-        .flag("deny")
-        .help(
-            "Networks that may not connect, even if they are allowed; written as `allow`. Files are \
-             read again by a reload, and one with a broken line changes nothing.",
-        )
-        .example(r#"deny = ["192.0.2.0/24", "deny.txt"]"#),
-    key(
-        "service.front.keepalive",
-        Kind::Duration(Duration::ZERO, KEEPALIVE_MAX),
-    )
-    .default("2m")
-    .flag("keepalive")
-    .help(
-            "Time without a byte after which the kernel asks whether the client is still there \
-             (TCP keepalive), in whole seconds; 0 turns that off. One that answers none of \
-             four probes in as much time again is dropped and logged as \
-             `client-unreachable`. Two minutes keep the entries of most NATs alive.",
-        )
-    .example(r#"keepalive = "30s""#),
+/// The keys of `front.tls`, down to those of clients' certificates.
+pub(super) const TLS: &[Key] = &[
     key("service.front.tls", Kind::Table)
         .absent("clients speak no TLS, which is warned of unless `off` is written")
         .shorthand("mode")
@@ -176,9 +105,9 @@ pub(super) const FRONT: &[Key] = &[
     .default("X25519MLKEM768,x25519,secp256r1,secp384r1")
     .flag("groups")
     .help(
-            "Key exchange groups, the preferred one first. If a client has sent a share \
+        "Key exchange groups, the preferred one first. If a client has sent a share \
              for one of them, that one is used, which saves a round trip.",
-        )
+    )
     .example(r#"groups = ["x25519", "secp256r1"]"#),
     key(
         "service.front.tls.unknown-name",
@@ -187,10 +116,10 @@ pub(super) const FRONT: &[Key] = &[
     .default("default")
     .flag("unknown-name")
     .help(
-            "What to answer if a client sends no server name, or one that no certificate \
+        "What to answer if a client sends no server name, or one that no certificate \
              has: the first certificate (`default`), or the alert `unrecognized_name` \
              (`refuse`).",
-        )
+    )
     .example(r#"unknown-name = "refuse""#),
 ];
 

@@ -1,7 +1,7 @@
 //! The sockets that services listen on. The supervisor holds them open whatever happens to the
 //! worker process, and accepts nothing itself.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 
@@ -25,7 +25,8 @@ pub(super) struct Wanted {
     pub(super) liveness: Liveness,
 }
 
-/// An address, and how many equal ones stand before it: port 0 may be wanted twice.
+/// An address, and how many equal ones stand before it if the kernel chooses its port: then each is
+/// another one. Services share all others.
 type Key = (Address, usize);
 
 /// Open sockets, by the address as configured; one a worker.
@@ -53,7 +54,7 @@ impl Listeners {
     ) -> Result<(), ListenFailure> {
         let mut opened = BTreeMap::new();
         for (key, wanted) in keyed(wanted) {
-            if self.open.contains_key(&key) {
+            if self.open.contains_key(&key) || opened.contains_key(&key) {
                 continue;
             }
             let failed = |error| ListenFailure {
@@ -77,7 +78,7 @@ impl Listeners {
                 .into_iter()
                 .for_each(|fds| set(fds, one));
         }
-        let keys: Vec<_> = keyed(wanted).map(|(key, _)| key).collect();
+        let keys: BTreeSet<_> = keyed(wanted).map(|(key, _)| key).collect();
         let open = std::mem::take(&mut self.open).into_iter();
         let (kept, closed): (BTreeMap<_, _>, BTreeMap<_, _>) =
             open.partition(|(key, _)| keys.contains(key));
@@ -90,9 +91,11 @@ impl Listeners {
         (self.remove)(paths.collect());
     }
 
-    /// The sockets that a plan wants, each with its role.
+    /// The sockets that a plan wants, each with its role: that of the first service that shares it.
     pub(super) fn roles(&self, wanted: &[Wanted]) -> Vec<(Role, BorrowedFd<'_>)> {
-        let each = keyed(wanted).flat_map(|(key, wanted)| {
+        let mut seen = BTreeSet::new();
+        let first = keyed(wanted).filter(|(key, _)| seen.insert(key.clone()));
+        let each = first.flat_map(|(key, wanted)| {
             let fds = self.open.get(&key).into_iter().flatten();
             (0..).zip(fds).map(|(worker, fd)| {
                 let role = Role::Listener {
@@ -123,10 +126,12 @@ impl Drop for Listeners {
 }
 
 fn keyed(wanted: &[Wanted]) -> impl Iterator<Item = (Key, &Wanted)> {
-    wanted.iter().enumerate().map(|(index, one)| {
-        let before = wanted.iter().take(index);
-        let equal = before.filter(|other| other.address == one.address).count();
-        ((one.address.clone(), equal), one)
+    let mut before = BTreeMap::new();
+    wanted.iter().map(move |one| {
+        let equal = before.entry(&one.address).or_insert(0);
+        let number = *equal;
+        *equal += usize::from(one.address.is_ephemeral());
+        ((one.address.clone(), number), one)
     })
 }
 
@@ -262,6 +267,38 @@ mod tests {
         listeners.open(&both, 1, &OPTIONS).unwrap();
         let addresses = listeners.addresses(&both);
         assert_ne!(addresses[0].1, addresses[1].1);
+    }
+
+    #[test]
+    fn services_share_an_address_and_its_sockets_until_the_last_has_gone() {
+        let mut listeners = listeners();
+        let at = socket_address();
+        let both = [wanted(0, &at), wanted(1, &at)];
+        listeners.open(&both, 2, &OPTIONS).unwrap();
+        assert_eq!(listeners.addresses(&both).len(), 2);
+        let services = |wanted: &[Wanted]| {
+            let roles = listeners.roles(wanted);
+            let service = |role: &Role| match role {
+                Role::Listener { service, .. } => *service,
+                other => panic!("{other:?}"),
+            };
+            roles
+                .iter()
+                .map(|(role, _)| service(role))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(services(&both), [0, 0], "one a worker, for the first");
+        assert_eq!(services(&both[1..]), [1, 1]);
+        listeners.keep(&both[1..]);
+        TcpStream::connect(&at).unwrap();
+        listeners.keep(&[]);
+        TcpStream::connect(&at).unwrap_err();
+    }
+
+    /// Of loopback, and free a moment ago.
+    fn socket_address() -> String {
+        let holder = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        holder.local_addr().unwrap().to_string()
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! From a bundle and its descriptors to a plan that can be served.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -133,6 +133,7 @@ fn sort(
 ) -> (Vec<Vec<BoundListener>>, Descriptors) {
     let mut listeners: Vec<Vec<_>> = (0..serve.workers).map(|_| Vec::new()).collect();
     let mut descriptors = Descriptors::default();
+    let sharers = settings.plane.sharers();
     for (role, fd) in serve.roles.iter().zip(fds) {
         match *role {
             Role::Log => descriptors.log = Some(fd),
@@ -145,7 +146,8 @@ fn sort(
                 service,
                 address,
             } => {
-                let bound = bound_listener(settings, service as usize, address as usize, fd);
+                let place = (service as usize, address as usize);
+                let bound = bound_listener(settings, &sharers, place, fd);
                 if let (Some(list), Some(bound)) = (listeners.get_mut(worker as usize), bound) {
                     list.push(bound);
                 }
@@ -157,8 +159,8 @@ fn sort(
 
 fn bound_listener(
     settings: &Settings,
-    service: usize,
-    address: usize,
+    sharers: &HashMap<&Address, Vec<usize>>,
+    (service, address): (usize, usize),
     fd: OwnedFd,
 ) -> Option<BoundListener> {
     let configured = settings
@@ -168,13 +170,15 @@ fn bound_listener(
         .front
         .listen
         .get(address)?;
+    let services = sharers.get(configured);
+    let services = services.cloned().unwrap_or_else(|| vec![service]);
     let address = match socket::local_address(&fd) {
         // With the port that the kernel chose.
         Ok(PeerAddress::Ip(ip)) => Address::Ip(ip),
         Ok(PeerAddress::Unix) | Err(_) => configured.clone(),
     };
     Some(BoundListener {
-        service,
+        services,
         address,
         fd,
     })
@@ -184,7 +188,7 @@ fn facts(settings: &Settings, listeners: &[Vec<BoundListener>]) -> Vec<ServiceFa
     let services = settings.plane.services.iter().enumerate();
     let each = services.map(|(index, service)| {
         let first_worker = listeners.iter().take(1).flatten();
-        let its_own = first_worker.filter(|listener| listener.service == index);
+        let its_own = first_worker.filter(|listener| listener.services.contains(&index));
         ServiceFacts {
             name: service.name.clone(),
             listeners: its_own

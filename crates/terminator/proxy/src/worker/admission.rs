@@ -9,6 +9,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 
 use flow::connection::Flow;
+use flow::events::Event;
 use flow::facts::Facts;
 use sys::socket::PeerAddress;
 use telemetry::catalogue::{ServiceCounter, ServiceGauge, WorkerCounter, WorkerGauge};
@@ -92,6 +93,7 @@ impl Worker {
         };
         let service = Rc::clone(&listener.service);
         let text = Rc::clone(&listener.text);
+        let shared = listener.shared.clone();
         let expects_header = service.expects_proxy_header(peer);
         let admitted = self
             .admit_source(&service, peer, expects_header)
@@ -121,13 +123,16 @@ impl Worker {
         self.next_connection += 1 << 8;
         let facts = Facts::new(self.next_connection, route, self.now);
         let flow = Flow::new(Rc::clone(&service.settings), expects_header, facts);
-        service.counters.count(ServiceCounter::ConnectionsAccepted);
+        if shared.is_none() {
+            service.counters.count(ServiceCounter::ConnectionsAccepted);
+        }
         service.counters.raise(ServiceGauge::ConnectionsOpen);
         service.counters.raise(ServiceGauge::HandshakesInProgress);
         self.counters.raise(WorkerGauge::ConnectionsOpen);
         let mut connection =
             Connection::new(flow, service, text, front, EventSource::Back(id).token());
         connection.source = source;
+        connection.shared = shared;
         self.connections.insert(connection);
         // In a crowd its event tells when its hello has come, and what it offers.
         if !self.schedule.is_crowded() {
@@ -137,6 +142,57 @@ impl Worker {
         // Its time runs from now on, however long it waits to be served.
         self.set_timer(id);
         Ok(())
+    }
+
+    /// Gives a connection to the service that its hello is for. From then on it is that service's,
+    /// also if it may not stay: the service's rules and limits are looked at now.
+    pub(super) fn route(&mut self, id: ConnectionId) {
+        let Some(connection) = self.connections.find(id) else {
+            return;
+        };
+        connection.is_to_be_routed = false;
+        let shared = connection.shared.as_ref();
+        let Some(chosen) = shared.and_then(|shared| shared.choose(&connection.flow)) else {
+            return self.answer_route(id, Event::Routed(None));
+        };
+        connection.shared = None;
+        let client = connection.flow.facts().route.source;
+        let entry = std::mem::replace(&mut connection.service, Rc::clone(&chosen));
+        let listed = connection.listed.take();
+        self.unlist(listed, &entry);
+        entry.plan.open().give();
+        let limit = self.take(Limited::ConnectionsOf(&chosen)).err();
+        if limit.is_some() {
+            // Its end gives the place back.
+            chosen.plan.open().take_over();
+        }
+        for gauge in [
+            ServiceGauge::ConnectionsOpen,
+            ServiceGauge::HandshakesInProgress,
+        ] {
+            entry.counters.lower(gauge);
+            chosen.counters.raise(gauge);
+        }
+        chosen.counters.count(ServiceCounter::ConnectionsAccepted);
+        let is_denied = chosen.plan.sources.denies(client.map(|client| client.ip()));
+        let refusal = is_denied.then_some(Reason::SourceDenied).or(limit);
+        self.answer_route(
+            id,
+            match refusal {
+                Some(reason) => Event::Stopped(reason),
+                None => Event::Routed(Some(Rc::clone(&chosen.settings))),
+            },
+        );
+    }
+
+    fn answer_route(&mut self, id: ConnectionId, answer: Event) {
+        if let Some(connection) = self.connections.find(id) {
+            if matches!(answer, Event::Stopped(_)) {
+                connection.front.reset_on_close();
+            }
+            connection.flow.handle(answer, self.now, &mut self.pool);
+            self.pump(id);
+        }
     }
 
     /// Lets a client in, unless a PROXY header is to name it first.

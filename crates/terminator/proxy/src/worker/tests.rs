@@ -61,7 +61,8 @@ fn workers(fixture: &Fixture) -> Vec<(Worker, std::net::SocketAddr)> {
         worker.apply_plan(Assignment {
             counters: counters.collect(),
             services,
-            listeners: vec![(0, any, listener)],
+            shared: Vec::new(),
+            listeners: vec![(vec![0], any, listener)],
             limits: fixture.plan.limits.clone(),
             log: fixture.plan.log,
         });

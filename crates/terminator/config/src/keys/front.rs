@@ -1,0 +1,102 @@
+//! The rows of a service and its front, but for TLS.
+
+use std::time::Duration;
+
+use options::{Key, Kind, key};
+
+use super::service::KEEPALIVE_MAX;
+
+/// The keys of `service` and `service.front`.
+pub(super) const FRONT: &[Key] = &[
+    key("service", Kind::Table)
+        .many()
+        .help(
+            "A front, a back, and limits for the connections between them. A file may \
+             have many services.",
+        )
+        .example("[[service]]"),
+    key("service.name", Kind::Text("NAME"))
+        .default("main")
+        .flag("name")
+        .help(
+            "The name in logs, metrics and the status: at most 64 letters, digits, `.`, \
+             `_` and `-`. It must be unique, so with several services each needs one.",
+        )
+        .example(r#"name = "web""#),
+    key("service.front", Kind::Table)
+        .help("The side that clients connect to.")
+        .example(r#"front = { listen = ["[::]:443"], tls = { certificates = ["site.pem"] } }"#),
+    key("service.front.listen", Kind::Address)
+        .many()
+        .flag("listen")
+        .help(
+            "Addresses to listen at, which services may share: see `names`. Each is an IP address with a port (`*:443` and \
+             `[::]:443` listen on all of IPv6 and IPv4), `unix:/path`, or `unix:@name` in \
+             the abstract namespace. With port 0 the kernel chooses a port, which the \
+             status shows. A socket at a path has mode 0666: the permissions of its \
+             directory limit who may connect.",
+        )
+        .example(r#"listen = ["[::]:443", "unix:/run/lariat/web.sock"]"#),
+    key("service.front.names", Kind::Text("NAME"))
+        .many()
+        .absent("all names that no other service at the address has, and clients without one")
+        .flag("names")
+        .help(
+            "Server names whose clients this service is for, where several services listen at one \
+             address. `*.example` means all names beneath it. An exact name comes before a \
+             wildcard, a long wildcard before a short one. What is for no service is refused with \
+             the alert `unrecognized_name`.",
+        )
+        .example(r#"names = ["shop.example", "*.shop.example"]"#),
+    key("service.front.protocols", Kind::Text("PROTOCOL"))
+        .many()
+        .absent("clients are chosen by their server names alone")
+        .flag("protocols")
+        .help(
+            "Application protocols (ALPN), one of which a client must offer for this service. Of \
+             services with the same name it comes before the one without `protocols`.",
+        )
+        .example(r#"protocols = ["acme-tls/1"]"#),
+    key("service.front.accept-proxy", Kind::Network)
+        .many()
+        .absent("nobody sends a PROXY header")
+        .flag("accept-proxy")
+        .help(
+            "Networks whose connections must begin with a PROXY header, version 1 or 2. A \
+             header from any other address ends the connection. `unix` means every Unix \
+             socket.",
+        )
+        .example(r#"accept-proxy = ["10.0.0.0/8", "unix"]"#),
+    key("service.front.allow", Kind::Networks)
+        .many()
+        .absent("everybody may connect")
+        .flag("allow")
+        .help(
+            "Networks that alone may connect, or files that list them: a network per line, `#` and \
+             `;` begin a comment. Where a PROXY header must come, the client's address in it \
+             counts. Others are reset, and logged as `source-denied`.",
+        )
+        .example(r#"allow = ["10.0.0.0/8", "unix"]"#),
+    key("service.front.deny", Kind::Networks)
+        .many()
+        .absent("nobody is denied")
+        .flag("deny")
+        .help(
+            "Networks that may not connect, even if they are allowed; written as `allow`. Files are \
+             read again by a reload, and one with a broken line changes nothing.",
+        )
+        .example(r#"deny = ["192.0.2.0/24", "deny.txt"]"#),
+    key(
+        "service.front.keepalive",
+        Kind::Duration(Duration::ZERO, KEEPALIVE_MAX),
+    )
+    .default("2m")
+    .flag("keepalive")
+    .help(
+            "Time without a byte after which the kernel asks whether the client is still there \
+             (TCP keepalive), in whole seconds; 0 turns that off. One that answers none of \
+             four probes in as much time again is dropped and logged as \
+             `client-unreachable`. Two minutes keep the entries of most NATs alive.",
+        )
+    .example(r#"keepalive = "30s""#),
+];
