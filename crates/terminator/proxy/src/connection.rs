@@ -157,7 +157,7 @@ impl Connection {
             moved += self.back_out(context);
             moved += self.back_in(context);
             moved += self.front_out(context);
-            let acted = self.act(context) | self.dial_again(context);
+            let acted = self.dial_again(context) | self.act(context);
             if self.flow.is_over() {
                 return Turn::Over;
             }

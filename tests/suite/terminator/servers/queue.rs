@@ -1,5 +1,8 @@
 //! A server gets no more connections at once than it takes; further ones wait their turn.
 
+use std::io::{ErrorKind, Read};
+use std::net::TcpStream;
+
 use suite::prelude::*;
 
 /// More than one worker: what is limited is limited over all of them.
@@ -109,6 +112,23 @@ fn a_full_queue_and_a_long_wait_have_their_reasons() {
     let _ended_either_way = late.read_to_end();
     rig.lariat.wait_for_reason("server-queue-timeout", 1);
     rig.wait_for_queue(0);
+}
+
+#[test]
+fn plain_clients_that_wait_in_vain_are_reset() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
+    let address = server.address();
+    let service = Service::new(&site, &server)
+        .mode("off")
+        .servers(&format!("[{{ address = '{address}', max-connections = 1 }}]"))
+        .back("queue = { timeout = '50ms' }");
+    let lariat = Lariat::start(&service.toml());
+    let connect = || TcpStream::connect(service.address).unwrap();
+    let _served = connect();
+    lariat.wait_for_metric("lariat_server_connections_open", &[], 1.0);
+    let end = connect().read(&mut [0]).unwrap_err();
+    assert_eq!(end.kind(), ErrorKind::ConnectionReset);
+    lariat.wait_for_reason("server-queue-timeout", 1);
 }
 
 #[test]
