@@ -1,5 +1,7 @@
 //! TLS is originated towards servers: they are verified, and what they send is relayed.
 
+use std::net::Shutdown;
+
 use suite::prelude::*;
 
 /// A service before one server that speaks TLS, with these keys of `back.tls`.
@@ -89,4 +91,18 @@ fn a_server_that_cannot_prove_itself_is_refused() {
         lariat.wait_for_line(&[reason, words]);
         server.wait_for("alert");
     }
+}
+
+#[test]
+fn a_stream_that_the_client_cuts_is_no_fault_of_a_server_that_complains() {
+    let site = Site::new();
+    let server = SServer::start(&site, "site.pem", &["-rev"]);
+    let service = service(&site, &server, &trusting(&site));
+    let lariat = Lariat::start(&service.toml());
+    let mut connection = Client::new(&site).connect(service.address);
+    connection.send(b"ab\n");
+    assert_eq!(connection.receive(3), b"ba\n");
+    connection.socket().shutdown(Shutdown::Write).unwrap();
+    // OpenSSL answers with the alert decode_error.
+    lariat.wait_for_reason("client-truncated", 1);
 }

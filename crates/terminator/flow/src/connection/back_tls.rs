@@ -215,6 +215,11 @@ impl Flow {
                 let detail = format!("from the server: {fault}");
                 self.break_back(detail, pool);
             }
+            // It complains of a stream that the client cut, not its own.
+            Err(BackFault::Alert(_)) if self.up.end == Some(StreamEnd::Fin) => {
+                let ending = Ending::new(Reason::ClientTruncated);
+                self.back_failed(ending, self.last_byte, pool);
+            }
             Err(BackFault::Alert(alert)) => {
                 let detail = format!("the server sent alert {}", alert::label(alert));
                 self.break_back(detail, pool);
