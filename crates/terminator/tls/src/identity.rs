@@ -73,10 +73,6 @@ impl AllowedIdentity {
     fn dns(text: &str) -> Result<Self, IdentityFault> {
         let name = some(text)?.to_ascii_lowercase();
         let host = name.strip_prefix("*.").unwrap_or(&name);
-        let is_label = |label: &str| {
-            let is_allowed = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
-            (1..=63).contains(&label.len()) && label.chars().all(is_allowed)
-        };
         if host.split('.').all(is_label) {
             Ok(Self::Dns(name))
         } else {
@@ -128,6 +124,11 @@ impl AllowedIdentity {
             .map(Self::Fingerprint)
             .ok_or(IdentityFault::Fingerprint)
     }
+}
+
+fn is_label(label: &str) -> bool {
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
+    (1..=63).contains(&label.len()) && label.chars().all(is_allowed)
 }
 
 fn some(text: &str) -> Result<String, IdentityFault> {
@@ -202,7 +203,7 @@ impl Identities<'_> {
 fn is_same_host(listed: &str, shown: &str) -> bool {
     match (listed.strip_prefix("*."), shown.split_once('.')) {
         (Some(parent), Some((label, domain))) => {
-            !label.is_empty() && parent.eq_ignore_ascii_case(domain)
+            (label == "*" || is_label(label)) && parent.eq_ignore_ascii_case(domain)
         }
         (Some(_), None) => false,
         (None, _) => listed.eq_ignore_ascii_case(shown),
@@ -220,7 +221,8 @@ fn is_same_uri(listed: &str, shown: &str) -> bool {
         .and_then(|rest| rest.strip_prefix('/'));
     below.is_some_and(|below| {
         let is_plain = |segment| !["", ".", ".."].contains(&segment);
-        below.split('/').all(is_plain) && !below.contains(['%', '?', '#', '\\'])
+        let is_allowed = |c: char| c.is_ascii_graphic() && !"%?#\\".contains(c);
+        below.split('/').all(is_plain) && below.chars().all(is_allowed)
     })
 }
 
@@ -359,7 +361,11 @@ mod tests {
             ("spiffe://td/web/", "uri", "spiffe://td/web/*"),
             ("spiffe://td/web/%2e%2e/admin", "uri", "spiffe://td/web/*"),
             ("spiffe://td/web/1?as=admin", "uri", "spiffe://td/web/*"),
+            ("spiffe://td/web/1\0", "uri", "spiffe://td/web/*"),
             ("spiffe://td.evil/x", "uri", "spiffe://td/*"),
+            ("a\0.a.example", "dns", "*.a.example"),
+            ("a b.a.example", "dns", "*.a.example"),
+            ("b*.a.example", "dns", "*.a.example"),
             ("*.a.example", "dns", "b.a.example"),
             ("a.example.evil", "dns", "a.example"),
             ("x@y@mail.example", "email", "y@mail.example"),
