@@ -15,7 +15,8 @@ mod text;
 pub(crate) use access::Access;
 #[cfg(test)]
 pub(crate) use document::ServiceStatus;
-pub(crate) use document::{RightsStatus, RunState, ServerStatus, StatusDocument, StatusError};
+pub(crate) use document::{RightsStatus, RunState, ServerState, ServerStatus};
+pub(crate) use document::{StatusDocument, StatusError};
 pub(crate) use http::serve_http;
 pub(crate) use socket::serve_status;
 pub(crate) use state::{AdminState, ServiceFacts, StartFacts};

@@ -244,7 +244,7 @@ impl ChainVerifier {
             )),
             _ => None,
         };
-        let (der, why) = found.unwrap_or_else(|| (leaf, error.to_string()));
+        let (der, why) = found.unwrap_or_else(|| (leaf, why_of(error)));
         format!("{why}: {}", names_of(der))
     }
 }
@@ -314,6 +314,24 @@ impl ClientCertVerifier for ClientVerifier {
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.chains.algorithms.supported_schemes()
     }
+}
+
+/// What is wrong with a chain, in words.
+fn why_of(error: &webpki::Error) -> String {
+    use webpki::Error;
+
+    let words = match error {
+        Error::UnknownIssuer => "it leads to no trusted authority (`ca`)",
+        Error::CertExpired { .. } => "the chain has expired",
+        Error::CertNotValidYet { .. } => "the chain is not valid yet",
+        Error::CaUsedAsEndEntity => "it is the certificate of an authority",
+        Error::RequiredEkuNotFoundContext(_) => "its extended key usage is for something else",
+        Error::UnsupportedCertVersion => "it is not of X.509 version 3",
+        Error::BadDer | Error::BadDerTime | Error::TrailingData(_) => "it is damaged",
+        Error::InvalidSignatureForPublicKey => "a signature in the chain is wrong",
+        other => return other.to_string(),
+    };
+    words.to_owned()
 }
 
 /// The library's error for one of its verifier: it decides the alert (RFC 8446 section 6.2).

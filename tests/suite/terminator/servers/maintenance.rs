@@ -62,7 +62,7 @@ fn a_disabled_server_gets_no_new_connections_and_keeps_the_open_ones() {
     let rig = Rig::start();
     let mut open = rig.connect();
     let disabled = rig.change("disable", 0);
-    disabled.assert_stdout(" is disabled: ");
+    disabled.assert_stdout(" is disabled; ");
     disabled.success();
     assert_eq!(rig.gained(|rig| drop(rig.connect())), [0, 8]);
     for connection in &mut open {
@@ -118,7 +118,8 @@ fn it_stays_disabled_over_reloads_and_the_death_of_the_worker_process() {
 fn with_all_disabled_the_log_says_so() {
     let rig = Rig::start();
     rig.change("disable", 0).success();
-    rig.change("disable", 1).success();
+    rig.change("disable", 1)
+        .assert_stderr("warning: no server of web is up");
     let mut refused = Client::new(&rig.site).connect(rig.service.address);
     let _ended_either_way = refused.read_to_end();
     rig.lariat

@@ -120,7 +120,9 @@ fn plain_clients_that_wait_in_vain_are_reset() {
     let address = server.address();
     let service = Service::new(&site, &server)
         .mode("off")
-        .servers(&format!("[{{ address = '{address}', max-connections = 1 }}]"))
+        .servers(&format!(
+            "[{{ address = '{address}', max-connections = 1 }}]"
+        ))
         .back("queue = { timeout = '50ms' }");
     let lariat = Lariat::start(&service.toml());
     let connect = || TcpStream::connect(service.address).unwrap();

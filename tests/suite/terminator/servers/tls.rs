@@ -57,7 +57,7 @@ fn a_server_that_cannot_prove_itself_is_refused() {
             "expired.pem",
             trusting(&site),
             "server-certificate-expired",
-            "expired",
+            "the chain has expired",
         ),
         (
             "named.pem",

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::control::{self, ControlError};
 use super::reload::unless_draining;
-use crate::admin::{ServerStatus, StatusDocument};
+use crate::admin::{ServerState, ServerStatus, StatusDocument};
 use crate::console::{Console, print};
 use crate::exit::Exit;
 use crate::maintenance::{Change, ServerName};
@@ -26,7 +26,7 @@ pub(super) fn run(
     match changed(&control::socket(socket), change, name, console) {
         Ok(Some(open)) => {
             let outcome = match change {
-                Change::Disable => format!("disabled: {open} connections to it are open"),
+                Change::Disable => format!("disabled; open connections to it: {open}"),
                 Change::Enable => "enabled".to_owned(),
             };
             print(format_args!("{name} is {outcome}\n"));
@@ -61,6 +61,7 @@ fn changed(
             unless_draining(&now)?;
             let server = find(&now, name)?;
             if server.disabled == (change == Change::Disable) {
+                warn_of_last(&now, name, console);
                 return Ok(Some(server.open()));
             }
         }
@@ -70,6 +71,23 @@ fn changed(
         }
     }
     Ok(None)
+}
+
+/// The last server of a service may be taken out of use, but not by an oversight.
+fn warn_of_last(document: &StatusDocument, name: &ServerName, console: Console) {
+    let mut services = document.services.iter();
+    let its = services.find(|one| one.name == name.service);
+    if its.is_some_and(|one| {
+        one.servers
+            .iter()
+            .all(|server| server.state == ServerState::Down)
+    }) {
+        console.warn(format_args!(
+            "no server of {} is up: its clients are refused",
+            name.service
+        ));
+        console.hint("`lariat status` says of each why");
+    }
 }
 
 /// The server in a document, or which one may have been meant.

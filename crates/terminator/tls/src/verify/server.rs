@@ -120,7 +120,12 @@ fn name_detail(error: &webpki::Error, name: &ServerName<'_>) -> String {
     if presented.is_empty() {
         return format!("it has no name (subjectAltName); wanted \"{wanted}\"");
     }
-    let shown: Vec<_> = presented.iter().take(NAMES_SHOWN_MAX).cloned().collect();
+    // The library writes `DnsName("a.example")`.
+    let bare = |name: &String| match name.split_once('(') {
+        Some((_, name)) => name.trim_end_matches(')').to_owned(),
+        None => name.clone(),
+    };
+    let shown: Vec<_> = presented.iter().take(NAMES_SHOWN_MAX).map(bare).collect();
     let more = if presented.len() > shown.len() {
         ", …"
     } else {
