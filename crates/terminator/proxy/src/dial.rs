@@ -226,6 +226,8 @@ impl Dial {
 
     fn leave_queue(&mut self, service: &Service) -> Option<Waiting> {
         let waiting = self.waiting.take();
+        // A call that has come is for a place that goes to another now.
+        self.is_called = false;
         if waiting.is_some() {
             service.counters.lower(ServiceGauge::Queued);
         }
@@ -455,6 +457,12 @@ fn judge(error: &io::Error, is_unix: bool) -> (Blame, Reason) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Arc;
+
+    use sys::wake::Waker;
+
+    use crate::fixture::{Fixture, SERVER_CONNECTIONS_MAX};
+    use crate::options::{Limits, SourceLimits};
 
     #[test]
     fn only_what_speaks_against_a_server_is_held_against_it() {
@@ -481,5 +489,37 @@ mod tests {
         ] {
             assert_eq!(blame(number, is_unix), wanted, "{number}");
         }
+    }
+
+    #[test]
+    fn a_call_that_comes_late_makes_no_dial() {
+        let limits = Limits {
+            connections: 9,
+            handshakes: 9,
+            per_source: SourceLimits::OFF,
+        };
+        let service = Fixture::new("127.0.0.1:9", limits).service();
+        let (calls, called) = Calls::new(&Arc::new(Waker::new().unwrap()));
+        let now = Instant::now();
+        let request = Pick {
+            now,
+            key: 0,
+            tried: Tried::new(),
+        };
+        let choose = |dial: &mut Dial| dial.choose(&service, &request, &calls, 7);
+        let mut places: Vec<_> = (0..SERVER_CONNECTIONS_MAX)
+            .map(|_| choose(&mut Dial::default()))
+            .collect();
+        let mut dial = Dial::default();
+        assert!(matches!(choose(&mut dial), Chosen::Waits));
+        assert!(matches!(choose(&mut Dial::default()), Chosen::QueueFull(1)));
+        places.pop();
+        assert_eq!(called.try_recv(), Ok(7));
+        dial.call();
+        assert!(dial.is_due(now));
+        // The client has left.
+        dial.closed(&service);
+        assert!(!dial.is_due(now + Duration::from_secs(3600)));
+        assert!(matches!(choose(&mut Dial::default()), Chosen::Picked(..)));
     }
 }

@@ -30,6 +30,9 @@ pub(crate) const TIMEOUTS: Timeouts = Timeouts {
     lifetime: None,
 };
 
+/// What the server takes at once: more than any test has.
+pub(crate) const SERVER_CONNECTIONS_MAX: u32 = 64;
+
 /// A plan of one service for two workers, and who may connect to it.
 pub(crate) struct Fixture {
     pub(crate) plan: Plan,
@@ -90,7 +93,7 @@ fn service(authority: &Authority, server: &str) -> ServiceOptions {
             endpoint: server.parse().expect("an address"),
             weight: 1,
             backup: false,
-            connections_max: None,
+            connections_max: Some(SERVER_CONNECTIONS_MAX),
         }],
         balance: Balance::RoundRobin,
         passive: PassiveOptions {
@@ -100,8 +103,8 @@ fn service(authority: &Authority, server: &str) -> ServiceOptions {
         check: None,
         slow_start: Duration::ZERO,
         queue: QueueOptions {
-            length: 0,
-            timeout: Duration::ZERO,
+            length: 1,
+            timeout: Duration::from_secs(60),
         },
     };
     ServiceOptions {

@@ -342,13 +342,13 @@ pub(super) const BACK: &[Key] = &[
              may serve them have `max-connections`.",
         )
         .example(r#"queue = { length = 100, timeout = "2s" }"#),
-    key("service.back.queue.length", Kind::Count(0, 100_000))
+    key("service.back.queue.length", Kind::Count(0, 10_000))
         .default("1000")
         .flag("queue-length")
         .help(
             "Connections that wait at once, over all workers of this process; further ones end \
              for `server-queue-full`. 0 = none waits. Each that waits holds its handshake's state \
-             and what its client has sent.",
+             and what its client has sent, and looks for a server four times per second.",
         )
         .example("length = 100"),
     key(
