@@ -166,7 +166,7 @@ fn speeds(speeds: &[Speed]) -> Table {
         }
     }
     let heads = ["<", "<", ""].into_iter().chain(libraries.iter().copied());
-    let caption = "Operations per second on one CPU, and bytes where they are";
+    let caption = "Operations per second on one CPU; for encryption also bytes per second";
     let mut table = Table::new(caption, heads);
     for row in rows {
         let cells = libraries.iter().map(|library| {

@@ -514,7 +514,7 @@ impl<'a> Supervisor<'a> {
         if self.pending.take().is_some() {
             self.admin_sockets.withdraw_log();
             self.listeners.keep(&self.served.summary.listen);
-            let message = "the worker process died while it built the new plan";
+            let message = "the worker process died while it built the new configuration";
             self.reload_ended(Some(message.to_owned()));
         }
         if pause.is_zero() {

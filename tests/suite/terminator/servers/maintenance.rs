@@ -135,7 +135,7 @@ fn an_order_about_no_server_does_nothing() {
     run(std::process::Command::new("sh").args(["-c", &kill])).success();
     until("the order to be read", || {
         let said = rig.lariat.stderr();
-        said.contains("about a server that the served plan does not have")
+        said.contains("about a server that the served configuration does not have")
             .then_some(())
     });
     assert!(!rig.gained(|rig| drop(rig.connect())).contains(&0));

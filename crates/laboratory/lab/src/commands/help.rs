@@ -21,15 +21,15 @@ pub(super) const TABLES: [&Command; 6] = [
 const COMMAND_WIDTH: usize = 17;
 
 const LOAD: &str = "\
-lariat-lab load: load a TLS endpoint, and count what it did
+lariat-lab load: load a TLS server, and count what succeeded and how long it took
 
   lariat-lab load URL [FLAGS]
   lariat-lab load --plan FILE.toml [URL] [FLAGS]
 
-Says how it goes every second, prints a summary and writes a record of the run.
-A plan file says what flags say, a key for each flag; flags replace what it
-says. A plan that contradicts itself is refused before the first packet.
-docs/reference/load.md tells more of each flag.
+Prints a line per second and a summary, and writes a record of the run. A plan
+file has a key for each flag; flags replace what it says.
+A plan that contradicts itself is refused before the first packet.
+docs/reference/load.md describes each flag.
 ";
 
 const LOAD_EXAMPLES: &str = "
@@ -37,7 +37,7 @@ Examples:
   What can it do? 50 connections at once, full handshakes, for 10 seconds:
     lariat-lab load https://127.0.0.1:8443/1k
 
-  500 transactions a second, of which three in four resume a TLS 1.2 session:
+  500 transactions per second, of which three in four resume a TLS 1.2 session:
     lariat-lab load https://127.0.0.1:8443/1k --tls 1.2 --handshake session-id \\
         --requests-per-session 4 --rate 500 --duration 10s --record out.json
 
@@ -59,8 +59,8 @@ pub(super) fn program() -> String {
     let commands = TABLES.map(|command| line(command.name, command.purpose()));
     let codes = Exit::ALL.map(|(exit, help)| format!("  {}  {help}\n", exit as u8));
     format!(
-        "lariat-lab: load a TLS endpoint, and show how it did\n\n{}{}{}{}\n{}\nExit codes:\n{}",
-        line("load", "load it, and count what it did"),
+        "lariat-lab: load TLS servers, measure them, and compare them\n\n{}{}{}{}\n{}\nExit codes:\n{}",
+        line("load", "load a server: rates, latency, errors, resumption"),
         commands.concat(),
         line("help COMMAND", "more about one of these"),
         line("version", "the version"),
@@ -81,7 +81,7 @@ pub(super) fn command(name: &str) -> Option<String> {
 /// All flags of a load, by what they are about.
 pub(super) fn load() -> String {
     let flags = TABLE.flags().replacen("  --url URL\n", "  URL\n", 1);
-    let plan = "  --plan FILE.toml\n      A file that says what flags would say\n";
+    let plan = "  --plan FILE.toml\n      A file with a key for each flag\n";
     format!("{LOAD}{flags}{plan}{LOAD_EXAMPLES}")
 }
 

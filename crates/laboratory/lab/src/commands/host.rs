@@ -14,7 +14,7 @@ pub(super) const COMMAND: Command = Command {
     name: "host",
     takes_words: false,
     help: "\
-lariat-lab host: what this host has for TLS, and how fast its keys and ciphers are
+lariat-lab host: show what this host has for TLS, and how fast its keys and ciphers are
 
   lariat-lab host [--json] [--speeds none|quick|full] [--seconds T]
 

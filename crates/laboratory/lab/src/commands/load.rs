@@ -77,7 +77,7 @@ fn prepare(flags: Flags, console: Console) -> Result<Prepared, Exit> {
     let file = flags.plan.as_deref().map(PlanFile::open).transpose();
     let file = file.map_err(|reason| {
         console.error(format_args!("the plan cannot be had: {reason}"));
-        console.hint("--plan names a TOML file; `lariat-lab load --help` tells what it holds");
+        console.hint("--plan names a TOML file; `lariat-lab load --help` describes it");
         Exit::Usage
     })?;
     let place = file.as_ref().map(|file| (&*file.path, &*file.text));

@@ -21,7 +21,7 @@ pub(super) const COMMAND: Command = Command {
     name: "run",
     takes_words: true,
     help: "\
-lariat-lab run: put servers under test side by side, and record how they did
+lariat-lab run: measure servers side by side, and record the results
 
   lariat-lab run SCENARIO… [FLAGS]
   lariat-lab run all --full
@@ -40,9 +40,9 @@ scenario that ends in .toml is a file of your own: docs/guide/lab.md describes i
   --full
       All configurations, more often
   --targets NAME,…
-      The targets, the one that the others are compared with first [default: the scenario's]
+      The targets; the others are compared with the first [default: the scenario's]
   --only FACTOR=VALUE,…
-      Configurations of these values alone; target is a factor too; may be given again
+      Only configurations of these values; target is a factor too; may be given again
   --repeats N
       How often each configuration is measured [default: the scenario's]
   --duration TIME
@@ -86,7 +86,7 @@ Examples:
   The programs of Debian sid, which `lariat-lab targets --install --suite sid` installs:
     lariat-lab run implementations --suite sid
 
-Ctrl-C ends a run; --resume goes on with it. `lariat-lab report RECORD.jsonl -o page.html` makes a
+Ctrl-C ends a run; --resume continues it. `lariat-lab report RECORD.jsonl -o page.html` makes a
 page.
 ",
 };

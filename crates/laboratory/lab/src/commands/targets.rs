@@ -20,7 +20,7 @@ pub(super) const COMMAND: Command = Command {
     name: "targets",
     takes_words: true,
     help: "\
-lariat-lab targets: which programs can be put under test here
+lariat-lab targets: list and install the programs that can be measured
 
   lariat-lab targets [TARGET|SCENARIO]… [FLAGS]
 

@@ -59,7 +59,7 @@ fn governor(governors: &[String]) -> Fact {
     if governors.is_empty() {
         return fact(
             "frequency governor",
-            "not told; the hypervisor decides, if there is one",
+            "not reported; a hypervisor may decide it",
         );
     }
     let is_steady = governors.iter().all(|name| name == "performance");
@@ -175,8 +175,8 @@ fn quota_fact(thousandths: Option<u64>) -> Fact {
         return fact("CPU quota", "none");
     };
     let value = format!("{} CPUs", thousandths as f64 / 1000.0);
-    let remedy = "who used it up stands still until its next period, which no figure should tell \
-                  of: run without (`docker run --cpus 0`, CPUQuota= of systemd)";
+    let remedy = "a process that has used it up stops until the next period, which distorts all \
+                  figures: run without (`docker run --cpus 0`, CPUQuota= of systemd)";
     with_remedy("CPU quota", value, Some(remedy.to_owned()))
 }
 
@@ -220,7 +220,7 @@ mod tests {
                 .remedy
                 .is_some()
         );
-        assert!(governor(&[]).value.starts_with("not told"));
+        assert!(governor(&[]).value.starts_with("not reported"));
         assert!(turbo_fact(true, "x").remedy.is_some());
         assert_eq!(turbo_fact(false, "x").value, "off");
     }

@@ -46,12 +46,14 @@ pub(crate) fn of_client(
     is_limit.then(|| Warning {
         seen: format!(
             "load and origin kept their CPUs busy for {:.0} % of the time, the server its own for \
-             {:.0} %: the rate may be theirs",
+             {:.0} %: they may limit the rate",
             client_busy * 100.0,
             server_busy * 100.0
         ),
-        hint: "CPU time an operation holds; for rates, give them more CPUs (`--client-cpus`)"
-            .to_owned(),
+        hint:
+            "CPU time per operation is valid all the same; to compare rates, give them more CPUs \
+               (`--client-cpus`)"
+                .to_owned(),
     })
 }
 

@@ -12,7 +12,7 @@ lariat-lab load URL [FLAGS]
 lariat-lab load --plan FILE.toml [URL] [FLAGS]
 ```
 
-A plan file says what flags say, a key for each flag with the same name. Flags replace what the
+A plan file has a key for each flag, with the same name. Flags replace what the
 file says; one that says how load arrives (`--connections`, `--rate`, `--ramp`, `--steps`,
 `--find-capacity`) replaces every other way in the file. Unknown keys and flags are errors, and so
 is a plan that contradicts itself: it is refused with all its reasons before the first packet.

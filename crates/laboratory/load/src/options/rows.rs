@@ -35,12 +35,12 @@ pub fn is_of_tls(key: &Key) -> bool {
 }
 
 const TARGET: &str = "Server";
-const CLIENT: &str = "What a client does";
-const REQUEST: &str = "What it asks for";
-const TLS: &str = "How it speaks TLS";
+const CLIENT: &str = "Clients";
+const REQUEST: &str = "Requests";
+const TLS: &str = "TLS";
 const ARRIVAL: &str = "How load arrives";
-const CAPACITY: &str = "The search for capacity";
-const RUN: &str = "The run";
+const CAPACITY: &str = "Search for capacity";
+const RUN: &str = "Run";
 
 /// Longer ones are slips: a week.
 const LONGEST: Duration = Duration::from_secs(7 * 86_400);

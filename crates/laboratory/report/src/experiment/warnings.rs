@@ -66,8 +66,8 @@ fn share(
     let above: Vec<f64> = shares.filter(|share| *share > max).collect();
     let most = above.iter().copied().reduce(f64::max)?;
     Some(format!(
-        "in {} of {} measurements more than {:.0} % of CPU time {what}, at most {:.0} %: rates suffer; \
-         CPU times less",
+        "in {} of {} measurements more than {:.0} % of CPU time {what}, at most {:.0} %: this \
+         distorts rates more than CPU times",
         above.len(),
         measurements.len(),
         max * 100.0,

@@ -54,7 +54,7 @@ pub(super) const BACK_TLS: &[Key] = &[
         .example(r#"pins = ["sha256//47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU="]"#),
     key("service.back.tls.crl", Kind::Path)
         .many()
-        .absent("revocation is not looked at")
+        .absent("revocation is not checked")
         .flag("backend-crl")
         .help(
             "PEM files with revocation lists of the servers' authorities, which count as those \

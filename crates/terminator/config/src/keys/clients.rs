@@ -26,7 +26,7 @@ pub(super) const CLIENTS: &[Key] = &[
         .example(r#"ca = ["clients-ca.pem"]"#),
     key("service.front.tls.client-certificates.crl", Kind::Path)
         .many()
-        .absent("revocation is not looked at")
+        .absent("revocation is not checked")
         .flag("client-crl")
         .help(
             "PEM files with revocation lists of those authorities. No certificate of a \

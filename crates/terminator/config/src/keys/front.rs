@@ -59,7 +59,7 @@ pub(super) const FRONT: &[Key] = &[
         .example(r#"protocols = ["acme-tls/1"]"#),
     key("service.front.accept-proxy", Kind::Network)
         .many()
-        .absent("nobody sends a PROXY header")
+        .absent("no PROXY header is expected")
         .flag("accept-proxy")
         .help(
             "Networks whose connections must begin with a PROXY header, version 1 or 2. A \
@@ -69,7 +69,7 @@ pub(super) const FRONT: &[Key] = &[
         .example(r#"accept-proxy = ["10.0.0.0/8", "unix"]"#),
     key("service.front.allow", Kind::Networks)
         .many()
-        .absent("everybody may connect")
+        .absent("all may connect")
         .flag("allow")
         .help(
             "Networks that alone may connect, or files that list them: a network per line, `#` and \
@@ -79,7 +79,7 @@ pub(super) const FRONT: &[Key] = &[
         .example(r#"allow = ["10.0.0.0/8", "unix"]"#),
     key("service.front.deny", Kind::Networks)
         .many()
-        .absent("nobody is denied")
+        .absent("none are denied")
         .flag("deny")
         .help(
             "Networks that may not connect, even if they are allowed; written as `allow`. Files are \

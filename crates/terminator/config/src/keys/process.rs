@@ -64,7 +64,7 @@ pub(super) const PROCESS: &[Key] = &[
         .default("10000")
         .flag("handshakes")
         .help(
-            "Handshakes under way. It bounds what a flood of half-open clients can hold in memory; \
+            "Handshakes in progress. It bounds what a flood of half-open clients can hold in memory; \
              where it is reached, a newcomer takes the place of the oldest that has not sent its \
              whole hello or, if those are fewer, of the oldest that was answered. Where clients \
              wait longer than a second for their turn, the newest are served first.",

@@ -215,7 +215,7 @@ pub(super) const BACK: &[Key] = &[
         .help("Servers to relay to, or static files of this host.")
         .example(r#"back = { servers = ["127.0.0.1:80"] }"#),
     key("service.back.files", Kind::Table)
-        .absent("what is served comes from `servers`")
+        .absent("the service has `servers`")
         .shorthand("root")
         .help(
             "A folder whose files are served by HTTP/1.1 (GET and HEAD), instead of \
@@ -273,7 +273,7 @@ pub(super) const BACK: &[Key] = &[
     .example(r#"min-rate-window = "1m""#),
     key("service.back.servers", Kind::Table)
         .many()
-        .absent("what is served comes from `files`")
+        .absent("the service has `files`")
         .shorthand("address")
         .flag("backend")
         .help("The servers: addresses, or tables that say more about each. At most 1024.")
@@ -519,7 +519,7 @@ pub(super) const BACK: &[Key] = &[
         .default("false")
         .flag("early-data-safe")
         .help(
-            "Whether servers get early data without being told which data is early. A \
+            "Whether servers get early data without a TLV that says which data is early. A \
              request in it may be a replay, so this is only for servers whose requests \
              may all be repeated.",
         )

@@ -84,7 +84,7 @@ fn header(now: &StatusDocument) -> String {
     };
     let up_seconds = now.time_ms.saturating_sub(process.start_ms) / 1000;
     let mut text = format!(
-        "lariat {} {state} plan {} for {}, process {} of supervisor {}",
+        "lariat {} {state} configuration {} for {}, process {} of supervisor {}",
         process.program,
         process.metrics.get(ProcessMetric::Generation),
         Age(up_seconds),
@@ -564,7 +564,7 @@ mod tests {
     #[test]
     fn one_document_gives_totals() {
         let expected = "\
-lariat 0.1.0 serving plan 2 for 1 min 40 s, process 12 of supervisor 11
+lariat 0.1.0 serving configuration 2 for 1 min 40 s, process 12 of supervisor 11
 the worker process runs as user 65534, group 65534; it can open no file
 reloads: 1 ok, 1 refused; the last was refused 2000-02-29 12:34:56 UTC: no such file
 log: cannot be written: No space left on device; 4096 bytes are lost

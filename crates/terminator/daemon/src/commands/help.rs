@@ -9,8 +9,8 @@ lariat: terminates TLS in front of any TCP service, on all cores
   lariat demo              see it work: no files, no arguments
   lariat serve FILE        serve what a TOML file says
   lariat serve FLAGS       serve one service, from flags alone
-  lariat check FILE        say what is wrong with a file
-  lariat status            what the running one does [--json]
+  lariat check FILE        check a file, and report every error in it
+  lariat status            show connections, handshakes and servers [--json]
   lariat reload            make it read its configuration again
   lariat drain             accept no more, let connections finish, end
   lariat server            take a server out of use for maintenance, or back in
@@ -42,14 +42,14 @@ lariat serve: terminate TLS
   lariat serve --listen ADDRESS --certificate PATH --backend ADDRESS [FLAGS]
   lariat serve --listen ADDRESS --certificate PATH --files PATH [FLAGS]
 
-Every flag means the key of the file beside it; docs/reference/configuration.md tells all of them.
+Every flag stands for a key of the file; docs/reference/configuration.md lists flags and keys.
 Lines about connections go to the standard output. SIGHUP or `lariat reload` reads the
 configuration again; SIGTERM or `lariat drain` ends it when connections have finished; SIGUSR1
 opens the log file again.
 ";
 
 const CHECK: &str = "\
-lariat check: say what is wrong with a configuration
+lariat check: check a configuration
 
   lariat check FILE
   lariat check FLAGS       those of `lariat serve`
@@ -59,25 +59,26 @@ named, and builds every certificate with its key. Ends with 0 if it would serve,
 ";
 
 const STATUS: &str = "\
-lariat status: what the running one does
+lariat status: show what the running lariat does
 
   lariat status [--json] [--status-socket PATH]
 
 Prints tables for people, or with --json the status document, which docs/reference/status.md
-tells.
+describes.
 ";
 
 const RELOAD: &str = "\
-lariat reload: make the running one read its configuration again
+lariat reload: make the running lariat read its configuration again
 
   lariat reload [--status-socket PATH]
 
-Builds the whole new plan or keeps the old one; connections go on either way. Waits for the
-outcome: ends with 0 if the new plan is served, with 5 and the reason if it was refused.
+Applies the whole new configuration or keeps the old one; open connections continue either way.
+Waits for the outcome: exits with 0 if the new one is served, with 5 and the reason if it was
+refused.
 ";
 
 const DRAIN: &str = "\
-lariat drain: end the running one without cutting a connection
+lariat drain: stop the running lariat without cutting connections
 
   lariat drain [--status-socket PATH]
 
@@ -86,7 +87,7 @@ allows. Waits until it has ended.
 ";
 
 const SERVER: &str = "\
-lariat server: take a server of the running one out of use, or back in
+lariat server: take a server out of use for maintenance, or back in
 
   lariat server disable SERVICE/ADDRESS [--status-socket PATH]
   lariat server enable SERVICE/ADDRESS [--status-socket PATH]

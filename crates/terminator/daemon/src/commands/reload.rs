@@ -24,7 +24,7 @@ pub(super) fn run(socket: Option<PathBuf>, console: Console) -> Exit {
         Ok(Some(document)) => outcome(&document, console),
         Ok(None) => {
             console.error("the reload is still under way");
-            console.hint("`lariat status` tells when it has ended, and how");
+            console.hint("`lariat status` shows when it has ended, and how");
             Exit::Failed
         }
         Err(error) => error.tell(console),
@@ -75,7 +75,9 @@ fn outcome(document: &StatusDocument, console: Console) -> Exit {
     match last.and_then(|last| last.refused.as_ref()) {
         None => {
             let generation = document.process.metrics.get(ProcessMetric::Generation);
-            print(format_args!("reloaded: plan {generation} is served\n"));
+            print(format_args!(
+                "reloaded: configuration {generation} is served\n"
+            ));
             expired(document).iter().for_each(|what| console.warn(what));
             Exit::Success
         }
@@ -85,7 +87,7 @@ fn outcome(document: &StatusDocument, console: Console) -> Exit {
             } else {
                 console.error(why);
             }
-            console.error("the new configuration was refused; the old plan is still served");
+            console.error("the new configuration was refused; the old one is still served");
             Exit::Refused
         }
     }

@@ -102,7 +102,10 @@ impl Supervisor<'_> {
         self.due = None;
         self.listeners.keep(&self.served.summary.listen);
         self.reload_ended(None);
-        say(format_args!("reloaded: plan {} is served", self.generation));
+        let generation = self.generation;
+        say(format_args!(
+            "reloaded: configuration {generation} is served"
+        ));
         self.after_reload()
     }
 
@@ -113,7 +116,7 @@ impl Supervisor<'_> {
         self.due = None;
         self.listeners.keep(&self.served.summary.listen);
         say(format_args!(
-            "reload refused, the old plan is still served:\n{message}"
+            "reload refused, the old configuration is still served:\n{message}"
         ));
         self.reload_ended(Some(message));
         self.after_reload()

@@ -13,7 +13,9 @@ impl Supervisor<'_> {
         let found = servers.find_map(|name| Some((name.ordered(number)?, name)));
         drop(servers);
         let Some((change, name)) = found else {
-            say("warning: an order came about a server that the served plan does not have");
+            say(
+                "warning: an order came about a server that the served configuration does not have",
+            );
             return;
         };
         let (has_changed, outcome) = match change {
