@@ -59,7 +59,11 @@ impl Client {
 
     /// Connects as `localhost` and finishes the handshake.
     pub fn try_connect(&self, address: SocketAddr) -> io::Result<Connection> {
-        let socket = TcpStream::connect(address)?;
+        self.over(TcpStream::connect(address)?)
+    }
+
+    /// The same over a connection that stands, on which something was sent before.
+    pub fn over(&self, socket: TcpStream) -> io::Result<Connection> {
         socket.set_read_timeout(Some(PATIENCE))?;
         socket.set_nodelay(true)?;
         let mut stream = StreamOwned::new(self.0.connection("localhost"), socket);

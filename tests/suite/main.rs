@@ -53,6 +53,7 @@ mod terminator {
         mod reload;
     }
     mod connections {
+        mod addresses;
         mod as_is;
         mod bad_input;
         mod half_close;

@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use sys::epoll::{Epoll, Events, Interest};
 use sys::signal::{Signal, Signals};
-use sys::socket::{self, ListenOptions, PeerAddress};
+use sys::socket::{self, ListenOptions, PeerAddress, Transport};
 use sys::wake::Waker;
 use sys::{cpu, limit};
 use wire::address::{Address, UnixName};
@@ -109,7 +109,9 @@ impl Origin {
             unix_mode: None,
         };
         match address {
-            Address::Ip(ip) if threads > 1 && ip.port() != 0 => socket::check_free(*ip)?,
+            Address::Ip(ip) if threads > 1 && ip.port() != 0 => {
+                socket::check_free(*ip, &Transport::default())?
+            }
             _ => {}
         }
         let first = socket::listen(address, &options)?;

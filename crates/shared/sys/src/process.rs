@@ -10,8 +10,8 @@ use std::process::Command;
 use rustix::io::Errno;
 use rustix::process::Signal as KernelSignal;
 use rustix::thread::{
-    CapabilitySet, CapabilitySets, clear_ambient_capability_set,
-    remove_capability_from_bounding_set, set_capabilities,
+    CapabilitySet, CapabilitySets, capabilities, clear_ambient_capability_set,
+    remove_capability_from_bounding_set, set_capabilities, set_keep_capabilities,
 };
 
 use crate::answer::checked;
@@ -114,18 +114,38 @@ pub fn drop_user(to: Identity) -> io::Result<()> {
 /// ordinary user: ambient, effective, permitted, inheritable; and of the bounding set what may be
 /// given up, which takes `CAP_SETPCAP`. To be called before the first thread is started.
 pub fn drop_capabilities() -> io::Result<()> {
+    drop_capabilities_but(CapabilitySet::empty())
+}
+
+/// Keeps what the process has over a change of its user, until [`drop_capabilities`] or
+/// [`keep_foreign_addresses`].
+pub fn keep_over_change_of_user() -> io::Result<()> {
+    Ok(set_keep_capabilities(true)?)
+}
+
+/// Gives up every capability but the one to use addresses of other hosts (`CAP_NET_RAW`, for
+/// `IP_TRANSPARENT`). `PermissionDenied` = the process has not got that.
+pub fn keep_foreign_addresses() -> io::Result<()> {
+    let kept = CapabilitySet::NET_RAW;
+    if !capabilities(None)?.permitted.contains(kept) {
+        return Err(io::ErrorKind::PermissionDenied.into());
+    }
+    drop_capabilities_but(kept)
+}
+
+fn drop_capabilities_but(kept: CapabilitySet) -> io::Result<()> {
     drop_bounding_set()?;
     match clear_ambient_capability_set() {
         // Before Linux 4.3 there is none.
         Err(Errno::INVAL) => {}
         cleared => cleared?,
     }
-    let none = CapabilitySets {
-        effective: CapabilitySet::empty(),
-        permitted: CapabilitySet::empty(),
+    let sets = CapabilitySets {
+        effective: kept,
+        permitted: kept,
         inheritable: CapabilitySet::empty(),
     };
-    Ok(set_capabilities(None, none)?)
+    Ok(set_capabilities(None, sets)?)
 }
 
 /// The set bounds what a program gets that is started; there is none to start, so a process that

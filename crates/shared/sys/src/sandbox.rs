@@ -34,18 +34,23 @@ pub enum Enforcement {
     NotSupported,
 }
 
-/// Opens, makes, changes and removes no file any more; binds no TCP port (kernel 6.7) and signals
-/// no other process (6.12). Connecting stays, to Unix sockets in the file system too, and to
-/// abstract ones that other programs have made if `abstract_sockets` (else not; 6.12); so does
-/// reading what is beneath `roots`, folders that are open.
-pub fn restrict_files(roots: &[BorrowedFd<'_>], abstract_sockets: bool) -> io::Result<Enforcement> {
+/// Opens, makes, changes and removes no file any more; binds no TCP port (kernel 6.7), unless
+/// `binds` lets the kernel choose one, and signals no other process (6.12). Connecting stays,
+/// to Unix sockets in the file system too, and to abstract ones that other programs have made if
+/// `abstract_sockets` (else not; 6.12); so does reading what is beneath `roots`, folders that are
+/// open.
+pub fn restrict_files(
+    roots: &[BorrowedFd<'_>],
+    abstract_sockets: bool,
+    binds: bool,
+) -> io::Result<Enforcement> {
     let rules = roots.iter().map(|root| PathBeneath::new(root, reading()));
     let scope = if abstract_sockets {
         Scope::Signal.into()
     } else {
         Scope::Signal | Scope::AbstractUnixSocket
     };
-    restrict(rules.map(Ok), scope)
+    restrict(rules.map(Ok), scope, binds)
 }
 
 /// Reads these files, and what is beneath these folders, and opens, makes, changes and removes no
@@ -53,7 +58,11 @@ pub fn restrict_files(roots: &[BorrowedFd<'_>], abstract_sockets: bool) -> io::R
 /// other process (6.12). What is read is the file that has the path now: one that replaces it is
 /// another.
 pub fn restrict_to_reading(paths: &[&Path]) -> io::Result<Enforcement> {
-    restrict(path_beneath_rules(paths, reading()), Scope::Signal.into())
+    restrict(
+        path_beneath_rules(paths, reading()),
+        Scope::Signal.into(),
+        false,
+    )
 }
 
 /// Connects by TCP to these ports only (kernel 6.7), whatever the address. Protocols that are not
@@ -81,7 +90,10 @@ fn reading() -> BitFlags<AccessFs> {
 fn restrict<F: AsFd>(
     rules: impl Iterator<Item = Result<PathBeneath<F>, RulesetError>>,
     scope: BitFlags<Scope>,
+    binds: bool,
 ) -> io::Result<Enforcement> {
+    // 0 is the port that the kernel chooses.
+    let any_port = binds.then(|| Ok::<_, RulesetError>(NetPort::new(0, AccessNet::BindTcp)));
     let status = Ruleset::default()
         .set_compatibility(CompatLevel::BestEffort)
         .handle_access(AccessFs::from_all(ABI::V6))
@@ -89,6 +101,7 @@ fn restrict<F: AsFd>(
         .and_then(|rules| rules.scope(scope))
         .and_then(Ruleset::create)
         .and_then(|created| created.add_rules(rules))
+        .and_then(|created| created.add_rules(any_port))
         .and_then(|rules| rules.restrict_self())
         .map_err(io::Error::other)?;
     Ok(match status.ruleset {
@@ -107,6 +120,8 @@ pub struct SystemCalls {
     /// Nothing here does it, but without it the kernel runs the filters for each sendto(2) and
     /// sendmsg(2), since it has to look at their flags.
     pub fast_open: bool,
+    /// Choosing the address that a connection comes from: bind(2).
+    pub bind: bool,
 }
 
 /// Makes only the system calls that a process of threads, sockets and memory needs, and those that
@@ -335,6 +350,9 @@ fn stream() -> io::Result<SeccompCondition> {
 
 fn allowed(calls: SystemCalls) -> io::Result<Rules> {
     let mut rules = bare(ALLOWED);
+    if calls.bind {
+        rules.extend(bare(&[libc::SYS_bind]));
+    }
     if !calls.fast_open {
         rules.extend(sending(0)?);
     }

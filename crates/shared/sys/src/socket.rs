@@ -13,8 +13,8 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, SocketAddrAny,
-    SocketAddrUnix, SocketFlags, SocketType, acceptfrom_with, bind, getsockname, recv, send,
-    sendmsg, shutdown, socket_with, sockopt,
+    SocketAddrUnix, SocketFlags, SocketType, acceptfrom_with, bind, getsockname, ipproto,
+    netdevice, recv, send, sendmsg, shutdown, socket_with, sockopt,
 };
 use wire::address::{Address, UnixName};
 
@@ -33,6 +33,28 @@ pub struct ListenOptions {
     pub reuse_port: bool,
     /// The permissions of a Unix socket's path; `None` = by the umask.
     pub unix_mode: Option<u32>,
+}
+
+/// What carries the connections of a TCP listener.
+#[derive(Clone, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
+pub struct Transport {
+    /// The only network interface that they come in by (`SO_BINDTODEVICE`); `None` = any.
+    pub interface: Option<String>,
+    /// Several paths for a client that can use them (MPTCP, RFC 8684); TCP where the kernel has
+    /// none.
+    pub mptcp: bool,
+}
+
+/// Where a connection comes from.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Source {
+    /// An address that the kernel chooses.
+    Any,
+    /// An address of this host.
+    Own(IpAddr),
+    /// An address of another host (`IP_TRANSPARENT`), whose packets come back through this one.
+    /// Takes `CAP_NET_RAW`.
+    Foreign(IpAddr),
 }
 
 /// How the kernel finds out that the peer of a TCP connection is gone.
@@ -77,10 +99,19 @@ impl PeerAddress {
 /// [`local_address`] then tells. A path that a dead process left behind is replaced; one that is
 /// in use, or is no socket, is `AddrInUse`.
 pub fn listen(address: &Address, options: &ListenOptions) -> io::Result<OwnedFd> {
+    listen_over(address, options, &Transport::default())
+}
+
+/// As [`listen`]; `NotFound` or `ENODEV` = there is no such interface.
+pub fn listen_over(
+    address: &Address,
+    options: &ListenOptions,
+    transport: &Transport,
+) -> io::Result<OwnedFd> {
     let fd = match address {
-        Address::Ip(ip) => match bound_ip(*ip, options) {
+        Address::Ip(ip) => match bound_ip(*ip, options, transport) {
             Err(Errno::AFNOSUPPORT | Errno::ADDRNOTAVAIL) if is_any_v6(ip) => {
-                bound_ip(SocketAddr::from(([0; 4], ip.port())), options)?
+                bound_ip(SocketAddr::from(([0; 4], ip.port())), options, transport)?
             }
             bound => bound?,
         },
@@ -98,21 +129,47 @@ pub fn listen(address: &Address, options: &ListenOptions) -> io::Result<OwnedFd>
 
 /// Whether a TCP address is nobody's: an error is what [`listen`] would say without
 /// `reuse_port`. With it, two processes of one user would share the address unawares.
-pub fn check_free(address: SocketAddr) -> io::Result<()> {
+pub fn check_free(address: SocketAddr, transport: &Transport) -> io::Result<()> {
     let alone = ListenOptions {
         backlog: 0,
         fast_open: 0,
         reuse_port: false,
         unix_mode: None,
     };
-    match bound_ip(address, &alone) {
+    match bound_ip(address, &alone, transport) {
         Err(Errno::AFNOSUPPORT | Errno::ADDRNOTAVAIL) if is_any_v6(&address) => Ok(()),
         bound => Ok(bound.map(drop)?),
     }
 }
 
-fn bound_ip(address: SocketAddr, options: &ListenOptions) -> Result<OwnedFd, Errno> {
-    let fd = stream_socket(family_of(&address))?;
+/// Whether there is a network interface of that name.
+pub fn has_interface(name: &str) -> io::Result<bool> {
+    let any = stream_socket(AddressFamily::UNIX)?;
+    Ok(netdevice::name_to_index(&any, name).is_ok())
+}
+
+/// Whether the kernel has MPTCP, and has it switched on.
+pub fn has_mptcp() -> bool {
+    mptcp_socket(AddressFamily::INET).is_ok()
+}
+
+fn mptcp_socket(family: AddressFamily) -> Result<OwnedFd, Errno> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    socket_with(family, SocketType::STREAM, flags, Some(ipproto::MPTCP))
+}
+
+fn bound_ip(
+    address: SocketAddr,
+    options: &ListenOptions,
+    transport: &Transport,
+) -> Result<OwnedFd, Errno> {
+    let family = family_of(&address);
+    let of_paths = transport.mptcp.then(|| mptcp_socket(family).ok()).flatten();
+    let fd = of_paths.map_or_else(|| stream_socket(family), Ok)?;
+    if let Some(name) = &transport.interface {
+        let (level, option) = (libc::SOL_SOCKET, libc::SO_BINDTODEVICE);
+        set_option(&fd, level, option, name.as_bytes())?;
+    }
     sockopt::set_socket_reuseaddr(&fd, true)?;
     if options.reuse_port {
         sockopt::set_socket_reuseport(&fd, true)?;
@@ -258,11 +315,20 @@ pub fn connect(address: &Address) -> io::Result<(OwnedFd, bool)> {
 /// is known, so that two connections to different places may share it. A Unix socket has none.
 #[inline]
 pub fn connect_from(source: Option<IpAddr>, address: &Address) -> io::Result<(OwnedFd, bool)> {
+    connect_as(source.map_or(Source::Any, Source::Own), address)
+}
+
+/// As [`connect_from`], from any address.
+#[inline]
+pub fn connect_as(source: Source, address: &Address) -> io::Result<(OwnedFd, bool)> {
     let (fd, begun) = match address {
         Address::Ip(ip) => {
             let fd = stream_socket(family_of(ip))?;
             sockopt::set_tcp_nodelay(&fd, true)?;
-            if let Some(source) = source {
+            if let Source::Foreign(source) = source {
+                set_transparent(&fd, source)?;
+            }
+            if let Source::Own(source) | Source::Foreign(source) = source {
                 let on = 1_i32.to_ne_bytes();
                 set_option(&fd, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, &on)?;
                 bind(&fd, &SocketAddr::new(source, 0))?;
@@ -286,6 +352,15 @@ pub fn connect_from(source: Option<IpAddr>, address: &Address) -> io::Result<(Ow
         }
         Err(error) => Err(error.into()),
     }
+}
+
+/// Lets a socket have an address that is not of this host.
+fn set_transparent(fd: &OwnedFd, source: IpAddr) -> Result<(), Errno> {
+    let (level, option) = match source {
+        IpAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_TRANSPARENT),
+        IpAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_TRANSPARENT),
+    };
+    set_option(fd, level, option, &1_i32.to_ne_bytes())
 }
 
 fn unix_address(name: &UnixName) -> Result<SocketAddrUnix, Errno> {
@@ -477,6 +552,22 @@ mod tests {
     }
 
     #[test]
+    fn a_listener_may_be_of_one_interface_and_of_many_paths() {
+        let address = "127.0.0.1:0".parse().unwrap();
+        let on = |interface: &str, mptcp| Transport {
+            interface: Some(interface.to_owned()),
+            mptcp,
+        };
+        for mptcp in [false, true] {
+            let listener = listen_over(&address, &PLAIN, &on("lo", mptcp)).unwrap();
+            let (_client, _) = connect(&address_of(&listener)).unwrap();
+            accept_one(&listener);
+        }
+        let missing = listen_over(&address, &PLAIN, &on("none-such", false));
+        assert_eq!(missing.unwrap_err().raw_os_error(), Some(libc::ENODEV));
+    }
+
+    #[test]
     fn a_source_address_is_kept() {
         let listener = listen(&"127.0.0.1:0".parse().unwrap(), &PLAIN).unwrap();
         let source = IpAddr::from([127, 0, 0, 7]);
@@ -554,7 +645,10 @@ mod tests {
         let first = listen(&"127.0.0.1:0".parse().unwrap(), &shared).unwrap();
         let address = address_of(&first);
         let _second = listen(&address, &shared).unwrap();
-        assert_fails(check_free(into_ip(address.clone())), ErrorKind::AddrInUse);
+        assert_fails(
+            check_free(into_ip(address.clone()), &Transport::default()),
+            ErrorKind::AddrInUse,
+        );
         assert_fails(listen(&address, &PLAIN), ErrorKind::AddrInUse);
     }
 
@@ -562,10 +656,10 @@ mod tests {
     fn an_address_that_nobody_has_is_free() {
         let listener = listen(&"127.0.0.1:0".parse().unwrap(), &PLAIN).unwrap();
         let address = into_ip(address_of(&listener));
-        assert!(check_free(address).is_err());
+        assert!(check_free(address, &Transport::default()).is_err());
         drop(listener);
-        check_free(address).unwrap();
-        check_free(address).unwrap();
+        check_free(address, &Transport::default()).unwrap();
+        check_free(address, &Transport::default()).unwrap();
     }
 
     #[test]

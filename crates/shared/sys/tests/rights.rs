@@ -14,7 +14,7 @@ mod attempts;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, ErrorKind, IoSliceMut, Read, Write};
-use std::net::{TcpListener, TcpStream, ToSocketAddrs, UdpSocket};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs, UdpSocket};
 use std::os::fd::AsFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix;
@@ -30,7 +30,9 @@ use sys::sandbox::{
     Enforcement, SystemCalls, forbid_system_calls, restrict_connecting, restrict_files,
     restrict_resolver_calls, restrict_system_calls, restrict_to_reading,
 };
+use sys::socket::{Source, connect_as, connect_from};
 use sys::{cpu, limit, memory, process};
+use wire::address::Address;
 
 use attempts::{
     executable_memory, let_run_only_when_idle, limit_files, limit_files_of, open_by_openat2,
@@ -38,11 +40,13 @@ use attempts::{
 };
 
 const NO_MORE: SystemCalls = SystemCalls {
+    bind: false,
     open_files: false,
     fast_open: false,
 };
 
 const WITH_FILES: SystemCalls = SystemCalls {
+    bind: false,
     open_files: true,
     fast_open: true,
 };
@@ -69,6 +73,7 @@ cases! {
     threads_and_sockets_work => End::Well,
     an_async_runtime_works => End::Well,
     other_calls_fail => End::Well,
+    a_source_is_chosen_and_nothing_listens => End::Well,
     exec_is_deadly => End::By(libc::SIGSYS),
     starting_is_deadly => End::By(libc::SIGSYS),
     a_panic_can_abort => End::By(libc::SIGABRT),
@@ -139,7 +144,7 @@ fn assert_denied<T>(result: io::Result<T>) {
 fn files_are_out_of_reach() {
     let gauge = memory::MemoryGauge::open().unwrap();
     let open = File::open("/etc/passwd").unwrap();
-    if restrict_files(&[], false).unwrap() == Enforcement::NotSupported {
+    if restrict_files(&[], false, false).unwrap() == Enforcement::NotSupported {
         return;
     }
     assert_denied(File::open("/etc/passwd"));
@@ -160,7 +165,7 @@ fn files_beneath_a_root_are_read() {
     std::fs::write(base.join("root/folder/file"), "within").unwrap();
     std::fs::write(base.join("outside"), "outside").unwrap();
     let root = Root::open(&base.join("root")).unwrap();
-    let files = restrict_files(&[root.as_fd()], true).unwrap();
+    let files = restrict_files(&[root.as_fd()], true, false).unwrap();
     let direct = File::open(base.join("root/folder/file"));
     process::no_new_privileges().unwrap();
     assert_eq!(
@@ -269,9 +274,9 @@ fn sockets_work_without_files() {
     let abstract_name = unix::net::SocketAddr::from_abstract_name(abstract_name).unwrap();
     let _abstract = UnixListener::bind_addr(&abstract_name).unwrap();
     let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
-    restrict_files(&[], true).unwrap();
+    restrict_files(&[], true, false).unwrap();
     UnixStream::connect_addr(&abstract_name).unwrap();
-    let enforced = restrict_files(&[], false).unwrap();
+    let enforced = restrict_files(&[], false, false).unwrap();
     exchange(&tcp);
     let mut dialled = UnixStream::connect(&path).unwrap();
     dialled.write_all(b"x").unwrap();
@@ -327,7 +332,7 @@ fn exchange(listener: &TcpListener) {
 /// What the worker process does before it says that it is ready, in its order.
 fn enter() -> TcpListener {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    restrict_files(&[], false).unwrap();
+    restrict_files(&[], false, false).unwrap();
     process::no_new_privileges().unwrap();
     assert_eq!(
         restrict_system_calls(NO_MORE).unwrap(),
@@ -387,6 +392,30 @@ fn an_async_runtime_works() {
         .await
         .unwrap();
     });
+}
+
+fn a_source_is_chosen_and_nothing_listens() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let server = Address::Ip(listener.local_addr().unwrap());
+    process::drop_capabilities().unwrap();
+    let is_enforced = restrict_files(&[], false, true).unwrap() == Enforcement::Enforced;
+    let calls = SystemCalls {
+        bind: true,
+        ..NO_MORE
+    };
+    restrict_system_calls(calls).unwrap();
+    let source = IpAddr::from([127, 0, 0, 9]);
+    let (_client, _) = connect_from(Some(source), &server).unwrap();
+    assert_eq!(listener.accept().unwrap().1.ip(), source);
+    let socket = stream(ipproto::TCP).unwrap();
+    let bind = |port| rustix::net::bind(&socket, &SocketAddr::new(source, port));
+    if is_enforced {
+        assert_denied(bind(61_234).map_err(io::Error::from));
+    }
+    bind(0).unwrap();
+    assert_denied(rustix::net::listen(&socket, 1).map_err(io::Error::from));
+    let foreign = Source::Foreign(IpAddr::from([192, 0, 2, 1]));
+    assert_denied(connect_as(foreign, &server));
 }
 
 fn other_calls_fail() {

@@ -1,6 +1,8 @@
 //! The keys of a service's back: servers, or files.
 
+use std::net::IpAddr;
 use std::path::Path;
+use std::time::Duration;
 
 use backend::options::{
     Balance, CheckKind, CheckOptions, Options, PassiveOptions, QueueOptions, ServerOptions,
@@ -8,7 +10,7 @@ use backend::options::{
 use options::{Problem, Section, all};
 use proxy::options::{
     BackOptions, CertificateForm, FileTimeouts, FilesOptions, ProxyTlvs, RateMin, SendProxy,
-    ServersOptions,
+    ServersOptions, SourceAddress,
 };
 use wire::address::Endpoint;
 
@@ -22,6 +24,7 @@ const SERVERS_MAX: usize = 1024;
 /// What only servers can be told.
 const KEYS_OF_SERVERS: &[&str] = &[
     "keepalive",
+    "source",
     "balance",
     "slow-start",
     "resolve",
@@ -41,6 +44,7 @@ const TIMEOUTS_OF_FILES: [&str; 2] = ["request", "file"];
 pub(crate) fn read(
     back: &Section<'_>,
     times: &Section<'_>,
+    unacknowledged: Option<Option<Duration>>,
     shelf: &mut Shelf<'_>,
 ) -> Option<BackOptions> {
     if !back.has("files") {
@@ -64,7 +68,7 @@ pub(crate) fn read(
             back.error("files", problem.hint(hint));
             None
         }
-        (true, None) => servers_options(back, times, shelf).map(BackOptions::Servers),
+        (true, None) => servers_options(back, unacknowledged, shelf).map(BackOptions::Servers),
         (false, None) => {
             back.neither("servers", "files");
             None
@@ -127,7 +131,7 @@ fn is_file_name(name: &str) -> bool {
 
 fn servers_options(
     back: &Section<'_>,
-    times: &Section<'_>,
+    unacknowledged: Option<Option<Duration>>,
     shelf: &mut Shelf<'_>,
 ) -> Option<ServersOptions> {
     let servers = servers(back);
@@ -147,7 +151,8 @@ fn servers_options(
         Some(section) => check(&section).map(Some),
         None => Some(None),
     };
-    let liveness = liveness(back, times);
+    let liveness = liveness(back, unacknowledged);
+    let source = source(back);
     let send_proxy = match back.section_if_written("send-proxy") {
         Some(section) => send_proxy(&section),
         None => Some(SendProxy::Off),
@@ -166,8 +171,40 @@ fn servers_options(
         },
         liveness: liveness?,
         resolve: resolve?,
+        source: source?,
         send_proxy: send_proxy?,
     })
+}
+
+fn source(back: &Section<'_>) -> Option<SourceAddress> {
+    let Some(text) = back.text_if_written("source")? else {
+        return Some(SourceAddress::Any);
+    };
+    if text == "client" {
+        return Some(SourceAddress::Client);
+    }
+    let each = text.split(',').map(|one| one.trim().parse());
+    let own: Result<Vec<IpAddr>, _> = each.collect();
+    match own.as_deref() {
+        Ok([first, second]) if first.is_ipv4() == second.is_ipv4() => {
+            back.refuse(
+                "source",
+                "has two addresses of one family",
+                "keep one of them",
+            );
+            None
+        }
+        Ok(own @ ([_] | [_, _])) => Some(SourceAddress::Own(own.to_vec())),
+        _ => {
+            let hint = "write \"client\", or an IP address, or one of each family";
+            back.refuse(
+                "source",
+                "is no address that connections can come from",
+                hint,
+            );
+            None
+        }
+    }
 }
 
 fn servers(back: &Section<'_>) -> Option<Vec<ServerOptions>> {

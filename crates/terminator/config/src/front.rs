@@ -1,7 +1,11 @@
 //! The keys of a service's front.
 
+use std::time::Duration;
+
 use options::{Problem, Section, Value, all};
-use proxy::options::{FrontOptions, FrontTls, KtlsMode, KtlsOptions, Liveness, SourceRules};
+use proxy::options::{
+    FrontOptions, FrontTls, KtlsMode, KtlsOptions, Liveness, SourceRules, Transport,
+};
 use tls::identity::AllowedIdentity;
 use tls::options::{
     ClientMode, ClientVerification, ExpiredLists, Group, RecordLayer, ReplacedCertificates,
@@ -16,7 +20,7 @@ use crate::networks;
 /// Reads `service.front`.
 pub(crate) fn read(
     front: &Section<'_>,
-    times: &Section<'_>,
+    unacknowledged: Option<Option<Duration>>,
     tls13: Tls13Choice,
     shelf: &mut Shelf<'_>,
 ) -> Option<FrontOptions> {
@@ -26,7 +30,8 @@ pub(crate) fn read(
     let accept_proxy = front.parsed_list("accept-proxy");
     let allow = networks::read(front, "allow", shelf);
     let deny = networks::read(front, "deny", shelf);
-    let liveness = liveness(front, times);
+    let liveness = liveness(front, unacknowledged);
+    let transport = transport(front);
     let (tls, ktls) = tls_options(front, tls13, shelf)?;
     Some(FrontOptions {
         listen: listen?,
@@ -38,6 +43,7 @@ pub(crate) fn read(
             deny: deny?,
         },
         liveness: liveness?,
+        transport: transport?,
         ktls,
         tls,
     })
@@ -99,10 +105,37 @@ fn tls_options(
     is_alone.then_some((as_it_comes, NO_KTLS))
 }
 
+/// The longest name of a network interface (`IFNAMSIZ`, less the closing NUL), in bytes.
+const INTERFACE_BYTES_MAX: usize = 15;
+
+fn transport(front: &Section<'_>) -> Option<Transport> {
+    let interface = front.if_written("interface", |front, key| {
+        front.read_as(key, |name| {
+            let is_part = |c: char| c.is_ascii_graphic() && c != '/';
+            let is_name = (1..=INTERFACE_BYTES_MAX).contains(&name.len())
+                && name.chars().all(is_part)
+                && ![".", ".."].contains(&name);
+            is_name.then(|| name.to_owned()).ok_or_else(|| {
+                Problem::new(format!(
+                    "\"{}\" is no name of an interface",
+                    name.escape_debug()
+                ))
+            })
+        })
+    });
+    let mptcp = front.boolean("mptcp");
+    Some(Transport {
+        interface: interface?,
+        mptcp: mptcp?,
+    })
+}
+
 /// How the peer of one side that is gone is noticed.
-pub(crate) fn liveness(side: &Section<'_>, times: &Section<'_>) -> Option<Liveness> {
+pub(crate) fn liveness(
+    side: &Section<'_>,
+    unacknowledged: Option<Option<Duration>>,
+) -> Option<Liveness> {
     let keepalive = side.duration("keepalive");
-    let unacknowledged = times.if_written("unacknowledged", Section::duration);
     Some(Liveness {
         keepalive: Some(keepalive?).filter(|idle| !idle.is_zero()),
         unacknowledged: unacknowledged?,

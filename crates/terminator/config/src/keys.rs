@@ -9,6 +9,7 @@ mod front;
 mod limits;
 mod process;
 mod service;
+mod sessions;
 
 use options::{Key, Renamed, Table};
 
@@ -17,7 +18,8 @@ use clients::CLIENTS;
 use front::FRONT;
 use limits::LIMITS;
 use process::PROCESS;
-use service::{BACK, SESSIONS, TLS};
+use service::{BACK, TLS};
+use sessions::SESSIONS;
 
 const PARTS: &[&[Key]] = &[
     FRONT, TLS, CLIENTS, SESSIONS, BACK, BACK_TLS, LIMITS, PROCESS,

@@ -40,8 +40,11 @@ fn service(
 ) -> Option<ServiceOptions> {
     let name = name(section);
     let times = section.section("timeouts");
-    let front = front::read(&section.section("front"), &times, tls13, shelf);
-    let back = back::read(&section.section("back"), &times, shelf);
+    // Of both sides.
+    let unacknowledged = times.if_written("unacknowledged", Section::duration);
+    let front = section.section("front");
+    let front = front::read(&front, unacknowledged, tls13, shelf);
+    let back = back::read(&section.section("back"), &times, unacknowledged, shelf);
     let timeouts = timeouts(&times);
     let limits = section.section("limits");
     let connections_max = if limits.has("connections") {
@@ -335,6 +338,11 @@ fn share(address: &Address, sharers: &[Sharer<'_>]) {
         for (key, are_same) in [
             ("accept-proxy", one.accept_proxy == two.accept_proxy),
             ("keepalive", one.liveness == two.liveness),
+            (
+                "interface",
+                one.transport.interface == two.transport.interface,
+            ),
+            ("mptcp", one.transport.mptcp == two.transport.mptcp),
         ] {
             let first = first.named();
             let message = format!("differs from that of {first}, which shares {address}");

@@ -146,6 +146,20 @@ pub(crate) struct Reach {
     pub(crate) tcp_ports: Option<BTreeSet<u16>>,
     /// Whether abstract Unix sockets.
     pub(crate) abstract_sockets: bool,
+    /// From which addresses.
+    pub(crate) sources: Sources,
+}
+
+/// Which addresses a worker process may connect from; each may what those before it may.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
+pub(crate) enum Sources {
+    /// Those that the kernel chooses.
+    #[default]
+    Any,
+    /// Any of this host.
+    Own,
+    /// Those of other hosts, for which it keeps a right.
+    Foreign,
 }
 
 impl Reach {

@@ -9,6 +9,7 @@ use std::path::Path;
 use config::{Diagnostic, LogOutput, Settings, Severity, Source};
 use sys::beneath::Root;
 use sys::process::Identity;
+use sys::socket::has_interface;
 
 /// Something that is not there: the key that asks for it, what is wrong, and the remedy.
 type Missing = (String, String, &'static str);
@@ -63,7 +64,21 @@ fn missing(settings: &Settings) -> Vec<Missing> {
             .and_then(|path| missing_directory("process.pid-file", path)),
     ];
     let folders = folders(settings).filter_map(|(key, path)| missing_folder(key, path));
-    checks.into_iter().flatten().chain(folders).collect()
+    let interfaces = settings.plane.services.iter().enumerate();
+    let interfaces = interfaces.filter_map(|(index, service)| {
+        let name = service.front.transport.interface.as_deref()?;
+        let key = format!("service.{index}.front.interface");
+        missing_interface(key, name)
+    });
+    let checks = checks.into_iter().flatten();
+    checks.chain(folders).chain(interfaces).collect()
+}
+
+fn missing_interface(key: String, name: &str) -> Option<Missing> {
+    // Serving tells whether there is one, if nothing can be asked here.
+    let is_there = has_interface(name).unwrap_or(true);
+    let message = format!("there is no network interface {name}");
+    (!is_there).then_some((key, message, "`ip link` lists those of this host"))
 }
 
 /// The folders of files, each with its key.

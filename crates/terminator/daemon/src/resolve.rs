@@ -19,7 +19,7 @@ use sys::channel::Channel;
 use sys::process;
 use sys::sandbox::{restrict_connecting, restrict_resolver_calls, restrict_to_reading};
 
-use crate::handover::{Fences, decode, encode};
+use crate::handover::{Fences, Sources, decode, encode};
 use crate::stderr;
 use crate::worker_process::rights;
 
@@ -119,7 +119,12 @@ fn serve() -> io::Result<()> {
         restrict_connecting(TCP_PORTS)?;
         restrict_to_reading(&readable)
     };
-    if let Err(message) = rights::give_up_by(&fences, enter_landlock, restrict_resolver_calls) {
+    if let Err(message) = rights::give_up_by(
+        &fences,
+        Sources::Any,
+        enter_landlock,
+        restrict_resolver_calls,
+    ) {
         return send(&channel, &Reply::Stuck(message));
     }
     let (queue, names) = mpsc::channel();

@@ -4,17 +4,20 @@
 //! Choice is `backend`'s, time limits are `flow`'s.
 
 use std::io::{self, ErrorKind};
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use backend::affinity::key_of;
 use backend::pool::{Choice, Pick, Picked};
 use backend::tried::Tried;
 use flow::facts::{Ending, Facts};
+use sys::socket::Source;
 use telemetry::catalogue::{Histogram, ServerCounter, ServerGauge, ServiceCounter, ServiceGauge};
 use telemetry::outcome::Reason;
 use wire::address::Address;
 
 use crate::driver::{Driver, Socket};
+use crate::options::SourceAddress;
 use crate::places::{Caller, Calls, Chosen, Place, Waiting};
 use crate::service::Service;
 
@@ -159,7 +162,10 @@ impl Dial {
                 let waited = now.saturating_duration_since(waiting.since);
                 service.counters.observe(Histogram::QueueWait, waited);
             }
-            let connecting = driver.connect(&picked.address, &service.plan.liveness, token);
+            let client = facts.route.source.map(|source| source.ip());
+            let plan = &service.plan;
+            let connecting = source_of(&plan.source, &picked.address, client)
+                .and_then(|source| driver.connect(&picked.address, source, &plan.liveness, token));
             self.attempt(service, picked, place, now);
             match connecting {
                 Ok((socket, true)) => return Dialled::Connected(socket),
@@ -427,6 +433,29 @@ fn queue_full(service: &Service, servers: usize) -> Ending {
     Ending::with(Reason::ServerQueueFull, detail)
 }
 
+/// Where a connection to a server comes from. One that would have to come from an address of the
+/// other family is not made: it would come from a wrong one.
+fn source_of(
+    source: &SourceAddress,
+    server: &Address,
+    client: Option<IpAddr>,
+) -> io::Result<Source> {
+    let Address::Ip(server) = server else {
+        return Ok(Source::Any);
+    };
+    let fits = |address: &IpAddr| address.is_ipv4() == server.is_ipv4();
+    let found = match source {
+        SourceAddress::Any => Some(Source::Any),
+        SourceAddress::Own(own) => own.iter().copied().find(fits).map(Source::Own),
+        SourceAddress::Client => match client.map(|client| client.to_canonical()) {
+            Some(client) => Some(client).filter(fits).map(Source::Foreign),
+            None => Some(Source::Any),
+        },
+    };
+    let words = "`back.source` has no address of the server's family";
+    found.ok_or_else(|| io::Error::new(ErrorKind::AddrNotAvailable, words))
+}
+
 /// Numbers of Linux's errors that have no kind of their own.
 const ENOMEM: i32 = 12;
 const ENFILE: i32 = 23;
@@ -463,6 +492,29 @@ mod tests {
 
     use crate::fixture::{Fixture, SERVER_CONNECTIONS_MAX};
     use crate::options::{Limits, SourceLimits};
+
+    #[test]
+    fn a_connection_comes_from_an_address_of_its_servers_family_or_is_not_made() {
+        let [v4, v6, other]: [IpAddr; 3] =
+            ["192.0.2.1", "2001:db8::1", "192.0.2.9"].map(|text| text.parse().unwrap());
+        let at = |text: &str| text.parse::<Address>().unwrap();
+        let (old, new, unix) = (at("127.0.0.1:1"), at("[::1]:1"), at("unix:/s"));
+        let both = SourceAddress::Own(vec![v6, v4]);
+        let of = |source: &SourceAddress, server: &Address, client| {
+            source_of(source, server, client).ok()
+        };
+        for server in [&old, &new, &unix] {
+            assert_eq!(of(&SourceAddress::Any, server, Some(v4)), Some(Source::Any));
+        }
+        assert_eq!(of(&both, &old, Some(other)), Some(Source::Own(v4)));
+        assert_eq!(of(&both, &new, Some(other)), Some(Source::Own(v6)));
+        assert_eq!(of(&both, &unix, Some(other)), Some(Source::Any));
+        assert_eq!(of(&SourceAddress::Own(vec![v4]), &new, Some(v6)), None);
+        let client = SourceAddress::Client;
+        assert_eq!(of(&client, &old, Some(other)), Some(Source::Foreign(other)));
+        assert_eq!(of(&client, &new, Some(other)), None);
+        assert_eq!(of(&client, &old, None), Some(Source::Any));
+    }
 
     #[test]
     fn only_what_speaks_against_a_server_is_held_against_it() {

@@ -12,7 +12,7 @@ use std::time::Duration;
 use flow::events::Received;
 use sys::epoll::{Epoll, Event, Events, Interest};
 use sys::ktls::{self, Half, Keys};
-use sys::socket::{self, Liveness, PeerAddress};
+use sys::socket::{self, Liveness, PeerAddress, Source};
 use sys::transfer::{self, Pipe};
 use sys::wake::Waker;
 use wire::address::Address;
@@ -126,10 +126,11 @@ impl Driver {
     pub(crate) fn connect(
         &self,
         address: &Address,
+        source: Source,
         liveness: &Liveness,
         token: u64,
     ) -> io::Result<(Socket, bool)> {
-        let (fd, connected) = socket::connect(address)?;
+        let (fd, connected) = socket::connect_as(source, address)?;
         if let Address::Ip(_) = address {
             socket::set_liveness(&fd, liveness)?;
         }
@@ -439,7 +440,7 @@ mod tests {
         };
         driver.listen(&listener, 9, false).unwrap();
         let (socket, _) = driver
-            .connect(&Address::Ip(address), &Liveness::default(), 1)
+            .connect(&Address::Ip(address), Source::Any, &Liveness::default(), 1)
             .unwrap();
         let (other, _) = loop {
             driver.wait(None, &mut Vec::new()).unwrap();

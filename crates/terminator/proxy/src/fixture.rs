@@ -17,8 +17,8 @@ use crate::file_threads::FileThreads;
 use crate::files::FileContext;
 use crate::options::{
     BackOptions, FrontOptions, FrontTls, KtlsMode, KtlsOptions, Limits, Liveness, LogConnections,
-    LogFormat, LogOptions, Options, SendProxy, ServersOptions, ServiceOptions, SourceRules,
-    Timeouts, WorkerOptions,
+    LogFormat, LogOptions, Options, SendProxy, ServersOptions, ServiceOptions, SourceAddress,
+    SourceRules, Timeouts, Transport, WorkerOptions,
 };
 use crate::plan::Plan;
 use crate::service::Service;
@@ -116,6 +116,7 @@ fn service(authority: &Authority, server: &str) -> ServiceOptions {
             accept_proxy: Vec::new(),
             sources: SourceRules::default(),
             liveness: Liveness::default(),
+            transport: Transport::default(),
             tls: FrontTls::Terminate(Box::new(tls)),
             ktls: KtlsOptions {
                 mode: KtlsMode::Off,
@@ -126,6 +127,7 @@ fn service(authority: &Authority, server: &str) -> ServiceOptions {
             pool,
             liveness: Liveness::default(),
             resolve: Duration::from_secs(10),
+            source: SourceAddress::Any,
             send_proxy: SendProxy::Off,
             tls: None,
         }),

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub use flow::options::{CertificateForm, ProxyTlvs, SendProxy, Timeouts};
-pub use sys::socket::Liveness;
+pub use sys::socket::{Liveness, Transport};
 use wire::address::{Address, Endpoint};
 use wire::network::{Network, NetworkSet};
 
@@ -56,6 +56,8 @@ pub struct FrontOptions {
     pub sources: SourceRules,
     /// How a client that is gone is noticed.
     pub liveness: Liveness,
+    /// What carries connections to IP addresses of `listen`.
+    pub transport: Transport,
     /// What is done with clients' TLS.
     pub tls: FrontTls,
     /// Whether the kernel encrypts what is long.
@@ -223,10 +225,24 @@ pub struct ServersOptions {
     pub liveness: Liveness,
     /// From an answer about a server's name to the next look-up of it.
     pub resolve: Duration,
+    /// Where connections to servers come from.
+    pub source: SourceAddress,
     /// What we tell a server about the client, before the first byte.
     pub send_proxy: SendProxy,
     /// How TLS is originated towards them; `None` = they get plaintext.
     pub tls: Option<Box<BackTlsOptions>>,
+}
+
+/// Where connections to servers come from.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub enum SourceAddress {
+    /// An address that the kernel chooses.
+    #[default]
+    Any,
+    /// The one of these that is of the server's family; at most one of each.
+    Own(Vec<IpAddr>),
+    /// The client's own; any, if it has none.
+    Client,
 }
 
 /// TLS towards servers.

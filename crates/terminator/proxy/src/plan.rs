@@ -21,7 +21,7 @@ use crate::descriptors::Descriptors;
 use crate::file_threads::Source;
 use crate::options::{
     BackOptions, FileTimeouts, FrontTls, KtlsMode, KtlsOptions, Limits, Liveness, LogOptions,
-    Options, ServersOptions, ServiceOptions, SourceRules, WorkerOptions,
+    Options, ServersOptions, ServiceOptions, SourceAddress, SourceRules, WorkerOptions,
 };
 use crate::places::SharedPlaces;
 use crate::routes::{Overlap, RouteTable};
@@ -46,6 +46,7 @@ pub struct ServicePlan {
     pub(crate) back_tls: Option<ServerTls>,
     /// Of connections to servers.
     pub(crate) liveness: Liveness,
+    pub(crate) source: SourceAddress,
     pub(crate) timeouts: Timeouts,
     connections_max: Option<u32>,
     workers: usize,
@@ -275,6 +276,7 @@ impl ServicePlan {
             offload: None,
             back_tls: None,
             liveness: Liveness::default(),
+            source: SourceAddress::Any,
             is_limited: false,
             places: OnceLock::new(),
             server_names: Vec::new(),
@@ -289,7 +291,9 @@ impl ServicePlan {
         resumption: &Arc<Resumption>,
         warnings: &mut Vec<Warning>,
     ) -> Result<Self, BuildError> {
-        let liveness = options.back.servers().map(|servers| servers.liveness);
+        let servers = options.back.servers();
+        let liveness = servers.map(|servers| servers.liveness);
+        let source = servers.map(|servers| servers.source.clone());
         let front = match &options.front.tls {
             FrontTls::Terminate(tls) => {
                 let built = Server::build(tls, &options.name, resumption, suite_order())?;
@@ -317,6 +321,7 @@ impl ServicePlan {
             send_proxy,
             back_tls,
             liveness: liveness.unwrap_or_default(),
+            source: source.unwrap_or_default(),
             serving,
             files: None,
             ktls: options.front.ktls,

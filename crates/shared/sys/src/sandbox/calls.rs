@@ -60,6 +60,9 @@ pub(super) const FCNTL: &[u64] = &[
 pub(super) const SOCKET_OPTIONS: &[(libc::c_int, libc::c_int)] = &[
     (libc::SOL_SOCKET, libc::SO_KEEPALIVE),
     (libc::SOL_SOCKET, libc::SO_LINGER),
+    (libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT),
+    (libc::IPPROTO_IP, libc::IP_TRANSPARENT),
+    (libc::IPPROTO_IPV6, libc::IPV6_TRANSPARENT),
     (libc::IPPROTO_TCP, libc::TCP_KEEPCNT),
     (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE),
     (libc::IPPROTO_TCP, libc::TCP_KEEPINTVL),
@@ -171,7 +174,7 @@ pub(super) const ALLOWED: &[i64] = &[
     libc::SYS_epoll_wait,
     #[cfg(target_arch = "x86_64")]
     libc::SYS_poll,
-    // Sockets; none is bound, none begins to listen.
+    // Sockets; none begins to listen.
     libc::SYS_accept4,
     libc::SYS_connect,
     libc::SYS_getpeername,

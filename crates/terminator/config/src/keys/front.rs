@@ -99,4 +99,21 @@ pub(super) const FRONT: &[Key] = &[
              `client-unreachable`. Two minutes keep the entries of most NATs alive.",
         )
     .example(r#"keepalive = "30s""#),
+    key("service.front.interface", Kind::Text("NAME"))
+    .absent("any interface")
+    .flag("interface")
+    .help(
+            "The only network interface by which clients come in to the IP addresses of \
+             `listen` (SO_BINDTODEVICE), as HAProxy's `interface`. Another one takes a restart.",
+        )
+    .example(r#"interface = "eth0""#),
+    key("service.front.mptcp", Kind::Boolean)
+    .default("false")
+    .flag("mptcp")
+    .help(
+            "Whether clients may use several paths at once (Multipath TCP, RFC 8684). Others \
+             speak TCP as ever, as do all where the kernel has no MPTCP. The kernel does not \
+             encrypt for connections of several paths. A change takes a restart.",
+        )
+    .example("mptcp = true"),
 ];

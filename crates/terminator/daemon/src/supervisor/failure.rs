@@ -126,26 +126,37 @@ impl RootFailure {
     }
 }
 
-/// A plan with this server has to wait for a restart.
+/// A plan has to wait for a restart.
 #[derive(Debug, Error)]
-#[error(
-    "service `{service}`: the running worker process may not connect to {server}\n\
-     hint: restart: {} settled before it serves",
-    self.settled()
-)]
-pub(crate) struct ReachFailure {
-    /// The service's name.
-    pub(crate) service: String,
-    /// A server behind it.
-    pub(crate) server: Endpoint,
+pub(crate) enum ReachFailure {
+    /// Because of this server.
+    #[error(
+        "service `{service}`: the running worker process may not connect to {server}\n\
+         hint: restart: {} settled before it serves",
+        settled(server)
+    )]
+    Server {
+        /// The service's name.
+        service: String,
+        /// A server behind it.
+        server: Endpoint,
+    },
+    /// Because of its `back.source`.
+    #[error(
+        "service `{service}`: the running worker process may not choose the addresses that it \
+         connects from as `back.source` says\n\
+         hint: restart: whether it may is settled before it serves"
+    )]
+    Source {
+        /// The service's name.
+        service: String,
+    },
 }
 
-impl ReachFailure {
-    fn settled(&self) -> &'static str {
-        match self.server.tcp_port() {
-            Some(_) => "the ports of `process.connect-ports` are",
-            None => "whether it reaches abstract Unix sockets is",
-        }
+fn settled(server: &Endpoint) -> &'static str {
+    match server.tcp_port() {
+        Some(_) => "the ports of `process.connect-ports` are",
+        None => "whether it reaches abstract Unix sockets is",
     }
 }
 
@@ -160,6 +171,9 @@ pub(crate) struct ListenFailure {
     /// What the host said.
     pub(crate) error: io::Error,
 }
+
+/// No such device, which has no kind of its own.
+const ENODEV: i32 = 19;
 
 impl ListenFailure {
     fn hint_line(&self) -> String {
@@ -178,6 +192,9 @@ impl ListenFailure {
             io::ErrorKind::PermissionDenied => Some(
                 "ports below 1024 need root or CAP_NET_BIND_SERVICE, paths a writable directory",
             ),
+            _ if self.error.raw_os_error() == Some(ENODEV) => {
+                Some("`front.interface` names no interface of this host: `ip link` lists them")
+            }
             io::ErrorKind::NotFound => Some("the socket's directory does not exist"),
             _ => None,
         }

@@ -5,10 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 
-use sys::socket::{self, ListenOptions, Liveness, PeerAddress};
+use sys::socket::{self, ListenOptions, Liveness, PeerAddress, Transport};
 use wire::address::{Address, UnixName};
 
 use super::failure::ListenFailure;
+use super::messages::say;
 use crate::handover::Role;
 
 /// An address that a service wants.
@@ -23,11 +24,13 @@ pub(super) struct Wanted {
     pub(super) address_index: u32,
     /// How a client that is gone is noticed.
     pub(super) liveness: Liveness,
+    /// What carries the connections.
+    pub(super) transport: Transport,
 }
 
-/// An address, and how many equal ones stand before it if the kernel chooses its port: then each is
-/// another one. Services share all others.
-type Key = (Address, usize);
+/// An address with what carries its connections, and how many equal ones stand before it if the
+/// kernel chooses its port: then each is another one. Services share all others.
+type Key = (Address, Transport, usize);
 
 /// Open sockets, by the address as configured; one a worker.
 #[derive(Debug)]
@@ -62,7 +65,14 @@ impl Listeners {
                 address: wanted.address.clone(),
                 error,
             };
-            let fds = open_each(&wanted.address, workers, options).map_err(failed)?;
+            let fds = open_each(wanted, workers, options).map_err(failed)?;
+            if wanted.transport.mptcp && !socket::has_mptcp() {
+                say(format_args!(
+                    "warning: service `{}`: this kernel has no MPTCP, so clients speak TCP\n\
+                     hint: `sysctl net.mptcp.enabled=1` switches it on",
+                    wanted.service
+                ));
+            }
             set(&fds, wanted);
             opened.insert(key, fds);
         }
@@ -83,10 +93,12 @@ impl Listeners {
         let (kept, closed): (BTreeMap<_, _>, BTreeMap<_, _>) =
             open.partition(|(key, _)| keys.contains(key));
         self.open = kept;
-        let paths = closed.into_keys().filter_map(|(address, _)| match address {
-            Address::Unix(UnixName::Path(path)) => Some(path),
-            Address::Unix(UnixName::Abstract(_)) | Address::Ip(_) => None,
-        });
+        let paths = closed
+            .into_keys()
+            .filter_map(|(address, ..)| match address {
+                Address::Unix(UnixName::Path(path)) => Some(path),
+                Address::Unix(UnixName::Abstract(_)) | Address::Ip(_) => None,
+            });
         // Nobody listens there any more; what remains would only say "connection refused".
         (self.remove)(paths.collect());
     }
@@ -128,10 +140,10 @@ impl Drop for Listeners {
 fn keyed(wanted: &[Wanted]) -> impl Iterator<Item = (Key, &Wanted)> {
     let mut before = BTreeMap::new();
     wanted.iter().map(move |one| {
-        let equal = before.entry(&one.address).or_insert(0);
+        let equal = before.entry((&one.address, &one.transport)).or_insert(0);
         let number = *equal;
         *equal += usize::from(one.address.is_ephemeral());
-        ((one.address.clone(), number), one)
+        ((one.address.clone(), one.transport.clone(), number), one)
     })
 }
 
@@ -148,17 +160,18 @@ fn set(fds: &[OwnedFd], wanted: &Wanted) {
 /// One socket a worker. The kernel spreads TCP connections over those of one address; for a Unix
 /// socket there is one, which all workers share.
 fn open_each(
-    address: &Address,
+    wanted: &Wanted,
     workers: usize,
     options: &ListenOptions,
 ) -> std::io::Result<Vec<OwnedFd>> {
+    let (address, transport) = (&wanted.address, &wanted.transport);
     if let Address::Ip(ip) = address {
-        socket::check_free(*ip)?;
+        socket::check_free(*ip, transport)?;
     }
-    let mut fds = vec![socket::listen(address, options)?];
+    let mut fds = vec![socket::listen_over(address, options, transport)?];
     while let (Some(first), true) = (fds.first(), fds.len() < workers) {
         let next = match address {
-            Address::Ip(_) => socket::listen(&actual(first, address), options)?,
+            Address::Ip(_) => socket::listen_over(&actual(first, address), options, transport)?,
             Address::Unix(_) => first.try_clone()?,
         };
         fds.push(next);
@@ -201,6 +214,7 @@ mod tests {
             service_index,
             address_index: 0,
             liveness: Liveness::default(),
+            transport: Transport::default(),
         }
     }
 

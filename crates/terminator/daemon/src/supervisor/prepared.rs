@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use config::{ControlOptions, ProcessOptions, Settings};
-use proxy::options::{ServiceOptions, WorkerOptions};
+use proxy::options::{ServiceOptions, SourceAddress, WorkerOptions};
 use sys::socket::ListenOptions;
 use wire::address::{Address, Endpoint, UnixName};
 
 use super::failure::ReachFailure;
 use super::listeners::Wanted;
 use super::roots::Served;
-use crate::handover::{Reach, Secret};
+use crate::handover::{Reach, Secret, Sources};
 use crate::kernel::KernelTls;
 use crate::maintenance::ServerName;
 use crate::resolve::Name;
@@ -36,6 +36,8 @@ pub(super) struct ConfigSummary {
     pub(super) workers: WorkerOptions,
     /// All servers, each with its service's name.
     servers: Vec<(String, Endpoint)>,
+    /// Which addresses the connections to a service's servers come from.
+    sources: BTreeMap<String, Sources>,
     /// The names that servers have, each with the time after which it is looked up again.
     pub(super) names: BTreeMap<Name, Duration>,
     pub(super) process: ProcessOptions,
@@ -59,6 +61,7 @@ impl ConfigSummary {
                     service_index,
                     address_index,
                     liveness: service.front.liveness,
+                    transport: service.front.transport.clone(),
                 })
         });
         let folders = services().filter_map(|(service_index, service)| {
@@ -75,6 +78,15 @@ impl ConfigSummary {
             each.map(|server| (service.name.clone(), server.endpoint.clone()))
         });
         let servers: Vec<_> = servers.collect();
+        let sources = services().filter_map(|(_, service)| {
+            let sources = match service.back.servers()?.source {
+                SourceAddress::Any => Sources::Any,
+                SourceAddress::Own(_) => Sources::Own,
+                SourceAddress::Client => Sources::Foreign,
+            };
+            Some((service.name.clone(), sources))
+        });
+        let sources = sources.collect();
         Self {
             listen: listen.collect(),
             listen_options: ListenOptions {
@@ -87,6 +99,7 @@ impl ConfigSummary {
             workers: workers.clone(),
             names: names(&settings.plane.services),
             servers,
+            sources,
             process: settings.process,
             control: settings.control,
             session_limits: session::Options {
@@ -119,17 +132,23 @@ impl ConfigSummary {
         Reach {
             tcp_ports: ports.filter(|_| is_limited),
             abstract_sockets: !is_limited || self.servers.iter().any(is_abstract),
+            sources: self.sources.values().max().copied().unwrap_or_default(),
         }
     }
 
     /// Sees whether a worker process that can connect to these places can serve it.
     pub(super) fn is_within(&self, reach: &Reach) -> Result<(), ReachFailure> {
+        let is_beyond = |(_, sources): &(&String, &Sources)| **sources > reach.sources;
+        if let Some((service, _)) = self.sources.iter().find(is_beyond) {
+            let service = service.clone();
+            return Err(ReachFailure::Source { service });
+        }
         match self
             .servers
             .iter()
             .find(|(_, server)| !reach.includes(server))
         {
-            Some((service, server)) => Err(ReachFailure {
+            Some((service, server)) => Err(ReachFailure::Server {
                 service: service.clone(),
                 server: server.clone(),
             }),

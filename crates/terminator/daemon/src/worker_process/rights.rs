@@ -9,7 +9,7 @@ use sys::sandbox::{
 };
 use sys::{limit, signal};
 
-use crate::handover::{Fence, Fences, Reach, Rights, User};
+use crate::handover::{Fence, Fences, Reach, Rights, Sources, User};
 
 /// Gives up what is to be given up, for good; afterwards `roots` can be read in, and what is in
 /// `reach` connected to. To be called before the first thread is started.
@@ -22,14 +22,17 @@ pub(super) fn give_up(fences: &Fences, reach: &Reach, roots: &[OwnedFd]) -> Resu
         if let Some(ports) = &reach.tcp_ports {
             tcp_ports = restrict_connecting(ports.iter().copied())?.into();
         }
-        restrict_files(&folders, reach.abstract_sockets)
+        let binds = reach.sources > Sources::Any;
+        restrict_files(&folders, reach.abstract_sockets, binds)
     };
     let calls = SystemCalls {
         open_files: !roots.is_empty(),
         fast_open: reach.tcp_ports.is_none(),
+        bind: reach.sources > Sources::Any,
     };
-    let (files, system_calls) =
-        give_up_by(fences, enter_landlock, || restrict_system_calls(calls))?;
+    let (files, system_calls) = give_up_by(fences, reach.sources, enter_landlock, || {
+        restrict_system_calls(calls)
+    })?;
     let Identity { user, group } = process::identity();
     Ok(Rights {
         user: User { user, group },
@@ -43,16 +46,30 @@ pub(super) fn give_up(fences: &Fences, reach: &Reach, roots: &[OwnedFd]) -> Resu
 /// The same by other restrictions by Landlock and of system calls; how far each is given up.
 pub(crate) fn give_up_by(
     fences: &Fences,
+    sources: Sources,
     enter_landlock: impl FnOnce() -> io::Result<Enforcement>,
     restrict_system_calls: impl FnOnce() -> io::Result<Enforcement>,
 ) -> Result<(Fence, Fence), String> {
     let failed = |step: &'static str| move |error: io::Error| format!("{step}: {error}");
+    let keeps_right = sources == Sources::Foreign;
+    if keeps_right {
+        process::keep_over_change_of_user().map_err(failed("keeping CAP_NET_RAW"))?;
+    }
     if let Some(User { user, group }) = fences.become_user {
         let identity = Identity { user, group };
         process::drop_user(identity).map_err(failed("becoming another user"))?;
     }
     // An ordinary user may have been given some, and root that stays root has all.
-    process::drop_capabilities().map_err(failed("giving up capabilities"))?;
+    if keeps_right {
+        process::keep_foreign_addresses().map_err(|error| {
+            format!(
+                "keeping CAP_NET_RAW, which `back.source = \"client\"` needs: {error}\n\
+                 hint: start lariat as root, or with AmbientCapabilities=CAP_NET_RAW"
+            )
+        })?;
+    } else {
+        process::drop_capabilities().map_err(failed("giving up capabilities"))?;
+    }
     // A change of user undoes these two.
     limit::forbid_core_dumps().map_err(failed("forbidding memory images"))?;
     process::end_with_parent().map_err(failed("binding its life to the supervisor's"))?;

@@ -1,0 +1,158 @@
+//! Where clients come in by, and where connections to servers come from.
+//!
+//! What must not be seen outside happens in a network namespace that the test makes, of which its
+//! threads and the programs that they start are.
+
+use std::fs;
+use std::io::Write;
+use std::net::{IpAddr, TcpListener, TcpStream};
+use std::process::Command;
+
+use rustix::thread::UnshareFlags;
+use suite::prelude::*;
+
+/// Runs `test` in a network namespace of its own, with these commands of `ip` first.
+#[allow(
+    deprecated,
+    reason = "its successor is unsafe for the sake of other flags"
+)]
+fn in_namespace(setup: &[&str], test: impl FnOnce() + Send + 'static) {
+    let setup: Vec<String> = setup.iter().map(|line| (*line).to_owned()).collect();
+    let thread = std::thread::spawn(move || {
+        rustix::thread::unshare(UnshareFlags::NEWNET).expect("root makes namespaces");
+        for line in setup {
+            run(Command::new("ip").args(line.split_whitespace())).success();
+        }
+        test();
+    });
+    if let Err(panic) = thread.join() {
+        std::panic::resume_unwind(panic);
+    }
+}
+
+const LOOPBACK: &str = "link set lo up";
+
+/// A server that answers each connection with the address that it comes from.
+fn who_asks(address: &str) -> TcpListener {
+    let listener = TcpListener::bind((address, 0)).expect("the address is of this host");
+    let server = listener.try_clone().expect("a descriptor");
+    std::thread::spawn(move || {
+        for stream in server.incoming() {
+            let Ok(mut stream) = stream else { return };
+            let peer = stream.peer_addr().map(|peer| peer.ip().to_string());
+            let _ = stream.write_all(peer.unwrap_or_default().as_bytes());
+        }
+    });
+    listener
+}
+
+/// Where the server says that a connection through the service comes from, if it comes.
+fn seen_source(client: &Client, service: &Service) -> Option<IpAddr> {
+    let mut connection = client.try_connect(service.address).ok()?;
+    let text = connection.read_to_end().ok()?;
+    String::from_utf8(text).ok()?.parse().ok()
+}
+
+fn service_before(site: &Site, listener: &TcpListener, source: &str) -> Service {
+    let unused = Server::start(Behaviour::Hang);
+    let address = listener.local_addr().expect("it listens");
+    Service::new(site, &unused)
+        .servers(&format!("[\"{address}\"]"))
+        .back(source)
+}
+
+#[test]
+fn connections_to_servers_come_from_the_address_that_is_set_or_not_at_all() {
+    let (site, listener) = (Site::new(), who_asks("127.0.0.1"));
+    let client = Client::new(&site);
+    let service = service_before(&site, &listener, "source = '127.0.0.9, ::1'");
+    let lariat = Lariat::start(&service.toml());
+    let expected: IpAddr = "127.0.0.9".parse().unwrap();
+    assert_eq!(seen_source(&client, &service), Some(expected));
+
+    lariat.configure(&service.toml().replace("127.0.0.9, ", ""));
+    lariat.reload().success();
+    assert_eq!(seen_source(&client, &service), None);
+    let line = lariat.wait_for_line(&["host-resources"]);
+    let detail = line["detail"].as_str().unwrap_or_default();
+    assert!(detail.contains("of the server's family"), "{line}");
+}
+
+#[test]
+fn a_reload_does_not_let_a_worker_process_choose_addresses() {
+    let (site, listener) = (Site::new(), who_asks("127.0.0.1"));
+    let service = service_before(&site, &listener, "source = '127.0.0.9'");
+    let lariat = Lariat::start(&service.toml().replace("source = '127.0.0.9'", ""));
+    lariat.configure(&service.toml());
+    let refused = lariat.reload();
+    assert_has(&refused.stderr, "may not choose the addresses");
+    assert!(seen_source(&Client::new(&site), &service).is_some());
+}
+
+/// The client's address comes in a PROXY header: it is of no host that exists.
+#[test]
+fn servers_see_the_clients_own_address() {
+    let setup = [
+        LOOPBACK,
+        "address add 10.9.1.1/32 dev lo",
+        "rule add from 10.9.1.1 lookup 100",
+        "route add local 10.9.0.0/24 dev lo table 100",
+    ];
+    in_namespace(&setup, || {
+        let (site, listener) = (Site::new(), who_asks("10.9.1.1"));
+        let service = service_before(&site, &listener, "source = 'client'")
+            .front("accept-proxy = ['127.0.0.1/32']");
+        let lariat = Lariat::start(&service.toml());
+        let status = fs::read_to_string(format!(
+            "/proc/{}/status",
+            lariat.worker_process().as_raw_nonzero()
+        ));
+        // CAP_NET_RAW is number 13, and all that is left.
+        assert_has(status.unwrap(), "CapPrm:\t0000000000002000");
+        let mut socket = TcpStream::connect(service.address).unwrap();
+        let header = b"PROXY TCP4 10.9.0.2 10.9.1.2 4000 443\r\n";
+        socket.write_all(header).unwrap();
+        let mut tls = Client::new(&site).over(socket).unwrap();
+        assert_eq!(tls.read_to_end().unwrap(), b"10.9.0.2");
+    });
+}
+
+#[test]
+fn clients_come_in_by_the_interface_that_is_set() {
+    let setup = [
+        LOOPBACK,
+        "link add one type veth peer name other",
+        "link set one up",
+    ];
+    in_namespace(&setup, || {
+        let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
+        let service = Service::new(&site, &server);
+        for (interface, is_reached) in [("lo", true), ("one", false)] {
+            let service = service.clone().front(&format!("interface = '{interface}'"));
+            let _lariat = Lariat::start(&service.toml());
+            let reached = TcpStream::connect(service.address).is_ok();
+            assert_eq!(reached, is_reached, "{interface}");
+        }
+        let service = service.front("interface = 'eth7'");
+        let directory = Directory::new();
+        let path = directory.write("lariat.toml", service.toml());
+        let checked = run(suite::lariat::command().arg("check").arg(path));
+        assert!(!checked.status.success());
+        assert_has(&checked.stderr, "there is no network interface eth7");
+    });
+}
+
+#[test]
+fn a_listener_of_many_paths_serves_clients_of_one() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
+    let service = Service::new(&site, &server).front("mptcp = true");
+    let lariat = Lariat::start(&service.toml());
+    Client::new(&site).echo(service.address);
+    let enabled = fs::read_to_string("/proc/sys/net/mptcp/enabled");
+    let has_mptcp = enabled.is_ok_and(|text| text.trim() == "1");
+    assert_eq!(lariat.stderr().contains("has no MPTCP"), !has_mptcp);
+    if has_mptcp {
+        let listening = run(Command::new("ss").args(["-HMltn"])).success();
+        assert_has(&listening, &service.address.to_string());
+    }
+}
