@@ -12,3 +12,4 @@ pub mod leaf;
 pub mod raw_client;
 pub mod server;
 pub mod stream;
+pub mod tls_server;

@@ -111,6 +111,11 @@ impl BackTls {
         }
     }
 
+    /// Takes no more; what waits is still to be sent.
+    pub(crate) fn fail(&mut self) {
+        self.state = State::Failed;
+    }
+
     /// Where to receive.
     pub(crate) fn room(&mut self, pool: &mut Pool) -> &mut [u8] {
         if self.is_handshaking() {

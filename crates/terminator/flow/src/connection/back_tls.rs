@@ -123,6 +123,7 @@ impl Flow {
             // A session with it may be at fault.
             settings.client.forget_sessions(server);
         }
+        self.back_tls.iter_mut().for_each(|tls| tls.fail());
         self.back_fault = Some(ending);
         self.actions.add(Action::Redial);
     }

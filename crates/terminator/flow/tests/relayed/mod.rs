@@ -227,8 +227,15 @@ fn a_server_that_refuses_an_upload_is_heard_to_its_last_byte() {
         run.until("the end of TCP", |run| {
             run.front_shut && run.from_flow.is_empty()
         });
-        assert_eq!(run.client.is_closed_by_server(), has_fin);
+        // A server of TLS says by close_notify that nothing is missing.
+        let is_cut = crate::BACK_TLS && has_fin;
+        assert_eq!(run.client.is_closed_by_server(), has_fin && !is_cut);
         run.finish();
+        let wanted = if is_cut {
+            Reason::ServerTruncated
+        } else {
+            wanted
+        };
         assert_eq!(run.reason(), Some(wanted));
         run.assert_over();
     }
@@ -392,7 +399,7 @@ fn a_request_whose_end_was_not_sent_on_is_reset_and_one_that_was_is_not() {
             run.now,
             &mut run.pool,
         );
-        assert!(!run.flow.back_pending()[1].is_empty());
+        assert!(!run.flow.back_pending().concat().is_empty());
         if is_sent {
             run.until("the server's end", |run| {
                 run.backend.as_ref().is_some_and(|backend| backend.got_end)
@@ -503,6 +510,10 @@ fn records_of(run: &mut Run, count: usize) -> Vec<usize> {
 fn records_fit_a_segment_at_the_start_and_after_a_pause() {
     const SEGMENT_BYTES: usize = 1428;
     const FULL_BYTES: usize = 16_384;
+    if crate::BACK_TLS {
+        // The server's own records bound ours.
+        return;
+    }
     let stage = Stage::new(SendProxy::Off).on_kernel(None);
     for suite in TLS13.iter().chain(&TLS12) {
         let choice = stage.choice(TLS13.contains(suite), &[*suite]);

@@ -1,6 +1,8 @@
 //! One connection between a real TLS client and a backend in memory, in virtual time: bytes are
 //! cut, delayed and reordered between the two sides by a seed, which repeats a failure.
 
+mod backend;
+
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -11,12 +13,14 @@ use flow::buffer::Pool;
 use flow::connection::Flow;
 use flow::events::{Event, Received};
 use flow::facts::{Facts, Route};
-use flow::options::{Front, Offload, SendProxy, Settings, Timeouts};
+use flow::options::{Front, Offload, SendProxy, ServerTls, Settings, Timeouts};
 use telemetry::outcome::Reason;
 use testkit::authority::Authority;
 use testkit::chance::Chance;
 use testkit::client::{Client, ClientChoice};
 use testkit::kernel::{Handed, KernelSealer};
+use testkit::leaf::Leaf;
+use testkit::tls_server::TlsServer;
 use tls::options::Cipher;
 use tls::options::{
     CertificateSource, ClientMode, ClientVerification, Group, PemSource, ServerOptions,
@@ -26,6 +30,8 @@ use tls::policy::SuiteOrder;
 use tls::record::PLAINTEXT_BYTES_MAX;
 use tls::resumption::{Resumption, ResumptionOptions};
 use tls::server::Server;
+
+use backend::{Backend, back_tls};
 
 pub(crate) const TIMEOUTS: Timeouts = Timeouts {
     handshake: Duration::from_secs(10),
@@ -39,6 +45,9 @@ pub(crate) const TIMEOUTS: Timeouts = Timeouts {
 pub(crate) struct Stage {
     pub(crate) settings: Rc<Settings>,
     pub(crate) authority: Rc<Authority>,
+    leaf: Rc<Leaf>,
+    /// Whether the handshake with the server is cut, delayed and reordered as the rest.
+    pub(crate) cuts_back_handshake: bool,
     pub(crate) options: ServerOptions,
     resumption: Arc<Resumption>,
 }
@@ -51,6 +60,7 @@ impl Stage {
     pub(crate) fn with_sessions(send_proxy: SendProxy, tls13_sessions: Tls13Sessions) -> Self {
         let authority = Authority::root("flow");
         let leaf = authority.leaf(&["localhost"]).issue();
+        let back_tls = crate::BACK_TLS.then(|| back_tls(&authority));
         let options = ServerOptions {
             unknown_name: UnknownName::Refuse,
             tls13_sessions,
@@ -59,8 +69,10 @@ impl Stage {
         };
         let resumption = resumption(7);
         Self {
-            settings: settings(&options, &resumption, send_proxy),
+            settings: settings(&options, &resumption, send_proxy, back_tls),
             authority: Rc::new(authority),
+            leaf: Rc::new(leaf),
+            cuts_back_handshake: false,
             options,
             resumption,
         }
@@ -121,7 +133,8 @@ impl Stage {
         let mut other = self.clone();
         change(&mut other.options);
         let send_proxy = self.settings.send_proxy.clone();
-        other.settings = settings(&other.options, &other.resumption, send_proxy);
+        let back_tls = self.settings.back_tls.clone();
+        other.settings = settings(&other.options, &other.resumption, send_proxy, back_tls);
         other
     }
 
@@ -138,6 +151,7 @@ fn settings(
     options: &ServerOptions,
     resumption: &Arc<Resumption>,
     send_proxy: SendProxy,
+    back_tls: Option<ServerTls>,
 ) -> Rc<Settings> {
     let built = Server::build(options, "test", resumption, &SuiteOrder::measure());
     let (server, warnings) = built.unwrap();
@@ -145,7 +159,7 @@ fn settings(
     Rc::new(Settings {
         front: Front::Terminate(Arc::new(server)),
         send_proxy,
-        back_tls: None,
+        back_tls,
         timeouts: TIMEOUTS,
         offload: crate::KERNEL.then(|| Offload {
             from: 100,
@@ -185,16 +199,9 @@ pub(crate) struct Run {
     pub(crate) routed_to: Option<Rc<Settings>>,
     /// Seals what is sent to the client, once it was asked and took it.
     pub(crate) kernel: Option<KernelSealer>,
-}
-
-/// A server that sends its reply, then ends.
-#[derive(Default)]
-pub(crate) struct Backend {
-    pub(crate) got: Vec<u8>,
-    pub(crate) to_flow: VecDeque<u8>,
-    pub(crate) got_end: bool,
-    pub(crate) is_ended: bool,
-    pub(crate) end_seen: bool,
+    /// The servers' certificate, if they speak TLS.
+    leaf: Option<Rc<Leaf>>,
+    cuts_back_handshake: bool,
 }
 
 impl Run {
@@ -227,6 +234,8 @@ impl Run {
             actions: Vec::new(),
             routed_to: None,
             kernel: None,
+            cuts_back_handshake: stage.cuts_back_handshake,
+            leaf: crate::BACK_TLS.then(|| Rc::clone(&stage.leaf)),
         }
     }
 
@@ -357,7 +366,7 @@ impl Run {
             return;
         };
         // The end may be told with the last bytes or apart from them.
-        let is_last = backend.is_ended && backend.to_flow.is_empty();
+        let is_last = backend.is_ended && backend.wire().is_empty() && backend.is_shaken();
         if is_last && !backend.end_seen && (count == 0 || self.chance.one_in(2)) {
             backend.end_seen = true;
             self.handle(Event::BackReceived(Received::End));
@@ -368,11 +377,12 @@ impl Run {
     fn buffered(&mut self) -> Option<usize> {
         let backend = self.backend.as_mut()?;
         let pieces = self.flow.back_room(&mut self.pool)?;
-        let wanted = self.chance.below(backend.to_flow.len() + 1);
+        let wire = backend.wire();
+        let wanted = self.chance.below(wire.len() + 1);
         let mut count = 0;
         for piece in pieces {
             let here = piece.len().min(wanted - count);
-            for (to, from) in piece.iter_mut().zip(backend.to_flow.drain(..here)) {
+            for (to, from) in piece.iter_mut().zip(wire.drain(..here)) {
                 *to = from;
             }
             count += here;
@@ -391,8 +401,35 @@ impl Run {
         let Some(backend) = self.backend.as_mut().filter(|_| count > 0) else {
             return;
         };
-        backend.got.extend(first.iter().chain(second).take(count));
+        let sent = first.iter().chain(second).take(count).copied();
+        match &mut backend.tls {
+            Some(tls) => backend.got.extend(tls.receive(&sent.collect::<Vec<_>>())),
+            None => backend.got.extend(sent),
+        }
         self.handle(Event::BackSent(count));
+    }
+
+    /// Makes the whole handshake with the server, if there is one and nothing is to disturb it.
+    fn shake_at_once(&mut self) {
+        let is_due = self.leaf.is_some() && !self.cuts_back_handshake;
+        while is_due && self.flow.facts().connected.is_none() {
+            let backend = self.backend.as_mut().unwrap();
+            let pending = self.flow.back_pending().concat();
+            if !pending.is_empty() {
+                let got = backend.tls.as_mut().unwrap().receive(&pending);
+                backend.got.extend(got);
+                self.handle(Event::BackSent(pending.len()));
+                continue;
+            }
+            let mut pieces = self.flow.back_room(&mut self.pool).unwrap();
+            let (room, wire) = (pieces.next().unwrap(), backend.wire());
+            let count = wire.len().min(room.len());
+            room.iter_mut()
+                .zip(wire.drain(..count))
+                .for_each(|(to, from)| *to = from);
+            drop(pieces);
+            self.handle(Event::BackReceived(Received::Bytes(count)));
+        }
     }
 
     pub(crate) fn act(&mut self) {
@@ -405,12 +442,14 @@ impl Run {
                     self.handle(Event::Routed(self.routed_to.clone()));
                 }
                 Action::Dial | Action::Redial => {
-                    let to_flow = self.reply.iter().copied().collect();
-                    self.backend = Some(Backend {
-                        to_flow,
-                        ..Backend::default()
-                    });
+                    drop(self.flow.take_back_fault(&mut self.pool));
+                    let is_tls13 = self.flow.facts().id.is_multiple_of(2);
+                    let leaf = self.leaf.as_ref();
+                    let tls = leaf.map(|leaf| TlsServer::new(leaf, is_tls13));
+                    self.backend = Some(Backend::new(&self.reply, tls));
+                    self.handle(Event::ServerChosen(0));
                     self.handle(Event::BackConnected);
+                    self.shake_at_once();
                 }
                 Action::ShutdownBack => {
                     self.backend.as_mut().expect("connected").got_end = true;

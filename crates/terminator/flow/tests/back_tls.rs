@@ -1,0 +1,20 @@
+//! The state machine against a real TLS client and a real TLS server in memory, by seed.
+
+#![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
+
+use tls::options::RecordLayer;
+
+mod as_is;
+mod conformance;
+mod early_data;
+mod originated;
+mod relayed;
+mod simulation;
+
+const RECORD_LAYER: RecordLayer = RecordLayer::InPlace;
+
+/// Whether the kernel is asked to seal.
+const KERNEL: bool = false;
+
+/// Whether servers speak TLS.
+const BACK_TLS: bool = true;
