@@ -14,7 +14,8 @@ use std::time::Duration;
 
 use backend::check::Check;
 use backend::options::CheckOptions;
-use proxy::options::{SendProxy, ServersOptions, ServiceOptions};
+use proxy::options::{SendProxy, ServerTls, ServersOptions, ServiceOptions};
+use proxy::plan::Plan;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -43,9 +44,17 @@ pub(crate) struct CheckedService {
     check: CheckOptions,
     servers: Vec<Endpoint>,
     preface: Vec<u8>,
+    tls: Option<ServerTls>,
 }
 
 impl CheckedService {
+    /// Judges servers as the connections of this plan's service do.
+    pub(crate) fn set_tls(&mut self, plan: &Plan) {
+        let mut services = plan.services().iter();
+        let service = services.find(|service| service.name() == self.name);
+        self.tls = service.and_then(|service| service.back_tls()).cloned();
+    }
+
     /// `None` if the service asks for no checks.
     pub(crate) fn of(service: &ServiceOptions) -> Option<Self> {
         let ServersOptions {
@@ -57,6 +66,7 @@ impl CheckedService {
             check: pool.check.clone()?,
             servers: servers.collect(),
             preface: preface_of(send_proxy),
+            tls: None,
         })
     }
 }
@@ -181,7 +191,8 @@ impl Checks {
         let watch = Watch {
             service: Arc::clone(service),
             server,
-            target: Target::new(&service.check, endpoint, &service.preface),
+            target: Target::new(&service.check, endpoint, &service.preface)
+                .through(service.tls.clone().map(|tls| (tls, server))),
             addresses: addresses_seen,
             known: known_told,
             permits: Arc::clone(&self.permits),
@@ -317,6 +328,7 @@ mod tests {
             check,
             servers,
             preface: Vec::new(),
+            tls: None,
         }
     }
 

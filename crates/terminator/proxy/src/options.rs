@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-pub use flow::options::{CertificateForm, ProxyTlvs, SendProxy, Timeouts};
+pub use flow::options::{CertificateForm, ProxyTlvs, SendProxy, ServerTls, Timeouts};
 pub use sys::socket::{Liveness, Transport};
 use wire::address::{Address, Endpoint};
 use wire::network::{Network, NetworkSet};

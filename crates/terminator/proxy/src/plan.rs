@@ -373,8 +373,8 @@ impl ServicePlan {
     }
 
     /// The TLS towards its servers; `None` = they get plaintext.
-    pub fn back_tls(&self) -> Option<&Client> {
-        self.back_tls.as_ref().map(|tls| &*tls.client)
+    pub fn back_tls(&self) -> Option<&ServerTls> {
+        self.back_tls.as_ref()
     }
 
     /// Its servers' names, as in logs and labels.

@@ -19,6 +19,7 @@ use crate::certificate::Certificate;
 use crate::handshake::HandshakeFault;
 use crate::options::{ClientOptions, ExpectedName, OfferedAlpn};
 use crate::policy::{Policy, SuiteOrder};
+use crate::probe::{Probe, ProbeFault};
 use crate::server::{BuildError, BuildFault, Concern, Warning, library_version};
 use crate::validity::{Clock, Moment, seconds};
 use crate::verify::server::ServerVerifier;
@@ -149,6 +150,25 @@ impl Client {
             OfferedAlpn::Fixed(names) => names.clone(),
         };
         ClientHandshake::new(server.config(self, now), name, alpn)
+    }
+
+    /// A full handshake with a server, for a check. `name` counts where connections take that of
+    /// their clients.
+    ///
+    /// # Errors
+    /// [`ProbeFault::NameInvalid`], or the library's.
+    pub fn probe(&self, server: usize, name: Option<&str>) -> Result<Probe, ProbeFault> {
+        let server = self.servers.get(server).ok_or(ProbeFault::NameInvalid)?;
+        let mut expected = server.name.clone();
+        if let Some(name) = name.filter(|_| self.follows_client()) {
+            let read = ServerName::try_from(name.to_owned());
+            expected = read.map_err(|_| ProbeFault::NameInvalid)?;
+        }
+        let mut config = self.config.clone();
+        if let OfferedAlpn::Fixed(names) = &self.options.alpn {
+            config.alpn_protocols.clone_from(names);
+        }
+        Probe::by(config, expected)
     }
 
     /// Drops the sessions of a server: the next handshake with it is a full one.

@@ -1,9 +1,11 @@
 //! The client's half of a handshake, to see whether a server can make one.
 //!
 //! Owns the drive of the library's client for active checks; opens nothing and waits for nothing.
-//! The certificate is not judged: a check asks whether the server answers, not who it is, and no
-//! byte of any client is ever sent over such a connection.
+//! Where a service speaks TLS to its servers they are judged as connections judge them
+//! ([`crate::client::Client::probe`]). Elsewhere the certificate is not judged: a check asks
+//! whether the server answers, not who it is, and no byte of any client is ever sent to it.
 
+use std::io::{Read, Write};
 use std::sync::Arc;
 
 use rustls::client::Resumption;
@@ -11,6 +13,8 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, Error, SignatureScheme};
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
+
+use crate::context;
 
 /// A handshake under way: give it what came in, send what goes out.
 #[derive(Debug)]
@@ -46,10 +50,38 @@ impl Probe {
             )),
         };
         let server = server.map_err(|_| ProbeFault::NameInvalid)?;
-        let connection = ClientConnection::new(Arc::new(configuration()?), server);
+        Self::by(configuration()?, server)
+    }
+
+    /// The same with this configuration.
+    pub(crate) fn by(config: ClientConfig, name: ServerName<'static>) -> Result<Self, ProbeFault> {
+        let connection = ClientConnection::new(Arc::new(config), name);
         Ok(Self {
             connection: connection.map_err(refused)?,
         })
+    }
+
+    /// Puts data behind the handshake.
+    pub fn send(&mut self, data: &[u8]) {
+        // Writing into memory cannot fail, and what does not fit its limit is no request of ours.
+        let _ = self.connection.writer().write_all(data);
+    }
+
+    /// Takes what came in after the handshake; appends the data in it.
+    ///
+    /// # Errors
+    /// As of [`Self::input`].
+    pub fn data(&mut self, mut bytes: &[u8], data: &mut Vec<u8>) -> Result<(), ProbeFault> {
+        while !bytes.is_empty() {
+            let fault = |error: std::io::Error| ProbeFault::Refused(error.to_string());
+            self.connection.read_tls(&mut bytes).map_err(fault)?;
+            self.connection.process_new_packets().map_err(refused)?;
+            let mut part = Vec::new();
+            // It ends where nothing more has come.
+            let _ = self.connection.reader().read_to_end(&mut part);
+            data.append(&mut part);
+        }
+        Ok(())
     }
 
     /// What has to be sent now; often nothing.
@@ -108,7 +140,8 @@ fn configuration() -> Result<ClientConfig, ProbeFault> {
 }
 
 fn refused(error: Error) -> ProbeFault {
-    ProbeFault::Refused(error.to_string())
+    let judged = context::with(|context| context.refusal.take());
+    ProbeFault::Refused(judged.unwrap_or_else(|| error.to_string()))
 }
 
 /// Takes any certificate and any signature.

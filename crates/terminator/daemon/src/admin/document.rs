@@ -116,6 +116,9 @@ pub(crate) struct ServiceStatus {
     pub(crate) serves_files: bool,
     /// `None` if the service is gone from the plan.
     pub(crate) ktls: Option<KtlsStatus>,
+    /// Empty = servers get plaintext; else what proves who a server is.
+    #[serde(default)]
+    pub(crate) server_tls: String,
     pub(crate) expiry: ExpiryStatus,
     #[serde(with = "metrics")]
     pub(crate) metrics: Counts<Service>,

@@ -61,6 +61,8 @@ pub(crate) struct ServiceFacts {
     pub(crate) expiries: Expiries,
     /// When the kernel seals; `None` = no plan says.
     pub(crate) ktls: Option<KtlsOptions>,
+    /// Empty = servers get plaintext; else what proves who a server is.
+    pub(crate) server_tls: &'static str,
     /// Whether files stand behind it.
     pub(crate) serves_files: bool,
 }
@@ -418,6 +420,7 @@ fn service(counted: ServiceSnapshot, facts: &Facts, workers: u64) -> ServiceStat
         listeners: plan.listeners,
         serves_files: plan.serves_files,
         ktls: plan.ktls.map(ktls),
+        server_tls: plan.server_tls.to_owned(),
         expiry: ExpiryStatus {
             certificates_seconds: first(&plan.expiries.certificates),
             ocsp_responses_seconds: first(&plan.expiries.staples),
@@ -530,6 +533,7 @@ mod tests {
                 ..Expiries::default()
             },
             ktls: None,
+            server_tls: "",
             serves_files: true,
         }
     }

@@ -213,6 +213,7 @@ fn service_text(
     field("", latency(service));
     field("files", files(service));
     field("bytes", bytes(service, before));
+    field("server TLS", service.server_tls.clone());
     field("kernel TLS", ktls(service));
     field("", passed(service));
     field("failures", failures(service));

@@ -9,6 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
 use backend::options::{CheckKind, CheckOptions};
+use proxy::options::ServerTls;
 use tls::probe::Probe;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
@@ -26,6 +27,8 @@ const READ_BYTES: usize = 4096;
 pub(super) struct Target {
     preface: Vec<u8>,
     question: Question,
+    /// How connections speak to the server, and which one it is.
+    tls: Option<(ServerTls, usize)>,
 }
 
 #[derive(Clone, Debug)]
@@ -88,19 +91,46 @@ impl Target {
         Self {
             preface: preface.to_vec(),
             question,
+            tls: None,
         }
+    }
+
+    /// Asks through TLS, as connections of the service do.
+    pub(super) fn through(mut self, tls: Option<(ServerTls, usize)>) -> Self {
+        self.tls = tls;
+        self
     }
 
     /// Dials and asks.
     pub(super) async fn probe(&self, address: &Address) -> Result<Passed, ProbeFault> {
         let mut stream = dial(address).await.map_err(ProbeFault::Dial)?;
-        if !self.preface.is_empty() {
-            stream.write_all(&self.preface).await?;
+        let (mut before, mut within) = (&self.preface[..], &[][..]);
+        if self.tls.as_ref().is_some_and(|(tls, _)| tls.header_inside) {
+            (before, within) = (within, before);
         }
-        match &self.question {
-            Question::Http { request } => ask_http(&mut *stream, request).await,
-            Question::Tcp => Ok(Passed::Connected),
-            Question::Tls { name } => shake_hands(&mut *stream, name.as_deref()).await,
+        if !before.is_empty() {
+            stream.write_all(before).await?;
+        }
+        match (&self.question, &self.tls) {
+            (Question::Tcp, _) => Ok(Passed::Connected),
+            (Question::Http { request }, None) => ask_http(&mut *stream, request).await,
+            (Question::Http { request }, Some((tls, server))) => {
+                let probe = tls.client.probe(*server, None)?;
+                let request = [within, request].concat();
+                ask_https(&mut *stream, probe, &request).await
+            }
+            (Question::Tls { name }, tls) => {
+                let name = name.as_deref();
+                let mut probe = match tls {
+                    Some((tls, server)) => tls.client.probe(*server, name)?,
+                    None => Probe::new(name)?,
+                };
+                shake_hands(&mut *stream, &mut probe).await?;
+                probe.send(within);
+                // A courtesy, which spares the server an error in its log.
+                let _ = stream.write_all(&probe.close()).await;
+                Ok(Passed::Handshake)
+            }
         }
     }
 }
@@ -144,11 +174,8 @@ async fn ask_http(stream: &mut dyn Stream, request: &[u8]) -> Result<Passed, Pro
     let mut answer = [0; STATUS_BYTES];
     let mut length = 0;
     loop {
-        match http::status_code(&answer[..length]) {
-            Ok(Some(code @ 200..=399)) => return Ok(Passed::Status(code)),
-            Ok(Some(code)) => return Err(ProbeFault::Status(code)),
-            Ok(None) => {}
-            Err(_) => return Err(ProbeFault::NotHttp),
+        if let Some(passed) = judge(&answer[..length])? {
+            return Ok(passed);
         }
         match stream.read(&mut answer[length..]).await? {
             0 => return Err(ProbeFault::Closed),
@@ -157,8 +184,41 @@ async fn ask_http(stream: &mut dyn Stream, request: &[u8]) -> Result<Passed, Pro
     }
 }
 
-async fn shake_hands(stream: &mut dyn Stream, name: Option<&str>) -> Result<Passed, ProbeFault> {
-    let mut probe = Probe::new(name)?;
+/// What an answer means; `None` = it is not yet known.
+fn judge(answer: &[u8]) -> Result<Option<Passed>, ProbeFault> {
+    match http::status_code(answer) {
+        Ok(Some(code @ 200..=399)) => Ok(Some(Passed::Status(code))),
+        Ok(Some(code)) => Err(ProbeFault::Status(code)),
+        Ok(None) => Ok(None),
+        Err(_) => Err(ProbeFault::NotHttp),
+    }
+}
+
+async fn ask_https(
+    stream: &mut dyn Stream,
+    mut probe: Probe,
+    request: &[u8],
+) -> Result<Passed, ProbeFault> {
+    shake_hands(stream, &mut probe).await?;
+    probe.send(request);
+    let (mut buffer, mut answer) = ([0; READ_BYTES], Vec::new());
+    loop {
+        stream.write_all(&probe.output()).await?;
+        let count = stream.read(&mut buffer).await?;
+        probe.data(&buffer[..count], &mut answer)?;
+        answer.truncate(STATUS_BYTES);
+        let passed = judge(&answer)?;
+        if passed.is_none() && count == 0 {
+            return Err(ProbeFault::Closed);
+        }
+        if let Some(passed) = passed {
+            let _ = stream.write_all(&probe.close()).await;
+            return Ok(passed);
+        }
+    }
+}
+
+async fn shake_hands(stream: &mut dyn Stream, probe: &mut Probe) -> Result<(), ProbeFault> {
     let mut buffer = [0; READ_BYTES];
     while !probe.is_done() {
         stream.write_all(&probe.output()).await?;
@@ -169,9 +229,8 @@ async fn shake_hands(stream: &mut dyn Stream, name: Option<&str>) -> Result<Pass
             return Err(fault.into());
         }
     }
-    // So is the end, which spares the server an error in its log.
-    let _ = stream.write_all(&probe.close()).await;
-    Ok(Passed::Handshake)
+    stream.write_all(&probe.output()).await?;
+    Ok(())
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use config::Settings;
+use proxy::options::ServersOptions;
 use proxy::plan::Plan;
 use proxy::plane::BoundListener;
 use sys::beneath::Root;
@@ -69,12 +70,8 @@ pub(super) fn build(
     let (listeners, mut descriptors) = sort(&settings, serve, fds);
     let services = facts(&settings, &listeners);
     let servers = Servers::of(&settings);
-    let checked = settings
-        .plane
-        .services
-        .iter()
-        .filter_map(CheckedService::of)
-        .collect();
+    let services_checked = settings.plane.services.iter();
+    let mut checked: Vec<_> = services_checked.filter_map(CheckedService::of).collect();
     let options = resumption_options(&settings, sessions.inheritance.secret);
     let resumption = sessions.next(&options, &serve.session_key, descriptors.sessions.take())?;
     let resumption = Arc::new(resumption);
@@ -83,6 +80,7 @@ pub(super) fn build(
     let begun = unix_seconds();
     let built = Plan::build(settings.plane, &resumption);
     let (mut plan, warnings) = built.map_err(|error| error.to_string())?;
+    checked.iter_mut().for_each(|one| one.set_tls(&plan));
     if let Some(kernel_tls) = &serve.kernel_tls {
         plan.set_kernel_tls(&kernel_tls.sealed(), kernel_tls.rekeys);
     }
@@ -195,11 +193,25 @@ fn facts(settings: &Settings, listeners: &[Vec<BoundListener>]) -> Vec<ServiceFa
                 .map(|listener| listener.address.to_string())
                 .collect(),
             ktls: Some(service.front.ktls),
+            server_tls: service.back.servers().map_or("", server_tls),
             serves_files: service.back.files().is_some(),
             ..ServiceFacts::default()
         }
     });
     each.collect()
+}
+
+/// What proves who a server is.
+fn server_tls(servers: &ServersOptions) -> &'static str {
+    let Some(tls) = &servers.tls else {
+        return "";
+    };
+    match (&tls.client.verification, tls.client.pins.is_empty()) {
+        (Some(_), true) => "verified",
+        (Some(_), false) => "verified and pinned",
+        (None, false) => "pinned",
+        (None, true) => "NOT VERIFIED",
+    }
 }
 
 /// The servers of all services, by place and by name.

@@ -33,9 +33,13 @@ impl ValidityWatch {
     pub(super) fn look(&mut self, now: i64) -> Vec<String> {
         let since = Some(std::mem::replace(&mut self.since, now));
         let services = self.services.iter();
-        let terminating = services.filter_map(|one| Some((one.name(), one.tls()?)));
-        let warnings =
-            terminating.flat_map(|(name, tls)| tls.warnings(name, Moment { since, now }));
+        let warnings = services.flat_map(|one| {
+            let moment = Moment { since, now };
+            let front = one.tls().map(|tls| tls.warnings(one.name(), moment));
+            let back = one.back_tls();
+            let back = back.map(|tls| tls.client.warnings(one.name(), moment));
+            front.into_iter().chain(back).flatten()
+        });
         warnings.map(|warning| warning.to_string()).collect()
     }
 
@@ -48,8 +52,12 @@ impl ValidityWatch {
     /// How long nothing changes, unless the clock is set.
     pub(super) fn pause(&self, now: i64) -> Duration {
         let services = self.services.iter();
-        let terminating = services.filter_map(|one| one.tls());
-        let next = terminating.filter_map(|tls| tls.next_change(now)).min();
+        let changes = services.flat_map(|one| {
+            let front = one.tls().and_then(|tls| tls.next_change(now));
+            let back = one.back_tls().and_then(|tls| tls.client.next_change(now));
+            front.into_iter().chain(back)
+        });
+        let next = changes.min();
         let left = next.and_then(|next| u64::try_from(next.saturating_sub(now)).ok());
         left.map_or(PAUSE_MAX, |left| Duration::from_secs(left).min(PAUSE_MAX))
     }
