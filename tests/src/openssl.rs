@@ -80,13 +80,13 @@ impl Talk {
     }
 }
 
-/// A running `openssl s_server`: by default it echoes lines reversed, and says of each connection
-/// what was agreed.
+/// A running `openssl s_server`: by default it prints what comes and sends what it is told to say.
 #[derive(Debug)]
 pub struct SServer {
     /// Where it listens.
     pub address: SocketAddr,
     running: Running,
+    input: ChildStdin,
 }
 
 impl SServer {
@@ -115,7 +115,18 @@ impl SServer {
             running.assert_running();
             running.stdout().contains("ACCEPT").then_some(())
         });
-        Self { address, running }
+        let input = running.take_input().expect("it was piped");
+        Self {
+            address,
+            running,
+            input,
+        }
+    }
+
+    /// Says a line; some of one letter are commands: `r` renegotiates, `K` changes keys.
+    pub fn say(&mut self, line: &str) {
+        let line = format!("{line}\n");
+        self.input.write_all(line.as_bytes()).expect("it runs");
     }
 
     /// What it has said so far, on both outputs.

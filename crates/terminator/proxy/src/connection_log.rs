@@ -116,6 +116,9 @@ impl ConnectionLog {
             encrypted_by: None,
             client_cn: None,
             server: None,
+            server_version: None,
+            server_suite: None,
+            server_resumed: None,
             bytes_up: 0,
             bytes_down: 0,
             handshake_us: None,
@@ -133,6 +136,7 @@ impl ConnectionLog {
         let certificate = agreed.and_then(|agreed| agreed.client_certificate.as_deref());
         let client_cn = certificate.and_then(tls::subject::common_name);
         let server = connection.dial.server();
+        let back = facts.back_agreed.as_ref();
         self.put(&ConnectionLine {
             time_us: unix_us(facts.accepted, now),
             id: facts.id,
@@ -166,6 +170,9 @@ impl ConnectionLog {
             server: server
                 .and_then(|index| connection.service.plan.server_names.get(index))
                 .map(String::as_str),
+            server_version: back.map(|agreed| version_of(agreed.version)),
+            server_suite: back.and_then(|agreed| Some(agreed.suite?.name())),
+            server_resumed: back.map(|agreed| agreed.resumed),
             bytes_up: facts.bytes_up,
             bytes_down: facts.bytes_down,
             handshake_us: handshake_time(facts).map(micros),

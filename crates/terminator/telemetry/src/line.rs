@@ -52,6 +52,12 @@ pub struct ConnectionLine<'a> {
     pub client_cn: Option<&'a str>,
     /// The server it was given to, as configured.
     pub server: Option<&'a str>,
+    /// The version agreed on with the server, if it speaks TLS.
+    pub server_version: Option<Version>,
+    /// The suite agreed on with it.
+    pub server_suite: Option<&'a str>,
+    /// Whether a session with it was resumed.
+    pub server_resumed: Option<bool>,
     /// Plaintext bytes from client to backend.
     pub bytes_up: u64,
     /// Plaintext bytes from backend to client.
@@ -126,6 +132,10 @@ impl ConnectionLine<'_> {
         form.word("encrypted_by", self.encrypted_by.map(EncryptedBy::name));
         form.string("client_cn", self.client_cn.map(str::as_bytes));
         form.string("server", self.server.map(str::as_bytes));
+        form.word("server_version", self.server_version.map(Version::name));
+        form.string("server_suite", self.server_suite.map(str::as_bytes));
+        let word = |is_resumed| if is_resumed { "resumed" } else { "full" };
+        form.word("server_handshake", self.server_resumed.map(word));
         form.number("bytes_up", self.bytes_up);
         form.number("bytes_down", self.bytes_down);
         form.optional_number("handshake_us", self.handshake_us);
@@ -452,6 +462,9 @@ mod tests {
             encrypted_by: Some(EncryptedBy::UserSpace),
             client_cn: None,
             server: Some("10.0.0.3:80"),
+            server_version: Some(Version::Tls12),
+            server_suite: None,
+            server_resumed: Some(true),
             bytes_up: 0,
             bytes_down: u64::MAX,
             handshake_us: Some(1234),
@@ -483,6 +496,7 @@ mod tests {
              client=192.0.2.7:40000 listener=[::]:443 sni=example.com version=TLSv1.3 \
              suite=TLS_AES_128_GCM_SHA256 group=x25519 handshake=full resumption_miss=key-too-old \
              early_data=refused alpn=h2 encrypted_by=user-space client_cn=- server=10.0.0.3:80 \
+             server_version=TLSv1.2 server_suite=- server_handshake=resumed \
              bytes_up=0 \
              bytes_down=18446744073709551615 handshake_us=1234 dial_us=- total_us=10 retries=1 \
              fault=none reason=client-closed detail=-\n"
@@ -499,7 +513,9 @@ mod tests {
              \"suite\":\"TLS_AES_128_GCM_SHA256\",\"group\":\"x25519\",\"handshake\":\"full\",\
              \"resumption_miss\":\"key-too-old\",\"early_data\":\"refused\",\"alpn\":\"h2\",\
              \"encrypted_by\":\"user-space\",\
-             \"client_cn\":null,\"server\":\"10.0.0.3:80\",\"bytes_up\":0,\
+             \"client_cn\":null,\"server\":\"10.0.0.3:80\",\
+             \"server_version\":\"TLSv1.2\",\"server_suite\":null,\
+             \"server_handshake\":\"resumed\",\"bytes_up\":0,\
              \"bytes_down\":18446744073709551615,\"handshake_us\":1234,\"dial_us\":null,\
              \"total_us\":10,\"retries\":1,\"fault\":\"none\",\"reason\":\"client-closed\",\
              \"detail\":null}\n"

@@ -17,6 +17,7 @@ fn write_certificates(site: &Site) {
     let rsa = authority.leaf(&["localhost"]).key(Key::Rsa2048).issue();
     rsa.write_apart(place, "certs/rsa");
     authority.write(place, "certs/clients-ca.pem");
+    authority.write(place, "certs/internal-ca.pem");
     let revoked = authority.client("revoked");
     place.write("pages/index.html", "hello");
     place.write("certs/clients.crl", authority.revocation_list(&[&revoked]));

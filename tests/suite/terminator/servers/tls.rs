@@ -1,7 +1,9 @@
 //! TLS is originated towards servers: they are verified, and what they send is relayed.
 
-use std::net::Shutdown;
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 
+use suite::openssl::key_hash;
 use suite::prelude::*;
 
 /// A service before one server that speaks TLS, with these keys of `back.tls`.
@@ -14,6 +16,11 @@ fn service(site: &Site, server: &SServer, keys: &str) -> Service {
 
 fn trusting(site: &Site) -> String {
     format!("ca = [{:?}]", site.ca())
+}
+
+/// So that the second connection finds the first one's session.
+fn one_worker(service: &Service) -> String {
+    format!("{}\n[workers]\nthreads = 1\n", service.toml())
 }
 
 fn page(site: &Site, service: &Service) -> String {
@@ -105,4 +112,252 @@ fn a_stream_that_the_client_cuts_is_no_fault_of_a_server_that_complains() {
     connection.socket().shutdown(Shutdown::Write).unwrap();
     // OpenSSL answers with the alert decode_error.
     lariat.wait_for_reason("client-truncated", 1);
+}
+
+/// Servers that break the handshake in every way: each is given up, and the next one serves.
+#[test]
+fn a_server_that_fails_in_the_handshake_is_given_up_for_the_next() {
+    let site = Site::new();
+    let good = SServer::start(&site, "site.pem", &["-www"]);
+    let mute = "timeouts = { dial = '500ms' }";
+    for (behaviour, reason) in [
+        (Behaviour::Hang, "server-tls-timeout"),
+        (
+            Behaviour::Greet(b"220 plain text\r\n".to_vec()),
+            "server-tls-failed",
+        ),
+        (
+            Behaviour::Greet(vec![22, 3, 3, 255, 255, 0]),
+            "server-tls-failed",
+        ),
+        (
+            Behaviour::Greet(vec![21, 3, 3, 0, 2, 2, 40]),
+            "server-tls-failed",
+        ),
+        (Behaviour::Reset, "server-tls-failed"),
+    ] {
+        let bad = Server::start(behaviour);
+        let both = format!("['{}', '{}']", bad.address(), good.address);
+        let service = Service::new(&site, &bad)
+            .servers(&both)
+            .more(mute)
+            .back(&format!("tls = {{ {} }}", trusting(&site)));
+        let lariat = Lariat::start(&service.toml());
+        for _ in 0..3 {
+            assert_has(page(&site, &service), "TLSv1.3");
+        }
+        let failed = [("server", bad.address())];
+        assert!(
+            lariat.sum("lariat_dial_failures_total", &failed) >= 1.0,
+            "{reason}"
+        );
+
+        let alone = service.servers(&format!("['{}']", bad.address()));
+        lariat.configure(&alone.toml());
+        lariat.reload().success();
+        assert!(is_refused(&site, &alone));
+        lariat.wait_for_line(&[reason]);
+    }
+}
+
+#[test]
+fn sessions_are_resumed_until_the_certificate_or_the_policy_changes() {
+    let site = Site::new();
+    for version in ["-tls1_2", "-tls1_3"] {
+        let server = SServer::start(&site, "site.pem", &["-www", version]);
+        let address = server.address;
+        let service = service(&site, &server, &trusting(&site));
+        let lariat = Lariat::start(&one_worker(&service));
+        assert_has(page(&site, &service), "New, ");
+        for _ in 0..3 {
+            assert_has(page(&site, &service), "Reused, ");
+        }
+        lariat.wait_for_line(&["\"server_handshake\":\"full\""]);
+        lariat.wait_for_line(&["\"server_handshake\":\"resumed\""]);
+        // Another server at the same address, with another certificate and no session of ours.
+        drop(server);
+        site.leaf(&["127.0.0.1"]).write(&site.directory, "next.pem");
+        let server = SServer::start_at(address, &site, "next.pem", &["-www", version]);
+        assert_has(page(&site, &service), "New, ");
+        assert_has(page(&site, &service), "Reused, ");
+        // A stranger that would resume must prove itself after a reload that pins another key.
+        let pin = format!("sha256//{}=", "A".repeat(43));
+        let keys = format!("{}, pins = ['{pin}']", trusting(&site));
+        let pinned = self::service(&site, &server, &keys).at(service.address);
+        lariat.configure(&one_worker(&pinned));
+        lariat.reload().success();
+        assert!(
+            is_refused(&site, &service),
+            "no session of the former policy"
+        );
+    }
+}
+
+#[test]
+fn our_certificate_is_shown_and_protocols_are_mirrored() {
+    let site = Site::new();
+    let own = site.authority.client("lariat");
+    let own = own.write(&site.directory, "own.pem");
+    let ca = site.ca().display().to_string();
+    let server = SServer::start(
+        &site,
+        "site.pem",
+        &[
+            "-Verify",
+            "1",
+            "-verify_return_error",
+            "-CAfile",
+            &ca,
+            "-alpn",
+            "http/1.1,h2",
+        ],
+    );
+    let keys = format!("{}, certificate = {own:?}", trusting(&site));
+    let service = service(&site, &server, &keys).tls("alpn = ['h2', 'http/1.1']");
+    let _lariat = Lariat::start(&service.toml());
+    let said = s_client(&site, service.address, &["-alpn", "h2"]);
+    said.assert_stdout("ALPN protocol: h2");
+    server.wait_for("ALPN protocols selected: h2");
+    server.wait_for("lariat");
+}
+
+/// A service whose clients speak no TLS, before this server.
+fn originating(site: &Site, server: &SServer, address: SocketAddr) -> String {
+    format!(
+        "[[service]]\nname = 'originate'\nfront = {{ listen = ['{address}'], tls = 'off' }}\n\
+         back = {{ servers = ['{}'], tls = {{ {} }} }}\n",
+        server.address,
+        trusting(site)
+    )
+}
+
+#[test]
+fn what_a_plain_client_and_a_server_of_tls_say_is_relayed_over_new_keys() {
+    let site = Site::new();
+    let mut server = SServer::start(&site, "site.pem", &["-tls1_3"]);
+    let address = free_address();
+    let _lariat = Lariat::start(&originating(&site, &server, address));
+    let mut client = TcpStream::connect(address).unwrap();
+    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    for round in 0..3 {
+        let word = format!("hello {round}\n");
+        client.write_all(word.as_bytes()).unwrap();
+        server.wait_for(&word);
+        server.say(&format!("reply {round}"));
+        let mut reply = [0; 8];
+        client.read_exact(&mut reply).unwrap();
+        assert_eq!(reply, *format!("reply {round}\n").as_bytes());
+        // It asks for keys of ours as well.
+        server.say("K");
+    }
+    client.shutdown(Shutdown::Write).unwrap();
+    server.wait_for("DONE");
+}
+
+#[test]
+fn a_server_that_renegotiates_is_refused() {
+    let site = Site::new();
+    let mut server = SServer::start(&site, "site.pem", &["-tls1_2"]);
+    let address = free_address();
+    let lariat = Lariat::start(&originating(&site, &server, address));
+    let mut client = TcpStream::connect(address).unwrap();
+    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    client.write_all(b"hello\n").unwrap();
+    server.wait_for("hello");
+    server.say("r");
+    // OpenSSL reads that it is refused with the next data, and gives up (RFC 5246 section 7.2.2
+    // lets it go on).
+    until("the end", || {
+        let _refused_at_the_end = client.write_all(b"more\n");
+        lariat.log().contains("handshake_failure").then_some(())
+    });
+    lariat.wait_for_line(&["server-tls-failed", "handshake_failure"]);
+}
+
+/// The header goes before TLS or inside of it.
+#[test]
+fn the_proxy_header_goes_where_it_is_wanted() {
+    let site = Site::new();
+    let mut server = SServer::start(&site, "site.pem", &[]);
+    let within = "send-proxy = { version = 'v1', inside-tls = true }";
+    let service_within = service(&site, &server, &trusting(&site)).back(within);
+    let lariat = Lariat::start(&service_within.toml());
+    let mut client = Client::new(&site).connect(service_within.address);
+    client.send(b"request\n");
+    server.wait_for("PROXY TCP4 127.0.0.1 127.0.0.1");
+    server.say("reply");
+    assert_eq!(client.receive(6), b"reply\n");
+    drop((client, lariat));
+
+    // Before TLS it is plain: what this server gets first is no hello.
+    let plain = Server::start(Behaviour::Swallow);
+    let before = Service::new(&site, &plain)
+        .more("timeouts = { dial = '300ms' }")
+        .back(&format!(
+            "send-proxy = 'v1'\ntls = {{ {} }}",
+            trusting(&site)
+        ));
+    let _lariat = Lariat::start(&before.toml());
+    assert!(is_refused(&site, &before));
+    let got = plain.wait_for_end(1).bytes;
+    assert!(
+        got.starts_with(b"PROXY TCP4 127.0.0.1 127.0.0.1"),
+        "{got:?}"
+    );
+    let end = got.iter().position(|byte| *byte == b'\n').unwrap();
+    assert_eq!(got[end + 1..end + 3], [22, 3], "a ClientHello follows");
+}
+
+#[test]
+fn checks_judge_servers_as_connections_do() {
+    let site = Site::new();
+    site.leaf(&["other.example"])
+        .write(&site.directory, "named.pem");
+    let good = SServer::start(&site, "site.pem", &["-www"]);
+    let bad = SServer::start(&site, "named.pem", &["-www"]);
+    let plain = Server::start(Behaviour::Hang);
+    for kind in ["http", "tls"] {
+        let check = format!(
+            "check = {{ kind = '{kind}', interval = '100ms', timeout = '5s', fall = 1, rise = 1 }}"
+        );
+        let service = Service::new(&site, &plain)
+            .servers(&format!("['{}', '{}']", bad.address, good.address))
+            .back(&check)
+            .back(&format!("tls = {{ {} }}", trusting(&site)));
+        let lariat = Lariat::start(&service.toml());
+        let is_up = |address: SocketAddr, value| {
+            let server = address.to_string();
+            lariat.wait_for_metric("lariat_server_up", &[("server", &server)], value);
+        };
+        is_up(bad.address, 0.0);
+        is_up(good.address, 1.0);
+        assert_has(page(&site, &service), "TLSv1.3");
+    }
+}
+
+#[test]
+fn what_is_not_verified_is_said() {
+    let site = Site::new();
+    let stranger = Authority::root("somebody else")
+        .leaf(&["x.example"])
+        .issue();
+    stranger.write(&site.directory, "self.pem");
+    let server = SServer::start(&site, "self.pem", &["-www"]);
+    let pin = format!("sha256//{}", key_hash(&site, "self.pem"));
+    for (keys, status) in [
+        ("verify = 'off'".to_owned(), "NOT VERIFIED"),
+        (format!("verify = 'off', pins = ['{pin}']"), "pinned"),
+    ] {
+        let service = service(&site, &server, &keys);
+        let lariat = Lariat::start(&service.toml());
+        assert_has(page(&site, &service), "TLSv1.3");
+        assert_has(
+            lariat.ask("status").success(),
+            &format!("server TLS    {status}"),
+        );
+        let warned = lariat
+            .stderr()
+            .contains("anyone on the way to the servers can pose as one");
+        assert_eq!(warned, status == "NOT VERIFIED", "{}", lariat.stderr());
+    }
 }
