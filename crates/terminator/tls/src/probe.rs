@@ -240,10 +240,7 @@ mod tests {
                 assert_eq!(server.server_name(), Some("app.example"));
                 let mut rest = [0; 8];
                 // A clean end, which only a close_notify makes.
-                assert_eq!(
-                    std::io::Read::read(&mut server.reader(), &mut rest).unwrap(),
-                    0
-                );
+                assert_eq!(server.reader().read(&mut rest).unwrap(), 0);
             }
         }
     }
