@@ -90,6 +90,7 @@ impl Authority {
             usage: ExtendedKeyUsagePurpose::ServerAuth,
             must_staple: false,
             validity: None,
+            second_common_name: None,
         }
     }
 
@@ -225,6 +226,7 @@ pub struct LeafRequest<'a> {
     usage: ExtendedKeyUsagePurpose,
     must_staple: bool,
     validity: Option<(u64, u64)>,
+    second_common_name: Option<String>,
 }
 
 impl LeafRequest<'_> {
@@ -249,6 +251,12 @@ impl LeafRequest<'_> {
     /// With this organizational unit.
     pub fn unit(mut self, unit: &str) -> Self {
         self.unit = Some(unit.to_owned());
+        self
+    }
+
+    /// With a second common name.
+    pub fn second_common_name(mut self, common_name: &str) -> Self {
+        self.second_common_name = Some(common_name.to_owned());
         self
     }
 
@@ -277,6 +285,11 @@ impl LeafRequest<'_> {
             params
                 .distinguished_name
                 .push(DnType::OrganizationalUnitName, unit);
+        }
+        if let Some(second) = self.second_common_name {
+            // The library has one of each kind; by its number it is another kind.
+            let common_name = DnType::CustomDnType(vec![2, 5, 4, 3]);
+            params.distinguished_name.push(common_name, second);
         }
         params.use_authority_key_identifier_extension = true;
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];

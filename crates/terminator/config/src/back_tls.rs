@@ -5,7 +5,7 @@ use std::path::Path;
 use backend::options::ServerOptions;
 use options::{Problem, Section};
 use proxy::options::BackTlsOptions;
-use tls::client::parse_pin;
+use tls::client::{is_server_name, parse_pin};
 use tls::options::{
     CertificateSource, ClientOptions, ExpectedName, ExpiredLists, OfferedAlpn, PemSource,
     ServerVerification,
@@ -69,6 +69,12 @@ pub(crate) fn read(
         pins: pins?,
         name: match name? {
             Some(name) if name == OF_CLIENT => ExpectedName::OfClient,
+            Some(name) if !is_server_name(&name) => {
+                let message = format!("\"{}\" is no host name or IP address", name.escape_debug());
+                let hint = "write the name that the certificate has, or \"client\"";
+                tls.refuse("name", message, hint);
+                return None;
+            }
             Some(name) => ExpectedName::Fixed(name),
             None => ExpectedName::OfServer,
         },

@@ -283,5 +283,10 @@ fn configuration(
     Ok(config)
 }
 
+/// Whether a certificate can be for that: a host name or an IP address.
+pub fn is_server_name(name: &str) -> bool {
+    ServerName::try_from(name).is_ok()
+}
+
 #[cfg(test)]
 mod tests;

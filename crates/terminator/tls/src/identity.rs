@@ -155,7 +155,9 @@ pub(crate) fn with_identities<T>(der: &[u8], work: impl FnOnce(&Identities<'_>) 
 
 fn texts<'a>(read: &'a X509Certificate<'_>) -> impl Iterator<Item = (&'static str, &'a str)> {
     let subject = read.subject();
-    let common_names = subject.iter_common_name().map(|one| ("cn", one.as_str()));
+    // The one that logs and PROXY headers show: of another nobody would know.
+    let common_names = subject.iter_common_name().take(1);
+    let common_names = common_names.map(|one| ("cn", one.as_str()));
     let units = subject
         .iter_organizational_unit()
         .map(|one| ("ou", one.as_str()));
@@ -351,6 +353,19 @@ mod tests {
             ("ou", "ops"),
         ] {
             assert!(!enters(names, kind, listed), "{kind} {listed}");
+        }
+    }
+
+    /// Logs and PROXY headers show the first.
+    #[test]
+    fn of_several_common_names_the_first_counts() {
+        let root = Authority::root("root");
+        let leaf = root.leaf(&["a"]).second_common_name("b").issue();
+        for (cn, enters) in [("a", true), ("b", false)] {
+            let allowed = [read("cn", cn).expect("an identity")];
+            let is_let_in =
+                with_identities(leaf.certificate_der(), |shown| shown.are_among(&allowed));
+            assert_eq!(is_let_in, enters, "{cn}");
         }
     }
 
