@@ -4,6 +4,7 @@
 //! it. How a handshake is driven is `client::handshake`'s.
 
 mod handshake;
+mod sessions;
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -15,6 +16,7 @@ use rustls_pki_types::ServerName;
 
 pub use handshake::ClientHandshake;
 
+use self::sessions::Sessions;
 use crate::certificate::Certificate;
 use crate::handshake::HandshakeFault;
 use crate::options::{ClientOptions, ExpectedName, OfferedAlpn};
@@ -27,10 +29,6 @@ use crate::verify::server::ServerVerifier;
 /// How long sessions with a server may go back to one handshake with its certificate: a server
 /// renews them with each connection, and what was verified then may be revoked or expired.
 const FULL_HANDSHAKE_EVERY: Duration = Duration::from_secs(3600);
-
-/// Sessions that are kept of one server: as many tickets of TLS 1.3 as connections may begin
-/// before new ones have come.
-const SESSIONS_PER_NAME: usize = 8;
 
 /// Names of one server whose sessions are kept, where clients choose the name.
 const NAMES_PER_SERVER: usize = 64;
@@ -244,7 +242,7 @@ impl Server {
             } else {
                 1
             };
-            config.resumption = Resumption::in_memory_sessions(SESSIONS_PER_NAME * names);
+            config.resumption = Resumption::store(Arc::new(Sessions::new(names)));
         }
         let config = Arc::new(config);
         *current = Some((now, Arc::clone(&config)));
