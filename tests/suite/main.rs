@@ -109,6 +109,9 @@ mod terminator {
         mod resolver;
         mod tls;
         mod unix;
+        mod foreign {
+            mod tls;
+        }
     }
     mod tls {
         mod alpn;
