@@ -354,6 +354,7 @@ fn settings(record_layer: RecordLayer, pem: &str) -> Rc<Settings> {
             handshake: Duration::from_secs(10),
             dial: Duration::from_secs(3),
             idle: Duration::from_secs(60),
+            lifetime: None,
         },
         offload: None,
     })

@@ -202,7 +202,9 @@ impl Flow {
                 match end {
                     // Without TLS only a reset tells the client that something may be missing.
                     Some(StreamEnd::Fin) if self.is_as_is => {
-                        let ending = Ending::new(Reason::ServerTruncated);
+                        // Many answer the client's end like that.
+                        let ending = self.ending.take();
+                        let ending = ending.unwrap_or_else(|| Ending::new(Reason::ServerTruncated));
                         self.back_failed(ending, self.last_byte, pool);
                     }
                     Some(_) => self.back_ended(pool),
