@@ -138,10 +138,10 @@ fn a_server_that_fails_in_the_handshake_is_given_up_for_the_next() {
 fn records_that_were_altered_on_the_way_end_the_connection_and_look_cut() {
     for seed in 0..4 {
         let mut run = relaying(seed, b"");
-        run.until("tickets", |run| {
-            run.backend
-                .as_mut()
-                .is_some_and(|one| one.wire().is_empty())
+        run.until("tickets, and room for more", |run| {
+            let backend = run.backend.as_mut();
+            let is_read = backend.is_some_and(|one| one.wire().is_empty());
+            is_read && run.flow.back_room(&mut run.pool).is_some()
         });
         let room = run.flow.back_room(&mut run.pool).unwrap().next().unwrap();
         let record = [23, 3, 3, 0, 40].into_iter().chain([9; 40]);
