@@ -212,7 +212,7 @@ pub(crate) fn shown(path: &Path) -> String {
 }
 
 /// Without what a terminal would obey.
-fn tame(text: &str) -> String {
+pub(crate) fn tame(text: &str) -> String {
     text.replace(char::is_control, "\u{fffd}")
 }
 

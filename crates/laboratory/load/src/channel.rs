@@ -175,7 +175,7 @@ impl Channel {
         }
     }
 
-    /// Whether a record of TLS has come. A first one that is none fails at its head.
+    /// Whether a record of TLS has come. If the first one is something else, it fails at its head.
     fn has_spoken(&self) -> bool {
         let tls = self.session();
         tls.is_some_and(|tls| tls.protocol_version().is_some())

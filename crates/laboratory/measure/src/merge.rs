@@ -147,7 +147,7 @@ fn add(sum: &mut Record, other: &Record) {
 fn add_plan(sum: &mut Plan, other: &Plan) {
     sum.sources.extend(&other.sources);
     match (&mut sum.arrival, &other.arrival) {
-        (Arrival::Closed(sum), Arrival::Closed(more)) => *sum += more,
+        (Arrival::Closed(sum), Arrival::Closed(more)) => *sum = sum.saturating_add(*more),
         (Arrival::Open(sum), Arrival::Open(more)) => {
             for (rate, more) in sum.iter_mut().zip(more) {
                 rate.from_per_s += more.from_per_s;
@@ -156,9 +156,9 @@ fn add_plan(sum: &mut Plan, other: &Plan) {
         }
         _ => {}
     }
-    sum.clients += other.clients;
+    sum.clients = sum.clients.saturating_add(other.clients);
     sum.count_max = sum.count_max.zip(other.count_max).map(|(a, b)| a + b);
-    sum.threads += other.threads;
+    sum.threads = sum.threads.saturating_add(other.threads);
     sum.cpus = Vec::new();
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 /// What a clock shows.
 ///
 /// # Errors
-/// There is no such clock: that of a process that has ended is none (`EINVAL`).
+/// There is no such clock, for example that of a process that has ended (`EINVAL`).
 pub(crate) fn read(clock: libc::clockid_t) -> io::Result<Duration> {
     let mut time = libc::timespec {
         tv_sec: 0,

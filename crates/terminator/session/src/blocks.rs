@@ -7,7 +7,7 @@
 //! A block has 32 words. The first of an entry holds `mark (16) | length (16) | next block (32)`,
 //! the hash of the key, the time of the put, whether it was ever used, nonce and tag (4 words), and
 //! the first 24 words of the sealed value; a further one `mark | 0 | next block` and 31 words. The
-//! mark of an entry's first block is written last and erased first, so that half an entry is none.
+//! mark of an entry's first block is written last and erased first: half an entry has no mark.
 
 use std::num::NonZeroU32;
 use std::ops::Range;

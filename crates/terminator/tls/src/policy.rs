@@ -14,7 +14,7 @@ pub use cost::SuiteOrder;
 
 use crate::options::{Cipher, Group, ServerOptions, Suite, Suites, Version};
 
-/// Why a policy is none.
+/// Why there is no such policy.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum PolicyFault {
     /// The lowest version is above the highest.

@@ -16,7 +16,7 @@ use crate::exit::Exit;
 use crate::load::date::Date;
 use crate::load::destination::Destination;
 use crate::pages::{WriteFault, check_page, write_files, write_page};
-use crate::records::{Named, Records, open_all};
+use crate::records::{Named, Records, open_all, tame};
 use crate::usage::UsageError;
 
 pub(super) const COMMAND: Command = Command {
@@ -110,6 +110,8 @@ fn merge(
     let parts: Vec<_> = named.records.iter().collect();
     let sum = merged(&parts).map_err(|fault| {
         let hint = "begin the same load on all hosts with --start-at, and name all their records";
+        // It may repeat words of the records.
+        let fault = tame(&fault.to_string());
         UsageError::new(format!("these records are not of one load: {fault}"), hint)
     })?;
     let target = OrNone::This(path.to_owned());
@@ -177,6 +179,21 @@ pub(super) fn write_all(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn records_do_not_speak_to_the_terminal() {
+        let started = |text: &str| Record {
+            started: text.to_owned(),
+            ..Record::default()
+        };
+        let named = Named {
+            names: Vec::new(),
+            records: vec![started("\u{1b}[2J"), started("later")],
+        };
+        let merged = merge(&named, Path::new("sum.json"), Console::to_stderr());
+        let said = merged.unwrap_err().to_string();
+        assert!(said.contains("later") && !said.contains('\u{1b}'), "{said}");
+    }
 
     #[test]
     fn what_cannot_be_meant_is_refused() {

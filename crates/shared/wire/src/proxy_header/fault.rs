@@ -1,6 +1,6 @@
 //! Why a PROXY header is refused.
 
-/// The sending proxy's fault, or that of one who is none.
+/// A fault of the sending proxy, or of a peer that is not a proxy.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum ProxyFault {
     /// Neither signature: a client spoke where a proxy must.

@@ -65,7 +65,7 @@ pub(super) enum ControlError {
         user: u32,
         why: String,
     },
-    /// The supervisor is none of the processes that we see.
+    /// The supervisor is not among the processes that we see.
     #[error("the supervisor of {} runs in another PID namespace", .path.display())]
     Unseen { path: PathBuf },
     /// The supervisor may not be told anything by us.
@@ -277,7 +277,7 @@ impl Answer {
     }
 }
 
-/// Why a process is none that we signal. Root may signal every process, and a user may get root to
+/// Why we do not signal a process. Root may signal every process, and a user may get root to
 /// ask a socket of theirs: that must reach nothing that the user could not signal. So the process
 /// must be that user's still, in every way: it may have become another user's program since.
 fn no_supervisor(name: &str, users: &[u32], owner: u32) -> Option<String> {

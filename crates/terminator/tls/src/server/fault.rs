@@ -36,7 +36,7 @@ pub enum BuildFault {
     /// A file with revoked certificates cannot be read: which, and what is wrong with it.
     #[error("{0}: {1}; `revoked` wants the certificates as PEM, without their keys")]
     Revoked(String, String),
-    /// The name that a server's certificate is to have is none.
+    /// The name that a server's certificate is to have is not a host name or an IP address.
     #[error("\"{0}\" is no name that a server's certificate can have; write `back.tls.name`")]
     ServerName(String),
     /// The library's own words.
