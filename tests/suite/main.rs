@@ -73,6 +73,7 @@ mod terminator {
         mod bad_input;
         mod changes;
         mod disk;
+        mod redirect;
         mod replies;
         mod rights;
         mod slow;

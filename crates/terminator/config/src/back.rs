@@ -1,4 +1,4 @@
-//! The keys of a service's back: servers, or files.
+//! The keys of a service's back: servers, or what we answer ourselves.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -12,6 +12,7 @@ use proxy::options::{
     BackOptions, CertificateForm, FileTimeouts, FilesOptions, ProxyTlvs, RateMin, SendProxy,
     ServersOptions, SourceAddress,
 };
+use static_files::options::Redirect;
 use wire::address::Endpoint;
 
 use crate::back_tls;
@@ -36,48 +37,73 @@ const KEYS_OF_SERVERS: &[&str] = &[
     "tls",
 ];
 
-/// What only files can be told, in `service.timeouts`.
+/// What only files can be told, in `service.timeouts`; the first holds for redirects too.
 const TIMEOUTS_OF_FILES: [&str; 2] = ["request", "file"];
+
+/// What means nothing for files that are served beside redirects.
+const KEYS_OF_NO_CHALLENGE: [&str; 4] = ["index", "listing", "hidden", "precompressed"];
 
 /// Reads `service.back`, and what of `service.timeouts` is for files; relative paths begin at
 /// the shelf's base.
 pub(crate) fn read(
     back: &Section<'_>,
     times: &Section<'_>,
+    redirect: Option<Redirect>,
     unacknowledged: Option<Option<Duration>>,
     shelf: &mut Shelf<'_>,
 ) -> Option<BackOptions> {
-    if !back.has("files") {
-        for name in TIMEOUTS_OF_FILES.iter().filter(|name| times.has(name)) {
-            let problem = Problem::new("has no effect: there are servers, and no files");
+    let (has_files, is_redirected) = (back.has("files"), redirect.is_some());
+    for (name, has_effect) in TIMEOUTS_OF_FILES.iter().zip([is_redirected, false]) {
+        if !has_files && !has_effect && times.has(name) {
+            let problem = Problem::new("has no effect: there are no files");
             times.warn(name, problem.hint("take it out"));
         }
     }
-    match (back.has("servers"), back.section_if_written("files")) {
-        (false, Some(section)) => {
-            let files = files(&section, times, &shelf.base);
+    match (back.has("servers"), has_files || is_redirected) {
+        (false, true) => {
+            let files = files(back, times, redirect, &shelf.base);
             for name in KEYS_OF_SERVERS.iter().filter(|name| back.has(name)) {
-                let problem = Problem::new("has no effect: there are files, and no servers");
+                let problem = Problem::new("has no effect: there are no servers");
                 back.warn(name, problem.hint("take it out"));
             }
             files.map(BackOptions::Files)
         }
-        (true, Some(_)) => {
+        (true, true) if is_redirected => {
+            let message = "is no use beside `front.redirect`: no request would get there";
+            back.refuse("servers", message, "take one of them out");
+            None
+        }
+        (true, true) => {
             let problem = Problem::new("stands beside `servers`, and one connection gets one");
             let hint = "take one of them out, or make two services";
             back.error("files", problem.hint(hint));
             None
         }
-        (true, None) => servers_options(back, unacknowledged, shelf).map(BackOptions::Servers),
-        (false, None) => {
+        (true, false) => servers_options(back, unacknowledged, shelf).map(BackOptions::Servers),
+        (false, false) => {
             back.neither("servers", "files");
             None
         }
     }
 }
 
-fn files(files: &Section<'_>, times: &Section<'_>, base: &Path) -> Option<FilesOptions> {
-    let root = files.text("root");
+fn files(
+    back: &Section<'_>,
+    times: &Section<'_>,
+    redirect: Option<Redirect>,
+    base: &Path,
+) -> Option<FilesOptions> {
+    let files = &back.section("files");
+    let root = if back.has("files") {
+        files.text("root").map(Some)
+    } else {
+        Some(None)
+    };
+    let is_written = |name: &&&str| redirect.is_some() && files.has(name);
+    for name in KEYS_OF_NO_CHALLENGE.iter().filter(is_written) {
+        let message = "has no effect beside `front.redirect`: only ACME challenges are served";
+        files.warn(name, Problem::new(message).hint("take it out"));
+    }
     let index = index(files);
     let listing = files.boolean("listing");
     let hidden = files.boolean("hidden");
@@ -97,12 +123,13 @@ fn files(files: &Section<'_>, times: &Section<'_>, base: &Path) -> Option<FilesO
         })
     });
     Some(FilesOptions {
-        folder: base.join(root?),
+        folder: root?.map(|root| base.join(root)),
         serving: static_files::options::Options {
             index: index?,
             listing: listing?,
             hidden: hidden?,
             precompressed: precompressed?,
+            redirect,
         },
         timeouts: FileTimeouts {
             request: request?,

@@ -6,6 +6,7 @@ use options::{Problem, Section, Value, all};
 use proxy::options::{
     FrontOptions, FrontTls, KtlsMode, KtlsOptions, Liveness, SourceRules, Transport,
 };
+use static_files::options::Redirect;
 use tls::identity::AllowedIdentity;
 use tls::options::{
     ClientMode, ClientVerification, ExpiredLists, Group, RecordLayer, ReplacedCertificates,
@@ -76,7 +77,8 @@ fn tls_options(
         ],
     );
     // Flags say it in so many words: a certificate that was forgotten must not open a port.
-    let mode = if front.is_in_file() && !front.has("tls") {
+    let may_be_plain = front.is_in_file() || front.has("redirect");
+    let mode = if may_be_plain && !front.has("tls") {
         Mode::Off
     } else {
         mode?
@@ -103,6 +105,25 @@ fn tls_options(
         is_alone = false;
     }
     is_alone.then_some((as_it_comes, NO_KTLS))
+}
+
+/// Where requests are redirected to; nowhere, if nobody wrote so.
+#[allow(clippy::option_option, reason = "left out and reported are two things")]
+pub(crate) fn redirect(front: &Section<'_>) -> Option<Option<Redirect>> {
+    let read = |text: &str| {
+        let port = match text.strip_prefix("https") {
+            Some("") => Some(443),
+            Some(rest) => rest.strip_prefix(':').and_then(|port| port.parse().ok()),
+            None => None,
+        };
+        let port = port.filter(|port| *port != 0);
+        let problem = || {
+            let problem = Problem::new(format!("\"{}\" is no place", text.escape_debug()));
+            problem.hint("write \"https\", or \"https:PORT\" with the port of the service with TLS")
+        };
+        port.map(|port| Redirect { port }).ok_or_else(problem)
+    };
+    front.if_written("redirect", |front, key| front.read_as(key, read))
 }
 
 /// The longest name of a network interface (`IFNAMSIZ`, less the closing NUL), in bytes.

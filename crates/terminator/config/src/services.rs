@@ -42,9 +42,11 @@ fn service(
     let times = section.section("timeouts");
     // Of both sides.
     let unacknowledged = times.if_written("unacknowledged", Section::duration);
-    let front = section.section("front");
-    let front = front::read(&front, unacknowledged, tls13, shelf);
-    let back = back::read(&section.section("back"), &times, unacknowledged, shelf);
+    let front_section = section.section("front");
+    let front = front::read(&front_section, unacknowledged, tls13, shelf);
+    let redirect = front::redirect(&front_section);
+    let back = section.section("back");
+    let back = back::read(&back, &times, redirect?, unacknowledged, shelf);
     let timeouts = timeouts(&times);
     let limits = section.section("limits");
     let connections_max = if limits.has("connections") {
@@ -53,8 +55,13 @@ fn service(
         Some(None)
     };
     let (mut front, back) = (front?, back?);
+    if front.tls != FrontTls::Plain && front_section.has("redirect") {
+        let message = "is for clients that speak plain HTTP, and this front has `tls`";
+        front_section.refuse("redirect", message, "give port 80 a service of its own");
+        return None;
+    }
     if matches!(back, BackOptions::Files(_)) {
-        speaks_to_files(&section.section("front").section("tls"), &mut front)?;
+        speaks_to_files(&front_section.section("tls"), &mut front)?;
     }
     let service = ServiceOptions {
         name: name?,
@@ -177,7 +184,8 @@ fn sides_fit(section: &Section<'_>, service: &ServiceOptions) -> Option<()> {
 /// A service of plaintext is meant to be one.
 fn something_is_encrypted(front: &Section<'_>, service: &ServiceOptions) {
     let has_back_tls = service.back.servers().is_some_and(|one| one.tls.is_some());
-    if service.front.tls != FrontTls::Plain || front.has("tls") || has_back_tls {
+    let says_so = front.has("tls") || front.has("redirect");
+    if service.front.tls != FrontTls::Plain || says_so || has_back_tls {
         return;
     }
     let problem = Problem::new("is missing, so that nothing is encrypted");

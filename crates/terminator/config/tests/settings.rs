@@ -139,7 +139,7 @@ fn of_files(tls: &str, files: &str) -> ServiceOptions {
 fn defaults_of_files() {
     let service = of_files("", "");
     let files = service.back.files().unwrap();
-    assert_eq!(files.folder, PathBuf::from("data"));
+    assert_eq!(files.folder, Some(PathBuf::from("data")));
     assert_eq!(files.serving, static_files::options::Options::default());
     assert_eq!(tls_of(&service).alpn, [b"http/1.1"]);
     assert!(tls_of(&of_files("alpn = []", "")).alpn.is_empty());
@@ -169,7 +169,7 @@ fn a_folder_begins_at_the_file() {
     };
     let settings = config::load(&source, &mut files).unwrap().settings;
     let files = settings.plane.services[0].back.files().unwrap();
-    assert_eq!(files.folder, PathBuf::from("/etc/lariat/data"));
+    assert_eq!(files.folder, Some(PathBuf::from("/etc/lariat/data")));
 }
 
 #[test]

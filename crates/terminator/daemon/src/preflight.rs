@@ -86,7 +86,7 @@ fn folders(settings: &Settings) -> impl Iterator<Item = (String, &Path)> {
     let services = settings.plane.services.iter().enumerate();
     services.filter_map(|(index, service)| {
         let key = format!("service.{index}.back.files.root");
-        Some((key, service.back.files()?.folder.as_path()))
+        Some((key, service.back.folder()?))
     })
 }
 

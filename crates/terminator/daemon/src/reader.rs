@@ -234,8 +234,8 @@ impl Files for Announced<'_> {
 /// something.
 fn directories(settings: &Settings) -> Vec<PathBuf> {
     let services = &settings.plane.services;
-    let folders = services.iter().filter_map(|service| service.back.files());
-    let folders = folders.map(|files| files.folder.clone());
+    let folders = services.iter().filter_map(|service| service.back.folder());
+    let folders = folders.map(Path::to_owned);
     let listen = services.iter().flat_map(|service| &service.front.listen);
     let sockets = listen.filter_map(|address| match address {
         Address::Unix(UnixName::Path(path)) => Some(path.clone()),
@@ -263,15 +263,14 @@ fn directories(settings: &Settings) -> Vec<PathBuf> {
 fn open_folders(settings: &Settings) -> Result<(Vec<(PathBuf, [u64; 2])>, Vec<Root>), Refusal> {
     let services = settings.plane.services.iter();
     let (mut folders, mut roots) = (Vec::<(PathBuf, [u64; 2])>::new(), Vec::new());
-    for files in services.filter_map(|service| service.back.files()) {
-        let folder = &files.folder;
+    for folder in services.filter_map(|service| service.back.folder()) {
         if folders.iter().any(|(known, _)| known == folder) {
             continue;
         }
-        let failed = |error: io::Error| Refusal::Folder(folder.clone(), number_of(&error));
+        let failed = |error: io::Error| Refusal::Folder(folder.to_owned(), number_of(&error));
         let root = Root::open(folder).map_err(failed)?;
         let identity = root.identity().map_err(failed)?;
-        folders.push((folder.clone(), [identity.device, identity.inode]));
+        folders.push((folder.to_owned(), [identity.device, identity.inode]));
         roots.push(root);
     }
     Ok((folders, roots))

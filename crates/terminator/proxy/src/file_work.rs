@@ -49,7 +49,10 @@ impl Files {
     pub(crate) fn perform(&self, task: Task) -> Answer {
         match task {
             Task::Find(path) => {
-                let (found, open) = self.judge(self.root.find(&path));
+                let (found, open) = match &self.root {
+                    Some(root) => self.judge(root.find(&path)),
+                    None => (Found::Missing, None),
+                };
                 Answer::Found(found, open)
             }
             Task::List(folder) => Answer::Found(self.list(&folder), None),
@@ -60,8 +63,10 @@ impl Files {
 
     /// What is at a path; `None` = only a thread that waits can tell.
     pub(crate) fn find_cached(&self, path: &[u8]) -> Option<(Found, Option<Open>)> {
-        let opened = self.root.find_cached(path)?;
-        Some(self.judge(opened))
+        match &self.root {
+            Some(root) => root.find_cached(path).map(|opened| self.judge(opened)),
+            None => Some((Found::Missing, None)),
+        }
     }
 
     fn judge(&self, opened: Opened) -> (Found, Option<Open>) {
@@ -83,12 +88,13 @@ impl Files {
     }
 
     fn list(&self, folder: &Folder) -> Found {
-        match self.root.entries(folder, LISTING_ENTRIES_MAX) {
-            Ok(Entries { entries, is_whole }) => Found::Entries {
+        let root = self.root.as_ref();
+        match root.map(|root| root.entries(folder, LISTING_ENTRIES_MAX)) {
+            Some(Ok(Entries { entries, is_whole })) => Found::Entries {
                 entries: entries.into_iter().map(listed).collect(),
                 is_whole,
             },
-            Err(_) => Found::Forbidden,
+            Some(Err(_)) | None => Found::Forbidden,
         }
     }
 }

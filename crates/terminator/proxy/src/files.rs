@@ -608,7 +608,7 @@ mod tests {
     /// A connection to the files beneath a folder, and where threads reply to.
     fn back_of(folder: &str) -> (FileBack, Receiver<Command>) {
         let files = Files {
-            root: Root::open(folder.as_ref()).unwrap(),
+            root: Some(Root::open(folder.as_ref()).unwrap()),
             serving: Arc::new(static_files::options::Options {
                 index: Vec::new(),
                 listing: true,

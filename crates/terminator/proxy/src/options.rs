@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub use flow::options::{CertificateForm, ProxyTlvs, SendProxy, ServerTls, Timeouts};
@@ -176,6 +176,11 @@ impl BackOptions {
             .map_or(&SendProxy::Off, |servers| &servers.send_proxy)
     }
 
+    /// The folder of files, if there is one.
+    pub fn folder(&self) -> Option<&Path> {
+        self.files()?.folder.as_deref()
+    }
+
     /// The files; `None` = servers stand behind the service.
     pub fn files(&self) -> Option<&FilesOptions> {
         match self {
@@ -185,11 +190,11 @@ impl BackOptions {
     }
 }
 
-/// Files beneath a folder, by HTTP/1.1.
+/// What we answer by HTTP/1.1 ourselves: files beneath a folder, or redirects.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FilesOptions {
-    /// The folder; nothing outside of it is read.
-    pub folder: PathBuf,
+    /// The folder; nothing outside of it is read. `None` = there are no files.
+    pub folder: Option<PathBuf>,
     /// What of it is served, and how.
     pub serving: static_files::options::Options,
     /// How long what is asked may take.

@@ -71,9 +71,10 @@ pub struct ServicePlan {
     pub(crate) disabled: Vec<usize>,
 }
 
-/// The files of a service whose folder is open.
+/// The files of a service, or its redirects.
 pub(crate) struct Files {
-    pub(crate) root: Root,
+    /// The folder, if it has one.
+    pub(crate) root: Option<Root>,
     pub(crate) serving: Arc<static_files::options::Options>,
     pub(crate) timeouts: FileTimeouts,
     pub(crate) descriptors: Descriptors,
@@ -165,13 +166,7 @@ impl Plan {
         if let Some(plan) = plan
             && let Some((serving, timeouts)) = &plan.serving
         {
-            plan.files = Some(Arc::new(Files {
-                root,
-                serving: Arc::clone(serving),
-                timeouts: *timeouts,
-                descriptors: Descriptors::default(),
-                source: Arc::default(),
-            }));
+            plan.files = Some(Files::new(Some(root), serving, *timeouts));
         }
     }
 
@@ -230,6 +225,22 @@ fn route_tables(options: &Options) -> Result<Vec<(Vec<usize>, RouteTable)>, Plan
         Ok((list, table))
     };
     lists.into_iter().map(table).collect()
+}
+
+impl Files {
+    fn new(
+        root: Option<Root>,
+        serving: &Arc<static_files::options::Options>,
+        timeouts: FileTimeouts,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            root,
+            serving: Arc::clone(serving),
+            timeouts,
+            descriptors: Descriptors::default(),
+            source: Arc::default(),
+        })
+    }
 }
 
 impl Shared {
@@ -307,11 +318,14 @@ impl ServicePlan {
             Some(servers) => back_tls(&options.name, servers, warnings)?,
             None => None,
         };
-        let (pool, send_proxy, serving) = match options.back {
-            BackOptions::Servers(servers) => (servers.pool, servers.send_proxy, None),
+        let (pool, send_proxy, serving, files) = match options.back {
+            BackOptions::Servers(servers) => (servers.pool, servers.send_proxy, None, None),
             BackOptions::Files(files) => {
-                let serving = (Arc::new(files.serving), files.timeouts);
-                (no_servers(), SendProxy::Off, Some(serving))
+                let serving = Arc::new(files.serving);
+                let rootless = files.folder.is_none();
+                let rootless = rootless.then(|| Files::new(None, &serving, files.timeouts));
+                let serving = Some((serving, files.timeouts));
+                (no_servers(), SendProxy::Off, serving, rootless)
             }
         };
         Ok(Self {
@@ -323,7 +337,7 @@ impl ServicePlan {
             liveness: liveness.unwrap_or_default(),
             source: source.unwrap_or_default(),
             serving,
-            files: None,
+            files,
             ktls: options.front.ktls,
             offload: offload_of(options.front.ktls, &[], false),
             timeouts: options.timeouts,

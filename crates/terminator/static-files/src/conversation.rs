@@ -237,7 +237,7 @@ impl Conversation {
     fn read_head(&mut self, now: SystemTime) -> bool {
         match request::extent(&self.input, self.known) {
             Extent::Whole(bytes) => {
-                let request = Request::read(&self.input[..bytes]);
+                let request = Request::read(&self.input[..bytes], self.options.redirect);
                 self.drop_input(bytes);
                 self.blank = false;
                 self.heads = self.heads.wrapping_add(1);

@@ -11,6 +11,7 @@ pub mod options;
 mod percent;
 pub mod questions;
 mod ranges;
+mod redirect;
 mod request;
 mod response;
 mod search;

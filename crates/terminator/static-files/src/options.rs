@@ -11,6 +11,16 @@ pub struct Options {
     pub hidden: bool,
     /// Whether `name.br` and `name.gz` are served in place of `name` to clients that take them.
     pub precompressed: bool,
+    /// Whether requests are redirected. Then only files that prove who we are to a certificate
+    /// authority are served, if there are any.
+    pub redirect: Option<Redirect>,
+}
+
+/// Requests are answered by the address of the same resource by https.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Redirect {
+    /// The TCP port of https.
+    pub port: u16,
 }
 
 impl Default for Options {
@@ -20,6 +30,7 @@ impl Default for Options {
             listing: false,
             hidden: false,
             precompressed: true,
+            redirect: None,
         }
     }
 }

@@ -3,6 +3,8 @@
 
 use wire::http::{ContentEnd, HeadFault, RequestHead};
 
+use crate::options::Redirect;
+use crate::redirect;
 use crate::status::Status;
 use crate::target::{self, Target, TargetFault};
 use crate::validators::Conditions;
@@ -62,11 +64,13 @@ pub(crate) struct Request {
     pub(crate) method: Method,
     /// Nothing if no file can have that name, or if the method is not for files.
     pub(crate) target: Option<Target>,
+    /// The address by https, if requests are redirected.
+    pub(crate) location: Option<Box<[u8]>>,
     /// Whether the version is HTTP/1.0.
     pub(crate) is_http10: bool,
     /// Whether another request may follow on the connection.
     pub(crate) persistent: bool,
-    /// How much content follows the head.
+    /// How much content follows the head; of content that is not read, nothing.
     pub(crate) content_bytes: u64,
     /// Whether the client waits for a 100 before it sends the content.
     pub(crate) expects_continue: bool,
@@ -125,7 +129,7 @@ impl Request {
     ///
     /// # Errors
     /// [`Refusal`].
-    pub(crate) fn read(bytes: &[u8]) -> Result<Self, Refusal> {
+    pub(crate) fn read(bytes: &[u8], redirect: Option<Redirect>) -> Result<Self, Refusal> {
         let mut fields = Fields::default();
         let head = RequestHead::parse(bytes, HEAD_BYTES_MAX, |name, value| {
             fields.take(name, value);
@@ -139,8 +143,19 @@ impl Request {
         if !head.host.is_none_or(target::is_authority) {
             return Err(malformed("the Host field is malformed"));
         }
+        let target = head.target.as_bytes();
+        let location = match redirect {
+            Some(redirect) => {
+                Some(redirect::location(redirect, head.host, target).map_err(malformed)?)
+            }
+            None => None,
+        };
         let content_bytes = match head.content {
-            ContentEnd::Length(bytes) if bytes <= CONTENT_BYTES_MAX => bytes,
+            ContentEnd::Length(0) => Some(0),
+            // Nobody need send here what is to be sent elsewhere.
+            _ if location.is_some() && head.expects_continue => None,
+            ContentEnd::Length(bytes) if bytes <= CONTENT_BYTES_MAX => Some(bytes),
+            _ if location.is_some() => None,
             ContentEnd::Length(_) => {
                 let what = "the content has more than 65536 bytes";
                 return Err((Status::ContentTooLarge, what));
@@ -150,12 +165,13 @@ impl Request {
         let method = Method::named(head.method);
         Ok(Self {
             method,
-            target: method.target(head.target.as_bytes())?,
+            target: method.target(target)?,
+            location,
             is_http10: head.is_http10,
             // The bytes behind CONNECT may be of any protocol.
-            persistent: head.keeps_alive && head.method != "CONNECT",
-            content_bytes,
-            expects_continue: head.expects_continue && content_bytes > 0,
+            persistent: head.keeps_alive && head.method != "CONNECT" && content_bytes.is_some(),
+            content_bytes: content_bytes.unwrap_or(0),
+            expects_continue: head.expects_continue && content_bytes.is_some_and(|bytes| bytes > 0),
             fields,
         })
     }
@@ -220,7 +236,7 @@ mod tests {
     const HOST: &str = "Host: a\r\n";
 
     fn read(line: &str, fields: &str) -> Result<Request, Refusal> {
-        Request::read(format!("{line}\r\n{fields}\r\n").as_bytes())
+        Request::read(format!("{line}\r\n{fields}\r\n").as_bytes(), None)
     }
 
     #[test]

@@ -68,7 +68,12 @@ impl Response {
         };
         match (outcome, &request.target) {
             (Outcome::File(chosen), _) => file(facts, request, &chosen),
-            (Outcome::Redirect, Some(target)) => redirect(facts, target),
+            (Outcome::Redirect, Some(target)) => redirect(
+                facts,
+                Status::MovedPermanently,
+                &target.location_of_folder(),
+            ),
+            (Outcome::Elsewhere, _) => elsewhere(facts, request),
             (Outcome::Listing(entries, is_whole), Some(target)) => {
                 list(facts, target, entries, is_whole)
             }
@@ -247,11 +252,25 @@ fn explain(mut head: Head, what: &str) -> Response {
     head.end_with(format!("{code} {phrase}{colon}{what}\n").as_bytes())
 }
 
-fn redirect(facts: RequestFacts, target: &Target) -> Response {
-    let mut head = Head::begin(facts, Status::MovedPermanently);
-    let location = target.location_of_folder();
-    head.field("Location", String::from_utf8_lossy(&location));
+/// A location is ASCII, without spaces.
+fn redirect(facts: RequestFacts, status: Status, location: &[u8]) -> Response {
+    let mut head = Head::begin(facts, status);
+    head.field("Location", String::from_utf8_lossy(location));
     explain(head, "")
+}
+
+/// After 301 a client may make a GET of any other method, which 308 forbids; but the oldest
+/// clients know nothing of 308 (RFC 9110 sections 15.4.2 and 15.4.9).
+fn elsewhere(facts: RequestFacts, request: &Request) -> Response {
+    let status = match request.method {
+        Method::Get | Method::Head => Status::MovedPermanently,
+        Method::NotAllowed | Method::Unknown => Status::PermanentRedirect,
+    };
+    redirect(
+        facts,
+        status,
+        request.location.as_deref().unwrap_or_default(),
+    )
 }
 
 /// How long a page is that is not made nobody knows: a HEAD may do without

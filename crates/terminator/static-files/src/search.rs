@@ -5,6 +5,7 @@ use crate::encoding::{self, Coding};
 use crate::media::Media;
 use crate::options::Options;
 use crate::questions::{Entry, Found, Question};
+use crate::redirect;
 use crate::request::{Method, Request};
 use crate::status::Status;
 use std::time::SystemTime;
@@ -53,6 +54,8 @@ pub(crate) enum Outcome {
     File(Chosen),
     /// The target is a folder, and was not written as one.
     Redirect,
+    /// The request is to be made by https.
+    Elsewhere,
     /// Entries of a folder, and whether they are all. Of a HEAD they were not asked for.
     Listing(Vec<Entry>, bool),
     Refused(Status),
@@ -61,6 +64,11 @@ pub(crate) enum Outcome {
 impl Search {
     /// What a request is answered with whatever there is, if that is so.
     pub(crate) fn known_at_once(request: &Request, options: &Options) -> Option<Outcome> {
+        if request.location.is_some() {
+            let target = request.target.as_ref();
+            let is_ours = target.is_some_and(|target| redirect::is_challenge(&target.path));
+            return (!is_ours).then_some(Outcome::Elsewhere);
+        }
         let status = match (request.method, &request.target) {
             (Method::NotAllowed, _) => Status::MethodNotAllowed,
             (Method::Unknown, _) => Status::NotImplemented,
@@ -99,7 +107,10 @@ impl Search {
         if let Step::Sibling(original, codings) = self.step {
             return self.answer_sibling(original, codings, &found);
         }
-        let missing = Some(Outcome::Refused(Status::NotFound));
+        let missing = Some(match self.request.location {
+            Some(_) => Outcome::Elsewhere,
+            None => Outcome::Refused(Status::NotFound),
+        });
         match (found, &self.step) {
             (
                 Found::File {

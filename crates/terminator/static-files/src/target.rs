@@ -33,10 +33,8 @@ impl Target {
     /// # Errors
     /// [`TargetFault`].
     pub(crate) fn read(text: &[u8]) -> Result<Self, TargetFault> {
-        if text.contains(&b'#') {
-            return Err(TargetFault::Malformed("the target has a fragment"));
-        }
-        let (text, query) = cut(origin_form(text)?, b'?');
+        let (_, text) = split(text).map_err(TargetFault::Malformed)?;
+        let (text, query) = cut(text, b'?');
         let mut target = Self {
             query: query.map(<[u8]>::to_vec),
             ..Self::default()
@@ -114,11 +112,17 @@ impl Target {
     }
 }
 
-/// What follows scheme and authority, if there are any. The authority is not looked at any
+/// The authority, if the target has one, and what follows it. For files nobody looks at it any
 /// further: a service has one folder, whatever it is called.
-fn origin_form(text: &[u8]) -> Result<&[u8], TargetFault> {
+///
+/// # Errors
+/// What is wrong with it.
+pub(crate) fn split(text: &[u8]) -> Result<(Option<&[u8]>, &[u8]), &'static str> {
+    if text.contains(&b'#') {
+        return Err("the target has a fragment");
+    }
     if text.starts_with(b"/") {
-        return Ok(text);
+        return Ok((None, text));
     }
     let hierarchical = ["http://", "https://"]
         .iter()
@@ -128,13 +132,13 @@ fn origin_form(text: &[u8]) -> Result<&[u8], TargetFault> {
                 .eq_ignore_ascii_case(scheme.as_bytes())
                 .then_some(rest)
         })
-        .ok_or(TargetFault::Malformed("the target is no path"))?;
+        .ok_or("the target is no path")?;
     let end = hierarchical.iter().position(|byte| b"/?".contains(byte));
     let (authority, rest) = hierarchical.split_at(end.unwrap_or(hierarchical.len()));
     if !is_authority(authority) || authority.is_empty() {
-        return Err(TargetFault::Malformed("the target's host is malformed"));
+        return Err("the target's host is malformed");
     }
-    Ok(rest)
+    Ok((Some(authority), rest))
 }
 
 /// Whether this could be a host and a port (RFC 3986 sections 3.2.2 and 3.2.3), by its characters.

@@ -57,6 +57,17 @@ pub(super) const FRONT: &[Key] = &[
              services with the same name it comes before the one without `protocols`.",
         )
         .example(r#"protocols = ["acme-tls/1"]"#),
+    key("service.front.redirect", Kind::Text("https[:PORT]"))
+        .absent("requests go to the back")
+        .flag("redirect")
+        .help(
+            "For port 80: requests of plain HTTP/1.1 are answered by the address of the same \
+             resource by https, with 301 for GET and HEAD and 308 for other methods. The host is \
+             that of the request, and the port 443, or the one that is named. The service needs \
+             no `back`. With `back.files`, challenges of ACME's `http-01` are served from \
+             `.well-known/acme-challenge/` in that folder, and what is not there is redirected.",
+        )
+        .example(r#"redirect = "https""#),
     key("service.front.accept-proxy", Kind::Network)
         .many()
         .absent("no PROXY header is expected")

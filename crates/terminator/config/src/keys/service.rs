@@ -123,6 +123,7 @@ pub(super) const TLS: &[Key] = &[
 /// The keys of `service.back`.
 pub(super) const BACK: &[Key] = &[
     key("service.back", Kind::Table)
+        .absent("the service has `front.redirect`")
         .help("Servers to relay to, or static files of this host.")
         .example(r#"back = { servers = ["127.0.0.1:80"] }"#),
     key("service.back.files", Kind::Table)

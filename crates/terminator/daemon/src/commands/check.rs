@@ -121,7 +121,7 @@ fn summary(loaded: &Loaded) -> String {
             "servers",
         ),
     ];
-    let folders = sum(|service| usize::from(service.back.files().is_some()));
+    let folders = sum(|service| usize::from(service.back.folder().is_some()));
     let folders = (folders > 0).then(|| counted(folders, "folder", "folders"));
     let parts: Vec<_> = parts.into_iter().chain(folders).collect();
     parts.join(", ")

@@ -65,7 +65,7 @@ impl ConfigSummary {
                 })
         });
         let folders = services().filter_map(|(service_index, service)| {
-            let folder = service.back.files()?.folder.clone();
+            let folder = service.back.folder()?.to_owned();
             let service = service.name.clone();
             Some(Served {
                 folder,

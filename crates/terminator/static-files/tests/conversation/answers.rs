@@ -1,10 +1,10 @@
 //! Who speaks when: connections that persist, content that is dropped, refusals and ends.
 
-use static_files::options::Options;
+use static_files::options::{Options, Redirect};
 use static_files::questions::Found;
 
-use crate::client::replies;
-use crate::tree::{End, Ends, Heard, Node, Pace, Tree};
+use crate::client::{Reply, replies};
+use crate::tree::{End, Ends, Heard, Node, Pace, Tree, modified};
 
 fn tree() -> Tree {
     let mut tree = Tree::of(&[("a.txt", "alpha"), ("b.txt", "beta!!"), ("empty", "")]);
@@ -47,6 +47,82 @@ fn a_file_is_answered_word_by_word() {
     assert!(tag.len() > 10, "{tag}");
     assert_eq!(format!("{before}ETag: \"TAG\"{after}"), expected);
     assert_eq!((heard.end, heard.started), (End::Open, vec![200]));
+}
+
+/// The status, the location, and whether the connection persists.
+fn redirected(requests: &str) -> Vec<(u16, Option<String>, bool)> {
+    let options = Options {
+        redirect: Some(Redirect { port: 8443 }),
+        ..Options::default()
+    };
+    let mut tree = tree();
+    tree.put(
+        ".well-known/acme-challenge/t0",
+        Node::File(b"proof".to_vec(), modified()),
+    );
+    let heard = tree.hear(&options, requests);
+    let methods = requests.lines().filter(|line| line.contains(" HTTP/"));
+    let replies = replies(
+        &heard.bytes,
+        methods.map(|line| line.split(' ').next().expect("a method")),
+    );
+    let told = |reply: &Reply| {
+        let location = reply.field("Location").map(str::to_owned);
+        (reply.status, location, reply.field("Connection").is_none())
+    };
+    replies.iter().map(told).collect()
+}
+
+#[test]
+fn requests_are_redirected_but_for_challenges() {
+    let to = |target: &str| Some(format!("https://a:8443{target}"));
+    let chunked = "Transfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0";
+    for (line, fields, expected) in [
+        ("GET /a.txt", "", (301, to("/a.txt"), true)),
+        ("HEAD /?b=%2F", "", (301, to("/?b=%2F"), true)),
+        ("GET http://a/x", "", (301, to("/x"), true)),
+        (
+            "POST /a",
+            "Content-Length: 4\r\n\r\nab",
+            (308, to("/a"), true),
+        ),
+        (
+            "POST /a",
+            "Content-Length: 99999999\r\n",
+            (308, to("/a"), false),
+        ),
+        (
+            "PUT /a",
+            "Expect: 100-continue\r\nContent-Length: 3\r\n",
+            (308, to("/a"), false),
+        ),
+        ("PUT /a", chunked, (308, to("/a"), false)),
+        ("BREW /a", "", (308, to("/a"), true)),
+        ("GET /.well-known/acme-challenge/t0", "", (200, None, true)),
+        (
+            "GET /%2ewell-known//acme-challenge/t0",
+            "",
+            (200, None, true),
+        ),
+        (
+            "GET /.well-known/acme-challenge/t1",
+            "",
+            (301, to("/.well-known/acme-challenge/t1"), true),
+        ),
+        ("GET /a", "Host: b\r\n", (400, None, false)),
+        ("GET http://b/", "", (400, None, false)),
+        ("GET //../a", "", (400, None, false)),
+        ("OPTIONS *", "", (400, None, false)),
+        ("CONNECT a:443", "", (400, None, false)),
+        ("PRI * HTTP/2.0\r\n\r\nSM", "", (505, None, false)),
+    ] {
+        let requests = format!("{line} HTTP/1.1\r\nHost: a\r\n{fields}\r\n");
+        assert_eq!(redirected(&requests), [expected], "{line} {fields}");
+    }
+    assert_eq!(redirected("GET / HTTP/1.0\r\n\r\n"), [(400, None, false)]);
+    let twice = get("/a") + &get("/b");
+    let expected = ["/a", "/b"].map(|target| (301, to(target), true));
+    assert_eq!(redirected(&twice), expected);
 }
 
 #[test]
