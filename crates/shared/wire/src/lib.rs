@@ -9,3 +9,4 @@ pub mod date;
 pub mod http;
 pub mod network;
 pub mod proxy_header;
+pub mod starttls;

@@ -1,0 +1,155 @@
+//! The conversation before TLS in protocols that begin in plaintext, on either side of a proxy.
+//!
+//! A [`Dialog`] stands between a client and a server until nothing is left to rewrite. As the front
+//! A [`Dialog`] stands between a client and a server until nothing is left to rewrite. As the front
+//! lists, and takes it out under TLS. As the client of a server it asks for TLS before the client's
+//! first byte is sent. It owns no socket, clock or TLS: bytes in, bytes and the next step out.
+//!
+//! No byte that came before TLS is ever taken as if it had come under it: a client that sends more
+//! behind its request, or a server behind its answer, is refused (CVE-2011-0411).
+
+mod lines;
+mod step;
+mod words;
+
+pub use step::{Fault, Next, Output, Policy, Sides};
+
+use lines::Lines;
+use step::Steps;
+
+/// A protocol with a request for TLS.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Dialect {
+    /// RFC 3207.
+    Smtp,
+    /// RFC 2033.
+    Lmtp,
+    /// RFC 9051.
+    Imap,
+    /// RFC 2595 section 4.
+    Pop3,
+    /// RFC 4217, the control connection.
+    Ftp,
+    /// ManageSieve, RFC 5804.
+    Sieve,
+    /// RFC 4642.
+    Nntp,
+}
+
+impl Dialect {
+    /// All of them, with their names, which are those of `openssl s_client -starttls`.
+    pub const ALL: &'static [(&'static str, Self)] = &[
+        ("smtp", Self::Smtp),
+        ("lmtp", Self::Lmtp),
+        ("imap", Self::Imap),
+        ("pop3", Self::Pop3),
+        ("ftp", Self::Ftp),
+        ("sieve", Self::Sieve),
+        ("nntp", Self::Nntp),
+    ];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        let mut all = Self::ALL.iter();
+        all.find(|(_, one)| *one == self)
+            .map_or("", |(name, _)| name)
+    }
+
+    /// Whether the server greets the client, so that it has to be connected before the client's
+    /// TLS.
+    pub fn is_greeted(self) -> bool {
+        true
+    }
+}
+
+/// One connection's conversation.
+pub struct Dialog {
+    steps: Box<dyn Steps>,
+    is_greeted: bool,
+}
+
+impl Dialog {
+    /// Before the first byte. `server_name` is the name that the server goes by, where a dialect
+    /// tells it one.
+    pub fn new(dialect: Dialect, sides: Sides, server_name: Option<&str>) -> Self {
+        let _ = server_name;
+        let words = match dialect {
+            Dialect::Smtp => &words::SMTP,
+            Dialect::Lmtp => &words::LMTP,
+            Dialect::Imap => &words::IMAP,
+            Dialect::Pop3 => &words::POP3,
+            Dialect::Ftp => &words::FTP,
+            Dialect::Sieve => &words::SIEVE,
+            Dialect::Nntp => &words::NNTP,
+        };
+        Self {
+            steps: Box::new(Lines::new(words, sides)),
+            is_greeted: dialect.is_greeted(),
+        }
+    }
+
+    /// Whether the server greets the client ([`Dialect::is_greeted`]).
+    pub fn is_greeted(&self) -> bool {
+        self.is_greeted
+    }
+
+    /// Takes what the client sent: in plaintext, or out of its TLS once that is up.
+    pub fn client_sent(&mut self, bytes: &[u8]) -> Output {
+        self.step(|steps, out| steps.client_sent(bytes, out))
+    }
+
+    /// Takes what the server sent: in plaintext, or out of its TLS once that is up. With nothing
+    /// from the client, it leads a dialog with the server's side alone to [`Next::StartServerTls`]
+    /// or a fault.
+    pub fn server_sent(&mut self, bytes: &[u8]) -> Output {
+        self.step(|steps, out| steps.server_sent(bytes, out))
+    }
+
+    /// The TLS that [`Next::StartClientTls`] or [`Next::ClientTlsBegun`] asked for is up.
+    pub fn client_tls_up(&mut self) -> Output {
+        self.step(|steps, out| steps.client_tls_up(out))
+    }
+
+    /// The TLS that [`Next::StartServerTls`] asked for is up.
+    pub fn server_tls_up(&mut self) -> Output {
+        self.step(|steps, out| steps.server_tls_up(out))
+    }
+
+    /// A server is connected, without TLS yet where [`Sides::back`] asks for it. What another one
+    /// said before it was given up does not count.
+    pub fn server_connected(&mut self) -> Output {
+        self.step(|steps, out| steps.server_connected(out))
+    }
+
+    /// What the client is told, before the connection ends, if no server can be connected.
+    pub fn unavailable(&self) -> Vec<u8> {
+        self.steps.unavailable()
+    }
+
+    /// Whether the client was told that it has to use TLS first.
+    pub fn has_refused(&self) -> bool {
+        self.steps.has_refused()
+    }
+
+    /// Whether the server is to speak next.
+    pub fn expects_server(&self) -> bool {
+        self.steps.expects_server()
+    }
+
+    /// Whether something whole of the client's waits here for an answer of the server.
+    pub fn is_holding(&self) -> bool {
+        self.steps.is_holding()
+    }
+
+    fn step(&mut self, take: impl FnOnce(&mut dyn Steps, &mut Output)) -> Output {
+        let mut out = Output::default();
+        take(&mut *self.steps, &mut out);
+        out
+    }
+}
+
+impl std::fmt::Debug for Dialog {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Dialog").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,537 @@
+//! The dialog of a line protocol, by its [`Words`].
+//!
+//! One command is given to the server at a time until the dialog is over, so that each reply is
+//! known to be that command's, and an answer of our own comes in its turn. What a client sends
+//! meanwhile waits here.
+
+use super::step::{Fault, Next, Output, Policy, Sides, Steps, refusal};
+use super::words::{Framing, Words};
+
+/// The longest line, in bytes: RFC 9051 section 4 advises 8,000 octets, SMTP needs 512.
+const LINE_BYTES_MAX: usize = 8 << 10;
+
+/// What may wait for a reply, and the longest reply that is rewritten, in bytes.
+const HELD_BYTES_MAX: usize = 64 << 10;
+
+/// Commands refused for want of TLS before the connection is closed.
+const REFUSALS_MAX: usize = 10;
+
+/// Where the conversation with the server is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Phase {
+    /// Ours, before TLS: its greeting, the reply to our hello, that to our request.
+    Greeting,
+    Hello,
+    Request,
+    /// TLS is begun.
+    Tls,
+    /// The client's.
+    Open,
+}
+
+/// What the next reply of the server is for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Expected {
+    Greeting,
+    Capabilities,
+    Other,
+}
+
+/// The dialog of one connection.
+#[derive(Debug)]
+pub(super) struct Lines {
+    words: &'static Words,
+    front: Option<Policy>,
+    phase: Phase,
+    has_client_tls: bool,
+    /// What has come and is not yet worked on.
+    client: Vec<u8>,
+    server: Vec<u8>,
+    expected: Option<Expected>,
+    /// Of the command that is answered, where commands have one.
+    tag: Vec<u8>,
+    /// The code of the reply that is not yet whole.
+    code: Option<Vec<u8>>,
+    /// Its lines end with a dot.
+    is_dotted: bool,
+    /// It, as far as it has come, if it is to be rewritten or judged.
+    reply: Vec<u8>,
+    /// The server's greeting, until its TLS is up.
+    greeting: Vec<u8>,
+    refusals: usize,
+}
+
+impl Lines {
+    pub(super) fn new(words: &'static Words, sides: Sides) -> Self {
+        let phase = if sides.back {
+            Phase::Greeting
+        } else {
+            Phase::Open
+        };
+        Self {
+            words,
+            front: sides.front,
+            phase,
+            has_client_tls: false,
+            client: Vec::new(),
+            server: Vec::new(),
+            expected: Some(Expected::Greeting),
+            tag: Vec::new(),
+            code: None,
+            is_dotted: false,
+            reply: Vec::new(),
+            greeting: Vec::new(),
+            refusals: 0,
+        }
+    }
+
+    /// Whether the client may still ask for TLS.
+    fn is_before_tls(&self) -> bool {
+        self.front.is_some() && !self.has_client_tls
+    }
+
+    fn must_use_tls(&self) -> bool {
+        self.front == Some(Policy::Required) && !self.has_client_tls
+    }
+
+    // From the client.
+
+    fn take_commands(&mut self, out: &mut Output) {
+        while out.goes_on() && self.phase == Phase::Open && self.expected.is_none() {
+            let Some(line) = take_line(&mut self.client) else {
+                if self.client.len() > LINE_BYTES_MAX {
+                    self.refuse_client(Fault::ClientMalformed("a line longer than 8 KiB"), out);
+                }
+                return;
+            };
+            self.command(&line, out);
+        }
+        if self.client.len() > HELD_BYTES_MAX {
+            let what = "64 KiB without waiting for an answer";
+            self.refuse_client(Fault::ClientMalformed(what), out);
+        }
+    }
+
+    fn command(&mut self, line: &[u8], out: &mut Output) {
+        let words = self.words;
+        let text = String::from_utf8_lossy(line).trim().to_ascii_uppercase();
+        let command = match (words.framing, text.split_once(' ')) {
+            (Framing::Tagged, Some((tag, command))) => {
+                self.tag = line[..tag.len().min(line.len())].to_vec();
+                command.trim_start().to_owned()
+            }
+            _ => text,
+        };
+        let is_one_of = |all: &[&str]| all.iter().any(|one| is_command(&command, one));
+        let has_literal =
+            matches!(words.framing, Framing::Tagged | Framing::Sieve) && command.ends_with('}');
+        let answer = words
+            .answered
+            .iter()
+            .find(|(name, _)| is_command(&command, name));
+        if self.front.is_some() && is_one_of(words.start) {
+            self.start_tls(out);
+        } else if let (true, Some((_, answer))) = (self.has_client_tls, answer) {
+            self.answer(answer, out);
+        } else if has_literal && self.must_use_tls() {
+            self.refuse_client(Fault::ClientMalformed("a literal before TLS"), out);
+        } else if is_one_of(words.capabilities) {
+            self.pass_command(line, Expected::Capabilities, out);
+        } else if is_one_of(words.free) && !has_literal {
+            self.pass_command(line, Expected::Other, out);
+        } else if self.must_use_tls() {
+            self.refusals += 1;
+            self.answer(words.refusal, out);
+            if self.refusals > REFUSALS_MAX {
+                out.next = Next::Fail(Fault::TlsRequired);
+            }
+        } else if words.is_lasting {
+            self.pass_command(line, Expected::Other, out);
+        } else {
+            out.to_server.extend_from_slice(line);
+            out.to_server.append(&mut self.client);
+            out.to_client.append(&mut self.server);
+            out.next = Next::Relay;
+        }
+    }
+
+    fn start_tls(&self, out: &mut Output) {
+        if self.has_client_tls {
+            return self.answer(self.words.again, out);
+        }
+        if !self.client.is_empty() {
+            return self.refuse_client(Fault::Injection(self.client.len()), out);
+        }
+        self.answer(self.words.go_ahead, out);
+        out.next = Next::StartClientTls;
+    }
+
+    fn pass_command(&mut self, line: &[u8], expected: Expected, out: &mut Output) {
+        self.expected = Some(expected);
+        out.to_server.extend_from_slice(line);
+    }
+
+    fn answer(&self, words: &str, out: &mut Output) {
+        if self.words.framing == Framing::Tagged {
+            out.to_client.extend_from_slice(&self.tag);
+            out.to_client.push(b' ');
+        }
+        out.to_client.extend_from_slice(words.as_bytes());
+        out.to_client.extend_from_slice(b"\r\n");
+    }
+
+    fn refuse_client(&self, fault: Fault, out: &mut Output) {
+        let what = match &fault {
+            Fault::ClientMalformed(what) => what,
+            _ => "more behind its request for TLS",
+        };
+        let words = self.words.malformed.replace("{}", what) + "\r\n";
+        out.fail(fault, words.as_bytes());
+    }
+
+    // From the server.
+
+    fn take_replies(&mut self, out: &mut Output) {
+        while out.goes_on() && self.phase != Phase::Tls {
+            let Some(line) = take_line(&mut self.server) else {
+                break;
+            };
+            let Some(expected) = self.expected else {
+                // Out of turn, such as the end of a transfer.
+                out.to_client.append(&mut self.edited(line));
+                continue;
+            };
+            let is_final = self.is_final(&line, expected);
+            let is_list = expected == Expected::Capabilities
+                || expected == Expected::Greeting && self.words.greets_again;
+            let is_collected = is_list && self.words.framing != Framing::Tagged;
+            if self.phase == Phase::Open && !is_collected {
+                out.to_client.append(&mut self.edited(line));
+            } else {
+                self.reply.extend_from_slice(&line);
+            }
+            if is_final {
+                self.expected = None;
+                self.code = None;
+                self.is_dotted = false;
+                let reply = std::mem::take(&mut self.reply);
+                self.replied(reply, out);
+            }
+        }
+        if self.server.len() > LINE_BYTES_MAX || self.reply.len() > HELD_BYTES_MAX {
+            let what = "a line longer than 8 KiB, or a reply longer than 64 KiB";
+            out.next = Next::Fail(Fault::ServerMalformed(what));
+        }
+    }
+
+    /// Goes on behind a whole reply.
+    fn replied(&mut self, reply: Vec<u8>, out: &mut Output) {
+        match self.phase {
+            Phase::Open => {
+                out.to_client.append(&mut self.relisted(&reply));
+                self.take_commands(out);
+            }
+            Phase::Greeting => self.greeted(reply, out),
+            Phase::Hello => {
+                let mut offered = reply.split(|byte| *byte == b'\n');
+                if !reply.starts_with(b"2") {
+                    out.next = Next::Fail(refusal(&reply));
+                } else if offered.any(|line| is_word(keyword(line, Framing::Codes), "STARTTLS")) {
+                    self.request_tls(out);
+                } else {
+                    out.next = Next::Fail(Fault::ServerWithoutTls(self.words.request.0));
+                }
+            }
+            Phase::Request => {
+                let last = last_line(&reply);
+                let good = self.words.request.1.as_bytes();
+                if !begins(last, good) {
+                    out.next = Next::Fail(refusal(last));
+                } else if !self.server.is_empty() {
+                    let what = "bytes behind its answer to the request for TLS";
+                    out.next = Next::Fail(Fault::ServerMalformed(what));
+                } else {
+                    self.phase = Phase::Tls;
+                    out.next = Next::StartServerTls;
+                }
+            }
+            Phase::Tls => {}
+        }
+    }
+
+    fn greeted(&mut self, reply: Vec<u8>, out: &mut Output) {
+        let last = last_line(&reply);
+        let mut good = self.words.greetings.iter();
+        if self.words.framing == Framing::Codes && last.starts_with(b"1") {
+            // It will be ready in a while (RFC 959 section 5.4).
+            self.expected = Some(Expected::Greeting);
+        } else if !good.any(|good| begins(last, good.as_bytes())) {
+            out.next = Next::Fail(refusal(last));
+        } else {
+            self.greeting = reply;
+            match self.words.hello {
+                None => self.request_tls(out),
+                Some(hello) => {
+                    self.phase = Phase::Hello;
+                    self.say(hello, Expected::Capabilities, out);
+                }
+            }
+        }
+    }
+
+    fn request_tls(&mut self, out: &mut Output) {
+        self.phase = Phase::Request;
+        self.tag = b"starttls".to_vec();
+        self.say(self.words.request.0, Expected::Other, out);
+    }
+
+    fn say(&mut self, words: &str, expected: Expected, out: &mut Output) {
+        self.expected = Some(expected);
+        out.to_server.extend_from_slice(words.as_bytes());
+        out.to_server.extend_from_slice(b"\r\n");
+    }
+
+    /// Whether the reply ends with this line.
+    fn is_final(&mut self, line: &[u8], expected: Expected) -> bool {
+        let text = line.trim_ascii_end();
+        if self.is_dotted {
+            return text == b".";
+        }
+        match self.words.framing {
+            Framing::Codes => {
+                let code = text.get(..3).unwrap_or(text);
+                let first = self.code.get_or_insert_with(|| code.to_vec());
+                code == first && text.get(3) != Some(&b'-')
+            }
+            Framing::CodesAndDot => {
+                self.is_dotted = text.starts_with(b"100") || text.starts_with(b"101");
+                !self.is_dotted
+            }
+            Framing::Pop3 => {
+                self.is_dotted = expected == Expected::Capabilities && begins(text, b"+OK");
+                !self.is_dotted
+            }
+            Framing::Tagged => {
+                expected == Expected::Greeting
+                    || text
+                        .strip_prefix(&self.tag[..])
+                        .is_some_and(|rest| rest.starts_with(b" "))
+            }
+            Framing::Sieve => [&b"OK"[..], b"NO", b"BYE"]
+                .iter()
+                .any(|word| begins(text, word) && !text[word.len()..].starts_with(b"\"")),
+        }
+    }
+
+    // The capabilities.
+
+    /// Whether the client does not see a capability of the server.
+    fn is_hidden(&self, word: &[u8]) -> bool {
+        let before: &[&str] = if self.must_use_tls() {
+            self.words.hidden_before
+        } else {
+            &[]
+        };
+        let hidden = self.words.hidden.iter().chain(before);
+        hidden
+            .into_iter()
+            .any(|one| is_word(word, one) || one.ends_with('=') && begins(word, one.as_bytes()))
+    }
+
+    /// What the client sees in addition.
+    fn offered(&self) -> impl Iterator<Item = &'static str> {
+        let [always, if_required] = self.words.offered;
+        let always = if self.is_before_tls() { always } else { &[] };
+        let if_required = if self.must_use_tls() {
+            if_required
+        } else {
+            &[]
+        };
+        if_required.iter().chain(always).copied()
+    }
+
+    /// A line of a server whose capabilities are all in one (RFC 9051 section 7.2.2).
+    fn edited(&self, line: Vec<u8>) -> Vec<u8> {
+        const LIST: &[u8] = b"CAPABILITY ";
+        if self.words.framing != Framing::Tagged {
+            return line;
+        }
+        let upper = line.to_ascii_uppercase();
+        let is_begin = |at: &usize| upper[..*at].ends_with(b"[") || &upper[..*at] == b"* ";
+        let mut all = (0..upper.len()).filter(|at| upper[*at..].starts_with(LIST));
+        let Some(begin) = all.find(is_begin).map(|at| at + LIST.len()) else {
+            return line;
+        };
+        let rest = &line[begin..];
+        let is_end = |byte: &u8| matches!(byte, b']' | b'\r' | b'\n');
+        let (list, behind) = rest.split_at(rest.iter().position(is_end).unwrap_or(rest.len()));
+        let kept = list.split(|byte| *byte == b' ');
+        let kept = kept.filter(|word| !word.is_empty() && !self.is_hidden(word));
+        let offered = self.offered().map(str::as_bytes);
+        let all: Vec<&[u8]> = kept.chain(offered.map(|one| -> &[u8] { one })).collect();
+        [&line[..begin], &all.join(&b' '), behind].concat()
+    }
+
+    /// A reply that lists capabilities, one per line.
+    fn relisted(&self, reply: &[u8]) -> Vec<u8> {
+        let framing = self.words.framing;
+        let mut lines: Vec<_> = reply.split_inclusive(|byte| *byte == b'\n').collect();
+        let is_good = match framing {
+            Framing::Codes => reply.starts_with(b"2"),
+            Framing::CodesAndDot => reply.starts_with(b"101"),
+            Framing::Pop3 => begins(reply, b"+OK"),
+            Framing::Sieve => begins(last_line(reply), b"OK"),
+            Framing::Tagged => false,
+        };
+        if !is_good || lines.is_empty() {
+            return reply.to_vec();
+        }
+        let has_head = framing != Framing::Sieve;
+        let mut index = 0;
+        lines.retain(|line| {
+            index += 1;
+            has_head && index == 1 || !self.is_hidden(keyword(line, framing))
+        });
+        let code = &reply[..reply.len().min(3)];
+        let added: Vec<_> = self
+            .offered()
+            .map(|one| match framing {
+                Framing::Codes if !one.starts_with(' ') => {
+                    [code, b"-", one.as_bytes(), b"\r\n"].concat()
+                }
+                _ => [one.as_bytes(), b"\r\n"].concat(),
+            })
+            .collect();
+        // Before the last line, which closes the list in most protocols; never before the first.
+        let at = lines.len().saturating_sub(1).max(usize::from(has_head));
+        lines.splice(at..at, added.iter().map(|one| &one[..]));
+        let mut lines: Vec<_> = lines.into_iter().map(<[u8]>::to_vec).collect();
+        if framing == Framing::Codes {
+            let last = lines.len() - 1;
+            for (index, line) in lines.iter_mut().enumerate() {
+                let mark = if index == last { b' ' } else { b'-' };
+                if let Some(byte @ (b' ' | b'-')) = line.get_mut(3) {
+                    *byte = mark;
+                }
+            }
+        }
+        lines.concat()
+    }
+}
+
+impl Steps for Lines {
+    fn client_sent(&mut self, bytes: &[u8], out: &mut Output) {
+        self.client.extend_from_slice(bytes);
+        self.take_commands(out);
+    }
+
+    fn server_sent(&mut self, bytes: &[u8], out: &mut Output) {
+        self.server.extend_from_slice(bytes);
+        self.take_replies(out);
+    }
+
+    fn client_tls_up(&mut self, out: &mut Output) {
+        self.has_client_tls = true;
+        if self.words.greets_again {
+            self.say(self.words.capabilities[0], Expected::Capabilities, out);
+        }
+    }
+
+    fn server_tls_up(&mut self, out: &mut Output) {
+        self.phase = Phase::Open;
+        if self.words.greets_again {
+            self.expected = Some(Expected::Greeting);
+        } else {
+            let greeting = without_capabilities(std::mem::take(&mut self.greeting));
+            out.to_client.extend_from_slice(&greeting);
+            self.take_commands(out);
+        }
+    }
+
+    fn server_connected(&mut self, _out: &mut Output) {
+        if self.phase != Phase::Open {
+            let sides = Sides {
+                front: self.front,
+                back: true,
+            };
+            *self = Self {
+                client: std::mem::take(&mut self.client),
+                has_client_tls: self.has_client_tls,
+                ..Self::new(self.words, sides)
+            };
+        }
+    }
+
+    fn unavailable(&self) -> Vec<u8> {
+        format!("{}\r\n", self.words.unavailable).into_bytes()
+    }
+
+    fn has_refused(&self) -> bool {
+        self.refusals > 0
+    }
+
+    fn expects_server(&self) -> bool {
+        self.expected.is_some()
+    }
+
+    fn is_holding(&self) -> bool {
+        self.expected.is_some() && self.client.contains(&b'\n')
+    }
+}
+
+/// The next whole line, with its end.
+fn take_line(bytes: &mut Vec<u8>) -> Option<Vec<u8>> {
+    let end = bytes.iter().position(|byte| *byte == b'\n')?;
+    let rest = bytes.split_off(end + 1);
+    Some(std::mem::replace(bytes, rest))
+}
+
+fn last_line(reply: &[u8]) -> &[u8] {
+    let mut lines = reply.split_inclusive(|byte| *byte == b'\n');
+    lines.next_back().unwrap_or_default()
+}
+
+/// Whether the text begins so, whatever the case.
+fn begins(text: &[u8], begin: &[u8]) -> bool {
+    let head = text.get(..begin.len());
+    head.is_some_and(|head| head.eq_ignore_ascii_case(begin))
+}
+
+fn is_word(word: &[u8], other: &str) -> bool {
+    word.eq_ignore_ascii_case(other.as_bytes())
+}
+
+/// Whether a command in upper case is that one, with arguments or without.
+fn is_command(command: &str, name: &str) -> bool {
+    let rest = command.strip_prefix(name);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
+}
+
+/// The word that a line of a list names a capability by.
+fn keyword(line: &[u8], framing: Framing) -> &[u8] {
+    let text = match (framing, line.get(3)) {
+        (Framing::Codes, Some(b' ' | b'-')) if line[0].is_ascii_digit() => &line[4..],
+        _ => line,
+    };
+    let text = text.trim_ascii();
+    let text = text.strip_prefix(b"\"").unwrap_or(text);
+    let is_end = |byte: &u8| matches!(byte, b' ' | b'"');
+    &text[..text.iter().position(is_end).unwrap_or(text.len())]
+}
+
+/// An IMAP greeting without the capabilities that the server had before TLS: nobody vouches for
+/// them, and it has others now.
+fn without_capabilities(greeting: Vec<u8>) -> Vec<u8> {
+    let begin = greeting
+        .windows(12)
+        .position(|part| is_word(part, "[CAPABILITY "));
+    let Some(begin) = begin else {
+        return greeting;
+    };
+    let Some(length) = greeting[begin..].iter().position(|byte| *byte == b']') else {
+        return greeting;
+    };
+    let rest = greeting[begin + length + 1..].trim_ascii_start();
+    let rest = if rest.is_empty() { b"ready\r\n" } else { rest };
+    [&greeting[..begin], rest].concat()
+}

@@ -1,0 +1,130 @@
+//! What every dialog takes and gives: the sides that speak STARTTLS, and what is to be done next.
+
+/// Whether clients of a front have to ask for TLS.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Policy {
+    /// One that does not is refused in the words of its protocol.
+    Required,
+    /// One that does not is relayed as it is.
+    Optional,
+}
+
+/// Which of the two sides speak STARTTLS.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Sides {
+    /// Clients, and what they have to do; `None` = they speak plaintext or TLS from the first byte.
+    pub front: Option<Policy>,
+    /// Servers.
+    pub back: bool,
+}
+
+/// What came of a call: bytes that go out now, in plaintext or in the TLS that is up on that side,
+/// and what is to be done behind them.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Output {
+    /// To the client.
+    pub to_client: Vec<u8>,
+    /// To the server. If none is connected yet, one has to be.
+    pub to_server: Vec<u8>,
+    /// What comes behind these bytes.
+    pub next: Next,
+}
+
+/// What comes next.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Next {
+    /// More bytes are needed.
+    #[default]
+    More,
+    /// The client begins TLS once it has read what goes to it; [`Dialog::client_tls_up`] then. It
+    /// has sent nothing behind its request.
+    ///
+    /// [`Dialog::client_tls_up`]: super::Dialog::client_tls_up
+    StartClientTls,
+    /// The client has begun TLS without asking: these are the first bytes of it.
+    ClientTlsBegun(Vec<u8>),
+    /// TLS is to be begun towards the server once it has been sent what goes to it;
+    /// [`Dialog::server_tls_up`] then. It has sent nothing behind its answer.
+    ///
+    /// [`Dialog::server_tls_up`]: super::Dialog::server_tls_up
+    StartServerTls,
+    /// The dialog is over: all further bytes pass as they are.
+    Relay,
+    /// The connection ends once the client has been sent what goes to it.
+    Fail(Fault),
+}
+
+/// Why a dialog failed.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum Fault {
+    /// The client may not speak without TLS, and went on to.
+    #[error("the client asked for too much before TLS")]
+    TlsRequired,
+    /// The client sent bytes behind its request for TLS (CVE-2011-0411).
+    #[error("the client sent {0} bytes behind its request for TLS, before TLS")]
+    Injection(usize),
+    /// The client's: what it sent is not of the protocol, or longer than is allowed.
+    #[error("the client sent {0}")]
+    ClientMalformed(&'static str),
+    /// The server's: it refused the connection or TLS; its words.
+    #[error("the server answered \"{0}\"")]
+    ServerRefused(String),
+    /// The server's: it offers no TLS.
+    #[error("the server offers no {0}")]
+    ServerWithoutTls(&'static str),
+    /// The server's: what it sent is not of the protocol, or longer than is allowed.
+    #[error("the server sent {0}")]
+    ServerMalformed(&'static str),
+}
+
+impl Fault {
+    /// Whether the server is to blame, and not the client.
+    pub fn is_of_server(&self) -> bool {
+        match self {
+            Self::TlsRequired | Self::Injection(_) | Self::ClientMalformed(_) => false,
+            Self::ServerRefused(_) | Self::ServerWithoutTls(_) | Self::ServerMalformed(_) => true,
+        }
+    }
+}
+
+impl Output {
+    /// Fails, with these last words to the client.
+    pub(super) fn fail(&mut self, fault: Fault, words: &[u8]) {
+        self.to_client.extend_from_slice(words);
+        self.next = Next::Fail(fault);
+    }
+
+    /// Whether the dialog goes on with what is there.
+    pub(super) fn goes_on(&self) -> bool {
+        self.next == Next::More
+    }
+}
+
+/// The longest words of a server that a log repeats, in bytes.
+const WORDS_BYTES_MAX: usize = 200;
+
+/// A refusal in the server's own words, without what would disturb a log.
+pub(super) fn refusal(words: &[u8]) -> Fault {
+    let words = words.get(..WORDS_BYTES_MAX).unwrap_or(words);
+    let text = String::from_utf8_lossy(words);
+    let clean = text.trim_end().chars();
+    let clean = clean.map(|c| if c.is_control() { ' ' } else { c });
+    Fault::ServerRefused(clean.collect())
+}
+
+/// One dialect's dialog; [`super::Dialog`] says what each call is for.
+pub(super) trait Steps {
+    fn client_sent(&mut self, bytes: &[u8], out: &mut Output);
+    fn server_sent(&mut self, bytes: &[u8], out: &mut Output);
+    fn client_tls_up(&mut self, out: &mut Output);
+    fn server_tls_up(&mut self, out: &mut Output);
+    fn server_connected(&mut self, out: &mut Output);
+    /// What the client is told if no server can be reached.
+    fn unavailable(&self) -> Vec<u8>;
+    /// Whether the client was told that it must use TLS first.
+    fn has_refused(&self) -> bool;
+    /// Whether the server is to speak next.
+    fn expects_server(&self) -> bool;
+    /// Whether something whole of the client's waits for the server's answer to what came before.
+    fn is_holding(&self) -> bool;
+}

@@ -1,0 +1,208 @@
+//! The words of the line protocols: what [`super::lines`] knows of each.
+//!
+//! Keywords are upper case; clients' and servers' are compared without case.
+
+/// How a server's reply is told from the next one.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Framing {
+    /// `250-more`, `250 last` (RFC 5321 section 4.2.1, RFC 959 section 4.2).
+    Codes,
+    /// A line with a code; with 100 or 101 more lines up to a dot (RFC 3977 section 3.1).
+    CodesAndDot,
+    /// `+OK` or `-ERR`; capabilities have more lines up to a dot (RFC 1939 section 3).
+    Pop3,
+    /// Untagged lines, then one with the command's tag (RFC 9051 section 2.2.2).
+    Tagged,
+    /// Lines up to one that begins with OK, NO or BYE (RFC 5804 section 1.2).
+    Sieve,
+}
+
+/// One line protocol.
+#[derive(Debug)]
+pub(super) struct Words {
+    pub(super) framing: Framing,
+    /// Commands whose reply lists capabilities.
+    pub(super) capabilities: &'static [&'static str],
+    /// The request for TLS.
+    pub(super) start: &'static [&'static str],
+    /// The answer to it.
+    pub(super) go_ahead: &'static str,
+    /// The answer to a second one.
+    pub(super) again: &'static str,
+    /// Commands that a client may give before TLS, and that end no rewriting.
+    pub(super) free: &'static [&'static str],
+    /// The answer to others before TLS.
+    pub(super) refusal: &'static str,
+    /// Capabilities added before TLS; the latter where TLS is required.
+    pub(super) offered: [&'static [&'static str]; 2],
+    /// Capabilities of the server's own that no client sees.
+    pub(super) hidden: &'static [&'static str],
+    /// The same for a client that has to use TLS first; one with `=` stands for all that begin so.
+    pub(super) hidden_before: &'static [&'static str],
+    /// Commands that are answered under TLS, with their answers: the server knows of no TLS.
+    pub(super) answered: &'static [(&'static str, &'static str)],
+    /// Whether the rewriting goes on for as long as the connection.
+    pub(super) is_lasting: bool,
+    /// Whether the greeting lists capabilities, and the server greets anew under TLS (RFC 5804
+    /// section 2.2).
+    pub(super) greets_again: bool,
+    /// Last words to a client at fault; `{}` = what it sent.
+    pub(super) malformed: &'static str,
+    /// Last words to a client that no server can be reached for.
+    pub(super) unavailable: &'static str,
+    /// Codes that begin a good greeting.
+    pub(super) greetings: &'static [&'static str],
+    /// What a client of the protocol sends to see whether there is TLS.
+    pub(super) hello: Option<&'static str>,
+    /// What it sends to ask for TLS, and how a good answer begins.
+    pub(super) request: (&'static str, &'static str),
+}
+
+/// RFC 3207.
+pub(super) const SMTP: Words = Words {
+    framing: Framing::Codes,
+    capabilities: &["EHLO"],
+    start: &["STARTTLS"],
+    go_ahead: "220 2.0.0 Ready to start TLS",
+    again: "503 5.5.1 TLS is already active",
+    free: &["HELO", "NOOP", "RSET", "QUIT"],
+    refusal: "530 5.7.0 Must issue a STARTTLS command first",
+    offered: [&["STARTTLS"], &[]],
+    hidden: &["STARTTLS"],
+    hidden_before: &["AUTH", "AUTH="],
+    answered: &[],
+    is_lasting: false,
+    greets_again: false,
+    malformed: "554 5.5.0 Closing connection: the client sent {}",
+    unavailable: "421 4.3.2 No server is available",
+    greetings: &["220"],
+    hello: Some("EHLO localhost"),
+    request: ("STARTTLS", "220"),
+};
+
+/// RFC 2033: SMTP with another hello.
+pub(super) const LMTP: Words = Words {
+    capabilities: &["LHLO"],
+    free: &["NOOP", "RSET", "QUIT"],
+    hello: Some("LHLO localhost"),
+    ..SMTP
+};
+
+/// RFC 9051, and RFC 2595 for LOGINDISABLED.
+pub(super) const IMAP: Words = Words {
+    framing: Framing::Tagged,
+    capabilities: &["CAPABILITY"],
+    start: &["STARTTLS"],
+    go_ahead: "OK Begin TLS negotiation now",
+    again: "BAD TLS is already active",
+    free: &["NOOP", "LOGOUT", "ID"],
+    refusal: "NO [PRIVACYREQUIRED] Use STARTTLS first",
+    offered: [&["STARTTLS"], &["LOGINDISABLED"]],
+    hidden: &["STARTTLS"],
+    hidden_before: &["AUTH=", "LOGINDISABLED"],
+    answered: &[],
+    is_lasting: false,
+    greets_again: false,
+    malformed: "* BYE The client sent {}",
+    unavailable: "* BYE [UNAVAILABLE] No server is available",
+    greetings: &["* OK"],
+    hello: None,
+    request: ("starttls STARTTLS", "starttls OK"),
+};
+
+/// RFC 2595 section 4.
+pub(super) const POP3: Words = Words {
+    framing: Framing::Pop3,
+    capabilities: &["CAPA"],
+    start: &["STLS"],
+    go_ahead: "+OK Begin TLS negotiation now",
+    again: "-ERR TLS is already active",
+    free: &["NOOP", "QUIT"],
+    refusal: "-ERR [AUTH] Use STLS first",
+    offered: [&["STLS"], &[]],
+    hidden: &["STLS"],
+    hidden_before: &["USER", "SASL"],
+    answered: &[],
+    is_lasting: false,
+    greets_again: false,
+    malformed: "-ERR [SYS/PERM] The client sent {}",
+    unavailable: "-ERR [SYS/TEMP] No server is available",
+    greetings: &["+OK"],
+    hello: None,
+    request: ("STLS", "+OK"),
+};
+
+/// RFC 4217, of the control connection. The data connections are the server's own, in plaintext, so
+/// that their protection is refused (RFC 2228 section 3).
+pub(super) const FTP: Words = Words {
+    framing: Framing::Codes,
+    capabilities: &["FEAT"],
+    start: &["AUTH TLS", "AUTH SSL", "AUTH TLS-C", "AUTH TLS-P"],
+    go_ahead: "234 Proceed with negotiation",
+    again: "503 TLS is already active",
+    free: &["NOOP", "HELP", "QUIT"],
+    refusal: "530 Use AUTH TLS first",
+    offered: [&[" AUTH TLS", " PBSZ", " PROT"], &[]],
+    hidden: &["AUTH", "PBSZ", "PROT"],
+    hidden_before: &[],
+    answered: &[
+        ("PBSZ", "200 PBSZ=0"),
+        ("PROT C", "200 Data connections are not protected"),
+        (
+            "PROT",
+            "536 Only the control connection is protected: use PROT C",
+        ),
+        ("CCC", "534 The control connection stays protected"),
+    ],
+    is_lasting: true,
+    greets_again: false,
+    malformed: "421 The client sent {}",
+    unavailable: "421 No server is available",
+    greetings: &["220"],
+    hello: None,
+    request: ("AUTH TLS", "234"),
+};
+
+/// RFC 5804 section 2.2.
+pub(super) const SIEVE: Words = Words {
+    framing: Framing::Sieve,
+    capabilities: &["CAPABILITY"],
+    start: &["STARTTLS"],
+    go_ahead: "OK \"Begin TLS negotiation now\"",
+    again: "NO \"TLS is already active\"",
+    free: &["NOOP", "LOGOUT"],
+    refusal: "NO (ENCRYPT-NEEDED) \"Use STARTTLS first\"",
+    offered: [&["\"STARTTLS\""], &["\"SASL\" \"\""]],
+    hidden: &["STARTTLS"],
+    hidden_before: &["SASL"],
+    answered: &[],
+    is_lasting: false,
+    greets_again: true,
+    malformed: "BYE \"The client sent {}\"",
+    unavailable: "BYE (TRYLATER) \"No server is available\"",
+    greetings: &["OK"],
+    hello: None,
+    request: ("STARTTLS", "OK"),
+};
+
+/// RFC 4642.
+pub(super) const NNTP: Words = Words {
+    framing: Framing::CodesAndDot,
+    capabilities: &["CAPABILITIES"],
+    start: &["STARTTLS"],
+    go_ahead: "382 Continue with TLS negotiation",
+    again: "502 TLS is already active",
+    free: &["MODE", "HELP", "DATE", "QUIT"],
+    refusal: "483 Use STARTTLS first",
+    offered: [&["STARTTLS"], &[]],
+    hidden: &["STARTTLS"],
+    hidden_before: &["AUTHINFO", "SASL"],
+    answered: &[],
+    is_lasting: false,
+    greets_again: false,
+    malformed: "400 The client sent {}",
+    unavailable: "400 No server is available",
+    greetings: &["200", "201"],
+    hello: None,
+    request: ("STARTTLS", "382"),
+};

@@ -1,0 +1,510 @@
+//! The line protocols.
+
+use wire::starttls::{Dialect, Dialog, Fault, Next, Policy, Sides};
+
+use crate::script::play;
+
+const REQUIRED: Sides = Sides {
+    front: Some(Policy::Required),
+    back: false,
+};
+const OPTIONAL: Sides = Sides {
+    front: Some(Policy::Optional),
+    back: false,
+};
+const BACK: Sides = Sides {
+    front: None,
+    back: true,
+};
+const BOTH: Sides = Sides {
+    front: Some(Policy::Required),
+    back: true,
+};
+
+#[test]
+fn a_mail_client_that_has_to_use_tls_gets_it_and_sees_no_offer_of_it_then() {
+    play(
+        Dialect::Smtp,
+        REQUIRED,
+        "S> 220 mx.example ESMTP
+         C< 220 mx.example ESMTP
+         C> EHLO client.example
+         S< EHLO client.example
+         S> 250-mx.example
+         S> 250-SIZE 1000
+         S> 250-AUTH PLAIN LOGIN
+         S> 250 STARTTLS
+         C< 250-mx.example
+         C< 250-STARTTLS
+         C< 250 SIZE 1000
+         C> mail from:<a@example>
+         C< 530 5.7.0 Must issue a STARTTLS command first
+         C> starttls
+         C< 220 2.0.0 Ready to start TLS
+         = StartClientTls
+         C> STARTTLS
+         C< 503 5.5.1 TLS is already active
+         C> EHLO client.example
+         S< EHLO client.example
+         S> 250-mx.example
+         S> 250-AUTH PLAIN LOGIN
+         S> 250 STARTTLS
+         C< 250-mx.example
+         C< 250 AUTH PLAIN LOGIN
+         C> AUTH PLAIN AGEAYg==
+         S< AUTH PLAIN AGEAYg==
+         = Relay",
+    );
+    play(
+        Dialect::Lmtp,
+        REQUIRED,
+        "S> 220 mx.example LMTP
+         C< 220 mx.example LMTP
+         C> LHLO client.example
+         S< LHLO client.example
+         S> 250 mx.example
+         C< 250-mx.example
+         C< 250 STARTTLS
+         C> STARTTLS
+         C< 220 2.0.0 Ready to start TLS
+         = StartClientTls
+         C> MAIL FROM:<>
+         S< MAIL FROM:<>
+         = Relay",
+    );
+}
+
+#[test]
+fn so_does_an_imap_client_whose_capabilities_are_all_in_one_line() {
+    play(
+        Dialect::Imap,
+        REQUIRED,
+        "S> * OK [CAPABILITY IMAP4rev1 STARTTLS AUTH=PLAIN] ready
+         C< * OK [CAPABILITY IMAP4rev1 LOGINDISABLED STARTTLS] ready
+         C> a1 capability
+         S< a1 capability
+         S> * CAPABILITY IMAP4rev1 SASL-IR AUTH=PLAIN
+         S> a1 OK done
+         C< * CAPABILITY IMAP4rev1 SASL-IR LOGINDISABLED STARTTLS
+         C< a1 OK done
+         C> a2 LOGIN ann secret
+         C< a2 NO [PRIVACYREQUIRED] Use STARTTLS first
+         C> a3 STARTTLS
+         C< a3 OK Begin TLS negotiation now
+         = StartClientTls
+         C> a4 STARTTLS
+         C< a4 BAD TLS is already active
+         C> a5 CAPABILITY
+         S< a5 CAPABILITY
+         S> * CAPABILITY IMAP4rev1 STARTTLS AUTH=PLAIN
+         S> a5 OK done
+         C< * CAPABILITY IMAP4rev1 AUTH=PLAIN
+         C< a5 OK done
+         C> a6 LOGIN ann {6}
+         S< a6 LOGIN ann {6}
+         = Relay",
+    );
+}
+
+#[test]
+fn so_do_clients_whose_lists_end_with_a_dot() {
+    play(
+        Dialect::Pop3,
+        REQUIRED,
+        "S> +OK ready <1@example>
+         C< +OK ready <1@example>
+         C> CAPA
+         S< CAPA
+         S> +OK
+         S> TOP
+         S> USER
+         S> SASL PLAIN
+         S> .
+         C< +OK
+         C< TOP
+         C< STLS
+         C< .
+         C> USER ann
+         C< -ERR [AUTH] Use STLS first
+         C> STLS
+         C< +OK Begin TLS negotiation now
+         = StartClientTls
+         C> CAPA
+         S< CAPA
+         S> +OK
+         S> USER
+         S> STLS
+         S> .
+         C< +OK
+         C< USER
+         C< .
+         C> USER ann
+         S< USER ann
+         = Relay",
+    );
+    play(
+        Dialect::Nntp,
+        REQUIRED,
+        "S> 200 ready
+         C< 200 ready
+         C> CAPABILITIES
+         S< CAPABILITIES
+         S> 101 list
+         S> VERSION 2
+         S> AUTHINFO USER
+         S> .
+         C< 101 list
+         C< VERSION 2
+         C< STARTTLS
+         C< .
+         C> GROUP a
+         C< 483 Use STARTTLS first
+         C> STARTTLS
+         C< 382 Continue with TLS negotiation
+         = StartClientTls
+         C> GROUP a
+         S< GROUP a
+         = Relay",
+    );
+}
+
+#[test]
+fn a_sieve_client_is_told_the_capabilities_again_under_tls() {
+    play(
+        Dialect::Sieve,
+        REQUIRED,
+        "S> \"IMPLEMENTATION\" \"x\"
+         S> \"SASL\" \"PLAIN\"
+         S> \"STARTTLS\"
+         S> OK \"ready\"
+         C< \"IMPLEMENTATION\" \"x\"
+         C< \"SASL\" \"\"
+         C< \"STARTTLS\"
+         C< OK \"ready\"
+         C> AUTHENTICATE \"PLAIN\" \"AGEAYg==\"
+         C< NO (ENCRYPT-NEEDED) \"Use STARTTLS first\"
+         C> STARTTLS
+         C< OK \"Begin TLS negotiation now\"
+         = StartClientTls
+         S< CAPABILITY
+         S> \"SASL\" \"PLAIN\"
+         S> \"STARTTLS\"
+         S> OK
+         C< \"SASL\" \"PLAIN\"
+         C< OK
+         C> AUTHENTICATE \"PLAIN\" \"AGEAYg==\"
+         S< AUTHENTICATE \"PLAIN\" \"AGEAYg==\"
+         = Relay",
+    );
+}
+
+#[test]
+fn of_ftp_the_control_connection_is_protected_as_long_as_it_lasts() {
+    play(
+        Dialect::Ftp,
+        REQUIRED,
+        "S> 220-Welcome
+         S> 220 ready
+         C< 220-Welcome
+         C< 220 ready
+         C> FEAT
+         S< FEAT
+         S> 211-Features:
+         S>  UTF8
+         S>  AUTH TLS
+         S> 211 End
+         C< 211-Features:
+         C<  UTF8
+         C<  AUTH TLS
+         C<  PBSZ
+         C<  PROT
+         C< 211 End
+         C> USER ann
+         C< 530 Use AUTH TLS first
+         C> AUTH TLS
+         C< 234 Proceed with negotiation
+         = StartClientTls
+         C> PBSZ 0
+         C< 200 PBSZ=0
+         C> PROT P
+         C< 536 Only the control connection is protected: use PROT C
+         C> PROT C
+         C< 200 Data connections are not protected
+         C> USER ann
+         S< USER ann
+         S> 331 password
+         C< 331 password
+         C> RETR x
+         S< RETR x
+         S> 150 opening
+         C< 150 opening
+         C> ABOR
+         S< ABOR
+         S> 426 aborted
+         S> 226 done
+         C< 426 aborted
+         C< 226 done
+         C> PROT S
+         C< 536 Only the control connection is protected: use PROT C",
+    );
+}
+
+#[test]
+fn a_client_that_may_speak_without_tls_is_relayed() {
+    let plain = [
+        (Dialect::Smtp, "220 x", "MAIL FROM:<a@example>"),
+        (Dialect::Smtp, "554 no", "AUTH LOGIN"),
+        (Dialect::Imap, "* OK x", "a LOGIN ann secret"),
+        (Dialect::Pop3, "+OK x", "USER ann"),
+        (Dialect::Nntp, "201 x", "GROUP a"),
+        (Dialect::Sieve, "OK \"x\"", "AUTHENTICATE \"PLAIN\""),
+    ];
+    for (dialect, greeting, command) in plain {
+        let offer = if dialect == Dialect::Sieve {
+            "C< \"STARTTLS\"\n"
+        } else {
+            ""
+        };
+        let script =
+            format!("S> {greeting}\n{offer}C< {greeting}\nC> {command}\nS< {command}\n= Relay");
+        play(dialect, OPTIONAL, &script);
+    }
+}
+
+#[test]
+fn the_client_of_a_server_asks_for_tls_before_the_client_s_first_byte() {
+    play(
+        Dialect::Smtp,
+        BACK,
+        "S> 220 mx.example ESMTP
+         S< EHLO localhost
+         S> 250-mx.example
+         S> 250 STARTTLS
+         S< STARTTLS
+         S> 220 go
+         = StartServerTls
+         C< 220 mx.example ESMTP
+         C> EHLO client.example
+         S< EHLO client.example
+         S> 250-mx.example
+         S> 250-STARTTLS
+         S> 250 SIZE
+         C< 250-mx.example
+         C< 250 SIZE
+         C> MAIL FROM:<>
+         S< MAIL FROM:<>
+         = Relay",
+    );
+    play(
+        Dialect::Imap,
+        BACK,
+        "S> * OK [CAPABILITY IMAP4rev1 LOGINDISABLED STARTTLS] ready
+         S< starttls STARTTLS
+         S> * an untagged line
+         S> starttls OK go
+         = StartServerTls
+         C< * OK ready
+         C> a LOGIN ann secret
+         S< a LOGIN ann secret
+         = Relay",
+    );
+    let others = [
+        (Dialect::Pop3, "+OK x", "STLS", "+OK"),
+        (Dialect::Ftp, "220 x", "AUTH TLS", "234 go"),
+        (Dialect::Nntp, "200 x", "STARTTLS", "382 go"),
+    ];
+    for (dialect, greeting, request, answer) in others {
+        let script =
+            format!("S> {greeting}\nS< {request}\nS> {answer}\n= StartServerTls\nC< {greeting}");
+        play(dialect, BACK, &script);
+    }
+    play(
+        Dialect::Sieve,
+        BACK,
+        "S> \"STARTTLS\"
+         S> OK \"x\"
+         S< STARTTLS
+         S> OK \"go\"
+         = StartServerTls
+         S> \"SASL\" \"PLAIN\"
+         S> OK \"y\"
+         C< \"SASL\" \"PLAIN\"
+         C< OK \"y\"",
+    );
+}
+
+#[test]
+fn both_sides_have_tls_of_their_own() {
+    play(
+        Dialect::Pop3,
+        BOTH,
+        "S> +OK x
+         S< STLS
+         S> +OK go
+         = StartServerTls
+         C< +OK x
+         C> STLS
+         C< +OK Begin TLS negotiation now
+         = StartClientTls
+         C> USER ann
+         S< USER ann
+         = Relay",
+    );
+}
+
+#[test]
+fn a_server_without_tls_or_room_fails_in_its_own_words() {
+    let refused = [
+        (
+            Dialect::Smtp,
+            "421 too busy",
+            "the server answered \"421 too busy\"",
+        ),
+        (
+            Dialect::Imap,
+            "* BYE full",
+            "the server answered \"* BYE full\"",
+        ),
+        (
+            Dialect::Imap,
+            "* PREAUTH hello",
+            "the server answered \"* PREAUTH hello\"",
+        ),
+        (
+            Dialect::Pop3,
+            "-ERR [SYS/TEMP] full",
+            "the server answered \"-ERR [SYS/TEMP] full\"",
+        ),
+        (Dialect::Ftp, "530 no", "the server answered \"530 no\""),
+        (
+            Dialect::Sieve,
+            "BYE \"full\"",
+            "the server answered \"BYE \"full\"\"",
+        ),
+        (Dialect::Nntp, "502 no", "the server answered \"502 no\""),
+        (
+            Dialect::Nntp,
+            "SSH-2.0-\\x01x",
+            "the server answered \"SSH-2.0- x\"",
+        ),
+    ];
+    for (dialect, greeting, fault) in refused {
+        play(dialect, BACK, &format!("S> {greeting}\n= fail: {fault}"));
+    }
+    play(
+        Dialect::Smtp,
+        BACK,
+        "S> 220 x
+         S< EHLO localhost
+         S> 250 x
+         = fail: the server offers no STARTTLS",
+    );
+    play(
+        Dialect::Pop3,
+        BACK,
+        "S> +OK x
+         S< STLS
+         S> -ERR no
+         = fail: the server answered \"-ERR no\"",
+    );
+}
+
+#[test]
+fn what_comes_behind_a_request_is_never_taken_for_what_comes_under_tls() {
+    let injected = [
+        (
+            Dialect::Smtp,
+            "220 x\r\n",
+            "STARTTLS\r\nRSET\r\n",
+            "554 5.5.0 ",
+        ),
+        (Dialect::Lmtp, "220 x\r\n", "STARTTLS\r\nR", "554 5.5.0 "),
+        (
+            Dialect::Imap,
+            "* OK x\r\n",
+            "a STARTTLS\nb NOOP\r\n",
+            "* BYE ",
+        ),
+        (Dialect::Pop3, "+OK x\r\n", "STLS\r\n\x16\x03\x01", "-ERR "),
+        (Dialect::Ftp, "220 x\r\n", "AUTH TLS\r\nUSER a\r\n", "421 "),
+        (Dialect::Sieve, "OK\r\n", "STARTTLS\r\nNOOP\r\n", "BYE "),
+        (Dialect::Nntp, "200 x\r\n", "STARTTLS\r\nDATE\r\n", "400 "),
+    ];
+    for (dialect, greeting, bytes, words) in injected {
+        let mut dialog = Dialog::new(dialect, OPTIONAL, None);
+        dialog.server_sent(greeting.as_bytes());
+        let out = dialog.client_sent(bytes.as_bytes());
+        assert!(
+            matches!(out.next, Next::Fail(Fault::Injection(_))),
+            "{dialect:?} {out:?}"
+        );
+        assert!(
+            out.to_client.starts_with(words.as_bytes()),
+            "{dialect:?} {out:?}"
+        );
+        assert_eq!(out.to_server, b"", "{dialect:?}");
+    }
+    let mut dialog = Dialog::new(Dialect::Pop3, BACK, None);
+    dialog.server_sent(b"+OK x\r\n");
+    let out = dialog.server_sent(b"+OK go\r\n+OK and more\r\n");
+    let Next::Fail(fault) = out.next else {
+        panic!("{out:?}");
+    };
+    assert!(fault.is_of_server(), "{fault}");
+}
+
+#[test]
+fn what_has_no_end_is_refused() {
+    let line = vec![b'x'; 9000];
+    let mut dialog = Dialog::new(Dialect::Smtp, OPTIONAL, None);
+    dialog.server_sent(b"220 x\r\n");
+    let out = dialog.client_sent(&line);
+    assert!(
+        matches!(out.next, Next::Fail(Fault::ClientMalformed(_))),
+        "{out:?}"
+    );
+    assert!(out.to_client.starts_with(b"554 "), "{out:?}");
+    // It waits for a greeting that does not come.
+    let mut dialog = Dialog::new(Dialect::Smtp, OPTIONAL, None);
+    let out = dialog.client_sent(&b"NOOP\r\n".repeat(20_000));
+    assert!(
+        matches!(out.next, Next::Fail(Fault::ClientMalformed(_))),
+        "{out:?}"
+    );
+    let out = Dialog::new(Dialect::Imap, BACK, None).server_sent(&line);
+    assert!(
+        matches!(out.next, Next::Fail(Fault::ServerMalformed(_))),
+        "{out:?}"
+    );
+    let mut dialog = Dialog::new(Dialect::Imap, REQUIRED, None);
+    dialog.server_sent(b"* OK x\r\n");
+    let outs = (0..12).map(|_| dialog.client_sent(b"a LOGIN ann secret\r\n").next);
+    let ends: Vec<_> = outs.filter(|next| *next != Next::More).collect();
+    assert_eq!(ends[0], Next::Fail(Fault::TlsRequired));
+    assert!(dialog.has_refused());
+    let mut dialog = Dialog::new(Dialect::Imap, REQUIRED, None);
+    dialog.server_sent(b"* OK x\r\n");
+    let out = dialog.client_sent(b"a ID (\"name\" {4+}\r\n");
+    assert!(
+        matches!(out.next, Next::Fail(Fault::ClientMalformed(_))),
+        "{out:?}"
+    );
+}
+
+#[test]
+fn another_server_is_asked_anew() {
+    let mut dialog = Dialog::new(Dialect::Smtp, BOTH, None);
+    dialog.server_sent(b"220 one\r\n250-");
+    dialog.server_connected();
+    assert_eq!(
+        dialog.server_sent(b"220 two\r\n").to_server,
+        b"EHLO localhost\r\n"
+    );
+    dialog.server_sent(b"250-two\r\n250 STARTTLS\r\n");
+    assert_eq!(dialog.server_sent(b"220 go\r\n").next, Next::StartServerTls);
+    assert_eq!(dialog.server_tls_up().to_client, b"220 two\r\n");
+    assert_eq!(
+        dialog.unavailable(),
+        b"421 4.3.2 No server is available\r\n"
+    );
+}

@@ -1,0 +1,4 @@
+//! Whole conversations of each dialect, played at every way to cut their bytes.
+
+mod lines;
+mod script;

@@ -1,0 +1,136 @@
+//! A conversation as text, and the dialog that has to hold it.
+//!
+//! `C>` and `S>` are what client and server send, `C<` and `S<` what they have to get for it, and
+//! `=` the step that has to follow, after which its TLS is up. Lines of one kind in a row are one
+//! piece of bytes.
+
+use wire::starttls::{Dialect, Dialog, Next, Output, Sides};
+
+/// Plays it with pieces as they stand, and byte by byte.
+pub(crate) fn play(dialect: Dialect, sides: Sides, script: &str) {
+    for size in [usize::MAX, 1, 3] {
+        Play::new(dialect, sides, size).run(script);
+    }
+}
+
+struct Play {
+    dialog: Dialog,
+    size: usize,
+    got: Output,
+    context: String,
+}
+
+impl Play {
+    fn new(dialect: Dialect, sides: Sides, size: usize) -> Self {
+        Self {
+            dialog: Dialog::new(dialect, sides, None),
+            size,
+            got: Output::default(),
+            context: format!("{dialect:?} {sides:?} in pieces of {size}"),
+        }
+    }
+
+    fn run(mut self, script: &str) {
+        let lines = script
+            .lines()
+            .map(str::trim_start)
+            .filter(|line| !line.is_empty());
+        let lines: Vec<_> = lines.map(|line| line.split_at(line.len().min(2))).collect();
+        for group in lines.chunk_by(|one, other| one.0 == other.0 && one.0 != "= ") {
+            let (kind, first) = group[0];
+            let texts = group
+                .iter()
+                .map(|(_, text)| unescaped(text.strip_prefix(' ').unwrap_or(text)));
+            let bytes = texts.collect::<Vec<_>>().concat();
+            match kind {
+                "C>" | "S>" => self.feed(kind, &bytes),
+                "C<" => self.expect(&bytes, |got| &mut got.to_client),
+                "S<" => self.expect(&bytes, |got| &mut got.to_server),
+                "= " => self.follow(first),
+                other => panic!("{other} is not of a script"),
+            }
+        }
+        assert_eq!(
+            self.got.to_client.escape_ascii().to_string(),
+            "",
+            "{}",
+            self.context
+        );
+        assert_eq!(
+            self.got.to_server.escape_ascii().to_string(),
+            "",
+            "{}",
+            self.context
+        );
+        assert_eq!(self.got.next, Next::More, "{}", self.context);
+    }
+
+    fn feed(&mut self, kind: &str, bytes: &[u8]) {
+        for piece in bytes.chunks(self.size.min(bytes.len()).max(1)) {
+            let out = if self.got.next == Next::Relay && kind == "C>" {
+                Output {
+                    to_server: piece.to_vec(),
+                    ..Output::default()
+                }
+            } else if self.got.next == Next::Relay {
+                Output {
+                    to_client: piece.to_vec(),
+                    ..Output::default()
+                }
+            } else if kind == "C>" {
+                self.dialog.client_sent(piece)
+            } else {
+                self.dialog.server_sent(piece)
+            };
+            self.take(out);
+        }
+    }
+
+    fn take(&mut self, out: Output) {
+        self.got.to_client.extend(out.to_client);
+        self.got.to_server.extend(out.to_server);
+        if out.next != Next::More {
+            self.got.next = out.next;
+        }
+    }
+
+    fn expect(&mut self, bytes: &[u8], side: fn(&mut Output) -> &mut Vec<u8>) {
+        let got = std::mem::take(side(&mut self.got));
+        let (got, wanted) = (
+            got.escape_ascii().to_string(),
+            bytes.escape_ascii().to_string(),
+        );
+        assert_eq!(got, wanted, "{}", self.context);
+    }
+
+    fn follow(&mut self, step: &str) {
+        let next = std::mem::take(&mut self.got.next);
+        let said = match &next {
+            Next::Fail(fault) => format!("fail: {fault}"),
+            other => format!("{other:?}"),
+        };
+        assert_eq!(said, step.trim(), "{}", self.context);
+        let out = match next {
+            Next::StartClientTls | Next::ClientTlsBegun(_) => self.dialog.client_tls_up(),
+            Next::StartServerTls => self.dialog.server_tls_up(),
+            _ => Output::default(),
+        };
+        self.take(out);
+    }
+}
+
+/// A line's bytes: with CR LF, unless it ends with `\`; `\xNN` is a byte.
+fn unescaped(text: &str) -> Vec<u8> {
+    let (text, end): (_, &[u8]) = match text.strip_suffix('\\') {
+        Some(text) => (text, b""),
+        None => (text, b"\r\n"),
+    };
+    let mut parts = text.split("\\x");
+    let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
+    for part in parts {
+        bytes.push(u8::from_str_radix(&part[..2], 16).expect("two hexadecimal digits"));
+        bytes.extend_from_slice(&part.as_bytes()[2..]);
+    }
+    bytes.extend_from_slice(end);
+    bytes
+}
