@@ -102,6 +102,7 @@ mod terminator {
         }
     }
     mod servers {
+        mod affinity;
         mod balance;
         mod failover;
         mod maintenance;

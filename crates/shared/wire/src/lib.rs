@@ -9,4 +9,5 @@ pub mod date;
 pub mod http;
 pub mod network;
 pub mod proxy_header;
+pub mod server_session;
 pub mod starttls;

@@ -10,4 +10,5 @@ pub mod options;
 pub mod places;
 pub mod pool;
 pub mod server;
+pub mod session_affinity;
 pub mod tried;

@@ -11,7 +11,7 @@ use wire::address::Address;
 use crate::affinity;
 use crate::options::{Balance, Options, PassiveOptions, SERVERS_MAX, WEIGHT_MAX};
 use crate::places::Limit;
-use crate::server::{SHARE_WHOLE, Server, ServerState, Standing};
+use crate::server::{SHARE_WHOLE, Server, ServerId, ServerState, Standing};
 use crate::tried::{Place, Tried};
 
 /// The servers of one service.
@@ -33,6 +33,9 @@ pub struct Pick {
     pub now: Instant,
     /// The client, from [`affinity::key_of`]; only [`Balance::Source`] looks at it.
     pub key: u64,
+    /// The server that it belongs to, if one is known: chosen if no other is better and it has
+    /// room, whatever the balance.
+    pub home: Option<ServerId>,
     /// What this connection has dialled in vain.
     pub tried: Tried,
 }
@@ -139,12 +142,16 @@ impl Pool {
         request: &Pick,
         eligible: impl Fn(usize, &Server) -> bool,
     ) -> Option<Picked> {
-        let Pick { now, key, tried } = request;
-        let server = match self.balance {
-            Balance::LeastConnections => least_connections(&mut self.servers, eligible),
-            Balance::RoundRobin => next_in_turn(&mut self.servers, eligible),
-            Balance::Source => nearest(&self.servers, *key, eligible),
-        }?;
+        let Pick {
+            now, key, tried, ..
+        } = request;
+        let home = self.home(request, &eligible);
+        let by_balance = |servers: &mut [Server]| match self.balance {
+            Balance::LeastConnections => least_connections(servers, eligible),
+            Balance::RoundRobin => next_in_turn(servers, eligible),
+            Balance::Source => nearest(servers, *key, eligible),
+        };
+        let server = home.or_else(|| by_balance(&mut self.servers))?;
         let chosen = self.servers.get_mut(server)?;
         let (place, address) = chosen.take(server, *now, tried, self.passive.ejection_time)?;
         Some(Picked {
@@ -153,6 +160,18 @@ impl Pool {
             place,
             limit: chosen.limit,
         })
+    }
+
+    fn home(&self, request: &Pick, eligible: impl Fn(usize, &Server) -> bool) -> Option<usize> {
+        let home = request.home?;
+        let mut servers = self.servers.iter().enumerate();
+        let (index, server) = servers.find(|(_, server)| server.id() == home)?;
+        eligible(index, server).then_some(index)
+    }
+
+    /// What a server is called in [`Pick::home`]; `None` if there is no such server.
+    pub fn id(&self, server: usize) -> Option<ServerId> {
+        self.servers.get(server).map(Server::id)
     }
 
     /// What can be said about a server; `None` if there is no such server.
@@ -359,7 +378,16 @@ mod tests {
     }
 
     fn pick(pool: &mut Pool, now: Instant, key: u64, tried: Tried) -> Option<usize> {
-        picked(pool.pick(&Pick { now, key, tried }, |_| true)).map(|picked| picked.server)
+        picked(pool.pick(
+            &Pick {
+                now,
+                key,
+                home: None,
+                tried,
+            },
+            |_| true,
+        ))
+        .map(|picked| picked.server)
     }
 
     fn picked(choice: Choice) -> Option<Picked> {
@@ -474,6 +502,47 @@ mod tests {
     }
 
     #[test]
+    fn a_client_goes_home_as_long_as_no_server_is_better() {
+        let now = Instant::now();
+        for balance in [
+            Balance::RoundRobin,
+            Balance::LeastConnections,
+            Balance::Source,
+        ] {
+            let mut pool = pool(balance, "unix:a unix:b<1 +unix:spare");
+            let (b, spare) = (pool.id(1), pool.id(2));
+            let of = |pool: &mut Pool, home, tried, has_room: bool| {
+                let request = Pick {
+                    now,
+                    key: 7,
+                    home,
+                    tried,
+                };
+                picked(pool.pick(&request, |_| has_room)).unwrap()
+            };
+            let none = Tried::new();
+            let at_home = of(&mut pool, b, none, true);
+            assert_eq!(at_home.server, 1);
+            (0..9).for_each(|_| assert_eq!(of(&mut pool, b, none, true).server, 1));
+            assert_eq!(of(&mut pool, b, none, false).server, 0, "it has no room");
+            let mut tried = none;
+            tried.insert(at_home.place);
+            assert_eq!(of(&mut pool, b, tried, true).server, 0, "it was tried");
+            assert_ne!(
+                of(&mut pool, spare, none, true).server,
+                2,
+                "an ordinary one is up"
+            );
+            pool.set_disabled(1, true, now);
+            assert_eq!(of(&mut pool, b, none, true).server, 0, "it is disabled");
+            pool.set_checked(0, false, now);
+            assert_eq!(of(&mut pool, b, none, true).server, 2, "the spare is left");
+            let stranger = Pool::new(&options(balance, "unix:c"), 0).id(0);
+            assert_eq!(of(&mut pool, stranger, none, true).server, 2);
+        }
+    }
+
+    #[test]
     fn a_server_without_room_is_passed_over_but_not_for_a_worse_one() {
         let servers = "unix:a<1 unix:b<2 +unix:spare";
         for balance in [
@@ -485,9 +554,15 @@ mod tests {
             let now = Instant::now();
             let tried = Tried::new();
             let mut with_room = |room: &[u32]| {
-                pool.pick(&Pick { now, key: 7, tried }, |limit| {
-                    room.contains(&limit.most)
-                })
+                pool.pick(
+                    &Pick {
+                        now,
+                        key: 7,
+                        home: None,
+                        tried,
+                    },
+                    |limit| room.contains(&limit.most),
+                )
             };
             let Choice::Picked(only) = with_room(&[2]) else {
                 panic!("one has room");
@@ -588,8 +663,17 @@ mod tests {
             .map(|text| text.parse().unwrap())
             .into();
         pool.set_addresses(0, addresses.clone());
-        let next =
-            |pool: &mut Pool, tried| picked(pool.pick(&Pick { now, key: 0, tried }, |_| true));
+        let next = |pool: &mut Pool, tried| {
+            picked(pool.pick(
+                &Pick {
+                    now,
+                    key: 0,
+                    home: None,
+                    tried,
+                },
+                |_| true,
+            ))
+        };
         for address in addresses.iter().chain(&addresses) {
             let picked = next(&mut pool, Tried::new()).unwrap();
             assert_eq!(picked.address, Address::Ip(*address));
@@ -618,7 +702,15 @@ mod tests {
         let address = |last: u8| SocketAddr::from(([192, 0, 2, last], 80));
         pool.set_addresses(0, (0..20).map(address).collect());
         let (now, mut tried, mut order) = (Instant::now(), Tried::new(), Vec::new());
-        while let Some(picked) = picked(pool.pick(&Pick { now, key: 0, tried }, |_| true)) {
+        while let Some(picked) = picked(pool.pick(
+            &Pick {
+                now,
+                key: 0,
+                home: None,
+                tried,
+            },
+            |_| true,
+        )) {
             tried.insert(picked.place);
             order.push(picked.server);
         }
@@ -789,8 +881,10 @@ mod tests {
                     Event::Pick(key, dials) => {
                         let mut tried = Tried::new();
                         let usable = up.iter().filter(|up| **up).count();
+                        let home = pool.id(key as usize % 13);
                         for dial in 0..=dials {
-                            let picked = picked(pool.pick(&Pick { now, key, tried }, |_| true));
+                            let of_all = pool.pick(&Pick { now, key, home, tried }, |_| true);
+                            let picked = picked(of_all);
                             prop_assert_eq!(picked.is_some(), dial < usable);
                             let Some(picked) = picked else { break };
                             prop_assert!(up[picked.server] && !tried.has_server(picked.server));

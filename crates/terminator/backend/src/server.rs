@@ -22,6 +22,24 @@ pub(crate) const SHARE_WHOLE: u32 = 1024;
 /// little enough that what it does slowly at first is done seldom.
 const SHARE_FIRST: u32 = SHARE_WHOLE / 10;
 
+/// A server in all plans, workers and reloads of a service: 48 bits, of which some are set.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct ServerId(u64);
+
+impl ServerId {
+    const BITS: u32 = 48;
+
+    /// That of these low bits.
+    pub(crate) fn from_bits(bits: u64) -> Self {
+        // 0 stands for no server.
+        Self((bits & ((1 << Self::BITS) - 1)).max(1))
+    }
+
+    pub(crate) fn bits(self) -> u64 {
+        self.0
+    }
+}
+
 /// What can be said about a server.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct ServerState {
@@ -128,6 +146,10 @@ impl Server {
         if self.is_name {
             self.addresses.clone_from(&before.addresses);
         }
+    }
+
+    pub(crate) fn id(&self) -> ServerId {
+        ServerId::from_bits(self.seed)
     }
 
     pub(crate) fn state(&self) -> ServerState {

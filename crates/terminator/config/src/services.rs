@@ -54,11 +54,14 @@ fn service(
     } else {
         Some(None)
     };
-    let (mut front, back) = (front?, back?);
+    let (mut front, mut back) = (front?, back?);
     if front.tls != FrontTls::Plain && front_section.has("redirect") {
         let message = "is for clients that speak plain HTTP, and this front has `tls`";
         front_section.refuse("redirect", message, "give port 80 a service of its own");
         return None;
+    }
+    if front.tls != FrontTls::Passthrough {
+        sees_no_session(&section.section("back"), &mut back);
     }
     if matches!(back, BackOptions::Files(_)) {
         speaks_to_files(&front_section.section("tls"), &mut front)?;
@@ -133,6 +136,18 @@ fn speaks_to_files(tls: &Section<'_>, front: &mut FrontOptions) -> Option<()> {
         problem.hint("files are served by \"http/1.1\" alone"),
     );
     None
+}
+
+/// Sessions with servers are clients' only where their TLS stays closed.
+fn sees_no_session(written: &Section<'_>, back: &mut BackOptions) {
+    if let BackOptions::Servers(servers) = back
+        && servers.affinity.take().is_some()
+    {
+        let problem = Problem::new("has no effect: clients have no TLS session with the servers");
+        let hint = "take it out, or write front.tls = \"passthrough\"; \
+                    balance = \"source\" goes by the client's address";
+        written.warn("affinity", problem.hint(hint));
+    }
 }
 
 /// What the one side asks of the other.

@@ -16,6 +16,9 @@ pub enum Action {
     Redial,
     /// Take note that the server's TLS handshake is over.
     NoteBackReady,
+    /// Remember which server the client's session is with
+    /// ([`PassingSession::agreed`](crate::facts::PassingSession::agreed)).
+    NoteSession,
     /// Hand the sealing of what is sent to the client to the kernel, or say that it does not take
     /// it; at once.
     Offload,
@@ -35,12 +38,13 @@ pub enum Action {
     Close,
 }
 
-const ORDER: [Action; 13] = [
+const ORDER: [Action; 14] = [
     Action::Admit,
     Action::Route,
     Action::Dial,
     Action::Redial,
     Action::NoteBackReady,
+    Action::NoteSession,
     Action::Offload,
     Action::Rekey,
     Action::ShutdownBack,

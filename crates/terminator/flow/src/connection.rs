@@ -12,6 +12,7 @@ use tls::handshake::Established;
 use tls::options::Version;
 use tls::traffic::Traffic;
 use wire::alert;
+use wire::server_session::Watch;
 
 use crate::actions::{Action, Actions};
 use crate::back_tls::BackTls;
@@ -58,6 +59,8 @@ pub struct Flow {
     is_front_ended: bool,
     /// The client's bytes go to the server as they came: no TLS of ours is on its side.
     is_as_is: bool,
+    /// What the server sends is looked at until its session is known.
+    session_watch: Option<Box<Watch>>,
     last_byte: Instant,
 }
 
@@ -83,6 +86,7 @@ impl Flow {
             actions: Actions::default(),
             is_front_ended: false,
             is_as_is: false,
+            session_watch: None,
             last_byte,
         };
         if is_plain && !expects_proxy_header {
@@ -344,7 +348,7 @@ impl Flow {
         let handshake = self.handshaking.as_mut().and_then(Handshaking::sealer);
         let encrypted = match (&mut self.traffic, handshake) {
             _ if self.is_as_is => {
-                self.down.received_as_is(count);
+                self.receive_as_is(count);
                 Ok(())
             }
             (Some(traffic), _) => self.down.received(count, &mut **traffic),

@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use telemetry::outcome::{EarlyData, HandshakeKind, Reason, ResumptionMiss};
 use tls::handshake::Agreed;
+use wire::server_session::SessionId;
 
 /// Where the two ends of the client's connection are; `None` is a Unix socket.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -26,6 +27,17 @@ pub struct CertificateAlgorithms {
     pub key: Cow<'static, str>,
 }
 
+/// The session ids of TLS 1.2 in a handshake that passes by.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct PassingSession {
+    /// What the client offers.
+    pub offered: Option<SessionId>,
+    /// It offers TLS 1.3 as well, and then the id is mostly a random one (RFC 8446, D.4).
+    pub may_be_random: bool,
+    /// What the server and the client have agreed on.
+    pub agreed: Option<SessionId>,
+}
+
 /// What is known so far.
 #[derive(Debug)]
 pub struct Facts {
@@ -42,6 +54,8 @@ pub struct Facts {
     /// The only protocol (RFC 7301) that the client offers, where its TLS stays closed: what the
     /// server will choose is known if there is no other.
     pub only_protocol: Option<Box<[u8]>>,
+    /// Sessions of TLS 1.2, where TLS stays closed and they matter.
+    pub passing_session: Option<Box<PassingSession>>,
     /// The server certificate's algorithms, if the PROXY header shows them.
     pub certificate: Option<CertificateAlgorithms>,
     /// What the handshake agreed on.
@@ -84,6 +98,7 @@ impl Facts {
             proxy_header: None,
             server_name: None,
             only_protocol: None,
+            passing_session: None,
             certificate: None,
             agreed: None,
             handshake: None,

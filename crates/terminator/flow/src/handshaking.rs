@@ -9,9 +9,10 @@ use tls::options::{Tls13Sessions, Version};
 use tls::record::{Layout, RecordSealer};
 use wire::client_hello::{self, ClientHello, HelloFault, Peek, Reader};
 use wire::proxy_header::{self, Likeness, ProxyFault};
+use wire::server_session::SessionId;
 
 use crate::buffer::Buffer;
-use crate::facts::{CertificateAlgorithms, Ending, Facts};
+use crate::facts::{CertificateAlgorithms, Ending, Facts, PassingSession};
 use crate::options::{Front, SendProxy, Settings};
 use crate::proxy_header_out;
 
@@ -207,6 +208,7 @@ fn take_hello(
             let mut protocols = hello.alpn_protocols();
             facts.only_protocol = protocols.next().map(Into::into);
             facts.only_protocol.take_if(|_| protocols.next().is_some());
+            facts.passing_session = settings.watches_sessions.then(|| offered_session(&hello));
             return Ok(Hello::Passthrough);
         }
     };
@@ -231,6 +233,14 @@ fn take_hello(
     let handshake =
         Handshake::new(config, hello.offers_early_data()).map_err(ending_of_handshake)?;
     Ok(Hello::Begun(Box::new(handshake)))
+}
+
+fn offered_session(hello: &ClientHello<'_>) -> Box<PassingSession> {
+    Box::new(PassingSession {
+        offered: SessionId::new(hello.session_id()),
+        may_be_random: hello.highest_version() > 0x0303,
+        agreed: None,
+    })
 }
 
 /// By which means a session of TLS 1.2 would be resumed, if it is.

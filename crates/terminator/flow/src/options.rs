@@ -14,6 +14,8 @@ pub struct Settings {
     pub front: Front,
     /// The PROXY header that servers get.
     pub send_proxy: SendProxy,
+    /// Whether the sessions of TLS 1.2 matter that are made while TLS stays closed.
+    pub watches_sessions: bool,
     /// How TLS is originated towards servers; `None` = they get plaintext.
     pub back_tls: Option<ServerTls>,
     /// How long each part may take.

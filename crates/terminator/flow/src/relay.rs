@@ -387,12 +387,14 @@ impl Down {
         Ok((data_bytes, None))
     }
 
-    /// Takes `count` bytes that were received into the room as they are.
-    pub(crate) fn received_as_is(&mut self, count: usize) {
+    /// Takes `count` bytes that were received into the room as they are, and returns them.
+    pub(crate) fn received_as_is(&mut self, count: usize) -> &[u8] {
         let records = self.records.as_mut();
         let records = records.expect("bytes were received into this buffer");
         records.fill(count);
         self.is_bulk = count >= PLAINTEXT_BYTES_MAX;
+        let all = records.data();
+        &all[all.len() - count..]
     }
 
     /// Whether the last read was of at least a full record.

@@ -462,6 +462,10 @@ impl Connection {
                     }
                 }
                 Action::NoteBackReady => self.dial.succeeded(&self.service, context.now),
+                Action::NoteSession => {
+                    let facts = self.flow.facts();
+                    self.dial.learn_session(&self.service, facts, context.now);
+                }
                 Action::Offload => {
                     // What was sent before went another way.
                     self.count_bytes();

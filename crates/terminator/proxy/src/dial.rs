@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use backend::affinity::key_of;
 use backend::pool::{Choice, Pick, Picked};
+use backend::server::ServerId;
 use backend::tried::Tried;
 use flow::facts::{Ending, Facts};
 use sys::socket::Source;
@@ -41,6 +42,19 @@ pub(crate) struct Dial {
     last_failure: Option<Ending>,
     last_server: Option<usize>,
     dials: u32,
+    affinity: Affinity,
+}
+
+/// What is known of the session that a client offers.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+enum Affinity {
+    /// Nothing is to be known.
+    #[default]
+    None,
+    /// It offers one, and no server is known to have it.
+    Unknown,
+    /// This server has it.
+    Home(ServerId),
 }
 
 /// Servers are busy.
@@ -137,6 +151,9 @@ impl Dial {
     ) -> Dialled {
         let key = key_of(facts.route.source.map(|source| source.ip()));
         self.is_called = false;
+        if self.dials == 0 {
+            self.affinity = affinity_of(service, facts, Instant::now());
+        }
         if let Some(pause) = &mut self.pause {
             pause.until = None;
         }
@@ -145,6 +162,10 @@ impl Dial {
             let request = Pick {
                 now,
                 key,
+                home: match self.affinity {
+                    Affinity::Home(server) => Some(server),
+                    Affinity::None | Affinity::Unknown => None,
+                },
                 tried: self.passed_over,
             };
             let (picked, place) = match self.choose(service, &request, calls, token) {
@@ -272,6 +293,26 @@ impl Dial {
         service.tell_state(attempt.picked.server);
         let took = now.saturating_duration_since(attempt.started);
         service.counters.observe(Histogram::Dial, took);
+        let id = service.pool.borrow().id(attempt.picked.server);
+        let counter = match self.affinity {
+            Affinity::None => return,
+            Affinity::Unknown => ServiceCounter::AffinityUnknown,
+            Affinity::Home(home) if id == Some(home) => ServiceCounter::AffinityKept,
+            Affinity::Home(_) => ServiceCounter::AffinityMoved,
+        };
+        service.counters.count(counter);
+    }
+
+    /// Remembers which server the client's session is with.
+    pub(crate) fn learn_session(&self, service: &Service, facts: &Facts, now: Instant) {
+        let session = facts.passing_session.as_ref().and_then(|one| one.agreed);
+        let server = self.attempt.as_ref().map(|one| one.picked.server);
+        let server = server.and_then(|server| service.pool.borrow().id(server));
+        if let (Some(sessions), Some(id), Some(server)) = (service.plan.sessions(), session, server)
+            && sessions.learn(id.as_bytes(), server, now)
+        {
+            service.counters.count(ServiceCounter::AffinityDisplaced);
+        }
     }
 
     /// The dial failed.
@@ -409,6 +450,22 @@ impl Dial {
                 .server(server)
                 .add(ServerCounter::BytesDown, down);
         }
+    }
+}
+
+/// What is known of the session that the client offers.
+fn affinity_of(service: &Service, facts: &Facts, now: Instant) -> Affinity {
+    let Some((sessions, session)) = service.plan.sessions().zip(facts.passing_session.as_ref())
+    else {
+        return Affinity::None;
+    };
+    let Some(id) = session.offered else {
+        return Affinity::None;
+    };
+    match sessions.find(id.as_bytes(), now) {
+        Some(server) => Affinity::Home(server),
+        None if session.may_be_random => Affinity::None,
+        None => Affinity::Unknown,
     }
 }
 
@@ -556,6 +613,7 @@ mod tests {
         let request = Pick {
             now,
             key: 0,
+            home: None,
             tried: Tried::new(),
         };
         let choose = |dial: &mut Dial| dial.choose(&service, &request, &calls, 7);

@@ -125,6 +125,7 @@ fn service(authority: &Authority, server: &str) -> ServiceOptions {
         },
         back: BackOptions::Servers(ServersOptions {
             pool,
+            affinity: None,
             liveness: Liveness::default(),
             resolve: Duration::from_secs(10),
             source: SourceAddress::Any,

@@ -230,6 +230,7 @@ mod tests {
             token: u64,
         ) -> Chosen {
             let request = Pick {
+                home: None,
                 now: Instant::now(),
                 key: 0,
                 tried: Tried::new(),

@@ -1,10 +1,13 @@
 //! What the plane serves: built whole from options or not at all, then shared and never changed.
 
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use backend::options::{Balance, PassiveOptions, QueueOptions};
+use backend::session_affinity::{self, SessionAffinity};
 use flow::options::{Front, Offload, SendProxy, ServerTls, Timeouts};
 use sys::beneath::Root;
 use tls::client::Client;
@@ -57,6 +60,10 @@ pub struct ServicePlan {
     pub(crate) is_limited: bool,
     /// The places of servers with a limit, as `open` is shared.
     places: OnceLock<Arc<SharedPlaces>>,
+    /// Which server a session belongs to, if that counts.
+    affinity: Option<session_affinity::Options>,
+    /// Shared by all workers and, after a reload that does not change it, the plans of this name.
+    sessions: OnceLock<Arc<SessionAffinity>>,
     /// In their place, files, and how they are served.
     serving: Option<(Arc<static_files::options::Options>, FileTimeouts)>,
     pub(crate) files: Option<Arc<Files>>,
@@ -187,6 +194,12 @@ impl Plan {
                 // Set already only if this very plan has been served before.
                 let _ = service.open.set(same.open().clone());
                 let _ = service.places.set(Arc::clone(same.places()));
+                if let Some(sessions) = same
+                    .sessions()
+                    .filter(|_| service.affinity == same.affinity)
+                {
+                    let _ = service.sessions.set(Arc::clone(sessions));
+                }
             }
         }
     }
@@ -290,6 +303,8 @@ impl ServicePlan {
             source: SourceAddress::Any,
             is_limited: false,
             places: OnceLock::new(),
+            affinity: None,
+            sessions: OnceLock::new(),
             server_names: Vec::new(),
             addresses: Vec::new(),
             disabled: Vec::new(),
@@ -305,6 +320,7 @@ impl ServicePlan {
         let servers = options.back.servers();
         let liveness = servers.map(|servers| servers.liveness);
         let source = servers.map(|servers| servers.source.clone());
+        let affinity = servers.and_then(|servers| servers.affinity);
         let front = match &options.front.tls {
             FrontTls::Terminate(tls) => {
                 let built = Server::build(tls, &options.name, resumption, suite_order())?;
@@ -334,6 +350,8 @@ impl ServicePlan {
             sources: options.front.sources,
             send_proxy,
             back_tls,
+            affinity,
+            sessions: OnceLock::new(),
             liveness: liveness.unwrap_or_default(),
             source: source.unwrap_or_default(),
             serving,
@@ -371,6 +389,14 @@ impl ServicePlan {
     /// The places of servers with a limit.
     pub(crate) fn places(&self) -> &Arc<SharedPlaces> {
         self.places.get_or_init(Arc::default)
+    }
+
+    /// The servers of sessions, if that counts.
+    pub(crate) fn sessions(&self) -> Option<&Arc<SessionAffinity>> {
+        let options = self.affinity?;
+        let secret = || RandomState::new().hash_one(());
+        let make = || Arc::new(SessionAffinity::new(options, secret(), Instant::now()));
+        Some(self.sessions.get_or_init(make))
     }
 
     /// Its name.

@@ -64,6 +64,7 @@ impl Service {
         let settings = Settings {
             front: plan.front.clone(),
             send_proxy: plan.send_proxy.clone(),
+            watches_sessions: plan.sessions().is_some(),
             back_tls: plan.back_tls.clone(),
             timeouts: plan.timeouts,
             offload: plan.offload.clone(),

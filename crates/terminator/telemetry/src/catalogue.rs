@@ -205,6 +205,9 @@ catalogue! {
         Counter Count "lariat_file_task_failures_total" [kind] "Work for file threads that came to nothing: refused, as too much waits or the file system hangs, or not done within `timeouts.file`."
             { FileTasksRefused = "refused", FileTasksTimedOut = "timeout" }
         Counter Count "lariat_dial_retries_total" "Dials of a further server after one that failed." { DialRetries }
+        Counter Count "lariat_affinity_connections_total" [session] "Connections to services with `back.affinity` whose client offered a session id of TLS 1.2, by what was known of it: they reached its server, another one because that had no room or was not up, or no server was known for it. With TLS 1.3 clients send random ids: these are not counted."
+            { AffinityKept = "kept", AffinityMoved = "moved", AffinityUnknown = "unknown" }
+        Counter Count "lariat_affinity_displaced_total" "Sessions that `back.affinity` forgot before their time, because newer ones needed their place." { AffinityDisplaced }
         Counter Count "lariat_hello_retry_requests_total" "Handshakes that needed a HelloRetryRequest (RFC 8446, 4.1.4)." { HelloRetryRequests }
         Counter Count "lariat_key_updates_total" "KeyUpdate messages received (RFC 8446, 4.6.3)." { KeyUpdates }
         Counter Count "lariat_log_lines_suppressed_total" "Lines about failed connections that were counted, not written." { LogLinesSuppressed }

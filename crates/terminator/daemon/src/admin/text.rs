@@ -213,6 +213,7 @@ fn service_text(
     field("", latency(service));
     field("files", files(service));
     field("bytes", bytes(service, before));
+    field("affinity", affinity(service));
     field("server TLS", service.server_tls.clone());
     field("kernel TLS", ktls(service));
     field("", passed(service));
@@ -305,6 +306,20 @@ fn bytes(service: &ServiceStatus, before: Option<Before<'_>>) -> String {
         format!("{} {name}{}", Bytes(now as f64), rate.unwrap_or_default())
     });
     texts.join(", ")
+}
+
+/// How many of the clients that offered a session came to its server.
+fn affinity(service: &ServiceStatus) -> String {
+    let rows = [
+        ("kept", ServiceCounter::AffinityKept),
+        ("moved", ServiceCounter::AffinityMoved),
+        ("unknown", ServiceCounter::AffinityUnknown),
+        ("displaced early", ServiceCounter::AffinityDisplaced),
+    ];
+    let counts = rows.map(|(name, row)| (name, service.metrics.get(row)));
+    let texts = counts.iter().filter(|(_, count)| *count > 0);
+    let texts = texts.map(|(name, count)| format!("{} {name}", Count(*count)));
+    texts.collect::<Vec<_>>().join(", ")
 }
 
 fn files(service: &ServiceStatus) -> String {
@@ -518,6 +533,7 @@ mod tests {
                 "relayed_bytes": { "client-to-backend": 1024, "backend-to-client": 5u64 << 30 },
                 "sent_bytes": sent,
                 "ktls_connections": 120, "ktls_connections_open": 7, "ktls_refusals": { "suite": 2 },
+                "affinity_connections": { "kept": 1800, "moved": 3, "unknown": 40 },
                 "file_responses": { "2xx": 1300, "4xx": 4 },
             },
             "servers": [
@@ -582,6 +598,7 @@ service web
                 half within 2 ms, 99 % within 2 ms
   files         responses 2xx 1 300, 3xx 0, 4xx 4, 5xx 0
   bytes         1.0 KiB up, 5.0 GiB down
+  affinity      1 800 kept, 3 moved, 40 unknown
   kernel TLS    auto: 7 open, 120 handed over, 2 not (suite)
                 4.0 GiB by sendfile, 0 B by splice, 512 MiB by send; 512 MiB encrypted in user space
   failures      backend-refused 40, not-tls 3

@@ -8,8 +8,10 @@ use std::time::Instant;
 use telemetry::outcome::Reason;
 use wire::alert;
 use wire::client_hello::{self, ClientHello, Peek};
+use wire::server_session::Outcome;
 
 use super::Flow;
+use crate::actions::Action;
 use crate::buffer::Pool;
 use crate::facts::Ending;
 use crate::handshaking::Handshaking;
@@ -83,7 +85,24 @@ impl Flow {
     pub(super) fn begin_as_is(&mut self, now: Instant) {
         self.handshaking = None;
         self.is_as_is = true;
+        let session = self.facts.passing_session.as_ref();
+        self.session_watch = session.map(|_| Box::default());
         self.begin_dial(now);
+    }
+
+    /// Passes what has come from the server on, and looks for the session in it.
+    pub(super) fn receive_as_is(&mut self, count: usize) {
+        let bytes = self.down.received_as_is(count);
+        let Some(watch) = &mut self.session_watch else {
+            return;
+        };
+        let outcome = watch.take(bytes);
+        if let (Outcome::Session(id), Some(session)) = (outcome, &mut self.facts.passing_session) {
+            session.agreed = Some(id);
+            self.actions.add(Action::NoteSession);
+        }
+        self.session_watch
+            .take_if(|_| outcome != Outcome::Incomplete);
     }
 
     /// Passes on what has come.

@@ -85,6 +85,7 @@ impl Flow {
             && !self.down.is_ended
             && self.postponed.is_none()
             && self.back_tls.is_none()
+            && self.session_watch.is_none()
             && self.down.is_sent()
     }
 

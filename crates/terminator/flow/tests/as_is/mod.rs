@@ -181,6 +181,42 @@ fn a_hello_that_stays_closed_is_passed_on_unchanged_however_it_is_cut() {
 }
 
 #[test]
+fn a_session_of_tls_1_2_that_passes_by_is_noted_once_it_can_be_resumed() {
+    let mut stage = with_front(&Stage::new(SendProxy::Off), Front::Passthrough);
+    let settings = Rc::make_mut(&mut stage.settings);
+    settings.watches_sessions = true;
+    settings.back_tls = None;
+    for is_tls13 in [false, true] {
+        let choice = stage.choice(is_tls13, &[]).without_tickets();
+        let mut before = None;
+        for seed in (u64::from(!is_tls13)..24).step_by(2) {
+            let mut run = Run::new(&stage, &choice, seed, vec![7; 50_000]);
+            run.leaf = Some(Rc::clone(&stage.leaf));
+            run.until("all of it", |run| run.client_got.len() == 50_000);
+            let noted = run
+                .actions
+                .iter()
+                .filter(|one| **one == Action::NoteSession);
+            assert_eq!(noted.count(), usize::from(!is_tls13), "seed {seed}");
+            let session = run
+                .flow
+                .facts()
+                .passing_session
+                .as_deref()
+                .cloned()
+                .unwrap();
+            assert_eq!(session.may_be_random, is_tls13);
+            assert_eq!(session.agreed.is_some(), !is_tls13);
+            if !is_tls13 {
+                assert_eq!(session.offered, before, "the client offers what was noted");
+                assert_ne!(session.agreed, before, "each server is another one");
+                before = session.agreed;
+            }
+        }
+    }
+}
+
+#[test]
 fn what_is_no_hello_reaches_no_server() {
     let shared = with_front(&Stage::new(SendProxy::Off), Front::Shared);
     let closed = with_front(&shared, Front::Passthrough);

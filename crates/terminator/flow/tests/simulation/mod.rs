@@ -45,7 +45,7 @@ pub(crate) const TIMEOUTS: Timeouts = Timeouts {
 pub(crate) struct Stage {
     pub(crate) settings: Rc<Settings>,
     pub(crate) authority: Rc<Authority>,
-    leaf: Rc<Leaf>,
+    pub(crate) leaf: Rc<Leaf>,
     /// Whether the handshake with the server is cut, delayed and reordered as the rest.
     pub(crate) cuts_back_handshake: bool,
     pub(crate) options: ServerOptions,
@@ -157,6 +157,7 @@ fn settings(
     let (server, warnings) = built.unwrap();
     assert!(warnings.is_empty(), "{warnings:?}");
     Rc::new(Settings {
+        watches_sessions: false,
         front: Front::Terminate(Arc::new(server)),
         send_proxy,
         back_tls,
@@ -200,7 +201,7 @@ pub(crate) struct Run {
     /// Seals what is sent to the client, once it was asked and took it.
     pub(crate) kernel: Option<KernelSealer>,
     /// The servers' certificate, if they speak TLS.
-    leaf: Option<Rc<Leaf>>,
+    pub(crate) leaf: Option<Rc<Leaf>>,
     cuts_back_handshake: bool,
 }
 
@@ -464,6 +465,10 @@ impl Run {
                     self.handle(Event::KernelAnswered(true));
                 }
                 Action::NoteBackReady => {}
+                Action::NoteSession => {
+                    let backend = self.backend.as_ref().expect("connected");
+                    assert!(backend.is_shaken(), "there is no session before");
+                }
                 Action::ResetBack | Action::ResetFront | Action::Close => {}
             }
         }

@@ -1,0 +1,18 @@
+//! Any bytes as a server's first, passing by: no panic, and the same session however they are cut.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use wire::server_session::{Outcome, Watch};
+
+fuzz_target!(|bytes: &[u8]| {
+    let whole = Watch::default().take(bytes);
+    if let Outcome::Session(id) = whole {
+        assert!((1..=32).contains(&id.as_bytes().len()));
+    }
+    // The last byte says how to cut; it is a part of the stream as well.
+    let size = bytes.last().map_or(1, |last| usize::from(*last).max(1));
+    let mut watch = Watch::default();
+    let mut pieces = bytes.chunks(size).map(|piece| watch.take(piece));
+    let decided = pieces.find(|outcome| *outcome != Outcome::Incomplete);
+    assert_eq!(decided.unwrap_or(Outcome::Incomplete), whole);
+});
