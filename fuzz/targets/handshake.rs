@@ -5,7 +5,6 @@
 //! doubles and swaps their records and puts others between them.
 #![no_main]
 
-use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,6 +15,7 @@ use flow::connection::Flow;
 use flow::events::{Event, Received};
 use flow::facts::{Facts, Route};
 use flow::options::{Front, SendProxy, Settings, Timeouts};
+use fuzz::{DISTURBANCES, Wire};
 use libfuzzer_sys::fuzz_target;
 use testkit::authority::Authority;
 use testkit::client::{Client, ClientChoice};
@@ -31,22 +31,6 @@ const STEPS_MAX: usize = 200;
 const ROUNDS_MAX: usize = 1000;
 const EARLY_BYTES_MAX: u32 = 40_000;
 const REPLY: [u8; 3000] = [9; 3000];
-
-/// Records that a client may not send, or not everywhere.
-const INTRUDERS: [&[u8]; 10] = [
-    &[20, 3, 3, 0, 1, 1],
-    &[20, 3, 3, 0, 1, 2],
-    &[21, 3, 3, 0, 2, 1, 90],
-    &[21, 3, 3, 0, 2, 1, 0],
-    &[21, 3, 3, 0, 2, 2, 40],
-    &[21, 3, 3, 0, 0],
-    &[22, 3, 3, 0, 5, 24, 0, 0, 1, 0],
-    &[22, 3, 3, 0, 4, 20, 0, 255, 255],
-    &[
-        23, 3, 3, 0, 20, 1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2,
-    ],
-    &[23, 3, 3, 0x48, 1],
-];
 
 thread_local! {
     static STAGE: ([Rc<Settings>; 2], String) = stage();
@@ -90,7 +74,7 @@ struct Play {
     sent: Vec<u8>,
     /// How much of it is early data, which may be refused.
     early: usize,
-    to_flow: VecDeque<u8>,
+    to_flow: Wire,
     got_by_client: Vec<u8>,
     is_client_broken: bool,
     is_connected: bool,
@@ -117,7 +101,7 @@ impl Play {
             client: choice.connect("localhost"),
             sent: Vec::new(),
             early: 0,
-            to_flow: VecDeque::new(),
+            to_flow: Wire::default(),
             got_by_client: Vec::new(),
             is_client_broken: false,
             is_connected: false,
@@ -134,15 +118,11 @@ impl Play {
             match action {
                 0 => self.settle(),
                 1 => self.deliver(number),
-                2 => self.alter(number, b),
-                3 => drop(self.take_record()),
-                4 => self.double_record(),
-                5 => self.swap_records(),
-                6 => self.intrude(usize::from(a)),
+                2..=6 => self.disturb(action - 2, a, b),
                 7 => self.send(number % 5000),
                 8 => self.say(number),
                 9 => self.now += Duration::from_millis(number as u64),
-                10 => self.to_flow.extend([a, b]),
+                10 => self.disturb(DISTURBANCES - 1, a, b),
                 _ => self.update_keys(),
             }
             self.act();
@@ -154,15 +134,15 @@ impl Play {
     fn settle(&mut self) {
         for _ in 0..ROUNDS_MAX {
             let before = (self.got_by_client.len(), self.got_by_server.len());
-            self.to_flow.extend(self.client.take_wire());
-            let waiting = self.to_flow.len();
+            self.client_wants();
+            let waiting = self.to_flow.0.len();
             self.deliver(usize::MAX);
             self.act();
             self.say(usize::MAX);
             self.act();
             let after = (self.got_by_client.len(), self.got_by_server.len());
             let is_quiet = self.flow.front_pending().is_empty() && !self.client_wants();
-            if before == after && waiting == self.to_flow.len() && is_quiet {
+            if before == after && waiting == self.to_flow.0.len() && is_quiet {
                 return;
             }
         }
@@ -170,24 +150,24 @@ impl Play {
 
     fn client_wants(&mut self) -> bool {
         let wire = self.client.take_wire();
-        self.to_flow.extend(&wire);
+        self.to_flow.0.extend(&wire);
         !wire.is_empty()
     }
 
+    fn disturb(&mut self, action: u8, a: u8, b: u8) {
+        self.client_wants();
+        self.to_flow.disturb(action, a, b);
+    }
+
     fn deliver(&mut self, most: usize) {
-        self.to_flow.extend(self.client.take_wire());
-        let count = most.min(self.to_flow.len());
+        self.client_wants();
         let Some(room) = self.flow.front_room(&mut self.pool) else {
             return;
         };
-        let count = count.min(room.len());
-        if count == 0 {
-            return self.handle(Event::FrontReceived(Received::Nothing));
+        match self.to_flow.deliver(room, most) {
+            0 => self.handle(Event::FrontReceived(Received::Nothing)),
+            count => self.handle(Event::FrontReceived(Received::Bytes(count))),
         }
-        for (to, from) in room.iter_mut().zip(self.to_flow.drain(..count)) {
-            *to = from;
-        }
-        self.handle(Event::FrontReceived(Received::Bytes(count)));
     }
 
     /// The server says something, and the client hears what there is.
@@ -258,50 +238,6 @@ impl Play {
             // TLS 1.2 has none.
             let _refused = self.client.update_keys();
         }
-    }
-
-    fn alter(&mut self, place: usize, bit: u8) {
-        self.to_flow.extend(self.client.take_wire());
-        let length = self.to_flow.len();
-        if length > 0 {
-            self.to_flow[place % length] ^= 1 << (bit % 8);
-        }
-    }
-
-    /// The first record on its way, as far as it is there.
-    fn take_record(&mut self) -> Vec<u8> {
-        self.to_flow.extend(self.client.take_wire());
-        let header: Vec<u8> = self.to_flow.iter().take(5).copied().collect();
-        let body = match header[..] {
-            [_, _, _, high, low] => usize::from(u16::from_be_bytes([high, low])),
-            _ => 0,
-        };
-        let end = (5 + body).min(self.to_flow.len());
-        self.to_flow.drain(..end).collect()
-    }
-
-    fn put(&mut self, record: &[u8]) {
-        record
-            .iter()
-            .rev()
-            .for_each(|byte| self.to_flow.push_front(*byte));
-    }
-
-    fn double_record(&mut self) {
-        let record = self.take_record();
-        self.put(&record);
-        self.put(&record);
-    }
-
-    fn swap_records(&mut self) {
-        let (first, second) = (self.take_record(), self.take_record());
-        self.put(&first);
-        self.put(&second);
-    }
-
-    fn intrude(&mut self, which: usize) {
-        self.to_flow.extend(self.client.take_wire());
-        self.put(INTRUDERS[which % INTRUDERS.len()]);
     }
 
     fn assert_own_bytes(&self) {

@@ -17,6 +17,9 @@ use rustls::{
 
 use crate::leaf::Leaf;
 
+/// The least that the TLS library takes as the length of records.
+pub(crate) const SMALL_RECORD_BYTES: usize = 32;
+
 /// What a client offers and trusts; sessions are remembered between the clients of one choice.
 #[derive(Clone, Debug)]
 pub struct ClientChoice(Arc<ClientConfig>);
@@ -24,21 +27,17 @@ pub struct ClientChoice(Arc<ClientConfig>);
 impl ClientChoice {
     /// Trusts one authority; speaks one version with the suites of that number, or all.
     pub fn new(authority_pem: &str, is_tls13: bool, suites: &[u16]) -> Self {
-        let mut roots = RootCertStore::empty();
-        let root = CertificateDer::from_pem_slice(authority_pem.as_bytes());
-        roots
-            .add(root.expect("the authority is PEM"))
-            .expect("the authority is a certificate");
+        let roots = trusting(authority_pem);
         let mut provider = aws_lc_rs::default_provider();
         let wanted = |suite: CipherSuite| suites.is_empty() || suites.contains(&suite.into());
         provider.cipher_suites.retain(|suite| wanted(suite.suite()));
         Self(Arc::new(config(provider, is_tls13, roots)))
     }
 
-    /// The same, with every message cut into records of at most 32 bytes.
+    /// The same, with every message cut into small records.
     pub fn in_small_records(&self) -> Self {
         let mut config = ClientConfig::clone(&self.0);
-        config.max_fragment_size = Some(32);
+        config.max_fragment_size = Some(SMALL_RECORD_BYTES);
         Self(Arc::new(config))
     }
 
@@ -93,6 +92,16 @@ impl ClientChoice {
         let connection = ClientConnection::new(Arc::clone(&self.0), name);
         connection.expect("the configuration is complete")
     }
+}
+
+/// The store of one authority.
+pub(crate) fn trusting(authority_pem: &str) -> RootCertStore {
+    let mut roots = RootCertStore::empty();
+    let root = CertificateDer::from_pem_slice(authority_pem.as_bytes());
+    roots
+        .add(root.expect("the authority is PEM"))
+        .expect("the authority is a certificate");
+    roots
 }
 
 fn config(provider: CryptoProvider, is_tls13: bool, roots: RootCertStore) -> ClientConfig {

@@ -3,12 +3,83 @@
 use std::io::{Read, Write};
 use std::sync::Arc;
 
-use rustls::crypto::aws_lc_rs;
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
 use rustls::{ServerConfig, ServerConnection};
 
+use crate::authority::Authority;
+use crate::client::{SMALL_RECORD_BYTES, trusting};
 use crate::leaf::Leaf;
+
+/// How a server speaks TLS, with the sessions of its clients.
+#[derive(Clone)]
+pub struct TlsServerChoice(Arc<ServerConfig>);
+
+impl TlsServerChoice {
+    /// One version, with this certificate.
+    pub fn new(leaf: &Leaf, is_tls13: bool) -> Self {
+        Self::build(leaf, is_tls13, aws_lc_rs::default_provider(), None)
+    }
+
+    /// The same for clients with certificates of this authority, who have to send a second hello
+    /// with a share of another group.
+    pub fn demanding(leaf: &Leaf, is_tls13: bool, authority: &Authority) -> Self {
+        let mut provider = aws_lc_rs::default_provider();
+        provider.kx_groups = vec![aws_lc_rs::kx_group::SECP384R1];
+        Self::build(leaf, is_tls13, provider, Some(authority))
+    }
+
+    fn build(
+        leaf: &Leaf,
+        is_tls13: bool,
+        provider: CryptoProvider,
+        clients: Option<&Authority>,
+    ) -> Self {
+        let provider = Arc::new(provider);
+        let version = if is_tls13 {
+            &rustls::version::TLS13
+        } else {
+            &rustls::version::TLS12
+        };
+        let chain = vec![CertificateDer::from(leaf.certificate_der().to_vec())];
+        let key = PrivateKeyDer::from_pem_slice(leaf.key_pem().as_bytes());
+        let verifier = match clients {
+            Some(authority) => WebPkiClientVerifier::builder_with_provider(
+                Arc::new(trusting(authority.pem())),
+                Arc::clone(&provider),
+            )
+            .build()
+            .expect("an authority"),
+            None => WebPkiClientVerifier::no_client_auth(),
+        };
+        let config = ServerConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[version])
+            .expect("the suites fit the version")
+            .with_client_cert_verifier(verifier)
+            .with_single_cert(chain, key.expect("the key is PEM"))
+            .expect("the key is the certificate's");
+        Self(Arc::new(config))
+    }
+
+    /// The same, in records so small that each message needs several.
+    pub fn in_small_records(&self) -> Self {
+        let mut config = ServerConfig::clone(&self.0);
+        config.max_fragment_size = Some(SMALL_RECORD_BYTES);
+        Self(Arc::new(config))
+    }
+
+    /// The server's end of a new connection.
+    pub fn accept(&self) -> TlsServer {
+        let mut connection = ServerConnection::new(Arc::clone(&self.0)).expect("it is complete");
+        connection.set_buffer_limit(None);
+        TlsServer {
+            connection,
+            has_closed: false,
+        }
+    }
+}
 
 /// A server's end of a connection.
 pub struct TlsServer {
@@ -17,47 +88,38 @@ pub struct TlsServer {
 }
 
 impl TlsServer {
-    /// Of one version, with this certificate.
-    pub fn new(leaf: &Leaf, is_tls13: bool) -> Self {
-        let version = if is_tls13 {
-            &rustls::version::TLS13
-        } else {
-            &rustls::version::TLS12
-        };
-        let chain = vec![CertificateDer::from(leaf.certificate_der().to_vec())];
-        let key = PrivateKeyDer::from_pem_slice(leaf.key_pem().as_bytes());
-        let config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
-            .with_protocol_versions(&[version])
-            .expect("the suites fit the version")
-            .with_no_client_auth()
-            .with_single_cert(chain, key.expect("the key is PEM"))
-            .expect("the key is the certificate's");
-        let mut connection = ServerConnection::new(Arc::new(config)).expect("it is complete");
-        connection.set_buffer_limit(None);
-        Self {
-            connection,
-            has_closed: false,
+    /// Takes bytes from the wire; an error is what the server holds against the client.
+    pub fn hear(&mut self, mut bytes: &[u8], plain: &mut Vec<u8>) -> Result<(), String> {
+        let said = |error: &dyn std::fmt::Display| error.to_string();
+        while !bytes.is_empty() {
+            let read = self.connection.read_tls(&mut bytes);
+            read.map_err(|error| said(&error))?;
+            let state = self.connection.process_new_packets();
+            let state = state.map_err(|error| said(&error))?;
+            let mut chunk = vec![0; state.plaintext_bytes_to_read()];
+            let read = self.connection.reader().read_exact(&mut chunk);
+            read.map_err(|error| said(&error))?;
+            plain.extend_from_slice(&chunk);
         }
+        Ok(())
     }
 
     /// Takes bytes from the wire; what was in them.
-    pub fn receive(&mut self, mut bytes: &[u8]) -> Vec<u8> {
+    pub fn receive(&mut self, bytes: &[u8]) -> Vec<u8> {
         let mut plain = Vec::new();
-        while !bytes.is_empty() {
-            self.connection.read_tls(&mut bytes).expect("memory");
-            let state = self.connection.process_new_packets();
-            let state = state.expect("the client speaks TLS");
-            let mut chunk = vec![0; state.plaintext_bytes_to_read()];
-            let read = self.connection.reader().read_exact(&mut chunk);
-            read.expect("so much is there");
-            plain.extend_from_slice(&chunk);
-        }
+        let heard = self.hear(bytes, &mut plain);
+        heard.expect("the client speaks TLS");
         plain
     }
 
     /// Whether the handshake goes on.
     pub fn is_handshaking(&self) -> bool {
         self.connection.is_handshaking()
+    }
+
+    /// Whether the version is TLS 1.3, once it is agreed on.
+    pub fn is_tls13(&self) -> bool {
+        self.connection.protocol_version() == Some(rustls::ProtocolVersion::TLSv1_3)
     }
 
     /// Whether the client has sent close_notify.

@@ -20,7 +20,7 @@ use testkit::chance::Chance;
 use testkit::client::{Client, ClientChoice};
 use testkit::kernel::{Handed, KernelSealer};
 use testkit::leaf::Leaf;
-use testkit::tls_server::TlsServer;
+use testkit::tls_server::TlsServerChoice;
 use tls::options::Cipher;
 use tls::options::{
     CertificateSource, ClientMode, ClientVerification, Group, PemSource, ServerOptions,
@@ -446,7 +446,7 @@ impl Run {
                     drop(self.flow.take_back_fault(&mut self.pool));
                     let is_tls13 = self.flow.facts().id.is_multiple_of(2);
                     let leaf = self.leaf.as_ref();
-                    let tls = leaf.map(|leaf| TlsServer::new(leaf, is_tls13));
+                    let tls = leaf.map(|leaf| TlsServerChoice::new(leaf, is_tls13).accept());
                     self.backend = Some(Backend::new(&self.reply, tls));
                     self.handle(Event::ServerChosen(0));
                     self.handle(Event::BackConnected);

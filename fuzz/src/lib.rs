@@ -1,0 +1,91 @@
+//! Bytes on their way between two sides, and what a script does to the TLS records in them.
+#![forbid(unsafe_code)]
+
+use std::collections::VecDeque;
+
+const HEADER_BYTES: usize = 5;
+
+/// Records that a peer may not send, or not everywhere.
+const INTRUDERS: [&[u8]; 10] = [
+    &[20, 3, 3, 0, 1, 1],
+    &[20, 3, 3, 0, 1, 2],
+    &[21, 3, 3, 0, 2, 1, 90],
+    &[21, 3, 3, 0, 2, 1, 0],
+    &[21, 3, 3, 0, 2, 2, 40],
+    &[21, 3, 3, 0, 0],
+    &[22, 3, 3, 0, 5, 24, 0, 0, 1, 0],
+    &[22, 3, 3, 0, 4, 20, 0, 255, 255],
+    &[
+        23, 3, 3, 0, 20, 1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2,
+    ],
+    &[23, 3, 3, 0x48, 1],
+];
+
+/// The actions of [`Wire::disturb`].
+pub const DISTURBANCES: u8 = 6;
+
+/// What one side has sent and the other has not received.
+#[derive(Default)]
+pub struct Wire(pub VecDeque<u8>);
+
+impl Wire {
+    /// Does one of [`DISTURBANCES`] things to what is on its way.
+    pub fn disturb(&mut self, action: u8, a: u8, b: u8) {
+        match action % DISTURBANCES {
+            0 => self.alter(usize::from(u16::from_le_bytes([a, b])), b),
+            1 => drop(self.take_record()),
+            2 => {
+                let record = self.take_record();
+                self.put(&record);
+                self.put(&record);
+            }
+            3 => {
+                let (first, second) = (self.take_record(), self.take_record());
+                self.put(&first);
+                self.put(&second);
+            }
+            4 => self.put(INTRUDERS[usize::from(a) % INTRUDERS.len()]),
+            _ => self.0.extend([a, b]),
+        }
+    }
+
+    /// Moves what there is room for, and at most so much; how much that was.
+    pub fn deliver(&mut self, room: &mut [u8], most: usize) -> usize {
+        let count = most.min(self.0.len()).min(room.len());
+        for (to, from) in room.iter_mut().zip(self.0.drain(..count)) {
+            *to = from;
+        }
+        count
+    }
+
+    fn alter(&mut self, place: usize, bit: u8) {
+        let length = self.0.len();
+        if length > 0 {
+            self.0[place % length] ^= 1 << (bit % 8);
+        }
+    }
+
+    /// The first record, as far as it is there.
+    fn take_record(&mut self) -> Vec<u8> {
+        let mut header = [0; HEADER_BYTES];
+        let there = self.0.len().min(HEADER_BYTES);
+        header
+            .iter_mut()
+            .zip(&self.0)
+            .for_each(|(to, from)| *to = *from);
+        let body = match there {
+            HEADER_BYTES => usize::from(u16::from_be_bytes([header[3], header[4]])),
+            _ => 0,
+        };
+        let end = (HEADER_BYTES + body).min(self.0.len());
+        self.0.drain(..end).collect()
+    }
+
+    /// Puts a record before all that is on its way.
+    pub fn put(&mut self, record: &[u8]) {
+        record
+            .iter()
+            .rev()
+            .for_each(|byte| self.0.push_front(*byte));
+    }
+}

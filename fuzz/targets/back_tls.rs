@@ -1,0 +1,363 @@
+//! Any script of what happens to a server's flights on a connection whose TLS we originate: no
+//! panic, an end with one reason, every buffer given back, and nobody gets a byte that the other
+//! side did not send.
+//!
+//! The server is the TLS library's own, so its flights are right; the script cuts, alters, drops,
+//! doubles and swaps their records and puts others between them. Or the script is what it sends.
+#![no_main]
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use flow::actions::Action;
+use flow::buffer::Pool;
+use flow::connection::Flow;
+use flow::events::{Event, Received};
+use flow::facts::{Ending, Facts, Route};
+use flow::options::{Front, SendProxy, ServerTls, Settings, Timeouts};
+use fuzz::{DISTURBANCES, Wire};
+use libfuzzer_sys::fuzz_target;
+use telemetry::outcome::Reason;
+use testkit::authority::Authority;
+use testkit::tls_server::{TlsServer, TlsServerChoice};
+use tls::client::Client;
+use tls::options::{
+    CertificateSource, ClientOptions, ExpectedName, Group, OfferedAlpn, PemSource,
+    ServerVerification, Suites, Version,
+};
+use tls::policy::SuiteOrder;
+
+const STEPS_MAX: usize = 200;
+/// Rounds until nothing more happens.
+const ROUNDS_MAX: usize = 1000;
+/// Servers that are tried for one connection.
+const SERVERS_MAX: usize = 3;
+const REPLY: [u8; 30_000] = [9; 30_000];
+
+/// Messages of a server in the wrong place: HelloRequest, ServerHelloDone.
+const MESSAGES: [&[u8]; 2] = [
+    &[22, 3, 3, 0, 4, 0, 0, 0, 0],
+    &[22, 3, 3, 0, 4, 14, 0, 0, 0],
+];
+
+thread_local! {
+    static STAGE: Stage = Stage::new();
+}
+
+fuzz_target!(|bytes: &[u8]| {
+    let Some((flags, script)) = bytes.split_first() else {
+        return;
+    };
+    STAGE.with(|stage| {
+        let number = usize::from(flags & 1) + 2 * usize::from(flags >> 1 & 1);
+        let choice = match flags & 4 {
+            0 => stage.choices[number].clone(),
+            _ => stage.choices[number].in_small_records(),
+        };
+        let settings = stage.settings();
+        if flags & 8 != 0 {
+            // A session to resume.
+            let mut first = Play::new(&settings, &choice);
+            first.settle();
+            assert_eq!(first.got_by_client.len(), REPLY.len(), "it is served");
+            first.finish();
+        }
+        let mut play = Play::new(&settings, &choice);
+        if flags & 16 == 0 {
+            play.perform(script);
+        } else {
+            play.hear_from_server(script);
+        }
+        play.finish();
+    });
+});
+
+/// What all runs share; making keys is slow.
+struct Stage {
+    client: ClientOptions,
+    /// In both versions, easy to please and not.
+    choices: [TlsServerChoice; 4],
+}
+
+impl Stage {
+    fn new() -> Self {
+        let authority = Authority::root("back");
+        let leaf = authority.leaf(&["localhost"]).issue();
+        let own = authority.client("lariat").pem();
+        let authority_source = PemSource {
+            place: "authority.pem".to_owned(),
+            pem: authority.pem().into(),
+        };
+        Self {
+            client: ClientOptions {
+                verification: Some(ServerVerification {
+                    authorities: vec![authority_source],
+                    ..ServerVerification::default()
+                }),
+                pins: Vec::new(),
+                name: ExpectedName::Fixed("localhost".to_owned()),
+                certificate: Some(CertificateSource::whole("own.pem", own.as_bytes())),
+                version_min: Version::Tls12,
+                version_max: Version::Tls13,
+                suites: Suites::Auto,
+                groups: vec![Group::X25519, Group::Secp384r1],
+                alpn: OfferedAlpn::OfClient,
+                resumption: true,
+            },
+            choices: [
+                TlsServerChoice::new(&leaf, false),
+                TlsServerChoice::new(&leaf, true),
+                TlsServerChoice::demanding(&leaf, false, &authority),
+                TlsServerChoice::demanding(&leaf, true, &authority),
+            ],
+        }
+    }
+
+    /// Without sessions of a run before.
+    fn settings(&self) -> Rc<Settings> {
+        let order = SuiteOrder::default();
+        let built = Client::build(&self.client, "web", &[None], &order);
+        Rc::new(Settings {
+            front: Front::Plain,
+            send_proxy: SendProxy::Off,
+            back_tls: Some(ServerTls {
+                client: Arc::new(built.expect("a client").0),
+                header_inside: false,
+            }),
+            timeouts: Timeouts {
+                handshake: Duration::from_secs(10),
+                dial: Duration::from_secs(3),
+                idle: Duration::from_secs(60),
+                lifetime: None,
+            },
+            offload: None,
+        })
+    }
+}
+
+struct Play<'c> {
+    flow: Flow,
+    pool: Pool,
+    now: Instant,
+    choice: &'c TlsServerChoice,
+    /// The server that is connected, unless the script is what it says.
+    server: Option<TlsServer>,
+    servers: usize,
+    is_server_broken: bool,
+    to_flow: Wire,
+    /// What the client has sent.
+    sent: usize,
+    got_by_server: Vec<u8>,
+    got_by_client: Vec<u8>,
+    closes: usize,
+}
+
+const OF_CLIENT: u8 = 7;
+
+impl<'c> Play<'c> {
+    fn new(settings: &Rc<Settings>, choice: &'c TlsServerChoice) -> Self {
+        let now = Instant::now();
+        let route = Route {
+            source: None,
+            destination: None,
+        };
+        let mut play = Self {
+            flow: Flow::new(Rc::clone(settings), false, Facts::new(1, route, now)),
+            pool: Pool::new(),
+            now,
+            choice,
+            server: None,
+            servers: 0,
+            is_server_broken: false,
+            to_flow: Wire::default(),
+            sent: 0,
+            got_by_server: Vec::new(),
+            got_by_client: Vec::new(),
+            closes: 0,
+        };
+        play.act();
+        play
+    }
+
+    fn handle(&mut self, event: Event) {
+        self.flow.handle(event, self.now, &mut self.pool);
+    }
+
+    fn perform(&mut self, script: &[u8]) {
+        for step in script.chunks_exact(3).take(STEPS_MAX) {
+            let (action, a, b) = (step[0] % 14, step[1], step[2]);
+            let number = usize::from(u16::from_le_bytes([a, b]));
+            match action {
+                0 => self.settle(),
+                1 => self.exchange(number),
+                2 => self.send(number % 5000),
+                3 => self.hear_client(),
+                4 => self.now += Duration::from_millis(number as u64),
+                5 => self.update_keys(),
+                6 => self.to_flow.put(MESSAGES[number % MESSAGES.len()]),
+                7 => self.end_server(number),
+                action => {
+                    self.fetch();
+                    self.to_flow.disturb((action - 8) % DISTURBANCES, a, b);
+                }
+            }
+            self.act();
+            self.assert_own_bytes();
+        }
+    }
+
+    /// The script is what the server sends, cut into pieces.
+    fn hear_from_server(&mut self, script: &[u8]) {
+        self.server = None;
+        for piece in script.chunks(1000) {
+            self.to_flow.0.extend(piece);
+            self.exchange(usize::MAX);
+            self.act();
+        }
+        self.assert_own_bytes();
+    }
+
+    /// What is on its way comes through, both ways, until nothing more happens.
+    fn settle(&mut self) {
+        for _ in 0..ROUNDS_MAX {
+            let before = (self.got_by_client.len(), self.got_by_server.len());
+            let waiting = self.to_flow.0.len();
+            self.exchange(usize::MAX);
+            self.act();
+            self.hear_client();
+            self.act();
+            let after = (self.got_by_client.len(), self.got_by_server.len());
+            let is_quiet = self.flow.back_pending().concat().is_empty() && !self.fetch();
+            if before == after && waiting == self.to_flow.0.len() && is_quiet {
+                return;
+            }
+        }
+    }
+
+    /// Puts what the server wants to say on its way; whether there was anything.
+    fn fetch(&mut self) -> bool {
+        let wire = self.server.as_mut().map(TlsServer::take_wire);
+        let wire = wire.unwrap_or_default();
+        self.to_flow.0.extend(&wire);
+        !wire.is_empty()
+    }
+
+    /// The server hears what there is, and so many of its bytes come.
+    fn exchange(&mut self, most: usize) {
+        let pending = self.flow.back_pending().concat();
+        if !pending.is_empty() {
+            self.handle(Event::BackSent(pending.len()));
+            if let Some(server) = self.server.as_mut().filter(|_| !self.is_server_broken) {
+                let was_handshaking = server.is_handshaking();
+                let heard = server.hear(&pending, &mut self.got_by_server);
+                self.is_server_broken = heard.is_err();
+                if was_handshaking && !server.is_handshaking() && heard.is_ok() {
+                    server.send(&REPLY);
+                }
+            }
+        }
+        self.fetch();
+        let Some(mut pieces) = self.flow.back_room(&mut self.pool) else {
+            return;
+        };
+        let room = pieces.next().expect("there is room");
+        let count = self.to_flow.deliver(room, most);
+        drop(pieces);
+        self.handle(Event::BackReceived(match count {
+            0 => Received::Nothing,
+            count => Received::Bytes(count),
+        }));
+    }
+
+    /// The client hears what there is.
+    fn hear_client(&mut self) {
+        let bytes = self.flow.front_pending().to_vec();
+        if !bytes.is_empty() {
+            self.got_by_client.extend(&bytes);
+            self.handle(Event::FrontSent(bytes.len()));
+        }
+    }
+
+    fn send(&mut self, count: usize) {
+        let Some(room) = self.flow.front_room(&mut self.pool) else {
+            return;
+        };
+        let count = count.min(room.len());
+        room[..count].fill(OF_CLIENT);
+        if count > 0 {
+            self.sent += count;
+            self.handle(Event::FrontReceived(Received::Bytes(count)));
+        }
+    }
+
+    fn update_keys(&mut self) {
+        let server = self.server.as_mut().filter(|_| !self.is_server_broken);
+        if let Some(server) = server.filter(|one| one.is_tls13() && !one.is_handshaking()) {
+            server.change_keys();
+        }
+    }
+
+    /// The server's stream ends in one of the ways that there are.
+    fn end_server(&mut self, how: usize) {
+        match how % 4 {
+            0 => self.handle(Event::BackReceived(Received::End)),
+            1 => self.handle(Event::BackReceived(Received::Failed)),
+            2 => self.handle(Event::BackRefused),
+            _ => {
+                let server = self.server.as_mut().filter(|_| !self.is_server_broken);
+                if let Some(server) = server.filter(|one| !one.is_handshaking()) {
+                    server.close();
+                }
+            }
+        }
+    }
+
+    fn act(&mut self) {
+        while let Some(action) = self.flow.poll_action() {
+            match action {
+                Action::Admit => self.handle(Event::Admitted),
+                Action::Dial | Action::Redial => self.connect(),
+                Action::CloseBack => self.server = None,
+                Action::Close => self.closes += 1,
+                _ => {}
+            }
+        }
+    }
+
+    fn connect(&mut self) {
+        let fault = self.flow.take_back_fault(&mut self.pool);
+        self.to_flow.0.clear();
+        self.servers += 1;
+        if self.servers > SERVERS_MAX {
+            self.server = None;
+            let fault = fault.unwrap_or_else(|| Ending::new(Reason::ServerTlsTimeout));
+            return self.handle(Event::DialFailed(fault));
+        }
+        self.is_server_broken = false;
+        // What was said to one that failed in its handshake was none of the client's.
+        self.server = Some(self.choice.accept());
+        self.handle(Event::ServerChosen(0));
+        self.handle(Event::BackConnected);
+    }
+
+    fn assert_own_bytes(&self) {
+        let is_of_client = |byte: &u8| *byte == OF_CLIENT;
+        assert!(self.got_by_server.len() <= self.sent);
+        assert!(self.got_by_server.iter().all(is_of_client));
+        assert!(REPLY.starts_with(&self.got_by_client));
+    }
+
+    /// Whatever happened, the client's leaving ends it.
+    fn finish(&mut self) {
+        self.assert_own_bytes();
+        if !self.flow.is_over() {
+            self.handle(Event::FrontFailed);
+        }
+        self.act();
+        assert!(self.flow.is_over());
+        assert!(self.flow.ending().is_some(), "an end has a reason");
+        assert_eq!(self.pool.in_use(), 0, "every buffer has gone back");
+        assert_eq!(self.closes, 1);
+    }
+}
