@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
-use rustls::{ClientConnection, HandshakeKind, StreamOwned};
+use rustls::{ClientConnection, HandshakeKind, NamedGroup, StreamOwned};
 use testkit::client::ClientChoice;
 use testkit::leaf::Leaf;
 
@@ -195,6 +195,12 @@ impl Connection {
     /// Whether the handshake was full or resumed.
     pub fn kind(&self) -> HandshakeKind {
         self.0.conn.handshake_kind().expect("the handshake is over")
+    }
+
+    /// The group of the key exchange.
+    pub fn group(&self) -> NamedGroup {
+        let group = self.0.conn.negotiated_key_exchange_group();
+        group.expect("the handshake is over").name()
     }
 
     /// The TCP socket beneath.

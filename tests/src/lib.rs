@@ -30,6 +30,8 @@ pub mod prelude;
 pub mod process;
 pub mod program;
 pub mod proxy_header;
+pub mod redis;
 pub mod s_client;
 pub mod site;
 pub mod strace;
+pub mod stunnel;

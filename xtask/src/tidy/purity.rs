@@ -81,6 +81,8 @@ const FOREIGN: &[&str] = &[
     "suite::haproxy",
     "suite::hitch",
     "suite::nginx",
+    "suite::redis",
+    "suite::stunnel",
 ];
 
 fn honest_tests(source: &Source) -> Vec<Violation> {

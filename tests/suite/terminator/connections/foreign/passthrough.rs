@@ -1,8 +1,10 @@
 //! TLS that stays closed, between real clients and real servers.
 
+use rustls::NamedGroup;
 use suite::haproxy::Haproxy;
 use suite::nginx::Nginx;
 use suite::prelude::*;
+use suite::stunnel::Stunnel;
 
 fn passing(site: &Site, server: std::net::SocketAddr, back: &str) -> Service {
     let unused = Server::start(Behaviour::Echo);
@@ -42,4 +44,65 @@ fn a_proxy_header_before_closed_tls_tells_nginx_the_client() {
     let lines = nginx.end();
     assert_eq!(lines[0].field("proxy_protocol_addr"), "127.0.0.1");
     assert_eq!(lines[0].field("server_name"), "localhost");
+}
+
+/// What makes hellos and handshakes long or odd comes through unchanged.
+#[test]
+fn odd_handshakes_come_through_to_openssl() {
+    let site = Site::new();
+    let own = site
+        .authority
+        .client("visitor")
+        .write(&site.directory, "own.pem");
+    let (ca, own) = (site.ca().display().to_string(), own.display().to_string());
+    let asks = ["-Verify", "1", "-verify_return_error", "-CAfile", &ca];
+    for (server, client, said) in [
+        // A second hello (RFC 8446, 4.1.4).
+        (
+            &["-tls1_3", "-groups", "P-384"][..],
+            &["-groups", "X25519:P-384"][..],
+            "ECDH, secp384r1, 384 bits",
+        ),
+        (&asks, &["-cert", &own, "-tls1_2"], "Verification: OK"),
+        (&asks, &["-cert", &own, "-tls1_3"], "Verification: OK"),
+        // The server's answer says that the name was for it.
+        (
+            &[
+                "-servername",
+                "other.example",
+                "-cert2",
+                &own,
+                "-key2",
+                &own,
+            ],
+            &["-servername", "other.example"],
+            "CN = visitor",
+        ),
+    ] {
+        let server = SServer::start(&site, "site.pem", &[&["-www"], server].concat());
+        let service = passing(&site, server.address, "");
+        let _lariat = Lariat::start(&service.toml());
+        let finished = s_client(&site, service.address, client);
+        finished.assert_stdout(said);
+    }
+}
+
+/// The client's share of X25519MLKEM768 makes its hello longer than an old buffer, 1.4 KiB.
+#[test]
+fn post_quantum_hellos_come_through_to_servers_that_know_the_group_and_to_others() {
+    let site = Site::new();
+    let client = Client::new(&site);
+    let echo = Server::start(Behaviour::Echo);
+    let inner = Service::new(&site, &echo);
+    let _inner = Lariat::start(&inner.toml());
+    let stunnel = Stunnel::terminate(&site.path("site.pem"), echo.address(), "curves = P-384");
+    for (server, group) in [
+        (inner.address, NamedGroup::X25519MLKEM768),
+        (stunnel.address, NamedGroup::secp384r1),
+    ] {
+        let service = passing(&site, server, "");
+        let _lariat = Lariat::start(&service.toml());
+        let connection = client.echo(service.address);
+        assert_eq!(connection.group(), group);
+    }
 }

@@ -1,16 +1,20 @@
-//! TLS to real servers: nginx and HAProxy, in both versions, with resumption.
+//! TLS to real servers: nginx, HAProxy, stunnel and Redis, in both versions, with resumption.
 
-use std::net::SocketAddr;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
 
 use suite::haproxy::Haproxy;
 use suite::nginx::Nginx;
 use suite::prelude::*;
+use suite::redis::Redis;
+use suite::stunnel::Stunnel;
 
 /// The configuration of a service that verifies this server, by one worker: the second connection
 /// finds the first one's session.
-fn verifying(site: &Site, server: SocketAddr, mode: &str) -> (Service, String) {
+fn verifying(site: &Site, server: SocketAddr, mode: &str, keys: &str) -> (Service, String) {
     let unused = Server::start(Behaviour::Hang);
-    let back = format!("tls = {{ ca = [{:?}], name = 'localhost' }}", site.ca());
+    let ca = site.ca();
+    let back = format!("tls = {{ ca = [{ca:?}], name = 'localhost', {keys} }}");
     let service = Service::new(site, &unused)
         .servers(&format!("['{server}']"))
         .back(&back);
@@ -21,6 +25,17 @@ fn verifying(site: &Site, server: SocketAddr, mode: &str) -> (Service, String) {
     };
     let toml = format!("{}\n[workers]\nthreads = 1\n", service.toml());
     (service, toml)
+}
+
+/// Makes two connections: the first one's session serves the second.
+fn is_full_then_resumed(lariat: &Lariat, version: &str, visit: impl Fn()) {
+    for made in ["full", "resumed"] {
+        visit();
+        let made = format!("\"server_handshake\":\"{made}\"");
+        let line = lariat.wait_for_line(&[&made, version]);
+        // Whatever the server answers the client's end with.
+        assert_eq!(line["reason"], "client-closed", "{line}");
+    }
 }
 
 #[test]
@@ -35,20 +50,75 @@ fn nginx_and_haproxy_are_verified_and_resumed_from_tls_and_from_plain_clients() 
         let haproxy = Haproxy::terminate(&certificate, haproxy);
         for server in [nginx.address, haproxy.address] {
             for mode in ["terminate", "off"] {
-                let (service, toml) = verifying(&site, server, mode);
+                let (service, toml) = verifying(&site, server, mode, "");
                 let lariat = Lariat::start(&toml);
                 let get = || match mode {
                     "off" => curl().url(&format!("http://{}/", service.address)).run(),
                     _ => curl_tls(&site, service.address).run(),
                 };
-                for made in ["full", "resumed"] {
+                is_full_then_resumed(&lariat, version, || {
                     assert_eq!(get().success(), "ok", "{mode} {version}");
-                    let made = format!("\"server_handshake\":\"{made}\"");
-                    let line = lariat.wait_for_line(&[&made, version]);
-                    // Whatever the server answers the client's end with.
-                    assert_eq!(line["reason"], "client-closed", "{line}");
-                }
+                });
             }
         }
+    }
+}
+
+/// Sends something without TLS; what comes back, to the server's end.
+fn talk(address: SocketAddr, words: &[u8], reply: &[u8]) {
+    let mut client = TcpStream::connect(address).unwrap();
+    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    client.write_all(words).unwrap();
+    let mut got = vec![0; reply.len()];
+    client.read_exact(&mut got).unwrap();
+    assert_eq!(got, reply);
+}
+
+#[test]
+fn stunnel_is_verified_and_resumed() {
+    let site = Site::new();
+    let server = Server::start(Behaviour::Echo);
+    for (line, version) in [
+        ("sslVersion = TLSv1.2", "1.2"),
+        ("sslVersion = TLSv1.3", "1.3"),
+    ] {
+        let stunnel = Stunnel::terminate(&site.path("site.pem"), server.address(), line);
+        for mode in ["terminate", "off"] {
+            let (service, toml) = verifying(&site, stunnel.address, mode, "");
+            let lariat = Lariat::start(&toml);
+            is_full_then_resumed(&lariat, version, || match mode {
+                "off" => talk(service.address, b"ping", b"ping"),
+                _ => drop(Client::new(&site).visit(service.address)),
+            });
+        }
+    }
+}
+
+#[test]
+fn redis_is_verified_resumed_and_shown_our_certificate() {
+    let site = Site::new();
+    let own = site.authority.client("lariat");
+    let own = own.write(&site.directory, "own.pem");
+    for (protocol, version) in [("TLSv1.2", "1.2"), ("TLSv1.3", "1.3")] {
+        let redis = Redis::with_tls(&site, protocol);
+        let keys = format!("certificate = {own:?}");
+        let (service, toml) = verifying(&site, redis.address, "off", &keys);
+        let lariat = Lariat::start(&toml);
+        is_full_then_resumed(&lariat, version, || {
+            let (words, reply) = (
+                b"PING\r\nSET a 1\r\nGET a\r\n",
+                b"+PONG\r\n+OK\r\n$1\r\n1\r\n",
+            );
+            talk(service.address, words, reply);
+        });
+        // Without a certificate of ours it lets nobody in.
+        let (service, toml) = verifying(&site, redis.address, "off", "");
+        let _lariat = Lariat::start(&toml);
+        let mut client = TcpStream::connect(service.address).unwrap();
+        client.set_read_timeout(Some(PATIENCE)).unwrap();
+        client.write_all(b"PING\r\n").unwrap();
+        let mut reply = Vec::new();
+        let _reset = client.read_to_end(&mut reply);
+        assert!(!reply.starts_with(b"+PONG"), "{reply:?}");
     }
 }
