@@ -9,12 +9,15 @@
 //! behind its request, or a server behind its answer, is refused (CVE-2011-0411).
 
 mod lines;
+mod mysql;
 mod step;
 mod words;
 
-pub use step::{Fault, Next, Output, Policy, Sides};
+pub use mysql::{Check as MysqlCheck, CheckStep as MysqlCheckStep};
+pub use step::{Fault, Next, Output, PasswordTask, Policy, Sides};
 
 use lines::Lines;
+use mysql::Mysql;
 use step::Steps;
 
 /// A protocol with a request for TLS.
@@ -34,6 +37,8 @@ pub enum Dialect {
     Sieve,
     /// RFC 4642.
     Nntp,
+    /// MySQL and MariaDB.
+    Mysql,
 }
 
 impl Dialect {
@@ -46,6 +51,7 @@ impl Dialect {
         ("ftp", Self::Ftp),
         ("sieve", Self::Sieve),
         ("nntp", Self::Nntp),
+        ("mysql", Self::Mysql),
     ];
 
     /// Its name.
@@ -81,9 +87,14 @@ impl Dialog {
             Dialect::Ftp => &words::FTP,
             Dialect::Sieve => &words::SIEVE,
             Dialect::Nntp => &words::NNTP,
+            Dialect::Mysql => return Self::of(dialect, Mysql::new(sides)),
         };
+        Self::of(dialect, Lines::new(words, sides))
+    }
+
+    fn of(dialect: Dialect, steps: impl Steps + 'static) -> Self {
         Self {
-            steps: Box::new(Lines::new(words, sides)),
+            steps: Box::new(steps),
             is_greeted: dialect.is_greeted(),
         }
     }
@@ -119,6 +130,16 @@ impl Dialog {
     /// said before it was given up does not count.
     pub fn server_connected(&mut self) -> Output {
         self.step(|steps, out| steps.server_connected(out))
+    }
+
+    /// What became of [`Next::Password`]; `None` = it failed.
+    pub fn password_done(&mut self, result: Option<Vec<u8>>) -> Output {
+        self.step(|steps, out| steps.password_done(result, out))
+    }
+
+    /// The server is on a Unix socket, to which passwords may be sent as they are.
+    pub fn server_is_local(&mut self) {
+        self.steps.server_is_local();
     }
 
     /// What the client is told, before the connection ends, if no server can be connected.

@@ -12,6 +12,7 @@ mod hkdf;
 pub mod identity;
 pub mod names;
 pub mod options;
+pub mod password;
 pub mod policy;
 pub mod probe;
 mod provenance;

@@ -1,5 +1,7 @@
 //! What every dialog takes and gives: the sides that speak STARTTLS, and what is to be done next.
 
+use std::fmt;
+
 /// Whether clients of a front have to ask for TLS.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Policy {
@@ -41,17 +43,49 @@ pub enum Next {
     ///
     /// [`Dialog::client_tls_up`]: super::Dialog::client_tls_up
     StartClientTls,
-    /// The client has begun TLS without asking: these are the first bytes of it.
+    /// The client begins TLS without waiting for an answer: these are the first bytes of it.
     ClientTlsBegun(Vec<u8>),
     /// TLS is to be begun towards the server once it has been sent what goes to it;
     /// [`Dialog::server_tls_up`] then. It has sent nothing behind its answer.
     ///
     /// [`Dialog::server_tls_up`]: super::Dialog::server_tls_up
     StartServerTls,
+    /// Cryptography is needed; [`Dialog::password_done`] then.
+    ///
+    /// [`Dialog::password_done`]: super::Dialog::password_done
+    Password(PasswordTask),
     /// The dialog is over: all further bytes pass as they are.
     Relay,
     /// The connection ends once the client has been sent what goes to it.
     Fail(Fault),
+}
+
+/// What is to be done with a password that the server or the client wants encrypted, always by
+/// RSA-OAEP with SHA-1.
+#[derive(Clone, PartialEq)]
+pub enum PasswordTask {
+    /// Encrypt a password.
+    Encrypt {
+        /// The server's public key, as it sent it: `SubjectPublicKeyInfo` in PEM.
+        key: Vec<u8>,
+        /// At most 64 KiB.
+        password: Vec<u8>,
+    },
+    /// Give a public key of our own, `SubjectPublicKeyInfo` in PEM.
+    OwnKey,
+    /// Decrypt what the client encrypted for that key.
+    Decrypt(Vec<u8>),
+}
+
+impl fmt::Debug for PasswordTask {
+    /// Without the password.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Encrypt { .. } => "Encrypt",
+            Self::OwnKey => "OwnKey",
+            Self::Decrypt(_) => "Decrypt",
+        })
+    }
 }
 
 /// Why a dialog failed.
@@ -119,6 +153,10 @@ pub(super) trait Steps {
     fn client_tls_up(&mut self, out: &mut Output);
     fn server_tls_up(&mut self, out: &mut Output);
     fn server_connected(&mut self, out: &mut Output);
+    /// What became of [`Next::Password`], which only a dialog that gave it must expect.
+    fn password_done(&mut self, _result: Option<Vec<u8>>, _out: &mut Output) {}
+    /// The server is on a Unix socket.
+    fn server_is_local(&mut self) {}
     /// What the client is told if no server can be reached.
     fn unavailable(&self) -> Vec<u8>;
     /// Whether the client was told that it must use TLS first.

@@ -1,4 +1,5 @@
 //! Whole conversations of each dialect, played at every way to cut their bytes.
 
 mod lines;
+mod mysql;
 mod script;

@@ -1,0 +1,464 @@
+//! MySQL and MariaDB: TLS begins after the server's greeting, when the client asks for it.
+//!
+//! Owns all packets until the server has accepted or refused the login: the offer of TLS in the
+//! greeting, the client's request, sequence numbers, and the passwords of plugins that send them in
+//! another way without TLS than under it. Nothing after the login differs, so that it is relayed.
+//!
+//! Where one side has TLS and the other has none:
+//! - a request for TLS that only one side sees shifts the sequence numbers of all later packets;
+//! - `caching_sha2_password` and `sha256_password` send the password as it is under TLS, and
+//!   encrypted for the server's RSA key without (RSA-OAEP, after an exclusive or with the
+//!   scramble). A server without TLS is asked for its key, unless it is on a Unix socket, which it
+//!   regards as secure. A client without TLS that asks for the server's key gets ours.
+//!
+//! A later `COM_CHANGE_USER` begins at sequence number 0 and passes; only a full authentication by
+//! those plugins, for a user that the server does not remember, cannot succeed there where one side
+//! alone has TLS.
+//!
+//! Sources: MySQL Internals, "Connection Phase" and "Authentication Method"; MariaDB Knowledge
+//! Base, "Connection".
+
+mod check;
+mod fault;
+mod greeting;
+mod login;
+mod packet;
+
+use greeting::Greeting;
+use login::Login;
+use packet::{ERROR, MORE_DATA, NEXT_FACTOR, OK, Peer, SWITCH};
+
+pub use check::{Check, CheckStep};
+use fault::Refusal;
+
+use super::step::{Next, Output, PasswordTask, Policy, Sides, Steps};
+
+/// `caching_sha2_password`: the server remembers the user; it accepts the login next.
+const REMEMBERED: &[u8] = &[MORE_DATA, 3];
+/// `caching_sha2_password`: the server needs the password itself.
+const PASSWORD_WANTED: &[u8] = &[MORE_DATA, 4];
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Stage {
+    /// The server's greeting comes.
+    Greeting,
+    /// The client's request for TLS or its login comes.
+    Request,
+    /// The handshake with the client.
+    ClientTls,
+    /// The client's login comes, under TLS.
+    Login,
+    /// The handshake with the server; the login is held.
+    ServerTls,
+    /// Server and client authenticate.
+    Exchange(Turn),
+    /// A task is being done.
+    Password(Answer),
+    Over,
+}
+
+/// Whose packet comes next. The server may send more at any time.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Turn {
+    Client,
+    /// The client's packet will be encrypted for our key.
+    ClientEncrypts,
+    Server,
+}
+
+/// Where the result of a task goes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Answer {
+    ToServer,
+    /// It is mixed with the scramble.
+    MixedToServer,
+    ToClient,
+}
+
+/// A plugin whose passwords differ with TLS.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Plugin {
+    CachingSha2,
+    Sha256,
+    Other,
+}
+
+impl Plugin {
+    fn of(name: &[u8]) -> Self {
+        match name {
+            b"caching_sha2_password" => Self::CachingSha2,
+            b"sha256_password" => Self::Sha256,
+            _ => Self::Other,
+        }
+    }
+
+    /// The packet of one byte by which a client asks for the server's key.
+    fn key_request(self) -> u8 {
+        match self {
+            Self::Sha256 => 1,
+            Self::CachingSha2 | Self::Other => 2,
+        }
+    }
+}
+
+/// One connection's login.
+pub(super) struct Mysql {
+    sides: Sides,
+    is_server_local: bool,
+    client: Peer,
+    server: Peer,
+    stage: Stage,
+    is_greeted: bool,
+    is_client_tls: bool,
+    has_factors: bool,
+    plugin: Plugin,
+    scramble: Vec<u8>,
+    /// The client's next packet is its password, or a request for the key.
+    is_password_due: bool,
+    /// The login, while the server's handshake is made.
+    login: Vec<u8>,
+    /// The password, while the server's key is awaited.
+    password: Option<Vec<u8>>,
+}
+
+impl Mysql {
+    /// A connection to a server that has not greeted yet.
+    pub(super) fn new(sides: Sides) -> Self {
+        Self {
+            sides,
+            is_server_local: false,
+            client: Peer::default(),
+            server: Peer::default(),
+            stage: Stage::Greeting,
+            is_greeted: false,
+            is_client_tls: false,
+            has_factors: false,
+            plugin: Plugin::Other,
+            scramble: Vec::new(),
+            is_password_due: false,
+            login: Vec::new(),
+            password: None,
+        }
+    }
+
+    /// Goes on as far as the packets that are there allow.
+    fn advance(&mut self, before: Result<(), Refusal>, out: &mut Output) {
+        let mut step = before.map(|()| true);
+        while matches!(step, Ok(true)) && out.goes_on() {
+            step = self.step(out);
+        }
+        if let Err(refusal) = step {
+            // A client that was sent the server's own error gets no other.
+            if !matches!(refusal, Refusal::ServerRefused(_)) {
+                let packet = refusal.packet(self.is_greeted);
+                self.client.put(&packet, &mut out.to_client);
+            }
+            out.fail(refusal.fault(), b"");
+            self.stage = Stage::Over;
+        }
+        if out.next == Next::Relay {
+            out.to_client.extend(self.server.rest());
+            out.to_server.extend(self.client.rest());
+            self.stage = Stage::Over;
+        }
+    }
+
+    /// Takes a packet; `false` = none is there that may come now.
+    fn step(&mut self, out: &mut Output) -> Result<bool, Refusal> {
+        let (takes_server, takes_client) = match self.stage {
+            Stage::Greeting | Stage::Exchange(Turn::Server) => (true, false),
+            Stage::Request | Stage::Login | Stage::Exchange(_) => (true, true),
+            Stage::ClientTls | Stage::ServerTls | Stage::Password(_) | Stage::Over => {
+                (false, false)
+            }
+        };
+        if takes_server && let Some(payload) = self.server.take().map_err(Refusal::of_server)? {
+            self.server_said(payload, out)?;
+            return Ok(true);
+        }
+        if takes_client && let Some(payload) = self.client.take().map_err(Refusal::of_client)? {
+            self.client_said(payload, out)?;
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    fn server_said(&mut self, payload: Vec<u8>, out: &mut Output) -> Result<(), Refusal> {
+        match self.stage {
+            Stage::Greeting => self.greet(payload, out),
+            Stage::Exchange(_) => {
+                self.server_authenticates(payload, out);
+                Ok(())
+            }
+            // Before the login nothing but an error may come: the server gave up waiting.
+            _ if payload.first() == Some(&ERROR) => {
+                self.client.put(&payload, &mut out.to_client);
+                out.next = Next::Relay;
+                Ok(())
+            }
+            _ => Err(Refusal::ServerPacket),
+        }
+    }
+
+    fn client_said(&mut self, payload: Vec<u8>, out: &mut Output) -> Result<(), Refusal> {
+        match self.stage {
+            Stage::Request => self.client_opens(payload, out),
+            Stage::Login => self.client_logs_in(payload, out),
+            _ => {
+                self.client_authenticates(payload, out);
+                Ok(())
+            }
+        }
+    }
+
+    fn greet(&mut self, payload: Vec<u8>, out: &mut Output) -> Result<(), Refusal> {
+        if payload.first() == Some(&ERROR) {
+            self.client.put(&payload, &mut out.to_client);
+            return Err(Refusal::ServerRefused(payload));
+        }
+        let greeting = Greeting::parse(payload)?;
+        if self.sides.back && !greeting.offers_tls() {
+            return Err(Refusal::ServerWithoutTls);
+        }
+        self.scramble.clone_from(&greeting.scramble);
+        let payload = greeting.offering_tls(self.sides.front.is_some());
+        self.client.put(&payload, &mut out.to_client);
+        self.is_greeted = true;
+        self.stage = Stage::Request;
+        Ok(())
+    }
+
+    /// The client's first packet.
+    fn client_opens(&mut self, payload: Vec<u8>, out: &mut Output) -> Result<(), Refusal> {
+        let is_request = login::capabilities(&payload).map(|bits| bits & login::TLS != 0);
+        match self.sides.front {
+            Some(_) if is_request == Ok(true) => {
+                if payload.len() != login::REQUEST_BYTES {
+                    return Err(Refusal::ClientPacket);
+                }
+                self.stage = Stage::ClientTls;
+                // Only here does the client not wait for an answer before it sends its hello.
+                out.next = Next::ClientTlsBegun(self.client.rest());
+                Ok(())
+            }
+            Some(Policy::Required) => Err(is_request.err().unwrap_or(Refusal::PlainClient)),
+            Some(Policy::Optional) if !self.sides.back => {
+                self.server.put(&payload, &mut out.to_server);
+                out.next = Next::Relay;
+                Ok(())
+            }
+            // It was not offered.
+            None if is_request? => Err(Refusal::ClientPacket),
+            Some(Policy::Optional) | None => self.client_logs_in(payload, out),
+        }
+    }
+
+    fn client_logs_in(&mut self, payload: Vec<u8>, out: &mut Output) -> Result<(), Refusal> {
+        let login = Login::parse(&payload)?;
+        self.plugin = Plugin::of(&login.plugin);
+        self.has_factors = login.capabilities & login::FACTORS != 0;
+        let mut payload = login::with_tls(payload, self.sides.back);
+        // The login itself has the answer that `sha256_password` would give to a request.
+        if self.plugin == Plugin::Sha256 {
+            let key_request = self.plugin.key_request();
+            if self.encrypts_for_server() && self.is_password(&login.answer) {
+                payload = login.with_answer(&payload, key_request);
+                self.password = Some(login.answer);
+            } else if self.decrypts_for_server() && login.answer == [key_request] {
+                return Err(Refusal::Password);
+            }
+        }
+        if !self.sides.back {
+            self.send_login(&payload, out);
+            return Ok(());
+        }
+        if !self.server.rest().is_empty() {
+            return Err(Refusal::ServerPacket);
+        }
+        // Servers keep the capabilities of the request, not those of the login.
+        let request = &payload[..login::REQUEST_BYTES];
+        self.server.put(request, &mut out.to_server);
+        self.login = payload;
+        self.stage = Stage::ServerTls;
+        out.next = Next::StartServerTls;
+        Ok(())
+    }
+
+    fn send_login(&mut self, login: &[u8], out: &mut Output) {
+        self.server.put(login, &mut out.to_server);
+        self.stage = Stage::Exchange(Turn::Server);
+        // Both have TLS: all that follows is the same on both sides.
+        if self.is_client_tls && self.sides.back {
+            out.next = Next::Relay;
+        }
+    }
+
+    fn server_authenticates(&mut self, payload: Vec<u8>, out: &mut Output) {
+        let password = self.password.take();
+        self.is_password_due = false;
+        let mut turn = Turn::Client;
+        match payload.first() {
+            Some(&(OK | ERROR)) => out.next = Next::Relay,
+            Some(&SWITCH) => self.switch_plugin(&payload),
+            Some(&NEXT_FACTOR) if self.has_factors => self.switch_plugin(&payload),
+            Some(&MORE_DATA) => match password {
+                Some(password) => return self.encrypt(&payload[1..], password, out),
+                None if self.plugin == Plugin::CachingSha2 && payload == REMEMBERED => {
+                    turn = Turn::Server;
+                }
+                None => {
+                    let is_wanted = payload == PASSWORD_WANTED;
+                    self.is_password_due = self.plugin == Plugin::CachingSha2 && is_wanted;
+                }
+            },
+            _ => {}
+        }
+        self.client.put(&payload, &mut out.to_client);
+        self.stage = Stage::Exchange(turn);
+    }
+
+    /// Both kinds of packet name a plugin and have its first data, here a scramble with a NUL.
+    fn switch_plugin(&mut self, payload: &[u8]) {
+        let mut cursor = crate::cursor::Cursor::new(&payload[1..]);
+        self.plugin = Plugin::of(login::last_text(&mut cursor));
+        self.is_password_due = self.plugin == Plugin::Sha256;
+        if self.plugin != Plugin::Other {
+            let data = cursor.rest();
+            self.scramble = data.strip_suffix(&[0]).unwrap_or(data).to_vec();
+        }
+    }
+
+    fn client_authenticates(&mut self, payload: Vec<u8>, out: &mut Output) {
+        let is_password_due = std::mem::take(&mut self.is_password_due);
+        let turn = self.stage;
+        self.stage = Stage::Exchange(Turn::Server);
+        if turn == Stage::Exchange(Turn::ClientEncrypts) {
+            self.start(PasswordTask::Decrypt(payload), Answer::MixedToServer, out);
+        } else if is_password_due && self.encrypts_for_server() && self.is_password(&payload) {
+            let request = [self.plugin.key_request()];
+            self.server.put(&request, &mut out.to_server);
+            self.password = Some(payload);
+        } else if is_password_due
+            && self.decrypts_for_server()
+            && payload == [self.plugin.key_request()]
+        {
+            self.start(PasswordTask::OwnKey, Answer::ToClient, out);
+        } else {
+            self.server.put(&payload, &mut out.to_server);
+        }
+    }
+
+    /// Only the client has TLS, and sends passwords as they are.
+    fn encrypts_for_server(&self) -> bool {
+        self.is_client_tls && !self.sides.back && !self.is_server_local
+    }
+
+    /// Only the server has TLS, and takes passwords as they are.
+    fn decrypts_for_server(&self) -> bool {
+        !self.is_client_tls && self.sides.back
+    }
+
+    /// Neither a request for the key nor an empty password.
+    fn is_password(&self, answer: &[u8]) -> bool {
+        !matches!(answer, [] | [0]) && answer != [self.plugin.key_request()]
+    }
+
+    fn encrypt(&mut self, key: &[u8], mut password: Vec<u8>, out: &mut Output) {
+        mix(&mut password, &self.scramble);
+        let key = key.to_vec();
+        let task = PasswordTask::Encrypt { key, password };
+        self.start(task, Answer::ToServer, out);
+    }
+
+    fn start(&mut self, task: PasswordTask, answer: Answer, out: &mut Output) {
+        self.stage = Stage::Password(answer);
+        out.next = Next::Password(task);
+    }
+
+    fn send_result(&mut self, mut bytes: Vec<u8>, out: &mut Output) {
+        let Stage::Password(answer) = self.stage else {
+            unreachable!("the task was given");
+        };
+        let turn = match answer {
+            Answer::ToClient => {
+                bytes.insert(0, MORE_DATA);
+                self.client.put(&bytes, &mut out.to_client);
+                Turn::ClientEncrypts
+            }
+            Answer::MixedToServer | Answer::ToServer => {
+                if answer == Answer::MixedToServer {
+                    mix(&mut bytes, &self.scramble);
+                }
+                self.server.put(&bytes, &mut out.to_server);
+                Turn::Server
+            }
+        };
+        self.stage = Stage::Exchange(turn);
+    }
+}
+
+impl Steps for Mysql {
+    fn client_sent(&mut self, bytes: &[u8], out: &mut Output) {
+        let received = self.client.receive(bytes).map_err(Refusal::of_client);
+        self.advance(received, out);
+    }
+
+    fn server_sent(&mut self, bytes: &[u8], out: &mut Output) {
+        let received = self.server.receive(bytes).map_err(Refusal::of_server);
+        self.advance(received, out);
+    }
+
+    fn client_tls_up(&mut self, _: &mut Output) {
+        self.is_client_tls = true;
+        self.stage = Stage::Login;
+    }
+
+    fn server_tls_up(&mut self, out: &mut Output) {
+        let login = std::mem::take(&mut self.login);
+        self.send_login(&login, out);
+        self.advance(Ok(()), out);
+    }
+
+    fn password_done(&mut self, result: Option<Vec<u8>>, out: &mut Output) {
+        let result = result.ok_or(Refusal::Password);
+        let done = result.map(|bytes| self.send_result(bytes, out));
+        self.advance(done, out);
+    }
+
+    fn server_is_local(&mut self) {
+        self.is_server_local = true;
+    }
+
+    fn server_connected(&mut self, _: &mut Output) {
+        self.server = Peer::default();
+        self.is_server_local = false;
+    }
+
+    fn unavailable(&self) -> Vec<u8> {
+        let mut words = Vec::new();
+        let packet = fault::packet(fault::NO_SERVER, self.is_greeted);
+        self.client.write(&packet, &mut words);
+        words
+    }
+
+    /// A client is told so in one packet with its end.
+    fn has_refused(&self) -> bool {
+        false
+    }
+
+    fn expects_server(&self) -> bool {
+        matches!(self.stage, Stage::Greeting | Stage::Exchange(Turn::Server))
+    }
+
+    fn is_holding(&self) -> bool {
+        self.expects_server() && (self.password.is_some() || self.client.has_packet())
+    }
+}
+
+/// Exclusive or with the scramble, repeated (`xor_string` of MySQL): what is encrypted once cannot
+/// be sent again to a server with another scramble.
+fn mix(password: &mut [u8], scramble: &[u8]) {
+    for (byte, scramble) in password.iter_mut().zip(scramble.iter().cycle()) {
+        *byte ^= scramble;
+    }
+}

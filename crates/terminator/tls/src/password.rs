@@ -1,0 +1,80 @@
+//! Passwords encrypted with RSA: what MySQL's plugins send where a connection has no TLS.
+//!
+//! Owns RSA-OAEP with SHA-1 (RFC 8017 section 7.1) in both directions, which is what
+//! `sha256_password` and `caching_sha2_password` prescribe. Which password goes where is decided in
+//! [`wire::starttls`].
+
+use aws_lc_rs::encoding::{AsDer, PublicKeyX509Der};
+use aws_lc_rs::rsa::{
+    KeySize, OAEP_SHA1_MGF1SHA1, OaepPrivateDecryptingKey, OaepPublicEncryptingKey,
+    PrivateDecryptingKey, PublicEncryptingKey,
+};
+use pem_rfc7468::LineEnding;
+use rustls_pki_types::SubjectPublicKeyInfoDer;
+use rustls_pki_types::pem::PemObject;
+
+/// The password for the holder of a public key in PEM (2048 to 8192 bits); `None` = the key is no
+/// such key, or the password is too long for it: 214 bytes for 2048 bits.
+pub fn encrypt(key: &[u8], password: &[u8]) -> Option<Vec<u8>> {
+    let key = SubjectPublicKeyInfoDer::from_pem_slice(key).ok()?;
+    let key = PublicEncryptingKey::from_der(&key).ok()?;
+    let key = OaepPublicEncryptingKey::new(key).ok()?;
+    let mut encrypted = vec![0; key.ciphertext_size()];
+    let written = key.encrypt(&OAEP_SHA1_MGF1SHA1, password, &mut encrypted, None);
+    Some(written.ok()?.to_vec())
+}
+
+/// A key of our own, for clients without TLS whose password a server wants under TLS. It lasts as
+/// long as the process: clients ask for it each time.
+#[derive(Debug)]
+pub struct PasswordKey {
+    key: OaepPrivateDecryptingKey,
+    public: String,
+}
+
+impl PasswordKey {
+    /// A new key of 2048 bits, which takes some 100 ms of CPU; `None` = the library has failed.
+    pub fn generate() -> Option<Self> {
+        let key = PrivateDecryptingKey::generate(KeySize::Rsa2048).ok()?;
+        let public: PublicKeyX509Der<'_> = key.public_key().as_der().ok()?;
+        let public = pem_rfc7468::encode_string("PUBLIC KEY", LineEnding::LF, public.as_ref());
+        Some(Self {
+            public: public.ok()?,
+            key: OaepPrivateDecryptingKey::new(key).ok()?,
+        })
+    }
+
+    /// Its public half, in PEM.
+    pub fn public(&self) -> &str {
+        &self.public
+    }
+
+    /// What was encrypted for it; `None` = nothing was.
+    pub fn decrypt(&self, encrypted: &[u8]) -> Option<Vec<u8>> {
+        let mut password = vec![0; self.key.min_output_size()];
+        let padding = &OAEP_SHA1_MGF1SHA1;
+        let written = self.key.decrypt(padding, encrypted, &mut password, None);
+        let bytes = written.ok()?.len();
+        password.truncate(bytes);
+        Some(password)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_encrypted_is_decrypted() {
+        let key = PasswordKey::generate().unwrap();
+        let pem = key.public().as_bytes();
+        for password in [&b""[..], b"secret\0", &[7; 214]] {
+            let encrypted = encrypt(pem, password).unwrap();
+            assert_eq!(key.decrypt(&encrypted).as_deref(), Some(password));
+        }
+        assert_eq!(encrypt(pem, &[7; 215]), None, "too long for 2048 bits");
+        assert_eq!(encrypt(b"-----BEGIN PUBLIC KEY-----", b""), None);
+        assert_eq!(key.decrypt(&[7; 256]), None);
+        assert_eq!(key.decrypt(b""), None);
+    }
+}
