@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 use libfuzzer_sys::fuzz_target;
 use static_files::HEAD_BYTES_MAX;
 use static_files::conversation::Conversation;
-use static_files::options::Options;
+use static_files::options::{Options, Redirect};
 use static_files::questions::{Entry, Found, Output, Question};
 use wire::http::{ContentEnd, ResponseHead};
 
@@ -51,6 +51,7 @@ fuzz_target!(|bytes: &[u8]| {
         listing: choice & 1 != 0,
         hidden: choice & 2 != 0,
         precompressed: choice & 4 != 0,
+        redirect: (choice & 8 != 0).then_some(Redirect { port: 8443 }),
     };
     let options = Arc::new(options);
     let at_once = Talk::hold(&options, requests, &mut Pace(None));

@@ -67,6 +67,19 @@ impl Lariat {
         Self::start_by(redirected, configuration)
     }
 
+    /// The same with the file at this path in the place of a file of the host, which it alone sees.
+    /// Only root may.
+    pub fn start_with_file(path: &Path, place: &str, configuration: &str) -> Self {
+        let mut mounted = Command::new("unshare");
+        mounted
+            .args(["--mount", "--propagation", "private", "sh", "-c"])
+            .arg("mount --bind \"$FILE\" \"$PLACE\" && exec \"$0\" \"$@\"")
+            .arg(command().get_program())
+            .env("FILE", path)
+            .env("PLACE", place);
+        Self::start_by(mounted, configuration)
+    }
+
     fn start_by(command: Command, configuration: &str) -> Self {
         Self::start_as(command, configuration, Running::start)
     }

@@ -22,6 +22,7 @@ pub mod lab;
 pub mod lariat;
 pub mod load;
 pub mod metrics;
+pub mod name_server;
 pub mod nginx;
 pub mod numbers;
 pub mod openssl;

@@ -9,6 +9,7 @@ pub mod beneath;
 pub mod channel;
 pub mod clock;
 pub mod cpu;
+pub mod dns;
 pub mod epoll;
 pub mod file;
 pub mod io_uring;

@@ -44,6 +44,15 @@ pub enum Endpoint {
         /// A TCP port.
         port: u16,
     },
+    /// `srv:_http._tcp.example`: one of the servers that SRV records (RFC 2782) name.
+    Service {
+        /// The name that has the records.
+        host: String,
+        /// Which of them, from 1 on.
+        number: u16,
+        /// How many are used.
+        count: u16,
+    },
 }
 
 /// Why a text is no address.
@@ -70,12 +79,12 @@ pub enum AddressError {
 const UNIX_NAME_BYTES_MAX: usize = 107;
 
 impl Endpoint {
-    /// The TCP port; `None` for a Unix socket.
+    /// The TCP port; `None` for a Unix socket, and where records say it.
     pub fn tcp_port(&self) -> Option<u16> {
         match self {
             Self::Name { port, .. } => Some(*port),
             Self::Address(Address::Ip(address)) => Some(address.port()),
-            Self::Address(Address::Unix(_)) => None,
+            Self::Address(Address::Unix(_)) | Self::Service { .. } => None,
         }
     }
 }
@@ -86,6 +95,17 @@ impl FromStr for Endpoint {
     fn from_str(text: &str) -> Result<Self, AddressError> {
         if let Some(name) = text.strip_prefix("unix:") {
             return Ok(Self::Address(Address::Unix(name.parse()?)));
+        }
+        if let Some(host) = text.strip_prefix("srv:") {
+            let host = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
+            let (number, count) = (1, 1);
+            return is_host_name(&host)
+                .then_some(Self::Service {
+                    host,
+                    number,
+                    count,
+                })
+                .ok_or(AddressError::HostInvalid);
         }
         let (host, port) = text.rsplit_once(':').ok_or(AddressError::PortMissing)?;
         if !host.starts_with('[') && host.contains(':') {
@@ -123,7 +143,7 @@ impl FromStr for Address {
             Endpoint::Name { host, port } if host == "localhost" => {
                 Ok(Self::Ip(SocketAddr::from(([127, 0, 0, 1], port))))
             }
-            Endpoint::Name { .. } => Err(AddressError::NameNotAllowed),
+            Endpoint::Name { .. } | Endpoint::Service { .. } => Err(AddressError::NameNotAllowed),
         }
     }
 }
@@ -167,6 +187,7 @@ impl fmt::Display for Endpoint {
         match self {
             Self::Address(address) => address.fmt(f),
             Self::Name { host, port } => write!(f, "{host}:{port}"),
+            Self::Service { host, number, .. } => write!(f, "srv:{host}#{number}"),
         }
     }
 }
@@ -203,6 +224,8 @@ mod tests {
         assert_eq!(fault("a:70000"), AddressError::PortInvalid);
         assert_eq!(fault("a b:1"), AddressError::HostInvalid);
         assert_eq!(fault("unix:"), AddressError::UnixNameLength);
+        assert_eq!(fault("srv:"), AddressError::HostInvalid);
+        assert_eq!(fault("srv:_a._tcp.b:80"), AddressError::HostInvalid);
         assert_eq!(
             "app:80".parse::<Address>(),
             Err(AddressError::NameNotAllowed)

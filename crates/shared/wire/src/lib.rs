@@ -6,6 +6,7 @@ pub mod alert;
 pub mod client_hello;
 mod cursor;
 pub mod date;
+pub mod dns;
 pub mod http;
 pub mod network;
 pub mod proxy_header;

@@ -3,7 +3,6 @@
 //! Owns the choice and the counts it rests on. Each worker has a pool of its own, so nothing here
 //! is shared or locked; what the control side learns is sent to each of them.
 
-use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use wire::address::Address;
@@ -11,7 +10,7 @@ use wire::address::Address;
 use crate::affinity;
 use crate::options::{Balance, Options, PassiveOptions, SERVERS_MAX, WEIGHT_MAX};
 use crate::places::Limit;
-use crate::server::{SHARE_WHOLE, Server, ServerId, ServerState, Standing};
+use crate::server::{SHARE_WHOLE, Server, ServerId, ServerState, Standing, Target};
 use crate::tried::{Place, Tried};
 
 /// The servers of one service.
@@ -65,7 +64,7 @@ pub enum Choice {
 }
 
 impl Pool {
-    /// All servers are taken to be up; names have no address before [`Self::set_addresses`].
+    /// All servers are taken to be up; names have no address before [`Self::set_target`].
     ///
     /// `worker` makes the workers begin their rounds at different servers: else the first few
     /// connections of all of them would meet at the first.
@@ -221,10 +220,14 @@ impl Pool {
         (disabled.count(), self.servers.len())
     }
 
-    /// A name has these addresses now; none makes the server unusable. Does nothing to a server
-    /// that has no name.
-    pub fn set_addresses(&mut self, server: usize, addresses: Vec<SocketAddr>) {
-        self.with(server, |server| server.set_addresses(addresses));
+    /// What a name stands for now. Does nothing to a server that has no name.
+    ///
+    /// # Panics
+    /// If the record's weight is not from 1 to [`WEIGHT_MAX`]: who reads records sees to that.
+    pub fn set_target(&mut self, server: usize, target: &Target) {
+        let weight = target.record.map_or(1, |record| record.weight);
+        assert!((1..=WEIGHT_MAX).contains(&weight));
+        self.with(server, |server| server.set_target(target));
     }
 
     /// News about a server that an earlier plan had may come late: it is dropped.
@@ -330,8 +333,10 @@ mod tests {
     use super::*;
     use crate::affinity::key_of;
     use crate::options::{QueueOptions, ServerOptions};
-    use crate::server::Health;
+    use crate::server::{Health, Record};
     use proptest::prelude::*;
+    use std::net::SocketAddr;
+    use wire::address::Endpoint;
 
     const EJECTION_TIME: Duration = Duration::from_secs(10);
 
@@ -662,7 +667,7 @@ mod tests {
         let addresses: Vec<SocketAddr> = ["192.0.2.1:80", "192.0.2.2:80", "192.0.2.3:80"]
             .map(|text| text.parse().unwrap())
             .into();
-        pool.set_addresses(0, addresses.clone());
+        pool.set_target(0, &addresses.clone().into());
         let next = |pool: &mut Pool, tried| {
             picked(pool.pick(
                 &Pick {
@@ -700,7 +705,7 @@ mod tests {
     fn another_server_comes_before_another_address_and_dials_are_bounded() {
         let mut pool = pool(Balance::RoundRobin, "app.example:80 unix:a");
         let address = |last: u8| SocketAddr::from(([192, 0, 2, last], 80));
-        pool.set_addresses(0, (0..20).map(address).collect());
+        pool.set_target(0, &(0..20).map(address).collect::<Vec<_>>().into());
         let (now, mut tried, mut order) = (Instant::now(), Tried::new(), Vec::new());
         while let Some(picked) = picked(pool.pick(
             &Pick {
@@ -722,7 +727,7 @@ mod tests {
         let now = Instant::now();
         let mut before = pool(Balance::RoundRobin, "unix:gone unix:bad app.example:80");
         fail(&mut before, 1, 3, now);
-        before.set_addresses(2, vec![SocketAddr::from(([192, 0, 2, 1], 80))]);
+        before.set_target(2, &vec![SocketAddr::from(([192, 0, 2, 1], 80))].into());
         before.set_checked(0, false, now);
         let mut after = pool(
             Balance::RoundRobin,
@@ -738,12 +743,56 @@ mod tests {
     }
 
     #[test]
+    fn records_decide_by_priority_and_weight_and_another_server_begins_anew() {
+        let options = options(Balance::RoundRobin, "unix:a unix:b unix:c");
+        let mut options = Options { ..options };
+        for (number, server) in (1..).zip(&mut options.servers) {
+            let (host, count) = ("_a._tcp.example".to_owned(), 3);
+            server.endpoint = Endpoint::Service {
+                host,
+                number,
+                count,
+            };
+        }
+        let mut pool = Pool::new(&options, 0);
+        let now = Instant::now();
+        let target = |last: u8, priority: u16, weight: u16| Target {
+            addresses: vec![SocketAddr::from(([192, 0, 2, last], 80))],
+            record: Some(Record { priority, weight }),
+        };
+        assert_eq!(pick(&mut pool, now, 0, Tried::new()), None);
+        pool.set_target(0, &target(1, u16::MAX, 1));
+        pool.set_target(1, &target(2, 0, 3));
+        pool.set_target(2, &target(3, 0, 1));
+        assert_eq!(picks(&mut pool, now, 4), [1, 1, 2, 1]);
+        (1..3).for_each(|server| fail(&mut pool, server, 3, now));
+        assert_eq!(
+            picks(&mut pool, now, 2),
+            [0, 0],
+            "before one that is ejected"
+        );
+        let mut after = Pool::new(&options, 0);
+        after.inherit(&pool);
+        assert_eq!(picks(&mut after, now, 2), [0, 0]);
+        // The same server, and another one in its place.
+        pool.set_target(1, &target(2, 0, 1));
+        pool.set_target(2, &target(4, 0, 1));
+        assert_eq!(health(&pool, 1), Health::Ejected);
+        assert_eq!(
+            (health(&pool, 2), pool.state(2).unwrap().failures),
+            (Health::Up, 0)
+        );
+        pool.set_target(2, &Target::default());
+        assert_eq!(picks(&mut pool, now, 2), [0, 0]);
+    }
+
+    #[test]
     fn a_late_word_about_a_server_that_is_gone_does_nothing() {
         let mut pool = pool(Balance::RoundRobin, "unix:a");
         pool.closed(0);
         pool.opened(9);
         pool.set_checked(9, false, Instant::now());
-        pool.set_addresses(0, Vec::new());
+        pool.set_target(0, &Target::default());
         assert_eq!(pool.state(9), None);
         assert_eq!(picks(&mut pool, Instant::now(), 1), [0]);
     }

@@ -68,18 +68,47 @@ pub enum Health {
     Up,
 }
 
+/// What a server's name stands for.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Target {
+    /// None makes the server unusable.
+    pub addresses: Vec<SocketAddr>,
+    /// If a record has named the server: what it says.
+    pub record: Option<Record>,
+}
+
+/// What an SRV record says of a server (RFC 2782).
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Record {
+    /// No server is used while one with a lower number can be.
+    pub priority: u16,
+    /// In place of the configured weight: 1 to [`crate::options::WEIGHT_MAX`].
+    pub weight: u16,
+}
+
+impl From<Vec<SocketAddr>> for Target {
+    fn from(addresses: Vec<SocketAddr>) -> Self {
+        Self {
+            addresses,
+            record: None,
+        }
+    }
+}
+
 /// How much a connection wants a server: the lowest comes first.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub(crate) struct Standing(u8);
+pub(crate) struct Standing(u32);
 
 impl Standing {
     /// Dialled before by this connection, at another address of its name.
-    const AGAIN: u8 = 1;
+    const AGAIN: u32 = 1;
+    /// The priority of its record, times this.
+    const PRIORITY: u32 = 2;
     /// Used only while no ordinary server can be.
-    const BACKUP: u8 = 2;
+    const BACKUP: u32 = 1 << 17;
     /// Its dials failed. Still better than refusing the client: if all are ejected, the cause is
     /// likelier a short fault of all, or one on our side, than that none will ever answer.
-    const EJECTED: u8 = 4;
+    const EJECTED: u32 = 1 << 18;
 }
 
 #[derive(Clone, Debug)]
@@ -87,6 +116,8 @@ pub(crate) struct Server {
     /// Its identity in the consistent hash and across reloads.
     pub(crate) seed: u64,
     weight: u16,
+    /// Of the record that names it; 0 if none does.
+    priority: u16,
     /// Its share of the connections now: its weight, or less during its slow start.
     pub(crate) share: u32,
     /// When it came back up; `None` = its share is whole.
@@ -97,6 +128,8 @@ pub(crate) struct Server {
     pub(crate) turn: i64,
     backup: bool,
     is_name: bool,
+    /// Records say what it is.
+    is_recorded: bool,
     disabled: bool,
     checked_up: bool,
     failures: u32,
@@ -113,7 +146,7 @@ impl Server {
     pub(crate) fn new(options: &ServerOptions, twin: u64, worker: usize) -> Self {
         let addresses = match &options.endpoint {
             Endpoint::Address(address) => vec![address.clone()],
-            Endpoint::Name { .. } => Vec::new(),
+            Endpoint::Name { .. } | Endpoint::Service { .. } => Vec::new(),
         };
         let name = options.endpoint.to_string();
         let seed = affinity::mix(affinity::hash(name.as_bytes()).wrapping_add(twin));
@@ -122,12 +155,14 @@ impl Server {
             seed,
             limit: options.connections_max.map(limited),
             weight: options.weight,
+            priority: 0,
             share: u32::from(options.weight) * SHARE_WHOLE,
             back_since: None,
             open: 0,
             turn: 0,
             backup: options.backup,
-            is_name: matches!(options.endpoint, Endpoint::Name { .. }),
+            is_name: !matches!(options.endpoint, Endpoint::Address(_)),
+            is_recorded: matches!(options.endpoint, Endpoint::Service { .. }),
             disabled: false,
             checked_up: true,
             failures: 0,
@@ -143,8 +178,12 @@ impl Server {
         self.failures = before.failures;
         self.trial_at = before.trial_at;
         self.back_since = before.back_since;
-        if self.is_name {
+        if self.is_name && self.addresses.is_empty() {
             self.addresses.clone_from(&before.addresses);
+            if self.is_recorded {
+                (self.weight, self.priority) = (before.weight, before.priority);
+                self.share = u32::from(self.weight) * SHARE_WHOLE;
+            }
         }
     }
 
@@ -180,7 +219,8 @@ impl Server {
             Some(at) if now < at => Standing::EJECTED,
             _ => 0,
         };
-        Some(Standing(again | backup | ejected))
+        let priority = u32::from(self.priority) * Standing::PRIORITY;
+        Some(Standing(again | priority | backup | ejected))
     }
 
     /// The next address that the connection has not dialled. A trial that was due is now begun:
@@ -262,10 +302,22 @@ impl Server {
         self.disabled
     }
 
-    pub(crate) fn set_addresses(&mut self, addresses: Vec<SocketAddr>) {
-        if self.is_name {
-            let used = addresses.into_iter().take(ADDRESSES_MAX);
-            self.addresses = used.map(Address::Ip).collect();
+    pub(crate) fn set_target(&mut self, target: &Target) {
+        if !self.is_name {
+            return;
+        }
+        let used = target.addresses.iter().take(ADDRESSES_MAX);
+        let addresses: Vec<_> = used.copied().map(Address::Ip).collect();
+        if self.is_recorded && !addresses.iter().any(|one| self.addresses.contains(one)) {
+            // It is another server now, with no failures yet.
+            (self.failures, self.trial_at) = (0, None);
+        }
+        self.addresses = addresses;
+        if let Some(record) = target.record {
+            (self.weight, self.priority) = (record.weight, record.priority);
+            if self.back_since.is_none() {
+                self.share = u32::from(self.weight) * SHARE_WHOLE;
+            }
         }
     }
 }

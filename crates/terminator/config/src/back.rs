@@ -260,7 +260,14 @@ fn servers(back: &Section<'_>) -> Option<Vec<ServerOptions>> {
         );
         return None;
     }
-    let servers = all(sections.iter().map(server))?;
+    let each = all(sections.iter().map(server))?;
+    repeated(&sections, &each);
+    let servers: Vec<_> = each.into_iter().flat_map(instances).collect();
+    if servers.len() > SERVERS_MAX {
+        let message = format!("has more than {SERVERS_MAX} servers, those of records among them");
+        back.refuse("servers", message, "lower `instances`");
+        return None;
+    }
     if !servers.is_empty() && servers.iter().all(|server| server.backup) {
         let problem = Problem::new("are all backups, so they are used as if none were");
         back.warn(
@@ -268,7 +275,6 @@ fn servers(back: &Section<'_>) -> Option<Vec<ServerOptions>> {
             problem.hint("leave `backup` out of those in daily use"),
         );
     }
-    repeated(&sections, &servers);
     (!servers.is_empty()).then_some(servers)
 }
 
@@ -281,7 +287,19 @@ fn server(section: &Section<'_>) -> Option<ServerOptions> {
     } else {
         Some(None)
     };
-    let endpoint: Endpoint = endpoint?;
+    let instances = section.count("instances");
+    let mut endpoint: Endpoint = endpoint?;
+    if let Endpoint::Service { count, .. } = &mut endpoint {
+        *count = instances?;
+        let message = "has no effect: records say it (RFC 2782)";
+        if section.has("weight") {
+            section.warn("weight", Problem::new(message).hint("take it out"));
+        }
+    } else if section.has("instances") {
+        let problem = Problem::new("has no effect: the address has no SRV records");
+        let hint = "write address = \"srv:_http._tcp.example\", or take it out";
+        section.warn("instances", problem.hint(hint));
+    }
     if endpoint.tcp_port() == Some(0) {
         section.error(
             "address",
@@ -295,6 +313,22 @@ fn server(section: &Section<'_>) -> Option<ServerOptions> {
         backup: backup?,
         connections_max: connections_max?,
     })
+}
+
+/// One for each record that there may be.
+fn instances(server: ServerOptions) -> Vec<ServerOptions> {
+    let Endpoint::Service { host, count, .. } = &server.endpoint else {
+        return vec![server];
+    };
+    let one = |number| ServerOptions {
+        endpoint: Endpoint::Service {
+            host: host.clone(),
+            number,
+            count: *count,
+        },
+        ..server.clone()
+    };
+    (1..=*count).map(one).collect()
 }
 
 fn repeated(sections: &[Section<'_>], servers: &[ServerOptions]) {

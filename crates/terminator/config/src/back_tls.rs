@@ -160,21 +160,26 @@ fn certificate(tls: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<CertificateSo
     })
 }
 
-/// A server at a Unix socket has no host that its certificate could be for.
+/// A server at a Unix socket has no host that its certificate could be for. One that records name
+/// has: but who can forge the records would choose it.
 fn name_is_known(
     tls: &Section<'_>,
     client: &ClientOptions,
     servers: &[ServerOptions],
 ) -> Option<()> {
-    let is_unix =
-        |server: &&ServerOptions| matches!(server.endpoint, Endpoint::Address(Address::Unix(_)));
-    let Some(server) = servers.iter().find(is_unix) else {
+    let is_nameless = |server: &&ServerOptions| {
+        matches!(
+            server.endpoint,
+            Endpoint::Address(Address::Unix(_)) | Endpoint::Service { .. }
+        )
+    };
+    let Some(server) = servers.iter().find(is_nameless) else {
         return Some(());
     };
     if client.verification.is_none() || matches!(client.name, ExpectedName::Fixed(_)) {
         return Some(());
     }
-    let problem = Problem::new(format!("is missing: {} has no host name", server.endpoint));
+    let problem = Problem::new(format!("is missing: {} has no known name", server.endpoint));
     tls.error(
         "name",
         problem.hint("write the name that its certificate has"),

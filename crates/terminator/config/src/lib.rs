@@ -19,7 +19,7 @@ pub mod source;
 
 use options::{Node, Problem, Report, Section, Spot, Value, document, flags};
 use proxy::options::Options;
-use wire::address::Address;
+use wire::address::{Address, Endpoint};
 
 pub use files::{Disk, Files, Recorder, Recording};
 pub use keys::TABLE;
@@ -161,7 +161,8 @@ fn servers_can_be_reached(top: &Section<'_>, settings: &Settings) -> Option<()> 
             continue;
         }
         let sections = section.section("back").sections("servers");
-        for (section, server) in sections.iter().zip(servers) {
+        let of_port = servers.iter().filter(|one| first_instance(&one.endpoint));
+        for (section, server) in sections.iter().zip(of_port) {
             let listed = |port: &u16| ports.contains(port);
             let Some(port) = server.endpoint.tcp_port().filter(|port| !listed(port)) else {
                 continue;
@@ -174,6 +175,11 @@ fn servers_can_be_reached(top: &Section<'_>, settings: &Settings) -> Option<()> 
         }
     }
     reached.then_some(())
+}
+
+/// Whether it is the first, or only, server that its address stands for.
+fn first_instance(endpoint: &Endpoint) -> bool {
+    !matches!(endpoint, Endpoint::Service { number: 2.., .. })
 }
 
 /// A service may not listen where the status page is served.

@@ -6,7 +6,6 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::net::SocketAddr;
 use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
@@ -14,6 +13,7 @@ use wire::address::{Address, Endpoint, UnixName};
 
 use crate::kernel::KernelTls;
 use crate::maintenance::ServerName;
+use crate::server_target::{Instance, Name};
 
 /// The program's first argument when it is to be the worker process.
 pub(crate) const WORKER_ARGUMENT: &str = "--worker-process";
@@ -303,12 +303,12 @@ pub(crate) enum Role {
     },
 }
 
-/// The addresses of a name that servers have.
+/// What a name of servers stands for.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct Resolved {
-    pub(crate) host: String,
-    pub(crate) port: u16,
-    pub(crate) addresses: Vec<SocketAddr>,
+    pub(crate) name: Name,
+    /// Each server at its place, which it keeps as long as it is named.
+    pub(crate) instances: Vec<Option<Instance>>,
 }
 
 /// How reloads went since the supervisor started.

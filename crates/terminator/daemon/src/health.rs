@@ -184,7 +184,7 @@ impl Checks {
         let first = match (before, endpoint) {
             (Some(watched), _) => watched.addresses.borrow().clone(),
             (None, Endpoint::Address(address)) => vec![address.clone()],
-            (None, Endpoint::Name { .. }) => Vec::new(),
+            (None, Endpoint::Name { .. } | Endpoint::Service { .. }) => Vec::new(),
         };
         let (addresses, addresses_seen) = watch::channel(first);
         let (known_told, known) = watch::channel(known);

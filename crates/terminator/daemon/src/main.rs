@@ -17,6 +17,7 @@ mod maintenance;
 mod preflight;
 mod reader;
 mod resolve;
+mod server_target;
 mod status_socket;
 mod stderr;
 mod supervisor;

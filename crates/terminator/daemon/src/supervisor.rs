@@ -38,7 +38,8 @@ use crate::handover::{
 };
 use crate::maintenance::ServerName;
 use crate::reader::{ConfigSource, Task};
-use crate::resolve::{Name, Reply};
+use crate::resolve::Reply;
+use crate::server_target::Name;
 use crate::stderr;
 
 use admin_sockets::AdminSockets;
@@ -552,7 +553,7 @@ impl<'a> Supervisor<'a> {
 
     fn resolved(&mut self, news: Resolution) {
         match news {
-            Resolution::Addresses(resolved) => self.tell(&Order::Resolved(resolved)),
+            Resolution::Changed(resolved) => self.tell(&Order::Resolved(resolved)),
             Resolution::Failed(name, why) => say_failed(&name, &why),
         }
     }

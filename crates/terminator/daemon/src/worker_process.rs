@@ -304,10 +304,10 @@ impl Control {
     }
 
     fn resolved(&self, resolved: &Resolved) {
-        for (service, server, addresses) in self.servers.named(resolved) {
-            self.plane
-                .set_addresses(service, server, addresses.to_vec());
-            self.checks.set_addresses(service, server, addresses);
+        for (service, server, target) in self.servers.named(resolved) {
+            self.checks
+                .set_addresses(service, server, &target.addresses);
+            self.plane.set_target(service, server, target);
         }
     }
 

@@ -1,6 +1,6 @@
 //! What the other threads tell a worker.
 
-use std::net::SocketAddr;
+use backend::server::Target;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
@@ -64,8 +64,8 @@ pub(crate) enum Command {
 /// What is known of a server.
 #[derive(Clone)]
 pub(crate) enum ServerNews {
-    /// Its name resolves to these.
-    Addresses(Arc<[SocketAddr]>),
+    /// What its name stands for.
+    Target(Arc<Target>),
     /// Active checks have found it up or down.
     Checked(bool),
     /// An operator has disabled or enabled it.

@@ -264,11 +264,11 @@ pub struct BackTlsOptions {
 
 impl ServersOptions {
     /// The hosts of the servers' addresses, by which their certificates are judged; `None` is a
-    /// Unix socket.
+    /// Unix socket, or a server that records name.
     pub fn hosts(&self) -> Vec<Option<String>> {
         let host = |server: &backend::options::ServerOptions| match &server.endpoint {
             Endpoint::Address(Address::Ip(address)) => Some(address.ip().to_string()),
-            Endpoint::Address(Address::Unix(_)) => None,
+            Endpoint::Address(Address::Unix(_)) | Endpoint::Service { .. } => None,
             Endpoint::Name { host, .. } => Some(host.clone()),
         };
         self.pool.servers.iter().map(host).collect()

@@ -2,11 +2,11 @@
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
-use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use backend::options::{Balance, PassiveOptions, QueueOptions};
+use backend::server::Target;
 use backend::session_affinity::{self, SessionAffinity};
 use flow::options::{Front, Offload, SendProxy, ServerTls, Timeouts};
 use sys::beneath::Root;
@@ -72,8 +72,8 @@ pub struct ServicePlan {
     pub(crate) offload: Option<Offload>,
     /// The servers' names, in the order of the options, for logs and labels.
     pub(crate) server_names: Vec<String>,
-    /// What is known of servers' addresses before the first connection: server and addresses.
-    pub(crate) addresses: Vec<(usize, Vec<SocketAddr>)>,
+    /// What is known of servers' names before the first connection: server and target.
+    pub(crate) targets: Vec<(usize, Target)>,
     /// Servers that an operator had disabled before the first connection.
     pub(crate) disabled: Vec<usize>,
 }
@@ -142,11 +142,11 @@ impl Plan {
         Ok((plan, warnings))
     }
 
-    /// Sets what a server's name resolves to, so that the first connection finds it. To be called
-    /// before the plan is shared; afterwards [`crate::plane::Plane::set_addresses`] tells.
-    pub fn set_addresses(&mut self, service: &str, server: usize, addresses: Vec<SocketAddr>) {
+    /// Sets what a server's name stands for, so that the first connection finds it. To be called
+    /// before the plan is shared; afterwards [`crate::plane::Plane::set_target`] tells.
+    pub fn set_target(&mut self, service: &str, server: usize, target: &Target) {
         for plan in self.named(service) {
-            plan.addresses.push((server, addresses.clone()));
+            plan.targets.push((server, target.clone()));
         }
     }
 
@@ -306,7 +306,7 @@ impl ServicePlan {
             affinity: None,
             sessions: OnceLock::new(),
             server_names: Vec::new(),
-            addresses: Vec::new(),
+            targets: Vec::new(),
             disabled: Vec::new(),
         }
     }
@@ -370,7 +370,7 @@ impl ServicePlan {
             is_limited: pool.servers.iter().any(|one| one.connections_max.is_some()),
             places: OnceLock::new(),
             pool,
-            addresses: Vec::new(),
+            targets: Vec::new(),
             disabled: Vec::new(),
             name: options.name,
         })

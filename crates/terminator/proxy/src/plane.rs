@@ -4,13 +4,13 @@
 //! answered, so the sender knows when it holds.
 
 use std::io;
-use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use backend::server::Target;
 use sys::wake::Waker;
 use telemetry::registry::Registry;
 use wire::address::Address;
@@ -159,9 +159,9 @@ impl Plane {
         self.send_news(service, server, &ServerNews::Checked(up));
     }
 
-    /// Tells what a server's name resolves to.
-    pub fn set_addresses(&self, service: &str, server: usize, addresses: Vec<SocketAddr>) {
-        self.send_news(service, server, &ServerNews::Addresses(addresses.into()));
+    /// Tells what a server's name stands for.
+    pub fn set_target(&self, service: &str, server: usize, target: Target) {
+        self.send_news(service, server, &ServerNews::Target(Arc::new(target)));
     }
 
     /// Tells whether an operator has disabled a server.

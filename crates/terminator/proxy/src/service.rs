@@ -70,8 +70,8 @@ impl Service {
             offload: plan.offload.clone(),
         };
         let mut pool = Pool::new(&plan.pool, worker);
-        for (server, addresses) in &plan.addresses {
-            pool.set_addresses(*server, addresses.clone());
+        for (server, target) in &plan.targets {
+            pool.set_target(*server, target);
         }
         for server in &plan.disabled {
             pool.set_disabled(*server, true, Instant::now());
@@ -109,7 +109,7 @@ impl Service {
         let now = Instant::now();
         let mut pool = self.pool.borrow_mut();
         match news {
-            ServerNews::Addresses(addresses) => pool.set_addresses(server, addresses.to_vec()),
+            ServerNews::Target(target) => pool.set_target(server, target),
             ServerNews::Checked(up) => pool.set_checked(server, *up, now),
             ServerNews::Disabled(disabled) => pool.set_disabled(server, *disabled, now),
         }

@@ -1,11 +1,9 @@
 //! Servers behind are named by host name too.
 
 use std::fs;
-use std::path::Path;
-use std::process::Command;
 
 use rustix::process::geteuid;
-use suite::lariat;
+use suite::name_server::{NameServer, SERVICE_NAME};
 use suite::prelude::*;
 
 #[test]
@@ -15,17 +13,6 @@ fn a_host_name_is_resolved() {
     let service = Service::new(&site, &server).servers(&format!("['localhost:{port}']"));
     let _lariat = Lariat::start(&service.toml());
     assert_eq!(curl_tls(&site, service.address).run().success(), "hello");
-}
-
-/// `lariat` with another `/etc/hosts`, which it alone sees.
-fn with_hosts(path: &Path) -> Command {
-    let mut command = Command::new("unshare");
-    command
-        .args(["--mount", "--propagation", "private", "sh", "-c"])
-        .arg("mount --bind \"$HOSTS\" /etc/hosts && exec \"$0\" \"$@\"")
-        .arg(lariat::command().get_program())
-        .env("HOSTS", path);
-    command
 }
 
 #[test]
@@ -43,7 +30,7 @@ fn a_name_that_moves_is_followed() {
     let service = Service::new(&site, &server)
         .servers(&format!("['app.test:{port}']"))
         .back("resolve = '1s'");
-    let (lariat, _stdout, _stderr) = Lariat::start_piped(with_hosts(&path), &service.toml());
+    let lariat = Lariat::start_with_file(&path, "/etc/hosts", &service.toml());
     let refused = curl_tls(&site, service.address).run();
     assert_ne!(refused.code(), 0);
     hosts("127.0.0.1");
@@ -54,4 +41,82 @@ fn a_name_that_moves_is_followed() {
     // A configuration that is read again keeps what is known.
     lariat.reload().success();
     assert_eq!(curl_tls(&site, service.address).run().success(), "hello");
+}
+
+/// One worker, because each worker counts for itself.
+const ONE_WORKER: &str = "[workers]\nthreads = 1\n";
+
+/// The bodies of as many replies, in order of the alphabet.
+fn replies(site: &Site, service: &Service, count: usize) -> String {
+    let one = |_| curl_tls(site, service.address).run().success();
+    let mut all: Vec<String> = (0..count).map(one).collect();
+    all.sort();
+    all.concat()
+}
+
+#[test]
+fn servers_of_srv_records_come_and_go_and_keep_what_is_known_of_them() {
+    let site = Site::new();
+    let servers = ["a", "b", "c", "d"].map(|name| Server::start(Behaviour::Http(name.into())));
+    let ports = servers.each_ref().map(|server| {
+        let (_, port) = server.address().rsplit_once(':').unwrap();
+        port.parse().unwrap()
+    });
+    let [a, b, c, d] = ports;
+    let (of_a, of_b) = ((1, 30, a, "a.test"), (1, 10, b, "b.test"));
+    let of_c = (2, 0, c, "c.test");
+    let Some(name_server) = NameServer::start(&[of_c, of_b, of_a]) else {
+        // Only root may listen on port 53.
+        return;
+    };
+    let path = site.path("resolv.conf");
+    fs::write(&path, name_server.resolv_conf()).unwrap();
+    let service = Service::new(&site, &servers[0])
+        .servers(&format!(
+            "[{{ address = 'srv:{SERVICE_NAME}', instances = 4 }}]"
+        ))
+        .back("resolve = '1s'");
+    let toml = format!("{ONE_WORKER}{}", service.toml());
+    let lariat = Lariat::start_with_file(&path, "/etc/resolv.conf", &toml);
+    let name = |number: usize| format!("srv:{SERVICE_NAME}#{number}");
+    let up = |number: usize, value: f64| {
+        let name = name(number);
+        lariat.wait_for_metric("lariat_server_up", &[("server", &name)], value);
+    };
+    // By priority, and then by weight.
+    (1..=3).for_each(|number| up(number, 1.0));
+    up(4, 0.0);
+    assert_eq!(replies(&site, &service, 8), "aaaaaabb");
+
+    // One is taken out by hand and stays out while another one is replaced.
+    let disabled = format!("web/{}", name(2));
+    lariat.ask_with("server", &["disable", &disabled]).success();
+    up(2, 0.0);
+    assert_eq!(replies(&site, &service, 3), "aaa");
+    name_server.set(&[of_c, of_b, (1, 7, d, "d.test")]);
+    until("another server in the first one's place", || {
+        (replies(&site, &service, 1) == "d").then_some(())
+    });
+    assert_eq!(replies(&site, &service, 3), "ddd");
+    lariat.reload().success();
+    assert_eq!(replies(&site, &service, 3), "ddd");
+
+    // The next priority serves when no server of the first one can.
+    name_server.set(&[of_c, of_b]);
+    until("the server of the next priority", || {
+        (replies(&site, &service, 1) == "c").then_some(())
+    });
+    lariat.ask_with("server", &["enable", &disabled]).success();
+    up(2, 1.0);
+    assert_eq!(replies(&site, &service, 3), "bbb");
+
+    // Records that are gone all at once are an accident: what was known goes on.
+    name_server.set(&[]);
+    until("two answers", || (name_server.answers() > 1).then_some(()));
+    assert_eq!(replies(&site, &service, 3), "bbb");
+    let words = format!("cannot resolve srv:{SERVICE_NAME}: the name has no SRV records");
+    until("a warning", || {
+        lariat.stderr().contains(&words).then_some(())
+    });
+    assert!(lariat.status().to_string().contains("no SRV record"));
 }

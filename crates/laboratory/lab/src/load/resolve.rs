@@ -24,6 +24,7 @@ pub(crate) fn resolve(endpoint: &Endpoint) -> Result<Resolved, String> {
             });
         }
         Endpoint::Name { host, port } => (host.as_str(), *port),
+        Endpoint::Service { .. } => return Err("it stands for several servers".to_owned()),
     };
     let mut found: Vec<SocketAddr> = Vec::new();
     for address in (host, port)

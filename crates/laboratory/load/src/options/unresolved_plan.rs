@@ -74,7 +74,7 @@ impl Options {
         }
         let known = endpoints.iter().filter_map(|endpoint| match endpoint {
             Endpoint::Address(address) => Some(address),
-            Endpoint::Name { .. } => None,
+            Endpoint::Name { .. } | Endpoint::Service { .. } => None,
         });
         if let Err(problem) = check_families(&self.sources, known) {
             top.error("source", problem);

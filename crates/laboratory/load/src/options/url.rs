@@ -29,7 +29,7 @@ impl Url {
     pub fn host_name(&self) -> Option<&str> {
         match &self.endpoint {
             Endpoint::Name { host, .. } => Some(host),
-            Endpoint::Address(_) => None,
+            Endpoint::Address(_) | Endpoint::Service { .. } => None,
         }
     }
 

@@ -225,6 +225,7 @@ pub(crate) fn endpoint(text: &str) -> Read<Endpoint> {
         Endpoint::Name { port, .. } => Some(*port),
         Endpoint::Address(Address::Ip(address)) => Some(address.port()),
         Endpoint::Address(Address::Unix(_)) => None,
+        Endpoint::Service { .. } => return refused(text, "stands for several servers", wanted),
     };
     if port == Some(0) || text.starts_with('*') {
         return refused(text, "cannot be connected to", wanted);

@@ -192,10 +192,22 @@ pub(super) const BACK: &[Key] = &[
         .example(r#"servers = ["10.0.0.3:80", { address = "unix:/run/app.sock", backup = true }]"#),
     key("service.back.servers.address", Kind::Endpoint)
         .help(
-            "An IP address or host name with a port, `unix:/path`, or `unix:@name` in the \
-             abstract namespace. Names are looked up as often as `service.back.resolve` says.",
+            "An IP address or host name with a port, `unix:/path`, `unix:@name` in the \
+             abstract namespace, or `srv:_service._tcp.name` for the servers that SRV records \
+             (RFC 2782) name, with their ports, weights and priorities. Names are looked up as \
+             often as `service.back.resolve` says.",
         )
         .example(r#"address = "app.internal:8080""#),
+    key("service.back.servers.instances", Kind::Count(1, 64))
+        .default("8")
+        .flag("instances")
+        .help(
+            "How many servers an address with SRV records (`srv:`) stands for at most. Each is a \
+             server of its own in logs, metrics and the status, by the address and a number; one \
+             that no record names is not used. Records beyond them are left out, those of the \
+             highest priority numbers first. The flag follows its `--backend`.",
+        )
+        .example("instances = 4"),
     key("service.back.servers.weight", Kind::Count(1, 256))
         .default("1")
         .flag("weight")

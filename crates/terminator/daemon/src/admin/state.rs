@@ -452,9 +452,7 @@ fn server(counted: ServerSnapshot, checked: Option<String>, workers: u64) -> Ser
     };
     let disabled = counted.counts.get(ServerGauge::Disabled) > 0;
     let note = disabled.then(|| "an operator has disabled it".to_owned());
-    let note = note
-        .or(checked)
-        .or_else(|| unchecked(state, counted.counts.get(ServerCounter::Dials)));
+    let note = note.or(checked).or_else(|| unchecked(&counted, state));
     ServerStatus {
         name: counted.name,
         state,
@@ -466,9 +464,12 @@ fn server(counted: ServerSnapshot, checked: Option<String>, workers: u64) -> Ser
 
 /// Why a server is not up of which no check says so: its name was never resolved, so that it was
 /// never dialled, or its dials failed.
-fn unchecked(state: ServerState, dials: u64) -> Option<String> {
-    match (state, dials) {
+fn unchecked(counted: &ServerSnapshot, state: ServerState) -> Option<String> {
+    match (state, counted.counts.get(ServerCounter::Dials)) {
         (ServerState::Up, _) | (ServerState::Partly, 0) => None,
+        (ServerState::Down, _) if counted.name.starts_with("srv:") => {
+            Some("no SRV record names it now, or its last dials failed".to_owned())
+        }
         (ServerState::Down, 0) => Some("no address: its name is not resolved".to_owned()),
         (ServerState::Down | ServerState::Partly, _) => {
             Some("its last dials failed; it is tried again".to_owned())

@@ -140,6 +140,7 @@ impl Target {
 fn host_of(endpoint: &Endpoint) -> String {
     match endpoint {
         Endpoint::Address(Address::Unix(_)) => "localhost".to_owned(),
+        Endpoint::Service { host, .. } => host.clone(),
         other => other.to_string(),
     }
 }

@@ -8,10 +8,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use backend::options::WEIGHT_MAX;
 use telemetry::printable;
 
 use crate::handover::Resolved;
-use crate::resolve::{ADDRESSES_MAX, Name};
+use crate::server_target::{ADDRESSES_MAX, Instance, Name, Port};
 
 /// How long an answer may take. The C library asks three name servers twice, for 5 s each, and does
 /// so for each search domain; after a minute it is stuck.
@@ -20,8 +21,8 @@ const ANSWER_TIME_MAX: Duration = Duration::from_secs(60);
 /// Event about a name.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Resolution {
-    /// It has other addresses now, in ascending order.
-    Addresses(Resolved),
+    /// It stands for other servers now, or they have other addresses, in ascending order.
+    Changed(Resolved),
     /// It could not be resolved, and why. What addresses it had still count.
     Failed(Name, String),
 }
@@ -44,7 +45,7 @@ pub(super) struct Nonsense;
 pub(super) struct Lookups {
     /// Each with the time from an answer to the next question.
     wanted: BTreeMap<Name, Duration>,
-    known: BTreeMap<Name, Vec<SocketAddr>>,
+    known: BTreeMap<Name, Vec<Option<Instance>>>,
     /// What was last said of those that could not be resolved.
     failures: BTreeMap<Name, String>,
     /// Those that have been looked up at least once, were it in vain.
@@ -115,11 +116,14 @@ impl Lookups {
     pub(super) fn answered(
         &mut self,
         name: Name,
-        result: Result<Vec<SocketAddr>, String>,
+        result: Result<Vec<Instance>, String>,
         now: Instant,
     ) -> Result<Option<Resolution>, Nonsense> {
-        let is_well_formed = |addresses: &Vec<SocketAddr>| {
-            addresses.len() <= ADDRESSES_MAX && addresses.iter().all(|at| at.port() == name.port)
+        let is_well_formed = |instances: &Vec<Instance>| {
+            let addresses: usize = instances.iter().map(|one| one.addresses.len()).sum();
+            addresses <= ADDRESSES_MAX
+                && instances.len() <= name.instances_max()
+                && instances.iter().all(|one| is_of(one, &name))
         };
         if self.asked.remove(&name).is_none() || !result.as_ref().ok().is_none_or(is_well_formed) {
             return Err(Nonsense);
@@ -130,10 +134,10 @@ impl Lookups {
         };
         self.next.insert(name.clone(), now + *interval);
         Ok(match result {
-            Ok(addresses) if addresses.is_empty() => {
+            Ok(instances) if instances.iter().all(|one| one.addresses.is_empty()) => {
                 self.failed(name, "it has no addresses".to_owned())
             }
-            Ok(addresses) => self.resolved(name, addresses),
+            Ok(instances) => self.resolved(name, instances),
             Err(why) => self.failed(name, printable::line(&why).to_string()),
         })
     }
@@ -143,7 +147,7 @@ impl Lookups {
         let known = self.known.iter();
         let known = known.filter(|(name, _)| names.contains_key(name));
         known
-            .map(|(name, addresses)| resolved(name, addresses))
+            .map(|(name, instances)| resolved(name, instances))
             .collect()
     }
 
@@ -168,22 +172,66 @@ impl Lookups {
     }
 
     /// Name servers shuffle their answers: only the set counts.
-    fn resolved(&mut self, name: Name, mut addresses: Vec<SocketAddr>) -> Option<Resolution> {
-        addresses.sort_unstable();
-        addresses.dedup();
+    fn resolved(&mut self, name: Name, mut instances: Vec<Instance>) -> Option<Resolution> {
+        for one in &mut instances {
+            one.addresses.sort_unstable();
+            one.addresses.dedup();
+        }
         self.heard_of.insert(name.clone());
         self.failures.remove(&name);
-        let news = resolved(&name, &addresses);
-        let before = self.known.insert(name, addresses);
-        (before.as_ref() != Some(&news.addresses)).then_some(Resolution::Addresses(news))
+        let before = self.known.remove(&name).unwrap_or_default();
+        let placed = placed(&before, instances, name.instances_max());
+        let news = (placed != before).then(|| Resolution::Changed(resolved(&name, &placed)));
+        self.known.insert(name, placed);
+        news
     }
 }
 
-fn resolved(name: &Name, addresses: &[SocketAddr]) -> Resolved {
+/// Whether a server can be one that the name stands for.
+fn is_of(instance: &Instance, name: &Name) -> bool {
+    let is_named = match name.port {
+        Port::Number(port) => instance.port == port,
+        Port::Records(_) => true,
+    };
+    let is_there = |address: &SocketAddr| address.port() == instance.port;
+    let weight_fits = (1..=WEIGHT_MAX).contains(&instance.weight);
+    is_named && weight_fits && instance.addresses.iter().all(is_there)
+}
+
+/// Gives each server its place: the one that it had, so that what is known of it stays with it, or
+/// else the first that is free. One whose host is not resolved now keeps its addresses.
+fn placed(
+    before: &[Option<Instance>],
+    found: Vec<Instance>,
+    count: usize,
+) -> Vec<Option<Instance>> {
+    let mut placed = vec![None; count];
+    let mut new = Vec::new();
+    for mut one in found {
+        let is_same = |old: &Instance| (&old.host, old.port) == (&one.host, one.port);
+        let place = before
+            .iter()
+            .position(|old| old.as_ref().is_some_and(is_same));
+        let Some(place) = place.filter(|place| *place < count) else {
+            new.push(one);
+            continue;
+        };
+        if let (true, Some(old)) = (one.addresses.is_empty(), &before[place]) {
+            one.addresses.clone_from(&old.addresses);
+        }
+        placed[place] = Some(one);
+    }
+    let free = placed.iter_mut().filter(|place| place.is_none());
+    for (place, one) in free.zip(new) {
+        *place = Some(one);
+    }
+    placed
+}
+
+fn resolved(name: &Name, instances: &[Option<Instance>]) -> Resolved {
     Resolved {
-        host: name.host.clone(),
-        port: name.port,
-        addresses: addresses.to_vec(),
+        name: name.clone(),
+        instances: instances.to_vec(),
     }
 }
 
@@ -194,7 +242,17 @@ mod tests {
     fn name(host: &str) -> Name {
         Name {
             host: host.to_owned(),
+            port: Port::Number(80),
+        }
+    }
+
+    fn instance(host: &str, addresses: Vec<SocketAddr>) -> Instance {
+        Instance {
+            priority: 0,
+            weight: 1,
+            host: host.to_owned(),
             port: 80,
+            addresses,
         }
     }
 
@@ -204,16 +262,17 @@ mod tests {
         hosts.iter().map(|host| (name(host), INTERVAL)).collect()
     }
 
-    fn addresses(last: &[u8]) -> Vec<SocketAddr> {
+    fn addresses(last: &[u8]) -> Vec<Instance> {
         let address = |last: &u8| SocketAddr::from(([10, 0, 0, *last], 80));
-        last.iter().map(address).collect()
+        vec![instance("", last.iter().map(address).collect())]
+    }
+
+    fn known(last: &[u8]) -> Vec<Option<Instance>> {
+        addresses(last).into_iter().map(Some).collect()
     }
 
     fn news(host: &str, last: &[u8]) -> Option<Resolution> {
-        Some(Resolution::Addresses(resolved(
-            &name(host),
-            &addresses(last),
-        )))
+        Some(Resolution::Changed(resolved(&name(host), &known(last))))
     }
 
     fn failed(host: &str, why: &str) -> Option<Resolution> {
@@ -241,8 +300,58 @@ mod tests {
         }
         assert_eq!(
             lookups.known(&names(&["app"])),
-            [resolved(&name("app"), &addresses(&[3]))]
+            [resolved(&name("app"), &known(&[3]))]
         );
+    }
+
+    #[test]
+    fn a_server_of_records_keeps_its_place_as_long_as_it_is_named() {
+        let (mut lookups, mut now) = (Lookups::default(), Instant::now());
+        let name = Name {
+            host: "_app._tcp".to_owned(),
+            port: Port::Records(3),
+        };
+        lookups.want(BTreeMap::from([(name.clone(), INTERVAL)]), now);
+        let one = |host: &str| {
+            let last = host.bytes().last().unwrap_or(0);
+            let known = host.chars().all(char::is_lowercase);
+            let address = SocketAddr::from(([10, 0, 0, last], 80));
+            instance(
+                &host.to_lowercase(),
+                known.then_some(address).into_iter().collect(),
+            )
+        };
+        // In upper case: the host of a record that has no address now.
+        for (answer, expected) in [
+            ("a b c", Some("a b c")),
+            ("c B a", None),
+            ("c a", Some("a - c")),
+            ("d c", Some("d - c")),
+            ("e f d", Some("d e f")),
+            ("E f", Some("- e f")),
+            ("", None),
+            ("G", None),
+        ] {
+            let found = answer.split_whitespace().map(one).collect();
+            let news = lookups.answered(name.clone(), Ok(found), now);
+            let places = |text: &str| -> Vec<Option<Instance>> {
+                let each = text.split(' ');
+                each.map(|host| (host != "-").then(|| one(host))).collect()
+            };
+            let changed = |news: &Option<Resolution>| match news {
+                Some(Resolution::Changed(resolved)) => Some(resolved.instances.clone()),
+                _ => None,
+            };
+            assert_eq!(
+                news.as_ref().map(changed),
+                Ok(expected.map(places)),
+                "{answer}"
+            );
+            now = lookups.due().unwrap();
+            lookups.over(now);
+        }
+        let many = "a b c d".split(' ').map(one).collect();
+        assert_eq!(lookups.answered(name, Ok(many), now), Err(Nonsense));
     }
 
     #[test]
@@ -332,11 +441,11 @@ mod tests {
         ask(&mut lookups);
         let other = lookups.answered(name("b"), Ok(addresses(&[1])), now);
         assert_eq!(other, Err(Nonsense));
-        let many: Vec<_> = (0..=ADDRESSES_MAX).flat_map(|_| addresses(&[1])).collect();
+        let many = addresses(&[1; ADDRESSES_MAX + 1]);
         assert_eq!(lookups.answered(name("a"), Ok(many), now), Err(Nonsense));
         lookups.start_again(now, Duration::ZERO);
         lookups.over(now);
-        let port = vec![SocketAddr::from(([10, 0, 0, 1], 22))];
+        let port = vec![instance("", vec![SocketAddr::from(([10, 0, 0, 1], 22))])];
         assert_eq!(lookups.answered(name("a"), Ok(port), now), Err(Nonsense));
         lookups.start_again(now, Duration::ZERO);
         lookups.over(now);

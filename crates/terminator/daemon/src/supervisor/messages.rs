@@ -5,7 +5,7 @@ use std::fmt::Display;
 use config::Diagnostic;
 
 use super::failure::Failure;
-use crate::resolve::Name;
+use crate::server_target::Name;
 use crate::stderr;
 
 /// Nothing waits for the reader of this.
@@ -19,8 +19,8 @@ pub(super) fn say_each(diagnostics: &[Diagnostic], colour: bool) {
     }
 }
 
-pub(super) fn say_failed(Name { host, port }: &Name, why: &str) {
-    say(format_args!("warning: cannot resolve {host}:{port}: {why}"));
+pub(super) fn say_failed(name: &Name, why: &str) {
+    say(format_args!("warning: cannot resolve {name}: {why}"));
 }
 
 pub(super) fn say_kept_log(failure: &Failure) {

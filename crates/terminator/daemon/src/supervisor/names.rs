@@ -14,7 +14,8 @@ use super::events::{Event, EventSender};
 use super::lookups::{Lookups, Nonsense, Over, Resolution};
 use super::messages::say;
 use crate::handover::{Fences, Resolved};
-use crate::resolve::{Ask, Name, REPLY_BYTES_MAX, RESOLVER_ARGUMENT, RESOLVER_NAME, Reply};
+use crate::resolve::{Ask, REPLY_BYTES_MAX, RESOLVER_ARGUMENT, RESOLVER_NAME, Reply};
+use crate::server_target::Name;
 
 const RESOLVER: Program = Program {
     argument: RESOLVER_ARGUMENT,

@@ -15,7 +15,7 @@ use super::roots::Served;
 use crate::handover::{Reach, Secret, Sources};
 use crate::kernel::KernelTls;
 use crate::maintenance::ServerName;
-use crate::resolve::Name;
+use crate::server_target::Name;
 
 /// All who reach a service's Unix socket may connect, as to a port; its directory keeps others
 /// out.
@@ -197,11 +197,10 @@ fn names(services: &[ServiceOptions]) -> BTreeMap<Name, Duration> {
     let mut names = BTreeMap::new();
     for servers in services.iter().filter_map(|service| service.back.servers()) {
         for server in &servers.pool.servers {
-            let Endpoint::Name { host, port } = &server.endpoint else {
+            let Some((name, _)) = Name::of(&server.endpoint) else {
                 continue;
             };
-            let (host, port) = (host.clone(), *port);
-            let interval = names.entry(Name { host, port }).or_insert(servers.resolve);
+            let interval = names.entry(name).or_insert(servers.resolve);
             *interval = servers.resolve.min(*interval);
         }
     }

@@ -1,10 +1,10 @@
 //! From a bundle and its descriptors to a plan that can be served.
 
 use std::collections::{BTreeMap, HashMap};
-use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use backend::server::{Record, Target};
 use config::Settings;
 use proxy::options::ServersOptions;
 use proxy::plan::Plan;
@@ -18,6 +18,7 @@ use crate::admin::{Access, ServiceFacts};
 use crate::handover::{Bundle, Resolved, Role, Serve};
 use crate::health::CheckedService;
 use crate::maintenance::ServerName;
+use crate::server_target::{Instance, Name, Port};
 
 use super::sessions::Sessions;
 use super::validity::{ValidityWatch, unix_seconds};
@@ -85,8 +86,8 @@ pub(super) fn build(
         plan.set_kernel_tls(&kernel_tls.sealed(), kernel_tls.rekeys);
     }
     for resolved in &serve.resolved {
-        for (service, server, addresses) in servers.named(resolved) {
-            plan.set_addresses(service, server, addresses.to_vec());
+        for (service, server, target) in servers.named(resolved) {
+            plan.set_target(service, server, &target);
         }
     }
     for (service, server, name) in servers.all() {
@@ -257,17 +258,30 @@ impl Servers {
     pub(super) fn named<'s>(
         &'s self,
         resolved: &'s Resolved,
-    ) -> impl Iterator<Item = (&'s str, usize, &'s [SocketAddr])> {
+    ) -> impl Iterator<Item = (&'s str, usize, Target)> {
         self.endpoints.iter().flat_map(move |(service, endpoints)| {
-            let is_it = move |endpoint: &Endpoint| {
-                matches!(endpoint, Endpoint::Name { host, port }
-                    if *host == resolved.host && *port == resolved.port)
-            };
-            let its = endpoints
-                .iter()
-                .enumerate()
-                .filter(move |(_, one)| is_it(one));
-            its.map(move |(server, _)| (service.as_str(), server, resolved.addresses.as_slice()))
+            let each = endpoints.iter().enumerate();
+            each.filter_map(move |(server, endpoint)| {
+                let (name, place) = Name::of(endpoint)?;
+                let target = || target(&name, resolved.instances.get(place)?.as_ref());
+                (name == resolved.name)
+                    .then(|| (service.as_str(), server, target().unwrap_or_default()))
+            })
         })
     }
+}
+
+/// What one of the servers is that a name stands for; `None` = none is at this place.
+fn target(name: &Name, instance: Option<&Instance>) -> Option<Target> {
+    let Instance {
+        priority,
+        weight,
+        addresses,
+        ..
+    } = instance?.clone();
+    let record = Record { priority, weight };
+    Some(Target {
+        addresses,
+        record: matches!(name.port, Port::Records(_)).then_some(record),
+    })
 }
