@@ -80,7 +80,8 @@ impl Lariat {
         Self::start_by(mounted, configuration)
     }
 
-    fn start_by(command: Command, configuration: &str) -> Self {
+    /// The same by a command that runs the program with the arguments that it gets.
+    pub fn start_by(command: Command, configuration: &str) -> Self {
         Self::start_as(command, configuration, Running::start)
     }
 

@@ -23,6 +23,7 @@ pub mod lariat;
 pub mod load;
 pub mod metrics;
 pub mod name_server;
+pub mod network;
 pub mod nginx;
 pub mod numbers;
 pub mod openssl;

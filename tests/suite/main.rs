@@ -101,6 +101,9 @@ mod terminator {
             mod programs;
         }
     }
+    mod cluster {
+        mod node_death;
+    }
     mod servers {
         mod affinity;
         mod balance;

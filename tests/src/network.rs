@@ -1,0 +1,140 @@
+//! Hosts on a network of their own: namespaces, joined by a bridge in one more. Nothing that they
+//! send leaves it, and it ends with the test, even if that is killed: each namespace lives as long
+//! as a `cat` whose input we hold.
+
+use std::fs::{self, File};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::AsFd;
+use std::process::{Command, Stdio};
+
+use rustix::process::geteuid;
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+
+use crate::patience::until;
+use crate::program::{Running, run};
+
+/// A network of hosts, numbered from 1.
+#[derive(Debug)]
+pub struct Network {
+    bridge: Namespace,
+    hosts: u8,
+}
+
+/// A host, with an address of each family and nothing running.
+#[derive(Debug)]
+pub struct Host {
+    namespace: Namespace,
+    number: u8,
+}
+
+/// Kept by a process in it.
+#[derive(Debug)]
+struct Namespace(Running);
+
+impl Network {
+    /// One without hosts; `None` if we are not root, who alone may make it.
+    pub fn new() -> Option<Self> {
+        geteuid().is_root().then(|| {
+            let bridge = Namespace::new();
+            bridge.ip("link add bridge type bridge");
+            bridge.ip("link set bridge up");
+            Self { bridge, hosts: 0 }
+        })
+    }
+
+    /// One more host.
+    pub fn host(&mut self) -> Host {
+        self.hosts += 1;
+        let (number, namespace) = (self.hosts, Namespace::new());
+        let holder = namespace.0.id();
+        let host = Host { namespace, number };
+        let port = format!("port{number}");
+        self.bridge.ip(&format!(
+            "link add {port} type veth peer name eth0 netns {holder}"
+        ));
+        self.bridge.ip(&format!("link set {port} master bridge up"));
+        for line in [
+            "link set lo up".to_owned(),
+            "link set eth0 up".to_owned(),
+            format!("address add {}/24 dev eth0", host.ipv4()),
+            // Without duplicate address detection (RFC 4862), which takes a second.
+            format!("address add {}/64 dev eth0 nodad", host.ipv6()),
+            "route add 224.0.0.0/4 dev eth0".to_owned(),
+        ] {
+            host.namespace.ip(&line);
+        }
+        host
+    }
+}
+
+impl Host {
+    /// Its address of IPv4.
+    pub fn ipv4(&self) -> IpAddr {
+        Ipv4Addr::new(10, 77, 0, self.number).into()
+    }
+
+    /// Its address of IPv6.
+    pub fn ipv6(&self) -> IpAddr {
+        Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, self.number.into()).into()
+    }
+
+    /// A port of its IPv4 address. There is no need for a free one: nobody else is there.
+    pub fn at(&self, port: u16) -> SocketAddr {
+        SocketAddr::new(self.ipv4(), port)
+    }
+
+    /// A program that is to run there; arguments are still to come.
+    pub fn command(&self, program: &Command) -> Command {
+        let mut command = self.namespace.command();
+        command.arg(program.get_program()).args(program.get_args());
+        command
+    }
+
+    /// Does something there: sockets that it opens, and programs that it starts, are the host's.
+    pub fn within<T: Send>(&self, act: impl FnOnce() -> T + Send) -> T {
+        let namespace = File::open(self.namespace.path()).expect("its process runs");
+        std::thread::scope(|scope| {
+            let thread = scope.spawn(move || {
+                let kind = Some(LinkNameSpaceType::Network);
+                move_into_link_name_space(namespace.as_fd(), kind).expect("root may");
+                act()
+            });
+            let result = thread.join();
+            result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
+    }
+
+    /// Takes it off the network, or puts it back.
+    pub fn set_connected(&self, is_connected: bool) {
+        let word = if is_connected { "up" } else { "down" };
+        self.namespace.ip(&format!("link set eth0 {word}"));
+    }
+}
+
+impl Namespace {
+    fn new() -> Self {
+        let mut command = Command::new("unshare");
+        let running = Running::start_with(command.args(["--net", "cat"]), Stdio::piped());
+        let namespace = Self(running);
+        let ours = fs::read_link("/proc/self/ns/net").expect("a link");
+        until("a network namespace", || {
+            let its = fs::read_link(namespace.path()).ok()?;
+            (its != ours).then_some(())
+        });
+        namespace
+    }
+
+    fn path(&self) -> String {
+        format!("/proc/{}/ns/net", self.0.id())
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new("nsenter");
+        command.arg(format!("--net={}", self.path())).arg("--");
+        command
+    }
+
+    fn ip(&self, line: &str) {
+        run(self.command().arg("ip").args(line.split_whitespace())).success();
+    }
+}
