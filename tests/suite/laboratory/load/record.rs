@@ -1,12 +1,12 @@
 //! Where the record of a load goes, and that it is whole.
 
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 use suite::lab::{Origin, command};
 use suite::load::Record;
-use suite::program::{Running, run};
-use testkit::directory::Directory;
+use suite::prelude::*;
 
 #[test]
 fn loads_that_begin_together_leave_a_record_each() {
@@ -130,4 +130,54 @@ fn loads_of_several_hosts_make_one_record() {
     let answer = run(&mut load("d.json", &format!("--count 1 --start-at {at}")));
     assert_eq!(answer.code(), 2, "{answer:?}");
     assert!(answer.stderr.contains("--start-at: "), "{answer:?}");
+}
+
+/// What the container of a pod runs: the items of its `command` and `args`, one a line.
+fn words_of_container(job: &str) -> Vec<&str> {
+    let lines = job.lines().map(str::trim);
+    let from_args = lines.skip_while(|line| *line != "args:").skip(1);
+    let lines = from_args.filter(|line| !line.starts_with('#'));
+    lines.map_while(|line| line.strip_prefix("- ")).collect()
+}
+
+/// The log of a pod is what it says on both outputs; the record is the line that is JSON.
+#[test]
+fn the_pods_of_a_job_make_one_record() {
+    let (_site, _server, service, _lariat) = serve(Behaviour::Http("hello".into()));
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/kubernetes/load-job.yaml");
+    let job = fs::read_to_string(path).unwrap();
+    let words = words_of_container(&job);
+    assert!(
+        words.len() > 8 && job.contains("command: [\"lariat-lab\"]"),
+        "{words:?}"
+    );
+    let (at, directory) = (moment(3), Directory::new());
+    let pod = |index: usize| {
+        let mut pod = command();
+        pod.args(words.iter().map(|word| {
+            match *word {
+                "--rate=2000" => "--rate=40".to_owned(),
+                "--duration=60s" => "--duration=1s".to_owned(),
+                word => word
+                    .replace("START_AT", &at)
+                    .replace("$(JOB_COMPLETION_INDEX)", &index.to_string()),
+            }
+        }));
+        pod.args(["--timeout=30s", &format!("--connect={}", service.address)]);
+        Running::start(&mut pod)
+    };
+    let pods = [0, 1, 2].map(pod);
+    let names = ["0.json", "1.json", "2.json"];
+    for (mut pod, name) in pods.into_iter().zip(names) {
+        assert_eq!(pod.wait().code(), Some(0), "{}", pod.stderr());
+        let log = pod.stdout() + &pod.stderr();
+        let records: Vec<_> = log.lines().filter(|line| line.starts_with('{')).collect();
+        assert_eq!(records.len(), 1, "{log}");
+        directory.write(name, records[0]);
+    }
+    let mut report = command();
+    report.current_dir(directory.path()).arg("report");
+    run(report.args(names).args(["--merge", "sum.json"])).success();
+    let text = fs::read_to_string(directory.join("sum.json")).unwrap();
+    assert_eq!(Record::read(&text).totals(), [120, 120, 0]);
 }
