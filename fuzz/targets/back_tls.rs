@@ -125,7 +125,8 @@ impl Stage {
                 client: Arc::new(built.expect("a client").0),
                 header_inside: false,
             }),
-            timeouts: Timeouts {
+            starttls: None,
+        timeouts: Timeouts {
                 handshake: Duration::from_secs(10),
                 dial: Duration::from_secs(3),
                 idle: Duration::from_secs(60),

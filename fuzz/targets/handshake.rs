@@ -286,6 +286,7 @@ fn settings(record_layer: RecordLayer, pem: &str) -> Rc<Settings> {
         front: Front::Terminate(Arc::new(built.expect("a server").0)),
         send_proxy: SendProxy::Off,
         back_tls: None,
+        starttls: None,
         timeouts: Timeouts {
             handshake: Duration::from_secs(10),
             dial: Duration::from_secs(3),

@@ -63,6 +63,7 @@ mod terminator {
         mod relay;
         mod routing;
         mod sources;
+        mod starttls;
         mod foreign {
             mod passthrough;
             mod proxy_header_in;

@@ -1,8 +1,8 @@
 //! The conversation before TLS in protocols that begin in plaintext, on either side of a proxy.
 //!
 //! A [`Dialog`] stands between a client and a server until nothing is left to rewrite. As the front
-//! A [`Dialog`] stands between a client and a server until nothing is left to rewrite. As the front
-//! lists, and takes it out under TLS. As the client of a server it asks for TLS before the client's
+//! of a server it answers the client's request for TLS, adds TLS to the capabilities that the
+//! server lists, and takes it out under TLS. As the client of a server it asks for TLS before its
 //! first byte is sent. It owns no socket, clock or TLS: bytes in, bytes and the next step out.
 //!
 //! No byte that came before TLS is ever taken as if it had come under it: a client that sends more

@@ -36,6 +36,7 @@ const KEYS_OF_SERVERS: &[&str] = &[
     "passive",
     "send-proxy",
     "early-data-safe",
+    "starttls",
     "tls",
 ];
 

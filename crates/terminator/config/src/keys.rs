@@ -29,12 +29,7 @@ const PARTS: &[&[Key]] = &[
 pub static TABLE: Table = Table {
     keys: &joined::<{ count() }>(),
     renamed: RENAMED,
-    later: &[
-        "cluster",
-        "service.back.starttls",
-        "service.front.peek",
-        "service.front.starttls",
-    ],
+    later: &["cluster", "service.front.peek"],
     help: "lariat help serve",
 };
 
@@ -120,11 +115,22 @@ const fn begins(mut text: &[u8], mut head: &[u8]) -> bool {
 mod tests {
     use options::Kind;
 
+    use super::service::STARTTLS;
+
     use super::*;
 
     #[test]
     fn the_table_is_sound() {
         assert_eq!(TABLE.faults(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn protocols_of_starttls_are_those_of_wire() {
+        let names: Vec<_> = wire::starttls::Dialect::ALL
+            .iter()
+            .map(|(name, _)| *name)
+            .collect();
+        assert_eq!(names, STARTTLS);
     }
 
     #[test]

@@ -16,6 +16,7 @@ pub mod reference;
 mod services;
 pub mod settings;
 pub mod source;
+mod starttls;
 
 use options::{Node, Problem, Report, Section, Spot, Value, document, flags};
 use proxy::options::Options;

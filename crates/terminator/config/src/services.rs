@@ -13,7 +13,7 @@ use wire::network::Network;
 
 use crate::certificates::Shelf;
 use crate::host::Tls13Choice;
-use crate::{back, front, host};
+use crate::{back, front, host, starttls};
 
 /// The longest name of a service: it is a label in every metric and a field in every line.
 const NAME_BYTES_MAX: usize = 64;
@@ -66,10 +66,12 @@ fn service(
     if matches!(back, BackOptions::Files(_)) {
         speaks_to_files(&front_section.section("tls"), &mut front)?;
     }
+    let starttls = starttls::read(section, &front, &back)?;
     let service = ServiceOptions {
         name: name?,
         front,
         back,
+        starttls,
         timeouts: timeouts?,
         connections_max: connections_max?,
     };
@@ -320,6 +322,13 @@ struct Sharer<'a> {
 }
 
 impl Sharer<'_> {
+    /// Whether its clients have no hello to choose by.
+    fn begins_in_plaintext(&self) -> bool {
+        let starttls = self.service.starttls.as_ref();
+        self.service.front.tls == FrontTls::Plain
+            || starttls.is_some_and(|one| one.sides.front.is_some())
+    }
+
     /// Its name, and where it stands.
     fn named(&self) -> String {
         let name = &self.service.name;
@@ -349,11 +358,10 @@ fn share(address: &Address, sharers: &[Sharer<'_>]) {
     let Some((first, others)) = sharers.split_first() else {
         return;
     };
-    let plain = |one: &Sharer<'_>| one.service.front.tls == FrontTls::Plain;
     for other in others {
-        if plain(first) || plain(other) {
+        if first.begins_in_plaintext() || other.begins_in_plaintext() {
             let message = format!("{address} is already listened at by {}", first.named());
-            let hint = "only services with TLS can share an address: their clients' hellos differ";
+            let hint = "only services whose clients begin with TLS can share an address: their hellos differ";
             other.section.refuse("listen", message, hint);
             continue;
         }
@@ -377,10 +385,7 @@ fn share(address: &Address, sharers: &[Sharer<'_>]) {
 
 fn report_overlap(address: &Address, sharers: &[Sharer<'_>], overlap: &Overlap) {
     let (first, second) = (&sharers[overlap.first], &sharers[overlap.second]);
-    if [first, second]
-        .map(|one| &one.service.front.tls)
-        .contains(&&FrontTls::Plain)
-    {
+    if first.begins_in_plaintext() || second.begins_in_plaintext() {
         // It has been reported that they cannot share an address at all.
         return;
     }

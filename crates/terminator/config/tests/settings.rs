@@ -488,6 +488,7 @@ fn every_default_is_valid_when_written_out() {
             "service.front.tls.client-certificates" => {
                 format!("{minimal} --client-certificates required --client-ca ca.pem")
             }
+            "service.front.starttls" => format!("{minimal} --starttls smtp"),
             "service.back.tls" => format!("{minimal} --backend-ca ca.pem"),
             "service.back.affinity" => format!("{BALANCING} --affinity session-id"),
             "service.back.send-proxy" => format!("{minimal} --send-proxy v2"),

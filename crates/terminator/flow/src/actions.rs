@@ -74,6 +74,10 @@ impl Actions {
         }
     }
 
+    pub(crate) fn is_empty(self) -> bool {
+        self.due == 0
+    }
+
     pub(crate) fn take(&mut self) -> Option<Action> {
         let action = ORDER
             .into_iter()

@@ -10,6 +10,7 @@ use tls::record::{KeyExhausted, PLAINTEXT_BYTES_MAX};
 use tls::traffic::{Incoming, RecordSealer, Traffic};
 
 use crate::buffer::{Buffer, Pool, Size};
+use crate::conversation::take_all;
 use crate::relay::{Down, RelayFault, StreamEnd, keep_rest, room_for_message};
 
 /// One connection to a server.
@@ -43,6 +44,8 @@ impl From<RelayFault> for BackFault {
 }
 
 enum State {
+    /// The server has to be asked for TLS first.
+    Waiting(Box<ClientHandshake>),
     Handshaking(Box<ClientHandshake>),
     Established(Box<Traffic>),
     /// What waits to be sent is an alert.
@@ -53,7 +56,7 @@ impl BackTls {
     /// Before the first message, with bytes that go before it.
     pub(crate) fn new(handshake: ClientHandshake, before: &[u8], pool: &mut Pool) -> Self {
         let mut tls = Self {
-            state: State::Handshaking(Box::new(handshake)),
+            state: State::Waiting(Box::new(handshake)),
             incoming: None,
             outgoing: None,
             is_bulk: false,
@@ -65,9 +68,27 @@ impl BackTls {
         tls
     }
 
-    /// Whether the handshake goes on.
+    /// Whether the handshake goes on, or is to be begun.
     pub(crate) fn is_handshaking(&self) -> bool {
-        matches!(self.state, State::Handshaking(_))
+        matches!(self.state, State::Waiting(_) | State::Handshaking(_))
+    }
+
+    /// Whether it is to be begun.
+    pub(crate) fn is_waiting(&self) -> bool {
+        matches!(self.state, State::Waiting(_))
+    }
+
+    /// Begins the handshake.
+    pub(crate) fn begin(&mut self) {
+        self.state = match std::mem::replace(&mut self.state, State::Failed) {
+            State::Waiting(handshake) => State::Handshaking(handshake),
+            other => other,
+        };
+    }
+
+    /// What the server has sent before TLS.
+    pub(crate) fn take_plaintext(&mut self, pool: &mut Pool) -> Vec<u8> {
+        take_all(&mut self.incoming, pool)
     }
 
     /// Relays what can be of the records that have come; how many bytes they carried.
@@ -163,7 +184,8 @@ impl BackTls {
         Ok(Some(established.agreed))
     }
 
-    fn append(&mut self, bytes: &[u8], pool: &mut Pool) {
+    /// Has these bytes be sent as they are.
+    pub(crate) fn append(&mut self, bytes: &[u8], pool: &mut Pool) {
         if !bytes.is_empty() {
             self.outgoing
                 .get_or_insert_with(|| pool.take(Size::Small))

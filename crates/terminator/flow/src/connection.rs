@@ -17,20 +17,22 @@ use wire::server_session::Watch;
 use crate::actions::{Action, Actions};
 use crate::back_tls::BackTls;
 use crate::buffer::Pool;
+use crate::conversation::{Conversation, take_all};
 use crate::events::{Event, Received};
 use crate::facts::{Ending, Facts};
 use crate::handshaking::{self, Handshaking, Progress};
 use crate::ktls_state::KtlsState;
 use crate::options::{Front, Settings};
-use crate::proxy_header_out;
 use crate::record_sizing::PAUSE;
 use crate::relay::{DecryptFault, Down, StreamEnd, Up};
 use crate::stage::{Postponed, Stage};
 
 mod as_is;
+mod back;
 mod back_tls;
 mod ending;
 mod ktls_handover;
+mod starttls;
 
 /// The most bytes that a client may send after an alert.
 const CLOSING_BYTES_MAX: usize = 256 << 10;
@@ -48,6 +50,8 @@ pub struct Flow {
     ktls: KtlsState,
     /// What of the PROXY header the server has not been sent; it goes before the client's bytes.
     proxy_header: Vec<u8>,
+    /// What comes before TLS, and is rewritten under it; `None` = nothing any more.
+    conversation: Option<Box<Conversation>>,
     /// Where the service speaks TLS to its servers: nothing else is sent to them.
     back_tls: Option<Box<BackTls>>,
     /// Why the server that was connected is given up.
@@ -69,10 +73,14 @@ impl Flow {
     pub fn new(settings: Rc<Settings>, expects_proxy_header: bool, facts: Facts) -> Self {
         let last_byte = facts.accepted;
         let is_plain = matches!(settings.front, Front::Plain);
+        let handshaking = Handshaking::new(expects_proxy_header, &settings);
+        let starttls = settings.starttls.as_ref();
+        let conversation = starttls.map(|one| Box::new(Conversation::new(one)));
         let mut flow = Self {
             settings,
             stage: Stage::Handshaking,
-            handshaking: Some(Handshaking::new(expects_proxy_header)),
+            handshaking: Some(handshaking),
+            conversation,
             postponed: None,
             traffic: None,
             up: Up::default(),
@@ -91,6 +99,8 @@ impl Flow {
         };
         if is_plain && !expects_proxy_header {
             flow.begin_as_is(last_byte);
+        } else {
+            flow.begin_conversation(last_byte);
         }
         flow
     }
@@ -126,6 +136,11 @@ impl Flow {
         self.actions.take()
     }
 
+    /// Whether something is to be done before anything has come.
+    pub fn has_action(&self) -> bool {
+        !self.actions.is_empty()
+    }
+
     /// When [`Flow::handle_timeout`] is due.
     pub fn deadline(&self) -> Option<Instant> {
         let (timeouts, last_byte) = (&self.settings.timeouts, self.last_byte);
@@ -159,7 +174,9 @@ impl Flow {
             Event::FrontRecordSent => self.front_record_sent(now, pool),
             Event::FrontFailed => self.front_failed(pool),
             Event::Admitted => {
-                self.handshaking.iter_mut().for_each(Handshaking::admit);
+                let settings = &self.settings;
+                let handshaking = self.handshaking.iter_mut();
+                handshaking.for_each(|one| one.admit(settings));
                 self.admitted(now, pool);
             }
             Event::Routed(settings) => self.routed(settings, now, pool),
@@ -186,6 +203,9 @@ impl Flow {
             return;
         }
         if self.handshake_deadline().is_some_and(|end| end <= now) {
+            if self.has_silent_server(now, pool) {
+                return;
+            }
             return self.stop(Ending::new(Reason::HandshakeTimeout), pool);
         }
         if self.lifetime_end().is_some_and(|end| end <= now) {
@@ -209,6 +229,9 @@ impl Flow {
     /// Where to receive from the client; `None` = not now.
     pub fn front_room(&mut self, pool: &mut Pool) -> Option<&mut [u8]> {
         if self.handshaking.is_some() {
+            if !self.has_conversation_room() {
+                return None;
+            }
             return Some(self.up.handshake_room(pool));
         }
         match &self.stage {
@@ -257,7 +280,7 @@ impl Flow {
     fn front_ended(&mut self, pool: &mut Pool) {
         self.is_front_ended = true;
         if self.handshaking.is_some() {
-            return self.stop(Ending::new(Reason::ClientDisconnected), pool);
+            return self.stop(Ending::new(self.reason_of_leaving()), pool);
         }
         match self.stage {
             Stage::Dialling { .. } | Stage::Relaying => {
@@ -296,137 +319,10 @@ impl Flow {
         self.down.pending()
     }
 
-    fn back_connected(&mut self, now: Instant, pool: &mut Pool) {
-        if !matches!(self.stage, Stage::Dialling { .. }) {
-            return;
-        }
-        let settings = Rc::clone(&self.settings);
-        let header = proxy_header_out::header(&settings.send_proxy, &self.facts);
-        match (header, &settings.back_tls) {
-            (Ok(header), Some(tls)) => self.begin_back_handshake(tls, header, now, pool),
-            (Ok(header), None) => {
-                self.facts.connected = Some(now);
-                self.last_byte = now;
-                self.proxy_header = header;
-                self.stage = Stage::Relaying;
-                self.advance(pool);
-            }
-            // A server that waits for the header would take the client's first bytes for it.
-            (Err(ending), _) => self.dial_failed(ending, now, pool),
-        }
-    }
-
-    fn dial_failed(&mut self, ending: Ending, now: Instant, pool: &mut Pool) {
-        if self.handshaking.is_some() {
-            // The client can be sent an alert only after the handshake.
-            self.postponed = Some(Postponed::BackFailure(ending));
-            self.drop_back();
-            self.stage = Stage::Relaying;
-            return self.back_refused(pool);
-        }
-        self.send_alert(alert::INTERNAL_ERROR, pool);
-        self.close_gracefully(ending, now, pool);
-    }
-
-    fn back_received(&mut self, received: Received, now: Instant, pool: &mut Pool) {
-        if self.back_tls.is_some() {
-            return self.back_tls_received(received, now, pool);
-        }
-        match received.bytes() {
-            0 => pool.give_if_empty(&mut self.down.records),
-            count => self.back_filled(count, now, pool),
-        }
-        if received.is_end() {
-            self.back_ended(pool);
-        } else if received == Received::Failed {
-            self.back_failed(Ending::new(Reason::BackendReset), now, pool);
-        }
-    }
-
-    fn back_filled(&mut self, count: usize, now: Instant, pool: &mut Pool) {
-        self.note_pause(now);
-        let handshake = self.handshaking.as_mut().and_then(Handshaking::sealer);
-        let encrypted = match (&mut self.traffic, handshake) {
-            _ if self.is_as_is => {
-                self.receive_as_is(count);
-                Ok(())
-            }
-            (Some(traffic), _) => self.down.received(count, &mut **traffic),
-            (None, Some(handshake)) => self.down.received(count, handshake),
-            (None, None) => return,
-        };
-        self.last_byte = now;
-        self.facts.bytes_down += count as u64;
-        self.note_run(count);
-        if encrypted.is_err() {
-            self.stop_exhausted(now, pool);
-        }
-    }
-
-    fn back_ended(&mut self, pool: &mut Pool) {
-        if !matches!(self.stage, Stage::Relaying) || self.down.is_ended {
-            return;
-        }
-        if self.handshaking.is_some() {
-            self.postponed.get_or_insert(Postponed::BackEnd);
-            return;
-        }
-        if self.is_back_truncated() {
-            let ending = Ending::new(Reason::ServerTruncated);
-            self.ending.get_or_insert(ending);
-        } else {
-            self.send_close_notify(pool);
-        }
-        self.down.is_ended = true;
-        self.note_ending();
-        self.advance(pool);
-    }
-
-    fn back_refused(&mut self, pool: &mut Pool) {
-        if matches!(self.stage, Stage::Relaying) {
-            self.up.refuse(self.handshaking.is_some(), pool);
-            self.proxy_header = Vec::new();
-            self.back_tls.iter_mut().for_each(|tls| tls.refuse(pool));
-            self.advance(pool);
-        }
-    }
-
-    /// The client must not take what it got for the whole: it is sent what there is, and then the
-    /// end of TCP without close_notify.
-    fn back_failed(&mut self, ending: Ending, now: Instant, pool: &mut Pool) {
-        let Stage::Relaying = self.stage else { return };
-        if self.down.is_ended || self.postponed.is_some() {
-            // Its stream was complete.
-            return self.back_refused(pool);
-        }
-        if self.handshaking.is_some() {
-            // A handshake that breaks makes the client try again what the server may have done.
-            self.postponed = Some(Postponed::BackFailure(ending));
-            return self.back_refused(pool);
-        }
-        self.close_gracefully(ending, now, pool);
-    }
-
-    fn back_sent(&mut self, count: usize, now: Instant, pool: &mut Pool) {
-        self.last_byte = now;
-        if let Some(tls) = &mut self.back_tls {
-            tls.sent(count, pool);
-            return self.advance(pool);
-        }
-        let of_header = count.min(self.proxy_header.len());
-        if of_header > 0 {
-            self.proxy_header.drain(..of_header);
-            if self.proxy_header.is_empty() {
-                self.proxy_header = Vec::new();
-            }
-        }
-        if count > of_header {
-            self.up.sent(count - of_header, pool);
-        }
-        self.advance(pool);
-    }
-
     fn advance_handshake(&mut self, now: Instant, pool: &mut Pool) {
+        if self.is_before_tls() {
+            return self.client_spoke(now, pool);
+        }
         let (Some(handshaking), Some(incoming)) = (&mut self.handshaking, &mut self.up.records)
         else {
             return;
@@ -495,7 +391,10 @@ impl Flow {
     /// Whether all that has come for the server has been sent to it.
     fn is_up_sent(&self) -> bool {
         let tls = self.back_tls.as_ref();
-        let is_sealed = self.proxy_header.is_empty() && self.up.plain.is_none();
+        let conversation = self.conversation.as_ref();
+        let is_sealed = self.proxy_header.is_empty()
+            && self.up.plain.is_none()
+            && !conversation.is_some_and(|one| one.dialog.is_holding());
         is_sealed && tls.is_none_or(|tls| tls.is_sent(self.up.end))
     }
 
@@ -513,6 +412,7 @@ impl Flow {
         if matches!(self.stage, Stage::Handshaking) {
             self.begin_dial(now);
         }
+        self.tls_is_up(true, now, pool);
         self.decrypt_records(now, pool);
         if !matches!(self.stage, Stage::Dialling { .. } | Stage::Relaying) {
             return;
@@ -528,9 +428,20 @@ impl Flow {
         let Some(traffic) = &mut self.traffic else {
             return self.pass_as_is(pool);
         };
-        match self.up.decrypt(traffic, pool) {
+        // What the dialog has for the server already is not the client's next word.
+        let is_conversing = self.conversation.is_some();
+        let waiting = self.up.plain.take_if(|_| is_conversing);
+        let decrypted = self.up.decrypt(traffic, pool);
+        if is_conversing {
+            let bytes = take_all(&mut self.up.plain, pool);
+            self.up.plain = waiting;
+            self.give_client_bytes(&bytes, now, pool);
+        }
+        match decrypted {
             Ok(decrypted) => {
-                self.facts.bytes_up += decrypted.bytes as u64;
+                if !is_conversing {
+                    self.facts.bytes_up += decrypted.bytes as u64;
+                }
                 self.facts.key_updates += decrypted.controls;
                 self.advance(pool);
             }

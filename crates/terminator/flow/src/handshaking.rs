@@ -1,7 +1,7 @@
 //! From a connection's first byte to the end of its handshake.
 //!
-//! Owns the order of things: PROXY header where one must come, ClientHello, handshake. What may
-//! follow, and what is done about a failure, is `connection`'s.
+//! Owns the order of things: PROXY header and conversation where they come, ClientHello,
+//! handshake. What may follow, and what is done about a failure, is `connection`'s.
 
 use telemetry::outcome::{EarlyData, HandshakeKind, Reason, ResumptionMiss};
 use tls::handshake::{Agreed, Established, Handshake, HandshakeFault};
@@ -22,6 +22,8 @@ pub(crate) enum Handshaking {
     ProxyHeader,
     /// The client that it names has to be admitted.
     Admission,
+    /// The client speaks plaintext, and may ask for TLS.
+    Conversation,
     /// The ClientHello is not yet whole.
     Hello(Reader),
     /// The service that the hello asks for has to be chosen.
@@ -42,12 +44,24 @@ pub(crate) enum Progress {
 
 impl Handshaking {
     /// Before the first byte.
-    pub(crate) fn new(expects_proxy_header: bool) -> Self {
+    pub(crate) fn new(expects_proxy_header: bool, settings: &Settings) -> Self {
         if expects_proxy_header {
             Self::ProxyHeader
         } else {
-            Self::Hello(Reader::default())
+            Self::after_header(settings)
         }
+    }
+
+    fn after_header(settings: &Settings) -> Self {
+        match &settings.starttls {
+            Some(starttls) if starttls.sides.front.is_some() => Self::Conversation,
+            _ => Self::hello(),
+        }
+    }
+
+    /// Before the ClientHello.
+    pub(crate) fn hello() -> Self {
+        Self::Hello(Reader::default())
     }
 
     /// Works through what came in. What has to go out, alerts included, is appended to `out`, and
@@ -101,16 +115,16 @@ impl Handshaking {
     }
 
     /// Goes on with a client that was admitted.
-    pub(crate) fn admit(&mut self) {
+    pub(crate) fn admit(&mut self, settings: &Settings) {
         if self.needs_admission() {
-            *self = Self::Hello(Reader::default());
+            *self = Self::after_header(settings);
         }
     }
 
     /// Goes on with the service that was chosen.
     pub(crate) fn routed(&mut self) {
         if self.needs_route() {
-            *self = Self::Hello(Reader::default());
+            *self = Self::hello();
         }
     }
 

@@ -5,6 +5,7 @@ pub mod actions;
 mod back_tls;
 pub mod buffer;
 pub mod connection;
+mod conversation;
 pub mod events;
 pub mod facts;
 mod handshaking;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use tls::client::Client;
 use tls::options::{Cipher, Tls13Sessions, Version};
 use tls::server::Server;
+use wire::starttls::{Dialect, Sides};
 
 /// What all connections of a service share.
 #[derive(Clone, Debug)]
@@ -18,10 +19,23 @@ pub struct Settings {
     pub watches_sessions: bool,
     /// How TLS is originated towards servers; `None` = they get plaintext.
     pub back_tls: Option<ServerTls>,
+    /// The conversation before TLS; `None` = there is none.
+    pub starttls: Option<Starttls>,
     /// How long each part may take.
     pub timeouts: Timeouts,
     /// Whether the kernel may encrypt what is long; `None` = never.
     pub offload: Option<Offload>,
+}
+
+/// Which sides begin in plaintext and ask for TLS, and by which protocol.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Starttls {
+    /// The protocol.
+    pub dialect: Dialect,
+    /// Clients, servers or both. Clients need [`Front::Terminate`], servers `back_tls`.
+    pub sides: Sides,
+    /// The name that servers go by, where a dialect tells them one.
+    pub server_name: Option<String>,
 }
 
 /// What is done with a client's TLS.
@@ -130,7 +144,7 @@ pub enum CertificateForm {
 /// How long each part of a connection may take.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Timeouts {
-    /// From accept to the handshake's end, with any PROXY header before it.
+    /// From accept to the handshake's end, with any PROXY header and conversation before it.
     pub handshake: Duration,
     /// One dial of one server, with its TLS handshake.
     pub dial: Duration,

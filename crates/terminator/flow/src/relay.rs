@@ -412,6 +412,28 @@ impl Down {
         }
     }
 
+    /// Appends bytes of the server's that were in hands of our own, sealed.
+    pub(crate) fn append_data(
+        &mut self,
+        bytes: &[u8],
+        seal: &mut impl RecordSealer,
+        pool: &mut Pool,
+    ) -> Result<(), KeyExhausted> {
+        let layout = seal.layout();
+        for part in bytes.chunks(PLAINTEXT_BYTES_MAX) {
+            self.release();
+            let records = self.records.get_or_insert_with(|| pool.take(Size::Small));
+            // Without a record of its own for the first bytes after a pause: a reply is short.
+            let record_bytes = layout.head + part.len() + layout.tail;
+            records.reserve(record_bytes);
+            let record = &mut records.space()[..record_bytes];
+            record[layout.head..][..part.len()].copy_from_slice(part);
+            seal.seal(record)?;
+            records.fill(record_bytes);
+        }
+        Ok(())
+    }
+
     /// Keeps what waits for a moment, to be sent with what follows, if a full record finds room
     /// behind it.
     pub(crate) fn hold(&mut self, now: Instant) {

@@ -10,6 +10,7 @@ mod early_data;
 mod originated;
 mod relayed;
 mod simulation;
+mod started;
 
 const RECORD_LAYER: RecordLayer = RecordLayer::InPlace;
 

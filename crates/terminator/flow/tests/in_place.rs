@@ -10,6 +10,7 @@ mod conformance;
 mod early_data;
 mod relayed;
 mod simulation;
+mod started;
 
 const RECORD_LAYER: RecordLayer = RecordLayer::InPlace;
 

@@ -132,6 +132,7 @@ fn service(authority: &Authority, server: &str) -> ServiceOptions {
             send_proxy: SendProxy::Off,
             tls: None,
         }),
+        starttls: None,
         timeouts: TIMEOUTS,
         connections_max: None,
     }

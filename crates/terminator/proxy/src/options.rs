@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-pub use flow::options::{CertificateForm, ProxyTlvs, SendProxy, ServerTls, Timeouts};
+pub use flow::options::{CertificateForm, ProxyTlvs, SendProxy, ServerTls, Starttls, Timeouts};
 pub use sys::socket::{Liveness, Transport};
 use wire::address::{Address, Endpoint};
 use wire::network::{Network, NetworkSet};
@@ -34,6 +34,8 @@ pub struct ServiceOptions {
     pub front: FrontOptions,
     /// What we connect to.
     pub back: BackOptions,
+    /// The conversation before TLS, on either side; `None` = there is none.
+    pub starttls: Option<Starttls>,
     /// How long each part of a connection may take.
     pub timeouts: Timeouts,
     /// Open connections of this service over all workers; `None` = only the process's limit.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use backend::options::{Balance, PassiveOptions, QueueOptions};
 use backend::server::Target;
 use backend::session_affinity::{self, SessionAffinity};
-use flow::options::{Front, Offload, SendProxy, ServerTls, Timeouts};
+use flow::options::{Front, Offload, SendProxy, ServerTls, Starttls, Timeouts};
 use sys::beneath::Root;
 use tls::client::Client;
 use tls::options::Cipher;
@@ -47,6 +47,7 @@ pub struct ServicePlan {
     pub(crate) sources: SourceRules,
     pub(crate) send_proxy: SendProxy,
     pub(crate) back_tls: Option<ServerTls>,
+    pub(crate) starttls: Option<Starttls>,
     /// Of connections to servers.
     pub(crate) liveness: Liveness,
     pub(crate) source: SourceAddress,
@@ -299,6 +300,7 @@ impl ServicePlan {
             ktls: counted_as.ktls,
             offload: None,
             back_tls: None,
+            starttls: None,
             liveness: Liveness::default(),
             source: SourceAddress::Any,
             is_limited: false,
@@ -352,6 +354,7 @@ impl ServicePlan {
             back_tls,
             affinity,
             sessions: OnceLock::new(),
+            starttls: options.starttls,
             liveness: liveness.unwrap_or_default(),
             source: source.unwrap_or_default(),
             serving,
@@ -415,6 +418,11 @@ impl ServicePlan {
     /// The TLS towards its servers; `None` = they get plaintext.
     pub fn back_tls(&self) -> Option<&ServerTls> {
         self.back_tls.as_ref()
+    }
+
+    /// The conversation before TLS, on either side.
+    pub fn starttls(&self) -> Option<&Starttls> {
+        self.starttls.as_ref()
     }
 
     /// Its servers' names, as in logs and labels.

@@ -66,6 +66,7 @@ impl Service {
             send_proxy: plan.send_proxy.clone(),
             watches_sessions: plan.sessions().is_some(),
             back_tls: plan.back_tls.clone(),
+            starttls: plan.starttls.clone(),
             timeouts: plan.timeouts,
             offload: plan.offload.clone(),
         };

@@ -67,7 +67,7 @@ reasons! {
     ClientTooSlow, "client", "client-too-slow", "The client took a response of static files more slowly than `back.files.min-rate`.";
     ClientUnreachable, "client", "client-unreachable", "The client stopped answering: TCP gave it up (`front.keepalive`, `timeouts.unacknowledged`), or the way to it is gone.";
     ClientTruncated, "none", "client-truncated", "The client closed TCP without close_notify; many ordinary clients do.";
-    HandshakeTimeout, "client", "handshake-timeout", "The handshake, with any PROXY header before it, took longer than its limit.";
+    HandshakeTimeout, "client", "handshake-timeout", "The handshake, with any PROXY header and conversation before it, took longer than its limit.";
     HelloMalformed, "client", "hello-malformed", "What began as a TLS handshake was no valid ClientHello.";
     HelloTooLarge, "client", "hello-too-large", "The ClientHello was larger than its limit.";
     InappropriateFallback, "client", "inappropriate-fallback", "The client tried again with an older version of TLS than both speak (TLS_FALLBACK_SCSV, RFC 7507): its first attempt may have been disturbed on the way.";
@@ -89,6 +89,9 @@ reasons! {
     SourceDenied, "client", "source-denied", "The client's address is in `front.deny`, or not in `front.allow`.";
     SourceHandshakeLimit, "client", "source-handshake-limit", "The client's address had reached `limits.per-source.handshakes`.";
     SourceRateLimit, "client", "source-rate-limit", "The client's address opened connections faster than `limits.per-source.rate`.";
+    StarttlsInjection, "client", "starttls-injection", "The client sent bytes behind its request for TLS and before TLS, which could be taken for what comes under it (CVE-2011-0411).";
+    StarttlsMalformed, "client", "starttls-malformed", "What the client sent before TLS was not of the protocol of `front.starttls`, or longer than is allowed; the log says what.";
+    StarttlsRequired, "client", "starttls-required", "The client did not ask for TLS, which `front.starttls-policy` demands.";
     VersionTooOld, "client", "version-too-old", "The client offered only versions below the lowest that the service speaks.";
     BackendBusy, "backend", "backend-busy", "The queue of the last server tried was full until the dial took too long.";
     NoServerAvailable, "backend", "no-server-available", "No server was up, or all had been tried.";
@@ -100,6 +103,7 @@ reasons! {
     ServerCertificateName, "backend", "server-certificate-name", "The certificate of the last server tried is for other names than `back.tls.name`; the log shows them.";
     ServerCertificateRevoked, "backend", "server-certificate-revoked", "The certificate of the last server tried, or one above it, is on a revocation list; the log names it.";
     ServerCertificateUntrusted, "backend", "server-certificate-untrusted", "The certificate of the last server tried did not verify (issuer, usage, pin, unknown revocation status); the log says why and names it.";
+    ServerStarttlsFailed, "backend", "server-starttls-failed", "The last server tried greeted with an error, offered no TLS, or did not speak the protocol of `starttls`; the log has its words.";
     ServerTlsFailed, "backend", "server-tls-failed", "The TLS of a server failed: no TLS, an alert, nothing in common, a broken record; the log says which.";
     ServerTlsTimeout, "backend", "server-tls-timeout", "The last server tried accepted the connection and did not finish the TLS handshake in time.";
     FileFailed, "backend", "file-failed", "A file became shorter while it was sent, or could not be read to its end.";

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use options::{Key, Kind, key};
 
-use super::service::KEEPALIVE_MAX;
+use super::service::{KEEPALIVE_MAX, STARTTLS};
 
 /// The keys of `service` and `service.front`.
 pub(super) const FRONT: &[Key] = &[
@@ -68,6 +68,34 @@ pub(super) const FRONT: &[Key] = &[
              `.well-known/acme-challenge/` in that folder, and what is not there is redirected.",
         )
         .example(r#"redirect = "https""#),
+    key("service.front.starttls", Kind::Table)
+        .absent("clients begin with TLS, if the service has any")
+        .shorthand("protocol")
+        .help(
+            "A protocol whose clients begin in plaintext and ask for TLS. The server gets \
+             plaintext, or TLS by `back.tls`.",
+        )
+        .example(r#"starttls = { protocol = "smtp", policy = "optional" }"#),
+    key("service.front.starttls.protocol", Kind::Choice(STARTTLS))
+        .flag("starttls")
+        .help(
+            "The protocol. Its offer of TLS is added to what the server offers, and left out under \
+             TLS. Of `ftp` the control connection is protected, and no data connection. \
+             `front.tls` says how TLS is terminated; `timeouts.handshake` bounds the conversation \
+             too.",
+        )
+        .example(r#"protocol = "smtp""#),
+    key(
+        "service.front.starttls.policy",
+        Kind::Choice(&["required", "optional"]),
+    )
+    .default("required")
+    .flag("starttls-policy")
+    .help(
+        "What becomes of clients that do not ask for TLS: they are refused in the words of the \
+         protocol (`required`), or relayed as they are (`optional`).",
+    )
+    .example(r#"policy = "optional""#),
     key("service.front.accept-proxy", Kind::Network)
         .many()
         .absent("no PROXY header is expected")

@@ -23,6 +23,11 @@ pub(super) const SUITES: &[&str] = &[
     "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256",
 ];
 
+/// The protocols with a request for TLS.
+pub(super) const STARTTLS: &[&str] = &[
+    "smtp", "lmtp", "imap", "pop3", "ftp", "sieve", "nntp", "mysql",
+];
+
 /// The keys of `front.tls`, down to those of clients' certificates.
 pub(super) const TLS: &[Key] = &[
     key("service.front.tls", Kind::Table)
@@ -426,6 +431,14 @@ pub(super) const BACK: &[Key] = &[
              address that the kernel chooses.",
         )
         .example(r#"source = "10.0.0.5""#),
+    key("service.back.starttls", Kind::Choice(STARTTLS))
+        .absent("servers begin with TLS, if `back.tls` is there")
+        .flag("backend-starttls")
+        .help(
+            "The protocol by which servers are asked for TLS, before the first byte of a client \
+             reaches them; it needs `back.tls`. A server that offers none is not used.",
+        )
+        .example(r#"starttls = "smtp""#),
     key("service.back.send-proxy", Kind::Table)
         .absent("no header is sent")
         .shorthand("version")

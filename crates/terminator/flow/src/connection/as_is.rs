@@ -62,6 +62,7 @@ impl Flow {
         if matches!(self.settings.front, Front::Plain) {
             self.relay_as_is(now, pool);
         } else {
+            self.begin_conversation(now);
             self.advance_handshake(now, pool);
         }
     }
@@ -107,6 +108,9 @@ impl Flow {
 
     /// Passes on what has come.
     pub(super) fn pass_as_is(&mut self, pool: &mut Pool) {
+        if self.conversation.is_some() {
+            return self.client_spoke(self.last_byte, pool);
+        }
         self.facts.bytes_up += self.up.pass() as u64;
         pool.give_if_empty(&mut self.up.plain);
         self.advance(pool);

@@ -16,11 +16,12 @@ use super::Flow;
 use crate::actions::Action;
 use crate::back_tls::{BackFault, BackTls};
 use crate::buffer::{Buffer, Pool};
+use crate::conversation::take_all;
 use crate::events::Received;
 use crate::facts::Ending;
 use crate::handshaking::Handshaking;
 use crate::options::ServerTls;
-use crate::relay::{AS_IS, Plain, RelayFault, StreamEnd};
+use crate::relay::{AS_IS, Down, Plain, RelayFault, StreamEnd};
 use crate::stage::Stage;
 
 impl Flow {
@@ -31,13 +32,17 @@ impl Flow {
         pool: &mut Pool,
     ) -> Option<impl Iterator<Item = &'a mut [u8]> + use<'a>> {
         let is_handshaking = self.is_back_handshaking();
+        let is_conversing = self.conversation.is_some() && !is_handshaking;
+        if is_conversing && (self.handshaking.is_some() && !self.is_before_tls()) {
+            return None;
+        }
         let layout = match (&self.stage, &self.traffic) {
             (Stage::Dialling { .. }, _) if is_handshaking => None,
             (Stage::Relaying, _) if self.postponed.is_some() || self.ktls.holds_back() => {
                 return None;
             }
             (Stage::Relaying, Some(traffic)) => Some(traffic.layout()),
-            (Stage::Relaying, None) if self.is_as_is => Some(AS_IS),
+            (Stage::Relaying, None) if self.is_as_is || is_conversing => Some(AS_IS),
             (Stage::Relaying, None) => Some(self.handshaking.as_ref()?.layout()?),
             _ => return None,
         };
@@ -45,6 +50,11 @@ impl Flow {
         let (piece, pieces) = match &mut self.back_tls {
             Some(tls) if is_handshaking || is_free => (Some(tls.room(pool)), None),
             Some(_) => return None,
+            None if is_conversing && !is_free => return None,
+            None if is_conversing => {
+                let conversation = self.conversation.as_mut();
+                (conversation.map(|one| one.room(pool)), None)
+            }
             None => (None, Some(self.down.room(layout?, pool)?)),
         };
         Some(piece.into_iter().chain(pieces.into_iter().flatten()))
@@ -87,10 +97,21 @@ impl Flow {
                 };
                 self.proxy_header = within;
                 self.back_tls = Some(Box::new(BackTls::new(handshake, &before, pool)));
-                self.advance_back_handshake(now, pool);
+                let starttls = self.settings.starttls.as_ref();
+                if starttls.is_some_and(|one| one.sides.back) {
+                    self.server_is_connected(now, pool);
+                } else {
+                    self.begin_back_hello(now, pool);
+                }
             }
             Err(fault) => self.fail_back_handshake(&fault),
         }
+    }
+
+    /// Sends the server our hello.
+    pub(super) fn begin_back_hello(&mut self, now: Instant, pool: &mut Pool) {
+        self.back_tls.iter_mut().for_each(|tls| tls.begin());
+        self.advance_back_handshake(now, pool);
     }
 
     fn advance_back_handshake(&mut self, now: Instant, pool: &mut Pool) {
@@ -105,6 +126,7 @@ impl Flow {
                 self.last_byte = now;
                 self.stage = Stage::Relaying;
                 self.actions.add(Action::NoteBackReady);
+                self.tls_is_up(false, now, pool);
                 self.advance(pool);
             }
             Err(fault) => self.fail_back_handshake(&fault),
@@ -147,7 +169,10 @@ impl Flow {
         let count = received.bytes();
         if let Some(tls) = self.back_tls.as_mut().filter(|_| count > 0) {
             tls.received(count);
-            if tls.is_handshaking() {
+            if tls.is_waiting() {
+                let bytes = tls.take_plaintext(pool);
+                self.give_server_bytes(&bytes, now, pool);
+            } else if tls.is_handshaking() {
                 self.advance_back_handshake(now, pool);
             } else {
                 self.note_pause(now);
@@ -171,11 +196,14 @@ impl Flow {
 
     /// Moves what can be moved now, in both directions.
     pub(super) fn pump_back_tls(&mut self, pool: &mut Pool) {
+        let is_client_ready = self.handshaking.is_none() || self.is_before_tls();
         let (Stage::Relaying, Some(tls)) = (&self.stage, &mut self.back_tls) else {
             return;
         };
         if !self.up.is_refused {
-            let end = self.up.end;
+            let holding = self.conversation.as_ref();
+            let is_holding = holding.is_some_and(|one| one.dialog.is_holding());
+            let end = self.up.end.filter(|_| !is_holding);
             let (header, plain) = (&mut self.proxy_header, &mut self.up.plain);
             if tls.seal(header, plain, end, pool) == Err(KeyExhausted) {
                 return self.stop_exhausted(self.last_byte, pool);
@@ -184,21 +212,35 @@ impl Flow {
         if self.postponed.is_some() || self.ktls.holds_back() || self.down.is_ended {
             return;
         }
+        let was_conversing = self.conversation.is_some();
         let handshake = self
             .handshaking
             .as_mut()
             .and_then(Handshaking::early_sealer);
+        let mut spoken = Down::default();
         let relayed = match (&mut self.traffic, handshake) {
+            _ if was_conversing => {
+                if !self.down.pending().is_empty() || !is_client_ready {
+                    return;
+                }
+                tls.relay(&mut spoken, &mut Plain, pool)
+            }
             (Some(traffic), _) => tls.relay(&mut self.down, &mut **traffic, pool),
             (None, Some(handshake)) => tls.relay(&mut self.down, handshake, pool),
             (None, None) if self.is_as_is => tls.relay(&mut self.down, &mut Plain, pool),
             (None, None) => return,
         };
         let end = tls.end;
+        if was_conversing {
+            let bytes = take_all(&mut spoken.records, pool);
+            self.give_server_bytes(&bytes, self.last_byte, pool);
+        }
         match relayed {
             Ok(count) => {
-                self.facts.bytes_down += count as u64;
-                self.note_run(count);
+                if !was_conversing {
+                    self.facts.bytes_down += count as u64;
+                    self.note_run(count);
+                }
                 match end {
                     // Without TLS only a reset tells the client that something may be missing.
                     Some(StreamEnd::Fin) if self.is_as_is => {
@@ -211,20 +253,26 @@ impl Flow {
                     None => {}
                 }
             }
-            Err(BackFault::Relay(RelayFault::Client(KeyExhausted))) => {
+            Err(fault) => self.back_broke(&fault, pool),
+        }
+    }
+
+    fn back_broke(&mut self, fault: &BackFault, pool: &mut Pool) {
+        match fault {
+            BackFault::Relay(RelayFault::Client(KeyExhausted)) => {
                 self.stop_exhausted(self.last_byte, pool);
             }
-            Err(BackFault::Relay(RelayFault::Server(fault))) => {
+            BackFault::Relay(RelayFault::Server(fault)) => {
                 let detail = format!("from the server: {fault}");
                 self.break_back(detail, pool);
             }
             // It complains of a stream that the client cut, not its own.
-            Err(BackFault::Alert(_)) if self.up.end == Some(StreamEnd::Fin) => {
+            BackFault::Alert(_) if self.up.end == Some(StreamEnd::Fin) => {
                 let ending = Ending::new(Reason::ClientTruncated);
                 self.back_failed(ending, self.last_byte, pool);
             }
-            Err(BackFault::Alert(alert)) => {
-                let detail = format!("the server sent alert {}", alert::label(alert));
+            BackFault::Alert(alert) => {
+                let detail = format!("the server sent alert {}", alert::label(*alert));
                 self.break_back(detail, pool);
             }
         }

@@ -23,6 +23,7 @@ impl Flow {
         self.drop_back();
         self.down.release();
         self.handshaking = None;
+        self.end_conversation(pool);
         self.up.clear(pool);
         self.proxy_header = Vec::new();
         drop(self.take_back_fault(pool));
@@ -68,6 +69,7 @@ impl Flow {
         drop(self.take_back_fault(pool));
         self.ktls.records.clear();
         self.traffic = None;
+        self.end_conversation(pool);
         self.handshaking = None;
         self.stage = Stage::Over;
         self.actions.cancel_dials();

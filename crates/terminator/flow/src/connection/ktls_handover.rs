@@ -86,6 +86,7 @@ impl Flow {
             && self.postponed.is_none()
             && self.back_tls.is_none()
             && self.session_watch.is_none()
+            && self.conversation.is_none()
             && self.down.is_sent()
     }
 
@@ -141,7 +142,7 @@ impl Flow {
 
     /// Asks as soon as nothing that we encrypted waits: the kernel goes on behind it.
     pub(super) fn ask_kernel(&mut self) {
-        if !self.ktls.is_wanted() {
+        if !self.ktls.is_wanted() || self.conversation.is_some() {
             return;
         }
         self.down.release();

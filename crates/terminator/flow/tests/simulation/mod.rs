@@ -161,6 +161,7 @@ fn settings(
         front: Front::Terminate(Arc::new(server)),
         send_proxy,
         back_tls,
+        starttls: None,
         timeouts: TIMEOUTS,
         offload: crate::KERNEL.then(|| Offload {
             from: 100,

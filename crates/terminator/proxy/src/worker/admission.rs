@@ -133,9 +133,10 @@ impl Worker {
             Connection::new(flow, service, text, front, EventSource::Back(id).token());
         connection.source = source;
         connection.shared = shared;
+        let has_action = connection.flow.has_action();
         self.connections.insert(connection);
         // In a crowd its event tells when its hello has come, and what it offers.
-        if !self.schedule.is_crowded() {
+        if has_action || !self.schedule.is_crowded() {
             self.queue(id);
         }
         self.list(id);

@@ -1,0 +1,229 @@
+//! What a connection's conversation before TLS leads to: the dial, each side's TLS, the relay.
+//!
+//! Where the server greets the client it is dialled at once; else when there is something for it.
+//! A server's own TLS is begun in the dial, before the client's first byte reaches it. Under TLS
+//! the dialog goes on rewriting until nothing is left for it to do, and then it is out of the way.
+
+use std::time::Instant;
+
+use telemetry::outcome::Reason;
+use tls::password::encrypt;
+use wire::starttls::{Next, Output, PasswordTask};
+
+use super::Flow;
+use crate::buffer::{Pool, Size};
+use crate::conversation::{ending_of, take_all};
+use crate::events::Received;
+use crate::facts::Ending;
+use crate::handshaking::Handshaking;
+use crate::stage::Stage;
+
+impl Flow {
+    /// Whether the client speaks plaintext and may ask for TLS.
+    pub(super) fn is_before_tls(&self) -> bool {
+        matches!(self.handshaking, Some(Handshaking::Conversation))
+    }
+
+    /// Begins the conversation of a client that may come in.
+    pub(super) fn begin_conversation(&mut self, now: Instant) {
+        let conversation = self.conversation.as_ref();
+        let is_greeted = conversation.is_some_and(|one| one.dialog.is_greeted());
+        if is_greeted && self.is_before_tls() {
+            self.begin_dial(now);
+        }
+    }
+
+    /// Whether what the client sends has room: one thing at a time, each way.
+    pub(super) fn has_conversation_room(&self) -> bool {
+        !self.is_before_tls() || self.up.plain.is_none() && self.down.pending().is_empty()
+    }
+
+    /// Takes what the client has sent in plaintext before TLS.
+    pub(super) fn client_spoke(&mut self, now: Instant, pool: &mut Pool) {
+        let bytes = take_all(&mut self.up.records, pool);
+        self.give_client_bytes(&bytes, now, pool);
+    }
+
+    /// Gives the client's bytes to the dialog.
+    pub(super) fn give_client_bytes(&mut self, bytes: &[u8], now: Instant, pool: &mut Pool) {
+        let Some(conversation) = &mut self.conversation else {
+            return;
+        };
+        if !bytes.is_empty() {
+            self.facts.bytes_up += bytes.len() as u64;
+            let out = conversation.dialog.client_sent(bytes);
+            self.follow(out, now, pool);
+        }
+    }
+
+    /// Gives the server's bytes to the dialog.
+    pub(super) fn give_server_bytes(&mut self, bytes: &[u8], now: Instant, pool: &mut Pool) {
+        let Some(conversation) = &mut self.conversation else {
+            return;
+        };
+        if !bytes.is_empty() {
+            self.last_byte = now;
+            self.facts.bytes_down += bytes.len() as u64;
+            let out = conversation.dialog.server_sent(bytes);
+            self.follow(out, now, pool);
+        }
+    }
+
+    /// Takes what came from a server without TLS of ours.
+    pub(super) fn server_spoke(&mut self, received: Received, now: Instant, pool: &mut Pool) {
+        if let Some(conversation) = &mut self.conversation {
+            let bytes = conversation.received(received.bytes(), pool);
+            self.give_server_bytes(&bytes, now, pool);
+        }
+    }
+
+    /// Tells the dialog that a server is connected, and TLS to it has been asked for.
+    pub(super) fn server_is_connected(&mut self, now: Instant, pool: &mut Pool) {
+        if let Some(conversation) = &mut self.conversation {
+            let out = conversation.dialog.server_connected();
+            self.follow(out, now, pool);
+        }
+    }
+
+    /// The server's TLS is up, or that of the client.
+    pub(super) fn tls_is_up(&mut self, is_of_client: bool, now: Instant, pool: &mut Pool) {
+        let Some(conversation) = &mut self.conversation else {
+            return;
+        };
+        let asked = self.settings.starttls.as_ref().map(|one| one.sides);
+        let out = match (is_of_client, asked) {
+            (true, Some(sides)) if sides.front.is_some() => conversation.dialog.client_tls_up(),
+            (false, Some(sides)) if sides.back => conversation.dialog.server_tls_up(),
+            _ => return,
+        };
+        self.follow(out, now, pool);
+    }
+
+    fn follow(&mut self, out: Output, now: Instant, pool: &mut Pool) {
+        self.send_up(&out.to_server, now, pool);
+        if self.send_down(&out.to_client, pool).is_err() {
+            return self.stop_exhausted(now, pool);
+        }
+        match out.next {
+            Next::More => {}
+            Next::StartClientTls => self.handshaking = Some(Handshaking::hello()),
+            Next::ClientTlsBegun(bytes) => {
+                self.handshaking = Some(Handshaking::hello());
+                let records = self
+                    .up
+                    .records
+                    .get_or_insert_with(|| pool.take(Size::Small));
+                records.append(&bytes);
+                return self.advance_handshake(now, pool);
+            }
+            Next::StartServerTls => return self.begin_back_hello(now, pool),
+            Next::Relay => {
+                self.end_conversation(pool);
+                if self.is_before_tls() {
+                    self.handshaking = None;
+                    self.is_as_is = true;
+                }
+                if matches!(self.stage, Stage::Handshaking) {
+                    self.begin_dial(now);
+                }
+            }
+            Next::Password(task) => {
+                if let Some(conversation) = &mut self.conversation {
+                    let encrypted = match task {
+                        PasswordTask::Encrypt { key, password } => encrypt(&key, &password),
+                        PasswordTask::OwnKey | PasswordTask::Decrypt(_) => None,
+                    };
+                    let out = conversation.dialog.password_done(encrypted);
+                    return self.follow(out, now, pool);
+                }
+            }
+            Next::Fail(fault) if self.is_back_handshaking() => {
+                return self.give_server_up(ending_of(&fault));
+            }
+            Next::Fail(fault) => return self.end_by_words(ending_of(&fault), now, pool),
+        }
+        self.advance(pool);
+    }
+
+    /// Ends once the client has been sent what waits, of which the last are words of its protocol
+    /// that say so.
+    fn end_by_words(&mut self, ending: Ending, now: Instant, pool: &mut Pool) {
+        self.send_close_notify(pool);
+        self.down.is_ended = true;
+        self.close_gracefully(ending, now, pool);
+    }
+
+    /// Tells the client that there is no server for it, in the words of its protocol.
+    pub(super) fn end_unavailable(&mut self, ending: Ending, now: Instant, pool: &mut Pool) {
+        if let Some(conversation) = &self.conversation {
+            let words = conversation.dialog.unavailable();
+            if self.send_down(&words, pool).is_err() {
+                return self.stop_exhausted(now, pool);
+            }
+            self.end_by_words(ending, now, pool);
+        }
+    }
+
+    /// Why a client has gone before its TLS began.
+    pub(super) fn reason_of_leaving(&self) -> Reason {
+        let conversation = self.conversation.as_ref();
+        if conversation.is_some_and(|one| one.dialog.has_refused()) {
+            Reason::StarttlsRequired
+        } else {
+            Reason::ClientDisconnected
+        }
+    }
+
+    /// A server that says nothing lets its client wait: then that is the reason, and the client is
+    /// told. Returns whether it was so.
+    pub(super) fn has_silent_server(&mut self, now: Instant, pool: &mut Pool) -> bool {
+        let conversation = self.conversation.as_ref();
+        let expects_server = conversation.is_some_and(|one| one.dialog.expects_server());
+        let ending = match self.stage {
+            _ if !self.is_before_tls() => return false,
+            Stage::Dialling { .. } => Ending::new(Reason::BackendTimeout),
+            Stage::Relaying if expects_server => {
+                let detail = "the server did not answer in time";
+                Ending::with(Reason::ServerStarttlsFailed, detail)
+            }
+            _ => return false,
+        };
+        self.end_unavailable(ending, now, pool);
+        true
+    }
+
+    /// Nothing is left to rewrite.
+    pub(super) fn end_conversation(&mut self, pool: &mut Pool) {
+        if let Some(mut conversation) = self.conversation.take() {
+            conversation.clear(pool);
+        }
+    }
+
+    fn send_up(&mut self, bytes: &[u8], now: Instant, pool: &mut Pool) {
+        if bytes.is_empty() {
+            return;
+        }
+        if let Some(tls) = self.back_tls.as_mut().filter(|tls| tls.is_waiting()) {
+            // It is for our own request.
+            return tls.append(bytes, pool);
+        }
+        self.up.add_early(bytes, pool);
+        if matches!(self.stage, Stage::Handshaking) {
+            self.begin_dial(now);
+        }
+    }
+
+    fn send_down(
+        &mut self,
+        bytes: &[u8],
+        pool: &mut Pool,
+    ) -> Result<(), tls::record::KeyExhausted> {
+        match &mut self.traffic {
+            Some(traffic) => self.down.append_data(bytes, &mut **traffic, pool),
+            None => {
+                self.down.append(bytes, pool);
+                Ok(())
+            }
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! A connection's conversation before TLS, as [`wire::starttls`] leads it.
+//!
+//! Owns the dialog and the room for what a server sends to it; what follows from it is
+//! `connection`'s. A connection without STARTTLS has none, and one with it no longer has one once
+//! nothing is left to rewrite.
+
+use telemetry::outcome::Reason;
+use wire::starttls::{Dialog, Fault};
+
+use crate::buffer::{Buffer, Pool};
+use crate::facts::Ending;
+use crate::options::Starttls;
+use crate::relay::room_for_message;
+
+pub(crate) struct Conversation {
+    pub(crate) dialog: Dialog,
+    incoming: Option<Buffer>,
+}
+
+impl Conversation {
+    pub(crate) fn new(settings: &Starttls) -> Self {
+        let name = settings.server_name.as_deref();
+        Self {
+            dialog: Dialog::new(settings.dialect, settings.sides, name),
+            incoming: None,
+        }
+    }
+
+    /// Where a server's plaintext is received.
+    pub(crate) fn room(&mut self, pool: &mut Pool) -> &mut [u8] {
+        room_for_message(&mut self.incoming, pool)
+    }
+
+    /// What was received there.
+    pub(crate) fn received(&mut self, count: usize, pool: &mut Pool) -> Vec<u8> {
+        if let Some(incoming) = &mut self.incoming {
+            incoming.fill(count);
+        }
+        take_all(&mut self.incoming, pool)
+    }
+
+    /// Lets go of everything.
+    pub(crate) fn clear(&mut self, pool: &mut Pool) {
+        pool.give_all(&mut self.incoming);
+    }
+}
+
+/// What is in a buffer, which goes back.
+pub(crate) fn take_all(slot: &mut Option<Buffer>, pool: &mut Pool) -> Vec<u8> {
+    let bytes = slot.as_ref().map_or(Vec::new(), |one| one.data().to_vec());
+    pool.give_all(slot);
+    bytes
+}
+
+/// How a connection ends whose dialog failed.
+pub(crate) fn ending_of(fault: &Fault) -> Ending {
+    let reason = match fault {
+        Fault::TlsRequired => Reason::StarttlsRequired,
+        Fault::Injection(_) => Reason::StarttlsInjection,
+        Fault::ClientMalformed(_) => Reason::StarttlsMalformed,
+        Fault::ServerRefused(_) | Fault::ServerWithoutTls(_) | Fault::ServerMalformed(_) => {
+            Reason::ServerStarttlsFailed
+        }
+    };
+    Ending::with(reason, fault.to_string())
+}

@@ -1,0 +1,189 @@
+//! Clients that begin in plaintext and ask for TLS, however everything is cut.
+
+use std::rc::Rc;
+
+use flow::actions::Action;
+use flow::events::{Event, Received};
+use flow::facts::Ending;
+use flow::options::{SendProxy, Starttls};
+use telemetry::outcome::Reason;
+use wire::starttls::{Dialect, Policy, Sides};
+
+use crate::simulation::{Run, Stage, TIMEOUTS};
+
+fn stage(policy: Policy) -> Stage {
+    let mut stage = Stage::new(SendProxy::Off);
+    Rc::make_mut(&mut stage.settings).starttls = Some(Starttls {
+        dialect: Dialect::Smtp,
+        sides: Sides {
+            front: Some(policy),
+            back: false,
+        },
+        server_name: None,
+    });
+    stage
+}
+
+/// A connection whose client has been greeted.
+fn greeted(stage: &Stage, seed: u64) -> Run {
+    let mut run = Run::new(
+        stage,
+        &stage.choice(true, &[]),
+        seed,
+        b"220 mx\r\n".to_vec(),
+    );
+    speak(&mut run, b"", b"220 mx\r\n");
+    run
+}
+
+/// The client sends bytes in plaintext, and gets these.
+fn speak(run: &mut Run, bytes: &[u8], answer: &[u8]) {
+    ask(run, bytes, b"", answer);
+}
+
+/// The same, of which the server gets all and replies to it.
+fn ask(run: &mut Run, bytes: &[u8], mut reply: &[u8], answer: &[u8]) {
+    run.to_flow.extend(bytes);
+    for _ in 0..10_000 {
+        if !reply.is_empty() && run.backend_got().ends_with(bytes) {
+            server_says(run, std::mem::take(&mut reply));
+        }
+        run.act();
+        run.client_to_flow();
+        run.flow_to_backend();
+        run.backend_to_flow();
+        run.flow_to_client();
+        if run.from_flow.len() >= answer.len() && run.to_flow.is_empty() {
+            break;
+        }
+    }
+    let got: Vec<u8> = run.from_flow.drain(..).collect();
+    assert_eq!(
+        got.escape_ascii().to_string(),
+        answer.escape_ascii().to_string()
+    );
+}
+
+fn until_server_got(run: &mut Run, bytes: &[u8]) {
+    let what = bytes.escape_ascii().to_string();
+    run.until(&what, |run| run.backend_got().ends_with(bytes));
+}
+
+fn server_says(run: &mut Run, bytes: &[u8]) {
+    run.backend.as_mut().unwrap().to_flow.extend(bytes);
+}
+
+#[test]
+fn tls_begins_when_the_client_asks_and_the_rest_is_relayed() {
+    for seed in 0..24 {
+        let mut run = greeted(&stage(Policy::Required), seed);
+        ask(
+            &mut run,
+            b"EHLO x\r\n",
+            b"250 mx\r\n",
+            b"250-mx\r\n250 STARTTLS\r\n",
+        );
+        speak(
+            &mut run,
+            b"STARTTLS\r\n",
+            b"220 2.0.0 Ready to start TLS\r\n",
+        );
+        run.client.send(b"EHLO y\r\nMAIL FROM:<>\r\n");
+        until_server_got(&mut run, b"EHLO y\r\n");
+        assert_eq!(run.backend_got(), b"EHLO x\r\nEHLO y\r\n");
+        server_says(&mut run, b"250-mx\r\n250-STARTTLS\r\n250 SIZE\r\n");
+        run.until("the list", |run| {
+            run.client_got == b"250-mx\r\n250 SIZE\r\n"
+        });
+        until_server_got(&mut run, b"MAIL FROM:<>\r\n");
+        // Now nothing is left to rewrite.
+        let (up, down) = (vec![3; 100_000], vec![4; 100_000]);
+        run.client.send(&up);
+        server_says(&mut run, &down);
+        run.until("all of it", |run| {
+            run.backend_got().ends_with(&up) && run.client_got.ends_with(&down)
+        });
+        assert_eq!(run.flow.facts().bytes_down, 8 + 8 + 32 + 100_000);
+        run.backend.as_mut().unwrap().is_ended = true;
+        run.until("a clean end", |run| run.client.is_closed_by_server());
+        run.client.close();
+        run.finish();
+    }
+}
+
+#[test]
+fn a_client_that_may_stay_in_plaintext_is_relayed_as_it_is() {
+    for seed in 0..8 {
+        let mut run = greeted(&stage(Policy::Optional), seed);
+        ask(&mut run, b"MAIL FROM:<>\r\n", b"250 ok\r\n", b"250 ok\r\n");
+        assert!(!run.flow.is_handshaking());
+        run.client_fin = true;
+        run.until("the client's end", |run| {
+            run.actions.contains(&Action::ShutdownBack)
+        });
+        run.backend.as_mut().unwrap().is_ended = true;
+        run.until("the end", |run| run.flow.is_over());
+        assert_eq!(run.reason(), Some(Reason::ClientClosed));
+        run.assert_over();
+    }
+}
+
+#[test]
+fn what_fails_before_tls_is_told_in_words_and_counted() {
+    let until_over = |run: &mut Run, reason, words: &str| {
+        run.until("the words", |run| run.flow.is_over() || run.front_shut);
+        let bytes: Vec<u8> = run.from_flow.iter().copied().collect();
+        let text = String::from_utf8(bytes).unwrap();
+        assert!(text.contains(words) || words.is_empty(), "{text}");
+        assert_eq!(run.reason(), Some(reason), "{text}");
+        run.client_fin = true;
+        run.until("the end", |run| run.flow.is_over());
+        run.assert_over();
+    };
+    let start = || greeted(&stage(Policy::Required), 3);
+    let mut run = start();
+    let room = run.flow.front_room(&mut run.pool).unwrap();
+    room[..16].copy_from_slice(b"STARTTLS\r\nRSET\r\n");
+    run.handle(Event::FrontReceived(Received::Bytes(16)));
+    assert_eq!(run.reason(), Some(Reason::StarttlsInjection));
+    assert!(run.flow.front_pending().starts_with(b"554 5.5.0 "));
+    run.handle(Event::Stopped(Reason::Drained));
+    run.act();
+    run.assert_over();
+
+    let mut run = start();
+    speak(
+        &mut run,
+        b"DATA\r\n",
+        b"530 5.7.0 Must issue a STARTTLS command first\r\n",
+    );
+    run.handle(Event::FrontReceived(Received::End));
+    run.act();
+    assert_eq!(run.reason(), Some(Reason::StarttlsRequired));
+    run.assert_over();
+
+    let mut run = start();
+    run.backend.as_mut().unwrap().is_ended = true;
+    until_over(&mut run, Reason::BackendClosed, "");
+
+    // It says nothing to what it is asked.
+    let mut run = start();
+    speak(&mut run, b"NOOP\r\n", b"");
+    run.now += TIMEOUTS.handshake;
+    run.handle(Event::Timeout);
+    assert_eq!(run.reason(), Some(Reason::ServerStarttlsFailed));
+    assert!(run.flow.front_pending().starts_with(b"421 "));
+    run.handle(Event::Stopped(Reason::Drained));
+    run.act();
+    run.assert_over();
+
+    let stage = stage(Policy::Required);
+    let mut run = Run::new(&stage, &stage.choice(true, &[]), 3, Vec::new());
+    assert_eq!(run.flow.poll_action(), Some(Action::Dial));
+    run.handle(Event::DialFailed(Ending::new(Reason::BackendRefused)));
+    assert_eq!(
+        run.flow.front_pending(),
+        b"421 4.3.2 No server is available\r\n"
+    );
+    until_over(&mut run, Reason::BackendRefused, "");
+}

@@ -1,0 +1,288 @@
+//! Protocols that begin in plaintext and ask for TLS, on either side, with servers that speak by a
+//! table.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+
+use suite::prelude::*;
+
+/// A protocol: how its server greets and replies, what a client says that ends the rewriting, and
+/// how one without TLS is refused.
+struct Kind {
+    name: &'static str,
+    greeting: &'static str,
+    replies: &'static [(&'static str, &'static str)],
+    /// What a client asks, how its answer ends, and what of it is only for clients before TLS.
+    list: (&'static str, &'static str, &'static str),
+    login: &'static str,
+    refusal: &'static str,
+}
+
+const KINDS: &[Kind] = &[
+    Kind {
+        name: "smtp",
+        greeting: "220 mx ESMTP\r\n",
+        replies: &[("EHLO", "250-mx\r\n250-SIZE\r\n250 STARTTLS\r\n")],
+        list: ("EHLO x", "250 SIZE\r\n", "STARTTLS"),
+        login: "MAIL FROM:<>",
+        refusal: "530 5.7.0 ",
+    },
+    Kind {
+        name: "lmtp",
+        greeting: "220 mx LMTP\r\n",
+        replies: &[("LHLO", "250-mx\r\n250 SIZE\r\n")],
+        list: ("LHLO x", "250 SIZE\r\n", "STARTTLS"),
+        login: "MAIL FROM:<>",
+        refusal: "530 5.7.0 ",
+    },
+    Kind {
+        name: "imap",
+        greeting: "* OK ready\r\n",
+        // The tag of `openssl s_client`, and ours.
+        replies: &[
+            (
+                ". CAPABILITY",
+                "* CAPABILITY IMAP4rev1 STARTTLS\r\n. OK\r\n",
+            ),
+            (
+                "A CAPABILITY",
+                "* CAPABILITY IMAP4rev1 STARTTLS\r\nA OK\r\n",
+            ),
+        ],
+        list: ("A CAPABILITY", "A OK\r\n", "STARTTLS"),
+        login: "A LOGIN ann secret",
+        refusal: "A NO [PRIVACYREQUIRED] ",
+    },
+    Kind {
+        name: "pop3",
+        greeting: "+OK ready\r\n",
+        replies: &[("CAPA", "+OK\r\nTOP\r\nSTLS\r\n.\r\n")],
+        list: ("CAPA", ".\r\n", "STLS"),
+        login: "USER ann",
+        refusal: "-ERR [AUTH] ",
+    },
+    Kind {
+        name: "ftp",
+        greeting: "220 ready\r\n",
+        replies: &[("FEAT", "211-Features:\r\n UTF8\r\n211 End\r\n")],
+        list: ("FEAT", "211 End\r\n", "AUTH TLS"),
+        login: "USER ann",
+        refusal: "530 ",
+    },
+    Kind {
+        name: "sieve",
+        greeting: "\"SIEVE\" \"\"\r\nOK\r\n",
+        replies: &[("CAPABILITY", "\"SIEVE\" \"\"\r\n\"STARTTLS\"\r\nOK\r\n")],
+        list: ("CAPABILITY", "OK\r\n", "STARTTLS"),
+        login: "AUTHENTICATE \"PLAIN\"",
+        refusal: "NO (ENCRYPT-NEEDED) ",
+    },
+    Kind {
+        name: "nntp",
+        greeting: "200 ready\r\n",
+        replies: &[("CAPABILITIES", "101\r\nVERSION 2\r\nSTARTTLS\r\n.\r\n")],
+        list: ("CAPABILITIES", ".\r\n", "STARTTLS"),
+        login: "GROUP a",
+        refusal: "483 ",
+    },
+];
+
+impl Kind {
+    /// Serves every connection until the test ends.
+    fn start(&'static self) -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        std::thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                std::thread::spawn(move || self.talk(stream));
+            }
+        });
+        address
+    }
+
+    /// Its end is the client's.
+    fn talk(&self, mut stream: TcpStream) -> Option<()> {
+        stream.write_all(self.greeting.as_bytes()).ok()?;
+        for line in BufReader::new(stream.try_clone().ok()?).lines() {
+            let line = line.ok()?;
+            let mut replies = self.replies.iter();
+            let reply = replies.find(|(begin, _)| line.starts_with(begin));
+            let said = format!("said {line}\r\n");
+            stream
+                .write_all(reply.map_or(said.as_str(), |(_, reply)| reply).as_bytes())
+                .ok()?;
+        }
+        Some(())
+    }
+
+    /// Services before it: one whose clients ask for TLS, and one before that which asks for it.
+    fn services(&'static self, site: &Site, policy: &str) -> (String, [SocketAddr; 2]) {
+        let [front, back] = [free_address(), free_address()];
+        let (name, server) = (self.name, self.start());
+        let toml = format!(
+            "[[service]]\nname = \"{name}\"\n\
+             front = {{ listen = [\"{front}\"], tls = {{ certificates = [{:?}] }}, \
+             starttls = {{ protocol = \"{name}\", policy = \"{policy}\" }} }}\n\
+             back = {{ servers = [\"{server}\"] }}\n\
+             [[service]]\nname = \"{name}-client\"\n\
+             front = {{ listen = [\"{back}\"] }}\n\
+             back = {{ servers = [\"{front}\"], starttls = \"{name}\", \
+             tls = {{ ca = [{:?}], name = \"localhost\" }} }}\n",
+            site.path("site.pem"),
+            site.ca(),
+        );
+        (toml, [front, back])
+    }
+}
+
+fn start(site: &Site, policy: &str) -> (Lariat, Vec<[SocketAddr; 2]>) {
+    let services = KINDS.iter().map(|kind| kind.services(site, policy));
+    let (toml, addresses): (Vec<_>, Vec<_>) = services.unzip();
+    (Lariat::start(&toml.concat()), addresses)
+}
+
+/// A plaintext connection that is read up to what is waited for.
+struct Plain(TcpStream);
+
+impl Plain {
+    fn connect(address: SocketAddr) -> Self {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        Self(stream)
+    }
+
+    fn say(&mut self, line: &str) {
+        self.0.write_all(format!("{line}\r\n").as_bytes()).unwrap();
+    }
+
+    fn read_to(&mut self, end: &str) -> String {
+        let mut text = String::new();
+        let mut byte = [0];
+        while !text.ends_with(end) {
+            self.0
+                .read_exact(&mut byte)
+                .unwrap_or_else(|error| panic!("{error} after {text}"));
+            text.push(char::from(byte[0]));
+        }
+        text
+    }
+}
+
+#[test]
+fn openssl_starts_tls_by_every_protocol() {
+    let site = Site::new();
+    let (lariat, addresses) = start(&site, "required");
+    for (kind, [front, _]) in KINDS.iter().zip(addresses) {
+        let arguments = ["-starttls", kind.name, "-brief", "-verify_return_error"];
+        let done = s_client(&site, front, &arguments);
+        assert_has(&done.stderr, "Verification: OK");
+        lariat.wait_for_line(&[&format!("\"service\":\"{}\"", kind.name), "TLSv1.3"]);
+    }
+}
+
+#[test]
+fn a_pair_makes_a_tunnel_that_its_ends_do_not_see() {
+    let site = Site::new();
+    let (lariat, addresses) = start(&site, "required");
+    for (kind, [_, back]) in KINDS.iter().zip(addresses) {
+        let mut client = Plain::connect(back);
+        assert_has(
+            client.read_to(last_line(kind.greeting)),
+            last_line(kind.greeting),
+        );
+        let (ask, end, hidden) = kind.list;
+        client.say(ask);
+        let list = client.read_to(end);
+        assert!(!list.contains(hidden), "{list}");
+        client.say(kind.login);
+        client.read_to(&format!("said {}\r\n", kind.login));
+        client.say("and more");
+        client.read_to("said and more\r\n");
+        drop(client);
+        let line = lariat.wait_for_line(&[&format!("{}-client", kind.name), "server_version"]);
+        assert_eq!(line["server_version"], "TLSv1.3", "{line}");
+    }
+}
+
+#[test]
+fn a_client_in_plaintext_is_refused_or_relayed_as_the_policy_says() {
+    let site = Site::new();
+    for policy in ["required", "optional"] {
+        let (lariat, addresses) = start(&site, policy);
+        for (kind, [front, _]) in KINDS.iter().zip(addresses) {
+            let mut client = Plain::connect(front);
+            client.read_to(last_line(kind.greeting));
+            let (ask, end, offered) = kind.list;
+            client.say(ask);
+            assert_has(client.read_to(end), offered);
+            client.say(kind.login);
+            let answer = client.read_to("\r\n");
+            if policy == "required" {
+                assert!(answer.starts_with(kind.refusal), "{answer}");
+                drop(client);
+                lariat.wait_for_line(&[kind.name, "starttls-required"]);
+            } else {
+                assert_eq!(answer, format!("said {}\r\n", kind.login));
+            }
+        }
+    }
+}
+
+#[test]
+fn bytes_behind_the_request_are_never_taken_for_what_comes_under_tls() {
+    let site = Site::new();
+    let (lariat, addresses) = start(&site, "optional");
+    let mut client = Plain::connect(addresses[0][0]);
+    client.read_to("\r\n");
+    client.say("STARTTLS\r\nMAIL FROM:<>");
+    let mut rest = String::new();
+    client.0.read_to_string(&mut rest).unwrap();
+    assert!(
+        rest.starts_with("554 5.5.0 ") && !rest.contains("said"),
+        "{rest}"
+    );
+    lariat.wait_for_reason("starttls-injection", 1);
+}
+
+#[test]
+fn a_server_that_greets_with_an_error_or_not_at_all_is_told_in_words() {
+    let site = Site::new();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let [server, front, back] = [
+        listener.local_addr().unwrap(),
+        free_address(),
+        free_address(),
+    ];
+    let toml = format!(
+        "[[service]]\nname = \"front\"\nfront = {{ listen = [\"{front}\"], starttls = \"imap\", \
+         tls = {{ certificates = [{:?}] }} }}\nback = {{ servers = [\"{server}\"] }}\n\
+         timeouts = {{ handshake = \"300ms\" }}\n\
+         [[service]]\nname = \"back\"\nfront = {{ listen = [\"{back}\"] }}\n\
+         back = {{ servers = [\"{server}\"], starttls = \"imap\", tls = {{ ca = [{:?}] }} }}\n",
+        site.path("site.pem"),
+        site.ca(),
+    );
+    let lariat = Lariat::start(&toml);
+    // Its queue takes connections, and nobody greets.
+    let mut client = Plain::connect(front);
+    assert_eq!(
+        client.read_to("\r\n"),
+        "* BYE [UNAVAILABLE] No server is available\r\n"
+    );
+    lariat.wait_for_line(&["\"service\":\"front\"", "did not answer in time"]);
+    drop(client);
+    let _silent = listener.accept().unwrap();
+    let mut client = Plain::connect(back);
+    let (mut stream, _) = listener.accept().unwrap();
+    stream.write_all(b"* BYE too many connections\r\n").unwrap();
+    assert_eq!(
+        client.read_to("\r\n"),
+        "* BYE [UNAVAILABLE] No server is available\r\n"
+    );
+    lariat.wait_for_line(&["\"service\":\"back\"", "server-starttls-failed", "too many"]);
+}
+
+fn last_line(text: &str) -> &str {
+    let mut lines = text.split_inclusive('\n');
+    lines.next_back().unwrap_or_default()
+}
