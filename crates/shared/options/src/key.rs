@@ -186,7 +186,10 @@ impl Key {
             .example
             .split_once(" = ")
             .map_or("", |(_, value)| value);
-        value.replace("\", \"", ",").replace(['"', '[', ']'], "")
+        let list = value.strip_prefix('[').and_then(|v| v.strip_suffix(']'));
+        list.unwrap_or(value)
+            .replace("\", \"", ",")
+            .replace('"', "")
     }
 
     /// The help's first sentence, without its full stop.

@@ -35,23 +35,49 @@ impl Table {
         text
     }
 
-    fn entry(&self, key: &Key, level: &str) -> String {
-        let mut text = format!("\n{level} `{}`\n\n{}\n\n", key.path, key.help);
-        _ = writeln!(text, "- Holds: {}", holds(key));
-        if let Some(default) = default(key) {
-            _ = writeln!(text, "- Default: {default}");
+    /// The keys that somebody may mean by a path, the end of one, or a flag with or without dashes.
+    pub fn meant(&self, name: &str) -> Vec<&'static Key> {
+        let flag = name.trim_start_matches('-');
+        let by_flag = self.keys.iter().filter(|key| key.flag == Some(flag));
+        let flags: Vec<_> = by_flag.collect();
+        if !flags.is_empty() || name.starts_with('-') {
+            return flags;
         }
-        if let Some(flag) = key.flag {
+        let is_end = |key: &&Key| {
+            let rest = key.path.strip_suffix(name);
+            rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+        };
+        self.keys.iter().filter(is_end).collect()
+    }
+
+    /// The entry of a key, for a terminal.
+    pub fn entry_text(&self, key: &Key) -> String {
+        let facts = self.facts(key).into_iter();
+        let facts: String = facts.map(|fact| format!("  {fact}\n")).collect();
+        format!("{}\n{}{facts}", key.path, indented(key.help)).replace('`', "")
+    }
+
+    fn entry(&self, key: &Key, level: &str) -> String {
+        let facts = self.facts(key).into_iter();
+        let facts: String = facts.map(|fact| format!("- {fact}\n")).collect();
+        format!("\n{level} `{}`\n\n{}\n\n{facts}", key.path, key.help)
+    }
+
+    fn facts(&self, key: &Key) -> Vec<String> {
+        let default = default(key).map(|default| format!("Default: {default}"));
+        let flag = key.flag.map(|flag| {
             let again = if key.many {
                 " (may be given again)"
             } else {
                 ""
             };
             let flag = format!("--{flag} {}", self.value_name(key));
-            _ = writeln!(text, "- Flag: `{}`{again}", flag.trim_end());
-        }
-        _ = writeln!(text, "- Example: `{}`", key.example);
-        text
+            format!("Flag: `{}`{again}", flag.trim_end())
+        });
+        let example = format!("Example: `{}`", key.example);
+        let holds = format!("Holds: {}", holds(key));
+        let facts = [Some(holds), default, flag, Some(example)];
+        facts.into_iter().flatten().collect()
     }
 
     /// The flags, each with its short help below it, in groups.

@@ -270,7 +270,7 @@ impl<'a> Section<'a> {
             return None;
         };
         if elements.is_empty() && !matches!(key.default, Default::Absent(_)) {
-            let problem = Problem::new("is empty").hint(format!("for example: {}", key.example));
+            let problem = Problem::new("is empty").hint(example(key));
             self.report.error(&node.spot, key.path, problem);
             return None;
         }
@@ -288,7 +288,17 @@ impl<'a> Section<'a> {
     ) -> Option<T> {
         match read(&node.value, key) {
             Ok(value) => Some(value),
-            Err(problem) => {
+            Err(mut problem) => {
+                // Who gave a flag has no document in which an example could stand.
+                if let (Spot::Flag(_), Value::Text(text)) = (&node.spot, &node.value) {
+                    if matches!(key.kind, Kind::Boolean | Kind::Switch) {
+                        let text = text.escape_debug();
+                        problem = Problem::new(format!("\"{text}\" is neither on nor off"));
+                        problem.hint = self.table.flag_example(key);
+                    } else if problem.hint == Some(example(key)) {
+                        problem.hint = self.table.flag_example(key);
+                    }
+                }
                 self.report.error(&node.spot, key.path, problem);
                 None
             }
@@ -425,11 +435,15 @@ pub fn text(value: &Value) -> Result<&str, Problem> {
     }
 }
 
+/// The hint for who wrote a document.
+fn example(key: &Key) -> String {
+    format!("for example: {}", key.example)
+}
+
 fn parse<T: FromStr<Err: std::fmt::Display>>(value: &Value, key: &Key) -> Result<T, Problem> {
     let text = text(value)?;
     text.parse().map_err(|error| {
-        Problem::new(format!("\"{}\" {error}", text.escape_debug()))
-            .hint(format!("for example: {}", key.example))
+        Problem::new(format!("\"{}\" {error}", text.escape_debug())).hint(example(key))
     })
 }
 
@@ -439,7 +453,7 @@ fn read_text<T>(
     read: impl Fn(&str) -> Result<T, Problem>,
 ) -> Result<T, Problem> {
     read(text(value)?).map_err(|problem| match problem.hint {
-        None => problem.hint(format!("for example: {}", key.example)),
+        None => problem.hint(example(key)),
         Some(_) => problem,
     })
 }
@@ -452,7 +466,7 @@ fn count(value: &Value, key: &Key) -> Result<u64, Problem> {
         Value::Integer(number) => number,
         Value::Text(text) if text.parse::<u64>().is_err() => {
             let problem = Problem::new(format!("\"{}\" is no whole number", text.escape_debug()));
-            return Err(problem.hint(format!("for example: {}", key.example)));
+            return Err(problem.hint(example(key)));
         }
         other => return Err(wrong_kind(other, "an integer")),
     };

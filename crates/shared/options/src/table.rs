@@ -76,6 +76,19 @@ impl Table {
             .or_else(|| self.find(key.parent()).filter(is_short_for_key)?.flag)
     }
 
+    /// The hint for who gave a key by its flag: the key's example as a flag, or what its value is
+    /// called, if the example is of several values.
+    pub(crate) fn flag_example(&self, key: &Key) -> Option<String> {
+        let flag = self.giving_flag(key)?;
+        let value = match key.example_value() {
+            table if table.contains('{') => self.value_name(key).to_owned(),
+            value if value == "true" => "on".to_owned(),
+            value if value == "false" => "off".to_owned(),
+            value => value,
+        };
+        Some(format!("for example: --{flag} {value}"))
+    }
+
     /// What a flag's value is called in the help.
     pub fn value_name(&self, key: &Key) -> &'static str {
         match key.kind {

@@ -24,7 +24,7 @@ use wire::address::{Address, Endpoint};
 
 pub use files::{Disk, Files, Recorder, Recording};
 pub use keys::TABLE;
-pub use options::{Diagnostic, Place, Severity, nearest};
+pub use options::{Diagnostic, Key, Place, Severity, nearest};
 pub use settings::{
     AdminToken, ControlOptions, LogOutput, ProcessOptions, ResumptionOptions, SandboxOptions,
     Settings,

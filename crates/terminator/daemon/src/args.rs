@@ -5,9 +5,11 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use config::Key;
 use lexopt::{Arg, Parser, ValueExt};
 
 use crate::demo::DemoOptions;
+
 use crate::handover::WORKER_ARGUMENT;
 use crate::maintenance::{Change, ServerName};
 use crate::reader::{ConfigSource, READER_ARGUMENT};
@@ -18,6 +20,8 @@ use crate::resolve::RESOLVER_ARGUMENT;
 pub(crate) enum Command {
     /// Explain a command, or all of them.
     Help(Topic),
+    /// Explain keys of a configuration.
+    HelpOnKeys(Vec<&'static Key>),
     /// Say the version.
     Version,
     /// Show what the program does, without any file.
@@ -184,11 +188,33 @@ fn help(parser: &mut Parser) -> Result<Command, UsageError> {
         None => Ok(Command::Help(Topic::Program)),
         Some(Arg::Value(name)) => {
             let name = name.to_string_lossy();
-            let topic = Topic::named(&name).ok_or_else(|| unknown_command(&name))?;
-            Ok(Command::Help(topic))
+            match Topic::named(&name) {
+                Some(topic) => Ok(Command::Help(topic)),
+                None => help_on_keys(&name, &name),
+            }
         }
+        Some(Arg::Long(flag)) => help_on_keys(&format!("--{flag}"), flag),
         Some(other) => Err(other.unexpected().into()),
     }
+}
+
+/// A key, the end of its path, or a flag.
+fn help_on_keys(name: &str, bare: &str) -> Result<Command, UsageError> {
+    let keys = config::TABLE.meant(name);
+    if !keys.is_empty() {
+        return Ok(Command::HelpOnKeys(keys));
+    }
+    let name = name.escape_debug();
+    let message = format!("there is no command, key or flag `{name}`");
+    let rows = config::TABLE.keys.iter();
+    let known = rows.flat_map(|key| [Some(key.path), Some(key.name()), key.flag]);
+    let commands = Topic::NAMES.iter().map(|(name, _)| *name);
+    Err(
+        match config::nearest(bare, commands.chain(known.flatten())) {
+            Some(near) => UsageError::new(message, format!("did you mean `lariat help {near}`?")),
+            None => UsageError::new(message, "`lariat help` and `lariat help serve` list them"),
+        },
+    )
 }
 
 fn demo(parser: &mut Parser) -> Result<Command, UsageError> {
@@ -394,6 +420,28 @@ mod tests {
             assert!(error(line).contains(remedy), "{line}: {}", error(line));
         }
         assert!(error("reload --json").contains("--json"));
+        assert!(error("help balanse").contains("did you mean `lariat help balance`?"));
+        assert!(error("help --lisen").contains("did you mean `lariat help listen`?"));
+        assert!(error("help --front.listen").contains("`--front.listen`"));
+    }
+
+    #[test]
+    fn keys_are_explained_by_path_by_its_end_and_by_flag() {
+        let paths = |name: &str| match parsed(&format!("help {name}")) {
+            Ok(Command::HelpOnKeys(keys)) => keys.iter().map(|key| key.path).collect::<Vec<_>>(),
+            other => panic!("{name}: {other:?}"),
+        };
+        for name in [
+            "service.back.balance",
+            "back.balance",
+            "balance",
+            "--balance",
+        ] {
+            assert_eq!(paths(name), ["service.back.balance"], "{name}");
+        }
+        assert_eq!(paths("--backend"), ["service.back.servers"]);
+        assert_eq!(paths("redirect"), ["service.front.redirect"]);
+        assert!(paths("tls.versions").len() == 2, "of both sides");
     }
 
     #[test]

@@ -26,6 +26,14 @@ pub(crate) fn run(command: Command, console: Console) -> ExitCode {
             print(help::text(topic));
             Exit::Success
         }
+        Command::HelpOnKeys(keys) => {
+            let texts: Vec<_> = keys
+                .iter()
+                .map(|key| config::TABLE.entry_text(key))
+                .collect();
+            print(texts.join("\n"));
+            Exit::Success
+        }
         Command::Version => {
             print(format_args!("lariat {}\n", env!("CARGO_PKG_VERSION")));
             Exit::Success

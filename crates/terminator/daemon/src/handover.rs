@@ -316,19 +316,38 @@ pub(crate) struct Resolved {
 pub(crate) struct Reloads {
     pub(crate) ok: u64,
     pub(crate) refused: u64,
-    /// When the last one ended, and why it was refused, if it was.
-    pub(crate) last: Option<(SystemTime, Option<String>)>,
+    pub(crate) last: Option<EndedReload>,
 }
 
 impl Reloads {
-    /// One more has ended, refused for a reason or not.
-    pub(crate) fn ended(&mut self, now: SystemTime, refused: Option<String>) {
+    /// One more has ended, refused for a reason or not, with these warnings.
+    pub(crate) fn ended(
+        &mut self,
+        time: SystemTime,
+        refused: Option<String>,
+        warnings: Vec<String>,
+    ) {
         match refused {
             None => self.ok += 1,
             Some(_) => self.refused += 1,
         }
-        self.last = Some((now, refused));
+        self.last = Some(EndedReload {
+            time,
+            refused,
+            warnings: bounded(warnings).join("\n"),
+        });
     }
+}
+
+/// A reload that has ended.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub(crate) struct EndedReload {
+    pub(crate) time: SystemTime,
+    /// Why it was refused, if it was.
+    pub(crate) refused: Option<String>,
+    /// What of the configuration deserves a second look, each beginning with `warning: `; empty =
+    /// nothing.
+    pub(crate) warnings: String,
 }
 
 /// A configuration with every file that it names: from it, a process without rights makes the
@@ -498,9 +517,15 @@ mod tests {
     #[test]
     fn reloads_are_counted_by_their_end() {
         let mut reloads = Reloads::default();
-        reloads.ended(SystemTime::UNIX_EPOCH, Some("no such file".into()));
-        reloads.ended(SystemTime::UNIX_EPOCH, None);
-        let last = Some((SystemTime::UNIX_EPOCH, None));
-        assert_eq!((reloads.ok, reloads.refused, reloads.last), (1, 1, last));
+        let time = SystemTime::UNIX_EPOCH;
+        reloads.ended(time, Some("no such file".into()), Vec::new());
+        reloads.ended(time, None, vec!["warning: a".into(), "warning: b".into()]);
+        let last = EndedReload {
+            time,
+            refused: None,
+            warnings: "warning: a\nwarning: b".into(),
+        };
+        let counts = (reloads.ok, reloads.refused, reloads.last);
+        assert_eq!(counts, (1, 1, Some(last)));
     }
 }

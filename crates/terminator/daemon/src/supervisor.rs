@@ -173,6 +173,8 @@ struct Supervisor<'a> {
     readers: Readers,
     is_reading: bool,
     reloads: Reloads,
+    /// Of the reload that is under way.
+    warnings: Vec<String>,
     child: Option<Child>,
     children: u64,
     phase: Phase,
@@ -225,6 +227,7 @@ impl<'a> Supervisor<'a> {
             readers,
             is_reading: false,
             reloads: Reloads::default(),
+            warnings: Vec::new(),
             child: None,
             children: 0,
             phase: Phase::Starting,
@@ -430,6 +433,8 @@ impl<'a> Supervisor<'a> {
             Phase::Draining => return Ok(Next::Continue),
             Phase::Serving if self.pending.is_some() && generation == self.generation + 1 => {
                 say_warnings(warnings);
+                let each = warnings.iter().map(|text| format!("warning: {text}"));
+                self.warnings.extend(each);
                 return self.commit();
             }
             // An answer that nothing asked for.

@@ -15,6 +15,7 @@ use rustls::client::Resumption;
 use rustls_pki_types::ServerName;
 
 pub use handshake::ClientHandshake;
+use handshake::HTTP2;
 
 use self::sessions::Sessions;
 use crate::certificate::Certificate;
@@ -22,8 +23,8 @@ use crate::handshake::HandshakeFault;
 use crate::options::{ClientOptions, ExpectedName, OfferedAlpn};
 use crate::policy::{Policy, SuiteOrder};
 use crate::probe::{Probe, ProbeFault};
-use crate::server::{BuildError, BuildFault, Concern, Warning, library_version};
-use crate::validity::{Clock, Moment, seconds};
+use crate::server::{BuildError, BuildFault, Concern, Expiries, Warning, library_version};
+use crate::validity::{Clock, Ends, Moment, seconds};
 use crate::verify::server::ServerVerifier;
 
 /// How long sessions with a server may go back to one handshake with its certificate: a server
@@ -147,7 +148,10 @@ impl Client {
             OfferedAlpn::OfClient => client.alpn.map(<[u8]>::to_vec).into_iter().collect(),
             OfferedAlpn::Fixed(names) => names.clone(),
         };
-        ClientHandshake::new(server.config(self, now), name, alpn)
+        let is_http2 = |name: &[u8]| name == HTTP2;
+        let needs_http2 = alpn.iter().any(|name| is_http2(name))
+            && (alpn.len() == 1 || client.alpn.is_some_and(is_http2));
+        ClientHandshake::new(server.config(self, now), name, alpn, needs_http2)
     }
 
     /// A full handshake with a server, for a check. `name` counts where connections take that of
@@ -197,6 +201,17 @@ impl Client {
         let lists = self.verifier.lists().map(|lists| lists.next_change(now));
         let own = self.own.as_ref().map(|own| own.next_change(now));
         lists.into_iter().chain(own).flatten().min()
+    }
+
+    /// When what it goes by ends, at `now` (Unix seconds).
+    pub fn expiries(&self, now: i64) -> Expiries {
+        let own = self.own.iter().map(|own| own.expiry(own.validity));
+        let lists = self.verifier.lists().map(|lists| lists.ends(now));
+        Expiries {
+            certificates: Ends::of(own, now),
+            staples: Ends::default(),
+            lists: lists.unwrap_or_default(),
+        }
     }
 
     fn concerns(&self, moment: Moment) -> impl Iterator<Item = Concern> {

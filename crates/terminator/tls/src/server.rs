@@ -65,8 +65,20 @@ pub struct Expiries {
     pub certificates: Ends,
     /// The OCSP responses that it staples, by nextUpdate.
     pub staples: Ends,
-    /// The revocation lists that clients are held against, by nextUpdate.
+    /// The revocation lists that the others' certificates are held against, by nextUpdate.
     pub lists: Ends,
+}
+
+impl Expiries {
+    /// Those of both.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            certificates: self.certificates.and(other.certificates),
+            staples: self.staples.and(other.staples),
+            lists: self.lists.and(other.lists),
+        }
+    }
 }
 
 /// What a client's hello decides about its configuration.

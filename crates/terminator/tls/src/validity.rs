@@ -147,6 +147,20 @@ impl Ends {
         }
     }
 
+    /// Those of both.
+    #[must_use]
+    pub fn and(self, mut other: Self) -> Self {
+        let mut listed = self.listed;
+        listed.append(&mut other.listed);
+        listed.sort_by_key(|one| one.time);
+        listed.truncate(EXPIRIES_MAX);
+        Self {
+            loaded: self.loaded + other.loaded,
+            expired: self.expired + other.expired,
+            listed,
+        }
+    }
+
     /// The first end, in Unix seconds; `None` = none of them ends.
     pub fn first(&self) -> Option<i64> {
         self.listed.first().map(|one| one.time)
@@ -241,6 +255,9 @@ mod tests {
         let ends = Ends::of(four.into_iter(), 15);
         assert_eq!((ends.loaded, ends.expired, ends.first()), (4, 1, Some(10)));
         assert_eq!(ends.listed, [until(10), until(20)]);
+        let both = ends.and(Ends::of([until(15)].into_iter(), 15));
+        assert_eq!((both.loaded, both.expired), (5, 1));
+        assert_eq!(both.listed, [until(10), until(15), until(20)]);
         let alone = Ends::of([endless].into_iter(), 15);
         assert_eq!((alone.loaded, alone.first()), (1, None));
         let many = Ends::of((0..1000).map(until), 15);

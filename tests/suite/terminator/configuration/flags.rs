@@ -44,6 +44,29 @@ fn a_slip_is_named_with_its_remedy() {
 }
 
 #[test]
+fn hints_about_a_flag_show_a_flag() {
+    for (flag, value, hint) in [
+        (
+            "--listen",
+            "nowhere",
+            "--listen [::]:443,unix:/run/lariat/web.sock",
+        ),
+        ("--backend", "nowhere", "--backend app.internal:8080"),
+        ("--weight", "many", "--weight 3"),
+        ("--backup", "perhaps", "--backup on"),
+    ] {
+        let arguments = ["check", "--backend", "127.0.0.1:1", flag, value];
+        let answer = run(command().args(arguments));
+        assert_eq!(answer.code(), 2);
+        let hint = format!("hint: for example: {hint}\n");
+        assert!(answer.stderr.contains(&hint), "{hint}: {answer:?}");
+    }
+    let help = run(command().args(["help", "--weight"])).success();
+    assert!(help.starts_with("service.back.servers.weight\n"), "{help}");
+    assert!(help.contains("  Flag: --weight NUMBER\n"), "{help}");
+}
+
+#[test]
 fn help_and_version_are_data() {
     let help = run(command().arg("help"));
     let nothing = run(&mut command());

@@ -48,6 +48,25 @@ fn a_service_comes_and_another_goes() {
 }
 
 #[test]
+fn warnings_about_the_new_configuration_are_printed() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Http("hello".into())));
+    let service = Service::new(&site, &server);
+    let lariat = Lariat::start(&service.toml());
+    lariat.configure(&service.clone().back("queue = { length = 3 }").toml());
+    let told = lariat.reload();
+    assert_eq!(told.code(), 0, "{told:?}");
+    let words = "warning: service.back.queue: has no effect: no server has `max-connections`";
+    assert!(told.stderr.contains(words), "{told:?}");
+    assert!(told.stderr.contains("hint: take it out"), "{told:?}");
+    let status = lariat.status();
+    let warnings = status["last_reload"]["warnings"].as_str().unwrap();
+    assert!(warnings.starts_with(words), "{warnings}");
+    lariat.configure(&service.toml());
+    lariat.reload().success();
+    assert!(lariat.status()["last_reload"]["warnings"].is_null());
+}
+
+#[test]
 fn a_bad_configuration_changes_nothing() {
     let (site, server) = (Site::new(), Server::start(Behaviour::Http("hello".into())));
     let service = Service::new(&site, &server);

@@ -214,7 +214,10 @@ fn our_certificate_is_shown_and_protocols_are_mirrored() {
     );
     let keys = format!("{}, certificate = {own:?}", trusting(&site));
     let service = service(&site, &server, &keys).tls("alpn = ['h2', 'http/1.1']");
-    let _lariat = Lariat::start(&service.toml());
+    let lariat = Lariat::start(&service.toml());
+    let own = [("file", own.to_str().unwrap())];
+    let expiry = "lariat_certificate_expiry_timestamp_seconds";
+    assert!(lariat.metrics().sum(expiry, &own) > 1.7e9);
     let said = s_client(&site, service.address, &["-alpn", "h2"]);
     said.assert_stdout("ALPN protocol: h2");
     server.wait_for("ALPN protocols selected: h2");

@@ -83,6 +83,9 @@ pub(crate) struct LastReload {
     pub(crate) time_ms: u64,
     /// Why it was refused; `None` if it was not.
     pub(crate) refused: Option<String>,
+    /// The warnings of its configuration, if there are any.
+    #[serde(default)]
+    pub(crate) warnings: Option<String>,
 }
 
 /// What the kernel does of TLS.
@@ -220,8 +223,8 @@ mod metrics {
     }
 }
 
-/// Where the one text of several lines is.
-const REFUSED: &str = "/last_reload/refused";
+/// Where the texts of several lines are.
+const TEXTS: [&str; 2] = ["/last_reload/refused", "/last_reload/warnings"];
 
 /// The same value with every text in it on one line, without control characters.
 fn printable(value: Value) -> Value {
@@ -262,14 +265,18 @@ impl std::error::Error for StatusError {}
 
 impl StatusDocument {
     /// Reads what [`Self::to_json`] wrote, or what somebody wrote who took the worker process over:
-    /// no text in it holds a control character, but line feeds where a reload was refused.
+    /// no text in it holds a control character, but line feeds in what is said of a reload.
     pub(crate) fn from_json(text: &[u8]) -> Result<Self, StatusError> {
         let value: Value = serde_json::from_slice(text).map_err(StatusError::Malformed)?;
-        let why = value.pointer(REFUSED).and_then(Value::as_str);
-        let why = why.map(|why| Value::from(lines(why).to_string()));
+        let texts = TEXTS.map(|at| {
+            let text = value.pointer(at).and_then(Value::as_str);
+            text.map(|text| Value::from(lines(text).to_string()))
+        });
         let mut value = printable(value);
-        if let (Some(why), Some(place)) = (why, value.pointer_mut(REFUSED)) {
-            *place = why;
+        for (at, text) in TEXTS.iter().zip(texts) {
+            if let (Some(text), Some(place)) = (text, value.pointer_mut(at)) {
+                *place = text;
+            }
         }
         match value.get("version").and_then(Value::as_u64) {
             Some(version) if version == u64::from(VERSION) => {}

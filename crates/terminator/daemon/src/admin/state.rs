@@ -18,7 +18,7 @@ use tls::resumption::{KeyPurpose, Resumption};
 use tls::server::Expiries;
 use tls::validity::Ends;
 
-use crate::handover::Reloads;
+use crate::handover::{EndedReload, Reloads};
 use crate::kernel::KernelTls;
 use crate::maintenance::ServerName;
 
@@ -386,10 +386,11 @@ impl AdminState {
     }
 }
 
-fn last_reload((time, refused): &(SystemTime, Option<String>)) -> LastReload {
+fn last_reload(ended: &EndedReload) -> LastReload {
     LastReload {
-        time_ms: milliseconds(*time),
-        refused: refused.clone(),
+        time_ms: milliseconds(ended.time),
+        refused: ended.refused.clone(),
+        warnings: Some(ended.warnings.clone()).filter(|text| !text.is_empty()),
     }
 }
 
@@ -551,7 +552,11 @@ mod tests {
         state.reloaded(Reloads {
             ok: 3,
             refused: 1,
-            last: Some((UNIX_EPOCH, Some("no such file".into()))),
+            last: Some(EndedReload {
+                time: UNIX_EPOCH,
+                refused: Some("no such file".into()),
+                warnings: "warning: a\nhint: b".into(),
+            }),
         });
 
         let document = state.document();
@@ -567,6 +572,7 @@ mod tests {
         assert_eq!(document.process.metrics.get(ProcessMetric::Generation), 4);
         let last = document.last_reload.expect("one was reported");
         assert_eq!(last.refused.as_deref(), Some("no such file"));
+        assert_eq!(last.warnings.as_deref(), Some("warning: a\nhint: b"));
     }
 
     #[test]

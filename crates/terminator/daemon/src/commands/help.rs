@@ -15,6 +15,7 @@ lariat: terminates TLS in front of any TCP service, on all cores
   lariat drain             accept no more, let connections finish, end
   lariat server            take a server out of use for maintenance, or back in
   lariat help COMMAND      more about one of these
+  lariat help KEY          what a key of the file, or a flag, means
   lariat version
 
 Begin with: lariat demo
@@ -73,8 +74,8 @@ lariat reload: make the running lariat read its configuration again
   lariat reload [--status-socket PATH]
 
 Applies the whole new configuration or keeps the old one; open connections continue either way.
-Waits for the outcome: exits with 0 if the new one is served, with 5 and the reason if it was
-refused.
+Waits for the outcome: exits with 0 if the new one is served, and prints the warnings about it;
+with 5 and the reason if it was refused.
 ";
 
 const DRAIN: &str = "\

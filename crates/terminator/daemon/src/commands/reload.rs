@@ -78,6 +78,9 @@ fn outcome(document: &StatusDocument, console: Console) -> Exit {
             print(format_args!(
                 "reloaded: configuration {generation} is served\n"
             ));
+            if let Some(warnings) = last.and_then(|last| last.warnings.as_ref()) {
+                console.say(warnings);
+            }
             expired(document).iter().for_each(|what| console.warn(what));
             Exit::Success
         }

@@ -68,10 +68,11 @@ impl Supervisor<'_> {
     fn prepare_again(&mut self, read: Read) -> Result<(), Failure> {
         let new = read.prepared;
         say_each(&read.warnings, self.request.colour);
+        self.warnings = read.warnings.iter().map(ToString::to_string).collect();
         for part in self.served.summary.fixed_parts_changed(&new.summary) {
-            say(format_args!(
-                "warning: {part} stays as it is until a restart"
-            ));
+            let warning = format!("warning: {part} stays as it is until a restart");
+            say(&warning);
+            self.warnings.push(warning);
         }
         new.summary.is_within(&self.reach)?;
         self.roots.admit(&new.summary.folders, read.folders)?;
@@ -123,7 +124,8 @@ impl Supervisor<'_> {
     }
 
     pub(super) fn reload_ended(&mut self, refused: Option<String>) {
-        self.reloads.ended(SystemTime::now(), refused);
+        let warnings = std::mem::take(&mut self.warnings);
+        self.reloads.ended(SystemTime::now(), refused, warnings);
     }
 
     fn after_reload(&mut self) -> Result<Next, Failure> {

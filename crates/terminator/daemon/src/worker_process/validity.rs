@@ -46,7 +46,12 @@ impl ValidityWatch {
     /// When what each service goes by ends.
     pub(super) fn expiries(&self, now: i64) -> impl Iterator<Item = (&str, Expiries)> {
         let services = self.services.iter();
-        services.filter_map(move |one| Some((one.name(), one.tls()?.expiries(now))))
+        services.filter_map(move |one| {
+            let front = one.tls().map(|tls| tls.expiries(now));
+            let back = one.back_tls().map(|tls| tls.client.expiries(now));
+            let both = front.into_iter().chain(back).reduce(Expiries::and)?;
+            Some((one.name(), both))
+        })
     }
 
     /// How long nothing changes, unless the clock is set.

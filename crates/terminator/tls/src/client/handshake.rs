@@ -21,11 +21,17 @@ use crate::traffic::in_place::{InPlace, NextSecrets};
 use crate::traffic::library::append_encoded;
 use crate::traffic::{TicketReader, Traffic};
 
+/// The one protocol that a server speaks only if it has selected it (RFC 9113 section 3.2). What
+/// else a client may have agreed on is spoken to servers that know nothing of ALPN as well.
+pub(super) const HTTP2: &[u8] = b"h2";
+
 /// The client's side of a handshake. Sans-IO: it is fed bytes and gives bytes, and never waits.
 pub struct ClientHandshake {
     connection: UnbufferedClientConnection,
     /// Bytes at the front of the input that the library has been shown and has not let go of.
     held: usize,
+    /// Whether the client is going to speak HTTP/2, whatever server this is.
+    needs_http2: bool,
 }
 
 impl ClientHandshake {
@@ -33,9 +39,11 @@ impl ClientHandshake {
         config: Arc<ClientConfig>,
         name: ServerName<'static>,
         alpn: Vec<Vec<u8>>,
+        needs_http2: bool,
     ) -> Result<Self, HandshakeFault> {
         let connection = UnbufferedClientConnection::new_with_alpn(config, name, alpn);
         Ok(Self {
+            needs_http2,
             connection: connection.map_err(|error| HandshakeFault::internal(error.to_string()))?,
             held: 0,
         })
@@ -61,6 +69,11 @@ impl ClientHandshake {
     pub fn finish(self) -> Result<Established, HandshakeFault> {
         let mut agreed = agreed_by(&self.connection)?;
         agreed.client_certificate = None;
+        if self.needs_http2 && agreed.alpn.as_deref() != Some(HTTP2) {
+            return Err(failed(
+                "h2 is to be spoken, which the server has not selected by ALPN",
+            ));
+        }
         let unknown = || HandshakeFault::internal("unknown suite");
         let (secrets, next) = self
             .connection

@@ -79,9 +79,19 @@ fn connect(
     config: &Arc<ServerConfig>,
     step: usize,
 ) -> Result<Connected, HandshakeFault> {
+    connect_for(b"http/1.1", client, config, step)
+}
+
+/// The same for somebody who speaks this protocol.
+fn connect_for(
+    alpn: &[u8],
+    client: &Client,
+    config: &Arc<ServerConfig>,
+    step: usize,
+) -> Result<Connected, HandshakeFault> {
     let behalf = OnBehalfOf {
         name: Some("other.example"),
-        alpn: Some(b"http/1.1"),
+        alpn: Some(alpn),
     };
     let mut handshake = client.connect(0, behalf, now())?;
     let mut server = ServerConnection::new(Arc::clone(config)).expect("a server");
@@ -164,6 +174,42 @@ fn handshakes_are_made_however_the_bytes_are_cut_and_resumed() {
         client.forget_sessions(0);
         let again = connect(&client, &server, 20_000).expect("a handshake");
         assert!(!again.established.agreed.resumed);
+    }
+}
+
+#[test]
+fn http2_is_spoken_to_no_server_that_has_not_selected_it() {
+    let root = Authority::root("root");
+    let leaf = root.leaf(&["app.example"]).issue();
+    let fixed = |names: &[&str]| {
+        let names = names.iter().map(|name| name.as_bytes().to_vec());
+        OfferedAlpn::Fixed(names.collect())
+    };
+    let both = fixed(&["h2", "http/1.1"]);
+    for (offered, client_speaks, selected, expected) in [
+        (OfferedAlpn::OfClient, "h2", vec!["h2"], true),
+        (OfferedAlpn::OfClient, "h2", vec![], false),
+        (OfferedAlpn::OfClient, "http/1.1", vec![], true),
+        (OfferedAlpn::OfClient, "imap", vec![], true),
+        (both.clone(), "h2", vec!["http/1.1"], false),
+        (both, "http/1.1", vec!["http/1.1"], true),
+        (fixed(&["h2"]), "http/1.1", vec![], false),
+        (fixed(&[]), "h2", vec![], true),
+    ] {
+        let client = client(&ClientOptions {
+            alpn: offered.clone(),
+            ..options(&root)
+        });
+        for version in [&version::TLS12, &version::TLS13] {
+            let mut config = ServerConfig::clone(&server(&leaf, &[version]));
+            let selected = selected.iter().map(|name| name.as_bytes().to_vec());
+            config.alpn_protocols = selected.collect();
+            let config = Arc::new(config);
+            let connected = connect_for(client_speaks.as_bytes(), &client, &config, 20_000);
+            let fault = connected.err().map(|fault| fault.reason);
+            let reason = (!expected).then_some(Reason::ServerTlsFailed);
+            assert_eq!(fault, reason, "{offered:?} {client_speaks}");
+        }
     }
 }
 
