@@ -4,6 +4,7 @@
 pub mod address;
 pub mod alert;
 pub mod client_hello;
+pub mod cluster;
 mod cursor;
 pub mod date;
 pub mod dns;

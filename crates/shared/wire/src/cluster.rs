@@ -1,0 +1,374 @@
+//! The datagram in which the peers of a cluster send each other sessions.
+//!
+//! Owns its form; the keys, and what a peer does about it, are the caller's. All numbers are
+//! big-endian:
+//!
+//! | bytes | what |
+//! |---|---|
+//! | 1 | version, [`VERSION`] |
+//! | 1 | stream: 0 = the same datagram goes to all peers, 1 = it is for one of them |
+//! | 2 | zero |
+//! | 4 | which secret's key sealed the body |
+//! | 8 | sender: random, for the life of its supervisor |
+//! | 8 | boot: random, for the life of the process that sends |
+//! | 8 | sequence: counts the sender's datagrams of this boot and stream |
+//! | 8 | time: the sender's clock, in milliseconds since 1970 |
+//! | | the body, encrypted, and the cipher's tag of 16 bytes, which covers the header as well |
+//!
+//! The body is a list of messages, each behind a byte for its kind; a body without any is a sign of
+//! life. The key of a session stands behind its length in one byte, its value behind two.
+
+use crate::cursor::Cursor;
+
+/// The version that is written and read.
+pub const VERSION: u8 = 1;
+
+/// The longest datagram, in bytes: with the headers of IPv6 and UDP it fits the smallest packet
+/// that every IPv6 link carries whole (1280 bytes, RFC 8200 section 5).
+pub const DATAGRAM_BYTES_MAX: usize = 1200;
+
+/// Length of the header.
+pub const HEADER_BYTES: usize = 40;
+
+/// Length of the tag of AES-256-GCM.
+pub const TAG_BYTES: usize = 16;
+
+/// The longest body.
+pub const BODY_BYTES_MAX: usize = DATAGRAM_BYTES_MAX - HEADER_BYTES - TAG_BYTES;
+
+/// The longest key of a session: a session id (RFC 5246 section 7.4.1.2).
+pub const KEY_BYTES_MAX: usize = 32;
+
+/// The longest value of a session that fits a datagram, whatever its key.
+pub const VALUE_BYTES_MAX: usize = BODY_BYTES_MAX - 1 - 1 - KEY_BYTES_MAX - 4 - 2;
+
+const SESSION: u8 = 1;
+const GET: u8 = 2;
+const DELETE: u8 = 3;
+const RESYNC: u8 = 4;
+const RESYNC_END: u8 = 5;
+
+/// Whom a datagram is for.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[repr(u8)]
+pub enum Stream {
+    /// All peers: who misses a number has lost a datagram.
+    All = 0,
+    /// One peer.
+    One = 1,
+}
+
+/// What stands before the body, in clear and authenticated.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Header {
+    /// Whom it is for.
+    pub stream: Stream,
+    /// Which secret's key sealed the body.
+    pub key_id: [u8; 4],
+    /// Who sent it.
+    pub sender: [u8; 8],
+    /// In which life.
+    pub boot: [u8; 8],
+    /// Its place among the sender's datagrams of this boot and stream.
+    pub sequence: u64,
+    /// The sender's clock, in milliseconds since 1970.
+    pub time_ms: u64,
+}
+
+/// One thing that a datagram says.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Message<'a> {
+    /// This session is good for so many seconds.
+    Session {
+        /// What it is found by.
+        key: &'a [u8],
+        /// For how long it may still be resumed, in seconds.
+        lifetime_s: u32,
+        /// The session.
+        value: &'a [u8],
+    },
+    /// Who has this session?
+    Get {
+        /// What it is found by.
+        key: &'a [u8],
+    },
+    /// This session is good no more.
+    Delete {
+        /// What it was found by.
+        key: &'a [u8],
+    },
+    /// That peer is asked for the sessions that it has learnt of since a time of its own clock.
+    Resync {
+        /// The peer, by its sender's number.
+        peer: [u8; 8],
+        /// In milliseconds since 1970.
+        since_ms: u64,
+    },
+    /// That peer has been sent all of them.
+    ResyncEnd {
+        /// The peer that asked.
+        peer: [u8; 8],
+    },
+}
+
+/// What is wrong with a datagram.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum DatagramFault {
+    /// It is of a version that is not spoken here.
+    Version(u8),
+    /// It is too short, too long, or a field has no meaning.
+    Malformed,
+}
+
+impl Header {
+    /// Reads the header; what follows it is the sealed body.
+    ///
+    /// # Errors
+    /// It is no datagram of a cluster.
+    pub fn read(datagram: &[u8]) -> Result<Self, DatagramFault> {
+        if datagram.len() < HEADER_BYTES + TAG_BYTES || datagram.len() > DATAGRAM_BYTES_MAX {
+            return Err(DatagramFault::Malformed);
+        }
+        match datagram.first() {
+            Some(&VERSION) => {}
+            Some(other) => return Err(DatagramFault::Version(*other)),
+            None => return Err(DatagramFault::Malformed),
+        }
+        Self::fields(&mut Cursor::new(datagram)).ok_or(DatagramFault::Malformed)
+    }
+
+    fn fields(cursor: &mut Cursor<'_>) -> Option<Self> {
+        cursor.u8()?;
+        let stream = match cursor.u8()? {
+            0 => Stream::All,
+            1 => Stream::One,
+            _ => return None,
+        };
+        (cursor.u16()? == 0).then_some(())?;
+        Some(Self {
+            stream,
+            key_id: cursor.array()?,
+            sender: cursor.array()?,
+            boot: cursor.array()?,
+            sequence: cursor.array().map(u64::from_be_bytes)?,
+            time_ms: cursor.array().map(u64::from_be_bytes)?,
+        })
+    }
+
+    /// The header's bytes.
+    pub fn to_bytes(self) -> [u8; HEADER_BYTES] {
+        let mut bytes = [0; HEADER_BYTES];
+        (bytes[0], bytes[1]) = (VERSION, self.stream as u8);
+        bytes[4..8].copy_from_slice(&self.key_id);
+        bytes[8..16].copy_from_slice(&self.sender);
+        bytes[16..24].copy_from_slice(&self.boot);
+        bytes[24..32].copy_from_slice(&self.sequence.to_be_bytes());
+        bytes[32..40].copy_from_slice(&self.time_ms.to_be_bytes());
+        bytes
+    }
+}
+
+impl<'a> Message<'a> {
+    /// All messages of a body.
+    ///
+    /// # Errors
+    /// One of them is of no known kind, or cut short; then none counts.
+    pub fn read_all(body: &'a [u8]) -> Result<Vec<Self>, DatagramFault> {
+        let mut cursor = Cursor::new(body);
+        let mut messages = Vec::new();
+        while !cursor.is_empty() {
+            messages.push(Self::read(&mut cursor).ok_or(DatagramFault::Malformed)?);
+        }
+        Ok(messages)
+    }
+
+    fn read(cursor: &mut Cursor<'a>) -> Option<Self> {
+        Some(match cursor.u8()? {
+            SESSION => Self::Session {
+                key: key(cursor)?,
+                lifetime_s: cursor.u32()?,
+                value: cursor.vector16()?.rest(),
+            },
+            GET => Self::Get { key: key(cursor)? },
+            DELETE => Self::Delete { key: key(cursor)? },
+            RESYNC => Self::Resync {
+                peer: cursor.array()?,
+                since_ms: cursor.array().map(u64::from_be_bytes)?,
+            },
+            RESYNC_END => Self::ResyncEnd {
+                peer: cursor.array()?,
+            },
+            _ => return None,
+        })
+    }
+
+    /// How many bytes of a body it takes.
+    pub fn bytes(&self) -> usize {
+        1 + match self {
+            Self::Session { key, value, .. } => 1 + key.len() + 4 + 2 + value.len(),
+            Self::Get { key } | Self::Delete { key } => 1 + key.len(),
+            Self::Resync { .. } => 16,
+            Self::ResyncEnd { .. } => 8,
+        }
+    }
+
+    /// Appends it to a body. `false` = it can be in no datagram, and nothing was appended.
+    pub fn write(&self, body: &mut Vec<u8>) -> bool {
+        if !self.is_sound() {
+            return false;
+        }
+        match self {
+            Self::Session {
+                key,
+                lifetime_s,
+                value,
+            } => {
+                write_key(SESSION, key, body);
+                body.extend_from_slice(&lifetime_s.to_be_bytes());
+                body.extend_from_slice(&(value.len() as u16).to_be_bytes());
+                body.extend_from_slice(value);
+            }
+            Self::Get { key } => write_key(GET, key, body),
+            Self::Delete { key } => write_key(DELETE, key, body),
+            Self::Resync { peer, since_ms } => {
+                body.push(RESYNC);
+                body.extend_from_slice(peer);
+                body.extend_from_slice(&since_ms.to_be_bytes());
+            }
+            Self::ResyncEnd { peer } => {
+                body.push(RESYNC_END);
+                body.extend_from_slice(peer);
+            }
+        }
+        true
+    }
+
+    fn is_sound(&self) -> bool {
+        match self {
+            Self::Session { key, .. } | Self::Get { key } | Self::Delete { key } => {
+                (1..=KEY_BYTES_MAX).contains(&key.len()) && self.bytes() <= BODY_BYTES_MAX
+            }
+            Self::Resync { .. } | Self::ResyncEnd { .. } => true,
+        }
+    }
+}
+
+fn key<'a>(cursor: &mut Cursor<'a>) -> Option<&'a [u8]> {
+    let key = cursor.vector8()?.rest();
+    (1..=KEY_BYTES_MAX).contains(&key.len()).then_some(key)
+}
+
+fn write_key(kind: u8, key: &[u8], body: &mut Vec<u8>) {
+    body.push(kind);
+    body.push(key.len() as u8);
+    body.extend_from_slice(key);
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const HEADER: Header = Header {
+        stream: Stream::One,
+        key_id: [1; 4],
+        sender: [2; 8],
+        boot: [3; 8],
+        sequence: 0x0405_0607,
+        time_ms: 0x1_0809_0a0b,
+    };
+
+    fn datagram(bytes: usize) -> Vec<u8> {
+        let mut datagram = HEADER.to_bytes().to_vec();
+        datagram.resize(bytes, 9);
+        datagram
+    }
+
+    #[test]
+    fn a_header_is_read_as_it_was_written() {
+        for bytes in [HEADER_BYTES + TAG_BYTES, DATAGRAM_BYTES_MAX] {
+            assert_eq!(Header::read(&datagram(bytes)), Ok(HEADER));
+        }
+    }
+
+    #[test]
+    fn what_is_no_datagram_is_refused() {
+        let changed = |place: usize, byte| {
+            let mut bytes = datagram(100);
+            bytes[place] = byte;
+            Header::read(&bytes)
+        };
+        let malformed = Err(DatagramFault::Malformed);
+        assert_eq!(changed(0, 2), Err(DatagramFault::Version(2)));
+        assert_eq!(changed(1, 2), malformed);
+        assert_eq!(changed(2, 1), malformed);
+        for bytes in [0, HEADER_BYTES + TAG_BYTES - 1, DATAGRAM_BYTES_MAX + 1] {
+            assert_eq!(Header::read(&datagram(bytes)), malformed, "{bytes} bytes");
+        }
+    }
+
+    #[test]
+    fn messages_are_read_as_they_were_written_and_never_when_cut() {
+        let (key, value) = ([7; KEY_BYTES_MAX], [8; 100]);
+        let all = [
+            Message::Session {
+                key: &key,
+                lifetime_s: 3600,
+                value: &value,
+            },
+            Message::Get { key: &key[..1] },
+            Message::Delete { key: &key },
+            Message::Resync {
+                peer: [4; 8],
+                since_ms: 5,
+            },
+            Message::ResyncEnd { peer: [6; 8] },
+        ];
+        let (mut body, mut ends) = (Vec::new(), vec![0]);
+        for message in &all {
+            assert!(message.write(&mut body));
+            ends.push(body.len());
+            assert_eq!(body.len() - ends[ends.len() - 2], message.bytes());
+        }
+        for length in 0..=body.len() {
+            let read = Message::read_all(&body[..length]);
+            match ends.iter().position(|end| *end == length) {
+                Some(count) => assert_eq!(read.as_deref(), Ok(&all[..count])),
+                None => assert_eq!(read, Err(DatagramFault::Malformed), "{length} bytes"),
+            }
+        }
+    }
+
+    #[test]
+    fn what_fits_no_datagram_is_not_written() {
+        let value = [0; VALUE_BYTES_MAX + 1];
+        let session = |key_bytes: usize, value_bytes: usize| {
+            let key = vec![1; key_bytes];
+            let message = Message::Session {
+                key: &key,
+                lifetime_s: 1,
+                value: &value[..value_bytes],
+            };
+            let mut body = Vec::new();
+            let is_written = message.write(&mut body);
+            assert_eq!(is_written, !body.is_empty());
+            assert!(body.len() <= BODY_BYTES_MAX);
+            is_written
+        };
+        assert!(session(KEY_BYTES_MAX, VALUE_BYTES_MAX));
+        assert!(!session(KEY_BYTES_MAX, VALUE_BYTES_MAX + 1));
+        assert!(!session(KEY_BYTES_MAX + 1, 1) && !session(0, 1));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_messages_or_none(noise: Vec<u8>) {
+            if let Ok(messages) = Message::read_all(&noise) {
+                let mut body = Vec::new();
+                let written = messages.iter().all(|message| message.write(&mut body));
+                prop_assert!(!written || body == noise);
+            }
+        }
+    }
+}
