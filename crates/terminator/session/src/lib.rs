@@ -9,17 +9,22 @@ mod blocks;
 mod cipher;
 mod counters;
 mod index;
+mod key;
 mod memory;
+pub mod mesh;
 mod recovery;
 mod shard;
 mod store;
 mod table;
+mod tiers;
 #[cfg(test)]
 mod weak_cipher;
 mod words;
 
 pub use cipher::{Sealed, ValueCipher};
 pub use counters::Counters;
+pub use key::Key;
 pub use memory::{Memory, Options};
 pub use store::{Expected, MemoryStore};
+pub use tiers::{FetchAnswer, Request, Tiers};
 pub use words::Machine;

@@ -134,6 +134,29 @@ impl Shard {
         Some(self.read(slot, header))
     }
 
+    /// A copy of an entry that nobody looked up here.
+    pub(crate) fn copy(&self, hash: u64, now_ms: u64) -> Option<Found> {
+        let slot = self.find_young(hash, now_ms)?;
+        let header = self.blocks.header(slot);
+        Some(self.read(slot, header))
+    }
+
+    /// Whether there is an entry that is young enough.
+    pub(crate) fn contains(&self, hash: u64, now_ms: u64) -> bool {
+        self.find_young(hash, now_ms).is_some()
+    }
+
+    /// Drops an entry; `false` = there is none.
+    pub(crate) fn forget(&mut self, hash: u64) -> bool {
+        let found = self.find(hash);
+        found.map(|(_, slot)| self.remove(slot)).is_some()
+    }
+
+    fn find_young(&self, hash: u64, now_ms: u64) -> Option<Slot> {
+        let (_, slot) = self.find(hash)?;
+        (!self.is_expired(slot, now_ms)).then_some(slot)
+    }
+
     /// Has an entry leave that was found; `false` = it is no more there, and was no hit.
     pub(crate) fn take(&mut self, found: &Header) -> bool {
         let Some(slot) = self.find_same(found) else {

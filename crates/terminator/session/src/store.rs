@@ -8,7 +8,7 @@ use std::collections::hash_map::{DefaultHasher, RandomState};
 use std::hash::{BuildHasher, Hasher};
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use zeroize::Zeroize;
 
@@ -160,6 +160,30 @@ impl MemoryStore {
         None
     }
 
+    /// A copy of a value with its age, for somebody else's use: it counts as no look-up.
+    pub fn peek(&self, key: &[u8], now: Instant) -> Option<(Vec<u8>, Duration)> {
+        let (hash, now_ms) = (self.hash(key), since_ms(self.memory.zero, now));
+        let Found { header, mut value } = self.shard_of(hash).copy(hash, now_ms)?;
+        if !self.open(key, &header, &mut value) {
+            value.zeroize();
+            return None;
+        }
+        let age_ms = now_ms.saturating_sub(header.put_at_ms);
+        Some((value, Duration::from_millis(age_ms)))
+    }
+
+    /// Whether there is one that is young enough; it counts as no look-up.
+    pub fn contains(&self, key: &[u8], now: Instant) -> bool {
+        let (hash, now_ms) = (self.hash(key), since_ms(self.memory.zero, now));
+        self.shard_of(hash).contains(hash, now_ms)
+    }
+
+    /// Drops a value, if it is there.
+    pub fn remove(&self, key: &[u8]) -> bool {
+        let hash = self.hash(key);
+        self.shard_of(hash).forget(hash)
+    }
+
     /// Drops all that is too old. A few old ones leave with each put as well; this is for a
     /// store that nobody puts into, so that secrets do not outlive their time.
     pub fn sweep(&self, now: Instant) {
@@ -190,16 +214,20 @@ impl MemoryStore {
     ) -> Option<(Header, Vec<u8>)> {
         let (hash, now_ms) = (self.hash(key), since_ms(self.memory.zero, now));
         let Found { header, mut value } = find(&mut self.shard_of(hash), hash, now_ms)?;
-        let is_whole = additional(key, header.put_at_ms).is_some_and(|(additional, length)| {
-            let seal = &self.memory.seal;
-            seal.open(&additional[..length], header.sealed, &mut value)
-        });
-        if !is_whole {
+        if !self.open(key, &header, &mut value) {
             self.shard_of(hash).drop_damaged(&header);
             value.zeroize();
             return None;
         }
         Some((header, value))
+    }
+
+    /// Decrypts a value in place. `false` = it is damaged, or another key's.
+    fn open(&self, key: &[u8], header: &Header, value: &mut Vec<u8>) -> bool {
+        additional(key, header.put_at_ms).is_some_and(|(additional, length)| {
+            let seal = &self.memory.seal;
+            seal.open(&additional[..length], header.sealed, value)
+        })
     }
 
     /// Keyed by a secret, so that nobody can choose keys that fall together.
@@ -288,7 +316,6 @@ mod tests {
     use std::cell::Cell;
     use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
     use std::sync::{Arc, Barrier};
-    use std::time::Duration;
 
     const HOUR: Duration = Duration::from_secs(3600);
 
@@ -362,6 +389,21 @@ mod tests {
         assert_eq!(store.counters().refusals, 2);
         assert!(!self::store(0).put(b"k", vec![1], now));
         assert_eq!(self::store(0).get(b"k", now), None);
+    }
+
+    #[test]
+    fn a_look_for_others_counts_nothing_and_what_came_older_ends_earlier() {
+        let (store, start) = (store(100), Instant::now() + HOUR);
+        assert!(store.put(b"k", vec![7; 300], start - HOUR / 2));
+        let before = store.counters();
+        let found = store.peek(b"k", start);
+        assert_eq!(found, Some((vec![7; 300], HOUR / 2)));
+        assert!(store.contains(b"k", start) && !store.contains(b"l", start));
+        let end = start + HOUR / 2;
+        assert!(!store.contains(b"k", end) && store.peek(b"k", end).is_none());
+        assert_eq!(store.counters(), before);
+        assert!(store.remove(b"k") && !store.remove(b"k"));
+        assert_eq!(store.len(), 0);
     }
 
     #[test]

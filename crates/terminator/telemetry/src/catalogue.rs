@@ -302,6 +302,37 @@ catalogue! {
         Counter Count "lariat_session_cache_evictions_total" "Sessions that left before their time, to make room." { SessionEvictions }
         Gauge Count "lariat_session_cache_recovered" "Sessions that this worker process took over from the one before it." { SessionsRecovered }
         Counter Count "lariat_session_cache_refusals_total" "Sessions that were too large to be stored." { SessionRefusals }
+        Gauge Count "lariat_cluster_peers" "Peers of the cluster that were heard in the last four seconds." { ClusterPeers }
+        Counter Count "lariat_cluster_datagrams_total" [direction] "Datagrams exchanged with peers of the cluster; each counts once for each peer that it is sent to."
+            { ClusterDatagramsSent = "sent", ClusterDatagramsReceived = "received" }
+        Counter Bytes "lariat_cluster_bytes_total" [direction] "Bytes of these datagrams, without the headers of UDP and IP."
+            { ClusterBytesSent = "sent", ClusterBytesReceived = "received" }
+        Counter Count "lariat_cluster_datagrams_lost_total" "Datagrams for all peers that did not come, by the gaps in their numbers." { ClusterDatagramsLost }
+        Counter Count "lariat_cluster_datagrams_rejected_total" [reason] "Datagrams that were dropped, by reason."
+            {
+                ClusterMalformed = "malformed",
+                ClusterVersion = "version",
+                ClusterUnknownSecret = "unknown-secret",
+                ClusterForged = "forged",
+                ClusterReflected = "reflected",
+                ClusterOutOfTime = "out-of-time",
+                ClusterReplayed = "replayed",
+                ClusterTooManySenders = "too-many-senders",
+                ClusterRateLimited = "rate-limited"
+            }
+        Counter Count "lariat_cluster_sessions_total" [update] "Sessions that were to be shared with the cluster, by what became of them."
+            {
+                ClusterPublished = "published",
+                ClusterStored = "stored",
+                ClusterAnswered = "answered",
+                ClusterDeleted = "deleted",
+                ClusterRemoved = "removed",
+                ClusterTooLarge = "too-large",
+                ClusterDropped = "dropped"
+            }
+        Counter Count "lariat_cluster_fetches_total" [tier] "Sessions that clients offered and this host looked for in the cluster, by where they were found."
+            { ClusterFetchedPeers = "peers", ClusterFetchedNowhere = "nowhere" }
+        Counter Count "lariat_cluster_requests_dropped_total" "Sessions and look-ups that workers handed over while too many waited." { ClusterRequestsDropped }
     }
 }
 

@@ -7,7 +7,9 @@ use std::io::Write;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use crate::outcome::{EarlyData, EncryptedBy, HandshakeKind, Reason, ResumptionMiss, Version};
+use crate::outcome::{
+    EarlyData, EncryptedBy, HandshakeKind, Reason, ResumptionMiss, SessionTier, Version,
+};
 use crate::printable;
 use wire::date::put_time;
 
@@ -42,6 +44,8 @@ pub struct ConnectionLine<'a> {
     pub handshake: Option<HandshakeKind>,
     /// Why the session that the client offered was not resumed.
     pub resumption_miss: Option<ResumptionMiss>,
+    /// Where the session was found that the client offered and this host did not have.
+    pub session_tier: Option<SessionTier>,
     /// What became of early data, if the client offered any.
     pub early_data: Option<EarlyData>,
     /// The protocol agreed on (RFC 7301).
@@ -127,6 +131,7 @@ impl ConnectionLine<'_> {
             "resumption_miss",
             self.resumption_miss.map(ResumptionMiss::name),
         );
+        form.word("session_tier", self.session_tier.map(SessionTier::name));
         form.word("early_data", self.early_data.map(EarlyData::name));
         form.string("alpn", self.alpn);
         form.word("encrypted_by", self.encrypted_by.map(EncryptedBy::name));
@@ -457,6 +462,7 @@ mod tests {
             group: Some("x25519"),
             handshake: Some(HandshakeKind::Full),
             resumption_miss: Some(ResumptionMiss::KeyTooOld),
+            session_tier: Some(SessionTier::Peers),
             early_data: Some(EarlyData::Refused),
             alpn: Some(b"h2"),
             encrypted_by: Some(EncryptedBy::UserSpace),
@@ -495,8 +501,8 @@ mod tests {
             "time=2024-02-29T00:00:00.000042Z id=00000000000000ab worker=3 service=web \
              client=192.0.2.7:40000 listener=[::]:443 sni=example.com version=TLSv1.3 \
              suite=TLS_AES_128_GCM_SHA256 group=x25519 handshake=full resumption_miss=key-too-old \
-             early_data=refused alpn=h2 encrypted_by=user-space client_cn=- server=10.0.0.3:80 \
-             server_version=TLSv1.2 server_suite=- server_handshake=resumed \
+             session_tier=peers early_data=refused alpn=h2 encrypted_by=user-space client_cn=- \
+             server=10.0.0.3:80 server_version=TLSv1.2 server_suite=- server_handshake=resumed \
              bytes_up=0 \
              bytes_down=18446744073709551615 handshake_us=1234 dial_us=- total_us=10 retries=1 \
              fault=none reason=client-closed detail=-\n"
@@ -511,7 +517,7 @@ mod tests {
              \"service\":\"web\",\"client\":\"192.0.2.7:40000\",\"listener\":\"[::]:443\",\
              \"sni\":\"example.com\",\"version\":\"TLSv1.3\",\
              \"suite\":\"TLS_AES_128_GCM_SHA256\",\"group\":\"x25519\",\"handshake\":\"full\",\
-             \"resumption_miss\":\"key-too-old\",\"early_data\":\"refused\",\"alpn\":\"h2\",\
+             \"resumption_miss\":\"key-too-old\",\"session_tier\":\"peers\",\"early_data\":\"refused\",\"alpn\":\"h2\",\
              \"encrypted_by\":\"user-space\",\
              \"client_cn\":null,\"server\":\"10.0.0.3:80\",\
              \"server_version\":\"TLSv1.2\",\"server_suite\":null,\

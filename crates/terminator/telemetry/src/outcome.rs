@@ -187,6 +187,54 @@ named! {
         ServerCertificate = "server-certificate",
     }
 
+    /// Where a session was looked for that this host's cache does not hold.
+    SessionTier {
+        /// The cluster's peers, who answered in time.
+        Peers = "peers",
+        /// Nobody had it, or nobody answered in time.
+        Nowhere = "nowhere",
+    }
+
+    /// Why a datagram from the cluster's network was dropped.
+    ClusterRejection {
+        /// It is no datagram of a cluster, or of a form that nobody sends.
+        Malformed = "malformed",
+        /// It is of a version that is not spoken here.
+        Version = "version",
+        /// It names a secret that is not configured here.
+        UnknownSecret = "unknown-secret",
+        /// It does not decrypt: somebody forged or changed it.
+        Forged = "forged",
+        /// It bears this host's own number: somebody sent it back, or multicast did.
+        Reflected = "reflected",
+        /// It was sent before `cluster.peers.time-window`, after it, or before this process began.
+        OutOfTime = "out-of-time",
+        /// It came before, or is older than the last `cluster.peers.replay-window` of its sender.
+        Replayed = "replayed",
+        /// It is of a new sender, and as many as `cluster.peers.senders` are known.
+        TooManySenders = "too-many-senders",
+        /// More came than `cluster.peers.receive-rate`; it was not looked at.
+        RateLimited = "rate-limited",
+    }
+
+    /// What became of sessions that were to be shared with the cluster.
+    ClusterUpdate {
+        /// A session was sent to the peers.
+        Published = "published",
+        /// A peer's session was stored.
+        Stored = "stored",
+        /// A peer asked for a session, and got it.
+        Answered = "answered",
+        /// A session that had been used up was deleted at the peers.
+        Deleted = "deleted",
+        /// A peer had a session deleted.
+        Removed = "removed",
+        /// A session was too large for a datagram, and stays on this host.
+        TooLarge = "too-large",
+        /// More was to be sent than `cluster.peers.send-rate`, or than could wait.
+        Dropped = "dropped",
+    }
+
     /// What became of early data (RFC 8446 section 2.3) that a client offered.
     EarlyData {
         /// A server got it.

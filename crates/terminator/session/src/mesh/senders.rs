@@ -1,0 +1,223 @@
+//! Who sends, and which of its datagrams have come.
+//!
+//! Owns the two windows that let no datagram in twice: one of sequence numbers for each boot of a
+//! sender, one of time. A boot is forgotten only when all that it sent before is outside of the
+//! time window, so that forgetting opens no way in.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use telemetry::outcome::ClusterRejection;
+use wire::cluster::{Header, Stream};
+
+use super::window::Window;
+
+/// Boots of one sender at a time: one that starts more often within the time window is broken.
+const BOOTS_MAX: usize = 8;
+
+/// How long a peer that is silent is still shown, at least.
+const SHOWN: Duration = Duration::from_secs(600);
+
+/// What limits the senders.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    pub(crate) senders: usize,
+    pub(crate) replay_window: u32,
+    pub(crate) time_window: Duration,
+}
+
+/// What is known of a peer.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct PeerFacts {
+    /// Its number, random for the life of its supervisor.
+    pub sender: [u8; 8],
+    /// Where its last datagram came from.
+    pub address: SocketAddr,
+    /// When that was.
+    pub last_seen: Instant,
+    /// Our clock less its clock at that moment, with the time on the way, in milliseconds.
+    pub lag_ms: i64,
+    /// Datagrams sent to it.
+    pub sent: u64,
+    /// Datagrams that came from it and were taken.
+    pub received: u64,
+    /// Datagrams for all peers that did not come, by the gaps in their sequence.
+    pub lost: u64,
+    /// Datagrams that came again.
+    pub replayed: u64,
+    /// Datagrams out of the time window.
+    pub out_of_time: u64,
+    /// How often it has started, as far as it was seen.
+    pub boots: u64,
+}
+
+#[derive(Debug)]
+struct Boot {
+    boot: [u8; 8],
+    /// Of both streams.
+    windows: [Window; 2],
+    last_seen: Instant,
+    /// Of the newest datagram, by its own clock.
+    time_ms: u64,
+}
+
+#[derive(Debug)]
+struct Sender {
+    facts: PeerFacts,
+    /// What boots that are forgotten had lost.
+    lost_before: u64,
+    boots: Vec<Boot>,
+}
+
+/// All that are known.
+#[derive(Debug, Default)]
+pub(crate) struct Senders(Vec<Sender>);
+
+/// What a datagram that was taken says of its sender.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Arrival {
+    /// This boot was not known.
+    pub(crate) is_new: bool,
+    /// What came last before, if that is long ago: when it was, by the sender's clock.
+    pub(crate) silent_since_ms: Option<u64>,
+}
+
+impl Senders {
+    /// Takes a datagram that was authenticated, once and in its time.
+    pub(crate) fn take(
+        &mut self,
+        header: &Header,
+        from: SocketAddr,
+        limits: &Limits,
+        silence: Duration,
+        (now, now_ms): (Instant, u64),
+    ) -> Result<Arrival, ClusterRejection> {
+        let is_in_time = now_ms.abs_diff(header.time_ms) <= window_ms(limits);
+        let known = self.place(header.sender);
+        if !is_in_time {
+            if let Some(place) = known {
+                self.0[place].facts.out_of_time += 1;
+            }
+            return Err(ClusterRejection::OutOfTime);
+        }
+        let place = match known {
+            Some(place) => place,
+            None => self.add(header, from, limits, now)?,
+        };
+        let sender = &mut self.0[place];
+        let (boot, is_new) = sender.boot(header, limits, now)?;
+        let boot = &mut sender.boots[boot];
+        if !boot.windows[header.stream as usize].take(header.sequence) {
+            sender.facts.replayed += 1;
+            return Err(ClusterRejection::Replayed);
+        }
+        let is_long_ago = now.saturating_duration_since(boot.last_seen) >= silence;
+        let silent_since_ms = (is_long_ago && !is_new).then_some(boot.time_ms);
+        boot.last_seen = now;
+        boot.time_ms = boot.time_ms.max(header.time_ms);
+        let facts = &mut sender.facts;
+        facts.received += 1;
+        facts.boots += u64::from(is_new);
+        (facts.address, facts.last_seen) = (from, now);
+        facts.lag_ms = now_ms
+            .cast_signed()
+            .wrapping_sub(header.time_ms.cast_signed());
+        Ok(Arrival {
+            is_new,
+            silent_since_ms,
+        })
+    }
+
+    /// Counts a datagram that goes to a peer alone.
+    pub(crate) fn note_sent(&mut self, to: SocketAddr) {
+        if let Some(sender) = self.0.iter_mut().find(|one| one.facts.address == to) {
+            sender.facts.sent += 1;
+        }
+    }
+
+    /// What is known of all of them.
+    pub(crate) fn facts(&self) -> impl Iterator<Item = PeerFacts> {
+        self.0.iter().map(|sender| PeerFacts {
+            lost: sender.lost(),
+            ..sender.facts.clone()
+        })
+    }
+
+    fn place(&self, sender: [u8; 8]) -> Option<usize> {
+        self.0.iter().position(|one| one.facts.sender == sender)
+    }
+
+    fn add(
+        &mut self,
+        header: &Header,
+        from: SocketAddr,
+        limits: &Limits,
+        now: Instant,
+    ) -> Result<usize, ClusterRejection> {
+        let keep = SHOWN.max(2 * limits.time_window);
+        let is_kept = |one: &Sender| now.saturating_duration_since(one.facts.last_seen) < keep;
+        self.0.retain(is_kept);
+        if self.0.len() >= limits.senders {
+            return Err(ClusterRejection::TooManySenders);
+        }
+        self.0.push(Sender {
+            facts: PeerFacts {
+                sender: header.sender,
+                address: from,
+                last_seen: now,
+                lag_ms: 0,
+                sent: 0,
+                received: 0,
+                lost: 0,
+                replayed: 0,
+                out_of_time: 0,
+                boots: 0,
+            },
+            lost_before: 0,
+            boots: Vec::new(),
+        });
+        Ok(self.0.len() - 1)
+    }
+}
+
+impl Sender {
+    /// The place of a datagram's boot, and whether it is a new one.
+    fn boot(
+        &mut self,
+        header: &Header,
+        limits: &Limits,
+        now: Instant,
+    ) -> Result<(usize, bool), ClusterRejection> {
+        let found = self.boots.iter().position(|one| one.boot == header.boot);
+        if let Some(place) = found {
+            return Ok((place, false));
+        }
+        // What a boot sent before its last datagram is out of time twice the window later,
+        // however its clock and ours differ within the window.
+        let keep = 2 * limits.time_window;
+        let is_over = |one: &Boot| now.saturating_duration_since(one.last_seen) > keep;
+        for boot in self.boots.extract_if(.., |one| is_over(one)) {
+            self.lost_before += boot.windows[Stream::All as usize].missing();
+        }
+        if self.boots.len() >= BOOTS_MAX {
+            return Err(ClusterRejection::TooManySenders);
+        }
+        self.boots.push(Boot {
+            boot: header.boot,
+            windows: [(); 2].map(|()| Window::new(limits.replay_window)),
+            last_seen: now,
+            time_ms: header.time_ms,
+        });
+        Ok((self.boots.len() - 1, true))
+    }
+
+    fn lost(&self) -> u64 {
+        let of_boots = self.boots.iter();
+        let of_boots = of_boots.map(|boot| boot.windows[Stream::All as usize].missing());
+        self.lost_before + of_boots.sum::<u64>()
+    }
+}
+
+fn window_ms(limits: &Limits) -> u64 {
+    u64::try_from(limits.time_window.as_millis()).unwrap_or(u64::MAX)
+}
