@@ -14,6 +14,7 @@
 //! - A client that showed a certificate is verified again each time, by what is configured now:
 //!   its chain is in the session, under the seal.
 
+pub mod cluster;
 pub mod key_file;
 mod ring;
 mod service;
@@ -27,15 +28,17 @@ use std::time::{Duration, Instant};
 
 use aws_lc_rs::hkdf::Prk;
 use rustls::server::{ProducesTickets, StoresServerSessions};
-use session::{Counters, Expected, MemoryStore};
+use session::{Counters, Expected, MemoryStore, Request, Tiers};
 use zeroize::Zeroize;
 
 pub use ring::{KeyPurpose, TicketKeyFacts};
 pub use service::BareSessions;
 pub(crate) use service::ResumptionPolicy;
+pub use session::{FetchAnswer, Key as SessionKey};
 pub use stored::SessionMemory;
 pub use telemetry::outcome::ResumptionMiss;
 
+use cluster::SharedSessions;
 use key_file::{ListedKeys, SharedSecret};
 use ring::Ring;
 use service::{Keeping, LIFETIME_SECONDS_MAX, ServiceSessions, StoredTickets, unix_seconds};
@@ -54,6 +57,8 @@ pub struct ResumptionOptions {
     pub session_bytes: usize,
     /// How long a stored session resumes.
     pub session_lifetime: Duration,
+    /// Where stored sessions go beyond this host.
+    pub tiers: Arc<Tiers>,
 }
 
 /// What a reload can change of resumption.
@@ -76,8 +81,9 @@ pub struct TicketOptions {
 pub enum KeySource {
     /// Derived from the process's secret.
     Own,
-    /// Derived from a secret that other hosts have too.
-    Shared(SharedSecret),
+    /// Derived from secrets that other hosts have too, at least one: the first one's keys encrypt,
+    /// those of the others only decrypt.
+    Shared(Vec<SharedSecret>),
     /// Listed, and rotated by the author of the list.
     Listed(ListedKeys),
 }
@@ -104,6 +110,7 @@ impl ResumptionOptions {
             session_entries: 1000,
             session_bytes: 1 << 20,
             session_lifetime: Duration::from_secs(3600),
+            tiers: Arc::default(),
         }
     }
 
@@ -222,6 +229,25 @@ impl Resumption {
         self.keeping.store.prefetch(expected);
     }
 
+    /// The stored sessions that hosts of a cluster share.
+    pub fn shared_sessions(&self) -> SharedSessions {
+        SharedSessions {
+            store: Arc::clone(&self.keeping.store),
+            lifetime: self.keeping.stored_lifetime,
+        }
+    }
+
+    /// Whether a session is to be looked for beyond this host.
+    pub(crate) fn is_elsewhere(&self, key: &SessionKey) -> bool {
+        let is_shared = self.keeping.tiers.is_open();
+        is_shared && !self.keeping.store.contains(key.bytes(), Instant::now())
+    }
+
+    /// Looks for it there. The answer comes in any case.
+    pub(crate) fn fetch(&self, key: SessionKey, answer: FetchAnswer) {
+        self.keeping.tiers.ask(Request::Fetch { key, answer });
+    }
+
     /// Tickets after a TLS 1.3 handshake.
     pub(crate) fn tickets_count(&self) -> usize {
         self.tickets_count
@@ -282,6 +308,7 @@ fn keeping(
     Keeping {
         tickets,
         store: Arc::new(MemoryStore::new(options.sessions(), memory, now)),
+        tiers: Arc::clone(&options.tiers),
         stores: options.session_entries > 0,
         stored_lifetime: options.session_lifetime,
     }
@@ -291,10 +318,13 @@ fn keeping(
 fn tickets(options: &TicketOptions, own_root: &Prk, before: Option<&Tickets>) -> Tickets {
     let rotate_seconds = options.rotate.as_secs().max(1);
     let decrypts_seconds = rotate_seconds.saturating_mul(u64::from(options.keep.max(1)));
-    let derived = |root| Ring::derived(root, rotate_seconds, options.keep);
+    let derived = |roots| Ring::derived(roots, rotate_seconds, options.keep);
     let (ring, key_seconds) = match &options.keys {
-        KeySource::Own => (derived(own_root.clone()), decrypts_seconds),
-        KeySource::Shared(secret) => (derived(ring::root_of(secret.bytes())), decrypts_seconds),
+        KeySource::Own => (derived(vec![own_root.clone()]), decrypts_seconds),
+        KeySource::Shared(secrets) => {
+            let roots = secrets.iter().map(|secret| ring::root_of(secret.bytes()));
+            (derived(roots.collect()), decrypts_seconds)
+        }
         KeySource::Listed(keys) => {
             let before = before.map(Tickets::ring);
             let ring = Ring::listed(keys.secrets(), keys.encrypting(), before, unix_seconds());
@@ -519,7 +549,7 @@ mod tests {
     #[test]
     fn hosts_that_share_keys_resume_each_others_sessions() {
         let shared = |byte| TicketOptions {
-            keys: KeySource::Shared(SharedSecret::read("s", vec![byte; 32]).unwrap()),
+            keys: KeySource::Shared(vec![SharedSecret::read("s", vec![byte; 32]).unwrap()]),
             ..TicketOptions::default()
         };
         let host = |secret, tickets| {

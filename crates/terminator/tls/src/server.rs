@@ -26,7 +26,7 @@ use crate::fingerprint::{Fingerprint, fingerprint_of};
 use crate::names::{NoCertificate, Usable};
 use crate::options::{Group, RecordLayer, ServerOptions, Suite, Tls13Sessions, Version};
 use crate::policy::{Policy, SuiteOrder};
-use crate::resumption::{Resumption, ResumptionPolicy};
+use crate::resumption::{FetchAnswer, Resumption, ResumptionPolicy, SessionKey};
 use crate::validity::{Clock, Ends, Moment, seconds};
 use crate::verify::{self, Verifier};
 use resolver::Resolver;
@@ -44,6 +44,9 @@ pub const EARLY_DATA_BYTES_MIN: u32 = (16 << 10) + 256;
 
 /// Among the suites: this hello is a second attempt, with an older version (RFC 7507).
 const FALLBACK_SCSV: u16 = 0x5600;
+
+/// The length of the ids that the library makes, and ours of TLS 1.3.
+const SESSION_ID_BYTES: usize = 32;
 
 /// The TLS of one service's front.
 #[derive(Debug)]
@@ -248,6 +251,7 @@ impl Server {
             clock: clock.clone(),
             barred: revoked_fingerprints(options)?,
             only: (!options.replaced.resume).then(|| site.fingerprints().collect()),
+            stays: takes_early_data(options.tls13_sessions),
         };
         concerns.extend(site.revoked(&resuming.barred));
         let parts = Parts {
@@ -292,6 +296,26 @@ impl Server {
             _ => None,
         };
         id.filter(|id| self.resumes && !id.is_empty())
+    }
+
+    /// The stored session that a client offers and that is not here, if other hosts may have it:
+    /// [`Self::fetch`] looks for it there.
+    ///
+    /// A client that speaks TLS 1.3 too may have made its id of TLS 1.2 up (RFC 8446 appendix D.4):
+    /// it is not looked for, or every such client would wait in vain.
+    pub fn session_elsewhere(&self, hello: &ClientHello<'_>) -> Option<SessionKey> {
+        let version = self.version_for(hello).ok()?;
+        let by_ticket = version == Version::Tls12 && hello.session_ticket().is_some();
+        let id = self.session_of(version, self.resumes && by_ticket, hello)?;
+        let is_ours = id.len() == SESSION_ID_BYTES && !takes_early_data(self.tls13_sessions);
+        let may_be_random = version.code() < hello.highest_version();
+        let key = SessionKey::new(id).filter(|_| is_ours && !may_be_random)?;
+        self.resumption.is_elsewhere(&key).then_some(key)
+    }
+
+    /// Looks for a session beyond this host; what is found is in the cache when `answer` is called.
+    pub fn fetch(&self, key: SessionKey, answer: FetchAnswer) {
+        self.resumption.fetch(key, answer);
     }
 
     /// The highest version that both speak.
@@ -430,6 +454,10 @@ impl Variant {
             })
         })
     }
+}
+
+fn takes_early_data(sessions: Tls13Sessions) -> bool {
+    matches!(sessions, Tls13Sessions::Cache { early_data_bytes_max } if early_data_bytes_max > 0)
 }
 
 impl Ways {

@@ -49,8 +49,9 @@ pub(super) struct Ring {
 enum Source {
     /// A key for each stretch of time.
     Derived {
-        /// Extracted from the secret; zeroed by the library when dropped.
-        root: Prk,
+        /// Extracted from the secrets, the one whose keys encrypt first; zeroed by the library
+        /// when dropped.
+        roots: Vec<Prk>,
         rotate_seconds: u64,
         keep: u32,
     },
@@ -61,7 +62,7 @@ enum Source {
 /// The keys that are good at a time.
 pub(super) struct Window {
     epoch: u64,
-    /// Those that decrypt, newest first.
+    /// Those that decrypt, newest first of each secret.
     keys: Vec<TicketKey>,
     /// Which of them encrypts.
     encrypting: usize,
@@ -127,13 +128,14 @@ pub(super) fn root_of(secret: &[u8]) -> Prk {
 }
 
 impl Ring {
-    /// Keys from a secret's root, each of which encrypts for `rotate_seconds` (not 0) and decrypts
-    /// for `keep` times as long after.
-    pub(super) fn derived(root: Prk, rotate_seconds: u64, keep: u32) -> Self {
-        let window = RwLock::new(Window::around(&root, rotate_seconds, 0, 0));
+    /// Keys from secrets' roots, at least one. Each key of the first encrypts for `rotate_seconds`
+    /// (not 0) and decrypts for `keep` times as long after; those of the others only decrypt, so
+    /// that hosts can be given a new secret one after the other.
+    pub(super) fn derived(roots: Vec<Prk>, rotate_seconds: u64, keep: u32) -> Self {
+        let window = RwLock::new(Window::around(&roots, rotate_seconds, 0, 0));
         Self {
             source: Source::Derived {
-                root,
+                roots,
                 rotate_seconds,
                 keep,
             },
@@ -172,7 +174,7 @@ impl Ring {
     pub(super) fn at(&self, now: u64) -> RwLockReadGuard<'_, Window> {
         let window = self.window.read().unwrap_or_else(PoisonError::into_inner);
         let Source::Derived {
-            root,
+            roots,
             rotate_seconds,
             keep,
         } = &self.source
@@ -187,7 +189,7 @@ impl Ring {
         drop(window);
         let mut window = self.window.write().unwrap_or_else(PoisonError::into_inner);
         if !fits(&window) {
-            *window = Window::around(root, *rotate_seconds, epoch, *keep);
+            *window = Window::around(roots, *rotate_seconds, epoch, *keep);
         }
         drop(window);
         self.window.read().unwrap_or_else(PoisonError::into_inner)
@@ -196,21 +198,33 @@ impl Ring {
 
 impl Window {
     /// The epoch's key, the next one's (another host's clock may be ahead) and the older ones.
-    fn around(root: &Prk, rotate_seconds: u64, epoch: u64, keep: u32) -> Self {
+    fn around(roots: &[Prk], rotate_seconds: u64, epoch: u64, keep: u32) -> Self {
         let oldest = epoch.saturating_sub(u64::from(keep));
-        let key = |epoch: u64| {
+        let key = |root: &Prk, epoch: u64| {
             let since = epoch.saturating_mul(rotate_seconds);
             TicketKey::of(root, &epoch.to_be_bytes(), since)
         };
-        let retired = oldest.saturating_sub(RETIRED_MAX)..oldest;
+        let of_root = |root| {
+            (oldest..=epoch + 1)
+                .rev()
+                .map(move |epoch| key(root, epoch))
+        };
+        let keys: Vec<_> = roots.iter().flat_map(of_root).collect();
+        let retired = roots.iter().flat_map(|root| {
+            let epochs = oldest.saturating_sub(RETIRED_MAX)..oldest;
+            epochs.map(|epoch| name_of(root, &epoch.to_be_bytes()))
+        });
+        // The first root's next key stands before it.
+        let encrypting = 1;
         Self {
             epoch,
-            own: Subkey::new(&key(epoch)),
-            keys: (oldest..=epoch + 1).rev().map(key).collect(),
-            encrypting: 1,
-            retired: retired
-                .map(|epoch| name_of(root, &epoch.to_be_bytes()))
-                .collect(),
+            own: Subkey::new(
+                keys.get(encrypting)
+                    .expect("each root has two keys or more"),
+            ),
+            encrypting,
+            retired: retired.collect(),
+            keys,
         }
     }
 
@@ -326,13 +340,26 @@ mod tests {
 
     #[test]
     fn a_key_derives_ages_retires_and_is_forgotten() {
-        let ring = Ring::derived(root_of(&[7; 32]), HOUR, 2);
+        let ring = Ring::derived(vec![root_of(&[7; 32])], HOUR, 2);
         let name = ring.at(NOON).encrypting().name;
         let found = |now| matches!(ring.at(now).find(name), Found::Key(_));
         assert!(found(NOON - HOUR) && found(NOON) && found(NOON + 2 * HOUR));
         let retired = |now| matches!(ring.at(now).find(name), Found::Retired);
         assert!(retired(NOON + 3 * HOUR) && retired(NOON + (2 + RETIRED_MAX) * HOUR));
         assert!(!retired(NOON + (3 + RETIRED_MAX) * HOUR));
+    }
+
+    #[test]
+    fn a_secret_that_is_being_replaced_still_decrypts_and_does_not_encrypt() {
+        let roots = |bytes: &[u8]| bytes.iter().map(|byte| root_of(&[*byte; 32])).collect();
+        let ring = |bytes: &[u8]| Ring::derived(roots(bytes), HOUR, 2);
+        let (old, both, new) = (ring(&[1]), ring(&[2, 1]), ring(&[2]));
+        let name_of = |ring: &Ring| ring.at(NOON).encrypting().name;
+        assert_eq!(name_of(&both), name_of(&new));
+        assert!(matches!(both.at(NOON).find(name_of(&old)), Found::Key(_)));
+        assert!(matches!(new.at(NOON).find(name_of(&old)), Found::Stranger));
+        let late = NOON + 4 * HOUR;
+        assert!(matches!(both.at(late).find(name_of(&old)), Found::Retired));
     }
 
     #[test]
@@ -349,7 +376,7 @@ mod tests {
 
     #[test]
     fn ages_are_told_of_every_key() {
-        let ring = Ring::derived(root_of(&[7; 32]), HOUR, 2);
+        let ring = Ring::derived(vec![root_of(&[7; 32])], HOUR, 2);
         let facts = ring.at(NOON + 60).facts(NOON + 60);
         let ages: Vec<_> = facts.iter().map(|key| key.age_seconds).collect();
         assert_eq!(ages, [0, 60, HOUR + 60, 2 * HOUR + 60]);

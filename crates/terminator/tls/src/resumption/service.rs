@@ -1,7 +1,7 @@
 //! The sessions of one service under one plan, as the library asks for them.
 //!
 //! Owns what a session is bound to, and who is welcome with one. Where sessions lie is the ticket's
-//! and the store's; a stored entry is `service (16) | provenance (16) | session`.
+//! and the store's; a stored entry is `reach (1) | service (16) | provenance (16) | session`.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -10,10 +10,11 @@ use aws_lc_rs::digest;
 use aws_lc_rs::rand;
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{ProducesTickets, StoresServerSessions};
-use session::MemoryStore;
+use session::{Key, MemoryStore, Request, Tiers};
 use telemetry::outcome::ResumptionMiss;
 use zeroize::Zeroizing;
 
+use super::cluster::{SHARED, STAYS};
 use super::state;
 use super::ticket::{SERVICE_TAG_BYTES, ServiceTag, Tickets};
 use crate::context::{self, HandshakeContext, LookupResult};
@@ -43,6 +44,9 @@ pub(crate) struct ResumptionPolicy {
     pub(crate) barred: Vec<Fingerprint>,
     /// If there is a list, nor are those made under any other than these.
     pub(crate) only: Option<Vec<Fingerprint>>,
+    /// Its stored sessions are for this host alone: what resumes once must not be in two places
+    /// where it lets early data in (RFC 8446 section 8.1).
+    pub(crate) stays: bool,
 }
 
 /// What all services share.
@@ -50,6 +54,7 @@ pub(crate) struct ResumptionPolicy {
 pub(super) struct Keeping {
     pub(super) tickets: Arc<Tickets>,
     pub(super) store: Arc<MemoryStore>,
+    pub(super) tiers: Arc<Tiers>,
     pub(super) stores: bool,
     pub(super) stored_lifetime: Duration,
 }
@@ -97,7 +102,8 @@ impl ServiceSessions {
 
     /// What is in a stored entry, if it is this service's.
     fn own<'e>(&self, entry: &'e [u8]) -> Result<(Provenance, &'e [u8]), ResumptionMiss> {
-        let (tag, rest) = entry
+        let (_, rest) = entry.split_first().ok_or(ResumptionMiss::Unknown)?;
+        let (tag, rest) = rest
             .split_first_chunk::<SERVICE_TAG_BYTES>()
             .ok_or(ResumptionMiss::Unknown)?;
         let (provenance, session) = rest
@@ -138,9 +144,30 @@ impl ServiceSessions {
         let taken = self.keeping.store.take_if(id, Instant::now(), judge);
         let is_taken = taken.map(Zeroizing::new).is_some();
         let session = found?;
-        is_taken
-            .then(|| session.to_vec())
-            .ok_or(ResumptionMiss::Unknown)
+        if !is_taken {
+            return Err(ResumptionMiss::Unknown);
+        }
+        if let Some(key) = self.shared_key(id) {
+            self.keeping.tiers.ask(Request::Delete { key });
+        }
+        Ok(session.to_vec())
+    }
+
+    /// The key of a session that other hosts may have.
+    fn shared_key(&self, id: &[u8]) -> Option<Key> {
+        let is_shared = !self.policy.stays && self.keeping.tiers.is_open();
+        is_shared.then(|| Key::new(id)).flatten()
+    }
+
+    /// Gives an entry that was stored to the other hosts.
+    fn share(&self, id: &[u8], entry: &[u8]) {
+        if let Some(key) = self.shared_key(id) {
+            self.keeping.tiers.ask(Request::Publish {
+                key,
+                value: Zeroizing::new(entry.to_vec()),
+                lifetime: self.keeping.stored_lifetime,
+            });
+        }
     }
 
     /// Looks a stored session up, if its id can be one.
@@ -215,17 +242,23 @@ impl StoresServerSessions for ServiceSessions {
         let value = Zeroizing::new(value);
         let (provenance, renews) =
             context::with(|context| (context.provenance(unix_seconds()), context.take_renewal()));
-        let mut entry = Vec::with_capacity(SERVICE_TAG_BYTES + Provenance::BYTES + value.len());
+        let head_bytes = 1 + SERVICE_TAG_BYTES + Provenance::BYTES;
+        let mut entry = Vec::with_capacity(head_bytes + value.len());
+        entry.push(if self.policy.stays { STAYS } else { SHARED });
         entry.extend_from_slice(&self.tag);
         entry.extend_from_slice(&provenance.to_bytes());
         entry.extend_from_slice(&value);
+        if id.len() > SESSION_ID_BYTES_MAX {
+            return false;
+        }
+        self.share(&id, &entry);
         // One session that renews another has been worth its place once.
         let put = if renews {
             MemoryStore::renew
         } else {
             MemoryStore::put
         };
-        id.len() <= SESSION_ID_BYTES_MAX && put(&self.keeping.store, &id, entry, Instant::now())
+        put(&self.keeping.store, &id, entry, Instant::now())
     }
 
     fn get(&self, id: &[u8]) -> Option<Vec<u8>> {

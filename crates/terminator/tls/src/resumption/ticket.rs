@@ -226,7 +226,7 @@ mod tests {
     }
 
     fn of_secret(secret: u8, keep: u32) -> Tickets {
-        let ring = Ring::derived(root_of(&[secret; 32]), HOUR, keep);
+        let ring = Ring::derived(vec![root_of(&[secret; 32])], HOUR, keep);
         Tickets::new(ring, keep * HOUR as u32)
     }
 
@@ -265,7 +265,7 @@ mod tests {
             let too_old = Some(ResumptionMiss::KeyTooOld);
             assert_eq!(miss(&keys, &ticket, NOON + 10 * HOUR), too_old);
         }
-        let short = Tickets::new(Ring::derived(root_of(&[7; 32]), HOUR, 2), 60);
+        let short = Tickets::new(Ring::derived(vec![root_of(&[7; 32])], HOUR, 2), 60);
         let ticket = ticket(&short, NOON);
         let expired = Some(ResumptionMiss::Expired);
         assert_eq!(miss(&short, &ticket, NOON + 60), None);
