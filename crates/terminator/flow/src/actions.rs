@@ -8,6 +8,9 @@ pub enum Action {
     Admit,
     /// Choose the service that the client's hello asks for; at once.
     Route,
+    /// Look for the client's session beyond this host
+    /// ([`wanted_session`](crate::connection::Flow::wanted_session)).
+    FetchSession,
     /// Choose a server and connect to it.
     Dial,
     /// The server being dialled took too long, or its TLS failed
@@ -41,6 +44,7 @@ pub enum Action {
 const ORDER: [Action; 14] = [
     Action::Admit,
     Action::Route,
+    Action::FetchSession,
     Action::Dial,
     Action::Redial,
     Action::NoteBackReady,

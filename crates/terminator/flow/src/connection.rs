@@ -31,6 +31,7 @@ mod as_is;
 mod back;
 mod back_tls;
 mod ending;
+mod fetching;
 mod ktls_handover;
 mod starttls;
 
@@ -66,6 +67,8 @@ pub struct Flow {
     /// What the server sends is looked at until its session is known.
     session_watch: Option<Box<Watch>>,
     last_byte: Instant,
+    /// How long a session that is not here is waited for, while it is.
+    fetch_until: Option<Instant>,
 }
 
 impl Flow {
@@ -96,6 +99,7 @@ impl Flow {
             is_as_is: false,
             session_watch: None,
             last_byte,
+            fetch_until: None,
         };
         if is_plain && !expects_proxy_header {
             flow.begin_as_is(last_byte);
@@ -146,7 +150,7 @@ impl Flow {
         let (timeouts, last_byte) = (&self.settings.timeouts, self.last_byte);
         let of_stage = self.stage.deadline(timeouts, last_byte, self.down.is_ended);
         let others = self.handshake_deadline().into_iter();
-        let others = others.chain(self.lifetime_end());
+        let others = others.chain(self.lifetime_end()).chain(self.fetch_until);
         let others = others.chain(self.down.held_until);
         of_stage.into_iter().chain(others).min()
     }
@@ -180,6 +184,7 @@ impl Flow {
                 self.admitted(now, pool);
             }
             Event::Routed(settings) => self.routed(settings, now, pool),
+            Event::SessionFetched(tier) => self.session_fetched(tier, now, pool),
             Event::KernelAnswered(is_taken) => self.kernel_answered(is_taken, pool),
             Event::DialStarted => self.stage.restart_dial(now),
             Event::ServerChosen(server) => self.facts.server = Some(server),
@@ -199,6 +204,7 @@ impl Flow {
 
     fn time_out(&mut self, now: Instant, pool: &mut Pool) {
         self.down.held_until.take_if(|until| *until <= now);
+        self.give_up_fetch(now, pool);
         if self.deadline().is_none_or(|deadline| deadline > now) {
             return;
         }
@@ -229,10 +235,8 @@ impl Flow {
     /// Where to receive from the client; `None` = not now.
     pub fn front_room(&mut self, pool: &mut Pool) -> Option<&mut [u8]> {
         if self.handshaking.is_some() {
-            if !self.has_conversation_room() {
-                return None;
-            }
-            return Some(self.up.handshake_room(pool));
+            let is_read = self.has_conversation_room() && self.wanted_session().is_none();
+            return is_read.then(|| self.up.handshake_room(pool));
         }
         match &self.stage {
             Stage::Dialling { .. } | Stage::Relaying => self.up.room(pool),
@@ -340,6 +344,7 @@ impl Flow {
         } else if handshaking.needs_route() {
             self.actions.add_once(Action::Route);
         }
+        self.ask_for_session(now);
         if !early.is_empty() && progress.is_ok() {
             let goes_on = matches!(progress, Ok(Progress::Waiting));
             self.take_early(&early, goes_on, now, pool);

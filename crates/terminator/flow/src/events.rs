@@ -3,6 +3,7 @@
 //! | event | handshaking | dialling | relaying | closing |
 //! |---|---|---|---|---|
 //! | the client is admitted, its service chosen | handshake | | | |
+//! | the client's session is found, or not | handshake | | | |
 //! | bytes from the client | handshake; early data dials | decrypted | sent to the back | dropped |
 //! | the client's end | over | passed on once connected | passed on | over once all was sent |
 //! | the client failed | over | over | over | over |
@@ -23,7 +24,7 @@
 
 use std::rc::Rc;
 
-use telemetry::outcome::Reason;
+use telemetry::outcome::{Reason, SessionTier};
 
 use crate::facts::Ending;
 use crate::options::Settings;
@@ -79,6 +80,9 @@ pub enum Event {
     /// the hello asks for; `None` = no service has the name. [`Self::Stopped`] says that the client
     /// may not use it.
     Routed(Option<Rc<Settings>>),
+    /// Answers [`Action::FetchSession`](crate::actions::Action::FetchSession): where the session
+    /// was found, which is in the cache now.
+    SessionFetched(SessionTier),
     /// Answers [`Action::Offload`](crate::actions::Action::Offload) and
     /// [`Action::Rekey`](crate::actions::Action::Rekey): whether the kernel took the keys.
     KernelAnswered(bool),

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::time::Instant;
 
-use telemetry::outcome::{EarlyData, HandshakeKind, Reason, ResumptionMiss};
+use telemetry::outcome::{EarlyData, HandshakeKind, Reason, ResumptionMiss, SessionTier};
 use tls::handshake::Agreed;
 use wire::server_session::SessionId;
 
@@ -64,6 +64,8 @@ pub struct Facts {
     pub handshake: Option<HandshakeKind>,
     /// Why the session that the client offered was not resumed.
     pub resumption_miss: Option<ResumptionMiss>,
+    /// Where the session was found that the client offered and this host did not have.
+    pub session_tier: Option<SessionTier>,
     /// What became of early data, if the client offered any.
     pub early_data: Option<EarlyData>,
     /// How many bytes, from the first, may be early data: at most, while the handshake goes on.
@@ -103,6 +105,7 @@ impl Facts {
             agreed: None,
             handshake: None,
             resumption_miss: None,
+            session_tier: None,
             early_data: None,
             early_bytes_max: None,
             first_byte: None,

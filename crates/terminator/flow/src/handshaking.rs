@@ -7,6 +7,7 @@ use telemetry::outcome::{EarlyData, HandshakeKind, Reason, ResumptionMiss};
 use tls::handshake::{Agreed, Established, Handshake, HandshakeFault};
 use tls::options::{Tls13Sessions, Version};
 use tls::record::{Layout, RecordSealer};
+use tls::resumption::SessionKey;
 use wire::client_hello::{self, ClientHello, HelloFault, Peek, Reader};
 use wire::proxy_header::{self, Likeness, ProxyFault};
 use wire::server_session::SessionId;
@@ -28,6 +29,8 @@ pub(crate) enum Handshaking {
     Hello(Reader),
     /// The service that the hello asks for has to be chosen.
     Routing,
+    /// The session that the hello offers is looked for beyond this host.
+    Fetching(SessionKey),
     /// The handshake is under way.
     Handshake(Box<Handshake>),
 }
@@ -84,6 +87,7 @@ impl Handshaking {
             match take_hello(reader, incoming, settings, facts, out)? {
                 Hello::Incomplete => return Ok(Progress::Waiting),
                 Hello::ToBeRouted => *self = Self::Routing,
+                Hello::ToBeFetched(key) => *self = Self::Fetching(key),
                 Hello::Passthrough => return Ok(Progress::Passthrough),
                 Hello::Begun(handshake) => *self = Self::Handshake(handshake),
             }
@@ -131,6 +135,21 @@ impl Handshaking {
     /// Whether the service has to be chosen before anything else.
     pub(crate) fn needs_route(&self) -> bool {
         matches!(self, Self::Routing)
+    }
+
+    /// The session that has to be looked for before anything else.
+    pub(crate) fn wanted_session(&self) -> Option<SessionKey> {
+        match self {
+            Self::Fetching(key) => Some(*key),
+            _ => None,
+        }
+    }
+
+    /// Goes on when it is here, or cannot be had.
+    pub(crate) fn fetched(&mut self) {
+        if self.wanted_session().is_some() {
+            *self = Self::Hello(Reader::default());
+        }
     }
 
     /// What early data goes with: all that is agreed on, before the handshake is over.
@@ -191,6 +210,7 @@ fn take_proxy_header(
 enum Hello {
     Incomplete,
     ToBeRouted,
+    ToBeFetched(SessionKey),
     Passthrough,
     Begun(Box<Handshake>),
 }
@@ -226,6 +246,11 @@ fn take_hello(
             return Ok(Hello::Passthrough);
         }
     };
+    if facts.session_tier.is_none()
+        && let Some(key) = server.session_elsewhere(&hello)
+    {
+        return Ok(Hello::ToBeFetched(key));
+    }
     let config = server.select(&hello).map_err(|refusal| {
         out.extend_from_slice(&client_hello::alert_record(refusal.alert));
         let (reason, detail) = (refusal.reason, refusal.detail);

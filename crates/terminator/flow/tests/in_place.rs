@@ -8,6 +8,7 @@ use tls::options::RecordLayer;
 mod as_is;
 mod conformance;
 mod early_data;
+mod fetched;
 mod relayed;
 mod simulation;
 mod started;

@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use sys::wake::Waker;
 use telemetry::counters::ServiceCounters;
+use telemetry::outcome::SessionTier;
 use wire::address::Address;
 
 use crate::file_work::Answer;
@@ -59,6 +60,12 @@ pub(crate) enum Command {
     Drain(Instant),
     /// A connection of files goes on.
     Replied(Box<Reply>),
+    /// A session that a connection waits for was found there, or nowhere.
+    SessionFetched {
+        /// The connection that asked.
+        token: u64,
+        tier: SessionTier,
+    },
 }
 
 /// What is known of a server.

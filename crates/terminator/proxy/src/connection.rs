@@ -30,6 +30,7 @@ use crate::sources::{SourcePlace, Sources};
 mod admission;
 mod counting;
 mod dialling;
+mod fetching;
 mod lost;
 
 /// Bytes, received and sent, that a connection may move before the others have their turn: 128 KiB,
@@ -453,6 +454,7 @@ impl Connection {
             match action {
                 Action::Admit => self.admit(context),
                 Action::Route => self.is_to_be_routed = true,
+                Action::FetchSession => self.fetch_session(context),
                 Action::Dial => self.dial(context),
                 Action::Redial => {
                     let failed = self.give_server_up(context);

@@ -111,6 +111,7 @@ impl ConnectionLog {
             group: None,
             handshake: None,
             resumption_miss: None,
+            session_tier: None,
             early_data: None,
             alpn: None,
             encrypted_by: None,
@@ -157,6 +158,7 @@ impl ConnectionLog {
                 .map(|group| group.name()),
             handshake: facts.handshake.filter(|_| agreed.is_some()),
             resumption_miss: facts.resumption_miss,
+            session_tier: facts.session_tier,
             early_data: facts.early_data,
             alpn: agreed.and_then(|agreed| agreed.alpn.as_deref()),
             encrypted_by: agreed.map(|_| {

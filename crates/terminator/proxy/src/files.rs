@@ -109,6 +109,11 @@ impl FileContext {
         Self { threads, mailbox }
     }
 
+    /// The way back to the worker, for what is answered by other threads.
+    pub(crate) fn mailbox(&self) -> &Mailbox {
+        &self.mailbox
+    }
+
     /// Lets go of what nobody waits for any more.
     pub(crate) fn let_go(&self, reply: Reply) {
         if let Answer::Found(_, Some(open)) = reply.answer {

@@ -18,7 +18,7 @@ use sys::epoll;
 use sys::wake::Waker;
 use telemetry::catalogue::{Histogram, ServiceCounter, ServiceGauge, WorkerCounter, WorkerGauge};
 use telemetry::counters::WorkerCounters;
-use telemetry::outcome::Reason;
+use telemetry::outcome::{Reason, SessionTier};
 
 use crate::allowance::Allowances;
 use crate::commands::{Assignment, Command, Reply};
@@ -398,6 +398,7 @@ impl Worker {
                 }
                 Command::Drain(deadline) => self.drain(deadline),
                 Command::Replied(reply) => self.replied(*reply),
+                Command::SessionFetched { token, tier } => self.session_fetched(token, tier),
             }
         }
         // There may be more, after the others' turn.
@@ -414,6 +415,17 @@ impl Worker {
             None => return self.file_context.let_go(reply),
         }
         self.queue(id);
+    }
+
+    /// Has a connection go on with its handshake, if it still waits for a session.
+    fn session_fetched(&mut self, token: u64, tier: SessionTier) {
+        if let EventSource::Back(id) = EventSource::of(token)
+            && let Some(connection) = self.connections.find(id)
+        {
+            let event = Event::SessionFetched(tier);
+            connection.flow.handle(event, self.now, &mut self.pool);
+            self.queue(id);
+        }
     }
 
     /// Has connections take the places at servers that are reserved for them. If one has ended, its

@@ -14,7 +14,7 @@ use flow::connection::Flow;
 use flow::events::{Event, Received};
 use flow::facts::{Facts, Route};
 use flow::options::{Front, Offload, SendProxy, ServerTls, Settings, Timeouts};
-use telemetry::outcome::Reason;
+use telemetry::outcome::{Reason, SessionTier};
 use testkit::authority::Authority;
 use testkit::chance::Chance;
 use testkit::client::{Client, ClientChoice};
@@ -28,7 +28,7 @@ use tls::options::{
 };
 use tls::policy::SuiteOrder;
 use tls::record::PLAINTEXT_BYTES_MAX;
-use tls::resumption::{Resumption, ResumptionOptions};
+use tls::resumption::{Resumption, ResumptionOptions, SessionKey};
 use tls::server::Server;
 
 use backend::{Backend, back_tls};
@@ -49,7 +49,7 @@ pub(crate) struct Stage {
     /// Whether the handshake with the server is cut, delayed and reordered as the rest.
     pub(crate) cuts_back_handshake: bool,
     pub(crate) options: ServerOptions,
-    resumption: Arc<Resumption>,
+    pub(crate) resumption: Arc<Resumption>,
 }
 
 impl Stage {
@@ -180,6 +180,9 @@ const CIPHERS: [(Version, Cipher); 6] = [
     (Version::Tls13, Cipher::ChaCha20Poly1305),
 ];
 
+/// What answers for a session that is looked for.
+pub(crate) type OnFetch = Box<dyn FnMut(SessionKey) -> Option<SessionTier>>;
+
 /// One connection with both its neighbours.
 pub(crate) struct Run {
     pub(crate) flow: Flow,
@@ -199,6 +202,9 @@ pub(crate) struct Run {
     pub(crate) actions: Vec<Action>,
     /// The service that a hello is for, where several share the address.
     pub(crate) routed_to: Option<Rc<Settings>>,
+    /// Where a session was found that is looked for; `None` = nobody answers.
+    pub(crate) on_fetch: Option<OnFetch>,
+    is_fetching: bool,
     /// Seals what is sent to the client, once it was asked and took it.
     pub(crate) kernel: Option<KernelSealer>,
     /// The servers' certificate, if they speak TLS.
@@ -235,6 +241,8 @@ impl Run {
             reply,
             actions: Vec::new(),
             routed_to: None,
+            on_fetch: None,
+            is_fetching: false,
             kernel: None,
             cuts_back_handshake: stage.cuts_back_handshake,
             leaf: crate::BACK_TLS.then(|| Rc::clone(&stage.leaf)),
@@ -254,6 +262,18 @@ impl Run {
             2 => self.backend_to_flow(),
             3 => self.flow_to_backend(),
             _ => self.client_turn(),
+        }
+        if self.is_fetching && self.chance.one_in(4) {
+            self.is_fetching = false;
+            let answer = self
+                .on_fetch
+                .as_mut()
+                .expect("a session is expected to be fetched");
+            // It may have been given up by now.
+            let wanted = self.flow.wanted_session();
+            if let Some(tier) = wanted.and_then(answer) {
+                self.handle(Event::SessionFetched(tier));
+            }
         }
         self.act();
     }
@@ -443,6 +463,7 @@ impl Run {
                     assert!(self.flow.hello().is_some(), "there is a hello to decide by");
                     self.handle(Event::Routed(self.routed_to.clone()));
                 }
+                Action::FetchSession => self.is_fetching = true,
                 Action::Dial | Action::Redial => {
                     drop(self.flow.take_back_fault(&mut self.pool));
                     let is_tls13 = self.flow.facts().id.is_multiple_of(2);
