@@ -104,6 +104,7 @@ mod terminator {
     }
     mod cluster {
         mod node_death;
+        mod peers;
     }
     mod servers {
         mod affinity;

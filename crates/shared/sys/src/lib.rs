@@ -9,6 +9,7 @@ pub mod beneath;
 pub mod channel;
 pub mod clock;
 pub mod cpu;
+pub mod datagram;
 pub mod dns;
 pub mod epoll;
 pub mod file;

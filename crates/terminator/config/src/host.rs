@@ -12,6 +12,7 @@ use wire::network::Network;
 use zeroize::Zeroizing;
 
 use crate::certificates::Shelf;
+use crate::cluster;
 use crate::networks;
 use crate::settings::{
     AdminToken, ControlOptions, LogOutput, ProcessOptions, ResumptionOptions, SandboxOptions,
@@ -353,10 +354,18 @@ pub(crate) fn tls13(section: &Section<'_>) -> Option<Tls13Choice> {
     )
 }
 
-/// Reads `resumption.tickets`.
-pub(crate) fn tickets(section: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<TicketOptions> {
+/// Reads `resumption.tickets`. Unless it says where keys come from, they come from the cluster's
+/// secrets, if there are any.
+pub(crate) fn tickets(
+    section: &Section<'_>,
+    cluster: Vec<SharedSecret>,
+    shelf: &mut Shelf<'_>,
+) -> Option<TicketOptions> {
     let tickets = section.section("tickets");
-    let keys = ticket_keys(&tickets, shelf);
+    let keys = ticket_keys(&tickets, shelf).map(|keys| match keys {
+        KeySource::Own if !cluster.is_empty() => KeySource::Shared(cluster),
+        keys => keys,
+    });
     let rotate = tickets.duration("rotate");
     let keep = tickets.count("keep");
     let lifetime = tickets
@@ -412,13 +421,8 @@ fn shared_secret(tickets: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<KeySour
     if !tickets.has("secret") {
         return Some(KeySource::Own);
     }
-    let path = shelf.base.join(tickets.text("secret")?);
-    let bytes = shelf.read(tickets, "secret", &path)?;
-    let hint = "make one with `openssl rand -base64 48`";
-    let fault =
-        |fault: KeyFileFault| tickets.error("secret", Problem::new(fault.to_string()).hint(hint));
-    let secret = SharedSecret::read(&path.display().to_string(), bytes);
-    secret.map_err(fault).ok().map(KeySource::Shared)
+    let secret = cluster::shared_secret(tickets, "secret", &tickets.text("secret")?, shelf)?;
+    Some(KeySource::Shared(vec![secret]))
 }
 
 #[cfg(test)]

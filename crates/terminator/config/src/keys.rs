@@ -5,6 +5,7 @@
 
 mod back_tls;
 mod clients;
+mod cluster;
 mod front;
 mod limits;
 mod process;
@@ -15,6 +16,7 @@ use options::{Key, Renamed, Table};
 
 use back_tls::BACK_TLS;
 use clients::CLIENTS;
+use cluster::CLUSTER;
 use front::FRONT;
 use limits::LIMITS;
 use process::PROCESS;
@@ -22,14 +24,14 @@ use service::{BACK, TLS};
 use sessions::SESSIONS;
 
 const PARTS: &[&[Key]] = &[
-    FRONT, TLS, CLIENTS, SESSIONS, BACK, BACK_TLS, LIMITS, PROCESS,
+    FRONT, TLS, CLIENTS, SESSIONS, BACK, BACK_TLS, LIMITS, PROCESS, CLUSTER,
 ];
 
 /// The keys of a configuration, in the order of the reference.
 pub static TABLE: Table = Table {
     keys: &joined::<{ count() }>(),
     renamed: RENAMED,
-    later: &["cluster", "service.front.peek"],
+    later: &["cluster.store", "service.front.peek"],
     help: "lariat help serve",
 };
 
@@ -96,6 +98,8 @@ const fn heading(path: &[u8]) -> &'static str {
         "Back"
     } else if begins(path, b"service.") {
         "Service"
+    } else if begins(path, b"cluster") {
+        "Cluster"
     } else {
         "Process"
     }

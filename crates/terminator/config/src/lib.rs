@@ -7,6 +7,7 @@
 mod back;
 mod back_tls;
 mod certificates;
+mod cluster;
 pub mod files;
 mod front;
 mod host;
@@ -26,8 +27,8 @@ pub use files::{Disk, Files, Recorder, Recording};
 pub use keys::TABLE;
 pub use options::{Diagnostic, Key, Place, Severity, nearest};
 pub use settings::{
-    AdminToken, ControlOptions, LogOutput, ProcessOptions, ResumptionOptions, SandboxOptions,
-    Settings,
+    AdminToken, ClusterOptions, ControlOptions, LogOutput, PeerNetwork, PeersOptions,
+    ProcessOptions, ResumptionOptions, SandboxOptions, Settings,
 };
 pub use source::Source;
 
@@ -131,7 +132,9 @@ fn settings(top: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<Settings> {
     let process = host::process(&top.section("process"), shelf);
     let control = host::control(top, shelf);
     let resumption = host::resumption(&top.section("resumption"));
-    let tickets = host::tickets(&top.section("resumption"), shelf);
+    let cluster = cluster::read(top, shelf);
+    let secrets = cluster.iter().flatten().flat_map(|one| one.secrets.clone());
+    let tickets = host::tickets(&top.section("resumption"), secrets.collect(), shelf);
     let settings = Settings {
         plane: Options {
             services: services?,
@@ -143,6 +146,7 @@ fn settings(top: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<Settings> {
         control: control?,
         resumption: resumption?,
         tickets: tickets?,
+        cluster: cluster?,
     };
     admin_is_apart(top, &settings)?;
     servers_can_be_reached(top, &settings)?;

@@ -7,6 +7,8 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use session::mesh::MeshOptions;
+use tls::resumption::key_file::SharedSecret;
 use zeroize::Zeroizing;
 
 /// Everything that a configuration says.
@@ -22,6 +24,47 @@ pub struct Settings {
     pub resumption: ResumptionOptions,
     /// For the ticket keys, which all services share.
     pub tickets: tls::resumption::TicketOptions,
+    /// For the hosts that share their sessions; `None` = there is this one alone.
+    pub cluster: Option<ClusterOptions>,
+}
+
+/// The hosts that share their sessions.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct ClusterOptions {
+    /// The first encrypts; at least one.
+    pub secrets: Vec<SharedSecret>,
+    /// How stored sessions go to the other hosts; `None` = they do not.
+    pub peers: Option<PeersOptions>,
+}
+
+/// How stored sessions go to the other hosts.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct PeersOptions {
+    /// Where they are.
+    pub network: PeerNetwork,
+    /// The limits.
+    pub mesh: MeshOptions,
+}
+
+/// Where peers are.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum PeerNetwork {
+    /// Each at an address.
+    Unicast {
+        /// Ours.
+        listen: SocketAddr,
+        /// Theirs.
+        send_to: Vec<SocketAddr>,
+    },
+    /// In a group.
+    Multicast {
+        /// Its address and port.
+        group: SocketAddr,
+        /// The network interface; `None` = as the routing table says.
+        interface: Option<String>,
+        /// Networks that a datagram may pass.
+        hops: u8,
+    },
 }
 
 /// The processes and their rights.

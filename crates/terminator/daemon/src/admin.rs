@@ -4,6 +4,8 @@
 //! write; neither takes an order.
 
 mod access;
+mod cluster;
+mod cluster_text;
 mod display;
 mod document;
 mod http;
@@ -13,6 +15,7 @@ mod state;
 mod text;
 
 pub(crate) use access::Access;
+pub(crate) use cluster::{ClusterFacts, ClusterSnapshot};
 #[cfg(test)]
 pub(crate) use document::ServiceStatus;
 pub(crate) use document::{RightsStatus, RunState, ServerState, ServerStatus};

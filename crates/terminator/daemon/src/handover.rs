@@ -287,6 +287,8 @@ pub(crate) enum Role {
     StatusSocket,
     /// The status page and the metrics are served on it.
     AdminListener,
+    /// Datagrams of the cluster's peers come and go.
+    ClusterSocket,
     /// A service serves the files beneath it.
     FilesRoot {
         /// The service's place in the plan.

@@ -6,7 +6,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use config::{Diagnostic, LogOutput, Settings, Severity, Source};
+use config::{Diagnostic, LogOutput, PeerNetwork, Settings, Severity, Source};
 use sys::beneath::Root;
 use sys::process::Identity;
 use sys::socket::has_interface;
@@ -70,8 +70,21 @@ fn missing(settings: &Settings) -> Vec<Missing> {
         let key = format!("service.{index}.front.interface");
         missing_interface(key, name)
     });
-    let checks = checks.into_iter().flatten();
+    let checks = checks.into_iter().chain([group_interface(settings)]);
+    let checks = checks.flatten();
     checks.chain(folders).chain(interfaces).collect()
+}
+
+/// The interface of the cluster's multicast group, if it is missing.
+fn group_interface(settings: &Settings) -> Option<Missing> {
+    let peers = settings.cluster.as_ref()?.peers.as_ref()?;
+    match &peers.network {
+        PeerNetwork::Multicast { interface, .. } => {
+            let key = "cluster.peers.multicast.interface".to_owned();
+            missing_interface(key, interface.as_deref()?)
+        }
+        PeerNetwork::Unicast { .. } => None,
+    }
 }
 
 fn missing_interface(key: String, name: &str) -> Option<Missing> {

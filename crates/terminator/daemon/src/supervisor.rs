@@ -8,6 +8,7 @@
 mod admin_sockets;
 mod backoff;
 mod child;
+mod cluster_socket;
 mod events;
 mod failure;
 mod listeners;
@@ -45,6 +46,7 @@ use crate::stderr;
 use admin_sockets::AdminSockets;
 use backoff::Backoff;
 use child::{Child, Heard, Program};
+use cluster_socket::ClusterSocket;
 use events::{Event, EventQueue};
 use listeners::Listeners;
 use lookups::Resolution;
@@ -156,6 +158,7 @@ struct Supervisor<'a> {
     listeners: Listeners,
     roots: Roots,
     admin_sockets: AdminSockets,
+    cluster_socket: ClusterSocket,
     names: Names,
     /// Servers that an operator has disabled.
     disabled: BTreeSet<ServerName>,
@@ -202,6 +205,7 @@ impl<'a> Supervisor<'a> {
         let workers = summary.workers.cpus.len();
         listeners.open(&summary.listen, workers, &summary.listen_options)?;
         let admin_sockets = AdminSockets::open(summary, read.log)?;
+        let cluster_socket = ClusterSocket::open(summary.peers.as_ref())?;
         let sandbox = summary.process.sandbox;
         let fences = Fences {
             become_user: read.become_user,
@@ -214,6 +218,7 @@ impl<'a> Supervisor<'a> {
             listeners,
             roots: Roots::new(read.folders),
             admin_sockets,
+            cluster_socket,
             names: Names::new(fences, events.sender()),
             disabled: BTreeSet::new(),
             fences,
@@ -342,6 +347,7 @@ impl<'a> Supervisor<'a> {
         let Prepared { summary, bundle } = self.pending.as_ref().unwrap_or(&self.served);
         let mut with_roles = self.admin_sockets.roles();
         with_roles.extend(self.sessions.role());
+        with_roles.extend(self.cluster_socket.role());
         with_roles.extend(self.listeners.roles(&summary.listen));
         with_roles.extend(self.roots.roles(&summary.folders));
         let (roles, fds): (Vec<Role>, Vec<_>) = with_roles.into_iter().unzip();
@@ -519,6 +525,7 @@ impl<'a> Supervisor<'a> {
         self.phase = Phase::Restarting;
         if self.pending.take().is_some() {
             self.admin_sockets.withdraw_log();
+            self.cluster_socket.withdraw();
             self.listeners.keep(&self.served.summary.listen);
             let message = "the worker process died while it built the new configuration";
             self.reload_ended(Some(message.to_owned()));

@@ -3,6 +3,7 @@
 //! Owns the control thread: the supervisor's orders, the doors for operators, checks and names,
 //! all between the connections' workers, which are `proxy`'s.
 
+mod cluster;
 mod log;
 mod orders;
 mod plan;
@@ -33,6 +34,7 @@ use crate::health::{self, Checks, HealthReport};
 use crate::maintenance::ServerName;
 use crate::stderr;
 
+use cluster::Cluster;
 use log::{Log, LogNews};
 use orders::Received;
 use plan::{Built, Servers};
@@ -137,6 +139,7 @@ struct Control {
     /// Of the memory that its sessions lie in.
     session_key: SessionKey,
     admin: Arc<AdminState>,
+    cluster: Cluster,
     log: Log,
     checks: Checks,
     servers: Servers,
@@ -191,6 +194,8 @@ impl Control {
             registry,
             Arc::clone(log.queue()),
         )?;
+        let cluster = Cluster::new(&inheritance.secret, Arc::clone(&inheritance.tiers));
+        admin.cluster_begun(cluster.facts());
         let mut control = Self {
             channel,
             plane,
@@ -198,6 +203,7 @@ impl Control {
             resumption: Arc::clone(&built.resumption),
             session_key: serve.session_key.clone(),
             admin,
+            cluster,
             log,
             checks,
             servers: Servers::default(),
@@ -255,6 +261,7 @@ impl Control {
         self.admin.access_changed(built.access);
         self.admin.resumption_changed(Arc::clone(&built.resumption));
         self.resumption = built.resumption;
+        self.cluster.set(built.cluster)?;
         self.session_key = serve.session_key.clone();
         self.checks.replace(built.checked);
         serve

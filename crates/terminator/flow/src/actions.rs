@@ -41,7 +41,7 @@ pub enum Action {
     Close,
 }
 
-const ORDER: [Action; 14] = [
+const ORDER: [Action; 15] = [
     Action::Admit,
     Action::Route,
     Action::FetchSession,

@@ -20,6 +20,7 @@ fn write_certificates(site: &Site) {
     authority.write(place, "certs/internal-ca.pem");
     let revoked = authority.client("revoked");
     place.write("pages/index.html", "hello");
+    place.write("cluster.key", "k".repeat(64));
     place.write("certs/clients.crl", authority.revocation_list(&[&revoked]));
 }
 

@@ -35,6 +35,9 @@ pub(crate) struct StatusDocument {
     /// What the kernel does of TLS; `None` if no service wants it.
     #[serde(default)]
     pub(crate) kernel_tls: Option<KernelTlsStatus>,
+    /// The cluster's peers; `None` if sessions stay on this host.
+    #[serde(default)]
+    pub(crate) cluster: Option<ClusterStatus>,
     /// Upper bounds of all histograms' buckets.
     pub(crate) bounds_us: Vec<u64>,
 }
@@ -99,6 +102,39 @@ pub(crate) struct KernelTlsStatus {
     pub(crate) remedy: Option<String>,
     /// Whether it can change the keys of a connection.
     pub(crate) rekeys: bool,
+}
+
+/// The cluster's peers.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(default)]
+pub(crate) struct ClusterStatus {
+    /// Where their datagrams come: an address, or a multicast group.
+    pub(crate) address: String,
+    pub(crate) peers: Vec<PeerStatus>,
+}
+
+/// A peer that was heard, as far as it was.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(default)]
+pub(crate) struct PeerStatus {
+    /// Its number, random for the life of its supervisor.
+    pub(crate) sender: String,
+    /// Where its last datagram came from.
+    pub(crate) address: String,
+    /// Whether it was heard in the last four seconds.
+    pub(crate) heard: bool,
+    /// Since its last datagram.
+    pub(crate) silent_ms: u64,
+    /// How much later than by its own clock that datagram came.
+    pub(crate) lag_ms: i64,
+    /// Datagrams.
+    pub(crate) sent: u64,
+    pub(crate) received: u64,
+    pub(crate) lost: u64,
+    pub(crate) replayed: u64,
+    pub(crate) out_of_time: u64,
+    /// Times that it was seen to start.
+    pub(crate) boots: u64,
 }
 
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]

@@ -23,6 +23,7 @@ use crate::kernel::KernelTls;
 use crate::maintenance::ServerName;
 
 use super::access::{Access, Denied};
+use super::cluster::ClusterFacts;
 use super::document::{
     ExpiryStatus, KernelTlsStatus, KtlsStatus, LastReload, ProcessStatus, RightsStatus, RunState,
     ServerState, ServerStatus, ServiceStatus, StatusDocument, VERSION, WorkerStatus,
@@ -83,6 +84,7 @@ struct Facts {
     access: Option<Access>,
     /// The served plan's.
     resumption: Option<Arc<Resumption>>,
+    cluster: ClusterFacts,
     /// Why servers are down that checks took out, by service and server.
     notes: BTreeMap<(String, String), String>,
     /// Servers that an operator has disabled.
@@ -127,6 +129,11 @@ impl AdminState {
     /// These sessions and ticket keys are the served plan's.
     pub(crate) fn resumption_changed(&self, resumption: Arc<Resumption>) {
         self.facts().resumption = Some(resumption);
+    }
+
+    /// What is known of the cluster's peers will be there.
+    pub(crate) fn cluster_begun(&self, cluster: ClusterFacts) {
+        self.facts().cluster = cluster;
     }
 
     /// Who is answered over HTTP from now on.
@@ -224,6 +231,7 @@ impl AdminState {
                 .map(|one| service(one, &facts, workers_count))
                 .collect(),
             kernel_tls: facts.kernel_tls.as_ref().map(kernel_status),
+            cluster: facts.cluster.status(),
             bounds_us: BUCKETS_US.to_vec(),
         }
     }
@@ -301,6 +309,7 @@ impl AdminState {
         ] {
             counts.set(metric, value);
         }
+        facts.cluster.count(&mut counts);
         let Some(resumption) = facts.resumption.as_deref() else {
             return counts;
         };

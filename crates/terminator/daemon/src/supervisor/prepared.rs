@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use config::{ControlOptions, ProcessOptions, Settings};
+use config::{ControlOptions, PeerNetwork, ProcessOptions, Settings};
 use proxy::options::{ServiceOptions, SourceAddress, WorkerOptions};
 use sys::socket::ListenOptions;
 use wire::address::{Address, Endpoint, UnixName};
@@ -42,6 +42,8 @@ pub(super) struct ConfigSummary {
     pub(super) names: BTreeMap<Name, Duration>,
     pub(super) process: ProcessOptions,
     pub(super) control: ControlOptions,
+    /// Where the cluster's peers are; `None` = there are none.
+    pub(super) peers: Option<PeerNetwork>,
     /// The limits of the session cache.
     pub(super) session_limits: session::Options,
     /// What the kernel does of TLS; `None` = nobody wants to know.
@@ -102,6 +104,10 @@ impl ConfigSummary {
             sources,
             process: settings.process,
             control: settings.control,
+            peers: settings
+                .cluster
+                .and_then(|cluster| cluster.peers)
+                .map(|peers| peers.network),
             session_limits: session::Options {
                 entries_max: settings.resumption.session_entries,
                 bytes_max: settings.resumption.session_bytes,

@@ -80,6 +80,7 @@ impl Supervisor<'_> {
         self.listeners
             .open(&new.summary.listen, workers, &new.summary.listen_options)?;
         self.admin_sockets.propose_log(&new.summary, read.log)?;
+        self.cluster_socket.propose(new.summary.peers.as_ref())?;
         let mut both = self.names.wanted().clone();
         both.extend(new.summary.names.clone());
         self.sessions.propose(new.summary.session_limits)?;
@@ -97,6 +98,7 @@ impl Supervisor<'_> {
         new_process.connect_ports = served.connect_ports.take();
         self.sessions.accept();
         self.admin_sockets.accept_log();
+        self.cluster_socket.accept();
         self.served = new;
         self.forget_servers();
         self.generation += 1;
@@ -114,6 +116,7 @@ impl Supervisor<'_> {
         self.pending = None;
         self.sessions.withdraw();
         self.admin_sockets.withdraw_log();
+        self.cluster_socket.withdraw();
         self.due = None;
         self.listeners.keep(&self.served.summary.listen);
         say(format_args!(

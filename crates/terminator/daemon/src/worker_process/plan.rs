@@ -20,7 +20,8 @@ use crate::health::CheckedService;
 use crate::maintenance::ServerName;
 use crate::server_target::{Instance, Name, Port};
 
-use super::sessions::Sessions;
+use super::cluster::ClusterSetup;
+use super::sessions::{Inheritance, Sessions};
 use super::validity::{ValidityWatch, unix_seconds};
 
 /// A plan with what the control side must know of it.
@@ -39,6 +40,8 @@ pub(super) struct Built {
     pub(super) descriptors: Descriptors,
     /// Who is answered on the admin address.
     pub(super) access: Access,
+    /// How sessions go to the other hosts; `None` = they do not.
+    pub(super) cluster: Option<ClusterSetup>,
 }
 
 /// Descriptors that are no service's.
@@ -46,6 +49,7 @@ pub(super) struct Built {
 pub(super) struct Descriptors {
     pub(super) log: Option<OwnedFd>,
     sessions: Option<OwnedFd>,
+    cluster: Option<OwnedFd>,
     /// Folders of files, by their services' places.
     roots: Vec<(usize, Root)>,
     pub(super) status: Option<OwnedFd>,
@@ -73,10 +77,14 @@ pub(super) fn build(
     let servers = Servers::of(&settings);
     let services_checked = settings.plane.services.iter();
     let mut checked: Vec<_> = services_checked.filter_map(CheckedService::of).collect();
-    let options = resumption_options(&settings, sessions.inheritance.secret);
+    let options = resumption_options(&settings, &sessions.inheritance);
     let resumption = sessions.next(&options, &serve.session_key, descriptors.sessions.take())?;
     let resumption = Arc::new(resumption);
     let access = Access::of(&settings.control);
+    let cluster = settings.cluster.take().and_then(|cluster| {
+        let sessions = resumption.shared_sessions();
+        ClusterSetup::new(cluster, descriptors.cluster.take()?, sessions)
+    });
     let cpus = settings.plane.workers.cpus.clone();
     let begun = unix_seconds();
     let built = Plan::build(settings.plane, &resumption);
@@ -110,13 +118,15 @@ pub(super) fn build(
         resumption,
         descriptors,
         access,
+        cluster,
     })
 }
 
-fn resumption_options(settings: &Settings, secret: [u8; 32]) -> ResumptionOptions {
+fn resumption_options(settings: &Settings, inheritance: &Inheritance) -> ResumptionOptions {
     let options = settings.resumption;
     ResumptionOptions {
-        secret,
+        secret: inheritance.secret,
+        tiers: Arc::clone(&inheritance.tiers),
         tickets: settings.tickets.clone(),
         session_entries: options.session_entries,
         session_bytes: options.session_bytes,
@@ -137,6 +147,7 @@ fn sort(
         match *role {
             Role::Log => descriptors.log = Some(fd),
             Role::Sessions => descriptors.sessions = Some(fd),
+            Role::ClusterSocket => descriptors.cluster = Some(fd),
             Role::StatusSocket => descriptors.status = Some(fd),
             Role::AdminListener => descriptors.admin = Some(fd),
             Role::FilesRoot { service } => descriptors.roots.push((service as usize, fd.into())),

@@ -4,6 +4,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
+use session::Tiers;
 use sys::shared::SharedMemory;
 use sys::timer;
 use tls::resumption::{Resumption, ResumptionOptions, SessionMemory};
@@ -14,6 +15,8 @@ use crate::handover::{SessionKey, Start};
 pub(super) struct Inheritance {
     /// What ticket keys are derived from.
     pub(super) secret: [u8; 32],
+    /// The way to where sessions lie beyond this host.
+    pub(super) tiers: Arc<Tiers>,
     process_number: u32,
 }
 
@@ -28,6 +31,7 @@ impl Inheritance {
     pub(super) fn of(start: &Start) -> Self {
         Self {
             secret: start.secret,
+            tiers: Arc::default(),
             process_number: start.number,
         }
     }

@@ -1,0 +1,118 @@
+//! UDP sockets: at an address, or in a multicast group.
+//!
+//! Both are non-blocking and closed on exec. What is sent and received is the caller's.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV6};
+use std::os::fd::OwnedFd;
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, netdevice, socket_with, sockopt};
+
+/// What the kernel keeps of datagrams until they are read, in bytes: a burst of some thousand. It
+/// gives at most `net.core.rmem_max`.
+const RECEIVE_BYTES: usize = 4 << 20;
+
+/// Opens a socket at an address.
+pub fn open(address: SocketAddr) -> io::Result<OwnedFd> {
+    let fd = socket(&address)?;
+    bind(&fd, &address)?;
+    Ok(fd)
+}
+
+/// Opens a socket in a multicast group, at the group's port. Only what is sent to the group comes
+/// in, from processes of this host as well; several sockets may be in one group. What is sent to
+/// the group passes so many networks. `NotFound` or `ENODEV` = there is no such interface.
+pub fn join(group: SocketAddr, interface: Option<&str>, hops: u8) -> io::Result<OwnedFd> {
+    let fd = socket(&group)?;
+    let index = match interface {
+        Some(name) => netdevice::name_to_index(&fd, name)?,
+        None => 0,
+    };
+    sockopt::set_socket_reuseaddr(&fd, true)?;
+    match group {
+        SocketAddr::V4(group) => {
+            let (ip, any) = (group.ip(), &Ipv4Addr::UNSPECIFIED);
+            bind(&fd, &group)?;
+            sockopt::set_ip_add_membership_with_ifindex(&fd, ip, any, index)?;
+            sockopt::set_ip_multicast_if_with_ifindex(&fd, ip, any, index)?;
+            sockopt::set_ip_multicast_ttl(&fd, hops.into())?;
+            sockopt::set_ip_multicast_loop(&fd, true)?;
+        }
+        SocketAddr::V6(group) => {
+            // A group of the link is one of an interface.
+            let address = SocketAddrV6::new(*group.ip(), group.port(), 0, index);
+            bind(&fd, &address)?;
+            sockopt::set_ipv6_add_membership(&fd, group.ip(), index)?;
+            sockopt::set_ipv6_multicast_if(&fd, index)?;
+            sockopt::set_ipv6_multicast_hops(&fd, hops.into())?;
+            sockopt::set_ipv6_multicast_loop(&fd, true)?;
+        }
+    }
+    Ok(fd)
+}
+
+fn socket(address: &SocketAddr) -> io::Result<OwnedFd> {
+    let family = if address.is_ipv4() {
+        AddressFamily::INET
+    } else {
+        AddressFamily::INET6
+    };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let fd = socket_with(family, SocketType::DGRAM, flags, None)?;
+    if address.is_ipv6() {
+        sockopt::set_ipv6_v6only(&fd, true)?;
+    }
+    sockopt::set_socket_recv_buffer_size(&fd, RECEIVE_BYTES)?;
+    Ok(fd)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket;
+    use std::time::Duration;
+
+    use super::*;
+
+    fn waiting(fd: OwnedFd) -> UdpSocket {
+        let socket = UdpSocket::from(fd);
+        socket.set_nonblocking(false).unwrap();
+        let patience = Some(Duration::from_secs(10));
+        socket.set_read_timeout(patience).unwrap();
+        socket
+    }
+
+    fn received(socket: &UdpSocket) -> Vec<u8> {
+        let mut room = [0; 64];
+        let (count, _) = socket.recv_from(&mut room).unwrap();
+        room[..count].to_vec()
+    }
+
+    #[test]
+    fn a_datagram_goes_from_one_address_to_another() {
+        for any in ["127.0.0.1:0", "[::1]:0"] {
+            let [one, other] = [(); 2].map(|()| waiting(open(any.parse().unwrap()).unwrap()));
+            one.send_to(b"hello", other.local_addr().unwrap()).unwrap();
+            assert_eq!(received(&other), b"hello");
+        }
+    }
+
+    #[test]
+    fn all_members_of_a_group_get_a_datagram_on_the_loopback_interface() {
+        for (ip, any) in [("239.255.77.1", "127.0.0.1:0"), ("[ff01::7701]", "[::1]:0")] {
+            // Nobody has the port, so that no other test is in the group.
+            let holder = UdpSocket::bind(any).unwrap();
+            let port = holder.local_addr().unwrap().port();
+            let group: SocketAddr = format!("{ip}:{port}").parse().unwrap();
+            let [one, other] = [(); 2].map(|()| waiting(join(group, Some("lo"), 1).unwrap()));
+            one.send_to(b"hello", group).unwrap();
+            assert_eq!(received(&other), b"hello");
+            assert_eq!(received(&one), b"hello", "the sender is a member as well");
+        }
+    }
+
+    #[test]
+    fn a_group_of_no_interface_is_an_error() {
+        let group = "239.255.77.2:9".parse().unwrap();
+        join(group, Some("no-such-if0"), 1).unwrap_err();
+    }
+}

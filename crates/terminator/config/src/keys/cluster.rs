@@ -1,0 +1,146 @@
+//! The rows about hosts that share their sessions.
+
+use std::time::Duration;
+
+use options::{Key, Kind, key};
+
+const MS: Duration = Duration::from_millis(1);
+const SECOND: Duration = Duration::from_secs(1);
+
+/// More datagrams per second than one thread can look at.
+const RATE_MAX: u64 = 10_000_000;
+
+/// The keys of `cluster`.
+pub(super) const CLUSTER: &[Key] = &[
+    key("cluster", Kind::Table)
+        .absent("sessions stay on this host")
+        .help(
+            "Hosts that resume each other's sessions. All of them have the same secret, and \
+             their services the same names. See docs/guide/scale-out.md.",
+        )
+        .example(r#"cluster = { secret = "/etc/lariat/cluster.key" }"#),
+    key("cluster.secret", Kind::Path)
+        .flag("cluster-secret")
+        .help(
+            "A file with at least 32 random bytes that all hosts of the cluster have. Ticket keys \
+             are derived from it, unless `resumption.tickets` says where they come from, and so \
+             are the keys of what peers send each other.",
+        )
+        .example(r#"secret = "/etc/lariat/cluster.key""#),
+    key("cluster.other-secrets", Kind::Path)
+        .many()
+        .absent("none")
+        .flag("cluster-other-secret")
+        .requires(&["secret"])
+        .help(
+            "Files with further secrets. Nothing is encrypted with them, and what other hosts \
+             encrypted with them is accepted. So a secret is replaced without a gap: the new one \
+             is listed here on every host, then exchanged with `secret` on every host, and the \
+             old one is removed when its tickets have ended.",
+        )
+        .example(r#"other-secrets = ["/etc/lariat/cluster.key.old"]"#),
+    key("cluster.peers", Kind::Table)
+        .absent("stored sessions stay on this host")
+        .help(
+            "Sends the sessions of the session cache to the other hosts, in datagrams (UDP) that \
+             are encrypted and authenticated with keys derived from `secret`.",
+        )
+        .example(r#"peers = { listen = "10.0.3.20:8888", send-to = ["10.0.0.17:8888"] }"#),
+    key("cluster.peers.listen", Kind::Address)
+        .absent("with `multicast`, the port of its group")
+        .flag("cluster-listen")
+        .help(
+            "The address and UDP port at which datagrams of the peers come, and from which ours \
+             are sent.",
+        )
+        .example(r#"listen = "10.0.3.20:8888""#),
+    key("cluster.peers.send-to", Kind::Address)
+        .repeated()
+        .absent("none")
+        .flag("cluster-peer")
+        .requires(&["listen"])
+        .help("The addresses of all peers, each its `listen`.")
+        .example(r#"send-to = ["10.0.0.17:8888", "10.0.0.18:8888"]"#),
+    key("cluster.peers.multicast", Kind::Table)
+        .absent("datagrams go to each peer of `send-to`")
+        .shorthand("group")
+        .help("Sends each datagram once, to a multicast group that all peers are members of.")
+        .example(r#"multicast = { group = "239.1.1.1:8888", interface = "eth0" }"#),
+    key("cluster.peers.multicast.group", Kind::Address)
+        .flag("cluster-group")
+        .help("The group and its UDP port, of IPv4 or IPv6.")
+        .example(r#"group = "239.1.1.1:8888""#),
+    key("cluster.peers.multicast.interface", Kind::Text("INTERFACE"))
+        .absent("the one that the routing table says")
+        .flag("cluster-interface")
+        .requires(&["group"])
+        .help("The network interface of the group.")
+        .example(r#"interface = "eth0""#),
+    key("cluster.peers.multicast.hops", Kind::Count(1, 255))
+        .default("1")
+        .flag("cluster-hops")
+        .requires(&["group"])
+        .help("Networks that a datagram to the group may pass: 1 is the interface's own alone.")
+        .example("hops = 4"),
+    key(
+        "cluster.peers.fetch-timeout",
+        Kind::Duration(MS, MS.saturating_mul(100)),
+    )
+    .default("5ms")
+    .flag("cluster-fetch-timeout")
+    .help(
+        "How long a handshake waits for the peers when its client offers a session that this \
+         host does not have. Then it goes on as a full handshake.",
+    )
+    .example(r#"fetch-timeout = "10ms""#),
+    key("cluster.peers.fetch-rate", Kind::Count(0, RATE_MAX))
+        .default("1000")
+        .flag("cluster-fetch-rate")
+        .help(
+            "Sessions that the peers are asked for per second. Beyond it clients get a full \
+             handshake at once, so that those with made-up ids cost the peers little.",
+        )
+        .example("fetch-rate = 200"),
+    key(
+        "cluster.peers.time-window",
+        Kind::Duration(SECOND, SECOND.saturating_mul(3600)),
+    )
+    .default("30s")
+    .flag("cluster-time-window")
+    .help(
+        "How far the clocks of two hosts may differ, with the time on the way. A datagram \
+         whose time is further from ours is dropped.",
+    )
+    .example(r#"time-window = "10s""#),
+    key("cluster.peers.replay-window", Kind::Count(64, 1 << 16))
+        .default("4096")
+        .flag("cluster-replay-window")
+        .help(
+            "How many datagrams of a peer may overtake another one before that one is taken for \
+             a replay and dropped.",
+        )
+        .example("replay-window = 1024"),
+    key("cluster.peers.senders", Kind::Count(1, 4096))
+        .default("256")
+        .flag("cluster-senders")
+        .help("Peers that are known at a time; datagrams of further ones are dropped.")
+        .example("senders = 16"),
+    key("cluster.peers.receive-rate", Kind::Count(1, RATE_MAX))
+        .default("20000")
+        .flag("cluster-receive-rate")
+        .help("Datagrams looked at per second; those beyond it are dropped and counted.")
+        .example("receive-rate = 100000"),
+    key("cluster.peers.send-rate", Kind::Count(1, RATE_MAX))
+        .default("20000")
+        .flag("cluster-send-rate")
+        .help(
+            "Datagrams sent per second; each counts once for each peer that it goes to. Sessions \
+             beyond it are not sent, and counted.",
+        )
+        .example("send-rate = 100000"),
+    key("cluster.peers.resync", Kind::Count(0, 10_000_000))
+        .default("10000")
+        .flag("cluster-resync")
+        .help("The newest sessions that a peer is sent which has started or was cut off.")
+        .example("resync = 100000"),
+];

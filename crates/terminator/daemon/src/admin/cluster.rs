@@ -1,0 +1,138 @@
+//! What the admin side knows of the cluster's peers: set by the thread that hears them, shown in
+//! the status and the metrics.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use session::mesh::{MeshCounters, PeerFacts};
+use telemetry::catalogue::{Process, ProcessMetric as Metric};
+use telemetry::outcome::{ClusterRejection, ClusterUpdate, SessionTier};
+use telemetry::snapshot::Counts;
+
+use super::document::{ClusterStatus, PeerStatus};
+
+/// What is known of the peers; nothing where there are none. Cloning shares it.
+#[derive(Clone, Default)]
+pub(crate) struct ClusterFacts(Arc<Mutex<Option<ClusterSnapshot>>>);
+
+/// The same at one time.
+#[derive(Clone, Debug)]
+pub(crate) struct ClusterSnapshot {
+    /// Where datagrams of peers come.
+    pub(crate) address: String,
+    pub(crate) counters: MeshCounters,
+    /// What workers handed over while too much waited.
+    pub(crate) requests_dropped: u64,
+    /// Each with whether it was heard of late.
+    pub(crate) peers: Vec<(PeerFacts, bool)>,
+    /// When it was made.
+    pub(crate) now: Instant,
+}
+
+impl ClusterFacts {
+    /// This is known now.
+    pub(crate) fn set(&self, snapshot: Option<ClusterSnapshot>) {
+        *self.lock() = snapshot;
+    }
+
+    /// Whether anything is known.
+    pub(crate) fn is_set(&self) -> bool {
+        self.lock().is_some()
+    }
+
+    /// For the status document.
+    pub(super) fn status(&self) -> Option<ClusterStatus> {
+        self.lock().as_ref().map(ClusterSnapshot::status)
+    }
+
+    /// For the metrics.
+    pub(super) fn count(&self, counts: &mut Counts<Process>) {
+        if let Some(snapshot) = &*self.lock() {
+            snapshot.count(counts);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<ClusterSnapshot>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ClusterSnapshot {
+    fn status(&self) -> ClusterStatus {
+        let mut peers: Vec<_> = self.peers.iter().map(|one| self.peer(one)).collect();
+        peers.sort_by(|one, other| one.address.cmp(&other.address));
+        ClusterStatus {
+            address: self.address.clone(),
+            peers,
+        }
+    }
+
+    fn peer(&self, (peer, is_heard): &(PeerFacts, bool)) -> PeerStatus {
+        let silent = self.now.saturating_duration_since(peer.last_seen);
+        PeerStatus {
+            sender: format!("{:016x}", u64::from_be_bytes(peer.sender)),
+            address: peer.address.to_string(),
+            heard: *is_heard,
+            silent_ms: u64::try_from(silent.as_millis()).unwrap_or(u64::MAX),
+            lag_ms: peer.lag_ms,
+            sent: peer.sent,
+            received: peer.received,
+            lost: peer.lost,
+            replayed: peer.replayed,
+            out_of_time: peer.out_of_time,
+            boots: peer.boots,
+        }
+    }
+
+    fn count(&self, counts: &mut Counts<Process>) {
+        let heard = self.peers.iter().filter(|(_, is_heard)| *is_heard).count();
+        let lost = self.peers.iter().map(|(peer, _)| peer.lost).sum();
+        let all = &self.counters;
+        for (metric, value) in [
+            (Metric::ClusterPeers, heard as u64),
+            (Metric::ClusterDatagramsSent, all.datagrams_sent),
+            (Metric::ClusterDatagramsReceived, all.datagrams_received),
+            (Metric::ClusterBytesSent, all.bytes_sent),
+            (Metric::ClusterBytesReceived, all.bytes_received),
+            (Metric::ClusterDatagramsLost, lost),
+            (Metric::ClusterRequestsDropped, self.requests_dropped),
+        ] {
+            counts.set(metric, value);
+        }
+        for why in ClusterRejection::ALL {
+            counts.set(rejection(*why), all.rejections(*why));
+        }
+        for what in ClusterUpdate::ALL {
+            counts.set(update(*what), all.updates(*what));
+        }
+        let fetched = |tier| all.fetches(tier);
+        counts.set(Metric::ClusterFetchedPeers, fetched(SessionTier::Peers));
+        counts.set(Metric::ClusterFetchedNowhere, fetched(SessionTier::Nowhere));
+    }
+}
+
+fn rejection(why: ClusterRejection) -> Metric {
+    match why {
+        ClusterRejection::Malformed => Metric::ClusterMalformed,
+        ClusterRejection::Version => Metric::ClusterVersion,
+        ClusterRejection::UnknownSecret => Metric::ClusterUnknownSecret,
+        ClusterRejection::Forged => Metric::ClusterForged,
+        ClusterRejection::Reflected => Metric::ClusterReflected,
+        ClusterRejection::OutOfTime => Metric::ClusterOutOfTime,
+        ClusterRejection::Replayed => Metric::ClusterReplayed,
+        ClusterRejection::TooManySenders => Metric::ClusterTooManySenders,
+        ClusterRejection::RateLimited => Metric::ClusterRateLimited,
+    }
+}
+
+fn update(what: ClusterUpdate) -> Metric {
+    match what {
+        ClusterUpdate::Published => Metric::ClusterPublished,
+        ClusterUpdate::Stored => Metric::ClusterStored,
+        ClusterUpdate::Answered => Metric::ClusterAnswered,
+        ClusterUpdate::Deleted => Metric::ClusterDeleted,
+        ClusterUpdate::Removed => Metric::ClusterRemoved,
+        ClusterUpdate::TooLarge => Metric::ClusterTooLarge,
+        ClusterUpdate::Dropped => Metric::ClusterDropped,
+    }
+}

@@ -1,0 +1,306 @@
+//! Hosts that share their sessions by datagrams: each a program of its own, at its own address of
+//! loopback.
+
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::path::{Path, PathBuf};
+
+use rustix::process::Signal;
+use rustls::HandshakeKind;
+use suite::openssl::Talk;
+use suite::prelude::*;
+
+/// Programs of one cluster, and the test's own place in it.
+struct Farm {
+    site: Site,
+    server: Server,
+    secret: PathBuf,
+    /// Where each listens for datagrams; the last is the test's.
+    places: Vec<SocketAddr>,
+    services: Vec<Service>,
+    /// More keys of `cluster.peers`, and tables behind them.
+    more: &'static str,
+}
+
+impl Farm {
+    /// For so many hosts, none of which runs yet.
+    fn new(hosts: u8) -> Self {
+        let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
+        let secret = site.path("cluster.key");
+        fs::write(&secret, "s".repeat(64)).unwrap();
+        let place = |host| {
+            let ip = IpAddr::V4(Ipv4Addr::new(127, 0, 0, host));
+            let socket = UdpSocket::bind((ip, 0)).unwrap();
+            socket.local_addr().unwrap()
+        };
+        let service = |_| Service::new(&site, &server);
+        Self {
+            services: (0..hosts).map(service).collect(),
+            places: (1..=hosts + 1).map(place).collect(),
+            site,
+            server,
+            secret,
+            more: "",
+        }
+    }
+
+    /// A host's configuration with these secrets.
+    fn configuration(&self, host: usize, secrets: &[&Path]) -> String {
+        let others = self.places.iter().enumerate();
+        let others = others.filter(|(place, _)| *place != host);
+        let others: Vec<_> = others.map(|(_, address)| address.to_string()).collect();
+        format!(
+            "[cluster]\nsecret = {:?}\nother-secrets = {:?}\n[cluster.peers]\nlisten = \"{}\"\nsend-to = \
+             {others:?}\nfetch-timeout = \"100ms\"\n{}\n{}",
+            secrets[0],
+            &secrets[1..],
+            self.places[host],
+            self.more,
+            self.services[host].toml()
+        )
+    }
+
+    fn start(&self, host: usize) -> Lariat {
+        Lariat::start(&self.configuration(host, &[&self.secret]))
+    }
+
+    /// The test's own socket, among those that datagrams for all are sent to.
+    fn spy(&self) -> UdpSocket {
+        let socket = UdpSocket::bind(self.places.last().unwrap()).unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket
+    }
+
+    fn visit(&self, client: &Client, host: usize) -> HandshakeKind {
+        client.visit(self.services[host].address)
+    }
+}
+
+/// Waits until a host hears so many peers.
+fn hears(lariat: &Lariat, count: f64) {
+    lariat.wait_for_metric("lariat_cluster_peers", &[], count);
+}
+
+fn rejected(lariat: &Lariat, reason: &str, count: f64) {
+    let reason = [("reason", reason)];
+    lariat.wait_for_metric_from("lariat_cluster_datagrams_rejected_total", &reason, count);
+}
+
+fn stored(lariat: &Lariat, count: f64) {
+    let stored = [("update", "stored")];
+    lariat.wait_for_metric("lariat_cluster_sessions_total", &stored, count);
+}
+
+#[test]
+fn a_session_id_and_a_ticket_of_one_host_resume_on_another() {
+    let farm = Farm::new(2);
+    let hosts = [farm.start(0), farm.start(1)];
+    hosts.iter().for_each(|host| hears(host, 1.0));
+    let by_id = Client::without_tickets(&farm.site);
+    assert_eq!(farm.visit(&by_id, 0), HandshakeKind::Full);
+    stored(&hosts[1], 1.0);
+    assert_eq!(farm.visit(&by_id, 1), HandshakeKind::Resumed);
+    // Tickets need no datagram: their keys come from the secret.
+    for client in Client::of_each_version(&farm.site) {
+        assert_eq!(farm.visit(&client, 0), HandshakeKind::Full);
+        assert_eq!(farm.visit(&client, 1), HandshakeKind::Resumed);
+    }
+}
+
+#[test]
+fn a_host_that_starts_later_gets_what_it_missed_and_what_a_stopped_one_made_is_kept() {
+    let farm = Farm::new(3);
+    let (mut first, second) = (farm.start(0), farm.start(1));
+    hears(&first, 1.0);
+    let clients: Vec<_> = (0..20)
+        .map(|_| Client::without_tickets(&farm.site))
+        .collect();
+    for client in &clients {
+        assert_eq!(farm.visit(client, 0), HandshakeKind::Full);
+    }
+    stored(&second, 20.0);
+    first.signal(Signal::TERM);
+    first.wait();
+    let third = farm.start(2);
+    stored(&third, 20.0);
+    for client in &clients {
+        assert_eq!(farm.visit(client, 2), HandshakeKind::Resumed);
+    }
+}
+
+#[test]
+fn a_session_that_did_not_arrive_is_fetched_while_its_client_waits() {
+    let mut farm = Farm::new(2);
+    farm.more = "resync = 0";
+    let first = farm.start(0);
+    let client = Client::without_tickets(&farm.site);
+    assert_eq!(farm.visit(&client, 0), HandshakeKind::Full);
+    let second = farm.start(1);
+    hears(&second, 1.0);
+    assert_eq!(farm.visit(&client, 1), HandshakeKind::Resumed);
+    second.wait_for_line(&["\"session_tier\":\"peers\"", "\"handshake\":\"session-id\""]);
+    drop(first);
+    // Of a session that nobody has, the handshake goes on without it.
+    let alone = Service::new(&farm.site, &farm.server);
+    let _alone = Lariat::start(&alone.toml());
+    let stranger = Client::without_tickets(&farm.site);
+    assert_eq!(stranger.visit(alone.address), HandshakeKind::Full);
+    assert_eq!(farm.visit(&stranger, 1), HandshakeKind::Full);
+    second.wait_for_line(&["\"session_tier\":\"nowhere\"", "\"handshake\":\"full\""]);
+}
+
+#[test]
+fn a_session_of_tls13_that_was_used_up_on_one_host_is_gone_on_the_others() {
+    let mut farm = Farm::new(2);
+    farm.more = "[resumption]\ntls13 = \"cache\"";
+    let hosts = [farm.start(0), farm.start(1)];
+    hosts.iter().for_each(|host| hears(host, 1.0));
+    let file = farm.site.path("session");
+    // It sends a line and waits for the echo: the session comes before.
+    let visit = |host: usize, option| {
+        let options = ["-tls1_3", option, file.to_str().unwrap()];
+        let mut talk = Talk::start(&farm.site, farm.services[host].address, &options);
+        talk.say("hello");
+        talk.wait_for("hello", 1);
+        talk.end()
+    };
+    visit(0, "-sess_out").assert_stdout("New, TLSv1.3");
+    stored(&hosts[1], 1.0);
+    visit(1, "-sess_in").assert_stdout("Reused, TLSv1.3");
+    let removed = [("update", "removed")];
+    hosts[0].wait_for_metric("lariat_cluster_sessions_total", &removed, 1.0);
+    visit(0, "-sess_in").assert_stdout("New, TLSv1.3");
+    visit(1, "-sess_in").assert_stdout("New, TLSv1.3");
+}
+
+#[test]
+fn a_secret_is_replaced_without_a_full_handshake() {
+    let farm = Farm::new(2);
+    let new = farm.site.path("new.key");
+    fs::write(&new, "n".repeat(64)).unwrap();
+    let (old, new) = (farm.secret.as_path(), new.as_path());
+    let hosts = [farm.start(0), farm.start(1)];
+    hosts.iter().for_each(|host| hears(host, 1.0));
+    let (mut made, mut kept) = (0.0, Vec::new());
+    let steps: [(usize, &[&Path]); 6] = [
+        (0, &[old, new]),
+        (1, &[old, new]),
+        (0, &[new, old]),
+        (1, &[new, old]),
+        (0, &[new]),
+        (1, &[new]),
+    ];
+    for (host, secrets) in steps {
+        hosts[host].configure(&farm.configuration(host, secrets));
+        hosts[host].reload().success();
+        made += 1.0;
+        for (from, to) in [(0, 1), (1, 0)] {
+            let client = Client::without_tickets(&farm.site);
+            assert_eq!(farm.visit(&client, from), HandshakeKind::Full);
+            stored(&hosts[to], made);
+            assert_eq!(farm.visit(&client, to), HandshakeKind::Resumed);
+            kept.push(client);
+            let by_ticket = Client::new(&farm.site);
+            assert_eq!(farm.visit(&by_ticket, from), HandshakeKind::Full);
+            assert_eq!(farm.visit(&by_ticket, to), HandshakeKind::Resumed);
+        }
+    }
+    for client in kept {
+        assert_eq!(farm.visit(&client, 0), HandshakeKind::Resumed);
+    }
+    let unknown = [("reason", "unknown-secret")];
+    let rejected = "lariat_cluster_datagrams_rejected_total";
+    let sum = |host: &Lariat| host.sum(rejected, &unknown);
+    assert_eq!(hosts.each_ref().map(sum), [0.0, 0.0]);
+}
+
+#[test]
+fn nothing_that_an_attacker_sends_enters_a_cache_and_nothing_they_see_is_a_secret() {
+    let farm = Farm::new(2);
+    let spy = farm.spy();
+    let hosts = [farm.start(0), farm.start(1)];
+    hosts.iter().for_each(|host| hears(host, 1.0));
+    let keys = farm.site.path("keys");
+    let options = [
+        "-tls1_2",
+        "-no_ticket",
+        "-keylogfile",
+        keys.to_str().unwrap(),
+    ];
+    s_client(&farm.site, farm.services[0].address, &options).success();
+    stored(&hosts[1], 1.0);
+    let log = fs::read_to_string(keys).unwrap();
+    let line = log
+        .lines()
+        .find(|line| line.starts_with("CLIENT_RANDOM "))
+        .unwrap();
+    let secret = bytes_of(line.rsplit_once(' ').unwrap().1);
+    assert_eq!(secret.len(), 48, "a master secret");
+    let seen = seen_until_session(&spy, farm.places[0]);
+    for datagram in &seen {
+        for part in secret.windows(8) {
+            assert!(
+                !datagram.windows(8).any(|here| here == part),
+                "it was sent in clear"
+            );
+        }
+    }
+
+    let sample = seen.last().unwrap();
+    let changed = |place: usize| {
+        let mut datagram = sample.clone();
+        datagram[place] ^= 1;
+        datagram
+    };
+    let send = |datagram: &[u8], host: usize| {
+        spy.send_to(datagram, farm.places[host]).unwrap();
+    };
+    send(&changed(0), 1);
+    rejected(&hosts[1], "version", 1.0);
+    send(&sample[..50], 1);
+    rejected(&hosts[1], "malformed", 1.0);
+    send(&changed(4), 1);
+    rejected(&hosts[1], "unknown-secret", 1.0);
+    // Sender, boot, sequence, time, what is encrypted, and its tag.
+    for place in [8, 16, 31, 39, 40, sample.len() - 1] {
+        send(&changed(place), 1);
+    }
+    rejected(&hosts[1], "forged", 6.0);
+    send(sample, 1);
+    rejected(&hosts[1], "replayed", 1.0);
+    send(sample, 0);
+    rejected(&hosts[0], "reflected", 1.0);
+    // Who has not seen it before takes it for old: it was sent before this process began.
+    hosts[1].kill_worker_process();
+    hears(&hosts[1], 1.0);
+    send(sample, 1);
+    rejected(&hosts[1], "out-of-time", 1.0);
+
+    for _ in 0..50 {
+        (0..200).for_each(|_| send(&changed(40), 1));
+        let client = Client::new(&farm.site);
+        assert_eq!(farm.visit(&client, 1), HandshakeKind::Full, "workers go on");
+    }
+    rejected(&hosts[1], "forged", 100.0);
+    let entries = hosts[1].sum("lariat_session_cache_entries", &[]);
+    assert_eq!(entries, 1.0, "that of the client alone");
+}
+
+/// What is heard until the first datagram from there that carries more than signs of life.
+fn seen_until_session(spy: &UdpSocket, from: SocketAddr) -> Vec<Vec<u8>> {
+    let mut seen = Vec::new();
+    loop {
+        let mut room = [0; 2000];
+        let (count, sender) = spy.recv_from(&mut room).unwrap();
+        seen.push(room[..count].to_vec());
+        if sender == from && count > 150 {
+            return seen;
+        }
+    }
+}
+
+fn bytes_of(hexadecimal: &str) -> Vec<u8> {
+    let pairs = hexadecimal.as_bytes().chunks(2);
+    let byte = |pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
+    pairs.map(byte).collect()
+}
