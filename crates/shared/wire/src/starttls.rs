@@ -8,17 +8,23 @@
 //! No byte that came before TLS is ever taken as if it had come under it: a client that sends more
 //! behind its request, or a server behind its answer, is refused (CVE-2011-0411).
 
+mod ldap;
 mod lines;
 mod mysql;
+mod postgres;
 mod step;
 mod words;
+mod xmpp;
 
 pub use mysql::{Check as MysqlCheck, CheckStep as MysqlCheckStep};
 pub use step::{Fault, Next, Output, PasswordTask, Policy, Sides};
 
+use ldap::Ldap;
 use lines::Lines;
 use mysql::Mysql;
+use postgres::Postgres;
 use step::Steps;
+use xmpp::Xmpp;
 
 /// A protocol with a request for TLS.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -39,6 +45,12 @@ pub enum Dialect {
     Nntp,
     /// MySQL and MariaDB.
     Mysql,
+    /// PostgreSQL.
+    Postgres,
+    /// RFC 4511.
+    Ldap,
+    /// RFC 6120, of clients; [`Policy::Required`] alone makes sense.
+    Xmpp,
 }
 
 impl Dialect {
@@ -52,6 +64,9 @@ impl Dialect {
         ("sieve", Self::Sieve),
         ("nntp", Self::Nntp),
         ("mysql", Self::Mysql),
+        ("postgres", Self::Postgres),
+        ("ldap", Self::Ldap),
+        ("xmpp", Self::Xmpp),
     ];
 
     /// Its name.
@@ -64,7 +79,7 @@ impl Dialect {
     /// Whether the server greets the client, so that it has to be connected before the client's
     /// TLS.
     pub fn is_greeted(self) -> bool {
-        true
+        !matches!(self, Self::Postgres | Self::Ldap | Self::Xmpp)
     }
 }
 
@@ -78,7 +93,6 @@ impl Dialog {
     /// Before the first byte. `server_name` is the name that the server goes by, where a dialect
     /// tells it one.
     pub fn new(dialect: Dialect, sides: Sides, server_name: Option<&str>) -> Self {
-        let _ = server_name;
         let words = match dialect {
             Dialect::Smtp => &words::SMTP,
             Dialect::Lmtp => &words::LMTP,
@@ -87,6 +101,9 @@ impl Dialog {
             Dialect::Ftp => &words::FTP,
             Dialect::Sieve => &words::SIEVE,
             Dialect::Nntp => &words::NNTP,
+            Dialect::Postgres => return Self::of(dialect, Postgres::new(sides)),
+            Dialect::Ldap => return Self::of(dialect, Ldap::new(sides)),
+            Dialect::Xmpp => return Self::of(dialect, Xmpp::new(sides, server_name)),
             Dialect::Mysql => return Self::of(dialect, Mysql::new(sides)),
         };
         Self::of(dialect, Lines::new(words, sides))

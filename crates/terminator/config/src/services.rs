@@ -66,7 +66,7 @@ fn service(
     if matches!(back, BackOptions::Files(_)) {
         speaks_to_files(&front_section.section("tls"), &mut front)?;
     }
-    let starttls = starttls::read(section, &front, &back)?;
+    let starttls = starttls::read(section, &mut front, &back)?;
     let service = ServiceOptions {
         name: name?,
         front,

@@ -12,7 +12,7 @@ use wire::starttls::{Dialect, Policy, Sides};
 )]
 pub(crate) fn read(
     service: &Section<'_>,
-    front: &FrontOptions,
+    front: &mut FrontOptions,
     back: &BackOptions,
 ) -> Option<Option<Starttls>> {
     let (front_section, back_section) = (service.section("front"), service.section("back"));
@@ -37,6 +37,12 @@ pub(crate) fn read(
     };
     if of_front.is_some() {
         front_fits(&front_section, front)?;
+        speaks_postgresql(&front_section.section("tls"), front, dialect);
+    }
+    if of_front == Some((Dialect::Xmpp, Policy::Optional)) {
+        let message = "is optional, and the stream before TLS is not the server's to continue";
+        front_section.refuse("starttls", message, "write policy = \"required\"");
+        return None;
     }
     if of_back.is_some() && servers.tls.is_none() {
         let message = "asks servers for TLS, and they are to get plaintext";
@@ -62,6 +68,16 @@ pub(crate) fn read(
         },
         server_name,
     }))
+}
+
+/// Clients of PostgreSQL that begin with TLS ask for that protocol, and want it agreed on.
+fn speaks_postgresql(tls: &Section<'_>, front: &mut FrontOptions, dialect: Dialect) {
+    if let FrontTls::Terminate(terminated) = &mut front.tls
+        && dialect == Dialect::Postgres
+        && !tls.has("alpn")
+    {
+        terminated.alpn = vec![b"postgresql".to_vec()];
+    }
 }
 
 fn of_front(section: &Section<'_>) -> Option<(Dialect, Policy)> {

@@ -53,6 +53,8 @@ pub struct Flow {
     proxy_header: Vec<u8>,
     /// What comes before TLS, and is rewritten under it; `None` = nothing any more.
     conversation: Option<Box<Conversation>>,
+    /// What it says of a server that cannot be reached, if it ended before that was known.
+    unavailable: Vec<u8>,
     /// Where the service speaks TLS to its servers: nothing else is sent to them.
     back_tls: Option<Box<BackTls>>,
     /// Why the server that was connected is given up.
@@ -84,6 +86,7 @@ impl Flow {
             stage: Stage::Handshaking,
             handshaking: Some(handshaking),
             conversation,
+            unavailable: Vec::new(),
             postponed: None,
             traffic: None,
             up: Up::default(),

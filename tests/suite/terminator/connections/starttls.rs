@@ -181,6 +181,34 @@ fn openssl_starts_tls_by_every_protocol() {
 }
 
 #[test]
+fn openssl_starts_tls_before_a_server_is_needed_where_the_client_speaks_first() {
+    let site = Site::new();
+    let protocols = ["postgres", "ldap", "xmpp"];
+    let (toml, addresses): (Vec<_>, Vec<_>) = protocols
+        .map(|name| {
+            let [front, nobody] = [free_address(), free_address()];
+            let toml = format!(
+                "[[service]]\nname = \"{name}\"\nfront = {{ listen = [\"{front}\"], \
+                 starttls = \"{name}\", tls = {{ certificates = [{:?}] }} }}\n\
+                 back = {{ servers = [\"{nobody}\"] }}\n",
+                site.path("site.pem"),
+            );
+            (toml, front)
+        })
+        .into_iter()
+        .unzip();
+    let _lariat = Lariat::start(&toml.concat());
+    for (name, address) in protocols.iter().zip(&addresses) {
+        let arguments = ["-starttls", name, "-brief", "-verify_return_error"];
+        let done = s_client(&site, *address, &arguments);
+        assert_has(&done.stderr, "Verification: OK");
+    }
+    // As clients of PostgreSQL since version 17 may begin.
+    let done = s_client(&site, addresses[0], &["-alpn", "postgresql"]);
+    assert_has(&done.stdout, "ALPN protocol: postgresql");
+}
+
+#[test]
 fn a_pair_makes_a_tunnel_that_its_ends_do_not_see() {
     let site = Site::new();
     let (lariat, addresses) = start(&site, "required");

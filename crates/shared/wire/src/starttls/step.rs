@@ -26,7 +26,8 @@ pub struct Sides {
 pub struct Output {
     /// To the client.
     pub to_client: Vec<u8>,
-    /// To the server. If none is connected yet, one has to be.
+    /// To the server. If none is connected yet, one has to be; what the client's bytes led to waits
+    /// for TLS to the server, if that is asked for.
     pub to_server: Vec<u8>,
     /// What comes behind these bytes.
     pub next: Next,
@@ -92,7 +93,7 @@ impl fmt::Debug for PasswordTask {
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum Fault {
     /// The client may not speak without TLS, and went on to.
-    #[error("the client asked for too much before TLS")]
+    #[error("the client went on without TLS, which is required")]
     TlsRequired,
     /// The client sent bytes behind its request for TLS (CVE-2011-0411).
     #[error("the client sent {0} bytes behind its request for TLS, before TLS")]

@@ -2,4 +2,5 @@
 
 mod lines;
 mod mysql;
+mod others;
 mod script;

@@ -25,7 +25,7 @@ pub(super) const SUITES: &[&str] = &[
 
 /// The protocols with a request for TLS.
 pub(super) const STARTTLS: &[&str] = &[
-    "smtp", "lmtp", "imap", "pop3", "ftp", "sieve", "nntp", "mysql",
+    "smtp", "lmtp", "imap", "pop3", "ftp", "sieve", "nntp", "mysql", "postgres", "ldap", "xmpp",
 ];
 
 /// The keys of `front.tls`, down to those of clients' certificates.

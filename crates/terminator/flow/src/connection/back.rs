@@ -29,6 +29,7 @@ impl Flow {
                 self.facts.connected = Some(now);
                 self.last_byte = now;
                 self.proxy_header = header;
+                self.unavailable = Vec::new();
                 self.stage = Stage::Relaying;
                 self.advance(pool);
             }
@@ -38,7 +39,7 @@ impl Flow {
     }
 
     pub(super) fn dial_failed(&mut self, ending: Ending, now: Instant, pool: &mut Pool) {
-        if self.conversation.is_some() {
+        if self.conversation.is_some() || !self.unavailable.is_empty() {
             return self.end_unavailable(ending, now, pool);
         }
         if self.handshaking.is_some() {

@@ -122,6 +122,7 @@ impl Flow {
             Ok(None) => {}
             Ok(Some(agreed)) => {
                 self.facts.back_agreed = Some(agreed);
+                self.unavailable = Vec::new();
                 self.facts.connected = Some(now);
                 self.last_byte = now;
                 self.stage = Stage::Relaying;

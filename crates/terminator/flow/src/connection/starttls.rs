@@ -51,7 +51,9 @@ impl Flow {
         };
         if !bytes.is_empty() {
             self.facts.bytes_up += bytes.len() as u64;
-            let out = conversation.dialog.client_sent(bytes);
+            let mut out = conversation.dialog.client_sent(bytes);
+            // It waits for the server's TLS, if that is not up.
+            self.send_up(&std::mem::take(&mut out.to_server), now, pool);
             self.follow(out, now, pool);
         }
     }
@@ -100,7 +102,11 @@ impl Flow {
     }
 
     fn follow(&mut self, out: Output, now: Instant, pool: &mut Pool) {
-        self.send_up(&out.to_server, now, pool);
+        match self.back_tls.as_mut().filter(|tls| tls.is_waiting()) {
+            // It is part of our own request.
+            Some(tls) => tls.append(&out.to_server, pool),
+            None => self.send_up(&out.to_server, now, pool),
+        }
         if self.send_down(&out.to_client, pool).is_err() {
             return self.stop_exhausted(now, pool);
         }
@@ -118,6 +124,11 @@ impl Flow {
             }
             Next::StartServerTls => return self.begin_back_hello(now, pool),
             Next::Relay => {
+                if let Some(conversation) = &self.conversation
+                    && matches!(self.stage, Stage::Handshaking | Stage::Dialling { .. })
+                {
+                    self.unavailable = conversation.dialog.unavailable();
+                }
                 self.end_conversation(pool);
                 if self.is_before_tls() {
                     self.handshaking = None;
@@ -155,13 +166,13 @@ impl Flow {
 
     /// Tells the client that there is no server for it, in the words of its protocol.
     pub(super) fn end_unavailable(&mut self, ending: Ending, now: Instant, pool: &mut Pool) {
-        if let Some(conversation) = &self.conversation {
-            let words = conversation.dialog.unavailable();
-            if self.send_down(&words, pool).is_err() {
-                return self.stop_exhausted(now, pool);
-            }
-            self.end_by_words(ending, now, pool);
+        let conversation = self.conversation.as_ref();
+        let ended = std::mem::take(&mut self.unavailable);
+        let words = conversation.map_or(ended, |one| one.dialog.unavailable());
+        if self.send_down(&words, pool).is_err() {
+            return self.stop_exhausted(now, pool);
         }
+        self.end_by_words(ending, now, pool);
     }
 
     /// Why a client has gone before its TLS began.
@@ -202,10 +213,6 @@ impl Flow {
     fn send_up(&mut self, bytes: &[u8], now: Instant, pool: &mut Pool) {
         if bytes.is_empty() {
             return;
-        }
-        if let Some(tls) = self.back_tls.as_mut().filter(|tls| tls.is_waiting()) {
-            // It is for our own request.
-            return tls.append(bytes, pool);
         }
         self.up.add_early(bytes, pool);
         if matches!(self.stage, Stage::Handshaking) {

@@ -1,0 +1,325 @@
+//! LDAP: the extended operation StartTLS (RFC 4511 section 4.14), in BER.
+
+use super::step::{Fault, Next, Output, Policy, Sides, Steps, refusal};
+
+/// The longest message in which a request for TLS is looked for, in bytes.
+const MESSAGE_BYTES_MAX: usize = 64 << 10;
+
+/// Operations refused for want of TLS before the connection is closed.
+const REFUSALS_MAX: usize = 10;
+
+const START_TLS: &[u8] = b"1.3.6.1.4.1.1466.20037";
+const NOTICE_OF_DISCONNECTION: &[u8] = b"1.3.6.1.4.1.1466.20036";
+
+// RFC 4511 section 4.1.9.
+const PROTOCOL_ERROR: u8 = 2;
+const CONFIDENTIALITY_REQUIRED: u8 = 13;
+const UNAVAILABLE: u8 = 52;
+
+const SEQUENCE: u8 = 0x30;
+const INTEGER: u8 = 0x02;
+const BIND_REQUEST: u8 = 0x60;
+const UNBIND_REQUEST: u8 = 0x42;
+const ABANDON_REQUEST: u8 = 0x50;
+const EXTENDED_REQUEST: u8 = 0x77;
+const EXTENDED_RESPONSE: u8 = 0x78;
+
+/// Requests, and what answers them (RFC 4511 sections 4.2 to 4.12).
+const ANSWERS: &[(u8, u8)] = &[
+    (BIND_REQUEST, 0x61),
+    (0x63, 0x65),
+    (0x66, 0x67),
+    (0x68, 0x69),
+    (0x4a, 0x6b),
+    (0x6c, 0x6d),
+    (0x6e, 0x6f),
+    (EXTENDED_REQUEST, EXTENDED_RESPONSE),
+];
+
+#[derive(Debug)]
+pub(super) struct Ldap {
+    sides: Sides,
+    has_client_tls: bool,
+    has_server_tls: bool,
+    /// What the client sends is for the server.
+    has_begun: bool,
+    client: Vec<u8>,
+    answer: Vec<u8>,
+    refusals: usize,
+}
+
+impl Ldap {
+    pub(super) fn new(sides: Sides) -> Self {
+        Self {
+            sides,
+            has_client_tls: false,
+            has_server_tls: !sides.back,
+            has_begun: false,
+            client: Vec::new(),
+            answer: Vec::new(),
+            refusals: 0,
+        }
+    }
+
+    /// Whether the client may still ask for TLS.
+    fn is_before_tls(&self) -> bool {
+        self.sides.front.is_some() && !self.has_client_tls
+    }
+
+    fn take_messages(&mut self, out: &mut Output) {
+        while out.goes_on() && self.is_before_tls() && !self.has_begun {
+            let message = match Message::read(&self.client) {
+                Ok(Some(message)) => message,
+                Ok(None) => return,
+                Err(what) => {
+                    let words = notice(PROTOCOL_ERROR, what);
+                    return out.fail(Fault::ClientMalformed(what), &words);
+                }
+            };
+            let (id, operation) = (message.id.to_vec(), message.operation);
+            let (is_start, bytes) = (message.is_start_tls(), message.bytes);
+            let rest = self.client.split_off(bytes);
+            let request = std::mem::replace(&mut self.client, rest);
+            if is_start && self.client.is_empty() {
+                out.to_client
+                    .extend(response(&id, EXTENDED_RESPONSE, 0, "", Some(START_TLS)));
+                out.next = Next::StartClientTls;
+            } else if is_start {
+                let what = "more behind its request for TLS";
+                out.fail(
+                    Fault::Injection(self.client.len()),
+                    &notice(PROTOCOL_ERROR, what),
+                );
+            } else if self.sides.front == Some(Policy::Required) {
+                self.refuse(&id, operation, out);
+            } else {
+                // It may ask for TLS later, but not once it has logged in.
+                out.to_server.extend_from_slice(&request);
+                self.has_begun = operation == BIND_REQUEST;
+            }
+        }
+        if out.goes_on() && (self.has_begun || !self.is_before_tls()) {
+            self.relay(out);
+        }
+    }
+
+    fn relay(&mut self, out: &mut Output) {
+        self.has_begun = true;
+        out.to_server.append(&mut self.client);
+        if self.has_server_tls {
+            out.next = Next::Relay;
+        }
+    }
+
+    fn refuse(&mut self, id: &[u8], operation: u8, out: &mut Output) {
+        self.refusals += 1;
+        let answer = ANSWERS.iter().find(|(request, _)| *request == operation);
+        match answer {
+            _ if operation == UNBIND_REQUEST || self.refusals > REFUSALS_MAX => {
+                out.next = Next::Fail(Fault::TlsRequired);
+            }
+            Some((_, answer)) => {
+                let words = "use StartTLS first";
+                out.to_client
+                    .extend(response(id, *answer, CONFIDENTIALITY_REQUIRED, words, None));
+            }
+            None if operation == ABANDON_REQUEST => {}
+            None => {
+                let what = "an operation that does not exist";
+                out.fail(Fault::ClientMalformed(what), &notice(PROTOCOL_ERROR, what));
+            }
+        }
+    }
+}
+
+impl Steps for Ldap {
+    fn client_sent(&mut self, bytes: &[u8], out: &mut Output) {
+        self.client.extend_from_slice(bytes);
+        self.take_messages(out);
+        if self.client.len() > MESSAGE_BYTES_MAX {
+            let what = "more than 64 KiB before TLS";
+            out.fail(Fault::ClientMalformed(what), &notice(PROTOCOL_ERROR, what));
+        }
+    }
+
+    fn server_sent(&mut self, bytes: &[u8], out: &mut Output) {
+        if self.has_server_tls {
+            return out.to_client.extend_from_slice(bytes);
+        }
+        self.answer.extend_from_slice(bytes);
+        let message = match Message::read(&self.answer) {
+            Ok(Some(message)) => message,
+            Ok(None) => return,
+            Err(_) => {
+                let what = "something that is no LDAP message";
+                out.next = Next::Fail(Fault::ServerMalformed(what));
+                return;
+            }
+        };
+        out.next = match (message.operation, message.result()) {
+            (EXTENDED_RESPONSE, Some((0, _))) if message.bytes == self.answer.len() => {
+                Next::StartServerTls
+            }
+            (EXTENDED_RESPONSE, Some((0, _))) => {
+                let what = "bytes behind its answer to the request for TLS";
+                Next::Fail(Fault::ServerMalformed(what))
+            }
+            (EXTENDED_RESPONSE, Some((code, words))) => {
+                let text = format!("result {code}: {}", String::from_utf8_lossy(words));
+                Next::Fail(refusal(text.as_bytes()))
+            }
+            _ => Next::Fail(Fault::ServerMalformed("no answer to the request for TLS")),
+        };
+    }
+
+    fn client_tls_up(&mut self, out: &mut Output) {
+        self.has_client_tls = true;
+        self.take_messages(out);
+    }
+
+    fn server_tls_up(&mut self, out: &mut Output) {
+        self.has_server_tls = true;
+        if self.has_begun {
+            out.next = Next::Relay;
+        }
+    }
+
+    fn server_connected(&mut self, out: &mut Output) {
+        if !self.has_server_tls {
+            self.answer.clear();
+            let request = element(0x80, START_TLS);
+            out.to_server
+                .extend(envelope(&[1], &element(EXTENDED_REQUEST, &request)));
+        }
+    }
+
+    fn unavailable(&self) -> Vec<u8> {
+        notice(UNAVAILABLE, "no server is available")
+    }
+
+    fn has_refused(&self) -> bool {
+        self.refusals > 0
+    }
+
+    fn expects_server(&self) -> bool {
+        false
+    }
+
+    fn is_holding(&self) -> bool {
+        false
+    }
+}
+
+/// A whole LDAPMessage.
+struct Message<'a> {
+    /// The bytes of the number that its answer repeats.
+    id: &'a [u8],
+    /// The tag of the operation, and what is in it.
+    operation: u8,
+    content: &'a [u8],
+    /// How long it is with its head.
+    bytes: usize,
+}
+
+impl<'a> Message<'a> {
+    /// The first message of these bytes; `None` = it is not yet whole.
+    fn read(bytes: &'a [u8]) -> Result<Option<Self>, &'static str> {
+        if bytes.first().is_some_and(|tag| *tag != SEQUENCE) {
+            return Err("something that is no LDAP message");
+        }
+        let Some((tag, content, rest)) = take(bytes)? else {
+            return Ok(None);
+        };
+        let (SEQUENCE, Some((INTEGER, id, body))) = (tag, take(content)?) else {
+            return Err("something that is no LDAP message");
+        };
+        let Some((operation, content, _)) = take(body)? else {
+            return Err("an LDAP message without an operation");
+        };
+        if !(1..=4).contains(&id.len()) {
+            return Err("an LDAP message with an odd number");
+        }
+        Ok(Some(Self {
+            id,
+            operation,
+            content,
+            bytes: bytes.len() - rest.len(),
+        }))
+    }
+
+    fn is_start_tls(&self) -> bool {
+        let name = take(self.content).ok().flatten();
+        self.operation == EXTENDED_REQUEST
+            && matches!(name, Some((0x80, name, _)) if name == START_TLS)
+    }
+
+    /// The code and words of a result.
+    fn result(&self) -> Option<(u8, &'a [u8])> {
+        let (_, code, rest) = take(self.content).ok()??;
+        let (_, _, rest) = take(rest).ok()??;
+        let (_, words, _) = take(rest).ok()??;
+        Some((*code.last()?, words))
+    }
+}
+
+type Element<'a> = (u8, &'a [u8], &'a [u8]);
+
+/// The first element of these bytes: its tag, its content, and what follows; `None` = it is not
+/// yet whole. LDAP allows the definite form of lengths alone (RFC 4511 section 5.1).
+fn take(bytes: &[u8]) -> Result<Option<Element<'_>>, &'static str> {
+    let [tag, first, rest @ ..] = bytes else {
+        return Ok(None);
+    };
+    let (length, rest) = match usize::from(*first) {
+        short @ 0..=0x7f => (short, rest),
+        long @ 0x81..=0x84 => {
+            let Some((length, rest)) = rest.split_at_checked(long - 0x80) else {
+                return Ok(None);
+            };
+            let length = length
+                .iter()
+                .fold(0, |sum, byte| sum << 8 | usize::from(*byte));
+            (length, rest)
+        }
+        _ => return Err("an element of an impossible length"),
+    };
+    if tag & 0x1f == 0x1f || length > MESSAGE_BYTES_MAX {
+        return Err("an element that is too long or has an odd tag");
+    }
+    let parts = rest.split_at_checked(length);
+    Ok(parts.map(|(content, rest)| (*tag, content, rest)))
+}
+
+/// An element of less than 256 bytes, as all of ours are.
+fn element(tag: u8, content: &[u8]) -> Vec<u8> {
+    let length = u8::try_from(content.len()).expect("our own elements are short");
+    let head: &[u8] = if length < 0x80 {
+        &[tag, length]
+    } else {
+        &[tag, 0x81, length]
+    };
+    [head, content].concat()
+}
+
+fn envelope(id: &[u8], operation: &[u8]) -> Vec<u8> {
+    element(SEQUENCE, &[&element(INTEGER, id), operation].concat())
+}
+
+fn response(id: &[u8], tag: u8, code: u8, words: &str, name: Option<&[u8]>) -> Vec<u8> {
+    let mut content = element(0x0a, &[code]);
+    content.extend(element(0x04, b""));
+    content.extend(element(0x04, words.as_bytes()));
+    content.extend(name.map_or(Vec::new(), |name| element(0x8a, name)));
+    envelope(id, &element(tag, &content))
+}
+
+/// What a server says when it ends a connection (RFC 4511 section 4.4.1).
+fn notice(code: u8, words: &str) -> Vec<u8> {
+    response(
+        &[0],
+        EXTENDED_RESPONSE,
+        code,
+        words,
+        Some(NOTICE_OF_DISCONNECTION),
+    )
+}

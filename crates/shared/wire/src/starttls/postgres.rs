@@ -1,0 +1,231 @@
+//! PostgreSQL: the request for TLS before the startup packet (PostgreSQL's documentation, "Message
+//! Flow", SSL Session Encryption), and TLS from the first byte, as clients since PostgreSQL 17 may
+//! begin it.
+
+use super::step::{Fault, Next, Output, Policy, Sides, Steps, refusal};
+
+const SSL_REQUEST: u32 = 1234 << 16 | 5679;
+const GSSENC_REQUEST: u32 = 1234 << 16 | 5680;
+const CANCEL_REQUEST: u32 = 1234 << 16 | 5678;
+
+/// The longest startup packet that servers take, in bytes (MAX_STARTUP_PACKET_LENGTH).
+const STARTUP_BYTES_MAX: usize = 10_000;
+
+/// The first byte of a TLS handshake (RFC 8446 section 5.1).
+const HANDSHAKE: u8 = 22;
+
+/// The longest error that is waited for, in bytes.
+const ERROR_BYTES_MAX: usize = 8 << 10;
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Server {
+    /// It gets what the client sends.
+    Open,
+    /// It has to be asked for TLS, or was.
+    Asked,
+}
+
+#[derive(Debug)]
+pub(super) struct Postgres {
+    sides: Sides,
+    has_client_tls: bool,
+    /// It asked for GSSAPI encryption before and was told that there is none.
+    has_asked_gss: bool,
+    has_refused: bool,
+    server: Server,
+    client: Vec<u8>,
+    answer: Vec<u8>,
+    /// What the client sends is for the server.
+    has_begun: bool,
+}
+
+impl Postgres {
+    pub(super) fn new(sides: Sides) -> Self {
+        Self {
+            sides,
+            has_client_tls: false,
+            has_asked_gss: false,
+            has_refused: false,
+            server: if sides.back {
+                Server::Asked
+            } else {
+                Server::Open
+            },
+            client: Vec::new(),
+            answer: Vec::new(),
+            has_begun: false,
+        }
+    }
+
+    fn take_packets(&mut self, out: &mut Output) {
+        while out.goes_on() && !self.has_begun {
+            let is_first = !self.has_client_tls && !self.has_asked_gss;
+            if self.client.first() == Some(&HANDSHAKE) && is_first && self.sides.front.is_some() {
+                out.next = Next::ClientTlsBegun(std::mem::take(&mut self.client));
+                return;
+            }
+            let Some((length, code)) = head(&self.client) else {
+                return;
+            };
+            if !(8..=STARTUP_BYTES_MAX).contains(&length) {
+                let fault = Fault::ClientMalformed("a startup packet of an impossible length");
+                return out.fail(fault, &error("08P01", "invalid length of startup packet"));
+            }
+            match code {
+                GSSENC_REQUEST if is_first => {
+                    self.client.drain(..8);
+                    self.has_asked_gss = true;
+                    out.to_client.push(b'N');
+                }
+                SSL_REQUEST if !self.has_client_tls => self.ssl_requested(out),
+                SSL_REQUEST | GSSENC_REQUEST => {
+                    let fault = Fault::ClientMalformed("a second request for encryption");
+                    out.fail(
+                        fault,
+                        &error(
+                            "08P01",
+                            "unsupported frontend protocol: encryption is active",
+                        ),
+                    );
+                }
+                // A server takes them without TLS too, whatever it demands of others, and older
+                // clients send them so.
+                CANCEL_REQUEST => self.begin(out),
+                _ if self.sides.front == Some(Policy::Required) && !self.has_client_tls => {
+                    self.has_refused = true;
+                    let words =
+                        "this server requires TLS: connect with sslmode=require or stronger";
+                    out.fail(Fault::TlsRequired, &error("28000", words));
+                }
+                _ => self.begin(out),
+            }
+        }
+    }
+
+    fn ssl_requested(&mut self, out: &mut Output) {
+        self.client.drain(..8);
+        if self.sides.front.is_none() {
+            // The way to the server is ours to protect.
+            out.to_client.push(b'N');
+        } else if self.client.is_empty() {
+            out.to_client.push(b'S');
+            out.next = Next::StartClientTls;
+        } else {
+            let words = "received unencrypted data after SSL request";
+            out.fail(Fault::Injection(self.client.len()), &error("08P01", words));
+        }
+    }
+
+    /// From here on nothing is rewritten.
+    fn begin(&mut self, out: &mut Output) {
+        self.has_begun = true;
+        out.to_server.append(&mut self.client);
+        if self.server == Server::Open {
+            out.next = Next::Relay;
+        }
+    }
+}
+
+impl Steps for Postgres {
+    fn client_sent(&mut self, bytes: &[u8], out: &mut Output) {
+        if self.has_begun {
+            return out.to_server.extend_from_slice(bytes);
+        }
+        self.client.extend_from_slice(bytes);
+        self.take_packets(out);
+    }
+
+    fn server_sent(&mut self, bytes: &[u8], out: &mut Output) {
+        if self.server == Server::Open {
+            return out.to_client.extend_from_slice(bytes);
+        }
+        self.answer.extend_from_slice(bytes);
+        match self.answer.first() {
+            None => {}
+            Some(b'S') if self.answer.len() == 1 => out.next = Next::StartServerTls,
+            Some(b'S') => {
+                let what = "bytes behind its answer to the request for TLS";
+                out.next = Next::Fail(Fault::ServerMalformed(what));
+            }
+            Some(b'N') => out.next = Next::Fail(Fault::ServerWithoutTls("TLS")),
+            Some(b'E') => {
+                let length = self.answer.get(1..5).map(number);
+                let end = length.map_or(usize::MAX, |length| length.saturating_add(1) as usize);
+                if self.answer.len() >= end.min(ERROR_BYTES_MAX) {
+                    let words = self.answer.get(5..).unwrap_or_default();
+                    out.next = Next::Fail(refusal(message(words)));
+                }
+            }
+            Some(_) => {
+                let what = "something that is no answer to a request for TLS";
+                out.next = Next::Fail(Fault::ServerMalformed(what));
+            }
+        }
+    }
+
+    fn client_tls_up(&mut self, _out: &mut Output) {
+        self.has_client_tls = true;
+        self.client.clear();
+    }
+
+    fn server_tls_up(&mut self, out: &mut Output) {
+        self.server = Server::Open;
+        if self.has_begun {
+            out.next = Next::Relay;
+        }
+    }
+
+    fn server_connected(&mut self, out: &mut Output) {
+        if self.server == Server::Asked {
+            self.answer.clear();
+            out.to_server.extend_from_slice(&8_u32.to_be_bytes());
+            out.to_server.extend_from_slice(&SSL_REQUEST.to_be_bytes());
+        }
+    }
+
+    fn unavailable(&self) -> Vec<u8> {
+        error("57P03", "no server is available")
+    }
+
+    fn has_refused(&self) -> bool {
+        self.has_refused
+    }
+
+    fn expects_server(&self) -> bool {
+        false
+    }
+
+    fn is_holding(&self) -> bool {
+        false
+    }
+}
+
+fn number(bytes: &[u8]) -> u32 {
+    bytes
+        .iter()
+        .fold(0, |sum, byte| sum << 8 | u32::from(*byte))
+}
+
+/// A packet's length and its code, if both have come.
+fn head(bytes: &[u8]) -> Option<(usize, u32)> {
+    let length = number(bytes.get(..4)?);
+    // A length that is wrong is known before the code.
+    if !(8..=STARTUP_BYTES_MAX as u32).contains(&length) {
+        return Some((0, 0));
+    }
+    Some((length as usize, number(bytes.get(4..8)?)))
+}
+
+/// An ErrorResponse.
+fn error(code: &str, message: &str) -> Vec<u8> {
+    let fields = format!("SFATAL\0VFATAL\0C{code}\0M{message}\0\0");
+    let length = 4 + fields.len() as u32;
+    [b"E", &length.to_be_bytes()[..], fields.as_bytes()].concat()
+}
+
+/// What an ErrorResponse says; one of before version 3 is text alone.
+fn message(fields: &[u8]) -> &[u8] {
+    let mut fields = fields.split(|byte| *byte == 0);
+    let message = fields.find_map(|field| field.strip_prefix(b"M"));
+    message.unwrap_or(b"an error")
+}

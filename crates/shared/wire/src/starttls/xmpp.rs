@@ -1,0 +1,316 @@
+//! XMPP (RFC 6120 section 5): a stream of XML in which the client asks for TLS.
+//!
+//! After TLS the client begins its stream anew, which a server without TLS would not understand as
+//! the continuation of another one. So the stream before TLS is held here, and the server's begins
+//! under TLS; there is nothing to relay for a client that wants no TLS.
+
+use super::step::{Fault, Next, Output, Sides, Steps, refusal};
+
+/// The longest head of a stream with its features, in bytes.
+const HEAD_BYTES_MAX: usize = 16 << 10;
+
+const NAMESPACE: &str = "urn:ietf:params:xml:ns:xmpp-tls";
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Phase {
+    /// The client's stream has to begin, or the server's features to come.
+    Head,
+    /// TLS is asked for, or is to be.
+    Request,
+    /// TLS is up, or there is none of ours.
+    Open,
+}
+
+#[derive(Debug)]
+pub(super) struct Xmpp {
+    front: Phase,
+    back: Phase,
+    /// The domain that the server is asked for where no client has named one.
+    domain: String,
+    client: Vec<u8>,
+    server: Vec<u8>,
+    has_refused: bool,
+}
+
+impl Xmpp {
+    pub(super) fn new(sides: Sides, domain: Option<&str>) -> Self {
+        let phase = |speaks| if speaks { Phase::Head } else { Phase::Open };
+        Self {
+            front: phase(sides.front.is_some()),
+            back: phase(sides.back),
+            domain: domain.unwrap_or("localhost").to_owned(),
+            client: Vec::new(),
+            server: Vec::new(),
+            has_refused: false,
+        }
+    }
+
+    fn take_client(&mut self, out: &mut Output) {
+        if self.front == Phase::Head {
+            let Some((end, tag)) = element(&self.client, "stream:stream") else {
+                return self.judge_client(out);
+            };
+            let to = attribute(&tag, "to");
+            if let Some(to) = to {
+                to.clone_into(&mut self.domain);
+            }
+            let namespace = attribute(&tag, "xmlns")
+                .unwrap_or("jabber:client")
+                .to_owned();
+            self.client.drain(..end);
+            self.front = Phase::Request;
+            // The identifier is of a stream that ends before it says anything.
+            out.to_client.extend(
+                format!(
+                    "{}<stream:features><starttls xmlns='{NAMESPACE}'><required/></starttls>\
+                 </stream:features>",
+                    head(
+                        &namespace,
+                        &format!("id='before-tls' from='{}'", self.domain)
+                    ),
+                )
+                .into_bytes(),
+            );
+        }
+        if self.front == Phase::Request {
+            let Some((end, _)) = element(&self.client, "starttls") else {
+                return self.judge_client(out);
+            };
+            let rest = self.client[end..].strip_prefix(b"</starttls>");
+            let rest = rest.unwrap_or_else(|| &self.client[end..]).trim_ascii();
+            if rest.is_empty() {
+                self.client.clear();
+                out.to_client
+                    .extend(format!("<proceed xmlns='{NAMESPACE}'/>").into_bytes());
+                out.next = Next::StartClientTls;
+            } else {
+                let fault = Fault::Injection(rest.len());
+                out.fail(fault, &stream_error("policy-violation"));
+            }
+        }
+        if self.front == Phase::Open {
+            out.to_server.append(&mut self.client);
+        }
+    }
+
+    /// What has come is no beginning of what has to.
+    fn judge_client(&mut self, out: &mut Output) {
+        let text = self.client.trim_ascii_start();
+        let is_markup = text.is_empty() || text.starts_with(b"<");
+        if !is_markup || self.client.len() > HEAD_BYTES_MAX {
+            let what = "no stream of XMPP, or one with a head of more than 16 KiB";
+            return out.fail(
+                Fault::ClientMalformed(what),
+                &stream_error("not-well-formed"),
+            );
+        }
+        let is_other = self.front == Phase::Request && text.contains(&b'>');
+        if is_other {
+            self.has_refused = true;
+            out.fail(Fault::TlsRequired, &stream_error("policy-violation"));
+        }
+    }
+
+    fn take_server(&mut self, out: &mut Output) {
+        match self.back {
+            Phase::Open => self.relay_features(out),
+            Phase::Head => {
+                let Some(features) = features(&self.server) else {
+                    return self.judge_server(out);
+                };
+                let features = String::from_utf8_lossy(&self.server[features]).into_owned();
+                if !features.contains(NAMESPACE) {
+                    out.next = Next::Fail(Fault::ServerWithoutTls("starttls"));
+                    return;
+                }
+                self.server.clear();
+                self.back = Phase::Request;
+                out.to_server
+                    .extend(format!("<starttls xmlns='{NAMESPACE}'/>").into_bytes());
+            }
+            Phase::Request => {
+                let Some((end, _)) = element(&self.server, "proceed") else {
+                    return self.judge_server(out);
+                };
+                let is_last = [&b""[..], b"</proceed>"].contains(&self.server[end..].trim_ascii());
+                out.next = if is_last {
+                    Next::StartServerTls
+                } else {
+                    let what = "bytes behind its answer to the request for TLS";
+                    Next::Fail(Fault::ServerMalformed(what))
+                };
+            }
+        }
+    }
+
+    fn judge_server(&self, out: &mut Output) {
+        let text = String::from_utf8_lossy(&self.server);
+        let is_failure = text.contains("<stream:error") || text.contains("<failure");
+        if is_failure && text.trim_end().ends_with('>') {
+            out.next = Next::Fail(refusal(text.as_bytes()));
+        } else if self.server.len() > HEAD_BYTES_MAX {
+            let what = "no features of a stream within 16 KiB";
+            out.next = Next::Fail(Fault::ServerMalformed(what));
+        }
+    }
+
+    /// The first features under TLS, without the server's own offer of it; what follows is not
+    /// looked at.
+    fn relay_features(&mut self, out: &mut Output) {
+        let Some(place) = features(&self.server) else {
+            if self.server.len() > HEAD_BYTES_MAX {
+                out.next = Next::Relay;
+            }
+            if out.next == Next::Relay || !self.server.trim_ascii_start().starts_with(b"<") {
+                out.to_client.append(&mut self.server);
+            }
+            return;
+        };
+        let features = String::from_utf8_lossy(&self.server[place.clone()]).into_owned();
+        let without = match features.find("<starttls") {
+            Some(begin) => {
+                let rest = &features[begin..];
+                let tag_end = rest.find('>').unwrap_or(rest.len() - 1);
+                let end = if rest[..tag_end].ends_with('/') {
+                    tag_end + 1
+                } else {
+                    rest.find("</starttls>")
+                        .map_or(rest.len(), |at| at + "</starttls>".len())
+                };
+                [&features[..begin], &rest[end..]].concat()
+            }
+            None => features,
+        };
+        out.to_client.extend_from_slice(&self.server[..place.start]);
+        out.to_client.extend_from_slice(without.as_bytes());
+        out.to_client.extend_from_slice(&self.server[place.end..]);
+        self.server.clear();
+        out.next = Next::Relay;
+    }
+}
+
+impl Steps for Xmpp {
+    fn client_sent(&mut self, bytes: &[u8], out: &mut Output) {
+        self.client.extend_from_slice(bytes);
+        self.take_client(out);
+        if self.client.len() > 64 << 10 {
+            let what = "more than 64 KiB before the server was connected";
+            out.fail(
+                Fault::ClientMalformed(what),
+                &stream_error("policy-violation"),
+            );
+        }
+    }
+
+    fn server_sent(&mut self, bytes: &[u8], out: &mut Output) {
+        self.server.extend_from_slice(bytes);
+        self.take_server(out);
+    }
+
+    fn client_tls_up(&mut self, out: &mut Output) {
+        self.front = Phase::Open;
+        self.take_client(out);
+    }
+
+    fn server_tls_up(&mut self, _out: &mut Output) {
+        self.back = Phase::Open;
+        self.server.clear();
+    }
+
+    fn server_connected(&mut self, out: &mut Output) {
+        if self.back != Phase::Open {
+            self.back = Phase::Head;
+            self.server.clear();
+            let to = format!("to='{}'", self.domain);
+            out.to_server
+                .extend(head("jabber:client", &to).into_bytes());
+        }
+    }
+
+    fn unavailable(&self) -> Vec<u8> {
+        let error = stream_error("remote-connection-failed");
+        [
+            head("jabber:client", "id='unavailable'").into_bytes(),
+            error,
+        ]
+        .concat()
+    }
+
+    fn has_refused(&self) -> bool {
+        self.has_refused
+    }
+
+    fn expects_server(&self) -> bool {
+        false
+    }
+
+    fn is_holding(&self) -> bool {
+        false
+    }
+}
+
+fn head(namespace: &str, attributes: &str) -> String {
+    format!(
+        "<?xml version='1.0'?><stream:stream xmlns='{namespace}' \
+         xmlns:stream='http://etherx.jabber.org/streams' {attributes} version='1.0'>"
+    )
+}
+
+fn stream_error(condition: &str) -> Vec<u8> {
+    format!(
+        "<stream:error><{condition} xmlns='urn:ietf:params:xml:ns:xmpp-streams'/></stream:error>\
+         </stream:stream>"
+    )
+    .into_bytes()
+}
+
+/// Where the first start tag of that name ends, and the tag, if it is there as the first element.
+fn element(bytes: &[u8], name: &str) -> Option<(usize, String)> {
+    let mut at = 0;
+    loop {
+        let begin = at + bytes.get(at..)?.iter().position(|byte| *byte == b'<')?;
+        let end = begin + bytes[begin..].iter().position(|byte| *byte == b'>')?;
+        at = end + 1;
+        let tag = String::from_utf8_lossy(&bytes[begin + 1..end]).into_owned();
+        if tag.starts_with('?') {
+            continue;
+        }
+        let rest = tag.strip_prefix(name)?;
+        let is_it = rest.is_empty() || rest.starts_with([' ', '/', '\t', '\r', '\n']);
+        return is_it.then_some((at, tag));
+    }
+}
+
+/// The value of an attribute, if nothing in it could end one of ours.
+fn attribute<'a>(tag: &'a str, name: &str) -> Option<&'a str> {
+    let mut parts = tag.match_indices(name);
+    parts.find_map(|(at, _)| {
+        let before = tag[..at].chars().next_back()?;
+        let value = tag[at + name.len()..]
+            .trim_start()
+            .strip_prefix('=')?
+            .trim_start();
+        let quote = value
+            .chars()
+            .next()
+            .filter(|quote| ['\'', '"'].contains(quote))?;
+        let (value, _) = value[1..].split_once(quote)?;
+        let is_safe = !value.contains(['\'', '"', '<', '&']);
+        (before.is_whitespace() && is_safe).then_some(value)
+    })
+}
+
+/// Where the first whole features of a stream are.
+fn features(bytes: &[u8]) -> Option<std::ops::Range<usize>> {
+    let find = |text: &[u8], from: usize| {
+        let mut parts = bytes.get(from..)?.windows(text.len());
+        parts.position(|part| part == text).map(|at| at + from)
+    };
+    let begin = find(b"<stream:features", 0)?;
+    let tag_end = find(b">", begin)?;
+    if bytes[..tag_end].ends_with(b"/") {
+        return Some(begin..tag_end + 1);
+    }
+    const END: &[u8] = b"</stream:features>";
+    Some(begin..find(END, tag_end)? + END.len())
+}

@@ -1,0 +1,342 @@
+//! PostgreSQL, LDAP and XMPP: no lines.
+
+use wire::starttls::{Dialect, Dialog, Fault, Next, Policy, Sides};
+
+use crate::script::play;
+
+const REQUIRED: Sides = Sides {
+    front: Some(Policy::Required),
+    back: false,
+};
+const OPTIONAL: Sides = Sides {
+    front: Some(Policy::Optional),
+    back: false,
+};
+const BACK: Sides = Sides {
+    front: None,
+    back: true,
+};
+const BOTH: Sides = Sides {
+    front: Some(Policy::Required),
+    back: true,
+};
+
+const SSL: &str = "\\x00\\x00\\x00\\x08\\x04\\xd2\\x16\\x2f\\";
+const GSS: &str = "\\x00\\x00\\x00\\x08\\x04\\xd2\\x16\\x30\\";
+const CANCEL: &str = "\\x00\\x00\\x00\\x10\\x04\\xd2\\x16\\x2eabcdefgh\\";
+const STARTUP: &str = "\\x00\\x00\\x00\\x10\\x00\\x03\\x00\\x00user\\x00\\x00\\x00\\x00\\";
+
+/// Bytes by the form of a script.
+fn pg(script: &str) -> String {
+    let words = [
+        ("SSL", SSL),
+        ("GSS", GSS),
+        ("CANCEL", CANCEL),
+        ("STARTUP", STARTUP),
+    ];
+    let replaced = words.iter().fold(script.to_owned(), |text, (word, bytes)| {
+        text.replace(word, bytes)
+    });
+    replaced.replace("\\\\x", "\\x").replace("\\\\", "\\")
+}
+
+#[test]
+fn a_client_of_postgresql_gets_tls_and_its_startup_is_passed_on() {
+    for sides in [REQUIRED, OPTIONAL] {
+        play(
+            Dialect::Postgres,
+            sides,
+            &pg("C> GSS
+                 C< N\\
+                 C> SSL
+                 C< S\\
+                 = StartClientTls
+                 C> STARTUP
+                 S< STARTUP
+                 = Relay"),
+        );
+        play(
+            Dialect::Postgres,
+            sides,
+            &pg("C> CANCEL\nS< CANCEL\n= Relay"),
+        );
+    }
+    play(
+        Dialect::Postgres,
+        OPTIONAL,
+        &pg("C> STARTUP\nS< STARTUP\n= Relay"),
+    );
+    let mut dialog = Dialog::new(Dialect::Postgres, REQUIRED, None);
+    let out = dialog.client_sent(b"\x16\x03\x01\x02");
+    assert_eq!(out.next, Next::ClientTlsBegun(b"\x16\x03\x01\x02".to_vec()));
+}
+
+#[test]
+fn a_client_of_postgresql_that_does_not_fit_gets_an_error_of_its_protocol() {
+    let answer = |sides, bytes: &[&[u8]]| {
+        let mut dialog = Dialog::new(Dialect::Postgres, sides, None);
+        let outs: Vec<_> = bytes.iter().map(|one| dialog.client_sent(one)).collect();
+        let last = outs.into_iter().next_back().unwrap();
+        let length = last.to_client.get(1..5).map(|one| {
+            one.iter()
+                .fold(0, |sum, byte| sum << 8 | usize::from(*byte))
+        });
+        assert_eq!(length, Some(last.to_client.len() - 1), "{last:?}");
+        assert!(last.to_client.starts_with(b"E"), "{last:?}");
+        let text = String::from_utf8_lossy(&last.to_client).into_owned();
+        (text, last.next)
+    };
+    let ssl = b"\x00\x00\x00\x08\x04\xd2\x16\x2f";
+    let startup = b"\x00\x00\x00\x09\x00\x03\x00\x00\x00";
+    let (text, next) = answer(REQUIRED, &[startup]);
+    assert!(
+        text.contains("C28000") && next == Next::Fail(Fault::TlsRequired),
+        "{text}"
+    );
+    let (_, next) = answer(REQUIRED, &[&[&ssl[..], startup].concat()]);
+    assert_eq!(next, Next::Fail(Fault::Injection(9)));
+    for bytes in [
+        &b"\x00\x00\x00\x04"[..],
+        b"\xff\xff\xff\xff",
+        b"GET / HTTP/1.1\r\n",
+    ] {
+        let (_, next) = answer(OPTIONAL, &[bytes]);
+        assert!(
+            matches!(next, Next::Fail(Fault::ClientMalformed(_))),
+            "{bytes:?}"
+        );
+    }
+    let mut dialog = Dialog::new(Dialect::Postgres, REQUIRED, None);
+    assert_eq!(dialog.client_sent(ssl).next, Next::StartClientTls);
+    dialog.client_tls_up();
+    assert!(matches!(
+        dialog.client_sent(ssl).next,
+        Next::Fail(Fault::ClientMalformed(_))
+    ));
+}
+
+#[test]
+fn a_server_of_postgresql_is_asked_before_the_client_s_startup() {
+    let asked = |answer: &[u8]| {
+        let mut dialog = Dialog::new(Dialect::Postgres, BACK, None);
+        // Where it is not known to be without TLS to us, the client may ask for it.
+        assert_eq!(
+            dialog
+                .client_sent(b"\x00\x00\x00\x08\x04\xd2\x16\x2f")
+                .to_client,
+            b"N"
+        );
+        assert_eq!(
+            dialog.server_connected().to_server,
+            b"\x00\x00\x00\x08\x04\xd2\x16\x2f"
+        );
+        let next = dialog.server_sent(answer).next;
+        (dialog, next)
+    };
+    let (mut dialog, next) = asked(b"S");
+    assert_eq!(next, Next::StartServerTls);
+    dialog.server_tls_up();
+    let out = dialog.client_sent(b"\x00\x00\x00\x09\x00\x03\x00\x00\x00");
+    assert_eq!((out.to_server.len(), out.next), (9, Next::Relay));
+    for (answer, words) in [
+        (&b"N"[..], "the server offers no TLS"),
+        (
+            b"Sx",
+            "the server sent bytes behind its answer to the request for TLS",
+        ),
+        (
+            b"E\x00\x00\x00\x0dMtoo many\x00\x00",
+            "the server answered \"too many\"",
+        ),
+        (b"SSH-2", "the server sent bytes behind"),
+        (
+            b"HTTP",
+            "the server sent something that is no answer to a request for TLS",
+        ),
+    ] {
+        let Next::Fail(fault) = asked(answer).1 else {
+            panic!("{answer:?}");
+        };
+        assert!(
+            fault.is_of_server() && fault.to_string().starts_with(words),
+            "{fault}"
+        );
+    }
+}
+
+/// A request with this number and operation.
+fn request(id: u8, operation: &[u8]) -> Vec<u8> {
+    let mut message = vec![0x30, operation.len() as u8 + 3, 0x02, 1, id];
+    message.extend_from_slice(operation);
+    message
+}
+
+const START_TLS: &[u8] = b"\x77\x18\x80\x161.3.6.1.4.1.1466.20037";
+const BIND: &[u8] = b"\x60\x07\x02\x01\x03\x04\x00\x80\x00";
+const SEARCH: &[u8] = b"\x63\x00";
+
+#[test]
+fn a_client_of_ldap_gets_tls_by_the_extended_operation() {
+    for sides in [REQUIRED, OPTIONAL] {
+        let mut dialog = Dialog::new(Dialect::Ldap, sides, None);
+        let out = dialog.client_sent(&request(7, START_TLS));
+        assert_eq!(out.next, Next::StartClientTls);
+        assert_eq!(
+            out.to_client[..12],
+            *b"\x30\x24\x02\x01\x07\x78\x1f\x0a\x01\x00\x04\x00"
+        );
+        assert_eq!(dialog.client_tls_up().next, Next::Relay);
+        let mut dialog = Dialog::new(Dialect::Ldap, sides, None);
+        let out = dialog.client_sent(&[request(1, START_TLS), request(2, BIND)].concat());
+        assert!(
+            matches!(out.next, Next::Fail(Fault::Injection(14))),
+            "{out:?}"
+        );
+    }
+    let mut dialog = Dialog::new(Dialect::Ldap, REQUIRED, None);
+    for (operation, answer) in [(BIND, 0x61), (SEARCH, 0x65)] {
+        let out = dialog.client_sent(&request(3, operation));
+        assert_eq!(
+            (out.to_client[5], out.to_client[9]),
+            (answer, 13),
+            "{out:?}"
+        );
+        assert_eq!((out.to_server.len(), out.next), (0, Next::More));
+    }
+    let mut dialog = Dialog::new(Dialect::Ldap, OPTIONAL, None);
+    let out = dialog.client_sent(&request(3, SEARCH));
+    assert_eq!((out.to_server, out.next), (request(3, SEARCH), Next::More));
+    let out = dialog.client_sent(&request(4, BIND));
+    assert_eq!((out.to_server, out.next), (request(4, BIND), Next::Relay));
+}
+
+#[test]
+fn odd_ber_is_answered_by_a_notice_of_disconnection() {
+    for bytes in [
+        &b"\x30\x80\x02\x01\x01"[..],
+        b"\x30\x84\xff\xff\xff\xff",
+        b"\x30\x03\x02\x01\x01",
+        b"\x31\x03\x02\x01\x01",
+        b"\x30\x05\x02\x00\x60\x00\x00",
+        b"\x30\x05\x02\x01\x01\x1f\x00",
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"\x30\x08\x02\x06\x01\x01\x01\x01\x01\x01",
+    ] {
+        let mut dialog = Dialog::new(Dialect::Ldap, REQUIRED, None);
+        let out = dialog.client_sent(bytes);
+        assert!(
+            matches!(out.next, Next::Fail(Fault::ClientMalformed(_))),
+            "{bytes:?} {out:?}"
+        );
+        let notice = b"1.3.6.1.4.1.1466.20036";
+        assert!(out.to_client.ends_with(notice), "{out:?}");
+    }
+}
+
+#[test]
+fn a_server_of_ldap_is_asked_before_the_client_s_request() {
+    let mut dialog = Dialog::new(Dialect::Ldap, BACK, None);
+    let asked = dialog.server_connected().to_server;
+    assert_eq!(asked, request(1, START_TLS));
+    let good = request(1, b"\x78\x07\x0a\x01\x00\x04\x00\x04\x00");
+    assert_eq!(dialog.server_sent(&good[..5]).next, Next::More);
+    assert_eq!(dialog.server_sent(&good[5..]).next, Next::StartServerTls);
+    dialog.server_tls_up();
+    let out = dialog.client_sent(&request(1, SEARCH));
+    assert_eq!((out.to_server, out.next), (request(1, SEARCH), Next::Relay));
+    for answer in [
+        request(1, b"\x78\x09\x0a\x01\x02\x04\x00\x04\x02no"),
+        [good.clone(), vec![0x30]].concat(),
+        b"220 mx\r\n".to_vec(),
+    ] {
+        let mut dialog = Dialog::new(Dialect::Ldap, BACK, None);
+        dialog.server_connected();
+        let Next::Fail(fault) = dialog.server_sent(&answer).next else {
+            panic!("{answer:?}");
+        };
+        assert!(fault.is_of_server(), "{fault}");
+    }
+}
+
+const STREAM: &str = "<?xml version='1.0'?><stream:stream to='x.example' xmlns='jabber:client' \
+                      xmlns:stream='http://etherx.jabber.org/streams' version='1.0'>";
+const ASK: &str = "<starttls xmlns='urn:ietf:params:xml:ns:xmpp-tls'/>";
+
+#[test]
+fn a_stream_of_xmpp_begins_anew_under_tls() {
+    let mut dialog = Dialog::new(Dialect::Xmpp, REQUIRED, None);
+    let (begin, end) = STREAM.split_at(50);
+    assert_eq!(dialog.client_sent(begin.as_bytes()).to_client, b"");
+    let out = dialog.client_sent(end.as_bytes());
+    let text = String::from_utf8(out.to_client).unwrap();
+    assert!(
+        text.contains("from='x.example'") && text.contains("<required/>"),
+        "{text}"
+    );
+    let out = dialog.client_sent(ASK.as_bytes());
+    assert_eq!(out.next, Next::StartClientTls);
+    assert!(out.to_client.starts_with(b"<proceed "));
+    assert_eq!(dialog.client_tls_up().to_server, b"");
+    assert_eq!(
+        dialog.client_sent(STREAM.as_bytes()).to_server,
+        STREAM.as_bytes()
+    );
+    let offers = "<stream:stream id='1'><stream:features><starttls xmlns='urn:ietf:params:xml:ns:\
+                  xmpp-tls'><required/></starttls><mechanisms/></stream:features>";
+    assert_eq!(dialog.server_sent(&offers.as_bytes()[..80]).to_client, b"");
+    let out = dialog.server_sent(&offers.as_bytes()[80..]);
+    let seen = "<stream:stream id='1'><stream:features><mechanisms/></stream:features>";
+    assert_eq!(
+        (String::from_utf8(out.to_client).unwrap().as_str(), out.next),
+        (seen, Next::Relay)
+    );
+}
+
+#[test]
+fn an_xmpp_client_that_does_not_ask_gets_a_stream_error() {
+    let fault = |more: &str| {
+        let mut dialog = Dialog::new(Dialect::Xmpp, REQUIRED, None);
+        let out = dialog.client_sent(format!("{STREAM}{more}").as_bytes());
+        assert!(
+            out.to_client.ends_with(b"</stream:error></stream:stream>"),
+            "{out:?}"
+        );
+        out.next
+    };
+    assert!(matches!(fault("<auth/>"), Next::Fail(Fault::TlsRequired)));
+    assert!(matches!(
+        fault(&format!("{ASK}<iq/>")),
+        Next::Fail(Fault::Injection(_))
+    ));
+    let mut dialog = Dialog::new(Dialect::Xmpp, REQUIRED, None);
+    let out = dialog.client_sent(b"GET / HTTP/1.1\r\n");
+    assert!(matches!(out.next, Next::Fail(Fault::ClientMalformed(_))));
+}
+
+#[test]
+fn a_server_of_xmpp_is_asked_by_a_stream_of_our_own() {
+    for sides in [BACK, BOTH] {
+        let mut dialog = Dialog::new(Dialect::Xmpp, sides, Some("chat.example"));
+        let stream = String::from_utf8(dialog.server_connected().to_server).unwrap();
+        assert!(stream.contains("to='chat.example'"), "{stream}");
+        let offers = format!("<stream:stream><stream:features>{ASK}</stream:features>");
+        assert_eq!(
+            dialog.server_sent(offers.as_bytes()).to_server,
+            ASK.as_bytes()
+        );
+        let out = dialog.server_sent(b"<proceed xmlns='urn:ietf:params:xml:ns:xmpp-tls'/>");
+        assert_eq!(out.next, Next::StartServerTls);
+        dialog.server_tls_up();
+    }
+    for answer in [
+        "<stream:stream><stream:features><mechanisms/></stream:features>",
+        "<stream:stream><stream:error><host-unknown/></stream:error></stream:stream>",
+    ] {
+        let mut dialog = Dialog::new(Dialect::Xmpp, BACK, None);
+        dialog.server_connected();
+        let Next::Fail(fault) = dialog.server_sent(answer.as_bytes()).next else {
+            panic!("{answer}");
+        };
+        assert!(fault.is_of_server(), "{fault}");
+    }
+}
