@@ -68,6 +68,7 @@ mod terminator {
             mod passthrough;
             mod proxy_header_in;
             mod proxy_header_out;
+            mod system_calls;
         }
     }
     mod files {

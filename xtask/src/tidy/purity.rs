@@ -82,6 +82,7 @@ const FOREIGN: &[&str] = &[
     "suite::hitch",
     "suite::nginx",
     "suite::redis",
+    "suite::strace",
     "suite::stunnel",
 ];
 

@@ -244,18 +244,29 @@ pub(crate) fn set_option(
 /// sockets than TCP's have no such options: `Unsupported`, and nothing is set.
 pub fn set_liveness(fd: impl AsFd, liveness: &Liveness) -> io::Result<()> {
     let fd = fd.as_fd();
-    let timeout_ms = liveness.unacknowledged.map_or(0, |time| time.as_millis());
-    sockopt::set_tcp_user_timeout(fd, u32::try_from(timeout_ms).unwrap_or(u32::MAX))?;
-    if let Some(idle) = liveness.keepalive {
-        let second = Duration::from_secs(1);
-        sockopt::set_tcp_keepidle(fd, idle.max(second))?;
-        sockopt::set_tcp_keepintvl(fd, (idle / PROBES_MAX).max(second))?;
-        sockopt::set_tcp_keepcnt(fd, PROBES_MAX)?;
+    set_unacknowledged(fd, liveness.unacknowledged)?;
+    match liveness.keepalive {
+        Some(idle) => set_keepalive(fd, idle),
+        None => Ok(sockopt::set_socket_keepalive(fd, false)?),
     }
-    Ok(sockopt::set_socket_keepalive(
-        fd,
-        liveness.keepalive.is_some(),
-    )?)
+}
+
+/// Sets [`Liveness::unacknowledged`].
+pub fn set_unacknowledged(fd: impl AsFd, limit: Option<Duration>) -> io::Result<()> {
+    let timeout_ms = limit.map_or(0, |time| time.as_millis());
+    let timeout_ms = u32::try_from(timeout_ms).unwrap_or(u32::MAX);
+    Ok(sockopt::set_tcp_user_timeout(fd, timeout_ms)?)
+}
+
+/// Sets [`Liveness::keepalive`]. For how long nothing has come counts from before: the kernel
+/// looks at that when it is told the time of a socket that probes already.
+pub fn set_keepalive(fd: impl AsFd, idle: Duration) -> io::Result<()> {
+    let fd = fd.as_fd();
+    let second = Duration::from_secs(1);
+    sockopt::set_socket_keepalive(fd, true)?;
+    sockopt::set_tcp_keepidle(fd, idle.max(second))?;
+    sockopt::set_tcp_keepintvl(fd, (idle / PROBES_MAX).max(second))?;
+    Ok(sockopt::set_tcp_keepcnt(fd, PROBES_MAX)?)
 }
 
 /// Bytes that were sent and that the peer has not acknowledged (`SIOCOUTQ`).
@@ -315,12 +326,17 @@ pub fn connect(address: &Address) -> io::Result<(OwnedFd, bool)> {
 /// is known, so that two connections to different places may share it. A Unix socket has none.
 #[inline]
 pub fn connect_from(source: Option<IpAddr>, address: &Address) -> io::Result<(OwnedFd, bool)> {
-    connect_as(source.map_or(Source::Any, Source::Own), address)
+    connect_as(source.map_or(Source::Any, Source::Own), address, false)
 }
 
-/// As [`connect_from`], from any address.
+/// As [`connect_from`], from any address. If we `speak_first`, at once, the last packet of TCP's
+/// handshake waits for that and is saved; without a word of ours it goes after some 40 ms.
 #[inline]
-pub fn connect_as(source: Source, address: &Address) -> io::Result<(OwnedFd, bool)> {
+pub fn connect_as(
+    source: Source,
+    address: &Address,
+    speak_first: bool,
+) -> io::Result<(OwnedFd, bool)> {
     let (fd, begun) = match address {
         Address::Ip(ip) => {
             let fd = stream_socket(family_of(ip))?;
@@ -332,6 +348,9 @@ pub fn connect_as(source: Source, address: &Address) -> io::Result<(OwnedFd, boo
                 let on = 1_i32.to_ne_bytes();
                 set_option(&fd, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, &on)?;
                 bind(&fd, &SocketAddr::new(source, 0))?;
+            }
+            if speak_first {
+                sockopt::set_tcp_quickack(&fd, false)?;
             }
             let begun = rustix::net::connect(&fd, ip);
             (fd, begun)

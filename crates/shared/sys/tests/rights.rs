@@ -415,7 +415,7 @@ fn a_source_is_chosen_and_nothing_listens() {
     bind(0).unwrap();
     assert_denied(rustix::net::listen(&socket, 1).map_err(io::Error::from));
     let foreign = Source::Foreign(IpAddr::from([192, 0, 2, 1]));
-    assert_denied(connect_as(foreign, &server));
+    assert_denied(connect_as(foreign, &server, false));
 }
 
 fn other_calls_fail() {

@@ -93,6 +93,8 @@ pub(crate) struct Connection {
     pub(crate) listed: Option<Listed>,
     splice: Splice,
     slow_client: SlowClient,
+    /// When the kernel is to be told to probe the server.
+    keep_alive_at: Option<Instant>,
     counted_up: u64,
     counted_down: u64,
     /// Of what is not yet counted, the bytes that went past our buffers.
@@ -125,6 +127,7 @@ impl Connection {
             listed: None,
             splice: Splice::default(),
             slow_client: SlowClient::default(),
+            keep_alive_at: None,
             counted_up: 0,
             counted_down: 0,
             passed: 0,
@@ -200,7 +203,8 @@ impl Connection {
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let of_back = self.back.as_ref().and_then(Back::deadline);
         let (of_dial, of_client) = (self.dial.retries_at(), self.slow_client.deadline());
-        let all = [self.flow.deadline(), of_back, of_dial, of_client];
+        let of_server = self.keep_alive_at;
+        let all = [self.flow.deadline(), of_back, of_dial, of_client, of_server];
         all.into_iter().flatten().min()
     }
 
@@ -217,6 +221,7 @@ impl Connection {
 
     /// Handles that the deadline may have passed.
     pub(crate) fn time_out(&mut self, now: Instant, pool: &mut Pool) {
+        self.keep_alive(now);
         if let Some(back) = &mut self.back {
             back.time_out(now);
         }
@@ -501,6 +506,7 @@ impl Connection {
     fn close_back(&mut self, context: &mut Context<'_>) {
         self.splice.release(context.pipes);
         self.back = None;
+        self.keep_alive_at = None;
         self.dial.closed(&self.service);
     }
 

@@ -11,13 +11,14 @@ use backend::affinity::key_of;
 use backend::pool::{Choice, Pick, Picked};
 use backend::server::ServerId;
 use backend::tried::Tried;
+use flow::connection::Flow;
 use flow::facts::{Ending, Facts};
 use sys::socket::Source;
 use telemetry::catalogue::{Histogram, ServerCounter, ServerGauge, ServiceCounter, ServiceGauge};
 use telemetry::outcome::Reason;
 use wire::address::Address;
 
-use crate::driver::{Driver, Socket};
+use crate::driver::{Connect, Driver, Socket};
 use crate::options::SourceAddress;
 use crate::places::{Caller, Calls, Chosen, Place, Waiting};
 use crate::service::Service;
@@ -147,8 +148,9 @@ impl Dial {
         driver: &Driver,
         calls: &Calls,
         token: u64,
-        facts: &Facts,
+        flow: &Flow,
     ) -> Dialled {
+        let facts = flow.facts();
         let key = key_of(facts.route.source.map(|source| source.ip()));
         self.is_called = false;
         if self.dials == 0 {
@@ -185,8 +187,15 @@ impl Dial {
             }
             let client = facts.route.source.map(|source| source.ip());
             let plan = &service.plan;
-            let connecting = source_of(&plan.source, &picked.address, client)
-                .and_then(|source| driver.connect(&picked.address, source, &plan.liveness, token));
+            let connecting = source_of(&plan.source, &picked.address, client).and_then(|source| {
+                driver.connect(&Connect {
+                    address: &picked.address,
+                    source,
+                    speaks_first: flow.speaks_first(),
+                    unacknowledged: plan.liveness.unacknowledged,
+                    token,
+                })
+            });
             self.attempt(service, picked, place, now);
             match connecting {
                 Ok((socket, true)) => return Dialled::Connected(socket),

@@ -12,7 +12,7 @@ use std::time::Duration;
 use flow::events::Received;
 use sys::epoll::{Epoll, Event, Events, Interest};
 use sys::ktls::{self, Half, Keys};
-use sys::socket::{self, Liveness, PeerAddress, Source};
+use sys::socket::{self, PeerAddress, Source};
 use sys::transfer::{self, Pipe};
 use sys::wake::Waker;
 use wire::address::Address;
@@ -46,6 +46,17 @@ pub(crate) struct Socket {
     watches_writes: bool,
     /// Bytes that the kernel has taken, as they were given to it.
     sent: u64,
+}
+
+/// A connection to be made.
+pub(crate) struct Connect<'a> {
+    pub(crate) address: &'a Address,
+    pub(crate) source: Source,
+    /// Bytes of ours follow as soon as it stands.
+    pub(crate) speaks_first: bool,
+    /// How long what was sent may wait for the server; `None` = as long as the kernel has it.
+    pub(crate) unacknowledged: Option<Duration>,
+    pub(crate) token: u64,
 }
 
 /// What came of sending a range of a file.
@@ -123,16 +134,11 @@ impl Driver {
     }
 
     /// Begins to connect; returns whether that is already done.
-    pub(crate) fn connect(
-        &self,
-        address: &Address,
-        source: Source,
-        liveness: &Liveness,
-        token: u64,
-    ) -> io::Result<(Socket, bool)> {
-        let (fd, connected) = socket::connect_as(source, address)?;
-        if let Address::Ip(_) = address {
-            socket::set_liveness(&fd, liveness)?;
+    pub(crate) fn connect(&self, dial: &Connect<'_>) -> io::Result<(Socket, bool)> {
+        let &Connect { address, token, .. } = dial;
+        let (fd, connected) = socket::connect_as(dial.source, address, dial.speaks_first)?;
+        if let (Address::Ip(_), limit @ Some(_)) = (address, dial.unacknowledged) {
+            socket::set_unacknowledged(&fd, limit)?;
         }
         let reads = Interest::READ | Interest::EDGE;
         let interest = if connected {
@@ -376,6 +382,12 @@ impl Socket {
         let _ = socket::reset_on_close(&self.fd);
     }
 
+    /// Has the kernel probe the peer when nothing has come for so long.
+    pub(crate) fn keep_alive(&self, idle: Duration) {
+        // A Unix socket's peer cannot be lost.
+        let _ = socket::set_keepalive(&self.fd, idle);
+    }
+
     /// What was sent, and what the peer has of it. Records that the kernel makes are counted
     /// without their headers in the one and with them in the other: a percent.
     pub(crate) fn progress(&self) -> Progress {
@@ -440,7 +452,13 @@ mod tests {
         };
         driver.listen(&listener, 9, false).unwrap();
         let (socket, _) = driver
-            .connect(&Address::Ip(address), Source::Any, &Liveness::default(), 1)
+            .connect(&Connect {
+                address: &Address::Ip(address),
+                source: Source::Any,
+                speaks_first: false,
+                unacknowledged: None,
+                token: 1,
+            })
             .unwrap();
         let (other, _) = loop {
             driver.wait(None, &mut Vec::new()).unwrap();

@@ -67,6 +67,7 @@ pub(super) const SOCKET_OPTIONS: &[(libc::c_int, libc::c_int)] = &[
     (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE),
     (libc::IPPROTO_TCP, libc::TCP_KEEPINTVL),
     (libc::IPPROTO_TCP, libc::TCP_NODELAY),
+    (libc::IPPROTO_TCP, libc::TCP_QUICKACK),
     (libc::IPPROTO_TCP, libc::TCP_ULP),
     (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT),
     (libc::SOL_TLS, libc::TLS_RX),

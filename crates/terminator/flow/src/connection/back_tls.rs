@@ -20,7 +20,7 @@ use crate::conversation::take_all;
 use crate::events::Received;
 use crate::facts::Ending;
 use crate::handshaking::Handshaking;
-use crate::options::ServerTls;
+use crate::options::{SendProxy, ServerTls, Settings};
 use crate::relay::{AS_IS, Down, Plain, RelayFault, StreamEnd};
 use crate::stage::Stage;
 
@@ -58,6 +58,19 @@ impl Flow {
             None => (None, Some(self.down.room(layout?, pool)?)),
         };
         Some(piece.into_iter().chain(pieces.into_iter().flatten()))
+    }
+
+    /// Whether there is something to send to a server as soon as it is connected. Where there is a
+    /// conversation before TLS the server mostly begins it.
+    pub fn speaks_first(&self) -> bool {
+        let Settings {
+            back_tls,
+            send_proxy,
+            starttls,
+            ..
+        } = &*self.settings;
+        let is_due = back_tls.is_some() || *send_proxy != SendProxy::Off || self.up.plain.is_some();
+        is_due && starttls.is_none()
     }
 
     /// What waits to be sent to the server: two pieces, in order.

@@ -1,6 +1,6 @@
 //! How a connection gets its back: by dials, of which the TLS handshake is a part, or at once.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use flow::events::Event;
 use flow::facts::Ending;
@@ -11,7 +11,25 @@ use crate::dial::Dialled;
 use crate::driver::Socket;
 use crate::files::FileBack;
 
+/// How old a server's connection is when the kernel is told to probe it: four system calls that
+/// most connections of one request do without. None is lost so soon; the kernel counts from when
+/// something last came.
+const KEEP_ALIVE_AFTER: Duration = Duration::from_secs(1);
+
 impl Connection {
+    /// Has a server be probed that is connected for long enough.
+    pub(super) fn keep_alive(&mut self, now: Instant) {
+        if self.keep_alive_at.is_none_or(|due| due > now) {
+            return;
+        }
+        self.keep_alive_at = None;
+        if let (Some(Back::Server(server)), Some(idle)) =
+            (&self.back, self.service.plan.liveness.keepalive)
+        {
+            server.keep_alive(idle);
+        }
+    }
+
     /// Closes a server that took too long or whose TLS failed; it gets the alert that says so. How
     /// the connection ends, if no other server is to be tried.
     pub(super) fn give_server_up(&mut self, context: &mut Context<'_>) -> Option<Ending> {
@@ -49,13 +67,12 @@ impl Connection {
     }
 
     fn dial_server(&mut self, context: &mut Context<'_>) {
-        let facts = self.flow.facts();
         let dialled = self.dial.start(
             &self.service,
             context.driver,
             context.calls,
             self.back_token,
-            facts,
+            &self.flow,
         );
         match dialled {
             Dialled::Connected(socket) => {
@@ -110,6 +127,8 @@ impl Connection {
         // The turn's own instant may lie before the dial began.
         let now = Instant::now();
         self.dial.connected();
+        let keepalive = self.service.plan.liveness.keepalive;
+        self.keep_alive_at = keepalive.map(|_| now + KEEP_ALIVE_AFTER);
         if self.service.settings.back_tls.is_none() {
             self.dial.succeeded(&self.service, now);
         }
