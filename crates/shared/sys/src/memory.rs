@@ -50,3 +50,17 @@ pub fn return_freed() {
         libc::malloc_trim(0);
     }
 }
+
+/// Has allocations of this size or more, in bytes, come from the kernel one by one and go back to
+/// it when they are freed. Among smaller ones that stay they would leave holes: memory that is
+/// freed and occupied all the same.
+pub fn return_when_freed(from_bytes: u32) {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: mallopt(3) sets a number of the allocator's own.
+    unsafe {
+        libc::mallopt(
+            libc::M_MMAP_THRESHOLD,
+            libc::c_int::try_from(from_bytes).unwrap_or(libc::c_int::MAX),
+        );
+    }
+}

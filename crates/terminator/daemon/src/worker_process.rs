@@ -64,8 +64,13 @@ pub(crate) fn run() -> ExitCode {
     }
 }
 
+/// From which size on what is freed goes back to the kernel: that of the buffers of connections,
+/// which come by the thousand when as many clients come at once.
+const RETURNED_FROM_BYTES: u32 = 16 << 10;
+
 fn serve() -> io::Result<()> {
     rights::ignore_signals()?;
+    memory::return_when_freed(RETURNED_FROM_BYTES);
     process::set_name(WORKER_NAME)?;
     let channel = Arc::new(Channel::from(io::stdin().as_fd().try_clone_to_owned()?));
     let Some(Received {

@@ -6,7 +6,7 @@
 
 use tls::client::ClientHandshake;
 use tls::handshake::{Agreed, HandshakeFault};
-use tls::record::{KeyExhausted, PLAINTEXT_BYTES_MAX};
+use tls::record::{KeyExhausted, PLAINTEXT_BYTES_MAX, RECORD_BYTES_MAX};
 use tls::traffic::{Incoming, RecordSealer, Traffic};
 
 use crate::buffer::{Buffer, Pool, Size};
@@ -261,6 +261,14 @@ impl BackTls {
     /// The server takes no more.
     pub(crate) fn refuse(&mut self, pool: &mut Pool) {
         pool.give_all(&mut self.outgoing);
+    }
+
+    /// Keeps what waits for a client that takes nothing in as little as it needs.
+    pub(crate) fn shrink(&mut self, pool: &mut Pool) {
+        let is_rest = |incoming: &Buffer| incoming.data().len() <= RECORD_BYTES_MAX;
+        if self.incoming.as_ref().is_some_and(is_rest) {
+            keep_rest(&mut self.incoming, false, pool);
+        }
     }
 
     /// Lets go of everything.

@@ -27,6 +27,10 @@ const _: () = assert!(6 * (wire::client_hello::HELLO_BYTES_MAX + 4) < LARGE_BYTE
 const SMALL_KEPT_MAX: usize = 256;
 const LARGE_KEPT_MAX: usize = 64;
 
+/// The spare buffers that are kept when none is taken: what a few clients need.
+const SMALL_IDLE_MAX: usize = 16;
+const LARGE_IDLE_MAX: usize = 1;
+
 /// Large buffers out at once: 128 MiB a worker. Beyond that even bulk goes through small ones, so
 /// that many slow readers cannot have all memory.
 const LARGE_OUT_MAX: usize = 512;
@@ -138,12 +142,35 @@ impl Buffer {
 /// A worker's spare buffers.
 #[derive(Debug, Default)]
 pub struct Pool {
-    small: Vec<Buffer>,
-    large: Vec<Buffer>,
+    small: Spare,
+    large: Spare,
     in_use: usize,
     large_in_use: usize,
     /// Where short records are put together before they are appended to a buffer.
     pub(crate) scratch: Vec<u8>,
+}
+
+/// Those of one size; the last one is taken first.
+#[derive(Debug, Default)]
+struct Spare {
+    buffers: Vec<Buffer>,
+    /// The fewest since it was last shed: so many have not been taken since.
+    least: usize,
+}
+
+impl Spare {
+    fn take(&mut self) -> Option<Buffer> {
+        let taken = self.buffers.pop();
+        self.least = self.least.min(self.buffers.len());
+        taken
+    }
+
+    /// Lets go of those that were not taken since the last time.
+    fn shed(&mut self, idle_max: usize) {
+        let excess = self.buffers.len().saturating_sub(idle_max);
+        self.buffers.drain(..self.least.min(excess));
+        self.least = self.buffers.len();
+    }
 }
 
 impl Pool {
@@ -160,7 +187,7 @@ impl Pool {
             Size::Small => (&mut self.small, SMALL_BYTES),
             Size::Large => (&mut self.large, LARGE_BYTES),
         };
-        kept.pop().unwrap_or_else(|| Buffer::new(bytes))
+        kept.take().unwrap_or_else(|| Buffer::new(bytes))
     }
 
     /// An empty buffer for bulk, as long as there are not too many, or for one record.
@@ -177,8 +204,12 @@ impl Pool {
         }
         buffer.clear();
         match buffer.bytes.len() {
-            SMALL_BYTES if self.small.len() < SMALL_KEPT_MAX => self.small.push(buffer),
-            LARGE_BYTES if self.large.len() < LARGE_KEPT_MAX => self.large.push(buffer),
+            SMALL_BYTES if self.small.buffers.len() < SMALL_KEPT_MAX => {
+                self.small.buffers.push(buffer);
+            }
+            LARGE_BYTES if self.large.buffers.len() < LARGE_KEPT_MAX => {
+                self.large.buffers.push(buffer);
+            }
             _ => {}
         }
     }
@@ -206,6 +237,44 @@ impl Pool {
 
     /// How many wait here.
     pub fn spare(&self) -> usize {
-        self.small.len() + self.large.len()
+        self.small.buffers.len() + self.large.buffers.len()
+    }
+
+    /// Whether there are more spare buffers than are kept when none is taken.
+    pub fn has_excess(&self) -> bool {
+        let (small, large) = (&self.small.buffers, &self.large.buffers);
+        small.len() > SMALL_IDLE_MAX || large.len() > LARGE_IDLE_MAX
+    }
+
+    /// Gives the memory of spare buffers back that were not taken since this was last called.
+    pub fn shed(&mut self) {
+        self.small.shed(SMALL_IDLE_MAX);
+        self.large.shed(LARGE_IDLE_MAX);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_taken_for_a_while_is_let_go() {
+        let mut pool = Pool::new();
+        let give = |pool: &mut Pool, count: usize| {
+            let all: Vec<_> = (0..count).map(|_| pool.take(Size::Small)).collect();
+            all.into_iter().for_each(|one| pool.give(one));
+        };
+        give(&mut pool, 100);
+        assert!(pool.has_excess());
+        pool.shed();
+        assert_eq!(pool.spare(), 100, "all were taken before");
+        give(&mut pool, 30);
+        pool.shed();
+        assert_eq!(pool.spare(), 30);
+        pool.shed();
+        assert_eq!((pool.spare(), pool.has_excess()), (SMALL_IDLE_MAX, false));
+        give(&mut pool, SMALL_KEPT_MAX + 1);
+        assert_eq!(pool.spare(), SMALL_KEPT_MAX);
+        assert_eq!(pool.in_use(), 0);
     }
 }

@@ -189,8 +189,11 @@ impl Connection {
     }
 
     /// Arranges what is awaited until the next turn.
-    fn end_turn(&mut self, context: &Context<'_>) {
+    fn end_turn(&mut self, context: &mut Context<'_>) {
         self.watch_writes(context);
+        if !self.front.is_writable() {
+            self.flow.note_stalled(context.pool);
+        }
         self.count_bytes();
         let has_more = self.flow.is_amid_record();
         if let Some(files) = self.files() {

@@ -50,6 +50,9 @@ const COMMANDS_PER_TURN: usize = 32;
 /// flood that fills it as fast as it is emptied must not hold the worker up for ever.
 const QUEUE_MAX: usize = 1 << 16;
 
+/// How long a spare buffer waits to be taken before its memory is given back.
+const SHED_INTERVAL: Duration = Duration::from_secs(1);
+
 /// A worker.
 pub(crate) struct Worker {
     index: usize,
@@ -78,6 +81,8 @@ pub(crate) struct Worker {
     /// A descriptor that is given up when none is left.
     reserve: Option<OwnedFd>,
     drain_deadline: Option<Instant>,
+    /// When spare buffers were last looked at.
+    shed: Instant,
     next_connection: u64,
     batch: Vec<epoll::Event>,
     fired: Vec<(u64, u64)>,
@@ -129,6 +134,7 @@ impl Worker {
             displaceable: RefCell::default(),
             reserve: Some(reserve),
             drain_deadline: None,
+            shed: now,
             next_connection: connections::first_number(index),
             batch: Vec::new(),
             fired: Vec::new(),
@@ -170,6 +176,7 @@ impl Worker {
             self.lines.summary_due(),
             self.listeners.resumes(),
             self.drain_deadline,
+            self.pool.has_excess().then(|| self.shed + SHED_INTERVAL),
         ];
         let until = due
             .into_iter()
@@ -205,6 +212,10 @@ impl Worker {
         self.lines.summarise(self.now);
         if self.schedule.is_empty() {
             self.lines.flush();
+        }
+        if self.now >= self.shed + SHED_INTERVAL {
+            self.shed = self.now;
+            self.pool.shed();
         }
         self.counters
             .set(WorkerGauge::BuffersInUse, self.pool.in_use() as u64);

@@ -87,6 +87,13 @@ impl Flow {
         ]
     }
 
+    /// Notes that the client takes no more for now.
+    pub fn note_stalled(&mut self, pool: &mut Pool) {
+        if let Some(tls) = &mut self.back_tls {
+            tls.shrink(pool);
+        }
+    }
+
     /// Begins the handshake with the server that has just been connected.
     pub(super) fn begin_back_handshake(
         &mut self,

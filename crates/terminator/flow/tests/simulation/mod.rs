@@ -319,6 +319,10 @@ impl Run {
         }
         let pending = self.flow.front_pending();
         let count = self.chance.below(pending.len() + 1);
+        if count < pending.len() {
+            self.flow.note_stalled(&mut self.pool);
+        }
+        let pending = self.flow.front_pending();
         if count > 0 {
             let bytes = pending[..count].to_vec();
             self.give_client(&bytes);
