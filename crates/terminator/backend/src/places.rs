@@ -31,6 +31,8 @@ impl Turn {
 pub struct Places<O> {
     /// By server; those with none are left out.
     taken: BTreeMap<u64, u32>,
+    /// What servers take by the plan that is served now. Connections of an earlier plan may wait.
+    most: BTreeMap<u64, u32>,
     queue: BTreeMap<Turn, Waiter<O>>,
     next: u64,
 }
@@ -48,6 +50,7 @@ impl<O> Default for Places<O> {
     fn default() -> Self {
         Self {
             taken: BTreeMap::new(),
+            most: BTreeMap::new(),
             queue: BTreeMap::new(),
             next: 0,
         }
@@ -55,12 +58,32 @@ impl<O> Default for Places<O> {
 }
 
 impl<O: Clone> Places<O> {
+    /// Servers take so many from now on, by whichever plan a connection waits. Places that there
+    /// are more of than before go to the first in the queue, who are returned, to be woken.
+    #[must_use = "those that have got a place do not know it"]
+    pub fn set_limits(&mut self, limits: impl IntoIterator<Item = Limit>) -> Vec<O> {
+        let limits = limits.into_iter();
+        self.most = limits.map(|limit| (limit.server, limit.most)).collect();
+        let turns: Vec<Turn> = self.queue.keys().copied().collect();
+        let each = turns.into_iter();
+        each.filter_map(|turn| {
+            let waiter = self.queue.get(&turn)?;
+            let mut suits = waiter.suits.iter().filter(|_| waiter.reserved.is_none());
+            let limit = suits.find(|limit| self.is_below(**limit)).copied()?;
+            self.take(limit);
+            let waiter = self.queue.get_mut(&turn)?;
+            waiter.reserved = Some(limit);
+            Some(waiter.owner.clone())
+        })
+        .collect()
+    }
+
     /// Whether the connection with this turn may take a place now: there is one, and no earlier
     /// connection waits for it.
     pub fn has_room(&self, limit: Limit, turn: Turn) -> bool {
         let mut earlier = self.queue.range(..turn).map(|(_, waiter)| waiter);
         self.is_below(limit)
-            && !earlier.any(|one| one.reserved.is_none() && one.suits.contains(&limit))
+            && !earlier.any(|one| one.reserved.is_none() && one.is_suited_by(limit))
     }
 
     /// Takes a place; [`Self::give`] returns it.
@@ -79,8 +102,9 @@ impl<O: Clone> Places<O> {
             }
         }
         let taken = self.taken.get(&limit.server).copied().unwrap_or(0);
-        // Each by the limit that its plan says.
-        let suits = |one: &&Limit| one.server == limit.server && taken < one.most;
+        let most = self.most.get(&limit.server).copied();
+        // Without a plan that says so, each by its own.
+        let suits = |one: &&Limit| one.server == limit.server && taken < most.unwrap_or(one.most);
         let mut waiting = self.queue.values_mut().filter(|one| one.reserved.is_none());
         let suited = |one: &Waiter<O>| one.suits.iter().find(suits).copied();
         let (limit, waiter) = waiting.find_map(|one| Some((suited(one)?, one)))?;
@@ -127,7 +151,15 @@ impl<O: Clone> Places<O> {
     }
 
     fn is_below(&self, limit: Limit) -> bool {
-        self.taken.get(&limit.server).copied().unwrap_or(0) < limit.most
+        let most = self.most.get(&limit.server).copied();
+        self.taken.get(&limit.server).copied().unwrap_or(0) < most.unwrap_or(limit.most)
+    }
+}
+
+impl<O> Waiter<O> {
+    /// Whatever its own plan says how many the server takes.
+    fn is_suited_by(&self, limit: Limit) -> bool {
+        self.suits.iter().any(|one| one.server == limit.server)
     }
 }
 
@@ -171,6 +203,33 @@ mod tests {
         assert_eq!(places.claim(second), Some(limit(0)));
         assert_eq!(places.leave(second), None);
         assert_eq!(places.give(limit(0)), None);
+        assert!(places.has_room(limit(0), Turn::NEWCOMER));
+    }
+
+    #[test]
+    fn another_limit_holds_for_those_who_wait_too() {
+        let more = |most| Limit { server: 0, most };
+        let mut places = Places::default();
+        places.take(limit(0));
+        let turns = ["a", "b", "c"].map(|owner| places.join(owner, limits(0b001), 9).unwrap());
+        assert!(
+            !places.has_room(more(9), Turn::NEWCOMER),
+            "others wait for it"
+        );
+        assert_eq!(places.set_limits([more(3)]), ["a", "b"]);
+        assert_eq!(
+            turns.map(|turn| places.claim(turn)),
+            [Some(limit(0)), Some(limit(0)), None]
+        );
+        assert_eq!(
+            [0, 1].map(|served: usize| places.leave(turns[served])),
+            [None; 2]
+        );
+        assert!(!places.has_room(limit(0), turns[2]));
+        assert_eq!(places.set_limits([more(2)]), [""; 0]);
+        assert_eq!(places.give(limit(0)), None, "three were two too many");
+        assert_eq!(places.give(limit(0)), Some("c"));
+        assert!(places.set_limits([more(u32::MAX)]).is_empty());
         assert!(places.has_room(limit(0), Turn::NEWCOMER));
     }
 

@@ -173,6 +173,14 @@ impl Pool {
         self.servers.get(server).map(Server::id)
     }
 
+    /// How many connections each server takes.
+    pub fn limits(&self) -> impl Iterator<Item = Limit> {
+        self.servers.iter().map(|server| Limit {
+            server: server.seed,
+            most: server.limit.map_or(u32::MAX, |limit| limit.most),
+        })
+    }
+
     /// What can be said about a server; `None` if there is no such server.
     pub fn state(&self, server: usize) -> Option<ServerState> {
         self.servers.get(server).map(Server::state)

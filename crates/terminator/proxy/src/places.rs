@@ -133,6 +133,12 @@ impl SharedPlaces {
         chosen
     }
 
+    /// Servers take as many connections as these options say, from now on.
+    pub(crate) fn set_limits(&self, options: &backend::options::Options) {
+        let woken = self.lock().set_limits(Pool::new(options, 0).limits());
+        woken.into_iter().for_each(|caller| wake(Some(caller)));
+    }
+
     fn place(self: &Arc<Self>, limit: Limit) -> Place {
         let places = Arc::clone(self);
         Place { places, limit }

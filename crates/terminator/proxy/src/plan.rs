@@ -195,6 +195,7 @@ impl Plan {
                 // Set already only if this very plan has been served before.
                 let _ = service.open.set(same.open().clone());
                 let _ = service.places.set(Arc::clone(same.places()));
+                service.places().set_limits(&service.pool);
                 if let Some(sessions) = same
                     .sessions()
                     .filter(|_| service.affinity == same.affinity)

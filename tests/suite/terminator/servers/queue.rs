@@ -67,6 +67,26 @@ fn end(mut connection: Connection) {
 }
 
 #[test]
+fn a_reload_that_raises_the_limit_serves_those_who_wait() {
+    let rig = Rig::start("timeout = '1h'");
+    let _served = [rig.echo(), rig.echo()];
+    let mut queue: Vec<_> = (0..3).map(|before| rig.waiting(before)).collect();
+    let toml = rig
+        .service
+        .toml()
+        .replace("max-connections = 2", "max-connections = 4");
+    rig.lariat.configure(&format!("{WORKERS}{toml}"));
+    rig.lariat.reload().success();
+    assert_eq!(queue[0].receive(1), b"w");
+    assert_eq!(queue[1].receive(1), b"w");
+    rig.wait_for_queue(1);
+    let toml = rig.service.toml().replace(", max-connections = 2", "");
+    rig.lariat.configure(&format!("{WORKERS}{toml}"));
+    rig.lariat.reload().success();
+    assert_eq!(queue[2].receive(1), b"w", "there is no limit any more");
+}
+
+#[test]
 fn connections_wait_in_order_and_get_the_places_that_others_leave() {
     let rig = Rig::start("timeout = '1h'");
     let mut served = vec![rig.echo(), rig.echo()];

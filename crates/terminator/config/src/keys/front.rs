@@ -143,7 +143,7 @@ pub(super) const FRONT: &[Key] = &[
     .flag("interface")
     .help(
             "The only network interface by which clients come in to the IP addresses of \
-             `listen` (SO_BINDTODEVICE), as HAProxy's `interface`. Another one takes a restart.",
+             `listen` (SO_BINDTODEVICE), as HAProxy's `interface`.",
         )
     .example(r#"interface = "eth0""#),
     key("service.front.mptcp", Kind::Boolean)
@@ -152,7 +152,7 @@ pub(super) const FRONT: &[Key] = &[
     .help(
             "Whether clients may use several paths at once (Multipath TCP, RFC 8684). Others \
              speak TCP as ever, as do all where the kernel has no MPTCP. The kernel does not \
-             encrypt for connections of several paths. A change takes a restart.",
+             encrypt for connections of several paths.",
         )
     .example("mptcp = true"),
 ];

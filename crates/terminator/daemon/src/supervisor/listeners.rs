@@ -65,7 +65,8 @@ impl Listeners {
                 address: wanted.address.clone(),
                 error,
             };
-            let fds = open_each(wanted, workers, options).map_err(failed)?;
+            let is_ours = self.open.keys().any(|(ours, ..)| *ours == key.0);
+            let fds = open_each(wanted, workers, options, is_ours).map_err(failed)?;
             if wanted.transport.mptcp && !socket::has_mptcp() {
                 say(format_args!(
                     "warning: service `{}`: this kernel has no MPTCP, so clients speak TCP\n\
@@ -140,10 +141,16 @@ impl Drop for Listeners {
 fn keyed(wanted: &[Wanted]) -> impl Iterator<Item = (Key, &Wanted)> {
     let mut before = BTreeMap::new();
     wanted.iter().map(move |one| {
-        let equal = before.entry((&one.address, &one.transport)).or_insert(0);
+        // Nothing carries the connections of a Unix socket.
+        let transport = match &one.address {
+            Address::Ip(_) => one.transport.clone(),
+            Address::Unix(_) => Transport::default(),
+        };
+        let key = (one.address.clone(), transport);
+        let equal = before.entry(key.clone()).or_insert(0);
         let number = *equal;
         *equal += usize::from(one.address.is_ephemeral());
-        ((one.address.clone(), one.transport.clone(), number), one)
+        ((key.0, key.1, number), one)
     })
 }
 
@@ -158,14 +165,16 @@ fn set(fds: &[OwnedFd], wanted: &Wanted) {
 }
 
 /// One socket a worker. The kernel spreads TCP connections over those of one address; for a Unix
-/// socket there is one, which all workers share.
+/// socket there is one, which all workers share. An address that is ours already is bound once more
+/// where something else is to carry its connections: both are listened at until the reload ends.
 fn open_each(
     wanted: &Wanted,
     workers: usize,
     options: &ListenOptions,
+    is_ours: bool,
 ) -> std::io::Result<Vec<OwnedFd>> {
     let (address, transport) = (&wanted.address, &wanted.transport);
-    if let Address::Ip(ip) = address {
+    if let (Address::Ip(ip), false) = (address, is_ours) {
         socket::check_free(*ip, transport)?;
     }
     let mut fds = vec![socket::listen_over(address, options, transport)?];
@@ -313,6 +322,40 @@ mod tests {
     fn socket_address() -> String {
         let holder = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         holder.local_addr().unwrap().to_string()
+    }
+
+    #[test]
+    fn an_address_is_kept_when_something_else_carries_its_connections() {
+        let mut listeners = listeners();
+        let at = socket_address();
+        let path = std::env::temp_dir().join(format!("lariat-carried-{}", std::process::id()));
+        let unix = format!("unix:{}", path.display());
+        let over = |transport: &Transport| {
+            [wanted(0, &at), wanted(0, &unix)].map(|one| Wanted {
+                transport: transport.clone(),
+                ..one
+            })
+        };
+        let plain = Transport::default();
+        let by_loopback = Transport {
+            interface: Some("lo".to_owned()),
+            mptcp: false,
+        };
+        let several_paths = Transport {
+            interface: None,
+            mptcp: true,
+        };
+        for transport in [&plain, &by_loopback, &plain, &several_paths, &plain] {
+            let wanted = over(transport);
+            listeners.open(&wanted, 2, &OPTIONS).unwrap();
+            listeners.keep(&wanted);
+            assert_eq!(listeners.roles(&wanted).len(), 4);
+            assert_eq!(listeners.open.len(), 2);
+            TcpStream::connect(&at).unwrap();
+            std::os::unix::net::UnixStream::connect(&path).unwrap();
+        }
+        drop(listeners);
+        TcpStream::connect(&at).unwrap_err();
     }
 
     #[test]
