@@ -23,9 +23,15 @@ impl Hitch {
     /// Terminates TLS for `server` with this certificate (chain and key in one file). One process
     /// does it: several would each have sessions of their own.
     pub fn start(certificate: &Path, server: SocketAddr) -> Self {
+        Self::start_with(certificate, server, "")
+    }
+
+    /// The same with more settings.
+    pub fn start_with(certificate: &Path, server: SocketAddr, settings: &str) -> Self {
         let address = free_address();
         let directory = Directory::new();
-        let file = directory.write("hitch.conf", text(address, certificate, server));
+        let text = format!("{}{settings}\n", text(address, certificate, server));
+        let file = directory.write("hitch.conf", text);
         let mut command = Command::new("hitch");
         command.arg("--config").arg(file);
         let mut running = Running::start(&mut command);

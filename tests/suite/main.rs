@@ -32,6 +32,13 @@ mod laboratory {
             mod shapes;
         }
     }
+    mod probe {
+        mod bad_input;
+        mod foreign {
+            mod agreement;
+            mod configurations;
+        }
+    }
     mod report_files;
     mod test_server;
 }

@@ -54,7 +54,8 @@ pub(super) const CRATES: &[Crate] = &[
     pure("measure", 1),
     pure("report", 2),
     plain("load", 3),
-    plain("lab", 4),
+    plain("probe", 4),
+    plain("lab", 5),
     tool("testkit", 0),
     tool("suite", 8),
     tool("xtask", 8),
@@ -78,7 +79,10 @@ pub(super) const RESTRICTIONS: &[Restriction] = &[
     // fast the library is on a CPU, and a client of the tests makes records by hand.
     ("aws-lc-rs ring sha2", "tls daemon load testkit"),
     // The laboratory: the terminator carries no measuring code.
-    ("measure load report lab", "measure load report lab xtask"),
+    (
+        "measure load report probe lab",
+        "measure load report probe lab xtask",
+    ),
     // The terminator: what measures does not know what it measures.
     (
         "telemetry session backend static-files tls flow proxy daemon",

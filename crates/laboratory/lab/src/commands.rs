@@ -9,9 +9,11 @@ mod help;
 mod host;
 mod load;
 mod origin;
+mod probe;
 mod report;
 mod run;
 mod run_arguments;
+mod survey;
 mod targets;
 
 use std::ffi::OsString;
@@ -47,7 +49,9 @@ fn command(name: &str, parser: &mut Parser, console: Console) -> Result<Exit, Us
         "compare" => (&compare::COMMAND, compare::run),
         "host" => (&host::COMMAND, host::run),
         "origin" => (&origin::COMMAND, origin::run),
+        "probe" => (&probe::COMMAND, probe::run),
         "report" => (&report::COMMAND, report::run),
+        "survey" => (&survey::COMMAND, survey::run),
         // `peers` is its former name.
         "targets" | "peers" => (&targets::COMMAND, targets::run),
         "help" => return explain(parser),

@@ -12,11 +12,12 @@ pub(crate) enum Exit {
     Fruitless = 4,
     NoCapacity = 5,
     Partial = 6,
+    Unmet = 7,
 }
 
 impl Exit {
     /// What each means, for help and reference.
-    pub(crate) const ALL: [(Self, &str); 7] = [
+    pub(crate) const ALL: [(Self, &str); 8] = [
         (Self::Success, "It did what it was asked."),
         (Self::Failed, "Something failed at run time."),
         (
@@ -39,6 +40,10 @@ impl Exit {
             Self::Partial,
             "Some records, targets or configurations could not be read or measured; what could be \
              is there.",
+        ),
+        (
+            Self::Unmet,
+            "The probe ran, and an expectation of `--expect` did not hold.",
         ),
     ];
 }

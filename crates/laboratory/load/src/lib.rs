@@ -14,6 +14,7 @@ mod deadlines;
 mod dialler;
 pub mod failure;
 mod library;
+pub mod observe;
 pub mod options;
 pub mod outcome;
 pub mod plan;

@@ -15,6 +15,7 @@ pub mod host;
 pub mod kind;
 pub mod merge;
 pub mod metric;
+pub mod probe;
 pub mod quantity;
 pub mod record;
 pub mod statistics;

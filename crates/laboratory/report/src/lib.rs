@@ -4,7 +4,8 @@
 //! from records alone, years later. What a record is belongs to `measure`.
 //!
 //! A report is a [`Document`], made once from records by [`load::document`],
-//! [`experiment::document`], [`experiment::compared`] or [`host::document`]. It is rendered by
+//! [`experiment::document`], [`experiment::compared`], [`host::document`], [`probe::document`] or
+//! [`probe::survey`]. It is rendered by
 //! [`Document::text`], [`Document::html`], [`Document::figures`] and [`Document::sheets`].
 #![forbid(unsafe_code)]
 
@@ -16,6 +17,7 @@ pub mod host;
 mod html;
 pub mod load;
 mod markup;
+pub mod probe;
 mod sanitize;
 mod shell;
 mod terminal;

@@ -4,11 +4,13 @@ use load::options::TABLE;
 
 use super::flags::Command;
 use super::run_arguments as run;
-use super::{compare, host, origin, report, targets};
+use super::{compare, host, origin, probe, report, survey, targets};
 use crate::exit::Exit;
 
 /// All commands but `load`: its flags are the table of its settings.
-pub(super) const TABLES: [&Command; 6] = [
+pub(super) const TABLES: [&Command; 8] = [
+    &probe::COMMAND,
+    &survey::COMMAND,
     &origin::COMMAND,
     &targets::COMMAND,
     &host::COMMAND,
@@ -59,7 +61,7 @@ pub(super) fn program() -> String {
     let commands = TABLES.map(|command| line(command.name, command.purpose()));
     let codes = Exit::ALL.map(|(exit, help)| format!("  {}  {help}\n", exit as u8));
     format!(
-        "lariat-lab: load TLS servers, measure them, and compare them\n\n{}{}{}{}\n{}\nExit codes:\n{}",
+        "lariat-lab: load TLS servers, probe them, measure them, and compare them\n\n{}{}{}{}\n{}\nExit codes:\n{}",
         line("load", "load a server: rates, latency, errors, resumption"),
         commands.concat(),
         line("help COMMAND", "more about one of these"),

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use rustls::client::{Resumption, Tls12Resumption, WebPkiServerVerifier};
+use rustls::client::danger::ServerCertVerifier;
+use rustls::client::{ClientSessionStore, Resumption, Tls12Resumption, WebPkiServerVerifier};
 use rustls::crypto::{CryptoProvider, SupportedKxGroup, aws_lc_rs};
 use rustls::{
     ClientConfig, RootCertStore, SignatureScheme, SupportedCipherSuite, SupportedProtocolVersion,
@@ -54,7 +55,9 @@ impl Configurations {
         let mut kinds = Vec::new();
         for kind in &tls.handshakes {
             if kinds.iter().all(|(known, _)| known != kind) {
-                kinds.push((*kind, configuration(tls, *kind, &sessions, &signature)?));
+                let plain = |verifier| Arc::new(verifier) as _;
+                let config = configuration(tls, *kind, &sessions, &signature, plain)?;
+                kinds.push((*kind, Arc::new(config)));
             }
         }
         Ok(Self {
@@ -72,7 +75,8 @@ impl Configurations {
     }
 }
 
-fn server_name(tls: &Tls) -> Result<ServerName<'static>, TlsFault> {
+/// The name that is wanted, which the library always has.
+pub(crate) fn server_name(tls: &Tls) -> Result<ServerName<'static>, TlsFault> {
     match &tls.server_name {
         Some(name) => {
             ServerName::try_from(name.clone()).map_err(|_| TlsFault::ServerName(name.clone()))
@@ -84,19 +88,21 @@ fn server_name(tls: &Tls) -> Result<ServerName<'static>, TlsFault> {
     }
 }
 
-fn configuration(
+/// For one kind of handshake, with what `wrap` makes of the verifier.
+pub(crate) fn configuration<S: ClientSessionStore + 'static>(
     tls: &Tls,
     kind: Handshake,
-    sessions: &Arc<Sessions>,
+    sessions: &Arc<S>,
     signature: &Arc<LastSignature>,
-) -> Result<Arc<ClientConfig>, TlsFault> {
+    wrap: impl FnOnce(Verifier) -> Arc<dyn ServerCertVerifier>,
+) -> Result<ClientConfig, TlsFault> {
     let provider = Arc::new(provider(tls));
-    let verifier = verifier(tls, &provider, signature)?;
+    let verifier = wrap(verifier(tls, &provider, signature)?);
     let builder = ClientConfig::builder_with_provider(provider)
         .with_protocol_versions(versions(tls.versions, kind))
         .map_err(library)?
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(verifier));
+        .with_custom_certificate_verifier(verifier);
     let mut config = match &tls.client_certificate {
         None => builder.with_no_client_auth(),
         Some(certificate) => {
@@ -109,14 +115,18 @@ fn configuration(
     config.enable_sni = tls.server_name.is_some();
     config.enable_early_data = tls.early_data;
     config.resumption = resumption(tls, kind, sessions);
-    Ok(Arc::new(config))
+    Ok(config)
 }
 
 fn library(error: rustls::Error) -> TlsFault {
     TlsFault::Library(error.to_string())
 }
 
-fn resumption(tls: &Tls, kind: Handshake, sessions: &Arc<Sessions>) -> Resumption {
+fn resumption<S: ClientSessionStore + 'static>(
+    tls: &Tls,
+    kind: Handshake,
+    sessions: &Arc<S>,
+) -> Resumption {
     let store = || Resumption::store(Arc::clone(sessions) as _);
     match kind {
         Handshake::Full => Resumption::disabled(),

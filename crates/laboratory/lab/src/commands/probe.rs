@@ -1,0 +1,423 @@
+//! `lariat-lab probe`: its arguments and messages.
+
+use std::io::{self, IsTerminal};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use load::plan::{ClientCertificate, ProxyVersion};
+
+use options::{Report, quantity};
+use probe::expect::{Expectations, Unmet};
+use probe::facts;
+use probe::run::{Options, probe};
+use wire::address::{Address, AddressError, Endpoint};
+
+use super::flags::{Arguments, Command, wrong};
+
+use crate::console::{Console, print, stdout_colour};
+use crate::exit::Exit;
+use crate::load::files::{PlanFile, read};
+use crate::load::resolve::{Resolved, resolve};
+use crate::pages::{check_page, write_page};
+use crate::usage::UsageError;
+
+pub(super) const COMMAND: Command = Command {
+    name: "probe",
+    takes_words: true,
+    help: "\
+lariat-lab probe: find out how TLS endpoints are configured, and what to change
+
+  lariat-lab probe HOST[:PORT] [HOST2[:PORT]…] [FLAGS]
+
+Makes connections one after the other: which versions, suites, groups and certificates clients get,
+whose order decides, and how often each kind of session is resumed, at the same address and at each
+other one that the names have or that are listed. Says what is wrong or could be better, and which
+setting of lariat, nginx, haproxy, hitch or stunnel to change.
+
+  --connect ADDRESS
+      Connect there instead of looking up the names; may be given again
+  --server-name NAME
+      The name in SNI, which certificates are checked for [default: the first host; none: no SNI]
+  --send-proxy v1|v2
+      Send a PROXY header first
+  --ca FILE.pem
+      Trust these roots instead of the system's
+  --client-certificate FILE.pem
+      A certificate and its key, for servers that ask for one
+  --request PATH|none
+      The path of the GET that shows records and the end of a connection [default: /]
+  --attempts N
+      How often sessions are offered at the same address; elsewhere 4 times at the most [default: 8]
+  --timeout T
+      For each connection [default: 5s]
+  --expect FILE.toml
+      Facts and the values that they should have; exit code 7 if one has another
+  --facts
+      List the facts that may be expected
+  --json
+      Print one JSON document instead of text
+  -o, --output PAGE.html
+      Write one page that needs no network, instead of text
+
+docs/guide/probe.md explains how to read it.
+",
+};
+
+/// Characters in a line of text.
+pub(super) const WIDTH: usize = 110;
+
+/// Every pair of addresses is tried: eight have 56 pairs.
+const ADDRESSES_MAX: usize = 8;
+const ATTEMPTS_MAX: u32 = 100;
+const TIMEOUT_MIN: Duration = Duration::from_millis(10);
+const TIMEOUT_MAX: Duration = Duration::from_secs(600);
+
+/// Where Debian, Alpine and Arch, and where Fedora and SUSE keep the system's roots.
+const SYSTEM_ROOTS: [&str; 3] = [
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+];
+
+/// Probes and prints.
+pub(super) fn run(arguments: &Arguments, console: Console) -> Result<Exit, UsageError> {
+    if arguments.has("facts") {
+        return Ok(print(facts_listed()));
+    }
+    let hosts = arguments.texts()?;
+    if hosts.is_empty() {
+        let hint = "for example: lariat-lab probe www.example.com:443";
+        return Err(UsageError::new("no host is named", hint));
+    }
+    let page = arguments.path("output");
+    check_page(page.as_deref(), &[])?;
+    let expectations = match arguments.path("expect") {
+        None => None,
+        Some(path) => match expectations(&path, console)? {
+            None => return Ok(Exit::Usage),
+            some => some,
+        },
+    };
+    let options = options(arguments, hosts)?;
+    if options.addresses.is_empty() {
+        for (host, reason) in &options.unresolved {
+            console.fail(
+                format_args!("{host} has no address: {reason}"),
+                "is the name right?",
+            );
+        }
+        return Ok(Exit::Address);
+    }
+    let report = probe(&options, &|doing| {
+        if io::stderr().is_terminal() {
+            console.say(doing);
+        }
+    });
+    let document = || report::probe::document(&report);
+    let printed = match page {
+        Some(page) => {
+            if let Err(fault) = write_page(&page, &document().html(), console) {
+                console.error(fault);
+                return Ok(Exit::Failed);
+            }
+            Exit::Success
+        }
+        None if arguments.has("json") => print(report.to_json() + "\n"),
+        None => print(document().text(WIDTH, stdout_colour())),
+    };
+    Ok(match expectations.map(|all| all.unmet(&report)) {
+        Some(unmet) if !unmet.is_empty() => tell_unmet(&unmet, console),
+        _ => printed,
+    })
+}
+
+fn facts_listed() -> String {
+    let all = facts::all().into_iter();
+    all.map(|fact| format!("  {:36} {}\n", fact.name, fact.help))
+        .collect()
+}
+
+/// `None` = something is wrong with the file, which has been said.
+fn expectations(path: &Path, console: Console) -> Result<Option<Expectations>, UsageError> {
+    let hint = "--expect names a TOML file; `lariat-lab probe --facts` lists what it may say";
+    let file = PlanFile::open(path).map_err(|text| UsageError::new(text, hint))?;
+    let source = (file.path.as_str(), file.text.as_str());
+    let report = Report::new(Some(source));
+    let read = Expectations::read(&file.text, &report);
+    console_tell(report, source, console);
+    Ok(read)
+}
+
+fn console_tell(report: Report<'_>, file: (&str, &str), console: Console) {
+    let complaints = report.into_complaints();
+    if !complaints.is_empty() {
+        console.tell(complaints, Some(file));
+    }
+}
+
+fn tell_unmet(unmet: &[Unmet], console: Console) -> Exit {
+    for one in unmet {
+        let Unmet {
+            fact,
+            address,
+            wanted,
+            found,
+        } = one;
+        let found = if found.is_empty() { "not known" } else { found };
+        console.error(format_args!(
+            "{address}: {fact} is {found}, expected: {wanted}"
+        ));
+    }
+    Exit::Unmet
+}
+
+/// Reads flags and files, and looks up names.
+fn options(arguments: &Arguments, hosts: Vec<String>) -> Result<Options, UsageError> {
+    let endpoints = hosts.iter().map(|host| endpoint(host));
+    let endpoints = endpoints.collect::<Result<Vec<_>, _>>()?;
+    let connect = arguments.all("connect", |text| socket_address("connect", text))?;
+    let (addresses, unresolved) = if connect.is_empty() {
+        addresses(&hosts, &endpoints)
+    } else {
+        (connect, Vec::new())
+    };
+    if addresses.len() > ADDRESSES_MAX {
+        return Err(UsageError::new(
+            format!(
+                "{} addresses are more than {ADDRESSES_MAX}",
+                addresses.len()
+            ),
+            "name some of them by --connect",
+        ));
+    }
+    let name = endpoints.first().map(host_of).unwrap_or_default();
+    let server_name = match arguments.one("server-name", server_name)? {
+        Some(asked) => asked,
+        None => name
+            .parse::<std::net::IpAddr>()
+            .is_err()
+            .then(|| name.clone()),
+    };
+    let authority = server_name.clone().unwrap_or_else(|| name.clone());
+    Ok(Options {
+        expected_name: Some(authority.clone()),
+        proxy: arguments.one("send-proxy", proxy)?,
+        client_certificate: client_certificate(arguments)?,
+        roots_pem: roots(arguments)?,
+        request: request(arguments, &authority)?,
+        timeout: arguments
+            .one("timeout", timeout)?
+            .unwrap_or(Duration::from_secs(5)),
+        attempts: arguments.one("attempts", attempts)?.unwrap_or(8),
+        now_s: now_s(),
+        hosts,
+        addresses,
+        unresolved,
+        server_name,
+    })
+}
+
+pub(super) fn now_s() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.unwrap_or_default().as_secs()
+}
+
+/// `HOST`, `HOST:PORT`, `[V6]:PORT`, a bare IPv6 address.
+pub(super) fn endpoint(text: &str) -> Result<Endpoint, UsageError> {
+    let with_port = match text.parse::<std::net::IpAddr>() {
+        Ok(address) => SocketAddr::new(address, HTTPS).to_string(),
+        Err(_) => text.to_owned(),
+    };
+    let parsed = match with_port.parse::<Endpoint>() {
+        Err(AddressError::PortMissing) => format!("{with_port}:{HTTPS}").parse(),
+        parsed => parsed,
+    };
+    let hint = "write HOST or HOST:PORT, as in www.example.com:8443";
+    let shown = text.escape_debug();
+    match parsed {
+        Ok(Endpoint::Address(Address::Unix(_))) => {
+            Err(UsageError::new(format!("`{shown}` is a Unix socket"), hint))
+        }
+        Ok(Endpoint::Service { .. }) => {
+            let message = format!("`{shown}` stands for several servers");
+            Err(UsageError::new(message, hint))
+        }
+        Ok(endpoint) => Ok(endpoint),
+        Err(error) => Err(UsageError::new(format!("`{shown}` {error}"), hint)),
+    }
+}
+
+const HTTPS: u16 = 443;
+
+pub(super) fn host_of(endpoint: &Endpoint) -> String {
+    match endpoint {
+        Endpoint::Name { host, .. } | Endpoint::Service { host, .. } => host.clone(),
+        Endpoint::Address(Address::Ip(address)) => address.ip().to_string(),
+        Endpoint::Address(other) => other.to_string(),
+    }
+}
+
+/// All addresses of all hosts, each once, and hosts without one.
+pub(super) fn addresses(
+    hosts: &[String],
+    endpoints: &[Endpoint],
+) -> (Vec<SocketAddr>, Vec<(String, String)>) {
+    let (mut found, mut unresolved) = (Vec::new(), Vec::new());
+    for (host, endpoint) in hosts.iter().zip(endpoints) {
+        match resolve(endpoint) {
+            Err(reason) => unresolved.push((host.clone(), reason)),
+            Ok(Resolved { address, others }) => {
+                let first = match address {
+                    Address::Ip(address) => Some(address),
+                    Address::Unix(_) => None,
+                };
+                for address in first.into_iter().chain(others) {
+                    if !found.contains(&address) {
+                        found.push(address);
+                    }
+                }
+            }
+        }
+    }
+    (found, unresolved)
+}
+
+fn socket_address(flag: &str, text: &str) -> Result<SocketAddr, UsageError> {
+    let parsed = text.parse::<SocketAddr>();
+    parsed.map_err(|_| wrong(flag, text, "is no ADDRESS:PORT", "127.0.0.1:8443"))
+}
+
+fn server_name(text: &str) -> Result<Option<String>, UsageError> {
+    match text {
+        "none" => Ok(None),
+        name if wire::client_hello::host_name(name).is_some() => Ok(Some(name.to_owned())),
+        _ => Err(wrong(
+            "server-name",
+            text,
+            "is no host name",
+            "www.example.com",
+        )),
+    }
+}
+
+fn proxy(text: &str) -> Result<ProxyVersion, UsageError> {
+    let found = ProxyVersion::NAMED.iter().find(|(name, _)| *name == text);
+    let found = found.map(|(_, version)| *version);
+    found.ok_or_else(|| wrong("send-proxy", text, "is not one of: v1, v2", "v2"))
+}
+
+pub(super) fn timeout(text: &str) -> Result<Duration, UsageError> {
+    let read = quantity::duration(text);
+    let read = read.filter(|time| (TIMEOUT_MIN..=TIMEOUT_MAX).contains(time));
+    read.ok_or_else(|| wrong("timeout", text, "is no time from 10ms to 10m", "5s"))
+}
+
+fn attempts(text: &str) -> Result<u32, UsageError> {
+    let read = text
+        .parse()
+        .ok()
+        .filter(|count| (1..=ATTEMPTS_MAX).contains(count));
+    let what = format!("is no number from 1 to {ATTEMPTS_MAX}");
+    read.ok_or_else(|| wrong("attempts", text, &what, "8"))
+}
+
+fn file(flag: &str, path: &Path) -> Result<Vec<u8>, UsageError> {
+    let hint = format!("--{flag} names a file of PEM that we may read");
+    read(path).map_err(|text| UsageError::new(text, hint))
+}
+
+pub(super) fn roots(arguments: &Arguments) -> Result<Option<Vec<u8>>, UsageError> {
+    match arguments.path("ca") {
+        Some(path) => file("ca", &path).map(Some),
+        None => {
+            let mut places = SYSTEM_ROOTS.iter().map(Path::new);
+            Ok(places.find_map(|path| read(path).ok()))
+        }
+    }
+}
+
+fn client_certificate(arguments: &Arguments) -> Result<Option<ClientCertificate>, UsageError> {
+    let path: Option<PathBuf> = arguments.path("client-certificate");
+    let pem = path
+        .map(|path| file("client-certificate", &path))
+        .transpose()?;
+    Ok(pem.map(|pem| ClientCertificate {
+        chain_pem: pem.clone(),
+        key_pem: pem,
+    }))
+}
+
+/// One that is answered by HTTP servers, and ends the connection.
+fn request(arguments: &Arguments, authority: &str) -> Result<Vec<u8>, UsageError> {
+    let path = arguments.one("request", |text| match text {
+        "none" => Ok(None),
+        path if path.starts_with('/') && !path.contains(|c: char| c.is_control() || c == ' ') => {
+            Ok(Some(path.to_owned()))
+        }
+        _ => Err(wrong("request", text, "is no path", "/index.html")),
+    })?;
+    Ok(match path {
+        Some(None) => Vec::new(),
+        Some(Some(path)) => get(&path, authority),
+        None => get("/", authority),
+    })
+}
+
+pub(super) fn get(path: &str, authority: &str) -> Vec<u8> {
+    let agent = concat!("lariat-lab/", env!("CARGO_PKG_VERSION"));
+    format!(
+        "GET {path} HTTP/1.1\r\nHost: {authority}\r\nUser-Agent: {agent}\r\n\
+         Connection: close\r\n\r\n"
+    )
+    .into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(line: &str) -> Result<Options, String> {
+        let arguments = COMMAND.parsed(line);
+        let hosts = arguments.texts().unwrap();
+        options(&arguments, hosts).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn hosts_have_ports_and_names() {
+        for (text, shown) in [
+            ("127.0.0.1", "127.0.0.1:443"),
+            ("::1", "[::1]:443"),
+            ("[::1]:8443", "[::1]:8443"),
+            ("127.0.0.1:8443", "127.0.0.1:8443"),
+        ] {
+            assert_eq!(read(text).unwrap().addresses, [shown.parse().unwrap()]);
+        }
+        let named = read("localhost:9 --connect 127.0.0.1:8443").unwrap();
+        assert_eq!(named.server_name.as_deref(), Some("localhost"));
+        assert_eq!(named.addresses, ["127.0.0.1:8443".parse().unwrap()]);
+        let bare = read("127.0.0.1 --server-name none --request none --send-proxy v2").unwrap();
+        assert_eq!((bare.server_name, bare.request.len()), (None, 0));
+        assert_eq!(bare.expected_name.as_deref(), Some("127.0.0.1"));
+    }
+
+    #[test]
+    fn slips_have_remedies() {
+        for (line, words) in [
+            ("https://a/", "write HOST or HOST:PORT"),
+            ("unix:/run/a", "is a Unix socket"),
+            ("srv:_a._tcp.example", "stands for several servers"),
+            ("127.0.0.1 --timeout 0", "is no time from 10ms to 10m"),
+            ("127.0.0.1 --attempts 0", "is no number from 1 to 100"),
+            ("127.0.0.1 --send-proxy v3", "is not one of: v1, v2"),
+            ("127.0.0.1 --connect localhost", "is no ADDRESS:PORT"),
+            ("127.0.0.1 --request a", "is no path"),
+            ("127.0.0.1 --ca /nowhere", "--ca names a file"),
+        ] {
+            let fault = read(line).unwrap_err();
+            assert!(fault.contains(words), "{fault}");
+        }
+        let many: Vec<_> = (1..=9).map(|port| format!("127.0.0.1:{port}")).collect();
+        assert!(read(&many.join(" ")).unwrap_err().contains("more than 8"));
+    }
+}

@@ -1,0 +1,228 @@
+//! `lariat-lab survey`: its arguments and messages.
+
+use std::net::IpAddr;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use measure::probe::ProbeReport;
+use probe::run::{Options, probe};
+
+use super::flags::{Arguments, Command, wrong};
+use super::probe::{WIDTH, addresses, endpoint, get, host_of, now_s, roots, timeout};
+use crate::console::{Console, print, stdout_colour};
+use crate::exit::Exit;
+use crate::load::files::PlanFile;
+use crate::pages::{check_page, write_page};
+use crate::usage::UsageError;
+
+pub(super) const COMMAND: Command = Command {
+    name: "survey",
+    takes_words: true,
+    help: "\
+lariat-lab survey: probe a list of sites, and show what they negotiate and resume
+
+  lariat-lab survey FILE [FLAGS]
+
+The file has a HOST or HOST:PORT per line; # begins a comment. Each site is probed as by
+`lariat-lab probe`, at four of its addresses at the most. There is one connection at a time to a
+host, and few in all.
+
+  --at-once N
+      Hosts that are probed at the same time, 1 to 16 [default: 4]
+  --ca FILE.pem
+      Trust these roots instead of the system's
+  --timeout T
+      For each connection [default: 5s]
+  --json
+      Print a JSON document per line instead of text
+  -o, --output PAGE.html
+      Write one page that needs no network, instead of text
+
+docs/guide/probe.md explains how to read it.
+",
+};
+
+/// Others have work to do as well.
+const AT_ONCE_MAX: usize = 16;
+/// Addresses of a site; more of them tell nothing new of it.
+const ADDRESSES_MAX: usize = 4;
+/// A survey wants to know whether sessions are resumed, not how often.
+const ATTEMPTS: u32 = 4;
+/// More lines than this are no list of sites to be polite to.
+const SITES_MAX: usize = 1000;
+
+/// Probes all of them and prints.
+pub(super) fn run(arguments: &Arguments, console: Console) -> Result<Exit, UsageError> {
+    let words = arguments.texts()?;
+    let [path] = words.as_slice() else {
+        let hint = "for example: lariat-lab survey sites.txt";
+        return Err(UsageError::new(
+            "one file with a list of sites is wanted",
+            hint,
+        ));
+    };
+    let page = arguments.path("output");
+    check_page(page.as_deref(), &[])?;
+    let at_once = arguments.one("at-once", at_once)?.unwrap_or(4);
+    let limit = arguments
+        .one("timeout", timeout)?
+        .unwrap_or(Duration::from_secs(5));
+    let sites = sites(Path::new(path), limit, roots(arguments)?)?;
+    let count = sites.len();
+    let reports = survey(sites, at_once);
+    console.say(format_args!("{count} sites probed"));
+    let document = || report::probe::survey(&reports);
+    Ok(match page {
+        Some(page) => match write_page(&page, &document().html(), console) {
+            Ok(()) => Exit::Success,
+            Err(fault) => {
+                console.error(fault);
+                Exit::Failed
+            }
+        },
+        None if arguments.has("json") => {
+            let lines: String = reports.iter().map(|one| one.to_json() + "\n").collect();
+            print(lines)
+        }
+        None => print(document().text(WIDTH, stdout_colour())),
+    })
+}
+
+fn at_once(text: &str) -> Result<usize, UsageError> {
+    let read = text
+        .parse()
+        .ok()
+        .filter(|count| (1..=AT_ONCE_MAX).contains(count));
+    let what = format!("is no number from 1 to {AT_ONCE_MAX}");
+    read.ok_or_else(|| wrong("at-once", text, &what, "4"))
+}
+
+/// The sites of a file, looked up.
+fn sites(
+    path: &Path,
+    timeout: Duration,
+    roots_pem: Option<Vec<u8>>,
+) -> Result<Vec<Options>, UsageError> {
+    let hint = "a list has a HOST or HOST:PORT per line";
+    let file = PlanFile::open(path).map_err(|text| UsageError::new(text, hint))?;
+    let mut sites = Vec::new();
+    for (index, line) in file.text.lines().enumerate() {
+        let host = line.split('#').next().unwrap_or_default().trim();
+        if host.is_empty() {
+            continue;
+        }
+        let place = format!("{}:{}", file.path, index + 1);
+        let endpoint = endpoint(host);
+        let endpoint =
+            endpoint.map_err(|error| UsageError::new(format!("{place}: {error}"), hint))?;
+        let hosts = vec![host.to_owned()];
+        let (mut addresses, unresolved) = addresses(&hosts, std::slice::from_ref(&endpoint));
+        addresses.truncate(ADDRESSES_MAX);
+        let name = host_of(&endpoint);
+        sites.push(Options {
+            addresses,
+            unresolved,
+            server_name: name.parse::<IpAddr>().is_err().then(|| name.clone()),
+            request: get("/", &name),
+            expected_name: Some(name),
+            proxy: None,
+            client_certificate: None,
+            roots_pem: roots_pem.clone(),
+            timeout,
+            attempts: ATTEMPTS,
+            now_s: now_s(),
+            hosts,
+        });
+    }
+    match sites.len() {
+        0 => Err(UsageError::new(
+            format!("{} names no site", file.path),
+            hint,
+        )),
+        1..=SITES_MAX => Ok(sites),
+        many => Err(UsageError::new(
+            format!("{} names {many} sites, more than {SITES_MAX}", file.path),
+            "divide the list",
+        )),
+    }
+}
+
+/// Sites that share an address come one after the other.
+fn groups(sites: &[Options]) -> Vec<Vec<usize>> {
+    let mut groups: Vec<(Vec<IpAddr>, Vec<usize>)> = Vec::new();
+    for (index, site) in sites.iter().enumerate() {
+        let mut hosts: Vec<IpAddr> = site.addresses.iter().map(|one| one.ip()).collect();
+        let mut members = Vec::new();
+        groups.retain_mut(|(known, others)| {
+            let shares = known.iter().any(|host| hosts.contains(host));
+            if shares {
+                hosts.append(known);
+                members.append(others);
+            }
+            !shares
+        });
+        members.push(index);
+        groups.push((hosts, members));
+    }
+    groups.into_iter().map(|(_, members)| members).collect()
+}
+
+/// The reports in the order of the list.
+fn survey(sites: Vec<Options>, at_once: usize) -> Vec<ProbeReport> {
+    let waiting = Mutex::new(groups(&sites));
+    let done = Mutex::new(Vec::new());
+    let lock = |reports: &Mutex<Vec<(usize, ProbeReport)>>, one| {
+        let mut reports = reports.lock().unwrap_or_else(PoisonError::into_inner);
+        reports.push(one);
+    };
+    thread::scope(|scope| {
+        for _ in 0..at_once.min(sites.len()) {
+            scope.spawn(|| {
+                loop {
+                    let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).pop();
+                    let Some(group) = next else { return };
+                    for index in group {
+                        if let Some(site) = sites.get(index) {
+                            lock(&done, (index, probe(site, &|_| {})));
+                        }
+                    }
+                }
+            });
+        }
+    });
+    let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
+    done.sort_by_key(|(index, _)| *index);
+    done.into_iter().map(|(_, report)| report).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_host_is_visited_by_one_at_a_time() {
+        let site = |addresses: &[&str]| Options {
+            hosts: Vec::new(),
+            addresses: addresses.iter().map(|one| one.parse().unwrap()).collect(),
+            unresolved: Vec::new(),
+            server_name: None,
+            expected_name: None,
+            proxy: None,
+            client_certificate: None,
+            roots_pem: None,
+            request: Vec::new(),
+            timeout: Duration::ZERO,
+            attempts: 1,
+            now_s: 0,
+        };
+        let sites = [
+            site(&["127.0.0.1:1"]),
+            site(&["127.0.0.2:1"]),
+            site(&["127.0.0.3:1"]),
+            site(&["127.0.0.2:2", "127.0.0.1:2"]),
+        ];
+        assert_eq!(groups(&sites), [vec![2], vec![0, 1, 3]]);
+    }
+}

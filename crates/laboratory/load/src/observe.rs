@@ -1,0 +1,511 @@
+//! One handshake, looked at closely: what was offered, what came back, byte by byte.
+//!
+//! A client that is no load: it makes one connection at a time over a stream that its caller opened
+//! and limits, and reports what it saw. Judges nothing.
+
+pub mod chain;
+pub mod records;
+mod sessions;
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{ClientConnection, ResolvesClientCert, Resumption};
+use rustls::sign::CertifiedKey;
+use rustls::{ClientConfig, DigitallySignedStruct, Error, HandshakeKind, KeyLog, SignatureScheme};
+use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
+
+use crate::plan::{Handshake, Tls};
+use crate::tls::configurations::{TlsFault, configuration, scheme_name, server_name};
+use crate::tls::offer::offered;
+use crate::tls::verifier::{LastSignature, Verifier};
+use records::Ticket;
+use sessions::Kept;
+
+/// A client with one session at the most, which it offers as often as it is told to.
+#[derive(Debug)]
+pub struct Client {
+    config: ClientConfig,
+    name: ServerName<'static>,
+    sessions: Arc<Kept>,
+    seen: Arc<Seen>,
+    signature: Arc<LastSignature>,
+}
+
+/// What callbacks of the library saw of the connection in progress.
+#[derive(Debug, Default)]
+struct Seen {
+    staple: Mutex<Vec<u8>>,
+    /// The server's secret of application traffic (RFC 8446, section 7.1).
+    secret: Mutex<Option<Vec<u8>>>,
+    certificate_asked: AtomicBool,
+}
+
+/// A stream with a time limit.
+pub trait Limited: Read + Write {
+    /// Its reads and writes fail after this time, or after that which was set before, if that is
+    /// shorter.
+    fn shorten(&mut self, limit: Duration);
+}
+
+/// What is done on a connection.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Conversation<'a> {
+    /// Sent after the handshake; `None` = our close_notify alone.
+    pub request: Option<&'a [u8]>,
+    /// Sent as early data if the session allows it.
+    pub early: Option<&'a [u8]>,
+    /// How long more is waited for: after our close_notify, or after the first bytes of a reply.
+    pub linger: Duration,
+}
+
+/// How a server ended its stream.
+pub use measure::probe::End;
+
+/// What was seen of a connection.
+#[derive(Clone, Debug, Default)]
+pub struct Observed {
+    /// `TLSv1.3`.
+    pub version: String,
+    /// The suite, by its standard name.
+    pub suite: String,
+    /// The group; empty if no keys were exchanged.
+    pub group: String,
+    /// The scheme of the server's signature; empty if it gave none.
+    pub signature: String,
+    /// The application protocol; empty if none.
+    pub alpn: String,
+    /// The chain in DER, the leaf first. Of a resumed session, that which it began with.
+    pub chain: Vec<Vec<u8>>,
+    /// The stapled OCSP response in DER; empty if none.
+    pub staple: Vec<u8>,
+    /// Our first hello, as it was sent.
+    pub hello: Vec<u8>,
+    /// The kind of resumption that it offered.
+    pub offered: Option<Handshake>,
+    /// Whether a session was resumed.
+    pub resumed: bool,
+    /// Whether the server asked for a certificate.
+    pub certificate_asked: bool,
+    /// The session id that the server gave (TLS 1.2); empty if none.
+    pub session_id: Vec<u8>,
+    /// The tickets that it gave.
+    pub tickets: Vec<Ticket>,
+    /// Whether our early data was accepted; `None` = none could be sent.
+    pub early_data_accepted: Option<bool>,
+    /// From the first byte of our hello to the end of the handshake.
+    pub handshake: Duration,
+    /// How often we had to wait for the server in it.
+    pub round_trips: u32,
+    /// Bytes of application data in each record.
+    pub records: Vec<u32>,
+    /// The beginning of the application data.
+    pub reply: Vec<u8>,
+    /// Bytes of application data.
+    pub bytes: u64,
+    /// How the server ended its stream.
+    pub end: End,
+    /// The fatal alert by which it ended the connection after the handshake, by its number.
+    pub alert: Option<u8>,
+}
+
+/// Why a handshake came to nothing.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum Fault {
+    /// The server's alert, by its number.
+    #[error("the server refused by the alert {}", wire::alert::label(*.0))]
+    Alert(u8),
+    /// It closed or reset the connection.
+    #[error("the server {} the connection in the handshake", if *.0 { "reset" } else { "closed" })]
+    Closed(bool),
+    /// The stream's time was over.
+    #[error("the handshake was not over in time")]
+    Timeout,
+    /// What came was no TLS: its first bytes.
+    #[error("what the server sent is no TLS")]
+    NotTls(Vec<u8>),
+    /// What came breaks the protocol.
+    #[error("{0}")]
+    Protocol(String),
+}
+
+/// Application data that is kept: no more is looked at.
+const REPLY_BYTES_MAX: usize = 16 << 10;
+/// Bytes that are read from a server after which its connection is left: 4 MiB.
+const WIRE_BYTES_MAX: usize = 4 << 20;
+/// Records whose lengths are kept.
+const RECORDS_MAX: usize = 64;
+
+impl Client {
+    /// For connections that offer this. Only the first of the kinds of handshakes counts.
+    ///
+    /// # Errors
+    /// [`TlsFault`]: what is offered does not fit together, or a file in it cannot be used.
+    pub fn new(tls: &Tls) -> Result<Self, TlsFault> {
+        let seen = Arc::new(Seen::default());
+        let sessions = Arc::new(Kept::default());
+        let signature = Arc::new(LastSignature::default());
+        let kind = tls.handshakes.first().copied().unwrap_or(Handshake::Full);
+        let note = Arc::clone(&seen);
+        let mut config = configuration(tls, kind, &sessions, &signature, move |verifier| {
+            Arc::new(Witness {
+                verifier,
+                seen: note,
+            })
+        })?;
+        let inner = Arc::clone(&config.client_auth_cert_resolver);
+        config.client_auth_cert_resolver = Arc::new(Asked {
+            inner,
+            seen: Arc::clone(&seen),
+        });
+        config.key_log = Arc::clone(&seen) as _;
+        if kind == Handshake::Full {
+            config.resumption = Resumption::disabled();
+        }
+        Ok(Self {
+            config,
+            name: server_name(tls)?,
+            sessions,
+            seen,
+            signature,
+        })
+    }
+
+    /// Drops what was given so far.
+    pub fn forget(&self) {
+        self.sessions.forget();
+    }
+
+    /// The next connection offers the TLS 1.2 session that the last one offered, once more.
+    pub fn offer_again(&self) {
+        self.sessions.offer_again();
+    }
+
+    /// Whether the server asked for a certificate on the last connection, even if that came to
+    /// nothing.
+    pub fn certificate_asked(&self) -> bool {
+        self.seen.certificate_asked.load(Relaxed)
+    }
+
+    /// Whether there is a session to offer.
+    pub fn has_session(&self) -> bool {
+        self.sessions.has_any()
+    }
+
+    /// Makes a handshake over a stream whose reads and writes fail when its time is over, and goes
+    /// on to the server's end.
+    ///
+    /// # Errors
+    /// [`Fault`]: there was no handshake. What goes wrong after it is part of what was seen.
+    pub fn converse(
+        &self,
+        stream: &mut impl Limited,
+        conversation: Conversation<'_>,
+    ) -> Result<Observed, Fault> {
+        *locked(&self.seen.staple) = Vec::new();
+        *locked(&self.seen.secret) = None;
+        self.seen.certificate_asked.store(false, Relaxed);
+        let _of_another_connection = self.signature.take();
+        let mut config = self.config.clone();
+        config.enable_early_data = conversation.early.is_some();
+        let connection = ClientConnection::new(Arc::new(config), self.name.clone());
+        let connection = connection.map_err(|error| Fault::Protocol(error.to_string()))?;
+        let mut talk = Talk {
+            connection,
+            stream,
+            received: Vec::new(),
+            sent_hello: Vec::new(),
+            observed: Observed::default(),
+        };
+        talk.handshake(conversation.early)?;
+        talk.finish(conversation);
+        Ok(self.observed(talk))
+    }
+
+    fn observed<S>(&self, talk: Talk<'_, S>) -> Observed {
+        let Talk {
+            connection,
+            received,
+            sent_hello,
+            mut observed,
+            ..
+        } = talk;
+        let name = |text: &str| text.replace("TLS13_", "TLS_");
+        observed.version = match connection.protocol_version() {
+            Some(rustls::ProtocolVersion::TLSv1_3) => "TLSv1.3".to_owned(),
+            _ => "TLSv1.2".to_owned(),
+        };
+        let suite = connection.negotiated_cipher_suite();
+        observed.suite = suite.map_or_else(String::new, |suite| {
+            name(suite.suite().as_str().unwrap_or_default())
+        });
+        let group = connection.negotiated_key_exchange_group();
+        observed.group = group.map_or_else(String::new, |group| {
+            // The registry has this one in small letters.
+            match group.name().as_str() {
+                Some("X25519") => "x25519".to_owned(),
+                name => name.unwrap_or_default().to_owned(),
+            }
+        });
+        observed.signature = self.signature.take().map_or_else(String::new, scheme_name);
+        let alpn = connection.alpn_protocol().unwrap_or_default();
+        observed.alpn = String::from_utf8_lossy(alpn).into_owned();
+        let chain = connection.peer_certificates().unwrap_or_default();
+        observed.chain = chain.iter().map(|one| one.to_vec()).collect();
+        observed.staple = locked(&self.seen.staple).clone();
+        observed.offered = Some(offered(&sent_hello));
+        observed.hello = sent_hello;
+        observed.resumed = connection.handshake_kind() == Some(HandshakeKind::Resumed);
+        observed.certificate_asked = self.certificate_asked();
+        let is_tls13 = observed.version == "TLSv1.3";
+        let secret = locked(&self.seen.secret).clone().filter(|_| is_tls13);
+        let after = match (secret, suite) {
+            (Some(secret), Some(suite)) => records::decrypted(&received, suite, &secret),
+            _ => records::opaque(&received, suite),
+        };
+        observed.session_id = after.session_id;
+        observed.tickets = after.tickets;
+        observed.records = after.application;
+        observed.records.truncate(RECORDS_MAX);
+        observed
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// One connection.
+struct Talk<'s, S> {
+    connection: ClientConnection,
+    stream: &'s mut S,
+    received: Vec<u8>,
+    sent_hello: Vec<u8>,
+    observed: Observed,
+}
+
+/// What came of one read.
+enum Came {
+    Bytes,
+    End,
+}
+
+impl<S: Limited> Talk<'_, S> {
+    fn handshake(&mut self, early: Option<&[u8]>) -> Result<(), Fault> {
+        let mut early_sent = false;
+        if let Some(bytes) = early
+            && let Some(mut writer) = self.connection.early_data()
+        {
+            early_sent = writer.write(bytes).is_ok_and(|count| count > 0);
+        }
+        let begun = Instant::now();
+        while self.connection.is_handshaking() {
+            self.send().map_err(|error| broken(&error))?;
+            if !self.connection.is_handshaking() {
+                break;
+            }
+            self.observed.round_trips += 1;
+            // All that one answer consists of is one wait.
+            while self.connection.is_handshaking() && !self.connection.wants_write() {
+                match self.receive().map_err(|error| broken(&error))? {
+                    Came::End => return Err(Fault::Closed(false)),
+                    Came::Bytes => self.process()?,
+                }
+            }
+        }
+        self.observed.handshake = begun.elapsed();
+        let accepted = self.connection.is_early_data_accepted();
+        self.observed.early_data_accepted = early_sent.then_some(accepted);
+        Ok(())
+    }
+
+    fn send(&mut self) -> io::Result<()> {
+        while self.connection.wants_write() {
+            let mut out = Vec::new();
+            self.connection.write_tls(&mut out)?;
+            if self.sent_hello.is_empty() {
+                self.sent_hello.clone_from(&out);
+            }
+            self.stream.write_all(&out)?;
+        }
+        Ok(())
+    }
+
+    fn receive(&mut self) -> io::Result<Came> {
+        let mut chunk = [0; 16 << 10];
+        let count = self.stream.read(&mut chunk)?;
+        if count == 0 {
+            return Ok(Came::End);
+        }
+        let chunk = chunk.get(..count).unwrap_or_default();
+        self.received.extend_from_slice(chunk);
+        let mut rest = chunk;
+        while !rest.is_empty() {
+            let taken = self.connection.read_tls(&mut rest)?;
+            if taken == 0 {
+                break;
+            }
+            // It holds no more than a handshake; what it has must be taken out in between.
+            if !rest.is_empty() && self.connection.process_new_packets().is_err() {
+                break;
+            }
+        }
+        Ok(Came::Bytes)
+    }
+
+    fn process(&mut self) -> Result<(), Fault> {
+        let processed = self.connection.process_new_packets();
+        processed.map(drop).map_err(|error| {
+            // The server is told why, as far as it listens.
+            let _unheard = self.send();
+            if records::is_tls(&self.received) {
+                fault(error)
+            } else {
+                Fault::NotTls(self.received.clone())
+            }
+        })
+    }
+
+    /// What comes after the handshake: nothing of it is a fault of the handshake.
+    fn finish(&mut self, conversation: Conversation<'_>) {
+        match conversation.request {
+            // Early data that was refused has to be sent once more.
+            Some(request) if self.observed.early_data_accepted != Some(true) => {
+                let _held = self.connection.writer().write_all(request);
+            }
+            Some(_) => {}
+            None => self.connection.send_close_notify(),
+        }
+        if conversation.request.is_none() {
+            self.stream.shorten(conversation.linger);
+        }
+        self.observed.end = match self.converse_to_end(conversation.linger) {
+            Ok(end) => end,
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => End::Reset,
+            Err(_) => End::Open,
+        };
+    }
+
+    fn converse_to_end(&mut self, linger: Duration) -> io::Result<End> {
+        self.send()?;
+        loop {
+            let state = match self.connection.process_new_packets() {
+                Ok(state) => state,
+                Err(Error::AlertReceived(alert)) => {
+                    self.observed.alert = Some(u8::from(alert));
+                    return Ok(End::Reset);
+                }
+                Err(error) => return Err(io::Error::other(error.to_string())),
+            };
+            let closed = state.peer_has_closed();
+            let mut plain = vec![0; state.plaintext_bytes_to_read()];
+            if !plain.is_empty() {
+                self.connection.reader().read_exact(&mut plain)?;
+                if self.observed.bytes == 0 {
+                    self.stream.shorten(linger);
+                }
+                self.observed.bytes += plain.len() as u64;
+                let room = REPLY_BYTES_MAX.saturating_sub(self.observed.reply.len());
+                self.observed.reply.extend(plain.iter().take(room));
+            }
+            if closed {
+                return Ok(End::CloseNotify);
+            }
+            if self.received.len() > WIRE_BYTES_MAX {
+                return Ok(End::Open);
+            }
+            if matches!(self.receive()?, Came::End) {
+                return Ok(End::Truncated);
+            }
+        }
+    }
+}
+
+fn broken(error: &io::Error) -> Fault {
+    match error.kind() {
+        ErrorKind::WouldBlock | ErrorKind::TimedOut => Fault::Timeout,
+        ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => Fault::Closed(true),
+        ErrorKind::UnexpectedEof => Fault::Closed(false),
+        _ => Fault::Protocol(error.to_string()),
+    }
+}
+
+fn fault(error: Error) -> Fault {
+    match error {
+        Error::AlertReceived(alert) => Fault::Alert(u8::from(alert)),
+        other => Fault::Protocol(other.to_string()),
+    }
+}
+
+impl KeyLog for Seen {
+    fn log(&self, label: &str, _: &[u8], secret: &[u8]) {
+        if label == "SERVER_TRAFFIC_SECRET_0" {
+            *locked(&self.secret) = Some(secret.to_vec());
+        }
+    }
+}
+
+/// The resolver of our certificate, which notes that it was asked.
+#[derive(Debug)]
+struct Asked {
+    inner: Arc<dyn ResolvesClientCert>,
+    seen: Arc<Seen>,
+}
+
+impl ResolvesClientCert for Asked {
+    fn resolve(&self, hints: &[&[u8]], schemes: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
+        self.seen.certificate_asked.store(true, Relaxed);
+        self.inner.resolve(hints, schemes)
+    }
+
+    fn has_certs(&self) -> bool {
+        self.inner.has_certs()
+    }
+}
+
+/// The verifier, which keeps the staple.
+#[derive(Debug)]
+struct Witness {
+    verifier: Verifier,
+    seen: Arc<Seen>,
+}
+
+impl ServerCertVerifier for Witness {
+    fn verify_server_cert(
+        &self,
+        leaf: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        *locked(&self.seen.staple) = ocsp.to_vec();
+        self.verifier
+            .verify_server_cert(leaf, intermediates, name, ocsp, now)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        leaf: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.verifier.verify_tls12_signature(message, leaf, signed)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        leaf: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.verifier.verify_tls13_signature(message, leaf, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.verifier.supported_verify_schemes()
+    }
+}

@@ -1,0 +1,98 @@
+//! Whether a chain of certificates leads to a trusted root.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use aws_lc_rs::digest;
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::ServerCertVerifier;
+use rustls::crypto::aws_lc_rs as library;
+use rustls::{CertificateError, Error, RootCertStore};
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
+
+/// Roots that are trusted.
+#[derive(Clone, Debug)]
+pub struct Roots {
+    verifier: Arc<WebPkiServerVerifier>,
+    certificates: Vec<CertificateDer<'static>>,
+}
+
+/// How a chain is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Path {
+    /// It leads to a root.
+    Trusted,
+    /// No issuer of its certificates is a root.
+    UnknownIssuer,
+    /// It leads to a root, and something in it was not valid at that time.
+    NotInTime,
+    /// Something in it is wrong.
+    Broken,
+}
+
+impl Roots {
+    /// Those in a text of PEM. Such that cannot be read are left out, as systems have some of them.
+    /// `None` = there is none.
+    #[must_use]
+    pub fn read(pem: &[u8]) -> Option<Self> {
+        let mut roots = RootCertStore::empty();
+        let certificates = CertificateDer::pem_slice_iter(pem).filter_map(Result::ok);
+        let certificates: Vec<_> = certificates.collect();
+        let (taken, _) = roots.add_parsable_certificates(certificates.iter().cloned());
+        if taken == 0 {
+            return None;
+        }
+        let provider = Arc::new(library::default_provider());
+        let builder = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider);
+        builder.build().ok().map(|verifier| Self {
+            verifier,
+            certificates,
+        })
+    }
+
+    /// Looks for a way from the first certificate to a root, at a second of Unix time. For which
+    /// name it is does not matter.
+    #[must_use]
+    pub fn path(&self, chain: &[Vec<u8>], at_s: u64) -> Path {
+        let chain: Vec<_> = chain
+            .iter()
+            .map(|one| CertificateDer::from(&**one))
+            .collect();
+        let Some((leaf, above)) = chain.split_first() else {
+            return Path::Broken;
+        };
+        // The library takes no root for a server's own certificate; clients do.
+        if self.certificates.contains(leaf) {
+            return Path::Trusted;
+        }
+        // The name is looked at after all else, so that one that nobody has tells of the rest.
+        let name = ServerName::try_from("name.invalid").expect("it is a host name");
+        let at = UnixTime::since_unix_epoch(Duration::from_secs(at_s));
+        use CertificateError as Wrong;
+        match self
+            .verifier
+            .verify_server_cert(leaf, above, &name, &[], at)
+        {
+            Ok(_) => Path::Trusted,
+            Err(Error::InvalidCertificate(wrong)) => match wrong {
+                Wrong::NotValidForName | Wrong::NotValidForNameContext { .. } => Path::Trusted,
+                Wrong::UnknownIssuer => Path::UnknownIssuer,
+                Wrong::Expired
+                | Wrong::ExpiredContext { .. }
+                | Wrong::NotValidYet
+                | Wrong::NotValidYetContext { .. } => Path::NotInTime,
+                _ => Path::Broken,
+            },
+            Err(_) => Path::Broken,
+        }
+    }
+}
+
+/// SHA-256 of a certificate, in hexadecimal.
+#[must_use]
+pub fn fingerprint(certificate: &[u8]) -> String {
+    let digest = digest::digest(&digest::SHA256, certificate);
+    let hex = digest.as_ref().iter().map(|byte| format!("{byte:02x}"));
+    hex.collect()
+}

@@ -1,0 +1,311 @@
+//! The records that a server sent, read off its bytes: what the library does not report.
+//!
+//! Records of TLS 1.3 after the handshake are decrypted with the secret that the library logs (RFC
+//! 8446, section 7.3). Total: bytes that make no sense end the reading.
+
+use aws_lc_rs::aead::{
+    AES_128_GCM, AES_256_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey,
+};
+use aws_lc_rs::hkdf::{HKDF_SHA256, HKDF_SHA384, KeyType, Prk};
+use rustls::{CipherSuite, SupportedCipherSuite};
+
+/// TLS record types (RFC 8446, section 5.1).
+pub const CHANGE_CIPHER_SPEC: u8 = 20;
+/// An alert.
+pub const ALERT: u8 = 21;
+/// Handshake messages.
+pub const HANDSHAKE: u8 = 22;
+/// Application data, and in TLS 1.3 all that is encrypted.
+pub const APPLICATION_DATA: u8 = 23;
+
+/// Handshake messages (RFC 8446, section 4).
+pub const SERVER_HELLO: u8 = 2;
+/// The message that brings a ticket.
+pub const NEW_SESSION_TICKET: u8 = 4;
+
+/// The longest fragment of a record: 2^14 bytes and what TLS 1.2 allows a cipher to add (RFC 5246,
+/// section 6.2.3).
+const FRAGMENT_BYTES_MAX: usize = (1 << 14) + 2048;
+
+/// A ticket as it was sent.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Ticket {
+    /// The lifetime hint.
+    pub lifetime_s: u32,
+    /// The ticket itself.
+    pub bytes: usize,
+    /// Early data that it allows, in bytes.
+    pub early_data_max: u32,
+}
+
+/// What was found in a server's records.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Found {
+    pub(super) session_id: Vec<u8>,
+    pub(super) tickets: Vec<Ticket>,
+    /// Bytes of application data in each record.
+    pub(super) application: Vec<u32>,
+}
+
+/// Whether bytes may begin a TLS record. None may.
+pub fn is_tls(bytes: &[u8]) -> bool {
+    let kind = bytes.first().is_none_or(|kind| (20..=23).contains(kind));
+    let major = bytes.get(1).is_none_or(|major| *major == 3);
+    kind && major && bytes.get(2).is_none_or(|minor| *minor <= 4)
+}
+
+/// Why bytes are no records.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum RecordFault {
+    /// They are no TLS.
+    #[error("what the server sent is no TLS")]
+    NotTls,
+    /// A length that no record may have.
+    #[error("a record claims {0} bytes, more than TLS allows")]
+    TooLong(usize),
+}
+
+/// The next whole record of some bytes, with its type, its fragment and the bytes behind it; `None`
+/// = more are needed.
+///
+/// # Errors
+/// [`RecordFault`]: there will be none.
+#[expect(clippy::type_complexity, reason = "type, fragment, rest")]
+pub fn next(bytes: &[u8]) -> Result<Option<(u8, &[u8], &[u8])>, RecordFault> {
+    if !is_tls(bytes) {
+        return Err(RecordFault::NotTls);
+    }
+    let Some(([kind, _, _, high, low], rest)) = bytes.split_first_chunk() else {
+        return Ok(None);
+    };
+    let length = usize::from(u16::from_be_bytes([*high, *low]));
+    if length > FRAGMENT_BYTES_MAX {
+        return Err(RecordFault::TooLong(length));
+    }
+    let parts = rest.split_at_checked(length);
+    Ok(parts.map(|(fragment, rest)| (*kind, fragment, rest)))
+}
+
+/// All whole records: type and fragment.
+fn all(mut bytes: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
+    std::iter::from_fn(move || {
+        let (kind, fragment, rest) = next(bytes).ok()??;
+        bytes = rest;
+        Some((kind, fragment))
+    })
+}
+
+/// The next whole handshake message: type, body and the bytes behind it.
+pub fn message(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
+    let ([kind, a, b, c], rest) = bytes.split_first_chunk()?;
+    let length = u32::from_be_bytes([0, *a, *b, *c]);
+    let (body, rest) = rest.split_at_checked(usize::try_from(length).ok()?)?;
+    Some((*kind, body, rest))
+}
+
+/// What can be seen of TLS 1.2: the handshake until the server changes to ciphers, and lengths.
+pub(super) fn opaque(received: &[u8], suite: Option<SupportedCipherSuite>) -> Found {
+    let added = match suite.map(|suite| suite.suite().as_str().unwrap_or_default()) {
+        Some(name) if name.contains("CHACHA20") => 16,
+        // An explicit nonce of 8 bytes (RFC 5288).
+        _ => 24,
+    };
+    let (mut found, mut clear, mut encrypted) = (Found::default(), Vec::new(), false);
+    for (kind, fragment) in all(received) {
+        match kind {
+            CHANGE_CIPHER_SPEC => encrypted = true,
+            HANDSHAKE if !encrypted => clear.extend_from_slice(fragment),
+            APPLICATION_DATA => {
+                let length = fragment.len().saturating_sub(added);
+                found.application.extend(u32::try_from(length));
+            }
+            _ => {}
+        }
+    }
+    let mut rest = clear.as_slice();
+    while let Some((kind, body, behind)) = message(rest) {
+        match kind {
+            SERVER_HELLO => found.session_id = session_id(body).unwrap_or_default().to_vec(),
+            NEW_SESSION_TICKET => found.tickets.extend(ticket12(body)),
+            _ => {}
+        }
+        rest = behind;
+    }
+    found
+}
+
+/// After version and random.
+fn session_id(hello: &[u8]) -> Option<&[u8]> {
+    let (length, rest) = hello.get(34..)?.split_first()?;
+    rest.get(..usize::from(*length))
+}
+
+/// RFC 5077, section 3.3. An empty one is none.
+fn ticket12(body: &[u8]) -> Option<Ticket> {
+    let (lifetime, rest) = body.split_first_chunk()?;
+    let bytes = rest.len().checked_sub(2)?;
+    (bytes > 0).then_some(Ticket {
+        lifetime_s: u32::from_be_bytes(*lifetime),
+        bytes,
+        early_data_max: 0,
+    })
+}
+
+/// What is in records after a handshake of TLS 1.3.
+pub(super) fn decrypted(received: &[u8], suite: SupportedCipherSuite, secret: &[u8]) -> Found {
+    let mut found = Found::default();
+    let Some(mut keys) = Keys::new(suite.suite(), secret) else {
+        return found;
+    };
+    let mut messages = Vec::new();
+    for (kind, fragment) in all(received) {
+        if kind != APPLICATION_DATA {
+            continue;
+        }
+        // Those of the handshake have other keys and do not decrypt.
+        match keys.open(fragment) {
+            Some((APPLICATION_DATA, plain)) => {
+                found.application.extend(u32::try_from(plain.len()));
+            }
+            Some((HANDSHAKE, plain)) => messages.extend_from_slice(&plain),
+            _ => {}
+        }
+    }
+    let mut rest = messages.as_slice();
+    while let Some((kind, body, behind)) = message(rest) {
+        if kind == NEW_SESSION_TICKET {
+            found.tickets.extend(ticket13(body));
+        }
+        rest = behind;
+    }
+    found
+}
+
+/// RFC 8446, section 4.6.1.
+fn ticket13(body: &[u8]) -> Option<Ticket> {
+    let (lifetime, rest) = body.split_first_chunk()?;
+    let (nonce_length, rest) = rest.get(4..)?.split_first()?;
+    let (length, rest) = rest
+        .get(usize::from(*nonce_length)..)?
+        .split_first_chunk()?;
+    let bytes = usize::from(u16::from_be_bytes(*length));
+    let mut extensions = rest.get(bytes..)?.get(2..)?;
+    let mut early_data_max = 0;
+    while let Some(([a, b, c, d], rest)) = extensions.split_first_chunk() {
+        let length = usize::from(u16::from_be_bytes([*c, *d]));
+        let (data, behind) = rest.split_at_checked(length)?;
+        if u16::from_be_bytes([*a, *b]) == EARLY_DATA {
+            early_data_max = data.try_into().map_or(0, u32::from_be_bytes);
+        }
+        extensions = behind;
+    }
+    Some(Ticket {
+        lifetime_s: u32::from_be_bytes(*lifetime),
+        bytes,
+        early_data_max,
+    })
+}
+
+/// The extension (RFC 8446, section 4.2.10).
+const EARLY_DATA: u16 = 42;
+
+/// The keys of one direction.
+struct Keys {
+    key: LessSafeKey,
+    iv: [u8; 12],
+    sequence: u64,
+}
+
+/// How many bytes are wanted of a key derivation.
+struct Length(usize);
+
+impl KeyType for Length {
+    fn len(&self) -> usize {
+        self.0
+    }
+}
+
+impl Keys {
+    fn new(suite: CipherSuite, secret: &[u8]) -> Option<Self> {
+        let (aead, hash) = match suite {
+            CipherSuite::TLS13_AES_128_GCM_SHA256 => (&AES_128_GCM, HKDF_SHA256),
+            CipherSuite::TLS13_AES_256_GCM_SHA384 => (&AES_256_GCM, HKDF_SHA384),
+            CipherSuite::TLS13_CHACHA20_POLY1305_SHA256 => (&CHACHA20_POLY1305, HKDF_SHA256),
+            _ => return None,
+        };
+        let secret = Prk::new_less_safe(hash, secret);
+        let key = expand(&secret, b"tls13 key", aead.key_len())?;
+        let iv = expand(&secret, b"tls13 iv", 12)?;
+        Some(Self {
+            key: LessSafeKey::new(UnboundKey::new(aead, &key).ok()?),
+            iv: iv.try_into().ok()?,
+            sequence: 0,
+        })
+    }
+
+    /// The type and the content of a record; `None` = it is not one of these keys.
+    fn open(&mut self, fragment: &[u8]) -> Option<(u8, Vec<u8>)> {
+        let mut nonce = self.iv;
+        for (byte, part) in nonce.iter_mut().skip(4).zip(self.sequence.to_be_bytes()) {
+            *byte ^= part;
+        }
+        let [high, low] = u16::try_from(fragment.len()).ok()?.to_be_bytes();
+        let aad = Aad::from([APPLICATION_DATA, 3, 3, high, low]);
+        let mut plain = fragment.to_vec();
+        let nonce = Nonce::assume_unique_for_key(nonce);
+        let length = self.key.open_in_place(nonce, aad, &mut plain).ok()?.len();
+        self.sequence += 1;
+        plain.truncate(length);
+        // The type stands before padding of zeros (section 5.4).
+        let end = plain.iter().rposition(|byte| *byte != 0)?;
+        let kind = *plain.get(end)?;
+        plain.truncate(end);
+        Some((kind, plain))
+    }
+}
+
+/// HKDF-Expand-Label without a context (RFC 8446, section 7.1).
+fn expand(secret: &Prk, label: &[u8], length: usize) -> Option<Vec<u8>> {
+    let [high, low] = u16::try_from(length).ok()?.to_be_bytes();
+    let label_length = u8::try_from(label.len()).ok()?;
+    let info: [&[u8]; 4] = [&[high, low], &[label_length], label, &[0]];
+    let mut out = vec![0; length];
+    let okm = secret.expand(&info, Length(length)).ok()?;
+    okm.fill(&mut out).ok()?;
+    Some(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_are_whole_or_awaited_or_wrong() {
+        assert_eq!(next(&[22, 3, 3, 0, 1]), Ok(None));
+        assert_eq!(
+            next(&[22, 3, 3, 0, 1, 7, 9]),
+            Ok(Some((22, &[7][..], &[9][..])))
+        );
+        assert_eq!(next(b"HTTP/1.1"), Err(RecordFault::NotTls));
+        assert_eq!(
+            next(&[22, 3, 3, 255, 255]),
+            Err(RecordFault::TooLong(65535))
+        );
+    }
+
+    #[test]
+    fn tickets_are_read() {
+        let mut body = vec![0, 0, 0x1c, 0x20, 0, 0, 0, 9, 1, 5, 0, 2, 8, 8, 0, 8];
+        body.extend([0, 42, 0, 4, 0, 0, 0x40, 0]);
+        let ticket = Ticket {
+            lifetime_s: 7200,
+            bytes: 2,
+            early_data_max: 16384,
+        };
+        assert_eq!(ticket13(&body), Some(ticket));
+        for length in 0..body.len() - 8 {
+            let _none_panics = ticket13(&body[..length]);
+        }
+        assert_eq!(ticket12(&[0, 0, 0, 1, 0, 0]), None);
+    }
+}

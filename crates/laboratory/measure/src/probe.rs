@@ -1,0 +1,424 @@
+//! What `lariat-lab probe` finds out about TLS endpoints: findings as data, and the judgement.
+//!
+//! Findings say what was seen and nothing of what should be. Names of versions, suites, groups,
+//! signature schemes and alerts are the registered ones.
+
+use serde::{Deserialize, Serialize};
+
+/// The form of this document.
+pub const FORMAT: u32 = 1;
+
+/// All addresses of one probe, and what is thought of them.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct ProbeReport {
+    /// [`FORMAT`].
+    pub format: u32,
+    /// What was asked for, as it was given.
+    pub hosts: Vec<String>,
+    /// The name in SNI, which certificates are checked for; `None` = no SNI.
+    pub server_name: Option<String>,
+    /// Seconds of Unix time when it began.
+    pub at_s: u64,
+    /// The addresses, in the order in which they were probed.
+    pub nodes: Vec<Node>,
+    /// Sessions of one address that were offered to the same or another one.
+    pub resumption: Vec<Resumption>,
+    /// What is thought of all that.
+    pub verdicts: Vec<Verdict>,
+}
+
+/// One address.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Node {
+    /// `192.0.2.1:443`.
+    pub address: String,
+    /// Why nothing more was found out; `None` = it speaks TLS.
+    pub trouble: Option<Trouble>,
+    /// Every version that was tried, the newest first.
+    pub versions: Vec<Version>,
+    /// What each kind of client gets.
+    pub clients: Vec<Client>,
+    /// What answers a name that nobody has.
+    pub unknown_name: Option<UnknownName>,
+    /// A connection with a request, to its end.
+    pub exchange: Option<Exchange>,
+    /// Whether a certificate is asked of clients.
+    pub client_certificate: Option<ClientCertificate>,
+    /// What is known of tickets by the handshakes that were made, by kind.
+    pub tickets: Vec<Tickets>,
+    /// Full handshakes and resumed ones.
+    pub handshakes: Vec<HandshakeTime>,
+}
+
+/// Why a connection came to nothing.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Trouble {
+    /// One word.
+    pub kind: TroubleKind,
+    /// A sentence without a full stop.
+    pub text: String,
+}
+
+/// What went wrong with a connection.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TroubleKind {
+    /// The name has no address.
+    Unresolved,
+    /// No connection could be made.
+    Connect,
+    /// The server's host did not answer in time.
+    ConnectTimeout,
+    /// It answers, but does not speak TLS.
+    NotTls,
+    /// It was silent, or too slow.
+    Timeout,
+    /// It closed or reset the connection.
+    Closed,
+    /// What it sent breaks the protocol.
+    Malformed,
+    /// It refused by an alert.
+    Refused,
+}
+
+/// A version, and whether it is spoken.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Version {
+    /// `TLSv1.3`.
+    pub name: String,
+    /// Whether the server went on with it.
+    pub spoken: bool,
+    /// What it said if not: the name of an alert, or a sentence.
+    pub answer: String,
+    /// The suites that it accepts, in the order in which it takes them.
+    pub suites: Vec<String>,
+    /// Whose order decides; `None` = it cannot be told, as with one suite.
+    pub order: Option<Order>,
+    /// The groups that it accepts, in the order in which it takes them.
+    pub groups: Vec<String>,
+}
+
+/// Whose order of suites decides.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Order {
+    /// The server's own.
+    Server,
+    /// The client's.
+    Client,
+}
+
+/// What one kind of client gets.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Client {
+    /// `modern`, `tls12`, `rsa-only`, `ecdsa-only`, `post-quantum`.
+    pub kind: String,
+    /// Why there was no handshake.
+    pub trouble: Option<Trouble>,
+    /// `TLSv1.3`.
+    pub version: String,
+    /// What was negotiated.
+    pub suite: String,
+    /// The group of the key exchange.
+    pub group: String,
+    /// The scheme of the server's signature.
+    pub signature: String,
+    /// The application protocol, of those that browsers offer; empty = none.
+    pub alpn: String,
+    /// The certificate.
+    pub certificate: Option<Certificate>,
+}
+
+/// A certificate with its chain.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Certificate {
+    /// SHA-256 of the certificate, in hexadecimal.
+    pub fingerprint: String,
+    /// The subject.
+    pub subject: String,
+    /// The issuer.
+    pub issuer: String,
+    /// `RSA 2048`, `ECDSA P-256`, `Ed25519`.
+    pub key: String,
+    /// Bits of an RSA key; 0 of others.
+    pub rsa_bits: u32,
+    /// The alternative names.
+    pub names: Vec<String>,
+    /// Whether the name in SNI is one of them; `None` = there was no name.
+    pub name_matches: Option<bool>,
+    /// Seconds of Unix time.
+    pub not_before_s: u64,
+    /// Seconds of Unix time.
+    pub not_after_s: u64,
+    /// The subjects of the whole chain as it was sent, the leaf first.
+    pub chain: Vec<String>,
+    /// How the chain is.
+    pub chain_state: ChainState,
+    /// Whether each certificate is followed by its issuer.
+    pub chain_ordered: bool,
+    /// Whether a root was sent, which clients have.
+    pub chain_has_root: bool,
+    /// Where the issuer answers OCSP requests; empty = nowhere.
+    pub ocsp_responder: String,
+    /// Whether it demands a staple (RFC 7633).
+    pub must_staple: bool,
+    /// The stapled OCSP response.
+    pub staple: Option<Staple>,
+}
+
+/// Whether a chain leads to a trusted root.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ChainState {
+    /// It leads to a root that is trusted.
+    Trusted,
+    /// The certificate is its own issuer.
+    SelfSigned,
+    /// It ends at a root that is not trusted.
+    UntrustedRoot,
+    /// It ends at a certificate whose issuer was not sent and is no trusted root.
+    Incomplete,
+    /// It cannot be read, or a signature in it is wrong.
+    Broken,
+    /// There were no roots to compare it with.
+    #[default]
+    Unchecked,
+}
+
+/// A stapled OCSP response (RFC 6960).
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Staple {
+    /// `good`, `revoked`, `unknown`, or what is wrong with the response.
+    pub status: String,
+    /// thisUpdate, in seconds of Unix time.
+    pub this_update_s: u64,
+    /// nextUpdate, if it has one.
+    pub next_update_s: Option<u64>,
+}
+
+/// What answers a hello for a name that nobody has.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct UnknownName {
+    /// Whether the handshake went on.
+    pub served: bool,
+    /// The name of the alert, or what else came.
+    pub answer: String,
+}
+
+/// A connection with a request, to its end.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Exchange {
+    /// The first line of the reply; empty = none.
+    pub reply: String,
+    /// Bytes of application data.
+    pub bytes: u64,
+    /// Bytes of application data in each record, the first ones.
+    pub records: Vec<u32>,
+    /// How the server ended its stream.
+    pub end: End,
+}
+
+/// How a server ended its stream.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum End {
+    /// close_notify.
+    CloseNotify,
+    /// The end of the TCP stream alone, as an attacker could cut it.
+    Truncated,
+    /// A reset.
+    Reset,
+    /// It did not end it while it was watched.
+    #[default]
+    Open,
+}
+
+/// Whether a certificate is asked of clients.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClientCertificate {
+    /// In a full handshake.
+    pub asked: bool,
+    /// Whether clients without one are refused.
+    pub required: bool,
+    /// Again in a resumed one; `None` = none was resumed.
+    pub asked_at_resumption: Option<bool>,
+}
+
+/// A kind of resumption.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Resumes {
+    /// TLS 1.2, RFC 5246 section 7.3.
+    SessionId,
+    /// TLS 1.2, RFC 5077.
+    Ticket,
+    /// TLS 1.3, RFC 8446 section 2.2.
+    Psk,
+}
+
+impl Resumes {
+    /// All of them, in the order of tables.
+    pub const ALL: [Self; 3] = [Self::SessionId, Self::Ticket, Self::Psk];
+
+    /// The name in documents.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::SessionId => "session-id",
+            Self::Ticket => "ticket",
+            Self::Psk => "psk",
+        }
+    }
+
+    /// The version that has it.
+    pub fn version(self) -> &'static str {
+        match self {
+            Self::Psk => "TLSv1.3",
+            _ => "TLSv1.2",
+        }
+    }
+}
+
+/// What a server gives for resumption.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tickets {
+    /// Of which kind.
+    pub kind: Resumes,
+    /// Tickets after a full handshake; of session ids, 1 if there was one.
+    pub count: u32,
+    /// The lifetime hint of the last of them.
+    pub lifetime_s: Option<u32>,
+    /// Bytes of the last of them.
+    pub bytes: u32,
+    /// Whether one that was used is refused; `None` = none was resumed.
+    pub single_use: Option<bool>,
+    /// Early data that the last of them allows, in bytes; 0 = none.
+    pub early_data_max: u32,
+    /// Whether early data was accepted; `None` = it was not allowed.
+    pub early_data_accepted: Option<bool>,
+}
+
+/// Sessions of one address, offered to the same or another one.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Resumption {
+    /// How they were offered.
+    pub kind: Resumes,
+    /// Where the sessions began: an index into the nodes.
+    pub from: usize,
+    /// Where they were offered.
+    pub to: usize,
+    /// How often one was offered.
+    pub offered: u32,
+    /// How often it was resumed.
+    pub resumed: u32,
+    /// Why none was offered, or what broke the last attempt.
+    pub trouble: Option<Trouble>,
+}
+
+/// How long handshakes took.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct HandshakeTime {
+    /// `full TLSv1.3`, `psk`.
+    pub kind: String,
+    /// How many there were.
+    pub count: u32,
+    /// The median from the first byte of the hello to the end of the handshake, in microseconds.
+    pub median_us: u64,
+    /// Times that the client waited for the server, without those of TCP.
+    pub round_trips: u32,
+}
+
+/// A judgement.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Verdict {
+    /// The point, by its name in the list of points.
+    pub point: String,
+    /// How bad it is.
+    pub level: Level,
+    /// The addresses that it is about.
+    pub nodes: Vec<String>,
+    /// What was seen.
+    pub seen: String,
+    /// Why it matters.
+    pub why: String,
+    /// The setting to change, by program.
+    pub advice: Vec<(String, String)>,
+}
+
+/// How bad something is.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Level {
+    /// Clients fail, pay for full handshakes that they need not make, or are not safe.
+    Fault,
+    /// It works, and could be better.
+    Advice,
+    /// It is as it should be.
+    Good,
+}
+
+impl Level {
+    /// The name in documents.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Fault => "fault",
+            Self::Advice => "advice",
+            Self::Good => "good",
+        }
+    }
+}
+
+impl Node {
+    /// What is known of a version.
+    pub fn version(&self, name: &str) -> Option<&Version> {
+        self.versions.iter().find(|version| version.name == name)
+    }
+
+    /// Whether it speaks a version.
+    pub fn speaks(&self, name: &str) -> bool {
+        self.version(name).is_some_and(|version| version.spoken)
+    }
+
+    /// What a kind of client got.
+    pub fn client(&self, kind: &str) -> Option<&Client> {
+        self.clients.iter().find(|client| client.kind == kind)
+    }
+
+    /// The certificates that it shows, each once.
+    pub fn certificates(&self) -> Vec<&Certificate> {
+        let mut all: Vec<&Certificate> = Vec::new();
+        for certificate in self
+            .clients
+            .iter()
+            .filter_map(|one| one.certificate.as_ref())
+        {
+            if all
+                .iter()
+                .all(|known| known.fingerprint != certificate.fingerprint)
+            {
+                all.push(certificate);
+            }
+        }
+        all
+    }
+}
+
+impl ProbeReport {
+    /// One JSON document.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(self).expect("names are strings, and no number is an error")
+    }
+}

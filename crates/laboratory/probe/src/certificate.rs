@@ -1,0 +1,273 @@
+//! Certificates and stapled OCSP responses as facts.
+
+use std::net::IpAddr;
+
+use load::observe::chain::{Path, Roots, fingerprint};
+use measure::probe::{Certificate, ChainState, Staple};
+use x509_parser::asn1_rs::{FromDer, Oid};
+use x509_parser::certificate::X509Certificate;
+use x509_parser::der_parser::ber::{BerObject, BerObjectContent};
+use x509_parser::der_parser::parse_der;
+use x509_parser::extensions::{GeneralName, ParsedExtension};
+use x509_parser::public_key::PublicKey;
+
+/// What certificates are compared with.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Expected {
+    pub(crate) roots: Option<Roots>,
+    /// The name, or the address in its place.
+    pub(crate) name: Option<String>,
+    pub(crate) now_s: u64,
+}
+
+/// What is to be known of a chain, leaf first, and of its staple. `None` = there was none.
+pub(crate) fn facts(chain: &[Vec<u8>], staple: &[u8], expected: &Expected) -> Option<Certificate> {
+    let leaf = chain.first()?;
+    let staple = (!staple.is_empty()).then(|| ocsp(staple));
+    let unread = || Certificate {
+        fingerprint: fingerprint(leaf),
+        subject: "a certificate that cannot be read".to_owned(),
+        chain: vec![format!("{} bytes that are no X.509", leaf.len())],
+        chain_state: ChainState::Broken,
+        staple: staple.clone(),
+        ..Certificate::default()
+    };
+    let parsed: Option<Vec<_>> = chain.iter().map(|der| parse(der)).collect();
+    let Some(parsed) = parsed else {
+        return Some(unread());
+    };
+    let mut certificate = of_leaf(parsed.first()?, expected);
+    certificate.fingerprint = fingerprint(leaf);
+    certificate.chain = parsed.iter().map(|one| one.subject().to_string()).collect();
+    let pairs = parsed.windows(2);
+    certificate.chain_ordered = pairs
+        .filter_map(|pair| Some((pair.first()?, pair.last()?)))
+        .all(|(below, above)| below.issuer().as_raw() == above.subject().as_raw());
+    certificate.chain_has_root = parsed.iter().skip(1).any(is_own_issuer);
+    certificate.chain_state = state(chain, &parsed, &certificate, expected);
+    certificate.staple = staple;
+    Some(certificate)
+}
+
+fn parse(der: &[u8]) -> Option<X509Certificate<'_>> {
+    let (rest, certificate) = X509Certificate::from_der(der).ok()?;
+    rest.is_empty().then_some(certificate)
+}
+
+fn is_own_issuer(certificate: &X509Certificate<'_>) -> bool {
+    certificate.issuer().as_raw() == certificate.subject().as_raw()
+}
+
+fn of_leaf(leaf: &X509Certificate<'_>, expected: &Expected) -> Certificate {
+    let names = names(leaf);
+    let (key, rsa_bits) = key(leaf);
+    let seconds = |time: i64| u64::try_from(time).unwrap_or(0);
+    let validity = leaf.validity();
+    let expected = expected.name.as_deref();
+    Certificate {
+        subject: leaf.subject().to_string(),
+        issuer: leaf.issuer().to_string(),
+        key,
+        rsa_bits,
+        name_matches: expected.map(|name| names.iter().any(|one| is_for(one, name))),
+        names,
+        not_before_s: seconds(validity.not_before.timestamp()),
+        not_after_s: seconds(validity.not_after.timestamp()),
+        ocsp_responder: responder(leaf).unwrap_or_default(),
+        must_staple: must_staple(leaf),
+        ..Certificate::default()
+    }
+}
+
+fn names(leaf: &X509Certificate<'_>) -> Vec<String> {
+    let found = leaf.subject_alternative_name().ok().flatten();
+    let names = found.map_or(&[][..], |found| &found.value.general_names);
+    let shown = |name: &GeneralName<'_>| match name {
+        GeneralName::DNSName(name) => Some((*name).to_owned()),
+        GeneralName::IPAddress(bytes) => {
+            let v4 = <[u8; 4]>::try_from(*bytes).map(IpAddr::from);
+            let any = v4.or_else(|_| <[u8; 16]>::try_from(*bytes).map(IpAddr::from));
+            any.ok().map(|address| address.to_string())
+        }
+        _ => None,
+    };
+    names.iter().filter_map(shown).collect()
+}
+
+/// RFC 9525, section 6.3: a wildcard stands for the whole first label, and for no address.
+fn is_for(pattern: &str, name: &str) -> bool {
+    if pattern.eq_ignore_ascii_case(name) {
+        return true;
+    }
+    let (Some(suffix), Some((_, parent))) = (pattern.strip_prefix("*."), name.split_once('.'))
+    else {
+        return false;
+    };
+    name.parse::<IpAddr>().is_err() && suffix.eq_ignore_ascii_case(parent)
+}
+
+fn key(leaf: &X509Certificate<'_>) -> (String, u32) {
+    let curve = |oid: &Oid<'_>| match oid.to_id_string().as_str() {
+        "1.2.840.10045.3.1.7" => "ECDSA P-256".to_owned(),
+        "1.3.132.0.34" => "ECDSA P-384".to_owned(),
+        "1.3.132.0.35" => "ECDSA P-521".to_owned(),
+        other => format!("ECDSA {other}"),
+    };
+    let info = leaf.public_key();
+    let algorithm = &info.algorithm;
+    match info.parsed() {
+        Ok(PublicKey::RSA(rsa)) => {
+            let bits = u32::try_from(rsa.key_size()).unwrap_or(u32::MAX);
+            (format!("RSA {bits}"), bits)
+        }
+        Ok(PublicKey::EC(_)) => {
+            let parameters = algorithm.parameters.as_ref();
+            let oid = parameters.and_then(|any| any.as_oid().ok());
+            (oid.map_or_else(|| "ECDSA".to_owned(), |oid| curve(&oid)), 0)
+        }
+        _ => match algorithm.algorithm.to_id_string().as_str() {
+            "1.3.101.112" => ("Ed25519".to_owned(), 0),
+            "1.3.101.113" => ("Ed448".to_owned(), 0),
+            other => (other.to_owned(), 0),
+        },
+    }
+}
+
+/// The first HTTP address for OCSP in the authority's information (RFC 5280, section 4.2.2.1).
+fn responder(leaf: &X509Certificate<'_>) -> Option<String> {
+    leaf.extensions().iter().find_map(|extension| {
+        let ParsedExtension::AuthorityInfoAccess(access) = extension.parsed_extension() else {
+            return None;
+        };
+        access.accessdescs.iter().find_map(|one| {
+            let is_ocsp = one.access_method.to_id_string() == "1.3.6.1.5.5.7.48.1";
+            match &one.access_location {
+                GeneralName::URI(place) if is_ocsp => Some((*place).to_owned()),
+                _ => None,
+            }
+        })
+    })
+}
+
+/// The TLS feature status_request: a SEQUENCE of INTEGERs with a 5 in it.
+fn must_staple(leaf: &X509Certificate<'_>) -> bool {
+    leaf.extensions().iter().any(|one| {
+        let is_feature = one.oid.to_id_string() == "1.3.6.1.5.5.7.1.24";
+        is_feature && one.value.windows(3).any(|triple| triple == [2, 1, 5])
+    })
+}
+
+fn state(
+    chain: &[Vec<u8>],
+    parsed: &[X509Certificate<'_>],
+    leaf: &Certificate,
+    expected: &Expected,
+) -> ChainState {
+    let Some(roots) = &expected.roots else {
+        return ChainState::Unchecked;
+    };
+    let mut path = roots.path(chain, expected.now_s);
+    if path == Path::NotInTime {
+        // That it has expired is another fact.
+        path = roots.path(chain, leaf.not_after_s.saturating_sub(1));
+    }
+    match path {
+        Path::Trusted => ChainState::Trusted,
+        _ if matches!(parsed, [only] if is_own_issuer(only)) => ChainState::SelfSigned,
+        Path::UnknownIssuer => match parsed {
+            [.., last] if is_own_issuer(last) => ChainState::UntrustedRoot,
+            _ => ChainState::Incomplete,
+        },
+        Path::NotInTime | Path::Broken => ChainState::Broken,
+    }
+}
+
+/// An OCSPResponse (RFC 6960, section 4.2.1).
+fn ocsp(der: &[u8]) -> Staple {
+    read_ocsp(der).unwrap_or_else(|| Staple {
+        status: "unreadable".to_owned(),
+        ..Staple::default()
+    })
+}
+
+fn read_ocsp(der: &[u8]) -> Option<Staple> {
+    let (_, response) = parse_der(der).ok()?;
+    let parts = response.as_sequence().ok()?;
+    let status = parts.first()?;
+    if let BerObjectContent::Enum(number @ 1..) = status.content {
+        return Some(Staple {
+            status: format!("no response: responseStatus {number}"),
+            ..Staple::default()
+        });
+    }
+    // [0] EXPLICIT ResponseBytes: an OID, and BasicOCSPResponse in an OCTET STRING.
+    let bytes = inside(parts.get(1)?)?;
+    let basic = bytes.as_sequence().ok()?.get(1)?.as_slice().ok()?.to_vec();
+    let (_, basic) = parse_der(&basic).ok()?;
+    let data = basic
+        .as_sequence()
+        .ok()?
+        .first()?
+        .as_sequence()
+        .ok()?
+        .clone();
+    // Version and responder come before, each under a tag of its own; the list is the first
+    // SEQUENCE of SEQUENCEs.
+    let single = data.iter().find_map(|part| {
+        let first = part.as_sequence().ok()?.first()?;
+        first.as_sequence().ok()
+    })?;
+    let [_, status, this_update, rest @ ..] = single.as_slice() else {
+        return None;
+    };
+    let status = match status.header.tag().0 {
+        0 => "good",
+        1 => "revoked",
+        _ => "unknown",
+    };
+    let next = rest.iter().find(|part| part.header.tag().0 == 0);
+    Some(Staple {
+        status: status.to_owned(),
+        this_update_s: seconds(this_update)?,
+        next_update_s: next.and_then(|part| seconds(&inside(part)?)),
+    })
+}
+
+/// What stands under an explicit tag.
+fn inside<'a>(object: &BerObject<'a>) -> Option<BerObject<'a>> {
+    let BerObjectContent::Unknown(any) = &object.content else {
+        return None;
+    };
+    parse_der(any.data).ok().map(|(_, inner)| inner)
+}
+
+/// Of a GeneralizedTime.
+fn seconds(object: &BerObject<'_>) -> Option<u64> {
+    let BerObjectContent::GeneralizedTime(time) = &object.content else {
+        return None;
+    };
+    let seconds = time.to_datetime().ok()?.unix_timestamp();
+    u64::try_from(seconds).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_matched_by_label() {
+        assert!(is_for("a.example", "A.example") && is_for("*.example", "a.example"));
+        assert!(is_for("127.0.0.1", "127.0.0.1"));
+        assert!(!is_for("*.example", "a.b.example") && !is_for("*.0.0.1", "127.0.0.1"));
+        assert!(!is_for("*.example", "example"));
+    }
+
+    #[test]
+    fn bytes_that_are_no_certificate_are_a_fact() {
+        let chain = [vec![0x30, 0x82, 1, 1, 0]];
+        let found = facts(&chain, &[1, 2, 3], &Expected::default()).unwrap();
+        assert_eq!(found.chain_state, ChainState::Broken);
+        assert_eq!(found.staple.unwrap().status, "unreadable");
+        assert_eq!(facts(&[], &[], &Expected::default()), None);
+    }
+}

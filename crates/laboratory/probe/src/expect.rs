@@ -1,0 +1,280 @@
+//! What an endpoint is expected to be: a file of facts with values, compared with a report.
+
+use measure::probe::ProbeReport;
+use options::{Entry, Node, Problem, Report, Value as Typed, document, nearest};
+
+use crate::facts::{Fact, Value, all};
+
+/// What is expected of every address.
+pub struct Expectations(Vec<Expectation>);
+
+struct Expectation {
+    fact: Fact,
+    wanted: Vec<Wanted>,
+}
+
+/// A condition.
+#[derive(Clone, Debug, PartialEq)]
+enum Wanted {
+    Is(Value),
+    Least(u64),
+    Most(u64),
+    /// A list that has all of these.
+    Has(Vec<String>),
+    /// A list that has none of these, or a text that is none of them.
+    Not(Vec<String>),
+    OneOf(Vec<String>),
+}
+
+/// An expectation that does not hold.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Unmet {
+    /// The fact.
+    pub fact: String,
+    /// Where it is otherwise.
+    pub address: String,
+    /// What was expected, in words.
+    pub wanted: String,
+    /// What there is; empty = nothing is known of it.
+    pub found: String,
+}
+
+const CONDITIONS: [&str; 5] = ["least", "most", "has", "not", "one-of"];
+
+impl Expectations {
+    /// Reads a file's text. `None` = something is wrong with it, which has been reported.
+    pub fn read(text: &str, report: &Report<'_>) -> Option<Self> {
+        let root = document::parse(text, report)?;
+        let (mut facts, mut found) = (all(), Vec::new());
+        tables(&root, "", &mut facts, &mut found, report);
+        (report.errors() == 0).then_some(Self(found))
+    }
+
+    /// All that do not hold.
+    pub fn unmet(&self, report: &ProbeReport) -> Vec<Unmet> {
+        let mut unmet = Vec::new();
+        for (index, node) in report.nodes.iter().enumerate() {
+            for Expectation { fact, wanted } in &self.0 {
+                let value = fact.value(report, index);
+                let failed = wanted.iter().filter(|one| !one.holds(value.as_ref()));
+                unmet.extend(failed.map(|one| Unmet {
+                    fact: fact.name.clone(),
+                    address: node.address.clone(),
+                    wanted: one.to_string(),
+                    found: value.as_ref().map_or_else(String::new, Value::to_string),
+                }));
+            }
+        }
+        unmet
+    }
+}
+
+/// Facts of a table, and of the tables in it.
+fn tables(
+    node: &Node,
+    path: &str,
+    facts: &mut Vec<Fact>,
+    found: &mut Vec<Expectation>,
+    report: &Report<'_>,
+) {
+    for entry in node.entries() {
+        let full = match path {
+            "" => entry.key.clone(),
+            parent => format!("{parent}.{}", entry.key),
+        };
+        let group = format!("{full}.");
+        if let Some(at) = facts.iter().position(|fact| fact.name == full) {
+            let wanted = conditions(entry, report);
+            let fact = facts.swap_remove(at);
+            found.push(Expectation { fact, wanted });
+        } else if facts.iter().any(|fact| fact.name.starts_with(&group))
+            && matches!(entry.node.value, Typed::Table(_))
+        {
+            tables(&entry.node, &full, facts, found, report);
+        } else {
+            report.error_here(&entry.key_spot, unknown(&full, facts));
+        }
+    }
+}
+
+fn unknown(name: &str, facts: &[Fact]) -> Problem {
+    let problem = Problem::new(format!("there is no fact `{}`", name.escape_debug()));
+    let names = facts.iter().map(|fact| fact.name.as_str());
+    problem.hint(match nearest(name, names) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => "`lariat-lab probe --facts` lists them".to_owned(),
+    })
+}
+
+fn conditions(entry: &Entry, report: &Report<'_>) -> Vec<Wanted> {
+    let Typed::Table(conditions) = &entry.node.value else {
+        let value = plain(&entry.node, report);
+        return value.map(Wanted::Is).into_iter().collect();
+    };
+    let mut wanted = Vec::new();
+    for condition in conditions {
+        let node = &condition.node;
+        let name = condition.key.as_str();
+        let one = match (name, &node.value) {
+            ("least", Typed::Integer(Some(number))) => Wanted::Least(*number),
+            ("most", Typed::Integer(Some(number))) => Wanted::Most(*number),
+            ("has", _) => Wanted::Has(node.texts()),
+            ("not", _) => Wanted::Not(node.texts()),
+            ("one-of", _) => Wanted::OneOf(node.texts()),
+            ("least" | "most", other) => {
+                let problem = Problem::new(format!("`{name}` is {}, no number", other.kind()));
+                report.error_here(
+                    &node.spot,
+                    problem.hint(format!("for example: {name} = 20")),
+                );
+                continue;
+            }
+            _ => {
+                let shown = name.escape_debug();
+                let problem = Problem::new(format!("there is no condition `{shown}`"));
+                let hint = match nearest(name, CONDITIONS) {
+                    Some(near) => format!("did you mean `{near}`?"),
+                    None => format!("there are {}", CONDITIONS.join(", ")),
+                };
+                report.error_here(&condition.key_spot, problem.hint(hint));
+                continue;
+            }
+        };
+        wanted.push(one);
+    }
+    wanted
+}
+
+fn plain(node: &Node, report: &Report<'_>) -> Option<Value> {
+    match &node.value {
+        Typed::Text(text) => Some(Value::Text(text.clone())),
+        Typed::Integer(Some(number)) => Some(Value::Number(*number)),
+        Typed::Boolean(boolean) => Some(Value::Boolean(*boolean)),
+        Typed::List(_) => Some(Value::List(node.texts())),
+        other => {
+            let problem = Problem::new(format!("{} is no value of a fact", other.kind()));
+            let hint = "facts are texts, whole numbers, booleans and lists of texts";
+            report.error_here(&node.spot, problem.hint(hint));
+            None
+        }
+    }
+}
+
+impl Wanted {
+    /// What is not known holds nothing, but that it is none of something.
+    fn holds(&self, value: Option<&Value>) -> bool {
+        let listed = |names: &[String], all: bool| match value {
+            Some(Value::List(found)) if all => names.iter().all(|name| found.contains(name)),
+            Some(Value::List(found)) => names.iter().any(|name| found.contains(name)),
+            Some(other) => names.contains(&other.to_string()),
+            None => false,
+        };
+        let number = match value {
+            Some(Value::Number(number)) => Some(*number),
+            _ => None,
+        };
+        match self {
+            Self::Is(Value::List(wanted)) => match value {
+                Some(Value::List(found)) => {
+                    found.len() == wanted.len() && wanted.iter().all(|one| found.contains(one))
+                }
+                _ => false,
+            },
+            Self::Is(wanted) => value == Some(wanted),
+            Self::Least(least) => number.is_some_and(|number| number >= *least),
+            Self::Most(most) => number.is_some_and(|number| number <= *most),
+            Self::Has(names) => listed(names, true),
+            Self::Not(names) => !listed(names, false),
+            Self::OneOf(names) => listed(names, false),
+        }
+    }
+}
+
+impl std::fmt::Display for Wanted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Is(value) => write!(f, "{value}"),
+            Self::Least(least) => write!(f, "at least {least}"),
+            Self::Most(most) => write!(f, "at most {most}"),
+            Self::Has(names) => write!(f, "to have {}", names.join(", ")),
+            Self::Not(names) => write!(f, "none of {}", names.join(", ")),
+            Self::OneOf(names) => write!(f, "one of {}", names.join(", ")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use measure::probe::{Client, Node as Found, Version};
+
+    fn report() -> ProbeReport {
+        let version = |name: &str| Version {
+            name: name.to_owned(),
+            spoken: true,
+            ..Version::default()
+        };
+        let client = Client {
+            kind: "modern".to_owned(),
+            suite: "TLS_AES_128_GCM_SHA256".to_owned(),
+            ..Client::default()
+        };
+        ProbeReport {
+            nodes: vec![Found {
+                address: "127.0.0.1:443".to_owned(),
+                versions: vec![version("TLSv1.3"), version("TLSv1.2")],
+                clients: vec![client],
+                ..Found::default()
+            }],
+            ..ProbeReport::default()
+        }
+    }
+
+    fn unmet(text: &str) -> Vec<String> {
+        let complaints = Report::new(None);
+        let expectations = Expectations::read(text, &complaints).expect("a good file");
+        let unmet = expectations.unmet(&report());
+        unmet.into_iter().map(|one| one.fact).collect()
+    }
+
+    #[test]
+    fn expectations_hold_or_not() {
+        for (text, holds) in [
+            ("versions = ['TLSv1.2', 'TLSv1.3']", true),
+            ("versions = ['TLSv1.3']", false),
+            ("versions = { has = ['TLSv1.3'], not = ['TLSv1.0'] }", true),
+            ("versions = { not = ['TLSv1.2'] }", false),
+            ("[modern]\nsuite = 'TLS_AES_128_GCM_SHA256'", true),
+            ("modern.suite = { one-of = ['a', 'b'] }", false),
+            ("modern.group = 'x25519'", false),
+            ("speaks-tls = true\nfaults = []", true),
+            ("certificate.days-left = { least = 1 }", false),
+        ] {
+            assert_eq!(unmet(text).is_empty(), holds, "{text}");
+        }
+    }
+
+    #[test]
+    fn slips_have_their_place_and_the_nearest_word() {
+        for (text, words) in [
+            ("[modern]\nsiute = 'x'", "2:1 did you mean `modern.suite`?"),
+            ("versions = { hass = ['x'] }", "1:14 did you mean `has`?"),
+            (
+                "certificate.days-left = { least = 'x' }",
+                "1:35 for example: least = 20",
+            ),
+            ("versions = 1.5", "1:12 facts are texts"),
+            ("zzz = 1", "1:1 `lariat-lab probe --facts` lists them"),
+        ] {
+            let report = Report::new(Some(("expect.toml", text)));
+            assert!(Expectations::read(text, &report).is_none());
+            let told = report.into_diagnostics().remove(0);
+            let options::Place::File { line, column, .. } = told.place else {
+                panic!("{told:?}");
+            };
+            let hint = told.hint.unwrap_or_default();
+            let found = format!("{line}:{column} {hint}");
+            assert!(found.starts_with(words), "{found}");
+        }
+    }
+}

@@ -1,0 +1,319 @@
+//! Hellos by hand, and what servers answer them: what no library would offer.
+//!
+//! A hello of TLS 1.3 sends no key share, so that the server's HelloRetryRequest names the suite
+//! and the group that it chooses (RFC 8446, section 4.1.4). Older versions answer in clear text.
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io::{self, ErrorKind, Read, Write};
+
+use load::observe::records::{self, ALERT, HANDSHAKE, RecordFault, SERVER_HELLO};
+use measure::probe::{Trouble, TroubleKind};
+
+use crate::plain_text::told;
+use crate::reach::{Reach, trouble};
+use crate::registry::SIGNATURES;
+
+const SERVER_KEY_EXCHANGE: u8 = 12;
+const SERVER_HELLO_DONE: u8 = 14;
+
+const TLS_1_3: u16 = 0x0304;
+
+/// Extensions (RFC 8446, section 4.2).
+const SERVER_NAME: u16 = 0;
+const SUPPORTED_GROUPS: u16 = 10;
+const POINT_FORMATS: u16 = 11;
+const SIGNATURE_ALGORITHMS: u16 = 13;
+const PRE_SHARED_KEY: u16 = 41;
+const SUPPORTED_VERSIONS: u16 = 43;
+const KEY_SHARE: u16 = 51;
+const RENEGOTIATION_INFO: u16 = 0xff01;
+
+/// A server's first flight that is longer is none: 256 KiB.
+const FLIGHT_BYTES_MAX: usize = 256 << 10;
+
+/// What is offered.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Hello<'a> {
+    /// The newest first.
+    pub(crate) versions: &'a [u16],
+    pub(crate) suites: &'a [u16],
+    pub(crate) groups: &'a [u16],
+    pub(crate) server_name: Option<&'a str>,
+}
+
+/// What a server chose.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Choice {
+    pub(crate) version: u16,
+    pub(crate) suite: u16,
+    pub(crate) group: Option<u16>,
+    /// Whether it takes a PSK.
+    pub(crate) psk: bool,
+}
+
+/// What a server answers.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Answer {
+    Choice(Choice),
+    /// A fatal alert.
+    Alert(u8),
+}
+
+impl Hello<'_> {
+    /// Sends it on a connection of its own and reads the answer.
+    pub(crate) fn ask(&self, reach: &Reach) -> Result<Answer, Trouble> {
+        ask(reach, &self.wire())
+    }
+
+    /// The record that goes out.
+    fn wire(&self) -> Vec<u8> {
+        let highest = self.versions.iter().copied().max().unwrap_or(TLS_1_3);
+        let is_tls13 = highest >= TLS_1_3;
+        let mut body = highest.min(0x0303).to_be_bytes().to_vec();
+        body.extend(noise());
+        // RFC 8446, appendix D.4.
+        body.extend(vector8(if is_tls13 { &[7; 32] } else { &[] }));
+        body.extend(vector16(&words(self.suites)));
+        body.extend([1, 0]);
+        let mut extensions = Vec::new();
+        let mut add = |kind: u16, data: &[u8]| {
+            extensions.extend(kind.to_be_bytes());
+            extensions.extend(vector16(data));
+        };
+        if let Some(name) = self.server_name {
+            let mut entry = vec![0];
+            entry.extend(vector16(name.as_bytes()));
+            add(SERVER_NAME, &vector16(&entry));
+        }
+        add(SUPPORTED_GROUPS, &vector16(&words(self.groups)));
+        add(POINT_FORMATS, &[1, 0]);
+        if highest >= 0x0303 {
+            add(SIGNATURE_ALGORITHMS, &vector16(&words(&SIGNATURES)));
+        }
+        add(RENEGOTIATION_INFO, &[0]);
+        if is_tls13 {
+            add(SUPPORTED_VERSIONS, &vector8(&words(self.versions)));
+            add(KEY_SHARE, &[0, 0]);
+        }
+        body.extend(vector16(&extensions));
+        let mut message = vec![1, 0];
+        message.extend(vector16(&body));
+        // RFC 8446, section 5.1: of the first hello, for old servers.
+        let mut record = vec![HANDSHAKE, 3, 1];
+        record.extend(vector16(&message));
+        record
+    }
+}
+
+/// Sends bytes that are a hello and reads the answer.
+pub(crate) fn ask(reach: &Reach, hello: &[u8]) -> Result<Answer, Trouble> {
+    let mut wire = reach.open()?;
+    let failed = |error: io::Error| reach.broken(&error, "the hello");
+    wire.write_all(hello).map_err(failed)?;
+    let mut received = Vec::new();
+    loop {
+        if let Some(answer) = read(&received)? {
+            return Ok(answer);
+        }
+        if received.len() > FLIGHT_BYTES_MAX {
+            return Err(malformed("its first flight is longer than 256 KiB"));
+        }
+        let mut chunk = [0; 4096];
+        let count = wire.read(&mut chunk).map_err(failed)?;
+        if count == 0 {
+            return Err(failed(ErrorKind::UnexpectedEof.into()));
+        }
+        received.extend(chunk.iter().take(count));
+    }
+}
+
+fn malformed(text: impl Into<String>) -> Trouble {
+    trouble(TroubleKind::Malformed, text)
+}
+
+/// The answer, if all of it is there.
+fn read(received: &[u8]) -> Result<Option<Answer>, Trouble> {
+    let (mut rest, mut messages) = (received, Vec::new());
+    loop {
+        match records::next(rest) {
+            Err(RecordFault::NotTls) => return not_tls(received, rest),
+            Err(fault) => return Err(malformed(fault.to_string())),
+            Ok(None) => break,
+            Ok(Some((ALERT, &[FATAL, description], _))) => {
+                return Ok(Some(Answer::Alert(description)));
+            }
+            Ok(Some((kind, fragment, behind))) => {
+                if kind == HANDSHAKE {
+                    messages.extend_from_slice(fragment);
+                }
+                rest = behind;
+            }
+        }
+    }
+    flight(&messages).map(|choice| choice.map(Answer::Choice))
+}
+
+const FATAL: u8 = 2;
+
+/// What is known of a beginning that is no record; a few bytes more may tell what it is.
+fn not_tls(received: &[u8], rest: &[u8]) -> Result<Option<Answer>, Trouble> {
+    Err(if rest.len() == received.len() {
+        trouble(TroubleKind::NotTls, told(received))
+    } else {
+        malformed("what follows its first record is no record")
+    })
+}
+
+/// What a flight says so far: everything of TLS 1.3 stands in its first message, of older versions
+/// in all up to ServerHelloDone.
+fn flight(messages: &[u8]) -> Result<Option<Choice>, Trouble> {
+    let mut choice: Option<Choice> = None;
+    let mut rest = messages;
+    while let Some((kind, body, behind)) = records::message(rest) {
+        match (kind, &mut choice) {
+            (SERVER_HELLO, None) => {
+                let read = server_hello(body).ok_or_else(|| malformed("its ServerHello is cut"))?;
+                if read.version >= TLS_1_3 {
+                    return Ok(Some(read));
+                }
+                choice = Some(read);
+            }
+            // ECParameters of a named curve (RFC 8422, section 5.4).
+            (SERVER_KEY_EXCHANGE, Some(choice)) => {
+                if let [3, high, low, ..] = body {
+                    choice.group = Some(u16::from_be_bytes([*high, *low]));
+                }
+            }
+            (SERVER_HELLO_DONE, Some(_)) => return Ok(choice),
+            (_, None) => return Err(malformed("its first message is no ServerHello")),
+            _ => {}
+        }
+        rest = behind;
+    }
+    Ok(None)
+}
+
+fn server_hello(body: &[u8]) -> Option<Choice> {
+    let (version, rest) = body.split_first_chunk()?;
+    let (id_length, rest) = rest.get(32..)?.split_first()?;
+    let (suite, rest) = rest.get(usize::from(*id_length)..)?.split_first_chunk()?;
+    let mut choice = Choice {
+        version: u16::from_be_bytes(*version),
+        suite: u16::from_be_bytes(*suite),
+        ..Choice::default()
+    };
+    let mut extensions = rest.get(1..)?.get(2..).unwrap_or_default();
+    while let Some(([a, b, c, d], rest)) = extensions.split_first_chunk() {
+        let (data, behind) = rest.split_at_checked(usize::from(u16::from_be_bytes([*c, *d])))?;
+        match (u16::from_be_bytes([*a, *b]), data) {
+            (SUPPORTED_VERSIONS, [high, low]) => {
+                choice.version = u16::from_be_bytes([*high, *low]);
+            }
+            (KEY_SHARE, [high, low, ..]) => choice.group = Some(u16::from_be_bytes([*high, *low])),
+            (PRE_SHARED_KEY, _) => choice.psk = true,
+            _ => {}
+        }
+        extensions = behind;
+    }
+    Some(choice)
+}
+
+/// Another one each time, as servers may watch for repetition. No secret comes of it.
+fn noise() -> Vec<u8> {
+    let random = RandomState::new();
+    let word = |index: u64| {
+        let mut hasher = random.build_hasher();
+        hasher.write_u64(index);
+        hasher.finish().to_be_bytes()
+    };
+    (0..4).flat_map(word).collect()
+}
+
+fn words(numbers: &[u16]) -> Vec<u8> {
+    numbers.iter().flat_map(|one| one.to_be_bytes()).collect()
+}
+
+fn vector8(bytes: &[u8]) -> Vec<u8> {
+    let length = u8::try_from(bytes.len()).expect("our own lists are short");
+    [&[length], bytes].concat()
+}
+
+fn vector16(bytes: &[u8]) -> Vec<u8> {
+    let length = u16::try_from(bytes.len()).expect("our own lists are short");
+    [&length.to_be_bytes(), bytes].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use wire::client_hello::{self, Peek};
+
+    const HELLO: Hello<'_> = Hello {
+        versions: &[0x0304, 0x0303],
+        suites: &[0x1301, 0xc02b],
+        groups: &[29, 23],
+        server_name: Some("a.example"),
+    };
+
+    #[test]
+    fn our_hello_is_one() {
+        let wire = HELLO.wire();
+        let Ok(Peek::Hello(hello)) = client_hello::read(&wire) else {
+            panic!("no hello");
+        };
+        assert_eq!(hello.server_name(), Some("a.example"));
+        assert!(hello.supported_versions().eq([0x0304, 0x0303]));
+        assert!(hello.supported_groups().eq([29, 23]) && hello.has_key_share());
+    }
+
+    fn record(kind: u8, fragment: &[u8]) -> Vec<u8> {
+        [&[kind, 3, 3], &*vector16(fragment)].concat()
+    }
+
+    fn retry() -> Vec<u8> {
+        let mut body = vec![3, 3];
+        body.extend([9; 32]);
+        body.extend([0, 0x13, 1, 0]);
+        body.extend(vector16(&[0, 43, 0, 2, 3, 4, 0, 51, 0, 2, 0, 29]));
+        record(22, &[&[2, 0][..], &vector16(&body)].concat())
+    }
+
+    #[test]
+    fn answers_are_read_when_they_are_whole() {
+        let answer = Answer::Choice(Choice {
+            version: 0x0304,
+            suite: 0x1301,
+            group: Some(29),
+            psk: false,
+        });
+        let whole = retry();
+        assert_eq!(read(&whole), Ok(Some(answer)));
+        for length in 0..whole.len() {
+            assert_eq!(read(&whole[..length]), Ok(None), "{length}");
+        }
+        assert_eq!(read(&record(21, &[2, 70])), Ok(Some(Answer::Alert(70))));
+        // A warning, such as unrecognized_name, goes before the answer.
+        assert_eq!(read(&record(21, &[1, 112])), Ok(None));
+    }
+
+    #[test]
+    fn nonsense_has_its_reason() {
+        let kind = |bytes: &[u8]| read(bytes).unwrap_err().kind;
+        assert_eq!(kind(b"HTTP/1.1 400"), TroubleKind::NotTls);
+        assert_eq!(kind(&[22, 3, 3, 255, 255]), TroubleKind::Malformed);
+        assert_eq!(kind(&record(22, &[2, 0, 0, 1, 3])), TroubleKind::Malformed);
+        assert_eq!(kind(&record(22, &[11, 0, 0, 0])), TroubleKind::Malformed);
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_panic(bytes in prop::collection::vec(any::<u8>(), 0..200), at in 0..90_usize) {
+            let _answer = read(&bytes);
+            let mut whole = retry();
+            whole.truncate(at);
+            whole.extend(bytes);
+            let _answer = read(&whole);
+        }
+    }
+}

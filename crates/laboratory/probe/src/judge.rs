@@ -1,0 +1,428 @@
+//! What is thought of findings: a pure function of them.
+
+use measure::probe::{
+    Certificate, ChainState, End, Node, Order, ProbeReport, Resumes, TroubleKind, Verdict,
+};
+
+use crate::points;
+
+/// Days before the end of a certificate at which its renewal is late: authorities advise a third of
+/// 90 days before.
+const DAYS_LEFT_MIN: u64 = 14;
+const DAY_S: u64 = 86400;
+
+/// The points of all addresses, the worst first; the same of several addresses stands once.
+pub fn judge(report: &ProbeReport) -> Vec<Verdict> {
+    let mut found = Found::default();
+    for (index, node) in report.nodes.iter().enumerate() {
+        found.node = node.address.clone();
+        match &node.trouble {
+            Some(trouble) => found.note(trouble_point(trouble.kind), &trouble.text),
+            None => {
+                versions(node, &mut found);
+                for certificate in node.certificates() {
+                    of_certificate(certificate, report.at_s, &mut found);
+                }
+                resumption(report, index, node, &mut found);
+                connection(node, &mut found);
+            }
+        }
+    }
+    differences(report, &mut found);
+    let order = |verdict: &Verdict| {
+        points::all()
+            .iter()
+            .position(|one| one.name == verdict.point)
+    };
+    found
+        .verdicts
+        .sort_by_key(|verdict| (verdict.level, order(verdict)));
+    found.verdicts
+}
+
+#[derive(Default)]
+struct Found {
+    node: String,
+    verdicts: Vec<Verdict>,
+}
+
+impl Found {
+    fn note(&mut self, name: &str, seen: impl Into<String>) {
+        let (point, seen) = (points::find(name), seen.into());
+        let same = |one: &&mut Verdict| one.point == name && one.seen == seen;
+        if let Some(known) = self.verdicts.iter_mut().find(same) {
+            if !known.nodes.contains(&self.node) {
+                known.nodes.push(self.node.clone());
+            }
+            return;
+        }
+        self.verdicts.push(Verdict {
+            point: point.name.clone(),
+            level: point.level,
+            nodes: vec![self.node.clone()],
+            seen,
+            why: point.why.clone(),
+            advice: point.advice.clone(),
+        });
+    }
+
+    fn note_if(&mut self, is_so: bool, name: &str, seen: impl Into<String>) {
+        if is_so {
+            self.note(name, seen);
+        }
+    }
+}
+
+fn trouble_point(kind: TroubleKind) -> &'static str {
+    match kind {
+        TroubleKind::Unresolved | TroubleKind::Connect | TroubleKind::ConnectTimeout => {
+            "unreachable"
+        }
+        TroubleKind::NotTls => "not-tls",
+        TroubleKind::Timeout | TroubleKind::Closed => "no-answer",
+        TroubleKind::Malformed => "broken-answer",
+        TroubleKind::Refused => "refused",
+    }
+}
+
+fn versions(node: &Node, found: &mut Found) {
+    let old = ["TLSv1.1", "TLSv1.0"]
+        .into_iter()
+        .filter(|name| node.speaks(name));
+    let old: Vec<_> = old.collect();
+    found.note_if(
+        !old.is_empty(),
+        "old-versions",
+        format!("it speaks {}", old.join(" and ")),
+    );
+    found.note_if(
+        !node.speaks("TLSv1.3"),
+        "no-tls13",
+        "it does not speak TLS 1.3",
+    );
+    let suites = node.versions.iter().flat_map(|version| &version.suites);
+    let suites: Vec<&str> = suites.map(String::as_str).collect();
+    let named = |parts: &[&str]| {
+        let mut all: Vec<&str> = suites.clone();
+        all.retain(|suite| parts.iter().any(|part| suite.contains(part)));
+        all.sort_unstable();
+        all.dedup();
+        all.join(", ")
+    };
+    let broken = named(&["_RC4_", "_3DES_", "_NULL_"]);
+    found.note_if(
+        !broken.is_empty(),
+        "broken-suites",
+        format!("it accepts {broken}"),
+    );
+    let without = named(&["TLS_RSA_WITH"]);
+    found.note_if(
+        !without.is_empty(),
+        "no-forward-secrecy",
+        format!("it accepts {without}"),
+    );
+    let of_client = |version: &&measure::probe::Version| version.order == Some(Order::Client);
+    let by_client: Vec<_> = node.versions.iter().filter(of_client).collect();
+    // The three suites of TLS 1.3 are all good: which is taken is a matter of the client's CPU.
+    if let Some(version) = by_client.iter().find(|version| version.name == "TLSv1.2") {
+        let seen = format!(
+            "of {} suites it takes the client's first",
+            version.suites.len()
+        );
+        found.note("client-order", seen);
+    }
+    let is_hybrid = |group: &String| group.contains("MLKEM");
+    if let Some(version) = node.version("TLSv1.3").filter(|version| version.spoken) {
+        let seen = format!("its groups are {}", version.groups.join(", "));
+        found.note_if(
+            !version.groups.iter().any(is_hybrid),
+            "no-post-quantum",
+            seen,
+        );
+    }
+}
+
+fn of_certificate(one: &Certificate, now_s: u64, found: &mut Found) {
+    let subject = &one.subject;
+    let days = one.not_after_s.saturating_sub(now_s) / DAY_S;
+    let is_read = one.not_after_s > 0;
+    if is_read && one.not_after_s < now_s {
+        let ago = (now_s - one.not_after_s) / DAY_S;
+        found.note(
+            "certificate-expired",
+            format!("{subject} expired {ago} days ago"),
+        );
+    } else if is_read && days < DAYS_LEFT_MIN {
+        let seen = format!("{subject} expires in {days} days");
+        found.note("certificate-expires-soon", seen);
+    }
+    let is_early = one.not_before_s > now_s;
+    found.note_if(
+        is_early,
+        "certificate-not-yet-valid",
+        format!("{subject} is not valid yet"),
+    );
+    let names = format!("{subject} is for {}", one.names.join(", "));
+    found.note_if(one.name_matches == Some(false), "certificate-name", names);
+    let issuer = &one.issuer;
+    match one.chain_state {
+        ChainState::Trusted | ChainState::Unchecked => {}
+        ChainState::Incomplete => {
+            let seen = format!(
+                "{} of the chain sent, and not the issuer {issuer}",
+                one.chain.len()
+            );
+            found.note("chain-incomplete", seen);
+        }
+        ChainState::SelfSigned => {
+            found.note(
+                "certificate-untrusted",
+                format!("{subject} is its own issuer"),
+            );
+        }
+        ChainState::UntrustedRoot => {
+            let root = one.chain.last().map_or("", String::as_str);
+            found.note(
+                "certificate-untrusted",
+                format!("the root {root} is not trusted"),
+            );
+        }
+        ChainState::Broken => found.note("chain-broken", one.chain.join(" < ")),
+    }
+    let chain = one.chain.join(" < ");
+    let is_disordered = is_read && !one.chain_ordered;
+    found.note_if(is_disordered, "chain-disordered", format!("it is {chain}"));
+    found.note_if(
+        one.chain_has_root,
+        "chain-with-root",
+        format!("it is {chain}"),
+    );
+    let is_weak = (1..2048).contains(&one.rsa_bits);
+    found.note_if(
+        is_weak,
+        "weak-key",
+        format!("{subject} has a key of {} bits", one.rsa_bits),
+    );
+    staple(one, now_s, found);
+}
+
+fn staple(one: &Certificate, now_s: u64, found: &mut Found) {
+    let Some(staple) = &one.staple else {
+        let seen = format!("{} comes without an OCSP response", one.subject);
+        found.note_if(one.must_staple, "staple-missing", seen);
+        return;
+    };
+    found.note_if(
+        staple.status == "revoked",
+        "staple-revoked",
+        "the staple says revoked",
+    );
+    let is_over = staple.next_update_s.is_some_and(|next| next < now_s);
+    let is_usable = matches!(staple.status.as_str(), "good" | "revoked");
+    let seen = if is_usable {
+        "its nextUpdate has passed".to_owned()
+    } else {
+        format!("its status is: {}", staple.status)
+    };
+    found.note_if(is_over || !is_usable, "staple-expired", seen);
+}
+
+fn resumption(report: &ProbeReport, index: usize, node: &Node, found: &mut Found) {
+    let of = |kind: Resumes, to: usize| {
+        let mut all = report.resumption.iter();
+        all.find(|one| (one.kind, one.from, one.to) == (kind, index, to))
+    };
+    let works = |kind| of(kind, index).is_some_and(|own| own.resumed > 0);
+    for kind in Resumes::ALL {
+        let Some(own) = of(kind, index).filter(|own| own.resumed > 0) else {
+            continue;
+        };
+        let (name, resumed, offered) = (kind.name(), own.resumed, own.offered);
+        let is_single_use = node
+            .tickets
+            .iter()
+            .any(|one| one.kind == kind && one.single_use == Some(true) && kind != Resumes::Psk);
+        if resumed < offered && !is_single_use {
+            let seen =
+                format!("by {name}, {resumed} of {offered} were resumed at the same address");
+            found.note("resumed-by-chance", seen);
+        }
+        let elsewhere = report.resumption.iter().filter(|one| {
+            one.kind == kind && one.from == index && one.to != index && one.resumed < one.offered
+        });
+        for one in elsewhere {
+            let to = report.nodes.get(one.to).map_or("", |node| &node.address);
+            let (resumed, offered) = (one.resumed, one.offered);
+            let seen = format!("by {name}, {to} resumed {resumed} of {offered}");
+            found.note("not-shared", seen);
+        }
+    }
+    let tls12 = node.speaks("TLSv1.2") && of(Resumes::SessionId, index).is_some();
+    let (by_id, by_ticket) = (works(Resumes::SessionId), works(Resumes::Ticket));
+    if tls12 && !by_id && !by_ticket {
+        found.note(
+            "no-resumption",
+            "no session of TLS 1.2 is resumed, by session id or ticket",
+        );
+    } else if tls12 && !by_id {
+        found.note(
+            "no-session-id",
+            "sessions of TLS 1.2 are resumed by ticket alone",
+        );
+    }
+    let tls13 = node.speaks("TLSv1.3") && of(Resumes::Psk, index).is_some();
+    let seen = "no session of TLS 1.3 is resumed";
+    found.note_if(tls13 && !works(Resumes::Psk), "no-resumption", seen);
+}
+
+fn connection(node: &Node, found: &mut Found) {
+    let early = node
+        .tickets
+        .iter()
+        .find(|one| one.early_data_accepted == Some(true));
+    if let Some(early) = early {
+        let seen = format!("it accepts {} bytes of early data", early.early_data_max);
+        found.note("early-data", seen);
+    }
+    if let Some(exchange) = &node.exchange {
+        // A server that did not answer has not ended a reply.
+        let is_cut = exchange.end == End::Truncated && exchange.bytes > 0;
+        found.note_if(
+            is_cut,
+            "no-close-notify",
+            "it ended the connection without close_notify",
+        );
+    }
+}
+
+/// Whether all addresses that speak TLS do so alike.
+fn differences(report: &ProbeReport, found: &mut Found) {
+    let mut nodes = report.nodes.iter().filter(|node| node.trouble.is_none());
+    let Some(first) = nodes.next() else { return };
+    for other in nodes {
+        let mut differing = Vec::new();
+        let spoken = |node: &Node| -> Vec<String> {
+            let spoken = node.versions.iter().filter(|version| version.spoken);
+            spoken.map(|version| version.name.clone()).collect()
+        };
+        if spoken(first) != spoken(other) {
+            differing.push("versions");
+        }
+        let suites = |node: &Node| -> Vec<Vec<String>> {
+            node.versions
+                .iter()
+                .map(|version| version.suites.clone())
+                .collect()
+        };
+        if differing.is_empty() && suites(first) != suites(other) {
+            differing.push("suites");
+        }
+        let fingerprints = |node: &Node| -> Vec<String> {
+            let all = node.certificates().into_iter();
+            all.map(|one| one.fingerprint.clone()).collect()
+        };
+        if fingerprints(first) != fingerprints(other) {
+            differing.push("certificates");
+        }
+        if !differing.is_empty() {
+            found.node = other.address.clone();
+            let seen = format!(
+                "its {} are not those of {}",
+                differing.join(" and "),
+                first.address
+            );
+            found.note("nodes-differ", seen);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use measure::probe::{Level, Resumption, Trouble, Version};
+
+    /// Names in this file that stand behind `note(` or `note_if(…, `, and those of troubles.
+    #[test]
+    fn every_point_is_known_and_used() {
+        let source = include_str!("judge.rs");
+        for point in points::all() {
+            let name = format!("\"{}\"", point.name);
+            assert!(source.contains(&name), "{name} is never found");
+            assert!(!point.why.is_empty(), "{name}");
+        }
+        assert!(points::all().is_sorted_by_key(|point| point.level));
+        for (_, text) in points::all().iter().flat_map(|point| &point.advice) {
+            assert!(!text.ends_with('.'), "{text}");
+        }
+    }
+
+    fn node() -> Node {
+        let version = |name: &str, suite: &str| Version {
+            name: name.to_owned(),
+            spoken: true,
+            suites: vec![suite.to_owned()],
+            groups: vec!["X25519MLKEM768".to_owned()],
+            ..Version::default()
+        };
+        Node {
+            address: "127.0.0.1:443".to_owned(),
+            versions: vec![
+                version("TLSv1.3", "TLS_AES_128_GCM_SHA256"),
+                version("TLSv1.2", "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"),
+            ],
+            ..Node::default()
+        }
+    }
+
+    fn judged(node: Node, resumed: [u32; 3]) -> Vec<(Level, String)> {
+        let resumption = Resumes::ALL
+            .into_iter()
+            .zip(resumed)
+            .map(|(kind, resumed)| Resumption {
+                kind,
+                from: 0,
+                to: 0,
+                offered: 4,
+                resumed,
+                trouble: None,
+            });
+        let report = ProbeReport {
+            nodes: vec![node],
+            resumption: resumption.collect(),
+            at_s: 1_700_000_000,
+            ..ProbeReport::default()
+        };
+        let verdicts = judge(&report).into_iter();
+        verdicts.map(|one| (one.level, one.point)).collect()
+    }
+
+    #[test]
+    fn a_good_server_gets_no_word() {
+        assert_eq!(judged(node(), [4, 4, 4]), []);
+    }
+
+    #[test]
+    fn resumption_is_judged_by_how_often() {
+        let points = |resumed| -> Vec<String> {
+            let all = judged(node(), resumed).into_iter();
+            all.map(|(_, point)| point).collect()
+        };
+        assert_eq!(points([0, 4, 4]), ["no-session-id"]);
+        assert_eq!(points([4, 0, 4]), [""; 0]);
+        assert_eq!(points([0, 0, 0]), ["no-resumption", "no-resumption"]);
+        assert_eq!(points([2, 4, 4]), ["resumed-by-chance"]);
+    }
+
+    #[test]
+    fn trouble_is_all_that_is_said() {
+        let mut silent = node();
+        silent.trouble = Some(Trouble {
+            kind: TroubleKind::NotTls,
+            text: "this speaks HTTP".to_owned(),
+        });
+        assert_eq!(
+            judged(silent, [0; 3]),
+            [(Level::Fault, "not-tls".to_owned())]
+        );
+    }
+}

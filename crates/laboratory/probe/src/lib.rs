@@ -1,0 +1,23 @@
+//! What TLS endpoints do: versions, suites, certificates, resumption; and whether that is good.
+//!
+//! Owns the connections of a probe, the facts by which expectations are written, and the
+//! judgement. Handshakes are made by `load`'s client, or are hellos by hand whose answers are read.
+//! It reads no file, prints nothing, and resolves no name.
+#![forbid(unsafe_code)]
+
+mod certificate;
+pub mod expect;
+pub mod facts;
+mod hello;
+mod judge;
+mod node;
+mod offers;
+mod plain_text;
+mod points;
+mod reach;
+mod registry;
+mod resumption;
+pub mod run;
+mod visit;
+
+pub use judge::judge;

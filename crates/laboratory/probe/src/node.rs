@@ -1,0 +1,281 @@
+//! Everything that is asked of one address.
+
+use load::observe::{Client as Observer, Conversation};
+use load::plan::Handshake;
+use measure::probe::{
+    Client, ClientCertificate, Exchange, Node, Order, Resumes, Resumption, Trouble, TroubleKind,
+    UnknownName, Version,
+};
+use wire::alert;
+
+use crate::certificate::facts;
+use crate::hello::{Answer, Choice, Hello};
+use crate::offers::{Common, KINDS, Kind, offer};
+use crate::reach::trouble;
+use crate::registry::{GROUPS, Named, SUITES_12, SUITES_13, VERSIONS, name, numbers};
+use crate::resumption::{Way, found};
+use crate::visit::{Visit, malformed};
+
+/// A name that nobody has (RFC 6761, section 6.4).
+const UNKNOWN_NAME: &str = "unknown-name.invalid";
+
+/// Whatever else a server says, it does not accept more suites or groups than this.
+const CHOICES_MAX: usize = 64;
+
+const TLS_1_2: u16 = 0x0303;
+
+impl Visit<'_> {
+    /// Asks everything but what concerns other addresses too.
+    pub(crate) fn node(&self) -> Node {
+        let mut node = Node {
+            address: self.reach.address.to_string(),
+            ..Node::default()
+        };
+        if let Err(trouble) = self.contact() {
+            node.trouble = Some(trouble);
+            return node;
+        }
+        node.versions = VERSIONS
+            .iter()
+            .map(|version| self.version(*version))
+            .collect();
+        if node.versions.iter().all(|version| !version.spoken) {
+            let said: Vec<_> = node
+                .versions
+                .iter()
+                .map(|one| one.answer.as_str())
+                .collect();
+            let text = format!("it refuses every version: {}", said.join(", "));
+            node.trouble = Some(trouble(TroubleKind::Refused, text));
+            return node;
+        }
+        node.clients = KINDS.iter().map(|kind| self.client(kind)).collect();
+        node.unknown_name = self.unknown_name();
+        node.exchange = self.exchange();
+        node.client_certificate = self.client_certificate();
+        node
+    }
+
+    /// Resumption at this address alone.
+    pub(crate) fn resumption(&self, node: &mut Node, index: usize) -> Vec<Resumption> {
+        let mut all = Vec::new();
+        for kind in Resumes::ALL {
+            if !node.speaks(kind.version()) {
+                continue;
+            }
+            let way = Way {
+                from: index,
+                to: index,
+            };
+            let found = found(self, self.reach, kind, way);
+            node.tickets.extend(found.tickets);
+            for time in found.times {
+                if node.handshakes.iter().all(|known| known.kind != time.kind) {
+                    node.handshakes.push(time);
+                }
+            }
+            if let (Some(certificate), Some(asked)) =
+                (&mut node.client_certificate, found.certificate_asked)
+            {
+                let before = certificate.asked_at_resumption.unwrap_or(false);
+                certificate.asked_at_resumption = Some(before || asked);
+            }
+            all.push(found.resumption);
+        }
+        all
+    }
+
+    /// Whether there is TLS at all. That it refuses is an answer.
+    fn contact(&self) -> Result<(), Trouble> {
+        let suites = [numbers(&SUITES_13), numbers(&SUITES_12)].concat();
+        self.hello(&numbers(&VERSIONS), &suites, &numbers(&GROUPS))
+            .map(drop)
+    }
+
+    fn hello(&self, versions: &[u16], suites: &[u16], groups: &[u16]) -> Result<Answer, Trouble> {
+        let hello = Hello {
+            versions,
+            suites,
+            groups,
+            server_name: self.common.server_name.as_deref(),
+        };
+        hello.ask(self.reach)
+    }
+
+    fn version(&self, (number, title): Named) -> Version {
+        let mut version = Version {
+            name: title.to_owned(),
+            ..Version::default()
+        };
+        let known: &[Named] = if number > TLS_1_2 {
+            &SUITES_13
+        } else {
+            &SUITES_12
+        };
+        let suites = numbers(known);
+        let chosen = |suites: &[u16], groups: &[u16]| -> Result<Choice, String> {
+            match self.hello(&[number], suites, groups) {
+                Ok(Answer::Choice(choice)) if choice.version == number => Ok(choice),
+                Ok(Answer::Choice(choice)) => Err(format!(
+                    "it answers with {}",
+                    name(&VERSIONS, choice.version)
+                )),
+                Ok(Answer::Alert(description)) => Err(alert::label(description)),
+                Err(trouble) => Err(trouble.text),
+            }
+        };
+        let groups = numbers(&GROUPS);
+        if let Err(answer) = chosen(&suites, &groups) {
+            version.answer = answer;
+            return version;
+        }
+        version.spoken = true;
+        let choose = |offered: &[u16]| Some(chosen(offered, &groups).ok()?.suite);
+        let accepted = in_turn(&suites, choose);
+        // Many servers with an order of their own take ChaCha20 from clients that name it first,
+        // since those have no AES in hardware.
+        let mut compared = accepted.clone();
+        compared.retain(|suite| !name(known, *suite).contains("CHACHA20"));
+        version.order = order(&compared, choose);
+        version.suites = accepted.iter().map(|suite| name(known, *suite)).collect();
+        let taken = in_turn(&groups, |offered| chosen(&suites, offered).ok()?.group);
+        version.groups = taken.iter().map(|group| name(&GROUPS, *group)).collect();
+        version
+    }
+
+    fn client(&self, kind: &Kind) -> Client {
+        let mut client = Client {
+            kind: kind.name.to_owned(),
+            ..Client::default()
+        };
+        let seen = Observer::new(&kind.offer(&self.common))
+            .map_err(|fault| malformed(&fault))
+            .and_then(|observer| self.converse(self.reach, &observer));
+        match seen {
+            Err(trouble) => client.trouble = Some(trouble),
+            Ok(seen) => {
+                client.certificate = facts(&seen.chain, &seen.staple, &self.expected);
+                client.version = seen.version;
+                client.suite = seen.suite;
+                client.group = seen.group;
+                client.signature = seen.signature;
+                client.alpn = seen.alpn;
+            }
+        }
+        client
+    }
+
+    fn unknown_name(&self) -> Option<UnknownName> {
+        let suites = [numbers(&SUITES_13), numbers(&SUITES_12)].concat();
+        let hello = Hello {
+            versions: &[0x0304, TLS_1_2],
+            suites: &suites,
+            groups: &numbers(&GROUPS),
+            server_name: Some(UNKNOWN_NAME),
+        };
+        let (served, answer) = match hello.ask(self.reach) {
+            Ok(Answer::Choice(_)) => (true, "it goes on".to_owned()),
+            Ok(Answer::Alert(description)) => (false, alert::label(description)),
+            Err(trouble) if trouble.kind == TroubleKind::Closed => (false, trouble.text),
+            Err(_) => return None,
+        };
+        Some(UnknownName { served, answer })
+    }
+
+    fn exchange(&self) -> Option<Exchange> {
+        let client = Observer::new(&offer(Handshake::Full, &self.common)).ok()?;
+        let request = (!self.request.is_empty()).then_some(self.request.as_slice())?;
+        let conversation = Conversation {
+            request: Some(request),
+            early: None,
+            linger: self.linger.get(),
+        };
+        let seen = self.converse_so(self.reach, &client, conversation).ok()?;
+        let line = seen
+            .reply
+            .split(|byte| *byte == b'\n')
+            .next()
+            .unwrap_or_default();
+        let line = String::from_utf8_lossy(line);
+        Some(Exchange {
+            reply: line
+                .chars()
+                .filter(|one| !one.is_control())
+                .take(100)
+                .collect(),
+            bytes: seen.bytes,
+            records: seen.records,
+            end: seen.end,
+        })
+    }
+
+    /// A client without a certificate tells whether one is required, since it is refused: in
+    /// TLS 1.3 after its own end of the handshake.
+    fn client_certificate(&self) -> Option<ClientCertificate> {
+        let without = Common {
+            client_certificate: None,
+            ..self.common.clone()
+        };
+        let client = Observer::new(&offer(Handshake::Full, &without)).ok()?;
+        let is_refused = match self.converse(self.reach, &client) {
+            Ok(seen) => seen.alert.is_some(),
+            Err(trouble) => matches!(trouble.kind, TroubleKind::Refused | TroubleKind::Closed),
+        };
+        let asked = client.certificate_asked();
+        Some(ClientCertificate {
+            asked,
+            required: asked && is_refused,
+            asked_at_resumption: None,
+        })
+    }
+}
+
+/// What is chosen when everything is offered, then what is chosen of the rest, until nothing is.
+fn in_turn(all: &[u16], choose: impl Fn(&[u16]) -> Option<u16>) -> Vec<u16> {
+    let (mut rest, mut taken) = (all.to_vec(), Vec::new());
+    while !rest.is_empty() && taken.len() < CHOICES_MAX {
+        let Some(chosen) = choose(&rest).filter(|chosen| rest.contains(chosen)) else {
+            break;
+        };
+        rest.retain(|one| *one != chosen);
+        taken.push(chosen);
+    }
+    taken
+}
+
+/// Whose order decides, by what is chosen of the same in the opposite order.
+fn order(accepted: &[u16], choose: impl Fn(&[u16]) -> Option<u16>) -> Option<Order> {
+    let (first, last) = (accepted.first()?, accepted.last()?);
+    if first == last {
+        return None;
+    }
+    let mut reversed = accepted.to_vec();
+    reversed.reverse();
+    let chosen = choose(&reversed)?;
+    Some(if chosen == *last {
+        Order::Client
+    } else {
+        Order::Server
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whose_order_decides_is_told_by_the_opposite() {
+        let of_client = |offered: &[u16]| offered.first().copied();
+        let of_server = |offered: &[u16]| [3, 1, 2].into_iter().find(|one| offered.contains(one));
+        let taken = in_turn(&[1, 2, 3, 4], of_server);
+        assert_eq!(taken, [3, 1, 2]);
+        assert_eq!(order(&taken, of_server), Some(Order::Server));
+        assert_eq!(
+            order(&in_turn(&[1, 2], of_client), of_client),
+            Some(Order::Client)
+        );
+        assert_eq!(order(&[7], of_server), None);
+        // A server that chooses what was not offered is not asked for ever.
+        assert!(in_turn(&[1], |_| Some(9)).is_empty());
+    }
+}

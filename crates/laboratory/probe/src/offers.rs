@@ -1,0 +1,140 @@
+//! What each kind of client offers.
+
+use load::plan::{
+    ClientCertificate, Group, Handshake, Signature, Suite, Tls, Verification, Versions,
+};
+
+/// A kind of client: its name in documents, and what it offers.
+pub(crate) struct Kind {
+    pub(crate) name: &'static str,
+    versions: Versions,
+    groups: &'static [Group],
+    /// Which suites and signature schemes, by what stands in their names.
+    suites: fn(Suite) -> bool,
+    signatures: fn(Signature) -> bool,
+}
+
+/// The groups of browsers, in their order.
+const BROWSER: &[Group] = &[
+    Group::X25519MlKem768,
+    Group::X25519,
+    Group::Secp256r1,
+    Group::Secp384r1,
+];
+
+fn any<T>(_: T) -> bool {
+    true
+}
+
+fn is_rsa(signature: Signature) -> bool {
+    signature.name().starts_with("rsa")
+}
+
+fn is_ecdsa(signature: Signature) -> bool {
+    signature.name().starts_with("ecdsa")
+}
+
+/// A TLS 1.3 suite says nothing of keys.
+fn is_for_rsa(suite: Suite) -> bool {
+    !suite.name().contains("ECDSA")
+}
+
+fn is_for_ecdsa(suite: Suite) -> bool {
+    !suite.name().contains("_RSA_")
+}
+
+/// All of them, in the order of tables.
+pub(crate) const KINDS: [Kind; 5] = [
+    Kind {
+        name: "modern",
+        versions: Versions::Both,
+        groups: BROWSER,
+        suites: any,
+        signatures: any,
+    },
+    Kind {
+        name: "tls12",
+        versions: Versions::Tls12,
+        groups: &[Group::X25519, Group::Secp256r1, Group::Secp384r1],
+        suites: any,
+        signatures: any,
+    },
+    Kind {
+        name: "rsa-only",
+        versions: Versions::Both,
+        groups: BROWSER,
+        suites: is_for_rsa,
+        signatures: is_rsa,
+    },
+    Kind {
+        name: "ecdsa-only",
+        versions: Versions::Both,
+        groups: BROWSER,
+        suites: is_for_ecdsa,
+        signatures: is_ecdsa,
+    },
+    Kind {
+        name: "post-quantum",
+        versions: Versions::Tls13,
+        groups: &[Group::X25519MlKem768],
+        suites: any,
+        signatures: any,
+    },
+];
+
+/// What every offer has in common.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Common {
+    pub(crate) server_name: Option<String>,
+    pub(crate) client_certificate: Option<ClientCertificate>,
+}
+
+impl Kind {
+    pub(crate) fn offer(&self, common: &Common) -> Tls {
+        let is_spoken = |suite: Suite| match self.versions {
+            Versions::Both => true,
+            Versions::Tls12 => !suite.is_tls13(),
+            Versions::Tls13 => suite.is_tls13(),
+        };
+        Tls {
+            versions: self.versions,
+            suites: chosen(Suite::ALL, |suite| is_spoken(suite) && (self.suites)(suite)),
+            groups: self.groups.to_vec(),
+            signatures: chosen(Signature::ALL, self.signatures),
+            alpn: [b"h2".to_vec(), b"http/1.1".to_vec()].into(),
+            ..offer(Handshake::Full, common)
+        }
+    }
+}
+
+fn chosen<T: Copy>(all: &[T], fits: impl Fn(T) -> bool) -> Vec<T> {
+    all.iter().copied().filter(|one| fits(*one)).collect()
+}
+
+/// What a client offers that wants this kind of handshake. It speaks HTTP/1.1, as it may send a
+/// request.
+pub(crate) fn offer(kind: Handshake, common: &Common) -> Tls {
+    let versions = match kind {
+        Handshake::SessionId | Handshake::Ticket => Versions::Tls12,
+        Handshake::Psk => Versions::Tls13,
+        Handshake::Full | Handshake::Any => Versions::Both,
+    };
+    Tls {
+        versions,
+        handshakes: vec![kind],
+        suites: chosen(Suite::ALL, |suite| match versions {
+            Versions::Both => true,
+            Versions::Tls12 => !suite.is_tls13(),
+            Versions::Tls13 => suite.is_tls13(),
+        }),
+        groups: vec![Group::X25519, Group::Secp256r1, Group::Secp384r1],
+        signatures: Signature::ALL.to_vec(),
+        alpn: vec![b"http/1.1".to_vec()],
+        server_name: common.server_name.clone(),
+        client_certificate: common.client_certificate.clone(),
+        verification: Verification::Off,
+        tickets: kind != Handshake::SessionId,
+        session_ids: true,
+        early_data: false,
+    }
+}

@@ -1,0 +1,58 @@
+//! The points that are judged: how bad each is, why, and which setting to change. Data alone, in
+//! `points.toml`.
+
+use std::sync::OnceLock;
+
+use measure::probe::Level;
+use options::{Node, Report, document};
+
+/// A point.
+#[derive(Debug)]
+pub(crate) struct Point {
+    pub(crate) name: String,
+    pub(crate) level: Level,
+    pub(crate) why: String,
+    /// By program.
+    pub(crate) advice: Vec<(String, String)>,
+}
+
+/// Programs whose settings are known, in the order of advice.
+const PROGRAMS: [&str; 5] = ["lariat", "nginx", "haproxy", "hitch", "stunnel"];
+
+/// All of them, in the order of the file: the worst first.
+pub(crate) fn all() -> &'static [Point] {
+    static POINTS: OnceLock<Vec<Point>> = OnceLock::new();
+    POINTS.get_or_init(|| {
+        let report = Report::new(None);
+        let root = document::parse(include_str!("points.toml"), &report);
+        let root = root.expect("a test reads it");
+        let points = root.entries().iter();
+        points.map(|entry| point(&entry.key, &entry.node)).collect()
+    })
+}
+
+/// The one of that name.
+pub(crate) fn find(name: &str) -> &'static Point {
+    let found = all().iter().find(|point| point.name == name);
+    found.expect("a test looks for every name")
+}
+
+fn point(name: &str, node: &Node) -> Point {
+    let text = |key: &str| {
+        let found = node.get(key);
+        found.and_then(|node| node.value.text()).unwrap_or_default()
+    };
+    let advice = PROGRAMS.map(|program| (program.to_owned(), text(program)));
+    Point {
+        name: name.to_owned(),
+        level: match text("level").as_str() {
+            "fault" => Level::Fault,
+            _ => Level::Advice,
+        },
+        why: text("why"),
+        advice: advice
+            .into_iter()
+            .filter(|(_, text)| !text.is_empty())
+            .collect(),
+    }
+}

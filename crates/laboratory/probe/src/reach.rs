@@ -1,0 +1,171 @@
+//! How an address is reached: one connection at a time, each with a time limit.
+
+use std::cell::Cell;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use load::observe::{Fault, Limited};
+use load::plan::ProxyVersion;
+use measure::probe::{Trouble, TroubleKind};
+use wire::proxy_header::{Addresses, HeaderV2, write_v1};
+
+use crate::plain_text::told;
+
+/// After this many connections that ran out of time, an address is left alone: what is found out
+/// of a tarpit takes this many time limits at the most.
+const TIMEOUTS_MAX: u32 = 3;
+
+/// An address, and what is said there before TLS.
+#[derive(Debug)]
+pub(crate) struct Reach {
+    pub(crate) address: SocketAddr,
+    pub(crate) proxy: Option<ProxyVersion>,
+    /// Of one connection from its beginning to its end.
+    pub(crate) timeout: Duration,
+    timeouts: Cell<u32>,
+}
+
+/// A connection whose reads and writes fail when its time is over.
+#[derive(Debug)]
+pub(crate) struct Wire {
+    stream: TcpStream,
+    until: Instant,
+}
+
+impl Reach {
+    pub(crate) fn new(address: SocketAddr, proxy: Option<ProxyVersion>, timeout: Duration) -> Self {
+        Self {
+            address,
+            proxy,
+            timeout,
+            timeouts: Cell::new(0),
+        }
+    }
+
+    /// A connection on which TLS may begin.
+    pub(crate) fn open(&self) -> Result<Wire, Trouble> {
+        if self.timeouts.get() >= TIMEOUTS_MAX {
+            let text = format!("not tried: {TIMEOUTS_MAX} connections before it ran out of time");
+            return Err(trouble(TroubleKind::Timeout, text));
+        }
+        let until = Instant::now() + self.timeout;
+        let stream = TcpStream::connect_timeout(&self.address, self.timeout);
+        let stream = stream.map_err(|error| self.not_connected(&error))?;
+        let _slower_without = stream.set_nodelay(true);
+        let mut wire = Wire { stream, until };
+        // A STARTTLS dialog would stand behind the header, on this connection.
+        match self
+            .header(&wire.stream)
+            .map(|header| wire.write_all(&header))
+        {
+            Err(error) | Ok(Err(error)) => Err(self.broken(&error, "the PROXY header")),
+            Ok(Ok(())) => Ok(wire),
+        }
+    }
+
+    fn header(&self, stream: &TcpStream) -> io::Result<Vec<u8>> {
+        let mut header = Vec::new();
+        let addresses = Addresses::Tcp {
+            source: stream.local_addr()?,
+            destination: stream.peer_addr()?,
+        };
+        match self.proxy {
+            None => {}
+            Some(ProxyVersion::V1) => write_v1(&addresses, &mut header),
+            Some(ProxyVersion::V2) => {
+                let v2 = HeaderV2 {
+                    addresses,
+                    ..HeaderV2::default()
+                };
+                v2.write(&mut header).map_err(io::Error::other)?;
+            }
+        }
+        Ok(header)
+    }
+
+    fn not_connected(&self, error: &io::Error) -> Trouble {
+        if matches!(error.kind(), ErrorKind::TimedOut | ErrorKind::WouldBlock) {
+            self.timeouts.set(self.timeouts.get() + 1);
+            let text = format!("no connection within {} s", self.timeout.as_secs_f64());
+            return trouble(TroubleKind::ConnectTimeout, text);
+        }
+        trouble(TroubleKind::Connect, format!("no connection: {error}"))
+    }
+
+    /// What it means that a connection failed while something was done.
+    pub(crate) fn broken(&self, error: &io::Error, doing: &str) -> Trouble {
+        match error.kind() {
+            ErrorKind::WouldBlock | ErrorKind::TimedOut => self.timed_out(doing),
+            ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => trouble(
+                TroubleKind::Closed,
+                format!("it reset the connection at {doing}"),
+            ),
+            ErrorKind::UnexpectedEof => trouble(
+                TroubleKind::Closed,
+                format!("it closed the connection at {doing}"),
+            ),
+            _ => trouble(TroubleKind::Malformed, format!("{error} at {doing}")),
+        }
+    }
+
+    fn timed_out(&self, doing: &str) -> Trouble {
+        self.timeouts.set(self.timeouts.get() + 1);
+        let seconds = self.timeout.as_secs_f64();
+        let text = format!("{doing} was not over within {seconds} s");
+        trouble(TroubleKind::Timeout, text)
+    }
+
+    /// What it means that a handshake came to nothing.
+    pub(crate) fn failed(&self, fault: &Fault) -> Trouble {
+        match fault {
+            Fault::Timeout => self.timed_out("the handshake"),
+            Fault::NotTls(bytes) => trouble(TroubleKind::NotTls, told(bytes)),
+            Fault::Alert(_) => trouble(TroubleKind::Refused, fault.to_string()),
+            Fault::Closed(_) => trouble(TroubleKind::Closed, fault.to_string()),
+            Fault::Protocol(_) => trouble(TroubleKind::Malformed, fault.to_string()),
+        }
+    }
+}
+
+pub(crate) fn trouble(kind: TroubleKind, text: impl Into<String>) -> Trouble {
+    Trouble {
+        kind,
+        text: text.into(),
+    }
+}
+
+impl Wire {
+    /// What is left of its time; no time at all is an error, since the kernel takes 0 for ever.
+    fn remaining(&self) -> io::Result<Duration> {
+        let left = self.until.saturating_duration_since(Instant::now());
+        if left < Duration::from_millis(1) {
+            return Err(ErrorKind::TimedOut.into());
+        }
+        Ok(left)
+    }
+}
+
+impl Limited for Wire {
+    fn shorten(&mut self, limit: Duration) {
+        self.until = self.until.min(Instant::now() + limit);
+    }
+}
+
+impl Read for Wire {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.stream.set_read_timeout(Some(self.remaining()?))?;
+        self.stream.read(buffer)
+    }
+}
+
+impl Write for Wire {
+    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
+        self.stream.set_write_timeout(Some(self.remaining()?))?;
+        self.stream.write(buffer)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,95 @@
+//! Numbers of versions, suites and groups with their registered names.
+
+/// A number with its name.
+pub(crate) type Named = (u16, &'static str);
+
+/// The newest first.
+pub(crate) const VERSIONS: [Named; 4] = [
+    (0x0304, "TLSv1.3"),
+    (0x0303, "TLSv1.2"),
+    (0x0302, "TLSv1.1"),
+    (0x0301, "TLSv1.0"),
+];
+
+/// Suites of TLS 1.3, in browsers' order.
+pub(crate) const SUITES_13: [Named; 5] = [
+    (0x1301, "TLS_AES_128_GCM_SHA256"),
+    (0x1302, "TLS_AES_256_GCM_SHA384"),
+    (0x1303, "TLS_CHACHA20_POLY1305_SHA256"),
+    (0x1304, "TLS_AES_128_CCM_SHA256"),
+    (0x1305, "TLS_AES_128_CCM_8_SHA256"),
+];
+
+/// Suites of older versions that servers of today may still accept, the best first.
+pub(crate) const SUITES_12: [Named; 39] = [
+    (0xc02b, "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"),
+    (0xc02f, "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"),
+    (0xc02c, "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384"),
+    (0xc030, "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384"),
+    (0xcca9, "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256"),
+    (0xcca8, "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256"),
+    (0xc0ac, "TLS_ECDHE_ECDSA_WITH_AES_128_CCM"),
+    (0xc0ad, "TLS_ECDHE_ECDSA_WITH_AES_256_CCM"),
+    (0x009e, "TLS_DHE_RSA_WITH_AES_128_GCM_SHA256"),
+    (0x009f, "TLS_DHE_RSA_WITH_AES_256_GCM_SHA384"),
+    (0xccaa, "TLS_DHE_RSA_WITH_CHACHA20_POLY1305_SHA256"),
+    (0xc023, "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256"),
+    (0xc027, "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA256"),
+    (0xc024, "TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA384"),
+    (0xc028, "TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA384"),
+    (0xc009, "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA"),
+    (0xc013, "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA"),
+    (0xc00a, "TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA"),
+    (0xc014, "TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA"),
+    (0x0067, "TLS_DHE_RSA_WITH_AES_128_CBC_SHA256"),
+    (0x006b, "TLS_DHE_RSA_WITH_AES_256_CBC_SHA256"),
+    (0x0033, "TLS_DHE_RSA_WITH_AES_128_CBC_SHA"),
+    (0x0039, "TLS_DHE_RSA_WITH_AES_256_CBC_SHA"),
+    (0x009c, "TLS_RSA_WITH_AES_128_GCM_SHA256"),
+    (0x009d, "TLS_RSA_WITH_AES_256_GCM_SHA384"),
+    (0x003c, "TLS_RSA_WITH_AES_128_CBC_SHA256"),
+    (0x003d, "TLS_RSA_WITH_AES_256_CBC_SHA256"),
+    (0x002f, "TLS_RSA_WITH_AES_128_CBC_SHA"),
+    (0x0035, "TLS_RSA_WITH_AES_256_CBC_SHA"),
+    (0x0041, "TLS_RSA_WITH_CAMELLIA_128_CBC_SHA"),
+    (0x0084, "TLS_RSA_WITH_CAMELLIA_256_CBC_SHA"),
+    (0xc012, "TLS_ECDHE_RSA_WITH_3DES_EDE_CBC_SHA"),
+    (0x0016, "TLS_DHE_RSA_WITH_3DES_EDE_CBC_SHA"),
+    (0x000a, "TLS_RSA_WITH_3DES_EDE_CBC_SHA"),
+    (0xc011, "TLS_ECDHE_RSA_WITH_RC4_128_SHA"),
+    (0x0005, "TLS_RSA_WITH_RC4_128_SHA"),
+    (0x0004, "TLS_RSA_WITH_RC4_128_MD5"),
+    (0x003b, "TLS_RSA_WITH_NULL_SHA256"),
+    (0x0002, "TLS_RSA_WITH_NULL_SHA"),
+];
+
+/// Groups of key exchange. What is fastest first, as browsers have them.
+pub(crate) const GROUPS: [Named; 10] = [
+    (0x11ec, "X25519MLKEM768"),
+    (0x001d, "x25519"),
+    (0x0017, "secp256r1"),
+    (0x0018, "secp384r1"),
+    (0x0019, "secp521r1"),
+    (0x001e, "x448"),
+    (0x11eb, "SecP256r1MLKEM768"),
+    (0x11ed, "SecP384r1MLKEM1024"),
+    (0x0100, "ffdhe2048"),
+    (0x0101, "ffdhe3072"),
+];
+
+/// Signature schemes that hellos by hand offer: those of browsers, and SHA-1 for old servers.
+pub(crate) const SIGNATURES: [u16; 14] = [
+    0x0403, 0x0804, 0x0401, 0x0503, 0x0805, 0x0501, 0x0806, 0x0601, 0x0807, 0x0603, 0x0808, 0x0809,
+    0x0203, 0x0201,
+];
+
+/// The name of a number, or the number in hexadecimal.
+pub(crate) fn name(known: &[Named], number: u16) -> String {
+    let found = known.iter().find(|(one, _)| *one == number);
+    found.map_or_else(|| format!("{number:#06x}"), |(_, name)| (*name).to_owned())
+}
+
+/// The numbers of a list.
+pub(crate) fn numbers(known: &[Named]) -> Vec<u16> {
+    known.iter().map(|(number, _)| *number).collect()
+}

@@ -1,0 +1,231 @@
+//! Sessions of one address, offered to the same or another one.
+
+use load::observe::{Client, Conversation, Observed};
+use load::plan::Handshake;
+use measure::probe::{HandshakeTime, Resumes, Resumption, Tickets, Trouble, TroubleKind};
+
+use crate::hello::{self, Answer};
+use crate::offers::offer;
+use crate::reach::{Reach, trouble};
+use crate::visit::{Visit, malformed};
+
+/// What was found out of one kind at one address.
+pub(crate) struct Found {
+    pub(crate) resumption: Resumption,
+    pub(crate) tickets: Option<Tickets>,
+    pub(crate) times: Vec<HandshakeTime>,
+    /// Whether a resumed connection was asked for a certificate.
+    pub(crate) certificate_asked: Option<bool>,
+}
+
+/// Durations of handshakes with their round trips.
+#[derive(Default)]
+struct Times(Vec<(u64, u32)>);
+
+impl Times {
+    fn note(&mut self, seen: &Observed) {
+        let us = u64::try_from(seen.handshake.as_micros()).unwrap_or(u64::MAX);
+        self.0.push((us, seen.round_trips));
+    }
+
+    fn median(mut self, kind: String) -> Option<HandshakeTime> {
+        self.0.sort_unstable();
+        let (median_us, _) = *self.0.get(self.0.len() / 2)?;
+        Some(HandshakeTime {
+            kind,
+            count: u32::try_from(self.0.len()).unwrap_or(u32::MAX),
+            median_us,
+            round_trips: self.0.iter().map(|(_, trips)| *trips).min()?,
+        })
+    }
+}
+
+fn handshake(kind: Resumes) -> Handshake {
+    match kind {
+        Resumes::SessionId => Handshake::SessionId,
+        Resumes::Ticket => Handshake::Ticket,
+        Resumes::Psk => Handshake::Psk,
+    }
+}
+
+/// Where sessions begin and where they are offered: indices into the addresses.
+#[derive(Clone, Copy)]
+pub(crate) struct Way {
+    pub(crate) from: usize,
+    pub(crate) to: usize,
+}
+
+/// Begins sessions at one address and offers each at another, so often. A session of TLS 1.2 is
+/// offered again and again; one of TLS 1.3 only once, as clients should (RFC 8446, appendix C.4).
+pub(crate) fn found(visit: &Visit<'_>, to: &Reach, kind: Resumes, way: Way) -> Found {
+    let mut attempts = Attempts {
+        visit,
+        to,
+        kind,
+        first: None,
+        resumed: None,
+        full: Times::default(),
+        short: Times::default(),
+        found: Resumption {
+            kind,
+            from: way.from,
+            to: way.to,
+            offered: 0,
+            resumed: 0,
+            trouble: None,
+        },
+    };
+    if let Err(trouble) = attempts.all() {
+        attempts.found.trouble = Some(trouble);
+    }
+    let is_same = way.from == way.to;
+    let tickets = if is_same { attempts.tickets() } else { None };
+    let version = kind.version();
+    let times = [
+        attempts.full.median(format!("full {version}")),
+        attempts.short.median(kind.name().to_owned()),
+    ];
+    Found {
+        certificate_asked: attempts.resumed.map(|seen| seen.certificate_asked),
+        resumption: attempts.found,
+        tickets,
+        times: times.into_iter().flatten().collect(),
+    }
+}
+
+struct Attempts<'v> {
+    visit: &'v Visit<'v>,
+    to: &'v Reach,
+    kind: Resumes,
+    /// The first full handshake, and the last resumed one.
+    first: Option<Observed>,
+    resumed: Option<Observed>,
+    full: Times,
+    short: Times,
+    found: Resumption,
+}
+
+impl Attempts<'_> {
+    fn all(&mut self) -> Result<(), Trouble> {
+        let tls = offer(handshake(self.kind), &self.visit.common);
+        let client = Client::new(&tls).map_err(|fault| malformed(&fault))?;
+        for _ in 0..self.visit.attempts {
+            if self.kind == Resumes::Psk || !client.has_session() {
+                self.begin(&client)?;
+                if !client.has_session() {
+                    let text = format!("no {} is given", noun(self.kind));
+                    return Err(trouble(TroubleKind::Refused, text));
+                }
+            }
+            self.offer(&client)?;
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, client: &Client) -> Result<(), Trouble> {
+        client.forget();
+        let seen = self.visit.converse(self.visit.reach, client)?;
+        self.full.note(&seen);
+        // Without a ticket the session may still have an id, which is another kind.
+        let is_given = match self.kind {
+            Resumes::SessionId => !seen.session_id.is_empty(),
+            _ => !seen.tickets.is_empty(),
+        };
+        if !is_given {
+            client.forget();
+        }
+        self.first.get_or_insert(seen);
+        Ok(())
+    }
+
+    fn offer(&mut self, client: &Client) -> Result<(), Trouble> {
+        let seen = self.visit.converse(self.to, client)?;
+        if seen.offered != Some(handshake(self.kind)) {
+            // Such as a ticket of length 0, or one that has expired at once.
+            let text = format!("its {} is not one to offer", noun(self.kind));
+            return Err(trouble(TroubleKind::Malformed, text));
+        }
+        self.found.offered += 1;
+        if seen.resumed {
+            self.found.resumed += 1;
+            self.short.note(&seen);
+            self.resumed = Some(seen);
+        }
+        // The old one is offered, not what has come in its place.
+        client.offer_again();
+        Ok(())
+    }
+
+    fn tickets(&self) -> Option<Tickets> {
+        let first = self.first.as_ref()?;
+        let last = first.tickets.last();
+        let is_id = self.kind == Resumes::SessionId;
+        let count = if is_id {
+            usize::from(!first.session_id.is_empty())
+        } else {
+            first.tickets.len()
+        };
+        let early_data_max = last.map_or(0, |ticket| ticket.early_data_max);
+        Some(Tickets {
+            kind: self.kind,
+            count: u32::try_from(count).unwrap_or(u32::MAX),
+            lifetime_s: last.map(|ticket| ticket.lifetime_s),
+            bytes: last.map_or(0, |ticket| u32::try_from(ticket.bytes).unwrap_or(u32::MAX)),
+            single_use: self.is_single_use(),
+            early_data_max,
+            early_data_accepted: (early_data_max > 0).then(|| self.takes_early_data()),
+        })
+    }
+
+    /// The hello that resumed a session is sent again, byte for byte: whether a PSK is taken stands
+    /// in the answer. Of TLS 1.2, all attempts have offered the same session.
+    fn is_single_use(&self) -> Option<bool> {
+        let resumed = self.resumed.as_ref()?;
+        match self.kind {
+            Resumes::Psk => {
+                let mut refused = 0;
+                for _ in 0..REPLAYS {
+                    match hello::ask(self.to, &resumed.hello).ok()? {
+                        Answer::Choice(choice) if choice.psk => return Some(false),
+                        _ => refused += 1,
+                    }
+                }
+                Some(refused == REPLAYS)
+            }
+            Resumes::SessionId | Resumes::Ticket => match self.found.resumed {
+                1 => (self.found.offered > 1).then_some(true),
+                _ => Some(false),
+            },
+        }
+    }
+
+    fn takes_early_data(&self) -> bool {
+        let attempt = || -> Option<bool> {
+            let tls = offer(Handshake::Psk, &self.visit.common);
+            let client = Client::new(&tls).ok()?;
+            self.visit.converse(self.visit.reach, &client).ok()?;
+            let conversation = Conversation {
+                request: Some(&self.visit.request),
+                early: Some(&self.visit.request),
+                linger: self.visit.linger.get(),
+            };
+            let seen = self
+                .visit
+                .converse_so(self.to, &client, conversation)
+                .ok()?;
+            seen.early_data_accepted
+        };
+        attempt().unwrap_or(false)
+    }
+}
+
+/// Servers with a cache per worker refuse by chance: several must refuse.
+const REPLAYS: u32 = 4;
+
+fn noun(kind: Resumes) -> &'static str {
+    match kind {
+        Resumes::SessionId => "session id",
+        Resumes::Ticket => "ticket of TLS 1.2",
+        Resumes::Psk => "ticket of TLS 1.3",
+    }
+}

@@ -1,0 +1,122 @@
+//! A whole probe: all addresses, one connection at a time.
+
+use std::cell::Cell;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use load::observe::chain::Roots;
+use load::plan::{ClientCertificate, ProxyVersion};
+use measure::probe::{FORMAT, Node, ProbeReport, Resumes, Trouble, TroubleKind};
+
+use crate::certificate::Expected;
+use crate::judge::judge;
+use crate::offers::Common;
+use crate::reach::Reach;
+use crate::resumption::{Way, found};
+use crate::visit::Visit;
+
+/// What is probed, and how.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// What was asked for, for the report.
+    pub hosts: Vec<String>,
+    /// The addresses, each once.
+    pub addresses: Vec<SocketAddr>,
+    /// Hosts that have no address, with the reason.
+    pub unresolved: Vec<(String, String)>,
+    /// The name in SNI; `None` = no SNI.
+    pub server_name: Option<String>,
+    /// The name or address that certificates should be for.
+    pub expected_name: Option<String>,
+    /// A PROXY header before anything else.
+    pub proxy: Option<ProxyVersion>,
+    /// Sent if the server asks for it.
+    pub client_certificate: Option<ClientCertificate>,
+    /// Trusted roots as PEM; `None` = chains are not checked.
+    pub roots_pem: Option<Vec<u8>>,
+    /// What is sent to get a reply; empty = nothing.
+    pub request: Vec<u8>,
+    /// Of one connection.
+    pub timeout: Duration,
+    /// How often a session is offered at the same address.
+    pub attempts: u32,
+    /// Now, in seconds of Unix time.
+    pub now_s: u64,
+}
+
+/// How often a session is offered at another address at the most: there are many pairs.
+const ELSEWHERE_MAX: u32 = 4;
+
+/// How long a server's end is waited for that has nothing more to do but to end; some never do.
+const LINGER: Duration = Duration::from_secs(1);
+
+/// Probes all of it. `tell` hears what is being done.
+pub fn probe(options: &Options, tell: &dyn Fn(&str)) -> ProbeReport {
+    let reaches: Vec<Reach> = options
+        .addresses
+        .iter()
+        .map(|address| Reach::new(*address, options.proxy, options.timeout))
+        .collect();
+    let visit = |reach, attempts| Visit {
+        reach,
+        common: Common {
+            server_name: options.server_name.clone(),
+            client_certificate: options.client_certificate.clone(),
+        },
+        expected: Expected {
+            roots: options.roots_pem.as_deref().and_then(Roots::read),
+            name: options.expected_name.clone(),
+            now_s: options.now_s,
+        },
+        attempts,
+        request: options.request.clone(),
+        linger: Cell::new(LINGER.min(options.timeout)),
+    };
+    let mut report = ProbeReport {
+        format: FORMAT,
+        hosts: options.hosts.clone(),
+        server_name: options.server_name.clone(),
+        at_s: options.now_s,
+        ..ProbeReport::default()
+    };
+    for (index, reach) in reaches.iter().enumerate() {
+        tell(&format!("probing {}", reach.address));
+        let visit = visit(reach, options.attempts);
+        let mut node = visit.node();
+        if node.trouble.is_none() {
+            report.resumption.extend(visit.resumption(&mut node, index));
+        }
+        report.nodes.push(node);
+    }
+    for (from, reach) in reaches.iter().enumerate() {
+        let visit = visit(reach, options.attempts.min(ELSEWHERE_MAX));
+        for (to, other) in reaches.iter().enumerate().filter(|(to, _)| *to != from) {
+            tell(&format!(
+                "sessions of {} at {}",
+                reach.address, other.address
+            ));
+            for kind in Resumes::ALL {
+                let speaks = |index: usize| {
+                    let node: Option<&Node> = report.nodes.get(index);
+                    node.is_some_and(|node| node.speaks(kind.version()))
+                };
+                if speaks(from) && speaks(to) {
+                    let found = found(&visit, other, kind, Way { from, to });
+                    report.resumption.push(found.resumption);
+                }
+            }
+        }
+    }
+    report
+        .nodes
+        .extend(options.unresolved.iter().map(|(host, text)| Node {
+            address: host.clone(),
+            trouble: Some(Trouble {
+                kind: TroubleKind::Unresolved,
+                text: text.clone(),
+            }),
+            ..Node::default()
+        }));
+    report.verdicts = judge(&report);
+    report
+}

@@ -1,0 +1,397 @@
+//! What `lariat-lab probe` and `lariat-lab survey` found out.
+
+use measure::probe::{
+    Certificate, ChainState, Client, Level, Node, Order, ProbeReport, Resumes, Tickets, Verdict,
+};
+use measure::quantity::Nanoseconds;
+
+use crate::document::{Block, Cell, Document, Fact, Kind, NONE, Section, Table};
+
+/// One probe.
+pub fn document(report: &ProbeReport) -> Document {
+    let hosts = report.hosts.join(", ");
+    let mut blocks = vec![Block::Headline(headline(report))];
+    blocks.extend(verdicts(&report.verdicts));
+    blocks.extend(grids(report));
+    let nodes = report.nodes.iter().filter(|node| node.trouble.is_none());
+    blocks.extend(nodes.map(|node| self::node(node, report.at_s)));
+    Document {
+        title: format!("TLS of {hosts}"),
+        blocks,
+        ..Document::default()
+    }
+}
+
+/// Many sites, a row each, and what is to be said of each.
+pub fn survey(reports: &[ProbeReport]) -> Document {
+    let heads = [
+        "<site",
+        "<versions",
+        "<suite",
+        "<group",
+        "<key",
+        "<session id",
+        "<ticket",
+        "<PSK",
+        "<staple",
+        "faults",
+    ];
+    let mut table = Table::new("What a browser gets, and what is resumed", heads);
+    for report in reports {
+        table.row(survey_row(report));
+    }
+    let mut blocks = vec![Block::Headline(format!(
+        "TLS of {}",
+        counted(reports.len(), "site")
+    ))];
+    blocks.extend(table.block());
+    for report in reports {
+        let site = report.hosts.join(", ");
+        let said = verdicts(&report.verdicts);
+        if !said.is_empty() {
+            blocks.push(Section::new(Kind::Card, site, said).into());
+        }
+    }
+    Document {
+        title: "A survey of TLS".to_owned(),
+        blocks,
+        ..Document::default()
+    }
+}
+
+fn survey_row(report: &ProbeReport) -> Vec<Cell> {
+    let faults = report
+        .verdicts
+        .iter()
+        .filter(|one| one.level == Level::Fault)
+        .count();
+    let site = report.hosts.join(", ");
+    let node = report.nodes.iter().find(|node| node.trouble.is_none());
+    let Some(node) = node else {
+        let trouble = report.nodes.iter().find_map(|node| node.trouble.as_ref());
+        let text = trouble.map_or(NONE, |trouble| &trouble.text);
+        let mut row = vec![site, text.to_owned()];
+        row.resize(9, NONE.to_owned());
+        row.push(faults.to_string());
+        return row.into_iter().map(Cell::from).collect();
+    };
+    let client = node.clients.iter().find(|client| client.trouble.is_none());
+    let of_client = |text: fn(&Client) -> &str| client.map_or(NONE, text).to_owned();
+    let certificate = client.and_then(|client| client.certificate.as_ref());
+    let staple = certificate.and_then(|one| one.staple.as_ref());
+    let mut row = vec![
+        site,
+        spoken(node).replace("TLSv", ""),
+        of_client(|client| client.suite.trim_start_matches("TLS_")),
+        of_client(|client| &client.group),
+        certificate.map_or(NONE, |one| &one.key).to_owned(),
+    ];
+    row.extend(Resumes::ALL.map(|kind| {
+        let all = report.resumption.iter().filter(|one| one.kind == kind);
+        let (resumed, offered) = all.fold((0, 0), |(resumed, offered), one| {
+            (resumed + one.resumed, offered + one.offered)
+        });
+        ratio(resumed, offered)
+    }));
+    row.push(staple.map_or("no", |staple| &staple.status).to_owned());
+    row.push(faults.to_string());
+    row.into_iter().map(Cell::from).collect()
+}
+
+fn ratio(resumed: u32, offered: u32) -> String {
+    if offered == 0 {
+        "no".to_owned()
+    } else {
+        format!("{resumed}/{offered}")
+    }
+}
+
+fn headline(report: &ProbeReport) -> String {
+    let count = |level: Level| {
+        report
+            .verdicts
+            .iter()
+            .filter(|one| one.level == level)
+            .count()
+    };
+    let (faults, advice) = (count(Level::Fault), count(Level::Advice));
+    let hosts = report.hosts.join(", ");
+    let addresses = counted(report.nodes.len(), "address");
+    let judgement = match (faults, advice) {
+        (0, 0) => "nothing to complain of".to_owned(),
+        (0, _) => format!("no fault, {advice} to improve"),
+        _ => format!("{}, {advice} to improve", counted(faults, "fault")),
+    };
+    format!("{hosts}, {addresses}: {judgement}")
+}
+
+/// A number of things.
+fn counted(number: usize, thing: &str) -> String {
+    let plural = match (number, thing.ends_with('s')) {
+        (1, _) => "",
+        (_, true) => "es",
+        (_, false) => "s",
+    };
+    format!("{number} {thing}{plural}")
+}
+
+fn verdicts(verdicts: &[Verdict]) -> Vec<Block> {
+    let section = |one: &Verdict| {
+        let mut facts = vec![
+            Fact::new("at", one.nodes.join(", ")),
+            Fact::new("why", &one.why),
+        ];
+        let advice = one.advice.iter();
+        facts.extend(advice.map(|(program, setting)| Fact::new(program, setting)));
+        let title = format!("{}: {}: {}", one.level.name(), one.point, one.seen);
+        Section::new(Kind::Card, title, vec![Block::Facts(facts)]).into()
+    };
+    verdicts.iter().map(section).collect()
+}
+
+/// A grid per kind of resumption: where sessions began, and where they were offered.
+fn grids(report: &ProbeReport) -> Option<Block> {
+    let places: Vec<usize> = (0..report.nodes.len())
+        .filter(|place| report.resumption.iter().any(|one| one.from == *place))
+        .collect();
+    let address = |place: &usize| report.nodes.get(*place).map_or("", |node| &node.address);
+    let mut heads = vec!["<kind".to_owned(), "<session from".to_owned()];
+    heads.extend(places.iter().map(|place| format!("<at {}", address(place))));
+    let mut table = Table::new("Resumed of offered", heads);
+    for kind in Resumes::ALL {
+        for from in &places {
+            let cell = |to: &usize| {
+                let mut all = report.resumption.iter();
+                let one = all.find(|one| (one.kind, one.from, one.to) == (kind, *from, *to));
+                match one {
+                    None => NONE.to_owned(),
+                    Some(one) => match &one.trouble {
+                        Some(trouble) if one.offered == 0 => trouble.text.clone(),
+                        Some(trouble) => {
+                            format!("{}; {}", ratio(one.resumed, one.offered), trouble.text)
+                        }
+                        None => ratio(one.resumed, one.offered),
+                    },
+                }
+            };
+            let mut row = vec![kind.name().to_owned(), address(from).to_owned()];
+            row.extend(places.iter().map(cell));
+            table.row(row.into_iter().map(Cell::from));
+        }
+    }
+    let table = table.block()?;
+    Some(Section::new(Kind::Card, "Resumption", vec![table]).into())
+}
+
+fn node(node: &Node, now_s: u64) -> Block {
+    let mut blocks = vec![Block::Facts(facts(node))];
+    blocks.extend(clients(node).block());
+    for certificate in node.certificates() {
+        blocks.push(Block::Facts(of_certificate(certificate, now_s)));
+    }
+    blocks.extend(tickets(node).block());
+    blocks.extend(times(node).block());
+    Section::new(Kind::Card, node.address.clone(), blocks).into()
+}
+
+fn spoken(node: &Node) -> String {
+    let spoken = node.versions.iter().filter(|version| version.spoken);
+    let names: Vec<_> = spoken.map(|version| version.name.as_str()).collect();
+    names.join(", ")
+}
+
+fn facts(node: &Node) -> Vec<Fact> {
+    let mut facts = vec![Fact::new("versions", spoken(node))];
+    for version in node.versions.iter().filter(|version| version.spoken) {
+        let order = match version.order {
+            Some(Order::Server) => " (in the server's order)",
+            Some(Order::Client) => " (in the client's order)",
+            None => "",
+        };
+        let suites = format!("{}{order}", version.suites.join(", "));
+        facts.push(Fact::new(format!("{} suites", version.name), suites));
+        facts.push(Fact::new(
+            format!("{} groups", version.name),
+            version.groups.join(", "),
+        ));
+    }
+    for version in node.versions.iter().filter(|version| !version.spoken) {
+        facts.push(Fact::new(&version.name, format!("no: {}", version.answer)));
+    }
+    if let Some(name) = &node.unknown_name {
+        facts.push(Fact::new("unknown name", &name.answer));
+    }
+    if let Some(certificate) = node.client_certificate {
+        let asked = match (certificate.asked, certificate.required) {
+            (_, true) => "required",
+            (true, false) => "asked for, not required",
+            (false, false) => "not asked for",
+        };
+        let again = match certificate.asked_at_resumption {
+            Some(false) if certificate.asked => "; resumption goes without it",
+            Some(true) => "; asked for again at resumption",
+            _ => "",
+        };
+        facts.push(Fact::new("client's certificate", format!("{asked}{again}")));
+    }
+    if let Some(exchange) = &node.exchange {
+        let records: Vec<String> = exchange
+            .records
+            .iter()
+            .take(8)
+            .map(u32::to_string)
+            .collect();
+        let reply = if exchange.reply.is_empty() {
+            "none"
+        } else {
+            &exchange.reply
+        };
+        let end = match exchange.end {
+            measure::probe::End::CloseNotify => "close_notify",
+            measure::probe::End::Truncated => "the end of TCP alone",
+            measure::probe::End::Reset => "a reset",
+            measure::probe::End::Open => "none while it was watched",
+        };
+        facts.push(Fact::new("reply", reply));
+        facts.push(Fact::new(
+            "records",
+            format!("{} bytes", records.join(", ")),
+        ));
+        facts.push(Fact::new("end", end));
+    }
+    facts
+}
+
+fn clients(node: &Node) -> Table {
+    let heads = [
+        "<client",
+        "<version",
+        "<suite",
+        "<group",
+        "<signature",
+        "<ALPN",
+        "<key",
+    ];
+    let mut table = Table::new("What each kind of client gets", heads);
+    for client in &node.clients {
+        if let Some(trouble) = &client.trouble {
+            table.row([&client.kind, NONE, &trouble.text].map(Cell::from));
+            continue;
+        }
+        let key = client.certificate.as_ref().map_or(NONE, |one| &one.key);
+        let or_none = |text: &str| if text.is_empty() { NONE } else { text }.to_owned();
+        table.row(
+            [
+                &client.kind,
+                &client.version,
+                &client.suite,
+                &client.group,
+                &or_none(&client.signature),
+                &or_none(&client.alpn),
+                key,
+            ]
+            .map(Cell::from),
+        );
+    }
+    table
+}
+
+/// Seconds in a day.
+const DAY_S: u64 = 86400;
+
+fn of_certificate(one: &Certificate, now_s: u64) -> Vec<Fact> {
+    let chain = match one.chain_state {
+        ChainState::Trusted => "leads to a trusted root",
+        ChainState::SelfSigned => "it is its own issuer",
+        ChainState::UntrustedRoot => "ends at a root that is not trusted",
+        ChainState::Incomplete => "ends at an issuer that is neither sent nor trusted",
+        ChainState::Broken => "cannot be verified",
+        ChainState::Unchecked => "not compared with any roots",
+    };
+    let ordered = if one.chain_ordered {
+        ""
+    } else {
+        ", not in order"
+    };
+    let expires = match one.not_after_s.checked_sub(now_s) {
+        Some(left) => format!("in {}", counted((left / DAY_S) as usize, "day")),
+        None => "it has expired".to_owned(),
+    };
+    let staple = one.staple.as_ref().map_or_else(
+        || "none".to_owned(),
+        |staple| {
+            let hours = now_s.saturating_sub(staple.this_update_s) / 3600;
+            format!("{}, {hours} hours old", staple.status)
+        },
+    );
+    vec![
+        Fact::new("certificate", &one.subject),
+        Fact::new("key", &one.key),
+        Fact::new("names", one.names.join(", ")),
+        Fact::new(
+            "chain",
+            format!("{}: {chain}{ordered}", one.chain.join(" < ")),
+        ),
+        Fact::new("expires", expires),
+        Fact::new("staple", staple),
+        Fact::new("SHA-256", &one.fingerprint),
+    ]
+}
+
+fn tickets(node: &Node) -> Table {
+    let heads = [
+        "<kind",
+        "given",
+        "lifetime",
+        "bytes",
+        "<single use",
+        "<early data",
+    ];
+    let mut table = Table::new("What is given to resume with", heads);
+    let yes = |is: Option<bool>| match is {
+        Some(true) => "yes",
+        Some(false) => "no",
+        None => NONE,
+    };
+    for Tickets {
+        kind,
+        count,
+        lifetime_s,
+        bytes,
+        single_use,
+        early_data_max,
+        early_data_accepted,
+    } in &node.tickets
+    {
+        let early = match early_data_accepted {
+            Some(true) => format!("{early_data_max} bytes"),
+            Some(false) => "offered, refused".to_owned(),
+            None => "no".to_owned(),
+        };
+        let lifetime = lifetime_s.map(|seconds| format!("{seconds} s"));
+        table.row([
+            Cell::from(kind.name()),
+            Cell::from(count),
+            Cell::maybe(lifetime),
+            Cell::from(bytes),
+            Cell::from(yes(*single_use)),
+            Cell::from(early),
+        ]);
+    }
+    table
+}
+
+fn times(node: &Node) -> Table {
+    let heads = ["<handshake", "count", "median", "round trips"];
+    let mut table = Table::new("Handshakes, without TCP's round trip", heads);
+    for time in &node.handshakes {
+        let median = Nanoseconds(time.median_us as f64 * 1000.0);
+        table.row([
+            Cell::from(&time.kind),
+            Cell::from(time.count),
+            Cell::from(median),
+            Cell::from(time.round_trips),
+        ]);
+    }
+    table
+}

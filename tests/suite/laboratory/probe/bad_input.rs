@@ -1,0 +1,223 @@
+//! Servers that speak no TLS, or break it: a finding with its reason within the time limit.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::thread;
+
+use serde_json::Value;
+use suite::lab;
+use suite::prelude::*;
+
+/// A server that does this with each connection, after the first bytes of the client.
+fn serve(act: impl Fn(&mut TcpStream, &[u8]) + Send + 'static) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        while let Ok((mut stream, _)) = listener.accept() {
+            let mut hello = [0; 4096];
+            let count = stream.read(&mut hello).unwrap_or(0);
+            act(&mut stream, &hello[..count]);
+        }
+    });
+    address
+}
+
+/// One that sends this and waits for the client's end.
+fn answer(bytes: impl Into<Vec<u8>>) -> SocketAddr {
+    let bytes = bytes.into();
+    serve(move |stream, _| {
+        let _gone = stream.write_all(&bytes);
+        let _end = stream.read(&mut [0]);
+    })
+}
+
+fn probe(address: SocketAddr, flags: &[&str]) -> (Finished, Value) {
+    let mut command = lab::command();
+    command.args(["probe", &address.to_string(), "--timeout", "1s", "--json"]);
+    let finished = run(command.args(flags));
+    let report = serde_json::from_str(&finished.stdout);
+    let report = report.unwrap_or_else(|error| panic!("{error}: {finished:?}"));
+    (finished, report)
+}
+
+/// The kind and the text of what is wrong at the only address.
+fn trouble(address: SocketAddr) -> (String, String) {
+    let (finished, report) = probe(address, &[]);
+    assert_eq!(finished.code(), 0, "{finished:?}");
+    let trouble = &report["nodes"][0]["trouble"];
+    let text = |key: &str| trouble[key].as_str().unwrap_or_default().to_owned();
+    (text("kind"), text("text"))
+}
+
+/// A handshake record with a length of its own choice.
+fn record(claimed: u16, fragment: &[u8]) -> Vec<u8> {
+    [&[22, 3, 3], &claimed.to_be_bytes()[..], fragment].concat()
+}
+
+#[test]
+fn other_protocols_are_named() {
+    for (greeting, words) in [
+        (&b"HTTP/1.1 400 Bad Request\r\n\r\n"[..], "HTTP"),
+        (
+            b"220 mail.example ESMTP\r\n",
+            "SMTP without TLS; TLS may begin by STARTTLS (smtp)",
+        ),
+        (b"J\0\0\0\x0a8.0.36\0", "STARTTLS (mysql)"),
+        (b"* OK IMAP4rev1 ready\r\n", "STARTTLS (imap)"),
+        (b"SSH-2.0-x\r\n", "SSH"),
+        (b"\x01\x02\x03\x04\x05", "begins with the bytes 01 02 03"),
+    ] {
+        let (kind, text) = trouble(answer(greeting));
+        assert_eq!(kind, "not-tls", "{text}");
+        assert_has(text, words);
+    }
+}
+
+#[test]
+fn what_breaks_the_protocol_has_its_reason() {
+    let cut = [&[2, 0, 0, 4][..], &[3, 3, 0, 0]].concat();
+    for (address, kind, words) in [
+        (
+            answer(record(0xffff, &[0; 10])),
+            "malformed",
+            "claims 65535 bytes",
+        ),
+        (answer(record(8, &cut)), "malformed", "ServerHello is cut"),
+        (
+            answer(record(4, &[11, 0, 0, 0])),
+            "malformed",
+            "no ServerHello",
+        ),
+        // It says that more comes, and nothing does.
+        (
+            answer(record(100, &[2, 0])),
+            "timeout",
+            "was not over within 1 s",
+        ),
+        (serve(|_, _| {}), "closed", "closed the connection"),
+        (
+            serve(|_, _| thread::park()),
+            "timeout",
+            "was not over within 1 s",
+        ),
+        (
+            answer([21, 3, 3, 0, 2, 2, 40]),
+            "refused",
+            "handshake_failure",
+        ),
+    ] {
+        let (found, text) = trouble(address);
+        assert_eq!(found, kind, "{text}");
+        assert_has(text, words);
+    }
+}
+
+#[test]
+fn a_tarpit_takes_no_longer_than_the_time_limit() {
+    // A byte now, and the next in a minute, which nobody waits for.
+    let tarpit = serve(|stream, _| {
+        let _sent = stream.write_all(&[22]);
+        thread::park();
+    });
+    assert_eq!(trouble(tarpit).0, "timeout");
+}
+
+#[test]
+fn a_full_backlog_and_no_listener_are_told_apart() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    // Nobody accepts: the kernel's queue fills, and then it drops.
+    let mut queued = Vec::new();
+    let limit = std::time::Duration::from_millis(300);
+    while let Ok(stream) = TcpStream::connect_timeout(&address, limit) {
+        queued.push(stream);
+        assert!(queued.len() < 10_000, "the backlog never fills");
+    }
+    assert_eq!(trouble(address).0, "connect-timeout");
+    assert_eq!(trouble(free_address()).0, "connect");
+}
+
+#[test]
+fn a_certificate_that_is_none_is_a_fault() {
+    // A flight of TLS 1.2 whose certificate is four bytes.
+    let mut hello = vec![3, 3];
+    hello.extend([7; 32]);
+    hello.extend([0, 0xc0, 0x2b, 0, 0, 0]);
+    let message = |kind: u8, body: &[u8]| {
+        let length = u32::try_from(body.len()).unwrap().to_be_bytes();
+        [&[kind], &length[1..], body].concat()
+    };
+    let certificate = [0, 0, 7, 0, 0, 4, 0x30, 2, 2, 0];
+    let flight = [
+        message(2, &hello),
+        message(11, &certificate),
+        message(12, &[3, 0, 29, 1, 9]),
+        message(14, &[]),
+    ];
+    let flight = flight.concat();
+    let length = u16::try_from(flight.len()).unwrap();
+    let address = answer(record(length, &flight));
+    let (finished, report) = probe(address, &[]);
+    assert_eq!(finished.code(), 0, "{finished:?}");
+    let node = &report["nodes"][0];
+    // Hellos by hand see a version; no client gets through.
+    let clients = node["clients"].as_array().unwrap();
+    assert!(!clients.is_empty(), "{report}");
+    for client in clients {
+        assert!(client["trouble"]["text"].is_string(), "{client}");
+    }
+}
+
+#[test]
+fn expectations_and_slips_have_exit_codes() {
+    let site = Site::new();
+    let expect = |text: &str| {
+        fs::write(site.path("expect.toml"), text).unwrap();
+        let mut command = lab::command();
+        command.args(["probe", &free_address().to_string(), "--expect"]);
+        run(command.arg(site.path("expect.toml")))
+    };
+    let unmet = expect("speaks-tls = true");
+    assert_eq!(unmet.code(), 7);
+    unmet.assert_stderr("speaks-tls is false, expected: true");
+    assert_eq!(
+        expect("speaks-tls = false\nfaults = ['unreachable']").code(),
+        0
+    );
+    let slip = expect("[certificate]\ndays-lfet = 3");
+    assert_eq!(slip.code(), 2);
+    slip.assert_stderr("expect.toml:2:1");
+    slip.assert_stderr("did you mean `certificate.days-left`?");
+    let facts = run(lab::command().args(["probe", "--facts"])).success();
+    assert_has(facts, "resumption.psk-single-use");
+}
+
+#[test]
+fn a_survey_has_a_row_per_site() {
+    let site = Site::new();
+    let server = Server::start(Behaviour::Http("ok".into()));
+    let service = Service::new(&site, &server);
+    let _lariat = Lariat::start(&service.toml());
+    let silent = answer("HTTP/1.1 400 Bad Request\r\n\r\n");
+    let list = site.path("sites.txt");
+    fs::write(
+        &list,
+        format!("# ours\n{}\n\n{silent} # plain\n", service.address),
+    )
+    .unwrap();
+    let survey = |flags: &[&str]| {
+        let mut command = lab::command();
+        command.arg("survey").arg(&list).arg("--ca").arg(site.ca());
+        run(command.args(flags)).success()
+    };
+    let text = survey(&[]);
+    assert_has(&text, "TLS of 2 sites");
+    assert_has(&text, "X25519MLKEM768");
+    assert_has(&text, "this speaks HTTP");
+    let documents = survey(&["--json"]);
+    assert_eq!(documents.lines().count(), 2);
+    let page = site.path("survey.html");
+    survey(&["-o", page.to_str().unwrap()]);
+    assert_has(fs::read_to_string(page).unwrap(), "X25519MLKEM768");
+}
