@@ -4,6 +4,7 @@
 //! order of configurations nor the record.
 
 mod background;
+mod command;
 mod cpu_assignment;
 pub(crate) mod failure;
 mod fetched;
@@ -17,7 +18,6 @@ mod verdict;
 mod warnings;
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
@@ -29,7 +29,6 @@ use measure::kind::Kind;
 use measure::record::{Second, Traffic, Warning};
 
 use crate::load::date::Date;
-use crate::process::child::{Child, first_lines};
 use crate::scenario::planned::{Call, Client, Loading, Planned, ProgramLoad};
 use crate::scenario::settings::{Launch, Settings};
 use crate::target::certificates::{Certificates, site_name};
@@ -37,6 +36,7 @@ use crate::target::form::Target;
 use crate::target::program::Program;
 use crate::target::server::{Place, Server, own_folder};
 use background::Background;
+use command::{Command, Event};
 use cpu_assignment::CpuAssignment;
 use failure::{Cancel, Failure};
 use fetched::{Fetched, fetch};
@@ -55,9 +55,6 @@ const RELOAD_PAUSE: Duration = Duration::from_millis(1);
 
 /// How long its memory is read after a reload.
 const RELOAD_AFTER: Duration = Duration::from_millis(500);
-
-/// Lines of a failed reload in a message.
-const RELOAD_LINES_MAX: usize = 4;
 
 /// A load in the background is ended when the measured one is over.
 const BACKGROUND_MAX: Duration = Duration::from_secs(3600);
@@ -233,7 +230,7 @@ impl Session<'_, '_> {
         let loaded = match found {
             None => self.run(&plan)?,
             // Whether anything succeeds beyond the capacity is what is measured.
-            Some(_) => loaded::run(&plan, &self.watched, self.cancel)?,
+            Some(_) => loaded::run(&plan, &self.watched, None, self.cancel)?,
         };
         drop(background);
         self.watched.background = None;
@@ -286,7 +283,8 @@ impl Session<'_, '_> {
 
     /// Fails if nothing succeeds.
     fn run(&self, plan: &Plan) -> Result<Loaded, Failure> {
-        let loaded = loaded::run(plan, &self.watched, self.cancel)?;
+        let event = self.node_loss();
+        let loaded = loaded::run(plan, &self.watched, event.as_ref(), self.cancel)?;
         match loaded.record.totals.succeeded {
             0 => Err(loaded::fruitless(&loaded.record)),
             _ => Ok(loaded),
@@ -349,7 +347,7 @@ impl Session<'_, '_> {
             client_cpu_ns: record.client.cpu_ns,
             response: results::durations(&record.total_latency()),
             handshake: results::handshake_durations(&record),
-            seconds: results::seconds(plan, &record),
+            seconds: results::seconds(plan, &record, self.subject.planned.lose_node.is_some()),
             read_offs: results::read_offs(plan, &record),
             full_handshakes: self.subject.planned.fill + results::full_handshakes(&record),
             counts: record.totals,
@@ -531,30 +529,31 @@ impl Session<'_, '_> {
         }
     }
 
+    fn command(&self, name: &'static str, words: &[String]) -> Command {
+        let (program, cpus) = (&self.subject.program.path, &self.cpus.client);
+        Command::new(name, words, program, self.server.folder(), cpus)
+    }
+
+    /// The death of a node, if the scenario wants it.
+    fn node_loss(&self) -> Option<Event> {
+        let words = &self.subject.target.form.lose_node;
+        Some(Event {
+            at: self.subject.planned.lose_node?,
+            command: self.command("lose-node", words),
+        })
+    }
+
     /// Reloads the server, and reads its memory meanwhile.
     fn reload(&self) -> Result<Option<Reload>, Failure> {
         let Subject {
-            planned,
-            target,
-            program,
-            ..
+            planned, target, ..
         } = self.subject;
         if !planned.reloads || target.form.reload.is_empty() {
             return Ok(None);
         }
-        let (path, folder) = (program.path.to_string_lossy(), self.server.folder());
-        let own = folder.to_string_lossy();
-        let words = target.form.reload.iter();
-        let words = words.map(|word| {
-            word.replace("{{program}}", &path)
-                .replace("{{folder}}", &own)
-        });
-        let mut words = words.map(OsString::from);
-        let first = words.next().unwrap_or_default();
-        let words: Vec<_> = words.collect();
+        let command = self.command("reload", &target.form.reload);
         let begun = Instant::now();
-        let output = folder.join("reload.output");
-        let mut child = Child::start(&first, &words, &self.cpus.client, folder, &output)?;
+        let mut child = command.start()?;
         let mut reload = Reload::default();
         let mut over: Option<Instant> = None;
         while over.is_none_or(|over| over.elapsed() < RELOAD_AFTER) {
@@ -568,10 +567,7 @@ impl Session<'_, '_> {
             }
             thread::sleep(RELOAD_PAUSE);
         }
-        if child.ended().is_none_or(|how| !how.ends_with(" 0")) {
-            let said = first_lines(&child.output(), RELOAD_LINES_MAX);
-            return Err(Failure::Failed(format!("the reload failed: {said}")));
-        }
+        command.judge(&mut child)?;
         self.watched.usage_at_rest()?;
         reload.resident_bytes_after = self.resident_bytes()?;
         Ok(Some(reload))

@@ -171,7 +171,10 @@ impl Dialler {
         let offers = channel.offered() != Handshake::Full;
         let sends_early = channel.offered() == Handshake::Psk
             && self.plan.tls.as_ref().is_some_and(|tls| tls.early_data);
-        Ok((channel, Transaction::new(due, resumes, offers, sends_early)))
+        // Who takes what there is has not failed with a full handshake.
+        let must_resume = resumes && wants != Handshake::Any;
+        let transaction = Transaction::new(due, must_resume, offers, sends_early);
+        Ok((channel, transaction))
     }
 
     /// Whether a hello may offer this, by the plan.

@@ -18,7 +18,7 @@ pub(crate) struct Transaction {
     /// Whether its request is to go with the hello.
     pub(crate) sends_early: bool,
     /// A session is to be resumed.
-    resumes: bool,
+    must_resume: bool,
     /// One is offered.
     offers: bool,
     kind: Kind,
@@ -34,11 +34,11 @@ pub(crate) enum Verdict {
 
 impl Transaction {
     /// With a handshake.
-    pub(crate) fn new(due: Instant, resumes: bool, offers: bool, sends_early: bool) -> Self {
+    pub(crate) fn new(due: Instant, must_resume: bool, offers: bool, sends_early: bool) -> Self {
         Self {
             due,
             sends_early,
-            resumes,
+            must_resume,
             offers,
             kind: Kind::Full,
             fault: None,
@@ -88,7 +88,7 @@ impl Transaction {
 
     /// What is wrong with the handshake, by the plan.
     fn fault(&self, early_data_accepted: Option<bool>) -> Option<Failure> {
-        match (self.resumes, self.offers, self.kind.is_resumption()) {
+        match (self.must_resume, self.offers, self.kind.is_resumption()) {
             (true, false, _) => Some(Failure::ResumptionNotOffered),
             (true, true, false) => Some(Failure::ResumptionDeclined),
             _ if self.sends_early && early_data_accepted != Some(true) => {

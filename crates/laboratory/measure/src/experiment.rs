@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::capacity::ReadOffs;
 use crate::host::HostReport;
-use crate::metric::{Metric, Results};
+use crate::metric::{Metric, Results, handshakes};
 use crate::record::{
     Background, Counts, Handshakes, RecordFault, Second, Step, Tool, Traffic, Warning,
 };
@@ -527,6 +527,7 @@ impl From<&Measurement> for Results {
             goodput_per_s: it.goodput_per_s,
             connection_bytes: Some((more, it.open_connections)),
             read_offs: it.read_offs,
+            handshakes: handshakes(&it.seconds),
             client_cpu_ns: Some(it.client_cpu_ns),
             client_bytes: Some(it.client_resident_bytes_max),
             start_ns: Some(it.start_ns),

@@ -48,6 +48,8 @@ pub struct Results {
     /// Resident memory that the load added to the server, and the connections that were open.
     pub(crate) connection_bytes: Option<(u64, u64)>,
     pub(crate) read_offs: Option<ReadOffs>,
+    /// Handshakes, full and resumed, where they are known second by second.
+    pub(crate) handshakes: Option<[u64; 2]>,
     pub(crate) client_cpu_ns: Option<u64>,
     pub(crate) client_bytes: Option<u64>,
     pub(crate) start_ns: Option<u64>,
@@ -71,6 +73,7 @@ impl From<&Record> for Results {
                 [total.mean_ns(), of(0.5), of(0.99), of(0.999)]
             }),
             read_offs: record.capacity.as_ref().map(|capacity| capacity.read_offs),
+            handshakes: handshakes(&record.seconds),
             ..Self::default()
         }
     }
@@ -80,6 +83,13 @@ impl Results {
     fn per_second(&self, count: u64) -> Option<f64> {
         ratio(count as f64, self.elapsed_ns as f64 / 1e9)
     }
+}
+
+/// Full ones and resumed ones in these seconds; `None` where there was none.
+pub(crate) fn handshakes(seconds: &[Second]) -> Option<[u64; 2]> {
+    let sum = |of: fn(&Second) -> u64| seconds.iter().map(of).fold(0, u64::saturating_add);
+    let both = [sum(|second| second.full), sum(|second| second.resumed)];
+    (both != [0, 0]).then_some(both)
 }
 
 fn ratio(above: f64, below: f64) -> Option<f64> {
@@ -184,6 +194,15 @@ metrics! {
     /// Transactions that failed, per second.
     FailedRate: ["failed-rate", "failed per second", "failed"], PerSecond, LESS,
         |it| it.per_second(it.counts.failed);
+    /// Handshakes that resumed a session to all, 0 to 1.
+    Resumed: ["resumed", "handshakes that resumed", "resumed"], Percent, MORE,
+        |it| {
+            let [full, resumed] = it.handshakes?;
+            ratio(resumed as f64, (full + resumed) as f64)
+        };
+    /// Full handshakes per second.
+    FullHandshakes: ["full-handshakes", "full handshakes per second", "full"], PerSecond, LESS,
+        |it| it.per_second(it.handshakes?[0]);
     /// CPU time of the client per operation, in nanoseconds.
     ClientCpu: ["client-cpu", "client CPU per {}", "CPU"], Microseconds, LESS,
         |it| ratio(it.client_cpu_ns? as f64, it.operations as f64);
@@ -226,6 +245,8 @@ impl Metric {
             Self::Rate => Some(second.succeeded as f64),
             Self::AttemptedRate => Some(second.attempted as f64),
             Self::FailedRate => Some(second.failed as f64),
+            Self::FullHandshakes => Some(second.full as f64),
+            Self::Resumed => ratio(second.resumed as f64, (second.full + second.resumed) as f64),
             Self::MeanResponse => time(second.mean_ns),
             Self::P99Response => time(second.p99_ns),
             _ => None,
@@ -358,6 +379,29 @@ mod tests {
         assert_eq!(Metric::Bandwidth.amount(5.0e8), "477 MiB/s");
         assert_eq!(Metric::ErrorRate.amount(0.000_02), "0.0020 %");
         assert_eq!(Metric::ErrorRate.amount(0.0), "0 %");
+    }
+
+    #[test]
+    fn handshakes_are_counted_of_seconds_that_are_known() {
+        let second = |full, resumed| Second {
+            full,
+            resumed,
+            ..Second::default()
+        };
+        let of = |metric: Metric, seconds: &[Second]| {
+            metric.of(Results {
+                elapsed_ns: 2_000_000_000,
+                handshakes: handshakes(seconds),
+                ..Results::default()
+            })
+        };
+        let seconds = [second(30, 0), second(10, 120)];
+        assert_eq!(of(Metric::Resumed, &seconds), Some(0.75));
+        assert_eq!(of(Metric::FullHandshakes, &seconds), Some(20.0));
+        assert_eq!(of(Metric::Resumed, &[]), None);
+        assert_eq!(Metric::Resumed.of_second(&seconds[0]), Some(0.0));
+        assert_eq!(Metric::Resumed.of_second(&second(0, 0)), None);
+        assert_eq!(Metric::FullHandshakes.of_second(&seconds[1]), Some(10.0));
     }
 
     #[test]

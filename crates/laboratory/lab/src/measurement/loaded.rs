@@ -9,6 +9,7 @@ use load::plan::{Arrival, Plan};
 use load::run::{self, Run, Stopper};
 use measure::record::{Ending, Host, Record};
 
+use super::command::Event;
 use super::failure::{Cancel, Failure};
 use super::usage::{Usage, Used, Watched};
 use crate::process::tree::Tree;
@@ -45,7 +46,12 @@ pub(crate) struct LoadedUsage {
 ///
 /// # Errors
 /// It cannot begin, or was stopped, or the server cannot be read.
-pub(crate) fn run(plan: &Plan, watched: &Watched, cancel: &dyn Cancel) -> Result<Loaded, Failure> {
+pub(crate) fn run(
+    plan: &Plan,
+    watched: &Watched,
+    event: Option<&Event>,
+    cancel: &dyn Cancel,
+) -> Result<Loaded, Failure> {
     let run = run::start(plan.clone())?;
     cancel.watch(run.stopper());
     let stopper = run.stopper();
@@ -53,7 +59,7 @@ pub(crate) fn run(plan: &Plan, watched: &Watched, cancel: &dyn Cancel) -> Result
     if before.is_err() {
         stopper.stop();
     }
-    let (outcome, at_load) = finish(run, plan, watched.server);
+    let (outcome, at_load, happened) = finish(run, plan, watched.server, event);
     let outcome = outcome?;
     if outcome.ending() == Ending::Interrupted && cancel.is_requested() {
         return Err(Failure::Cancelled);
@@ -64,7 +70,12 @@ pub(crate) fn run(plan: &Plan, watched: &Watched, cancel: &dyn Cancel) -> Result
         // An overwhelmed server works long after, for clients that have gone.
         Arrival::Open { .. } => after.or_else(|_| watched.usage_now())?,
     };
-    let used = after.since(&before?)?;
+    happened?;
+    let mut before = before?;
+    if event.is_some() {
+        before.forget_ended(&after);
+    }
+    let used = after.since(&before)?;
     let (busiest, carried) = (outcome.busiest(), outcome.carried());
     let ended_in_time = outcome.ended_in_time();
     // What was begun in time and ended later was worked at until then.
@@ -139,22 +150,43 @@ fn at_beginning(run: &Run, watched: &Watched) -> Result<Usage, Failure> {
     watched.usage_now()
 }
 
-/// Waits for the end of the load, and reads the server's memory on the way.
+/// Waits for the end of the load, and reads the server's memory and has the event happen on the
+/// way.
 fn finish(
     run: Run,
     plan: &Plan,
     server: Tree,
-) -> (std::io::Result<Outcome>, Result<LoadedUsage, Failure>) {
+    event: Option<&Event>,
+) -> (
+    std::io::Result<Outcome>,
+    Result<LoadedUsage, Failure>,
+    Result<(), Failure>,
+) {
     let stopper = run.stopper();
     let lead = BEFORE_END_MAX.min(plan.duration / 10);
-    let at = run.zero() + plan.duration - lead;
+    let (zero, at) = (run.zero(), run.zero() + plan.duration - lead);
     thread::scope(|scope| {
         let (hold, over) = channel();
+        let (hold_event, over_before) = channel();
+        let event = event.map(|event| {
+            let due = zero + event.at;
+            scope.spawn(move || happen(due, &over_before, event))
+        });
         let look = scope.spawn(move || look_at(at, &over, server, &stopper));
         let outcome = run.finish();
-        drop::<std::sync::mpsc::Sender<()>>(hold);
-        (outcome, look.join().expect("a panic ends the program"))
+        drop::<[std::sync::mpsc::Sender<()>; 2]>([hold, hold_event]);
+        let panicked = "a panic ends the program";
+        let happened = event.map_or(Ok(()), |event| event.join().expect(panicked));
+        (outcome, look.join().expect(panicked), happened)
     })
+}
+
+/// Has the event happen when it is due, unless the load is over before.
+fn happen(due: Instant, over: &Receiver<()>, event: &Event) -> Result<(), Failure> {
+    match over.recv_timeout(due.saturating_duration_since(Instant::now())) {
+        Err(RecvTimeoutError::Timeout) => event.command.run(),
+        _ => Ok(()),
+    }
 }
 
 /// At that instant, or when the load is over, if that comes first.
@@ -297,7 +329,7 @@ mod tests {
         let plan = plan(server(OK), &stay);
         let never = Hand::new(false);
         probe(&plan, &never).unwrap();
-        let loaded = run(&plan, &idle.watched(), &never).unwrap();
+        let loaded = run(&plan, &idle.watched(), None, &never).unwrap();
         assert_eq!(loaded.at_load.open_connections, 6);
         assert!(loaded.at_load.resident_bytes > 0);
         assert!(loaded.record.totals.succeeded > 0);
@@ -320,12 +352,12 @@ mod tests {
             background: Some(background.stopper()),
             ..idle.watched()
         };
-        let loaded = run(&plan(address, &settings), &watched, &never).unwrap();
+        let loaded = run(&plan(address, &settings), &watched, None, &never).unwrap();
         drop(background);
         assert_eq!(loaded.record.totals.attempted, 60, "its own alone");
         let found = loaded.used.background.unwrap();
         assert!(found.received_bytes > 0 && found.elapsed_ns > 0);
-        let loaded = run(&plan(address, &settings), &idle.watched(), &never).unwrap();
+        let loaded = run(&plan(address, &settings), &idle.watched(), None, &never).unwrap();
         assert_eq!(loaded.used.background, None);
     }
 
@@ -333,7 +365,7 @@ mod tests {
     fn open_load_is_read_too() {
         let idle = Idle::new();
         let plan = plan(server(OK), &[("rate", "200"), ("duration", "300ms")]);
-        let loaded = run(&plan, &idle.watched(), &Hand::new(false)).unwrap();
+        let loaded = run(&plan, &idle.watched(), None, &Hand::new(false)).unwrap();
         assert_eq!(loaded.record.totals.attempted, 60);
         assert!(loaded.used.foreign >= 0.0 && loaded.used.foreign <= 1.0);
     }
@@ -355,7 +387,7 @@ mod tests {
     fn a_cancelled_load_ends() {
         let idle = Idle::new();
         let plan = plan(server(OK), &[("duration", "1h")]);
-        let failure = run(&plan, &idle.watched(), &Hand::new(true)).unwrap_err();
+        let failure = run(&plan, &idle.watched(), None, &Hand::new(true)).unwrap_err();
         assert_eq!(failure, Failure::Cancelled);
     }
 }

@@ -57,9 +57,10 @@ pub(crate) fn full_handshakes(record: &Record) -> u64 {
     full.map(|row| row.count).sum()
 }
 
-/// Second by second, where the rate changes; else nothing.
-pub(crate) fn seconds(plan: &Plan, record: &Record) -> Vec<Second> {
+/// Second by second, where the rate changes or something happens to the server; else nothing.
+pub(crate) fn seconds(plan: &Plan, record: &Record, has_event: bool) -> Vec<Second> {
     match &plan.arrival {
+        _ if has_event => record.seconds.clone(),
         Arrival::Open { stretches, .. } if changes(stretches) => record.seconds.clone(),
         _ => Vec::new(),
     }

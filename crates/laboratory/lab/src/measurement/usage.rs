@@ -92,6 +92,11 @@ impl Watched {
 }
 
 impl Usage {
+    /// Leaves the processes of the server out that have ended by then: what they used is not known.
+    pub(crate) fn forget_ended(&mut self, after: &Self) {
+        self.server.forget_ended(&after.server);
+    }
+
     /// What was used since then.
     ///
     /// # Errors

@@ -51,6 +51,11 @@ impl CpuReading {
         }
     }
 
+    /// Leaves the processes out that are not in a later reading.
+    pub(crate) fn forget_ended(&mut self, after: &Self) {
+        self.0.retain(|id, _| after.0.contains_key(id));
+    }
+
     fn total(&self) -> Duration {
         self.0.values().sum()
     }

@@ -15,7 +15,7 @@ macro_rules! embedded {
 }
 
 /// Ours, in the order of reports.
-const SCENARIOS: [(&str, &str); 24] = embedded! {
+const SCENARIOS: [(&str, &str); 25] = embedded! {
     "implementations",
     "terminate",
     "part-load",
@@ -37,6 +37,7 @@ const SCENARIOS: [(&str, &str); 24] = embedded! {
     "idle",
     "certificates",
     "session-cache",
+    "scale-out",
     "load-generators",
     "load-memory",
     "origin",

@@ -282,6 +282,11 @@ impl<'f> Expansion<'f> {
             warm_up: self.pace.warm_up,
             duration: launch.duration,
             fill: self.values(choice).map(|(_, value, _)| value.fill).sum(),
+            lose_node: self
+                .form
+                .file
+                .lose_node
+                .map(|share| launch.duration.mul_f64(share)),
             reloads: self.form.file.metrics.iter().any(is_of_reload),
         })
     }

@@ -63,6 +63,8 @@ pub(crate) struct File<S> {
     pub(crate) against: Option<String>,
     /// The target behind servers that speak TLS to what is behind them, or do not terminate it.
     pub(crate) tls_origin: Option<String>,
+    /// When a node of a farm dies, as a share of the duration.
+    pub(crate) lose_node: Option<f64>,
     /// How the capacity of a target is measured.
     pub(crate) capacity: Option<Capacity>,
     /// What is offered, in multiples of it.
@@ -288,6 +290,11 @@ fn check(file: &File<Table>) -> Result<(), Vec<Complaint>> {
         "`of-capacity` needs [capacity], which says how the capacity is measured".to_owned(),
     );
     note(
+        file.lose_node
+            .is_some_and(|share| !(0.0..1.0).contains(&share)),
+        "`lose-node` is a share of the duration, from 0 to below 1".to_owned(),
+    );
+    note(
         twice(file.factor.iter().map(|factor| factor.name.as_str())),
         "two factors have the same name".to_owned(),
     );
@@ -443,6 +450,8 @@ load = { size = \"1k\" }
         assert!(spoilt("[load]", "[server]\nworkres = 1\n[load]").contains("mean `workers`?"));
         assert!(spoilt("repeats = 1", "repeats = 0").contains("[quick] repeats nothing"));
         assert!(spoilt("targets", "of-capacity = 2\ntargets").contains("needs [capacity]"));
+        let late = spoilt("targets", "lose-node = 1.0\ntargets");
+        assert!(late.contains("a share of the duration"), "{late}");
         assert!(spoilt("name = \"1k\"", "name = \"1 k\"").contains("no plain word"));
     }
 

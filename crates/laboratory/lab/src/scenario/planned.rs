@@ -34,6 +34,8 @@ pub(crate) struct Planned {
     pub(crate) fill: u64,
     /// Whether the server is asked to read its configuration again, after the load.
     pub(crate) reloads: bool,
+    /// When a node of it dies, from the end of the warm-up.
+    pub(crate) lose_node: Option<Duration>,
 }
 
 /// What a measurement takes beside its load: the server's start and end, a probe, a rest.

@@ -28,7 +28,7 @@ struct Embedded {
 }
 
 /// Ours first, since others are compared with it.
-const TARGETS: [Embedded; 18] = embedded! {
+const TARGETS: [Embedded; 19] = embedded! {
     "lariat": "lariat.toml";
     "hitch": "hitch.conf";
     "stunnel": "stunnel.conf";
@@ -37,6 +37,7 @@ const TARGETS: [Embedded; 18] = embedded! {
     "nginx-stream": "nginx.conf";
     "nginx-http": "nginx.conf";
     "lariat-files": "lariat.toml";
+    "lariat-farm": "farm.sh", "lose-node.sh", "node.toml", "balancer.toml";
     "nginx-files": "nginx.conf";
     "nginx-lua": "nginx.conf";
     "plain": ;

@@ -59,6 +59,9 @@ pub(crate) struct Form {
     /// The command that returns when a running server has read its configuration again.
     #[serde(default)]
     pub(crate) reload: Vec<String>,
+    /// The command that kills a node of a farm; only farms have it.
+    #[serde(default)]
+    pub(crate) lose_node: Vec<String>,
     /// Where a client's numbers are in what it prints.
     #[serde(default)]
     pub(crate) output: Output,
@@ -189,6 +192,13 @@ impl Target {
         }
         if self.form.role == Role::Server && spec.back_tls && !self.form.back_tls {
             return Some("its templates have no TLS to the origin".to_owned());
+        }
+        if self.form.role == Role::Server && (spec.nodes > 0) == self.form.lose_node.is_empty() {
+            let why = match spec.nodes {
+                0 => "it is a farm of `nodes`",
+                _ => "its templates make no farm",
+            };
+            return Some(why.to_owned());
         }
         let fields = fields_of(spec);
         let holds = |entry: &&Unsupported| {

@@ -216,6 +216,8 @@ impl Launch<'_> {
             certificates: self.certificates,
             certificate_folder: self.certificate_folder,
             request_log: self.spec.request_log,
+            nodes: self.spec.nodes,
+            shared_sessions: self.spec.shared_sessions,
             tls: Tls::from(self.spec),
         }
     }

@@ -37,6 +37,10 @@ pub(crate) struct ServerSpec {
     pub(crate) sites: u32,
     /// Whether it logs each request, to check its clients.
     pub(crate) request_log: bool,
+    /// Nodes of a farm behind a balancer; 0: the server stands alone.
+    pub(crate) nodes: u16,
+    /// Whether the nodes of a farm resume each other's sessions.
+    pub(crate) shared_sessions: bool,
     /// Sizes in bytes of the objects that will be asked for, for servers that answer from files.
     pub(crate) objects: Vec<u64>,
 }
@@ -58,6 +62,8 @@ impl Default for ServerSpec {
             session_cache: 0,
             sites: 0,
             request_log: false,
+            nodes: 0,
+            shared_sessions: false,
             objects: Vec::new(),
         }
     }

@@ -50,6 +50,10 @@ pub(crate) struct Values<'a> {
     pub(crate) certificate_folder: Option<&'a Path>,
     /// Whether it logs each request into `requests.log` in its folder.
     pub(crate) request_log: bool,
+    /// Nodes of a farm; 0 if it is none.
+    pub(crate) nodes: u16,
+    /// Whether they resume each other's sessions.
+    pub(crate) shared_sessions: bool,
     pub(crate) tls: Tls<'a>,
 }
 

@@ -8,7 +8,7 @@ use super::comparison::compare;
 use super::study::{Combination, Entry, Study};
 use super::tables::heading;
 use crate::figure::{Axis, Bar, BarPanel, Bars, Chart, Panel, Plot, Series, Shape, Unit};
-use crate::load::charts::{SAMPLES_NARROW_MAX, along_time};
+use crate::load::charts::{SAMPLES_NARROW_MAX, along_time, handshakes_along_time};
 use crate::load::time_series::Timeline;
 use crate::words::{id_part, joined, titled};
 
@@ -295,8 +295,8 @@ fn runs(spreads: &[Option<Spread>]) -> Vec<Vec<(f64, Spread)>> {
     runs.filter(|run: &Vec<_>| run.len() > 1).collect()
 }
 
-/// The courses of a rising load, one per configuration that has one: the measurement whose main
-/// metric is the middle one.
+/// The courses of a rising load, or of a server to which something happened, one per configuration
+/// that has one: the measurement whose main metric is the middle one.
 pub(crate) fn courses(study: &Study<'_>) -> Vec<(String, Chart)> {
     let course = |(combination, entry): (&Combination<'_>, &Entry<'_>)| {
         let measurement = middle(entry, study.main()?)?;
@@ -306,10 +306,21 @@ pub(crate) fn courses(study: &Study<'_>) -> Vec<(String, Chart)> {
             totals: measurement.counts,
         };
         let name = joined(&[entry.target.name.clone(), combination.title()], ", ");
+        // Without rates that rise, it is about what happened to the server.
+        let (what, chart) = match measurement.read_offs {
+            Some(_) => (
+                "transactions and response time",
+                along_time(timeline, SAMPLES_NARROW_MAX)?,
+            ),
+            None => (
+                "handshakes",
+                handshakes_along_time(timeline, SAMPLES_NARROW_MAX)?,
+            ),
+        };
         let chart = Chart {
-            title: format!("{name}: transactions and response time over time"),
+            title: format!("{name}: {what} over time"),
             columns: Vec::new(),
-            ..along_time(timeline, SAMPLES_NARROW_MAX)?
+            ..chart
         };
         Some((name, chart))
     };

@@ -52,6 +52,35 @@ pub(crate) fn along_time(timeline: Timeline<'_>, samples_max: usize) -> Option<C
     })
 }
 
+/// Full handshakes, and the share of those that resumed a session, over time; `None` if there was
+/// no handshake.
+pub(crate) fn handshakes_along_time(timeline: Timeline<'_>, samples_max: usize) -> Option<Chart> {
+    let along = along_time(timeline, samples_max)?;
+    let line = |metric: Metric, name, colour| {
+        let samples = timeline.samples(metric, samples_max).into_iter();
+        let scaled = |value| metric.scaled(value);
+        Line {
+            name,
+            colour,
+            dashes: "",
+            samples: samples.map(|sample| sample.map(scaled)).collect(),
+            sample_s: timeline.groups(samples_max).1,
+        }
+    };
+    let full = [line(Metric::FullHandshakes, "full", "blue")];
+    let resumed = [line(Metric::Resumed, "resumed", "teal")];
+    drawn(&resumed).next()?;
+    let greatest = drawn(&full).fold(0.0, f64::max);
+    let rate = Axis::from_zero("full handshakes per second", Unit::Count, greatest, 4);
+    let share = Axis::from_zero("handshakes that resumed, %", Unit::Count, 100.0, 4);
+    Some(Chart {
+        title: "Handshakes over time".to_owned(),
+        panels: vec![panel(share, &resumed), panel(rate, &full)],
+        columns: Vec::new(),
+        ..along
+    })
+}
+
 /// A line before it is known whether it will be smoothed.
 struct Line {
     name: &'static str,

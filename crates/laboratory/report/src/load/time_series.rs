@@ -17,6 +17,18 @@ pub(crate) struct Sample {
     weight: f64,
 }
 
+impl Sample {
+    /// The same in another unit.
+    pub(crate) fn map(self, scaled: impl Fn(f64) -> f64) -> Self {
+        Self {
+            value: scaled(self.value),
+            least: scaled(self.least),
+            greatest: scaled(self.greatest),
+            ..self
+        }
+    }
+}
+
 /// The seconds of a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Timeline<'r> {
