@@ -121,12 +121,13 @@ impl Stage {
         Rc::new(Settings {
             front: Front::Plain,
             send_proxy: SendProxy::Off,
+            watches_sessions: false,
             back_tls: Some(ServerTls {
                 client: Arc::new(built.expect("a client").0),
                 header_inside: false,
             }),
             starttls: None,
-        timeouts: Timeouts {
+            timeouts: Timeouts {
                 handshake: Duration::from_secs(10),
                 dial: Duration::from_secs(3),
                 idle: Duration::from_secs(60),
