@@ -154,9 +154,10 @@ impl Dialog {
         self.step(|steps, out| steps.password_done(result, out))
     }
 
-    /// The server is on a Unix socket, to which passwords may be sent as they are.
-    pub fn server_is_local(&mut self) {
-        self.steps.server_is_local();
+    /// Whether the server that is dialled is on a Unix socket, on which passwords may be sent as
+    /// they are.
+    pub fn server_is_local(&mut self, is_local: bool) {
+        self.steps.server_is_local(is_local);
     }
 
     /// What the client is told, before the connection ends, if no server can be connected.

@@ -88,8 +88,13 @@ pub enum Event {
     KernelAnswered(bool),
     /// Another server is being dialled.
     DialStarted,
-    /// The server that is being dialled, by its index in the options.
-    ServerChosen(usize),
+    /// The server that is being dialled.
+    ServerChosen {
+        /// Its index in the options.
+        server: usize,
+        /// Whether it is on a Unix socket.
+        is_local: bool,
+    },
     /// A server is connected, or files are open.
     BackConnected,
     /// No server can serve the connection: none could be connected, for the reason that the last

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tls::client::Client;
 use tls::options::{Cipher, Tls13Sessions, Version};
 use tls::server::Server;
-use wire::starttls::{Dialect, Sides};
+use wire::starttls::{Dialect, Policy, Sides};
 
 /// What all connections of a service share.
 #[derive(Clone, Debug)]
@@ -36,6 +36,14 @@ pub struct Starttls {
     pub sides: Sides,
     /// The name that servers go by, where a dialect tells them one.
     pub server_name: Option<String>,
+}
+
+impl Starttls {
+    /// Whether clients without TLS may send passwords that a server wants under TLS.
+    pub fn needs_password_key(&self) -> bool {
+        let is_plain = self.sides.front != Some(Policy::Required);
+        self.dialect == Dialect::Mysql && self.sides.back && is_plain
+    }
 }
 
 /// What is done with a client's TLS.

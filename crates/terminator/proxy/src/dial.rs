@@ -120,6 +120,12 @@ impl Dial {
         now.or(self.last_server)
     }
 
+    /// Whether the server that is being dialled is on a Unix socket.
+    pub(crate) fn is_local(&self) -> bool {
+        let attempt = self.attempt.as_ref();
+        attempt.is_some_and(|attempt| matches!(attempt.picked.address, Address::Unix(_)))
+    }
+
     /// Dials after the first.
     pub(crate) fn retries(&self) -> u32 {
         self.dials.saturating_sub(1)
@@ -334,11 +340,7 @@ impl Dial {
         error: &io::Error,
         now: Instant,
     ) -> Result<(), Ending> {
-        let is_unix = self
-            .attempt
-            .as_ref()
-            .is_some_and(|attempt| matches!(attempt.picked.address, Address::Unix(_)));
-        let (blame, reason) = judge(error, is_unix);
+        let (blame, reason) = judge(error, self.is_local());
         let ending = Ending::with(reason, error.to_string());
         self.gave_up(service, blame, ending.clone(), now);
         match blame {

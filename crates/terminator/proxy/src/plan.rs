@@ -13,6 +13,7 @@ use sys::beneath::Root;
 use tls::client::Client;
 use tls::options::Cipher;
 use tls::options::Version;
+use tls::password;
 use tls::policy::SuiteOrder;
 use tls::resumption::Resumption;
 use tls::server::{BuildError, Server, Warning};
@@ -337,6 +338,11 @@ impl ServicePlan {
             Some(servers) => back_tls(&options.name, servers, warnings)?,
             None => None,
         };
+        let starttls = options.starttls;
+        if starttls.as_ref().is_some_and(Starttls::needs_password_key) {
+            // Here, where no worker waits for it.
+            password::prepare();
+        }
         let (pool, send_proxy, serving, files) = match options.back {
             BackOptions::Servers(servers) => (servers.pool, servers.send_proxy, None, None),
             BackOptions::Files(files) => {
@@ -355,7 +361,7 @@ impl ServicePlan {
             back_tls,
             affinity,
             sessions: OnceLock::new(),
-            starttls: options.starttls,
+            starttls,
             liveness: liveness.unwrap_or_default(),
             source: source.unwrap_or_default(),
             serving,

@@ -4,6 +4,8 @@
 //! `sha256_password` and `caching_sha2_password` prescribe. Which password goes where is decided in
 //! [`wire::starttls`].
 
+use std::sync::LazyLock;
+
 use aws_lc_rs::encoding::{AsDer, PublicKeyX509Der};
 use aws_lc_rs::rsa::{
     KeySize, OAEP_SHA1_MGF1SHA1, OaepPrivateDecryptingKey, OaepPublicEncryptingKey,
@@ -12,10 +14,11 @@ use aws_lc_rs::rsa::{
 use pem_rfc7468::LineEnding;
 use rustls_pki_types::SubjectPublicKeyInfoDer;
 use rustls_pki_types::pem::PemObject;
+use wire::starttls::PasswordTask;
 
 /// The password for the holder of a public key in PEM (2048 to 8192 bits); `None` = the key is no
 /// such key, or the password is too long for it: 214 bytes for 2048 bits.
-pub fn encrypt(key: &[u8], password: &[u8]) -> Option<Vec<u8>> {
+fn encrypt(key: &[u8], password: &[u8]) -> Option<Vec<u8>> {
     let key = SubjectPublicKeyInfoDer::from_pem_slice(key).ok()?;
     let key = PublicEncryptingKey::from_der(&key).ok()?;
     let key = OaepPublicEncryptingKey::new(key).ok()?;
@@ -24,17 +27,36 @@ pub fn encrypt(key: &[u8], password: &[u8]) -> Option<Vec<u8>> {
     Some(written.ok()?.to_vec())
 }
 
-/// A key of our own, for clients without TLS whose password a server wants under TLS. It lasts as
-/// long as the process: clients ask for it each time.
+/// Does what a dialog wants done; `None` = it cannot be.
+pub fn perform(task: PasswordTask) -> Option<Vec<u8>> {
+    match task {
+        PasswordTask::Encrypt { key, password } => encrypt(&key, &password),
+        PasswordTask::OwnKey => Some(own_key()?.public.clone().into_bytes()),
+        PasswordTask::Decrypt(encrypted) => own_key()?.decrypt(&encrypted),
+    }
+}
+
+/// Makes the key that clients without TLS encrypt for, if there is none yet, which takes some
+/// 100 ms of CPU. It lasts as long as the process: clients ask for it each time.
+pub fn prepare() {
+    own_key();
+}
+
+fn own_key() -> Option<&'static PasswordKey> {
+    static KEY: LazyLock<Option<PasswordKey>> = LazyLock::new(PasswordKey::generate);
+    KEY.as_ref()
+}
+
 #[derive(Debug)]
-pub struct PasswordKey {
+struct PasswordKey {
     key: OaepPrivateDecryptingKey,
+    /// `SubjectPublicKeyInfo` in PEM.
     public: String,
 }
 
 impl PasswordKey {
-    /// A new key of 2048 bits, which takes some 100 ms of CPU; `None` = the library has failed.
-    pub fn generate() -> Option<Self> {
+    /// A new key of 2048 bits; `None` = the library has failed.
+    fn generate() -> Option<Self> {
         let key = PrivateDecryptingKey::generate(KeySize::Rsa2048).ok()?;
         let public: PublicKeyX509Der<'_> = key.public_key().as_der().ok()?;
         let public = pem_rfc7468::encode_string("PUBLIC KEY", LineEnding::LF, public.as_ref());
@@ -44,13 +66,8 @@ impl PasswordKey {
         })
     }
 
-    /// Its public half, in PEM.
-    pub fn public(&self) -> &str {
-        &self.public
-    }
-
     /// What was encrypted for it; `None` = nothing was.
-    pub fn decrypt(&self, encrypted: &[u8]) -> Option<Vec<u8>> {
+    fn decrypt(&self, encrypted: &[u8]) -> Option<Vec<u8>> {
         let mut password = vec![0; self.key.min_output_size()];
         let padding = &OAEP_SHA1_MGF1SHA1;
         let written = self.key.decrypt(padding, encrypted, &mut password, None);
@@ -67,7 +84,7 @@ mod tests {
     #[test]
     fn what_was_encrypted_is_decrypted() {
         let key = PasswordKey::generate().unwrap();
-        let pem = key.public().as_bytes();
+        let pem = key.public.as_bytes();
         for password in [&b""[..], b"secret\0", &[7; 214]] {
             let encrypted = encrypt(pem, password).unwrap();
             assert_eq!(key.decrypt(&encrypted).as_deref(), Some(password));

@@ -8,8 +8,9 @@
 //! - a request for TLS that only one side sees shifts the sequence numbers of all later packets;
 //! - `caching_sha2_password` and `sha256_password` send the password as it is under TLS, and
 //!   encrypted for the server's RSA key without (RSA-OAEP, after an exclusive or with the
-//!   scramble). A server without TLS is asked for its key, unless it is on a Unix socket, which it
-//!   regards as secure. A client without TLS that asks for the server's key gets ours.
+//!   scramble). A server without TLS is asked for its key; but `caching_sha2_password` alone
+//!   regards a Unix socket as secure. A client without TLS that asks for the server's key gets
+//!   ours.
 //!
 //! A later `COM_CHANGE_USER` begins at sequence number 0 and passes; only a full authentication by
 //! those plugins, for a user that the server does not remember, cannot succeed there where one side
@@ -119,6 +120,8 @@ pub(super) struct Mysql {
     login: Vec<u8>,
     /// The password, while the server's key is awaited.
     password: Option<Vec<u8>>,
+    /// The last error packet; empty = there was none.
+    refusal: Vec<u8>,
 }
 
 impl Mysql {
@@ -138,6 +141,7 @@ impl Mysql {
             is_password_due: false,
             login: Vec::new(),
             password: None,
+            refusal: Vec::new(),
         }
     }
 
@@ -148,10 +152,10 @@ impl Mysql {
             step = self.step(out);
         }
         if let Err(refusal) = step {
-            // A client that was sent the server's own error gets no other.
-            if !matches!(refusal, Refusal::ServerRefused(_)) {
-                let packet = refusal.packet(self.is_greeted);
-                self.client.put(&packet, &mut out.to_client);
+            self.refusal = refusal.packet(self.is_greeted);
+            // Where the server's TLS is a part of the dial, another server may greet the client.
+            if self.is_greeted || !self.sides.back {
+                self.client.put(&self.refusal, &mut out.to_client);
             }
             out.fail(refusal.fault(), b"");
             self.stage = Stage::Over;
@@ -212,10 +216,6 @@ impl Mysql {
     }
 
     fn greet(&mut self, payload: Vec<u8>, out: &mut Output) -> Result<(), Refusal> {
-        if payload.first() == Some(&ERROR) {
-            self.client.put(&payload, &mut out.to_client);
-            return Err(Refusal::ServerRefused(payload));
-        }
         let greeting = Greeting::parse(payload)?;
         if self.sides.back && !greeting.offers_tls() {
             return Err(Refusal::ServerWithoutTls);
@@ -350,7 +350,8 @@ impl Mysql {
 
     /// Only the client has TLS, and sends passwords as they are.
     fn encrypts_for_server(&self) -> bool {
-        self.is_client_tls && !self.sides.back && !self.is_server_local
+        let is_secure = self.is_server_local && self.plugin == Plugin::CachingSha2;
+        self.is_client_tls && !self.sides.back && !is_secure
     }
 
     /// Only the server has TLS, and takes passwords as they are.
@@ -425,19 +426,30 @@ impl Steps for Mysql {
         self.advance(done, out);
     }
 
-    fn server_is_local(&mut self) {
-        self.is_server_local = true;
+    fn server_is_local(&mut self, is_local: bool) {
+        self.is_server_local = is_local;
     }
 
-    fn server_connected(&mut self, _: &mut Output) {
+    fn server_connected(&mut self, out: &mut Output) {
         self.server = Peer::default();
-        self.is_server_local = false;
+        // The client answers the greeting of the server before this one.
+        let goes_on = if self.is_greeted {
+            Err(Refusal::ServerLost)
+        } else {
+            self.stage = Stage::Greeting;
+            Ok(())
+        };
+        self.advance(goes_on, out);
     }
 
     fn unavailable(&self) -> Vec<u8> {
         let mut words = Vec::new();
-        let packet = fault::packet(fault::NO_SERVER, self.is_greeted);
-        self.client.write(&packet, &mut words);
+        if self.refusal.is_empty() {
+            let packet = fault::packet(fault::NO_SERVER, self.is_greeted);
+            self.client.write(&packet, &mut words);
+        } else {
+            self.client.write(&self.refusal, &mut words);
+        }
         words
     }
 

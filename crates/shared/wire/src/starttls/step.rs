@@ -156,8 +156,8 @@ pub(super) trait Steps {
     fn server_connected(&mut self, out: &mut Output);
     /// What became of [`Next::Password`], which only a dialog that gave it must expect.
     fn password_done(&mut self, _result: Option<Vec<u8>>, _out: &mut Output) {}
-    /// The server is on a Unix socket.
-    fn server_is_local(&mut self) {}
+    /// Whether the server is on a Unix socket.
+    fn server_is_local(&mut self, _is_local: bool) {}
     /// What the client is told if no server can be reached.
     fn unavailable(&self) -> Vec<u8>;
     /// Whether the client was told that it must use TLS first.

@@ -7,8 +7,8 @@
 use std::time::Instant;
 
 use telemetry::outcome::Reason;
-use tls::password::encrypt;
-use wire::starttls::{Next, Output, PasswordTask};
+use tls::password;
+use wire::starttls::{Next, Output};
 
 use super::Flow;
 use crate::buffer::{Pool, Size};
@@ -79,6 +79,14 @@ impl Flow {
         }
     }
 
+    /// Notes which server is dialled.
+    pub(super) fn server_is_chosen(&mut self, server: usize, is_local: bool) {
+        self.facts.server = Some(server);
+        if let Some(conversation) = &mut self.conversation {
+            conversation.dialog.server_is_local(is_local);
+        }
+    }
+
     /// Tells the dialog that a server is connected, and TLS to it has been asked for.
     pub(super) fn server_is_connected(&mut self, now: Instant, pool: &mut Pool) {
         if let Some(conversation) = &mut self.conversation {
@@ -102,6 +110,7 @@ impl Flow {
     }
 
     fn follow(&mut self, out: Output, now: Instant, pool: &mut Pool) {
+        let has_words = !out.to_client.is_empty();
         match self.back_tls.as_mut().filter(|tls| tls.is_waiting()) {
             // It is part of our own request.
             Some(tls) => tls.append(&out.to_server, pool),
@@ -140,15 +149,12 @@ impl Flow {
             }
             Next::Password(task) => {
                 if let Some(conversation) = &mut self.conversation {
-                    let encrypted = match task {
-                        PasswordTask::Encrypt { key, password } => encrypt(&key, &password),
-                        PasswordTask::OwnKey | PasswordTask::Decrypt(_) => None,
-                    };
-                    let out = conversation.dialog.password_done(encrypted);
+                    let out = conversation.dialog.password_done(password::perform(task));
                     return self.follow(out, now, pool);
                 }
             }
-            Next::Fail(fault) if self.is_back_handshaking() => {
+            // Nothing that the client has got keeps it from another server.
+            Next::Fail(fault) if self.is_back_handshaking() && !has_words => {
                 return self.give_server_up(ending_of(&fault));
             }
             Next::Fail(fault) => return self.end_by_words(ending_of(&fault), now, pool),

@@ -125,7 +125,10 @@ fn a_server_that_fails_in_the_handshake_is_given_up_for_the_next() {
         assert_eq!(fault.map(|fault| fault.reason), Some(reason));
         assert_eq!(run.flow.back_pending(), [&[][..]; 2], "no plain byte");
         run.backend = None;
-        run.handle(Event::ServerChosen(0));
+        run.handle(Event::ServerChosen {
+            server: 0,
+            is_local: false,
+        });
         run.handle(Event::BackConnected);
         assert!(!run.flow.back_pending()[0].is_empty(), "another hello");
         run.handle(Event::Stopped(Reason::Drained));

@@ -474,7 +474,10 @@ impl Run {
                     let leaf = self.leaf.as_ref();
                     let tls = leaf.map(|leaf| TlsServerChoice::new(leaf, is_tls13).accept());
                     self.backend = Some(Backend::new(&self.reply, tls));
-                    self.handle(Event::ServerChosen(0));
+                    self.handle(Event::ServerChosen {
+                        server: 0,
+                        is_local: false,
+                    });
                     self.handle(Event::BackConnected);
                     self.shake_at_once();
                 }

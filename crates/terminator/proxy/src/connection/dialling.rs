@@ -90,8 +90,9 @@ impl Connection {
         let started = self.dial.started();
         self.flow.handle(Event::DialStarted, started, context.pool);
         if let Some(server) = self.dial.server() {
-            self.flow
-                .handle(Event::ServerChosen(server), started, context.pool);
+            let is_local = self.dial.is_local();
+            let chosen = Event::ServerChosen { server, is_local };
+            self.flow.handle(chosen, started, context.pool);
         }
     }
 

@@ -1,8 +1,8 @@
 //! Why a login is refused, and the error packet that says so to the client.
 //!
-//! Numbers, states and words are those of MySQL's servers ("Server Error Message Reference") where
-//! a server would say the same, and those of its client library ("Client Error Message Reference"),
-//! as MySQL Router sends them, where the fault is the server's.
+//! Numbers and states are those of MySQL's servers ("Server Error Message Reference"), and so are
+//! the words where a server would say the same. Those of client libraries (2000 to 2999) would say
+//! more, but clients of MariaDB take them for a malformed packet.
 
 use super::packet::{ERROR, PacketFault};
 use crate::cursor::Cursor;
@@ -12,7 +12,11 @@ use crate::starttls::step::{self, Fault};
 pub(super) type Words = (u16, &'static str, &'static str);
 
 /// None could be connected.
-pub(super) const NO_SERVER: Words = (2003, "HY000", "Can't connect to MySQL server");
+pub(super) const NO_SERVER: Words = (
+    1429,
+    "08S01",
+    "Unable to connect to foreign data source: no MySQL server could be reached",
+);
 
 /// What ended a login before the server had decided it.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -23,12 +27,14 @@ pub(super) enum Refusal {
     ClientPacket,
     ClientOrder,
     ClientTooLarge,
-    /// The server greeted with this error, which the client was sent.
+    /// The server greeted with this error.
     ServerRefused(Vec<u8>),
     ServerProtocol,
     /// It does not parse, or is too large, or out of order, or came before TLS.
     ServerPacket,
     ServerWithoutTls,
+    /// It was given up after the client had got its greeting.
+    ServerLost,
     /// The password could not be encrypted for the server, or decrypted from the client.
     Password,
 }
@@ -47,6 +53,7 @@ impl Refusal {
             Self::ServerProtocol => Fault::ServerMalformed("a greeting of another version than 10"),
             Self::ServerPacket => Fault::ServerMalformed("a packet that does not parse"),
             Self::ServerWithoutTls => Fault::ServerWithoutTls("TLS (CLIENT_SSL)"),
+            Self::ServerLost => Fault::ServerMalformed("a greeting and then no more"),
             Self::Password => Fault::ServerMalformed("no RSA key that the password fits"),
         }
     }
@@ -77,27 +84,33 @@ impl Refusal {
                 "Got a packet bigger than 'max_allowed_packet' bytes",
             ),
             Self::ServerProtocol => (
-                2007,
-                "HY000",
-                "Protocol mismatch: the server does not speak version 10",
+                1043,
+                "08S01",
+                "Bad handshake: the server does not speak version 10 of the protocol",
             ),
-            Self::ServerRefused(_) | Self::ServerPacket => (2027, "HY000", "Malformed packet"),
+            Self::ServerLost => (1158, "08S01", "Got an error reading communication packets"),
+            Self::ServerRefused(_) | Self::ServerPacket => {
+                (1835, "HY000", "Malformed communication packet")
+            }
             Self::ServerWithoutTls => (
-                2026,
+                3159,
                 "HY000",
-                "SSL connection error: SSL is required, but the server does not support it",
+                "Connections using insecure transport are prohibited: the server offers no TLS",
             ),
             Self::Password => (
-                2061,
-                "HY000",
-                "Authentication reported error: the password could not be encrypted",
+                1045,
+                "28000",
+                "Access denied: the password could not be encrypted for the server",
             ),
         }
     }
 
-    /// The payload of the packet that tells the client.
+    /// The payload of the packet that tells the client: the server's own, or ours.
     pub(super) fn packet(&self, has_state: bool) -> Vec<u8> {
-        packet(self.words(), has_state)
+        match self {
+            Self::ServerRefused(payload) => payload.clone(),
+            _ => packet(self.words(), has_state),
+        }
     }
 }
 
