@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use backend::check::Check;
 use backend::options::CheckOptions;
-use proxy::options::{SendProxy, ServerTls, ServersOptions, ServiceOptions};
+use proxy::options::{SendProxy, ServerTls, ServersOptions, ServiceOptions, Starttls};
 use proxy::plan::Plan;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
@@ -45,6 +45,7 @@ pub(crate) struct CheckedService {
     servers: Vec<Endpoint>,
     preface: Vec<u8>,
     tls: Option<ServerTls>,
+    starttls: Option<Starttls>,
 }
 
 impl CheckedService {
@@ -67,6 +68,7 @@ impl CheckedService {
             servers: servers.collect(),
             preface: preface_of(send_proxy),
             tls: None,
+            starttls: service.starttls.clone(),
         })
     }
 }
@@ -192,7 +194,8 @@ impl Checks {
             service: Arc::clone(service),
             server,
             target: Target::new(&service.check, endpoint, &service.preface)
-                .through(service.tls.clone().map(|tls| (tls, server))),
+                .through(service.tls.clone().map(|tls| (tls, server)))
+                .speaking(service.starttls.as_ref()),
             addresses: addresses_seen,
             known: known_told,
             permits: Arc::clone(&self.permits),
@@ -300,6 +303,7 @@ mod tests {
     use testkit::directory::Directory;
     use testkit::server::{Behaviour, Server, free_address};
     use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+    use wire::starttls::{Dialect, Policy, Sides};
 
     /// How long a test waits for what is bound to come.
     const PATIENCE: Duration = Duration::from_secs(30);
@@ -329,6 +333,7 @@ mod tests {
             servers,
             preface: Vec::new(),
             tls: None,
+            starttls: None,
         }
     }
 
@@ -435,6 +440,31 @@ mod tests {
         server.kill().unwrap();
         server.wait().unwrap();
         assert_eq!(result, (true, "finished a TLS handshake".to_owned()));
+    }
+
+    #[test]
+    fn a_mysql_server_is_heard_and_logged_in_to() {
+        let greeted = |payload: &[u8]| {
+            let length = u8::try_from(payload.len()).unwrap();
+            let packet = [&[length, 0, 0, 0], payload].concat();
+            let server = Server::start(Behaviour::Greet(packet));
+            let mut service = service(CheckKind::Tcp, &[server.address()]);
+            service.starttls = Some(Starttls {
+                dialect: Dialect::Mysql,
+                sides: Sides {
+                    front: Some(Policy::Required),
+                    back: false,
+                },
+                server_name: None,
+            });
+            first(service)
+        };
+        let full = greeted(b"\xff\x10\x04Too many connections");
+        assert_eq!(full, (false, "error 1040: Too many connections".to_owned()));
+        // It says our login again, which is no answer.
+        let echo = greeted(&[b"\x0a8.0\0".as_slice(), &[0; 44]].concat());
+        let fault = "the server sent a packet that does not parse";
+        assert_eq!(echo, (false, fault.to_owned()));
     }
 
     #[test]

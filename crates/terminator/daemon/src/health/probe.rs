@@ -9,12 +9,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
 use backend::options::{CheckKind, CheckOptions};
-use proxy::options::ServerTls;
+use proxy::options::{ServerTls, Starttls};
 use tls::probe::Probe;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
 use wire::address::{Address, Endpoint, UnixName};
 use wire::http;
+use wire::starttls::{Dialect, MysqlCheck, MysqlCheckStep};
 
 /// The bytes of a status line that decide: `HTTP/1.1 200` and what follows the number.
 const STATUS_BYTES: usize = 13;
@@ -33,9 +34,15 @@ pub(super) struct Target {
 
 #[derive(Clone, Debug)]
 enum Question {
-    Http { request: Vec<u8> },
+    Http {
+        request: Vec<u8>,
+    },
     Tcp,
-    Tls { name: Option<String> },
+    Tls {
+        name: Option<String>,
+    },
+    /// A login that needs no user.
+    Mysql,
 }
 
 /// What a server answered.
@@ -43,6 +50,7 @@ enum Question {
 pub(super) enum Passed {
     Connected,
     Handshake,
+    Login,
     Status(u16),
 }
 
@@ -51,6 +59,7 @@ impl fmt::Display for Passed {
         match self {
             Self::Connected => f.write_str("accepted the connection"),
             Self::Handshake => f.write_str("finished a TLS handshake"),
+            Self::Login => f.write_str("answered a login"),
             Self::Status(code) => write!(f, "answered with status {code}"),
         }
     }
@@ -71,6 +80,8 @@ pub(super) enum ProbeFault {
     Status(u16),
     #[error("did not answer within {0:?}")]
     TimedOut(Duration),
+    #[error("{0}")]
+    Mysql(String),
     #[error("{0}")]
     Tls(#[from] tls::probe::ProbeFault),
 }
@@ -101,6 +112,16 @@ impl Target {
         self
     }
 
+    /// Asks in the service's own protocol, where a connection without a login would do harm.
+    pub(super) fn speaking(mut self, starttls: Option<&Starttls>) -> Self {
+        let is_mysql = starttls.is_some_and(|one| one.dialect == Dialect::Mysql);
+        let is_begun_plain = starttls.is_some_and(|one| one.sides.back) || self.tls.is_none();
+        if is_mysql && is_begun_plain && !matches!(self.question, Question::Http { .. }) {
+            self.question = Question::Mysql;
+        }
+        self
+    }
+
     /// Dials and asks.
     pub(super) async fn probe(&self, address: &Address) -> Result<Passed, ProbeFault> {
         let mut stream = dial(address).await.map_err(ProbeFault::Dial)?;
@@ -112,6 +133,7 @@ impl Target {
             stream.write_all(before).await?;
         }
         match (&self.question, &self.tls) {
+            (Question::Mysql, tls) => ask_mysql(&mut *stream, tls.as_ref(), within).await,
             (Question::Tcp, _) => Ok(Passed::Connected),
             (Question::Http { request }, None) => ask_http(&mut *stream, request).await,
             (Question::Http { request }, Some((tls, server))) => {
@@ -216,6 +238,50 @@ async fn ask_https(
             let _ = stream.write_all(&probe.close()).await;
             return Ok(passed);
         }
+    }
+}
+
+async fn ask_mysql(
+    stream: &mut dyn Stream,
+    tls: Option<&(ServerTls, usize)>,
+    within: &[u8],
+) -> Result<Passed, ProbeFault> {
+    let mut check = MysqlCheck::new(tls.is_some());
+    let (mut buffer, mut probe) = ([0; READ_BYTES], None::<Probe>);
+    loop {
+        let count = stream.read(&mut buffer).await?;
+        let mut received = buffer[..count].to_vec();
+        if let Some(probe) = &mut probe {
+            received.clear();
+            probe.data(&buffer[..count], &mut received)?;
+        }
+        let (bytes, is_up) = match (check.from_server(&received), tls) {
+            (MysqlCheckStep::More, _) if count == 0 => return Err(ProbeFault::Closed),
+            (MysqlCheckStep::More, _) => continue,
+            (MysqlCheckStep::Send(bytes), _) => (bytes, false),
+            (MysqlCheckStep::StartTls(request), Some((tls, server))) => {
+                stream.write_all(&request).await?;
+                let probe = probe.insert(tls.client.probe(*server, None)?);
+                shake_hands(stream, probe).await?;
+                probe.send(within);
+                (check.tls_up(), false)
+            }
+            (MysqlCheckStep::StartTls(_), None) => unreachable!("it is asked for with TLS alone"),
+            (MysqlCheckStep::Up(bytes), _) => (bytes, true),
+            (MysqlCheckStep::Down(why), _) => return Err(ProbeFault::Mysql(why)),
+        };
+        let sent = match &mut probe {
+            Some(probe) => {
+                probe.send(&bytes);
+                stream.write_all(&probe.output()).await
+            }
+            None => stream.write_all(&bytes).await,
+        };
+        if is_up {
+            // What is sent now is a courtesy.
+            return Ok(Passed::Login);
+        }
+        sent?;
     }
 }
 
