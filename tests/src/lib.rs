@@ -21,6 +21,7 @@ pub mod kernel;
 pub mod lab;
 pub mod lariat;
 pub mod load;
+pub mod mariadb;
 pub mod metrics;
 pub mod name_server;
 pub mod network;

@@ -72,6 +72,7 @@ mod terminator {
         mod sources;
         mod starttls;
         mod foreign {
+            mod mysql;
             mod passthrough;
             mod proxy_header_in;
             mod proxy_header_out;

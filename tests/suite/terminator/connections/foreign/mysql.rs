@@ -1,0 +1,158 @@
+//! MariaDB and its client, with TLS on either side of Lariat, on both, and by a pair.
+
+use std::net::SocketAddr;
+
+use suite::mariadb::{Mariadb, mariadb, mariadb_tls, refused, values};
+use suite::prelude::*;
+
+const WHO: &str = "SELECT CURRENT_USER(); SHOW STATUS LIKE 'Ssl_cipher'";
+
+/// A service for these servers.
+fn service(site: &Site, name: &str, servers: &str) -> Service {
+    let unused = Server::start(Behaviour::Hang);
+    let servers = format!("[{servers:?}]");
+    Service::new(site, &unused).named(name).servers(&servers)
+}
+
+/// Its clients may ask for TLS, or have to.
+fn terminating(site: &Site, name: &str, servers: &str, policy: &str) -> Service {
+    let starttls = format!("starttls = {{ protocol = 'mysql', policy = '{policy}' }}");
+    service(site, name, servers).front(&starttls)
+}
+
+/// It asks its servers, which have this certificate.
+fn asking(service: Service, ca: &str) -> Service {
+    let tls = format!("starttls = 'mysql'\ntls = {{ ca = [{ca:?}], name = 'localhost' }}");
+    service.back(&tls)
+}
+
+fn lariat(services: &[&Service]) -> Lariat {
+    let texts: Vec<_> = services.iter().map(|one| one.toml()).collect();
+    Lariat::start(&texts.join("\n"))
+}
+
+#[test]
+fn a_server_without_tls_gets_clients_with_it() {
+    let (site, server) = (Site::new(), Mariadb::start(&[]));
+    let ca = site.ca().display().to_string();
+    let tcp = server.address.to_string();
+    let unix = format!("unix:{}", server.socket.display());
+    let over_tcp = terminating(&site, "tcp", &tcp, "required");
+    let over_unix = terminating(&site, "unix", &unix, "required");
+    let optional = terminating(&site, "optional", &tcp, "optional");
+    let pair = asking(service(&site, "pair", &over_unix.address.to_string()), &ca).mode("off");
+    let lariat = lariat(&[&over_tcp, &over_unix, &optional, &pair]);
+    let client = |address: SocketAddr, is_tls: bool, user: &str, statements: &str| {
+        if is_tls {
+            mariadb_tls(&site, address, user, statements)
+        } else {
+            mariadb(address, user, statements)
+        }
+    };
+    for (service, is_tls) in [
+        (&over_tcp, true),
+        (&over_unix, true),
+        (&optional, true),
+        (&optional, false),
+        (&pair, false),
+    ] {
+        for user in ["native", "signed"] {
+            let said = values(&mut client(service.address, is_tls, user, WHO));
+            assert_eq!(said, format!("{user}@%\nSsl_cipher"), "{service:?}");
+        }
+        let mut wrong = client(service.address, is_tls, "native", "SELECT 1");
+        refused(wrong.arg("--password=wrong")).assert_stderr("ERROR 1045 (28000)");
+    }
+    // What follows the login passes as it is.
+    let file = site.directory.write("rows.txt", "1\n2\n3\n");
+    let load = format!(
+        "CREATE TABLE test.rows (a INT); \
+         LOAD DATA LOCAL INFILE '{}' INTO TABLE test.rows; \
+         SELECT SUM(a) FROM test.rows; SELECT LENGTH(REPEAT('x', 3000000))",
+        file.display()
+    );
+    let mut compressed = mariadb_tls(&site, over_tcp.address, "native", &load);
+    compressed.args(["--compress", "--local-infile=1"]);
+    assert_eq!(values(&mut compressed), "6\n3000000");
+
+    let mut plain = mariadb(over_tcp.address, "native", "SELECT 1");
+    refused(&mut plain).assert_stderr("ERROR 3159 (HY000)");
+    let line = lariat.wait_for_line(&["starttls-required"]);
+    assert_eq!(line["fault"], "client", "{line}");
+}
+
+#[test]
+fn a_server_that_requires_tls_gets_clients_without_it() {
+    let site = Site::new();
+    let (server, ca) = (
+        Mariadb::requiring_tls(&site),
+        site.ca().display().to_string(),
+    );
+    let address = server.address.to_string();
+    let plain = asking(service(&site, "plain", &address), &ca).mode("off");
+    let both = asking(terminating(&site, "both", &address, "optional"), &ca);
+    let other = Authority::root("another root");
+    other.write(&site.directory, "other.pem");
+    let other = site.path("other.pem").display().to_string();
+    let stranger = asking(service(&site, "stranger", &address), &other).mode("off");
+    let lariat = lariat(&[&plain, &both, &stranger]);
+    for user in ["native", "signed"] {
+        for mut client in [
+            mariadb(plain.address, user, WHO),
+            mariadb(both.address, user, WHO),
+            mariadb_tls(&site, both.address, user, WHO),
+        ] {
+            let said = values(&mut client);
+            let expected = format!("{user}@%\nSsl_cipher\tTLS_");
+            assert!(said.starts_with(&expected), "{said}");
+        }
+    }
+    let mut client = mariadb(stranger.address, "native", "SELECT 1");
+    refused(&mut client).assert_stderr("1429");
+    let line = lariat.wait_for_line(&["\"service\":\"stranger\""]);
+    assert_eq!(line["fault"], "backend", "{line}");
+}
+
+/// The only packet of a server.
+fn greeting(payload: &[u8]) -> Behaviour {
+    let length = u8::try_from(payload.len()).expect("it is short");
+    Behaviour::Greet([&[length, 0, 0, 0], payload].concat())
+}
+
+#[test]
+fn servers_that_refuse_are_heard_in_words_of_mysql() {
+    let site = Site::new();
+    let closed = free_address().to_string();
+    let cases = [
+        (
+            greeting(b"\xff\x69\x04Host 'lasso' is blocked"),
+            "1129 - Host 'lasso' is blocked",
+        ),
+        (greeting(b"\x095.0\0"), "1043 - Bad handshake"),
+        (
+            Behaviour::Greet(b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec()),
+            "1835 - Malformed",
+        ),
+        (Behaviour::Hang, "1429"),
+    ];
+    let mut servers: Vec<_> = cases
+        .into_iter()
+        .map(|(one, words)| {
+            let server = Server::start(one);
+            (server.address().to_owned(), words, Some(server))
+        })
+        .collect();
+    servers.push((closed, "1429", None));
+    let services: Vec<_> = servers
+        .iter()
+        .map(|(address, words, _)| {
+            let service = terminating(&site, "web", address, "required");
+            (service.more("timeouts = { handshake = '1s' }"), words)
+        })
+        .collect();
+    for (service, words) in services {
+        let _lariat = lariat(&[&service]);
+        let mut client = mariadb_tls(&site, service.address, "native", "SELECT 1");
+        refused(&mut client).assert_stderr(words);
+    }
+}
