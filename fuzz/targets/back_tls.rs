@@ -339,7 +339,10 @@ impl<'c> Play<'c> {
         self.is_server_broken = false;
         // What was said to one that failed in its handshake was none of the client's.
         self.server = Some(self.choice.accept());
-        self.handle(Event::ServerChosen { server: 0, is_local: false });
+        self.handle(Event::ServerChosen {
+            server: 0,
+            is_local: false,
+        });
         self.handle(Event::BackConnected);
     }
 
