@@ -11,8 +11,8 @@ const BEGINNINGS: [(&[u8], Likeness); 12] = [
     (b"SSH-", ("SSH", None)),
     (b"* OK", ("IMAP", Some("imap"))),
     (b"+OK", ("POP3", Some("pop3"))),
-    (b"<?xml", ("XMPP", None)),
-    (b"<stream", ("XMPP", None)),
+    (b"<?xml", ("XMPP", Some("xmpp"))),
+    (b"<stream", ("XMPP", Some("xmpp"))),
     (b"-ERR", ("Redis", None)),
     (b"RFB ", ("VNC", None)),
     (b"200 ", ("NNTP", Some("nntp"))),
@@ -30,7 +30,7 @@ pub(crate) fn likeness(bytes: &[u8]) -> Option<Likeness> {
             .windows(4)
             .any(|word| word.eq_ignore_ascii_case(b"smtp"));
         return Some(if is_ftp && !is_smtp {
-            ("FTP", None)
+            ("FTP", Some("ftp"))
         } else {
             ("SMTP", Some("smtp"))
         });
@@ -60,7 +60,7 @@ fn is_mysql(bytes: &[u8]) -> bool {
 pub(crate) fn told(bytes: &[u8]) -> String {
     match likeness(bytes) {
         Some((protocol, Some(dialect))) => {
-            format!("this speaks {protocol} without TLS; TLS may begin by STARTTLS ({dialect})")
+            format!("this speaks {protocol} without TLS, did you mean --starttls {dialect}?")
         }
         Some((protocol, None)) => format!("this speaks {protocol} without TLS"),
         None => {

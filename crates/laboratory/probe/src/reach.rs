@@ -9,6 +9,7 @@ use load::observe::{Fault, Limited};
 use load::plan::ProxyVersion;
 use measure::probe::{Trouble, TroubleKind};
 use wire::proxy_header::{Addresses, HeaderV2, write_v1};
+use wire::starttls::{Dialect, Dialog, Next, Sides};
 
 use crate::plain_text::told;
 
@@ -20,10 +21,19 @@ const TIMEOUTS_MAX: u32 = 3;
 #[derive(Debug)]
 pub(crate) struct Reach {
     pub(crate) address: SocketAddr,
-    pub(crate) proxy: Option<ProxyVersion>,
+    before: BeforeTls,
     /// Of one connection from its beginning to its end.
     pub(crate) timeout: Duration,
     timeouts: Cell<u32>,
+}
+
+/// What comes before TLS on each connection.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct BeforeTls {
+    pub(crate) proxy: Option<ProxyVersion>,
+    pub(crate) starttls: Option<Dialect>,
+    /// The name that the server goes by, where a dialect tells it one.
+    pub(crate) server_name: Option<String>,
 }
 
 /// A connection whose reads and writes fail when its time is over.
@@ -34,10 +44,10 @@ pub(crate) struct Wire {
 }
 
 impl Reach {
-    pub(crate) fn new(address: SocketAddr, proxy: Option<ProxyVersion>, timeout: Duration) -> Self {
+    pub(crate) fn new(address: SocketAddr, before: BeforeTls, timeout: Duration) -> Self {
         Self {
             address,
-            proxy,
+            before,
             timeout,
             timeouts: Cell::new(0),
         }
@@ -54,13 +64,48 @@ impl Reach {
         let stream = stream.map_err(|error| self.not_connected(&error))?;
         let _slower_without = stream.set_nodelay(true);
         let mut wire = Wire { stream, until };
-        // A STARTTLS dialog would stand behind the header, on this connection.
-        match self
-            .header(&wire.stream)
-            .map(|header| wire.write_all(&header))
-        {
-            Err(error) | Ok(Err(error)) => Err(self.broken(&error, "the PROXY header")),
-            Ok(Ok(())) => Ok(wire),
+        let header = self.header(&wire.stream);
+        match header.and_then(|header| wire.write_all(&header)) {
+            Err(error) => return Err(self.broken(&error, "the PROXY header")),
+            Ok(()) => self.ask_for_tls(&mut wire)?,
+        }
+        Ok(wire)
+    }
+
+    /// The dialog of a protocol that begins in plaintext, up to the server's consent.
+    fn ask_for_tls(&self, wire: &mut Wire) -> Result<(), Trouble> {
+        let Some(dialect) = self.before.starttls else {
+            return Ok(());
+        };
+        let sides = Sides {
+            front: None,
+            back: true,
+        };
+        let doing = format!("STARTTLS ({})", dialect.name());
+        let failed = |error: io::Error| self.broken(&error, &doing);
+        let mut dialog = Dialog::new(dialect, sides, self.before.server_name.as_deref());
+        let mut received = Vec::new();
+        loop {
+            // Protocols in which the client speaks first begin with nothing received.
+            let step = dialog.server_sent(&received);
+            wire.write_all(&step.to_server).map_err(failed)?;
+            match step.next {
+                Next::StartServerTls => return Ok(()),
+                Next::More => {}
+                Next::Fail(fault) => {
+                    return Err(trouble(TroubleKind::Refused, format!("{doing}: {fault}")));
+                }
+                other => {
+                    let text = format!("{doing}: the dialog does not lead to TLS ({other:?})");
+                    return Err(trouble(TroubleKind::Malformed, text));
+                }
+            }
+            let mut chunk = [0; 4096];
+            let count = wire.read(&mut chunk).map_err(failed)?;
+            if count == 0 {
+                return Err(failed(ErrorKind::UnexpectedEof.into()));
+            }
+            received = chunk.iter().take(count).copied().collect();
         }
     }
 
@@ -70,7 +115,7 @@ impl Reach {
             source: stream.local_addr()?,
             destination: stream.peer_addr()?,
         };
-        match self.proxy {
+        match self.before.proxy {
             None => {}
             Some(ProxyVersion::V1) => write_v1(&addresses, &mut header),
             Some(ProxyVersion::V2) => {

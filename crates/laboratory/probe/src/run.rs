@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use load::observe::chain::Roots;
 use load::plan::{ClientCertificate, ProxyVersion};
-use measure::probe::{FORMAT, Node, ProbeReport, Resumes, Trouble, TroubleKind};
+use measure::probe::{FORMAT, Node, ProbeReport, Resumes, TroubleKind};
+use wire::starttls::Dialect;
 
 use crate::certificate::Expected;
 use crate::judge::judge;
 use crate::offers::Common;
-use crate::reach::Reach;
+use crate::reach::{BeforeTls, Reach, trouble};
 use crate::resumption::{Way, found};
 use crate::visit::Visit;
 
@@ -30,6 +31,8 @@ pub struct Options {
     pub expected_name: Option<String>,
     /// A PROXY header before anything else.
     pub proxy: Option<ProxyVersion>,
+    /// The dialect in which TLS is asked for; `None` = TLS begins at once.
+    pub starttls: Option<Dialect>,
     /// Sent if the server asks for it.
     pub client_certificate: Option<ClientCertificate>,
     /// Trusted roots as PEM; `None` = chains are not checked.
@@ -52,10 +55,15 @@ const LINGER: Duration = Duration::from_secs(1);
 
 /// Probes all of it. `tell` hears what is being done.
 pub fn probe(options: &Options, tell: &dyn Fn(&str)) -> ProbeReport {
+    let before = BeforeTls {
+        proxy: options.proxy,
+        starttls: options.starttls,
+        server_name: options.server_name.clone(),
+    };
     let reaches: Vec<Reach> = options
         .addresses
         .iter()
-        .map(|address| Reach::new(*address, options.proxy, options.timeout))
+        .map(|address| Reach::new(*address, before.clone(), options.timeout))
         .collect();
     let visit = |reach, attempts| Visit {
         reach,
@@ -107,16 +115,17 @@ pub fn probe(options: &Options, tell: &dyn Fn(&str)) -> ProbeReport {
             }
         }
     }
-    report
-        .nodes
-        .extend(options.unresolved.iter().map(|(host, text)| Node {
-            address: host.clone(),
-            trouble: Some(Trouble {
-                kind: TroubleKind::Unresolved,
-                text: text.clone(),
-            }),
-            ..Node::default()
-        }));
+    report.nodes.extend(unresolved(options));
     report.verdicts = judge(&report);
     report
+}
+
+/// A node for each host that has no address.
+fn unresolved(options: &Options) -> Vec<Node> {
+    let node = |(host, text): &(String, String)| Node {
+        address: host.clone(),
+        trouble: Some(trouble(TroubleKind::Unresolved, text)),
+        ..Node::default()
+    };
+    options.unresolved.iter().map(node).collect()
 }

@@ -61,10 +61,10 @@ fn other_protocols_are_named() {
         (&b"HTTP/1.1 400 Bad Request\r\n\r\n"[..], "HTTP"),
         (
             b"220 mail.example ESMTP\r\n",
-            "SMTP without TLS; TLS may begin by STARTTLS (smtp)",
+            "SMTP without TLS, did you mean --starttls smtp?",
         ),
-        (b"J\0\0\0\x0a8.0.36\0", "STARTTLS (mysql)"),
-        (b"* OK IMAP4rev1 ready\r\n", "STARTTLS (imap)"),
+        (b"J\0\0\0\x0a8.0.36\0", "did you mean --starttls mysql?"),
+        (b"* OK IMAP4rev1 ready\r\n", "did you mean --starttls imap?"),
         (b"SSH-2.0-x\r\n", "SSH"),
         (b"\x01\x02\x03\x04\x05", "begins with the bytes 01 02 03"),
     ] {
@@ -191,6 +191,50 @@ fn expectations_and_slips_have_exit_codes() {
     slip.assert_stderr("did you mean `certificate.days-left`?");
     let facts = run(lab::command().args(["probe", "--facts"])).success();
     assert_has(facts, "resumption.psk-single-use");
+}
+
+/// A mail server that has TLS: after the dialog, what comes is for the TLS server.
+fn mail_server(tls: SocketAddr) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let copy = |mut from: TcpStream, mut to: TcpStream| {
+        thread::spawn(move || {
+            let _cut = std::io::copy(&mut from, &mut to);
+            let _gone = to.shutdown(std::net::Shutdown::Write);
+        });
+    };
+    thread::spawn(move || {
+        while let Ok((mut stream, _)) = listener.accept() {
+            let mut say = |words: &str| {
+                let _gone = stream.write_all(words.as_bytes());
+                let mut line = [0; 512];
+                stream.read(&mut line).unwrap_or(0)
+            };
+            if say("220 localhost ESMTP\r\n") > 0 && say("250-localhost\r\n250 STARTTLS\r\n") > 0 {
+                let _gone = stream.write_all(b"220 go ahead\r\n");
+                let server = TcpStream::connect(tls).unwrap();
+                copy(stream.try_clone().unwrap(), server.try_clone().unwrap());
+                copy(server, stream);
+            }
+        }
+    });
+    address
+}
+
+#[test]
+fn tls_is_asked_for_in_words_of_the_protocol() {
+    let site = Site::new();
+    let server = Server::start(Behaviour::Http("ok".into()));
+    let service = Service::new(&site, &server);
+    let _lariat = Lariat::start(&service.toml());
+    let mail = mail_server(service.address);
+    assert_has(trouble(mail).1, "did you mean --starttls smtp?");
+    let (_, report) = probe(mail, &["--starttls", "smtp", "--attempts", "2"]);
+    let node = &report["nodes"][0];
+    assert_eq!(node["trouble"], Value::Null, "{report}");
+    assert_eq!(node["clients"][0]["version"], "TLSv1.3");
+    let resumed = report["resumption"].as_array().unwrap().iter();
+    assert!(resumed.clone().all(|one| one["resumed"] == 2), "{report}");
 }
 
 #[test]

@@ -12,6 +12,7 @@ use probe::expect::{Expectations, Unmet};
 use probe::facts;
 use probe::run::{Options, probe};
 use wire::address::{Address, AddressError, Endpoint};
+use wire::starttls::Dialect;
 
 use super::flags::{Arguments, Command, wrong};
 
@@ -41,6 +42,9 @@ setting of lariat, nginx, haproxy, hitch or stunnel to change.
       The name in SNI, which certificates are checked for [default: the first host; none: no SNI]
   --send-proxy v1|v2
       Send a PROXY header first
+  --starttls KIND
+      Ask for TLS in the words of a protocol that begins in plaintext: smtp, lmtp, imap, pop3, ftp,
+      sieve, nntp, mysql, postgres, ldap, xmpp
   --ca FILE.pem
       Trust these roots instead of the system's
   --client-certificate FILE.pem
@@ -199,13 +203,19 @@ fn options(arguments: &Arguments, hosts: Vec<String>) -> Result<Options, UsageEr
             .is_err()
             .then(|| name.clone()),
     };
+    let starttls = arguments.one("starttls", dialect)?;
     let authority = server_name.clone().unwrap_or_else(|| name.clone());
     Ok(Options {
         expected_name: Some(authority.clone()),
         proxy: arguments.one("send-proxy", proxy)?,
+        starttls,
         client_certificate: client_certificate(arguments)?,
         roots_pem: roots(arguments)?,
-        request: request(arguments, &authority)?,
+        // Such a protocol knows no GET.
+        request: match starttls {
+            Some(_) => Vec::new(),
+            None => request(arguments, &authority)?,
+        },
         timeout: arguments
             .one("timeout", timeout)?
             .unwrap_or(Duration::from_secs(5)),
@@ -305,6 +315,15 @@ fn proxy(text: &str) -> Result<ProxyVersion, UsageError> {
     let found = ProxyVersion::NAMED.iter().find(|(name, _)| *name == text);
     let found = found.map(|(_, version)| *version);
     found.ok_or_else(|| wrong("send-proxy", text, "is not one of: v1, v2", "v2"))
+}
+
+fn dialect(text: &str) -> Result<Dialect, UsageError> {
+    let found = Dialect::ALL.iter().find(|(name, _)| *name == text);
+    found.map(|(_, dialect)| *dialect).ok_or_else(|| {
+        let names: Vec<_> = Dialect::ALL.iter().map(|(name, _)| *name).collect();
+        let what = format!("is not one of: {}", names.join(", "));
+        wrong("starttls", text, &what, "smtp")
+    })
 }
 
 pub(super) fn timeout(text: &str) -> Result<Duration, UsageError> {
@@ -407,6 +426,7 @@ mod tests {
             ("https://a/", "write HOST or HOST:PORT"),
             ("unix:/run/a", "is a Unix socket"),
             ("srv:_a._tcp.example", "stands for several servers"),
+            ("127.0.0.1 --starttls smpt", "is not one of: smtp, lmtp"),
             ("127.0.0.1 --timeout 0", "is no time from 10ms to 10m"),
             ("127.0.0.1 --attempts 0", "is no number from 1 to 100"),
             ("127.0.0.1 --send-proxy v3", "is not one of: v1, v2"),
