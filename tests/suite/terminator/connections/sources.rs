@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
+use suite::footprint::Footprint;
 use suite::openssl::s_client;
 use suite::prelude::*;
 
@@ -162,6 +163,28 @@ fn the_addresses_of_an_ipv6_network_are_one_source() {
             admitted + f64::from(count),
         );
     }
+}
+
+/// What is refused is counted one by one, and logged as a few lines and sums.
+#[test]
+fn a_flood_of_one_source_does_not_flood_the_log() {
+    let (site, _server, service, lariat) = limited("rate = 5\nexempt = []", "");
+    let resident_kib = || Footprint::of(lariat.worker_process()).unwrap().resident_kib;
+    let before = resident_kib();
+    for _ in 0..3000 {
+        // Its reset may come before the answer to connect(2).
+        let _reset = TcpStream::connect(service.address);
+    }
+    let refused = [("reason", "source-rate-limit")];
+    lariat.wait_for_metric_from("lariat_connections_ended_total", &refused, 2500.0);
+    lariat.wait_for_line(&["source-rate-limit"]);
+    let lines = lariat.log().matches("\"source-rate-limit\"").count();
+    assert!(lines < 500, "{lines} lines");
+    let after = resident_kib();
+    assert!(after < before + (16 << 10), "{before} KiB, then {after}");
+    // Others come in meanwhile.
+    let other = s_client(&site, service.address, &["-bind", "127.0.0.3:0"]);
+    assert!(other.stdout.contains("Cipher is TLS_AES"), "{other:?}");
 }
 
 /// The defaults limit no client of this host.
