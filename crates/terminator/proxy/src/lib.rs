@@ -34,7 +34,7 @@ pub mod routes;
 mod schedule;
 mod service;
 mod slow_client;
-mod sources;
+pub mod sources;
 mod timers;
 mod token;
 mod worker;

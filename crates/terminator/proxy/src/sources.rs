@@ -25,7 +25,7 @@ const SWEEP_MIN: usize = 64;
 /// It holds at most twice as many as there are open connections and as have come within the last
 /// second, and some: those that hold nothing go whenever a part has doubled.
 #[derive(Debug)]
-pub(crate) struct SourceTable {
+pub struct SourceTable {
     parts: Box<[Mutex<Part>]>,
     /// Keyed at random, so that nobody can choose addresses that meet in one part.
     hasher: RandomState,
@@ -48,14 +48,14 @@ struct Source {
 
 /// The table as one worker uses it, with the limits of its plan.
 #[derive(Debug)]
-pub(crate) struct Sources {
+pub struct Sources {
     table: Arc<SourceTable>,
     limits: SourceLimits,
 }
 
 /// A connection's place in the count of its source, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct SourcePlace {
+pub struct SourcePlace {
     sources: Rc<Sources>,
     source: u128,
     is_handshaking: bool,
@@ -115,7 +115,8 @@ impl Part {
 }
 
 impl Sources {
-    pub(crate) fn new(table: Arc<SourceTable>, limits: SourceLimits) -> Self {
+    /// With these limits.
+    pub fn new(table: Arc<SourceTable>, limits: SourceLimits) -> Self {
         Self { table, limits }
     }
 
@@ -126,7 +127,10 @@ impl Sources {
 
     /// Lets a client of a service in, and counts it where its source is limited; or says why it may
     /// not come in. `None` is a client on a Unix socket.
-    pub(crate) fn admit(
+    ///
+    /// # Errors
+    /// The list or the limit that keeps it out.
+    pub fn admit(
         self: &Rc<Self>,
         rules: &SourceRules,
         client: Option<IpAddr>,
@@ -155,7 +159,7 @@ impl Sources {
 
 impl SourcePlace {
     /// The handshake is over.
-    pub(crate) fn end_handshake(&mut self) {
+    pub fn end_handshake(&mut self) {
         if std::mem::take(&mut self.is_handshaking) {
             self.change(|source| source.handshakes -= 1);
         }
@@ -331,7 +335,11 @@ mod tests {
         let (sources, start) = (sources(limits), Instant::now());
         for number in 0..200_000_u32 {
             let now = start + Duration::from_millis(number.into());
-            let client = IpAddr::V4((number | 0x0a00_0000).into());
+            let network = 0x2001_0db8_u128 << 96 | u128::from(number) << 64;
+            let client = match number % 2 {
+                0 => IpAddr::V4((number | 0x0a00_0000).into()),
+                _ => IpAddr::V6((network | 1).into()),
+            };
             let place = sources.admit(&SourceRules::default(), Some(client), now);
             assert!(place.unwrap().is_some());
         }
