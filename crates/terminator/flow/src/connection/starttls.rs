@@ -52,8 +52,11 @@ impl Flow {
         if !bytes.is_empty() {
             self.facts.bytes_up += bytes.len() as u64;
             let mut out = conversation.dialog.client_sent(bytes);
-            // It waits for the server's TLS, if that is not up.
-            self.send_up(&std::mem::take(&mut out.to_server), now, pool);
+            // It waits for the server's TLS, if that is not up; but a request for TLS that the
+            // client's own words lead to goes before it.
+            if out.next != Next::StartServerTls {
+                self.send_up(&std::mem::take(&mut out.to_server), now, pool);
+            }
             self.follow(out, now, pool);
         }
     }
