@@ -1,0 +1,66 @@
+//! Any bytes from a client and a server to the dialog of any dialect: no panic, and what goes out is
+//! bounded by what came in.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use wire::starttls::{Dialect, Dialog, Next, Output, PasswordTask, Policy, Sides};
+
+/// What a dialog says by itself for one piece, at the most: refusals of all lines in it are counted
+/// by their bytes.
+const OWN_BYTES_MAX: usize = 4096;
+
+/// The longest refusal for the shortest command: one of a line end alone.
+const FACTOR: usize = 64;
+
+fuzz_target!(|bytes: &[u8]| {
+    let [dialect, sides, pieces @ ..] = bytes else {
+        return;
+    };
+    let (_, dialect) = Dialect::ALL[usize::from(*dialect) % Dialect::ALL.len()];
+    let sides = Sides {
+        front: [None, Some(Policy::Required), Some(Policy::Optional)][usize::from(sides & 3) % 3],
+        back: sides & 4 != 0,
+    };
+    let mut dialog = Dialog::new(dialect, sides, Some("localhost"));
+    let (mut came, mut went) = (0, OWN_BYTES_MAX);
+    went += follow(&mut dialog, Dialog::server_connected, came, 0).unwrap_or(0);
+    let mut rest = pieces;
+    while let [head, more @ ..] = rest {
+        let (piece, behind) = more.split_at(usize::from(head >> 1).min(more.len()));
+        rest = behind;
+        came += piece.len();
+        let is_of_client = head & 1 == 0;
+        let take = |dialog: &mut Dialog| match is_of_client {
+            true => dialog.client_sent(piece),
+            false => dialog.server_sent(piece),
+        };
+        let Some(more) = follow(&mut dialog, take, came, went) else {
+            return;
+        };
+        went += more;
+    }
+});
+
+/// What goes out for a step and for those that it asks for; `None` = the dialog is over.
+fn follow(
+    dialog: &mut Dialog,
+    step: impl FnOnce(&mut Dialog) -> Output,
+    came: usize,
+    went: usize,
+) -> Option<usize> {
+    let mut out = step(dialog);
+    let mut bytes = 0;
+    loop {
+        bytes += out.to_client.len() + out.to_server.len();
+        assert!(went + bytes <= 2 * OWN_BYTES_MAX + came * FACTOR, "{came} bytes, {bytes} more");
+        assert!(dialog.unavailable().len() < OWN_BYTES_MAX);
+        out = match out.next {
+            Next::More => return Some(bytes),
+            Next::Relay | Next::Fail(_) => return None,
+            Next::StartClientTls | Next::ClientTlsBegun(_) => dialog.client_tls_up(),
+            Next::StartServerTls => dialog.server_tls_up(),
+            Next::Password(PasswordTask::OwnKey) => dialog.password_done(Some(b"key".to_vec())),
+            Next::Password(_) => dialog.password_done(None),
+        };
+    }
+}
