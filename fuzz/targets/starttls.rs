@@ -1,5 +1,5 @@
-//! Any bytes from a client and a server to the dialog of any dialect: no panic, and what goes out is
-//! bounded by what came in.
+//! Any bytes from a client and a server to the dialog of any dialect: no panic, and what goes out
+//! is bounded by what came in.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -85,7 +85,7 @@ impl Dialect {
 
 /// One connection's conversation.
 pub struct Dialog {
-    steps: Box<dyn Steps>,
+    steps: Box<dyn Steps + Send>,
     is_greeted: bool,
 }
 
@@ -109,7 +109,7 @@ impl Dialog {
         Self::of(dialect, Lines::new(words, sides))
     }
 
-    fn of(dialect: Dialect, steps: impl Steps + 'static) -> Self {
+    fn of(dialect: Dialect, steps: impl Steps + Send + 'static) -> Self {
         Self {
             steps: Box::new(steps),
             is_greeted: dialect.is_greeted(),

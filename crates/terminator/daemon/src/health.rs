@@ -417,6 +417,23 @@ mod tests {
     }
 
     #[test]
+    fn a_server_that_greets_with_an_error_is_down() {
+        let greeting = b"* BYE too many connections\r\n".to_vec();
+        let server = Server::start(Behaviour::Greet(greeting));
+        let mut service = service(CheckKind::Tls { name: None }, &[server.address()]);
+        service.starttls = Some(Starttls {
+            dialect: Dialect::Imap,
+            sides: Sides {
+                front: None,
+                back: true,
+            },
+            server_name: None,
+        });
+        let why = "the server answered \"* BYE too many connections\"".to_owned();
+        assert_eq!(first(service), (false, why));
+    }
+
+    #[test]
     fn a_tls_check_takes_any_certificate() {
         let directory = Directory::new();
         let leaf = Authority::root("nobody")

@@ -15,7 +15,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
 use wire::address::{Address, Endpoint, UnixName};
 use wire::http;
-use wire::starttls::{Dialect, MysqlCheck, MysqlCheckStep};
+use wire::starttls::{self, Dialect, Dialog, MysqlCheck, MysqlCheckStep, Next, Sides};
 
 /// The bytes of a status line that decide: `HTTP/1.1 200` and what follows the number.
 const STATUS_BYTES: usize = 13;
@@ -30,6 +30,8 @@ pub(super) struct Target {
     question: Question,
     /// How connections speak to the server, and which one it is.
     tls: Option<(ServerTls, usize)>,
+    /// How it is asked for TLS.
+    starttls: Option<Starttls>,
 }
 
 #[derive(Clone, Debug)]
@@ -83,6 +85,8 @@ pub(super) enum ProbeFault {
     #[error("{0}")]
     Mysql(String),
     #[error("{0}")]
+    Starttls(starttls::Fault),
+    #[error("{0}")]
     Tls(#[from] tls::probe::ProbeFault),
 }
 
@@ -103,6 +107,7 @@ impl Target {
             preface: preface.to_vec(),
             question,
             tls: None,
+            starttls: None,
         }
     }
 
@@ -118,6 +123,8 @@ impl Target {
         let is_begun_plain = starttls.is_some_and(|one| one.sides.back) || self.tls.is_none();
         if is_mysql && is_begun_plain && !matches!(self.question, Question::Http { .. }) {
             self.question = Question::Mysql;
+        } else if !matches!(self.question, Question::Tcp) {
+            self.starttls = starttls.filter(|one| one.sides.back).cloned();
         }
         self
     }
@@ -131,6 +138,9 @@ impl Target {
         }
         if !before.is_empty() {
             stream.write_all(before).await?;
+        }
+        if let Some(starttls) = &self.starttls {
+            ask_for_tls(&mut *stream, starttls).await?;
         }
         match (&self.question, &self.tls) {
             (Question::Mysql, tls) => ask_mysql(&mut *stream, tls.as_ref(), within).await,
@@ -282,6 +292,30 @@ async fn ask_mysql(
             return Ok(Passed::Login);
         }
         sent?;
+    }
+}
+
+/// Leads the conversation of a protocol up to where TLS begins.
+async fn ask_for_tls(stream: &mut dyn Stream, starttls: &Starttls) -> Result<(), ProbeFault> {
+    let name = starttls.server_name.as_deref();
+    let server_alone = Sides {
+        front: None,
+        back: true,
+    };
+    let mut dialog = Dialog::new(starttls.dialect, server_alone, name);
+    let mut out = dialog.server_connected();
+    let mut buffer = [0; READ_BYTES];
+    loop {
+        stream.write_all(&out.to_server).await?;
+        match out.next {
+            Next::StartServerTls => return Ok(()),
+            Next::Fail(fault) => return Err(ProbeFault::Starttls(fault)),
+            _ => {}
+        }
+        out = match stream.read(&mut buffer).await? {
+            0 => return Err(ProbeFault::Closed),
+            count => dialog.server_sent(&buffer[..count]),
+        };
     }
 }
 
