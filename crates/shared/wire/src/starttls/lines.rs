@@ -4,13 +4,16 @@
 //! known to be that command's, and an answer of our own comes in its turn. What a client sends
 //! meanwhile waits here.
 
+use std::collections::VecDeque;
+
 use super::step::{Fault, Next, Output, Policy, Sides, Steps, refusal};
 use super::words::{Framing, Words};
 
 /// The longest line, in bytes: RFC 9051 section 4 advises 8,000 octets, SMTP needs 512.
 const LINE_BYTES_MAX: usize = 8 << 10;
 
-/// What may wait for a reply, and the longest reply that is rewritten, in bytes.
+/// What may wait for a reply, the longest reply that is rewritten, and what is answered at once, in
+/// bytes.
 const HELD_BYTES_MAX: usize = 64 << 10;
 
 /// Commands refused for want of TLS before the connection is closed.
@@ -45,8 +48,8 @@ pub(super) struct Lines {
     phase: Phase,
     has_client_tls: bool,
     /// What has come and is not yet worked on.
-    client: Vec<u8>,
-    server: Vec<u8>,
+    client: VecDeque<u8>,
+    server: VecDeque<u8>,
     expected: Option<Expected>,
     /// Of the command that is answered, where commands have one.
     tag: Vec<u8>,
@@ -73,8 +76,8 @@ impl Lines {
             front: sides.front,
             phase,
             has_client_tls: false,
-            client: Vec::new(),
-            server: Vec::new(),
+            client: VecDeque::new(),
+            server: VecDeque::new(),
             expected: Some(Expected::Greeting),
             tag: Vec::new(),
             code: None,
@@ -97,16 +100,27 @@ impl Lines {
     // From the client.
 
     fn take_commands(&mut self, out: &mut Output) {
-        while out.goes_on() && self.phase == Phase::Open && self.expected.is_none() {
-            let Some(line) = take_line(&mut self.client) else {
-                if self.client.len() > LINE_BYTES_MAX {
-                    self.refuse_client(Fault::ClientMalformed("a line longer than 8 KiB"), out);
-                }
-                return;
-            };
+        let (before, mut answered) = (out.to_client.len(), 0);
+        while out.goes_on()
+            && self.phase == Phase::Open
+            && self.expected.is_none()
+            && answered <= HELD_BYTES_MAX
+        {
+            let line = take_line(&mut self.client);
+            let bytes = line.as_ref().map_or(self.client.len(), Vec::len);
+            if bytes > LINE_BYTES_MAX {
+                let fault = Fault::ClientMalformed("a line longer than 8 KiB");
+                return self.refuse_client(fault, out);
+            }
+            let Some(line) = line else { return };
+            if self.is_before_tls() && has_stray(&line) {
+                let fault = Fault::ClientMalformed("a CR or NUL within a line");
+                return self.refuse_client(fault, out);
+            }
             self.command(&line, out);
+            answered = out.to_client.len() - before;
         }
-        if self.client.len() > HELD_BYTES_MAX {
+        if self.client.len().max(answered) > HELD_BYTES_MAX && out.goes_on() {
             let what = "64 KiB without waiting for an answer";
             self.refuse_client(Fault::ClientMalformed(what), out);
         }
@@ -114,14 +128,15 @@ impl Lines {
 
     fn command(&mut self, line: &[u8], out: &mut Output) {
         let words = self.words;
-        let text = String::from_utf8_lossy(line).trim().to_ascii_uppercase();
-        let command = match (words.framing, text.split_once(' ')) {
-            (Framing::Tagged, Some((tag, command))) => {
-                self.tag = line[..tag.len().min(line.len())].to_vec();
-                command.trim_start().to_owned()
-            }
-            _ => text,
-        };
+        let mut text = line.trim_ascii();
+        if words.framing == Framing::Tagged {
+            let end = text.iter().position(|byte| *byte == b' ');
+            // One without a tag is answered by an untagged line.
+            let (tag, command) = end.map_or((&b"*"[..], &b""[..]), |end| text.split_at(end));
+            self.tag = tag.to_vec();
+            text = command.trim_ascii_start();
+        }
+        let command = String::from_utf8_lossy(text).to_ascii_uppercase();
         let is_one_of = |all: &[&str]| all.iter().any(|one| is_command(&command, one));
         let has_literal =
             matches!(words.framing, Framing::Tagged | Framing::Sieve) && command.ends_with('}');
@@ -145,12 +160,14 @@ impl Lines {
             if self.refusals > REFUSALS_MAX {
                 out.next = Next::Fail(Fault::TlsRequired);
             }
-        } else if words.is_lasting {
+        } else if let Some(login) = words.lasting
+            && !(self.is_before_tls() && is_command(&command, login))
+        {
             self.pass_command(line, Expected::Other, out);
         } else {
             out.to_server.extend_from_slice(line);
-            out.to_server.append(&mut self.client);
-            out.to_client.append(&mut self.server);
+            out.to_server.extend(std::mem::take(&mut self.client));
+            out.to_client.extend(std::mem::take(&mut self.server));
             out.next = Next::Relay;
         }
     }
@@ -393,6 +410,7 @@ impl Lines {
             has_head && index == 1 || !self.is_hidden(keyword(line, framing))
         });
         let code = &reply[..reply.len().min(3)];
+        let end = [code, b" End\r\n"].concat();
         let added: Vec<_> = self
             .offered()
             .map(|one| match framing {
@@ -402,6 +420,10 @@ impl Lines {
                 _ => [one.as_bytes(), b"\r\n"].concat(),
             })
             .collect();
+        if lines.len() == 1 && added.iter().any(|one| one.starts_with(b" ")) {
+            // RFC 2389 section 3.2: a list of none has no line that closes it.
+            lines.push(&end);
+        }
         // Before the last line, which closes the list in most protocols; never before the first.
         let at = lines.len().saturating_sub(1).max(usize::from(has_head));
         lines.splice(at..at, added.iter().map(|one| &one[..]));
@@ -421,12 +443,12 @@ impl Lines {
 
 impl Steps for Lines {
     fn client_sent(&mut self, bytes: &[u8], out: &mut Output) {
-        self.client.extend_from_slice(bytes);
+        self.client.extend(bytes);
         self.take_commands(out);
     }
 
     fn server_sent(&mut self, bytes: &[u8], out: &mut Output) {
-        self.server.extend_from_slice(bytes);
+        self.server.extend(bytes);
         self.take_replies(out);
     }
 
@@ -480,10 +502,21 @@ impl Steps for Lines {
 }
 
 /// The next whole line, with its end.
-fn take_line(bytes: &mut Vec<u8>) -> Option<Vec<u8>> {
+fn take_line(bytes: &mut VecDeque<u8>) -> Option<Vec<u8>> {
     let end = bytes.iter().position(|byte| *byte == b'\n')?;
-    let rest = bytes.split_off(end + 1);
-    Some(std::mem::replace(bytes, rest))
+    let line = bytes.drain(..=end).collect();
+    if bytes.is_empty() {
+        *bytes = VecDeque::new();
+    }
+    Some(line)
+}
+
+/// Whether a line has what some servers take for its end. To them it would be two commands, of
+/// which the second one's reply came as if it were one under TLS (CVE-2011-0411).
+fn has_stray(line: &[u8]) -> bool {
+    let line = line.strip_suffix(b"\n").unwrap_or(line);
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    line.iter().any(|byte| matches!(byte, b'\r' | 0))
 }
 
 fn last_line(reply: &[u8]) -> &[u8] {
@@ -521,17 +554,17 @@ fn keyword(line: &[u8], framing: Framing) -> &[u8] {
 
 /// An IMAP greeting without the capabilities that the server had before TLS: nobody vouches for
 /// them, and it has others now.
-fn without_capabilities(greeting: Vec<u8>) -> Vec<u8> {
-    let begin = greeting
-        .windows(12)
-        .position(|part| is_word(part, "[CAPABILITY "));
-    let Some(begin) = begin else {
-        return greeting;
+fn without_capabilities(mut greeting: Vec<u8>) -> Vec<u8> {
+    let begin = |greeting: &[u8]| {
+        let mut parts = greeting.windows(12);
+        parts.position(|part| is_word(part, "[CAPABILITY "))
     };
-    let Some(length) = greeting[begin..].iter().position(|byte| *byte == b']') else {
-        return greeting;
-    };
-    let rest = greeting[begin + length + 1..].trim_ascii_start();
-    let rest = if rest.is_empty() { b"ready\r\n" } else { rest };
-    [&greeting[..begin], rest].concat()
+    while let Some(begin) = begin(&greeting)
+        && let Some(length) = greeting[begin..].iter().position(|byte| *byte == b']')
+    {
+        let rest = greeting[begin + length + 1..].trim_ascii_start();
+        let rest = if rest.is_empty() { b"ready\r\n" } else { rest };
+        greeting = [&greeting[..begin], rest].concat();
+    }
+    greeting
 }

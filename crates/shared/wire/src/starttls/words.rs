@@ -41,8 +41,9 @@ pub(super) struct Words {
     pub(super) hidden_before: &'static [&'static str],
     /// Commands that are answered under TLS, with their answers: the server knows of no TLS.
     pub(super) answered: &'static [(&'static str, &'static str)],
-    /// Whether the rewriting goes on for as long as the connection.
-    pub(super) is_lasting: bool,
+    /// The rewriting goes on for as long as the connection, unless a client gives this command in
+    /// plaintext, with which it has decided against TLS.
+    pub(super) lasting: Option<&'static str>,
     /// Whether the greeting lists capabilities, and the server greets anew under TLS (RFC 5804
     /// section 2.2).
     pub(super) greets_again: bool,
@@ -71,7 +72,7 @@ pub(super) const SMTP: Words = Words {
     hidden: &["STARTTLS"],
     hidden_before: &["AUTH", "AUTH="],
     answered: &[],
-    is_lasting: false,
+    lasting: None,
     greets_again: false,
     malformed: "554 5.5.0 Closing connection: the client sent {}",
     unavailable: "421 4.3.2 No server is available",
@@ -101,7 +102,7 @@ pub(super) const IMAP: Words = Words {
     hidden: &["STARTTLS"],
     hidden_before: &["AUTH=", "LOGINDISABLED"],
     answered: &[],
-    is_lasting: false,
+    lasting: None,
     greets_again: false,
     malformed: "* BYE The client sent {}",
     unavailable: "* BYE [UNAVAILABLE] No server is available",
@@ -123,7 +124,7 @@ pub(super) const POP3: Words = Words {
     hidden: &["STLS"],
     hidden_before: &["USER", "SASL"],
     answered: &[],
-    is_lasting: false,
+    lasting: None,
     greets_again: false,
     malformed: "-ERR [SYS/PERM] The client sent {}",
     unavailable: "-ERR [SYS/TEMP] No server is available",
@@ -154,7 +155,7 @@ pub(super) const FTP: Words = Words {
         ),
         ("CCC", "534 The control connection stays protected"),
     ],
-    is_lasting: true,
+    lasting: Some("USER"),
     greets_again: false,
     malformed: "421 The client sent {}",
     unavailable: "421 No server is available",
@@ -176,7 +177,7 @@ pub(super) const SIEVE: Words = Words {
     hidden: &["STARTTLS"],
     hidden_before: &["SASL"],
     answered: &[],
-    is_lasting: false,
+    lasting: None,
     greets_again: true,
     malformed: "BYE \"The client sent {}\"",
     unavailable: "BYE (TRYLATER) \"No server is available\"",
@@ -198,7 +199,7 @@ pub(super) const NNTP: Words = Words {
     hidden: &["STARTTLS"],
     hidden_before: &["AUTHINFO", "SASL"],
     answered: &[],
-    is_lasting: false,
+    lasting: None,
     greets_again: false,
     malformed: "400 The client sent {}",
     unavailable: "400 No server is available",

@@ -456,14 +456,14 @@ fn what_comes_behind_a_request_is_never_taken_for_what_comes_under_tls() {
 #[test]
 fn what_has_no_end_is_refused() {
     let line = vec![b'x'; 9000];
-    let mut dialog = Dialog::new(Dialect::Smtp, OPTIONAL, None);
-    dialog.server_sent(b"220 x\r\n");
-    let out = dialog.client_sent(&line);
-    assert!(
-        matches!(out.next, Next::Fail(Fault::ClientMalformed(_))),
-        "{out:?}"
-    );
-    assert!(out.to_client.starts_with(b"554 "), "{out:?}");
+    for end in ["", "\r\n"] {
+        let mut dialog = Dialog::new(Dialect::Smtp, OPTIONAL, None);
+        dialog.server_sent(b"220 x\r\n");
+        let out = dialog.client_sent(&[&line, end.as_bytes()].concat());
+        assert!(out.to_client.starts_with(b"554 "), "{out:?}");
+        let is_refused = matches!(out.next, Next::Fail(Fault::ClientMalformed(_)));
+        assert!(is_refused, "{out:?}");
+    }
     // It waits for a greeting that does not come.
     let mut dialog = Dialog::new(Dialect::Smtp, OPTIONAL, None);
     let out = dialog.client_sent(&b"NOOP\r\n".repeat(20_000));
@@ -506,5 +506,92 @@ fn another_server_is_asked_anew() {
     assert_eq!(
         dialog.unavailable(),
         b"421 4.3.2 No server is available\r\n"
+    );
+}
+
+#[test]
+fn what_some_servers_take_for_two_lines_is_none() {
+    for line in ["NOOP x\\x0dMAIL FROM:<>", "NOOP\\x00", "EHLO x\\x0d"] {
+        play(
+            Dialect::Smtp,
+            OPTIONAL,
+            &format!(
+                "S> 220 ready
+                 C< 220 ready
+                 C> {line}
+                 C< 554 5.5.0 Closing connection: the client sent a CR or NUL within a line
+                 = fail: the client sent a CR or NUL within a line"
+            ),
+        );
+    }
+}
+
+#[test]
+fn a_client_that_asks_for_more_answers_than_it_reads_is_refused() {
+    for (dialect, greeting, again) in [
+        (Dialect::Smtp, "220 x\r\n", "STARTTLS\r\n"),
+        (Dialect::Ftp, "220 x\r\n", "PROT P\r\n"),
+    ] {
+        let mut dialog = Dialog::new(dialect, REQUIRED, None);
+        dialog.server_sent(greeting.as_bytes());
+        dialog.client_tls_up();
+        let out = dialog.client_sent(again.repeat(500).as_bytes());
+        assert_eq!(out.next, Next::More, "{dialect:?}");
+        let out = dialog.client_sent(again.repeat(50_000).as_bytes());
+        let is_refused = matches!(out.next, Next::Fail(Fault::ClientMalformed(_)));
+        assert!(is_refused && out.to_client.len() < 70_000, "{dialect:?}");
+    }
+}
+
+#[test]
+fn an_ftp_client_that_logs_in_without_tls_is_left_alone() {
+    play(
+        Dialect::Ftp,
+        OPTIONAL,
+        "S> 220 ready
+         C< 220 ready
+         C> OPTS UTF8 ON
+         S< OPTS UTF8 ON
+         S> 200 ok
+         C< 200 ok
+         C> FEAT
+         S< FEAT
+         S> 211 No features
+         C< 211-No features
+         C<  AUTH TLS
+         C<  PBSZ
+         C<  PROT
+         C< 211 End
+         C> USER ann
+         S< USER ann
+         = Relay",
+    );
+}
+
+#[test]
+fn an_imap_client_without_a_tag_has_an_untagged_answer() {
+    play(
+        Dialect::Imap,
+        REQUIRED,
+        "S> * OK ready
+         C< * OK ready
+         C> CAPABILITY
+         C< * NO [PRIVACYREQUIRED] Use STARTTLS first
+         C>   a\\xff CAPABILITY
+         S<   a\\xff CAPABILITY
+         S> a\\xff OK done
+         C< a\\xff OK done
+         C> a STARTTLS
+         C< a OK Begin TLS negotiation now
+         = StartClientTls",
+    );
+    play(
+        Dialect::Imap,
+        BACK,
+        "S> * OK [CAPABILITY A] [capability AUTH=EVIL] hello
+         S< starttls STARTTLS
+         S> starttls OK go
+         = StartServerTls
+         C< * OK hello",
     );
 }
