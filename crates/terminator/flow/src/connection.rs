@@ -242,6 +242,8 @@ impl Flow {
             return is_read.then(|| self.up.handshake_room(pool));
         }
         match &self.stage {
+            // What the dialog answers has to be read before the next is answered.
+            _ if self.conversation.is_some() && !self.down.pending().is_empty() => None,
             Stage::Dialling { .. } | Stage::Relaying => self.up.room(pool),
             Stage::Closing { .. } => Some(self.up.dropping_room(pool)),
             Stage::Handshaking | Stage::Over => None,

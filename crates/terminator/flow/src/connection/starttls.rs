@@ -156,8 +156,10 @@ impl Flow {
                     return self.follow(out, now, pool);
                 }
             }
-            // Nothing that the client has got keeps it from another server.
-            Next::Fail(fault) if self.is_back_handshaking() && !has_words => {
+            // The server's fault, and nothing that the client has got keeps it from another one.
+            Next::Fail(fault)
+                if fault.is_of_server() && self.is_back_handshaking() && !has_words =>
+            {
                 return self.give_server_up(ending_of(&fault));
             }
             Next::Fail(fault) => return self.end_by_words(ending_of(&fault), now, pool),

@@ -164,6 +164,10 @@ fn what_fails_before_tls_is_told_in_words_and_counted() {
 
     let mut run = start();
     run.backend.as_mut().unwrap().is_ended = true;
+    while run.reason().is_none() {
+        run.backend_to_flow();
+        run.act();
+    }
     until_over(&mut run, Reason::BackendClosed, "");
 
     // It says nothing to what it is asked.
@@ -186,4 +190,55 @@ fn what_fails_before_tls_is_told_in_words_and_counted() {
         b"421 4.3.2 No server is available\r\n"
     );
     until_over(&mut run, Reason::BackendRefused, "");
+}
+
+#[test]
+fn a_client_that_does_not_read_its_answers_is_asked_for_no_more() {
+    let mut run = greeted(&stage(Policy::Required), 1);
+    let begin = b"220 2.0.0 Ready to start TLS\r\n";
+    speak(&mut run, b"STARTTLS\r\n", begin);
+    run.until("TLS", |run| run.flow.facts().established.is_some());
+    for _ in 0..200 {
+        run.client.send(&b"STARTTLS\r\n".repeat(1000));
+        run.to_flow.extend(run.client.take_wire());
+        run.client_to_flow();
+        run.act();
+        let waiting = run.flow.front_pending().len();
+        assert!(waiting < 200 << 10, "{waiting} bytes of answers");
+    }
+    assert!(run.flow.ending().is_none() && !run.to_flow.is_empty());
+    run.until("an answer to each", |run| {
+        run.client_got.ends_with(b"active\r\n") && run.to_flow.is_empty()
+            || run.flow.ending().is_some()
+    });
+    run.handle(Event::Stopped(Reason::Drained));
+    run.act();
+    run.assert_over();
+}
+
+#[test]
+fn a_client_that_is_at_fault_is_not_held_against_the_server() {
+    if !crate::BACK_TLS {
+        return;
+    }
+    let mut stage = stage(Policy::Required);
+    let starttls = &mut Rc::make_mut(&mut stage.settings).starttls;
+    starttls.as_mut().unwrap().sides.back = true;
+    let mut run = Run::new(&stage, &stage.choice(true, &[]), 3, Vec::new());
+    assert_eq!(run.flow.poll_action(), Some(Action::Dial));
+    run.handle(Event::ServerChosen {
+        server: 0,
+        is_local: false,
+    });
+    run.handle(Event::BackConnected);
+    run.to_flow.extend([b'x'; 100_000]);
+    while run.reason().is_none() && !run.to_flow.is_empty() {
+        run.client_to_flow();
+    }
+    let mut actions = std::iter::from_fn(|| run.flow.poll_action());
+    assert!(actions.all(|action| action != Action::Redial));
+    assert_eq!(run.reason(), Some(Reason::StarttlsMalformed));
+    run.handle(Event::Stopped(Reason::Drained));
+    run.act();
+    run.assert_over();
 }
