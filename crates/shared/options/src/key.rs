@@ -17,6 +17,8 @@ pub struct Key {
     pub default: Default,
     /// The flag of the same meaning, without dashes.
     pub flag: Option<&'static str>,
+    /// What its flag means without a value, where it may stand so.
+    pub alone: Option<&'static str>,
     /// Its heading in the help.
     pub group: &'static str,
     /// Whether a list may be written as one text with commas.
@@ -88,6 +90,7 @@ pub const fn key(path: &'static str, kind: Kind) -> Key {
         shorthand: None,
         default: Default::Required,
         flag: None,
+        alone: None,
         group: "",
         commas: false,
         requires: &[],
@@ -140,6 +143,12 @@ impl Key {
     /// With that flag.
     pub const fn flag(mut self, name: &'static str) -> Self {
         self.flag = Some(name);
+        self
+    }
+
+    /// Whose flag means this if no value follows it.
+    pub const fn alone(mut self, text: &'static str) -> Self {
+        self.alone = Some(text);
         self
     }
 

@@ -71,8 +71,7 @@ impl Table {
             } else {
                 ""
             };
-            let flag = format!("--{flag} {}", self.value_name(key));
-            format!("Flag: `{}`{again}", flag.trim_end())
+            format!("Flag: `{}`{again}", self.usage(key, flag))
         });
         let example = format!("Example: `{}`", key.example);
         let holds = format!("Holds: {}", holds(key));
@@ -91,11 +90,19 @@ impl Table {
                 group = key.group;
                 _ = write!(text, "\n{group}:\n");
             }
-            let flag = format!("  --{flag} {}", self.value_name(key));
-            _ = writeln!(text, "{}", flag.trim_end());
+            _ = writeln!(text, "  {}", self.usage(key, flag));
             text.push_str(&indented(&short_help(key)));
         }
         text
+    }
+
+    /// A flag with what its value is called, in brackets if it may be left out.
+    fn usage(&self, key: &Key, flag: &str) -> String {
+        match (key.alone, self.value_name(key)) {
+            (_, "") => format!("--{flag}"),
+            (None, name) => format!("--{flag} {name}"),
+            (Some(_), name) => format!("--{flag} [{name}]"),
+        }
     }
 }
 

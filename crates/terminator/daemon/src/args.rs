@@ -253,8 +253,9 @@ fn served(
             Arg::Short('h') | Arg::Long("help") => return Ok(Command::Help(topic)),
             Arg::Long("config") => set_file(&mut file, parser.value()?)?,
             Arg::Long(name) => {
-                let name = known_flag(name)?;
-                flags.push((name.to_owned(), parser.value()?.string()?));
+                let key = known_flag(name)?;
+                let name = key.flag.unwrap_or_default().to_owned();
+                flags.push((name, flag_value(parser, key)?));
             }
             Arg::Value(path) => set_file(&mut file, path)?,
             Arg::Short(_) => return Err(argument.unexpected().into()),
@@ -277,12 +278,26 @@ fn served(
     }
 }
 
-fn known_flag(name: &str) -> Result<&'static str, UsageError> {
-    let flag = config::TABLE.find_flag(name).and_then(|key| key.flag);
-    flag.ok_or_else(|| {
+fn known_flag(name: &str) -> Result<&'static Key, UsageError> {
+    config::TABLE.find_flag(name).ok_or_else(|| {
         let problem = config::TABLE.unknown_flag(name);
         UsageError::new(problem.message, problem.hint.unwrap_or_default())
     })
+}
+
+/// What follows a flag. One that may stand alone does so at the end and before another flag.
+fn flag_value(parser: &mut Parser, key: &Key) -> Result<String, UsageError> {
+    let Some(alone) = key.alone else {
+        return Ok(parser.value()?.string()?);
+    };
+    if let Some(value) = parser.optional_value() {
+        return Ok(value.string()?);
+    }
+    let mut following = parser.raw_args()?;
+    match following.next_if(|word| !word.as_encoded_bytes().starts_with(b"-")) {
+        Some(value) => Ok(value.string()?),
+        None => Ok(alone.to_owned()),
+    }
 }
 
 fn key_of(flag: &str) -> &'static str {
@@ -395,6 +410,32 @@ mod tests {
         let names: Vec<_> = flags.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(names, ["listen", "backend", "weight", "backend"]);
         assert_eq!(flags[2].1, "3");
+    }
+
+    #[test]
+    fn a_flag_whose_value_may_be_left_out_takes_one_that_is_there() {
+        for (line, value) in [
+            ("--backend-tls --backend-ca ca.pem", "on"),
+            ("--backend a:80 --backend-tls", "on"),
+            ("--backend-tls off --backend a:80", "off"),
+            ("--backend-tls=off --backend a:80", "off"),
+            ("--backend-tls on", "on"),
+        ] {
+            let Ok(Command::Serve(ConfigSource::Flags(flags))) = parsed(&format!("serve {line}"))
+            else {
+                panic!("{line} is a configuration");
+            };
+            let told = ("backend-tls".to_owned(), value.to_owned());
+            assert!(flags.contains(&told), "{line}: {flags:?}");
+        }
+        assert!(
+            parsed("serve --backend --backend-tls").is_ok(),
+            "a value may begin so"
+        );
+        assert!(
+            parsed("serve --backend-tls --backend").is_err(),
+            "another has none"
+        );
     }
 
     #[test]

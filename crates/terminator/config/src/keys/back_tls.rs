@@ -14,9 +14,10 @@ pub(super) const BACK_TLS: &[Key] = &[
     key("service.back.tls.mode", Kind::Choice(&["on", "off"]))
         .default("on")
         .flag("backend-tls")
+        .alone("on")
         .help(
             "Whether servers are spoken to by TLS. `on` alone verifies them by this host's \
-             authorities.",
+             authorities; the flag without a value means it.",
         )
         .example(r#"mode = "on""#),
     key("service.back.tls.verify", Kind::Choice(&["on", "off"]))
