@@ -151,7 +151,10 @@ impl Flow {
     /// When [`Flow::handle_timeout`] is due.
     pub fn deadline(&self) -> Option<Instant> {
         let (timeouts, last_byte) = (&self.settings.timeouts, self.last_byte);
-        let of_stage = self.stage.deadline(timeouts, last_byte, self.down.is_ended);
+        let of_stage = match self.stage {
+            Stage::Dialling { since } if self.is_clients_turn() => Some(since + timeouts.handshake),
+            _ => self.stage.deadline(timeouts, last_byte, self.down.is_ended),
+        };
         let others = self.handshake_deadline().into_iter();
         let others = others.chain(self.lifetime_end()).chain(self.fetch_until);
         let others = others.chain(self.down.held_until);
@@ -221,11 +224,14 @@ impl Flow {
             return self.end_lifetime(now, pool);
         }
         match self.stage {
+            Stage::Dialling { .. } if self.is_clients_turn() => {
+                self.stop(Ending::new(Reason::HandshakeTimeout), pool);
+            }
             Stage::Dialling { .. } => {
                 self.stage = Stage::Dialling { since: now };
                 self.actions.add(Action::Redial);
                 if self.is_back_handshaking() {
-                    self.give_server_up(Ending::new(Reason::ServerTlsTimeout));
+                    self.give_server_up(self.back_silence());
                 }
             }
             // No close_notify: the server may have had more to send.

@@ -202,7 +202,7 @@ impl Steps for Ldap {
     }
 
     fn expects_server(&self) -> bool {
-        false
+        !self.has_server_tls
     }
 
     fn is_holding(&self) -> bool {

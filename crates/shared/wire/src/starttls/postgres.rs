@@ -37,6 +37,8 @@ pub(super) struct Postgres {
     answer: Vec<u8>,
     /// What the client sends is for the server.
     has_begun: bool,
+    /// But it may say no more: it has cancelled a query, in plaintext where it has to use TLS.
+    has_cancelled: bool,
 }
 
 impl Postgres {
@@ -54,6 +56,7 @@ impl Postgres {
             client: Vec::new(),
             answer: Vec::new(),
             has_begun: false,
+            has_cancelled: false,
         }
     }
 
@@ -90,8 +93,9 @@ impl Postgres {
                 }
                 // A server takes them without TLS too, whatever it demands of others, and older
                 // clients send them so.
+                CANCEL_REQUEST if self.must_use_tls() => return self.cancel(length, out),
                 CANCEL_REQUEST => self.begin(out),
-                _ if self.sides.front == Some(Policy::Required) && !self.has_client_tls => {
+                _ if self.must_use_tls() => {
                     self.has_refused = true;
                     let words =
                         "this server requires TLS: connect with sslmode=require or stronger";
@@ -116,6 +120,22 @@ impl Postgres {
         }
     }
 
+    fn must_use_tls(&self) -> bool {
+        self.sides.front == Some(Policy::Required) && !self.has_client_tls
+    }
+
+    /// Passes one whole request on, and nothing else.
+    fn cancel(&mut self, length: usize, out: &mut Output) {
+        if self.client.len() > length {
+            let fault = Fault::ClientMalformed("more behind its request to cancel");
+            out.fail(fault, &error("08P01", "data after cancel request"));
+        } else if self.client.len() == length {
+            self.has_begun = true;
+            self.has_cancelled = true;
+            out.to_server.append(&mut self.client);
+        }
+    }
+
     /// From here on nothing is rewritten.
     fn begin(&mut self, out: &mut Output) {
         self.has_begun = true;
@@ -128,8 +148,12 @@ impl Postgres {
 
 impl Steps for Postgres {
     fn client_sent(&mut self, bytes: &[u8], out: &mut Output) {
-        if self.has_begun {
+        if self.has_begun && !self.has_cancelled {
             return out.to_server.extend_from_slice(bytes);
+        }
+        if self.has_cancelled {
+            let fault = Fault::ClientMalformed("more behind its request to cancel");
+            return out.fail(fault, &error("08P01", "data after cancel request"));
         }
         self.client.extend_from_slice(bytes);
         self.take_packets(out);
@@ -170,7 +194,7 @@ impl Steps for Postgres {
 
     fn server_tls_up(&mut self, out: &mut Output) {
         self.server = Server::Open;
-        if self.has_begun {
+        if self.has_begun && !self.has_cancelled {
             out.next = Next::Relay;
         }
     }
@@ -192,7 +216,7 @@ impl Steps for Postgres {
     }
 
     fn expects_server(&self) -> bool {
-        false
+        self.server == Server::Asked
     }
 
     fn is_holding(&self) -> bool {

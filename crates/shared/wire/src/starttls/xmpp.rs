@@ -11,6 +11,17 @@ const HEAD_BYTES_MAX: usize = 16 << 10;
 
 const NAMESPACE: &str = "urn:ietf:params:xml:ns:xmpp-tls";
 
+/// Errors of a stream that are due to the domain it is for (RFC 6120 section 4.9.3).
+const OF_DOMAIN: &[&str] = &[
+    "bad-format",
+    "host-gone",
+    "host-unknown",
+    "improper-addressing",
+];
+
+/// The longest domain, in bytes (RFC 7622 section 3.2).
+const DOMAIN_BYTES_MAX: usize = 1023;
+
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Phase {
     /// The client's stream has to begin, or the server's features to come.
@@ -27,6 +38,7 @@ pub(super) struct Xmpp {
     back: Phase,
     /// The domain that the server is asked for where no client has named one.
     domain: String,
+    is_domain_of_client: bool,
     client: Vec<u8>,
     server: Vec<u8>,
     has_refused: bool,
@@ -39,6 +51,7 @@ impl Xmpp {
             front: phase(sides.front.is_some()),
             back: phase(sides.back),
             domain: domain.unwrap_or("localhost").to_owned(),
+            is_domain_of_client: false,
             client: Vec::new(),
             server: Vec::new(),
             has_refused: false,
@@ -53,6 +66,7 @@ impl Xmpp {
             let to = attribute(&tag, "to");
             if let Some(to) = to {
                 to.clone_into(&mut self.domain);
+                self.is_domain_of_client = true;
             }
             let namespace = attribute(&tag, "xmlns")
                 .unwrap_or("jabber:client")
@@ -146,7 +160,14 @@ impl Xmpp {
     fn judge_server(&self, out: &mut Output) {
         let text = String::from_utf8_lossy(&self.server);
         let is_failure = text.contains("<stream:error") || text.contains("<failure");
-        if is_failure && text.trim_end().ends_with('>') {
+        let is_whole = is_failure && text.trim_end().ends_with('>');
+        let mut conditions = OF_DOMAIN.iter().map(|one| format!("<{one}"));
+        if is_whole && self.is_domain_of_client && conditions.any(|one| text.contains(&one)) {
+            let what = "a domain that the server refuses";
+            let head = head("jabber:client", "id='refused'").into_bytes();
+            let words = [head, stream_error("host-unknown")].concat();
+            out.fail(Fault::ClientMalformed(what), &words);
+        } else if is_whole {
             out.next = Next::Fail(refusal(text.as_bytes()));
         } else if self.server.len() > HEAD_BYTES_MAX {
             let what = "no features of a stream within 16 KiB";
@@ -241,7 +262,7 @@ impl Steps for Xmpp {
     }
 
     fn expects_server(&self) -> bool {
-        false
+        self.back != Phase::Open
     }
 
     fn is_holding(&self) -> bool {
@@ -295,7 +316,8 @@ fn attribute<'a>(tag: &'a str, name: &str) -> Option<&'a str> {
             .next()
             .filter(|quote| ['\'', '"'].contains(quote))?;
         let (value, _) = value[1..].split_once(quote)?;
-        let is_safe = !value.contains(['\'', '"', '<', '&']);
+        let ends = |c: char| c.is_control() || ['\'', '"', '<', '&'].contains(&c);
+        let is_safe = value.len() <= DOMAIN_BYTES_MAX && !value.contains(ends);
         (before.is_whitespace() && is_safe).then_some(value)
     })
 }

@@ -55,11 +55,23 @@ fn a_client_of_postgresql_gets_tls_and_its_startup_is_passed_on() {
                  S< STARTUP
                  = Relay"),
         );
-        play(
-            Dialect::Postgres,
-            sides,
-            &pg("C> CANCEL\nS< CANCEL\n= Relay"),
-        );
+    }
+    play(
+        Dialect::Postgres,
+        OPTIONAL,
+        &pg("C> CANCEL\nS< CANCEL\n= Relay"),
+    );
+    let mut dialog = Dialog::new(Dialect::Postgres, REQUIRED, None);
+    let cancel = b"\x00\x00\x00\x10\x04\xd2\x16\x2eabcdefgh";
+    let first = dialog.client_sent(&cancel[..9]);
+    let rest = dialog.client_sent(&cancel[9..]);
+    assert_eq!((first.to_server, rest.to_server), (vec![], cancel.to_vec()));
+    // In plaintext nothing else comes to the server.
+    assert_eq!((first.next, rest.next), (Next::More, Next::More));
+    for mut dialog in [dialog, Dialog::new(Dialect::Postgres, REQUIRED, None)] {
+        let out = dialog.client_sent(&[cancel, &b"\x00"[..]].concat());
+        assert!(matches!(out.next, Next::Fail(Fault::ClientMalformed(_))));
+        assert_eq!(out.to_server, b"");
     }
     play(
         Dialect::Postgres,
@@ -339,4 +351,24 @@ fn a_server_of_xmpp_is_asked_by_a_stream_of_our_own() {
         };
         assert!(fault.is_of_server(), "{fault}");
     }
+    for (to, answer) in [
+        ("x.example", "<stream:error><host-unknown/></stream:error>"),
+        ("a b", "<stream:error><improper-addressing/></stream:error>"),
+    ] {
+        let mut dialog = Dialog::new(Dialect::Xmpp, BOTH, Some("chat.example"));
+        dialog.client_sent(format!("<stream:stream to='{to}'>{ASK}").as_bytes());
+        dialog.client_tls_up();
+        assert!(dialog.expects_server());
+        dialog.server_connected();
+        let out = dialog.server_sent(format!("<stream:stream>{answer}").as_bytes());
+        let is_of_client = matches!(out.next, Next::Fail(Fault::ClientMalformed(_)));
+        assert!(is_of_client && !out.to_client.is_empty(), "{out:?}");
+    }
+    let mut dialog = Dialog::new(Dialect::Xmpp, REQUIRED, Some("chat.example"));
+    let out = dialog.client_sent(b"<stream:stream to='\x1b[31m'>");
+    assert!(
+        String::from_utf8(out.to_client)
+            .unwrap()
+            .contains("from='chat.example'")
+    );
 }

@@ -179,6 +179,41 @@ impl Flow {
         self.back_fault.take()
     }
 
+    /// How a server fails that says no more before its TLS is up.
+    pub(super) fn back_silence(&self) -> Ending {
+        if self.is_asking_server() {
+            let detail = "the server did not answer in time";
+            return Ending::with(Reason::ServerStarttlsFailed, detail);
+        }
+        Ending::new(Reason::ServerTlsTimeout)
+    }
+
+    /// How one fails that closes the connection before.
+    fn back_closed_early(&self) -> Ending {
+        let (reason, detail) = if self.is_asking_server() {
+            let detail = "the server closed the connection before TLS";
+            (Reason::ServerStarttlsFailed, detail)
+        } else {
+            let detail = "the server closed the connection in the handshake";
+            (Reason::ServerTlsFailed, detail)
+        };
+        Ending::with(reason, detail)
+    }
+
+    /// Whether the server has to be asked for TLS still.
+    fn is_asking_server(&self) -> bool {
+        let tls = self.back_tls.as_ref();
+        tls.is_some_and(|tls| tls.is_waiting())
+    }
+
+    /// Whether a server that has to be asked for TLS waits for the client's word before: its
+    /// silence is not held against it, nor that it gives the client up.
+    pub(super) fn is_clients_turn(&self) -> bool {
+        let conversation = self.conversation.as_ref();
+        let expects_server = conversation.is_none_or(|one| one.dialog.expects_server());
+        self.is_asking_server() && !expects_server
+    }
+
     /// Whether the handshake with a server goes on.
     pub(super) fn is_back_handshaking(&self) -> bool {
         self.back_tls
@@ -202,9 +237,17 @@ impl Flow {
             }
         }
         let is_over = received.is_end() || received == Received::Failed;
+        if is_over && self.is_clients_turn() {
+            let is_end = received.is_end();
+            let reason = if is_end {
+                Reason::BackendClosed
+            } else {
+                Reason::BackendReset
+            };
+            return self.close_gracefully(Ending::new(reason), now, pool);
+        }
         if is_over && self.is_back_handshaking() {
-            let detail = "the server closed the connection in the handshake";
-            return self.give_server_up(Ending::with(Reason::ServerTlsFailed, detail));
+            return self.give_server_up(self.back_closed_early());
         }
         if received == Received::Failed {
             return self.back_failed(Ending::new(Reason::BackendReset), now, pool);

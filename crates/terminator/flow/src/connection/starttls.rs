@@ -134,7 +134,11 @@ impl Flow {
                 records.append(&bytes);
                 return self.advance_handshake(now, pool);
             }
-            Next::StartServerTls => return self.begin_back_hello(now, pool),
+            Next::StartServerTls => {
+                // The time that the client took is not the server's.
+                self.stage.restart_dial(now);
+                return self.begin_back_hello(now, pool);
+            }
             Next::Relay => {
                 if let Some(conversation) = &self.conversation
                     && matches!(self.stage, Stage::Handshaking | Stage::Dialling { .. })
@@ -203,6 +207,7 @@ impl Flow {
         let expects_server = conversation.is_some_and(|one| one.dialog.expects_server());
         let ending = match self.stage {
             _ if !self.is_before_tls() => return false,
+            Stage::Dialling { .. } if self.is_clients_turn() => return false,
             Stage::Dialling { .. } => Ending::new(Reason::BackendTimeout),
             Stage::Relaying if expects_server => {
                 let detail = "the server did not answer in time";

@@ -242,3 +242,47 @@ fn a_client_that_is_at_fault_is_not_held_against_the_server() {
     run.act();
     run.assert_over();
 }
+
+#[test]
+fn a_server_that_waits_for_the_client_is_not_at_fault() {
+    if !crate::BACK_TLS {
+        return;
+    }
+    let mut stage = stage(Policy::Required);
+    let starttls = &mut Rc::make_mut(&mut stage.settings).starttls;
+    let starttls = starttls.as_mut().unwrap();
+    (starttls.dialect, starttls.sides.back) = (Dialect::Mysql, true);
+    let greeting = b"\x4a\0\0\0\x0a8.0\0\x01\0\0\0abcdefgh\0\xff\xff\xff\x02\0\xff\xdf\x15\
+        \0\0\0\0\0\0\0\0\0\0abcdefghijkl\0caching_sha2_password\0";
+    let mut greeting = greeting.to_vec();
+    greeting[0] = (greeting.len() - 4) as u8;
+    for (received, reason) in [
+        (None, Reason::HandshakeTimeout),
+        (Some(Received::End), Reason::BackendClosed),
+        (Some(Received::Failed), Reason::BackendReset),
+    ] {
+        let mut run = Run::new(&stage, &stage.choice(true, &[]), 3, Vec::new());
+        assert_eq!(run.flow.poll_action(), Some(Action::Dial));
+        run.handle(Event::ServerChosen {
+            server: 0,
+            is_local: false,
+        });
+        run.handle(Event::BackConnected);
+        let room = run.flow.back_room(&mut run.pool).unwrap().next().unwrap();
+        room[..greeting.len()].copy_from_slice(&greeting);
+        run.handle(Event::BackReceived(Received::Bytes(greeting.len())));
+        assert!(!run.flow.front_pending().is_empty());
+        match received {
+            Some(received) => run.handle(Event::BackReceived(received)),
+            None => {
+                run.now += TIMEOUTS.dial.max(TIMEOUTS.handshake);
+                run.handle(Event::Timeout);
+            }
+        }
+        let mut actions = std::iter::from_fn(|| run.flow.poll_action());
+        assert!(actions.all(|action| action != Action::Redial), "{reason:?}");
+        assert_eq!(run.reason(), Some(reason));
+        run.handle(Event::Stopped(Reason::Drained));
+        run.act();
+    }
+}
