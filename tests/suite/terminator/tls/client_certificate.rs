@@ -133,12 +133,12 @@ fn a_list_past_its_next_update_refuses_unless_it_is_accepted() {
     let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
     let root = Authority::root("club");
     let now = now_seconds();
-    let list = [root.revocation_list_for(&[], now - 60, now + 3)];
+    let list = [root.revocation_list_for(&[], now - 60, now + 6)];
     let service = chained(&site, &server, &root, &list, "");
     let lariat = Lariat::start(&service.toml());
     let client = Client::showing(&site, &root.client("member"));
     until("the list to end", || {
-        (now_seconds() >= now + 3).then_some(())
+        (now_seconds() >= now + 6).then_some(())
     });
     assert!(!is_served(&client, &service));
     lariat.wait_for_reason("crl-expired", 1);
