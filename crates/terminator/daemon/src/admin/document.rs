@@ -351,6 +351,7 @@ impl ServerStatus {
             ServerCounter::DialsBusy,
             ServerCounter::DialsHost,
             ServerCounter::DialsUnreachable,
+            ServerCounter::DialsTls,
         ];
         let counts = kinds.map(|kind| self.metrics.get(kind));
         counts.into_iter().fold(0, u64::saturating_add)

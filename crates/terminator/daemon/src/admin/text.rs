@@ -502,7 +502,7 @@ mod tests {
     use super::*;
 
     fn service() -> serde_json::Value {
-        let failures = json!({ "refused": 2, "timeout": 1 });
+        let failures = json!({ "refused": 2, "tls": 1 });
         let server = |name: &str, state: &str, note: Option<&str>| {
             json!({
                 "name": name, "state": state, "note": note,
