@@ -38,3 +38,4 @@ pub mod s_client;
 pub mod site;
 pub mod strace;
 pub mod stunnel;
+pub mod weather;

@@ -112,8 +112,10 @@ mod terminator {
         }
     }
     mod cluster {
+        mod farm;
         mod node_death;
         mod peers;
+        mod peers_apart;
     }
     mod servers {
         mod affinity;

@@ -1,0 +1,239 @@
+//! Three terminators behind a balancer that leaves TLS closed, and an origin, each on a host of its
+//! own.
+
+use std::net::SocketAddr;
+
+use rustix::process::{Signal, kill_process};
+use rustls::HandshakeKind;
+use suite::lab::{self, Origin};
+use suite::lariat;
+use suite::load::{Load, Record};
+use suite::network::{Host, Network};
+use suite::prelude::*;
+use suite::weather::{Relay, Weather};
+
+const TERMINATORS: usize = 3;
+
+/// Where datagrams of the cluster come.
+const CLUSTER_PORT: u16 = 8888;
+
+/// Clients, each with its session. So many transactions can be in progress at once.
+pub(super) const CLIENTS: u64 = 12;
+
+/// Transactions of one load; the node dies when it has served so many of them.
+pub(super) const TRANSACTIONS: u64 = 450;
+const SERVED_BEFORE: f64 = 40.0;
+
+const SESSIONS: &str = "lariat_cluster_sessions_total";
+
+/// All of it, running.
+pub(super) struct Farm {
+    // Dropped in this order: programs before their hosts.
+    nodes: Vec<Node>,
+    balancer: (Lariat, Host),
+    _origin: (Origin, Host),
+    /// What lies between the terminators, if it is bad.
+    pub(super) relay: Option<Relay>,
+    clients: Host,
+    site: Site,
+    _network: Network,
+}
+
+/// A terminator, which can be begun again.
+struct Node {
+    lariat: Lariat,
+    host: Host,
+    configuration: String,
+}
+
+impl Farm {
+    /// With these tables in the configuration of each terminator; `None` if we may not make it.
+    pub(super) fn start(tables: &str) -> Option<Self> {
+        let network = Network::new()?;
+        Some(Self::with(network, |_, _| {
+            (vec![tables.to_owned(); TERMINATORS], None)
+        }))
+    }
+
+    /// With terminators that send each other their sessions through this weather, by this seed.
+    pub(super) fn with_peers(weather: Weather, seed: u64) -> Option<Self> {
+        let network = Network::new()?;
+        Some(Self::with(network, |network, hosts| {
+            let addresses: Vec<_> = hosts.iter().map(|host| host.at(CLUSTER_PORT)).collect();
+            let relay = Relay::start(network.host(), &addresses, weather, seed);
+            let peers = |own: usize| {
+                let others = (0..addresses.len()).filter(|other| *other != own);
+                let others: Vec<_> = others.map(|other| relay.place(other).to_string()).collect();
+                format!("listen = \"{}\"\nsend-to = {others:?}", addresses[own])
+            };
+            (
+                (0..hosts.len())
+                    .map(peers)
+                    .map(|keys| cluster(&keys))
+                    .collect(),
+                Some(relay),
+            )
+        }))
+    }
+
+    /// With terminators that send each other their sessions by this group of multicast.
+    pub(super) fn with_group(group: &str) -> Option<Self> {
+        let keys = format!("multicast = {{ group = {group:?}, interface = \"eth0\" }}");
+        Self::start(&cluster(&keys))
+    }
+
+    fn with(
+        mut network: Network,
+        tables: impl FnOnce(&mut Network, &[Host]) -> (Vec<String>, Option<Relay>),
+    ) -> Self {
+        let site = Site::new();
+        site.directory.write("secret", [7; 32]);
+        let host = network.host();
+        let listen = host.at(8000).to_string();
+        let mut command = host.command(&lab::command());
+        let origin = Origin::start_by(&mut command, &["--threads", "1", "--listen", &listen]);
+        let hosts: Vec<_> = (0..TERMINATORS).map(|_| network.host()).collect();
+        let addresses: Vec<_> = hosts.iter().map(|host| host.at(443)).collect();
+        let (tables, relay) = tables(&mut network, &hosts);
+        let node = |(node, tables): (Host, String)| {
+            let plain = service(&site, &node, &[host.at(8000)]).toml();
+            let secret = format!("{:?}", site.path("secret"));
+            let tables = tables.replace("SECRET", &secret);
+            let configuration = format!("{plain}{tables}");
+            Node {
+                lariat: start(&node, &configuration),
+                host: node,
+                configuration,
+            }
+        };
+        let nodes = hosts.into_iter().zip(tables).map(node).collect();
+        let balancer = network.host();
+        let passing = service(&site, &balancer, &addresses)
+            .mode("passthrough")
+            .back("affinity = 'session-id'");
+        Self {
+            balancer: (start(&balancer, &passing.toml()), balancer),
+            nodes,
+            relay,
+            clients: network.host(),
+            _origin: (origin, host),
+            site,
+            _network: network,
+        }
+    }
+
+    /// So many clients without tickets and without a session.
+    pub(super) fn clients(&self, count: usize) -> Vec<Client> {
+        (0..count)
+            .map(|_| Client::without_tickets(&self.site))
+            .collect()
+    }
+
+    /// Each connects to the terminator of this number, and not through the balancer: how many
+    /// resumed a session.
+    pub(super) fn visit(&self, clients: &[Client], node: usize) -> usize {
+        let address = self.nodes[node].host.at(443);
+        let is_resumed = |client: &&Client| {
+            let mut connection = client.connect(address);
+            connection.end();
+            connection.kind() == HandshakeKind::Resumed
+        };
+        self.clients
+            .within(|| clients.iter().filter(is_resumed).count())
+    }
+
+    /// A metric of the terminator of this number.
+    pub(super) fn sum(&self, node: usize, name: &str, labels: &[(&str, &str)]) -> f64 {
+        let Node { lariat, host, .. } = &self.nodes[node];
+        host.within(|| lariat.sum(name, labels))
+    }
+
+    /// Waits until a metric of the terminator of this number is at least this.
+    pub(super) fn wait_from(&self, node: usize, name: &str, labels: &[(&str, &str)], value: f64) {
+        let Node { lariat, host, .. } = &self.nodes[node];
+        host.within(|| lariat.wait_for_metric_from(name, labels, value));
+    }
+
+    /// Waits until the terminator of this number hears so many peers.
+    pub(super) fn hears(&self, node: usize, peers: f64) {
+        let Node { lariat, host, .. } = &self.nodes[node];
+        host.within(|| lariat.wait_for_metric("lariat_cluster_peers", &[], peers));
+    }
+
+    /// Waits until the terminator of this number has stored so many sessions of others.
+    pub(super) fn stored(&self, node: usize, count: f64) {
+        self.wait_from(node, SESSIONS, &[("update", "stored")], count);
+    }
+
+    /// Waits until the terminator of this number has sent so many sessions to the others.
+    pub(super) fn published(&self, node: usize, count: f64) {
+        self.wait_from(node, SESSIONS, &[("update", "published")], count);
+        // When that was counted, the last ones may have waited for company. What is sent next,
+        // be it a sign of life, brings them.
+        let sent: (_, &[_]) = ("lariat_cluster_datagrams_total", &[("direction", "sent")]);
+        let before = self.sum(node, sent.0, sent.1);
+        self.wait_from(node, sent.0, sent.1, before + 1.0);
+    }
+
+    /// The terminator of this number dies as in a crash of its host.
+    pub(super) fn kill(&self, node: usize) {
+        let lariat = &self.nodes[node].lariat;
+        for process in [lariat.supervisor(), lariat.worker_process()] {
+            kill_process(process, Signal::KILL).expect("it runs");
+        }
+    }
+
+    /// It is begun again.
+    pub(super) fn start_again(&mut self, node: usize) {
+        let Node {
+            lariat,
+            host,
+            configuration,
+        } = &mut self.nodes[node];
+        *lariat = start(host, configuration);
+    }
+
+    /// A load, in the midst of which one terminator dies.
+    pub(super) fn lose_one(&self, arguments: &str) -> Record {
+        let load = Load::by(self.clients.command(&lab::command()))
+            .arg("https://localhost/")
+            .args(&format!("--connect {}", self.balancer.1.at(443)))
+            .args(&format!("--connections {CLIENTS} --count {TRANSACTIONS}"))
+            .args("--think-time 50ms --threads 1 --cpus none --ca")
+            .arg(self.site.ca())
+            .args(arguments)
+            .start();
+        // All clients have a session by now, and a third of them are here.
+        self.wait_from(1, "lariat_handshakes_total", &[], SERVED_BEFORE);
+        self.kill(1);
+        let before = self.served();
+        let record = load.wait().record();
+        assert!(self.served() >= before + 100.0, "the load went on");
+        record
+    }
+
+    /// Handshakes of the two that live.
+    fn served(&self) -> f64 {
+        let served = |node| self.sum(node, "lariat_handshakes_total", &[]);
+        served(0) + served(2)
+    }
+}
+
+/// The table of a cluster with these keys of its peers. Sessions are waited for as long as may be:
+/// a busy host is not slow.
+fn cluster(peers: &str) -> String {
+    format!("[cluster]\nsecret = SECRET\n[cluster.peers]\nfetch-timeout = \"100ms\"\n{peers}\n")
+}
+
+/// At port 443 of a host, before these servers.
+fn service(site: &Site, host: &Host, servers: &[SocketAddr]) -> Service {
+    let servers: Vec<_> = servers.iter().map(SocketAddr::to_string).collect();
+    Service::new(site, &Server::start(Behaviour::Hang))
+        .at(host.at(443))
+        .servers(&format!("{servers:?}"))
+}
+
+fn start(host: &Host, configuration: &str) -> Lariat {
+    let one_worker = format!("{configuration}\n[workers]\nthreads = 1\n");
+    Lariat::start_by(host.command(&lariat::command()), &one_worker)
+}

@@ -1,0 +1,114 @@
+//! Hosts that share their sessions by datagrams, between which some are lost, or all.
+
+use std::time::Duration;
+
+use suite::weather::Weather;
+
+use super::farm::Farm;
+
+const CLIENTS: usize = 300;
+
+/// Datagrams overtake each other and come twice, and so many of a thousand are lost.
+fn storm(lost: usize) -> Weather {
+    Weather {
+        lost,
+        repeated: 200,
+        delay: Duration::from_millis(3),
+    }
+}
+
+/// How many of the sessions of a host that dies are resumed by the two others.
+fn resumed_after_death(weather: Weather, seed: u64) -> Option<usize> {
+    let farm = Farm::with_peers(weather, seed)?;
+    (0..3).for_each(|node| farm.hears(node, 2.0));
+    let clients = farm.clients(CLIENTS);
+    assert_eq!(farm.visit(&clients, 0), 0);
+    farm.published(0, CLIENTS as f64);
+    farm.kill(0);
+    let (some, others) = clients.split_at(CLIENTS / 2);
+    let resumed = farm.visit(some, 1) + farm.visit(others, 2);
+    let rejected = |reason| {
+        let of = |node| {
+            let name = "lariat_cluster_datagrams_rejected_total";
+            farm.sum(node, name, &[("reason", reason)])
+        };
+        of(1) + of(2)
+    };
+    assert_eq!(rejected("forged"), 0.0);
+    assert_eq!(rejected("replayed") > 0.0, weather.repeated > 0);
+    if weather.lost >= 100 {
+        let fetched = |node| farm.sum(node, "lariat_cluster_fetches_total", &[("tier", "peers")]);
+        assert!(fetched(1) + fetched(2) > 0.0, "losses are mended by asking");
+    }
+    eprintln!("{weather:?}: {resumed} of {CLIENTS} resumed");
+    Some(resumed)
+}
+
+#[test]
+fn the_session_ids_of_a_host_that_dies_are_resumed_on_the_others() {
+    if let Some(resumed) = resumed_after_death(Weather::default(), 1) {
+        assert!(resumed >= CLIENTS * 99 / 100, "{resumed}");
+    }
+}
+
+/// A session is missing if its datagram was lost, and the other host that lives has lost it too or
+/// two questions or their answers: of 1 %, one in ten thousand.
+#[test]
+fn one_datagram_of_a_hundred_lost_costs_next_to_nothing() {
+    if let Some(resumed) = resumed_after_death(storm(10), 2) {
+        assert!(resumed >= CLIENTS * 99 / 100, "{resumed}");
+    }
+}
+
+/// By the same reckoning, of 10 % 1.3 % are missing, 4 of 300. More than 15 are as good as
+/// impossible, and 30 would be missing if nobody asked.
+#[test]
+fn one_datagram_of_ten_lost_costs_few_sessions() {
+    if let Some(resumed) = resumed_after_death(storm(100), 3) {
+        assert!(resumed >= CLIENTS * 95 / 100, "{resumed}");
+    }
+}
+
+#[test]
+fn hosts_that_were_parted_catch_up() {
+    let Some(farm) = Farm::with_peers(storm(0), 4) else {
+        return;
+    };
+    let relay = farm.relay.as_ref().unwrap();
+    (0..3).for_each(|node| farm.hears(node, 2.0));
+    relay.part(Some(0));
+    let (alone, together) = (farm.clients(50), farm.clients(50));
+    assert_eq!(farm.visit(&alone, 0) + farm.visit(&together, 1), 0);
+    farm.stored(2, 50.0);
+    for (node, peers) in [(0, 0.0), (1, 1.0), (2, 1.0)] {
+        farm.hears(node, peers);
+    }
+    // Nobody has them there.
+    let (lost, kept) = together.split_at(5);
+    assert_eq!(farm.visit(lost, 0), 0);
+    relay.part(None);
+    farm.stored(0, 50.0);
+    farm.stored(1, 55.0);
+    assert_eq!(farm.visit(kept, 0), kept.len());
+    assert_eq!(farm.visit(&alone, 1), alone.len());
+    let fetched = |node| farm.sum(node, "lariat_cluster_fetches_total", &[("tier", "peers")]);
+    assert_eq!(fetched(0) + fetched(1), 0.0, "they were sent unasked");
+}
+
+#[test]
+fn groups_of_multicast_share_sessions_and_a_host_that_starts_again_catches_up() {
+    for group in ["239.77.0.1:8888", "[ff05::77]:8888"] {
+        let Some(mut farm) = Farm::with_group(group) else {
+            return;
+        };
+        (0..3).for_each(|node| farm.hears(node, 2.0));
+        let clients = farm.clients(30);
+        assert_eq!(farm.visit(&clients, 0), 0);
+        (1..3).for_each(|node| farm.stored(node, 30.0));
+        farm.kill(0);
+        assert_eq!(farm.visit(&clients, 1), 30);
+        farm.start_again(0);
+        farm.stored(0, 30.0);
+        assert_eq!(farm.visit(&clients, 0), 30);
+    }
+}
