@@ -27,7 +27,7 @@ pub use counters::MeshCounters;
 pub use outside::{DatagramCipher, LocalSessions, MeshOptions, Moment, Target};
 pub use senders::PeerFacts;
 
-use bucket::Bucket;
+use bucket::{Bucket, Incoming};
 use catch_up::{Missed, Replay, Replays};
 use history::{Deleted, Recent};
 use senders::{Arrival, Limits, Senders};
@@ -80,7 +80,7 @@ pub struct Mesh {
     missed: Missed,
     replays: Replays,
     replay_at: Instant,
-    receiving: Bucket,
+    receiving: Incoming,
     sending: Bucket,
     fetching: Bucket,
     counters: MeshCounters,
@@ -99,7 +99,7 @@ impl Mesh {
         let mut missed = Missed::default();
         missed.note(0);
         Self {
-            receiving: Bucket::new(options.receive_rate, now),
+            receiving: Incoming::new(options.receive_rate, now),
             sending: Bucket::new(options.send_rate, now),
             fetching: Bucket::new(options.fetch_rate, now),
             recent: Recent::new(options.resync),
@@ -252,7 +252,7 @@ impl Mesh {
         moment: Moment,
         sessions: &dyn LocalSessions,
     ) -> Result<(), ClusterRejection> {
-        if !self.receiving.take(1, moment.now) {
+        if !self.receiving.take(from, moment.now) {
             return Err(ClusterRejection::RateLimited);
         }
         let header = Header::read(datagram).map_err(|fault| match fault {
@@ -278,6 +278,7 @@ impl Mesh {
             SILENCE,
             (moment.now, moment.unix_ms),
         )?;
+        self.receiving.heard(from, self.options.senders, moment.now);
         let messages = Message::read_all(body).map_err(|_| ClusterRejection::Malformed)?;
         self.greet(header.sender, from, arrival, moment);
         for message in messages {

@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use session::Key;
-use session::mesh::{DatagramCipher, LocalSessions, Mesh, MeshOptions, Moment, Target};
+use session::mesh::{DatagramCipher, HEARTBEAT, LocalSessions, Mesh, MeshOptions, Moment, Target};
 use telemetry::outcome::{ClusterRejection, ClusterUpdate, SessionTier};
 use testkit::chance::Chance;
 use wire::cluster::{HEADER_BYTES, Header, TAG_BYTES};
@@ -20,6 +20,8 @@ use zeroize::Zeroizing;
 const SESSION_BYTES: usize = 120;
 const HOUR: Duration = Duration::from_secs(3600);
 const UNIX_MS: u64 = 1_700_000_000_000;
+
+const RECEIVE_RATE: u32 = 20_000;
 
 /// Until all hosts have heard each other, and caught up.
 const SETTLED: Duration = Duration::from_secs(6);
@@ -137,7 +139,7 @@ impl Network {
             time_window: Duration::from_secs(30),
             replay_window: 1024,
             senders: 2000,
-            receive_rate: 1_000_000,
+            receive_rate: RECEIVE_RATE,
             send_rate: 1_000_000,
             fetch_rate: 1000,
             fetch_timeout: Duration::from_millis(5),
@@ -235,6 +237,25 @@ impl Network {
         fetched[0] == (9, SessionTier::Peers)
     }
 
+    /// A host has a datagram for all, which nobody has yet.
+    fn datagram(&mut self, host: usize) -> Vec<u8> {
+        self.now += HEARTBEAT;
+        let moment = self.moment(host);
+        let (mesh, cache) = &mut self.hosts[host];
+        mesh.tick(moment, cache);
+        let (to, datagram) = mesh.poll_transmit().unwrap();
+        assert_eq!(to, Target::All);
+        datagram
+    }
+
+    /// A datagram arrives now that seems to be from there.
+    fn arrive(&mut self, host: usize, from: u16, datagram: &[u8]) -> Result<(), ClusterRejection> {
+        let moment = self.moment(host);
+        let (mesh, cache) = &mut self.hosts[host];
+        let from = SocketAddr::from(([127, 0, 0, 1], from));
+        mesh.receive(&mut datagram.to_vec(), from, moment, cache)
+    }
+
     fn holds(&self, host: usize, number: u32) -> bool {
         self.hosts[host].1.0.borrow().contains_key(&key(number))
     }
@@ -317,6 +338,23 @@ fn what_was_deleted_does_not_come_back_by_an_older_datagram() {
         network.run(Duration::from_secs(2));
         assert!((0..3).all(|host| !network.holds(host, 1)), "seed {seed}");
         assert!(!network.fetch(2, 1));
+    }
+}
+
+#[test]
+fn a_flood_of_forged_datagrams_costs_no_peer_but_the_one_that_it_pretends_to_be() {
+    let limited = Err(ClusterRejection::RateLimited);
+    for (flooded_as, answers) in [(99, [Ok(()), Ok(())]), (0, [limited, Ok(())])] {
+        let mut network = Network::new(3, 6, CLEAN);
+        let sent = [0, 1].map(|host| network.datagram(host));
+        let mut forged = sent[0].clone();
+        *forged.last_mut().unwrap() ^= 1;
+        let flood = |_| network.arrive(2, flooded_as, &forged);
+        let refused: Vec<_> = (0..=RECEIVE_RATE).map(flood).collect();
+        assert_eq!(refused[0], Err(ClusterRejection::Forged));
+        assert_eq!(refused.last(), Some(&limited));
+        assert_eq!(network.arrive(2, 0, &sent[0]), answers[0]);
+        assert_eq!(network.arrive(2, 1, &sent[1]), answers[1]);
     }
 }
 

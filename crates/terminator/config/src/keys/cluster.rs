@@ -128,7 +128,10 @@ pub(super) const CLUSTER: &[Key] = &[
     key("cluster.peers.receive-rate", Kind::Count(1, RATE_MAX))
         .default("20000")
         .flag("cluster-receive-rate")
-        .help("Datagrams looked at per second; those beyond it are dropped and counted.")
+        .help(
+        "Datagrams looked at per second: so many from each address at which a peer was heard, and \
+         as many from all others together. Those beyond it are dropped and counted.",
+    )
         .example("receive-rate = 100000"),
     key("cluster.peers.send-rate", Kind::Count(1, RATE_MAX))
         .default("20000")

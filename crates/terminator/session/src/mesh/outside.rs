@@ -29,7 +29,7 @@ pub struct MeshOptions {
     pub replay_window: u32,
     /// Senders known at a time.
     pub senders: usize,
-    /// Datagrams looked at per second.
+    /// Datagrams looked at per second: of each peer so many, and as many of all others together.
     pub receive_rate: u32,
     /// Datagrams sent per second, one for each peer that it goes to.
     pub send_rate: u32,
