@@ -36,6 +36,7 @@ pub mod proxy_header;
 pub mod redis;
 pub mod s_client;
 pub mod site;
+pub mod starttls;
 pub mod strace;
 pub mod stunnel;
 pub mod weather;

@@ -76,6 +76,7 @@ mod terminator {
             mod passthrough;
             mod proxy_header_in;
             mod proxy_header_out;
+            mod starttls;
             mod system_calls;
         }
     }

@@ -4,44 +4,23 @@ use std::net::SocketAddr;
 
 use suite::mariadb::{Mariadb, mariadb, mariadb_tls, refused, values};
 use suite::prelude::*;
+use suite::starttls::{lariat, service};
 
 const WHO: &str = "SELECT CURRENT_USER(); SHOW STATUS LIKE 'Ssl_cipher'";
-
-/// A service for these servers.
-fn service(site: &Site, name: &str, servers: &str) -> Service {
-    let unused = Server::start(Behaviour::Hang);
-    let servers = format!("[{servers:?}]");
-    Service::new(site, &unused).named(name).servers(&servers)
-}
-
-/// Its clients may ask for TLS, or have to.
-fn terminating(site: &Site, name: &str, servers: &str, policy: &str) -> Service {
-    let starttls = format!("starttls = {{ protocol = 'mysql', policy = '{policy}' }}");
-    service(site, name, servers).front(&starttls)
-}
-
-/// It asks its servers, which have this certificate.
-fn asking(service: Service, ca: &str) -> Service {
-    let tls = format!("starttls = 'mysql'\ntls = {{ ca = [{ca:?}], name = 'localhost' }}");
-    service.back(&tls)
-}
-
-fn lariat(services: &[&Service]) -> Lariat {
-    let texts: Vec<_> = services.iter().map(|one| one.toml()).collect();
-    Lariat::start(&texts.join("\n"))
-}
 
 #[test]
 fn a_server_without_tls_gets_clients_with_it() {
     let (site, server) = (Site::new(), Mariadb::start(&[]));
-    let ca = site.ca().display().to_string();
+    let ca = site.ca();
     let tcp = server.address.to_string();
     let unix = format!("unix:{}", server.socket.display());
-    let over_tcp = terminating(&site, "tcp", &tcp, "required");
-    let over_unix = terminating(&site, "unix", &unix, "required");
-    let optional = terminating(&site, "optional", &tcp, "optional");
-    let pair = asking(service(&site, "pair", &over_unix.address.to_string()), &ca).mode("off");
-    let lariat = lariat(&[&over_tcp, &over_unix, &optional, &pair]);
+    let over_tcp = service(&site, "tcp", &tcp).starting_tls("mysql", "required");
+    let over_unix = service(&site, "unix", &unix).starting_tls("mysql", "required");
+    let optional = service(&site, "optional", &tcp).starting_tls("mysql", "optional");
+    let pair = service(&site, "pair", &over_unix.address.to_string())
+        .asking("mysql", &ca)
+        .mode("off");
+    let lariat = lariat([&over_tcp, &over_unix, &optional, &pair]);
     let client = |address: SocketAddr, is_tls: bool, user: &str, statements: &str| {
         if is_tls {
             mariadb_tls(&site, address, user, statements)
@@ -84,18 +63,21 @@ fn a_server_without_tls_gets_clients_with_it() {
 #[test]
 fn a_server_that_requires_tls_gets_clients_without_it() {
     let site = Site::new();
-    let (server, ca) = (
-        Mariadb::requiring_tls(&site),
-        site.ca().display().to_string(),
-    );
+    let (server, ca) = (Mariadb::requiring_tls(&site), site.ca());
     let address = server.address.to_string();
-    let plain = asking(service(&site, "plain", &address), &ca).mode("off");
-    let both = asking(terminating(&site, "both", &address, "optional"), &ca);
+    let plain = service(&site, "plain", &address)
+        .asking("mysql", &ca)
+        .mode("off");
+    let both = service(&site, "both", &address)
+        .starting_tls("mysql", "optional")
+        .asking("mysql", &ca);
     let other = Authority::root("another root");
     other.write(&site.directory, "other.pem");
-    let other = site.path("other.pem").display().to_string();
-    let stranger = asking(service(&site, "stranger", &address), &other).mode("off");
-    let lariat = lariat(&[&plain, &both, &stranger]);
+    let other = site.path("other.pem");
+    let stranger = service(&site, "stranger", &address)
+        .asking("mysql", &other)
+        .mode("off");
+    let lariat = lariat([&plain, &both, &stranger]);
     for user in ["native", "signed"] {
         for mut client in [
             mariadb(plain.address, user, WHO),
@@ -146,12 +128,12 @@ fn servers_that_refuse_are_heard_in_words_of_mysql() {
     let services: Vec<_> = servers
         .iter()
         .map(|(address, words, _)| {
-            let service = terminating(&site, "web", address, "required");
+            let service = service(&site, "web", address).starting_tls("mysql", "required");
             (service.more("timeouts = { handshake = '1s' }"), words)
         })
         .collect();
     for (service, words) in services {
-        let _lariat = lariat(&[&service]);
+        let _lariat = lariat([&service]);
         let mut client = mariadb_tls(&site, service.address, "native", "SELECT 1");
         refused(&mut client).assert_stderr(words);
     }

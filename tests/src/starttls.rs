@@ -1,0 +1,231 @@
+//! Services that start TLS within a protocol, and the servers of such protocols: PostgreSQL,
+//! Dovecot, `slapd`, `aiosmtpd` and `pyftpdlib`.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use rustix::process::{Pid, Signal, geteuid, kill_process};
+use testkit::directory::Directory;
+use testkit::server::{Behaviour, Server, free_address};
+
+use crate::configuration::Service;
+use crate::lariat::Lariat;
+use crate::patience::{PATIENCE, within};
+use crate::program::{Running, run};
+use crate::site::Site;
+
+/// A service for this server.
+pub fn service(site: &Site, name: &str, server: &str) -> Service {
+    let unused = Server::start(Behaviour::Hang);
+    Service::new(site, &unused)
+        .named(name)
+        .servers(&format!("[{server:?}]"))
+}
+
+impl Service {
+    /// Its clients may ask for TLS, or have to.
+    pub fn starting_tls(self, protocol: &str, policy: &str) -> Self {
+        self.front(&format!(
+            "starttls = {{ protocol = '{protocol}', policy = '{policy}' }}"
+        ))
+    }
+
+    /// It asks its servers for TLS, which have a certificate of this authority's.
+    pub fn asking(self, protocol: &str, ca: &Path) -> Self {
+        let tls = format!("tls = {{ ca = [{ca:?}], name = 'localhost' }}");
+        self.back(&format!("starttls = '{protocol}'\n{tls}"))
+    }
+}
+
+/// One Lariat with these services.
+pub fn lariat<'s>(services: impl IntoIterator<Item = &'s Service>) -> Lariat {
+    let texts: Vec<_> = services.into_iter().map(Service::toml).collect();
+    Lariat::start(&texts.join("\n"))
+}
+
+/// A running server with a folder of its own, which a test's end has end itself: some start
+/// further processes, or hold what is not freed if they are killed.
+#[derive(Debug)]
+pub struct Foreign {
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// What it wrote and reads lies there.
+    pub directory: Directory,
+    running: Running,
+}
+
+impl Foreign {
+    fn start(address: SocketAddr, directory: Directory, command: &mut Command) -> Self {
+        let mut running = Running::start(command);
+        running.wait_for_listener(address);
+        Self {
+            address,
+            directory,
+            running,
+        }
+    }
+
+    /// What it printed so far.
+    pub fn stdout(&self) -> String {
+        self.running.stdout()
+    }
+}
+
+impl Drop for Foreign {
+    fn drop(&mut self) {
+        let id = i32::try_from(self.running.id())
+            .ok()
+            .and_then(Pid::from_raw);
+        if id.is_some_and(|id| kill_process(id, Signal::INT).is_ok()) {
+            // One that does not end is killed.
+            let _ended = within(PATIENCE, || self.running.ended());
+        }
+    }
+}
+
+/// PostgreSQL with the user `ann`, whose password is `secret`, for connections that `hba` allows
+/// (a line of `pg_hba.conf`).
+pub fn postgres(hba: &str, options: &[&str], site: &Site) -> Foreign {
+    let (address, directory) = (free_address(), Directory::new());
+    let password = directory.write("password", "secret");
+    give(directory.path(), "postgres");
+    let data = directory.join("data");
+    let mut initdb = postgres_program("initdb");
+    initdb
+        .args(["--auth=scram-sha-256", "--no-sync", "--username=ann"])
+        .arg(format!("--pwfile={}", password.display()))
+        .arg(format!("--pgdata={}", data.display()));
+    run(initdb.current_dir(directory.path())).success();
+    let own = fs::read(site.path("site.pem")).expect("the site's own file");
+    let pem = directory.write("data/own.pem", own);
+    // Others may not read a key.
+    run(Command::new("chmod").arg("600").arg(&pem)).success();
+    give(&pem, "postgres");
+    fs::write(data.join("pg_hba.conf"), format!("{hba}\n")).expect("our own directory");
+    let mut command = postgres_program("postgres");
+    command
+        .arg("-D")
+        .arg(&data)
+        .args(["-F", "-p", &address.port().to_string()])
+        .args(["-c", "listen_addresses=127.0.0.1", "-c"])
+        .arg(format!(
+            "unix_socket_directories={}",
+            directory.path().display()
+        ))
+        .args(["-c", "ssl_cert_file=own.pem", "-c", "ssl_key_file=own.pem"])
+        .args(options);
+    command.current_dir(directory.path());
+    Foreign::start(address, directory, &mut command)
+}
+
+/// A program of the newest version that is installed; none of them runs as root.
+fn postgres_program(name: &str) -> Command {
+    let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten();
+    let paths = versions.map_while(Result::ok).map(|one| one.path());
+    let path = paths.max().unwrap_or_default().join("bin").join(name);
+    if !geteuid().is_root() {
+        return Command::new(path);
+    }
+    let mut command = Command::new("setpriv");
+    command
+        .args(["--reuid=postgres", "--regid=postgres", "--clear-groups"])
+        .arg(path);
+    command
+}
+
+/// If root runs the tests, the server is another user and gets what it has to write.
+fn give(path: &Path, user: &str) {
+    if geteuid().is_root() {
+        run(Command::new("chown").arg(user).arg(path)).success();
+    }
+}
+
+/// Dovecot, at whose addresses for IMAP, POP3, LMTP and ManageSieve anyone has the password
+/// `secret`.
+pub fn dovecot() -> (Foreign, [SocketAddr; 4]) {
+    let directory = Directory::new();
+    let addresses @ [imap, pop3, lmtp, sieve] = [(); 4].map(|()| free_address());
+    let me = run(Command::new("id").arg("-un")).success();
+    let [master, login, mail] = if geteuid().is_root() {
+        ["dovecot", "dovenull", "nobody"]
+    } else {
+        [me.trim(); 3]
+    };
+    give(directory.path(), mail);
+    let listener = |service: &str, kind: &str, address: SocketAddr| {
+        let port = address.port();
+        format!(
+            "service {service} {{\n chroot =\n inet_listener {kind} {{\n port = {port}\n }}\n\
+             inet_listener {kind}s {{\n port = 0\n }}\n}}\n"
+        )
+    };
+    let listeners = [
+        listener("imap-login", "imap", imap),
+        listener("pop3-login", "pop3", pop3),
+        listener("managesieve-login", "sieve", sieve),
+        listener("lmtp", "lmtp", lmtp),
+    ];
+    let root = directory.path().display();
+    let text = format!(
+        "base_dir = {root}/run\nstate_dir = {root}/state\nlog_path = /dev/stderr\n\
+         protocols = imap pop3 lmtp sieve\nlisten = 127.0.0.1\nssl = no\n\
+         disable_plaintext_auth = no\nfirst_valid_uid = 1\n\
+         default_internal_user = {master}\ndefault_login_user = {login}\n\
+         mail_location = maildir:~/mail\n\
+         passdb {{\n driver = static\n args = password=secret\n}}\n\
+         userdb {{\n driver = static\n args = uid={mail} gid={gid} home={root}/home\n}}\n\
+         {listeners}",
+        gid = run(Command::new("id").args(["-g", mail])).success().trim(),
+        listeners = listeners.concat(),
+    );
+    let path = directory.write("dovecot.conf", text);
+    let mut command = Command::new("dovecot");
+    command.arg("-F").arg("-c").arg(path);
+    (Foreign::start(imap, directory, &mut command), addresses)
+}
+
+/// The directory server with the administrator `cn=admin,dc=example`, whose password is `secret`,
+/// and with more lines of its configuration.
+pub fn slapd(more: &str) -> Foreign {
+    let (address, directory) = (free_address(), Directory::new());
+    fs::create_dir(directory.join("data")).expect("our own directory is writable");
+    let root = directory.path().display();
+    let text = format!(
+        "include /etc/ldap/schema/core.schema\nmodulepath /usr/lib/ldap\nmoduleload back_mdb\n\
+         pidfile {root}/pid\n{more}\ndatabase mdb\nsuffix \"dc=example\"\n\
+         rootdn \"cn=admin,dc=example\"\nrootpw secret\nmaxsize 10485760\ndirectory {root}/data\n"
+    );
+    let path = directory.write("slapd.conf", text);
+    let mut command = Command::new("slapd");
+    command
+        .args(["-d", "0", "-h", &format!("ldap://{address}"), "-f"])
+        .arg(path);
+    Foreign::start(address, directory, &mut command)
+}
+
+/// An SMTP server that prints the messages it gets.
+pub fn aiosmtpd(options: &[&str]) -> Foreign {
+    let address = free_address();
+    let mut command = Command::new("/usr/bin/aiosmtpd");
+    command
+        .env("PYTHONUNBUFFERED", "1")
+        .args(["--nosetuid", "--listen", &address.to_string()])
+        .args(options)
+        .args(["--class", "aiosmtpd.handlers.Debugging", "stdout"]);
+    Foreign::start(address, Directory::new(), &mut command)
+}
+
+/// An FTP server of its folder for the user `ann`, whose password is `secret`.
+pub fn pyftpdlib() -> (Foreign, PathBuf) {
+    let (address, directory) = (free_address(), Directory::new());
+    let file = directory.write("file", "hello by ftp");
+    let mut command = Command::new("/usr/bin/python3");
+    command
+        .args(["-m", "pyftpdlib", "--interface", &address.ip().to_string()])
+        .args(["--port", &address.port().to_string(), "--write"])
+        .args(["--username=ann", "--password=secret", "--directory"])
+        .arg(directory.path());
+    (Foreign::start(address, directory, &mut command), file)
+}

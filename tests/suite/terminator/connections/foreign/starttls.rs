@@ -1,0 +1,305 @@
+//! Real servers and clients of the protocols that begin in plaintext, with TLS on either side of
+//! Lariat, and by a pair. MySQL has a file of its own.
+
+use std::net::SocketAddr;
+use std::process::Command;
+
+use rustix::process::{Pid, Signal, kill_process};
+use suite::openssl::Talk;
+use suite::prelude::*;
+use suite::starttls::{aiosmtpd, dovecot, lariat, postgres, pyftpdlib, service, slapd};
+
+/// Before this server: a service whose clients must ask for TLS, and one before that for clients
+/// without TLS.
+fn pair(site: &Site, protocol: &str, server: &str) -> [Service; 2] {
+    let front = service(site, &format!("{protocol}-front"), server);
+    let front = front.starting_tls(protocol, "required");
+    let client = service(
+        site,
+        &format!("{protocol}-client"),
+        &front.address.to_string(),
+    );
+    let client = client.asking(protocol, &site.ca()).mode("off");
+    [front, client]
+}
+
+/// Runs a statement as `ann`, with these words of a connection string.
+fn psql(address: SocketAddr, words: &str, statement: &str) -> Command {
+    let mut command = Command::new("psql");
+    command
+        .args(["--no-psqlrc", "--no-align", "--tuples-only", "--command"])
+        .arg(statement)
+        .arg(format!(
+            "host=localhost hostaddr={} port={} user=ann dbname=postgres connect_timeout=20 \
+             password=secret {words}",
+            address.ip(),
+            address.port()
+        ));
+    command
+}
+
+/// Who is served, and whether the server sees TLS.
+const WHO: &str = "SELECT usename, ssl FROM pg_stat_activity JOIN pg_stat_ssl USING (pid) \
+                   WHERE pid = pg_backend_pid()";
+
+#[test]
+fn postgresql_without_tls_gets_clients_with_it() {
+    let site = Site::new();
+    let hba = "local all all scram-sha-256\nhost all all 127.0.0.1/32 scram-sha-256";
+    let server = postgres(hba, &[], &site);
+    let socket = format!(".s.PGSQL.{}", server.address.port());
+    let socket = format!("unix:{}", server.directory.join(socket).display());
+    let [over_tcp, client] = pair(&site, "postgres", &server.address.to_string());
+    let over_unix = service(&site, "unix", &socket).starting_tls("postgres", "required");
+    let lariat = lariat([&over_tcp, &client, &over_unix]);
+    let verified = format!("sslmode=verify-full sslrootcert={}", site.ca().display());
+    for (address, words) in [
+        (over_tcp.address, verified.as_str()),
+        (over_unix.address, verified.as_str()),
+        (client.address, "sslmode=disable"),
+        (client.address, "sslmode=prefer"),
+    ] {
+        let said = run(&mut psql(address, words, WHO)).success();
+        assert_eq!(said, "ann|f\n", "{words}");
+        let words = format!("{words} password=wrong");
+        let wrong = run(&mut psql(address, &words, WHO));
+        wrong.assert_stderr("password authentication failed");
+    }
+    let much = "SELECT repeat('x', 3000000)";
+    let said = run(&mut psql(over_tcp.address, &verified, much)).success();
+    assert_eq!(said.len(), 3_000_001);
+
+    let plain = run(&mut psql(over_tcp.address, "sslmode=disable", WHO));
+    plain.assert_stderr("FATAL:  this server requires TLS");
+    lariat.wait_for_line(&["starttls-required"]);
+
+    // The client asks for it over a connection of its own.
+    for (address, words) in [
+        (over_tcp.address, verified.as_str()),
+        (client.address, "sslmode=disable"),
+    ] {
+        let mut waiting = Running::start(&mut psql(address, words, "SELECT pg_sleep(600)"));
+        let active = "SELECT count(*) FROM pg_stat_activity WHERE query = 'SELECT pg_sleep(600)'";
+        until("the statement to run", || {
+            waiting.assert_running();
+            let said = run(&mut psql(server.address, "", active)).success();
+            (said == "1\n").then_some(())
+        });
+        let id = i32::try_from(waiting.id()).ok().and_then(Pid::from_raw);
+        kill_process(id.unwrap(), Signal::INT).unwrap();
+        waiting.wait();
+        assert_has(waiting.stderr(), "canceling statement due to user request");
+    }
+}
+
+#[test]
+fn postgresql_that_requires_tls_gets_clients_without_it() {
+    let site = Site::new();
+    let hba = "hostssl postgres all 127.0.0.1/32 password\n\
+               hostssl template1 all 127.0.0.1/32 scram-sha-256";
+    let server = postgres(hba, &["-c", "ssl=on"], &site);
+    let address = server.address.to_string();
+    let client = service(&site, "client", &address).asking("postgres", &site.ca());
+    let both = service(&site, "both", &address).asking("postgres", &site.ca());
+    let client = client.mode("off");
+    let both = both.starting_tls("postgres", "required");
+    site.leaf(&["localhost"])
+        .write(&site.directory, "other.pem");
+    let certificates = format!("[{:?}]", site.path("other.pem"));
+    let other = service(&site, "other", &address).asking("postgres", &site.ca());
+    let other = other.certificates(&certificates);
+    let other = other.starting_tls("postgres", "required");
+    let _lariat = lariat([&client, &both, &other]);
+    let verified = format!("sslmode=verify-full sslrootcert={}", site.ca().display());
+    let direct = run(&mut psql(server.address, "sslmode=disable", WHO));
+    direct.assert_stderr("no encryption");
+    for (address, words) in [
+        (client.address, "sslmode=disable"),
+        (both.address, verified.as_str()),
+    ] {
+        let said = run(&mut psql(address, words, WHO)).success();
+        assert_eq!(said, "ann|t\n", "{words}");
+    }
+    // Channel binding is to the certificate (RFC 5929, 4): it holds where both have the same.
+    let scram = |service: &Service, words: &str| {
+        let words = format!("{words} dbname=template1");
+        run(&mut psql(service.address, &words, WHO))
+    };
+    let bound = scram(&both, &format!("{verified} channel_binding=require"));
+    assert_eq!(bound.success(), "ann|t\n");
+    scram(&other, &verified).assert_stderr("SCRAM channel binding check failed");
+    scram(&client, "sslmode=disable").assert_stderr("SCRAM-SHA-256-PLUS");
+}
+
+/// A program of OpenLDAP at this address as the administrator, who trusts the site's authority.
+fn ldap(site: &Site, program: &str, address: SocketAddr, arguments: &[&str]) -> Finished {
+    let mut command = Command::new(program);
+    command
+        .env("LDAPTLS_CACERT", site.ca())
+        .args(["-x", "-D", "cn=admin,dc=example", "-w", "secret", "-H"])
+        // Of `localhost` it would verify the name that this host has elsewhere.
+        .arg(format!("ldap://{address}"))
+        .args(arguments);
+    run(&mut command)
+}
+
+#[test]
+fn a_directory_server_without_tls_gets_clients_with_it_and_one_with_tls_those_without() {
+    let site = Site::new();
+    let pem = site.path("site.pem");
+    let pem = pem.display();
+    let tls = format!("TLSCertificateFile {pem}\nTLSCertificateKeyFile {pem}\nsecurity tls=1");
+    let [without, with] = [slapd(""), slapd(&tls)];
+    let [front, client] = pair(&site, "ldap", &without.address.to_string());
+    let asking = service(&site, "asking", &with.address.to_string());
+    let asking = asking.asking("ldap", &site.ca()).mode("off");
+    let lariat = lariat([&front, &client, &asking]);
+    for (service, start_tls) in [(&front, &["-ZZ"][..]), (&client, &[]), (&asking, &[])] {
+        let who = ldap(&site, "ldapwhoami", service.address, start_tls);
+        assert_eq!(who.success(), "dn:cn=admin,dc=example\n");
+        let search = ["-LLL", "-s", "base", "-b", "", "namingContexts"];
+        let found = ldap(
+            &site,
+            "ldapsearch",
+            service.address,
+            &[start_tls, &search].concat(),
+        );
+        assert_has(found.success(), "namingContexts: dc=example");
+    }
+    let direct = ldap(&site, "ldapwhoami", with.address, &[]);
+    direct.assert_stderr("Confidentiality required (13)");
+    let plain = ldap(&site, "ldapwhoami", front.address, &[]);
+    plain.assert_stderr("Confidentiality required (13)");
+    lariat.wait_for_line(&["starttls-required"]);
+}
+
+/// `curl` as `ann`, with TLS that it must have or without any.
+fn curl_as_ann(site: &Site, url: &str, is_tls: bool) -> suite::curl::Curl {
+    let ca = site.ca().display().to_string();
+    let tls = ["--ssl-reqd", "--cacert", &ca];
+    curl()
+        .url(url)
+        .args(&["--user", "ann:secret"])
+        .args(if is_tls { &tls } else { &[] })
+}
+
+/// Has `swaks` deliver a message with this subject to `ann`.
+fn swaks(site: &Site, protocol: &str, address: SocketAddr, subject: &str, is_tls: bool) {
+    let mut command = Command::new("swaks");
+    command
+        .args(["--protocol", protocol, "--server", &address.to_string()])
+        .args(["--helo", "localhost", "--from", "bob@example"])
+        .args(["--to", "ann@example", "--header"])
+        .arg(format!("Subject: {subject}"));
+    if is_tls {
+        command.args(["--tls", "--tls-verify", "--tls-sni", "localhost"]);
+        command.arg("--tls-ca-path").arg(site.ca());
+    }
+    run(&mut command).success();
+}
+
+#[test]
+fn dovecot_without_tls_gets_clients_with_it() {
+    let site = Site::new();
+    let (_dovecot, servers) = dovecot();
+    let protocols = ["imap", "pop3", "lmtp", "sieve"];
+    let services: Vec<_> = protocols
+        .iter()
+        .zip(servers)
+        .map(|(protocol, server)| pair(&site, protocol, &server.to_string()))
+        .collect();
+    let _lariat = lariat(services.iter().flatten());
+    let [imap, pop3, lmtp, sieve] = [0, 1, 2, 3].map(|at| &services[at]);
+    for (at, is_tls) in [(0, true), (1, false)] {
+        let subject = format!("message {at}");
+        swaks(&site, "LMTP", lmtp[at].address, &subject, is_tls);
+        let number = at + 1;
+        let imap = imap[at].address.port();
+        let pop3 = pop3[at].address.port();
+        for url in [
+            format!("imap://localhost:{imap}/INBOX;MAILINDEX={number}"),
+            format!("pop3://localhost:{pop3}/{number}"),
+        ] {
+            let said = curl_as_ann(&site, &url, is_tls).run().success();
+            assert_has(said, &format!("Subject: {subject}"));
+        }
+    }
+    let arguments = ["-starttls", "sieve", "-crlf", "-verify_return_error"];
+    let mut talk = Talk::start(&site, sieve[0].address, &arguments);
+    // NUL ann NUL secret.
+    talk.say("AUTHENTICATE \"PLAIN\" \"AGFubgBzZWNyZXQ=\"");
+    talk.wait_for("OK \"Logged in.\"", 1);
+    talk.say("LISTSCRIPTS");
+    talk.wait_for("OK \"Listscripts completed.\"", 1);
+    talk.end();
+
+    // It sees no way to log in, and leaves.
+    for (protocol, at) in [("imap", imap), ("pop3", pop3)] {
+        let url = format!("{protocol}://localhost:{}/", at[0].address.port());
+        let plain = curl_as_ann(&site, &url, false).run();
+        assert_ne!(plain.code(), 0, "{plain:?}");
+    }
+}
+
+#[test]
+fn a_mail_server_without_tls_gets_clients_with_it_and_one_with_tls_those_without() {
+    let site = Site::new();
+    let pem = site.path("site.pem").display().to_string();
+    let tls = ["--tlscert", &pem, "--tlskey", &pem];
+    let [without, with] = [aiosmtpd(&[]), aiosmtpd(&tls)];
+    let [front, client] = pair(&site, "smtp", &without.address.to_string());
+    let asking = service(&site, "asking", &with.address.to_string());
+    let asking = asking.asking("smtp", &site.ca()).mode("off");
+    let _lariat = lariat([&front, &client, &asking]);
+    let message = site
+        .directory
+        .write("message", "Subject: by curl\r\n\r\nhello\r\n");
+    let message = message.display().to_string();
+    for (service, server, is_tls) in [
+        (&front, &without, true),
+        (&client, &without, false),
+        (&asking, &with, false),
+    ] {
+        let before = server.stdout();
+        swaks(&site, "ESMTP", service.address, "by swaks", is_tls);
+        let url = format!("smtp://localhost:{}", service.address.port());
+        let ca = site.ca().display().to_string();
+        let tls = ["--ssl-reqd", "--cacert", &ca];
+        let mail = ["--mail-from", "bob@example", "--mail-rcpt", "ann@example"];
+        let sent = curl()
+            .url(&url)
+            .args(&mail)
+            .args(&["--upload-file", &message]);
+        sent.args(if is_tls { &tls } else { &[] }).run().success();
+        until("both messages", || {
+            let said = server.stdout();
+            let new = said.strip_prefix(&before)?;
+            (new.contains("Subject: by swaks") && new.contains("Subject: by curl")).then_some(())
+        });
+    }
+}
+
+#[test]
+fn an_ftp_server_without_tls_gets_clients_with_it() {
+    let site = Site::new();
+    let (server, _file) = pyftpdlib();
+    let services = pair(&site, "ftp", &server.address.to_string());
+    let lariat = lariat(&services);
+    let file = site.directory.write("up", "upwards").display().to_string();
+    for (service, is_tls) in services.iter().zip([true, false]) {
+        let url = |name: &str| format!("ftp://localhost:{}/{name}", service.address.port());
+        let control = ["--ftp-ssl-control"];
+        let curl = |name: &str| {
+            let ca = site.ca().display().to_string();
+            let curl = curl()
+                .url(&url(name))
+                .args(&["--user", "ann:secret", "--cacert", &ca]);
+            curl.args(if is_tls { &control } else { &[] })
+        };
+        assert_eq!(curl("file").run().success(), "hello by ftp");
+        curl("up").args(&["--upload-file", &file]).run().success();
+        assert_eq!(curl("up").run().success(), "upwards");
+        let line = lariat.wait_for_line(&[if is_tls { "ftp-front" } else { "ftp-client" }]);
+        assert_eq!(line["fault"], "none", "{line}");
+    }
+}
