@@ -5,7 +5,7 @@ umask 077
 head -c 64 /dev/urandom > secret
 
 node() {
-    sed "s/NODE/$1/g" node.toml > "node$1.toml"
+    sed "s/NODE/$1/g; /# node $1$/d" node.toml > "node$1.toml"
     while :; do
         "{{ program }}" serve "node$1.toml" &
         echo $! > "node$1.pid"
