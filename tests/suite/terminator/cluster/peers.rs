@@ -286,6 +286,28 @@ fn nothing_that_an_attacker_sends_enters_a_cache_and_nothing_they_see_is_a_secre
     assert_eq!(entries, 1.0, "that of the client alone");
 }
 
+#[test]
+fn a_flood_by_who_has_no_secret_costs_no_peer_its_datagrams() {
+    let mut farm = Farm::new(2);
+    farm.more = "receive-rate = 50";
+    let stranger = farm.spy();
+    let hosts = [farm.start(0), farm.start(1)];
+    hosts.iter().for_each(|host| hears(host, 1.0));
+    let flood = |count| {
+        let send = |_| stranger.send_to(b"nothing", farm.places[1]).unwrap();
+        (0..count).map(send).for_each(drop);
+    };
+    flood(100);
+    rejected(&hosts[1], "rate-limited", 1.0);
+    for made in 1..=10 {
+        // More than what the stranger may send since the last ones.
+        flood(30);
+        let client = Client::without_tickets(&farm.site);
+        assert_eq!(farm.visit(&client, 0), HandshakeKind::Full);
+        stored(&hosts[1], f64::from(made));
+    }
+}
+
 /// What is heard until the first datagram from there that carries more than signs of life.
 fn seen_until_session(spy: &UdpSocket, from: SocketAddr) -> Vec<Vec<u8>> {
     let mut seen = Vec::new();
