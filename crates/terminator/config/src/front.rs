@@ -13,6 +13,7 @@ use tls::options::{
     ServerOptions, Suite, Suites, Tls13Sessions, UnknownName, Version,
 };
 use tls::server::EARLY_DATA_BYTES_MIN;
+use wire::address::Address;
 
 use crate::certificates::{self, Shelf};
 use crate::host::Tls13Choice;
@@ -21,11 +22,13 @@ use crate::networks;
 /// Reads `service.front`.
 pub(crate) fn read(
     front: &Section<'_>,
+    has_back_tls: bool,
     unacknowledged: Option<Option<Duration>>,
     tls13: Tls13Choice,
     shelf: &mut Shelf<'_>,
 ) -> Option<FrontOptions> {
     let listen = front.parsed_list("listen");
+    let is_local = listen.iter().flatten().all(is_of_this_host);
     let names = front.parsed_list("names");
     let protocols = alpn(front, "protocols");
     let accept_proxy = front.parsed_list("accept-proxy");
@@ -33,7 +36,7 @@ pub(crate) fn read(
     let deny = networks::read(front, "deny", shelf);
     let liveness = liveness(front, unacknowledged);
     let transport = transport(front);
-    let (tls, ktls) = tls_options(front, tls13, shelf)?;
+    let (tls, ktls) = tls_options(front, has_back_tls && is_local, tls13, shelf)?;
     Some(FrontOptions {
         listen: listen?,
         names: names?,
@@ -50,6 +53,14 @@ pub(crate) fn read(
     })
 }
 
+/// Whether clients of other hosts cannot reach it.
+fn is_of_this_host(address: &Address) -> bool {
+    match address {
+        Address::Ip(address) => address.ip().is_loopback(),
+        Address::Unix(_) => true,
+    }
+}
+
 /// What is done with a client's TLS, as the words of `tls.mode`.
 #[derive(Clone, Copy)]
 enum Mode {
@@ -60,6 +71,7 @@ enum Mode {
 
 fn tls_options(
     front: &Section<'_>,
+    only_originates: bool,
     tls13: Tls13Choice,
     shelf: &mut Shelf<'_>,
 ) -> Option<(FrontTls, KtlsOptions)> {
@@ -76,8 +88,9 @@ fn tls_options(
             ("off", Mode::Off),
         ],
     );
-    // Flags say it in so many words: a certificate that was forgotten must not open a port.
-    let may_be_plain = front.is_in_file() || front.has("redirect");
+    // Flags say it in so many words: a certificate that was forgotten must not open a port to other
+    // hosts.
+    let may_be_plain = front.is_in_file() || front.has("redirect") || only_originates;
     let mode = if may_be_plain && !front.has("tls") {
         Mode::Off
     } else {

@@ -43,10 +43,12 @@ fn service(
     // Of both sides.
     let unacknowledged = times.if_written("unacknowledged", Section::duration);
     let front_section = section.section("front");
-    let front = front::read(&front_section, unacknowledged, tls13, shelf);
     let redirect = front::redirect(&front_section);
     let back = section.section("back");
-    let back = back::read(&back, &times, redirect?, unacknowledged, shelf);
+    let back = redirect.and_then(|one| back::read(&back, &times, one, unacknowledged, shelf));
+    let servers = back.as_ref().and_then(BackOptions::servers);
+    let has_back_tls = servers.is_some_and(|one| one.tls.is_some());
+    let front = front::read(&front_section, has_back_tls, unacknowledged, tls13, shelf);
     let timeouts = timeouts(&times);
     let limits = section.section("limits");
     let connections_max = if limits.has("connections") {

@@ -67,6 +67,33 @@ fn hints_about_a_flag_show_a_flag() {
 }
 
 #[test]
+fn a_certificate_is_needed_unless_only_this_host_connects_and_servers_get_tls() {
+    let site = Site::new();
+    for (flags, is_good) in [
+        ("--listen 127.0.0.1:1 --backend-tls", true),
+        ("--listen [::1]:1 --listen unix:@a --backend-tls on", true),
+        ("--listen [::]:1 --backend-tls", false),
+        ("--listen 127.0.0.1:1 --listen [::]:2 --backend-tls", false),
+        ("--listen 127.0.0.1:1 --backend-tls=off", false),
+        ("--listen [::]:1 --tls off --backend-tls", true),
+    ] {
+        let mut check = command();
+        check.args(["check", "--backend", "127.0.0.1:2"]);
+        let mut check = check.args(flags.split(' '));
+        if !flags.ends_with("off") {
+            check = check.arg("--backend-ca").arg(site.ca());
+        }
+        let answer = run(check);
+        let is_missing = answer.stderr.contains("--certificate is missing");
+        assert_eq!(
+            (answer.code() == 0, is_missing),
+            (is_good, !is_good),
+            "{flags}: {answer:?}"
+        );
+    }
+}
+
+#[test]
 fn help_and_version_are_data() {
     let help = run(command().arg("help"));
     let nothing = run(&mut command());

@@ -45,7 +45,8 @@ pub(super) const TLS: &[Key] = &[
         "`terminate` decrypts clients' TLS and needs certificates. `passthrough` keeps it closed: \
          only the ClientHello is read, and a server of the back terminates TLS. With `off` clients \
          speak plain TCP: a server is connected as soon as a client is, and all bytes are relayed \
-         as they come.",
+         as they come. Flags without a certificate mean `off` where only this host can connect and \
+         servers get TLS.",
     )
     .example(r#"mode = "passthrough""#),
     key("service.front.tls.certificates", Kind::Table)
