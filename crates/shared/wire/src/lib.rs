@@ -13,3 +13,4 @@ pub mod network;
 pub mod proxy_header;
 pub mod server_session;
 pub mod starttls;
+pub mod text;

@@ -23,7 +23,7 @@ use ldap::Ldap;
 use lines::Lines;
 use mysql::Mysql;
 use postgres::Postgres;
-use step::Steps;
+use step::{BEGINNING_BYTES, HANDSHAKE, Steps};
 use xmpp::Xmpp;
 
 /// A protocol with a request for TLS.
@@ -87,6 +87,8 @@ impl Dialect {
 pub struct Dialog {
     steps: Box<dyn Steps + Send>,
     is_greeted: bool,
+    /// The first bytes that the client sent, as many as tell that they begin TLS.
+    beginning: Vec<u8>,
 }
 
 impl Dialog {
@@ -113,6 +115,7 @@ impl Dialog {
         Self {
             steps: Box::new(steps),
             is_greeted: dialect.is_greeted(),
+            beginning: Vec::new(),
         }
     }
 
@@ -123,6 +126,9 @@ impl Dialog {
 
     /// Takes what the client sent: in plaintext, or out of its TLS once that is up.
     pub fn client_sent(&mut self, bytes: &[u8]) -> Output {
+        let missing = BEGINNING_BYTES - self.beginning.len();
+        let first = bytes.get(..missing).unwrap_or(bytes);
+        self.beginning.extend_from_slice(first);
         self.step(|steps, out| steps.client_sent(bytes, out))
     }
 
@@ -183,6 +189,11 @@ impl Dialog {
     fn step(&mut self, take: impl FnOnce(&mut dyn Steps, &mut Output)) -> Output {
         let mut out = Output::default();
         take(&mut *self.steps, &mut out);
+        if let Next::Fail(fault @ Fault::ClientMalformed(_)) = &mut out.next
+            && matches!(self.beginning[..], [HANDSHAKE, 3, 1..=4])
+        {
+            *fault = Fault::TlsUnasked;
+        }
         out
     }
 }

@@ -1,22 +1,11 @@
 //! Text that somebody else wrote, made safe to show to a person.
 //!
-//! Owns the one list of characters that change how a terminal shows what follows, and the form
-//! that they are shown in instead. What a text says is not judged.
+//! Owns the form in which the characters are shown that change how a terminal shows what follows;
+//! which they are is `wire::text`'s to say. What a text says is not judged.
 
 use std::fmt::{self, Write};
 
-/// Whether a terminal, or a viewer of text, obeys the character rather than showing it: control
-/// characters (C0, DEL, C1), the two separators that some take for line ends, and those that
-/// change the order of the text around them or are not seen (Unicode UAX 9, section 2.7; tags).
-pub fn is_control(c: char) -> bool {
-    c.is_control()
-        || matches!(c, '\u{2028}' | '\u{2029}')
-        || matches!(
-            c,
-            '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}'
-        )
-        || matches!(c, '\u{2066}'..='\u{206f}' | '\u{e0000}'..='\u{e007f}')
-}
+pub use wire::text::is_control;
 
 /// Text with its control characters escaped as in JSON (`\u001b`; RFC 8259, section 7): so a JSON
 /// document that is shown stays the same document.

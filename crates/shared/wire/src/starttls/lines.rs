@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use super::step::{Fault, Next, Output, Policy, Sides, Steps, refusal};
+use super::step::{BEGINNING_BYTES, Fault, HANDSHAKE, Next, Output, Policy, Sides, Steps, refusal};
 use super::words::{Framing, Words};
 
 /// The longest line, in bytes: RFC 9051 section 4 advises 8,000 octets, SMTP needs 512.
@@ -112,7 +112,15 @@ impl Lines {
                 let fault = Fault::ClientMalformed("a line longer than 8 KiB");
                 return self.refuse_client(fault, out);
             }
-            let Some(line) = line else { return };
+            let Some(line) = line else {
+                // A ClientHello need not have the end of a line.
+                let is_handshake = self.client.len() >= BEGINNING_BYTES
+                    && self.client.iter().take(2).eq(&[HANDSHAKE, 3]);
+                if self.is_before_tls() && is_handshake {
+                    self.refuse_client(Fault::ClientMalformed("no line"), out);
+                }
+                return;
+            };
             if self.is_before_tls() && has_stray(&line) {
                 let fault = Fault::ClientMalformed("a CR or NUL within a line");
                 return self.refuse_client(fault, out);

@@ -2,7 +2,7 @@
 //! Flow", SSL Session Encryption), and TLS from the first byte, as clients since PostgreSQL 17 may
 //! begin it.
 
-use super::step::{Fault, Next, Output, Policy, Sides, Steps, refusal};
+use super::step::{Fault, HANDSHAKE, Next, Output, Policy, Sides, Steps, refusal};
 
 const SSL_REQUEST: u32 = 1234 << 16 | 5679;
 const GSSENC_REQUEST: u32 = 1234 << 16 | 5680;
@@ -10,9 +10,6 @@ const CANCEL_REQUEST: u32 = 1234 << 16 | 5678;
 
 /// The longest startup packet that servers take, in bytes (MAX_STARTUP_PACKET_LENGTH).
 const STARTUP_BYTES_MAX: usize = 10_000;
-
-/// The first byte of a TLS handshake (RFC 8446 section 5.1).
-const HANDSHAKE: u8 = 22;
 
 /// The longest error that is waited for, in bytes.
 const ERROR_BYTES_MAX: usize = 8 << 10;
@@ -31,6 +28,8 @@ pub(super) struct Postgres {
     has_client_tls: bool,
     /// It asked for GSSAPI encryption before and was told that there is none.
     has_asked_gss: bool,
+    /// It asked for TLS before and was told that there is none.
+    has_asked_tls: bool,
     has_refused: bool,
     server: Server,
     client: Vec<u8>,
@@ -47,6 +46,7 @@ impl Postgres {
             sides,
             has_client_tls: false,
             has_asked_gss: false,
+            has_asked_tls: false,
             has_refused: false,
             server: if sides.back {
                 Server::Asked
@@ -80,7 +80,9 @@ impl Postgres {
                     self.has_asked_gss = true;
                     out.to_client.push(b'N');
                 }
-                SSL_REQUEST if !self.has_client_tls => self.ssl_requested(out),
+                SSL_REQUEST if !self.has_client_tls && !self.has_asked_tls => {
+                    self.ssl_requested(out);
+                }
                 SSL_REQUEST | GSSENC_REQUEST => {
                     let fault = Fault::ClientMalformed("a second request for encryption");
                     out.fail(
@@ -110,6 +112,7 @@ impl Postgres {
         self.client.drain(..8);
         if self.sides.front.is_none() {
             // The way to the server is ours to protect.
+            self.has_asked_tls = true;
             out.to_client.push(b'N');
         } else if self.client.is_empty() {
             out.to_client.push(b'S');

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::text::is_control;
+
 /// Whether clients of a front have to ask for TLS.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Policy {
@@ -98,6 +100,9 @@ pub enum Fault {
     /// The client sent bytes behind its request for TLS (CVE-2011-0411).
     #[error("the client sent {0} bytes behind its request for TLS, before TLS")]
     Injection(usize),
+    /// The client's first bytes are a ClientHello, in a protocol that has it ask for TLS first.
+    #[error("the client began TLS without asking for it")]
+    TlsUnasked,
     /// The client's: what it sent is not of the protocol, or longer than is allowed.
     #[error("the client sent {0}")]
     ClientMalformed(&'static str),
@@ -116,7 +121,10 @@ impl Fault {
     /// Whether the server is to blame, and not the client.
     pub fn is_of_server(&self) -> bool {
         match self {
-            Self::TlsRequired | Self::Injection(_) | Self::ClientMalformed(_) => false,
+            Self::TlsRequired
+            | Self::Injection(_)
+            | Self::TlsUnasked
+            | Self::ClientMalformed(_) => false,
             Self::ServerRefused(_) | Self::ServerWithoutTls(_) | Self::ServerMalformed(_) => true,
         }
     }
@@ -135,6 +143,12 @@ impl Output {
     }
 }
 
+/// The first byte of a TLS handshake (RFC 8446 section 5.1). A version follows, of two bytes: no
+/// dialect's client begins so and asks for TLS, or goes on without it.
+pub(super) const HANDSHAKE: u8 = 22;
+/// How many bytes tell that.
+pub(super) const BEGINNING_BYTES: usize = 3;
+
 /// The longest words of a server that a log repeats, in bytes.
 const WORDS_BYTES_MAX: usize = 200;
 
@@ -143,7 +157,7 @@ pub(super) fn refusal(words: &[u8]) -> Fault {
     let words = words.get(..WORDS_BYTES_MAX).unwrap_or(words);
     let text = String::from_utf8_lossy(words);
     let clean = text.trim_end().chars();
-    let clean = clean.map(|c| if c.is_control() { ' ' } else { c });
+    let clean = clean.map(|c| if is_control(c) { ' ' } else { c });
     Fault::ServerRefused(clean.collect())
 }
 

@@ -449,6 +449,8 @@ fn faults_of_clients_are_told_in_words_of_mysql() {
         Fault::ClientMalformed("a login of more than 64 KiB"),
         &error(1, 1153, state),
     );
+    let hello = b"\x16\x03\x01\x01\xfc".to_vec();
+    refused(hello, Fault::TlsUnasked, &error(1, 1153, state));
 }
 
 #[test]

@@ -372,3 +372,55 @@ fn a_server_of_xmpp_is_asked_by_a_stream_of_our_own() {
             .contains("from='chat.example'")
     );
 }
+
+#[test]
+fn tls_that_was_not_asked_for_is_called_that_at_once() {
+    let hello = [22, 3, 1, 2, 0, 1, 0, 1, 252, 3, 3];
+    for (name, dialect) in Dialect::ALL {
+        let greeting: &[u8] = match dialect {
+            Dialect::Smtp | Dialect::Lmtp | Dialect::Ftp => b"220 x\r\n",
+            Dialect::Nntp => b"200 x\r\n",
+            Dialect::Imap => b"* OK x\r\n",
+            Dialect::Pop3 => b"+OK x\r\n",
+            Dialect::Sieve => b"OK\r\n",
+            // Its client's packets come behind a greeting, in a test of their own.
+            Dialect::Mysql => continue,
+            _ => b"",
+        };
+        let mut dialog = Dialog::new(*dialect, REQUIRED, None);
+        if !greeting.is_empty() {
+            dialog.server_sent(greeting);
+        }
+        // In two parts, of which the first does not tell.
+        let first = dialog.client_sent(&hello[..1]);
+        if *dialect == Dialect::Postgres {
+            assert_eq!(first.next, Next::ClientTlsBegun(vec![22]));
+            continue;
+        }
+        let fails = [first, dialog.client_sent(&hello[1..])].map(|out| out.next);
+        let last = fails.into_iter().rfind(|next| *next != Next::More);
+        assert_eq!(last, Some(Next::Fail(Fault::TlsUnasked)), "{name}");
+    }
+}
+
+#[test]
+fn a_client_of_postgresql_asks_for_tls_once() {
+    let ssl = b"\x00\x00\x00\x08\x04\xd2\x16\x2f";
+    let mut dialog = Dialog::new(Dialect::Postgres, BACK, None);
+    let first = dialog.client_sent(ssl);
+    assert_eq!((&first.to_client[..], first.next), (&b"N"[..], Next::More));
+    let second = dialog.client_sent(ssl);
+    let is_refused = matches!(second.next, Next::Fail(Fault::ClientMalformed(_)));
+    assert!(is_refused && second.to_client.starts_with(b"E"));
+    // As many as fit are answered no more often.
+    let out = Dialog::new(Dialect::Postgres, BACK, None).client_sent(&ssl.repeat(1000));
+    assert!(out.to_client.len() < 200, "{}", out.to_client.len());
+}
+
+#[test]
+fn the_words_of_a_server_turn_no_log_around() {
+    let words = "554 no\u{202e}\u{2028}\u{e0041}\u{1b}[2J\r\n";
+    let out = Dialog::new(Dialect::Smtp, BACK, None).server_sent(words.as_bytes());
+    let refused = Fault::ServerRefused("554 no    [2J".to_owned());
+    assert_eq!(out.next, Next::Fail(refused));
+}
