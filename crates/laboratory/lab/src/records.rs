@@ -12,6 +12,7 @@ use flate2::read::MultiGzDecoder;
 use measure::experiment::{self, Experiment};
 use measure::quantity::Bytes;
 use measure::record::{self, Record, RecordFault};
+use wire::text::is_control;
 
 use crate::console::Console;
 
@@ -213,7 +214,7 @@ pub(crate) fn shown(path: &Path) -> String {
 
 /// Without what a terminal would obey.
 pub(crate) fn tame(text: &str) -> String {
-    text.replace(char::is_control, "\u{fffd}")
+    text.replace(is_control, "\u{fffd}")
 }
 
 #[cfg(test)]

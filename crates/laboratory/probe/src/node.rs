@@ -7,6 +7,7 @@ use measure::probe::{
     UnknownName, Version,
 };
 use wire::alert;
+use wire::text::is_control;
 
 use crate::certificate::facts;
 use crate::hello::{Answer, Choice, Hello};
@@ -200,7 +201,7 @@ impl Visit<'_> {
         Some(Exchange {
             reply: line
                 .chars()
-                .filter(|one| !one.is_control())
+                .filter(|one| !is_control(*one))
                 .take(100)
                 .collect(),
             bytes: seen.bytes,

@@ -3,11 +3,13 @@
 //! A record may come from anywhere, and its address, settings and names are shown on terminals and
 //! pages. What belongs to HTML or a shell is [`crate::markup`]'s and [`crate::shell`]'s.
 
+use wire::text::is_control;
+
 /// Shown in place of what is taken out.
 const REPLACEMENT: char = '\u{fffd}';
 
 /// Without control characters, which terminals obey and XML forbids, and without the marks that
-/// turn the direction of writing around (U+202A to U+202E, U+2066 to U+2069).
+/// turn the direction of writing around or are not seen.
 pub(crate) fn sanitized(text: &str) -> String {
     text.chars().map(replaced).collect()
 }
@@ -15,9 +17,8 @@ pub(crate) fn sanitized(text: &str) -> String {
 fn replaced(character: char) -> char {
     match character {
         '\n' | '\t' => ' ',
-        '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => REPLACEMENT,
         '\u{fffe}' | '\u{ffff}' => REPLACEMENT,
-        _ if character.is_control() => REPLACEMENT,
+        _ if is_control(character) => REPLACEMENT,
         _ => character,
     }
 }
@@ -34,6 +35,10 @@ mod tests {
         );
         assert_eq!(sanitized("line\nfeed\ttab"), "line feed tab");
         assert_eq!(sanitized("exe\u{202e}gnp"), "exe\u{fffd}gnp");
+        assert_eq!(
+            sanitized("a\u{2028}\u{200f}\u{e0041}"),
+            "a\u{fffd}\u{fffd}\u{fffd}"
+        );
         assert_eq!(sanitized("grüße, 世界"), "grüße, 世界");
     }
 }
