@@ -59,7 +59,8 @@ pub struct Mesh {
     cipher: Box<dyn DatagramCipher>,
     sender: [u8; 8],
     boot: [u8; 8],
-    started_ms: u64,
+    /// Datagrams that were sent before are not taken, whatever the time window.
+    accepted_since_ms: u64,
     /// The next number of either stream.
     sequences: [u64; 2],
     senders: Senders,
@@ -107,7 +108,7 @@ impl Mesh {
             cipher,
             sender,
             boot,
-            started_ms: moment.unix_ms,
+            accepted_since_ms: moment.unix_ms,
             sequences: [0; 2],
             senders: Senders::default(),
             body: empty_body(),
@@ -129,7 +130,17 @@ impl Mesh {
 
     /// Goes on with other limits and secrets. What is known of senders stays: no datagram comes in
     /// again because of it.
-    pub fn reconfigure(&mut self, options: MeshOptions, cipher: Box<dyn DatagramCipher>) {
+    pub fn reconfigure(
+        &mut self,
+        options: MeshOptions,
+        cipher: Box<dyn DatagramCipher>,
+        moment: Moment,
+    ) {
+        if options.time_window > self.options.time_window {
+            // The narrower window has forgotten what it would not let in anyway.
+            let floor_ms = moment.unix_ms.saturating_sub(ms(self.options.time_window));
+            self.accepted_since_ms = self.accepted_since_ms.max(floor_ms);
+        }
         self.receiving.set_rate(options.receive_rate);
         self.sending.set_rate(options.send_rate);
         self.fetching.set_rate(options.fetch_rate);
@@ -268,7 +279,7 @@ impl Mesh {
         let body = self.cipher.open(&header, bytes, sealed)?;
         // What was sent before this process began may have come in before it: a window that was
         // lost with the process before must not let it in again.
-        if header.time_ms < self.started_ms {
+        if header.time_ms < self.accepted_since_ms {
             return Err(ClusterRejection::OutOfTime);
         }
         let arrival = self.senders.take(
@@ -280,7 +291,7 @@ impl Mesh {
         )?;
         self.receiving.heard(from, self.options.senders, moment.now);
         let messages = Message::read_all(body).map_err(|_| ClusterRejection::Malformed)?;
-        self.greet(header.sender, from, arrival, moment);
+        self.greet(&header, from, arrival, moment);
         for message in messages {
             self.handle(message, header.sender, from, moment, sessions);
         }
@@ -288,7 +299,7 @@ impl Mesh {
     }
 
     /// A peer that is new hears of us at once; one that was not heard is asked for what it sent.
-    fn greet(&mut self, sender: [u8; 8], from: SocketAddr, arrival: Arrival, moment: Moment) {
+    fn greet(&mut self, header: &Header, from: SocketAddr, arrival: Arrival, moment: Moment) {
         if arrival.is_new {
             let soon = moment.now + LINGER;
             self.flush_at = Some(self.flush_at.map_or(soon, |at| at.min(soon)));
@@ -296,9 +307,10 @@ impl Mesh {
         if let Some(since_ms) = arrival.silent_since_ms {
             self.missed.note(since_ms.saturating_sub(SILENCE_MARGIN_MS));
         }
-        if let Some(since_ms) = self.missed.heard(sender, moment.now) {
+        let is_answer = header.stream == Stream::One;
+        if let Some(since_ms) = self.missed.heard(header.sender, is_answer, moment.now) {
             let ask = Message::Resync {
-                peer: sender,
+                peer: header.sender,
                 since_ms,
             };
             self.send_one(from, &ask, moment);
@@ -389,8 +401,8 @@ impl Mesh {
     }
 
     fn remember_deleted(&mut self, key: Key, moment: Moment) {
-        let window = u64::try_from(self.options.time_window.as_millis()).unwrap_or(u64::MAX);
-        let until_ms = moment.unix_ms.saturating_add(window.saturating_mul(2));
+        let window_ms = ms(self.options.time_window);
+        let until_ms = moment.unix_ms.saturating_add(window_ms.saturating_mul(2));
         self.deleted.add(key, until_ms, moment.unix_ms);
     }
 
@@ -522,6 +534,10 @@ fn session<'m>(key: &'m Key, value: &'m [u8], lifetime: Duration) -> Message<'m>
         lifetime_s: u32::try_from(lifetime.as_secs()).unwrap_or(u32::MAX),
         value,
     }
+}
+
+fn ms(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// The next that is due, in the order in which they came: all wait as long.

@@ -108,6 +108,8 @@ struct Network {
     weather: Weather,
     /// Hosts below this number and the others do not reach each other.
     parted: usize,
+    /// Datagrams for one peer alone that are still to be lost, whatever the weather.
+    taken_away: usize,
     start: Instant,
     now: Instant,
 }
@@ -123,6 +125,7 @@ impl Network {
             chance: Chance::new(seed),
             weather,
             parted: 0,
+            taken_away: 0,
             start,
             now: start,
         };
@@ -135,7 +138,17 @@ impl Network {
     }
 
     fn mesh(&self, host: usize, boot: u64, hosts: usize) -> Mesh {
-        let options = MeshOptions {
+        let numbers = ((host as u64).to_be_bytes(), boot.to_be_bytes());
+        Mesh::new(
+            Self::options(hosts),
+            Box::new(Tagged),
+            numbers,
+            self.moment(host),
+        )
+    }
+
+    fn options(hosts: usize) -> MeshOptions {
+        MeshOptions {
             time_window: Duration::from_secs(30),
             replay_window: 1024,
             senders: 2000,
@@ -145,9 +158,7 @@ impl Network {
             fetch_timeout: Duration::from_millis(5),
             resync: 10_000,
             copies: u32::try_from(hosts - 1).unwrap(),
-        };
-        let numbers = ((host as u64).to_be_bytes(), boot.to_be_bytes());
-        Mesh::new(options, Box::new(Tagged), numbers, self.moment(host))
+        }
     }
 
     /// Clocks differ by some seconds.
@@ -160,6 +171,10 @@ impl Network {
     }
 
     fn send(&mut self, from: usize, target: Target, datagram: &[u8]) {
+        if target != Target::All && self.taken_away > 0 {
+            self.taken_away -= 1;
+            return;
+        }
         let to: Vec<_> = match target {
             Target::All => (0..self.hosts.len()).filter(|host| *host != from).collect(),
             Target::One(address) => vec![usize::from(address.port())],
@@ -323,6 +338,48 @@ fn a_host_that_was_cut_off_and_one_that_starts_catch_up() {
     network.hosts[3] = (network.mesh(3, 2, 4), Cache::default());
     network.run(Duration::from_secs(8));
     assert!((0..500).all(|number| network.holds(3, number)));
+}
+
+#[test]
+fn a_host_catches_up_though_its_first_requests_or_their_answers_are_lost() {
+    for taken_away in 1..=3 {
+        let mut network = Network::new(2, 7, CLEAN);
+        (0..50).for_each(|number| network.publish(0, number));
+        network.run(Duration::from_secs(1));
+        network.hosts[1] = (network.mesh(1, 2, 2), Cache::default());
+        network.taken_away = taken_away;
+        // The peer gives its signs of life all the while.
+        network.run(Duration::from_secs(13));
+        assert_eq!(network.taken_away, 0);
+        assert!(
+            (0..50).all(|number| network.holds(1, number)),
+            "{taken_away} lost"
+        );
+    }
+}
+
+/// A boot is forgotten by the time window that was; a wider one must not let in what it sent.
+#[test]
+fn a_wider_time_window_lets_nothing_in_again() {
+    let mut network = Network::new(2, 8, CLEAN);
+    let datagram = network.datagram(0);
+    assert_eq!(network.arrive(1, 0, &datagram), Ok(()));
+    // Its boot is forgotten at the next start after twice the window.
+    network.now += Duration::from_secs(61);
+    network.hosts[0] = (network.mesh(0, 2, 2), Cache::default());
+    let first = network.datagram(0);
+    assert_eq!(network.arrive(1, 0, &first), Ok(()));
+    let options = MeshOptions {
+        time_window: Duration::from_secs(300),
+        ..Network::options(2)
+    };
+    let moment = network.moment(1);
+    let mesh = &mut network.hosts[1].0;
+    mesh.reconfigure(options, Box::new(Tagged), moment);
+    let late = Err(ClusterRejection::OutOfTime);
+    assert_eq!(network.arrive(1, 0, &datagram), late);
+    let next = network.datagram(0);
+    assert_eq!(network.arrive(1, 0, &next), Ok(()));
 }
 
 #[test]

@@ -190,7 +190,7 @@ impl ClusterThread {
         let cipher = Box::new(setup.cipher);
         match &mut self.node {
             Some(node) => {
-                node.mesh.reconfigure(setup.options, cipher);
+                node.mesh.reconfigure(setup.options, cipher, moment());
                 let _ = self.epoll.remove(&node.socket);
                 (node.network, node.socket) = (setup.network, socket);
                 node.sessions = setup.sessions;

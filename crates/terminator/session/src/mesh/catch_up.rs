@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-/// How long a peer that was asked may say nothing before another is asked.
+/// How long a peer that was asked may send no answer before one is asked again, be it the same.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Peers asked before it is given up: what is then missing is fetched session by session.
@@ -19,7 +19,8 @@ const REPLAYS_MAX: usize = 8;
 pub(crate) struct Missed {
     /// Since when, by the clock of the peer to be asked; 0 = all. `None` = nothing is missed.
     since_ms: Option<u64>,
-    /// Who was asked, and when it last sent something.
+    /// Who was asked, and when it last sent something that may be an answer: signs of life say
+    /// nothing of a request that was lost, or refused.
     asked: Option<([u8; 8], Instant)>,
     tries: u8,
 }
@@ -34,11 +35,12 @@ impl Missed {
         };
     }
 
-    /// A peer has sent something: since when it is to be asked now, if it is.
-    pub(crate) fn heard(&mut self, peer: [u8; 8], now: Instant) -> Option<u64> {
+    /// A peer has sent something, to all or as an answer: since when it is to be asked now, if it
+    /// is.
+    pub(crate) fn heard(&mut self, peer: [u8; 8], is_answer: bool, now: Instant) -> Option<u64> {
         let since_ms = self.since_ms?;
         match &mut self.asked {
-            Some((asked, heard)) if *asked == peer => {
+            Some((asked, heard)) if *asked == peer && is_answer => {
                 *heard = now;
                 return None;
             }
@@ -107,16 +109,36 @@ mod tests {
         let (a, b) = ([1; 8], [2; 8]);
         let start = Instant::now();
         let mut missed = Missed::default();
-        assert_eq!(missed.heard(a, start), None);
+        assert_eq!(missed.heard(a, true, start), None);
         missed.note(70);
         missed.note(90);
-        assert_eq!(missed.heard(a, start), Some(70));
-        assert_eq!(missed.heard(b, start + PATIENCE / 2), None);
-        assert_eq!(missed.heard(b, start + PATIENCE), Some(70));
+        assert_eq!(missed.heard(a, true, start), Some(70));
+        assert_eq!(missed.heard(b, true, start + PATIENCE / 2), None);
+        assert_eq!(missed.heard(b, true, start + PATIENCE), Some(70));
         missed.ended(a);
-        assert_eq!(missed.heard(a, start + 2 * PATIENCE), Some(70));
+        assert_eq!(missed.heard(a, true, start + 2 * PATIENCE), Some(70));
         missed.ended(a);
-        assert_eq!(missed.heard(b, start + 9 * PATIENCE), None);
+        assert_eq!(missed.heard(b, true, start + 9 * PATIENCE), None);
+    }
+
+    #[test]
+    fn signs_of_life_are_no_answer() {
+        let (a, start) = ([1; 8], Instant::now());
+        let mut missed = Missed::default();
+        missed.note(0);
+        let at = [
+            (0, false),
+            (1, false),
+            (2, false),
+            (3, true),
+            (4, false),
+            (5, false),
+        ];
+        let asked = at.map(|(half, is_answer)| {
+            let now = start + PATIENCE * half / 2;
+            missed.heard(a, is_answer, now).is_some()
+        });
+        assert_eq!(asked, [true, false, true, false, false, true]);
     }
 
     #[test]
@@ -126,7 +148,9 @@ mod tests {
         missed.note(0);
         let asked = (0u32..20).filter(|&round| {
             let peer = [(round % 3) as u8; 8];
-            missed.heard(peer, start + PATIENCE * round).is_some()
+            missed
+                .heard(peer, false, start + PATIENCE * round)
+                .is_some()
         });
         assert_eq!(asked.count(), usize::from(TRIES_MAX));
     }
