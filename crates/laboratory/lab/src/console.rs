@@ -5,6 +5,7 @@ use std::io::{self, IsTerminal, Write};
 
 use options::Complaint;
 use options::diagnostic::File;
+use wire::text::lines;
 
 use crate::exit::Exit;
 
@@ -61,13 +62,21 @@ impl Console {
     }
 
     fn labelled(self, label: &str, code: &str, text: &str) {
-        for (index, line) in text.lines().enumerate() {
-            match line.strip_prefix("hint: ") {
-                Some(hint) => self.say(format_args!("{}: {hint}", self.paint("hint", "1;36"))),
-                None if index == 0 => self.say(format_args!("{}: {line}", self.paint(label, code))),
-                None => self.say(line),
-            }
+        if !text.is_empty() {
+            self.say(self.message(label, code, text));
         }
+    }
+
+    fn message(self, label: &str, code: &str, text: &str) -> String {
+        // It may repeat what a stranger wrote: a name in a certificate, a line of a file.
+        let text = lines(text).to_string();
+        let labelled = |(index, line): (usize, &str)| match line.strip_prefix("hint: ") {
+            Some(hint) => format!("{}: {hint}", self.paint("hint", "1;36")),
+            None if index == 0 => format!("{}: {line}", self.paint(label, code)),
+            None => line.to_owned(),
+        };
+        let all: Vec<_> = text.lines().enumerate().map(labelled).collect();
+        all.join("\n")
     }
 
     /// The text in a colour of ECMA-48, if lines may have colours.
@@ -102,5 +111,18 @@ pub(crate) fn print(text: impl Display) -> Exit {
             Exit::Failed
         }
         _ => Exit::Success,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_hold_nothing_that_a_terminal_obeys() {
+        let console = Console { colour: false };
+        let text = "evil\u{1b}]0;x\u{7}\u{9b}2J\nmore\nhint: exe\u{202e}gnp";
+        let shown = "error: evil\\u001b]0;x\\u0007\\u009b2J\nmore\nhint: exe\\u202egnp";
+        assert_eq!(console.message("error", "1;31", text), shown);
     }
 }

@@ -7,8 +7,8 @@ pub mod counters;
 pub mod exposition;
 pub mod line;
 pub mod outcome;
-pub mod printable;
 pub mod registry;
 pub mod snapshot;
 
 pub use registry::Registry;
+pub use wire::text as printable;

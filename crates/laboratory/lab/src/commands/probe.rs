@@ -6,13 +6,14 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use load::plan::{ClientCertificate, ProxyVersion};
-
+use measure::probe::ProbeReport;
 use options::{Report, quantity};
 use probe::expect::{Expectations, Unmet};
 use probe::facts;
 use probe::run::{Options, probe};
 use wire::address::{Address, AddressError, Endpoint};
 use wire::starttls::Dialect;
+use wire::text::line;
 
 use super::flags::{Arguments, Command, wrong};
 
@@ -127,13 +128,18 @@ pub(super) fn run(arguments: &Arguments, console: Console) -> Result<Exit, Usage
             }
             Exit::Success
         }
-        None if arguments.has("json") => print(report.to_json() + "\n"),
+        None if arguments.has("json") => print(json_line(&report)),
         None => print(document().text(WIDTH, stdout_colour())),
     };
     Ok(match expectations.map(|all| all.unmet(&report)) {
         Some(unmet) if !unmet.is_empty() => tell_unmet(&unmet, console),
         _ => printed,
     })
+}
+
+/// A report on a line. What servers wrote is escaped where a terminal would obey it.
+pub(super) fn json_line(report: &ProbeReport) -> String {
+    format!("{}\n", line(&report.to_json()))
 }
 
 fn facts_listed() -> String {
@@ -169,6 +175,8 @@ fn tell_unmet(unmet: &[Unmet], console: Console) -> Exit {
             found,
         } = one;
         let found = if found.is_empty() { "not known" } else { found };
+        // The server's words stay on their line.
+        let found = line(found);
         console.error(format_args!(
             "{address}: {fact} is {found}, expected: {wanted}"
         ));
@@ -439,5 +447,16 @@ mod tests {
         }
         let many: Vec<_> = (1..=9).map(|port| format!("127.0.0.1:{port}")).collect();
         assert!(read(&many.join(" ")).unwrap_err().contains("more than 8"));
+    }
+
+    #[test]
+    fn json_holds_no_marks_that_a_terminal_obeys() {
+        let report = ProbeReport {
+            server_name: Some("a\u{9b}\u{202e}\u{1b}\"".to_owned()),
+            ..ProbeReport::default()
+        };
+        let text = json_line(&report);
+        assert!(text.contains(r#""a\u009b\u202e\u001b\"""#), "{text}");
+        assert!(text.ends_with("}\n") && text.lines().count() == 1);
     }
 }

@@ -10,7 +10,7 @@ use measure::probe::ProbeReport;
 use probe::run::{Options, probe};
 
 use super::flags::{Arguments, Command, wrong};
-use super::probe::{WIDTH, addresses, endpoint, get, host_of, now_s, roots, timeout};
+use super::probe::{WIDTH, addresses, endpoint, get, host_of, json_line, now_s, roots, timeout};
 use crate::console::{Console, print, stdout_colour};
 use crate::exit::Exit;
 use crate::load::files::PlanFile;
@@ -83,7 +83,7 @@ pub(super) fn run(arguments: &Arguments, console: Console) -> Result<Exit, Usage
             }
         },
         None if arguments.has("json") => {
-            let lines: String = reports.iter().map(|one| one.to_json() + "\n").collect();
+            let lines: String = reports.iter().map(json_line).collect();
             print(lines)
         }
         None => print(document().text(WIDTH, stdout_colour())),
