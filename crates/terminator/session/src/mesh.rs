@@ -71,7 +71,8 @@ pub struct Mesh {
     /// For one peer each.
     answers: BTreeMap<SocketAddr, Vec<u8>>,
     outgoing: VecDeque<(Target, Vec<u8>)>,
-    fetches: HashMap<Key, Vec<u64>>,
+    /// Until when each is waited for, and by whom.
+    fetches: HashMap<Key, (Instant, Vec<u64>)>,
     /// When they are asked for again, and when they are given up.
     retries: VecDeque<(Instant, Key)>,
     deadlines: VecDeque<(Instant, Key)>,
@@ -197,7 +198,7 @@ impl Mesh {
 
     /// Asks the peers for a session; [`Self::poll_fetched`] gives the answer under `token`.
     pub fn fetch(&mut self, key: Key, token: u64, moment: Moment) {
-        if let Some(tokens) = self.fetches.get_mut(&key) {
+        if let Some((_, tokens)) = self.fetches.get_mut(&key) {
             return tokens.push(token);
         }
         let is_alone = !self.has_peers(moment.now);
@@ -209,8 +210,9 @@ impl Mesh {
             return self.answer(token, SessionTier::Nowhere);
         }
         self.send_all(&Message::Get { key: key.bytes() }, Duration::ZERO, moment);
-        self.fetches.insert(key, vec![token]);
         let timeout = self.options.fetch_timeout;
+        self.fetches
+            .insert(key, (moment.now + timeout, vec![token]));
         self.retries.push_back((moment.now + timeout / 2, key));
         self.deadlines.push_back((moment.now + timeout, key));
     }
@@ -376,8 +378,9 @@ impl Mesh {
             self.recent.add(key, moment.unix_ms);
             self.counters.update(ClusterUpdate::Stored);
         }
-        for token in self.fetches.remove(&key).unwrap_or_default() {
-            self.answer(token, SessionTier::Peers);
+        if let Some((_, tokens)) = self.fetches.remove(&key) {
+            let found = |token| self.answer(token, SessionTier::Peers);
+            tokens.into_iter().for_each(found);
         }
     }
 
@@ -419,8 +422,14 @@ impl Mesh {
             }
         }
         while let Some(key) = due(&mut self.deadlines, moment.now) {
-            for token in self.fetches.remove(&key).unwrap_or_default() {
-                self.answer(token, SessionTier::Nowhere);
+            // One that was answered may have been asked for once more since.
+            let is_over = self
+                .fetches
+                .get(&key)
+                .is_some_and(|one| one.0 <= moment.now);
+            if is_over && let Some((_, tokens)) = self.fetches.remove(&key) {
+                let nowhere = |token| self.answer(token, SessionTier::Nowhere);
+                tokens.into_iter().for_each(nowhere);
             }
         }
         if self.replay_at <= moment.now {

@@ -382,6 +382,28 @@ fn a_wider_time_window_lets_nothing_in_again() {
     assert_eq!(network.arrive(1, 0, &next), Ok(()));
 }
 
+/// A session that resumes once was used up, and its client offers it again.
+#[test]
+fn each_request_for_a_session_waits_its_own_time() {
+    let mut network = Network::new(2, 9, CLEAN);
+    let moment = network.moment(1);
+    network.hosts[1].0.fetch(key(1), 1, moment);
+    network.run(Duration::from_millis(1));
+    network.publish(0, 1);
+    assert_eq!(
+        network.run(Duration::from_millis(3)),
+        [(1, SessionTier::Peers)]
+    );
+    network.hosts[1].1.remove(&key(1));
+    let moment = network.moment(1);
+    network.hosts[1].0.fetch(key(1), 2, moment);
+    network.parted = 1;
+    let early = network.run(Duration::from_millis(4));
+    assert_eq!(early, [], "the time of the first one ended there");
+    let late = network.run(Duration::from_millis(2));
+    assert_eq!(late, [(2, SessionTier::Nowhere)]);
+}
+
 #[test]
 fn what_was_deleted_does_not_come_back_by_an_older_datagram() {
     for seed in 0..20 {

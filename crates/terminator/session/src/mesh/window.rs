@@ -55,7 +55,7 @@ impl Window {
     pub(crate) fn missing(&self) -> u64 {
         match self.received {
             0 => 0,
-            received => (self.highest - self.lowest + 1).saturating_sub(received),
+            received => (self.highest - self.lowest).saturating_sub(received - 1),
         }
     }
 }
@@ -83,6 +83,13 @@ mod tests {
             (window.received, window.missing()),
             (8, u64::MAX - 5 + 1 - 8)
         );
+    }
+
+    #[test]
+    fn the_widest_gap_is_counted() {
+        let mut window = Window::new(128);
+        assert!(window.take(0) && window.take(u64::MAX));
+        assert_eq!(window.missing(), u64::MAX - 1);
     }
 
     proptest! {
