@@ -72,6 +72,13 @@ fn peers(section: &Section<'_>) -> Option<PeersOptions> {
     let fetch_rate = section.count("fetch-rate");
     let fetch_timeout = section.duration("fetch-timeout");
     let resync: Option<u32> = section.count("resync");
+    if send_rate.is_some_and(|rate| rate < copies) {
+        let problem =
+            format!("is less than the {copies} peers of `send-to`: nothing could be sent");
+        let hint = "it counts a datagram once for each peer that it goes to";
+        section.error("send-rate", Problem::new(problem).hint(hint));
+        return None;
+    }
     Some(PeersOptions {
         network: network?,
         mesh: MeshOptions {
