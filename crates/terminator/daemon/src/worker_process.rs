@@ -332,7 +332,7 @@ impl Control {
             }
         }
         self.disabled.clone_from(&names);
-        // Who reads of it may rely on it: the workers have been told.
+        // Each worker hears of it within its next turn, and its servers' state shows when it has.
         self.admin.servers_disabled(names);
     }
 

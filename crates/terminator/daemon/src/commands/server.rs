@@ -60,7 +60,7 @@ fn changed(
         if let Ok(now) = control::ask(path).and_then(|answer| answer.document()) {
             unless_draining(&now)?;
             let server = find(&now, name)?;
-            if server.disabled == (change == Change::Disable) {
+            if is_done(server, change) {
                 warn_of_last(&now, name, console);
                 return Ok(Some(server.open()));
             }
@@ -71,6 +71,15 @@ fn changed(
         }
     }
     Ok(None)
+}
+
+/// A disabled server is down once each worker has heard of it; one that is enabled may be down for
+/// other reasons.
+fn is_done(server: &ServerStatus, change: Change) -> bool {
+    match change {
+        Change::Disable => server.disabled && server.state == ServerState::Down,
+        Change::Enable => !server.disabled,
+    }
 }
 
 /// The last server of a service may be taken out of use, but not by an oversight.
