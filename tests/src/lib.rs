@@ -32,6 +32,7 @@ pub mod patience;
 pub mod prelude;
 pub mod process;
 pub mod program;
+pub mod prometheus;
 pub mod proxy_header;
 pub mod redis;
 pub mod s_client;

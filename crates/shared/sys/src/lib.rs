@@ -25,5 +25,6 @@ pub mod signal;
 pub mod socket;
 pub mod timer;
 pub mod transfer;
+pub mod usage;
 pub mod wake;
 pub mod words;

@@ -22,5 +22,5 @@ pub(crate) use document::{RightsStatus, RunState, ServerState, ServerStatus};
 pub(crate) use document::{StatusDocument, StatusError};
 pub(crate) use http::serve_http;
 pub(crate) use socket::serve_status;
-pub(crate) use state::{AdminState, ServiceFacts, StartFacts};
+pub(crate) use state::{AdminState, Limits, ServiceFacts, StartFacts};
 pub(crate) use text::{expired, render_status_text};

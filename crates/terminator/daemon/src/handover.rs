@@ -319,6 +319,8 @@ pub(crate) struct Reloads {
     pub(crate) ok: u64,
     pub(crate) refused: u64,
     pub(crate) last: Option<EndedReload>,
+    /// When the last one ended that was not refused.
+    pub(crate) last_ok: Option<SystemTime>,
 }
 
 impl Reloads {
@@ -330,7 +332,10 @@ impl Reloads {
         warnings: Vec<String>,
     ) {
         match refused {
-            None => self.ok += 1,
+            None => {
+                self.ok += 1;
+                self.last_ok = Some(time);
+            }
             Some(_) => self.refused += 1,
         }
         self.last = Some(EndedReload {
@@ -527,7 +532,10 @@ mod tests {
             refused: None,
             warnings: "warning: a\nwarning: b".into(),
         };
-        let counts = (reloads.ok, reloads.refused, reloads.last);
+        let counts = (reloads.ok, reloads.refused, reloads.last.clone());
         assert_eq!(counts, (1, 1, Some(last)));
+        let later = time + Duration::from_secs(1);
+        reloads.ended(later, Some("no such file".into()), Vec::new());
+        assert_eq!(reloads.last_ok, Some(time));
     }
 }

@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 
 use proxy::plane::Plane;
 use sys::channel::Channel;
+use sys::usage::Usage;
 use sys::{memory, process};
 use telemetry::Registry;
 use tls::resumption::Resumption;
@@ -83,6 +84,7 @@ fn serve() -> io::Result<()> {
             "this is started by `lariat serve`, not by hand",
         ));
     };
+    let usage = Usage::of_this_process();
     let given_up = rights::give_up(&fences, &reach, &roots);
     // Those to be served come with the plan.
     drop(roots);
@@ -94,7 +96,7 @@ fn serve() -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    runtime.block_on(control(channel, rights))
+    runtime.block_on(control(channel, rights, usage))
 }
 
 fn say(channel: &Channel, answer: &Answer) -> io::Result<()> {
@@ -103,7 +105,7 @@ fn say(channel: &Channel, answer: &Answer) -> io::Result<()> {
 }
 
 /// The control thread's work, from the first plan to the end.
-async fn control(channel: Arc<Channel>, rights: Rights) -> io::Result<()> {
+async fn control(channel: Arc<Channel>, rights: Rights, usage: Usage) -> io::Result<()> {
     let mut queue = orders::listen(Arc::clone(&channel))?;
     let (sender, mut reports) = unbounded_channel();
     let report = move |report: HealthReport| {
@@ -112,7 +114,8 @@ async fn control(channel: Arc<Channel>, rights: Rights) -> io::Result<()> {
     };
     let checks = health::run(Vec::new(), report);
     let first = queue.recv().await;
-    let Some(mut control) = Control::start(channel, rights, first, checks).await? else {
+    let started = Control::start(channel, (rights, usage), first, checks).await?;
+    let Some(mut control) = started else {
         return Ok(());
     };
     let mut sweep = tokio::time::interval(SWEEP_INTERVAL);
@@ -159,7 +162,7 @@ impl Control {
     /// Serves the first plan; `None` = it was refused, or the supervisor is gone.
     async fn start(
         channel: Arc<Channel>,
-        rights: Rights,
+        (rights, usage): (Rights, Usage),
         received: Option<Received>,
         checks: Checks,
     ) -> io::Result<Option<Self>> {
@@ -183,7 +186,7 @@ impl Control {
             }
         };
         let registry = Arc::new(Registry::new(serve.workers));
-        let admin = admin_state(&registry, &start, rights, &built);
+        let admin = admin_state(&registry, &start, (rights, usage), &built);
         let target = built
             .descriptors
             .log
@@ -278,6 +281,7 @@ impl Control {
         let kernel_tls = serve.kernel_tls.clone();
         self.admin
             .plan_served(serve.generation, built.services, kernel_tls);
+        self.admin.limits_changed(built.limits);
         self.validity = built.validity;
         self.note_ends(unix_seconds());
         // What is left of the old plan and of the bundle is large and rare.
@@ -395,7 +399,7 @@ async fn build(
 fn admin_state(
     registry: &Arc<Registry>,
     start: &Start,
-    rights: Rights,
+    (rights, usage): (Rights, Usage),
     built: &Built,
 ) -> Arc<AdminState> {
     let facts_of_start = StartFacts {
@@ -411,7 +415,7 @@ fn admin_state(
             system_calls: rights.system_calls.word().to_owned(),
         },
     };
-    let state = AdminState::new(Arc::clone(registry), facts_of_start);
+    let state = AdminState::new(Arc::clone(registry), facts_of_start).with_usage(usage);
     state.reloaded(start.reloads.clone());
     Arc::new(state)
 }

@@ -288,15 +288,26 @@ catalogue! {
 
     /// What is known of the whole process.
     ProcessMetric of Process after () {
-        Gauge Seconds "lariat_start_time_seconds" "When the worker process started, in seconds since the epoch." { StartTime }
+        Counter Microseconds "process_cpu_seconds_total" "Time that the worker process has spent on CPUs, in user space and in the kernel." { CpuMicroseconds }
+        Gauge Bytes "process_resident_memory_bytes" "The worker process's part of the host's memory; 0 where `/proc` is not mounted." { ResidentMemory }
+        Gauge Bytes "process_virtual_memory_bytes" "Memory that the worker process has mapped; 0 where `/proc` is not mounted." { VirtualMemory }
+        Gauge Count "process_open_fds" "Descriptors that the worker process has open; 0 where `/proc` is not mounted." { OpenDescriptors }
+        Gauge Count "process_max_fds" "Descriptors that the worker process may have open." { MostDescriptors }
+        Gauge Seconds "process_start_time_seconds" "When the worker process started, in seconds since the epoch." { StartTime }
         Gauge Seconds "lariat_supervisor_start_time_seconds" "When the supervisor started, in seconds since the epoch." { SupervisorStartTime }
         Counter Count "lariat_worker_process_restarts_total" "Worker processes that were started again after one died." { Restarts }
         Gauge Count "lariat_config_generation" "The number of the configuration that is served; 1 is the first." { Generation }
+        Gauge Count "lariat_config_last_reload_successful" "0 if the last reload was refused, so that an older configuration is served than the files hold; else 1." { LastReloadOk }
+        Gauge Seconds "lariat_config_last_reload_success_timestamp_seconds" "When the configuration that is served was read: at the last reload that was not refused, or at the start; in seconds since the epoch." { LastReloadOkTime }
         Counter Count "lariat_reloads_total" [result] "Reloads attempted, by result." { ReloadsOk = "ok", ReloadsRefused = "refused" }
         Counter Bytes "lariat_log_lost_bytes_total" "Bytes of lines about connections that the log did not take: its disk was full, or its reader had left." { LogBytesUnwritten }
         Gauge Count "lariat_log_write_failing" "1 if the last lines about connections could not be written, else 0." { LogFails }
+        Gauge Count "lariat_connections_limit" "As many client connections may be open at the same time: `limits.connections`." { ConnectionsLimit }
+        Gauge Count "lariat_handshakes_in_progress_limit" "As many handshakes may be in progress at the same time: `limits.handshakes`." { HandshakesLimit }
         Gauge Count "lariat_session_cache_entries" "Sessions in the cache." { SessionsStored }
+        Gauge Count "lariat_session_cache_limit_entries" "As many sessions may be in the cache." { SessionsLimit }
         Gauge Bytes "lariat_session_cache_bytes" "Bytes that the sessions in the cache take." { SessionBytes }
+        Gauge Bytes "lariat_session_cache_limit_bytes" "As many bytes may the sessions in the cache take." { SessionBytesLimit }
         Counter Count "lariat_session_cache_lookups_total" [result] "Look-ups of sessions in the cache, by result."
             { SessionHits = "hit", SessionsExpired = "expired", SessionsDamaged = "damaged", SessionsUnknown = "unknown" }
         Counter Count "lariat_session_cache_evictions_total" "Sessions that left before their time, to make room." { SessionEvictions }
@@ -531,7 +542,12 @@ mod tests {
     fn names_follow_the_conventions_of_prometheus() {
         for (_, family) in families() {
             let Family { name, help, .. } = family;
-            assert!(name.starts_with("lariat_"), "{name}");
+            assert!(
+                ["lariat_", "process_"]
+                    .iter()
+                    .any(|of| name.starts_with(of)),
+                "{name}"
+            );
             assert!(help.ends_with('.') || help.ends_with("built."), "{name}");
             assert_eq!(
                 name.ends_with("_total"),

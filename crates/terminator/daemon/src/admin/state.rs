@@ -8,6 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use hyper::{HeaderMap, Uri};
 use proxy::options::{KtlsMode, KtlsOptions};
+use sys::usage::{Memory, Usage};
 use telemetry::Registry;
 use telemetry::catalogue::{
     BUCKETS_US, Labelled, Process, ProcessMetric, ServerCounter, ServerGauge, ServiceGauge,
@@ -34,7 +35,17 @@ pub(crate) struct AdminState {
     registry: Arc<Registry>,
     start: StartFacts,
     start_time: SystemTime,
+    usage: Usage,
     facts: Mutex<Facts>,
+}
+
+/// What may be open, in progress or stored at the same time; the served plan's.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Limits {
+    pub(crate) connections: u64,
+    pub(crate) handshakes: u64,
+    pub(crate) session_entries: u64,
+    pub(crate) session_bytes: u64,
 }
 
 /// What was true when the worker process started.
@@ -71,6 +82,7 @@ pub(crate) struct ServiceFacts {
 #[derive(Default)]
 struct Facts {
     generation: u64,
+    limits: Limits,
     services: Vec<ServiceFacts>,
     /// What the kernel does of TLS; `None` = no service wants it.
     kernel_tls: Option<KernelTls>,
@@ -98,8 +110,19 @@ impl AdminState {
             registry,
             start,
             start_time: SystemTime::now(),
+            usage: Usage::default(),
             facts: Mutex::default(),
         }
+    }
+
+    /// The same, with what reports what the process uses of the host.
+    pub(crate) fn with_usage(self, usage: Usage) -> Self {
+        Self { usage, ..self }
+    }
+
+    /// The served plan has these limits.
+    pub(crate) fn limits_changed(&self, limits: Limits) {
+        self.facts().limits = limits;
     }
 
     /// A plan is served from now on.
@@ -294,6 +317,15 @@ impl AdminState {
     fn process_counts(&self, facts: &Facts) -> Counts<Process> {
         use ProcessMetric as Metric;
         let mut counts = Counts::default();
+        let reload = &facts.reload;
+        let is_refused = |last: &EndedReload| last.refused.is_some();
+        let last_ok = reload.last_ok.unwrap_or(self.start.supervisor_start);
+        let Limits {
+            connections,
+            handshakes,
+            session_entries,
+            session_bytes,
+        } = facts.limits;
         for (metric, value) in [
             (Metric::StartTime, milliseconds(self.start_time) / 1000),
             (
@@ -302,13 +334,23 @@ impl AdminState {
             ),
             (Metric::Restarts, self.start.restarts),
             (Metric::Generation, facts.generation),
-            (Metric::ReloadsOk, facts.reload.ok),
-            (Metric::ReloadsRefused, facts.reload.refused),
+            (
+                Metric::LastReloadOk,
+                u64::from(!reload.last.as_ref().is_some_and(is_refused)),
+            ),
+            (Metric::LastReloadOkTime, milliseconds(last_ok) / 1000),
+            (Metric::ReloadsOk, reload.ok),
+            (Metric::ReloadsRefused, reload.refused),
+            (Metric::ConnectionsLimit, connections),
+            (Metric::HandshakesLimit, handshakes),
+            (Metric::SessionsLimit, session_entries),
+            (Metric::SessionBytesLimit, session_bytes),
             (Metric::LogBytesUnwritten, facts.log_lost_bytes),
             (Metric::LogFails, u64::from(facts.log_failure.is_some())),
         ] {
             counts.set(metric, value);
         }
+        self.count_usage(&mut counts);
         facts.cluster.count(&mut counts);
         let Some(resumption) = facts.resumption.as_deref() else {
             return counts;
@@ -328,6 +370,26 @@ impl AdminState {
             counts.set(metric, value);
         }
         counts
+    }
+
+    fn count_usage(&self, counts: &mut Counts<Process>) {
+        use ProcessMetric as Metric;
+        let cpu_time = self.usage.cpu_time().unwrap_or_default();
+        let cpu_us = u64::try_from(cpu_time.as_micros()).unwrap_or(u64::MAX);
+        let memory = self.usage.memory();
+        let memory = |of: fn(Memory) -> u64| memory.map_or(0, of);
+        for (metric, value) in [
+            (Metric::CpuMicroseconds, cpu_us),
+            (Metric::ResidentMemory, memory(|one| one.resident_bytes)),
+            (Metric::VirtualMemory, memory(|one| one.virtual_bytes)),
+            (
+                Metric::OpenDescriptors,
+                self.usage.open_descriptors().unwrap_or(0),
+            ),
+            (Metric::MostDescriptors, sys::limit::open_files()),
+        ] {
+            counts.set(metric, value);
+        }
     }
 
     fn labelled(&self, facts: &Facts) -> Vec<LabelledValue> {
@@ -561,6 +623,7 @@ mod tests {
         state.reloaded(Reloads {
             ok: 3,
             refused: 1,
+            last_ok: None,
             last: Some(EndedReload {
                 time: UNIX_EPOCH,
                 refused: Some("no such file".into()),
@@ -657,11 +720,18 @@ mod tests {
         let registry = Arc::new(Registry::new(1));
         let state = state(&registry);
         state.plan_served(4, vec![facts("web")], None);
+        state.limits_changed(Limits {
+            connections: 7,
+            ..Limits::default()
+        });
         let metrics = state.prometheus();
         for line in [
             "lariat_build_info{version=\"1.2.3\"} 1",
             "lariat_config_generation 4",
             "lariat_supervisor_start_time_seconds 5",
+            "lariat_config_last_reload_successful 1",
+            "lariat_config_last_reload_success_timestamp_seconds 5",
+            "lariat_connections_limit 7",
             "lariat_worker_process_restarts_total 2",
             "lariat_certificates{service=\"web\"} 2",
             "lariat_certificates_expired{service=\"web\"} 1",

@@ -14,7 +14,7 @@ use sys::socket::{self, PeerAddress};
 use tls::resumption::{Resumption, ResumptionOptions};
 use wire::address::{Address, Endpoint};
 
-use crate::admin::{Access, ServiceFacts};
+use crate::admin::{Access, Limits, ServiceFacts};
 use crate::handover::{Bundle, Resolved, Role, Serve};
 use crate::health::CheckedService;
 use crate::maintenance::ServerName;
@@ -33,6 +33,7 @@ pub(super) struct Built {
     /// One list a worker.
     pub(super) listeners: Vec<Vec<BoundListener>>,
     pub(super) services: Vec<ServiceFacts>,
+    pub(super) limits: Limits,
     pub(super) validity: ValidityWatch,
     pub(super) checked: Vec<CheckedService>,
     pub(super) servers: Servers,
@@ -86,6 +87,7 @@ pub(super) fn build(
         ClusterSetup::new(cluster, descriptors.cluster.take()?, sessions)
     });
     let cpus = settings.plane.workers.cpus.clone();
+    let limits = limits(&settings);
     let begun = unix_seconds();
     let built = Plan::build(settings.plane, &resumption);
     let (mut plan, warnings) = built.map_err(|error| error.to_string())?;
@@ -111,6 +113,7 @@ pub(super) fn build(
         cpus,
         listeners,
         services,
+        limits,
         validity: ValidityWatch::new(&plan, begun),
         plan,
         checked,
@@ -131,6 +134,16 @@ fn resumption_options(settings: &Settings, inheritance: &Inheritance) -> Resumpt
         session_entries: options.session_entries,
         session_bytes: options.session_bytes,
         session_lifetime: options.session_lifetime,
+    }
+}
+
+fn limits(settings: &Settings) -> Limits {
+    let (plane, resumption) = (&settings.plane.limits, &settings.resumption);
+    Limits {
+        connections: plane.connections.into(),
+        handshakes: plane.handshakes.into(),
+        session_entries: resumption.session_entries as u64,
+        session_bytes: resumption.session_bytes as u64,
     }
 }
 

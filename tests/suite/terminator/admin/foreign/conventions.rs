@@ -1,0 +1,26 @@
+//! The metrics keep to the conventions of Prometheus.
+
+use suite::configuration::Service;
+use suite::curl::{curl, curl_tls};
+use suite::lariat::Lariat;
+use suite::prometheus::promtool;
+use suite::site::Site;
+use testkit::server::{Behaviour, Server};
+
+#[test]
+fn promtool_has_nothing_to_say_of_them() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Http("hello".into())));
+    let service = Service::new(&site, &server);
+    let lariat = Lariat::start(&service.toml());
+    curl_tls(&site, service.address).run().success();
+    let url = format!("http://{}/metrics", lariat.admin());
+    let metrics = curl().url(&url).run().success();
+
+    let check = ["check", "metrics"];
+    let answer = promtool(&check, &metrics);
+    let said = format!("{}{}", answer.stdout, answer.stderr);
+    assert_eq!((answer.code(), said.trim()), (0, ""));
+    // That it would say something.
+    let renamed = metrics.replace("lariat_reloads_total", "lariat_reloads");
+    promtool(&check, &renamed).assert_stderr("lariat_reloads ");
+}
