@@ -50,6 +50,7 @@ mod terminator {
         mod status;
         mod status_forged;
         mod foreign {
+            mod alerts;
             mod conventions;
             mod page;
         }
