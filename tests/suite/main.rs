@@ -102,6 +102,8 @@ mod terminator {
         mod drain;
         mod port_in_use;
         mod privilege;
+        mod readiness;
+        mod service_manager;
         mod supervisor_stalls;
     }
     mod resumption {

@@ -54,7 +54,7 @@ impl AsFd for Timer {
 /// The moment from which the system's clock for intervals counts. It is the same in all processes
 /// until the system starts again, to a microsecond or so: two readings lie between them.
 pub fn clock_zero() -> Instant {
-    let since = clock::read(libc::CLOCK_MONOTONIC).unwrap_or_default();
+    let since = clock::monotonic();
     let now = Instant::now();
     // What the clock counts from can be told as an instant: std's is the same clock.
     now.checked_sub(since).unwrap_or(now)

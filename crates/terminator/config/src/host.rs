@@ -162,6 +162,7 @@ pub(crate) fn process(section: &Section<'_>, shelf: &Shelf<'_>) -> Option<Proces
         Some(None)
     };
     let drain = section.duration("drain");
+    let drain_delay = section.duration("drain-delay");
     let user = section.text_if_written("user");
     let group = section.text_if_written("group");
     let pid_file = section.text_if_written("pid-file");
@@ -181,6 +182,7 @@ pub(crate) fn process(section: &Section<'_>, shelf: &Shelf<'_>) -> Option<Proces
         sandbox,
         connect_ports,
         drain: drain?,
+        drain_delay: drain_delay?,
         pid_file: pid_file?.map(|path| shelf.base.join(path)),
     })
 }

@@ -78,6 +78,8 @@ pub struct ProcessOptions {
     pub sandbox: SandboxOptions,
     /// The TCP ports that the worker process can connect to; `None` = any.
     pub connect_ports: Option<BTreeSet<u16>>,
+    /// How long connections are still accepted when a drain is asked for.
+    pub drain_delay: Duration,
     /// How long connections may finish after a drain began.
     pub drain: Duration,
     /// Where the supervisor writes its process id.

@@ -10,6 +10,7 @@ mod display;
 mod document;
 mod http;
 mod page;
+mod readiness;
 mod socket;
 mod state;
 mod text;

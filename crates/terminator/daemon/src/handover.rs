@@ -40,8 +40,12 @@ pub(crate) enum Order {
     Disabled(BTreeSet<ServerName>),
     /// How reloads went.
     Reloads(Reloads),
+    /// Say whether the workers go on, by `Alive`.
+    AreYouWell,
     /// The lines about connections go to the descriptor that comes with this.
     Log,
+    /// Answer that no further client should come; those who do are served.
+    Unready,
     /// Accept no more, let connections finish for so long, and end.
     Drain(Duration),
 }
@@ -69,6 +73,11 @@ pub(crate) enum Answer {
     },
     /// Without an order: what an operator should know.
     Warning(String),
+    /// To `AreYouWell`, once every worker has answered.
+    Alive {
+        /// That are open now.
+        connections: u64,
+    },
     /// To `Drain`: the last connection has ended, or the time was over.
     Drained,
     /// To nothing: what deserves a second look since the plan was served.

@@ -14,6 +14,7 @@ mod handover;
 mod health;
 mod kernel;
 mod maintenance;
+mod notify;
 mod preflight;
 mod reader;
 mod resolve;

@@ -19,9 +19,12 @@ mod phase;
 mod prepared;
 mod reading;
 mod reload;
+mod reporting;
 mod roots;
 mod servers;
+mod service_manager;
 mod sessions;
+mod stopping;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -56,6 +59,7 @@ use phase::{Due, Next, Phase};
 use prepared::Prepared;
 use reading::{Done, Read, Readers};
 use roots::Roots;
+use service_manager::ServiceManager;
 use sessions::Sessions;
 
 pub(crate) use failure::Failure;
@@ -92,9 +96,6 @@ const DATA: Program = Program {
     name: WORKER_NAME,
     answer_bytes_max: ANSWER_BYTES_MAX,
 };
-
-/// What the worker process may take beyond the drain's time to close what is left.
-const DRAIN_GRACE: Duration = Duration::from_secs(5);
 
 /// How long a plan waits for the addresses of its names. Later ones follow it.
 const RESOLVE_TIME_MAX: Duration = Duration::from_secs(2);
@@ -186,6 +187,7 @@ struct Supervisor<'a> {
     backoff: Backoff,
     sessions: Sessions,
     start: SystemTime,
+    manager: ServiceManager,
 }
 
 impl<'a> Supervisor<'a> {
@@ -241,6 +243,7 @@ impl<'a> Supervisor<'a> {
             backoff: Backoff::default(),
             sessions: Sessions::new()?,
             start: SystemTime::now(),
+            manager: ServiceManager::of_environment(),
         };
         supervisor.resolve(supervisor.served.summary.names.clone())?;
         Ok(Some(supervisor))
@@ -249,7 +252,8 @@ impl<'a> Supervisor<'a> {
     fn serve(&mut self) -> Result<(), Failure> {
         loop {
             let due = self.due.map(|(at, _)| at);
-            let until = due.into_iter().chain(self.names.due()).min();
+            let dues = [due, self.names.due(), self.manager.due()];
+            let until = dues.into_iter().flatten().min();
             let news = self
                 .events
                 .next(until)
@@ -290,12 +294,14 @@ impl<'a> Supervisor<'a> {
             let news = self.names.time_is_over();
             news.into_iter().for_each(|one| self.resolved(one));
         }
+        self.tend_manager(now);
         match self.due.take_if(|(due, _)| *due <= now) {
             Some((_, Due::Restart)) => self.start_child().map(|()| Next::Continue),
             Some((_, Due::Answer)) => {
                 say("the worker process does not answer");
                 self.child_is_gone()
             }
+            Some((_, Due::DrainDelay)) => Ok(self.drain()),
             // It has had its time.
             Some((_, Due::Drained)) => Ok(self.end()),
             None => Ok(Next::Continue),
@@ -400,6 +406,10 @@ impl<'a> Supervisor<'a> {
                 say_warnings(&[message]);
                 Ok(Next::Continue)
             }
+            Heard::Answer(Answer::Alive { connections }) => {
+                self.worker_process_is_well(connections);
+                Ok(Next::Continue)
+            }
             Heard::Answer(Answer::Drained) => Ok(self.end()),
             Heard::Answer(Answer::Warned(warnings)) => {
                 say_warnings(&warnings);
@@ -454,6 +464,7 @@ impl<'a> Supervisor<'a> {
         }
         self.phase = Phase::Serving;
         self.due = None;
+        self.tell_manager_ready();
         self.reload_if_asked()
     }
 
@@ -568,32 +579,5 @@ impl<'a> Supervisor<'a> {
             Resolution::Changed(resolved) => self.tell(&Order::Resolved(resolved)),
             Resolution::Failed(name, why) => say_failed(&name, &why),
         }
-    }
-
-    // Ending.
-
-    /// Drains; when asked again, ends at once.
-    fn stop(&mut self) -> Result<Next, Failure> {
-        if self.child.is_none() || self.phase != Phase::Serving {
-            return Ok(self.end());
-        }
-        self.phase = Phase::Draining;
-        self.pending = None;
-        // Ours first: the kernel must send no connection to a socket that nobody accepts from.
-        self.listeners.keep(&[]);
-        let drain = self.served.summary.process.drain;
-        say(format_args!(
-            "draining for up to {} s; a second signal ends at once",
-            drain.as_secs()
-        ));
-        self.due = Some((Instant::now() + drain + DRAIN_GRACE, Due::Drained));
-        self.tell(&Order::Drain(drain));
-        Ok(Next::Continue)
-    }
-
-    fn end(&mut self) -> Next {
-        // Its drop kills and reaps.
-        self.child = None;
-        Next::Stop
     }
 }

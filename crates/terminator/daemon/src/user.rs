@@ -81,6 +81,7 @@ mod tests {
                 system_calls: true,
             },
             drain: std::time::Duration::ZERO,
+            drain_delay: std::time::Duration::ZERO,
             pid_file: None,
         }
     }

@@ -202,6 +202,7 @@ impl Control {
             registry,
             Arc::clone(log.queue()),
         )?;
+        admin.workers().begun(plane.heartbeat());
         let cluster = Cluster::new(&inheritance.secret, Arc::clone(&inheritance.tiers));
         admin.cluster_begun(cluster.facts());
         let mut control = Self {
@@ -230,6 +231,8 @@ impl Control {
             }
             (Order::Resolved(resolved), _) => self.resolved(&resolved),
             (Order::Disabled(names), _) => self.set_disabled(names),
+            (Order::Unready, _) => self.admin.drain_begun(),
+            (Order::AreYouWell, _) => self.say_when_well(),
             (Order::Reloads(reloads), _) => self.admin.reloaded(reloads),
             (Order::Log, _) => {
                 received
@@ -309,6 +312,18 @@ impl Control {
             Some(message) => say(&self.channel, &Answer::Warning(message)),
             None => Ok(()),
         }
+    }
+
+    /// Says so when every worker has answered. One that is stuck holds the answer back, and the
+    /// supervisor asks no further.
+    fn say_when_well(&self) {
+        let (channel, admin) = (Arc::clone(&self.channel), Arc::clone(&self.admin));
+        tokio::spawn(async move {
+            admin.workers().all_answer().await;
+            let connections = admin.connections_open();
+            // Without a supervisor this process ends.
+            let _ = say(&channel, &Answer::Alive { connections });
+        });
     }
 
     /// For the status and the metrics, until the next look.

@@ -3,6 +3,7 @@
 use backend::server::Target;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::Sender;
 use std::time::Instant;
 
@@ -58,6 +59,8 @@ pub(crate) enum Command {
     },
     /// Accept no more, and end when the last connection has, or at the deadline.
     Drain(Instant),
+    /// Say that it goes on, by clearing this.
+    Answer(Arc<AtomicBool>),
     /// A connection of files goes on.
     Replied(Box<Reply>),
     /// A session that a connection waits for was found there, or nowhere.

@@ -20,6 +20,7 @@ use crate::commands::{Assignment, Command, Mailbox, ServerNews};
 use crate::connection_log::ConnectionLog;
 use crate::file_threads::FileThreads;
 use crate::files::FileContext;
+use crate::heartbeat::Heartbeat;
 use crate::line_queue::LineQueue;
 use crate::plan::Plan;
 use crate::worker::Worker;
@@ -152,6 +153,11 @@ impl Plane {
     /// How many workers there are.
     pub fn worker_count(&self) -> usize {
         self.workers.len()
+    }
+
+    /// The way to find out whether the workers go on.
+    pub fn heartbeat(&self) -> Heartbeat {
+        Heartbeat::of(self.workers.iter().map(|worker| worker.mailbox.clone()))
     }
 
     /// Tells what an active check has found out.

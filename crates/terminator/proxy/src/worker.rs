@@ -9,6 +9,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
@@ -408,6 +409,7 @@ impl Worker {
                     service.for_each(|one| one.note(server, &news));
                 }
                 Command::Drain(deadline) => self.drain(deadline),
+                Command::Answer(question) => question.store(false, Ordering::Relaxed),
                 Command::Replied(reply) => self.replied(*reply),
                 Command::SessionFetched { token, tier } => self.session_fetched(token, tier),
             }

@@ -164,6 +164,15 @@ pub(super) const PROCESS: &[Key] = &[
              kills.",
         )
         .example(r#"drain = "5m""#),
+    key("process.drain-delay", Kind::Duration(Duration::ZERO, DAY))
+        .default("0s")
+        .flag("drain-delay")
+        .help(
+            "How long connections are still accepted when a drain is asked for, while `/ready` \
+             answers 503: until every load balancer has noticed. `drain` begins then. Set it to \
+             the interval of their checks times the failures that they wait for.",
+        )
+        .example(r#"drain-delay = "10s""#),
     key("process.pid-file", Kind::Path)
         .absent("none is written")
         .flag("pid-file")

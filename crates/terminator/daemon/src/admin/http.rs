@@ -1,6 +1,6 @@
 //! The admin address: the page, the metrics and the status document over HTTP/1.1.
 //!
-//! Owns the three paths and the limits on those who ask. It takes no order: only `GET` and `HEAD`
+//! Owns the paths and the limits on those who ask. It takes no order: only `GET` and `HEAD`
 //! are answered, request bodies are not read.
 
 use std::convert::Infallible;
@@ -20,6 +20,7 @@ use tokio::sync::Semaphore;
 
 use super::access::Denied;
 use super::page;
+use super::readiness::Verdict;
 use super::state::AdminState;
 
 /// Connections at the same time; more wait in the kernel's queue. A browser opens up to six, a
@@ -65,8 +66,8 @@ pub(crate) async fn serve_http(listener: TcpListener, state: Arc<AdminState>) {
 /// answered.
 async fn serve_connection(stream: TcpStream, state: Arc<AdminState>) {
     let service = service_fn(move |request| {
-        let response = answer(&request, &state);
-        async { Ok::<_, Infallible>(response) }
+        let state = Arc::clone(&state);
+        async move { Ok::<_, Infallible>(answer(&request, &state).await) }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -84,9 +85,23 @@ async fn serve_connection(stream: TcpStream, state: Arc<AdminState>) {
     }
 }
 
+const PLAIN_TEXT: &str = "text/plain; charset=utf-8";
+
 type Answer = Response<Full<Bytes>>;
 
-fn answer(request: &Request<Incoming>, state: &AdminState) -> Answer {
+async fn answer(request: &Request<Incoming>, state: &AdminState) -> Answer {
+    let verdict = match request.uri().path() {
+        "/healthz" => Some(state.workers().health().await),
+        "/ready" => Some(state.workers().readiness(state.is_draining()).await),
+        _ => None,
+    };
+    if let Some(verdict) = verdict {
+        return if is_read(request) {
+            of_verdict(verdict)
+        } else {
+            not_read()
+        };
+    }
     if let Err(denied) = state.check_access(request.uri(), request.headers()) {
         return denial(denied);
     }
@@ -103,17 +118,35 @@ fn answer(request: &Request<Incoming>, state: &AdminState) -> Answer {
         _ => {
             return refusal(
                 StatusCode::NOT_FOUND,
-                "404: there are /, /metrics and /status\n",
+                "404: there are /, /metrics, /status, /healthz and /ready\n",
             );
         }
     };
-    if !matches!(*request.method(), Method::GET | Method::HEAD) {
-        let mut response = refusal(StatusCode::METHOD_NOT_ALLOWED, "405: only GET and HEAD\n");
-        let allowed = HeaderValue::from_static("GET, HEAD");
-        response.headers_mut().insert(header::ALLOW, allowed);
-        return response;
+    if is_read(request) {
+        response(StatusCode::OK, kind, body)
+    } else {
+        not_read()
     }
-    response(StatusCode::OK, kind, body)
+}
+
+/// For load balancers, which look at the status code, and those who ask them why.
+fn of_verdict(verdict: Verdict) -> Answer {
+    let (status, line) = match verdict {
+        Ok(line) => (StatusCode::OK, line.to_owned()),
+        Err(line) => (StatusCode::SERVICE_UNAVAILABLE, line),
+    };
+    response(status, PLAIN_TEXT, format!("{line}\n").into())
+}
+
+fn is_read(request: &Request<Incoming>) -> bool {
+    matches!(*request.method(), Method::GET | Method::HEAD)
+}
+
+fn not_read() -> Answer {
+    let mut response = refusal(StatusCode::METHOD_NOT_ALLOWED, "405: only GET and HEAD\n");
+    let allowed = HeaderValue::from_static("GET, HEAD");
+    response.headers_mut().insert(header::ALLOW, allowed);
+    response
 }
 
 /// RFC 9110, sections 15.5.20 and 11.6.1. `Basic` makes a browser ask for the token.
@@ -140,11 +173,7 @@ fn denial(denied: Denied) -> Answer {
 }
 
 fn refusal(status: StatusCode, text: &'static str) -> Answer {
-    response(
-        status,
-        "text/plain; charset=utf-8",
-        Bytes::from_static(text.as_bytes()),
-    )
+    response(status, PLAIN_TEXT, Bytes::from_static(text.as_bytes()))
 }
 
 fn response(status: StatusCode, kind: &'static str, body: Bytes) -> Answer {

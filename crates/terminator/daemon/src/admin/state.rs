@@ -29,6 +29,7 @@ use super::document::{
     ExpiryStatus, KernelTlsStatus, KtlsStatus, LastReload, ProcessStatus, RightsStatus, RunState,
     ServerState, ServerStatus, ServiceStatus, StatusDocument, VERSION, WorkerStatus,
 };
+use super::readiness::Workers;
 
 /// What the admin side knows. Shared by the control thread's tasks.
 pub(crate) struct AdminState {
@@ -36,6 +37,7 @@ pub(crate) struct AdminState {
     start: StartFacts,
     start_time: SystemTime,
     usage: Usage,
+    workers: Workers,
     facts: Mutex<Facts>,
 }
 
@@ -111,6 +113,7 @@ impl AdminState {
             start,
             start_time: SystemTime::now(),
             usage: Usage::default(),
+            workers: Workers::default(),
             facts: Mutex::default(),
         }
     }
@@ -123,6 +126,25 @@ impl AdminState {
     /// The served plan has these limits.
     pub(crate) fn limits_changed(&self, limits: Limits) {
         self.facts().limits = limits;
+    }
+
+    /// Whether the workers go on.
+    pub(crate) fn workers(&self) -> &Workers {
+        &self.workers
+    }
+
+    /// Whether a drain has begun.
+    pub(super) fn is_draining(&self) -> bool {
+        self.facts().is_draining
+    }
+
+    /// Connections of clients that are open now.
+    pub(crate) fn connections_open(&self) -> u64 {
+        let services = self.registry.snapshot().services;
+        let counts = services
+            .iter()
+            .map(|one| one.counts.get(ServiceGauge::ConnectionsOpen));
+        counts.fold(0, u64::saturating_add)
     }
 
     /// A plan is served from now on.

@@ -26,6 +26,7 @@ impl Phase {
             | Answer::Ready { .. }
             | Answer::Refused { .. }
             | Answer::Warning(_)
+            | Answer::Alive { .. }
             | Answer::Warned(_) => true,
         }
     }
@@ -38,6 +39,8 @@ pub(super) enum Due {
     Restart,
     /// The worker process should have answered.
     Answer,
+    /// Load balancers have had their time to notice: the drain begins.
+    DrainDelay,
     /// The worker process should have drained.
     Drained,
 }

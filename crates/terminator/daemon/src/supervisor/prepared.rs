@@ -29,6 +29,8 @@ pub(super) struct Prepared {
 
 /// What the supervisor knows of a configuration. No keys are in it.
 pub(super) struct ConfigSummary {
+    /// How many services there are.
+    pub(super) services: usize,
     pub(super) listen: Vec<Wanted>,
     pub(super) listen_options: ListenOptions,
     /// What services of files serve.
@@ -90,6 +92,7 @@ impl ConfigSummary {
         });
         let sources = sources.collect();
         Self {
+            services: settings.plane.services.len(),
             listen: listen.collect(),
             listen_options: ListenOptions {
                 backlog: workers.backlog,

@@ -28,6 +28,7 @@ impl Supervisor<'_> {
                 return Ok(Next::Continue);
             }
         }
+        self.tell_manager_reloading();
         let sender = self.events.sender();
         let hear = move |done| sender.send(Event::Read(done));
         match self
@@ -129,6 +130,7 @@ impl Supervisor<'_> {
     pub(super) fn reload_ended(&mut self, refused: Option<String>) {
         let warnings = std::mem::take(&mut self.warnings);
         self.reloads.ended(SystemTime::now(), refused, warnings);
+        self.tell_manager_ready();
     }
 
     fn after_reload(&mut self) -> Result<Next, Failure> {

@@ -1,0 +1,93 @@
+//! What the service manager is told when, and when it is told that all is well.
+//!
+//! Owns the sentence that it shows, and the question to the worker process whether its threads go
+//! on. While none can answer, since one is started, builds a plan or drains, the supervisor's own
+//! deadlines stand in for it.
+
+use std::time::{Duration, Instant};
+
+use super::Supervisor;
+use super::phase::Phase;
+use crate::handover::Order;
+use crate::notify::Notice;
+
+impl Supervisor<'_> {
+    /// A plan is served, by every worker: the first, another one, or still the old one.
+    pub(super) fn tell_manager_ready(&mut self) {
+        if self.phase == Phase::Serving {
+            let status = self.status_sentence();
+            self.manager.say_status(vec![Notice::Ready], status);
+            if self.manager.notifier.is_wanted() {
+                self.manager.is_asked = false;
+                self.manager.look = Some(Instant::now());
+            }
+        }
+    }
+
+    pub(super) fn tell_manager_reloading(&mut self) {
+        let status = "reading the configuration again".to_owned();
+        self.manager.say_status(vec![Notice::Reloading], status);
+    }
+
+    /// It ends, within so long.
+    pub(super) fn tell_manager_stopping(&mut self, time: Duration) {
+        let status = format!("draining for up to {} s", time.as_secs());
+        self.manager
+            .say_status(vec![Notice::Stopping(time)], status);
+    }
+
+    /// What the service manager is due.
+    pub(super) fn tend_manager(&mut self, now: Instant) {
+        if self.manager.notifier.due().is_some_and(|due| due <= now) {
+            self.manager.notifier.send_waiting();
+        }
+        if self.manager.look.is_none_or(|look| look > now) {
+            return;
+        }
+        self.manager.look = Some(now + self.manager.interval());
+        if self.phase != Phase::Serving || self.pending.is_some() {
+            self.feed_watchdog();
+        } else if !std::mem::replace(&mut self.manager.is_asked, true) {
+            self.tell(&Order::AreYouWell);
+        }
+    }
+
+    /// Every worker has answered, and this many connections are open.
+    pub(super) fn worker_process_is_well(&mut self, connections: u64) {
+        if std::mem::take(&mut self.manager.is_asked) {
+            self.manager.connections = Some(connections);
+            self.feed_watchdog();
+        }
+    }
+
+    fn feed_watchdog(&mut self) {
+        let watchdog = self.manager.notifier.watchdog();
+        let notices = watchdog.map(|_| Notice::Watchdog).into_iter().collect();
+        let status = match self.phase {
+            Phase::Serving if self.pending.is_none() => self.status_sentence(),
+            Phase::Restarting => "starting the worker process again".to_owned(),
+            _ => self.manager.status.clone(),
+        };
+        self.manager.say_status(notices, status);
+    }
+
+    fn status_sentence(&self) -> String {
+        let services = self.served.summary.services as u64;
+        let mut sentence = format!("serving {}", counted(services, "service"));
+        if let Some(connections) = self.manager.connections {
+            sentence += &format!(", {} open", counted(connections, "connection"));
+        }
+        let last = self.reloads.last.as_ref();
+        if let Some(why) = last.and_then(|last| last.refused.as_deref()) {
+            let first_line = why.lines().next().unwrap_or_default();
+            let first_line = first_line.trim_start_matches("error: ");
+            sentence += &format!("; the last reload was refused: {first_line}");
+        }
+        sentence
+    }
+}
+
+fn counted(count: u64, what: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {what}{plural}")
+}

@@ -1,0 +1,73 @@
+//! What the service manager was told last, and when it is told again.
+
+use std::time::{Duration, Instant};
+
+use super::messages::say;
+use crate::notify::{Notice, Notifier};
+
+/// From one question to the worker process to the next: how old the number of connections gets.
+const LOOK_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Questions within the time after which the watchdog bites: two may be late.
+const LOOKS_PER_WATCHDOG: u32 = 4;
+
+/// What the manager was told last, and when it is told again.
+pub(super) struct ServiceManager {
+    pub(super) notifier: Notifier,
+    pub(super) look: Option<Instant>,
+    /// Whether the worker process has been asked and has not answered.
+    pub(super) is_asked: bool,
+    /// As the worker process said last.
+    pub(super) connections: Option<u64>,
+    /// The sentence that the manager has.
+    pub(super) status: String,
+    has_failed: bool,
+}
+
+impl ServiceManager {
+    pub(super) fn of_environment() -> Self {
+        Self {
+            notifier: Notifier::of_environment(),
+            look: None,
+            is_asked: false,
+            connections: None,
+            status: String::new(),
+            has_failed: false,
+        }
+    }
+
+    /// When there is something to do.
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.look.into_iter().chain(self.notifier.due()).min()
+    }
+
+    /// From one question to the worker process to the next.
+    pub(super) fn interval(&self) -> Duration {
+        let watchdog = self.notifier.watchdog();
+        let of_watchdog = watchdog.map(|time| time / LOOKS_PER_WATCHDOG);
+        of_watchdog.map_or(LOOK_INTERVAL, |time| time.min(LOOK_INTERVAL))
+    }
+
+    fn send(&mut self, notices: &[Notice]) {
+        self.notifier.send(notices);
+        if let Some(error) = self.notifier.take_failure()
+            && !self.has_failed
+        {
+            self.has_failed = true;
+            say(format_args!(
+                "warning: the service manager does not hear what NOTIFY_SOCKET is for: {error}"
+            ));
+        }
+    }
+
+    /// A sentence in place of the last one, with these things.
+    pub(super) fn say_status(&mut self, mut notices: Vec<Notice>, status: String) {
+        if self.status != status {
+            notices.push(Notice::Status(status.clone()));
+            self.status = status;
+        }
+        if !notices.is_empty() {
+            self.send(&notices);
+        }
+    }
+}

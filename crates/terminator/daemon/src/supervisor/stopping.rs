@@ -1,0 +1,57 @@
+//! The end: draining, and what a second signal does.
+
+use std::time::{Duration, Instant};
+
+use super::Supervisor;
+use super::failure::Failure;
+use super::messages::say;
+use super::phase::{Due, Next, Phase};
+use crate::handover::Order;
+
+/// What the worker process may take beyond the drain's time to close what is left.
+const DRAIN_GRACE: Duration = Duration::from_secs(5);
+
+impl Supervisor<'_> {
+    /// Drains; when asked again, ends at once.
+    pub(super) fn stop(&mut self) -> Result<Next, Failure> {
+        if self.child.is_none() || self.phase != Phase::Serving {
+            self.tell_manager_stopping(DRAIN_GRACE);
+            return Ok(self.end());
+        }
+        self.phase = Phase::Draining;
+        self.pending = None;
+        let process = &self.served.summary.process;
+        let (delay, drain) = (process.drain_delay, process.drain);
+        self.tell_manager_stopping(delay + drain + DRAIN_GRACE);
+        if delay.is_zero() {
+            return Ok(self.drain());
+        }
+        say(format_args!(
+            "/ready answers 503; connections are accepted for {} s more, a second signal ends at once",
+            delay.as_secs()
+        ));
+        self.due = Some((Instant::now() + delay, Due::DrainDelay));
+        self.tell(&Order::Unready);
+        Ok(Next::Continue)
+    }
+
+    /// Accepts no more.
+    pub(super) fn drain(&mut self) -> Next {
+        // Ours first: the kernel must send no connection to a socket that nobody accepts from.
+        self.listeners.keep(&[]);
+        let drain = self.served.summary.process.drain;
+        say(format_args!(
+            "draining for up to {} s; a second signal ends at once",
+            drain.as_secs()
+        ));
+        self.due = Some((Instant::now() + drain + DRAIN_GRACE, Due::Drained));
+        self.tell(&Order::Drain(drain));
+        Next::Continue
+    }
+
+    pub(super) fn end(&mut self) -> Next {
+        // Its drop kills and reaps.
+        self.child = None;
+        Next::Stop
+    }
+}

@@ -1,0 +1,114 @@
+//! What load balancers ask: whether the process lives (`/healthz`), and whether it takes clients
+//! (`/ready`), which it goes on doing for a while when a drain is asked for.
+
+use std::net::{SocketAddr, TcpStream};
+
+use rustix::process::{Signal, kill_process};
+use suite::client::Client;
+use suite::configuration::Service;
+use suite::curl::curl;
+use suite::lariat::Lariat;
+use suite::patience::until;
+use suite::site::Site;
+use testkit::server::{Behaviour, Server};
+
+/// The status code and the body at that path.
+fn asked(admin: SocketAddr, path: &str) -> (String, String) {
+    let url = format!("http://{admin}{path}");
+    let format = ["--no-fail", "--write-out", "%{http_code}"];
+    let answer = curl().args(&format).url(&url).run();
+    let body = answer.stdout.trim_end().to_owned();
+    let code = body.len().saturating_sub(3);
+    let (body, code) = body.split_at(code);
+    (code.to_owned(), body.trim_end().to_owned())
+}
+
+fn answer(code: &str, body: &str) -> (String, String) {
+    (code.to_owned(), body.to_owned())
+}
+
+#[test]
+fn a_drain_is_announced_before_connections_are_refused() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
+    let service = Service::new(&site, &server);
+    // Long enough for a loaded host; nothing waits for its end.
+    let text = |delay| format!("[process]\ndrain-delay = '{delay}'\n{}", service.toml());
+    let mut lariat = Lariat::start(&text("1h"));
+    let admin = lariat.admin();
+    assert_eq!(asked(admin, "/healthz"), answer("200", "healthy"));
+    assert_eq!(asked(admin, "/ready"), answer("200", "ready"));
+
+    lariat.signal(Signal::TERM);
+    until("/ready to say no", || {
+        (asked(admin, "/ready") == answer("503", "draining")).then_some(())
+    });
+    assert_eq!(asked(admin, "/healthz"), answer("200", "healthy"));
+    assert_eq!(lariat.status()["process"]["state"], "draining");
+    let mut connection = Client::new(&site).connect(service.address);
+    connection.send(b"a");
+    assert_eq!(connection.receive(1), b"a", "it still serves");
+    assert_eq!(lariat.reload().code(), 5, "and takes no configuration");
+
+    // Who cannot wait asks again.
+    lariat.signal(Signal::TERM);
+    assert_eq!(lariat.wait().code(), Some(0));
+}
+
+#[test]
+fn connections_are_refused_when_the_delay_is_over() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
+    let service = Service::new(&site, &server);
+    let text = format!("[process]\ndrain-delay = '300ms'\n{}", service.toml());
+    let mut lariat = Lariat::start(&text);
+    let mut connection = Client::new(&site).connect(service.address);
+    connection.send(b"a");
+    assert_eq!(connection.receive(1), b"a");
+    lariat.signal(Signal::TERM);
+    until("the listener to close", || {
+        TcpStream::connect(service.address).err()
+    });
+    assert_eq!(asked(lariat.admin(), "/ready"), answer("503", "draining"));
+    connection.send(b"b");
+    assert_eq!(connection.receive(1), b"b");
+    connection.end();
+    assert_eq!(lariat.wait().code(), Some(0));
+}
+
+#[test]
+fn a_worker_process_that_stands_still_gives_no_answer() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
+    let lariat = Lariat::start(&Service::new(&site, &server).toml());
+    let url = format!("http://{}/healthz", lariat.admin());
+    kill_process(lariat.worker_process(), Signal::STOP).unwrap();
+    let asked = curl().args(&["--max-time", "1"]).url(&url).run();
+    assert_eq!(asked.code(), 28, "curl's time was over: {asked:?}");
+    kill_process(lariat.worker_process(), Signal::CONT).unwrap();
+    assert_eq!(curl().url(&url).run().success(), "healthy\n");
+}
+
+#[test]
+fn balancers_without_a_token_or_a_host_are_answered_and_see_nothing_else() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
+    let token = site.directory.write("token", "correct-horse-battery");
+    let service = Service::new(&site, &server);
+    let lariat = Lariat::start(&service.toml());
+    let text = fs_text(&lariat).replace("[log]", &format!("token = {token:?}\n[log]"));
+    std::fs::write(lariat.configuration(), text).unwrap();
+    lariat.reload().success();
+    let admin = lariat.admin();
+    let get = |path: &str, more: &[&str]| {
+        let url = format!("http://{admin}{path}");
+        curl().args(more).url(&url).run()
+    };
+    assert_eq!(get("/status", &[]).code(), 22, "401");
+    for path in ["/healthz", "/ready"] {
+        get(path, &[]).success();
+        get(path, &["--http1.0", "--header", "Host:"]).success();
+        get(path, &["--head"]).success();
+        assert_eq!(get(path, &["--data", "x"]).code(), 22, "405");
+    }
+}
+
+fn fs_text(lariat: &Lariat) -> String {
+    std::fs::read_to_string(lariat.configuration()).unwrap()
+}
