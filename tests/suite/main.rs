@@ -32,6 +32,9 @@ mod laboratory {
             mod shapes;
         }
     }
+    mod foreign {
+        mod starttls;
+    }
     mod probe {
         mod bad_input;
         mod foreign {

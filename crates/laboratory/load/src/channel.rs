@@ -10,6 +10,7 @@ use rustls::{
     CertificateError, ClientConfig, ClientConnection, Error, HandshakeKind, InvalidMessage,
 };
 use rustls_pki_types::ServerName;
+use wire::starttls::{Dialect, Dialog, Next, Output};
 
 use crate::failure::Failure;
 use crate::plan::Handshake;
@@ -26,6 +27,8 @@ enum Layer {
 #[derive(Debug)]
 pub(crate) struct Channel {
     layer: Layer,
+    /// What comes before TLS, until the server has agreed to it.
+    opening: Option<Box<Opening>>,
     /// Goes out before anything else of the layer: a PROXY header, plain bytes, or what the
     /// socket had no room for.
     pending: Vec<u8>,
@@ -33,6 +36,14 @@ pub(crate) struct Channel {
     offered: Handshake,
     /// So much of it has gone out.
     sent: usize,
+}
+
+/// A dialog in plaintext that leads to TLS.
+#[derive(Debug)]
+struct Opening {
+    dialog: Dialog,
+    /// So much of TLS as is written, which goes out behind the dialog.
+    hello: Vec<u8>,
 }
 
 /// What a handshake came to.
@@ -80,10 +91,51 @@ impl Channel {
     fn new(layer: Layer, pending: Vec<u8>, offered: Handshake) -> Self {
         Self {
             layer,
+            opening: None,
             pending,
             offered,
             sent: 0,
         }
+    }
+
+    /// Has TLS begin only once the server has agreed to it in this protocol. All that is to be sent
+    /// behind the first `preface_bytes` waits for that.
+    ///
+    /// # Errors
+    /// The dialog's, before its first byte.
+    pub(crate) fn ask_for_tls(
+        &mut self,
+        dialect: Dialect,
+        server_name: Option<&str>,
+        preface_bytes: usize,
+    ) -> Result<(), Failure> {
+        self.opening = Some(Box::new(Opening {
+            dialog: Dialog::asking(dialect, server_name),
+            hello: self.pending.split_off(preface_bytes),
+        }));
+        self.negotiate(Dialog::server_connected)
+    }
+
+    /// Whether the server has yet to agree to TLS.
+    pub(crate) fn is_before_tls(&self) -> bool {
+        self.opening.is_some()
+    }
+
+    fn negotiate(&mut self, happen: impl FnOnce(&mut Dialog) -> Output) -> Result<(), Failure> {
+        let Some(opening) = &mut self.opening else {
+            return Ok(());
+        };
+        let step = happen(&mut opening.dialog);
+        self.pending.extend_from_slice(&step.to_server);
+        match step.next {
+            Next::More => {}
+            Next::StartServerTls => {
+                self.pending.append(&mut opening.hello);
+                self.opening = None;
+            }
+            _ => return Err(Failure::StarttlsFailed),
+        }
+        Ok(())
     }
 
     /// What the hello offers to resume; `Full` = nothing.
@@ -161,6 +213,11 @@ impl Channel {
     /// Why the connection cannot go on; an alert may have to be sent.
     #[inline]
     pub(crate) fn receive(&mut self, bytes: &mut &[u8]) -> Result<bool, Failure> {
+        if self.is_before_tls() {
+            let received = std::mem::take(bytes);
+            self.negotiate(|dialog| dialog.server_sent(received))?;
+            return Ok(false);
+        }
         let Layer::Tls(tls) = &mut self.layer else {
             return Ok(false);
         };
@@ -226,6 +283,9 @@ impl Channel {
         fd: BorrowedFd<'_>,
         sent_bytes: &mut u64,
     ) -> io::Result<Flushed> {
+        if self.is_before_tls() {
+            return self.flush_pending(fd, sent_bytes);
+        }
         if !self.pending.is_empty() {
             if let Layer::Tls(tls) = &mut self.layer {
                 drain(tls, &mut self.pending);

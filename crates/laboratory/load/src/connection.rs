@@ -54,7 +54,7 @@ pub(crate) struct Marks {
 pub(crate) enum Stage {
     /// The dial is on its way.
     Dialling,
-    /// TLS is being negotiated.
+    /// TLS is being negotiated, or asked for in a protocol that begins in plaintext.
     Handshake,
     /// It can be used, and nothing is asked.
     Open,
@@ -132,7 +132,9 @@ impl Connection {
         if self.stage == Stage::Dialling {
             return Step::Waiting;
         }
-        self.marks.hello = Some(Instant::now());
+        if !self.channel.is_before_tls() {
+            self.marks.hello = Some(Instant::now());
+        }
         self.flush(traffic);
         if self.channel.is_open() {
             self.opened()
@@ -288,6 +290,7 @@ impl Connection {
 
     fn take(&mut self, mut bytes: &[u8], traffic: &mut Traffic) -> Step {
         let was_shaking = self.stage == Stage::Handshake;
+        let was_before_tls = self.channel.is_before_tls();
         let (mut is_whole, mut has_closed) = (false, false);
         while !bytes.is_empty() {
             match self.channel.receive(&mut bytes) {
@@ -308,6 +311,9 @@ impl Connection {
             }
         }
         self.is_ended |= has_closed;
+        if was_before_tls && !self.channel.is_before_tls() {
+            self.marks.hello = Some(Instant::now());
+        }
         if was_shaking && self.channel.is_open() {
             // Our last flight goes out with the request, if there is one.
             return self.opened();

@@ -148,9 +148,10 @@ impl Dialler {
         due: Instant,
         preface: Vec<u8>,
     ) -> Result<(Channel, Transaction), Failure> {
-        let Some(tls) = &self.tls else {
+        let (Some(tls), Some(planned)) = (&self.tls, &self.plan.tls) else {
             return Ok((Channel::plain(preface), Transaction::plain(due)));
         };
+        let preface_bytes = preface.len();
         let (index, wants) = (client as usize, client_pool.client(client).wants);
         if client_pool.begins_session(client) {
             tls.sessions.forget(index);
@@ -168,9 +169,11 @@ impl Dialler {
             tls.sessions.forget(index);
             channel = make(preface, false)?;
         }
+        if let Some(dialect) = planned.starttls {
+            channel.ask_for_tls(dialect, planned.server_name.as_deref(), preface_bytes)?;
+        }
         let offers = channel.offered() != Handshake::Full;
-        let sends_early = channel.offered() == Handshake::Psk
-            && self.plan.tls.as_ref().is_some_and(|tls| tls.early_data);
+        let sends_early = channel.offered() == Handshake::Psk && planned.early_data;
         // Who takes what there is has not failed with a full handshake.
         let must_resume = resumes && wants != Handshake::Any;
         let transaction = Transaction::new(due, must_resume, offers, sends_early);

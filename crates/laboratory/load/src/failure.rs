@@ -27,6 +27,8 @@ pub enum Failure {
     HandshakeReset,
     /// The server closed the connection in the handshake.
     HandshakeClosed,
+    /// The server did not agree to TLS in the protocol that begins in plaintext.
+    StarttlsFailed,
     /// What came first was no TLS.
     NotTls,
     /// A record could not be decrypted.
@@ -84,6 +86,7 @@ impl Failure {
             Self::HandshakeTimeout => "handshake-timeout",
             Self::HandshakeReset => "handshake-reset",
             Self::HandshakeClosed => "handshake-closed",
+            Self::StarttlsFailed => "starttls-failed",
             Self::NotTls => "not-tls",
             Self::BadRecord => "bad-record",
             Self::ProtocolViolation => "protocol-violation",
@@ -172,6 +175,12 @@ pub const CATALOGUE: &[(&str, &str, &str)] = &[
         "handshake-closed",
         "server",
         "The connection was closed in the handshake, without an alert.",
+    ),
+    (
+        "starttls-failed",
+        "server",
+        "The server refused TLS, does not offer it, or does not speak the protocol of \
+         `--starttls`; `lariat-lab probe --starttls` shows its words.",
     ),
     (
         "not-tls",
@@ -332,6 +341,7 @@ mod tests {
             HandshakeTimeout,
             HandshakeReset,
             HandshakeClosed,
+            StarttlsFailed,
             NotTls,
             BadRecord,
             ProtocolViolation,

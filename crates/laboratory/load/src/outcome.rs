@@ -235,6 +235,7 @@ fn plan_of_record(plan: &Plan) -> record::Plan {
 fn tls_of_record(tls: &Tls) -> record::Tls {
     let text = |protocol: &Vec<u8>| String::from_utf8_lossy(protocol).into_owned();
     record::Tls {
+        starttls: tls.starttls.map(|dialect| dialect.name().to_owned()),
         versions: tls.versions,
         handshakes: tls.handshakes.clone(),
         suites: tls.suites.clone(),

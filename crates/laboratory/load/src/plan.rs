@@ -10,6 +10,7 @@ pub use measure::choice::{
     Verify, Versions,
 };
 use wire::address::Address;
+use wire::starttls::Dialect;
 
 /// A whole load.
 #[derive(Clone, Debug)]
@@ -105,6 +106,8 @@ impl Target {
 /// How TLS is spoken.
 #[derive(Clone, Debug)]
 pub struct Tls {
+    /// The protocol in which the server is asked for TLS first; `None` = TLS begins at once.
+    pub starttls: Option<Dialect>,
     /// The versions that are offered where the kind of handshake does not say it.
     pub versions: Versions,
     /// What each client wants, in turn: the first of them wants the first, and so on. Never empty.

@@ -26,6 +26,7 @@ fn plan(address: &str, handshake: Handshake, count: u64) -> Plan {
         sources: Vec::new(),
         proxy_header: None,
         tls: Some(Tls {
+            starttls: None,
             versions: Versions::Both,
             handshakes: vec![handshake],
             suites: Suite::ALL.to_vec(),

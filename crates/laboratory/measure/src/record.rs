@@ -131,6 +131,9 @@ pub struct Plan {
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Tls {
+    /// The protocol in which the server was asked for TLS first, as `--starttls` names it.
+    #[serde(default)]
+    pub starttls: Option<String>,
     /// The versions that were offered where the kind of handshake does not say it.
     pub versions: Versions,
     /// What clients wanted, in turn.

@@ -3,6 +3,7 @@
 use load::plan::{
     ClientCertificate, Group, Handshake, Signature, Suite, Tls, Verification, Versions,
 };
+use wire::starttls::Dialect;
 
 /// A kind of client: its name in documents, and what it offers.
 pub(crate) struct Kind {
@@ -87,6 +88,21 @@ pub(crate) const KINDS: [Kind; 5] = [
 pub(crate) struct Common {
     pub(crate) server_name: Option<String>,
     pub(crate) client_certificate: Option<ClientCertificate>,
+    /// The protocol in which TLS is asked for.
+    pub(crate) starttls: Option<Dialect>,
+}
+
+impl Common {
+    /// The application protocols of a client that would offer these over HTTP. A PostgreSQL server
+    /// refuses those that are not its own, since version 17; in the others nobody offers any.
+    fn alpn(&self, of_http: &[&[u8]]) -> Vec<Vec<u8>> {
+        let offered: &[&[u8]] = match self.starttls {
+            None => of_http,
+            Some(Dialect::Postgres) => &[b"postgresql"],
+            Some(_) => &[],
+        };
+        offered.iter().map(|name| name.to_vec()).collect()
+    }
 }
 
 impl Kind {
@@ -101,7 +117,7 @@ impl Kind {
             suites: chosen(Suite::ALL, |suite| is_spoken(suite) && (self.suites)(suite)),
             groups: self.groups.to_vec(),
             signatures: chosen(Signature::ALL, self.signatures),
-            alpn: [b"h2".to_vec(), b"http/1.1".to_vec()].into(),
+            alpn: common.alpn(&[b"h2", b"http/1.1"]),
             ..offer(Handshake::Full, common)
         }
     }
@@ -129,12 +145,13 @@ pub(crate) fn offer(kind: Handshake, common: &Common) -> Tls {
         }),
         groups: vec![Group::X25519, Group::Secp256r1, Group::Secp384r1],
         signatures: Signature::ALL.to_vec(),
-        alpn: vec![b"http/1.1".to_vec()],
+        alpn: common.alpn(&[b"http/1.1"]),
         server_name: common.server_name.clone(),
         client_certificate: common.client_certificate.clone(),
         verification: Verification::Off,
         tickets: kind != Handshake::SessionId,
         session_ids: true,
         early_data: false,
+        starttls: None,
     }
 }

@@ -9,7 +9,7 @@ use load::observe::{Fault, Limited};
 use load::plan::ProxyVersion;
 use measure::probe::{Trouble, TroubleKind};
 use wire::proxy_header::{Addresses, HeaderV2, write_v1};
-use wire::starttls::{Dialect, Dialog, Next, Sides};
+use wire::starttls::{Dialect, Dialog, Next};
 
 use crate::plain_text::told;
 
@@ -77,17 +77,11 @@ impl Reach {
         let Some(dialect) = self.before.starttls else {
             return Ok(());
         };
-        let sides = Sides {
-            front: None,
-            back: true,
-        };
         let doing = format!("STARTTLS ({})", dialect.name());
         let failed = |error: io::Error| self.broken(&error, &doing);
-        let mut dialog = Dialog::new(dialect, sides, self.before.server_name.as_deref());
-        let mut received = Vec::new();
+        let mut dialog = Dialog::asking(dialect, self.before.server_name.as_deref());
+        let mut step = dialog.server_connected();
         loop {
-            // Protocols in which the client speaks first begin with nothing received.
-            let step = dialog.server_sent(&received);
             wire.write_all(&step.to_server).map_err(failed)?;
             match step.next {
                 Next::StartServerTls => return Ok(()),
@@ -105,7 +99,7 @@ impl Reach {
             if count == 0 {
                 return Err(failed(ErrorKind::UnexpectedEof.into()));
             }
-            received = chunk.iter().take(count).copied().collect();
+            step = dialog.server_sent(chunk.get(..count).unwrap_or_default());
         }
     }
 

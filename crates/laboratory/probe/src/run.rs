@@ -70,6 +70,7 @@ pub fn probe(options: &Options, tell: &dyn Fn(&str)) -> ProbeReport {
         common: Common {
             server_name: options.server_name.clone(),
             client_certificate: options.client_certificate.clone(),
+            starttls: options.starttls,
         },
         expected: Expected {
             roots: options.roots_pem.as_deref().and_then(Roots::read),

@@ -111,6 +111,20 @@ impl Dialog {
         Self::of(dialect, Lines::new(words, sides))
     }
 
+    /// Of a client that has nothing to say but its request for TLS: it begins with
+    /// [`Self::server_connected`], and [`Self::server_sent`] leads it to TLS or a fault.
+    /// `server_name` is that of [`Self::new`].
+    pub fn asking(dialect: Dialect, server_name: Option<&str>) -> Self {
+        let sides = Sides {
+            front: None,
+            back: true,
+        };
+        match dialect {
+            Dialect::Mysql => Self::of(dialect, Mysql::asking(sides)),
+            _ => Self::new(dialect, sides, server_name),
+        }
+    }
+
     fn of(dialect: Dialect, steps: impl Steps + Send + 'static) -> Self {
         Self {
             steps: Box::new(steps),
@@ -132,9 +146,7 @@ impl Dialog {
         self.step(|steps, out| steps.client_sent(bytes, out))
     }
 
-    /// Takes what the server sent: in plaintext, or out of its TLS once that is up. With nothing
-    /// from the client, it leads a dialog with the server's side alone to [`Next::StartServerTls`]
-    /// or a fault.
+    /// Takes what the server sent: in plaintext, or out of its TLS once that is up.
     pub fn server_sent(&mut self, bytes: &[u8]) -> Output {
         self.step(|steps, out| steps.server_sent(bytes, out))
     }

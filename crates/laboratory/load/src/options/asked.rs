@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use options::Section;
 use wire::address::Endpoint;
+use wire::starttls::Dialect;
 
 use super::limit::{self, Limit};
 use super::url::Url;
@@ -29,6 +30,7 @@ pub struct Options {
     pub(crate) move_sessions: bool,
     pub(crate) sources: Vec<IpAddr>,
     pub(crate) send_proxy: Option<ProxyVersion>,
+    pub(crate) starttls: Option<Dialect>,
     pub(crate) kinds: Kinds,
     pub(crate) requests_per_session: Option<Times>,
     pub(crate) requests_per_connection: Times,
@@ -152,6 +154,7 @@ impl Options {
             move_sessions: written.switch("move-sessions"),
             sources: written.texts("source", value::source),
             send_proxy: written.choice("send-proxy", ProxyVersion::NAMED),
+            starttls: written.choice("starttls", Dialect::ALL),
             kinds: top.choice("handshake", KINDS).unwrap_or(Kinds::Mixed),
             requests_per_session: written.text("requests-per-session", value::times),
             requests_per_connection: top

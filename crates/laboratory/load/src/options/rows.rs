@@ -8,6 +8,7 @@ use measure::choice::{
     Versions,
 };
 use options::{Key, Kind, Renamed, Table, key};
+use wire::starttls::Dialect;
 
 /// Every option, in the order of the reference.
 pub static TABLE: Table = Table {
@@ -68,6 +69,17 @@ const SIGNATURES: &[&str] = &{
         place += 1;
     }
     words
+};
+
+/// The protocols with a request for TLS.
+const STARTTLS: &[&str] = &{
+    let mut names = [""; Dialect::ALL.len()];
+    let mut place = 0;
+    while place < names.len() {
+        names[place] = Dialect::ALL[place].0;
+        place += 1;
+    }
+    names
 };
 
 const fn row(group: &'static str, name: &'static str, kind: Kind) -> Key {
@@ -206,6 +218,15 @@ const KEYS: &[Key] = &[
         )
         .help("Ask for nothing: a transaction is a connection and its handshake.")
         .example("no-request = true"),
+    row(TLS, "starttls", Kind::Choice(STARTTLS))
+        .requires(&["no-request"])
+        .absent("TLS begins at once")
+        .help(
+            "Ask for TLS in this protocol, which begins in plaintext. Nothing further of the \
+             protocol is spoken: a transaction is a connection, the request for TLS and the \
+             handshake.",
+        )
+        .example(r#"starttls = "smtp""#),
     row(TLS, "tls", Kind::Choice(Versions::NAMES))
         .absent("both, or what --handshake, --suites and --groups leave")
         .help("The versions that are offered.")

@@ -27,6 +27,7 @@ pub(crate) fn offer(options: &Options, url: &Url, files: Files<'_>, top: &Sectio
     let verification = verification(options, files, top);
     let checked = matches!(verification, Verification::Authority(_));
     Tls {
+        starttls: options.starttls,
         versions,
         handshakes,
         suites: or_fitting(&options.suites, Suite::ALL, |suite| {

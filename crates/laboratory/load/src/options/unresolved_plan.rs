@@ -490,6 +490,7 @@ mod tests {
         no-request: --no-request --early-data --handshake psk
         no-request: http://127.0.0.1/ --no-request
         requests-per-connection: --no-request --requests-per-connection 2
+        starttls: --starttls smtp
         size: --size 1k
         method: --method GET --body a
         body-file: --body a --body-file b

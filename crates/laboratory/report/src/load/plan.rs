@@ -58,6 +58,7 @@ fn of_request(request: &Request) -> [(&'static str, String); 4] {
 fn of_tls(tls: &Tls) -> Vec<(&'static str, String)> {
     let on_off = |is_on| if is_on { "on" } else { "off" }.to_owned();
     vec![
+        ("starttls", shown(tls.starttls.as_ref())),
         ("tls", tls.versions.name().to_owned()),
         (
             "handshake",

@@ -290,6 +290,7 @@ fn offered() -> Tls {
         tickets: true,
         session_ids: true,
         early_data: false,
+        starttls: None,
     }
 }
 

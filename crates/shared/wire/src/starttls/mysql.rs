@@ -105,6 +105,8 @@ impl Plugin {
 /// One connection's login.
 pub(super) struct Mysql {
     sides: Sides,
+    /// There is no client whose login could be waited for: the server is asked for TLS at once.
+    is_alone: bool,
     is_server_local: bool,
     client: Peer,
     server: Peer,
@@ -129,6 +131,7 @@ impl Mysql {
     pub(super) fn new(sides: Sides) -> Self {
         Self {
             sides,
+            is_alone: false,
             is_server_local: false,
             client: Peer::default(),
             server: Peer::default(),
@@ -142,6 +145,14 @@ impl Mysql {
             login: Vec::new(),
             password: None,
             refusal: Vec::new(),
+        }
+    }
+
+    /// The same, and no client will say anything.
+    pub(super) fn asking(sides: Sides) -> Self {
+        Self {
+            is_alone: true,
+            ..Self::new(sides)
         }
     }
 
@@ -220,6 +231,9 @@ impl Mysql {
         if self.sides.back && !greeting.offers_tls() {
             return Err(Refusal::ServerWithoutTls);
         }
+        if self.is_alone {
+            return self.ask_for_tls(&check::request(true), out);
+        }
         self.scramble.clone_from(&greeting.scramble);
         let payload = greeting.offering_tls(self.sides.front.is_some());
         self.client.put(&payload, &mut out.to_client);
@@ -272,13 +286,17 @@ impl Mysql {
             self.send_login(&payload, out);
             return Ok(());
         }
+        // Servers keep the capabilities of the request, not those of the login.
+        self.ask_for_tls(&payload[..login::REQUEST_BYTES], out)?;
+        self.login = payload;
+        Ok(())
+    }
+
+    fn ask_for_tls(&mut self, request: &[u8], out: &mut Output) -> Result<(), Refusal> {
         if !self.server.rest().is_empty() {
             return Err(Refusal::ServerPacket);
         }
-        // Servers keep the capabilities of the request, not those of the login.
-        let request = &payload[..login::REQUEST_BYTES];
         self.server.put(request, &mut out.to_server);
-        self.login = payload;
         self.stage = Stage::ServerTls;
         out.next = Next::StartServerTls;
         Ok(())

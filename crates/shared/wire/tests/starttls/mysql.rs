@@ -518,6 +518,18 @@ fn a_server_that_speaks_before_its_handshake_is_refused() {
 }
 
 #[test]
+fn a_client_that_says_nothing_asks_at_once() {
+    let mut dialog = Dialog::asking(Dialect::Mysql, None);
+    assert_eq!(dialog.server_connected(), Output::default());
+    let output = dialog.server_sent(&greeting(CAPABILITIES | TLS));
+    assert_eq!(output.next, Next::StartServerTls);
+    // 32 bytes, the second packet of the connection, whose capabilities have TLS.
+    let head = (&output.to_server[..4], output.to_server.len());
+    assert_eq!(head, (&[32, 0, 0, 1][..], 36));
+    assert_ne!(output.to_server[5] & (TLS >> 8) as u8, 0);
+}
+
+#[test]
 fn another_server_may_greet_while_the_client_was_not_greeted() {
     let mut dialog = Dialog::new(Dialect::Mysql, ORIGINATE, None);
     let full = packet(0, b"\xff\x10\x04Too many connections");

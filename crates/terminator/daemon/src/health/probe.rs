@@ -15,7 +15,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
 use wire::address::{Address, Endpoint, UnixName};
 use wire::http;
-use wire::starttls::{self, Dialect, Dialog, MysqlCheck, MysqlCheckStep, Next, Sides};
+use wire::starttls::{self, Dialect, Dialog, MysqlCheck, MysqlCheckStep, Next};
 
 /// The bytes of a status line that decide: `HTTP/1.1 200` and what follows the number.
 const STATUS_BYTES: usize = 13;
@@ -298,11 +298,7 @@ async fn ask_mysql(
 /// Leads the conversation of a protocol up to where TLS begins.
 async fn ask_for_tls(stream: &mut dyn Stream, starttls: &Starttls) -> Result<(), ProbeFault> {
     let name = starttls.server_name.as_deref();
-    let server_alone = Sides {
-        front: None,
-        back: true,
-    };
-    let mut dialog = Dialog::new(starttls.dialect, server_alone, name);
+    let mut dialog = Dialog::asking(starttls.dialect, name);
     let mut out = dialog.server_connected();
     let mut buffer = [0; READ_BYTES];
     loop {

@@ -1,0 +1,100 @@
+//! Load on servers that are asked for TLS in their own protocol, and probes of them.
+
+use std::net::SocketAddr;
+
+use suite::lab;
+use suite::load::{Load, Record};
+use suite::mariadb::Mariadb;
+use suite::prelude::*;
+use suite::starttls::{aiosmtpd, dovecot, lariat, postgres, pyftpdlib, service, slapd};
+
+fn load(address: SocketAddr, protocol: &str, how: &str) -> Record {
+    Load::of(address)
+        .args("--no-request --count 20 --starttls")
+        .arg(protocol)
+        .args(how)
+        .record()
+}
+
+/// What a probe finds there must be as this says.
+fn probe(site: &Site, address: SocketAddr, protocol: &str, facts: &str) {
+    let file = site.directory.write("expect.toml", facts);
+    let mut command = lab::command();
+    command.args(["probe", "localhost", "--attempts", "2", "--starttls"]);
+    command.args([protocol, "--connect", &address.to_string(), "--ca"]);
+    command.arg(site.ca()).arg("--expect").arg(file);
+    let finished = run(&mut command);
+    assert_eq!(finished.code(), 0, "{protocol}: {finished:?}");
+}
+
+/// Of two clients with 20 handshakes, the first ones are full.
+const RESUMED: [u64; 4] = [2, 0, 0, 18];
+
+#[test]
+fn lariat_before_servers_without_tls_resumes_in_each_protocol() {
+    let site = Site::new();
+    let (_dovecot, [imap, pop3, lmtp, sieve]) = dovecot();
+    let (mail, files) = (aiosmtpd(&[]), pyftpdlib());
+    let database = postgres("host all all 127.0.0.1/32 scram-sha-256", &[], &site);
+    let (directory, mysql) = (slapd(""), Mariadb::start(&[]));
+    // Of XMPP, Lariat says itself all that comes before TLS.
+    let echo = Server::start(Behaviour::Echo);
+    let chat = echo.address().parse().unwrap();
+    for (protocol, server) in [
+        ("imap", imap),
+        ("pop3", pop3),
+        ("lmtp", lmtp),
+        ("sieve", sieve),
+        ("smtp", mail.address),
+        ("ftp", files.0.address),
+        ("postgres", database.address),
+        ("ldap", directory.address),
+        ("mysql", mysql.address),
+        ("xmpp", chat),
+    ] {
+        let front = service(&site, protocol, &server.to_string());
+        let front = front.starting_tls(protocol, "required");
+        let _lariat = lariat([&front]);
+        let ca = format!("--ca {}", site.ca().display());
+        let record = load(front.address, protocol, &format!("--handshake psk {ca}"));
+        assert_eq!(record.totals(), [20, 20, 0], "{protocol}: {record:?}");
+        assert_eq!(record.kinds(), RESUMED, "{protocol}");
+        assert_eq!(record.at("/plan/tls/starttls"), protocol);
+        let facts = "faults = []\nadvice = []\nresumption = { psk = 'always', ticket = 'always' }";
+        probe(&site, front.address, protocol, facts);
+    }
+}
+
+#[test]
+fn servers_with_tls_are_asked_and_those_without_have_failed() {
+    let site = Site::new();
+    let pem = site.path("site.pem").display().to_string();
+    let mail = aiosmtpd(&["--tlscert", &pem, "--tlskey", &pem]);
+    let hba = "hostssl all all 127.0.0.1/32 scram-sha-256";
+    let database = postgres(hba, &["-c", "ssl=on"], &site);
+    let tls = format!("TLSCertificateFile {pem}\nTLSCertificateKeyFile {pem}");
+    let (directory, mysql) = (slapd(&tls), Mariadb::requiring_tls(&site));
+    for (protocol, server) in [
+        ("smtp", mail.address),
+        ("postgres", database.address),
+        ("ldap", directory.address),
+        ("mysql", mysql.address),
+    ] {
+        let record = load(server, protocol, "--verify signature");
+        assert_eq!(record.totals(), [20, 20, 0], "{protocol}: {record:?}");
+        assert_eq!(record.handshakes("full"), 20, "{protocol}");
+        probe(&site, server, protocol, "modern = { version = 'TLSv1.3' }");
+    }
+    let (plain_mysql, plain_mail) = (Mariadb::start(&[]), aiosmtpd(&[]));
+    for (protocol, server) in [
+        ("mysql", plain_mysql.address),
+        ("smtp", plain_mail.address),
+        ("mysql", mail.address),
+    ] {
+        let loaded = Load::of(server)
+            .args("--no-request --count 4 --starttls")
+            .arg(protocol)
+            .run();
+        assert_eq!(loaded.record().reason(), "starttls-failed", "{protocol}");
+    }
+}
