@@ -32,6 +32,19 @@ pub enum Severity {
     Error,
     /// It starts, and somebody should look.
     Warning,
+    /// It starts, and may well be meant so.
+    Note,
+}
+
+impl Severity {
+    /// Its word, before each diagnostic.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Warning => "warning",
+            Self::Note => "note",
+        }
+    }
 }
 
 /// Where something was written.
@@ -169,20 +182,21 @@ impl<'a> Report<'a> {
 
     /// Notes an error about a key.
     pub fn error(&self, spot: &Spot, key: &str, problem: Problem) {
-        self.note(Severity::Error, spot, Some(key), problem);
+        self.say(Severity::Error, spot, Some(key), problem);
     }
 
     /// Notes an error whose message names what it is about.
     pub fn error_here(&self, spot: &Spot, problem: Problem) {
-        self.note(Severity::Error, spot, None, problem);
+        self.say(Severity::Error, spot, None, problem);
     }
 
     /// Notes a warning about a key.
     pub fn warn(&self, spot: &Spot, key: &str, problem: Problem) {
-        self.note(Severity::Warning, spot, Some(key), problem);
+        self.say(Severity::Warning, spot, Some(key), problem);
     }
 
-    fn note(&self, severity: Severity, spot: &Spot, key: Option<&str>, problem: Problem) {
+    /// Notes something about a key; `None` = the message names what it is about.
+    pub fn say(&self, severity: Severity, spot: &Spot, key: Option<&str>, problem: Problem) {
         let subject = match spot {
             Spot::Flag(flag) => Some(format!("--{flag}")),
             Spot::File(_) | Spot::Nowhere => key.map(str::to_owned),
@@ -306,12 +320,19 @@ fn printable(character: char) -> char {
 }
 
 impl Diagnostic {
+    /// Whether nothing starts with it.
+    pub fn is_error(&self) -> bool {
+        self.severity == Severity::Error
+    }
+
     /// The text for a terminal, several lines without the last newline.
     pub fn render(&self, colour: bool) -> String {
         let paint = Paint { colour };
+        let word = self.severity.word();
         let name = match self.severity {
-            Severity::Error => paint.red("error"),
-            Severity::Warning => paint.yellow("warning"),
+            Severity::Error => paint.red(word),
+            Severity::Warning => paint.yellow(word),
+            Severity::Note => paint.cyan(word),
         };
         let subject = self.subject.as_ref().map(|subject| format!("{subject}: "));
         let mut text = format!("{name}: {}{}", subject.unwrap_or_default(), self.message);

@@ -247,6 +247,7 @@ mod tests {
                 .excludes(&["time"], "so"),
         ],
         renamed: &[],
+        foreign: &[],
         later: &[],
         help: "",
     };

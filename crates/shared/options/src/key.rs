@@ -29,6 +29,8 @@ pub struct Key {
     pub excludes: (&'static [&'static str], &'static str),
     /// What a flag of this key replaces in a document, beside its namesake and what it excludes.
     pub replaces: &'static [&'static str],
+    /// What other programs call the words of a choice: theirs, and ours.
+    pub synonyms: &'static [(&'static str, &'static str)],
     /// One or more sentences; the first is the short help.
     pub help: &'static str,
     /// A line of TOML.
@@ -96,6 +98,7 @@ pub const fn key(path: &'static str, kind: Kind) -> Key {
         requires: &[],
         excludes: (&[], ""),
         replaces: &[],
+        synonyms: &[],
         help: "",
         example: "",
     }
@@ -167,6 +170,12 @@ impl Key {
     /// Its flag replaces these in a document.
     pub const fn replaces(mut self, keys: &'static [&'static str]) -> Self {
         self.replaces = keys;
+        self
+    }
+
+    /// Whose words other programs call so.
+    pub const fn synonyms(mut self, words: &'static [(&'static str, &'static str)]) -> Self {
+        self.synonyms = words;
         self
     }
 

@@ -20,4 +20,4 @@ pub use key::{Default, Key, Kind, key};
 pub use node::{Entry, Node, Value};
 pub use section::{Section, all, text, wrong_kind};
 pub use shape::{check, check_keys};
-pub use table::{Renamed, Table};
+pub use table::{Foreign, Renamed, Table};

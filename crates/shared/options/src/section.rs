@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::str::FromStr;
 use std::time::Duration;
 
-use crate::diagnostic::{Problem, Report, Spot, nearest};
+use crate::diagnostic::{Problem, Report, Severity, Spot, nearest};
 use crate::flags;
 use crate::key::{Default, Key, Kind};
 use crate::node::{Node, Value};
@@ -112,8 +112,7 @@ impl<'a> Section<'a> {
 
     /// Reports an error about a key of this table, where the key was written.
     pub fn error(&self, name: &str, problem: Problem) {
-        let key = self.key(name);
-        self.report.error(&self.spot_of(key), key.path, problem);
+        self.say(Severity::Error, name, problem);
     }
 
     /// Reports an error about a key of this table, with its remedy.
@@ -136,8 +135,14 @@ impl<'a> Section<'a> {
 
     /// Reports a warning about a key of this table, where the key was written.
     pub fn warn(&self, name: &str, problem: Problem) {
+        self.say(Severity::Warning, name, problem);
+    }
+
+    /// Says something about a key of this table, where the key was written.
+    pub fn say(&self, severity: Severity, name: &str, problem: Problem) {
         let key = self.key(name);
-        self.report.warn(&self.spot_of(key), key.path, problem);
+        let spot = self.spot_of(key);
+        self.report.say(severity, &spot, Some(key.path), problem);
     }
 
     /// One value that is text and parses.
@@ -527,7 +532,11 @@ fn chosen<T: Clone>(value: &Value, key: &Key, meanings: &[(&str, T)]) -> Result<
         return Ok(meaning.clone());
     }
     let words = meanings.iter().map(|(word, _)| *word);
-    let problem = Problem::new(format!("\"{text}\" is not known"));
+    let problem = Problem::new(format!("\"{}\" is not known", text.escape_debug()));
+    let mut synonyms = key.synonyms.iter();
+    if let Some((_, ours)) = synonyms.find(|(theirs, _)| theirs.eq_ignore_ascii_case(text)) {
+        return Err(problem.hint(format!("write \"{ours}\"")));
+    }
     Err(match nearest(text, words.clone()) {
         Some(near) => problem.hint(format!("did you mean \"{near}\"?")),
         None => {

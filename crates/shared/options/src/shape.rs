@@ -103,7 +103,9 @@ impl Shape<'_> {
         let siblings = || self.options.children(parent).map(Key::name);
         let mut elsewhere = self.options.keys.iter().filter(|key| key.name() == name);
         Problem::new(format!("unknown key `{shown}` {place}")).hint(
-            if let Some(near) = nearest(name, siblings()) {
+            if let Some((foreign, key)) = self.options.foreign(name) {
+                format!("`{shown}` of {} is `{}` here", foreign.of, key.path)
+            } else if let Some(near) = nearest(name, siblings()) {
                 format!("did you mean `{near}`?")
             } else if let Some(key) = elsewhere.next() {
                 format!("there is `{}`", key.path)

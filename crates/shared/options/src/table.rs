@@ -10,6 +10,8 @@ pub struct Table {
     pub keys: &'static [Key],
     /// Keys of former versions.
     pub renamed: &'static [Renamed],
+    /// What other programs call keys and flags.
+    pub foreign: &'static [Foreign],
     /// Paths that a later version will know: a document that has them is ahead of this program.
     pub later: &'static [&'static str],
     /// The command that lists the flags.
@@ -25,6 +27,28 @@ pub struct Renamed {
     pub flag: &'static str,
     /// Its path now.
     pub now: &'static str,
+}
+
+/// What another program calls a key or a flag.
+#[derive(Clone, Copy, Debug)]
+pub struct Foreign {
+    /// Its name there, without dashes before it.
+    pub name: &'static str,
+    /// The programs.
+    pub of: &'static str,
+    /// The path of the key here.
+    pub now: &'static str,
+    /// What it is to be there; empty = what its value was.
+    pub value: &'static str,
+}
+
+impl Foreign {
+    /// Whether this was typed: programs differ in letters' case, `_` and `-`.
+    fn is(&self, typed: &str) -> bool {
+        let plain = |name: &str| name.to_ascii_lowercase().replace('_', "-");
+        // A letter alone is a flag, and `-C` is another than `-c`.
+        typed == self.name || typed.len() > 1 && plain(typed) == plain(self.name)
+    }
 }
 
 impl Table {
@@ -49,13 +73,30 @@ impl Table {
         self.find(renamed.now)
     }
 
+    /// What another program's name for a key is here, with that program.
+    pub(crate) fn foreign(&self, typed: &str) -> Option<(&'static Foreign, &'static Key)> {
+        let foreign = self.foreign.iter().find(|one| one.is(typed))?;
+        Some((foreign, self.find(foreign.now)?))
+    }
+
     /// That there is no such flag, with the one that was meant.
     pub fn unknown_flag(&self, name: &str) -> Problem {
-        let problem = Problem::new(format!("there is no flag --{}", name.escape_debug()));
+        let dashes = if name.chars().count() == 1 { "-" } else { "--" };
+        let problem = Problem::new(format!("there is no flag {dashes}{}", name.escape_debug()));
         let renamed = self.renamed.iter().find(|one| one.flag == name);
         let now = renamed.and_then(|one| self.giving_flag(self.find(one.now)?));
         if let Some(now) = now {
             return problem.hint(format!("it is now --{now}"));
+        }
+        if let Some((foreign, key)) = self.foreign(name)
+            && let Some(flag) = self.giving_flag(key)
+        {
+            let is_now = format!("{dashes}{name} of {} is --{flag}", foreign.of);
+            return problem.hint(match (foreign.value, self.flag_example(key)) {
+                ("", Some(example)) => format!("{is_now} here; {example}"),
+                ("", None) => format!("{is_now} here"),
+                (value, _) => format!("{is_now} {value} here"),
+            });
         }
         match nearest(name, self.keys.iter().filter_map(|key| key.flag)) {
             Some(flag) => problem.hint(format!("did you mean --{flag}?")),
@@ -144,6 +185,12 @@ impl Table {
                 if is_wrong {
                     faults.push(format!("{path} {fault}"));
                 }
+            }
+        }
+        for one in self.foreign {
+            let known = self.find(one.now);
+            if known.is_none_or(|key| key.name() == one.name) {
+                faults.push(format!("{} of {} is not {}", one.name, one.of, one.now));
             }
         }
         for one in self.renamed {

@@ -91,6 +91,7 @@ impl Authority {
             must_staple: false,
             validity: None,
             second_common_name: None,
+            names_issuer: false,
         }
     }
 
@@ -227,6 +228,7 @@ pub struct LeafRequest<'a> {
     must_staple: bool,
     validity: Option<(u64, u64)>,
     second_common_name: Option<String>,
+    names_issuer: bool,
 }
 
 impl LeafRequest<'_> {
@@ -257,6 +259,13 @@ impl LeafRequest<'_> {
     /// With a second common name.
     pub fn second_common_name(mut self, common_name: &str) -> Self {
         self.second_common_name = Some(common_name.to_owned());
+        self
+    }
+
+    /// With the address of its issuer's certificate, as public authorities issue (RFC 5280 section
+    /// 4.2.2.1).
+    pub fn names_issuer(mut self) -> Self {
+        self.names_issuer = true;
         self
     }
 
@@ -301,6 +310,17 @@ impl LeafRequest<'_> {
                 vec![0x30, 0x03, 0x02, 0x01, 0x05],
             );
             params.custom_extensions.push(feature);
+        }
+        if self.names_issuer {
+            // One AccessDescription: caIssuers (1.3.6.1.5.5.7.48.2) at the URI `http://a`.
+            let access =
+                *b"\x30\x16\x30\x14\x06\x08\x2b\x06\x01\x05\x05\x07\x30\x02\x86\x08http://a";
+            params
+                .custom_extensions
+                .push(CustomExtension::from_oid_content(
+                    &[1, 3, 6, 1, 5, 5, 7, 1, 1],
+                    access.to_vec(),
+                ));
         }
         if let Some((not_before, not_after)) = self.validity {
             params.not_before = date_time!(not_before);

@@ -1,7 +1,5 @@
 //! The keys of a service's TLS towards its servers.
 
-use std::path::Path;
-
 use backend::options::ServerOptions;
 use options::{Problem, Section};
 use proxy::options::BackTlsOptions;
@@ -13,15 +11,9 @@ use tls::options::{
 use wire::address::{Address, Endpoint};
 
 use crate::certificates::{self, Shelf};
+use crate::files;
 use crate::front;
-
-/// Where hosts keep the authorities that they trust: Debian and Alpine, Fedora, SUSE, BSDs.
-const HOST_BUNDLES: [&str; 4] = [
-    "/etc/ssl/certs/ca-certificates.crt",
-    "/etc/pki/tls/certs/ca-bundle.crt",
-    "/etc/ssl/ca-bundle.pem",
-    "/etc/ssl/cert.pem",
-];
+use crate::inspection::Use;
 
 /// The word in place of a name.
 const OF_CLIENT: &str = "client";
@@ -129,11 +121,8 @@ fn verification(tls: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<Option<Serve
 
 /// The authorities that this host trusts.
 fn host_bundle(tls: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<PemSource> {
-    let found = HOST_BUNDLES.iter().find_map(|path| {
-        let pem = shelf.files.read(Path::new(path)).ok()?;
-        let place = (*path).to_owned();
-        Some(PemSource { place, pem })
-    });
+    let found = files::bundle_of_host(shelf.files);
+    let found = found.map(|(place, pem)| PemSource { place, pem });
     if found.is_none() {
         let problem = Problem::new("names no authorities, and this host has no bundle of them");
         let hint = "write the authorities of the servers, or install ca-certificates";
@@ -145,19 +134,25 @@ fn host_bundle(tls: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<PemSource> {
 fn certificate(tls: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<CertificateSource> {
     let chain = shelf.base.join(tls.text("certificate")?);
     let key = tls.if_written("key", |tls, name| Some(shelf.base.join(tls.text(name)?)));
-    let chain_pem = shelf.read(tls, "certificate", &chain);
+    let chain_pem = shelf.read_pem(tls, "certificate", &chain);
     let key = key?;
     let key_pem = match &key {
-        Some(path) => Some(shelf.read(tls, "key", path)?),
+        Some(path) => Some(shelf.read_pem(tls, "key", path)?),
         None => None,
     };
-    Some(CertificateSource {
+    let source = CertificateSource {
         place: chain.display().to_string(),
         chain_pem: chain_pem?,
         key_pem,
-        key_place: key.map(|path| path.display().to_string()),
+        key_place: key.as_ref().map(|path| path.display().to_string()),
         ocsp_der: None,
-    })
+    };
+    let name = if key.is_some() { "key" } else { "certificate" };
+    shelf.is_private(tls, name, key.as_ref().unwrap_or(&chain));
+    if let Some(inspector) = shelf.inspector {
+        inspector.certificate(tls, "certificate", &source, Use::ToServers);
+    }
+    Some(source)
 }
 
 /// A server at a Unix socket has no host that its certificate could be for. One that records name

@@ -10,6 +10,7 @@ use options::{Problem, Section, all};
 use tls::options::{CertificateSource, PemSource};
 
 use crate::files::Files;
+use crate::inspection::{Inspector, Use};
 
 /// Files, and where relative paths to them begin.
 pub(crate) struct Shelf<'f> {
@@ -17,6 +18,8 @@ pub(crate) struct Shelf<'f> {
     pub(crate) base: PathBuf,
     /// Who opens them.
     pub(crate) files: &'f mut dyn Files,
+    /// Who wants to know what is in them, while their keys are at hand.
+    pub(crate) inspector: Option<&'f Inspector>,
 }
 
 /// All certificates of a front, in the order written.
@@ -39,11 +42,14 @@ pub(crate) fn pem_files(
     let mut sources = Vec::new();
     for path in section.texts(name)? {
         let path = shelf.base.join(path);
-        let pem = shelf.read(section, name, &path)?;
+        let pem = shelf.read_pem(section, name, &path)?;
         sources.push(PemSource {
             place: path.display().to_string(),
             pem,
         });
+    }
+    if let Some(inspector) = shelf.inspector {
+        inspector.pem_files(section, name, &sources);
     }
     Some(sources)
 }
@@ -91,8 +97,9 @@ enum Staple {
 
 impl Found {
     fn read(self, entry: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<CertificateSource> {
-        let chain_pem = shelf.read(entry, "chain", &self.chain);
-        let key_pem = self.key.as_ref().map(|path| shelf.read(entry, "key", path));
+        let chain_pem = shelf.read_pem(entry, "chain", &self.chain);
+        let key_pem = self.key.as_ref();
+        let key_pem = key_pem.map(|path| shelf.read_pem(entry, "key", path));
         let ocsp_der = match &self.ocsp {
             Staple::At(path) => Some(shelf.read(entry, "ocsp", path)),
             Staple::IfThere(path) => match shelf.files.read(path) {
@@ -102,13 +109,19 @@ impl Found {
             },
             Staple::Nowhere => None,
         };
-        Some(CertificateSource {
+        let source = CertificateSource {
             place: self.chain.display().to_string(),
             chain_pem: chain_pem?,
             key_pem: option(key_pem)?,
-            key_place: self.key.map(|path| path.display().to_string()),
+            key_place: self.key.as_ref().map(|path| path.display().to_string()),
             ocsp_der: option(ocsp_der)?,
-        })
+        };
+        let key = if entry.has("key") { "key" } else { "chain" };
+        shelf.is_private(entry, key, self.key.as_ref().unwrap_or(&self.chain));
+        if let Some(inspector) = shelf.inspector {
+            inspector.certificate(entry, "chain", &source, Use::Shown);
+        }
+        Some(source)
     }
 }
 
@@ -156,8 +169,14 @@ fn sorted_out(listed: &[PathBuf]) -> Vec<Found> {
     if let Some(found) = certbot(&names) {
         return vec![found];
     }
+    let is_kubernetes = ["tls.crt", "tls.key"].map(|name| named(&names, name).is_some());
+    let is_beside = |path: &Path| {
+        let name = path.file_name().and_then(|name| name.to_str());
+        name.is_some_and(|name| BESIDE_TLS_CRT.contains(&name))
+    };
     let chains = listed.iter().filter(|path| is_chain(path));
     chains
+        .filter(|path| is_kubernetes != [true, true] || !is_beside(path))
         .map(|path| Found {
             chain: path.clone(),
             key: beside(path, "key"),
@@ -176,13 +195,19 @@ fn is_chain(path: &Path) -> bool {
             .is_some_and(|ending| ending == "pem" || ending == "crt")
 }
 
+/// What a Secret of the type `kubernetes.io/tls` holds beside `tls.crt` and `tls.key`: the
+/// authority that issued it, and chain and key once more (cert-manager).
+const BESIDE_TLS_CRT: [&str; 2] = ["ca.crt", "tls-combined.pem"];
+
+fn named(names: &BTreeSet<&Path>, wanted: &str) -> Option<PathBuf> {
+    let mut all = names.iter();
+    let found = all.find(|path| path.file_name().is_some_and(|name| name == wanted));
+    found.map(|path| path.to_path_buf())
+}
+
 /// certbot's `live/NAME`: four files for one certificate.
 fn certbot(names: &BTreeSet<&Path>) -> Option<Found> {
-    let named = |wanted: &str| {
-        let mut all = names.iter();
-        all.find(|path| path.file_name().is_some_and(|name| name == wanted))
-            .map(|path| path.to_path_buf())
-    };
+    let named = |wanted: &str| named(names, wanted);
     Some(Found {
         chain: named("fullchain.pem")?,
         key: Some(named("privkey.pem")?),
@@ -196,6 +221,27 @@ impl Shelf<'_> {
         matches!(read, Err(error) if error.kind() == io::ErrorKind::IsADirectory)
     }
 
+    /// The bytes of a PEM file, without the byte order marks that editors of Windows write.
+    pub(crate) fn read_pem(
+        &mut self,
+        section: &Section<'_>,
+        name: &str,
+        path: &Path,
+    ) -> Option<Vec<u8>> {
+        let mut bytes = self.read(section, name, path)?;
+        remove_marks(&mut bytes);
+        Some(bytes)
+    }
+
+    /// Sees whether a file that holds a secret is kept from other users, if somebody wants to know.
+    pub(crate) fn is_private(&mut self, section: &Section<'_>, name: &str, path: &Path) {
+        if self.inspector.is_some() && self.files.is_open_to_all(path) {
+            let problem = format!("{} can be read by every user of this host", path.display());
+            let hint = "`chmod 600` keeps it from them, and then replace it: it may be known";
+            section.warn(name, Problem::new(problem).hint(hint));
+        }
+    }
+
     /// A file's bytes; reports why there are none.
     pub(crate) fn read(
         &mut self,
@@ -207,6 +253,23 @@ impl Shelf<'_> {
             Ok(bytes) => Some(bytes),
             Err(error) => unreadable(section, name, path, &error),
         }
+    }
+}
+
+/// Removes every UTF-8 byte order mark at the start of a line, where files were put together; in
+/// place, since the text may be a key.
+fn remove_marks(pem: &mut Vec<u8>) {
+    const MARK: &[u8] = b"\xef\xbb\xbf";
+    let mut at = 0;
+    while let Some(rest) = pem.get(at..) {
+        if rest.starts_with(MARK) {
+            pem.drain(at..at + MARK.len());
+        }
+        let rest = pem.get(at..).unwrap_or_default();
+        let Some(newline) = rest.iter().position(|byte| *byte == b'\n') else {
+            break;
+        };
+        at += newline + 1;
     }
 }
 
@@ -253,6 +316,33 @@ mod tests {
         let a = ("d/a.pem".to_owned(), false, true);
         let b = ("d/b.crt".to_owned(), true, false);
         assert_eq!(found, [a, b]);
+    }
+
+    #[test]
+    fn a_folder_of_a_kubernetes_secret_holds_one_certificate() {
+        let secret = ["d/ca.crt", "d/tls-combined.pem", "d/tls.crt", "d/tls.key"];
+        let tls = ("d/tls.crt".to_owned(), true, false);
+        assert_eq!(chains(&secret), std::slice::from_ref(&tls));
+        // Beside others it is still what it is, and another's ca.crt is a certificate.
+        let other = ("d/web.pem".to_owned(), false, false);
+        let mixed = ["d/ca.crt", "d/tls.crt", "d/tls.key", "d/web.pem"];
+        assert_eq!(chains(&mixed), [tls, other]);
+        let ca = ("d/ca.crt".to_owned(), true, false);
+        assert_eq!(chains(&["d/ca.crt", "d/ca.key"]), [ca]);
+    }
+
+    #[test]
+    fn byte_order_marks_are_removed_where_lines_begin() {
+        for (pem, plain) in [
+            (&b"\xef\xbb\xbf-----BEGIN"[..], &b"-----BEGIN"[..]),
+            (b"a\r\n\xef\xbb\xbfb\n\xef\xbb\xbf", b"a\r\nb\n"),
+            (b"a\xef\xbb\xbf\n", b"a\xef\xbb\xbf\n"),
+            (b"", b""),
+        ] {
+            let mut bytes = pem.to_vec();
+            remove_marks(&mut bytes);
+            assert_eq!(bytes, plain);
+        }
     }
 
     #[test]

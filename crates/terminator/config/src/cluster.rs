@@ -51,6 +51,7 @@ pub(crate) fn shared_secret(
 ) -> Option<SharedSecret> {
     let path = shelf.base.join(path);
     let bytes = shelf.read(section, key, &path)?;
+    shelf.is_private(section, key, &path);
     let hint = "make one with `openssl rand -base64 48`";
     let fault =
         |fault: KeyFileFault| section.error(key, Problem::new(fault.to_string()).hint(hint));

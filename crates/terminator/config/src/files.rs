@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -19,6 +20,17 @@ pub trait Files {
 
     /// The CPUs that this process may run on, ascending; at least one.
     fn cpus(&mut self) -> Vec<u16>;
+
+    /// The bytes of the standard input.
+    fn read_standard_input(&mut self) -> io::Result<Vec<u8>> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Whether every user of the host can read a file: by its mode, and those of the directories
+    /// that it lies in. `false` where that cannot be seen.
+    fn is_open_to_all(&mut self, _path: &Path) -> bool {
+        false
+    }
 }
 
 /// The host's own file system.
@@ -28,18 +40,23 @@ pub struct Disk;
 /// No certificate, bundle or revocation list is larger.
 const FILE_BYTES_MAX: u64 = 64 << 20;
 
+/// All that there is to read, of which so many bytes are expected.
+fn all_of(from: impl io::Read, expected: u64) -> io::Result<Zeroizing<Vec<u8>>> {
+    // All at once: a vector that grows leaves copies of what may be a key behind.
+    let expected = expected.min(FILE_BYTES_MAX) as usize + 1;
+    let mut bytes = Zeroizing::new(Vec::with_capacity(expected));
+    io::Read::read_to_end(&mut from.take(FILE_BYTES_MAX + 1), &mut bytes)?;
+    if bytes.len() as u64 > FILE_BYTES_MAX {
+        return Err(io::ErrorKind::FileTooLarge.into());
+    }
+    Ok(bytes)
+}
+
 impl Files for Disk {
     fn read(&mut self, path: &Path) -> io::Result<Vec<u8>> {
         let file = sys::file::open_regular(path)?;
-        let metadata = file.metadata()?;
-        // All at once: a vector that grows leaves copies of what may be a key behind.
-        let expected = metadata.len().min(FILE_BYTES_MAX) as usize + 1;
-        let mut bytes = Zeroizing::new(Vec::with_capacity(expected));
-        io::Read::read_to_end(&mut io::Read::take(file, FILE_BYTES_MAX + 1), &mut bytes)?;
-        if bytes.len() as u64 > FILE_BYTES_MAX {
-            return Err(io::ErrorKind::FileTooLarge.into());
-        }
-        Ok(std::mem::take(&mut *bytes))
+        let expected = file.metadata()?.len();
+        all_of(file, expected).map(|mut bytes| std::mem::take(&mut *bytes))
     }
 
     fn list(&mut self, directory: &Path) -> io::Result<Vec<PathBuf>> {
@@ -57,6 +74,35 @@ impl Files for Disk {
     fn cpus(&mut self) -> Vec<u16> {
         sys::cpu::allowed_cpus()
     }
+
+    fn read_standard_input(&mut self) -> io::Result<Vec<u8>> {
+        all_of(io::stdin().lock(), 0).map(|mut bytes| std::mem::take(&mut *bytes))
+    }
+
+    fn is_open_to_all(&mut self, path: &Path) -> bool {
+        let Ok(path) = path.canonicalize() else {
+            return false;
+        };
+        let mode = |path: &Path| std::fs::metadata(path).map_or(0, |meta| meta.mode());
+        let may_enter = |directory: &Path| mode(directory) & 0o001 != 0;
+        mode(&path) & 0o004 != 0 && path.ancestors().skip(1).all(may_enter)
+    }
+}
+
+/// Where hosts keep the authorities that they trust: Debian and Alpine, Fedora, SUSE, BSDs.
+const HOST_BUNDLES: [&str; 4] = [
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+];
+
+/// The host's bundle of authorities: its path and its bytes; `None` = it has none.
+pub(crate) fn bundle_of_host(files: &mut dyn Files) -> Option<(String, Vec<u8>)> {
+    HOST_BUNDLES.iter().find_map(|path| {
+        let pem = files.read(Path::new(path)).ok()?;
+        Some(((*path).to_owned(), pem))
+    })
 }
 
 /// Hands through what another one reads, and remembers it.
@@ -73,6 +119,11 @@ impl<F: Files> Recorder<F> {
             files,
             recording: Recording::default(),
         }
+    }
+
+    /// Who reads, for what is not to be remembered.
+    pub fn files(&mut self) -> &mut F {
+        &mut self.files
     }
 
     /// All that was read.

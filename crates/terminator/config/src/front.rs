@@ -18,6 +18,7 @@ use wire::address::Address;
 use crate::certificates::{self, Shelf};
 use crate::host::Tls13Choice;
 use crate::networks;
+use crate::presets;
 
 /// Reads `service.front`.
 pub(crate) fn read(
@@ -224,7 +225,11 @@ fn ktls_fits(tls: &Section<'_>, ktls: KtlsOptions, layer: RecordLayer) -> Option
 fn tls(tls: &Section<'_>, tls13: Tls13Choice, shelf: &mut Shelf<'_>) -> Option<ServerOptions> {
     let certificates = certificates::certificates(tls, shelf);
     let alpn = alpn(tls, "alpn");
-    let versions = versions(tls);
+    let preset = presets::read(tls);
+    let versions = match preset.flatten() {
+        Some(preset) if !tls.has("versions") => Some(preset.versions.to_vec()),
+        _ => versions(tls),
+    };
     let suites = suites(tls);
     let groups = groups(tls);
     let unknown_name = tls.choice(
@@ -249,7 +254,7 @@ fn tls(tls: &Section<'_>, tls13: Tls13Choice, shelf: &mut Shelf<'_>) -> Option<S
         suites_fit(tls, versions, suites);
     }
     let versions = versions?;
-    Some(ServerOptions {
+    let options = ServerOptions {
         certificates: certificates?,
         unknown_name: unknown_name?,
         version_min: *versions.iter().min()?,
@@ -262,7 +267,11 @@ fn tls(tls: &Section<'_>, tls13: Tls13Choice, shelf: &mut Shelf<'_>) -> Option<S
         tls13_sessions: tls13_sessions(tls13, early_data?),
         replaced: replaced?,
         record_layer: record_layer?,
-    })
+    };
+    if let (Some(preset), Some(_)) = (preset?, shelf.inspector) {
+        preset.departures(tls, &options);
+    }
+    Some(options)
 }
 
 /// The early data that is taken, in bytes; 0 = none.

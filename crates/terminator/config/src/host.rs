@@ -15,7 +15,8 @@ use crate::certificates::Shelf;
 use crate::cluster;
 use crate::networks;
 use crate::settings::{
-    AdminToken, ControlOptions, LogOutput, ProcessOptions, ResumptionOptions, SandboxOptions,
+    AdminToken, ControlOptions, LogOutput, ProcessOptions, ReloadOptions, ResumptionOptions,
+    SandboxOptions,
 };
 
 /// More threads than any host has CPUs would only be a slip of the keyboard.
@@ -187,6 +188,16 @@ pub(crate) fn process(section: &Section<'_>, shelf: &Shelf<'_>) -> Option<Proces
     })
 }
 
+/// Reads `[reload]`.
+pub(crate) fn reload(section: &Section<'_>) -> Option<ReloadOptions> {
+    let watch = section.boolean("watch");
+    let debounce = section.duration("debounce");
+    Some(ReloadOptions {
+        watch: watch?,
+        debounce: debounce?,
+    })
+}
+
 fn connect_ports(section: &Section<'_>) -> Option<BTreeSet<u16>> {
     let ranges = section.list("connect-ports", port_range)?;
     let ports: BTreeSet<u16> = ranges.into_iter().flatten().collect();
@@ -279,6 +290,7 @@ pub(crate) fn control(top: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<Contro
 fn admin_token(admin: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<AdminToken> {
     let path = shelf.base.join(admin.text("token")?);
     let content = shelf.read(admin, "token", &path).map(Zeroizing::new)?;
+    shelf.is_private(admin, "token", &path);
     let token = AdminToken::read(&content);
     if token.is_none() {
         let (least, most) = (AdminToken::CHARACTERS.start(), AdminToken::CHARACTERS.end());
@@ -405,6 +417,7 @@ fn ticket_keys(tickets: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<KeySource
     for path in tickets.texts("keys")? {
         let path = shelf.base.join(path);
         let bytes = shelf.read(tickets, "keys", &path).map(Zeroizing::new)?;
+        shelf.is_private(tickets, "keys", &path);
         files.push((path.display().to_string(), bytes));
     }
     let taken = |(place, mut bytes): (String, Zeroizing<Vec<u8>>)| {

@@ -6,6 +6,7 @@
 mod back_tls;
 mod clients;
 mod cluster;
+mod foreign;
 mod front;
 mod limits;
 mod process;
@@ -31,6 +32,7 @@ const PARTS: &[&[Key]] = &[
 pub static TABLE: Table = Table {
     keys: &joined::<{ count() }>(),
     renamed: RENAMED,
+    foreign: foreign::FOREIGN,
     later: &["cluster.store", "service.front.peek"],
     help: "lariat help serve",
 };

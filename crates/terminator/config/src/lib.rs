@@ -11,28 +11,35 @@ mod cluster;
 pub mod files;
 mod front;
 mod host;
+mod inspection;
 pub mod keys;
 mod networks;
+mod presets;
 pub mod reference;
 mod services;
 pub mod settings;
 pub mod source;
 mod starttls;
+mod topology;
 
-use options::{Node, Problem, Report, Section, Spot, Value, document, flags};
-use proxy::options::Options;
+use std::path::Path;
+
+use options::{Node, Report, Section, Spot, Value, document, flags};
+use proxy::options::{Options, ServiceOptions};
 use wire::address::{Address, Endpoint};
 
 pub use files::{Disk, Files, Recorder, Recording};
+pub use inspection::problem;
 pub use keys::TABLE;
-pub use options::{Diagnostic, Key, Place, Severity, nearest};
+pub use options::{Diagnostic, Key, Place, Problem, Severity, nearest};
 pub use settings::{
     AdminToken, ClusterOptions, ControlOptions, LogOutput, PeerNetwork, PeersOptions,
-    ProcessOptions, ResumptionOptions, SandboxOptions, Settings,
+    ProcessOptions, ReloadOptions, ResumptionOptions, SandboxOptions, Settings,
 };
-pub use source::Source;
+pub use source::{STANDARD_INPUT, Source};
 
 use certificates::Shelf;
+use inspection::Inspector;
 
 /// A configuration without errors.
 #[derive(Clone, Debug, PartialEq)]
@@ -43,6 +50,15 @@ pub struct Loaded {
     pub warnings: Vec<Diagnostic>,
 }
 
+/// A configuration that may have errors.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Inspected {
+    /// What it means, as far as that can be told; `None` = too much is missing.
+    pub settings: Option<Settings>,
+    /// All that is to be said of it, in the order of the places.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
 /// Reads a configuration and every file that it names.
 ///
 /// The same source over the same files gives the same settings, in any process.
@@ -50,18 +66,8 @@ pub struct Loaded {
 /// # Errors
 /// All that is wrong with it, and the warnings, in the order of their places.
 pub fn load(source: &Source, files: &mut dyn Files) -> Result<Loaded, Vec<Diagnostic>> {
-    let report = report_about(source);
-    let root = root_of(source, &report);
-    let mut shelf = Shelf {
-        base: source.base(),
-        files,
-    };
-    let settings = root.and_then(|root| {
-        options::check(&root, &TABLE, &report);
-        settings(&Section::top(&TABLE, &root, &report), &mut shelf)
-    });
-    let failed = report.errors() > 0;
-    let diagnostics = report.into_diagnostics();
+    let (settings, diagnostics) = read(source, files, None);
+    let failed = diagnostics.iter().any(Diagnostic::is_error);
     match settings {
         Some(settings) if !failed => Ok(Loaded {
             settings,
@@ -71,16 +77,82 @@ pub fn load(source: &Source, files: &mut dyn Files) -> Result<Loaded, Vec<Diagno
     }
 }
 
+/// Reads a configuration and every file that it names, and looks into the files: all that is wrong
+/// with it, told at once.
+pub fn inspect(source: &Source, files: &mut dyn Files) -> Inspected {
+    let inspector = Inspector::new(files);
+    let (settings, diagnostics) = read(source, files, Some(&inspector));
+    Inspected {
+        settings,
+        diagnostics,
+    }
+}
+
+fn read(
+    source: &Source,
+    files: &mut dyn Files,
+    inspector: Option<&Inspector>,
+) -> (Option<Settings>, Vec<Diagnostic>) {
+    let report = report_about(source);
+    let root = root_of(source, &report);
+    let mut shelf = Shelf {
+        base: source.base(),
+        files,
+        inspector,
+    };
+    let settings = root.and_then(|root| {
+        options::check(&root, &TABLE, &report);
+        settings(&Section::top(&TABLE, &root, &report), &mut shelf)
+    });
+    (settings, report.into_diagnostics())
+}
+
 /// An error about a key such as `process.user` that only the host can tell, at the place where
 /// the key was written. A table of a list is told by its number: `service.0.back.files`.
 pub fn fault(source: &Source, key: &str, message: &str, hint: &str) -> Vec<Diagnostic> {
+    diagnose(
+        source,
+        Severity::Error,
+        key,
+        Problem::new(message).hint(hint),
+    )
+}
+
+/// The same of any severity.
+pub fn diagnose(
+    source: &Source,
+    severity: Severity,
+    key: &str,
+    problem: Problem,
+) -> Vec<Diagnostic> {
     // What is wrong with the text has been told before.
     let empty = || Node::new(Value::Table(Vec::new()), Spot::Nowhere);
     let root = root_of(source, &report_about(source)).unwrap_or_else(empty);
     let report = report_about(source);
     let (section, name) = section_of(&Section::top(&TABLE, &root, &report), key);
-    section.error(name, Problem::new(message).hint(hint));
+    section.say(severity, name, problem);
     report.into_diagnostics()
+}
+
+/// The key of a service that names a certificate's file, as [`fault`] takes it: the service's
+/// number and the file's path. A folder names all that is in it.
+pub fn key_of_certificate(source: &Source, service: usize, file: &Path) -> String {
+    let report = report_about(source);
+    let list = format!("service.{service}.front.tls.certificates");
+    let root = root_of(source, &report);
+    let entries = root.as_ref().map_or(0, |root| {
+        let (tls, name) = section_of(&Section::top(&TABLE, root, &report), &list);
+        tls.sections(name).len()
+    });
+    let base = source.base();
+    let is_named = |key: &String| {
+        let root = root.as_ref()?;
+        let (entry, name) = section_of(&Section::top(&TABLE, root, &report), key);
+        let named = base.join(entry.text_quietly(name)?);
+        (named == file || Some(&*named) == file.parent()).then_some(())
+    };
+    let mut keys = (0..entries).map(|number| format!("{list}.{number}.chain"));
+    keys.find(|key| is_named(key).is_some()).unwrap_or(list)
 }
 
 /// Whether somebody wrote a key, told as to [`fault`].
@@ -130,6 +202,7 @@ fn settings(top: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<Settings> {
     let limits = host::limits(&top.section("limits"), shelf);
     let log = host::log(&top.section("log"));
     let process = host::process(&top.section("process"), shelf);
+    let reload = host::reload(&top.section("reload"));
     let control = host::control(top, shelf);
     let resumption = host::resumption(&top.section("resumption"));
     let cluster = cluster::read(top, shelf);
@@ -143,6 +216,7 @@ fn settings(top: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<Settings> {
             log: log?,
         },
         process: process?,
+        reload: reload?,
         control: control?,
         resumption: resumption?,
         tickets: tickets?,
@@ -193,10 +267,14 @@ fn admin_is_apart(top: &Section<'_>, settings: &Settings) -> Option<()> {
         .control
         .listen
         .filter(|address| address.port() != 0);
-    let Some(listen) = listen.map(Address::Ip) else {
+    let Some(listen) = listen else {
         return Some(());
     };
-    let taken = |service: &&proxy::options::ServiceOptions| service.front.listen.contains(&listen);
+    let is_taken = |one: &Address| match one {
+        Address::Ip(one) => *one == listen || topology::overlap(*one, listen),
+        Address::Unix(_) => false,
+    };
+    let taken = |service: &&ServiceOptions| service.front.listen.iter().any(is_taken);
     let Some(service) = settings.plane.services.iter().find(taken) else {
         return Some(());
     };

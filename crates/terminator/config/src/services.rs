@@ -13,7 +13,7 @@ use wire::network::Network;
 
 use crate::certificates::Shelf;
 use crate::host::Tls13Choice;
-use crate::{back, front, host, starttls};
+use crate::{back, front, host, starttls, topology};
 
 /// The longest name of a service: it is a label in every metric and a field in every line.
 const NAME_BYTES_MAX: usize = 64;
@@ -28,6 +28,8 @@ pub(crate) fn read(top: &Section<'_>, shelf: &mut Shelf<'_>) -> Option<Vec<Servi
         .collect();
     names_differ(&sections);
     addresses_are_shared_well(&sections, &read);
+    topology::addresses_do_not_overlap(&sections, &read);
+    topology::servers_are_no_loop(&sections, &read);
     tls13?;
     let services: Vec<_> = read.into_iter().collect::<Option<_>>()?;
     (!services.is_empty()).then_some(services)
@@ -67,6 +69,9 @@ fn service(
     }
     if matches!(back, BackOptions::Files(_)) {
         speaks_to_files(&front_section.section("tls"), &mut front)?;
+    }
+    if let Some(inspector) = shelf.inspector {
+        inspector.names(&front_section, &front);
     }
     let starttls = starttls::read(section, &mut front, &back)?;
     let service = ServiceOptions {

@@ -18,6 +18,8 @@ pub struct Settings {
     pub plane: proxy::options::Options,
     /// For the processes and their rights.
     pub process: ProcessOptions,
+    /// When it is read again.
+    pub reload: ReloadOptions,
     /// For those who watch and steer.
     pub control: ControlOptions,
     /// For the session cache, which all services share.
@@ -84,6 +86,15 @@ pub struct ProcessOptions {
     pub drain: Duration,
     /// Where the supervisor writes its process id.
     pub pid_file: Option<PathBuf>,
+}
+
+/// When a configuration is read again.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct ReloadOptions {
+    /// Whether a change of a file that it was read from is a reload.
+    pub watch: bool,
+    /// How long files must stay as they are before they are read.
+    pub debounce: Duration,
 }
 
 /// The parts of the sandbox.

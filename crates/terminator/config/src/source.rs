@@ -23,8 +23,11 @@ pub enum Source {
     Flags(Vec<(String, String)>),
 }
 
+/// What stands for the standard input where a path is expected.
+pub const STANDARD_INPUT: &str = "-";
+
 impl Source {
-    /// Reads a file.
+    /// Reads a file. From the standard input, relative paths begin at the working directory.
     pub fn read(path: &Path, files: &mut dyn Files) -> Result<Self, Vec<Diagnostic>> {
         let place = path.display().to_string();
         let failed = |message: String, hint: &str| {
@@ -37,7 +40,12 @@ impl Source {
                 hint: Some(hint.to_owned()),
             }]
         };
-        let bytes = files.read(path).map_err(|error| {
+        let (place, read) = if path == Path::new(STANDARD_INPUT) {
+            ("<stdin>".to_owned(), files.read_standard_input())
+        } else {
+            (place, files.read(path))
+        };
+        let bytes = read.map_err(|error| {
             let hint = match error.kind() {
                 io::ErrorKind::FileTooLarge => "a configuration is a TOML file of at most 64 MiB",
                 io::ErrorKind::PermissionDenied => "lariat's user must be able to read it",
@@ -47,8 +55,10 @@ impl Source {
         })?;
         let text = String::from_utf8(bytes).map_err(|error| {
             let at = error.utf8_error().valid_up_to();
+            let before = error.as_bytes().get(..at).unwrap_or_default();
+            let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
             failed(
-                format!("{place} is no UTF-8 text (byte {at})"),
+                format!("{place}:{line}: is no UTF-8 text"),
                 "a configuration is a TOML file",
             )
         })?;

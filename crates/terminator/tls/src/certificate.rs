@@ -4,9 +4,11 @@
 //! parsed form: what stays is what a handshake sends and what an operator is shown. Which
 //! certificate a client gets is decided in [`crate::names`].
 
+pub mod chain;
 mod fault;
 mod key;
 mod ocsp;
+pub(crate) mod pem_lines;
 
 use std::borrow::Cow;
 use std::net::IpAddr;

@@ -23,7 +23,7 @@ use rustls::{
     CertRevocationListError, CertificateError, DigitallySignedStruct, DistinguishedName,
     OtherError, RootCertStore, SignatureScheme,
 };
-use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::pem::{PemObject, SectionKind};
 use rustls_pki_types::{CertificateDer, UnixTime};
 use webpki::{
     EndEntityCert, ExpirationPolicy, KeyUsage, RevocationCheckDepth, RevocationOptionsBuilder,
@@ -34,7 +34,7 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 pub(crate) use fault::refusal_of;
 pub use fault::{FileFault, ListConcern, VerifyConcern, VerifyFault};
 
-use crate::certificate::pem_fault;
+use crate::certificate::{pem_fault, pem_lines};
 use crate::context;
 use crate::identity::{AllowedIdentity, with_identities};
 use crate::options::{ClientMode, ClientVerification, ExpiredLists, PemSource};
@@ -137,8 +137,35 @@ fn read_pem<T: PemObject>(source: &PemSource, empty: FileFault) -> Result<Vec<T>
     }
 }
 
+/// With the line of the block at fault, if it is one.
 fn fault_in(source: &PemSource, fault: FileFault) -> VerifyFault {
-    VerifyFault::File(source.place.clone(), fault)
+    let place = &source.place;
+    let line = match fault {
+        FileFault::Pem(_) => pem_lines::line_of_damage::<PemBlock>(&source.pem),
+        FileFault::AuthorityMalformed(number) => {
+            pem_lines::line_of(&source.pem, "CERTIFICATE", number - 1)
+        }
+        FileFault::ListMalformed(number) | FileFault::ListUnsupported(number, _) => {
+            pem_lines::line_of(&source.pem, "X509 CRL", number - 1)
+        }
+        FileFault::NoCertificate | FileFault::NoList => None,
+    };
+    let place = line.map_or_else(|| place.clone(), |line| format!("{place}:{line}"));
+    VerifyFault::File(place, fault)
+}
+
+/// A block of any kind.
+type PemBlock = (SectionKind, Vec<u8>);
+
+/// What is wrong with files of authorities and of revocation lists: all of it, a fault for each
+/// file.
+pub fn examine(authorities: &[PemSource], lists: &[PemSource]) -> Vec<VerifyFault> {
+    let each = |source| std::slice::from_ref(source);
+    let authorities = authorities
+        .iter()
+        .map(|one| read_authorities(each(one)).err());
+    let lists = lists.iter().map(|one| read_lists(each(one)).err());
+    authorities.chain(lists).flatten().collect()
 }
 
 impl ClientVerifier {

@@ -39,11 +39,7 @@ pub(crate) fn read(parser: &mut Parser) -> Result<Flags, UsageError> {
                 flags.given.push(flag(parser, &name)?);
             }
             Arg::Value(url) => flags.given.push(("url", url.string()?)),
-            Arg::Short(letter) => {
-                let message = format!("there is no flag -{}", letter.escape_debug());
-                let listed = format!("`{}` lists the flags", TABLE.help);
-                return Err(UsageError::new(message, listed));
-            }
+            Arg::Short(letter) => return Err(TABLE.unknown_flag(&letter.to_string()).into()),
         }
     }
     Ok(flags)
@@ -105,6 +101,13 @@ mod tests {
             ("--rate", "for example: --rate 500"),
             ("--plan a --plan b", "second plan"),
             ("-x", "no flag -x"),
+            ("-k", "-k of curl is --verify off here"),
+            ("--insecure", "--insecure of curl is --verify off here"),
+            ("-c 10", "is --connections here"),
+            (
+                "-d 10s",
+                "-d of wrk is --duration here; for example: --duration ",
+            ),
         ] {
             let error = parsed(line).unwrap_err();
             assert!(error.contains(told), "{line}: {error}");

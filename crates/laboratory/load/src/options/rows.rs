@@ -7,7 +7,7 @@ use measure::choice::{
     ClientSelection, ConnectionEnding, Group, ProxyVersion, Signature, Spacing, Suite, Verify,
     Versions,
 };
-use options::{Key, Kind, Renamed, Table, key};
+use options::{Foreign, Key, Kind, Renamed, Table, key};
 use wire::starttls::Dialect;
 
 /// Every option, in the order of the reference.
@@ -25,9 +25,58 @@ pub static TABLE: Table = Table {
             now: "session-arrivals",
         },
     ],
+    foreign: FOREIGN,
     later: &[],
     help: "lariat-lab load --help",
 };
+
+/// Flags of curl, wrk, h2load, ab, vegeta and hey.
+const FOREIGN: &[Foreign] = &[
+    Foreign {
+        value: "off",
+        ..foreign("k", "curl", "verify")
+    },
+    Foreign {
+        value: "off",
+        ..foreign("insecure", "curl", "verify")
+    },
+    foreign("cacert", "curl", "ca"),
+    foreign("cert", "curl", "client-certificate"),
+    foreign("E", "curl", "client-certificate"),
+    foreign("H", "curl and wrk", "header"),
+    foreign("X", "curl", "method"),
+    foreign("request", "curl", "method"),
+    foreign("data", "curl", "body"),
+    foreign("ciphers", "curl", "suites"),
+    foreign("curves", "curl", "groups"),
+    foreign("resolve", "curl", "connect"),
+    foreign("connect-to", "curl", "connect"),
+    foreign("c", "wrk, h2load and ab", "connections"),
+    foreign("t", "wrk and h2load", "threads"),
+    foreign("d", "wrk", "duration"),
+    foreign("D", "h2load", "duration"),
+    foreign("z", "hey", "duration"),
+    foreign("R", "wrk2", "rate"),
+    foreign("n", "h2load and ab", "count"),
+    foreign("requests", "h2load", "count"),
+    foreign("warm-up-time", "h2load", "warm-up"),
+    foreign("npn-list", "h2load", "alpn"),
+    foreign("alpn-list", "h2load", "alpn"),
+    foreign("workers", "vegeta", "clients"),
+    foreign("max-workers", "vegeta", "clients"),
+    foreign("root-certs", "vegeta", "ca"),
+    foreign("sni", "h2load", "server-name"),
+    foreign("servername", "openssl", "server-name"),
+];
+
+const fn foreign(name: &'static str, of: &'static str, now: &'static str) -> Foreign {
+    Foreign {
+        name,
+        of,
+        now,
+        value: "",
+    }
+}
 
 /// Whether a key says something about TLS, so that `http://` has no place for it.
 #[must_use]

@@ -2,7 +2,7 @@
 
 use options::{Key, Kind, key};
 
-use super::service::SUITES;
+use super::service::{GROUP_SYNONYMS, SUITE_SYNONYMS, SUITES, VERSION_SYNONYMS};
 
 /// The keys of `service.back.tls`.
 pub(super) const BACK_TLS: &[Key] = &[
@@ -96,12 +96,14 @@ pub(super) const BACK_TLS: &[Key] = &[
         .many()
         .default("1.2,1.3")
         .flag("backend-versions")
+        .synonyms(VERSION_SYNONYMS)
         .help("Enabled versions of TLS towards servers.")
         .example(r#"versions = ["1.3"]"#),
     key("service.back.tls.suites", Kind::Choice(SUITES))
         .many()
         .default("auto")
         .flag("backend-suites")
+        .synonyms(SUITE_SYNONYMS)
         .help(
             "Cipher suites by their standard names, the preferred one first; `auto` is as in \
              `front.tls.suites`.",
@@ -114,6 +116,7 @@ pub(super) const BACK_TLS: &[Key] = &[
     .many()
     .default("X25519MLKEM768,x25519,secp256r1,secp384r1")
     .flag("backend-groups")
+    .synonyms(GROUP_SYNONYMS)
     .help("Key exchange groups, the preferred one first; servers are sent a share for that one.")
     .example(r#"groups = ["x25519", "secp256r1"]"#),
     key("service.back.tls.resumption", Kind::Boolean)

@@ -178,6 +178,32 @@ pub(super) const PROCESS: &[Key] = &[
         .flag("pid-file")
         .help("A file to which the supervisor writes its process id.")
         .example(r#"pid-file = "/run/lariat/lariat.pid""#),
+    key("reload", Kind::Table)
+        .absent("by signal and by `lariat reload` alone")
+        .help("When the configuration is read again by itself.")
+        .example("reload = { watch = true }"),
+    key("reload.watch", Kind::Boolean)
+        .default("false")
+        .flag("reload-watch")
+        .alone("on")
+        .help(
+            "Whether a change of the configuration, or of a file or folder that it names, is a \
+             reload, as by `lariat reload`. Links are followed, so that volumes of Kubernetes \
+             work. Where the kernel tells of no change, as on network file systems, files are \
+             looked at every 10 seconds.",
+        )
+        .example("watch = true"),
+    key(
+        "reload.debounce",
+        Kind::Duration(Duration::from_millis(10), Duration::from_secs(600)),
+    )
+    .default("1s")
+    .flag("reload-debounce")
+    .help(
+        "How long files must stay as they are before they are read: programs that renew certificates \
+         write several. After ten times this they are read in any case.",
+    )
+    .example(r#"debounce = "5s""#),
     key("log", Kind::Table)
         .absent("its defaults")
         .shorthand("output")

@@ -4,6 +4,58 @@ use std::time::Duration;
 
 use options::{Key, Kind, key};
 
+/// OpenSSL's and nginx's names of versions, and HAProxy's.
+pub(super) const VERSION_SYNONYMS: &[(&str, &str)] = &[
+    ("TLSv1.2", "1.2"),
+    ("TLSv1.3", "1.3"),
+    ("TLS1.2", "1.2"),
+    ("TLS1.3", "1.3"),
+    ("TLS 1.2", "1.2"),
+    ("TLS 1.3", "1.3"),
+    ("TLSv12", "1.2"),
+    ("TLSv13", "1.3"),
+];
+
+/// OpenSSL's names of suites.
+pub(super) const SUITE_SYNONYMS: &[(&str, &str)] = &[
+    (
+        "ECDHE-ECDSA-AES128-GCM-SHA256",
+        "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",
+    ),
+    (
+        "ECDHE-RSA-AES128-GCM-SHA256",
+        "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
+    ),
+    (
+        "ECDHE-ECDSA-AES256-GCM-SHA384",
+        "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384",
+    ),
+    (
+        "ECDHE-RSA-AES256-GCM-SHA384",
+        "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384",
+    ),
+    (
+        "ECDHE-ECDSA-CHACHA20-POLY1305",
+        "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256",
+    ),
+    (
+        "ECDHE-RSA-CHACHA20-POLY1305",
+        "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256",
+    ),
+];
+
+/// OpenSSL's and NIST's names of curves.
+pub(super) const GROUP_SYNONYMS: &[(&str, &str)] = &[
+    ("prime256v1", "secp256r1"),
+    ("P-256", "secp256r1"),
+    ("P256", "secp256r1"),
+    ("P-384", "secp384r1"),
+    ("P384", "secp384r1"),
+    ("Curve25519", "x25519"),
+    ("MLKEM768X25519", "X25519MLKEM768"),
+    ("X25519Kyber768Draft00", "X25519MLKEM768"),
+];
+
 const HOUR: Duration = Duration::from_secs(3600);
 /// The most that the kernel takes is 32,767 s.
 pub(super) const KEEPALIVE_MAX: Duration = Duration::from_secs(9 * 3600);
@@ -84,16 +136,32 @@ pub(super) const TLS: &[Key] = &[
              support all of them. A client that offers only others is refused.",
         )
         .example(r#"alpn = ["h2", "http/1.1"]"#),
+    key(
+        "service.front.tls.versions-and-suites",
+        Kind::Choice(&["intermediate", "modern"]),
+    )
+    .absent("the defaults of `versions`, `suites` and `groups`")
+    .flag("versions-and-suites")
+    .help(
+        "Versions, suites and groups as Mozilla recommends them for servers (Server Side TLS, \
+         version 6.0 of April 2026). `intermediate` is for servers of all kinds: TLS 1.2 and \
+         1.3. `modern` is TLS 1.3 alone. Among the suites, the order is that of `auto`. \
+         `versions`, `suites` and `groups` beside it come first; `lariat check` names what \
+         departs.",
+    )
+    .example(r#"versions-and-suites = "modern""#),
     key("service.front.tls.versions", Kind::Choice(&["1.2", "1.3"]))
         .many()
         .default("1.2,1.3")
         .flag("versions")
+        .synonyms(VERSION_SYNONYMS)
         .help("Enabled versions of TLS. Older versions are not supported.")
         .example(r#"versions = ["1.3"]"#),
     key("service.front.tls.suites", Kind::Choice(SUITES))
         .many()
         .default("auto")
         .flag("suites")
+        .synonyms(SUITE_SYNONYMS)
         .help(
             "Cipher suites by their standard names, the preferred one first. `auto` \
              enables all that are secure, ordered by their cost on this CPU, which is \
@@ -107,6 +175,7 @@ pub(super) const TLS: &[Key] = &[
     .many()
     .default("X25519MLKEM768,x25519,secp256r1,secp384r1")
     .flag("groups")
+    .synonyms(GROUP_SYNONYMS)
     .help(
         "Key exchange groups, the preferred one first. If a client has sent a share \
              for one of them, that one is used, which saves a round trip.",

@@ -2,9 +2,10 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use rustls_pki_types::pem;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, pem};
 
 use super::ocsp::OcspFault;
+use super::pem_lines;
 use crate::options::CertificateSource;
 use crate::validity::Span;
 
@@ -19,6 +20,8 @@ pub struct CertificateError {
     pub place: String,
     /// Where the key came from.
     pub key_place: String,
+    /// The line in the file that is at fault, if it is one.
+    pub line: Option<usize>,
     /// What is wrong.
     pub fault: CertificateFault,
 }
@@ -67,7 +70,7 @@ pub enum CertificateConcern {
     #[error("the certificate expires in {0}; renew it")]
     ExpiresSoon(Span),
     /// The leaf stood behind another certificate and was put first.
-    #[error("the certificate of the key is not the first; it was put first, reorder the file")]
+    #[error("the certificate of the key is not the first, and is put first; reorder the file")]
     LeafNotFirst,
     /// The OCSP response passed its nextUpdate so long ago and is not stapled.
     #[error(
@@ -102,7 +105,21 @@ impl CertificateError {
         Self {
             place,
             key_place,
+            line: fault.line(source),
             fault,
+        }
+    }
+
+    /// The file at fault, with its line.
+    fn at(&self) -> String {
+        let file = if self.fault.is_of_key() {
+            &self.key_place
+        } else {
+            &self.place
+        };
+        match self.line {
+            Some(line) => format!("{file}:{line}"),
+            None => file.clone(),
         }
     }
 }
@@ -114,74 +131,103 @@ impl Display for CertificateError {
         let Self {
             place,
             key_place,
+            line: _,
             fault,
         } = self;
+        let at = self.at();
         match fault {
             CertificateFault::NoCertificate => write!(
                 f,
-                "{place}: holds no certificate; it needs a BEGIN CERTIFICATE block, leaf first"
+                "{at}: holds no certificate; it needs a BEGIN CERTIFICATE block, leaf first"
             ),
             CertificateFault::Der => write!(
                 f,
-                "{place}: is DER, not PEM; convert it with `openssl x509 -inform der -in {place}`"
+                "{at}: is DER, not PEM; convert it with `openssl x509 -inform der -in {place}`"
             ),
             CertificateFault::NoKey => write!(
                 f,
-                "{key_place}: holds no private key; append the key to the certificate's file or \
+                "{at}: holds no private key; append the key to the certificate's file or \
                  name its own file"
             ),
             CertificateFault::SeveralKeys(count) => write!(
                 f,
-                "{key_place}: holds {count} private keys; leave only the one of the leaf"
+                "{at}: holds {count} private keys; leave only the one of the leaf"
             ),
             CertificateFault::EncryptedKey => write!(
                 f,
-                "{key_place}: the private key is encrypted; decrypt it with \
+                "{at}: the private key is encrypted; decrypt it with \
                  `openssl pkey -in {key_place} -out KEY.pem` and protect the result by file mode"
             ),
             CertificateFault::Pem(what) => write!(
                 f,
-                "{place}: is no valid PEM: {what}; compare it with what the CA delivered"
+                "{at}: is no valid PEM: {what}; compare it with what the CA delivered"
             ),
             CertificateFault::KeyPem(what) => write!(
                 f,
-                "{key_place}: is no valid PEM: {what}; compare it with the key as it was made"
+                "{at}: is no valid PEM: {what}; compare it with the key as it was made"
             ),
             CertificateFault::Malformed(index) => write!(
                 f,
-                "{place}: certificate {} of the chain is no valid X.509; ask the CA for it again",
+                "{at}: certificate {} of the chain is no valid X.509; ask the CA for it again",
                 index + 1
             ),
             CertificateFault::KeyUnreadable => write!(
                 f,
-                "{key_place}: the private key is damaged or of an unknown kind; check it with \
+                "{at}: the private key is damaged or of an unknown kind; check it with \
                  `openssl pkey -in {key_place} -check -noout`"
             ),
             CertificateFault::KeyUnsupported(algorithm) => write!(
                 f,
-                "{place}: its key is of kind {algorithm}; use ECDSA (P-256, P-384, P-521), \
-                 Ed25519 or RSA"
+                "{at}: its key is of kind {algorithm}, which clients of TLS do not take; use \
+                 ECDSA (P-256, P-384, P-521), Ed25519 or RSA"
             ),
             CertificateFault::KeyTooSmall(bits) => write!(
                 f,
-                "{place}: its RSA key has {bits} bits; get a certificate for a key of at least \
+                "{at}: its RSA key has {bits} bits; get a certificate for a key of at least \
                  {RSA_BITS_MIN}, or for an ECDSA key"
             ),
             CertificateFault::KeyMismatch => write!(
                 f,
-                "{place}: the private key in {key_place} is not this certificate's; compare \
+                "{at}: the private key in {key_place} is not this certificate's; compare \
                  `openssl x509 -in {place} -pubkey -noout` with \
                  `openssl pkey -in {key_place} -pubout`"
             ),
             CertificateFault::Ocsp(fault) => write!(
                 f,
-                "{place}: the OCSP response beside it {fault}; fetch it again or remove it"
+                "{at}: the OCSP response beside it {fault}; fetch it again or remove it"
             ),
         }
     }
 }
 
 impl CertificateFault {
+    /// Whether the file with the key is at fault, which may be the chain's.
+    fn is_of_key(&self) -> bool {
+        matches!(
+            self,
+            Self::NoKey
+                | Self::SeveralKeys(_)
+                | Self::EncryptedKey
+                | Self::KeyPem(_)
+                | Self::KeyUnreadable
+        )
+    }
+
+    fn line(&self, source: &CertificateSource) -> Option<usize> {
+        let chain = &source.chain_pem;
+        let key = source.key_pem.as_ref().unwrap_or(chain);
+        let certificate = |number| pem_lines::line_of(chain, "CERTIFICATE", number);
+        match self {
+            Self::NoCertificate | Self::Der | Self::NoKey | Self::Ocsp(_) => None,
+            Self::SeveralKeys(_) => pem_lines::line_of_key(key, 1),
+            Self::EncryptedKey | Self::KeyUnreadable => pem_lines::line_of_key(key, 0),
+            Self::Pem(_) => pem_lines::line_of_damage::<CertificateDer<'_>>(chain),
+            Self::KeyPem(_) => pem_lines::line_of_damage::<PrivateKeyDer<'_>>(key),
+            Self::Malformed(number) => certificate(*number),
+            Self::KeyUnsupported(_) | Self::KeyTooSmall(_) | Self::KeyMismatch => certificate(0),
+        }
+    }
+
     /// This fault of a text, unless the text's key is encrypted.
     pub(super) fn unless_encrypted(self, pem: &[u8]) -> Self {
         if is_encrypted(pem) {

@@ -61,7 +61,7 @@ impl KeyKind {
             None
         };
         let name = curve(&key.algorithm).unwrap_or_else(|| algorithm.clone());
-        kind.ok_or_else(|| CertificateFault::KeyUnsupported(name.to_id_string()))
+        kind.ok_or_else(|| CertificateFault::KeyUnsupported(unsupported_name(&name)))
     }
 
     fn of_curve(curve: &Oid<'_>) -> Option<Self> {
@@ -73,6 +73,24 @@ impl KeyKind {
         .into_iter()
         .find_map(|(oid, kind)| (oid == *curve).then_some(kind))
     }
+}
+
+/// What people call a kind of key that cannot be served; the dotted number of others.
+fn unsupported_name(algorithm: &Oid<'_>) -> String {
+    let number = algorithm.to_id_string();
+    let name = match number.as_str() {
+        "1.2.840.10040.4.1" => "DSA",
+        "1.2.840.113549.1.1.10" => "RSASSA-PSS",
+        "1.2.840.10045.3.1.1" => "ECDSA secp192r1",
+        "1.3.132.0.33" => "ECDSA secp224r1",
+        "1.3.132.0.10" => "ECDSA secp256k1",
+        "1.3.36.3.3.2.8.1.1.7" => "ECDSA brainpoolP256r1",
+        "1.3.36.3.3.2.8.1.1.11" => "ECDSA brainpoolP384r1",
+        "1.3.36.3.3.2.8.1.1.13" => "ECDSA brainpoolP512r1",
+        "1.3.101.113" => "Ed448",
+        _ => return number,
+    };
+    name.to_owned()
 }
 
 fn curve(algorithm: &AlgorithmIdentifier<'_>) -> Option<Oid<'static>> {

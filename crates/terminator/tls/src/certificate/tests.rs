@@ -200,7 +200,7 @@ fn an_rsa_key_of_1024_bits_is_too_small() {
 #[test]
 fn a_key_of_an_unknown_kind_is_named() {
     let pem = include_str!("data/secp256k1.pem");
-    let algorithm = "1.3.132.0.10".to_owned();
+    let algorithm = "ECDSA secp256k1".to_owned();
     assert_eq!(fault(pem), CertificateFault::KeyUnsupported(algorithm));
 }
 
@@ -324,10 +324,10 @@ fn every_sentence_names_the_place_and_no_key() {
     let error = Certificate::load(&apart)
         .expect_err("another's key")
         .to_string();
-    assert!(error.starts_with("/certs/site.pem: "), "{error}");
+    assert!(error.starts_with("/certs/site.pem:1: "), "{error}");
     assert!(error.contains("/certs/site.key"), "{error}");
     apart.key_pem = Some(b"-----BEGIN PRIVATE KEY-----\nSECRET!\n".to_vec());
     let error = Certificate::load(&apart).expect_err("cut").to_string();
-    assert!(error.starts_with("/certs/site.key: "), "{error}");
+    assert!(error.starts_with("/certs/site.key:1: "), "{error}");
     assert!(!error.contains("SECRET"), "{error}");
 }

@@ -1,0 +1,126 @@
+//! What `lariat check` looks for beyond what keeps a configuration from being read: what is in the
+//! files that it names, told where it names them.
+//!
+//! Owns the places; `tls` judges. Serving needs none of this: what it builds is judged again then.
+
+use options::{Problem, Section, Severity};
+use proxy::options::FrontOptions;
+use proxy::routes::NamePattern;
+use tls::certificate::Certificate;
+use tls::certificate::chain::{self, KnownAuthorities};
+use tls::options::{CertificateSource, PemSource};
+use tls::verify;
+
+use crate::files::{self, Files};
+
+/// Looks into files while they are read.
+#[derive(Debug, Default)]
+pub(crate) struct Inspector {
+    known: KnownAuthorities,
+}
+
+/// What a certificate is for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Use {
+    /// Clients are shown it.
+    Shown,
+    /// Servers are shown it.
+    ToServers,
+}
+
+impl Inspector {
+    /// One that knows the authorities of this host.
+    pub(crate) fn new(files: &mut dyn Files) -> Self {
+        let bundle = files::bundle_of_host(files);
+        let known = bundle.map(|(place, pem)| KnownAuthorities::of(&PemSource { place, pem }));
+        Self {
+            known: known.unwrap_or_default(),
+        }
+    }
+
+    /// Reports what is wrong with a certificate and its key.
+    pub(crate) fn certificate(
+        &self,
+        section: &Section<'_>,
+        name: &str,
+        source: &CertificateSource,
+        usage: Use,
+    ) {
+        let (certificate, first) = match Certificate::load(source) {
+            Ok(loaded) => loaded,
+            Err(error) => return section.error(name, problem(&error.to_string())),
+        };
+        if let Some(concern) = first {
+            let text = format!("{}: {concern}", source.place);
+            section.warn(name, problem(&text));
+        }
+        if usage == Use::ToServers {
+            return;
+        }
+        for (place, concern) in chain::examine(source, &certificate, &self.known) {
+            let problem = problem(&format!("{place}: {concern}"));
+            let severity = if concern.is_note() {
+                Severity::Note
+            } else {
+                Severity::Warning
+            };
+            section.say(severity, name, problem);
+        }
+    }
+
+    /// Warns of names that a service is for and that none of its certificates has.
+    pub(crate) fn names(&self, front: &Section<'_>, options: &FrontOptions) {
+        let Some(tls) = options.terminated() else {
+            return;
+        };
+        let loaded = tls.certificates.iter().map(Certificate::load);
+        let Ok(certificates) = loaded.collect::<Result<Vec<_>, _>>() else {
+            // Those that cannot be served have been reported.
+            return;
+        };
+        let names: Vec<&str> = certificates
+            .iter()
+            .flat_map(|(one, _)| one.names.iter().map(|name| &**name))
+            .collect();
+        for pattern in options.names.iter().filter(|one| !covers(&names, one)) {
+            let message = format!("no certificate of the service is for \"{pattern}\"");
+            let hint = "its clients will refuse what they are shown: add a certificate for it";
+            front.warn("names", Problem::new(message).hint(hint));
+        }
+    }
+
+    /// Reports what is wrong with files of authorities or revocation lists.
+    pub(crate) fn pem_files(&self, section: &Section<'_>, name: &str, sources: &[PemSource]) {
+        let faults = match name {
+            "ca" => verify::examine(sources, &[]),
+            "crl" => verify::examine(&[], sources),
+            _ => Vec::new(),
+        };
+        for fault in faults {
+            section.error(name, problem(&fault.to_string()));
+        }
+    }
+}
+
+/// Whether one of a certificate's names is for all clients of a pattern: a wildcard is for one
+/// label (RFC 9525 section 6.3).
+fn covers(names: &[&str], pattern: &NamePattern) -> bool {
+    let has = |wanted: &str| names.contains(&wanted);
+    match pattern {
+        NamePattern::Exact(name) => {
+            let parent = name
+                .split_once('.')
+                .map(|(_, parent)| format!("*.{parent}"));
+            has(name) || parent.is_some_and(|wildcard| has(&wildcard))
+        }
+        NamePattern::Beneath(name) => has(&format!("*.{name}")),
+    }
+}
+
+/// What a sentence says that names its remedy behind a semicolon, as those of [`tls`] do.
+pub fn problem(text: &str) -> Problem {
+    match text.split_once("; ") {
+        Some((message, hint)) => Problem::new(message).hint(hint),
+        None => Problem::new(text),
+    }
+}

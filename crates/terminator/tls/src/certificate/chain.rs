@@ -1,0 +1,340 @@
+//! What clients will make of a chain: whether they can follow it, and take what they find.
+//!
+//! Owns what `lariat check` says of a certificate that can be served. Signatures are not verified:
+//! who issued what is told by names and key identifiers, as a client begins.
+
+use std::collections::HashSet;
+
+use rustls_pki_types::CertificateDer;
+use rustls_pki_types::pem::PemObject;
+use x509_parser::extensions::ParsedExtension;
+use x509_parser::oid_registry::OID_PKIX_ACCESS_DESCRIPTOR_CA_ISSUERS;
+use x509_parser::prelude::X509Certificate;
+
+use super::fault::RSA_BITS_MIN;
+use super::{Certificate, KeyKind, key, parse, pem_lines};
+use crate::options::{CertificateSource, PemSource};
+
+/// The subjects (DER) of the authorities that a host trusts.
+#[derive(Debug, Default)]
+pub struct KnownAuthorities(HashSet<Vec<u8>>);
+
+impl KnownAuthorities {
+    /// Those of a bundle; what cannot be read of it is passed over.
+    pub fn of(bundle: &PemSource) -> Self {
+        let read = CertificateDer::pem_slice_iter(&bundle.pem).flatten();
+        let subject = |der: CertificateDer<'_>| {
+            let parsed = parse(0, &der).ok()?;
+            Some(parsed.subject().as_raw().to_vec())
+        };
+        Self(read.filter_map(subject).collect())
+    }
+}
+
+/// Something about a chain that clients may stumble over. Certificates are counted from 1.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum ChainConcern {
+    /// Clients that know the authorities of this host cannot reach one of them.
+    #[error(
+        "the chain ends with a certificate that \"{0}\" issued, which is no authority that this \
+         host knows: an intermediate certificate is missing; append it"
+    )]
+    IssuerMissing(String),
+    /// Nobody knows whether clients trust who issued the last certificate.
+    #[error(
+        "the chain ends with a certificate that \"{0}\" issued, which is no authority that this \
+         host knows; unless clients trust it, append its certificate"
+    )]
+    IssuerUnknown(String),
+    /// A certificate stands before the one that it issued, or with others between them.
+    #[error(
+        "certificate {0} of the chain is out of order; put each behind the one that it issued \
+         (RFC 5246 section 7.4.2)"
+    )]
+    OutOfOrder(usize),
+    /// A certificate issued none of the others.
+    #[error("certificate {0} (\"{1}\") issued no other of the chain; remove it")]
+    Stranger(usize, String),
+    /// A certificate is there twice.
+    #[error("certificate {0} stands in the chain twice; remove one")]
+    Twice(usize),
+    /// The leaf has no subjectAltName.
+    #[error(
+        "the certificate has no subjectAltName, and clients look for names nowhere else \
+         (RFC 9525 section 2); get one that has its names there"
+    )]
+    NoAlternativeName,
+    /// The leaf may not be used by a server.
+    #[error(
+        "the certificate is not for servers (extendedKeyUsage without serverAuth, RFC 5280 section \
+         4.2.1.12); get one that is"
+    )]
+    NotForServers,
+    /// A certificate has a signature by a hash that is broken.
+    #[error("certificate {0} is signed by {1}, which clients refuse; have it issued again")]
+    WeakSignature(usize, String),
+    /// A certificate of an issuer has an RSA key of so many bits.
+    #[error(
+        "certificate {0} has an RSA key of {1} bits, and clients refuse less than {RSA_BITS_MIN}; \
+         ask the CA for another chain"
+    )]
+    SmallIssuerKey(usize, usize),
+}
+
+impl ChainConcern {
+    /// Whether it is said for the record only.
+    pub fn is_note(&self) -> bool {
+        matches!(self, Self::IssuerUnknown(_))
+    }
+}
+
+/// What is found in the chain of a certificate that can be served: place and concern.
+pub fn examine(
+    source: &CertificateSource,
+    certificate: &Certificate,
+    known: &KnownAuthorities,
+) -> Vec<(String, ChainConcern)> {
+    let read = CertificateDer::pem_slice_iter(&source.chain_pem).flatten();
+    let ders: Vec<CertificateDer<'_>> = read.collect();
+    let parsed = ders.iter().enumerate();
+    let parsed: Vec<_> = parsed.filter_map(|(at, der)| parse(at, der).ok()).collect();
+    let leaf_der = certificate.key.cert.first();
+    let leaf = ders.iter().position(|der| Some(der) == leaf_der);
+    let Some(leaf) = leaf.filter(|_| parsed.len() == ders.len()) else {
+        // What cannot be read has been said.
+        return Vec::new();
+    };
+    let mut found = of_leaf(leaf, &parsed[leaf]);
+    found.extend(of_order(leaf, &parsed, known));
+    for (at, one) in parsed.iter().enumerate() {
+        found.extend(
+            of_strength(at, leaf, one)
+                .into_iter()
+                .map(|concern| (at, concern)),
+        );
+    }
+    let place = |at| match pem_lines::line_of(&source.chain_pem, "CERTIFICATE", at) {
+        Some(line) => format!("{}:{line}", source.place),
+        None => source.place.clone(),
+    };
+    let placed = found.into_iter().map(|(at, concern)| (place(at), concern));
+    placed.collect()
+}
+
+/// A concern about the certificate at a place of the chain, from 0.
+type Found = (usize, ChainConcern);
+
+fn of_leaf(at: usize, leaf: &X509Certificate<'_>) -> Vec<Found> {
+    let mut found = Vec::new();
+    if !matches!(leaf.subject_alternative_name(), Ok(Some(_))) {
+        found.push((at, ChainConcern::NoAlternativeName));
+    }
+    if let Ok(Some(usage)) = leaf.extended_key_usage()
+        && !(usage.value.server_auth || usage.value.any)
+    {
+        found.push((at, ChainConcern::NotForServers));
+    }
+    found
+}
+
+/// Follows the chain from the leaf. Where that is not the order of the file, or does not end at an
+/// authority, there is something to say.
+fn of_order(leaf: usize, chain: &[X509Certificate<'_>], known: &KnownAuthorities) -> Vec<Found> {
+    let mut way = vec![leaf];
+    let mut last = leaf;
+    while !is_self_issued(&chain[last]) {
+        let next = |at: &usize| !way.contains(at) && issued(&chain[*at], &chain[last]);
+        let Some(issuer) = (0..chain.len()).find(next) else {
+            break;
+        };
+        way.push(issuer);
+        last = issuer;
+    }
+    let mut found = Vec::new();
+    for (at, one) in chain.iter().enumerate().filter(|(at, _)| !way.contains(at)) {
+        let is_twice = way
+            .iter()
+            .any(|other| chain[*other].as_raw() == one.as_raw());
+        found.push((
+            at,
+            if is_twice {
+                ChainConcern::Twice(at + 1)
+            } else {
+                ChainConcern::Stranger(at + 1, one.subject().to_string())
+            },
+        ));
+    }
+    // The leaf's own place is told when it is loaded.
+    let behind = way.iter().skip(1).zip(way.iter().skip(2));
+    let out_of_order = behind.filter(|(issued, issuer)| issuer < issued);
+    found.extend(out_of_order.map(|(_, at)| (*at, ChainConcern::OutOfOrder(at + 1))));
+    found.extend(end_of(&chain[last], known).map(|concern| (last, concern)));
+    found
+}
+
+fn end_of(last: &X509Certificate<'_>, known: &KnownAuthorities) -> Option<ChainConcern> {
+    // A host without a bundle knows nothing of authorities.
+    let is_known = known.0.is_empty() || known.0.contains(last.issuer().as_raw());
+    if is_known || is_self_issued(last) {
+        return None;
+    }
+    let issuer = last.issuer().to_string();
+    Some(if names_its_issuer(last) {
+        ChainConcern::IssuerMissing(issuer)
+    } else {
+        ChainConcern::IssuerUnknown(issuer)
+    })
+}
+
+/// Whether it says where its issuer's certificate is to be had, as public authorities do: those
+/// issue by intermediates alone (RFC 5280 section 4.2.2.1).
+fn names_its_issuer(one: &X509Certificate<'_>) -> bool {
+    one.extensions().iter().any(|extension| {
+        let ParsedExtension::AuthorityInfoAccess(access) = extension.parsed_extension() else {
+            return false;
+        };
+        let mut ways = access.accessdescs.iter();
+        ways.any(|way| way.access_method == OID_PKIX_ACCESS_DESCRIPTOR_CA_ISSUERS)
+    })
+}
+
+fn is_self_issued(one: &X509Certificate<'_>) -> bool {
+    one.subject().as_raw() == one.issuer().as_raw()
+}
+
+/// Whether the one may have issued the other: by their names and, where both are there, key
+/// identifiers (RFC 5280 sections 4.2.1.1 and 4.2.1.2).
+fn issued(one: &X509Certificate<'_>, other: &X509Certificate<'_>) -> bool {
+    let own = one
+        .extensions()
+        .iter()
+        .find_map(|extension| match extension.parsed_extension() {
+            ParsedExtension::SubjectKeyIdentifier(id) => Some(id.0),
+            _ => None,
+        });
+    let wanted =
+        other
+            .extensions()
+            .iter()
+            .find_map(|extension| match extension.parsed_extension() {
+                ParsedExtension::AuthorityKeyIdentifier(id) => Some(id.key_identifier.as_ref()?.0),
+                _ => None,
+            });
+    let fits = own.zip(wanted).is_none_or(|(own, wanted)| own == wanted);
+    fits && one.subject().as_raw() == other.issuer().as_raw()
+}
+
+/// The signature of a root is not looked at by anyone.
+fn of_strength(at: usize, leaf: usize, one: &X509Certificate<'_>) -> Vec<ChainConcern> {
+    let mut found = Vec::new();
+    let number = one.signature_algorithm.algorithm.to_id_string();
+    let broken = [
+        ("1.2.840.113549.1.1.4", "RSA with MD5"),
+        ("1.2.840.113549.1.1.5", "RSA with SHA-1"),
+        ("1.2.840.10045.4.1", "ECDSA with SHA-1"),
+    ];
+    if let Some((_, name)) = broken.iter().find(|(oid, _)| *oid == number)
+        && !is_self_issued(one)
+    {
+        found.push(ChainConcern::WeakSignature(at + 1, (*name).to_owned()));
+    }
+    let bits = key::bits(one.public_key());
+    let is_rsa = matches!(KeyKind::of(one.public_key()), Ok(KeyKind::Rsa));
+    if at != leaf && is_rsa && bits < RSA_BITS_MIN {
+        found.push(ChainConcern::SmallIssuerKey(at + 1, bits));
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use testkit::authority::Authority;
+    use testkit::leaf::Leaf;
+
+    use super::*;
+
+    /// What is found in this text beside the key of `leaf`, on a host that knows `known`.
+    fn found(chain: &str, leaf: &Leaf, known: &Authority) -> Vec<(String, ChainConcern)> {
+        let source = CertificateSource::whole("x.pem", format!("{chain}{}", leaf.key_pem()));
+        let (certificate, _) = Certificate::load(&source).expect("a certificate");
+        let known = KnownAuthorities::of(&PemSource {
+            place: String::new(),
+            pem: known.pem().into(),
+        });
+        examine(&source, &certificate, &known)
+    }
+
+    #[test]
+    fn a_chain_is_whole_and_in_order_or_somebody_is_told() {
+        let root = Authority::root("root");
+        let (one, other) = (root.intermediate("one"), root.intermediate("other"));
+        let below = one.intermediate("below");
+        let leaf = below.leaf(&["a.example"]).issue();
+        let [own, below_pem, one_pem] = [leaf.certificate_pem(), below.pem(), one.pem()];
+        let lines = |pem: &str| pem.lines().count();
+        let third = lines(own) + lines(below_pem) + 1;
+        let unknown = ChainConcern::IssuerUnknown("CN=below".to_owned());
+        for (chain, wanted) in [
+            (leaf.chain_pem(), vec![]),
+            // The root may be sent, for nothing.
+            (leaf.chain_pem() + root.pem(), vec![]),
+            (own.to_owned(), vec![("x.pem:1".to_owned(), unknown)]),
+            (
+                format!("{own}{one_pem}{below_pem}"),
+                vec![(
+                    format!("x.pem:{}", lines(own) + 1),
+                    ChainConcern::OutOfOrder(2),
+                )],
+            ),
+            (
+                format!("{own}{below_pem}{}{one_pem}", other.pem()),
+                vec![(
+                    format!("x.pem:{third}"),
+                    ChainConcern::Stranger(3, "CN=other".to_owned()),
+                )],
+            ),
+            (
+                format!("{own}{below_pem}{below_pem}{one_pem}"),
+                vec![(format!("x.pem:{third}"), ChainConcern::Twice(3))],
+            ),
+        ] {
+            assert_eq!(found(&chain, &leaf, &root), wanted, "{chain}");
+        }
+    }
+
+    #[test]
+    fn an_intermediate_of_a_public_authority_is_missed() {
+        let (root, stranger) = (Authority::root("root"), Authority::root("stranger"));
+        let leaf = root.leaf(&["a.example"]).names_issuer().issue();
+        let missing = ChainConcern::IssuerMissing("CN=root".to_owned());
+        let concerns = |known| found(leaf.certificate_pem(), &leaf, known);
+        assert_eq!(concerns(&stranger), [("x.pem:1".to_owned(), missing)]);
+        assert_eq!(concerns(&root), []);
+    }
+
+    #[test]
+    fn a_leaf_is_for_servers_and_has_names() {
+        let root = Authority::root("root");
+        for (leaf, wanted) in [
+            (root.leaf(&[]).issue(), ChainConcern::NoAlternativeName),
+            (root.client("a.example"), ChainConcern::NotForServers),
+        ] {
+            let found = found(leaf.certificate_pem(), &leaf, &root);
+            assert_eq!(found, [("x.pem:1".to_owned(), wanted)]);
+        }
+    }
+
+    /// Made by `openssl x509 -req -sha1`: a leaf below an authority with an RSA key of 1024 bits.
+    #[test]
+    fn what_clients_refuse_above_a_leaf_is_named() {
+        let source = CertificateSource::whole("x.pem", include_str!("data/weak-chain.pem"));
+        let (certificate, _) = Certificate::load(&source).expect("a certificate");
+        let found = examine(&source, &certificate, &KnownAuthorities::default());
+        let wanted = [
+            ChainConcern::WeakSignature(1, "RSA with SHA-1".to_owned()),
+            ChainConcern::SmallIssuerKey(2, 1024),
+        ];
+        let found: Vec<_> = found.into_iter().map(|(_, concern)| concern).collect();
+        assert_eq!(found, wanted);
+    }
+}
