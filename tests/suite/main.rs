@@ -63,6 +63,7 @@ mod terminator {
         mod examples;
         mod flags;
         mod reload;
+        mod watch;
     }
     mod connections {
         mod addresses;

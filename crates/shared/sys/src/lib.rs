@@ -27,4 +27,5 @@ pub mod timer;
 pub mod transfer;
 pub mod usage;
 pub mod wake;
+pub mod watch;
 pub mod words;

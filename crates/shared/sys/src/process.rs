@@ -5,8 +5,10 @@
 use std::ffi::CString;
 use std::io;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::Command;
 
+use rustix::fs::{Access, AtFlags, CWD};
 use rustix::io::Errno;
 use rustix::process::Signal as KernelSignal;
 use rustix::thread::{
@@ -36,6 +38,17 @@ pub fn identity() -> Identity {
 /// Whether this process may become another user.
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
+}
+
+/// Whether this process may make and remove files in a directory.
+///
+/// # Errors
+/// It may not, or there is none.
+pub fn may_write(directory: &Path) -> io::Result<()> {
+    let access = Access::WRITE_OK | Access::EXEC_OK;
+    // As who acts, not as who started it.
+    let flags = AtFlags::EACCESS;
+    Ok(rustix::fs::accessat(CWD, directory, access, flags)?)
 }
 
 /// The parent's process number; 1 or that of a subreaper if the parent is gone.

@@ -14,6 +14,7 @@ use crate::handover::WORKER_ARGUMENT;
 use crate::maintenance::{Change, ServerName};
 use crate::reader::{ConfigSource, READER_ARGUMENT};
 use crate::resolve::RESOLVER_ARGUMENT;
+use crate::watcher::WATCHER_ARGUMENT;
 
 /// What is to be done.
 #[derive(Debug)]
@@ -29,7 +30,7 @@ pub(crate) enum Command {
     /// Serve.
     Serve(ConfigSource),
     /// Say what is wrong with a configuration.
-    Check(ConfigSource),
+    Check(CheckOptions),
     /// Say what the running one does.
     Status {
         /// Where it answers.
@@ -62,6 +63,21 @@ pub(crate) enum Command {
     Reader,
     /// Be a supervisor's resolver of names.
     Resolver,
+    /// Be a supervisor's watcher of files.
+    Watcher,
+}
+
+/// What `lariat check` is to look at.
+#[derive(Debug)]
+pub(crate) struct CheckOptions {
+    /// The configuration.
+    pub(crate) config: ConfigSource,
+    /// Whether warnings are refused.
+    pub(crate) strict: bool,
+    /// Whether the addresses are tried.
+    pub(crate) bind: bool,
+    /// Whether programs read it.
+    pub(crate) json: bool,
 }
 
 /// What is to be explained.
@@ -139,6 +155,7 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Com
         Some(WORKER_ARGUMENT) => return Ok(Command::WorkerProcess),
         Some(READER_ARGUMENT) => return Ok(Command::Reader),
         Some(RESOLVER_ARGUMENT) => return Ok(Command::Resolver),
+        Some(WATCHER_ARGUMENT) => return Ok(Command::Watcher),
         _ => {}
     }
     let mut parser = Parser::from_args(arguments);
@@ -161,8 +178,8 @@ fn command(name: &str, parser: &mut Parser) -> Result<Command, UsageError> {
     };
     match topic {
         Topic::Demo => demo(parser),
-        Topic::Serve => served(parser, topic, Command::Serve),
-        Topic::Check => served(parser, topic, Command::Check),
+        Topic::Serve => served(parser),
+        Topic::Check => check(parser),
         Topic::Status => running(parser, topic, |socket, json| Command::Status {
             socket,
             json,
@@ -241,22 +258,44 @@ fn ip_address(parser: &mut Parser, flag: &str) -> Result<SocketAddr, UsageError>
     })
 }
 
-/// A file, or the flags that mean its keys.
-fn served(
+fn served(parser: &mut Parser) -> Result<Command, UsageError> {
+    let config = configuration(parser, &mut [])?;
+    Ok(config.map_or(Command::Help(Topic::Serve), Command::Serve))
+}
+
+fn check(parser: &mut Parser) -> Result<Command, UsageError> {
+    let mut switches = [("strict", false), ("bind", false), ("json", false)];
+    let config = configuration(parser, &mut switches)?;
+    let [(_, strict), (_, bind), (_, json)] = switches;
+    let options = |config| CheckOptions {
+        config,
+        strict,
+        bind,
+        json,
+    };
+    let check = |config| Command::Check(options(config));
+    Ok(config.map_or(Command::Help(Topic::Check), check))
+}
+
+/// A file, or the flags that mean its keys, and switches of the command; `None` = help was asked
+/// for.
+fn configuration(
     parser: &mut Parser,
-    topic: Topic,
-    make: impl FnOnce(ConfigSource) -> Command,
-) -> Result<Command, UsageError> {
+    switches: &mut [(&str, bool)],
+) -> Result<Option<ConfigSource>, UsageError> {
     let (mut file, mut flags) = (None, Vec::new());
     while let Some(argument) = parser.next()? {
         match argument {
-            Arg::Short('h') | Arg::Long("help") => return Ok(Command::Help(topic)),
+            Arg::Short('h') | Arg::Long("help") => return Ok(None),
             Arg::Long("config") => set_file(&mut file, parser.value()?)?,
-            Arg::Long(name) => {
-                let key = known_flag(name)?;
-                let name = key.flag.unwrap_or_default().to_owned();
-                flags.push((name, flag_value(parser, key)?));
-            }
+            Arg::Long(name) => match switches.iter_mut().find(|(known, _)| *known == name) {
+                Some((_, is_on)) => *is_on = true,
+                None => {
+                    let key = known_flag(name)?;
+                    let name = key.flag.unwrap_or_default().to_owned();
+                    flags.push((name, flag_value(parser, key)?));
+                }
+            },
             Arg::Value(path) => set_file(&mut file, path)?,
             Arg::Short(_) => return Err(argument.unexpected().into()),
         }
@@ -266,8 +305,8 @@ fn served(
             "there is neither a file nor a flag",
             "lariat serve FILE, or lariat serve --listen ADDRESS --certificate PATH --backend ADDRESS",
         )),
-        (Some(file), None) => Ok(make(ConfigSource::File(file))),
-        (None, Some(_)) => Ok(make(ConfigSource::Flags(flags))),
+        (Some(file), None) => Ok(Some(ConfigSource::File(file))),
+        (None, Some(_)) => Ok(Some(ConfigSource::Flags(flags))),
         (Some(file), Some((flag, _))) => Err(UsageError::new(
             format!("--{flag} stands beside {}", file.display()),
             format!(
@@ -493,5 +532,6 @@ mod tests {
         ));
         assert!(matches!(parsed(READER_ARGUMENT), Ok(Command::Reader)));
         assert!(matches!(parsed(RESOLVER_ARGUMENT), Ok(Command::Resolver)));
+        assert!(matches!(parsed(WATCHER_ARGUMENT), Ok(Command::Watcher)));
     }
 }

@@ -40,7 +40,7 @@ pub(crate) fn run(command: Command, console: Console) -> ExitCode {
         }
         Command::Demo(options) => demo::run(options, console),
         Command::Serve(config) => serve::run(config, console),
-        Command::Check(config) => check::run(&config, console),
+        Command::Check(options) => check::run(&options, console),
         Command::Status { socket, json } => status::run(socket, json, console),
         Command::Reload { socket } => reload::run(socket, console),
         Command::Drain { socket } => drain::run(socket, console),
@@ -51,6 +51,7 @@ pub(crate) fn run(command: Command, console: Console) -> ExitCode {
         } => server::run(socket, change, &name, console),
         Command::WorkerProcess => return crate::worker_process::run(),
         Command::Reader => return crate::reader::run(),
+        Command::Watcher => return crate::watcher::run(),
         Command::Resolver => return crate::resolve::run(),
     };
     exit.into()

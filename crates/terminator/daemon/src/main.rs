@@ -23,6 +23,7 @@ mod status_socket;
 mod stderr;
 mod supervisor;
 mod user;
+mod watcher;
 mod worker_process;
 
 use std::process::ExitCode;

@@ -6,8 +6,9 @@ use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use config::{Diagnostic, LogOutput, PeerNetwork, Settings, Severity, Source};
+use config::{Diagnostic, LogOutput, PeerNetwork, Problem, Settings, Severity, Source};
 use sys::beneath::Root;
+use sys::limit;
 use sys::process::Identity;
 use sys::socket::has_interface;
 
@@ -36,6 +37,7 @@ pub(crate) fn concerns(source: &Source, settings: &Settings, reader: Identity) -
     for one in &mut warnings {
         one.severity = Severity::Warning;
     }
+    warnings.extend(few_descriptors(source, settings));
     warnings
 }
 
@@ -125,6 +127,45 @@ fn missing_folder(key: String, path: &Path) -> Option<Missing> {
         ),
     };
     Some((key, message, hint))
+}
+
+/// What a connection takes: the client's socket and the server's.
+const DESCRIPTORS_PER_CONNECTION: u64 = 2;
+
+/// What the process has open beside connections and listeners: its log, its channels, its event
+/// loops, and files that it serves.
+const DESCRIPTORS_OF_ITSELF: u64 = 64;
+
+/// Whether there are fewer descriptors than connections may take. Who wrote no limit of these may
+/// never have so many.
+fn few_descriptors(source: &Source, settings: &Settings) -> Vec<Diagnostic> {
+    const KEY: &str = "limits.connections";
+    let needed = descriptors_needed(settings);
+    let Some(limit) = limit::descriptors().hard.filter(|limit| *limit < needed) else {
+        return Vec::new();
+    };
+    let connections = settings.plane.limits.connections;
+    let problem = Problem::new(format!(
+        "allows {connections} connections, which take {needed} file descriptors, and this process \
+         may have {limit}"
+    ));
+    let hint = "raise the limit (`LimitNOFILE=` of systemd, `ulimit -Hn`), or write fewer \
+                connections: further clients wait unanswered";
+    let severity = if config::is_written(source, KEY) {
+        Severity::Warning
+    } else {
+        Severity::Note
+    };
+    config::diagnose(source, severity, KEY, problem.hint(hint))
+}
+
+/// The file descriptors that all connections together with the listeners take.
+pub(crate) fn descriptors_needed(settings: &Settings) -> u64 {
+    let plane = &settings.plane;
+    let listeners = plane.services.iter().map(|one| one.front.listen.len());
+    let listeners = (listeners.sum::<usize>() * plane.workers.cpus.len()) as u64;
+    let connections = u64::from(plane.limits.connections) * DESCRIPTORS_PER_CONNECTION;
+    connections + listeners + DESCRIPTORS_OF_ITSELF
 }
 
 /// The folder's own permissions are looked at; those of what is in it are seen request by request.

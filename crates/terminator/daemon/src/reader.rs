@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use config::{Diagnostic, Disk, Files, LogOutput, Recorder, Settings, Source};
+use config::{Diagnostic, Disk, Files, Loaded, LogOutput, Recorder, Settings, Severity, Source};
 use serde::{Deserialize, Serialize};
 use sys::beneath::Root;
 use sys::channel::Channel;
@@ -24,6 +24,7 @@ use crate::preflight;
 use crate::status_socket;
 use crate::stderr;
 use crate::user;
+use crate::watcher::{Stamp, Stamps};
 
 /// The program's first argument when it is to be the reader.
 pub(crate) const READER_ARGUMENT: &str = "--reader-process";
@@ -62,6 +63,9 @@ pub(crate) enum Reply {
     /// To `Read`: the bundle is the next message. With this come the descriptors of the folders,
     /// and then the log's if it is a file.
     Read(Box<Found>),
+    /// To `Read`, before what it comes to: the files and directories that were looked at, as they
+    /// were then.
+    Looked(Stamps),
     /// To `OpenLog`: the log comes with this.
     Opened,
     /// To `Remove`: none of the files is there any more, as far as possible.
@@ -161,30 +165,46 @@ struct Read {
     bundle: Secret,
 }
 
+/// A configuration with all files that it names.
+fn load(files: Announced<'_>, config: &ConfigSource) -> Result<(Bundle, Loaded), Refusal> {
+    let mut recorder = Recorder::new(files);
+    let source = match config {
+        ConfigSource::File(path) => Source::read(path, &mut *recorder.files()),
+        ConfigSource::Flags(flags) => Ok(Source::Flags(flags.clone())),
+    };
+    let source = source.map_err(Refusal::Config)?;
+    let loaded = config::load(&source, &mut recorder).map_err(Refusal::Config)?;
+    let recording = recorder.into_recording();
+    Ok((Bundle { source, recording }, loaded))
+}
+
 fn read(channel: &Channel, config: &ConfigSource) -> Result<Read, Refusal> {
-    let mut disk = Announced {
+    let mut looked = Stamps::new();
+    let files = Announced {
         channel,
+        looked: &mut looked,
         disk: Disk,
     };
-    let source = match config {
-        ConfigSource::File(path) => Source::read(path, &mut disk).map_err(Refusal::Config)?,
-        ConfigSource::Flags(flags) => Source::Flags(flags.clone()),
-    };
-    let mut recorder = Recorder::new(disk);
-    let loaded = config::load(&source, &mut recorder).map_err(Refusal::Config)?;
+    let loaded = load(files, config);
+    // It is of use whatever they hold.
+    let _ = reply(channel, &Reply::Looked(looked), &[]);
+    let (bundle, loaded) = loaded?;
+    let source = &bundle.source;
     let settings = &loaded.settings;
     for directory in directories(settings) {
         announce(channel, format!("looking at {}", directory.display()));
         // What is wrong there is reported where it is needed.
         let _ = std::fs::metadata(directory);
     }
-    preflight::check(&source, settings).map_err(Refusal::Config)?;
+    preflight::check(source, settings).map_err(Refusal::Config)?;
     let become_user = user::choose(&settings.process).map_err(Refusal::User)?;
-    let concerns = preflight::concerns(&source, settings, user::identity(become_user));
+    let mut concerns = preflight::concerns(source, settings, user::identity(become_user));
+    // Notes are for who asks.
+    concerns.retain(|one| one.severity == Severity::Warning);
     announce(channel, "trying the kernel's TLS".to_owned());
     let kernel_tls = KernelTls::try_for(settings);
     if let Some(kernel_tls) = &kernel_tls {
-        let checked = kernel_tls.check(&source, settings);
+        let checked = kernel_tls.check(source, settings);
         checked.map_err(Refusal::Config)?;
     }
     let (folders, roots) = open_folders(settings)?;
@@ -193,8 +213,7 @@ fn read(channel: &Channel, config: &ConfigSource) -> Result<Read, Refusal> {
         LogOutput::Stdout | LogOutput::Stderr => None,
     };
     announce(channel, "packing the configuration".to_owned());
-    let recording = recorder.into_recording();
-    let bundle = encode(&Bundle { source, recording });
+    let bundle = encode(&bundle);
     Ok(Read {
         found: Found {
             become_user,
@@ -211,17 +230,28 @@ fn read(channel: &Channel, config: &ConfigSource) -> Result<Read, Refusal> {
 /// The host's files, each announced before it is touched.
 struct Announced<'c> {
     channel: &'c Channel,
+    looked: &'c mut Stamps,
     disk: Disk,
+}
+
+impl Announced<'_> {
+    /// Says what is done with a path, and notes what is there before it is.
+    fn announce(&mut self, doing: &str, path: &Path) {
+        announce(self.channel, format!("{doing} {}", path.display()));
+        if !self.looked.contains_key(path) {
+            self.looked.insert(path.to_owned(), Stamp::of(path));
+        }
+    }
 }
 
 impl Files for Announced<'_> {
     fn read(&mut self, path: &Path) -> io::Result<Vec<u8>> {
-        announce(self.channel, format!("reading {}", path.display()));
+        self.announce("reading", path);
         self.disk.read(path)
     }
 
     fn list(&mut self, directory: &Path) -> io::Result<Vec<PathBuf>> {
-        announce(self.channel, format!("listing {}", directory.display()));
+        self.announce("listing", directory);
         self.disk.list(directory)
     }
 

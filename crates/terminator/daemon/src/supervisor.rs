@@ -20,13 +20,15 @@ mod prepared;
 mod reading;
 mod reload;
 mod reporting;
+mod resolving;
 mod roots;
 mod servers;
 mod service_manager;
 mod sessions;
 mod stopping;
+mod watched;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -42,9 +44,8 @@ use crate::handover::{
 };
 use crate::maintenance::ServerName;
 use crate::reader::{ConfigSource, Task};
-use crate::resolve::Reply;
-use crate::server_target::Name;
 use crate::stderr;
+use crate::watcher::Stamps;
 
 use admin_sockets::AdminSockets;
 use backoff::Backoff;
@@ -52,8 +53,7 @@ use child::{Child, Heard, Program};
 use cluster_socket::ClusterSocket;
 use events::{Event, EventQueue};
 use listeners::Listeners;
-use lookups::Resolution;
-use messages::{printable, say, say_each, say_failed, say_warnings};
+use messages::{printable, say, say_each, say_warnings};
 use names::Names;
 use phase::{Due, Next, Phase};
 use prepared::Prepared;
@@ -61,8 +61,9 @@ use reading::{Done, Read, Readers};
 use roots::Roots;
 use service_manager::ServiceManager;
 use sessions::Sessions;
+use watched::Watched;
 
-pub(crate) use failure::Failure;
+pub(crate) use failure::{Failure, ListenFailure};
 
 /// What `lariat serve` and `lariat demo` ask for.
 pub(crate) struct Request<'a> {
@@ -97,9 +98,6 @@ const DATA: Program = Program {
     answer_bytes_max: ANSWER_BYTES_MAX,
 };
 
-/// How long a plan waits for the addresses of its names. Later ones follow it.
-const RESOLVE_TIME_MAX: Duration = Duration::from_secs(2);
-
 /// Serves until it is told to stop and the last connection has ended.
 ///
 /// To be called by the process's first thread before it starts another: signals are blocked in
@@ -132,18 +130,18 @@ fn first_read(
     config: &ConfigSource,
     readers: &Readers,
     events: &mut EventQueue,
-) -> Result<Option<Read>, Failure> {
+) -> Result<Option<(Read, Option<Stamps>)>, Failure> {
     let sender = events.sender();
-    let hear = move |done| sender.send(Event::Read(done));
+    let hear = move |done, looked| sender.send(Event::Read(done, looked));
     readers.start(&Task::Read(config.clone()), hear)?;
     let mut others = Vec::new();
     loop {
         let news = events.next(None);
         match news.map_err(Failure::host("wait for events"))? {
-            Some(Event::Read(done)) => {
+            Some(Event::Read(done, looked)) => {
                 events.put_back(others);
                 return match done? {
-                    Done::Read(read) => Ok(Some(*read)),
+                    Done::Read(read) => Ok(Some((*read, looked))),
                     Done::Log(_) | Done::Removed => Ok(None),
                 };
             }
@@ -161,6 +159,7 @@ struct Supervisor<'a> {
     admin_sockets: AdminSockets,
     cluster_socket: ClusterSocket,
     names: Names,
+    watched: Watched,
     /// Servers that an operator has disabled.
     disabled: BTreeSet<ServerName>,
     fences: Fences,
@@ -194,7 +193,7 @@ impl<'a> Supervisor<'a> {
     /// `None` = it was told to stop.
     fn prepare(request: Request<'a>, mut events: EventQueue) -> Result<Option<Self>, Failure> {
         let readers = Readers::default();
-        let Some(read) = first_read(&request.config, &readers, &mut events)? else {
+        let Some((read, looked)) = first_read(&request.config, &readers, &mut events)? else {
             return Ok(None);
         };
         say_each(&read.warnings, request.colour);
@@ -222,6 +221,7 @@ impl<'a> Supervisor<'a> {
             admin_sockets,
             cluster_socket,
             names: Names::new(fences, events.sender()),
+            watched: Watched::new(events.sender()),
             disabled: BTreeSet::new(),
             fences,
             reach: served.summary.reach(),
@@ -245,6 +245,7 @@ impl<'a> Supervisor<'a> {
             start: SystemTime::now(),
             manager: ServiceManager::of_environment(),
         };
+        supervisor.watched.looked(looked);
         supervisor.resolve(supervisor.served.summary.names.clone())?;
         Ok(Some(supervisor))
     }
@@ -269,7 +270,15 @@ impl<'a> Supervisor<'a> {
                     self.resolver_said(number, heard);
                     Next::Continue
                 }
-                Some(Event::Read(done)) => self.read(done)?,
+                Some(Event::Read(done, looked)) => self.read(done, looked)?,
+                Some(Event::Watched(number, heard)) => {
+                    let options = self.served.summary.reload;
+                    if self.watched.heard(number, heard, options) {
+                        self.reload()?
+                    } else {
+                        Next::Continue
+                    }
+                }
                 Some(Event::Reopened(done)) => self.reopened(done),
                 None => self.time_is_over()?,
             };
@@ -459,6 +468,7 @@ impl<'a> Supervisor<'a> {
                 say_warnings(warnings);
                 let started = self.started();
                 (self.request.started)(&started);
+                self.watched.follow(self.served.summary.reload);
             }
             Phase::Restarting => say("the worker process serves again"),
         }
@@ -547,37 +557,5 @@ impl<'a> Supervisor<'a> {
             self.due = Some((now + pause, Due::Restart));
         }
         Ok(Next::Continue)
-    }
-
-    // Names.
-
-    /// Wants these names, and waits a little for those that are new.
-    fn resolve(&mut self, names: BTreeMap<Name, Duration>) -> Result<(), Failure> {
-        self.names.want(names.clone());
-        let until = Instant::now() + RESOLVE_TIME_MAX;
-        while !self.names.have_heard_of(&names) {
-            let is_resolver = |news: &Event| matches!(news, Event::Resolver(..));
-            let news = self.events.next_of(until, is_resolver);
-            let Some(Event::Resolver(number, heard)) =
-                news.map_err(Failure::host("wait for events"))?
-            else {
-                break;
-            };
-            self.resolver_said(number, heard);
-        }
-        Ok(())
-    }
-
-    fn resolver_said(&mut self, number: u64, heard: Heard<Reply>) {
-        if let Some(news) = self.names.heard(number, heard) {
-            self.resolved(news);
-        }
-    }
-
-    fn resolved(&mut self, news: Resolution) {
-        match news {
-            Resolution::Changed(resolved) => self.tell(&Order::Resolved(resolved)),
-            Resolution::Failed(name, why) => say_failed(&name, &why),
-        }
     }
 }

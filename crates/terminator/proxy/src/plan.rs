@@ -103,6 +103,17 @@ pub(crate) struct Shared {
     pub(crate) table: RouteTable,
 }
 
+/// What building the TLS of one side of a service came to.
+#[derive(Debug)]
+pub struct Inspection {
+    /// The service's place in the options.
+    pub service: usize,
+    /// Whether it is the front, else the back.
+    pub is_front: bool,
+    /// What deserves a second look, or why it cannot be built.
+    pub outcome: Result<Vec<Warning>, BuildError>,
+}
+
 /// Why no plan could be built.
 #[derive(Debug, thiserror::Error)]
 pub enum PlanError {
@@ -142,6 +153,33 @@ impl Plan {
             log,
         };
         Ok((plan, warnings))
+    }
+
+    /// Builds the TLS of each side of each service apart, so that all faults are told. What can be
+    /// served is told too, by its warnings.
+    pub fn inspect(options: &Options, resumption: &Arc<Resumption>) -> Vec<Inspection> {
+        let mut found = Vec::new();
+        for (service, options) in options.services.iter().enumerate() {
+            let name = &options.name;
+            if let Some(tls) = options.front.terminated() {
+                let built = Server::build(tls, name, resumption, suite_order());
+                found.push(Inspection {
+                    service,
+                    is_front: true,
+                    outcome: built.map(|(_, warnings)| warnings),
+                });
+            }
+            if let Some(servers) = options.back.servers() {
+                let mut warnings = Vec::new();
+                let built = back_tls(name, servers, &mut warnings);
+                found.push(Inspection {
+                    service,
+                    is_front: false,
+                    outcome: built.map(|_| warnings),
+                });
+            }
+        }
+        found
     }
 
     /// Sets what a server's name stands for, so that the first connection finds it. To be called

@@ -1,10 +1,16 @@
 //! A bad configuration: one clear message with the place and the remedy, and a documented code.
 
+use std::fs::{self, Permissions};
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+
+use serde_json::Value;
 use suite::configuration::Service;
 use suite::lariat::command;
 use suite::program::{Finished, run};
 use suite::site::Site;
-use testkit::server::{Behaviour, Server};
+use testkit::server::{Behaviour, Server, free_address};
 
 struct Desk {
     site: Site,
@@ -103,6 +109,120 @@ fn an_expired_certificate_is_a_warning() {
         answer.stderr.contains("warning") && answer.stderr.contains("expired"),
         "{answer:?}"
     );
+}
+
+#[test]
+fn all_errors_are_told_at_once_each_where_it_was_written() {
+    let desk = desk();
+    let (one, other) = (
+        desk.site.leaf(&["a.example"]),
+        desk.site.leaf(&["b.example"]),
+    );
+    let mixed = format!("{}{}", one.chain_pem(), other.key_pem());
+    let mixed = desk.site.directory.write("mixed.pem", mixed);
+    let damaged = desk.site.leaf(&["c.example"]).pem().replacen("MI", "??", 1);
+    let damaged = desk.site.directory.write("damaged.pem", damaged);
+    let files = format!("[{mixed:?}, {damaged:?}, \"missing.pem\"]");
+    let text = desk.service.clone().certificates(&files).toml()
+        + &desk
+            .service
+            .clone()
+            .named("second")
+            .at(free_address())
+            .toml()
+        + &format!(
+            "[[service]]\nname = 'ring'\nfront = {{ listen = ['{0}'], tls = 'off' }}\n\
+             back = {{ servers = ['{0}'], balanse = 'source' }}\n",
+            free_address()
+        );
+    let answer = check(&desk, &text);
+    assert_refused(
+        &answer,
+        &[
+            "mixed.pem:1: ",
+            "damaged.pem:1: ",
+            "missing.pem",
+            "in a ring",
+            "`balance`",
+        ],
+    );
+    let places = answer.stderr.matches("--> ").count();
+    assert!(places >= 5, "{}", answer.stderr);
+    assert!(answer.stderr.ends_with(" warnings\n"), "{answer:?}");
+}
+
+#[test]
+fn a_program_reads_json_and_strict_refuses_warnings() {
+    let desk = desk();
+    let leaf = desk.site.authority.leaf(&["localhost"]).expired().issue();
+    let file = leaf.write(&desk.site.directory, "old.pem");
+    let certificates = format!("[{file:?}]");
+    let text = desk.service.clone().certificates(&certificates).toml();
+    let file = desk.site.directory.write("lariat.toml", text);
+    let answer = |flags: &[&str]| run(command().arg("check").arg(&file).args(flags));
+    assert_eq!(answer(&["--strict"]).code(), 2);
+    for (flags, code) in [(&["--json"][..], 0), (&["--json", "--strict"], 2)] {
+        let answer = answer(flags);
+        assert_eq!((answer.code(), &*answer.stderr), (code, ""), "{answer:?}");
+        let document: Value = serde_json::from_str(&answer.stdout).unwrap();
+        assert_eq!(document["good"], code == 0);
+        let all = document["diagnostics"].as_array().unwrap();
+        let expired = |one: &&Value| one["message"].as_str().unwrap().contains("expired");
+        let one = all.iter().find(expired).unwrap();
+        assert_eq!(one["severity"], "warning");
+        assert_eq!(one["key"], "service.front.tls.certificates.chain");
+        assert!(one["file"].as_str().unwrap().ends_with("lariat.toml"));
+        assert!(one["line"].as_u64() > Some(0) && one["column"].as_u64() > Some(0));
+        assert!(one["hint"].is_string());
+    }
+}
+
+#[test]
+fn the_standard_input_is_a_configuration() {
+    let desk = desk();
+    let check = |text: &str| {
+        let file = desk.site.directory.write("input", text);
+        let mut shell = Command::new("sh");
+        let script = "exec \"$0\" check - < \"$1\"";
+        run(shell
+            .args(["-c", script])
+            .arg(command().get_program())
+            .arg(file))
+    };
+    assert_eq!(check(&desk.service.toml()).code(), 0);
+    assert_refused(&check("x = 1\n"), &["--> <stdin>:1:1", "`x`"]);
+    assert_refused(&run(command().args(["serve", "-"])), &["<stdin>"]);
+}
+
+#[test]
+fn an_address_that_is_taken_is_found_by_bind_alone() {
+    let desk = desk();
+    let holder = TcpListener::bind("127.0.0.1:0").unwrap();
+    let text = desk.service.clone().at(holder.local_addr().unwrap()).toml();
+    let file = desk.site.directory.write("lariat.toml", &text);
+    let answer = |flags: &[&str]| run(command().arg("check").arg(&file).args(flags));
+    assert_eq!(answer(&[]).code(), 0);
+    let taken = answer(&["--bind"]);
+    assert_eq!(taken.code(), 3, "{taken:?}");
+    assert!(
+        taken.stderr.contains("cannot listen at 127.0.0.1:"),
+        "{taken:?}"
+    );
+    drop(holder);
+    assert_eq!(answer(&["--bind"]).code(), 0);
+}
+
+#[test]
+fn a_key_that_all_may_read_is_a_warning() {
+    let desk = desk();
+    let warned = |mode| {
+        let path = desk.site.path("site.pem");
+        fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+        let answer = check(&desk, &desk.service.toml());
+        assert_eq!(answer.code(), 0, "{answer:?}");
+        answer.stderr.contains("can be read by every user")
+    };
+    assert_eq!([0o644, 0o640].map(warned), [true, false]);
 }
 
 #[test]

@@ -1,11 +1,18 @@
-//! `lariat check`: everything short of opening sockets.
+//! `lariat check`: everything short of serving, and all that is wrong told at once.
 
+mod bind;
+mod json;
+
+use std::path::Path;
 use std::sync::Arc;
 
-use config::{Disk, Loaded, Source};
-use proxy::plan::Plan;
+use config::{Diagnostic, Disk, Settings, Severity, Source};
+use proxy::plan::{Inspection, Plan};
+use telemetry::printable;
 use tls::resumption::{Resumption, ResumptionOptions};
+use tls::server::{BuildFault, Concern};
 
+use crate::args::CheckOptions;
 use crate::console::{Console, print};
 use crate::exit::Exit;
 use crate::kernel::KernelTls;
@@ -13,80 +20,174 @@ use crate::preflight;
 use crate::reader::ConfigSource;
 use crate::user;
 
-pub(super) fn run(config: &ConfigSource, console: Console) -> Exit {
-    let Some(Checked {
-        source,
-        loaded,
-        kernel_tls,
-    }) = load(config, console)
-    else {
-        return Exit::Usage;
+pub(super) fn run(options: &CheckOptions, console: Console) -> Exit {
+    let findings = match source(&options.config) {
+        Ok(source) => Findings::of(&source, options.bind),
+        Err(diagnostics) => Findings::of_nothing(diagnostics),
     };
-    console.diagnostics(&loaded.warnings);
-    let summary = summary(&loaded);
-    let services = loaded.settings.plane.services.len();
-    let note = kernel_note(&source, kernel_tls.as_ref(), services);
-    match Plan::build(loaded.settings.plane, &idle_resumption()) {
-        Ok((_, warnings)) => {
-            warnings.iter().for_each(|warning| console.warn(warning));
-            print(format_args!("{}: good: {summary}\n{note}", name(config)));
-            Exit::Success
-        }
-        Err(error) => {
-            console.error(error);
-            Exit::Usage
-        }
+    let exit = findings.exit(options.strict);
+    if options.json {
+        print(json::document(&findings.diagnostics, exit == Exit::Success));
+        return exit;
     }
+    console.diagnostics(&findings.diagnostics);
+    let name = name(&options.config);
+    match (&findings.summary, exit) {
+        (Some(summary), Exit::Success) => {
+            print(format_args!("{name}: good: {summary}\n{}", findings.note));
+        }
+        _ => console.say(format_args!("{name}: {}", findings.counts())),
+    }
+    exit
 }
 
-/// A configuration that this host can serve, as far as can be told without opening sockets.
-struct Checked {
-    source: Source,
-    loaded: Loaded,
-    kernel_tls: Option<KernelTls>,
-}
-
-fn load(config: &ConfigSource, console: Console) -> Option<Checked> {
-    let source = match config {
+fn source(config: &ConfigSource) -> Result<Source, Vec<Diagnostic>> {
+    match config {
         ConfigSource::File(path) => Source::read(path, &mut Disk),
         ConfigSource::Flags(flags) => Ok(Source::Flags(flags.clone())),
-    };
-    let loaded = source.and_then(|source| {
-        let mut loaded = config::load(&source, &mut Disk)?;
-        preflight::check(&source, &loaded.settings)?;
-        // Who it will be that cannot be found out is told when serving.
-        if let Ok(chosen) = user::choose(&loaded.settings.process) {
-            let concerns = preflight::concerns(&source, &loaded.settings, user::identity(chosen));
-            loaded.warnings.extend(concerns);
-        }
-        let kernel_tls = KernelTls::try_for(&loaded.settings);
-        if let Some(kernel_tls) = &kernel_tls {
-            kernel_tls.check(&source, &loaded.settings)?;
-        }
-        Ok(Checked {
-            source,
-            loaded,
-            kernel_tls,
-        })
-    });
-    loaded
-        .map_err(|diagnostics| console.diagnostics(&diagnostics))
-        .ok()
-}
-
-/// What the kernel does of TLS, for those who wrote that they want it.
-fn kernel_note(source: &Source, kernel_tls: Option<&KernelTls>, services: usize) -> String {
-    let is_asked = |number| config::is_written(source, &format!("service.{number}.front.tls.ktls"));
-    match kernel_tls.filter(|_| (0..services).any(is_asked)) {
-        Some(kernel_tls) => format!("kernel TLS: {kernel_tls}\n"),
-        None => String::new(),
     }
 }
 
 fn name(config: &ConfigSource) -> String {
     match config {
+        ConfigSource::File(path) if path == Path::new(config::STANDARD_INPUT) => {
+            "<stdin>".to_owned()
+        }
         ConfigSource::File(path) => path.display().to_string(),
         ConfigSource::Flags(_) => "flags".to_owned(),
+    }
+}
+
+/// All that there is to say.
+struct Findings {
+    /// In the order of their places.
+    diagnostics: Vec<Diagnostic>,
+    /// Whether an address that would be listened at cannot be.
+    is_taken: bool,
+    /// What would be served; `None` = it cannot be told.
+    summary: Option<String>,
+    /// What the kernel does of TLS, for those who wrote that they want it.
+    note: String,
+}
+
+impl Findings {
+    fn of_nothing(diagnostics: Vec<Diagnostic>) -> Self {
+        Self {
+            diagnostics,
+            is_taken: false,
+            summary: None,
+            note: String::new(),
+        }
+    }
+
+    fn of(source: &Source, binds: bool) -> Self {
+        let inspected = config::inspect(source, &mut Disk);
+        let mut findings = Self::of_nothing(inspected.diagnostics);
+        if let Some(settings) = &inspected.settings {
+            findings.summary = Some(summary(settings));
+            findings.look_at_host(source, settings);
+            findings.look_at_tls(source, settings);
+            if binds {
+                let refused = bind::diagnostics(source, settings);
+                findings.is_taken = !refused.is_empty();
+                findings.diagnostics.extend(refused);
+            }
+        }
+        findings.diagnostics.sort_by(|a, b| a.place.cmp(&b.place));
+        for one in &mut findings.diagnostics {
+            // Names of certificates are in it, which others wrote.
+            one.message = printable::line(&one.message).to_string();
+        }
+        findings
+    }
+
+    /// What only this host can tell.
+    fn look_at_host(&mut self, source: &Source, settings: &Settings) {
+        let missing = preflight::check(source, settings).err();
+        self.diagnostics.extend(missing.into_iter().flatten());
+        // Who it will be that cannot be found out is told when serving.
+        if let Ok(chosen) = user::choose(&settings.process) {
+            let concerns = preflight::concerns(source, settings, user::identity(chosen));
+            self.diagnostics.extend(concerns);
+        }
+        let Some(kernel_tls) = KernelTls::try_for(settings) else {
+            return;
+        };
+        let lacking = kernel_tls.check(source, settings).err();
+        self.diagnostics.extend(lacking.into_iter().flatten());
+        let mut services = 0..settings.plane.services.len();
+        if services
+            .any(|number| config::is_written(source, &format!("service.{number}.front.tls.ktls")))
+        {
+            self.note = format!("kernel TLS: {kernel_tls}\n");
+        }
+    }
+
+    /// What the TLS library and the order of certificates make of it.
+    fn look_at_tls(&mut self, source: &Source, settings: &Settings) {
+        for inspection in Plan::inspect(&settings.plane, &idle_resumption()) {
+            for (severity, key, text) in sentences(source, &inspection) {
+                let problem = config::problem(&text);
+                // Files have been looked into where the configuration names them.
+                let is_known = |one: &Diagnostic| one.message == problem.message;
+                if !self.diagnostics.iter().any(is_known) {
+                    self.diagnostics
+                        .extend(config::diagnose(source, severity, &key, problem));
+                }
+            }
+        }
+    }
+
+    fn count(&self, severity: Severity) -> usize {
+        let all = self.diagnostics.iter();
+        all.filter(|one| one.severity == severity).count()
+    }
+
+    fn counts(&self) -> String {
+        [
+            counted(self.count(Severity::Error), "error", "errors"),
+            counted(self.count(Severity::Warning), "warning", "warnings"),
+        ]
+        .join(", ")
+    }
+
+    fn exit(&self, strict: bool) -> Exit {
+        let errors = self.count(Severity::Error);
+        match (errors, self.count(Severity::Warning)) {
+            (0, 0) => Exit::Success,
+            (0, _) if !strict => Exit::Success,
+            _ if self.is_taken && errors == bind::count(&self.diagnostics) => Exit::Listen,
+            _ => Exit::Usage,
+        }
+    }
+}
+
+/// What the outcome for one side of a service says, each with its key.
+fn sentences(source: &Source, inspection: &Inspection) -> Vec<(Severity, String, String)> {
+    let side = if inspection.is_front { "front" } else { "back" };
+    let side = format!("service.{}.{side}.tls", inspection.service);
+    let of_file =
+        |place: &str| config::key_of_certificate(source, inspection.service, Path::new(place));
+    match &inspection.outcome {
+        Err(error) => {
+            let key = match &error.fault {
+                BuildFault::Certificate(error) => of_file(&error.place),
+                _ => side,
+            };
+            vec![(Severity::Error, key, error.fault.to_string())]
+        }
+        Ok(warnings) => {
+            let each = warnings.iter().map(|warning| {
+                let key = match &warning.concern {
+                    Concern::Certificate { place, .. }
+                    | Concern::CertificateUnused(place)
+                    | Concern::CertificateRevoked(place) => of_file(place),
+                    _ => side.clone(),
+                };
+                (Severity::Warning, key, warning.concern.to_string())
+            });
+            each.collect()
+        }
     }
 }
 
@@ -94,9 +195,8 @@ fn name(config: &ConfigSource) -> String {
 fn idle_resumption() -> Arc<Resumption> {
     Arc::new(Resumption::new(&ResumptionOptions::new([0; 32])))
 }
-
-fn summary(loaded: &Loaded) -> String {
-    let services = &loaded.settings.plane.services;
+fn summary(settings: &Settings) -> String {
+    let services = &settings.plane.services;
     let sum = |count: fn(&proxy::options::ServiceOptions) -> usize| -> usize {
         services.iter().map(count).sum()
     };

@@ -9,7 +9,7 @@ lariat: terminates TLS in front of any TCP service, on all cores
   lariat demo              see it work: no files, no arguments
   lariat serve FILE        serve what a TOML file says
   lariat serve FLAGS       serve one service, from flags alone
-  lariat check FILE        check a file, and report every error in it
+  lariat check FILE        check a file, and report all errors in it at once
   lariat status            show connections, handshakes and servers [--json]
   lariat reload            make it read its configuration again
   lariat drain             accept no more, let connections finish, end
@@ -52,11 +52,22 @@ opens the log file again.
 const CHECK: &str = "\
 lariat check: check a configuration
 
-  lariat check FILE
+  lariat check FILE [--strict] [--bind] [--json]
+  lariat check -           the same of the standard input
   lariat check FLAGS       those of `lariat serve`
 
-Does everything that `lariat serve` does short of opening sockets: reads every file that is
-named, and builds every certificate with its key. Ends with 0 if it would serve, else with 2.
+Reports all errors at once, each with its place: reads every file that is named, builds every
+certificate with its key, follows chains, and looks at addresses, names, rights of files and
+limits. Ends with 0 if `lariat serve` would serve it, else with 2.
+
+  --strict
+      Warnings are errors too
+  --bind
+      Try the addresses as well: whether they are free, and this user may listen there. If that
+      alone fails, it ends with 3
+  --json
+      One JSON document on the standard output: `good`, and `diagnostics` with `severity` (error,
+      warning or note), `file`, `line`, `column`, `key`, `message` and `hint`
 ";
 
 const STATUS: &str = "\

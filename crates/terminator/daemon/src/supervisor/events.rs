@@ -15,6 +15,7 @@ use super::failure::Failure;
 use super::reading::Done;
 use crate::handover::Answer;
 use crate::resolve::Reply;
+use crate::watcher::{Changed, Stamps};
 
 /// Something that happened.
 pub(super) enum Event {
@@ -25,8 +26,10 @@ pub(super) enum Event {
     Heard(u64, Heard<Answer>),
     /// What the resolver with that number said.
     Resolver(u64, Heard<Reply>),
-    /// What a configuration came to.
-    Read(Result<Done, Failure>),
+    /// What a configuration came to, and the files that were looked at for it.
+    Read(Result<Done, Failure>, Option<Stamps>),
+    /// What the watcher with that number said.
+    Watched(u64, Heard<Changed>),
     /// The log that was asked for by a signal.
     Reopened(Result<Done, Failure>),
 }

@@ -182,7 +182,7 @@ impl ListenFailure {
     }
 
     /// The remedy, if there is a usual one.
-    fn hint(&self) -> Option<&'static str> {
+    pub(crate) fn hint(&self) -> Option<&'static str> {
         match self.error.kind() {
             io::ErrorKind::AddrInUse if self.is_path_of_a_file() => {
                 Some("a file that is no socket is in the way: remove it, or choose another path")
@@ -205,6 +205,11 @@ impl ListenFailure {
         let Address::Unix(UnixName::Path(path)) = &self.address else {
             return false;
         };
+        Self::is_in_the_way(path)
+    }
+
+    /// Whether something that is no socket has the path of one.
+    pub(crate) fn is_in_the_way(path: &Path) -> bool {
         std::fs::symlink_metadata(path).is_ok_and(|meta| !meta.file_type().is_socket())
     }
 }

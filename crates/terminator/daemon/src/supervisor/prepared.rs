@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use config::{ControlOptions, PeerNetwork, ProcessOptions, Settings};
+use config::{ControlOptions, PeerNetwork, ProcessOptions, ReloadOptions, Settings};
 use proxy::options::{ServiceOptions, SourceAddress, WorkerOptions};
 use sys::socket::ListenOptions;
 use wire::address::{Address, Endpoint, UnixName};
@@ -43,6 +43,7 @@ pub(super) struct ConfigSummary {
     /// The names that servers have, each with the time after which it is looked up again.
     pub(super) names: BTreeMap<Name, Duration>,
     pub(super) process: ProcessOptions,
+    pub(super) reload: ReloadOptions,
     pub(super) control: ControlOptions,
     /// Where the cluster's peers are; `None` = there are none.
     pub(super) peers: Option<PeerNetwork>,
@@ -106,6 +107,7 @@ impl ConfigSummary {
             servers,
             sources,
             process: settings.process,
+            reload: settings.reload,
             control: settings.control,
             peers: settings
                 .cluster

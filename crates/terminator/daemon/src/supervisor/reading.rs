@@ -21,6 +21,7 @@ use super::prepared::{ConfigSummary, Prepared};
 use super::roots::Open;
 use crate::handover::{Bundle, Secret, User, decode, encode};
 use crate::reader::{Found, READER_ARGUMENT, READER_NAME, Refusal, Reply, Task};
+use crate::watcher::Stamps;
 use config::Diagnostic;
 
 /// A step, such as reading one file, that takes longer is not going to end soon.
@@ -64,11 +65,12 @@ pub(super) struct Readers {
 
 impl Readers {
     /// Has a task done. `hear` is called from a thread, once, within [`READ_TIME_MAX`] and
-    /// [`STEP_TIME_MAX`].
+    /// [`STEP_TIME_MAX`], also with the files that were looked at, as they were then; `None` =
+    /// nobody knows them.
     pub(super) fn start(
         &self,
         task: &Task,
-        hear: impl FnOnce(Result<Done, Failure>) + Send + 'static,
+        hear: impl FnOnce(Result<Done, Failure>, Option<Stamps>) + Send + 'static,
     ) -> Result<(), Failure> {
         if Arc::strong_count(&self.living) > READERS_MAX {
             return Err(Failure::ReadersStuck(READERS_MAX));
@@ -84,7 +86,9 @@ impl Readers {
             let mut process = command.stdin(Stdio::from(theirs)).spawn()?;
             let bytes = encode(task).map_err(io::Error::other)?;
             let attend = move || {
-                hear(outcome(&channel, bytes.bytes()));
+                let mut looked = None;
+                let done = outcome(&channel, bytes.bytes(), &mut looked);
+                hear(done, looked);
                 // It fails only for one that has ended.
                 let _ = process.kill();
                 let _ = process.wait();
@@ -103,7 +107,7 @@ pub(super) fn remove(paths: Vec<PathBuf>) {
         return;
     }
     let (sender, done) = mpsc::channel();
-    let hear = move |done: Result<Done, Failure>| {
+    let hear = move |done: Result<Done, Failure>, _| {
         let _ = sender.send(done.is_ok());
     };
     if Readers::default().start(&Task::Remove(paths), hear).is_ok() {
@@ -112,7 +116,7 @@ pub(super) fn remove(paths: Vec<PathBuf>) {
 }
 
 /// Tells the reader its task and hears it to its end.
-fn outcome(channel: &Channel, task: &[u8]) -> Result<Done, Failure> {
+fn outcome(channel: &Channel, task: &[u8], looked: &mut Option<Stamps>) -> Result<Done, Failure> {
     let begun = Instant::now();
     let mut step = "starting to read files".to_owned();
     let failed = |step: &str, error: io::Error| match error.kind() {
@@ -134,6 +138,7 @@ fn outcome(channel: &Channel, task: &[u8]) -> Result<Done, Failure> {
                 return Err(Failure::slow("reading the configuration", READ_TIME_MAX));
             }
             Reply::Step(next) => step = next,
+            Reply::Looked(files) => *looked = Some(files),
             Reply::Read(found) => {
                 let (bundle, _) = next(channel).map_err(|error| failed(&step, error))?;
                 let read = read(*found, fds, Secret::new(bundle))?;
@@ -212,7 +217,7 @@ mod tests {
         }
         // Kept until the end unless it is to go.
         let kept = (!ends).then_some(theirs);
-        let outcome = outcome(&ours, b"");
+        let outcome = outcome(&ours, b"", &mut None);
         drop(kept);
         outcome
     }
@@ -243,7 +248,10 @@ mod tests {
         assert!(said.contains("while reading /a.toml"), "{said}");
         let (ours, theirs) = channel::pair().unwrap();
         Channel::from(theirs).send(&[0xff; 9], &[]).unwrap();
-        assert!(matches!(outcome(&ours, b""), Err(Failure::ReaderDied(_))));
+        assert!(matches!(
+            outcome(&ours, b"", &mut None),
+            Err(Failure::ReaderDied(_))
+        ));
         // A log without a descriptor.
         assert!(failure_of(&[step(), Reply::Opened], false).contains("/a.toml"));
     }
@@ -265,7 +273,9 @@ mod tests {
         let _stuck: Vec<_> = (0..READERS_MAX)
             .map(|_| Arc::clone(&readers.living))
             .collect();
-        let refused = readers.start(&Task::Remove(Vec::new()), drop).unwrap_err();
+        let refused = readers
+            .start(&Task::Remove(Vec::new()), |_, _| {})
+            .unwrap_err();
         assert!(matches!(refused, Failure::ReadersStuck(READERS_MAX)));
     }
 }

@@ -16,6 +16,7 @@ use super::reading::{Done, Read};
 use super::{ANSWER_TIME_MAX, Supervisor};
 use crate::handover::Order;
 use crate::reader::Task;
+use crate::watcher::Stamps;
 
 impl Supervisor<'_> {
     pub(super) fn reload(&mut self) -> Result<Next, Failure> {
@@ -30,7 +31,7 @@ impl Supervisor<'_> {
         }
         self.tell_manager_reloading();
         let sender = self.events.sender();
-        let hear = move |done| sender.send(Event::Read(done));
+        let hear = move |done, looked| sender.send(Event::Read(done, looked));
         match self
             .readers
             .start(&Task::Read(self.request.config.clone()), hear)
@@ -39,13 +40,21 @@ impl Supervisor<'_> {
                 self.is_reading = true;
                 Ok(Next::Continue)
             }
-            Err(failure) => self.roll_back(failure.to_string()),
+            Err(failure) => {
+                self.watched.looked(None);
+                self.roll_back(failure.to_string())
+            }
         }
     }
 
     /// The configuration has been read, or cannot be.
-    pub(super) fn read(&mut self, done: Result<Done, Failure>) -> Result<Next, Failure> {
+    pub(super) fn read(
+        &mut self,
+        done: Result<Done, Failure>,
+        looked: Option<Stamps>,
+    ) -> Result<Next, Failure> {
         self.is_reading = false;
+        self.watched.looked(looked);
         if self.phase != Phase::Serving {
             // The worker process died meanwhile. When another serves, the files are read again.
             self.reload_asked = self.phase != Phase::Draining;
@@ -131,6 +140,7 @@ impl Supervisor<'_> {
         let warnings = std::mem::take(&mut self.warnings);
         self.reloads.ended(SystemTime::now(), refused, warnings);
         self.tell_manager_ready();
+        self.watched.follow(self.served.summary.reload);
     }
 
     fn after_reload(&mut self) -> Result<Next, Failure> {
@@ -151,7 +161,7 @@ impl Supervisor<'_> {
     pub(super) fn reopen_log(&self) -> Next {
         if let LogOutput::File(path) = &self.served.summary.control.log {
             let sender = self.events.sender();
-            let hear = move |done| sender.send(Event::Reopened(done));
+            let hear = move |done, _| sender.send(Event::Reopened(done));
             let started = self.readers.start(&Task::OpenLog(path.clone()), hear);
             started.unwrap_or_else(|failure| say_kept_log(&failure));
         }

@@ -1,0 +1,123 @@
+//! The process that watches files, started each time that they have been read.
+//!
+//! Owns its life. What it tells of is a reload like any other; `crate::watcher` says how it looks.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use config::ReloadOptions;
+
+use super::backoff::Backoff;
+use super::child::{Child, Heard, Program};
+use super::events::{Event, EventSender};
+use super::messages::{printable, say};
+use crate::watcher::{Ask, Changed, REPLY_BYTES_MAX, Stamps, WATCHER_ARGUMENT, WATCHER_NAME};
+
+const WATCHER: Program = Program {
+    argument: WATCHER_ARGUMENT,
+    name: WATCHER_NAME,
+    answer_bytes_max: REPLY_BYTES_MAX,
+};
+
+/// From a reading that came to nothing, since files did not answer, to the next.
+const PAUSE: Duration = Duration::from_secs(60);
+
+/// The files that the configuration was last read from, and who watches them.
+pub(super) struct Watched {
+    files: Stamps,
+    /// Until the first look at them.
+    pause: Duration,
+    process: Option<Child>,
+    /// Processes started so far.
+    processes: u64,
+    backoff: Backoff,
+    sender: EventSender,
+}
+
+impl Watched {
+    /// Nothing yet.
+    pub(super) fn new(sender: EventSender) -> Self {
+        Self {
+            files: Stamps::new(),
+            pause: Duration::ZERO,
+            process: None,
+            processes: 0,
+            backoff: Backoff::default(),
+            sender,
+        }
+    }
+
+    /// These have been read. `None` = nobody knows what has been: those before are looked at again.
+    pub(super) fn looked(&mut self, files: Option<Stamps>) {
+        match files {
+            Some(files) => (self.files, self.pause) = (files, Duration::ZERO),
+            None => self.pause = PAUSE,
+        }
+    }
+
+    /// Watches them from now on, if that is wanted.
+    pub(super) fn follow(&mut self, options: ReloadOptions) {
+        // It has another's files.
+        self.process = None;
+        if options.watch
+            && let Err(error) = self.start(options.debounce)
+        {
+            say(format_args!(
+                "warning: cannot start the process that watches files: {error}; changes are not \
+                 seen until the next reload"
+            ));
+        }
+    }
+
+    fn start(&mut self, debounce: Duration) -> io::Result<()> {
+        self.processes += 1;
+        let (number, sender) = (self.processes, self.sender.clone());
+        let hear = move |heard| sender.send(Event::Watched(number, heard));
+        let process = Child::start(number, &WATCHER, hear)?;
+        let ask = Ask {
+            files: self.files.clone(),
+            debounce,
+            pause: self.pause,
+        };
+        self.process.insert(process).send(&ask, &[])
+    }
+
+    /// What the process said. Whether the configuration is to be read again.
+    pub(super) fn heard(
+        &mut self,
+        number: u64,
+        heard: Heard<Changed>,
+        options: ReloadOptions,
+    ) -> bool {
+        if self.process.as_ref().map(Child::number) != Some(number) {
+            // A predecessor's last words.
+            return false;
+        }
+        self.process = None;
+        match heard {
+            Heard::Answer(changed) => {
+                let files = changed.files.iter().map(|path| path.display().to_string());
+                let files = printable(&files.collect::<Vec<_>>().join(", "));
+                let more = match changed.more {
+                    0 => String::new(),
+                    more => format!(" and {more} more"),
+                };
+                say(format_args!(
+                    "files have changed, and are read again: {files}{more}"
+                ));
+                true
+            }
+            Heard::End => {
+                say("warning: the process that watches files has ended");
+                match self.backoff.died(Instant::now()) {
+                    Some(pause) => {
+                        self.pause = pause;
+                        self.follow(options);
+                    }
+                    None => say("warning: changes of files are not seen until the next reload"),
+                }
+                false
+            }
+        }
+    }
+}

@@ -1,0 +1,316 @@
+//! The process that waits for changes of the configuration and of the files that it names, and ends
+//! when it has told of one.
+//!
+//! It looks at no more than when they changed, and opens none. Whether there is a change is decided
+//! by comparing that with what it was when the files were read, so that nothing in between is
+//! missed; the kernel's events only end the wait. What they do not tell (network file systems,
+//! events that were lost) is found by looking from time to time. A file system that does not answer
+//! holds this process alone.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Component, Path, PathBuf};
+use std::process::ExitCode;
+use std::thread;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use sys::channel::Channel;
+use sys::process;
+use sys::watch::Watch;
+
+use crate::handover::{decode, encode};
+use crate::stderr;
+use crate::worker_process::rights;
+
+/// The program's first argument when it is to be the watcher.
+pub(crate) const WATCHER_ARGUMENT: &str = "--watcher-process";
+
+/// What `ps` shows for it.
+pub(crate) const WATCHER_NAME: &str = "lariat: watcher";
+
+/// Bytes of a message of the watcher: the paths that it shows.
+pub(crate) const REPLY_BYTES_MAX: usize = 64 << 10;
+
+/// From one look to the next where the kernel tells of nothing: as the kubelet looks after its
+/// volumes about once a minute, this adds little. To look at 10,000 files takes some 20 ms.
+const LOOK_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Files that change again and again are read after so many times the debounce all the same.
+const SETTLING_MAX: u32 = 10;
+
+/// Changed files that a message names.
+const NAMED_MAX: usize = 5;
+
+/// Links that lead to one file; the kernel's own limit is 40.
+const LINKS_MAX: usize = 40;
+
+/// What is known of files without opening them: `None` = it is not there, or cannot be seen.
+pub(crate) type Stamps = BTreeMap<PathBuf, Option<Stamp>>;
+
+/// What changes when a file, or the list of a directory's entries, changes, is replaced, or is made
+/// readable. Links are followed.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub(crate) struct Stamp {
+    device: u64,
+    inode: u64,
+    bytes: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl Stamp {
+    /// Of what is at this path now.
+    pub(crate) fn of(path: &Path) -> Option<Self> {
+        let meta = fs::metadata(path).ok()?;
+        Some(Self {
+            device: meta.dev(),
+            inode: meta.ino(),
+            bytes: meta.size(),
+            modified: (meta.mtime(), meta.mtime_nsec()),
+            changed: (meta.ctime(), meta.ctime_nsec()),
+        })
+    }
+}
+
+/// What the supervisor says, once.
+#[derive(Debug, Deserialize, Serialize)]
+pub(crate) struct Ask {
+    /// The files as they were when they were read.
+    pub(crate) files: Stamps,
+    /// How long files must stay as they are before a change is told.
+    pub(crate) debounce: Duration,
+    /// How long to wait before the first look.
+    pub(crate) pause: Duration,
+}
+
+/// That files have changed: some of them, and how many more.
+#[derive(Debug, Deserialize, Serialize)]
+pub(crate) struct Changed {
+    /// The first few.
+    pub(crate) files: Vec<PathBuf>,
+    /// How many others.
+    pub(crate) more: usize,
+}
+
+/// Watches for the supervisor at the other end of the standard input, until there is something to
+/// tell.
+pub(crate) fn run() -> ExitCode {
+    match serve() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            stderr::write_last_words(format!("{WATCHER_NAME}: {error}\n"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn serve() -> io::Result<()> {
+    rights::ignore_signals()?;
+    process::end_with_parent()?;
+    process::set_name(WATCHER_NAME)?;
+    let channel = Channel::from(io::stdin().as_fd().try_clone_to_owned()?);
+    let Some((bytes, _)) = channel.receive()? else {
+        return Ok(());
+    };
+    let ask: Ask = decode(&bytes).map_err(io::Error::other)?;
+    thread::sleep(ask.pause);
+    let changed = first_change(&ask);
+    let bytes = encode(&changed).map_err(io::Error::other)?;
+    channel.send(bytes.bytes(), &[])
+}
+
+/// Waits until files have changed, and then until they stay as they are.
+fn first_change(ask: &Ask) -> Changed {
+    let mut is_woken = false;
+    loop {
+        // Armed before the look: what changes after it ends the wait.
+        let watch = armed(ask.files.keys());
+        if let Some(changed) = settled(ask) {
+            return changed;
+        }
+        if std::mem::take(&mut is_woken) {
+            // Something else changed, and may go on to do so without end.
+            thread::sleep(ask.debounce);
+            continue;
+        }
+        match watch.map(|watch| watch.wait(LOOK_INTERVAL)) {
+            Some(Ok(woken)) => is_woken = woken,
+            Some(Err(_)) | None => thread::sleep(LOOK_INTERVAL),
+        }
+    }
+}
+
+/// What has changed, once it stays so; `None` = nothing.
+fn settled(ask: &Ask) -> Option<Changed> {
+    let mut now = look(ask.files.keys());
+    for _ in 0..SETTLING_MAX {
+        if now == ask.files {
+            return None;
+        }
+        thread::sleep(ask.debounce);
+        let next = look(ask.files.keys());
+        if next == now {
+            break;
+        }
+        now = next;
+    }
+    let is_changed = |path: &&PathBuf| ask.files.get(*path) != now.get(*path);
+    let mut changed: Vec<_> = now.keys().filter(is_changed).cloned().collect();
+    let more = changed.len().saturating_sub(NAMED_MAX);
+    changed.truncate(NAMED_MAX);
+    (!changed.is_empty()).then_some(Changed {
+        files: changed,
+        more,
+    })
+}
+
+fn look<'p>(paths: impl Iterator<Item = &'p PathBuf>) -> Stamps {
+    paths.map(|path| (path.clone(), Stamp::of(path))).collect()
+}
+
+/// Watches all directories in which a change may change one of these; `None` = the kernel has no
+/// watch to give.
+fn armed<'p>(paths: impl Iterator<Item = &'p PathBuf>) -> Option<Watch> {
+    let watch = Watch::new().ok()?;
+    let directories: BTreeSet<PathBuf> = paths.flat_map(|path| directories_of(path)).collect();
+    for directory in directories {
+        // One that cannot be watched is looked at from time to time.
+        let _ = watch.add(&directory);
+    }
+    Some(watch)
+}
+
+/// The directories whose entries decide what is at a path: its own, and that of each link on the
+/// way. Where something is missing, the one in which it would be made.
+fn directories_of(path: &Path) -> BTreeSet<PathBuf> {
+    let mut found = BTreeSet::new();
+    let Ok(mut path) = std::path::absolute(path) else {
+        return found;
+    };
+    for _ in 0..LINKS_MAX {
+        match first_link(&path) {
+            Way::Link { directory, target } => {
+                found.insert(directory);
+                path = target;
+            }
+            Way::End(directory) => {
+                found.insert(directory);
+                break;
+            }
+        }
+    }
+    found
+}
+
+/// How far a path leads.
+enum Way {
+    /// To a link in this directory; the whole path goes on as this one.
+    Link { directory: PathBuf, target: PathBuf },
+    /// To its end, or to where there is nothing: in this directory.
+    End(PathBuf),
+}
+
+fn first_link(path: &Path) -> Way {
+    let mut at = PathBuf::new();
+    let mut components = path.components();
+    while let Some(component) = components.next() {
+        if component == Component::ParentDir {
+            at.pop();
+            continue;
+        }
+        let directory = at.clone();
+        at.push(component);
+        if let Ok(target) = fs::read_link(&at) {
+            let target = directory.join(target).join(components.as_path());
+            return Way::Link { directory, target };
+        }
+        let is_last = components.as_path().as_os_str().is_empty();
+        if is_last || fs::symlink_metadata(&at).is_err() {
+            return Way::End(directory);
+        }
+    }
+    Way::End(at)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    /// A new directory, without links in its path.
+    fn directory(name: &str) -> PathBuf {
+        let name = format!("lariat-watcher-{name}-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir(&path).unwrap();
+        path.canonicalize().unwrap()
+    }
+
+    fn ask(paths: &[PathBuf]) -> Ask {
+        Ask {
+            files: look(paths.iter()),
+            debounce: Duration::from_millis(10),
+            pause: Duration::ZERO,
+        }
+    }
+
+    #[test]
+    fn links_of_kubernetes_are_followed_to_their_directories() {
+        let base = directory("links");
+        fs::create_dir(base.join("..2024")).unwrap();
+        fs::write(base.join("..2024/tls.crt"), "1").unwrap();
+        symlink("..2024", base.join("..data")).unwrap();
+        symlink("..data/tls.crt", base.join("tls.crt")).unwrap();
+        let found = directories_of(&base.join("tls.crt"));
+        assert_eq!(found, [base.clone(), base.join("..2024")].into());
+        let missing = directories_of(&base.join("none/below/x.pem"));
+        assert_eq!(missing, [base.clone()].into());
+        symlink("turn", base.join("turn")).unwrap();
+        assert_eq!(directories_of(&base.join("turn")), [base.clone()].into());
+        fs::remove_dir_all(&base).unwrap();
+    }
+
+    #[test]
+    fn each_kind_of_change_is_told_and_nothing_else() {
+        type Act = fn(&Path);
+        let changes: [(&str, Act); 6] = [
+            ("written", |base| {
+                fs::write(base.join("a"), "longer").unwrap()
+            }),
+            ("replaced", |base| {
+                fs::write(base.join("new"), "1").unwrap();
+                fs::rename(base.join("new"), base.join("a")).unwrap();
+            }),
+            ("removed", |base| fs::remove_file(base.join("a")).unwrap()),
+            ("made", |base| fs::write(base.join("later"), "").unwrap()),
+            ("swapped", |base| {
+                fs::create_dir(base.join("two")).unwrap();
+                fs::write(base.join("two/x"), "1").unwrap();
+                symlink("two", base.join("data_tmp")).unwrap();
+                fs::rename(base.join("data_tmp"), base.join("data")).unwrap();
+            }),
+            ("all", |base| fs::remove_dir_all(base).unwrap()),
+        ];
+        for (name, change) in changes {
+            let base = directory(name);
+            fs::write(base.join("a"), "1").unwrap();
+            fs::create_dir(base.join("one")).unwrap();
+            fs::write(base.join("one/x"), "1").unwrap();
+            symlink("one", base.join("data")).unwrap();
+            let ask = ask(&["a", "later", "data/x"].map(|file| base.join(file)));
+            assert!(settled(&ask).is_none());
+            fs::write(base.join("other"), "").unwrap();
+            assert!(settled(&ask).is_none(), "{name}: another file");
+            let waiting = thread::spawn(move || first_change(&ask));
+            change(&base);
+            let changed = waiting.join().unwrap();
+            assert!(!changed.files.is_empty(), "{name}");
+            let _ = fs::remove_dir_all(&base);
+        }
+    }
+}
